@@ -1,0 +1,1 @@
+//! The lab and the end-to-end tests of `wad`.

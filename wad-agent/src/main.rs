@@ -1,0 +1,3 @@
+//! `wad`: the agent and its command line.
+
+fn main() {}

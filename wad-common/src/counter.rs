@@ -1,0 +1,37 @@
+//! Counts and settings that concern no single path: places in arrays of `u64`,
+//! each read and written whole.
+
+/// Places in the map of counts.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counter {
+    /// Events that found the ring buffer full.
+    EventsLost = 0,
+    /// Multipath TCP subflows, which are left alone.
+    MptcpSubflows = 1,
+    /// Memory that tuned flows have reserved, in bytes: goes down, too.
+    MemoryReserved = 2,
+    /// Matched flows for which the kernel had no socket storage.
+    NoStorage = 3,
+}
+
+impl Counter {
+    /// Length of the map.
+    pub const COUNT: u32 = 4;
+}
+
+/// Places in the map of settings, written by the agent.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// Number of the policy set. Its lowest bit says which of the two sets is
+    /// in force; a flow that sees it change reads its policy again.
+    Generation = 0,
+    /// Most memory that tuned flows may reserve, in bytes.
+    MaxMemory = 1,
+}
+
+impl Setting {
+    /// Length of the map.
+    pub const COUNT: u32 = 2;
+}

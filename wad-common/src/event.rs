@@ -1,0 +1,56 @@
+//! What the BPF programs tell the agent through the ring buffer.
+
+use crate::{flow::Flow, record};
+
+/// Which moment of a flow an event tells of.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Established, and tuned or left alone.
+    Open = 0,
+    /// Closed; the counts are final.
+    Close = 1,
+}
+
+/// One event of a matched flow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The flow as its storage has it.
+    pub flow: Flow,
+    /// When, CLOCK_MONOTONIC.
+    pub time_ns: u64,
+    /// The socket's cookie, as `ss -e` shows it (sk:).
+    pub cookie: u64,
+    /// Octets acknowledged by the peer (tcpEStatsAppHCThruOctetsAcked).
+    pub bytes_acked: u64,
+    /// Octets received in order (tcpEStatsAppHCThruOctetsReceived).
+    pub bytes_received: u64,
+    /// Remote address, IPv4 mapped into IPv6.
+    pub remote: [u8; 16],
+    /// Local address, IPv4 mapped into IPv6.
+    pub local: [u8; 16],
+    /// Remote port, host byte order.
+    pub remote_port: u16,
+    /// Local port, host byte order.
+    pub local_port: u16,
+    /// A [`Kind`].
+    pub kind: u32,
+    /// Segments sent with data (tcpEStatsPerfDataSegsOut).
+    pub data_segs_out: u32,
+    /// Segments retransmitted (tcpEStatsPerfSegsRetrans).
+    pub segs_retrans: u32,
+    /// Smoothed RTT (tcpEStatsPathSmoothedRTT).
+    pub srtt_us: u32,
+    /// Least RTT of the kernel's window of minutes (tcp_rtt_min).
+    pub min_rtt_us: u32,
+    /// Congestion window.
+    pub cwnd_segments: u32,
+    /// Slow start threshold.
+    pub ssthresh_segments: u32,
+    /// Sending maximum segment size.
+    pub mss_bytes: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
+}
+record!(Event, size = 208);

@@ -1,0 +1,30 @@
+//! What both sides of the kernel boundary share: the records that the BPF
+//! programs and the agent exchange through maps, and the control laws.
+//!
+//! No clock, no map, no log, no float: a law is given what it needs and returns
+//! what it decides, so the same code runs in the kernel, in tests and in the
+//! agent. Units are in the names.
+#![no_std]
+#![cfg_attr(not(feature = "user"), forbid(unsafe_code))]
+#![deny(clippy::float_arithmetic, missing_docs)]
+
+pub mod counter;
+pub mod event;
+pub mod flow;
+pub mod law;
+pub mod policy;
+pub mod stats;
+
+/// Fixes a record's size, and thereby that it has no implicit padding where the
+/// fields add up to it, and lets the agent hand it to the kernel.
+macro_rules! record {
+    ($record:ty, size = $size:literal) => {
+        const _: () = assert!(size_of::<$record>() == $size);
+
+        // SAFETY: `repr(C)`, fixed-width integers only, valid for any bytes; the
+        // assertion above leaves no room for padding.
+        #[cfg(feature = "user")]
+        unsafe impl aya::Pod for $record {}
+    };
+}
+pub(crate) use record;
