@@ -1,1 +1,83 @@
-fn main() {}
+//! `cargo xtask`: every developer command of wad. Each does its own set-up
+//! first, so any of them can be the first one on a clean clone.
+#![forbid(unsafe_code)]
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+mod bpf_toolchain;
+mod build;
+mod clippy;
+mod dist;
+mod elf;
+mod exec;
+mod fmt;
+mod lab;
+mod linker;
+mod packages;
+mod setup;
+mod test;
+mod toolchains;
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Developer commands of wad",
+    disable_help_subcommand = true
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Get the compilers, bpf-linker and packages that are missing
+    Setup,
+    /// Build `wad` for this machine, optimised, BPF programs included
+    Build,
+    /// Lint the workspace and the BPF programs; warnings are errors
+    Clippy,
+    /// Format the workspace and the BPF programs
+    Fmt {
+        /// Change nothing; fail if something is not formatted
+        #[arg(long)]
+        check: bool,
+    },
+    /// Run every test; those that change the network need root
+    Test,
+    /// Build the static binaries to ship, in target/dist
+    Dist,
+    /// Measure over an emulated WAN: `lab list`, `lab run NAME`
+    #[command(disable_help_flag = true)]
+    Lab(PassedOn),
+    /// Show in a minute what tuning gains
+    #[command(disable_help_flag = true)]
+    Demo(PassedOn),
+    /// Measure what wad costs: `bench NAME`
+    #[command(disable_help_flag = true)]
+    Bench(PassedOn),
+}
+
+/// Arguments for the program that does the work.
+#[derive(clap::Args)]
+struct PassedOn {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<OsString>,
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Setup => setup::run(setup::For::Everything),
+        Command::Build => build::run(),
+        Command::Clippy => clippy::run(),
+        Command::Fmt { check } => fmt::run(check),
+        Command::Test => test::run(),
+        Command::Dist => dist::run(),
+        Command::Lab(passed_on) => lab::lab(passed_on.arguments),
+        Command::Demo(passed_on) => lab::demo(passed_on.arguments),
+        Command::Bench(passed_on) => lab::bench(passed_on.arguments),
+    }
+}

@@ -1,0 +1,101 @@
+//! The compiler and linker of the BPF programs: the nightly that
+//! `wad-ebpf/rust-toolchain.toml` names, and a bpf-linker built against it.
+//!
+//! wad-agent/build.rs includes this file, too: both must build alike.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// What the BPF programs are compiled with.
+pub struct BpfToolchain {
+    root: PathBuf,
+    /// Name of the nightly, as rustup knows it.
+    pub pin: String,
+}
+
+/// Settings of the user's that a cargo started from another cargo keeps. What
+/// else begins with CARGO or RUST the outer one has set for itself: its
+/// compiler, its flags, its lints.
+const KEPT: [&str; 8] = [
+    "CARGO_BUILD_JOBS",
+    "CARGO_HOME",
+    "CARGO_HTTP_",
+    "CARGO_MAKEFLAGS",
+    "CARGO_NET_",
+    "CARGO_REGISTR",
+    "CARGO_TERM_",
+    "RUSTUP_",
+];
+
+impl BpfToolchain {
+    /// Reads which nightly is pinned; `root` is the root of the repository.
+    pub fn read(root: &Path) -> io::Result<Self> {
+        let file = root.join("wad-ebpf/rust-toolchain.toml");
+        let text = fs::read_to_string(&file)?;
+        let pin = text
+            .lines()
+            .find_map(|line| line.strip_prefix("channel = \"")?.strip_suffix('"'))
+            .ok_or_else(|| {
+                let problem = format!("{}: no line `channel = \"...\"`", file.display());
+                io::Error::new(io::ErrorKind::InvalidData, problem)
+            })?;
+        Ok(Self { root: root.to_path_buf(), pin: pin.to_owned() })
+    }
+
+    /// Where the nightly is installed, if it is.
+    pub fn sysroot(&self) -> Option<PathBuf> {
+        let output = Command::new("rustup")
+            .args(["which", "--toolchain", &self.pin, "rustc"])
+            .env("RUSTUP_AUTO_INSTALL", "0")
+            .env_remove("RUST_BACKTRACE")
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
+        let rustc = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
+        // From <sysroot>/bin/rustc.
+        Some(rustc.parent()?.parent()?.to_path_buf())
+    }
+
+    /// Where bpf-linker and what it needs is installed.
+    pub fn tools(&self) -> PathBuf {
+        self.root.join("target/tools")
+    }
+
+    /// The linker, whether or not it is there yet.
+    pub fn linker(&self) -> PathBuf {
+        self.tools().join("bin/bpf-linker")
+    }
+
+    /// A cargo of the nightly, in wad-ebpf, with the flags for programs that
+    /// read the registers of `arch` (as in `CARGO_CFG_TARGET_ARCH`).
+    pub fn cargo(&self, arch: &str) -> Command {
+        let mut command = Command::new("rustup");
+        command.args(["run", &self.pin, "cargo"]).current_dir(self.root.join("wad-ebpf"));
+        for (name, _) in env::vars_os() {
+            let Some(name) = name.to_str() else { continue };
+            let of_cargo = name.starts_with("CARGO") || name.starts_with("RUST");
+            if of_cargo && !KEPT.iter().any(|kept| name.starts_with(kept)) {
+                command.env_remove(name);
+            }
+        }
+        // Joined by the separator that lets paths have spaces.
+        let flags = [
+            format!("--cfg=bpf_target_arch=\"{arch}\""),
+            "-Cdebuginfo=2".to_owned(),
+            "-Clink-arg=--btf".to_owned(),
+            format!("-Clinker={}", self.linker().display()),
+        ];
+        command
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+            // One folder for all profiles of the agent: `core` is built once.
+            .env("CARGO_TARGET_DIR", self.root.join("target/bpf").join(arch));
+        command
+    }
+}
+
+/// What makes a cargo build for the kernel.
+pub const TARGET: [&str; 4] = ["--target", "bpfel-unknown-none", "-Z", "build-std=core"];

@@ -1,0 +1,26 @@
+//! `cargo xtask clippy`: warnings are errors, for the host and for the kernel,
+//! where wad-common is also looked at by itself.
+
+use anyhow::Result;
+
+use crate::{
+    bpf_toolchain::{BpfToolchain, TARGET},
+    exec,
+    setup::{self, For},
+};
+
+pub fn run() -> Result<()> {
+    setup::run(For::Linting)?;
+    let deny = ["--", "--deny", "warnings"];
+    // What only root runs is not looked at otherwise.
+    let all = ["clippy", "--workspace", "--all-targets", "--features", "wad-tests/root"];
+    exec::run(exec::cargo(all).args(deny))?;
+
+    let bpf = BpfToolchain::read(exec::root())?;
+    let arch = std::env::consts::ARCH;
+    let common = exec::root().join("wad-common/Cargo.toml");
+    exec::run(
+        bpf.cargo(arch).args(["clippy", "--manifest-path"]).arg(common).args(TARGET).args(deny),
+    )?;
+    exec::run(bpf.cargo(arch).args(["clippy", "--locked"]).args(TARGET).args(deny))
+}

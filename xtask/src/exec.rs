@@ -1,0 +1,78 @@
+//! Running other programs, and where things are.
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    fs, io,
+    os::unix::{fs::MetadataExt as _, process::CommandExt as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+/// Root of the repository.
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
+}
+
+/// The outer cargo's target folder.
+pub fn target() -> PathBuf {
+    env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
+/// A cargo of the toolchain that runs this program, at the root.
+pub fn cargo(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+    let mut command = Command::new(cargo);
+    command.args(arguments).current_dir(root());
+    command
+}
+
+/// Runs a command to its end.
+pub fn run(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot start {}", words(command)))?;
+    if !status.success() {
+        bail!("{} failed: {status}", words(command));
+    }
+    Ok(())
+}
+
+/// Runs a command whose output is not the result that the user asked for: all
+/// of it goes to standard error.
+pub fn prepare(command: &mut Command) -> Result<()> {
+    run(command.stdout(Stdio::from(io::stderr())))
+}
+
+/// What a command prints, if it succeeds.
+pub fn output(command: &mut Command) -> Option<String> {
+    let output = command.stderr(Stdio::null()).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Becomes the command, which then gets the user's signals itself.
+pub fn become_command(command: &mut Command) -> Result<()> {
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot start {}", words(command)))
+}
+
+/// Whether this process is root's.
+pub fn is_root() -> Result<bool> {
+    Ok(fs::metadata("/proc/self").context("/proc/self")?.uid() == 0)
+}
+
+/// Where a program is: in PATH, or in the folders for administrators, which
+/// PATH may leave out.
+pub fn find_program(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let administrators = ["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from);
+    env::split_paths(&path)
+        .chain(administrators)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+fn words(command: &Command) -> String {
+    let words: Vec<_> = [command.get_program()].into_iter().chain(command.get_args()).collect();
+    format!("`{}`", words.join(OsStr::new(" ")).display())
+}

@@ -1,0 +1,106 @@
+//! Packages of the distribution that the lab and the tests use.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use crate::exec;
+
+/// One package.
+pub struct Package {
+    /// As Debian names it.
+    pub name: &'static str,
+    /// What needs it.
+    pub why: &'static str,
+    /// A program of it: where that is found, the package is there.
+    pub program: &'static str,
+    /// What it would start with the machine. Nobody asked for that.
+    service: Option<&'static str>,
+    /// Whether the demonstration cannot do without.
+    pub for_demo: bool,
+}
+
+/// All of them.
+pub const ALL: [Package; 7] = [
+    Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
+    Package::new("iperf3", "iperf3", "a real client in tests and lab"),
+    Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
+    Package::new("curl", "curl", "a real client in tests"),
+    Package::new("prometheus", "promtool", "checks and scrapes /metrics").service("prometheus"),
+    Package::new("tcpdump", "tcpdump", "shows the first flight of a connection"),
+    Package::new("bpftool", "bpftool", "an outside view of programs and maps"),
+];
+
+impl Package {
+    const fn new(name: &'static str, program: &'static str, why: &'static str) -> Self {
+        Self { name, why, program, service: None, for_demo: false }
+    }
+
+    const fn for_demo(self) -> Self {
+        Self { for_demo: true, ..self }
+    }
+
+    const fn service(self, service: &'static str) -> Self {
+        Self { service: Some(service), ..self }
+    }
+
+    fn is_missing(&self) -> bool {
+        exec::find_program(self.program).is_none()
+    }
+}
+
+/// Makes sure that the packages are there, or says which are not and how to get
+/// them.
+pub fn ensure(packages: &[&Package]) -> Result<()> {
+    let missing: Vec<&Package> =
+        packages.iter().copied().filter(|package| package.is_missing()).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    for package in &missing {
+        eprintln!("missing: {} ({}: {})", package.name, package.program, package.why);
+    }
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
+    let command = format!("apt-get install {}", names.join(" "));
+    if exec::find_program("apt-get").is_none() {
+        bail!("install what is missing; on Debian it would be `{command}`");
+    }
+    if !exec::is_root()? {
+        bail!("install what is missing with `sudo {command}`");
+    }
+
+    let services: Vec<&str> = missing.iter().filter_map(|package| package.service).collect();
+    exec::prepare(
+        Command::new("/bin/sh")
+            .args(["-euc", INSTALL, "install"])
+            .arg(services.join(" "))
+            .args(&names)
+            .env("DEBIAN_FRONTEND", "noninteractive"),
+    )?;
+    match missing.iter().find(|package| package.is_missing()) {
+        None => Ok(()),
+        Some(package) => {
+            bail!("{} was installed, but {} is missing", package.name, package.program)
+        }
+    }
+}
+
+/// Installs the packages named from the second argument on, and keeps the
+/// services in the first from running: now, by Debian's policy-rc.d, and at the
+/// next boot. A shell script, as its trap also holds when it is interrupted.
+const INSTALL: &str = r#"
+    services=$1; shift
+    guard=/usr/sbin/policy-rc.d
+    if [ ! -e "$guard" ] && [ ! -L "$guard" ]; then
+        trap 'rm -f "$guard"' EXIT
+        trap 'exit 1' HUP INT TERM
+        printf '#!/bin/sh\nexit 101\n' >"$guard"
+        chmod 755 "$guard"
+    fi
+    install() { apt-get -qq -o Dpkg::Use-Pty=0 install --yes --no-install-recommends "$@"; }
+    # The lists of packages may be old, or not there at all.
+    install "$@" || { apt-get -qq update && install "$@"; }
+    if command -v systemctl >/dev/null; then
+        for service in $services; do systemctl --quiet disable "$service"; done
+    fi
+"#;

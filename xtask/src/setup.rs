@@ -1,0 +1,52 @@
+//! `cargo xtask setup`: whatever is missing, and nothing where nothing is.
+
+use anyhow::Result;
+
+use crate::{
+    bpf_toolchain::BpfToolchain,
+    exec, linker,
+    packages::{self, Package},
+    toolchains,
+};
+
+/// What the set-up is for: no command waits for more than it needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    /// Compiling for this machine.
+    Building,
+    /// The lab with its own programs.
+    Demo,
+    /// Linting and formatting as well.
+    Linting,
+    /// Compiling for every machine that is shipped for.
+    Shipping,
+    /// The lab with other people's programs, and the tests as root.
+    Testing,
+    /// All of it.
+    Everything,
+}
+
+/// Targets that are shipped for.
+pub const SHIPPED: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
+
+/// Makes sure that all is there.
+pub fn run(purpose: For) -> Result<()> {
+    let targets: &[&str] = match purpose {
+        For::Shipping | For::Everything => &SHIPPED,
+        _ => &[],
+    };
+    let components: &[&str] = match purpose {
+        For::Linting | For::Everything => &["clippy", "rustfmt"],
+        _ => &[],
+    };
+    let packages: Vec<&Package> = match purpose {
+        For::Testing | For::Everything => packages::ALL.iter().collect(),
+        For::Demo => packages::ALL.iter().filter(|package| package.for_demo).collect(),
+        _ => Vec::new(),
+    };
+    let bpf = BpfToolchain::read(exec::root())?;
+    toolchains::ensure_host(components, targets)?;
+    toolchains::ensure_bpf(&bpf)?;
+    linker::ensure(&bpf)?;
+    packages::ensure(&packages)
+}
