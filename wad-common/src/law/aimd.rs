@@ -62,26 +62,36 @@ impl Aimd {
     }
 
     /// Congestion avoidance, RFC 5681 section 3.1, with `a` for one segment and
-    /// counting what each ACK covers (RFC 3465). Never faster than slow start:
-    /// where `a` exceeds the window, the window doubles in an RTT.
+    /// counting what each ACK covers (RFC 3465), as `tcp_cong_avoid_ai()` does
+    /// for `a` = 1. Never faster than slow start: where `a` exceeds the window,
+    /// the window doubles in an RTT.
     #[inline(always)]
     const fn avoid_congestion(&self, window: Window, acked_segments: u32) -> Window {
-        let mut cwnd_segments = window.cwnd_segments;
-        // The products fit: 32 bits by 32 bits, and the credit carried over is
-        // below one window's worth, 2^48.
-        let window_q16 = (cwnd_segments as u64) << 16;
-        let mut credit_q16 =
-            window.credit_q16.saturating_add(acked_segments as u64 * self.increase_q16 as u64);
+        let window_q16 = (window.cwnd_segments as u64) << 16;
+        let mut credit_q16 = window.credit_q16;
+        let mut grown_segments = 0;
+        // Earned at a larger window, before a decrease: all of it is worth one
+        // segment now, or the window would jump on the first ACK.
+        if credit_q16 >= window_q16 {
+            credit_q16 = 0;
+            grown_segments = 1;
+        }
+        // Fits: the credit is below 2^48 now, the product below 2^60.
+        credit_q16 += acked_segments as u64 * self.increase_q16 as u64;
         if credit_q16 >= window_q16 && window_q16 > 0 {
             let segments = credit_q16 / window_q16;
             credit_q16 -= segments * window_q16;
-            let segments =
-                if segments < acked_segments as u64 { segments as u32 } else { acked_segments };
-            cwnd_segments = cwnd_segments.saturating_add(segments);
+            grown_segments += segments;
         }
-        if cwnd_segments > window.clamp_segments {
-            cwnd_segments = window.clamp_segments;
-        }
+        // What is beyond slow start's growth is given up, not saved.
+        let grown_segments = if grown_segments < acked_segments as u64 {
+            grown_segments as u32
+        } else {
+            acked_segments
+        };
+        let grown = window.cwnd_segments.saturating_add(grown_segments);
+        let cwnd_segments =
+            if grown < window.clamp_segments { grown } else { window.clamp_segments };
         Window { cwnd_segments, credit_q16, ..window }
     }
 
@@ -106,5 +116,135 @@ impl Aimd {
 impl Default for Aimd {
     fn default() -> Self {
         Self::STANDARD
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        Aimd, MAX_INCREASE_Q16, MAX_KEEP_Q16, MIN_INCREASE_Q16, MIN_KEEP_Q16, ONE_Q16, Window,
+    };
+
+    const fn window(cwnd_segments: u32, ssthresh_segments: u32) -> Window {
+        Window { cwnd_segments, ssthresh_segments, clamp_segments: u32::MAX, credit_q16: 0 }
+    }
+
+    const fn aimd(increase_q16: u32, keep_q16: u32) -> Aimd {
+        match Aimd::try_new(increase_q16, keep_q16) {
+            Some(aimd) => aimd,
+            None => panic!("out of range"),
+        }
+    }
+
+    const fn most() -> Aimd {
+        aimd(MAX_INCREASE_Q16, MAX_KEEP_Q16)
+    }
+
+    /// The window after one RTT, each of its segments acknowledged by itself.
+    fn after_rtt(aimd: Aimd, mut window: Window) -> Window {
+        for _ in 0..window.cwnd_segments {
+            window = aimd.on_ack(window, 1);
+        }
+        window
+    }
+
+    #[test]
+    fn ranges_are_kept() {
+        assert!(Aimd::try_new(MIN_INCREASE_Q16, MIN_KEEP_Q16).is_some());
+        assert!(Aimd::try_new(MAX_INCREASE_Q16, MAX_KEEP_Q16).is_some());
+        assert!(Aimd::try_new(MIN_INCREASE_Q16 - 1, ONE_Q16 / 2).is_none());
+        assert!(Aimd::try_new(MAX_INCREASE_Q16 + 1, ONE_Q16 / 2).is_none());
+        assert!(Aimd::try_new(ONE_Q16, MIN_KEEP_Q16 - 1).is_none());
+        assert!(Aimd::try_new(ONE_Q16, MAX_KEEP_Q16 + 1).is_none());
+    }
+
+    #[test]
+    fn slow_start_doubles_up_to_the_threshold() {
+        assert_eq!(after_rtt(Aimd::STANDARD, window(10, 100)).cwnd_segments, 20);
+        let across = Aimd::STANDARD.on_ack(window(10, 12), 5);
+        // Two segments reach the threshold, three earn 3/12 of a segment.
+        assert_eq!(across.cwnd_segments, 12);
+        assert_eq!(across.credit_q16, 3 * u64::from(ONE_Q16));
+    }
+
+    #[test]
+    fn an_rtt_adds_the_increase() {
+        assert_eq!(after_rtt(Aimd::STANDARD, window(10, 2)).cwnd_segments, 11);
+        let six = aimd(6 * ONE_Q16, ONE_Q16 / 2);
+        // A little below 6 while ACKs come in: the window that divides grows.
+        assert_eq!(after_rtt(six, window(1000, 2)).cwnd_segments, 1005);
+    }
+
+    #[test]
+    fn growth_counts_segments_not_acks() {
+        let mut single = window(10, 2);
+        for _ in 0..10 {
+            single = Aimd::STANDARD.on_ack(single, 1);
+        }
+        assert_eq!(Aimd::STANDARD.on_ack(window(10, 2), 10), single);
+    }
+
+    #[test]
+    fn a_small_increase_is_saved_up() {
+        let sixteenth = aimd(MIN_INCREASE_Q16, ONE_Q16 / 2);
+        let mut window = window(10, 2);
+        for _ in 0..159 {
+            window = sixteenth.on_ack(window, 1);
+        }
+        assert_eq!(window.cwnd_segments, 10);
+        window = sixteenth.on_ack(window, 1);
+        assert_eq!((window.cwnd_segments, window.credit_q16), (11, 0));
+    }
+
+    #[test]
+    fn an_increase_above_the_window_only_doubles_it() {
+        assert_eq!(after_rtt(most(), window(10, 2)).cwnd_segments, 20);
+        assert_eq!(most().on_ack(window(10, 2), 10).cwnd_segments, 20);
+    }
+
+    #[test]
+    fn credit_of_a_larger_window_is_worth_one_segment() {
+        let after_decrease = Window { credit_q16: 99 << 16, ..window(10, 10) };
+        let next = Aimd::STANDARD.on_ack(after_decrease, 2);
+        assert_eq!((next.cwnd_segments, next.credit_q16), (11, 2 << 16));
+    }
+
+    #[test]
+    fn a_decrease_leaves_its_part_and_two_segments_at_least() {
+        assert_eq!(Aimd::STANDARD.on_congestion(101), 50);
+        assert_eq!(Aimd::STANDARD.on_congestion(3), 2);
+        assert_eq!(Aimd::STANDARD.on_congestion(0), 2);
+        // 0.7 and 0.875 of the window.
+        assert_eq!(aimd(ONE_Q16, 45_875).on_congestion(1000), 699);
+        assert_eq!(aimd(ONE_Q16, 57_344).on_congestion(1000), 875);
+        assert_eq!(aimd(ONE_Q16, MIN_KEEP_Q16).on_congestion(1000), 100);
+        assert_eq!(aimd(ONE_Q16, MAX_KEEP_Q16).on_congestion(1000), 990);
+        assert_eq!(Aimd::STANDARD.on_congestion(u32::MAX), u32::MAX / 2);
+    }
+
+    #[test]
+    fn undo_never_shrinks() {
+        assert_eq!(Aimd::on_undo(50, 100), 100);
+        assert_eq!(Aimd::on_undo(120, 100), 120);
+    }
+
+    #[test]
+    fn the_clamp_holds_in_both_phases() {
+        for ssthresh_segments in [2, 100] {
+            let clamped = Window { clamp_segments: 12, ..window(10, ssthresh_segments) };
+            assert_eq!(after_rtt(most(), clamped).cwnd_segments, 12);
+        }
+    }
+
+    #[test]
+    fn the_largest_windows_do_no_harm() {
+        for cwnd_segments in [1 << 31, u32::MAX - 1, u32::MAX] {
+            for ssthresh_segments in [2, u32::MAX] {
+                let huge =
+                    Window { credit_q16: 1 << 47, ..window(cwnd_segments, ssthresh_segments) };
+                let next = most().on_ack(huge, u32::MAX);
+                assert!(next.cwnd_segments >= cwnd_segments);
+            }
+        }
     }
 }
