@@ -3,6 +3,7 @@
 
 mod ceilings;
 mod journal;
+mod metrics;
 mod sysctl;
 
 fn main() {}
