@@ -1,1 +1,28 @@
 //! The lab and the end-to-end tests of `wad`.
+//!
+//! The modules at the top are guards: each sets something up on the machine
+//! (a namespace, a cgroup, a sysctl, a process) and undoes it when dropped.
+
+pub mod cgroup;
+pub mod lab;
+pub mod netns;
+pub mod process;
+pub mod signal;
+pub mod ss;
+pub mod sysctl;
+pub mod wad;
+
+/// A line for the person who runs it. A closed terminal is no reason to fail:
+/// `eprintln!` would panic, and leave behind what the guards would undo.
+pub fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// CLOCK_MONOTONIC, the same in all processes of the host.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let clock = nix::time::ClockId::CLOCK_MONOTONIC;
+    let now = nix::time::clock_gettime(clock).expect("Linux has this clock");
+    u64::try_from(std::time::Duration::from(now).as_nanos()).unwrap_or(u64::MAX)
+}

@@ -14,6 +14,7 @@ pub mod flow;
 pub mod law;
 pub mod policy;
 pub mod stats;
+pub mod tcp_sock;
 
 /// Fixes a record's size, and thereby that it has no implicit padding where the
 /// fields add up to it, and lets the agent hand it to the kernel.

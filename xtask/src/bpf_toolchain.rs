@@ -85,6 +85,8 @@ impl BpfToolchain {
         let flags = [
             format!("--cfg=bpf_target_arch=\"{arch}\""),
             "-Cdebuginfo=2".to_owned(),
+            // Atomic operations that return what was there: Linux 5.12.
+            "-Ctarget-cpu=v3".to_owned(),
             "-Clink-arg=--btf".to_owned(),
             format!("-Clinker={}", self.linker().display()),
         ];

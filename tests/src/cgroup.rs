@@ -1,0 +1,114 @@
+//! A cgroup v2 of an experiment's own, removed when dropped together with the
+//! processes still in it.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+    time::Duration,
+};
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// What went wrong with a cgroup.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    #[error("no cgroup v2 is mounted (none in /proc/self/mountinfo)")]
+    NotMounted,
+    #[error("cannot use cgroup {path}", path = path.display())]
+    Io { path: PathBuf, source: io::Error },
+}
+
+/// Where cgroup v2 is mounted: the usual place or, beside version 1, another.
+///
+/// # Errors
+/// When it is not mounted.
+pub fn mount_point() -> Result<PathBuf, CgroupError> {
+    let path = Path::new("/proc/self/mountinfo");
+    let table = fs::read_to_string(path)
+        .map_err(|source| CgroupError::Io { path: path.to_owned(), source })?;
+    mount_point_in(&table).ok_or(CgroupError::NotMounted)
+}
+
+/// proc_pid_mountinfo(5): the mount point is the fifth field, the type follows
+/// a lone hyphen.
+fn mount_point_in(table: &str) -> Option<PathBuf> {
+    table.lines().find_map(|line| {
+        let (mount, kind) = line.split_once(" - ")?;
+        kind.starts_with("cgroup2 ").then(|| mount.split(' ').nth(4))?.map(PathBuf::from)
+    })
+}
+
+/// A cgroup right under the root of the hierarchy.
+#[derive(Debug)]
+pub struct Cgroup {
+    path: PathBuf,
+    procs: File,
+}
+
+impl Cgroup {
+    /// Creates an empty cgroup whose name holds `label` and is unique.
+    ///
+    /// # Errors
+    /// Without root, or without cgroup v2.
+    pub fn create(label: &str) -> Result<Self, CgroupError> {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = mount_point()?.join(format!("wad-{}-{count}-{label}", process::id()));
+        let failed = |source| CgroupError::Io { path: path.clone(), source };
+        fs::create_dir(&path).map_err(failed)?;
+        match OpenOptions::new().write(true).open(path.join("cgroup.procs")) {
+            Ok(procs) => Ok(Self { path, procs }),
+            Err(source) => {
+                let error = failed(source);
+                // Empty as it is, only its absence could make this fail.
+                let _ = fs::remove_dir(&path);
+                Err(error)
+            }
+        }
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The open file that takes the ids of processes to move in.
+    #[must_use]
+    pub fn procs(&self) -> &File {
+        &self.procs
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        // cgroup.kill exists from Linux 5.14 on; the guards of the processes
+        // have killed them before, so it is only for what those left.
+        let _ = fs::write(self.path.join("cgroup.kill"), "1");
+        for _ in 0..50 {
+            match fs::remove_dir(&self.path) {
+                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                    thread::sleep(Duration::from_millis(20));
+                }
+                _ => return,
+            }
+        }
+        crate::say(&format!("cgroup {} stays behind: busy", self.path.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_hybrid_mount() {
+        let table = "31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
+                     32 31 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                     41 31 0:38 / /sys/fs/cgroup/unified rw shared:9 - cgroup2 cgroup2 rw\n";
+        assert_eq!(mount_point_in(table), Some(PathBuf::from("/sys/fs/cgroup/unified")));
+        assert_eq!(mount_point_in("31 23 0:28 / /sys rw - sysfs sysfs rw\n"), None);
+    }
+}

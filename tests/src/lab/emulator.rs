@@ -1,0 +1,278 @@
+//! The emulated path at work: a thread per direction takes packets from one
+//! device, applies the laws to each segment, and delivers to the other device
+//! what arrives. Times in nanoseconds since the emulator's start.
+
+use std::{
+    io::{self, IoSlice},
+    os::fd::AsFd,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use nix::{
+    poll::{PollFd, PollFlags, ppoll},
+    sys::time::TimeSpec,
+};
+use serde::Serialize;
+
+use super::{
+    burst::Burst,
+    delay_line::{DelayLaw, DelayLine},
+    link::{Link, LinkLaw},
+    losses::{Loss, LossLaw, Losses},
+    packet::{Packet, Segment},
+    tun::{FRAME_BYTES, Tun},
+};
+use crate::monotonic_ns;
+
+/// What arrives within this time is delivered together: a network card's
+/// interrupt moderation (ethtool's rx-usecs is 50 to 100 by default).
+const MODERATION_NS: u64 = 100_000;
+/// A thread looks after its devices at least so often...
+const TICK_NS: u64 = 1_000_000;
+/// ...and if it could not for so long, it has stalled.
+const STALL_NS: u64 = 5_000_000;
+/// Packets taken in before deliveries are looked after again.
+const READS_PER_PASS: usize = 64;
+
+/// What one direction does to packets.
+#[derive(Clone, Debug)]
+pub struct DirectionLaw {
+    pub link: LinkLaw,
+    pub losses: LossLaw,
+    pub delay: DelayLaw,
+    pub seed: u64,
+}
+
+/// What one direction has done. Segments, unless named otherwise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counters {
+    pub arrived: u64,
+    pub delivered: u64,
+    pub delivered_bytes: u64,
+    /// Packets, of one or more segments, handed to the receiver's kernel.
+    pub deliveries: u64,
+    pub queue_drops: u64,
+    pub random_drops: u64,
+    pub planned_drops: u64,
+    pub held_back: u64,
+    /// Most that ever waited at the bottleneck.
+    pub peak_queue_bytes: u64,
+    /// How often the thread itself came late, and how late it was at worst.
+    pub stalls: u64,
+    pub longest_stall_ns: u64,
+    /// Queue drops of packets that came in a bunch because of a stall.
+    pub stall_drops: u64,
+    /// Packets lost by the emulator itself: refused by the receiver's kernel...
+    pub write_failures: u64,
+    /// ...or by the sender's device, whose queue was full.
+    pub device_drops: u64,
+    /// When the first planned drop was, CLOCK_MONOTONIC; 0 for never.
+    pub first_planned_drop_ns: u64,
+}
+
+impl Counters {
+    /// Losses that are no part of the experiment.
+    #[must_use]
+    pub const fn own_drops(&self) -> u64 {
+        self.stall_drops + self.write_failures + self.device_drops
+    }
+}
+
+/// Two running directions; stopped when dropped.
+pub struct Emulator {
+    stop: Arc<AtomicBool>,
+    forward: Worker,
+    reverse: Worker,
+}
+
+struct Worker {
+    counters: Arc<Mutex<Counters>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Emulator {
+    /// Starts carrying packets: `laws` are those of the direction from the first
+    /// to the second device, and back.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(tuns: [Arc<Tun>; 2], laws: [DirectionLaw; 2]) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let [near, far] = tuns;
+        let [forward, reverse] = laws;
+        let forward = Worker::start(&near, &far, forward, &stop)?;
+        let reverse = Worker::start(&far, &near, reverse, &stop);
+        if reverse.is_err() {
+            stop.store(true, Ordering::Relaxed);
+        }
+        Ok(Self { stop, forward, reverse: reverse? })
+    }
+
+    /// What was done so far, there and back.
+    #[must_use]
+    pub fn counters(&self) -> [Counters; 2] {
+        [&self.forward, &self.reverse]
+            .map(|worker| *worker.counters.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for worker in [&mut self.forward, &mut self.reverse] {
+            // A panic has been printed; there is nothing to undo here.
+            let _ = worker.thread.take().map(JoinHandle::join);
+        }
+    }
+}
+
+impl Worker {
+    fn start(
+        from: &Arc<Tun>,
+        to: &Arc<Tun>,
+        law: DirectionLaw,
+        stop: &Arc<AtomicBool>,
+    ) -> io::Result<Self> {
+        let counters = Arc::new(Mutex::new(Counters::default()));
+        let (from, to) = (Arc::clone(from), Arc::clone(to));
+        let (stop, published) = (Arc::clone(stop), Arc::clone(&counters));
+        let run = move || Direction::new(&from, &to, law).run(&stop, &published);
+        let thread = thread::Builder::new().name("wan".to_owned()).spawn(run)?;
+        Ok(Self { counters, thread: Some(thread) })
+    }
+}
+
+struct Direction<'a> {
+    from: &'a Tun,
+    to: &'a Tun,
+    epoch_ns: u64,
+    losses: Losses,
+    link: Link,
+    line: DelayLine<Segment>,
+    burst: Burst,
+    frame: Box<[u8; FRAME_BYTES]>,
+    counters: Counters,
+}
+
+impl<'a> Direction<'a> {
+    fn new(from: &'a Tun, to: &'a Tun, law: DirectionLaw) -> Self {
+        Self {
+            from,
+            to,
+            epoch_ns: monotonic_ns(),
+            losses: Losses::new(law.losses, law.seed),
+            link: Link::new(law.link),
+            line: DelayLine::new(law.delay, !law.seed),
+            burst: Burst::default(),
+            frame: Box::new([0; FRAME_BYTES]),
+            counters: Counters::default(),
+        }
+    }
+
+    fn run(mut self, stop: &AtomicBool, published: &Mutex<Counters>) {
+        go_first();
+        let mut last_ns = self.now_ns();
+        while !stop.load(Ordering::Relaxed) {
+            self.wait(last_ns);
+            let now_ns = self.now_ns();
+            let gap_ns = now_ns - last_ns;
+            last_ns = now_ns;
+            let stalled = gap_ns > STALL_NS;
+            self.counters.stalls += u64::from(stalled);
+            self.counters.longest_stall_ns = self.counters.longest_stall_ns.max(gap_ns);
+            self.take_in(stalled);
+            self.deliver();
+            *published.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        monotonic_ns() - self.epoch_ns
+    }
+
+    /// Until a packet comes or a delivery is due.
+    fn wait(&self, now_ns: u64) {
+        let due_ns = self.line.next_due_ns().unwrap_or(u64::MAX);
+        let wait_ns = due_ns.saturating_add(MODERATION_NS).saturating_sub(now_ns).min(TICK_NS);
+        let timeout = TimeSpec::from_duration(Duration::from_nanos(wait_ns));
+        let mut poll = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
+        // An error (a signal) only makes this pass come early.
+        let _ = ppoll(&mut poll, Some(timeout), None);
+    }
+
+    fn take_in(&mut self, stalled: bool) {
+        for _ in 0..READS_PER_PASS {
+            // A device that is down has no packets.
+            let Ok(Some(length)) = self.from.read(&mut self.frame) else { return };
+            let now_ns = self.now_ns();
+            if let Some(packet) = Packet::new(&self.frame[..length]) {
+                packet.split().for_each(|segment| self.pass(now_ns, segment, stalled));
+            }
+        }
+    }
+
+    fn pass(&mut self, now_ns: u64, segment: Segment, stalled: bool) {
+        let counters = &mut self.counters;
+        counters.arrived += 1;
+        match self.losses.judge(now_ns, segment.carries_data()) {
+            Some(Loss::Random) => return counters.random_drops += 1,
+            Some(Loss::Planned) => {
+                if counters.planned_drops == 0 {
+                    counters.first_planned_drop_ns = self.epoch_ns + now_ns;
+                }
+                return counters.planned_drops += 1;
+            }
+            None => {}
+        }
+        let Some(leaves_ns) = self.link.offer(now_ns, segment.wire_bytes()) else {
+            counters.queue_drops += 1;
+            return counters.stall_drops += u64::from(stalled);
+        };
+        let backlog_bytes = self.link.backlog_bytes(now_ns);
+        counters.peak_queue_bytes = counters.peak_queue_bytes.max(backlog_bytes);
+        self.line.push(leaves_ns, segment);
+        counters.held_back = self.line.held_back();
+    }
+
+    fn deliver(&mut self) {
+        let now_ns = self.now_ns();
+        while let Some(segment) = self.line.pop(now_ns) {
+            if !self.burst.push(&segment) {
+                self.flush();
+                self.burst.push(&segment);
+            }
+            self.counters.delivered += 1;
+            self.counters.delivered_bytes += u64::from(segment.wire_bytes());
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        if self.burst.is_empty() {
+            return;
+        }
+        let segments = u64::from(self.burst.segments());
+        let parts: Vec<IoSlice<'_>> = self.burst.seal().map(IoSlice::new).collect();
+        if self.to.write(&parts).is_err() {
+            self.counters.write_failures += segments;
+        }
+        self.counters.deliveries += 1;
+        self.burst.clear();
+    }
+}
+
+/// Runs this thread before the senders and receivers on the same cores, which
+/// would otherwise hold up the path that they use.
+fn go_first() {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: a system call on this thread with a valid, short-lived argument.
+    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } != 0 {
+        let error = io::Error::last_os_error();
+        crate::say(&format!("the emulated path runs without real-time priority: {error}"));
+    }
+}

@@ -1,0 +1,65 @@
+//! The real iperf3 instead of the lab's own sender and receiver.
+
+use std::{net::SocketAddr, process::Command, time::Duration};
+
+use serde::Deserialize;
+
+/// What is used of `iperf3 --json`.
+#[derive(Debug, Deserialize)]
+struct Output {
+    error: Option<String>,
+    end: Option<End>,
+}
+
+#[derive(Debug, Deserialize)]
+struct End {
+    sum_received: Sum,
+}
+
+#[derive(Debug, Deserialize)]
+struct Sum {
+    bytes: u64,
+}
+
+#[must_use]
+pub fn server(on: SocketAddr) -> Command {
+    let mut command = Command::new("iperf3");
+    command.args(["--server", "--one-off", "--json", "--bind", &on.ip().to_string()]);
+    command.args(["--port", &on.port().to_string()]);
+    command
+}
+
+#[must_use]
+pub fn client(to: SocketAddr, streams: u32, span: Duration) -> Command {
+    let mut command = Command::new("iperf3");
+    command.args(["--json", "--client", &to.ip().to_string(), "--port", &to.port().to_string()]);
+    command.args(["--parallel", &streams.to_string(), "--time", &span.as_secs().to_string()]);
+    command
+}
+
+/// Bytes that the server received, from its output.
+///
+/// # Errors
+/// With what iperf3 itself gives as the reason, or what makes its output
+/// unreadable.
+pub fn received_bytes(output: &str) -> Result<u64, String> {
+    let output: Output = serde_json::from_str(output).map_err(|error| error.to_string())?;
+    match (output.error, output.end) {
+        (None, Some(end)) => Ok(end.sum_received.bytes),
+        (error, _) => Err(error.unwrap_or_else(|| "it gives no sum".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_sum_or_the_error() {
+        let output = r#"{"start": {}, "end": {"sum_received": {"bytes": 42, "seconds": 1}}}"#;
+        assert_eq!(received_bytes(output), Ok(42));
+        let output = r#"{"start": {}, "end": {"sum_received": {"bytes": 0}}, "error": "broken"}"#;
+        assert_eq!(received_bytes(output), Err("broken".to_owned()));
+        assert!(received_bytes("").is_err());
+    }
+}

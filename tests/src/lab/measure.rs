@@ -1,0 +1,164 @@
+//! What is made of a run's raw counts. Times are CLOCK_MONOTONIC nanoseconds.
+
+use std::{
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    monotonic_ns,
+    netns::{Netns, NetnsError},
+    process::ProcessError,
+    ss::{self, Flow},
+};
+
+/// How often the sender's flows are looked at.
+pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// Bytes received until a time: points in order of both.
+#[derive(Clone, Debug, Default)]
+pub struct Series(Vec<(u64, u64)>);
+
+impl Series {
+    #[must_use]
+    pub const fn new(points: Vec<(u64, u64)>) -> Self {
+        Self(points)
+    }
+
+    /// Bits per second between two times.
+    #[must_use]
+    pub fn goodput(&self, from_ns: u64, to_ns: u64) -> f64 {
+        let bytes = self.bytes_at(to_ns) - self.bytes_at(from_ns);
+        bytes * 8e9 / to_ns.saturating_sub(from_ns).max(1) as f64
+    }
+
+    /// Linear between two points; constant before the first and after the last.
+    fn bytes_at(&self, time_ns: u64) -> f64 {
+        let after = self.0.partition_point(|(time, _)| *time <= time_ns);
+        let point =
+            |index: usize| self.0.get(index).map(|(time, bytes)| (*time as f64, *bytes as f64));
+        match (after.checked_sub(1).and_then(point), point(after)) {
+            (Some((start, low)), Some((end, high))) => {
+                low + (high - low) * (time_ns as f64 - start) / (end - start)
+            }
+            (Some((_, bytes)), None) => bytes,
+            (None, _) => 0.0,
+        }
+    }
+}
+
+/// The middle value; the mean of the two in the middle of an even number.
+#[must_use]
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.into_iter().collect();
+    sorted.sort_unstable_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        count if count % 2 == 1 => sorted[count / 2],
+        count => f64::midpoint(sorted[count / 2 - 1], sorted[count / 2]),
+    }
+}
+
+/// What ss saw of a namespace's flows at one time.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    pub time_ns: u64,
+    pub flows: Vec<Flow>,
+}
+
+impl Sight {
+    /// Sum of the windows of so many flows, those with the most data: iperf3
+    /// has one more, for control.
+    #[must_use]
+    pub fn cwnd(&self, streams: u32) -> u32 {
+        self.with_data(streams).map(|flow| flow.cwnd_segments).sum()
+    }
+
+    /// The flows with the most data.
+    pub fn with_data(&self, streams: u32) -> impl Iterator<Item = &Flow> {
+        let mut flows: Vec<&Flow> = self.flows.iter().collect();
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes_acked.max(flow.bytes_received)));
+        flows.into_iter().take(streams as usize)
+    }
+}
+
+/// Looks at the flows of a namespace, from outside, until told to stop.
+#[derive(Debug, Default)]
+pub struct Watch {
+    sights: Mutex<Vec<Sight>>,
+    stop: AtomicBool,
+}
+
+/// What kept the flows from being seen.
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+impl Watch {
+    /// Runs until [`Watch::stop`] is called elsewhere.
+    ///
+    /// # Errors
+    /// When ss fails.
+    pub fn run(&self, netns: &Netns, filter: &str, every: Duration) -> Result<(), WatchError> {
+        // The thread is the caller's own, made for this.
+        netns.enter()?;
+        let mut next = Instant::now();
+        while !self.stop.load(Ordering::Relaxed) {
+            let flows = ss::flows(filter)?;
+            let sight = Sight { time_ns: monotonic_ns(), flows };
+            self.sights.lock().unwrap_or_else(PoisonError::into_inner).push(sight);
+            next += every;
+            while !self.stop.load(Ordering::Relaxed) && Instant::now() < next {
+                let left = next.saturating_duration_since(Instant::now());
+                thread::sleep(left.min(SAMPLE_EVERY));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// The latest sight.
+    #[must_use]
+    pub fn latest(&self) -> Option<Sight> {
+        self.sights.lock().unwrap_or_else(PoisonError::into_inner).last().cloned()
+    }
+
+    /// All that was seen.
+    #[must_use]
+    pub fn into_sights(self) -> Vec<Sight> {
+        self.sights.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn goodput_is_taken_between_the_points() {
+        let series =
+            Series::new(vec![(1_000_000_000, 0), (2_000_000_000, 1000), (3_000_000_000, 4000)]);
+        assert!((series.goodput(1_000_000_000, 3_000_000_000) - 16_000.0).abs() < 1e-6);
+        assert!((series.goodput(1_500_000_000, 2_500_000_000) - 16_000.0).abs() < 1e-6);
+        assert!((series.goodput(2_500_000_000, 9_500_000_000) - 1500.0 * 8.0 / 7.0).abs() < 1e-6);
+        assert!(Series::default().goodput(1, 2).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_median_is_in_the_middle() {
+        assert!((median([5.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
+        assert!((median([4.0, 1.0, 2.0, 9.0]) - 3.0).abs() < 1e-9);
+        assert!(median([]).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,106 @@
+//! The settings of the "untuned" side: those of Debian, all set explicitly, so
+//! that nothing of the machine at hand leaks into an experiment.
+
+use std::collections::BTreeMap;
+
+use super::wan::{Wan, qdisc, set_fq_codel};
+use crate::{
+    netns::{Netns, NetnsError},
+    process::ProcessError,
+    sysctl::{self, Changed, SysctlError},
+};
+
+/// Per network namespace. Debian's values are the kernel's own defaults, but for
+/// `tcp_no_metrics_save`: what one run learns of the path must not help the next.
+const NAMESPACE: [(&str, &str); 16] = [
+    ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
+    ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+    ("net.ipv4.tcp_congestion_control", "cubic"),
+    ("net.ipv4.tcp_ecn", "2"),
+    ("net.ipv4.tcp_moderate_rcvbuf", "1"),
+    ("net.ipv4.tcp_window_scaling", "1"),
+    ("net.ipv4.tcp_timestamps", "1"),
+    ("net.ipv4.tcp_sack", "1"),
+    ("net.ipv4.tcp_slow_start_after_idle", "1"),
+    ("net.ipv4.tcp_adv_win_scale", "1"),
+    ("net.ipv4.tcp_notsent_lowat", "4294967295"),
+    ("net.ipv4.tcp_mtu_probing", "0"),
+    ("net.ipv4.tcp_recovery", "1"),
+    ("net.ipv4.tcp_reordering", "3"),
+    ("net.ipv4.tcp_frto", "2"),
+    ("net.ipv4.tcp_no_metrics_save", "1"),
+];
+
+/// Of the whole host.
+const RMEM_MAX: (&str, &str) = ("net.core.rmem_max", "212992");
+const WMEM_MAX: (&str, &str) = ("net.core.wmem_max", "212992");
+const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
+
+/// What went wrong with a setting.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error("{name} differs between the two ends: \"{a}\" and \"{b}\"")]
+    Differs { name: &'static str, a: String, b: String },
+}
+
+/// The host's share, for as long as experiments run; undone on drop.
+#[derive(Debug)]
+pub struct HostDefaults {
+    _changed: [Changed; 3],
+}
+
+impl HostDefaults {
+    /// # Errors
+    /// Without root, or where the kernel has no cubic.
+    pub fn set() -> Result<Self, SysctlError> {
+        // Only what the host allows can be the default of another namespace.
+        let cubic = Changed::with_word(ALLOWED, "cubic")?;
+        let rmem = Changed::to(RMEM_MAX.0, RMEM_MAX.1)?;
+        let wmem = Changed::to(WMEM_MAX.0, WMEM_MAX.1)?;
+        Ok(Self { _changed: [cubic, rmem, wmem] })
+    }
+}
+
+/// Sets both ends of the path.
+///
+/// # Errors
+/// When the kernel refuses a value.
+pub fn apply(wan: &Wan) -> Result<(), SettingsError> {
+    for netns in [wan.a(), wan.b()] {
+        netns.run(|| NAMESPACE.iter().try_for_each(|(name, value)| sysctl::set(name, value)))??;
+        set_fq_codel(netns);
+    }
+    Ok(())
+}
+
+/// The values in force now, by name; those of the namespaces hold at both ends.
+///
+/// # Errors
+/// When one cannot be read, or the ends differ.
+pub fn effective(wan: &Wan) -> Result<BTreeMap<&'static str, String>, SettingsError> {
+    let mut values = BTreeMap::new();
+    let (a, b) = (read(wan.a())?, read(wan.b())?);
+    for ((name, _), (a, b)) in NAMESPACE.iter().zip(a.into_iter().zip(b)) {
+        if a != b {
+            return Err(SettingsError::Differs { name, a, b });
+        }
+        values.insert(*name, a);
+    }
+    for name in [RMEM_MAX.0, WMEM_MAX.0] {
+        values.insert(name, sysctl::get(name)?);
+    }
+    values.insert("qdisc", qdisc(wan.a())?);
+    Ok(values)
+}
+
+fn read(netns: &Netns) -> Result<Vec<String>, SettingsError> {
+    let values = netns.run(|| NAMESPACE.iter().map(|(name, _)| sysctl::get(name)).collect());
+    let values: Result<Vec<String>, SysctlError> = values?;
+    Ok(values?)
+}

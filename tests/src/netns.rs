@@ -1,0 +1,110 @@
+//! A named network namespace (as `ip netns` lists them), deleted when dropped.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    path::PathBuf,
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+
+use nix::sched::{CloneFlags, setns};
+
+use crate::process::{ProcessError, run};
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// What went wrong with a namespace.
+#[derive(Debug, thiserror::Error)]
+pub enum NetnsError {
+    #[error("cannot create network namespace {name}")]
+    Create { name: String, source: ProcessError },
+    #[error("cannot open network namespace {path}", path = path.display())]
+    Open { path: PathBuf, source: io::Error },
+    #[error("cannot enter network namespace {name}")]
+    Enter { name: String, source: io::Error },
+}
+
+/// A network namespace of this process's own.
+#[derive(Debug)]
+pub struct Netns {
+    name: String,
+    file: File,
+}
+
+impl Netns {
+    /// Creates a namespace whose name holds `label` and is unique on the host.
+    ///
+    /// # Errors
+    /// Without root, or where `ip netns` fails.
+    pub fn create(label: &str) -> Result<Self, NetnsError> {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("wad-{}-{count}-{label}", process::id());
+        run("ip", &["netns", "add", &name])
+            .map_err(|source| NetnsError::Create { name: name.clone(), source })?;
+        let path = PathBuf::from("/run/netns").join(&name);
+        match File::open(&path) {
+            Ok(file) => Ok(Self { name, file }),
+            Err(source) => {
+                delete(&name);
+                Err(NetnsError::Open { path, source })
+            }
+        }
+    }
+
+    /// The name that `ip -n` takes.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Makes the calling thread a member for the rest of its life.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN.
+    pub fn enter(&self) -> Result<(), NetnsError> {
+        setns(&self.file, CloneFlags::CLONE_NEWNET)
+            .map_err(|errno| NetnsError::Enter { name: self.name.clone(), source: errno.into() })
+    }
+
+    /// Runs code inside, on a thread of its own.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered.
+    pub fn run<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> Result<T, NetnsError> {
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| self.enter().map(|()| inside()));
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Runs iproute2's `ip` on this namespace.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn ip(&self, arguments: &[&str]) -> Result<String, ProcessError> {
+        let mut all = vec!["-n", &self.name];
+        all.extend(arguments);
+        run("ip", &all)
+    }
+}
+
+impl AsFd for Netns {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl Drop for Netns {
+    fn drop(&mut self) {
+        delete(&self.name);
+    }
+}
+
+fn delete(name: &str) {
+    if let Err(error) = run("ip", &["netns", "del", name]) {
+        crate::say(&format!("network namespace {name} stays behind: {error}"));
+    }
+}

@@ -1,0 +1,144 @@
+//! What `ss -tinm` says of TCP flows: the witness from outside. Windows count
+//! segments, times are in milliseconds, as ss prints them.
+
+use std::{net::SocketAddr, process::Command};
+
+use crate::process::{ProcessError, run_command};
+
+/// One flow, as ss printed it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Flow {
+    pub local: SocketAddr,
+    pub peer: SocketAddr,
+    /// Name of the congestion control.
+    pub congestion: String,
+    pub cwnd_segments: u32,
+    /// None as long as it is infinite: ss leaves it out.
+    pub ssthresh_segments: Option<u32>,
+    pub rtt_ms: f64,
+    pub min_rtt_ms: f64,
+    /// Maximum segment size, in bytes.
+    pub mss_bytes: u32,
+    /// Segments sent and neither acknowledged nor taken for lost.
+    pub unacked_segments: u32,
+    /// Segments retransmitted since the start.
+    pub retransmits: u64,
+    pub bytes_acked: u64,
+    pub bytes_received: u64,
+    /// The window that the peer offers.
+    pub send_window_bytes: u64,
+    /// Limit of the send buffer: sk_sndbuf, twice what SO_SNDBUF was given.
+    pub sndbuf_bytes: u64,
+    /// Limit of the receive buffer: sk_rcvbuf, twice what SO_RCVBUF was given.
+    pub rcvbuf_bytes: u64,
+}
+
+/// The established flows that an ss filter (such as `dport = :5001`) selects,
+/// in the network namespace of the calling thread.
+///
+/// # Errors
+/// When ss fails.
+pub fn flows(filter: &str) -> Result<Vec<Flow>, ProcessError> {
+    let mut command = Command::new("ss");
+    command.args(["-tinmHO", "state", "established", filter]);
+    Ok(parse(&run_command(&mut command)?))
+}
+
+/// The flows in the output of `ss -tinmHO state established`.
+#[must_use]
+pub fn parse(output: &str) -> Vec<Flow> {
+    output.lines().filter_map(parse_line).collect()
+}
+
+fn parse_line(line: &str) -> Option<Flow> {
+    let mut words = line.split_whitespace();
+    // Receive and send queue; the state is not printed where it is filtered for.
+    let (local, peer) = (words.nth(2)?, words.next()?);
+    let words: Vec<&str> = words.collect();
+    let field =
+        |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
+    let number = |name| field(name).and_then(|value| value.parse().ok());
+    let (rtt_ms, _variance) = field("rtt")?.split_once('/')?;
+    Some(Flow {
+        local: address(local)?,
+        peer: address(peer)?,
+        congestion: congestion(&words)?.to_owned(),
+        cwnd_segments: field("cwnd")?.parse().ok()?,
+        ssthresh_segments: field("ssthresh").and_then(|value| value.parse().ok()),
+        rtt_ms: rtt_ms.parse().ok()?,
+        min_rtt_ms: field("minrtt").and_then(|value| value.parse().ok()).unwrap_or(0.0),
+        mss_bytes: field("mss")?.parse().ok()?,
+        unacked_segments: field("unacked").and_then(|value| value.parse().ok()).unwrap_or(0),
+        // "in flight now/in all"
+        retransmits: field("retrans")
+            .and_then(|value| value.split_once('/')?.1.parse().ok())
+            .unwrap_or(0),
+        bytes_acked: number("bytes_acked").unwrap_or(0),
+        bytes_received: number("bytes_received").unwrap_or(0),
+        send_window_bytes: number("snd_wnd").unwrap_or(0),
+        sndbuf_bytes: memory(&words, "tb")?,
+        rcvbuf_bytes: memory(&words, "rb")?,
+    })
+}
+
+/// IPv4 mapped into IPv6 (a dual-stack socket) is given as IPv4. A device that
+/// the socket is bound to (`10.0.0.1%wan0:80`) is left out.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_matches(['[', ']']);
+    let host = host.split_once('%').map_or(host, |(host, _device)| host);
+    let host: std::net::IpAddr = host.parse().ok()?;
+    Some(SocketAddr::new(host.to_canonical(), port.parse().ok()?))
+}
+
+/// The name is a bare word; others (`ts sack ecn`) come before it, the first
+/// `name:value` after it.
+fn congestion<'a>(words: &[&'a str]) -> Option<&'a str> {
+    let first = words.iter().position(|word| word.starts_with("skmem:")).map_or(0, |at| at + 1);
+    let rest = &words[first..];
+    let end = rest.iter().position(|word| word.contains(':'))?;
+    rest[..end].last().copied()
+}
+
+/// A field of `skmem:(r0,rb131072,t0,tb87040,...)`.
+fn memory(words: &[&str], name: &str) -> Option<u64> {
+    let list = words.iter().find_map(|word| word.strip_prefix("skmem:("))?;
+    list.trim_end_matches(')').split(',').find_map(|field| field.strip_prefix(name)?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "0 4194304 10.77.0.1:40716 10.77.0.2:5001 \
+        skmem:(r0,rb131072,t0,tb8388608,f2048,w4196352,o0,bl0,d0) ts sack cubic wscale:9,7 \
+        rto:276 rtt:75.2/0.4 mss:1448 pmtu:1500 rcvmss:536 advmss:1448 cwnd:4096 ssthresh:2047 \
+        bytes_sent:9000 bytes_acked:8000 segs_out:6 segs_in:5 data_segs_out:5 send 632Mbps \
+        lastsnd:4 lastrcv:1000 lastack:4 pacing_rate 758Mbps delivery_rate 349Mbps busy:900ms \
+        unacked:3 retrans:0/17 rcv_space:14480 rcv_ssthresh:64088 notsent:1 minrtt:70.1 \
+        snd_wnd:3145728";
+
+    #[test]
+    fn reads_a_line_of_ss() {
+        let flow = &parse(LINE)[0];
+        assert_eq!(flow.congestion, "cubic");
+        assert_eq!(flow.peer, "10.77.0.2:5001".parse().unwrap());
+        assert_eq!((flow.cwnd_segments, flow.ssthresh_segments), (4096, Some(2047)));
+        assert_eq!((flow.retransmits, flow.unacked_segments), (17, 3));
+        assert_eq!((flow.rcvbuf_bytes, flow.sndbuf_bytes), (131_072, 8_388_608));
+        assert_eq!((flow.bytes_acked, flow.send_window_bytes), (8000, 3_145_728));
+        assert!((flow.rtt_ms - 75.2).abs() < 1e-9 && (flow.min_rtt_ms - 70.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn reads_mapped_and_bound_addresses() {
+        assert_eq!(address("[::ffff:10.0.0.1]:80"), Some("10.0.0.1:80".parse().unwrap()));
+        assert_eq!(address("[fd77::1]:80"), Some("[fd77::1]:80".parse().unwrap()));
+        assert_eq!(address("10.0.0.1%wan0:80"), Some("10.0.0.1:80".parse().unwrap()));
+    }
+
+    #[test]
+    fn skips_what_it_cannot_read() {
+        assert_eq!(parse("\ngarbage\n0 0 a b\n"), []);
+    }
+}

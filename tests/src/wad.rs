@@ -1,0 +1,222 @@
+//! A running agent, `wad run`, stopped when dropped. Its configuration and
+//! state are in a temporary folder, its instance is its own.
+
+use std::{
+    fs::{self, File},
+    io,
+    net::TcpListener,
+    path::{Path, PathBuf},
+    process::{self, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use nix::sys::signal::Signal;
+use tempfile::TempDir;
+
+use crate::{
+    cgroup::Cgroup,
+    process::{Place, Process, ProcessError},
+    signal,
+};
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+const START_LIMIT: Duration = Duration::from_secs(20);
+const STOP_LIMIT: Duration = Duration::from_secs(10);
+
+/// What went wrong with the agent.
+#[derive(Debug, thiserror::Error)]
+pub enum WadError {
+    #[error("cannot write {path}", path = path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("no free port for the metrics")]
+    Port { source: io::Error },
+    #[error("wad run ended at once ({status}): {log}")]
+    Ended { status: process::ExitStatus, log: String },
+    #[error("wad run is not ready after {} s: {log}", START_LIMIT.as_secs())]
+    NotReady { log: String },
+    #[error("wad run did not stop cleanly ({status}): {log}")]
+    Unclean { status: process::ExitStatus, log: String },
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error(transparent)]
+    Interrupted(#[from] signal::Interrupted),
+}
+
+/// Folder, instance and metrics port of an agent, which may be started in it
+/// more than once, one after the other.
+#[derive(Debug)]
+pub struct Home {
+    program: PathBuf,
+    instance: String,
+    metrics_port: u16,
+    folder: TempDir,
+}
+
+impl Home {
+    /// Writes the configuration: `policy` is TOML with what the agent's own
+    /// folder and port are added to.
+    ///
+    /// # Errors
+    /// When the temporary folder cannot be written.
+    pub fn create(program: &Path, policy: &str) -> Result<Self, WadError> {
+        let folder = tempfile::tempdir()
+            .map_err(|source| WadError::Write { path: std::env::temp_dir(), source })?;
+        let metrics_port = free_port().map_err(|source| WadError::Port { source })?;
+        let instance = format!("t{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let home = Self { program: program.to_owned(), instance, metrics_port, folder };
+        home.write_policy(policy)?;
+        Ok(home)
+    }
+
+    /// Replaces the policy, for the next start or reload.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_policy(&self, policy: &str) -> Result<(), WadError> {
+        let state = self.folder.path().join("state");
+        let text = format!(
+            "[agent]\nstate_dir = \"{}\"\n\n[metrics]\nlisten = \"127.0.0.1:{}\"\n\n{policy}",
+            state.display(),
+            self.metrics_port
+        );
+        let path = self.config();
+        fs::write(&path, text).map_err(|source| WadError::Write { path, source })
+    }
+
+    #[must_use]
+    pub fn config(&self) -> PathBuf {
+        self.folder.path().join("wad.toml")
+    }
+
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    #[must_use]
+    pub const fn metrics_port(&self) -> u16 {
+        self.metrics_port
+    }
+
+    /// `wad SUBCOMMAND` on this configuration and instance.
+    #[must_use]
+    pub fn command(&self, subcommand: &str) -> Command {
+        let mut command = Command::new(&self.program);
+        command.arg(subcommand).arg("--config").arg(self.config());
+        command.args(["--instance", &self.instance]);
+        command
+    }
+
+    /// Starts the agent on a cgroup and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time; with its log.
+    pub fn start(&self, cgroup: &Cgroup) -> Result<Agent<'_>, WadError> {
+        let path = self.log_path();
+        let log = File::options().create(true).append(true).open(&path);
+        let log = log.map_err(|source| WadError::Write { path: path.clone(), source })?;
+        let errors = log.try_clone().map_err(|source| WadError::Write { path, source })?;
+        let mut command = self.command("run");
+        command.arg("--cgroup").arg(cgroup.path());
+        command.stdin(Stdio::null()).stdout(log).stderr(errors);
+        let process = Place::default().spawn(command)?;
+        let mut agent = Agent { process, home: self };
+        agent.wait_ready()?;
+        Ok(agent)
+    }
+
+    /// What the agent has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.folder.path().join("wad.log")
+    }
+
+    fn is_ready(&self) -> Result<bool, ProcessError> {
+        let mut command = self.command("status");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = Place::default().spawn(command)?.wait(STOP_LIMIT, || ())?;
+        Ok(status.success())
+    }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
+}
+
+/// A started agent. Dropped, it is asked to stop; if need be, killed, and what
+/// it left in the kernel taken out.
+pub struct Agent<'a> {
+    process: Process,
+    home: &'a Home,
+}
+
+impl Agent<'_> {
+    fn wait_ready(&mut self) -> Result<(), WadError> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.process.ended()? {
+                return Err(WadError::Ended { status, log: self.home.log() });
+            }
+            if self.home.is_ready()? {
+                return Ok(());
+            }
+            if begun.elapsed() > START_LIMIT {
+                return Err(WadError::NotReady { log: self.home.log() });
+            }
+            signal::sleep(Duration::from_millis(50))?;
+        }
+    }
+
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Sends any signal, such as SIGHUP or SIGKILL.
+    pub fn signal(&mut self, signal: Signal) {
+        self.process.signal(signal);
+    }
+
+    /// Stops it by SIGTERM and waits for its end.
+    ///
+    /// # Errors
+    /// When it does not end in time, or not with status 0.
+    pub fn stop(mut self) -> Result<(), WadError> {
+        self.process.signal(Signal::SIGTERM);
+        let status = self.process.wait(STOP_LIMIT, || ())?;
+        if status.success() {
+            return Ok(());
+        }
+        Err(WadError::Unclean { status, log: self.home.log() })
+    }
+}
+
+impl Drop for Agent<'_> {
+    fn drop(&mut self) {
+        self.process.signal(Signal::SIGTERM);
+        let begun = Instant::now();
+        // Not signal::sleep: the drop may be due to a signal.
+        while matches!(self.process.ended(), Ok(None)) && begun.elapsed() < STOP_LIMIT {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        if matches!(self.process.ended(), Ok(Some(status)) if status.success()) {
+            return;
+        }
+        self.process.signal(Signal::SIGKILL);
+        let output = self.home.command("cleanup").output();
+        if !output.is_ok_and(|output| output.status.success()) {
+            crate::say(&format!("`wad cleanup` of instance {} failed", self.home.instance));
+        }
+    }
+}

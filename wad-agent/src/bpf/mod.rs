@@ -1,0 +1,275 @@
+//! wad's part in the kernel: maps, the tuner on its cgroup, and the congestion
+//! control, all pinned so that they outlive the agent.
+//!
+//! The owner of it all is [`Tuning`]: made fresh, or taken over from an agent
+//! that died; given a policy set; and removed as a whole.
+
+mod cgroup;
+mod events;
+mod maps;
+mod objects;
+mod pins;
+mod policy_set;
+
+use std::{collections::HashMap, os::fd::{AsFd as _, BorrowedFd}, path::PathBuf};
+
+use aya::{
+    EbpfLoader,
+    programs::{
+        CgroupAttachMode, ProgramError, SockOps,
+        links::{FdLink, LinkError},
+    },
+};
+use thiserror::Error;
+use wad_common::tcp_sock::TcpSockOffsets;
+
+pub use cgroup::Cgroup;
+pub use events::Events;
+use maps::Maps;
+pub use pins::{BPFFS, Pins, PinsError, exist};
+pub use maps::{PathReading, Readings};
+
+use crate::{
+    config::PathPolicy,
+    instance::Instance,
+    struct_ops::{self, sys, BtfError, Callback, CongestionControl, KernelBtf, LinkedObject, StructOpsError},
+};
+
+const AIMD: &str = "wad_aimd";
+const AIMD_CALLBACKS: [Callback; 4] = [
+    Callback { member: "init", program: "aimd_init" },
+    Callback { member: "ssthresh", program: "aimd_ssthresh" },
+    Callback { member: "cong_avoid", program: "aimd_cong_avoid" },
+    Callback { member: "undo_cwnd", program: "aimd_undo_cwnd" },
+];
+
+/// Why tuning could not be brought into the kernel.
+#[derive(Debug, Error)]
+pub enum TuningError {
+    #[error(
+        "this build of wad holds no BPF programs; build it with `cargo xtask build`, which gets \
+         the tools for them"
+    )]
+    NoObjects,
+    #[error(transparent)]
+    Pins(#[from] PinsError),
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    #[error(transparent)]
+    StructOps(#[from] StructOpsError),
+    #[error("cannot load the BPF object: {0}")]
+    Load(#[from] aya::EbpfError),
+    #[error("the kernel refused the tuner: {}", refusal(.0))]
+    Tuner(#[from] ProgramError),
+    #[error("cannot pin or open a BPF link: {0}")]
+    Link(#[from] LinkError),
+    #[error("cannot pin {}: {source}", path.display())]
+    Pin { path: PathBuf, source: aya::pin::PinError },
+    #[error("the BPF object lacks the {what} `{name}`")]
+    Lacks { what: &'static str, name: &'static str },
+    #[error("cannot wait for events: {0}")]
+    Poll(std::io::Error),
+    #[error("BPF map `{name}`: {source}")]
+    Map { name: &'static str, source: aya::maps::MapError },
+    #[error(
+        "cannot attach to the cgroup {}: {source}{}", cgroup.display(), describe_others(others)
+    )]
+    Attach { cgroup: PathBuf, source: ProgramError, others: Vec<(PathBuf, u32)> },
+}
+
+type Result<T, E = TuningError> = std::result::Result<T, E>;
+
+/// The tuning of one instance.
+pub struct Tuning {
+    pins: Pins,
+    maps: Maps,
+}
+
+/// How tuning came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    Fresh,
+    TakenOver,
+}
+
+/// What new tuning starts with.
+pub struct Setup<'a> {
+    pub instance: &'a Instance,
+    pub cgroup: &'a Cgroup,
+    pub paths: &'a [PathPolicy],
+    pub max_memory_bytes: u64,
+}
+
+impl Tuning {
+    /// Takes over what an agent of this build left, flows included, or brings
+    /// everything into the kernel. If that fails half-way, what was made is
+    /// removed again.
+    pub fn start(pins: Pins, setup: &Setup<'_>) -> Result<(Self, Start)> {
+        if !objects::are_embedded() {
+            return Err(TuningError::NoObjects);
+        }
+        pins.remove_others()?;
+        if pins.is_complete() {
+            let maps = take_over(&pins, setup)?;
+            return Ok((Self { pins, maps }, Start::TakenOver));
+        }
+        match bring_up(&pins, setup) {
+            Ok(maps) => Ok((Self { pins, maps }, Start::Fresh)),
+            Err(error) => {
+                // The first error is the one to report.
+                let _ = pins.remove();
+                Err(error)
+            }
+        }
+    }
+
+    /// What the kernel side has counted.
+    pub fn readings(&self) -> Result<Readings> {
+        self.maps.readings()
+    }
+
+    /// Names of the policies in force, by index.
+    pub fn names(&self) -> HashMap<u32, String> {
+        self.maps.names.iter().map(|(name, index)| (*index, name.clone())).collect()
+    }
+
+    /// The events of flows.
+    pub fn events(&self) -> Result<Events> {
+        Events::open(&self.pins.map("EVENTS"))
+    }
+
+    /// Takes everything out of the kernel. Flows go on: those under an
+    /// algorithm of ours keep it until they end.
+    pub fn remove(self) -> Result<()> {
+        // The maps' own descriptors must not keep anything alive.
+        drop(self.maps);
+        Ok(self.pins.remove()?)
+    }
+}
+
+fn bring_up(pins: &Pins, setup: &Setup<'_>) -> Result<Maps> {
+    pins.make_folder()?;
+    let mut object = load_object(pins)?;
+    let mut maps = Maps::open(pins)?;
+    maps.set_max_memory(setup.max_memory_bytes)?;
+    maps.install(setup.paths, setup.instance)?;
+    register_algorithms(pins, setup.instance)?;
+    let tuner = tuner(&mut object)?;
+    tuner.load()?;
+    let path = pins.tuner();
+    tuner.pin(&path).map_err(|source| TuningError::Pin { path, source })?;
+    attach(tuner, pins, setup.cgroup)?;
+    Ok(maps)
+}
+
+fn take_over(pins: &Pins, setup: &Setup<'_>) -> Result<Maps> {
+    let mut maps = Maps::open(pins)?;
+    maps.set_max_memory(setup.max_memory_bytes)?;
+    maps.install(setup.paths, setup.instance)?;
+    let path = pins.tuner_link();
+    let link = sys::open_pin(&path)
+        .map_err(|source| PinsError::Read { path: path.clone(), source })?;
+    if cgroup::attached_to(link.as_fd()) != Some(setup.cgroup.id) {
+        // It was another cgroup, or one that is gone.
+        std::fs::remove_file(&path).map_err(|source| PinsError::Remove { path, source })?;
+        attach(&mut SockOps::from_pin(pins.tuner())?, pins, setup.cgroup)?;
+    }
+    Ok(maps)
+}
+
+/// Makes and pins the maps, and gets the tuner ready for loading.
+fn load_object(pins: &Pins) -> Result<aya::Ebpf> {
+    let mut loader = EbpfLoader::new();
+    let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
+    for (name, path) in &paths {
+        loader.map_pin_path(name, path);
+    }
+    Ok(loader.load(objects::tuner())?)
+}
+
+fn tuner(object: &mut aya::Ebpf) -> Result<&mut SockOps> {
+    object
+        .program_mut("wad_tuner")
+        .and_then(|program| program.try_into().ok())
+        .ok_or(TuningError::Lacks { what: "program", name: "wad_tuner" })
+}
+
+/// Attaches beside other programs; a link never replaces one.
+fn attach(tuner: &mut SockOps, pins: &Pins, cgroup: &Cgroup) -> Result<()> {
+    let id = tuner.attach(&cgroup.file, CgroupAttachMode::Single).map_err(|source| {
+        TuningError::Attach {
+            cgroup: cgroup.path.clone(),
+            source,
+            others: cgroup.programs_in_the_way(),
+        }
+    })?;
+    let link: FdLink = tuner.take_link(id)?.try_into()?;
+    let path = pins.tuner_link();
+    link.pin(&path).map_err(|source| TuningError::Pin { path, source })?;
+    Ok(())
+}
+
+fn register_algorithms(pins: &Pins, instance: &Instance) -> Result<()> {
+    let btf = KernelBtf::read()?;
+    let offsets = tcp_sock_offsets(&btf)?;
+    // SAFETY: a plain record without padding.
+    let offsets = unsafe {
+        std::slice::from_raw_parts((&raw const offsets).cast::<u8>(), size_of_val(&offsets))
+    };
+    let maps = maps::NAMES
+        .iter()
+        .map(|name| Ok((*name, maps::open(pins, name)?)))
+        .collect::<Result<Vec<_>>>()?;
+    let fds: HashMap<&str, BorrowedFd<'_>> =
+        maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
+    let globals = HashMap::from([("TCP_SOCK", (offsets, true))]);
+    let object = LinkedObject::link(objects::congestion(), globals, &fds)
+        .map_err(StructOpsError::from)?;
+    let name = instance.algorithm(AIMD);
+    CongestionControl::register(&name, &AIMD_CALLBACKS, &object, &btf)?
+        .pin(&pins.algorithm(&name))?;
+    Ok(())
+}
+
+fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
+    let tcp_sock = btf.structure("tcp_sock")?;
+    let offset = |member| Ok(tcp_sock.member(member)?.offset_bytes());
+    let limited = tcp_sock.member("is_cwnd_limited")?;
+    Ok(TcpSockOffsets {
+        snd_cwnd: offset("snd_cwnd")?,
+        snd_ssthresh: offset("snd_ssthresh")?,
+        snd_cwnd_clamp: offset("snd_cwnd_clamp")?,
+        prior_cwnd: offset("prior_cwnd")?,
+        max_packets_out: offset("max_packets_out")?,
+        is_cwnd_limited: limited.offset_bytes(),
+        is_cwnd_limited_mask: limited.bit_mask(),
+        icsk_ca_priv: btf.offset_bytes("tcp_sock", "inet_conn.icsk_ca_priv")?,
+    })
+}
+
+/// What the verifier said last, and what may help.
+fn refusal(error: &ProgramError) -> String {
+    const LINES: usize = 12;
+    let ProgramError::LoadError { io_error, verifier_log } = error else {
+        return error.to_string();
+    };
+    let log = verifier_log.to_string();
+    let lines: Vec<&str> = log.lines().collect();
+    let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
+    format!("{io_error}\n{last}\n{}", struct_ops::cure(io_error))
+}
+
+fn describe_others(others: &[(PathBuf, u32)]) -> String {
+    if others.is_empty() {
+        return String::new();
+    }
+    let list: Vec<String> = others
+        .iter()
+        .map(|(cgroup, id)| format!("program {id}{} on {}", cgroup::program_name(*id), cgroup.display()))
+        .collect();
+    format!(
+        "; attached there without leave for others: {}. Detach it, or have it attached with \
+         BPF_F_ALLOW_MULTI or by a link",
+        list.join(", ")
+    )
+}

@@ -1,0 +1,175 @@
+//! Where an instance's maps, programs and links are pinned:
+//! `/sys/fs/bpf/wad/INSTANCE/LAYOUT/`.
+//!
+//! A folder is complete once the tuner's link is in it, which is pinned last and
+//! removed first.
+
+use std::{
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
+
+use nix::fcntl::{Flock, FlockArg};
+use thiserror::Error;
+
+use super::objects;
+use crate::{instance::Instance, struct_ops::CongestionControl};
+
+/// The BPF file system.
+pub const BPFFS: &str = "/sys/fs/bpf";
+
+const TUNER_LINK: &str = "tuner_link";
+const ALGORITHM_PREFIX: &str = "wad_";
+
+/// Why the pins could not be had.
+#[derive(Debug, Error)]
+pub enum PinsError {
+    #[error("cannot make the folder {}: {source}", path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("cannot read the folder {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot remove {}: {source}", path.display())]
+    Remove { path: PathBuf, source: io::Error },
+    #[error(
+        "another `wad run` of instance `{instance}` is active{}; stop it, or start this one with \
+         another --instance NAME", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
+    )]
+    Locked { instance: String, pid: Option<u32> },
+}
+
+/// The pins of one instance, held by this process alone.
+pub struct Pins {
+    root: PathBuf,
+    _lock: Flock<File>,
+}
+
+impl Pins {
+    /// Makes the instance's folder, if need be, and takes hold of it. Its lock
+    /// ends with the process, however that ends.
+    pub fn lock(instance: &Instance) -> Result<Self, PinsError> {
+        let root = root(instance);
+        make_folder(&root)?;
+        let folder = File::open(&root)
+            .map_err(|source| PinsError::Read { path: root.clone(), source })?;
+        let lock = Flock::lock(folder, FlockArg::LockExclusiveNonblock).map_err(|(folder, _)| {
+            PinsError::Locked { instance: instance.name().to_owned(), pid: lock_holder(&folder) }
+        })?;
+        Ok(Self { root, _lock: lock })
+    }
+
+    /// The folder of this build's layout.
+    pub fn folder(&self) -> PathBuf {
+        self.root.join(objects::layout())
+    }
+
+    pub fn map(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    pub fn tuner(&self) -> PathBuf {
+        self.folder().join("tuner")
+    }
+
+    pub fn tuner_link(&self) -> PathBuf {
+        self.folder().join(TUNER_LINK)
+    }
+
+    /// `name` is what it is registered as.
+    pub fn algorithm(&self, name: &str) -> PathBuf {
+        self.folder().join(name)
+    }
+
+    /// Whether an agent of this build left working tuning behind.
+    pub fn is_complete(&self) -> bool {
+        self.tuner_link().exists()
+    }
+
+    pub fn make_folder(&self) -> Result<(), PinsError> {
+        make_folder(&self.folder())
+    }
+
+    /// Removes what other builds left, and what a start that was cut short left.
+    pub fn remove_others(&self) -> Result<(), PinsError> {
+        let current = self.folder();
+        for folder in folders(&self.root)? {
+            if folder != current || !self.is_complete() {
+                remove_folder(&folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes everything out of the kernel.
+    pub fn remove(self) -> Result<(), PinsError> {
+        for folder in folders(&self.root)? {
+            remove_folder(&folder)?;
+        }
+        remove(&self.root, |path| fs::remove_dir(path))?;
+        // Other instances may have theirs beside it.
+        let _ = self.root.parent().map(fs::remove_dir);
+        Ok(())
+    }
+}
+
+/// The process that holds the lock on a folder (proc_locks(5)).
+fn lock_holder(folder: &File) -> Option<u32> {
+    let inode = format!(":{}", folder.metadata().ok()?.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, _, pid, file, ..] = fields[..] else { return None };
+        file.ends_with(&inode).then(|| pid.parse().ok())?
+    })
+}
+
+/// Whether tuning of this instance is in the kernel, with or without an agent.
+pub fn exist(instance: &Instance) -> bool {
+    folders(&root(instance))
+        .is_ok_and(|folders| folders.iter().any(|folder| folder.join(TUNER_LINK).exists()))
+}
+
+fn root(instance: &Instance) -> PathBuf {
+    Path::new(BPFFS).join("wad").join(instance.name())
+}
+
+fn make_folder(path: &Path) -> Result<(), PinsError> {
+    fs::create_dir_all(path).map_err(|source| PinsError::Make { path: path.to_owned(), source })
+}
+
+fn folders(root: &Path) -> Result<Vec<PathBuf>, PinsError> {
+    entries(root)
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, PinsError> {
+    fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+        .map_err(|source| PinsError::Read { path: folder.to_owned(), source })
+}
+
+/// The link first, so that no new flow comes under programs that are going;
+/// then the algorithms; then the maps.
+fn remove_folder(folder: &Path) -> Result<(), PinsError> {
+    let link = folder.join(TUNER_LINK);
+    if link.exists() {
+        remove(&link, |path| fs::remove_file(path))?;
+    }
+    let (algorithms, others): (Vec<_>, Vec<_>) =
+        entries(folder)?.into_iter().partition(|path| is_algorithm(path));
+    for path in algorithms {
+        remove(&path, CongestionControl::unpin)?;
+    }
+    for path in others {
+        remove(&path, |path| fs::remove_file(path))?;
+    }
+    remove(folder, |path| fs::remove_dir(path))
+}
+
+fn is_algorithm(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(ALGORITHM_PREFIX))
+}
+
+fn remove(path: &Path, by: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), PinsError> {
+    by(path).map_err(|source| PinsError::Remove { path: path.to_owned(), source })
+}

@@ -1,0 +1,235 @@
+//! The running kernel's type information, as far as struct_ops needs it: the id
+//! of a struct, and where its members are.
+//!
+//! Format: `include/uapi/linux/btf.h`, Documentation/bpf/btf.rst.
+
+use std::{collections::HashMap, fs, io, path::PathBuf};
+
+use thiserror::Error;
+
+const PATH: &str = "/sys/kernel/btf/vmlinux";
+
+/// Why the kernel's types could not be read.
+#[derive(Debug, Error)]
+pub enum BtfError {
+    #[error(
+        "cannot read the kernel's type information (BTF) at {path}: {source}; \
+         wad needs a kernel built with CONFIG_DEBUG_INFO_BTF=y"
+    )]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the kernel's type information at {PATH} is malformed at byte {offset}")]
+    Malformed { offset: usize },
+    #[error("this kernel has no struct `{name}` in its type information")]
+    NoStruct { name: String },
+    #[error("this kernel's struct `{of}` has no member `{member}`")]
+    NoMember { of: String, member: String },
+}
+
+/// A struct of the kernel.
+#[derive(Clone, Debug)]
+pub struct Struct {
+    name: String,
+    /// Its id among the kernel's types.
+    pub type_id: u32,
+    /// Its size.
+    pub size_bytes: u32,
+    members: Vec<Member>,
+}
+
+/// A member of a struct.
+#[derive(Clone, Debug)]
+pub struct Member {
+    name: String,
+    type_id: u32,
+    /// Its place among the members.
+    pub index: u32,
+    /// From the start of the struct.
+    pub offset_bits: u32,
+}
+
+impl Member {
+    /// From the start of the struct; of a bit field, the byte that holds it.
+    pub const fn offset_bytes(&self) -> u32 {
+        self.offset_bits / 8
+    }
+
+    /// Of a bit field of one bit, its mask within that byte.
+    pub const fn bit_mask(&self) -> u32 {
+        if cfg!(target_endian = "little") {
+            1 << (self.offset_bits % 8)
+        } else {
+            0x80 >> (self.offset_bits % 8)
+        }
+    }
+}
+
+impl Struct {
+    /// The member of that name.
+    pub fn member(&self, name: &str) -> Result<&Member, BtfError> {
+        self.members.iter().find(|member| member.name == name).ok_or_else(|| BtfError::NoMember {
+            of: self.name.clone(),
+            member: name.to_owned(),
+        })
+    }
+}
+
+/// The kernel's types.
+pub struct KernelBtf {
+    data: Vec<u8>,
+    strings: usize,
+    /// Where each type's record starts; type ids count from 1.
+    records: Vec<usize>,
+    structs: HashMap<String, u32>,
+}
+
+const KIND_ARRAY: u32 = 3;
+const KIND_STRUCT: u32 = 4;
+const KIND_UNION: u32 = 5;
+const KIND_MODIFIERS: [u32; 5] = [8, 9, 10, 11, 18]; // typedef, volatile, const, restrict, type tag
+
+impl KernelBtf {
+    /// Reads the running kernel's types.
+    pub fn read() -> Result<Self, BtfError> {
+        let data = fs::read(PATH).map_err(|source| BtfError::Read { path: PATH.into(), source })?;
+        Self::parse(data)
+    }
+
+    /// Indexes type information of this machine's byte order.
+    pub fn parse(data: Vec<u8>) -> Result<Self, BtfError> {
+        let word = |offset| read_u32(&data, offset);
+        let header_len = word(4)? as usize;
+        let types = header_len + word(8)? as usize;
+        let types_end = types + word(12)? as usize;
+        let strings = header_len + word(16)? as usize;
+
+        let mut records = Vec::new();
+        let mut structs = HashMap::new();
+        let mut at = types;
+        while at < types_end {
+            let info = word(at + 4)?;
+            let (kind, vlen) = ((info >> 24) & 0x1f, info & 0xffff);
+            records.push(at);
+            if kind == KIND_STRUCT {
+                let name = string(&data, strings + word(at)? as usize)?;
+                structs.entry(name.to_owned()).or_insert(records.len() as u32);
+            }
+            at += record_bytes(kind, vlen).ok_or(BtfError::Malformed { offset: at })?;
+        }
+        Ok(Self { data, strings, records, structs })
+    }
+
+    /// The struct of that name, members of unnamed members included.
+    pub fn structure(&self, name: &str) -> Result<Struct, BtfError> {
+        let type_id = *self
+            .structs
+            .get(name)
+            .ok_or_else(|| BtfError::NoStruct { name: name.to_owned() })?;
+        let at = self.record(type_id)?;
+        let mut members = Vec::new();
+        self.collect(type_id, 0, &mut members)?;
+        Ok(Struct {
+            name: name.to_owned(),
+            type_id,
+            size_bytes: read_u32(&self.data, at + 8)?,
+            members,
+        })
+    }
+
+    /// Offset in bytes of a member reached through members, as
+    /// `inet_conn.icsk_ca_priv`.
+    pub fn offset_bytes(&self, of: &str, path: &str) -> Result<u32, BtfError> {
+        let mut within = self.structure(of)?;
+        let mut offset = 0;
+        let mut names = path.split('.').peekable();
+        while let Some(name) = names.next() {
+            let member = within.member(name)?.clone();
+            offset += member.offset_bytes();
+            if names.peek().is_some() {
+                within = self.structure_of(&member)?;
+            }
+        }
+        Ok(offset)
+    }
+
+    fn structure_of(&self, member: &Member) -> Result<Struct, BtfError> {
+        let at = self.record(self.unmodified(member.type_id)?)?;
+        let name = string(&self.data, self.strings + read_u32(&self.data, at)? as usize)?;
+        self.structure(name)
+    }
+
+    /// The type behind typedefs and qualifiers.
+    fn unmodified(&self, mut type_id: u32) -> Result<u32, BtfError> {
+        loop {
+            let at = self.record(type_id)?;
+            let kind = (read_u32(&self.data, at + 4)? >> 24) & 0x1f;
+            if !KIND_MODIFIERS.contains(&kind) {
+                return Ok(type_id);
+            }
+            type_id = read_u32(&self.data, at + 8)?;
+        }
+    }
+
+    fn collect(
+        &self,
+        type_id: u32,
+        base_bits: u32,
+        members: &mut Vec<Member>,
+    ) -> Result<(), BtfError> {
+        let at = self.record(type_id)?;
+        let info = read_u32(&self.data, at + 4)?;
+        let (kind, vlen, has_bit_fields) = ((info >> 24) & 0x1f, info & 0xffff, info >> 31 == 1);
+        if kind != KIND_STRUCT && kind != KIND_UNION {
+            return Ok(());
+        }
+        for index in 0..vlen {
+            let member = at + 12 + index as usize * 12;
+            let name = string(&self.data, self.strings + read_u32(&self.data, member)? as usize)?;
+            let type_id = read_u32(&self.data, member + 4)?;
+            let offset = read_u32(&self.data, member + 8)?;
+            // Where the struct has bit fields, the upper byte is their size.
+            let offset_bits = base_bits + if has_bit_fields { offset & 0xff_ffff } else { offset };
+            if name.is_empty() {
+                self.collect(self.unmodified(type_id)?, offset_bits, members)?;
+            } else {
+                members.push(Member { name: name.to_owned(), type_id, index, offset_bits });
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&self, type_id: u32) -> Result<usize, BtfError> {
+        (type_id as usize)
+            .checked_sub(1)
+            .and_then(|index| self.records.get(index))
+            .copied()
+            .ok_or(BtfError::Malformed { offset: 0 })
+    }
+}
+
+/// Length of a type's record: a header of 12 bytes, and what its kind adds.
+const fn record_bytes(kind: u32, vlen: u32) -> Option<usize> {
+    let vlen = vlen as usize;
+    let added = match kind {
+        1 | 14 | 17 => 4,                  // int, var, declaration tag
+        KIND_ARRAY => 12,
+        KIND_STRUCT | KIND_UNION => vlen * 12,
+        6 | 13 => vlen * 8,                // enum, function prototype
+        15 | 19 => vlen * 12,              // data section, 64-bit enum
+        2 | 7..=12 | 16 | 18 => 0,         // pointers, modifiers, functions, floats
+        _ => return None,
+    };
+    Some(12 + added)
+}
+
+fn read_u32(data: &[u8], offset: usize) -> Result<u32, BtfError> {
+    data.get(offset..offset + 4)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map(u32::from_ne_bytes)
+        .ok_or(BtfError::Malformed { offset })
+}
+
+fn string(data: &[u8], offset: usize) -> Result<&str, BtfError> {
+    let rest = data.get(offset..).ok_or(BtfError::Malformed { offset })?;
+    let end = rest.iter().position(|&byte| byte == 0).ok_or(BtfError::Malformed { offset })?;
+    std::str::from_utf8(&rest[..end]).map_err(|_| BtfError::Malformed { offset })
+}

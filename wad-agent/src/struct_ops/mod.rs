@@ -1,0 +1,212 @@
+//! TCP congestion control from BPF: a loader for struct_ops, without libbpf.
+//!
+//! aya has no struct_ops. This module is what it lacks, and stands alone: it
+//! knows the kernel's types ([`KernelBtf`]), links an object's programs
+//! ([`LinkedObject`]), and registers a set of them as an algorithm
+//! ([`CongestionControl`]):
+//!
+//! 1. Each program is loaded as `BPF_PROG_TYPE_STRUCT_OPS` for one member of
+//!    `tcp_congestion_ops`.
+//! 2. A map of type `BPF_MAP_TYPE_STRUCT_OPS` takes the struct: the name, and a
+//!    program's descriptor in the place of each callback.
+//! 3. From Linux 6.4 a link registers the map and unregisters it when its last
+//!    holder, a pin included, is gone. Before that, updating the map's element
+//!    registers it, deleting the element unregisters it, and only a pinned map
+//!    can be unregistered after its owner died.
+//!
+//! Flows under an algorithm that is unregistered keep it until they end.
+
+mod kernel_btf;
+mod object;
+pub(crate) mod sys;
+
+use std::{
+    fs, io,
+    os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+pub use kernel_btf::{BtfError, KernelBtf};
+pub use object::{LinkedObject, ObjectError};
+
+/// Longest name of an algorithm: `TCP_CA_NAME_MAX` less the final zero.
+pub const NAME_BYTES: usize = 15;
+
+/// Not supported, of the kernel's own numbers (include/linux/errno.h).
+const ENOTSUPP: i32 = 524;
+
+const OPS: &str = "tcp_congestion_ops";
+const OPS_VALUE: &str = "bpf_struct_ops_tcp_congestion_ops";
+const LOG_BYTES: usize = 1 << 20;
+const LOG_LINES: usize = 12;
+
+/// Why an algorithm could not be registered.
+#[derive(Debug, Error)]
+pub enum StructOpsError {
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    #[error("the kernel refused the BPF program `{program}`: {source}\n{log}\n{cure}")]
+    Load { program: String, source: io::Error, log: String, cure: &'static str },
+    #[error("cannot make the struct_ops map of `{name}`: {source}")]
+    Map { name: String, source: io::Error },
+    #[error(
+        "a congestion control named `{name}` is registered already, by another instance or a \
+         program that died; `wad cleanup` removes what an instance left"
+    )]
+    Exists { name: String },
+    #[error("cannot register the congestion control `{name}`: {source}")]
+    Register { name: String, source: io::Error },
+    #[error("cannot pin the congestion control `{name}` at {}: {source}", path.display())]
+    Pin { name: String, path: PathBuf, source: io::Error },
+}
+
+/// A member of `tcp_congestion_ops` and the program for it.
+pub struct Callback {
+    pub member: &'static str,
+    pub program: &'static str,
+}
+
+/// A registered congestion control; dropped, it is unregistered, unless pinned.
+pub struct CongestionControl {
+    name: String,
+    /// None once a pin holds it.
+    registration: Option<Registration>,
+}
+
+enum Registration {
+    Link(OwnedFd),
+    Map(OwnedFd),
+}
+
+impl CongestionControl {
+    /// Loads the programs and registers them under `name`.
+    pub fn register(
+        name: &str,
+        callbacks: &[Callback],
+        object: &LinkedObject,
+        btf: &KernelBtf,
+    ) -> Result<Self, StructOpsError> {
+        let ops = btf.structure(OPS)?;
+        let value_type = btf.structure(OPS_VALUE)?;
+        let data_bytes = value_type.member("data")?.offset_bytes();
+        let mut value = vec![0; value_type.size_bytes as usize];
+        let mut put = |offset: u32, bytes: &[u8]| {
+            let at = (data_bytes + offset) as usize;
+            value[at..at + bytes.len()].copy_from_slice(bytes);
+        };
+
+        put(ops.member("name")?.offset_bytes(), &name.as_bytes()[..name.len().min(NAME_BYTES)]);
+        let mut programs = Vec::new();
+        for callback in callbacks {
+            let member = ops.member(callback.member)?;
+            let program = load(&sys::ProgramLoad {
+                name: callback.program,
+                instructions: object.instructions(callback.program)?,
+                struct_type_id: ops.type_id,
+                member_index: member.index,
+            })?;
+            put(member.offset_bytes(), &(program.as_raw_fd() as u64).to_ne_bytes());
+            programs.push(program);
+        }
+        let registration = register(name, value_type.type_id, &value)?;
+        Ok(Self { name: name.to_owned(), registration: Some(registration) })
+    }
+
+    /// Pins the registration, so that it outlives this process.
+    pub fn pin(mut self, path: &Path) -> Result<(), StructOpsError> {
+        if let Some(Registration::Link(fd) | Registration::Map(fd)) = &self.registration {
+            sys::pin(fd, path).map_err(|source| StructOpsError::Pin {
+                name: self.name.clone(),
+                path: path.to_owned(),
+                source,
+            })?;
+        }
+        self.registration = None;
+        Ok(())
+    }
+
+    /// Unregisters what was pinned at `path`, and removes the pin.
+    pub fn unpin(path: &Path) -> io::Result<()> {
+        // A link unregisters with its last holder. A map of a kernel before 6.4
+        // has to be told; on a link this fails and does nothing.
+        if let Ok(object) = sys::open_pin(path) {
+            let _ = sys::delete_first(&object);
+        }
+        fs::remove_file(path)
+    }
+}
+
+impl Drop for CongestionControl {
+    fn drop(&mut self) {
+        if let Some(Registration::Map(map)) = &self.registration {
+            // Nothing is lost if it fails: flows under it go on.
+            let _ = sys::delete_first(map);
+        }
+    }
+}
+
+fn register(name: &str, value_type_id: u32, value: &[u8]) -> Result<Registration, StructOpsError> {
+    let map_error = |source| StructOpsError::Map { name: name.to_owned(), source };
+    let register_error = |source: io::Error| match source.raw_os_error() {
+        Some(libc::EEXIST) => StructOpsError::Exists { name: name.to_owned() },
+        _ => StructOpsError::Register { name: name.to_owned(), source },
+    };
+    let bytes = value.len() as u32;
+    match sys::create_struct_ops(name, value_type_id, bytes, true) {
+        Ok(map) => {
+            sys::update_first(&map, value).map_err(register_error)?;
+            let link = sys::link_struct_ops(map.as_fd()).map_err(register_error)?;
+            Ok(Registration::Link(link))
+        }
+        // Before Linux 6.4 the flag is unknown.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            let map =
+                sys::create_struct_ops(name, value_type_id, bytes, false).map_err(map_error)?;
+            sys::update_first(&map, value).map_err(register_error)?;
+            Ok(Registration::Map(map))
+        }
+        Err(error) => Err(map_error(error)),
+    }
+}
+
+fn load(program: &sys::ProgramLoad<'_>) -> Result<OwnedFd, StructOpsError> {
+    sys::load_program(program, &mut []).or_else(|_| {
+        // Once more, this time with the verifier's words.
+        let mut log = vec![0; LOG_BYTES];
+        sys::load_program(program, &mut log).map_err(|source| StructOpsError::Load {
+            program: program.name.to_owned(),
+            cure: cure(&source),
+            source,
+            log: last_lines(&log),
+        })
+    })
+}
+
+/// What may help when the kernel refuses a program.
+pub fn cure(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::EPERM) => {
+            "likely cure: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+        }
+        Some(libc::EINVAL | ENOTSUPP) => {
+            "likely cause: this kernel has no TCP congestion control by BPF \
+             (CONFIG_BPF_JIT and Linux 6.1 or later are needed)"
+        }
+        Some(libc::EACCES) => {
+            "likely cause: this kernel's tcp_sock differs from those wad knows; please report it"
+        }
+        _ => "the kernel's log (dmesg) may say more",
+    }
+}
+
+/// The end of a verifier's log, where it says what it refused.
+fn last_lines(log: &[u8]) -> String {
+    let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    let text = String::from_utf8_lossy(&log[..end]);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+}

@@ -1,0 +1,195 @@
+//! The bpf(2) commands that struct_ops needs, each as one function.
+
+use std::{
+    ffi::CString,
+    io,
+    os::{
+        fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::Path,
+};
+
+use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_insn, bpf_map_type, bpf_prog_type};
+
+const BPF_F_RDONLY_PROG: u32 = 1 << 7;
+const BPF_F_LINK: u32 = 1 << 13;
+const BPF_STRUCT_OPS: u32 = 44;
+
+/// A program to be loaded.
+pub struct ProgramLoad<'a> {
+    pub name: &'a str,
+    pub instructions: &'a [bpf_insn],
+    /// Type id of the struct of callbacks.
+    pub struct_type_id: u32,
+    /// Which of its members the program is.
+    pub member_index: u32,
+}
+
+/// Loads a struct_ops program. `log` receives what the verifier says, if it is
+/// not empty.
+pub fn load_program(program: &ProgramLoad<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    // SAFETY: this command reads this member of the union.
+    let load = unsafe { &mut attr.__bindgen_anon_3 };
+    load.prog_type = bpf_prog_type::BPF_PROG_TYPE_STRUCT_OPS as u32;
+    load.insns = program.instructions.as_ptr() as u64;
+    load.insn_cnt = program.instructions.len() as u32;
+    load.license = c"GPL".as_ptr() as u64;
+    load.attach_btf_id = program.struct_type_id;
+    load.expected_attach_type = program.member_index;
+    copy_name(&mut load.prog_name, program.name);
+    if !log.is_empty() {
+        load.log_level = 1;
+        load.log_buf = log.as_mut_ptr() as u64;
+        load.log_size = log.len() as u32;
+    }
+    bpf_fd(bpf_cmd::BPF_PROG_LOAD, &mut attr)
+}
+
+/// Makes a one-element array that programs may only read, holding `data`, and
+/// freezes it, so that the verifier takes its content for constants.
+pub fn create_rodata(data: &[u8]) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    // SAFETY: this command reads this member of the union.
+    let create = unsafe { &mut attr.__bindgen_anon_1 };
+    create.map_type = bpf_map_type::BPF_MAP_TYPE_ARRAY as u32;
+    create.key_size = 4;
+    create.value_size = data.len() as u32;
+    create.max_entries = 1;
+    create.map_flags = BPF_F_RDONLY_PROG;
+    copy_name(&mut create.map_name, ".rodata");
+    let map = bpf_fd(bpf_cmd::BPF_MAP_CREATE, &mut attr)?;
+    update_first(&map, data)?;
+
+    let mut attr = zeroed();
+    attr.__bindgen_anon_2.map_fd = map.as_raw_fd() as u32;
+    bpf(bpf_cmd::BPF_MAP_FREEZE, &mut attr)?;
+    Ok(map)
+}
+
+/// Makes the map that holds the struct of callbacks. `by_link`: a link will
+/// register it (Linux 6.4); else updating its element does.
+pub fn create_struct_ops(
+    name: &str,
+    value_type_id: u32,
+    value_bytes: u32,
+    by_link: bool,
+) -> io::Result<OwnedFd> {
+    let btf = load_minimal_btf()?;
+    let mut attr = zeroed();
+    // SAFETY: this command reads this member of the union.
+    let create = unsafe { &mut attr.__bindgen_anon_1 };
+    create.map_type = bpf_map_type::BPF_MAP_TYPE_STRUCT_OPS as u32;
+    create.key_size = 4;
+    create.value_size = value_bytes;
+    create.max_entries = 1;
+    create.map_flags = if by_link { BPF_F_LINK } else { 0 };
+    create.btf_vmlinux_value_type_id = value_type_id;
+    create.btf_fd = btf.as_raw_fd() as u32;
+    copy_name(&mut create.map_name, name);
+    bpf_fd(bpf_cmd::BPF_MAP_CREATE, &mut attr)
+}
+
+/// Writes the only element of a map.
+pub fn update_first(map: &OwnedFd, value: &[u8]) -> io::Result<()> {
+    let key = 0_u32;
+    let mut attr = zeroed();
+    // SAFETY: this command reads this member of the union.
+    let update = unsafe { &mut attr.__bindgen_anon_2 };
+    update.map_fd = map.as_raw_fd() as u32;
+    update.key = &raw const key as u64;
+    update.__bindgen_anon_1.value = value.as_ptr() as u64;
+    bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
+}
+
+/// Deletes the only element of a map; for struct_ops without a link, this
+/// unregisters it.
+pub fn delete_first(map: &OwnedFd) -> io::Result<()> {
+    let key = 0_u32;
+    let mut attr = zeroed();
+    // SAFETY: this command reads this member of the union.
+    let delete = unsafe { &mut attr.__bindgen_anon_2 };
+    delete.map_fd = map.as_raw_fd() as u32;
+    delete.key = &raw const key as u64;
+    bpf(bpf_cmd::BPF_MAP_DELETE_ELEM, &mut attr).map(drop)
+}
+
+/// Registers the struct that a map holds, for as long as the link lives.
+pub fn link_struct_ops(map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    attr.link_create.__bindgen_anon_1.prog_fd = map.as_raw_fd() as u32;
+    attr.link_create.attach_type = BPF_STRUCT_OPS;
+    bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
+}
+
+/// Pins a map, program or link in the BPF file system.
+pub fn pin(object: &OwnedFd, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = zeroed();
+    // SAFETY: this command reads this member of the union.
+    let pin = unsafe { &mut attr.__bindgen_anon_4 };
+    pin.pathname = path.as_ptr() as u64;
+    pin.bpf_fd = object.as_raw_fd() as u32;
+    bpf(bpf_cmd::BPF_OBJ_PIN, &mut attr).map(drop)
+}
+
+/// Opens a pinned map, program or link.
+pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut attr = zeroed();
+    attr.__bindgen_anon_4.pathname = path.as_ptr() as u64;
+    bpf_fd(bpf_cmd::BPF_OBJ_GET, &mut attr)
+}
+
+/// Type information of a single integer: a struct_ops map wants some.
+fn load_minimal_btf() -> io::Result<OwnedFd> {
+    const HEADER_BYTES: u32 = 24;
+    const INT: u32 = 1 << 24;
+    const BITS: u32 = 32;
+    let strings = b"\0int\0";
+    let mut data = Vec::new();
+    data.extend(0xeb9f_u16.to_ne_bytes()); // magic
+    data.extend([1, 0]); // version, flags
+    // Header length; offset and length of types and of strings; one type: the
+    // name's offset, the kind, four bytes, 32 bits.
+    for word in [HEADER_BYTES, 0, 16, 16, strings.len() as u32, 1, INT, 4, BITS] {
+        data.extend(word.to_ne_bytes());
+    }
+    data.extend(strings);
+    let mut attr = zeroed();
+    // SAFETY: this command reads this member of the union.
+    let load = unsafe { &mut attr.__bindgen_anon_7 };
+    load.btf = data.as_ptr() as u64;
+    load.btf_size = data.len() as u32;
+    bpf_fd(bpf_cmd::BPF_BTF_LOAD, &mut attr)
+}
+
+/// Arguments for a command, all zero.
+pub fn zeroed() -> bpf_attr {
+    // SAFETY: a union of plain integers, for which zero bytes are valid; the
+    // kernel wants the unused ones to be zero.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Object names: at most 15 bytes of letters, digits, `_` and `.`.
+fn copy_name(to: &mut [std::ffi::c_char; 16], name: &str) {
+    for (to, byte) in to.iter_mut().take(15).zip(name.bytes()) {
+        *to = byte as std::ffi::c_char;
+    }
+}
+
+fn bpf_fd(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<OwnedFd> {
+    let fd = bpf(command, attr)?;
+    // SAFETY: the command returned a descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Carries out a command.
+pub fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
+    // SAFETY: `attr` is as large as said, and what it points to outlives the call.
+    let result = unsafe {
+        libc::syscall(libc::SYS_bpf, command as libc::c_int, &raw mut *attr, size_of::<bpf_attr>())
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}

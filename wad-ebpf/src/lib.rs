@@ -1,0 +1,16 @@
+//! What the two BPF objects share: the maps, and how a flow's policy is found.
+//!
+//! `tuner` (sock_ops) matches flows and sets what a socket option can set;
+//! `congestion` (struct_ops) is the congestion control. The agent loads the
+//! tuner first and gives its maps to the other by name.
+#![no_std]
+
+pub mod maps;
+pub mod policies;
+
+// A loop, so that the verifier refuses a program in which a panic is reachable.
+#[cfg(target_arch = "bpf")]
+#[panic_handler]
+fn panic(_info: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

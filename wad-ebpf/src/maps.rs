@@ -1,0 +1,92 @@
+//! The maps. All are pinned, so that tuning outlives the agent.
+
+use core::{ffi::c_void, ptr};
+
+use aya_ebpf::{
+    bindings::{BPF_F_INNER_MAP, BPF_F_NO_PREALLOC, BPF_SK_STORAGE_GET_F_CREATE},
+    btf_maps::{Array, ArrayOfMaps, HashMap, LpmTrie, RingBuf, SkStorage},
+    helpers::generated::bpf_sk_storage_get,
+    macros::btf_map,
+};
+use wad_common::{
+    counter::{Counter, Setting},
+    event::Event,
+    flow::Flow,
+    policy::{MAX_PATHS, Policy, Rule, RuleRun},
+    stats::PathStats,
+};
+
+/// Remote prefixes, IPv4 mapped into IPv6.
+pub type Prefixes = LpmTrie<[u8; 16], RuleRun, 1>;
+/// The rules of all prefixes, run after run.
+pub type Rules = Array<Rule, 1, { BPF_F_INNER_MAP as usize }>;
+/// The policies, by index.
+pub type Policies = Array<Policy, 1, { BPF_F_INNER_MAP as usize }>;
+
+// Two policy sets: the lowest bit of the generation says which is in force. The
+// agent makes the inner maps, each as large as its set.
+
+#[btf_map(name = "PREFIX_SETS")]
+pub static PREFIX_SETS: ArrayOfMaps<Prefixes, 2> = ArrayOfMaps::new();
+
+#[btf_map(name = "RULE_SETS")]
+pub static RULE_SETS: ArrayOfMaps<Rules, 2> = ArrayOfMaps::new();
+
+#[btf_map(name = "POLICY_SETS")]
+pub static POLICY_SETS: ArrayOfMaps<Policies, 2> = ArrayOfMaps::new();
+
+/// Indexed by [`Setting`].
+#[btf_map(name = "SETTINGS")]
+pub static SETTINGS: Array<u64, { Setting::COUNT as usize }> = Array::new();
+
+/// Indexed by [`Counter`].
+#[btf_map(name = "COUNTERS")]
+pub static COUNTERS: Array<u64, { Counter::COUNT as usize }> = Array::new();
+
+/// Statistics of the paths that were used, by policy index.
+#[btf_map(name = "PATHS")]
+pub static PATHS: HashMap<u32, PathStats, { MAX_PATHS as usize }, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
+
+/// State of the matched flows.
+#[btf_map(name = "FLOWS")]
+pub static FLOWS: SkStorage<Flow> = SkStorage::new();
+
+/// Events for the agent: 5,000 of them.
+#[btf_map(name = "EVENTS")]
+pub static EVENTS: RingBuf<Event, { 1 << 20 }> = RingBuf::new();
+
+/// The flow state of a socket, if it has one.
+///
+/// # Safety
+///
+/// `sk` must be a socket that the kernel gave to this program.
+#[inline(always)]
+#[must_use]
+pub unsafe fn flow(sk: *mut c_void) -> Option<&'static mut Flow> {
+    // SAFETY: as the caller vouches; the storage lives as long as the socket,
+    // which outlives this run of the program, and its lock is held.
+    unsafe { bpf_sk_storage_get(flows_map(), sk, ptr::null_mut(), 0).cast::<Flow>().as_mut() }
+}
+
+/// The flow state of a socket, made from `initial` if it has none.
+///
+/// # Safety
+///
+/// `sk` must be a socket that the kernel gave to this program.
+#[inline(always)]
+#[must_use]
+pub unsafe fn flow_or_insert(sk: *mut c_void, initial: &mut Flow) -> Option<&'static mut Flow> {
+    let flags = u64::from(BPF_SK_STORAGE_GET_F_CREATE);
+    // SAFETY: as above.
+    unsafe {
+        bpf_sk_storage_get(flows_map(), sk, ptr::from_mut(initial).cast(), flags)
+            .cast::<Flow>()
+            .as_mut()
+    }
+}
+
+#[inline(always)]
+fn flows_map() -> *mut c_void {
+    ptr::from_ref(&FLOWS).cast_mut().cast()
+}

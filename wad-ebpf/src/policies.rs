@@ -1,0 +1,69 @@
+//! From a flow's addresses to its policy.
+
+use aya_ebpf::btf_maps::lpm_trie::Key;
+use wad_common::{
+    counter::Setting,
+    policy::{Policy, RULES_PER_ADDRESS},
+};
+
+use crate::maps::{POLICY_SETS, PREFIX_SETS, RULE_SETS, SETTINGS};
+
+/// The two ends of a flow. Addresses in network byte order, IPv4 mapped into
+/// IPv6; ports in host byte order.
+#[derive(Clone, Copy)]
+pub struct Ends {
+    pub remote: [u32; 4],
+    pub local: [u32; 4],
+    pub remote_port: u16,
+    pub local_port: u16,
+}
+
+/// The number of the policy set in force.
+#[inline(always)]
+#[must_use]
+pub fn generation() -> u64 {
+    SETTINGS.get(Setting::Generation as u32).copied().unwrap_or(0)
+}
+
+/// Index of the policy that a flow falls under.
+#[inline(always)]
+#[must_use]
+pub fn find(ends: &Ends) -> Option<u32> {
+    let set = (generation() & 1) as u32;
+    let key = Key::new(128, bytes(ends.remote));
+    let prefixes = PREFIX_SETS.get(set)?;
+    let run = *prefixes.get(&key)?;
+    let rules = RULE_SETS.get(set)?;
+    let local = words(ends.local);
+    for n in 0..RULES_PER_ADDRESS as u32 {
+        if n >= run.count {
+            break;
+        }
+        let rule = rules.get(run.first + n)?;
+        if rule.matches(local, ends.local_port, ends.remote_port) {
+            return Some(rule.policy);
+        }
+    }
+    None
+}
+
+/// The policy of that index in the set of that generation.
+#[inline(always)]
+#[must_use]
+pub fn policy(generation: u64, index: u32) -> Option<&'static Policy> {
+    POLICY_SETS.get((generation & 1) as u32)?.get(index)
+}
+
+#[inline(always)]
+fn bytes(address: [u32; 4]) -> [u8; 16] {
+    // SAFETY: the same 16 bytes in the same order.
+    unsafe { core::mem::transmute(address) }
+}
+
+#[inline(always)]
+fn words([a, b, c, d]: [u32; 4]) -> [u64; 2] {
+    [
+        u64::from(u32::from_be(a)) << 32 | u64::from(u32::from_be(b)),
+        u64::from(u32::from_be(c)) << 32 | u64::from(u32::from_be(d)),
+    ]
+}

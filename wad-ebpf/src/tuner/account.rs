@@ -1,0 +1,146 @@
+//! The counts that the kernel side keeps, and the bounds that rest on them.
+
+use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xsub};
+
+use aya_ebpf::bindings::BPF_NOEXIST;
+use wad_common::{
+    counter::{Counter, Setting},
+    flow::{Flow, Outcome},
+    policy::Policy,
+    stats::PathStats,
+};
+use wad_ebpf::maps::{COUNTERS, PATHS, SETTINGS};
+
+use crate::socket::Socket;
+
+/// A count that all processors change.
+#[derive(Clone, Copy)]
+struct Shared(*mut u64);
+
+// The target has no `AtomicU64::fetch_add` (rustc takes BPF to lack what a
+// compare-and-swap loop needs); the instructions themselves are there: atomic
+// add with fetch, Linux 5.12.
+impl Shared {
+    #[inline(always)]
+    fn fetch_add(self, amount: u64) -> u64 {
+        // SAFETY: an aligned u64 in a map, valid for the program's run.
+        unsafe { atomic_xadd::<_, _, { AtomicOrdering::Relaxed }>(self.0, amount) }
+    }
+
+    #[inline(always)]
+    fn fetch_sub(self, amount: u64) {
+        // SAFETY: as above.
+        unsafe { atomic_xsub::<_, _, { AtomicOrdering::Relaxed }>(self.0, amount) };
+    }
+
+    #[inline(always)]
+    fn store(self, value: u64) {
+        // SAFETY: as above; an aligned store of 64 bits is a single one.
+        unsafe { self.0.write_volatile(value) };
+    }
+}
+
+#[inline(always)]
+pub fn count(counter: Counter) {
+    if let Some(place) = counter_place(counter) {
+        place.fetch_add(1);
+    }
+}
+
+/// Reserves what a flow's policy takes, if the bounds allow it.
+#[inline(always)]
+pub fn reserve(flow: &mut Flow, policy: &Policy) -> Outcome {
+    let (Some(stats), Some(reserved), Some(limit)) = (
+        stats(flow.policy),
+        counter_place(Counter::MemoryReserved),
+        SETTINGS.get(Setting::MaxMemory as u32),
+    ) else {
+        return Outcome::NoMemory;
+    };
+    let tuned_now = shared(&mut stats.tuned_now);
+    if policy.max_flows != 0
+        && tuned_now.fetch_add(1) >= u64::from(policy.max_flows)
+    {
+        tuned_now.fetch_sub(1);
+        shared(&mut stats.too_many).fetch_add(1);
+        return Outcome::TooMany;
+    }
+    if policy.max_flows == 0 {
+        tuned_now.fetch_add(1);
+    }
+    let bytes = policy.memory_bytes();
+    if reserved.fetch_add(bytes) + bytes > *limit {
+        reserved.fetch_sub(bytes);
+        tuned_now.fetch_sub(1);
+        shared(&mut stats.no_memory).fetch_add(1);
+        return Outcome::NoMemory;
+    }
+    flow.memory_bytes = bytes;
+    Outcome::Tuned
+}
+
+/// Gives back what a flow had reserved.
+#[inline(always)]
+pub fn release(flow: &mut Flow) {
+    let tuned = flow.outcome == Outcome::Tuned as u32 || flow.outcome == Outcome::Partly as u32;
+    if !tuned {
+        return;
+    }
+    if let Some(stats) = stats(flow.policy) {
+        shared(&mut stats.tuned_now).fetch_sub(1);
+    }
+    if let Some(reserved) = counter_place(Counter::MemoryReserved) {
+        reserved.fetch_sub(flow.memory_bytes);
+    }
+    flow.memory_bytes = 0;
+}
+
+#[inline(always)]
+pub fn matched(policy: u32) {
+    if stats(policy).is_none() {
+        // Another processor may have made it meanwhile; either will do.
+        let _ = PATHS.insert(policy, PathStats::default(), BPF_NOEXIST.into());
+    }
+    if let Some(stats) = stats(policy) {
+        shared(&mut stats.matched).fetch_add(1);
+    }
+}
+
+#[inline(always)]
+pub fn opened(flow: &Flow) {
+    if let Some(stats) = stats(flow.policy) {
+        shared(&mut stats.opened).fetch_add(1);
+        if flow.outcome == Outcome::Partly as u32 {
+            shared(&mut stats.partly).fetch_add(1);
+        }
+    }
+}
+
+#[inline(always)]
+pub fn closed(policy: u32, socket: &Socket<'_>) {
+    let Some(stats) = stats(policy) else { return };
+    shared(&mut stats.closed).fetch_add(1);
+    shared(&mut stats.bytes_acked).fetch_add(socket.bytes_acked());
+    shared(&mut stats.bytes_received).fetch_add(socket.bytes_received());
+    shared(&mut stats.data_segs_out).fetch_add(socket.data_segments().into());
+    shared(&mut stats.segs_retrans).fetch_add(socket.retransmitted_segments().into());
+    shared(&mut stats.srtt_us).store(socket.srtt_us().into());
+}
+
+#[inline(always)]
+fn stats(policy: u32) -> Option<&'static mut PathStats> {
+    let stats = PATHS.get_ptr_mut(policy)?;
+    // SAFETY: entries are never removed while the programs run, and each field
+    // is changed by atomic operations only.
+    Some(unsafe { &mut *stats })
+}
+
+#[inline(always)]
+fn counter_place(counter: Counter) -> Option<Shared> {
+    COUNTERS.get_ptr_mut(counter as u32).map(Shared)
+}
+
+#[inline(always)]
+fn shared(place: &mut u64) -> Shared {
+    Shared(place)
+}

@@ -1,0 +1,166 @@
+//! The tuner: a sock_ops program that matches each new flow against the policy
+//! and sets what the policy says.
+//!
+//! Buffers are set before the SYN of a connection that this host makes, since
+//! its window scale follows from them, and at establishment of one that it
+//! accepts. Congestion control and initial window are set at establishment in
+//! both: `tcp_init_transfer()` resets the window just before those callbacks.
+//! Nothing here can refuse a connection; where a setting fails, the flow goes
+//! on with the kernel's.
+#![no_std]
+#![no_main]
+#![feature(core_intrinsics)]
+#![expect(internal_features, reason = "atomic addition, see account.rs")]
+
+mod account;
+mod report;
+mod socket;
+
+use aya_ebpf::{
+    bindings::{
+        BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB,
+        BPF_SOCK_OPS_STATE_CB, BPF_SOCK_OPS_TCP_CONNECT_CB, BPF_TCP_CLOSE,
+    },
+    helpers::bpf_ktime_get_ns,
+    macros::sock_ops,
+    programs::SockOpsContext,
+};
+use wad_common::{
+    counter::Counter,
+    event::Kind,
+    flow::{Flow, Outcome, Role},
+    policy::Policy,
+};
+use wad_ebpf::policies;
+
+use crate::socket::Socket;
+
+#[sock_ops]
+pub fn wad_tuner(ctx: SockOpsContext) -> u32 {
+    if let Some(socket) = Socket::of(&ctx) {
+        match ctx.op() {
+            BPF_SOCK_OPS_TCP_CONNECT_CB => on_connect(&socket),
+            BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB => on_active_established(&socket),
+            BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB => on_passive_established(&socket),
+            BPF_SOCK_OPS_STATE_CB if ctx.arg(1) == BPF_TCP_CLOSE => on_close(&socket),
+            _ => {}
+        }
+    }
+    // Others may sit on the same cgroup: no reply is touched, and 1 lets their
+    // verdict stand.
+    1
+}
+
+#[inline(always)]
+fn on_connect(socket: &Socket<'_>) {
+    if let Some((flow, policy)) = adopt(socket, Role::Active) {
+        set_buffers(socket, flow, policy);
+    }
+}
+
+#[inline(always)]
+fn on_active_established(socket: &Socket<'_>) {
+    // A flow whose SYN left before this program was attached has no state, and
+    // is left alone.
+    let Some(flow) = socket.flow() else { return };
+    let Some(policy) = policies::policy(policies::generation(), flow.policy) else { return };
+    establish(socket, flow, policy);
+}
+
+#[inline(always)]
+fn on_passive_established(socket: &Socket<'_>) {
+    if let Some((flow, policy)) = adopt(socket, Role::Passive) {
+        set_buffers(socket, flow, policy);
+        establish(socket, flow, policy);
+    }
+}
+
+#[inline(always)]
+fn on_close(socket: &Socket<'_>) {
+    let Some(flow) = socket.flow() else { return };
+    account::release(flow);
+    if flow.established_ns != 0 {
+        account::closed(flow.policy, socket);
+        report::send(socket, flow, Kind::Close);
+    }
+}
+
+/// Matches a new flow, gives it its state, and settles whether it is tuned.
+#[inline(always)]
+fn adopt<'a>(socket: &Socket<'_>, role: Role) -> Option<(&'a mut Flow, &'a Policy)> {
+    let index = policies::find(&socket.ends())?;
+    let policy = policies::policy(policies::generation(), index)?;
+    if socket.is_mptcp_subflow() {
+        account::count(Counter::MptcpSubflows);
+        return None;
+    }
+    let mut initial = Flow {
+        // SAFETY: reads the clock.
+        matched_ns: unsafe { bpf_ktime_get_ns() },
+        policy: index,
+        role: role as u32,
+        ..Flow::default()
+    };
+    let Some(flow) = socket.flow_or_insert(&mut initial) else {
+        account::count(Counter::NoStorage);
+        return None;
+    };
+    socket.read_buffers(&mut flow.before);
+    account::matched(index);
+    flow.outcome = account::reserve(flow, policy) as u32;
+    socket.ask_for_state_changes();
+    Some((flow, policy))
+}
+
+#[inline(always)]
+fn set_buffers(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
+    if !is_tuned(flow) {
+        return;
+    }
+    if policy.sndbuf_bytes != 0 && socket.set_sndbuf(policy.sndbuf_bytes).is_err() {
+        flow.outcome = Outcome::Partly as u32;
+    }
+    if policy.rcvbuf_bytes != 0 && socket.set_rcvbuf(policy.rcvbuf_bytes).is_err() {
+        flow.outcome = Outcome::Partly as u32;
+    }
+}
+
+#[inline(always)]
+fn establish(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
+    // SAFETY: reads the clock.
+    flow.established_ns = unsafe { bpf_ktime_get_ns() };
+    socket.read_control(&mut flow.before);
+    if is_tuned(flow) {
+        set_control(socket, flow, policy);
+    }
+    socket.read_buffers(&mut flow.after);
+    socket.read_control(&mut flow.after);
+    account::opened(flow);
+    report::send(socket, flow, Kind::Open);
+}
+
+#[inline(always)]
+fn set_control(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
+    if policy.congestion[0] != 0 && socket.set_congestion(&policy.congestion).is_err() {
+        flow.outcome = Outcome::Partly as u32;
+    }
+    // After a lost SYN the window is the kernel's to choose (RFC 5681 section
+    // 3.1, RFC 6928 section 2).
+    if policy.initial_window_segments != 0 && socket.retransmitted_segments() == 0 {
+        if socket.set_initial_window(policy.initial_window_segments).is_ok() {
+            flow.initial_window_segments = policy.initial_window_segments;
+        } else {
+            flow.outcome = Outcome::Partly as u32;
+        }
+    }
+}
+
+#[inline(always)]
+fn is_tuned(flow: &Flow) -> bool {
+    flow.outcome == Outcome::Tuned as u32 || flow.outcome == Outcome::Partly as u32
+}
+
+// The kernel's own helpers are for GPL-compatible programs.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "license")]
+pub static LICENSE: [u8; 13] = *b"Dual MIT/GPL\0";
