@@ -59,7 +59,12 @@ pub struct Cleanup {
 #[derive(Debug, Args)]
 pub struct ConfigFile {
     /// Configuration file
-    #[arg(id = "config", long = "config", value_name = "FILE", default_value = "/etc/wad/wad.toml")]
+    #[arg(
+        id = "config",
+        long = "config",
+        value_name = "FILE",
+        default_value = "/etc/wad/wad.toml"
+    )]
     pub file: PathBuf,
 }
 

@@ -1,37 +1,39 @@
 //! `wad`: the agent and its command line.
-#![expect(dead_code, reason = "services that nothing starts yet")]
 
+mod bpf;
+mod bpffs;
 mod ceilings;
+mod check;
+mod cleanup;
+mod cli;
+mod config;
+mod instance;
 mod journal;
 mod metrics;
+mod privileges;
+mod run;
+mod status;
+mod struct_ops;
 mod sysctl;
 
-use std::path::PathBuf;
+use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::Parser as _;
 
-mod check;
-mod config;
+use crate::cli::{Cli, Command};
 
-#[derive(Parser)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Check a configuration file.
-    Check {
-        #[arg(long, value_name = "FILE", default_value = "/etc/wad/wad.toml")]
-        config: PathBuf,
-    },
-}
-
-fn main() {
-    let Command::Check { config } = Cli::parse().command;
-    if let Err(error) = check::run(&config) {
-        eprintln!("error: {error:#}");
-        std::process::exit(1);
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args.file),
+        Command::Status(args) => status::run(&args),
+        Command::Cleanup(args) => cleanup::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

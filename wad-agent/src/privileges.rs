@@ -53,7 +53,10 @@ mod tests {
 
     #[test]
     fn capabilities_are_read_from_the_status_file() {
-        assert_eq!(effective_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"), 0x1ff_ffff_ffff);
+        assert_eq!(
+            effective_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"),
+            0x1ff_ffff_ffff
+        );
         assert_eq!(effective_capabilities("Name:\tx\n"), 0);
     }
 }
