@@ -33,7 +33,7 @@ pub fn demo(arguments: Vec<OsString>) -> Result<()> {
 
 /// `bench`: `wad-bench`.
 pub fn bench(arguments: Vec<OsString>) -> Result<()> {
-    let mut bench = build("wad-bench", For::Demo)?;
+    let mut bench = build("wad-bench", For::Testing)?;
     exec::become_command(bench.command.args(arguments).arg("--wad").arg(bench.wad))
 }
 
