@@ -152,7 +152,8 @@ fn too_wide(net: IpNet, reason: &Fault) -> Fault {
         _ => "beside all other traffic there",
     };
     Fault::new(title, label).help(format!(
-        "name the networks that agree to it: /{BOUNDED_IPV4_BITS} or longer, for IPv6 /{BOUNDED_IPV6_BITS} or longer"
+        "name the networks that agree to it: /{BOUNDED_IPV4_BITS} or longer, \
+         for IPv6 /{BOUNDED_IPV6_BITS} or longer"
     ))
 }
 
