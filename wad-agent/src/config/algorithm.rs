@@ -147,7 +147,32 @@ fn is_bounded(net: IpNet) -> bool {
 
 fn too_wide(net: IpNet, reason: &Fault) -> Fault {
     let title = format!("{net} is too wide for allow = \"aggressive\": {}", reason.title);
-    Fault::new(title, "beside all other traffic there").help(format!(
-        "name the networks that agree to it: /{BOUNDED_IPV4_BITS} or longer, for IPv6 /{BOUNDED_IPV6_BITS} or longer"
+    let label = match net {
+        IpNet::V6(_) if covers_ipv4(net) => "all of IPv4 is in it, as ::ffff:0:0/96",
+        _ => "beside all other traffic there",
+    };
+    Fault::new(title, label).help(format!(
+        "name the networks that agree to it: /{BOUNDED_IPV4_BITS} or longer, \
+         for IPv6 /{BOUNDED_IPV6_BITS} or longer"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ranges_are_those_of_the_law() {
+        let one = f64::from(ONE_Q16);
+        let q16 = |number: f64| (number * one).round() as u32;
+        for (increase, decrease) in
+            [(INCREASE.start(), DECREASE.start()), (INCREASE.end(), DECREASE.end())]
+        {
+            assert!(Aimd::try_new(q16(*increase), ONE_Q16 - q16(*decrease)).is_some());
+        }
+        assert!(Aimd::try_new(q16(*INCREASE.start()) - 1, ONE_Q16 / 2).is_none());
+        assert!(Aimd::try_new(q16(*INCREASE.end()) + 1, ONE_Q16 / 2).is_none());
+        assert!(Aimd::try_new(ONE_Q16, ONE_Q16 - q16(*DECREASE.end()) - 1).is_none());
+        assert!(Aimd::try_new(ONE_Q16, ONE_Q16 - q16(*DECREASE.start()) + 1).is_none());
+    }
 }

@@ -69,7 +69,7 @@ fn positive(number: f64, most: f64, range: &str) -> Result<f64, Fault> {
 /// For a short, slow path, the least there is.
 fn auto_bytes(bits_per_second: f64, rtt_seconds: f64) -> u64 {
     let bdp_bytes = bits_per_second / 8.0 * rtt_seconds;
-    ((bdp_bytes * AUTO_HEADROOM).ceil() as u64).max(MIN_BYTES)
+    ((bdp_bytes * AUTO_HEADROOM).round() as u64).max(MIN_BYTES)
 }
 
 fn check_auto(

@@ -6,7 +6,7 @@ use toml::de::DeTable;
 
 use super::{
     Agent, Config, ConfigError, Host, Limits, Log, LogFormat, Metrics,
-    fault::{Fault, Problems, Span, quoted},
+    fault::{Fault, Problem, Problems, Span, quoted},
     overlap::{self, Site},
     path, quantity, report, sections,
     sections::Section,
@@ -81,14 +81,12 @@ impl Document {
         section: Section<'_>,
         host: &Host,
         problems: &mut Problems,
-    ) -> Result<(), super::fault::Problem> {
+    ) -> Result<(), Problem> {
         let Section { base_bytes, text } = section;
         let parsed = DeTable::parse(text).map_err(|error| {
             let end = text.trim_end().len();
             let span = error.span().unwrap_or(end..end);
-            let fault = Fault::new("this is not TOML", error.message())
-                .help("text stands in quotes, a path begins with [[path]]");
-            fault.at(Span::new(base_bytes, span))
+            syntax_error(error.message()).at(Span::new(base_bytes, span))
         })?;
         let root = Table::open(&parsed, TABLES, base_bytes, problems);
         self.check_repeated(&root, problems);
@@ -181,4 +179,14 @@ impl Document {
             self.config.log.format = format.value;
         }
     }
+}
+
+fn syntax_error(message: &str) -> Fault {
+    let help = match message {
+        "duplicate key" => "keep one of the two",
+        _ => "text and addresses stand in quotes, a path begins with [[path]]",
+    };
+    // That nothing was expected where there is something goes without saying.
+    let label = message.strip_suffix(", expected nothing").unwrap_or(message);
+    Fault::new("this is not TOML", label).help(help)
 }

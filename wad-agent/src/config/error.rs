@@ -6,8 +6,11 @@ use super::sections::MAX_FILE_BYTES;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    #[error("cannot read {}", file.display())]
+    #[error("cannot read the configuration {} (--config FILE names another)", file.display())]
     Read { file: PathBuf, source: io::Error },
+
+    #[error("cannot read {} (is /proc mounted?)", file.display())]
+    Host { file: PathBuf, source: io::Error },
 
     #[error(
         "{} is larger than {} MiB, which is room for more paths than wad takes: is it a configuration file?",

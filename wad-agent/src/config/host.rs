@@ -16,7 +16,7 @@ pub struct Host {
 impl Host {
     /// Asks the running kernel.
     pub fn read() -> Result<Self, ConfigError> {
-        let names = fs::read_to_string(AVAILABLE).map_err(|source| ConfigError::Read {
+        let names = fs::read_to_string(AVAILABLE).map_err(|source| ConfigError::Host {
             file: Path::new(AVAILABLE).to_owned(),
             source,
         })?;

@@ -15,6 +15,10 @@ use super::{
     prefix::Mapped,
 };
 
+/// Most rules, those of the prefixes around each prefix included: 40 MiB of
+/// kernel memory.
+const MAX_RULES: usize = 1 << 20;
+
 /// Where a path is in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
@@ -31,7 +35,22 @@ pub fn check(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
         return;
     }
     check_names(paths, sites, problems);
-    check_rules(paths, sites, problems);
+    // Before they are made: a file of 1 MB can describe a billion.
+    let mut count = 0;
+    let beyond = paths.iter().position(|path| {
+        count += path.remote.len() * path.local.len().max(1);
+        count > MAX_RULES
+    });
+    match beyond {
+        Some(path) => problems.push(too_many_rules().at(sites[path].remote)),
+        None => check_rules(paths, sites, problems),
+    }
+}
+
+fn too_many_rules() -> Fault {
+    let label = format!("more than {MAX_RULES} with those of the paths before");
+    Fault::new("too many rules", label)
+        .help("a path is a rule for each pair of a remote and a local prefix: use shorter prefixes")
 }
 
 fn check_names(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
@@ -84,6 +103,7 @@ fn check_rules(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
     let mut fates = vec![Fate::default(); paths.len()];
     // The prefixes around the present one, with the rules that apply there.
     let mut around: Vec<(Mapped, usize)> = Vec::new();
+    let mut total = 0;
     for group in rules.chunk_by(|a, b| a.remote == b.remote) {
         settle(group, &mut fates);
         let remote = group[0].remote;
@@ -91,6 +111,10 @@ fn check_rules(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
         let outside = around.last().map_or(0, |&(_, count)| count);
         let count = outside + group.len();
         around.push((remote, count));
+        if total <= MAX_RULES && total + count > MAX_RULES {
+            problems.push(too_many_rules().at(sites[group[0].path].remote));
+        }
+        total += count;
         // Told once, not again for each prefix within.
         if count > RULES_PER_ADDRESS && outside <= RULES_PER_ADDRESS {
             let beyond = group[RULES_PER_ADDRESS - outside].path;

@@ -50,7 +50,10 @@ fn not_an_address(text: &str) -> Fault {
         format!("{} is no address or prefix", quoted(text)),
         "an IPv4 or IPv6 address, or a prefix, is expected",
     )
-    .help("write \"10.5.128.74\", \"10.5.0.0/16\", \"2001:db8:5::1\" or \"2001:db8:5::/48\"; names and zones are not taken")
+    .help(
+        "write \"10.5.128.74\", \"10.5.0.0/16\", \"2001:db8:5::1\" or \"2001:db8:5::/48\"; \
+         names and zones are not taken",
+    )
 }
 
 fn normalised(net: IpNet) -> IpNet {

@@ -8,6 +8,8 @@ use super::fault::{Fault, Problem, Span};
 const SHOWN: usize = 20;
 /// Width in columns; a longer line is shown around the place in question.
 const WIDTH: usize = 120;
+/// What of a place is marked at most, in bytes.
+const MARKED_BYTES: usize = WIDTH / 2;
 /// What of a line is shown at most beyond the place, in bytes. More than the
 /// width, so that the renderer sees there is more and says so.
 const BEYOND_BYTES: usize = 4 * WIDTH;
@@ -64,13 +66,13 @@ impl<'a> Line<'a> {
     fn at(text: &'a str, span: Span) -> Self {
         let start = text.floor_char_boundary(span.range().start);
         let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
-        let line_end = text[start..].find('\n').map_or(text.len(), |length| start + length);
+        let rest = text[start..].split('\n').next().unwrap_or_default();
+        let line_end = start + rest.strip_suffix('\r').unwrap_or(rest).len();
         let end = text.floor_char_boundary(span.range().end.clamp(start, line_end));
-        let end = end.min(text.floor_char_boundary(start + WIDTH));
+        let end = end.min(text.floor_char_boundary(start + MARKED_BYTES));
         let line_end = line_end.min(text.floor_char_boundary(end + BEYOND_BYTES));
-        let line = &text[line_start..line_end];
         Self {
-            text: line.strip_suffix('\r').unwrap_or(line),
+            text: &text[line_start..line_end],
             number: 1 + text.as_bytes()[..line_start].iter().filter(|&&byte| byte == b'\n').count(),
             start: start - line_start,
             end: end - line_start,
