@@ -72,10 +72,10 @@ fn ports_and_the_local_prefix_choose_among_rules() -> Result<()> {
     let stand = Stand::set_up("ports")?;
     let wire = Wire::start()?;
     let policy = [
-        path("any", "'10.81.0.2'", "", 101_000),
         path("to-port", "'10.81.0.2'", "remote_port = 7001", 102_000),
         path("from-port", "'10.81.0.2'", "local_port = 7102", 103_000),
         path("from-net", "'10.81.0.2'", "local = '10.81.9.0/24'", 104_000),
+        path("any", "'10.81.0.2'", "", 101_000),
         path("served", "'10.81.0.1'", "local_port = 7003", 105_000),
         path("both", "'fd81::2'", "local = 'fd81::/64'\nremote_port = 7004", 106_000),
     ]

@@ -21,13 +21,14 @@ pub struct Package {
 }
 
 /// All of them.
-pub const ALL: [Package; 7] = [
+pub const ALL: [Package; 8] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
     Package::new("curl", "curl", "a real client in tests"),
     Package::new("prometheus", "promtool", "checks and scrapes /metrics").service("prometheus"),
     Package::new("tcpdump", "tcpdump", "shows the first flight of a connection"),
+    Package::new("ethtool", "ethtool", "turns segment offloads off in benchmarks"),
     Package::new("bpftool", "bpftool", "an outside view of programs and maps"),
 ];
 

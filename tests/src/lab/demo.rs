@@ -1,6 +1,43 @@
-//! x
-use super::run::{Lab, LabError};
-use std::path::Path;
-pub fn run(_lab: &Lab, _out: &Path) -> Result<String, LabError> {
-    Ok(String::new())
+//! The demonstration: two scenarios, each variant once, a table and a picture.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use super::{
+    progress::Line,
+    run::{Lab, LabError},
+    scenario::{Scenario, ScenarioError},
+    svg, table,
+};
+
+const SCENARIOS: [&str; 2] = ["buffers-oc12", "aimd-oc12"];
+
+/// What made the demonstration fail.
+#[derive(Debug, thiserror::Error)]
+pub enum DemoError {
+    #[error(transparent)]
+    Scenario(#[from] ScenarioError),
+    #[error(transparent)]
+    Lab(#[from] LabError),
+    #[error("cannot write the picture {path}", path = path.display())]
+    Picture { path: PathBuf, source: io::Error },
+}
+
+/// Runs it; the table, and where the picture is.
+///
+/// # Errors
+/// When a run fails, or the picture cannot be written to the folder.
+pub fn run(lab: &Lab, folder: &Path) -> Result<String, DemoError> {
+    let path = folder.join("demo.svg");
+    let failed = |source| DemoError::Picture { path: path.clone(), source };
+    fs::create_dir_all(folder).map_err(failed)?;
+    let mut reports = Vec::new();
+    for name in SCENARIOS {
+        let scenario = Scenario::load(name)?;
+        reports.push(lab.run(&scenario, 1, &Line::new(&scenario, 1))?);
+    }
+    fs::write(&path, svg::render(&reports)).map_err(failed)?;
+    Ok(format!("{}\nWindows over time: {}", table::render(&reports), path.display()))
 }

@@ -62,9 +62,9 @@ pub struct Counters {
     pub held_back: u64,
     /// Most that ever waited at the bottleneck.
     pub peak_queue_bytes: u64,
-    /// How often the thread itself came late, and how late it was at worst.
+    /// How often the thread itself came late, and its longest absence.
     pub stalls: u64,
-    pub longest_stall_ns: u64,
+    pub longest_gap_ns: u64,
     /// Queue drops of packets that came in a bunch because of a stall.
     pub stall_drops: u64,
     /// Packets lost by the emulator itself: refused by the receiver's kernel...
@@ -184,7 +184,7 @@ impl<'a> Direction<'a> {
             last_ns = now_ns;
             let stalled = gap_ns > STALL_NS;
             self.counters.stalls += u64::from(stalled);
-            self.counters.longest_stall_ns = self.counters.longest_stall_ns.max(gap_ns);
+            self.counters.longest_gap_ns = self.counters.longest_gap_ns.max(gap_ns);
             self.take_in(stalled);
             self.deliver();
             *published.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;

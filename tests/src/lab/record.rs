@@ -58,8 +58,6 @@ impl Record {
             sndbuf_bytes: flow.sndbuf_bytes,
             rcvbuf_bytes: far_flow.rcvbuf_bytes,
             send_window_bytes,
-            window_over_rtt_bits_per_second: send_window_bytes as f64 * 8.0
-                / scenario.path.rtt.0.as_secs_f64(),
             emulator: Emulator { forward, reverse },
             series: self.points(end_ns, variant.streams),
         };

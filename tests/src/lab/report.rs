@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::{emulator::Counters, measure::median, scenario};
+use super::{emulator::Counters, measure::median, scenario, settings::UNTUNED_WINDOW_BYTES};
 
 /// A scenario's result.
 #[derive(Debug, Serialize)]
@@ -31,6 +31,8 @@ pub struct Path {
     pub drop_data_packets: Vec<u64>,
     /// The most that an application can get: the rate less the headers.
     pub carries_bits_per_second: f64,
+    /// The most that the untuned window gives.
+    pub untuned_window_over_rtt_bits_per_second: f64,
 }
 
 /// A variant: medians over its samples.
@@ -57,12 +59,10 @@ pub struct Sample {
     pub goodput_after_3_seconds_bits_per_second: f64,
     pub goodput_after_loss_bits_per_second: Option<f64>,
     pub retransmits: u64,
-    /// Of the first flow: the kernel's limits, and the peer's largest window.
+    /// Of the busiest flow: the kernel's limits, and the peer's largest window.
     pub sndbuf_bytes: u64,
     pub rcvbuf_bytes: u64,
     pub send_window_bytes: u64,
-    /// What that window allows at the path's RTT.
-    pub window_over_rtt_bits_per_second: f64,
     pub emulator: Emulator,
     pub series: Vec<Point>,
 }
@@ -96,6 +96,8 @@ impl Path {
             loss_probability: path.forward.loss,
             drop_data_packets: path.forward.drop_data_packets.clone(),
             carries_bits_per_second: path.carries_bits_per_second(),
+            untuned_window_over_rtt_bits_per_second: f64::from(UNTUNED_WINDOW_BYTES) * 8.0
+                / path.rtt.0.as_secs_f64(),
         }
     }
 }

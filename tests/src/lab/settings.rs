@@ -10,6 +10,10 @@ use crate::{
     sysctl::{self, Changed, SysctlError},
 };
 
+/// The window that a receiver offers then: half (`tcp_adv_win_scale` 1) of the
+/// most that `tcp_rmem` gives it.
+pub const UNTUNED_WINDOW_BYTES: u32 = 6_291_456 / 2;
+
 /// Per network namespace. Debian's values are the kernel's own defaults, but for
 /// `tcp_no_metrics_save`: what one run learns of the path must not help the next.
 const NAMESPACE: [(&str, &str); 16] = [

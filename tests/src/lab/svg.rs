@@ -1,1 +1,207 @@
-pub fn x() {}
+//! Windows and goodput over time as a picture: a row per scenario, on the left
+//! the congestion window, on the right what arrives. Lengths are in pixels.
+
+use std::fmt::Write;
+
+use super::report::{Point, Report};
+
+const WIDTH: f64 = 1200.0;
+const ROW: f64 = 370.0;
+const MARGIN_TOP: f64 = 70.0;
+/// Of a panel's plotting area: left edges, size, distance from the row's top.
+const LEFT: [f64; 2] = [90.0, 690.0];
+const SIZE: (f64, f64) = (470.0, 230.0);
+const PANEL_TOP: f64 = 66.0;
+/// Told apart by the colour-blind, too (Okabe and Ito).
+const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
+const STYLE: &str = "text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px;fill:#333}\
+    .title{font-size:20px;font-weight:600;fill:#111}.name{font-size:16px;font-weight:600;fill:#111}\
+    .small{font-size:12px;fill:#666}.grid{stroke:#e4e4e4}.axis{stroke:#888}\
+    .mark{stroke:#666;stroke-dasharray:5 4}.line{fill:none;stroke-width:2;stroke-linejoin:round}";
+
+/// The picture of the first sample of each variant.
+#[must_use]
+pub fn render(reports: &[Report]) -> String {
+    let height = MARGIN_TOP + ROW * reports.len() as f64;
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\">\n<style>{STYLE}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
+    );
+    text(&mut svg, (LEFT[0], 38.0), "title", "What tuning changes, over time");
+    for (number, report) in reports.iter().enumerate() {
+        row(&mut svg, report, MARGIN_TOP + ROW * number as f64);
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+fn row(svg: &mut String, report: &Report, top: f64) {
+    let path = &report.path;
+    let name = format!(
+        "{}: {:.0} Mb/s, {:.0} ms",
+        report.scenario,
+        path.rate_bits_per_second as f64 / 1e6,
+        path.rtt_seconds * 1e3
+    );
+    text(svg, (LEFT[0], top + 18.0), "name", &name);
+    for (number, variant) in report.variants.iter().enumerate() {
+        let at = LEFT[0] + 200.0 * number as f64;
+        let colour = COLOURS[number % COLOURS.len()];
+        let _ = writeln!(
+            svg,
+            "<rect x=\"{at}\" y=\"{}\" width=\"22\" height=\"4\" rx=\"2\" fill=\"{colour}\"/>",
+            top + 35.0
+        );
+        let label = format!("{} ({})", variant.name, variant.congestion);
+        text(svg, (at + 30.0, top + 42.0), "", &label);
+    }
+    let bdp_segments = path.bdp_bytes as f64 / f64::from(path.mtu_bytes);
+    Panel {
+        left: LEFT[0],
+        top: top + PANEL_TOP,
+        seconds: f64::from(report.seconds),
+        unit: "cwnd (segments)",
+        mark: (bdp_segments, "bandwidth × RTT"),
+        value: |point| f64::from(point.cwnd_segments),
+    }
+    .draw(svg, report);
+    Panel {
+        left: LEFT[1],
+        top: top + PANEL_TOP,
+        seconds: f64::from(report.seconds),
+        unit: "goodput (Mb/s)",
+        mark: (path.carries_bits_per_second / 1e6, "what the path can carry"),
+        value: |point| point.goodput_bits_per_second / 1e6,
+    }
+    .draw(svg, report);
+}
+
+struct Panel {
+    left: f64,
+    top: f64,
+    seconds: f64,
+    unit: &'static str,
+    /// A level worth knowing, and what it is.
+    mark: (f64, &'static str),
+    value: fn(&Point) -> f64,
+}
+
+impl Panel {
+    fn draw(&self, svg: &mut String, report: &Report) {
+        let values = report.variants.iter().filter_map(|variant| variant.samples.first());
+        let points = values.flat_map(|sample| &sample.series);
+        let highest = points.map(self.value).fold(self.mark.0, f64::max);
+        let step = round_step(highest);
+        // Half a step of air, so that no line runs along the frame.
+        let limit = ((highest / step + 0.5).ceil() * step).max(step);
+        let x = |seconds: f64| self.left + seconds / self.seconds * SIZE.0;
+        let y = |value: f64| self.top + (1.0 - value / limit) * SIZE.1;
+        let (right, bottom) = (self.left + SIZE.0, self.top + SIZE.1);
+
+        for value in steps(limit, step) {
+            line(svg, "grid", (self.left, y(value)), (right, y(value)));
+            ending(svg, (self.left - 8.0, y(value) + 4.0), &grouped(value));
+        }
+        let time_step = round_step(self.seconds);
+        for seconds in steps(self.seconds, time_step) {
+            line(svg, "axis", (x(seconds), bottom), (x(seconds), bottom + 5.0));
+            centred(svg, (x(seconds), bottom + 20.0), &grouped(seconds));
+        }
+        line(svg, "axis", (self.left, bottom), (right, bottom));
+        centred(svg, (self.left + SIZE.0 / 2.0, bottom + 40.0), "time (s)");
+        text(svg, (self.left, self.top - 8.0), "small", self.unit);
+        line(svg, "mark", (self.left, y(self.mark.0)), (right, y(self.mark.0)));
+        let note = (right, y(self.mark.0) - 6.0);
+        let _ = writeln!(
+            svg,
+            "<text class=\"small\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            note.0, note.1, self.mark.1
+        );
+        for (number, variant) in report.variants.iter().enumerate() {
+            let Some(sample) = variant.samples.first() else { continue };
+            let mut path = String::new();
+            for point in sample.series.iter().filter(|point| point.seconds <= self.seconds) {
+                let _ = write!(path, "{:.1},{:.1} ", x(point.seconds), y((self.value)(point)));
+            }
+            let _ = writeln!(
+                svg,
+                "<polyline class=\"line\" stroke=\"{}\" points=\"{}\"/>",
+                COLOURS[number % COLOURS.len()],
+                path.trim_end()
+            );
+        }
+    }
+}
+
+/// A step of 1, 2 or 5 times a power of ten that gives 4 to 10 of them.
+fn round_step(limit: f64) -> f64 {
+    let power = 10_f64.powf((limit.max(1e-9) / 4.0).log10().floor());
+    let fits = [5.0, 2.0, 1.0].into_iter().find(|factor| factor * power * 4.0 <= limit);
+    fits.unwrap_or(1.0) * power
+}
+
+fn steps(limit: f64, step: f64) -> impl Iterator<Item = f64> {
+    (0..=(limit / step + 1e-9) as u32).map(move |number| f64::from(number) * step)
+}
+
+/// With a thin space between groups of three digits.
+fn grouped(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let groups = digits.as_bytes().rchunks(3).rev();
+    let groups = groups.map(|group| String::from_utf8_lossy(group).into_owned());
+    groups.collect::<Vec<_>>().join("\u{2009}")
+}
+
+fn line(svg: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
+    let _ = writeln!(
+        svg,
+        "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
+        from.0, from.1, to.0, to.1
+    );
+}
+
+fn text(svg: &mut String, at: (f64, f64), class: &str, content: &str) {
+    anchored(svg, at, &format!("class=\"{class}\""), content);
+}
+
+fn centred(svg: &mut String, at: (f64, f64), content: &str) {
+    anchored(svg, at, "text-anchor=\"middle\"", content);
+}
+
+fn ending(svg: &mut String, at: (f64, f64), content: &str) {
+    anchored(svg, at, "text-anchor=\"end\"", content);
+}
+
+fn anchored(svg: &mut String, at: (f64, f64), attributes: &str, content: &str) {
+    let content = content.replace('&', "&amp;").replace('<', "&lt;");
+    let _ =
+        writeln!(svg, "<text {attributes} x=\"{:.1}\" y=\"{:.1}\">{content}</text>", at.0, at.1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_round_and_few() {
+        for (limit, step) in [(622.0, 100.0), (15.0, 2.0), (3759.0, 500.0), (4.0, 1.0), (0.9, 0.2)]
+        {
+            assert!((round_step(limit) - step).abs() < 1e-9, "{limit}: {}", round_step(limit));
+        }
+        assert_eq!(steps(1.0, 0.2).count(), 6);
+    }
+
+    #[test]
+    fn long_numbers_are_grouped() {
+        assert_eq!(grouped(0.0), "0");
+        assert_eq!(grouped(1_234_567.0), "1\u{2009}234\u{2009}567");
+    }
+
+    #[test]
+    fn text_is_escaped() {
+        let mut svg = String::new();
+        text(&mut svg, (0.0, 0.0), "", "a<b & c");
+        assert!(svg.contains("a&lt;b &amp; c"));
+    }
+}

@@ -74,13 +74,13 @@ fn notes(report: &Report) -> String {
         path.queue_bytes as f64 / path.bdp_bytes as f64,
         megabits(path.carries_bits_per_second),
     );
-    let unlike = report.variants.iter().find(|variant| variant.name == "untuned");
-    if let Some(sample) = unlike.and_then(|variant| variant.samples.first()) {
+    if let Some(untuned) = report.variants.iter().find(|variant| variant.name == "untuned") {
+        let allowed = path.untuned_window_over_rtt_bits_per_second;
         let _ = writeln!(
             text,
-            "  untuned: its window of {:.2} MB over the RTT allows {} Mb/s.",
-            sample.send_window_bytes as f64 / 1e6,
-            megabits(sample.window_over_rtt_bits_per_second),
+            "  untuned: its window over the RTT is {} Mb/s, of which it got {:.2}.",
+            megabits(allowed),
+            untuned.goodput_bits_per_second / allowed
         );
     }
     for variant in report.variants.iter().filter(|variant| variant.samples.len() > 1) {

@@ -1,0 +1,93 @@
+//! What wad costs, measured by ratio in alternated runs: two arms differ in one
+//! thing only, and the noise of the machine hits both.
+
+pub mod ack;
+pub mod connect;
+mod proc;
+mod programs;
+
+use serde::Serialize;
+
+/// One benchmark's results, as `--json` prints them.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    pub bench: &'static str,
+    pub results: Vec<Outcome>,
+}
+
+/// One figure.
+#[derive(Debug, Serialize)]
+pub struct Outcome {
+    pub name: String,
+    pub unit: &'static str,
+    pub median: f64,
+    pub samples: Vec<f64>,
+    pub target: Target,
+}
+
+/// What the figure should be.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Target {
+    AtMost(f64),
+    AtLeast(f64),
+}
+
+impl Target {
+    const fn is_met(self, value: f64) -> bool {
+        match self {
+            Self::AtMost(most) => value <= most,
+            Self::AtLeast(least) => value >= least,
+        }
+    }
+}
+
+impl Outcome {
+    fn new(name: impl Into<String>, unit: &'static str, target: Target, samples: Vec<f64>) -> Self {
+        let mut sorted = samples.clone();
+        sorted.sort_by(f64::total_cmp);
+        let middle = sorted.len() / 2;
+        let median = if sorted.len() % 2 == 1 {
+            sorted[middle]
+        } else {
+            f64::midpoint(sorted[middle - 1], sorted[middle])
+        };
+        Self { name: name.into(), unit, median, samples, target }
+    }
+}
+
+impl Report {
+    /// For people: a line for each figure.
+    #[must_use]
+    pub fn table(&self) -> String {
+        self.results.iter().map(Outcome::line).collect()
+    }
+}
+
+impl Outcome {
+    fn line(&self) -> String {
+        let least = self.samples.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = self.samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (relation, bound) = match self.target {
+            Target::AtMost(bound) => ("at most", bound),
+            Target::AtLeast(bound) => ("at least", bound),
+        };
+        let verdict = if self.target.is_met(self.median) { "met" } else { "MISSED" };
+        format!(
+            "{:<32} {:>14.3} {:<10} [{least:.3} .. {most:.3}]  target {relation} {bound}: {verdict}\n",
+            self.name, self.median, self.unit
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+        let outcome = Outcome::new("x", "s", Target::AtMost(1.0), vec![4.0, 1.0, 3.0, 2.0]);
+        assert!((outcome.median - 2.5).abs() < 1e-9);
+        assert!(outcome.line().contains("MISSED"));
+    }
+}
