@@ -36,6 +36,7 @@ pub use pins::{BPFFS, Pins, PinsError, exist};
 use crate::{
     config::PathPolicy,
     instance::Instance,
+    journal::Change,
     metrics::Readings,
     struct_ops::{
         self, BtfError, Callback, CongestionControl, KernelBtf, LinkedObject, StructOpsError, sys,
@@ -131,8 +132,10 @@ impl Tuning {
     }
 
     /// What the kernel side has counted.
-    pub fn readings(&self) -> Result<Readings> {
-        self.maps.readings()
+    ///
+    /// `changes` are what the journal would undo.
+    pub fn readings(&self, changes: &[Change]) -> Result<Readings> {
+        self.maps.readings(changes)
     }
 
     /// Names of the paths in force, by their policies' indices.
