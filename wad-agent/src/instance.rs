@@ -44,9 +44,11 @@ impl Instance {
         }
         const { assert!(LONGEST_ALGORITHM + 2 <= NAME_BYTES) };
         const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
-        let hash = self.0.bytes().fold(5381_u32, |hash, byte| {
-            hash.wrapping_mul(33).wrapping_add(byte.into())
-        }) as usize;
+        let hash = self
+            .0
+            .bytes()
+            .fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(byte.into()))
+            as usize;
         let digit = |n: usize| char::from(DIGITS[n % DIGITS.len()]);
         format!("{base}{}{}", digit(hash), digit(hash / DIGITS.len()))
     }

@@ -92,3 +92,76 @@ impl Policy {
         2 * (self.sndbuf_bytes as u64 + self.rcvbuf_bytes as u64)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Policy, Rule};
+    use crate::law::Aimd;
+
+    /// 10.1.2.0/24, mapped into IPv6.
+    const SUBNET: [u64; 2] = [0, 0xffff_0a01_0200];
+    const HOST: [u64; 2] = [0, 0xffff_0a01_0205];
+    const OTHER_HOST: [u64; 2] = [0, 0xffff_0a01_0305];
+    const MASK_120: [u64; 2] = [u64::MAX, u64::MAX << 8];
+
+    #[test]
+    fn an_empty_rule_fits_any_flow() {
+        assert!(Rule::default().matches(HOST, 1, 2));
+        assert!(Rule::default().matches([u64::MAX; 2], 0, u16::MAX));
+    }
+
+    #[test]
+    fn a_local_prefix_fits_its_addresses() {
+        let rule = Rule { local_prefix: SUBNET, local_mask: MASK_120, ..Rule::default() };
+        assert!(rule.matches(HOST, 1, 2));
+        assert!(!rule.matches(OTHER_HOST, 1, 2));
+        assert!(!rule.matches([1, HOST[1]], 1, 2));
+    }
+
+    #[test]
+    fn ports_fit_each_its_own_side() {
+        let rule = Rule { local_port: 5001, remote_port: 443, ..Rule::default() };
+        assert!(rule.matches(HOST, 5001, 443));
+        assert!(!rule.matches(HOST, 443, 5001));
+        assert!(!rule.matches(HOST, 5001, 444));
+        assert!(!rule.matches(HOST, 5002, 443));
+    }
+
+    #[test]
+    fn both_buffers_count_doubled() {
+        let policy = Policy {
+            name: [0; super::NAME_BYTES],
+            congestion: [0; super::CONGESTION_BYTES],
+            aimd: Aimd::STANDARD,
+            sndbuf_bytes: u32::MAX,
+            rcvbuf_bytes: u32::MAX,
+            initial_window_segments: 0,
+            max_flows: 0,
+        };
+        assert_eq!(policy.memory_bytes(), 4 * u64::from(u32::MAX));
+    }
+
+    proptest! {
+        /// The same as comparing whole addresses, bit by bit.
+        #[test]
+        fn a_prefix_is_its_leading_bits(prefix: u128, address: u128, length in 0_u32..=128, near: bool) {
+            let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+            let prefix = prefix & mask;
+            let address = if near { prefix | (address & !mask) } else { address };
+            let rule = Rule {
+                local_prefix: halves(prefix),
+                local_mask: halves(mask),
+                ..Rule::default()
+            };
+            let same = (prefix ^ address).leading_zeros() >= length;
+            prop_assert!(same || !near);
+            prop_assert_eq!(rule.matches(halves(address), 1, 2), same);
+        }
+    }
+
+    fn halves(address: u128) -> [u64; 2] {
+        [(address >> 64) as u64, address as u64]
+    }
+}

@@ -20,7 +20,11 @@ pub fn run() -> Result<()> {
     let arch = std::env::consts::ARCH;
     let common = exec::root().join("wad-common/Cargo.toml");
     exec::run(
-        bpf.cargo(arch).args(["clippy", "--manifest-path"]).arg(common).args(TARGET).args(deny),
+        bpf.cargo(arch)
+            .args(["clippy", "--locked", "--manifest-path"])
+            .arg(common)
+            .args(TARGET)
+            .args(deny),
     )?;
     exec::run(bpf.cargo(arch).args(["clippy", "--locked"]).args(TARGET).args(deny))
 }

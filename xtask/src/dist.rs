@@ -1,5 +1,5 @@
 //! `cargo xtask dist`: `wad` as it is shipped, one static file for each machine,
-//! at target/dist/<arch>/wad.
+//! at `target/dist/<arch>/wad`.
 
 use std::fs;
 

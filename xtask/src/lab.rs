@@ -2,53 +2,55 @@
 //! the program of the `tests` crate that does the work. Only that program
 //! writes to standard output, so that its JSON stays JSON.
 
-use std::{ffi::OsString, process::Command};
+use std::{ffi::OsString, path::PathBuf, process::Command};
 
 use anyhow::Result;
 
 use crate::{
     exec,
-    packages::ALL,
     setup::{self, For},
 };
 
 /// `lab`: `wad-lab` itself.
 pub fn lab(arguments: Vec<OsString>) -> Result<()> {
-    // Its own programs do, unless it is asked for a client by name.
-    let by_name = arguments.iter().any(|argument| {
-        argument.to_str().is_some_and(|argument| {
-            ALL.iter().any(|package| argument.ends_with(package.program) && !package.for_demo)
-        })
-    });
-    start("wad-lab", None, arguments, if by_name { For::Testing } else { For::Demo })
+    // Its own programs do, unless it is asked for another client.
+    let iperf3 = arguments.iter().any(|argument| argument.to_string_lossy().ends_with("iperf3"));
+    let purpose = if iperf3 { For::Testing } else { For::Demo };
+    let needs_wad = arguments.first().is_some_and(|subcommand| subcommand == "run");
+    let mut lab = build("wad-lab", purpose)?;
+    lab.command.args(arguments);
+    if needs_wad {
+        lab.command.arg("--wad").arg(lab.wad);
+    }
+    exec::become_command(&mut lab.command)
 }
 
 /// `demo`: the part of `wad-lab` that shows what tuning gains.
 pub fn demo(arguments: Vec<OsString>) -> Result<()> {
-    start("wad-lab", Some("demo"), arguments, For::Demo)
+    let mut lab = build("wad-lab", For::Demo)?;
+    exec::become_command(lab.command.arg("demo").args(arguments).arg("--wad").arg(lab.wad))
 }
 
 /// `bench`: `wad-bench`.
 pub fn bench(arguments: Vec<OsString>) -> Result<()> {
-    start("wad-bench", None, arguments, For::Demo)
+    let mut bench = build("wad-bench", For::Demo)?;
+    exec::become_command(bench.command.args(arguments).arg("--wad").arg(bench.wad))
 }
 
-fn start(
-    program: &str,
-    subcommand: Option<&str>,
-    arguments: Vec<OsString>,
-    purpose: For,
-) -> Result<()> {
+struct Built {
+    /// The program that does the work, started at the root of the repository.
+    command: Command,
+    wad: PathBuf,
+}
+
+fn build(program: &str, purpose: For) -> Result<Built> {
     setup::run(purpose)?;
     exec::prepare(
         exec::cargo(["build", "--release", "--package", "wad-agent", "--package", "wad-tests"])
             .args(["--bin", "wad", "--bin", program]),
     )?;
     let built = exec::target().join("release");
-    exec::become_command(
-        Command::new(built.join(program))
-            .args(subcommand)
-            .args(arguments)
-            .env("WAD_BIN", built.join("wad")),
-    )
+    let mut command = Command::new(built.join(program));
+    command.current_dir(exec::root());
+    Ok(Built { command, wad: built.join("wad") })
 }

@@ -4,7 +4,9 @@ use std::{
     fs::{self, File},
     io,
     os::{
-        fd::{AsRawFd as _, BorrowedFd}, unix::fs::MetadataExt as _},
+        fd::{AsRawFd as _, BorrowedFd},
+        unix::fs::MetadataExt as _,
+    },
     path::{Path, PathBuf},
 };
 

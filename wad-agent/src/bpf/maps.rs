@@ -1,12 +1,10 @@
 //! The pinned maps, from the agent's side.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use aya::{
-    maps::{
-        Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError,
-        lpm_trie::{Key, LpmTrie},
-    },
+use aya::maps::{
+    Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError,
+    lpm_trie::{Key, LpmTrie},
 };
 use wad_common::{
     counter::{Counter, Setting},
@@ -14,20 +12,19 @@ use wad_common::{
     stats::PathStats,
 };
 
-use super::{Pins, Result, TuningError, policy_set::{PolicySet, unpadded}};
-use crate::{config::PathPolicy, instance::Instance};
+use super::{
+    Pins, Result, TuningError,
+    policy_set::{PolicySet, unpadded},
+};
+use crate::{
+    config::PathPolicy,
+    instance::Instance,
+    metrics::{PathReading, Readings},
+};
 
 /// Names of the maps, as in wad-ebpf.
-pub const NAMES: [&str; 8] = [
-    "PREFIX_SETS",
-    "RULE_SETS",
-    "POLICY_SETS",
-    "SETTINGS",
-    "COUNTERS",
-    "PATHS",
-    "FLOWS",
-    "EVENTS",
-];
+pub const NAMES: [&str; 8] =
+    ["PREFIX_SETS", "RULE_SETS", "POLICY_SETS", "SETTINGS", "COUNTERS", "PATHS", "FLOWS", "EVENTS"];
 
 const BPF_F_NO_PREALLOC: u32 = 1;
 const BPF_F_INNER_MAP: u32 = 1 << 12;
@@ -43,27 +40,8 @@ pub struct Maps {
     counters: Array<MapData, u64>,
     paths: BpfHashMap<MapData, u32, PathStats>,
     /// The paths in force, in the order of the file, with their indices.
-    pub names: Vec<(String, u32)>,
-}
-
-/// What the kernel side has counted.
-#[derive(Clone, Debug, Default)]
-pub struct Readings {
-    /// In the order of the file.
-    pub paths: Vec<PathReading>,
-    /// Indexed by [`Counter`].
-    pub counters: [u64; Counter::COUNT as usize],
-    /// Number of the policy set in force.
-    pub generation: u64,
-    /// Most memory that tuned flows may reserve.
-    pub max_memory_bytes: u64,
-}
-
-/// What was counted for one path.
-#[derive(Clone, Debug)]
-pub struct PathReading {
-    pub name: String,
-    pub stats: PathStats,
+    pub names: Vec<(Arc<str>, u32)>,
+    max_flows: Vec<u32>,
 }
 
 /// Opens a pinned map.
@@ -89,6 +67,7 @@ impl Maps {
             counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
             paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
             names: Vec::new(),
+            max_flows: Vec::new(),
         })
     }
 
@@ -118,30 +97,31 @@ impl Maps {
         // use the set before; the second then replaces and frees it.
         fill(generation + 1)?;
         fill(generation)?;
-        self.names = set.names;
+        self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
+        self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
         Ok(())
     }
 
     /// What the kernel side has counted.
     pub fn readings(&self) -> Result<Readings> {
-        let stats: HashMap<u32, PathStats> = self
-            .paths
-            .iter()
-            .collect::<Result<_, _>>()
-            .map_err(named("PATHS"))?;
+        let stats: HashMap<u32, PathStats> =
+            self.paths.iter().collect::<Result<_, _>>().map_err(named("PATHS"))?;
         let mut counters = [0; Counter::COUNT as usize];
         for (index, counter) in counters.iter_mut().enumerate() {
             *counter = self.counters.get(&(index as u32), 0).map_err(named("COUNTERS"))?;
         }
-        let paths = self.names.iter().map(|(name, index)| PathReading {
-            name: name.clone(),
-            stats: stats.get(index).copied().unwrap_or_default(),
-        });
+        let paths =
+            self.names.iter().zip(&self.max_flows).map(|((name, index), max_flows)| PathReading {
+                name: name.clone(),
+                max_flows: *max_flows,
+                stats: stats.get(index).copied().unwrap_or_default(),
+            });
         Ok(Readings {
             paths: paths.collect(),
             counters,
             generation: self.get(Setting::Generation)?,
-            max_memory_bytes: self.get(Setting::MaxMemory)?,
+            memory_limit_bytes: self.get(Setting::MaxMemory)?,
+            changes: Vec::new(),
         })
     }
 

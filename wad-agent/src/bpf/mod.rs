@@ -11,7 +11,12 @@ mod objects;
 mod pins;
 mod policy_set;
 
-use std::{collections::HashMap, os::fd::{AsFd as _, BorrowedFd}, path::PathBuf};
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd as _, BorrowedFd},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use aya::{
     EbpfLoader,
@@ -27,12 +32,14 @@ pub use cgroup::Cgroup;
 pub use events::Events;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
-pub use maps::{PathReading, Readings};
 
 use crate::{
     config::PathPolicy,
     instance::Instance,
-    struct_ops::{self, sys, BtfError, Callback, CongestionControl, KernelBtf, LinkedObject, StructOpsError},
+    metrics::Readings,
+    struct_ops::{
+        self, BtfError, Callback, CongestionControl, KernelBtf, LinkedObject, StructOpsError, sys,
+    },
 };
 
 const AIMD: &str = "wad_aimd";
@@ -128,8 +135,8 @@ impl Tuning {
         self.maps.readings()
     }
 
-    /// Names of the policies in force, by index.
-    pub fn names(&self) -> HashMap<u32, String> {
+    /// Names of the paths in force, by their policies' indices.
+    pub fn names(&self) -> HashMap<u32, Arc<str>> {
         self.maps.names.iter().map(|(name, index)| (*index, name.clone())).collect()
     }
 
@@ -140,9 +147,7 @@ impl Tuning {
 
     /// Takes everything out of the kernel. Flows go on: those under an
     /// algorithm of ours keep it until they end.
-    pub fn remove(self) -> Result<()> {
-        // The maps' own descriptors must not keep anything alive.
-        drop(self.maps);
+    pub fn remove(&self) -> Result<()> {
         Ok(self.pins.remove()?)
     }
 }
@@ -167,8 +172,8 @@ fn take_over(pins: &Pins, setup: &Setup<'_>) -> Result<Maps> {
     maps.set_max_memory(setup.max_memory_bytes)?;
     maps.install(setup.paths, setup.instance)?;
     let path = pins.tuner_link();
-    let link = sys::open_pin(&path)
-        .map_err(|source| PinsError::Read { path: path.clone(), source })?;
+    let link =
+        sys::open_pin(&path).map_err(|source| PinsError::Read { path: path.clone(), source })?;
     if cgroup::attached_to(link.as_fd()) != Some(setup.cgroup.id) {
         // It was another cgroup, or one that is gone.
         std::fs::remove_file(&path).map_err(|source| PinsError::Remove { path, source })?;
@@ -223,8 +228,8 @@ fn register_algorithms(pins: &Pins, instance: &Instance) -> Result<()> {
     let fds: HashMap<&str, BorrowedFd<'_>> =
         maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
     let globals = HashMap::from([("TCP_SOCK", (offsets, true))]);
-    let object = LinkedObject::link(objects::congestion(), globals, &fds)
-        .map_err(StructOpsError::from)?;
+    let object =
+        LinkedObject::link(objects::congestion(), globals, &fds).map_err(StructOpsError::from)?;
     let name = instance.algorithm(AIMD);
     CongestionControl::register(&name, &AIMD_CALLBACKS, &object, &btf)?
         .pin(&pins.algorithm(&name))?;
@@ -265,7 +270,9 @@ fn describe_others(others: &[(PathBuf, u32)]) -> String {
     }
     let list: Vec<String> = others
         .iter()
-        .map(|(cgroup, id)| format!("program {id}{} on {}", cgroup::program_name(*id), cgroup.display()))
+        .map(|(cgroup, id)| {
+            format!("program {id}{} on {}", cgroup::program_name(*id), cgroup.display())
+        })
         .collect();
     format!(
         "; attached there without leave for others: {}. Detach it, or have it attached with \

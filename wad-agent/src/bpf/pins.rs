@@ -51,11 +51,15 @@ impl Pins {
     pub fn lock(instance: &Instance) -> Result<Self, PinsError> {
         let root = root(instance);
         make_folder(&root)?;
-        let folder = File::open(&root)
-            .map_err(|source| PinsError::Read { path: root.clone(), source })?;
-        let lock = Flock::lock(folder, FlockArg::LockExclusiveNonblock).map_err(|(folder, _)| {
-            PinsError::Locked { instance: instance.name().to_owned(), pid: lock_holder(&folder) }
-        })?;
+        let folder =
+            File::open(&root).map_err(|source| PinsError::Read { path: root.clone(), source })?;
+        let lock =
+            Flock::lock(folder, FlockArg::LockExclusiveNonblock).map_err(|(folder, _)| {
+                PinsError::Locked {
+                    instance: instance.name().to_owned(),
+                    pid: lock_holder(&folder),
+                }
+            })?;
         Ok(Self { root, _lock: lock })
     }
 
@@ -102,7 +106,7 @@ impl Pins {
     }
 
     /// Takes everything out of the kernel.
-    pub fn remove(self) -> Result<(), PinsError> {
+    pub fn remove(&self) -> Result<(), PinsError> {
         for folder in folders(&self.root)? {
             remove_folder(&folder)?;
         }

@@ -60,11 +60,7 @@ pub struct PolicySet {
 impl PolicySet {
     /// `known` are the indices of paths of the set before: a path that is still
     /// there keeps its index, and with it its statistics and running flows.
-    pub fn new(
-        paths: &[PathPolicy],
-        known: &HashMap<String, u32>,
-        instance: &Instance,
-    ) -> Self {
+    pub fn new(paths: &[PathPolicy], known: &HashMap<String, u32>, instance: &Instance) -> Self {
         let names = assign_indices(paths, known);
         let mut policies = Vec::new();
         for (path, (_, index)) in paths.iter().zip(&names) {
@@ -103,10 +99,7 @@ fn assign_indices(paths: &[PathPolicy], known: &HashMap<String, u32>) -> Vec<(St
 
 /// The run of each prefix: its own rules in the order of the file, then those of
 /// the prefixes around it, nearest first.
-fn lay_out(
-    paths: &[PathPolicy],
-    names: &[(String, u32)],
-) -> (Vec<(Prefix, RuleRun)>, Vec<Rule>) {
+fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Prefix, RuleRun)>, Vec<Rule>) {
     let mut own: Vec<(Prefix, usize)> = paths
         .iter()
         .enumerate()
@@ -262,7 +255,9 @@ mod tests {
     #[test]
     fn a_hundred_thousand_paths_are_laid_out_with_one_rule_each() {
         let paths: Vec<_> = (0..100_000_u32)
-            .map(|n| path(&n.to_string(), &[&format!("10.{}.{}.{}/32", n >> 16, n >> 8 & 255, n & 255)]))
+            .map(|n| {
+                path(&n.to_string(), &[&format!("10.{}.{}.{}/32", n >> 16, n >> 8 & 255, n & 255)])
+            })
             .collect();
         let set = set(&paths);
         assert_eq!((set.prefixes.len(), set.rules.len()), (100_000, 100_000));

@@ -66,10 +66,10 @@ impl Member {
 impl Struct {
     /// The member of that name.
     pub fn member(&self, name: &str) -> Result<&Member, BtfError> {
-        self.members.iter().find(|member| member.name == name).ok_or_else(|| BtfError::NoMember {
-            of: self.name.clone(),
-            member: name.to_owned(),
-        })
+        self.members
+            .iter()
+            .find(|member| member.name == name)
+            .ok_or_else(|| BtfError::NoMember { of: self.name.clone(), member: name.to_owned() })
     }
 }
 
@@ -120,10 +120,8 @@ impl KernelBtf {
 
     /// The struct of that name, members of unnamed members included.
     pub fn structure(&self, name: &str) -> Result<Struct, BtfError> {
-        let type_id = *self
-            .structs
-            .get(name)
-            .ok_or_else(|| BtfError::NoStruct { name: name.to_owned() })?;
+        let type_id =
+            *self.structs.get(name).ok_or_else(|| BtfError::NoStruct { name: name.to_owned() })?;
         let at = self.record(type_id)?;
         let mut members = Vec::new();
         self.collect(type_id, 0, &mut members)?;
@@ -210,12 +208,12 @@ impl KernelBtf {
 const fn record_bytes(kind: u32, vlen: u32) -> Option<usize> {
     let vlen = vlen as usize;
     let added = match kind {
-        1 | 14 | 17 => 4,                  // int, var, declaration tag
+        1 | 14 | 17 => 4, // int, var, declaration tag
         KIND_ARRAY => 12,
         KIND_STRUCT | KIND_UNION => vlen * 12,
-        6 | 13 => vlen * 8,                // enum, function prototype
-        15 | 19 => vlen * 12,              // data section, 64-bit enum
-        2 | 7..=12 | 16 | 18 => 0,         // pointers, modifiers, functions, floats
+        6 | 13 => vlen * 8,        // enum, function prototype
+        15 | 19 => vlen * 12,      // data section, 64-bit enum
+        2 | 7..=12 | 16 | 18 => 0, // pointers, modifiers, functions, floats
         _ => return None,
     };
     Some(12 + added)

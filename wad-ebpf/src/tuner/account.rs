@@ -58,15 +58,11 @@ pub fn reserve(flow: &mut Flow, policy: &Policy) -> Outcome {
         return Outcome::NoMemory;
     };
     let tuned_now = shared(&mut stats.tuned_now);
-    if policy.max_flows != 0
-        && tuned_now.fetch_add(1) >= u64::from(policy.max_flows)
-    {
+    let others = tuned_now.fetch_add(1);
+    if policy.max_flows != 0 && others >= policy.max_flows.into() {
         tuned_now.fetch_sub(1);
         shared(&mut stats.too_many).fetch_add(1);
         return Outcome::TooMany;
-    }
-    if policy.max_flows == 0 {
-        tuned_now.fetch_add(1);
     }
     let bytes = policy.memory_bytes();
     if reserved.fetch_add(bytes) + bytes > *limit {

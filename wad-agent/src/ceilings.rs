@@ -1,0 +1,128 @@
+//! The host's ceilings on fixed socket buffers, in bytes: raised where a policy
+//! needs more, put back when none does. They are the arguments of SO_RCVBUF and
+//! SO_SNDBUF (socket(7)), before the kernel doubles them.
+
+use std::cmp::Ordering;
+
+use crate::journal::{Error, Journal};
+
+/// The largest buffers that any policy asks for; zero where none asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ceilings {
+    pub rcvbuf_bytes: u64,
+    pub sndbuf_bytes: u64,
+}
+
+impl Ceilings {
+    /// Raises what is too low, lowers what wad raised and no longer needs, never
+    /// below what it was before wad. What an agent that died raised counts as
+    /// wad's own.
+    pub fn require(self, journal: &mut Journal) -> Result<(), Error> {
+        require(journal, "net.core.rmem_max", self.rcvbuf_bytes)?;
+        require(journal, "net.core.wmem_max", self.sndbuf_bytes)
+    }
+}
+
+fn require(journal: &mut Journal, key: &str, need_bytes: u64) -> Result<(), Error> {
+    let now = journal.sysctl().read_number(key)?;
+    let before = journal.before(key, &now.to_string()).and_then(|before| before.parse().ok());
+    let base = before.unwrap_or(now);
+    let wanted = base.max(need_bytes);
+    match (wanted.cmp(&now), before == Some(wanted)) {
+        (Ordering::Equal, _) => Ok(()),
+        (_, true) => journal.restore(key),
+        (_, false) => journal.set(key, &wanted.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysctl::{Sysctl, testing};
+
+    const RMEM: &str = "net.core.rmem_max";
+    const WMEM: &str = "net.core.wmem_max";
+
+    struct Host {
+        state: tempfile::TempDir,
+        _root: tempfile::TempDir,
+        sysctl: Sysctl,
+    }
+
+    impl Host {
+        fn new() -> Self {
+            let (root, sysctl) = testing::tree(&[(RMEM, "212992"), (WMEM, "300000")]);
+            Self { state: tempfile::tempdir().unwrap(), _root: root, sysctl }
+        }
+
+        fn journal(&self) -> Journal {
+            Journal::open(self.state.path(), "default", self.sysctl.clone()).unwrap()
+        }
+
+        fn require(&self, journal: &mut Journal, rcvbuf_bytes: u64, sndbuf_bytes: u64) {
+            Ceilings { rcvbuf_bytes, sndbuf_bytes }.require(journal).unwrap();
+        }
+
+        fn now(&self) -> (u64, u64) {
+            (self.sysctl.read_number(RMEM).unwrap(), self.sysctl.read_number(WMEM).unwrap())
+        }
+    }
+
+    #[test]
+    fn only_what_is_too_low_is_raised() {
+        let host = Host::new();
+        let mut journal = host.journal();
+        host.require(&mut journal, 6_571_899, 300_000);
+        assert_eq!(host.now(), (6_571_899, 300_000));
+        assert_eq!(journal.changes().count(), 1);
+        journal.undo().unwrap();
+        assert_eq!(host.now(), (212_992, 300_000));
+    }
+
+    #[test]
+    fn no_need_no_journal() {
+        let host = Host::new();
+        host.require(&mut host.journal(), 0, 1000);
+        assert_eq!(std::fs::read_dir(host.state.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_is_no_longer_needed_is_put_back() {
+        let host = Host::new();
+        let mut journal = host.journal();
+        host.require(&mut journal, 8_000_000, 8_000_000);
+        host.require(&mut journal, 4_000_000, 0);
+        assert_eq!(host.now(), (4_000_000, 300_000));
+        host.require(&mut journal, 0, 0);
+        assert_eq!(host.now(), (212_992, 300_000));
+        assert_eq!(journal.changes().count(), 0);
+        assert_eq!(host.journal().changes().count(), 0);
+    }
+
+    #[test]
+    fn after_a_crash_the_original_is_kept() {
+        let host = Host::new();
+        host.require(&mut host.journal(), 8_000_000, 0);
+        let mut journal = host.journal();
+        host.require(&mut journal, 8_000_000, 0);
+        host.require(&mut journal, 9_000_000, 0);
+        assert_eq!(journal.undo().unwrap(), []);
+        assert_eq!(host.now(), (212_992, 300_000));
+    }
+
+    #[test]
+    fn what_someone_else_set_meanwhile_is_theirs() {
+        let host = Host::new();
+        let mut journal = host.journal();
+        host.require(&mut journal, 8_000_000, 0);
+        host.sysctl.write(RMEM, "9000000").unwrap();
+        host.require(&mut journal, 0, 0);
+        assert_eq!(host.now().0, 9_000_000);
+        // Too low for the policy: raised again, and theirs is the original now.
+        host.sysctl.write(RMEM, "1000000").unwrap();
+        host.require(&mut journal, 8_000_000, 0);
+        assert_eq!(host.now().0, 8_000_000);
+        assert_eq!(journal.undo().unwrap(), []);
+        assert_eq!(host.now().0, 1_000_000);
+    }
+}

@@ -1,0 +1,184 @@
+//! The file as a whole: its tables, and the defaults of what is left out.
+
+use std::{collections::HashMap, path::Path, path::PathBuf};
+
+use toml::de::DeTable;
+
+use super::{
+    Agent, Config, ConfigError, Host, Limits, Log, LogFormat, Metrics,
+    fault::{Fault, Problems, Span, quoted},
+    overlap::{self, Site},
+    path, quantity, report, sections,
+    sections::Section,
+    table::{self, Key, Table, key},
+};
+
+const TABLES: &[Key] = &[key("agent"), key("metrics"), key("limits"), key("log"), key(path::TABLE)];
+
+/// Most paths with metrics of their own: 10,000 make a page of 10 MB.
+const MAX_METRICS_PATHS: u64 = 10_000;
+
+/// Below it no flow with buffers could be tuned.
+const MIN_MEMORY_BYTES: u64 = 1 << 20;
+
+impl Config {
+    /// Reads and checks a file.
+    pub fn load(file: &Path, host: &Host) -> Result<Self, ConfigError> {
+        Self::parse(&file.display().to_string(), &sections::read(file)?, host)
+    }
+
+    /// Checks the text of a file.
+    pub fn parse(file_name: &str, text: &str, host: &Host) -> Result<Self, ConfigError> {
+        let mut problems = Problems::default();
+        let mut document = Document::default();
+        for section in sections::sections(text) {
+            let read = section.and_then(|section| document.read(section, host, &mut problems));
+            if let Err(problem) = read {
+                // What the rest would mean is anyone's guess: one error, not
+                // those that follow from it.
+                problems = Problems::default();
+                problems.push(problem);
+                document = Document::default();
+                break;
+            }
+        }
+        overlap::check(&document.config.paths, &document.sites, &mut problems);
+        let errors = problems.count();
+        if errors == 0 {
+            return Ok(document.config);
+        }
+        let report = report::render(file_name, text, &problems.sorted(), errors);
+        Err(ConfigError::Invalid { file: file_name.to_owned(), errors, report })
+    }
+}
+
+/// The defaults, and what was read so far.
+struct Document {
+    config: Config,
+    /// Of the paths, in their order.
+    sites: Vec<Site>,
+    /// The tables that were there.
+    seen: HashMap<&'static str, Span>,
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        let config = Config {
+            agent: Agent { state_dir: PathBuf::from("/var/lib/wad") },
+            metrics: Metrics { listen: ([127, 0, 0, 1], 9464).into(), max_paths: 1_000 },
+            limits: Limits { max_memory_bytes: None },
+            log: Log { format: LogFormat::Text },
+            paths: Vec::new(),
+        };
+        Self { config, sites: Vec::new(), seen: HashMap::new() }
+    }
+}
+
+impl Document {
+    /// Only what ends the reading is returned as an error.
+    fn read(
+        &mut self,
+        section: Section<'_>,
+        host: &Host,
+        problems: &mut Problems,
+    ) -> Result<(), super::fault::Problem> {
+        let Section { base_bytes, text } = section;
+        let parsed = DeTable::parse(text).map_err(|error| {
+            let end = text.trim_end().len();
+            let span = error.span().unwrap_or(end..end);
+            let fault = Fault::new("this is not TOML", error.message())
+                .help("text stands in quotes, a path begins with [[path]]");
+            fault.at(Span::new(base_bytes, span))
+        })?;
+        let root = Table::open(&parsed, TABLES, base_bytes, problems);
+        self.check_repeated(&root, problems);
+        self.read_agent(&root, problems);
+        self.read_metrics(&root, problems);
+        self.read_limits(&root, problems);
+        self.read_log(&root, problems);
+        for table in root.tables(path::TABLE, path::KEYS, problems) {
+            if let Some((policy, site)) = path::read(&table, host, problems) {
+                self.config.paths.push(policy);
+                self.sites.push(site);
+            }
+        }
+        Ok(())
+    }
+
+    /// TOML forbids it, but sees one section at a time.
+    fn check_repeated(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        for name in TABLES.iter().map(|key| key.name).filter(|&name| name != path::TABLE) {
+            let Some(at) = root.place(name) else { continue };
+            if let Some(before) = self.seen.insert(name, at) {
+                let fault = Fault::new(format!("[{name}] is there twice"), "the second");
+                problems.push(fault.at(at).also(before, "the first"));
+            }
+        }
+    }
+
+    fn read_agent(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("state_dir")];
+        let Some(table) = root.table("agent", KEYS, problems) else { return };
+        let state_dir = table.read("state_dir", problems, |value| {
+            let dir = table::text(value)?;
+            if Path::new(dir).is_absolute() && !dir.contains(char::is_control) {
+                return Ok(PathBuf::from(dir));
+            }
+            Err(Fault::new(format!("{} is no absolute path", quoted(dir)), "must begin with /"))
+        });
+        if let Some(state_dir) = state_dir {
+            self.config.agent.state_dir = state_dir.value;
+        }
+    }
+
+    fn read_metrics(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("listen"), key("max_paths")];
+        let Some(table) = root.table("metrics", KEYS, problems) else { return };
+        let listen = table.read("listen", problems, |value| {
+            let address = table::text(value)?;
+            address.parse().map_err(|_| {
+                Fault::new(
+                    format!("{} is no address and port", quoted(address)),
+                    "an address and a port are expected",
+                )
+                .help("write \"127.0.0.1:9464\" or \"[::1]:9464\"; names are not taken")
+            })
+        });
+        if let Some(listen) = listen {
+            self.config.metrics.listen = listen.value;
+        }
+        let max_paths = table.read("max_paths", problems, |value| {
+            table::integer(value, 1..=MAX_METRICS_PATHS, "paths")
+        });
+        if let Some(max_paths) = max_paths {
+            self.config.metrics.max_paths = max_paths.value as usize;
+        }
+    }
+
+    fn read_limits(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("max_memory")];
+        let Some(table) = root.table("limits", KEYS, problems) else { return };
+        let max_memory = table.read("max_memory", problems, |value| {
+            quantity::size(value, MIN_MEMORY_BYTES..=i64::MAX as u64)
+        });
+        if let Some(max_memory) = max_memory {
+            self.config.limits.max_memory_bytes = Some(max_memory.value);
+        }
+    }
+
+    fn read_log(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("format")];
+        let Some(table) = root.table("log", KEYS, problems) else { return };
+        let format = table.read("format", problems, |value| match table::text(value)? {
+            "text" => Ok(LogFormat::Text),
+            "json" => Ok(LogFormat::Json),
+            other => Err(Fault::new(
+                format!("{} is no format", quoted(other)),
+                "it takes \"text\" or \"json\"",
+            )),
+        });
+        if let Some(format) = format {
+            self.config.log.format = format.value;
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What can be wrong with a configuration file as a whole.
+
+use std::{io, path::PathBuf};
+
+use super::sections::MAX_FILE_BYTES;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+
+    #[error(
+        "{} is larger than {} MiB, which is room for more paths than wad takes: is it a configuration file?",
+        file.display(),
+        MAX_FILE_BYTES >> 20
+    )]
+    TooLarge { file: PathBuf },
+
+    #[error(
+        "{}:{line}:{column}: byte {offset} is not UTF-8 text: is it a configuration file?",
+        file.display()
+    )]
+    NotUtf8 { file: PathBuf, line: usize, column: usize, offset: usize },
+
+    /// All errors of the file, each with its place shown.
+    #[error("{file} is refused: {}\n\n{report}", counted(*errors))]
+    Invalid { file: String, errors: usize, report: String },
+}
+
+fn counted(errors: usize) -> String {
+    match errors {
+        1 => "1 error".to_owned(),
+        more => format!("{more} errors"),
+    }
+}

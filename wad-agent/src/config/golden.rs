@@ -1,0 +1,92 @@
+//! The configurations in `tests/config/`: every valid one is taken, and every
+//! invalid one is refused with the message that stands beside it. With
+//! `WAD_BLESS=1` the messages are written anew.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::{Config, ConfigError, Host};
+
+/// The same on every machine.
+pub fn host() -> Host {
+    Host { congestion_controls: ["reno", "cubic"].map(str::to_owned).to_vec() }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// The configurations of a folder, of which there is at least one.
+fn configurations(folder: &str) -> Vec<PathBuf> {
+    let folder = root().join("tests/config").join(folder);
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .expect("the folder is part of the repository")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|file| file.extension().is_some_and(|kind| kind == "toml" || kind == "bin"))
+        .collect();
+    assert!(!files.is_empty(), "no configuration in {}", folder.display());
+    files.sort();
+    files
+}
+
+/// The message for a file, with its name for its path.
+fn refusal(file: &Path) -> String {
+    let error = match Config::load(file, &host()) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("{} is taken", file.display()),
+    };
+    let name = file.file_name().expect("a file").to_string_lossy();
+    error.replace(&file.display().to_string(), &name) + "\n"
+}
+
+fn compare(message: &str, golden: &Path) {
+    if std::env::var_os("WAD_BLESS").is_some() {
+        fs::write(golden, message).expect("writable");
+    }
+    let expected = fs::read_to_string(golden).unwrap_or_default();
+    assert_eq!(message, expected, "{}; WAD_BLESS=1 writes it anew", golden.display());
+}
+
+#[test]
+fn valid_configurations_are_taken() {
+    let sample = root().join("config/wad.toml");
+    for file in configurations("valid").into_iter().chain([sample]) {
+        if let Err(error) = Config::load(&file, &host()) {
+            panic!("{error}");
+        }
+    }
+}
+
+#[test]
+fn invalid_configurations_are_refused_with_their_message() {
+    for file in configurations("invalid") {
+        compare(&refusal(&file), &file.with_extension("stderr"));
+    }
+}
+
+/// Too large to keep: made here.
+fn compare_generated(name: &str, text: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join(name);
+    fs::write(&file, text).expect("writable");
+    let message = refusal(&file);
+    assert!(message.len() < 10_000, "{name}: {} bytes", message.len());
+    let golden = root().join("tests/config/invalid").join(name);
+    compare(&message, &golden.with_extension("stderr"));
+}
+
+#[test]
+fn huge_files_are_refused_with_a_short_message() {
+    compare_generated("generated-10mb-one-line.toml", &"a".repeat(10_000_000));
+    compare_generated("generated-10mb-keys.toml", &"key = 1\n".repeat(1_250_000));
+    compare_generated("generated-10mb-paths.toml", &"[[path]]\nnam = 1\n".repeat(600_000));
+    compare_generated("generated-40mb.toml", &"#\n".repeat(20_000_000));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::load(Path::new("/nonexistent/wad.toml"), &host());
+    assert!(matches!(error, Err(ConfigError::Read { file, .. }) if file.ends_with("wad.toml")));
+}

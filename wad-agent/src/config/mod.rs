@@ -1,0 +1,108 @@
+//! The configuration: a TOML file, read strictly.
+//!
+//! A file is taken whole or not at all: unknown keys, values out of range and
+//! rules that can never match are errors, and all errors of a file are shown in
+//! one run. Units are in the names; a zero port is any port.
+
+mod algorithm;
+mod buffers;
+mod document;
+mod error;
+mod fault;
+mod host;
+mod overlap;
+mod path;
+mod prefix;
+mod quantity;
+mod report;
+mod sections;
+mod share;
+mod table;
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod properties;
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use ipnet::IpNet;
+use wad_common::law::Aimd;
+
+pub use algorithm::WAD_AIMD;
+pub use error::ConfigError;
+pub use host::Host;
+pub use prefix::covers_ipv4;
+pub use share::{decrease, increase_segments, share};
+
+/// A configuration without errors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub agent: Agent,
+    pub metrics: Metrics,
+    pub limits: Limits,
+    pub log: Log,
+    /// In the order of the file.
+    pub paths: Vec<PathPolicy>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agent {
+    /// Where the journal of changes to the host is kept.
+    pub state_dir: PathBuf,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics {
+    pub listen: SocketAddr,
+    /// Paths with metrics of their own; those beyond are summed up as `other`.
+    pub max_paths: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Memory that tuned flows may pin; None for a quarter of `tcp_mem[1]`.
+    pub max_memory_bytes: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    pub format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// Which flows, and what they get. None leaves a setting to the kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PathPolicy {
+    /// 1 to 63 bytes, printable, unique.
+    pub name: String,
+    /// Networks, none twice, without IPv4-mapped ones.
+    pub remote: Vec<IpNet>,
+    /// As `remote`; empty for any.
+    pub local: Vec<IpNet>,
+    pub remote_port: u16,
+    pub local_port: u16,
+    /// Argument of SO_SNDBUF, which the kernel doubles.
+    pub sndbuf_bytes: Option<u32>,
+    /// Argument of SO_RCVBUF, which the kernel doubles.
+    pub rcvbuf_bytes: Option<u32>,
+    pub congestion: Option<Congestion>,
+    /// In force where `congestion` is [`Congestion::WadAimd`].
+    pub aimd: Aimd,
+    pub initial_window_segments: Option<u32>,
+    pub max_flows: Option<u32>,
+    pub allow_aggressive: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    /// Ours, `wad_aimd`.
+    WadAimd,
+    /// One that the kernel has, by its name.
+    Kernel(String),
+}

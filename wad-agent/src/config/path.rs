@@ -1,0 +1,161 @@
+//! One `[[path]]`: which flows, and what they get.
+
+use std::{collections::HashSet, ops::RangeInclusive};
+
+use ipnet::IpNet;
+use toml::de::DeValue;
+use wad_common::policy::{NAME_BYTES, RULES_PER_ADDRESS};
+
+use super::{
+    Host, PathPolicy, algorithm, buffers,
+    fault::{Fault, Problems, quoted},
+    overlap::Site,
+    prefix,
+    table::{self, Field, Key, Table, aliased, key},
+};
+
+pub const TABLE: &str = "path";
+
+/// The aliases are the names of the Net100 papers.
+pub const KEYS: &[Key] = &[
+    key("name"),
+    aliased("remote", "dst_addr"),
+    aliased("local", "src_addr"),
+    aliased("remote_port", "dst_port"),
+    aliased("local_port", "src_port"),
+    key("mode"),
+    key("bandwidth"),
+    key("rtt"),
+    key("sndbuf"),
+    key("rcvbuf"),
+    key("congestion"),
+    aliased("additive_increase", "wadai"),
+    aliased("decrease", "wadmd"),
+    key("initial_window"),
+    key("max_flows"),
+    key("allow"),
+];
+
+/// A first flight of 1.4 MB. The handshake bounds it further where this host
+/// connects: the window of a SYN-ACK is at most 65,535 bytes, 45 segments of
+/// 1460.
+const INITIAL_WINDOW_SEGMENTS: RangeInclusive<u64> = 1..=1_000;
+
+/// Reads a path. One without a name is left out; one whose match is in doubt is
+/// given no prefixes, so that no error follows from it.
+pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(PathPolicy, Site)> {
+    table.require("name", problems, "add name = \"bob\", or how it is to show in logs and metrics");
+    table.require("remote", problems, "add remote = \"10.5.128.74\", or a prefix, or an array");
+    let name = table.read("name", problems, |value| parse_name(table::text(value)?));
+    check_mode(table, problems);
+
+    let before = problems.count();
+    let remote = read_prefixes(table, "remote", problems);
+    let local = read_local(table, problems);
+    let remote_port = read_port(table, "remote_port", problems);
+    let local_port = read_port(table, "local_port", problems);
+    let match_in_doubt = problems.count() > before;
+
+    let buffers = buffers::read(table, problems);
+    let congestion = algorithm::read_congestion(table, host, problems);
+    let aimd = algorithm::read_aimd(table, problems);
+    let initial_window_segments = read_initial_window(table, problems);
+    let allow_aggressive = algorithm::read_allow(table, problems);
+    let max_flows = read_max_flows(table, problems);
+
+    let name = name?;
+    let site = Site { name: name.at, remote: table.place("remote").unwrap_or(table.at) };
+    let policy = PathPolicy {
+        name: name.value,
+        remote: if match_in_doubt { Vec::new() } else { networks(&remote) },
+        local: networks(&local),
+        remote_port,
+        local_port,
+        sndbuf_bytes: buffers.sndbuf_bytes,
+        rcvbuf_bytes: buffers.rcvbuf_bytes,
+        congestion,
+        aimd,
+        initial_window_segments,
+        max_flows,
+        allow_aggressive,
+    };
+    algorithm::check_share(table, &policy, &remote, problems);
+    Some((policy, site))
+}
+
+fn parse_name(name: &str) -> Result<String, Fault> {
+    // The kernel side keeps a final zero.
+    let most = NAME_BYTES - 1;
+    if name.is_empty() || name.len() > most {
+        let label = format!("must be 1 to {most} bytes");
+        return Err(Fault::new(format!("{} bytes long", name.len()), label));
+    }
+    let is_printable = |c: char| c.escape_debug().len() == 1 || matches!(c, '"' | '\'' | '\\');
+    if !name.chars().all(is_printable) {
+        let title = format!("{} is not printable", quoted(name));
+        return Err(Fault::new(title, "has a character that does not show"));
+    }
+    if name == "other" {
+        let label = "metrics call the paths beyond `metrics.max_paths` so";
+        return Err(Fault::new("\"other\" is taken", label).help("choose another name"));
+    }
+    Ok(name.to_owned())
+}
+
+fn check_mode(table: &Table<'_>, problems: &mut Problems) {
+    table.read("mode", problems, |value| match table::text(value)? {
+        "static" => Ok(()),
+        "measured" => Err(Fault::new("\"measured\" is not available yet", "only \"static\" is")
+            .help("leave `mode` out; `bandwidth` and `rtt` size \"auto\" buffers")),
+        other => Err(Fault::new(format!("{} is no mode", quoted(other)), "it takes \"static\"")),
+    });
+}
+
+fn read_prefixes(table: &Table<'_>, key: &str, problems: &mut Problems) -> Vec<Field<IpNet>> {
+    let nets = table.read_list(key, problems, |value| prefix::parse(table::text(value)?));
+    nets.unwrap_or_default()
+}
+
+fn read_local(table: &Table<'_>, problems: &mut Problems) -> Vec<Field<IpNet>> {
+    let local = read_prefixes(table, "local", problems);
+    // 0.0.0.0 is the papers' way to say any; no flow has it.
+    let is_any = |net: IpNet| net.addr().is_unspecified() && net.prefix_len() > 0;
+    if local.iter().any(|net| is_any(net.value)) {
+        return Vec::new();
+    }
+    if let Some(beyond) = local.get(RULES_PER_ADDRESS) {
+        let fault = Fault::new(
+            format!("`local`: {} entries", local.len()),
+            format!("at most {RULES_PER_ADDRESS} rules can apply to one remote address"),
+        );
+        problems.push(fault.help("use shorter prefixes").at(beyond.at));
+    }
+    local
+}
+
+/// Each once, in the order of the file.
+fn networks(fields: &[Field<IpNet>]) -> Vec<IpNet> {
+    let mut seen = HashSet::new();
+    fields.iter().map(|net| net.value).filter(|&net| seen.insert(net)).collect()
+}
+
+fn read_port(table: &Table<'_>, key: &str, problems: &mut Problems) -> u16 {
+    let port = table
+        .read(key, problems, |value| table::integer(value, 0..=u16::MAX.into(), "(0 for any)"));
+    // In range, hence whole.
+    port.map_or(0, |port| port.value as u16)
+}
+
+fn read_initial_window(table: &Table<'_>, problems: &mut Problems) -> Option<u32> {
+    let window = table.read("initial_window", problems, |value| {
+        table::integer(value, INITIAL_WINDOW_SEGMENTS, "segments")
+    });
+    // In range, hence whole.
+    window.map(|window| window.value as u32)
+}
+
+fn read_max_flows(table: &Table<'_>, problems: &mut Problems) -> Option<u32> {
+    let parse = |value: &DeValue<'_>| table::integer(value, 1..=u32::MAX.into(), "flows");
+    // In range, hence whole.
+    table.read("max_flows", problems, parse).map(|flows| flows.value as u32)
+}

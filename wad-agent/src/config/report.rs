@@ -1,0 +1,79 @@
+//! Errors as text: place, line, what to do. Bounded, whatever the file.
+
+use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+
+use super::fault::{Fault, Problem, Span};
+
+/// Errors shown; the rest is a number.
+const SHOWN: usize = 20;
+/// Width in columns; a longer line is shown around the place in question.
+const WIDTH: usize = 120;
+/// What of a line is shown at most beyond the place, in bytes. More than the
+/// width, so that the renderer sees there is more and says so.
+const BEYOND_BYTES: usize = 4 * WIDTH;
+
+/// The errors of a file, and how many more there are.
+pub fn render(file_name: &str, text: &str, problems: &[Problem], count: usize) -> String {
+    let renderer = Renderer::plain().term_width(WIDTH);
+    let mut shown: Vec<String> = problems
+        .iter()
+        .take(SHOWN)
+        .map(|problem| renderer.render(&[group(file_name, text, problem)]))
+        .collect();
+    if count > shown.len() {
+        shown.push(format!("and {} more", count - shown.len()));
+    }
+    shown.join("\n\n")
+}
+
+fn group<'a>(file_name: &'a str, text: &'a str, problem: &'a Problem) -> Group<'a> {
+    let Fault { title, label, help } = &problem.fault;
+    let place = |span, kind: AnnotationKind, label: &'a str| {
+        let line = Line::at(text, span);
+        Snippet::source(line.text)
+            .path(file_name)
+            .line_start(line.number)
+            .fold(false)
+            .annotation(kind.span(line.start..line.end).label(label))
+    };
+    let mut group = Level::ERROR.primary_title(title.as_str()).element(place(
+        problem.at,
+        AnnotationKind::Primary,
+        label,
+    ));
+    if let Some((at, label)) = problem.also {
+        group = group.element(place(at, AnnotationKind::Context, label));
+    }
+    match help {
+        Some(help) => group.element(Level::HELP.message(help.as_str())),
+        None => group,
+    }
+}
+
+/// The first line of a span, and where the span lies in it, in bytes.
+struct Line<'a> {
+    text: &'a str,
+    number: usize,
+    start: usize,
+    end: usize,
+}
+
+impl<'a> Line<'a> {
+    /// Spans come from the parser of this text; one that did not would be
+    /// shown at the nearest character.
+    fn at(text: &'a str, span: Span) -> Self {
+        let start = text.floor_char_boundary(span.range().start);
+        let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
+        let line_end = text[start..].find('\n').map_or(text.len(), |length| start + length);
+        let end = text.floor_char_boundary(span.range().end.clamp(start, line_end));
+        let end = end.min(text.floor_char_boundary(start + WIDTH));
+        let line_end = line_end.min(text.floor_char_boundary(end + BEYOND_BYTES));
+        let line = &text[line_start..line_end];
+        Self {
+            text: line.strip_suffix('\r').unwrap_or(line),
+            number: 1 + text.as_bytes()[..line_start].iter().filter(|&&byte| byte == b'\n').count(),
+            start: start - line_start,
+            end: end - line_start,
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Reads a TOML table key by key and collects what is wrong with it.
+
+use std::ops::RangeInclusive;
+
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::fault::{Fault, Problem, Problems, Span, quoted};
+
+/// A key that a table may have.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    pub name: &'static str,
+    /// Another name for the same.
+    pub alias: Option<&'static str>,
+}
+
+pub const fn key(name: &'static str) -> Key {
+    Key { name, alias: None }
+}
+
+pub const fn aliased(name: &'static str, alias: &'static str) -> Key {
+    Key { name, alias: Some(alias) }
+}
+
+/// A value that was read, and where it stands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Field<T> {
+    pub value: T,
+    pub at: Span,
+}
+
+/// A table whose keys are all known.
+pub struct Table<'t> {
+    entries: &'t DeTable<'t>,
+    keys: &'static [Key],
+    base_bytes: usize,
+    /// Its header.
+    pub at: Span,
+}
+
+impl<'t> Table<'t> {
+    /// Reports the keys that are not among `keys`, or there under both names.
+    pub fn open(
+        table: &'t Spanned<DeTable<'t>>,
+        keys: &'static [Key],
+        base_bytes: usize,
+        problems: &mut Problems,
+    ) -> Self {
+        let at = Span::new(base_bytes, table.span());
+        Self { entries: table.get_ref(), keys, base_bytes, at }.check_keys(problems)
+    }
+
+    /// The table under a key of this one.
+    pub fn table(
+        &self,
+        name: &'static str,
+        keys: &'static [Key],
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let (written, value) = self.get(name)?;
+        self.table_in(written, value, keys, problems)
+    }
+
+    /// The tables of an array under a key.
+    pub fn tables(
+        &self,
+        name: &'static str,
+        keys: &'static [Key],
+        problems: &mut Problems,
+    ) -> Vec<Self> {
+        let Some((written, value)) = self.get(name) else { return Vec::new() };
+        let Some(items) = value.get_ref().as_array() else {
+            let fault = wrong_type(value.get_ref(), "an array of tables")
+                .help(format!("write [[{name}]], in double brackets, for each"));
+            problems.push(self.problem(written, fault, value));
+            return Vec::new();
+        };
+        items.iter().filter_map(|item| self.table_in(written, item, keys, problems)).collect()
+    }
+
+    fn table_in(
+        &self,
+        written: &str,
+        value: &'t Spanned<DeValue<'t>>,
+        keys: &'static [Key],
+        problems: &mut Problems,
+    ) -> Option<Self> {
+        let Some(entries) = value.get_ref().as_table() else {
+            problems.push(self.problem(written, wrong_type(value.get_ref(), "a table"), value));
+            return None;
+        };
+        let table = Self { entries, keys, base_bytes: self.base_bytes, at: self.span(value) };
+        Some(table.check_keys(problems))
+    }
+
+    fn check_keys(self, problems: &mut Problems) -> Self {
+        for (written, _) in self.entries {
+            let name = written.get_ref().as_ref();
+            if self.keys.iter().any(|key| key.name == name) {
+                continue;
+            }
+            let at = self.span(written);
+            match self.keys.iter().find(|key| key.alias == Some(name)) {
+                None => problems.push(unknown_key(name, self.keys).at(at)),
+                Some(key) => {
+                    if let Some((other, _)) = self.entries.get_key_value(key.name) {
+                        let title = format!("`{name}` and `{}` are the same key", key.name);
+                        let fault = Fault::new(title, "given here").help("keep one of them");
+                        problems.push(fault.at(at).also(self.span(other), "and here"));
+                    }
+                }
+            }
+        }
+        self
+    }
+
+    /// Whether the key is there, with whatever value.
+    pub fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Where the key's value stands, if it is there.
+    pub fn place(&self, name: &str) -> Option<Span> {
+        self.get(name).map(|(_, value)| self.span(value))
+    }
+
+    /// The value of a key, if it is there and as it should be.
+    pub fn read<T>(
+        &self,
+        name: &str,
+        problems: &mut Problems,
+        parse: impl FnOnce(&DeValue<'t>) -> Result<T, Fault>,
+    ) -> Option<Field<T>> {
+        let (written, value) = self.get(name)?;
+        self.parse(written, value, problems, parse)
+    }
+
+    /// The values of a key that takes one or an array of them: those that are
+    /// as they should be.
+    pub fn read_list<T>(
+        &self,
+        name: &str,
+        problems: &mut Problems,
+        parse: impl Fn(&DeValue<'t>) -> Result<T, Fault>,
+    ) -> Option<Vec<Field<T>>> {
+        let (written, value) = self.get(name)?;
+        let Some(items) = value.get_ref().as_array() else {
+            return Some(self.parse(written, value, problems, parse).into_iter().collect());
+        };
+        if items.is_empty() {
+            let fault = Fault::new("empty list", "nothing would match");
+            let fault = fault.help("leave the key out for any; a list has at least one entry");
+            problems.push(self.problem(written, fault, value));
+        }
+        let parsed = items.iter().filter_map(|item| self.parse(written, item, problems, &parse));
+        Some(parsed.collect())
+    }
+
+    /// Reports a key that is not there but has to be.
+    pub fn require(&self, name: &str, problems: &mut Problems, help: &str) {
+        if !self.has(name) {
+            let fault = Fault::new(format!("`{name}` is missing"), "in this table").help(help);
+            problems.push(fault.at(self.at));
+        }
+    }
+
+    fn parse<T>(
+        &self,
+        written: &str,
+        value: &Spanned<DeValue<'t>>,
+        problems: &mut Problems,
+        parse: impl FnOnce(&DeValue<'t>) -> Result<T, Fault>,
+    ) -> Option<Field<T>> {
+        match parse(value.get_ref()) {
+            Ok(parsed) => Some(Field { value: parsed, at: self.span(value) }),
+            Err(fault) => {
+                problems.push(self.problem(written, fault, value));
+                None
+            }
+        }
+    }
+
+    /// The key as it is written, and its value.
+    fn get(&self, name: &str) -> Option<(&'t str, &'t Spanned<DeValue<'t>>)> {
+        let alias = || self.keys.iter().find(|key| key.name == name)?.alias;
+        let entry =
+            self.entries.get_key_value(name).or_else(|| self.entries.get_key_value(alias()?));
+        entry.map(|(written, value)| (written.get_ref().as_ref(), value))
+    }
+
+    fn problem<T>(&self, written: &str, fault: Fault, place: &Spanned<T>) -> Problem {
+        Fault { title: format!("`{written}`: {}", fault.title), ..fault }.at(self.span(place))
+    }
+
+    fn span<T>(&self, place: &Spanned<T>) -> Span {
+        Span::new(self.base_bytes, place.span())
+    }
+}
+
+/// A string.
+pub fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, Fault> {
+    value.as_str().ok_or_else(|| wrong_type(value, "a string"))
+}
+
+/// An integer within a range; `unit` is what it counts.
+pub fn integer(value: &DeValue<'_>, range: RangeInclusive<u64>, unit: &str) -> Result<u64, Fault> {
+    let integer = value.as_integer().ok_or_else(|| wrong_type(value, "an integer"))?;
+    i128::from_str_radix(integer.as_str(), integer.radix())
+        .ok()
+        .and_then(|number| u64::try_from(number).ok())
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| out_of_range(&range, unit))
+}
+
+/// A number, with or without a fraction, within a range.
+pub fn number(value: &DeValue<'_>, range: RangeInclusive<f64>, unit: &str) -> Result<f64, Fault> {
+    let number: f64 = match value {
+        DeValue::Integer(integer) => i128::from_str_radix(integer.as_str(), integer.radix())
+            .map_or(f64::NAN, |number| number as f64),
+        DeValue::Float(float) => float.as_str().parse().unwrap_or(f64::NAN),
+        _ => return Err(wrong_type(value, "a number")),
+    };
+    if range.contains(&number) { Ok(number) } else { Err(out_of_range(&range, unit)) }
+}
+
+pub fn out_of_range<T: std::fmt::Display>(range: &RangeInclusive<T>, unit: &str) -> Fault {
+    let label = format!("must be {} to {} {unit}", range.start(), range.end());
+    Fault::new("out of range", label.trim_end())
+}
+
+pub fn wrong_type(value: &DeValue<'_>, expected: &str) -> Fault {
+    let found = match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) => "an integer",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "true or false",
+        DeValue::Datetime(_) => "a date or time",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    };
+    Fault::new("wrong type", format!("this is {found}, but it takes {expected}"))
+}
+
+fn unknown_key(name: &str, keys: &[Key]) -> Fault {
+    let names = keys.iter().flat_map(|key| [Some(key.name), key.alias]).flatten();
+    // A third of the letters wrong is still a slip; a long key is none.
+    let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
+    let close = names
+        .filter(|known| name.len() <= 2 * known.len())
+        .map(|known| (distance(&known), known))
+        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
+        .min();
+    let help = match close {
+        Some((_, known)) => format!("did you mean `{known}`?"),
+        None => {
+            let known: Vec<_> = keys.iter().map(|key| key.name).collect();
+            format!("it takes {}", known.join(", "))
+        }
+    };
+    Fault::new(format!("unknown key {}", quoted(name)), "not known here").help(help)
+}

@@ -1,0 +1,226 @@
+//! What wad changes on the host outside its own maps, written down before it is
+//! changed, so that it can be undone: on exit, by `wad cleanup`, and at the next
+//! start after a crash.
+//!
+//! `<state_dir>/journal-<instance>.jsonl` has one JSON object per line, with the
+//! id of the boot it belongs to: a reboot undoes everything by itself. A line is
+//! on disk (fsync) before its change is made, so a line cut short belongs to a
+//! change that was never made. A value that someone else changed since is left
+//! alone and reported.
+
+mod bpffs;
+mod lines;
+
+use std::{
+    fmt,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use self::lines::{Entry, Line};
+use crate::sysctl::{self, Sysctl};
+
+/// One thing that wad changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// A kernel setting.
+    Sysctl { key: String, before: String, after: String },
+    /// The BPF file system, mounted where it was missing.
+    BpffsMount { dir: PathBuf },
+}
+
+/// Something that could not be undone because others had a hand in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    Sysctl { key: String, now: String, after: String },
+    BpffsInUse { dir: PathBuf },
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sysctl { key, now, after } => {
+                write!(f, "{key} is {now} now, not the {after} wad set: left as it is")
+            }
+            Self::BpffsInUse { dir } => {
+                write!(f, "{}, mounted by wad, is in use by others: left mounted", dir.display())
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read the journal {}", .file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error(
+        "cannot write the journal {}, so nothing is changed on this host; see [agent] state_dir",
+        .file.display()
+    )]
+    Write { file: PathBuf, source: io::Error },
+    #[error("cannot remove the journal {}", .file.display())]
+    Remove { file: PathBuf, source: io::Error },
+    #[error("cannot mount the BPF file system at {}", .dir.display())]
+    Mount { dir: PathBuf, source: nix::Error },
+    #[error("cannot unmount the BPF file system at {}", .dir.display())]
+    Unmount { dir: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Sysctl(#[from] sysctl::Error),
+}
+
+/// The journal of one instance, and the way to make the changes it records.
+#[derive(Debug)]
+pub struct Journal {
+    file: PathBuf,
+    boot_id: String,
+    sysctl: Sysctl,
+    entries: Vec<Entry>,
+}
+
+impl Journal {
+    /// Reads what an agent of this boot left behind, if anything. Creates nothing.
+    pub fn open(state_dir: &Path, instance: &str, sysctl: Sysctl) -> Result<Self, Error> {
+        let file = state_dir.join(format!("journal-{instance}.jsonl"));
+        let boot_id = sysctl.read("kernel.random.boot_id")?;
+        let bytes = match fs::read(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self { file, boot_id, sysctl, entries: Vec::new() });
+            }
+            read => read.map_err(|source| Error::Read { file: file.clone(), source })?,
+        };
+        let found = lines::read(&bytes, &boot_id);
+        for (line, error) in &found.unreadable {
+            tracing::warn!("{}, line {line}: {error}; ignored", file.display());
+        }
+        if let Some(line) = found.cut_short {
+            tracing::warn!(
+                "{}, line {line}: cut short before its change was made; ignored",
+                file.display()
+            );
+        }
+        let mut journal = Self { file, boot_id, sysctl, entries: Vec::new() };
+        for change in found.changes {
+            lines::fold(&mut journal.entries, change);
+        }
+        if journal.entries.is_empty() {
+            journal.remove()?;
+        }
+        Ok(journal)
+    }
+
+    /// What there is to undo, folded: per setting, what it was before wad.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.entries.iter().map(|entry| &entry.change)
+    }
+
+    #[must_use]
+    pub fn sysctl(&self) -> &Sysctl {
+        &self.sysctl
+    }
+
+    /// What `key` was before wad changed it, if `now` is wad's doing.
+    #[must_use]
+    pub fn before(&self, key: &str, now: &str) -> Option<&str> {
+        let entry = self.entries.iter().find(|entry| entry.is_setting(key))?;
+        entry.before_of(now)
+    }
+
+    /// Sets `key`, journalled.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
+        let before = self.sysctl.read(key)?;
+        self.record(Change::Sysctl { key: key.to_owned(), before, after: value.to_owned() })?;
+        Ok(self.sysctl.write(key, value)?)
+    }
+
+    /// Sets `key` back to what it was before wad. The line comes after the
+    /// change here: until it is there, the older lines still say how to undo it.
+    pub fn restore(&mut self, key: &str) -> Result<(), Error> {
+        let now = self.sysctl.read(key)?;
+        let Some(before) = self.before(key, &now).map(str::to_owned) else { return Ok(()) };
+        self.sysctl.write(key, &before)?;
+        self.record(Change::Sysctl { key: key.to_owned(), before: now, after: before })
+    }
+
+    /// Mounts the BPF file system at `dir`, journalled.
+    pub fn mount_bpffs(&mut self, dir: &Path) -> Result<(), Error> {
+        self.record(Change::BpffsMount { dir: dir.to_owned() })?;
+        bpffs::mount(dir).map_err(|source| Error::Mount { dir: dir.to_owned(), source })
+    }
+
+    /// Undoes everything, latest first, and removes the file. On an error the
+    /// rest is undone all the same and the file stays, for another try.
+    pub fn undo(&mut self) -> Result<Vec<Left>, Error> {
+        let mut left = Vec::new();
+        let mut first_error = None;
+        for entry in self.entries.iter().rev() {
+            match entry.undo(&self.sysctl) {
+                Ok(None) => {}
+                Ok(Some(one)) => left.push(one),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = first_error {
+            return Err(error);
+        }
+        self.entries.clear();
+        self.remove()?;
+        Ok(left)
+    }
+
+    fn record(&mut self, change: Change) -> Result<(), Error> {
+        let line = Line { boot_id: self.boot_id.clone(), change };
+        self.append(&line).map_err(|source| Error::Write { file: self.file.clone(), source })?;
+        lines::fold(&mut self.entries, line.change);
+        Ok(())
+    }
+
+    fn append(&self, line: &Line) -> io::Result<()> {
+        let dir = self.dir();
+        if !dir.exists() {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+            dir.parent().map_or(Ok(()), sync_dir)?;
+        }
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.file)?;
+        let mut bytes = Vec::new();
+        // A line that was cut short must not swallow this one.
+        if let Some(last) = file.metadata()?.len().checked_sub(1) {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, last)?;
+            if byte != *b"\n" {
+                bytes.push(b'\n');
+            }
+        }
+        serde_json::to_writer(&mut bytes, line)?;
+        bytes.push(b'\n');
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        sync_dir(dir)
+    }
+
+    fn remove(&self) -> Result<(), Error> {
+        let removed = match fs::remove_file(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.and_then(|()| sync_dir(self.dir())),
+        };
+        removed.map_err(|source| Error::Remove { file: self.file.clone(), source })
+    }
+
+    fn dir(&self) -> &Path {
+        self.file.parent().expect("the file's name was joined to its folder")
+    }
+}
+
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests;

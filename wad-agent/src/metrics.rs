@@ -1,0 +1,116 @@
+//! `/metrics`: what the kernel's maps hold at the moment of a scrape, in the
+//! formats that Prometheus reads. Nothing is kept between scrapes, so the counts
+//! go on where a dead agent left them.
+//!
+//! Series are bounded: one set for each of the first `max_paths` paths in the
+//! order of the configuration, the others summed up under `path="other"`. A path
+//! that is itself named `other` is always part of that sum.
+
+mod collector;
+mod definitions;
+mod text;
+
+use std::{
+    error,
+    fmt::{self, Debug},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use prometheus_client::registry::Registry;
+use wad_common::{counter::Counter, stats::PathStats};
+
+use crate::journal::Change;
+
+/// What the agent knows at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Readings {
+    /// In the order of the configuration.
+    pub paths: Vec<PathReading>,
+    pub counters: [u64; Counter::COUNT as usize],
+    pub generation: u64,
+    pub memory_limit_bytes: u64,
+    /// What the journal would undo.
+    pub changes: Vec<Change>,
+}
+
+impl Readings {
+    #[must_use]
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize]
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct PathReading {
+    pub name: Arc<str>,
+    pub max_flows: u32,
+    pub stats: PathStats,
+}
+
+pub type SourceError = Box<dyn error::Error + Send + Sync>;
+
+/// Takes the readings. It may block for as long as reading the maps takes.
+#[derive(Clone)]
+pub struct Source(Arc<dyn Fn() -> Result<Readings, SourceError> + Send + Sync>);
+
+impl Source {
+    pub fn new(read: impl Fn() -> Result<Readings, SourceError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    pub fn read(&self) -> Result<Readings, SourceError> {
+        self.0()
+    }
+}
+
+impl Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
+    }
+}
+
+/// The two text formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+    /// Prometheus text format 0.0.4, which every scraper and `promtool` read.
+    Text,
+}
+
+impl Format {
+    /// What the scraper asks for; the plain text format in doubt.
+    #[must_use]
+    pub fn accepted(accept: &str) -> Self {
+        if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
+    }
+
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Writes one scrape.
+pub fn encode(
+    readings: Readings,
+    max_paths: usize,
+    started: SystemTime,
+    format: Format,
+) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(collector::Scrape { readings, max_paths, started }));
+    let mut openmetrics = String::new();
+    prometheus_client::encoding::text::encode(&mut openmetrics, &registry)?;
+    Ok(match format {
+        Format::OpenMetrics => openmetrics,
+        Format::Text => text::from_openmetrics(&openmetrics),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,155 @@
+//! Readings turned into samples, as prometheus-client asks for them.
+
+use std::{fmt, time::SystemTime};
+
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder},
+    metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge, info::Info},
+};
+use wad_common::stats::PathStats;
+
+use super::{
+    PathReading, Readings,
+    definitions::{BUILD, Definition, HOST, HostValue, PATH, PathMetric, PathValue, START},
+};
+
+/// The label of the sum of all paths that have no series of their own.
+const OTHER: &str = "other";
+
+/// One scrape.
+#[derive(Debug)]
+pub struct Scrape {
+    pub readings: Readings,
+    pub max_paths: usize,
+    pub started: SystemTime,
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let series = Series::new(&self.readings.paths, self.max_paths);
+        for metric in PATH {
+            series.encode(metric, &mut encoder)?;
+        }
+        for metric in HOST {
+            let definition = &metric.definition;
+            match metric.value {
+                HostValue::Counter(value) => ConstCounter::new(value(&self.readings))
+                    .encode(descriptor(&mut encoder, definition, MetricType::Counter)?),
+                HostValue::Gauge(value) => ConstGauge::new(value(&self.readings))
+                    .encode(descriptor(&mut encoder, definition, MetricType::Gauge)?),
+            }?;
+        }
+        let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        version.encode(descriptor(&mut encoder, &BUILD, MetricType::Info)?)?;
+        // A clock before 1970 would make a strange start, not a failed scrape.
+        let started = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        ConstGauge::new(started.as_secs_f64()).encode(descriptor(
+            &mut encoder,
+            &START,
+            MetricType::Gauge,
+        )?)
+    }
+}
+
+/// The paths that get series: those of their own, and the sum of the others.
+struct Series<'a> {
+    named: Vec<(&'a str, &'a PathStats)>,
+    other: Option<PathStats>,
+}
+
+impl<'a> Series<'a> {
+    fn new(paths: &'a [PathReading], max_paths: usize) -> Self {
+        let mut series = Self { named: Vec::new(), other: None };
+        for (index, path) in paths.iter().enumerate() {
+            if index < max_paths && *path.name != *OTHER {
+                series.named.push((&path.name, &path.stats));
+            } else {
+                add(series.other.get_or_insert_default(), &path.stats);
+            }
+        }
+        series
+    }
+
+    fn encode(&self, metric: &PathMetric, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let kind = match metric.value {
+            PathValue::Counter(_) | PathValue::Reasons(_) => MetricType::Counter,
+            PathValue::Gauge(_) | PathValue::Rtt(_) => MetricType::Gauge,
+        };
+        let mut family = descriptor(encoder, &metric.definition, kind)?;
+        for (name, stats) in &self.named {
+            sample(&mut family, name, stats, &metric.value)?;
+        }
+        match (&self.other, &metric.value) {
+            (None, _) | (Some(_), PathValue::Rtt(_)) => Ok(()),
+            (Some(stats), value) => sample(&mut family, OTHER, stats, value),
+        }
+    }
+}
+
+fn sample(
+    family: &mut MetricEncoder,
+    path: &str,
+    stats: &PathStats,
+    value: &PathValue,
+) -> fmt::Result {
+    let labels = [("path", path)];
+    match value {
+        PathValue::Counter(value) => {
+            ConstCounter::new(value(stats)).encode(family.encode_family(&labels)?)
+        }
+        PathValue::Gauge(value) => {
+            ConstGauge::new(value(stats)).encode(family.encode_family(&labels)?)
+        }
+        PathValue::Reasons(reasons) => reasons.iter().try_for_each(|(reason, value)| {
+            let labels = [("path", path), ("reason", *reason)];
+            ConstCounter::new(value(stats)).encode(family.encode_family(&labels)?)
+        }),
+        PathValue::Rtt(value) => match value(stats) {
+            0 => Ok(()),
+            rtt_us => ConstGauge::new(rtt_us as f64 / 1e6).encode(family.encode_family(&labels)?),
+        },
+    }
+}
+
+fn descriptor<'e>(
+    encoder: &'e mut DescriptorEncoder<'_>,
+    definition: &'e Definition,
+    kind: MetricType,
+) -> Result<MetricEncoder<'e>, fmt::Error> {
+    encoder.encode_descriptor(definition.name, definition.help, definition.unit.as_ref(), kind)
+}
+
+/// Adds up what has a sum; saturating, as a count that stands still says less
+/// wrong than one that starts anew.
+fn add(sum: &mut PathStats, stats: &PathStats) {
+    let PathStats {
+        matched,
+        opened,
+        closed,
+        tuned_now,
+        no_memory,
+        too_many,
+        partly,
+        bytes_acked,
+        bytes_received,
+        data_segs_out,
+        segs_retrans,
+        srtt_us: _,
+    } = stats;
+    for (sum, value) in [
+        (&mut sum.matched, matched),
+        (&mut sum.opened, opened),
+        (&mut sum.closed, closed),
+        (&mut sum.tuned_now, tuned_now),
+        (&mut sum.no_memory, no_memory),
+        (&mut sum.too_many, too_many),
+        (&mut sum.partly, partly),
+        (&mut sum.bytes_acked, bytes_acked),
+        (&mut sum.bytes_received, bytes_received),
+        (&mut sum.data_segs_out, data_segs_out),
+        (&mut sum.segs_retrans, segs_retrans),
+    ] {
+        *sum = sum.saturating_add(*value);
+    }
+}

@@ -1,0 +1,221 @@
+//! Every metric of wad, once: name, unit and help. The name has neither the unit
+//! nor the `_total` or `_info` that the formats append.
+
+use prometheus_client::registry::Unit;
+use wad_common::{counter::Counter, stats::PathStats};
+
+use super::Readings;
+
+pub struct Definition {
+    pub name: &'static str,
+    pub unit: Option<Unit>,
+    pub help: &'static str,
+}
+
+/// A metric with a series per path.
+pub struct PathMetric {
+    pub definition: Definition,
+    pub value: PathValue,
+}
+
+pub enum PathValue {
+    Counter(fn(&PathStats) -> u64),
+    Gauge(fn(&PathStats) -> u64),
+    /// Counters by the label `reason`.
+    Reasons(&'static [(&'static str, fn(&PathStats) -> u64)]),
+    /// Microseconds, 0 for not known yet. It has no sum over paths.
+    Rtt(fn(&PathStats) -> u64),
+}
+
+/// A metric of the host.
+pub struct HostMetric {
+    pub definition: Definition,
+    pub value: HostValue,
+}
+
+pub enum HostValue {
+    Counter(fn(&Readings) -> u64),
+    Gauge(fn(&Readings) -> u64),
+}
+
+use PathValue::{Counter as PerPath, Gauge, Reasons, Rtt};
+
+pub const PATH: &[PathMetric] = &[
+    PathMetric {
+        definition: Definition {
+            name: "wad_connections_matched",
+            unit: None,
+            help: "Connections, made or accepted, that matched the path",
+        },
+        value: PerPath(|stats| stats.matched),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_flows_opened",
+            unit: None,
+            help: "Matched connections that were established",
+        },
+        value: PerPath(|stats| stats.opened),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_flows_closed",
+            unit: None,
+            help: "Established matched connections that closed",
+        },
+        value: PerPath(|stats| stats.closed),
+    },
+    PathMetric {
+        definition: Definition { name: "wad_flows_tuned", unit: None, help: "Tuned flows now" },
+        value: Gauge(|stats| stats.tuned_now),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_flows_untuned",
+            unit: None,
+            help: "Matched flows not tuned as their policy says: left alone for want of memory \
+                   (memory) or because of the path's max_flows (max_flows), or a setting was \
+                   refused by the kernel (refused)",
+        },
+        value: Reasons(&[
+            ("memory", |stats| stats.no_memory),
+            ("max_flows", |stats| stats.too_many),
+            ("refused", |stats| stats.partly),
+        ]),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_sent",
+            unit: Some(Unit::Bytes),
+            help: "Octets that peers acknowledged, counted when a flow closes",
+        },
+        value: PerPath(|stats| stats.bytes_acked),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_received",
+            unit: Some(Unit::Bytes),
+            help: "Octets received in order, counted when a flow closes",
+        },
+        value: PerPath(|stats| stats.bytes_received),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_segments_sent",
+            unit: None,
+            help: "Segments sent with data, counted when a flow closes",
+        },
+        value: PerPath(|stats| stats.data_segs_out),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_segments_retransmitted",
+            unit: None,
+            help: "Segments retransmitted, counted when a flow closes",
+        },
+        value: PerPath(|stats| stats.segs_retrans),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path_rtt",
+            unit: Some(Unit::Seconds),
+            help: "Smoothed round-trip time of the flow that closed last",
+        },
+        value: Rtt(|stats| stats.srtt_us),
+    },
+];
+
+pub const HOST: &[HostMetric] = &[
+    HostMetric {
+        definition: Definition {
+            name: "wad_flows_without_storage",
+            unit: None,
+            help: "Matched connections left alone because the kernel had no socket storage",
+        },
+        value: HostValue::Counter(|readings| readings.counter(Counter::NoStorage)),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_events_lost",
+            unit: None,
+            help: "Events of flows that found the ring buffer full",
+        },
+        value: HostValue::Counter(|readings| readings.counter(Counter::EventsLost)),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_mptcp_subflows",
+            unit: None,
+            help: "Multipath TCP subflows, which are left alone",
+        },
+        value: HostValue::Counter(|readings| readings.counter(Counter::MptcpSubflows)),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_memory_reserved",
+            unit: Some(Unit::Bytes),
+            help: "Memory that the buffers of tuned flows may pin",
+        },
+        value: HostValue::Gauge(|readings| readings.counter(Counter::MemoryReserved)),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_memory_limit",
+            unit: Some(Unit::Bytes),
+            help: "Most memory that the buffers of tuned flows may pin (limits.max_memory)",
+        },
+        value: HostValue::Gauge(|readings| readings.memory_limit_bytes),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_policy_generation",
+            unit: None,
+            help: "Number of the policy set in force; it rises with each reload",
+        },
+        value: HostValue::Gauge(|readings| readings.generation),
+    },
+];
+
+pub const BUILD: Definition =
+    Definition { name: "wad_build", unit: None, help: "Version of the agent" };
+
+/// Named as every Prometheus client does.
+pub const START: Definition = Definition {
+    name: "process_start_time",
+    unit: Some(Unit::Seconds),
+    help: "Start of the agent since the Unix epoch",
+};
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn all() -> Vec<&'static Definition> {
+        let path = PATH.iter().map(|metric| &metric.definition);
+        let host = HOST.iter().map(|metric| &metric.definition);
+        path.chain(host).chain([&BUILD, &START]).collect()
+    }
+
+    #[test]
+    fn names_are_unique_and_without_suffix() {
+        let names: BTreeSet<_> = all().iter().map(|definition| definition.name).collect();
+        assert_eq!(names.len(), all().len());
+        for name in names {
+            assert!(name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_'), "{name}");
+            for suffix in ["_total", "_info", "_bytes", "_seconds"] {
+                assert!(!name.ends_with(suffix), "{name}");
+            }
+        }
+    }
+
+    /// The formats escape help texts in different ways, the encoder not at all.
+    #[test]
+    fn help_needs_no_escape() {
+        for definition in all() {
+            assert!(!definition.help.contains(['\n', '\\', '"']), "{}", definition.name);
+            assert!(!definition.help.contains("  "), "{}", definition.name);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Scrapes against their golden texts, and the bound on series.
+
+use std::time::Duration;
+
+use super::*;
+
+pub fn path(name: &str, stats: PathStats) -> PathReading {
+    PathReading { name: name.into(), max_flows: 1000, stats }
+}
+
+/// Two paths, of which one has seen flows, and numbers that are all different.
+pub fn example() -> Readings {
+    let stats = PathStats {
+        matched: 14,
+        opened: 13,
+        closed: 12,
+        tuned_now: 1,
+        no_memory: 2,
+        too_many: 3,
+        partly: 4,
+        bytes_acked: 10_737_418_240,
+        bytes_received: 1_048_577,
+        data_segs_out: 7_415_345,
+        segs_retrans: 380,
+        srtt_us: 75_125,
+    };
+    Readings {
+        paths: vec![path("bob", stats), path("a \"quoted\\\nname", PathStats::default())],
+        counters: [5, 6, 16_777_216, 7],
+        generation: 3,
+        memory_limit_bytes: 2_147_483_648,
+        changes: vec![Change::Sysctl {
+            key: "net.core.rmem_max".to_owned(),
+            before: "212992".to_owned(),
+            after: "6571899".to_owned(),
+        }],
+    }
+}
+
+fn scrape(readings: Readings, max_paths: usize, format: Format) -> String {
+    let started = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);
+    let text = encode(readings, max_paths, started, format).unwrap();
+    text.replace(concat!("{version=\"", env!("CARGO_PKG_VERSION"), "\"}"), "{version=\"0.0.0\"}")
+}
+
+#[test]
+fn openmetrics_is_as_agreed() {
+    let text = scrape(example(), 1000, Format::OpenMetrics);
+    assert_eq!(text, include_str!("testdata/openmetrics.txt"));
+}
+
+#[test]
+fn text_is_as_agreed() {
+    let text = scrape(example(), 1000, Format::Text);
+    assert_eq!(text, include_str!("testdata/text.txt"));
+}
+
+#[test]
+fn series_are_bounded_and_nothing_is_lost() {
+    let one = PathStats { matched: 1, srtt_us: 1, ..Default::default() };
+    let paths = (0..100_000).map(|index| path(&format!("p{index}"), one)).collect();
+    let text = scrape(Readings { paths, ..Default::default() }, 1000, Format::Text);
+    let matched: Vec<_> =
+        text.lines().filter(|line| line.starts_with("wad_connections_matched_total{")).collect();
+    assert_eq!(matched.len(), 1001);
+    assert!(matched.contains(&"wad_connections_matched_total{path=\"p999\"} 1"));
+    assert_eq!(matched[1000], "wad_connections_matched_total{path=\"other\"} 99000");
+    // A sum of round-trip times means nothing.
+    assert!(!text.contains("wad_path_rtt_seconds{path=\"other\"}"));
+}
+
+#[test]
+fn a_path_named_other_is_part_of_the_sum() {
+    let one = PathStats { matched: 1, ..Default::default() };
+    let paths = vec![path("other", one), path("bob", one), path("eve", one)];
+    let text = scrape(Readings { paths, ..Default::default() }, 2, Format::Text);
+    let matched: Vec<_> =
+        text.lines().filter(|line| line.starts_with("wad_connections_matched_total{")).collect();
+    assert_eq!(
+        matched,
+        [
+            "wad_connections_matched_total{path=\"bob\"} 1",
+            "wad_connections_matched_total{path=\"other\"} 2",
+        ]
+    );
+}
+
+#[test]
+fn sums_saturate() {
+    let most = PathStats { bytes_acked: u64::MAX, ..Default::default() };
+    let paths = vec![path("a", most), path("b", most)];
+    let text = scrape(Readings { paths, ..Default::default() }, 0, Format::Text);
+    assert!(text.contains("wad_sent_bytes_total{path=\"other\"} 18446744073709551615\n"));
+}
+
+#[test]
+fn a_scraper_gets_what_it_accepts() {
+    let prometheus = "application/openmetrics-text;version=1.0.0,\
+                      application/openmetrics-text;version=0.0.1;q=0.75,\
+                      text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+    assert_eq!(Format::accepted(prometheus), Format::OpenMetrics);
+    assert_eq!(Format::accepted("*/*"), Format::Text);
+    assert_eq!(Format::accepted(""), Format::Text);
+}

@@ -1,0 +1,62 @@
+//! What this process may do, checked before anything is tried.
+
+use std::{fs, io, path::Path};
+
+use thiserror::Error;
+
+/// What wad needs of a process, and of the kernel it runs on.
+#[derive(Debug, Error)]
+pub enum PrivilegeError {
+    #[error("cannot read /proc/self/status: {0}")]
+    Status(#[from] io::Error),
+    #[error(
+        "wad may not load BPF programs here: {} missing; run it as root, or give it these \
+         capabilities", .missing.join(", ")
+    )]
+    Missing { missing: Vec<&'static str> },
+    #[error(
+        "this kernel offers no type information (BTF) at {BTF}; wad needs a kernel built with \
+         CONFIG_DEBUG_INFO_BTF=y"
+    )]
+    NoBtf,
+}
+
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// Capability numbers (include/uapi/linux/capability.h) and what has each.
+/// CAP_SYS_ADMIN: maps by number, the mount of the BPF file system.
+const NEEDED: [(u32, &str); 4] =
+    [(12, "CAP_NET_ADMIN"), (21, "CAP_SYS_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
+
+/// Whether programs can be loaded at all.
+pub fn check() -> Result<(), PrivilegeError> {
+    let effective = effective_capabilities(&fs::read_to_string("/proc/self/status")?);
+    let missing: Vec<_> =
+        NEEDED.iter().filter(|(bit, _)| effective >> bit & 1 == 0).map(|(_, name)| *name).collect();
+    if !missing.is_empty() {
+        return Err(PrivilegeError::Missing { missing });
+    }
+    if Path::new(BTF).exists() { Ok(()) } else { Err(PrivilegeError::NoBtf) }
+}
+
+fn effective_capabilities(status: &str) -> u64 {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("CapEff:"))
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_from_the_status_file() {
+        assert_eq!(
+            effective_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"),
+            0x1ff_ffff_ffff
+        );
+        assert_eq!(effective_capabilities("Name:\tx\n"), 0);
+    }
+}

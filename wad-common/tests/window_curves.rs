@@ -1,0 +1,159 @@
+//! The AIMD law over a simulated path, as curves to look at: each is compared
+//! with the reviewed one in `curves/`. `WAD_BLESS=1 cargo test -p wad-common`
+//! writes them anew; then it is the difference that needs a review.
+
+use std::{env, fs, path::Path};
+
+use path::{
+    Phase::{Bulk, Limited},
+    Scenario, curve,
+};
+use wad_common::law::{
+    Aimd,
+    aimd::{MAX_INCREASE_Q16, MAX_KEEP_Q16, ONE_Q16},
+};
+
+mod path;
+
+/// AIMD(b, a): b in 1/1000, a in segments. What is kept is rounded up, so that
+/// it is 0.7 of 80 segments that b = 0.3 keeps, and b = 0.9 is in its range.
+const fn aimd(decrease_permille: u32, increase_segments: u32) -> Aimd {
+    let keep_q16 = ((1000 - decrease_permille) * ONE_Q16).div_ceil(1000);
+    match Aimd::try_new(increase_segments * ONE_Q16, keep_q16) {
+        Some(aimd) => aimd,
+        None => panic!("out of range"),
+    }
+}
+
+/// What most scenarios have in common.
+const BULK: Scenario = Scenario {
+    title: "",
+    aimd: Aimd::STANDARD,
+    initial_window: 10,
+    ssthresh: u32::MAX,
+    segments_per_ack: 2,
+    losses: &[],
+    phases: &[],
+};
+
+/// Seconds of a year: RTTs of it, at one in a second.
+const YEAR: u64 = 365 * 24 * 3600;
+
+#[test]
+fn standard() {
+    check(
+        "standard",
+        &Scenario {
+            title: "AIMD(0.5, 1), RFC 5681: slow start to a loss, then saw teeth.",
+            losses: &[160, 96, 96],
+            phases: &[Bulk { rtts: 75 }],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn virtual_mss() {
+    check(
+        "virtual-mss",
+        &Scenario {
+            title: "AIMD(0.3, 6): the papers' example.",
+            aimd: aimd(300, 6),
+            losses: &[160, 160, 160],
+            phases: &[Bulk { rtts: 35 }],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn application_limited() {
+    check(
+        "application-limited",
+        &Scenario {
+            title: "AIMD(0.3, 6): 5 segments in each RTT at first, later 20, a year without\n\
+                    anything, and a year of one segment in each RTT. Only a full window grows;\n\
+                    in slow start one that is more than half full.",
+            aimd: aimd(300, 6),
+            losses: &[60],
+            phases: &[
+                Limited { rtts: 20, segments: 5 },
+                Limited { rtts: 20, segments: 20 },
+                Bulk { rtts: 4 },
+                Limited { rtts: YEAR, segments: 0 },
+                Bulk { rtts: 3 },
+                Limited { rtts: YEAR, segments: 1 },
+                Bulk { rtts: 3 },
+            ],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn huge() {
+    check(
+        "huge",
+        &Scenario {
+            title: "AIMD(0.01, 4096) from a window of 2^31 and from losses near 2^32: nothing\n\
+                    wraps around.",
+            aimd: match Aimd::try_new(MAX_INCREASE_Q16, MAX_KEEP_Q16) {
+                Some(aimd) => aimd,
+                None => panic!("out of range"),
+            },
+            initial_window: 1 << 31,
+            segments_per_ack: 1 << 20,
+            losses: &[u32::MAX, u32::MAX - (1 << 26), u32::MAX - (1 << 27)],
+            phases: &[Bulk { rtts: 10 }],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn increase_above_window() {
+    check(
+        "increase-above-window",
+        &Scenario {
+            title: "AIMD(0.9, 4096): losses at windows below the increase; what follows is no\n\
+                    faster than slow start.",
+            aimd: aimd(900, 4096),
+            losses: &[100, 1000, 10_000, 10_000],
+            phases: &[Bulk { rtts: 30 }],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn slow_increase() {
+    check(
+        "slow-increase",
+        &Scenario {
+            title: "AIMD(0.5, 1/16), with a threshold of 20: one segment in 16 RTTs.",
+            aimd: match Aimd::try_new(ONE_Q16 / 16, ONE_Q16 / 2) {
+                Some(aimd) => aimd,
+                None => panic!("out of range"),
+            },
+            ssthresh: 20,
+            losses: &[24],
+            phases: &[Bulk { rtts: 120 }],
+            ..BULK
+        },
+    );
+}
+
+fn check(name: &str, scenario: &Scenario) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/curves").join(name);
+    let file = file.with_extension("txt");
+    let now = curve(scenario);
+    if env::var_os("WAD_BLESS").is_some() {
+        fs::write(&file, &now).unwrap();
+    }
+    let reviewed = fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        now == reviewed,
+        "not as reviewed in {}; if it is better, WAD_BLESS=1 keeps it:\n{now}",
+        file.display()
+    );
+}
