@@ -1,7 +1,5 @@
 //! What keeps several agents on one host apart: pins, algorithm names, journal.
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
 
 use crate::struct_ops::NAME_BYTES;
@@ -51,11 +49,6 @@ impl Instance {
             as usize;
         let digit = |n: usize| char::from(DIGITS[n % DIGITS.len()]);
         format!("{base}{}{}", digit(hash), digit(hash / DIGITS.len()))
-    }
-
-    /// The Unix socket of its agent.
-    pub fn socket(&self) -> PathBuf {
-        PathBuf::from(format!("/run/wad/{}.sock", self.0))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `wad`: the agent and its command line.
 
+mod api;
 mod bpf;
 mod bpffs;
 mod ceilings;
@@ -7,8 +8,11 @@ mod check;
 mod cleanup;
 mod cli;
 mod config;
+mod events;
 mod instance;
 mod journal;
+mod lock;
+mod log;
 mod metrics;
 mod privileges;
 mod run;

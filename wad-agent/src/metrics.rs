@@ -113,4 +113,6 @@ pub fn encode(
 }
 
 #[cfg(test)]
+pub mod testing;
+#[cfg(test)]
 mod tests;

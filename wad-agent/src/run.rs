@@ -1,40 +1,56 @@
 //! `wad run`: from a configuration to tuned flows, and back out again.
 
-use std::sync::Arc;
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
 
 use anyhow::{Context as _, Result};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::watch,
+    time::{MissedTickBehavior, interval},
+};
 use tracing::{info, warn};
+use wad_common::event::Kind;
 
 use crate::{
+    api::{self, About, Api},
     bpf::{self, Cgroup, Pins, Setup, Start, Tuning},
     bpffs,
     ceilings::Ceilings,
     cli,
     config::{Config, Host, PathPolicy},
-    journal::Journal,
+    events::Summaries,
+    journal::{Change, Journal},
+    lock::{self, Lock},
+    log,
+    metrics::Source,
     privileges,
     sysctl::Sysctl,
 };
 
+/// How often the log says how many summaries it held back.
+const HELD_BACK_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Tunes until SIGTERM or SIGINT.
 pub fn run(args: &cli::Run) -> Result<()> {
     let config = Config::load(&args.config.file, &Host::read()?)?;
-    tracing_subscriber::fmt().init();
+    log::init(config.log.format)?;
     privileges::check()?;
     let cgroup = Cgroup::open(args.cgroup.as_deref())?;
     let instance = &args.instance.name;
-    let mut journal = Journal::open(&config.agent.state_dir, instance.name(), Sysctl::default())?;
-    bpffs::ensure(&mut journal)?;
     // From here on no other agent of this instance can run.
-    let pins = Pins::lock(instance)?;
+    let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
+    let mut journal = Journal::open(&config.agent.state_dir, instance.name(), Sysctl::default())?;
 
-    let agent = Agent { args, config: &config, cgroup: &cgroup, journal: &mut journal };
+    let agent = Agent { args, config: &config, cgroup: &cgroup, lock: &lock };
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?
-        .block_on(agent.serve(pins));
+        .block_on(agent.serve(&mut journal));
     // Tuning that a failed start could not take over goes on, and keeps what it
     // needs.
     if !bpf::exist(instance) {
@@ -49,43 +65,87 @@ struct Agent<'a> {
     args: &'a cli::Run,
     config: &'a Config,
     cgroup: &'a Cgroup,
-    journal: &'a mut Journal,
+    lock: &'a Lock,
 }
 
 impl Agent<'_> {
-    async fn serve(self, pins: Pins) -> Result<()> {
-        let Self { args, config, cgroup, journal } = self;
+    async fn serve(&self, journal: &mut Journal) -> Result<()> {
         let mut stop = Stop::new()?;
-        ceilings(&config.paths).require(journal)?;
-        let (tuning, start) = Tuning::start(
-            pins,
-            &Setup {
-                instance: &args.instance.name,
-                cgroup,
-                paths: &config.paths,
-                max_memory_bytes: max_memory_bytes(config, journal.sysctl())?,
-            },
-        )?;
-        let tuning = Arc::new(tuning);
-        let paths = config.paths.len();
-        match start {
-            Start::Fresh => info!(paths, "ready: new flows are tuned"),
-            Start::TakenOver => info!(paths, "ready: took over what an agent before left tuned"),
-        }
+        // What can fail for others' reasons comes before any change to the host.
+        let scrapes = api::bind_metrics(self.config.metrics.listen).await?;
+        let commands = api::bind_control(self.lock)?;
+        let tuning = Arc::new(self.tune(journal)?);
 
-        let mut events = tuning.events()?;
-        let names = tuning.names();
-        loop {
-            tokio::select! {
-                () = stop.asked() => break,
-                waited = events.wait(|event| {
-                    info!(path = ?names.get(&event.flow.policy), ?event, "event");
-                }) => waited.context("cannot read events")?,
-            }
-        }
+        let api = Arc::new(self.api(&tuning, journal.changes().cloned().collect()));
+        let (stopping, stopped) = watch::channel(false);
+        let scrapes =
+            tokio::spawn(api::serve(scrapes, api::metrics_router(api.clone()), stopped.clone()));
+        let commands = tokio::spawn(api::serve(commands, api::control_router(api), stopped));
+
+        let result = tokio::select! {
+            () = stop.asked() => Ok(()),
+            failed = summarize(&tuning) => failed,
+        };
         info!("stopping: tuning is taken out of the kernel");
+        stopping.send_replace(true);
         tuning.remove()?;
-        Ok(())
+        scrapes.await?;
+        commands.await?;
+        result
+    }
+
+    fn tune(&self, journal: &mut Journal) -> Result<Tuning> {
+        bpffs::ensure(journal)?;
+        let instance = &self.args.instance.name;
+        let setup = Setup {
+            instance,
+            cgroup: self.cgroup,
+            paths: &self.config.paths,
+            max_memory_bytes: max_memory_bytes(self.config, journal.sysctl())?,
+        };
+        ceilings(&self.config.paths).require(journal)?;
+        let (tuning, start) = Tuning::start(Pins::new(self.lock, instance), &setup)?;
+        let paths = self.config.paths.len();
+        match start {
+            Start::Fresh => info!(paths, "tuning new flows"),
+            Start::TakenOver => info!(paths, "took over the tuning of an agent before this one"),
+        }
+        Ok(tuning)
+    }
+
+    fn api(&self, tuning: &Arc<Tuning>, changes: Vec<Change>) -> Api {
+        let tuning = Arc::clone(tuning);
+        Api {
+            about: About {
+                instance: self.args.instance.name.name().to_owned(),
+                config: self.args.config.file.clone(),
+                cgroup: self.cgroup.path.clone(),
+                started: Instant::now(),
+                started_at: SystemTime::now(),
+            },
+            max_paths: self.config.metrics.max_paths,
+            source: Source::new(move || Ok(tuning.readings(&changes)?)),
+        }
+    }
+}
+
+/// Logs a line for each flow that ends, for ever.
+async fn summarize(tuning: &Tuning) -> Result<()> {
+    let names = tuning.names();
+    let mut events = tuning.events()?;
+    let mut summaries = Summaries::default();
+    let mut held_back = interval(HELD_BACK_INTERVAL);
+    held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            _ = held_back.tick() => summaries.report_held_back(),
+            waited = events.wait(|event| {
+                if event.kind == Kind::Close as u32 {
+                    let path = names.get(&event.flow.policy).map_or("(removed)", |name| name);
+                    summaries.closed(&event, path);
+                }
+            }) => waited.context("cannot read the events of flows")?,
+        }
     }
 }
 

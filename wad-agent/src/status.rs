@@ -1,6 +1,159 @@
-//! interim
-use anyhow::{Result, ensure};
-pub fn run(args: &crate::cli::Status) -> Result<()> {
-    ensure!(crate::bpf::exist(&args.instance.name), "no agent");
-    Ok(())
+//! `wad status`: what the agent says of itself, as JSON between the two of them
+//! and with `--json`, as a short table for people.
+
+pub mod client;
+mod table;
+
+use std::{
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process,
+};
+
+use serde::{Deserialize, Serialize};
+use wad_common::counter::Counter;
+
+pub use self::client::Error;
+use anyhow::Result;
+
+use crate::{
+    api::About, bpf, bpffs, cli, instance::Instance, journal::Change, lock, metrics::Readings,
+};
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub instance: String,
+    pub pid: u32,
+    pub uptime_seconds: u64,
+    pub config: PathBuf,
+    pub cgroup: PathBuf,
+    pub generation: u64,
+    pub memory_reserved_bytes: u64,
+    pub memory_limit_bytes: u64,
+    pub events_lost: u64,
+    pub mptcp_subflows: u64,
+    pub flows_without_storage: u64,
+    /// In the order of the configuration.
+    pub paths: Vec<PathStatus>,
+    /// What wad changed on the host and will undo.
+    pub changes: Vec<Change>,
+}
+
+/// A path and its counts, which are those of the metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathStatus {
+    pub name: String,
+    pub max_flows: u32,
+    pub connections_matched: u64,
+    pub flows_opened: u64,
+    pub flows_closed: u64,
+    pub flows_tuned: u64,
+    pub flows_untuned: Untuned,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub segments_sent: u64,
+    pub segments_retransmitted: u64,
+    /// Of the flow that closed last.
+    pub rtt_us: Option<u64>,
+}
+
+/// Matched flows that are not as their policy says, by why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untuned {
+    pub memory: u64,
+    pub max_flows: u64,
+    pub refused: u64,
+}
+
+impl Status {
+    #[must_use]
+    pub fn new(about: &About, readings: Readings) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: about.instance.clone(),
+            pid: process::id(),
+            uptime_seconds: about.started.elapsed().as_secs(),
+            config: about.config.clone(),
+            cgroup: about.cgroup.clone(),
+            generation: readings.generation,
+            memory_reserved_bytes: readings.counter(Counter::MemoryReserved),
+            memory_limit_bytes: readings.memory_limit_bytes,
+            events_lost: readings.counter(Counter::EventsLost),
+            mptcp_subflows: readings.counter(Counter::MptcpSubflows),
+            flows_without_storage: readings.counter(Counter::NoStorage),
+            paths: readings.paths.iter().map(PathStatus::from).collect(),
+            changes: readings.changes,
+        }
+    }
+}
+
+impl From<&crate::metrics::PathReading> for PathStatus {
+    fn from(path: &crate::metrics::PathReading) -> Self {
+        let stats = &path.stats;
+        Self {
+            name: path.name.as_ref().to_owned(),
+            max_flows: path.max_flows,
+            connections_matched: stats.matched,
+            flows_opened: stats.opened,
+            flows_closed: stats.closed,
+            flows_tuned: stats.tuned_now,
+            flows_untuned: Untuned {
+                memory: stats.no_memory,
+                max_flows: stats.too_many,
+                refused: stats.partly,
+            },
+            sent_bytes: stats.bytes_acked,
+            received_bytes: stats.bytes_received,
+            segments_sent: stats.data_segs_out,
+            segments_retransmitted: stats.segs_retrans,
+            rtt_us: (stats.srtt_us > 0).then_some(stats.srtt_us),
+        }
+    }
+}
+
+/// `wad status`.
+pub fn run(args: &cli::Status) -> Result<()> {
+    let instance = &args.instance.name;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match runtime.block_on(ask(Path::new(lock::RUN_DIR), instance.name())) {
+        Ok(status) => {
+            let form = if args.json { Form::Json } else { Form::Table };
+            Ok(show(&status, form, &mut io::stdout().lock())?)
+        }
+        Err(error @ Error::NotRunning { .. }) if is_left_behind(instance) => {
+            Err(anyhow::Error::from(error).context(
+                "the tuning of an agent that died is still in force: `wad run` takes it over, \
+                 `wad cleanup` takes it out",
+            ))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_left_behind(instance: &Instance) -> bool {
+    bpffs::is_mounted() && bpf::exist(instance)
+}
+
+/// How to show it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Table,
+    Json,
+}
+
+/// Asks the agent of an instance.
+pub async fn ask(run_dir: &Path, instance: &str) -> Result<Status, Error> {
+    client::ask(&lock::socket(run_dir, instance), instance).await
+}
+
+/// Writes a status to `out`.
+pub fn show(status: &Status, form: Form, out: &mut dyn Write) -> io::Result<()> {
+    match form {
+        Form::Table => table::write(status, out),
+        Form::Json => {
+            serde_json::to_writer_pretty(&mut *out, status)?;
+            writeln!(out)
+        }
+    }
 }

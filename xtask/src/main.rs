@@ -2,7 +2,7 @@
 //! first, so any of them can be the first one on a clean clone.
 #![forbid(unsafe_code)]
 
-use std::ffi::OsString;
+use std::{ffi::OsString, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -68,8 +68,18 @@ struct PassedOn {
     arguments: Vec<OsString>,
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
         Command::Setup => setup::run(setup::For::Everything),
         Command::Build => build::run(),
         Command::Clippy => clippy::run(),

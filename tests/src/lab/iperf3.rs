@@ -18,7 +18,7 @@ struct End {
 
 #[derive(Debug, Deserialize)]
 struct Sum {
-    bytes: u64,
+    bits_per_second: f64,
 }
 
 #[must_use]
@@ -37,15 +37,15 @@ pub fn client(to: SocketAddr, streams: u32, span: Duration) -> Command {
     command
 }
 
-/// Bytes that the server received, from its output.
+/// What the server received in bits per second, from its output.
 ///
 /// # Errors
 /// With what iperf3 itself gives as the reason, or what makes its output
 /// unreadable.
-pub fn received_bytes(output: &str) -> Result<u64, String> {
+pub fn goodput(output: &str) -> Result<f64, String> {
     let output: Output = serde_json::from_str(output).map_err(|error| error.to_string())?;
     match (output.error, output.end) {
-        (None, Some(end)) => Ok(end.sum_received.bytes),
+        (None, Some(end)) => Ok(end.sum_received.bits_per_second),
         (error, _) => Err(error.unwrap_or_else(|| "it gives no sum".to_owned())),
     }
 }
@@ -56,10 +56,12 @@ mod tests {
 
     #[test]
     fn reads_the_sum_or_the_error() {
-        let output = r#"{"start": {}, "end": {"sum_received": {"bytes": 42, "seconds": 1}}}"#;
-        assert_eq!(received_bytes(output), Ok(42));
-        let output = r#"{"start": {}, "end": {"sum_received": {"bytes": 0}}, "error": "broken"}"#;
-        assert_eq!(received_bytes(output), Err("broken".to_owned()));
-        assert!(received_bytes("").is_err());
+        let output =
+            r#"{"start": {}, "end": {"sum_received": {"bytes": 42, "bits_per_second": 336}}}"#;
+        assert_eq!(goodput(output), Ok(336.0));
+        let output =
+            r#"{"start": {}, "end": {"sum_received": {"bits_per_second": 0}}, "error": "broken"}"#;
+        assert_eq!(goodput(output), Err("broken".to_owned()));
+        assert!(goodput("").is_err());
     }
 }

@@ -17,8 +17,8 @@ const SECOND_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub struct Record {
     pub started_ns: u64,
-    /// What the client itself counted, where `series` is not the client's.
-    pub bytes: Option<u64>,
+    /// The client's own figure, in bits per second, where it gives no `series`.
+    pub goodput: Option<f64>,
     pub series: Series,
     /// What ss saw at the sender...
     pub sights: Vec<Sight>,
@@ -45,10 +45,9 @@ impl Record {
         let [forward, reverse] = wan.counters()?;
         let loss_ns = Some(forward.first_planned_drop_ns).filter(|time_ns| *time_ns > 0);
         let sample = Sample {
-            goodput_bits_per_second: match self.bytes {
-                Some(bytes) => bytes as f64 * 8.0 / f64::from(scenario.seconds),
-                None => self.series.goodput(self.started_ns, end_ns),
-            },
+            goodput_bits_per_second: self
+                .goodput
+                .unwrap_or_else(|| self.series.goodput(self.started_ns, end_ns)),
             goodput_after_3_seconds_bits_per_second: self
                 .series
                 .goodput(self.started_ns + 3 * SECOND_NS, end_ns),

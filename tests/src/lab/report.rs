@@ -143,3 +143,75 @@ impl Variant {
         self.goodput_after_loss_bits_per_second.unwrap_or(self.goodput_bits_per_second)
     }
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+    use crate::lab::scenario::Scenario;
+
+    /// A report of three runs of each variant, made up.
+    pub fn report() -> Report {
+        let scenario = Scenario::load("aimd-oc12").unwrap();
+        let mut variants: Vec<_> = scenario.variants.iter().map(Variant::of).collect();
+        for (variant, base) in variants.iter_mut().zip([2e8, 3e8]) {
+            variant.congestion = "reno".to_owned();
+            for more in [0.0, 5e7, 1e7] {
+                variant.add(sample(base + more));
+            }
+        }
+        Report {
+            scenario: scenario.name,
+            paper: scenario.paper,
+            client: "own",
+            seconds: scenario.seconds,
+            path: Path::of(&scenario.path),
+            variants,
+        }
+    }
+
+    fn sample(goodput_bits_per_second: f64) -> Sample {
+        let point = |seconds| Point {
+            seconds,
+            cwnd_segments: 3000,
+            rtt_milliseconds: 80.0,
+            goodput_bits_per_second,
+        };
+        Sample {
+            goodput_bits_per_second,
+            goodput_after_3_seconds_bits_per_second: goodput_bits_per_second * 1.1,
+            goodput_after_loss_bits_per_second: Some(goodput_bits_per_second * 1.2),
+            retransmits: 1,
+            sndbuf_bytes: 1,
+            rcvbuf_bytes: 1,
+            send_window_bytes: 1,
+            emulator: Emulator { forward: Counters::default(), reverse: Counters::default() },
+            series: vec![point(1.0), point(2.0)],
+        }
+    }
+
+    #[test]
+    fn variants_show_medians() {
+        let report = report();
+        assert!((report.variants[0].goodput_bits_per_second - 2.1e8).abs() < 1.0);
+        assert!((report.variants[1].compared_bits_per_second() - 3.72e8).abs() < 1.0);
+    }
+
+    #[test]
+    fn json_has_the_promised_names() {
+        let json = serde_json::to_value(report()).unwrap();
+        assert_eq!(json["scenario"], "aimd-oc12");
+        assert_eq!(json["path"]["rate_bits_per_second"], 622_000_000);
+        let variant = &json["variants"][1];
+        assert_eq!(variant["name"], "wad_aimd");
+        for name in [
+            "congestion",
+            "streams",
+            "goodput_bits_per_second",
+            "retransmits",
+            "settings",
+            "samples",
+        ] {
+            assert!(!variant[name].is_null(), "{name}");
+        }
+    }
+}

@@ -216,13 +216,13 @@ impl Lab {
         started_ns: u64,
     ) -> Result<Record, LabError> {
         if self.client == Client::Iperf3 {
-            let bytes = iperf3::received_bytes(&received)
+            let goodput = iperf3::goodput(&received)
                 .map_err(|reason| LabError::Client { who: "receiver", reason })?;
             // It gives no times on our clock: what ss saw acknowledged does.
             let acked = |sight: &Sight| sight.flows.iter().map(|flow| flow.bytes_acked).sum();
             let points = sights.iter().map(|sight| (sight.time_ns, acked(sight))).collect();
             let series = Series::new(points);
-            return Ok(Record { started_ns, bytes: Some(bytes), series, sights, far_sights });
+            return Ok(Record { started_ns, goodput: Some(goodput), series, sights, far_sights });
         }
         let unreadable = |who| {
             move |error: serde_json::Error| LabError::Client { who, reason: error.to_string() }
@@ -233,7 +233,7 @@ impl Lab {
             return Err(LabError::Lost { sent: sent.bytes, received: received.bytes });
         }
         let (started_ns, series) = (sent.started_ns, Series::new(received.counts));
-        Ok(Record { started_ns, bytes: None, series, sights, far_sights })
+        Ok(Record { started_ns, goodput: None, series, sights, far_sights })
     }
 }
 
@@ -284,7 +284,7 @@ impl Peer {
             return Ok(text);
         }
         // iperf3 gives its reason on stdout, as JSON; ours on stderr, shown.
-        let reason = iperf3::received_bytes(&text).err().filter(|_| !text.is_empty());
+        let reason = iperf3::goodput(&text).err().filter(|_| !text.is_empty());
         Err(LabError::Client { who, reason: reason.unwrap_or_else(|| status.to_string()) })
     }
 }

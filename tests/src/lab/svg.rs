@@ -6,12 +6,12 @@ use std::fmt::Write;
 use super::report::{Point, Report};
 
 const WIDTH: f64 = 1200.0;
-const ROW: f64 = 370.0;
+const ROW: f64 = 382.0;
 const MARGIN_TOP: f64 = 70.0;
 /// Of a panel's plotting area: left edges, size, distance from the row's top.
 const LEFT: [f64; 2] = [90.0, 690.0];
 const SIZE: (f64, f64) = (470.0, 230.0);
-const PANEL_TOP: f64 = 66.0;
+const PANEL_TOP: f64 = 78.0;
 /// Told apart by the colour-blind, too (Okabe and Ito).
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 const STYLE: &str = "text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px;fill:#333}\
@@ -196,6 +196,14 @@ mod tests {
     fn long_numbers_are_grouped() {
         assert_eq!(grouped(0.0), "0");
         assert_eq!(grouped(1_234_567.0), "1\u{2009}234\u{2009}567");
+    }
+
+    #[test]
+    fn every_variant_has_its_lines_and_label() {
+        let svg = render(&[crate::lab::report::tests::report()]);
+        assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+        assert_eq!(svg.matches("<polyline").count(), 4);
+        assert!(svg.contains("wad_aimd (reno)") && !svg.contains("NaN"));
     }
 
     #[test]

@@ -107,3 +107,20 @@ fn notes(report: &Report) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::report::tests::report;
+
+    #[test]
+    fn columns_line_up_and_the_gain_is_shown() {
+        let text = render(&[report()]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("scenario   variant   control"), "{text}");
+        assert!(lines[3].starts_with("aimd-oc12  wad_aimd  reno"), "{text}");
+        // 3.72 / 2.52: what is compared is the goodput after the loss.
+        assert!(lines[3].ends_with("1.48       1"), "{text}");
+        assert!(lines.iter().any(|line| line.contains("single runs 240 300 252 Mb/s")), "{text}");
+    }
+}

@@ -7,6 +7,7 @@ use tokio::io::unix::AsyncFd;
 use wad_common::event::Event;
 
 use super::{Result, TuningError};
+use crate::events;
 
 /// Yields events as they come.
 pub struct Events {
@@ -31,17 +32,11 @@ impl Events {
         let mut ready = self.ring.readable_mut().await?;
         let ring = ready.get_inner_mut();
         while let Some(bytes) = ring.next() {
-            if let Some(event) = parse(&bytes) {
+            if let Some(event) = events::parse(&bytes) {
                 take(event);
             }
         }
         ready.clear_ready();
         Ok(())
     }
-}
-
-fn parse(bytes: &[u8]) -> Option<Event> {
-    // SAFETY: long enough, and an event is valid for any bytes.
-    (bytes.len() >= size_of::<Event>())
-        .then(|| unsafe { bytes.as_ptr().cast::<Event>().read_unaligned() })
 }

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     config::PathPolicy,
     instance::Instance,
+    journal::Change,
     metrics::{PathReading, Readings},
 };
 
@@ -103,7 +104,7 @@ impl Maps {
     }
 
     /// What the kernel side has counted.
-    pub fn readings(&self) -> Result<Readings> {
+    pub fn readings(&self, changes: &[Change]) -> Result<Readings> {
         let stats: HashMap<u32, PathStats> =
             self.paths.iter().collect::<Result<_, _>>().map_err(named("PATHS"))?;
         let mut counters = [0; Counter::COUNT as usize];
@@ -121,7 +122,7 @@ impl Maps {
             counters,
             generation: self.get(Setting::Generation)?,
             memory_limit_bytes: self.get(Setting::MaxMemory)?,
-            changes: Vec::new(),
+            changes: changes.to_vec(),
         })
     }
 

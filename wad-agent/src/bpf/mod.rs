@@ -5,6 +5,7 @@
 //! that died; given a policy set; and removed as a whole.
 
 mod cgroup;
+mod error;
 mod events;
 mod maps;
 mod objects;
@@ -14,21 +15,17 @@ mod policy_set;
 use std::{
     collections::HashMap,
     os::fd::{AsFd as _, BorrowedFd},
-    path::PathBuf,
     sync::Arc,
 };
 
 use aya::{
     EbpfLoader,
-    programs::{
-        CgroupAttachMode, ProgramError, SockOps,
-        links::{FdLink, LinkError},
-    },
+    programs::{CgroupAttachMode, SockOps, links::FdLink},
 };
-use thiserror::Error;
 use wad_common::tcp_sock::TcpSockOffsets;
 
 pub use cgroup::Cgroup;
+pub use error::TuningError;
 pub use events::Events;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
@@ -36,9 +33,10 @@ pub use pins::{BPFFS, Pins, PinsError, exist};
 use crate::{
     config::PathPolicy,
     instance::Instance,
+    journal::Change,
     metrics::Readings,
     struct_ops::{
-        self, BtfError, Callback, CongestionControl, KernelBtf, LinkedObject, StructOpsError, sys,
+        BtfError, Callback, CongestionControl, KernelBtf, LinkedObject, StructOpsError, sys,
     },
 };
 
@@ -49,40 +47,6 @@ const AIMD_CALLBACKS: [Callback; 4] = [
     Callback { member: "cong_avoid", program: "aimd_cong_avoid" },
     Callback { member: "undo_cwnd", program: "aimd_undo_cwnd" },
 ];
-
-/// Why tuning could not be brought into the kernel.
-#[derive(Debug, Error)]
-pub enum TuningError {
-    #[error(
-        "this build of wad holds no BPF programs; build it with `cargo xtask build`, which gets \
-         the tools for them"
-    )]
-    NoObjects,
-    #[error(transparent)]
-    Pins(#[from] PinsError),
-    #[error(transparent)]
-    Btf(#[from] BtfError),
-    #[error(transparent)]
-    StructOps(#[from] StructOpsError),
-    #[error("cannot load the BPF object: {0}")]
-    Load(#[from] aya::EbpfError),
-    #[error("the kernel refused the tuner: {}", refusal(.0))]
-    Tuner(#[from] ProgramError),
-    #[error("cannot pin or open a BPF link: {0}")]
-    Link(#[from] LinkError),
-    #[error("cannot pin {}: {source}", path.display())]
-    Pin { path: PathBuf, source: aya::pin::PinError },
-    #[error("the BPF object lacks the {what} `{name}`")]
-    Lacks { what: &'static str, name: &'static str },
-    #[error("cannot wait for events: {0}")]
-    Poll(std::io::Error),
-    #[error("BPF map `{name}`: {source}")]
-    Map { name: &'static str, source: aya::maps::MapError },
-    #[error(
-        "cannot attach to the cgroup {}: {source}{}", cgroup.display(), describe_others(others)
-    )]
-    Attach { cgroup: PathBuf, source: ProgramError, others: Vec<(PathBuf, u32)> },
-}
 
 type Result<T, E = TuningError> = std::result::Result<T, E>;
 
@@ -131,8 +95,10 @@ impl Tuning {
     }
 
     /// What the kernel side has counted.
-    pub fn readings(&self) -> Result<Readings> {
-        self.maps.readings()
+    ///
+    /// `changes` are what the journal would undo.
+    pub fn readings(&self, changes: &[Change]) -> Result<Readings> {
+        self.maps.readings(changes)
     }
 
     /// Names of the paths in force, by their policies' indices.
@@ -204,7 +170,7 @@ fn attach(tuner: &mut SockOps, pins: &Pins, cgroup: &Cgroup) -> Result<()> {
     let id = tuner.attach(&cgroup.file, CgroupAttachMode::Single).map_err(|source| {
         TuningError::Attach {
             cgroup: cgroup.path.clone(),
-            source,
+            source: Box::new(source),
             others: cgroup.programs_in_the_way(),
         }
     })?;
@@ -250,33 +216,4 @@ fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
         is_cwnd_limited_mask: limited.bit_mask(),
         icsk_ca_priv: btf.offset_bytes("tcp_sock", "inet_conn.icsk_ca_priv")?,
     })
-}
-
-/// What the verifier said last, and what may help.
-fn refusal(error: &ProgramError) -> String {
-    const LINES: usize = 12;
-    let ProgramError::LoadError { io_error, verifier_log } = error else {
-        return error.to_string();
-    };
-    let log = verifier_log.to_string();
-    let lines: Vec<&str> = log.lines().collect();
-    let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
-    format!("{io_error}\n{last}\n{}", struct_ops::cure(io_error))
-}
-
-fn describe_others(others: &[(PathBuf, u32)]) -> String {
-    if others.is_empty() {
-        return String::new();
-    }
-    let list: Vec<String> = others
-        .iter()
-        .map(|(cgroup, id)| {
-            format!("program {id}{} on {}", cgroup::program_name(*id), cgroup.display())
-        })
-        .collect();
-    format!(
-        "; attached there without leave for others: {}. Detach it, or have it attached with \
-         BPF_F_ALLOW_MULTI or by a link",
-        list.join(", ")
-    )
 }

@@ -5,17 +5,14 @@
 //! removed first.
 
 use std::{
-    fs::{self, File},
-    io,
-    os::unix::fs::MetadataExt as _,
+    fs, io,
     path::{Path, PathBuf},
 };
 
-use nix::fcntl::{Flock, FlockArg};
 use thiserror::Error;
 
 use super::objects;
-use crate::{instance::Instance, struct_ops::CongestionControl};
+use crate::{instance::Instance, lock::Lock, struct_ops::CongestionControl};
 
 /// The BPF file system.
 pub const BPFFS: &str = "/sys/fs/bpf";
@@ -32,35 +29,17 @@ pub enum PinsError {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot remove {}: {source}", path.display())]
     Remove { path: PathBuf, source: io::Error },
-    #[error(
-        "another `wad run` of instance `{instance}` is active{}; stop it, or start this one with \
-         another --instance NAME", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default()
-    )]
-    Locked { instance: String, pid: Option<u32> },
 }
 
-/// The pins of one instance, held by this process alone.
+/// The pins of one instance.
 pub struct Pins {
     root: PathBuf,
-    _lock: Flock<File>,
 }
 
 impl Pins {
-    /// Makes the instance's folder, if need be, and takes hold of it. Its lock
-    /// ends with the process, however that ends.
-    pub fn lock(instance: &Instance) -> Result<Self, PinsError> {
-        let root = root(instance);
-        make_folder(&root)?;
-        let folder =
-            File::open(&root).map_err(|source| PinsError::Read { path: root.clone(), source })?;
-        let lock =
-            Flock::lock(folder, FlockArg::LockExclusiveNonblock).map_err(|(folder, _)| {
-                PinsError::Locked {
-                    instance: instance.name().to_owned(),
-                    pid: lock_holder(&folder),
-                }
-            })?;
-        Ok(Self { root, _lock: lock })
+    /// Only whoever holds the instance's lock may change them.
+    pub fn new(_held: &Lock, instance: &Instance) -> Self {
+        Self { root: root(instance) }
     }
 
     /// The folder of this build's layout.
@@ -96,6 +75,7 @@ impl Pins {
 
     /// Removes what other builds left, and what a start that was cut short left.
     pub fn remove_others(&self) -> Result<(), PinsError> {
+        make_folder(&self.root)?;
         let current = self.folder();
         for folder in folders(&self.root)? {
             if folder != current || !self.is_complete() {
@@ -107,6 +87,9 @@ impl Pins {
 
     /// Takes everything out of the kernel.
     pub fn remove(&self) -> Result<(), PinsError> {
+        if !self.root.exists() {
+            return Ok(());
+        }
         for folder in folders(&self.root)? {
             remove_folder(&folder)?;
         }
@@ -115,17 +98,6 @@ impl Pins {
         let _ = self.root.parent().map(fs::remove_dir);
         Ok(())
     }
-}
-
-/// The process that holds the lock on a folder (proc_locks(5)).
-fn lock_holder(folder: &File) -> Option<u32> {
-    let inode = format!(":{}", folder.metadata().ok()?.ino());
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    locks.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let [_, "FLOCK", _, _, pid, file, ..] = fields[..] else { return None };
-        file.ends_with(&inode).then(|| pid.parse().ok())?
-    })
 }
 
 /// Whether tuning of this instance is in the kernel, with or without an agent.

@@ -64,7 +64,7 @@ struct Document {
 impl Default for Document {
     fn default() -> Self {
         let config = Config {
-            agent: Agent { state_dir: PathBuf::from("/var/lib/wad") },
+            agent: Agent::default(),
             metrics: Metrics { listen: ([127, 0, 0, 1], 9464).into(), max_paths: 1_000 },
             limits: Limits { max_memory_bytes: None },
             log: Log { format: LogFormat::Text },

@@ -52,6 +52,12 @@ pub struct Agent {
     pub state_dir: PathBuf,
 }
 
+impl Default for Agent {
+    fn default() -> Self {
+        Self { state_dir: PathBuf::from("/var/lib/wad") }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Metrics {
     pub listen: SocketAddr,

@@ -19,13 +19,15 @@ pub struct PathMetric {
 }
 
 pub enum PathValue {
-    Counter(fn(&PathStats) -> u64),
-    Gauge(fn(&PathStats) -> u64),
+    Counter(OfPath),
+    Gauge(OfPath),
     /// Counters by the label `reason`.
-    Reasons(&'static [(&'static str, fn(&PathStats) -> u64)]),
+    Reasons(&'static [(&'static str, OfPath)]),
     /// Microseconds, 0 for not known yet. It has no sum over paths.
-    Rtt(fn(&PathStats) -> u64),
+    Rtt(OfPath),
 }
+
+pub type OfPath = fn(&PathStats) -> u64;
 
 /// A metric of the host.
 pub struct HostMetric {

@@ -2,40 +2,10 @@
 
 use std::time::Duration;
 
-use super::*;
-
-pub fn path(name: &str, stats: PathStats) -> PathReading {
-    PathReading { name: name.into(), max_flows: 1000, stats }
-}
-
-/// Two paths, of which one has seen flows, and numbers that are all different.
-pub fn example() -> Readings {
-    let stats = PathStats {
-        matched: 14,
-        opened: 13,
-        closed: 12,
-        tuned_now: 1,
-        no_memory: 2,
-        too_many: 3,
-        partly: 4,
-        bytes_acked: 10_737_418_240,
-        bytes_received: 1_048_577,
-        data_segs_out: 7_415_345,
-        segs_retrans: 380,
-        srtt_us: 75_125,
-    };
-    Readings {
-        paths: vec![path("bob", stats), path("a \"quoted\\\nname", PathStats::default())],
-        counters: [5, 6, 16_777_216, 7],
-        generation: 3,
-        memory_limit_bytes: 2_147_483_648,
-        changes: vec![Change::Sysctl {
-            key: "net.core.rmem_max".to_owned(),
-            before: "212992".to_owned(),
-            after: "6571899".to_owned(),
-        }],
-    }
-}
+use super::{
+    testing::{example, path},
+    *,
+};
 
 fn scrape(readings: Readings, max_paths: usize, format: Format) -> String {
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_250);

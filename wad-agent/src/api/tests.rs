@@ -1,0 +1,192 @@
+//! The servers on loopback and on sockets in temporary folders, asked by a real
+//! client, by slow ones and by many.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
+
+use hyper::body::Bytes;
+use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch, task::JoinHandle};
+
+use super::*;
+use crate::{
+    lock::Lock,
+    metrics::testing::example,
+    status::{self, ask},
+};
+
+fn api(source: Source) -> Arc<Api> {
+    let about = About {
+        instance: "default".to_owned(),
+        config: "/etc/wad/wad.toml".into(),
+        cgroup: "/sys/fs/cgroup".into(),
+        started: Instant::now(),
+        started_at: SystemTime::now(),
+    };
+    Arc::new(Api { about, max_paths: 1000, source })
+}
+
+struct Server {
+    address: SocketAddr,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    async fn start(source: Source) -> Self {
+        let listener = bind_metrics("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(serve(listener, metrics_router(api(source)), stopped));
+        Self { address, stop, task }
+    }
+
+    async fn get(&self, path: &str, accept: &str) -> hyper::Response<Bytes> {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        status::client::get(stream, path, accept).await.unwrap()
+    }
+
+    /// Stops it, and says how long that took.
+    async fn stop(self) -> Duration {
+        let start = Instant::now();
+        self.stop.send(true).unwrap();
+        self.task.await.unwrap();
+        start.elapsed()
+    }
+}
+
+fn text(answer: &hyper::Response<Bytes>) -> (&str, &str) {
+    let content_type = answer.headers()[header::CONTENT_TYPE].to_str().unwrap();
+    (content_type, std::str::from_utf8(answer.body()).unwrap())
+}
+
+#[tokio::test]
+async fn metrics_come_in_the_format_asked_for() {
+    let server = Server::start(Source::new(|| Ok(example()))).await;
+    let answer = server.get("/metrics", "application/openmetrics-text;version=1.0.0").await;
+    let (content_type, body) = text(&answer);
+    assert_eq!(content_type, "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    assert!(body.ends_with("# EOF\n"));
+    let answer = server.get("/metrics", "*/*").await;
+    let (content_type, body) = text(&answer);
+    assert_eq!(content_type, "text/plain; version=0.0.4; charset=utf-8");
+    assert!(body.contains("# TYPE wad_flows_opened_total counter\n"));
+    assert!(body.contains("wad_flows_opened_total{path=\"bob\"} 13\n"));
+}
+
+#[tokio::test]
+async fn each_scrape_reads_anew() {
+    let generation = AtomicU64::new(0);
+    let server = Server::start(Source::new(move || {
+        let generation = generation.fetch_add(1, Ordering::SeqCst);
+        Ok(Readings { generation, ..Default::default() })
+    }))
+    .await;
+    for generation in 0..3 {
+        let answer = server.get("/metrics", "").await;
+        let line = format!("\nwad_policy_generation {generation}\n");
+        assert!(text(&answer).1.contains(&line));
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_fails_is_an_error_not_an_empty_page() {
+    let server = Server::start(Source::new(|| Err("the map of counts is gone".into()))).await;
+    let answer = server.get("/metrics", "").await;
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert_eq!(text(&answer).1, "the map of counts is gone\n");
+}
+
+#[tokio::test]
+async fn the_other_pages() {
+    let server = Server::start(Source::new(|| Ok(example()))).await;
+    let landing = server.get("/", "text/html").await;
+    assert!(text(&landing).1.contains("href=\"/metrics\""));
+    assert_eq!(text(&server.get("/-/healthy", "").await).1, "wad is healthy.\n");
+    assert_eq!(server.get("/v1/status", "").await.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn slow_clients_neither_block_others_nor_the_end() {
+    let server = Server::start(Source::new(|| Ok(example()))).await;
+    let mut slow = Vec::new();
+    for sent in ["", "GET /metrics HT", "GET /metrics HTTP/1.1\r\nHost: w"] {
+        let mut stream = TcpStream::connect(server.address).await.unwrap();
+        tokio::io::AsyncWriteExt::write_all(&mut stream, sent.as_bytes()).await.unwrap();
+        slow.push(stream);
+    }
+    assert_eq!(server.get("/-/healthy", "").await.status(), StatusCode::OK);
+    assert!(server.stop().await < Duration::from_secs(1));
+    for mut stream in slow {
+        let ended = stream.read(&mut [0; 1]).await;
+        assert!(matches!(ended, Ok(0) | Err(_)));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_on_its_way_is_finished() {
+    let server = Server::start(Source::new(|| {
+        std::thread::sleep(Duration::from_millis(100));
+        Ok(example())
+    }))
+    .await;
+    let stream = TcpStream::connect(server.address).await.unwrap();
+    let asking = tokio::spawn(async move { status::client::get(stream, "/metrics", "").await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(server.stop().await < Duration::from_secs(1));
+    assert_eq!(asking.await.unwrap().unwrap().status(), StatusCode::OK);
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_named_with_the_cure() {
+    let first = bind_metrics("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = first.local_addr().unwrap();
+    let error = bind_metrics(address).await.unwrap_err().to_string();
+    let words = format!("another program listens on {address}; set [metrics] listen");
+    assert!(error.starts_with(&words), "{error}");
+    let foreign = bind_metrics("192.0.2.1:9464".parse().unwrap()).await.unwrap_err();
+    assert!(foreign.to_string().starts_with("this host has no address 192.0.2.1;"));
+}
+
+#[tokio::test]
+async fn status_is_asked_by_the_socket() {
+    let run = tempfile::tempdir().unwrap();
+    let lock = Lock::take(run.path(), "default").unwrap();
+    // The socket of a dead agent.
+    drop(std::os::unix::net::UnixListener::bind(lock.socket()).unwrap());
+    let error = ask(run.path(), "default").await.unwrap_err().to_string();
+    assert!(error.starts_with("no agent runs as instance \"default\""), "{error}");
+
+    let listener = bind_control(&lock).unwrap();
+    let mode = fs::metadata(lock.socket()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let (stop, stopped) = watch::channel(false);
+    let router = control_router(api(Source::new(|| Ok(example()))));
+    let task = tokio::spawn(serve(listener, router, stopped));
+
+    let status = ask(run.path(), "default").await.unwrap();
+    assert_eq!(status.pid, std::process::id());
+    assert_eq!(status.paths[0].flows_untuned.max_flows, 3);
+    assert_eq!(status.paths[1].rtt_us, None);
+    assert_eq!(status.changes, example().changes);
+
+    // A sender that is gone stops it, too.
+    drop(stop);
+    task.await.unwrap();
+    assert!(ask(run.path(), "default").await.is_err());
+    drop(lock);
+    assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn where_no_agent_runs_the_instance_and_the_socket_are_named() {
+    let run = tempfile::tempdir().unwrap();
+    let error = ask(run.path(), "test").await.unwrap_err().to_string();
+    let socket = run.path().join("test.sock");
+    assert!(error.contains("\"test\"") && error.contains(socket.to_str().unwrap()), "{error}");
+    assert!(error.contains("`wad run`"));
+}

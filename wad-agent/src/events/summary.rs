@@ -1,0 +1,307 @@
+//! One line of the log for each tuned flow that ends: who with whom, for how
+//! long, how fast, and what was changed. Levels: `info`, `debug` beyond
+//! [`LINES_PER_SECOND`] and for flows that were left alone.
+
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use wad_common::{
+    event::Event,
+    flow::{Outcome, Role},
+};
+
+use super::budget::Budget;
+
+/// Flows that get a line at level `info`.
+const LINES_PER_SECOND: u32 = 20;
+
+/// Writes the summaries, within their budget.
+#[derive(Debug)]
+pub struct Summaries {
+    budget: Budget,
+}
+
+impl Default for Summaries {
+    fn default() -> Self {
+        Self { budget: Budget::new(LINES_PER_SECOND) }
+    }
+}
+
+impl Summaries {
+    /// Logs a flow that closed. `event` is of that kind.
+    pub fn closed(&mut self, event: &Event, path: &str) {
+        if was_tuned(event) && self.budget.spend(event.time_ns) {
+            summary!(info, event, path);
+        } else {
+            summary!(debug, event, path);
+        }
+    }
+
+    /// Says how many flows got no line at level `info` since the last call; to be
+    /// called every few seconds.
+    pub fn report_held_back(&mut self) {
+        match self.budget.take_held_back() {
+            0 => {}
+            flows => tracing::info!(flows, "more tuned flows closed than the log shows"),
+        }
+    }
+}
+
+/// The levels of tracing's macros are constants.
+macro_rules! summary {
+    ($level:ident, $event:expr, $path:expr) => {{
+        let (event, path): (&Event, &str) = ($event, $path);
+        let (flow, seconds) = (&event.flow, duration_seconds(event));
+        tracing::$level!(
+            path,
+            remote = %address(event.remote, event.remote_port),
+            local = %address(event.local, event.local_port),
+            role = role(flow.role),
+            outcome = outcome(flow.outcome),
+            seconds,
+            sent_bytes = event.bytes_acked,
+            received_bytes = event.bytes_received,
+            goodput_bits_per_second = goodput_bits_per_second(event),
+            segments_sent = event.data_segs_out,
+            segments_retransmitted = event.segs_retrans,
+            srtt_us = event.srtt_us,
+            min_rtt_us = event.min_rtt_us,
+            congestion_before = name(&flow.before.congestion),
+            congestion = name(&flow.after.congestion),
+            sndbuf_bytes_before = flow.before.sndbuf_bytes,
+            sndbuf_bytes = flow.after.sndbuf_bytes,
+            rcvbuf_bytes_before = flow.before.rcvbuf_bytes,
+            rcvbuf_bytes = flow.after.rcvbuf_bytes,
+            initial_window_segments_before = flow.before.cwnd_segments,
+            initial_window_segments = flow.after.cwnd_segments,
+            "flow closed"
+        );
+    }};
+}
+use summary;
+
+fn was_tuned(event: &Event) -> bool {
+    [Outcome::Tuned, Outcome::Partly].iter().any(|outcome| *outcome as u32 == event.flow.outcome)
+}
+
+/// Since it was established; to the millisecond, as nobody reads more.
+fn duration_seconds(event: &Event) -> f64 {
+    (duration_ns(event) as f64 / 1e6).round() / 1e3
+}
+
+/// Zero where it was never established.
+fn duration_ns(event: &Event) -> u64 {
+    match event.flow.established_ns {
+        0 => 0,
+        established_ns => event.time_ns.saturating_sub(established_ns),
+    }
+}
+
+/// Of the direction that carried more.
+fn goodput_bits_per_second(event: &Event) -> u64 {
+    let bits = u128::from(event.bytes_acked.max(event.bytes_received)) * 8;
+    let rate = (bits * 1_000_000_000).checked_div(duration_ns(event).into());
+    rate.unwrap_or(0).try_into().unwrap_or(u64::MAX)
+}
+
+/// An IPv4 address that was mapped into IPv6 is shown as what it is.
+fn address(octets: [u8; 16], port: u16) -> SocketAddr {
+    let v6 = Ipv6Addr::from(octets);
+    SocketAddr::new(v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4), port)
+}
+
+/// Zero-terminated.
+fn name(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+fn role(number: u32) -> &'static str {
+    match number {
+        n if n == Role::Active as u32 => "connected",
+        n if n == Role::Passive as u32 => "accepted",
+        _ => "unknown",
+    }
+}
+
+fn outcome(number: u32) -> &'static str {
+    match number {
+        n if n == Outcome::Tuned as u32 => "tuned",
+        n if n == Outcome::NoMemory as u32 => "no_memory",
+        n if n == Outcome::TooMany as u32 => "too_many",
+        n if n == Outcome::Partly as u32 => "partly",
+        _ => "unknown",
+    }
+}
+
+#[cfg(test)]
+pub mod testing {
+    use std::net::Ipv4Addr;
+
+    use wad_common::{
+        event::Kind,
+        flow::{Flow, Settings},
+        policy::CONGESTION_BYTES,
+    };
+
+    use super::*;
+
+    fn congestion(name: &str) -> [u8; CONGESTION_BYTES] {
+        let mut bytes = [0; CONGESTION_BYTES];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        bytes
+    }
+
+    fn mapped(address: &str) -> [u8; 16] {
+        address.parse::<Ipv4Addr>().unwrap().to_ipv6_mapped().octets()
+    }
+
+    /// 1 GB in 16 s, tuned in full.
+    pub fn event() -> Event {
+        let before = Settings {
+            congestion: congestion("cubic"),
+            sndbuf_bytes: 16_384,
+            rcvbuf_bytes: 131_072,
+            cwnd_segments: 10,
+            ..Settings::default()
+        };
+        let after = Settings {
+            congestion: congestion("wad_aimd"),
+            sndbuf_bytes: 7_502_478,
+            rcvbuf_bytes: 13_143_798,
+            cwnd_segments: 24,
+            ..Settings::default()
+        };
+        let flow = Flow {
+            matched_ns: 999_930_000_000,
+            established_ns: 1_000_000_000_000,
+            initial_window_segments: 24,
+            before,
+            after,
+            ..Flow::default()
+        };
+        Event {
+            flow,
+            time_ns: 1_016_000_400_000,
+            cookie: 1,
+            bytes_acked: 1_000_000_000,
+            bytes_received: 1000,
+            remote: mapped("10.5.128.74"),
+            local: mapped("10.0.0.1"),
+            remote_port: 5201,
+            local_port: 40_000,
+            kind: Kind::Close as u32,
+            data_segs_out: 690_608,
+            segs_retrans: 3,
+            srtt_us: 70_125,
+            min_rtt_us: 70_001,
+            cwnd_segments: 3759,
+            ssthresh_segments: 3000,
+            mss_bytes: 1448,
+            reserved: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use serde_json::json;
+
+    use super::{testing::event, *};
+    use crate::log::testing::logged;
+
+    #[test]
+    fn a_flow_in_one_line() {
+        let mut lines = logged("", || Summaries::default().closed(&event(), "bob"));
+        assert_eq!(lines.len(), 1);
+        let line = lines[0].as_object_mut().unwrap();
+        line.remove("timestamp");
+        line.remove("target");
+        let expected = json!({
+            "level": "INFO",
+            "message": "flow closed",
+            "path": "bob",
+            "remote": "10.5.128.74:5201",
+            "local": "10.0.0.1:40000",
+            "role": "connected",
+            "outcome": "tuned",
+            "seconds": 16.0,
+            "sent_bytes": 1_000_000_000,
+            "received_bytes": 1000,
+            "goodput_bits_per_second": 499_987_500,
+            "segments_sent": 690_608,
+            "segments_retransmitted": 3,
+            "srtt_us": 70_125,
+            "min_rtt_us": 70_001,
+            "congestion_before": "cubic",
+            "congestion": "wad_aimd",
+            "sndbuf_bytes_before": 16_384,
+            "sndbuf_bytes": 7_502_478,
+            "rcvbuf_bytes_before": 131_072,
+            "rcvbuf_bytes": 13_143_798,
+            "initial_window_segments_before": 10,
+            "initial_window_segments": 24,
+        });
+        assert_eq!(lines[0], expected);
+    }
+
+    #[test]
+    fn beyond_the_rate_lines_are_counted_and_go_to_debug() {
+        let many = || {
+            let mut summaries = Summaries::default();
+            for _ in 0..100 {
+                summaries.closed(&event(), "bob");
+            }
+            summaries.report_held_back();
+            summaries.report_held_back();
+        };
+        let lines = logged("", many);
+        assert_eq!(lines.len(), 21);
+        assert_eq!(lines[20]["flows"], 80);
+        let lines = logged("debug", many);
+        assert_eq!(lines.iter().filter(|line| line["level"] == "DEBUG").count(), 80);
+    }
+
+    #[test]
+    fn flows_left_alone_are_no_news_and_cost_nothing() {
+        let mut untuned = event();
+        for (outcome, level) in [
+            (Outcome::NoMemory, "DEBUG"),
+            (Outcome::TooMany, "DEBUG"),
+            (Outcome::Partly, "INFO"),
+            (Outcome::Tuned, "INFO"),
+        ] {
+            untuned.flow.outcome = outcome as u32;
+            let lines = logged("debug", || Summaries::default().closed(&untuned, "bob"));
+            assert_eq!(lines[0]["level"], level);
+        }
+        untuned.flow.outcome = Outcome::TooMany as u32;
+        let mut summaries = Summaries::default();
+        (0..100).for_each(|_| summaries.closed(&untuned, "bob"));
+        assert_eq!(logged("", || summaries.report_held_back()).len(), 0);
+    }
+
+    #[test]
+    fn nonsense_is_shown_without_harm() {
+        let mut odd = event();
+        odd.flow.established_ns = u64::MAX;
+        assert_eq!((duration_ns(&odd), goodput_bits_per_second(&odd)), (0, 0));
+        odd.flow.established_ns = odd.time_ns - 1;
+        odd.bytes_acked = u64::MAX;
+        assert_eq!(goodput_bits_per_second(&odd), u64::MAX);
+        odd.flow.established_ns = 0;
+        assert_eq!(duration_seconds(&odd), 0.0);
+        assert_eq!((role(7), outcome(7)), ("unknown", "unknown"));
+        assert_eq!(name(&[b'x'; 4]), "xxxx");
+        assert_eq!(name(&[0xff, 0]), "\u{fffd}");
+    }
+
+    #[test]
+    fn addresses_of_both_families() {
+        let v6: Ipv6Addr = "2001:db8:5::1".parse().unwrap();
+        assert_eq!(address(v6.octets(), 80).to_string(), "[2001:db8:5::1]:80");
+        let v4 = "10.1.2.3".parse::<std::net::Ipv4Addr>().unwrap().to_ipv6_mapped();
+        assert_eq!(address(v4.octets(), 80).to_string(), "10.1.2.3:80");
+    }
+}

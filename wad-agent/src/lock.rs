@@ -1,0 +1,158 @@
+//! One agent per instance: a lock under /run/wad that the kernel drops with the
+//! process that holds it, and the socket by which commands reach that agent.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, Read, Seek, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    process,
+};
+
+/// Where running agents leave their locks and sockets.
+pub const RUN_DIR: &str = "/run/wad";
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "wad runs already as instance \"{instance}\" (process {pid}): stop it first, or choose \
+         another --instance"
+    )]
+    Running { instance: String, pid: String },
+    #[error("cannot lock {} (it takes root)", .file.display())]
+    Lock { file: PathBuf, source: io::Error },
+}
+
+/// Where the agent of an instance listens for commands.
+#[must_use]
+pub fn socket(run_dir: &Path, instance: &str) -> PathBuf {
+    run_dir.join(format!("{instance}.sock"))
+}
+
+/// The right to be the agent of an instance, or to clean up after a dead one.
+/// Dropping it removes the lock's file and whatever socket is left.
+#[derive(Debug)]
+pub struct Lock {
+    file: PathBuf,
+    socket: PathBuf,
+    /// Holds the lock for as long as it is open.
+    _held: File,
+}
+
+impl Lock {
+    pub fn take(run_dir: &Path, instance: &str) -> Result<Self, Error> {
+        let file = run_dir.join(format!("{instance}.lock"));
+        let failed = |source| Error::Lock { file: file.clone(), source };
+        let held = loop {
+            let opened = open(run_dir, &file).map_err(failed)?;
+            match opened.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Err(running(instance, opened)),
+                Err(TryLockError::Error(error)) => return Err(failed(error)),
+            }
+            // Whoever held it until now may have removed the file: then this is
+            // a lock that no one else will meet.
+            if is_still_at(&opened, &file).map_err(failed)? {
+                break opened;
+            }
+        };
+        write_pid(&held).map_err(failed)?;
+        let socket = socket(run_dir, instance);
+        Ok(Self { file, socket, _held: held })
+    }
+
+    #[must_use]
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        for file in [&self.socket, &self.file] {
+            match fs::remove_file(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    tracing::warn!("cannot remove {}: {error}", file.display());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn open(run_dir: &Path, file: &Path) -> io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o755).create(run_dir)?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600).open(file)
+}
+
+fn is_still_at(held: &File, file: &Path) -> io::Result<bool> {
+    match fs::metadata(file) {
+        Ok(found) => Ok(found.ino() == held.metadata()?.ino()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn write_pid(mut held: &File) -> io::Result<()> {
+    held.set_len(0)?;
+    held.rewind()?;
+    writeln!(held, "{}", process::id())
+}
+
+fn running(instance: &str, mut lock: File) -> Error {
+    let mut pid = String::new();
+    let pid = match lock.read_to_string(&mut pid) {
+        Ok(1..) => pid.trim().to_owned(),
+        // It is just starting.
+        _ => "unknown".to_owned(),
+    };
+    Error::Running { instance: instance.to_owned(), pid }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_is_refused_by_name_and_harms_nothing() {
+        let run = tempfile::tempdir().unwrap();
+        let lock = Lock::take(run.path(), "default").unwrap();
+        let error = Lock::take(run.path(), "default").unwrap_err().to_string();
+        let pid = process::id();
+        let words = format!("runs already as instance \"default\" (process {pid})");
+        assert!(error.contains(&words), "{error}");
+        assert_eq!(lock.socket(), run.path().join("default.sock"));
+        Lock::take(run.path(), "test").unwrap();
+        drop(lock);
+        Lock::take(run.path(), "default").unwrap();
+    }
+
+    #[test]
+    fn what_a_dead_agent_left_is_removed() {
+        let run = tempfile::tempdir().unwrap();
+        fs::write(run.path().join("default.lock"), "123456789\n").unwrap();
+        fs::write(run.path().join("default.sock"), "").unwrap();
+        drop(Lock::take(&run.path().join("."), "default").unwrap());
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn only_one_of_many_gets_it() {
+        let run = tempfile::tempdir().unwrap();
+        let holders = std::sync::atomic::AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    for _ in 0..200 {
+                        use std::sync::atomic::Ordering::SeqCst;
+                        if let Ok(_lock) = Lock::take(run.path(), "default") {
+                            assert_eq!(holders.fetch_add(1, SeqCst), 0);
+                            holders.fetch_sub(1, SeqCst);
+                        }
+                    }
+                });
+            }
+        });
+    }
+}
