@@ -45,7 +45,7 @@ pub fn run(args: &cli::Run) -> Result<()> {
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
     let mut journal = Journal::open(&config.agent.state_dir, instance.name(), Sysctl::default())?;
 
-    let agent = Agent { args, config: &config, cgroup: &cgroup, lock: &lock };
+    let agent = Agent { args, config, cgroup, lock: &lock };
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -63,18 +63,21 @@ pub fn run(args: &cli::Run) -> Result<()> {
 
 struct Agent<'a> {
     args: &'a cli::Run,
-    config: &'a Config,
-    cgroup: &'a Cgroup,
+    config: Config,
+    cgroup: Cgroup,
     lock: &'a Lock,
 }
 
 impl Agent<'_> {
-    async fn serve(&self, journal: &mut Journal) -> Result<()> {
+    async fn serve(mut self, journal: &mut Journal) -> Result<()> {
         let mut stop = Stop::new()?;
         // What can fail for others' reasons comes before any change to the host.
         let scrapes = api::bind_metrics(self.config.metrics.listen).await?;
         let commands = api::bind_control(self.lock)?;
         let tuning = Arc::new(self.tune(journal)?);
+        // The kernel has the paths now.
+        self.config.paths = Vec::new();
+        give_memory_back();
 
         let api = Arc::new(self.api(&tuning, journal.changes().cloned().collect()));
         let (stopping, stopped) = watch::channel(false);
@@ -99,9 +102,9 @@ impl Agent<'_> {
         let instance = &self.args.instance.name;
         let setup = Setup {
             instance,
-            cgroup: self.cgroup,
+            cgroup: &self.cgroup,
             paths: &self.config.paths,
-            max_memory_bytes: max_memory_bytes(self.config, journal.sysctl())?,
+            max_memory_bytes: max_memory_bytes(&self.config, journal.sysctl())?,
         };
         ceilings(&self.config.paths).require(journal)?;
         let (tuning, start) = Tuning::start(Pins::new(self.lock, instance), &setup)?;
@@ -146,6 +149,15 @@ async fn summarize(tuning: &Tuning) -> Result<()> {
                 }
             }) => waited.context("cannot read the events of flows")?,
         }
+    }
+}
+
+/// Reading a large configuration takes several times what is kept of it.
+fn give_memory_back() {
+    // SAFETY: an allocator may be asked at any time; musl's does it by itself.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
     }
 }
 
