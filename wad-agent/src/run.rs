@@ -27,7 +27,7 @@ use crate::{
     lock::{self, Lock},
     log,
     metrics::Source,
-    privileges,
+    privileges::{self, Privileges},
     sysctl::Sysctl,
 };
 
@@ -38,14 +38,14 @@ const HELD_BACK_INTERVAL: Duration = Duration::from_secs(10);
 pub fn run(args: &cli::Run) -> Result<()> {
     let config = Config::load(&args.config.file, &Host::read()?)?;
     log::init(config.log.format)?;
-    privileges::check()?;
+    let privileges = privileges::check()?;
     let cgroup = Cgroup::open(args.cgroup.as_deref())?;
     let instance = &args.instance.name;
     // From here on no other agent of this instance can run.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
     let mut journal = Journal::open(&config.agent.state_dir, instance.name(), Sysctl::default())?;
 
-    let agent = Agent { args, config, cgroup, lock: &lock };
+    let agent = Agent { args, config, cgroup, lock: &lock, privileges };
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -66,6 +66,7 @@ struct Agent<'a> {
     config: Config,
     cgroup: Cgroup,
     lock: &'a Lock,
+    privileges: Privileges,
 }
 
 impl Agent<'_> {
@@ -107,7 +108,15 @@ impl Agent<'_> {
             max_memory_bytes: max_memory_bytes(&self.config, journal.sysctl())?,
         };
         ceilings(&self.config.paths).require(journal)?;
-        let (tuning, start) = Tuning::start(Pins::new(self.lock, instance), &setup)?;
+        let pins = Pins::new(self.lock, instance);
+        if !self.privileges.maps_by_id && bpf::exist(instance) {
+            warn!(
+                "without CAP_SYS_ADMIN the tuning of the agent before this one cannot be taken \
+                 over: it is set up anew, its counts start at zero"
+            );
+            pins.remove()?;
+        }
+        let (tuning, start) = Tuning::start(pins, &setup)?;
         let paths = self.config.paths.len();
         match start {
             Start::Fresh => info!(paths, "tuning new flows"),
