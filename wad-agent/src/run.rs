@@ -21,7 +21,7 @@ use crate::{
     bpffs,
     ceilings::Ceilings,
     cli,
-    config::{Config, Host, PathPolicy},
+    config::{Config, Host},
     events::Summaries,
     journal::{Change, Journal},
     lock::{self, Lock},
@@ -107,7 +107,7 @@ impl Agent<'_> {
             paths: &self.config.paths,
             max_memory_bytes: max_memory_bytes(&self.config, journal.sysctl())?,
         };
-        ceilings(&self.config.paths).require(journal)?;
+        Ceilings::of(&self.config.paths).require(journal)?;
         let pins = Pins::new(self.lock, instance);
         if !self.privileges.maps_by_id && bpf::exist(instance) {
             warn!(
@@ -190,17 +190,6 @@ impl Stop {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
-    }
-}
-
-/// The largest buffers of any path.
-fn ceilings(paths: &[PathPolicy]) -> Ceilings {
-    let largest = |bytes: fn(&PathPolicy) -> Option<u32>| {
-        paths.iter().filter_map(bytes).max().unwrap_or(0).into()
-    };
-    Ceilings {
-        rcvbuf_bytes: largest(|path| path.rcvbuf_bytes),
-        sndbuf_bytes: largest(|path| path.sndbuf_bytes),
     }
 }
 
