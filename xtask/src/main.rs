@@ -23,7 +23,7 @@ mod toolchains;
 
 #[derive(Parser)]
 #[command(
-    name = "cargo xtask",
+    bin_name = "cargo xtask",
     about = "Developer commands of wad",
     disable_help_subcommand = true
 )]
