@@ -82,6 +82,47 @@ impl Cgroup {
     }
 }
 
+/// This process's membership in a cgroup; it returns to where it was when
+/// dropped. That must be before the cgroup goes, which kills its members.
+#[derive(Debug)]
+#[must_use]
+pub struct Joined {
+    before: PathBuf,
+}
+
+impl Joined {
+    /// Sockets that this process makes from here on belong to the cgroup.
+    ///
+    /// # Errors
+    /// Without root.
+    pub fn to(cgroup: &Cgroup) -> Result<Self, CgroupError> {
+        let path = Path::new("/proc/self/cgroup");
+        let table = fs::read_to_string(path)
+            .map_err(|source| CgroupError::Io { path: path.to_owned(), source })?;
+        // Version 2 has number 0 and no controllers (cgroups(7)).
+        let before = table.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
+        let joined = Self { before: mount_point()?.join(before) };
+        enter(cgroup.path())?;
+        Ok(joined)
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        // Where it came from may be gone; the root is always there.
+        let root = mount_point();
+        if enter(&self.before).or_else(|_| enter(&root?)).is_err() {
+            crate::say("this process cannot leave its cgroup");
+        }
+    }
+}
+
+/// Moves this process, all of its threads.
+fn enter(cgroup: &Path) -> Result<(), CgroupError> {
+    let path = cgroup.join("cgroup.procs");
+    fs::write(&path, "0").map_err(|source| CgroupError::Io { path, source })
+}
+
 impl Drop for Cgroup {
     fn drop(&mut self) {
         // cgroup.kill exists from Linux 5.14 on; the guards of the processes

@@ -4,13 +4,20 @@
 //! (a namespace, a cgroup, a sysctl, a process) and undoes it when dropped.
 
 pub mod bench;
+pub mod capture;
 pub mod cgroup;
+pub mod foreign;
+pub mod inventory;
 pub mod lab;
+pub mod metrics;
 pub mod netns;
 pub mod process;
 pub mod signal;
 pub mod ss;
+pub mod stand;
 pub mod sysctl;
+pub mod tcp;
+pub mod veth;
 pub mod wad;
 
 /// A line for the person who runs it. A closed terminal is no reason to fail:

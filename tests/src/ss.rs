@@ -1,7 +1,7 @@
 //! What `ss -tinm` says of TCP flows: the witness from outside. Windows count
 //! segments, times are in milliseconds, as ss prints them.
 
-use std::{net::SocketAddr, process::Command};
+use std::{net::SocketAddr, process::Command, str::FromStr};
 
 use crate::process::{ProcessError, run_command};
 
@@ -19,8 +19,13 @@ pub struct Flow {
     pub min_rtt_ms: f64,
     /// Maximum segment size, in bytes.
     pub mss_bytes: u32,
+    /// Window scales: the peer's, applied to what it offers, and this host's.
+    /// None where either end had none to offer.
+    pub window_scales: Option<(u8, u8)>,
     /// Segments sent and neither acknowledged nor taken for lost.
     pub unacked_segments: u32,
+    /// Segments retransmitted and not acknowledged yet.
+    pub retransmits_out: u32,
     /// Segments retransmitted since the start.
     pub retransmits: u64,
     pub bytes_acked: u64,
@@ -58,27 +63,34 @@ fn parse_line(line: &str) -> Option<Flow> {
     let field =
         |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
     let number = |name| field(name).and_then(|value| value.parse().ok());
-    let (rtt_ms, _variance) = field("rtt")?.split_once('/')?;
+    // "in flight now/in all"
+    let (retransmits_out, retransmits) =
+        field("retrans").and_then(|value| pair(value, '/')).unwrap_or((0, 0));
     Some(Flow {
         local: address(local)?,
         peer: address(peer)?,
         congestion: congestion(&words)?.to_owned(),
         cwnd_segments: field("cwnd")?.parse().ok()?,
         ssthresh_segments: field("ssthresh").and_then(|value| value.parse().ok()),
-        rtt_ms: rtt_ms.parse().ok()?,
+        // None is shown before the first sample; its variance follows.
+        rtt_ms: field("rtt").and_then(|value| pair::<_, f64>(value, '/')).map_or(0.0, |rtt| rtt.0),
         min_rtt_ms: field("minrtt").and_then(|value| value.parse().ok()).unwrap_or(0.0),
         mss_bytes: field("mss")?.parse().ok()?,
+        window_scales: field("wscale").and_then(|value| pair(value, ',')),
         unacked_segments: field("unacked").and_then(|value| value.parse().ok()).unwrap_or(0),
-        // "in flight now/in all"
-        retransmits: field("retrans")
-            .and_then(|value| value.split_once('/')?.1.parse().ok())
-            .unwrap_or(0),
+        retransmits_out,
+        retransmits,
         bytes_acked: number("bytes_acked").unwrap_or(0),
         bytes_received: number("bytes_received").unwrap_or(0),
         send_window_bytes: number("snd_wnd").unwrap_or(0),
         sndbuf_bytes: memory(&words, "tb")?,
         rcvbuf_bytes: memory(&words, "rb")?,
     })
+}
+
+fn pair<A: FromStr, B: FromStr>(text: &str, between: char) -> Option<(A, B)> {
+    let (first, second) = text.split_once(between)?;
+    Some((first.parse().ok()?, second.parse().ok()?))
 }
 
 /// IPv4 mapped into IPv6 (a dual-stack socket) is given as IPv4. A device that
@@ -124,7 +136,8 @@ mod tests {
         assert_eq!(flow.congestion, "cubic");
         assert_eq!(flow.peer, "10.77.0.2:5001".parse().unwrap());
         assert_eq!((flow.cwnd_segments, flow.ssthresh_segments), (4096, Some(2047)));
-        assert_eq!((flow.retransmits, flow.unacked_segments), (17, 3));
+        assert_eq!((flow.retransmits_out, flow.retransmits, flow.unacked_segments), (0, 17, 3));
+        assert_eq!(flow.window_scales, Some((9, 7)));
         assert_eq!((flow.rcvbuf_bytes, flow.sndbuf_bytes), (131_072, 8_388_608));
         assert_eq!((flow.bytes_acked, flow.send_window_bytes), (8000, 3_145_728));
         assert!((flow.rtt_ms - 75.2).abs() < 1e-9 && (flow.min_rtt_ms - 70.1).abs() < 1e-9);

@@ -2,6 +2,8 @@
 //! state are in a temporary folder, its instance is its own.
 
 use std::{
+    cell::Cell,
+    env,
     fs::{self, File},
     io,
     net::TcpListener,
@@ -16,6 +18,7 @@ use tempfile::TempDir;
 
 use crate::{
     cgroup::Cgroup,
+    metrics::{Metrics, MetricsError},
     process::{Place, Process, ProcessError},
     signal,
 };
@@ -30,6 +33,10 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 pub enum WadError {
     #[error("cannot write {path}", path = path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("no wad binary: `cargo build -p wad-agent` makes it, or WAD_BIN names it")]
+    NotBuilt { source: io::Error },
+    #[error("no algorithm is pinned in {pins}", pins = pins.display())]
+    Algorithm { pins: PathBuf, source: io::Error },
     #[error("no free port for the metrics")]
     Port { source: io::Error },
     #[error("wad run ended at once ({status}): {log}")]
@@ -52,6 +59,23 @@ pub struct Home {
     instance: String,
     metrics_port: u16,
     folder: TempDir,
+    /// An agent was started and has not taken everything out again.
+    in_use: Cell<bool>,
+}
+
+/// The `wad` binary: the one that WAD_BIN names, or that was built into the
+/// same folder as this program.
+///
+/// # Errors
+/// When there is none.
+pub fn program() -> Result<PathBuf, WadError> {
+    if let Some(path) = env::var_os("WAD_BIN") {
+        return Ok(path.into());
+    }
+    // target/PROFILE/deps/THIS
+    let own = env::current_exe().map_err(|source| WadError::NotBuilt { source })?;
+    let path = own.ancestors().skip(1).map(|folder| folder.join("wad")).find(|path| path.is_file());
+    path.ok_or_else(|| WadError::NotBuilt { source: io::ErrorKind::NotFound.into() })
 }
 
 impl Home {
@@ -62,10 +86,12 @@ impl Home {
     /// When the temporary folder cannot be written.
     pub fn create(program: &Path, policy: &str) -> Result<Self, WadError> {
         let folder = tempfile::tempdir()
-            .map_err(|source| WadError::Write { path: std::env::temp_dir(), source })?;
+            .map_err(|source| WadError::Write { path: env::temp_dir(), source })?;
         let metrics_port = free_port().map_err(|source| WadError::Port { source })?;
         let instance = format!("t{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let home = Self { program: program.to_owned(), instance, metrics_port, folder };
+        let program = program.to_owned();
+        let in_use = Cell::new(false);
+        let home = Self { program, instance, metrics_port, folder, in_use };
         home.write_policy(policy)?;
         Ok(home)
     }
@@ -100,6 +126,44 @@ impl Home {
         &self.instance
     }
 
+    /// Where it journals what it changes on the host.
+    #[must_use]
+    pub fn journal(&self) -> PathBuf {
+        self.folder.path().join("state").join(format!("journal-{}.jsonl", self.instance))
+    }
+
+    /// Where its maps, programs and links are pinned.
+    #[must_use]
+    pub fn pins(&self) -> PathBuf {
+        Path::new("/sys/fs/bpf/wad").join(&self.instance)
+    }
+
+    /// What `wad_aimd` is registered as: the name of its pin, and a name that
+    /// the kernel knows.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn algorithm(&self) -> Result<String, WadError> {
+        let missing = |source| WadError::Algorithm { pins: self.pins(), source };
+        for layout in fs::read_dir(self.pins()).map_err(missing)? {
+            for pin in fs::read_dir(layout.map_err(missing)?.path()).map_err(missing)? {
+                let name = pin.map_err(missing)?.file_name().to_string_lossy().into_owned();
+                if name.starts_with("wad_aimd") {
+                    return Ok(name);
+                }
+            }
+        }
+        Err(missing(io::ErrorKind::NotFound.into()))
+    }
+
+    /// What its metrics say now.
+    ///
+    /// # Errors
+    /// When no agent answers.
+    pub fn metrics(&self) -> Result<Metrics, MetricsError> {
+        Metrics::read(self.metrics_port)
+    }
+
     #[must_use]
     pub const fn metrics_port(&self) -> u16 {
         self.metrics_port
@@ -127,6 +191,7 @@ impl Home {
         command.arg("--cgroup").arg(cgroup.path());
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let process = Place::default().spawn(command)?;
+        self.in_use.set(true);
         let mut agent = Agent { process, home: self };
         agent.wait_ready()?;
         Ok(agent)
@@ -150,12 +215,24 @@ impl Home {
     }
 }
 
+impl Drop for Home {
+    fn drop(&mut self) {
+        if !self.in_use.get() {
+            return;
+        }
+        let output = self.command("cleanup").output();
+        if !output.is_ok_and(|output| output.status.success()) {
+            crate::say(&format!("`wad cleanup` of instance {} failed", self.instance));
+        }
+    }
+}
+
 fn free_port() -> io::Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
-/// A started agent. Dropped, it is asked to stop; if need be, killed, and what
-/// it left in the kernel taken out.
+/// A started agent. Dropped, it is asked to stop; if need be, killed. What it
+/// leaves in the kernel goes with its home.
 pub struct Agent<'a> {
     process: Process,
     home: &'a Home,
@@ -192,13 +269,37 @@ impl Agent<'_> {
     ///
     /// # Errors
     /// When it does not end in time, or not with status 0.
-    pub fn stop(mut self) -> Result<(), WadError> {
-        self.process.signal(Signal::SIGTERM);
-        let status = self.process.wait(STOP_LIMIT, || ())?;
+    pub fn stop(self) -> Result<(), WadError> {
+        self.stop_by(Signal::SIGTERM).map(|_took| ())
+    }
+
+    /// Stops it by a signal; how long it took, to the nearest 5 ms.
+    ///
+    /// # Errors
+    /// When it does not end in time, or not with status 0.
+    pub fn stop_by(mut self, signal: Signal) -> Result<Duration, WadError> {
+        let begun = Instant::now();
+        self.process.signal(signal);
+        while self.process.ended()?.is_none() && begun.elapsed() < STOP_LIMIT {
+            signal::sleep(Duration::from_millis(5))?;
+        }
+        let took = begun.elapsed();
+        let status = self.process.wait(Duration::ZERO, || ())?;
         if status.success() {
-            return Ok(());
+            self.home.in_use.set(false);
+            return Ok(took);
         }
         Err(WadError::Unclean { status, log: self.home.log() })
+    }
+
+    /// Kills it: it cannot take anything out.
+    ///
+    /// # Errors
+    /// When it does not end.
+    pub fn kill(mut self) -> Result<(), WadError> {
+        self.process.signal(Signal::SIGKILL);
+        self.process.wait(STOP_LIMIT, || ())?;
+        Ok(())
     }
 }
 
@@ -210,13 +311,10 @@ impl Drop for Agent<'_> {
         while matches!(self.process.ended(), Ok(None)) && begun.elapsed() < STOP_LIMIT {
             std::thread::sleep(Duration::from_millis(20));
         }
-        if matches!(self.process.ended(), Ok(Some(status)) if status.success()) {
-            return;
-        }
-        self.process.signal(Signal::SIGKILL);
-        let output = self.home.command("cleanup").output();
-        if !output.is_ok_and(|output| output.status.success()) {
-            crate::say(&format!("`wad cleanup` of instance {} failed", self.home.instance));
+        match self.process.ended() {
+            // One that was killed leaves what it made.
+            Ok(Some(status)) if status.success() => self.home.in_use.set(false),
+            _ => self.process.signal(Signal::SIGKILL),
         }
     }
 }

@@ -4,7 +4,10 @@
 
 use std::cmp::Ordering;
 
-use crate::journal::{Error, Journal};
+use crate::{
+    config::PathPolicy,
+    journal::{Error, Journal},
+};
 
 /// The largest buffers that any policy asks for; zero where none asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,13 +16,28 @@ pub struct Ceilings {
     pub sndbuf_bytes: u64,
 }
 
+/// The host's ceilings on the arguments of SO_RCVBUF and SO_SNDBUF.
+pub const RMEM_MAX: &str = "net.core.rmem_max";
+pub const WMEM_MAX: &str = "net.core.wmem_max";
+
 impl Ceilings {
+    /// What these paths need.
+    pub fn of(paths: &[PathPolicy]) -> Self {
+        let largest = |bytes: fn(&PathPolicy) -> Option<u32>| {
+            paths.iter().filter_map(bytes).max().unwrap_or(0).into()
+        };
+        Self {
+            rcvbuf_bytes: largest(|path| path.rcvbuf_bytes),
+            sndbuf_bytes: largest(|path| path.sndbuf_bytes),
+        }
+    }
+
     /// Raises what is too low, lowers what wad raised and no longer needs, never
     /// below what it was before wad. What an agent that died raised counts as
     /// wad's own.
     pub fn require(self, journal: &mut Journal) -> Result<(), Error> {
-        require(journal, "net.core.rmem_max", self.rcvbuf_bytes)?;
-        require(journal, "net.core.wmem_max", self.sndbuf_bytes)
+        require(journal, RMEM_MAX, self.rcvbuf_bytes)?;
+        require(journal, WMEM_MAX, self.sndbuf_bytes)
     }
 }
 
@@ -40,9 +58,6 @@ mod tests {
     use super::*;
     use crate::sysctl::{Sysctl, testing};
 
-    const RMEM: &str = "net.core.rmem_max";
-    const WMEM: &str = "net.core.wmem_max";
-
     struct Host {
         state: tempfile::TempDir,
         _root: tempfile::TempDir,
@@ -51,7 +66,7 @@ mod tests {
 
     impl Host {
         fn new() -> Self {
-            let (root, sysctl) = testing::tree(&[(RMEM, "212992"), (WMEM, "300000")]);
+            let (root, sysctl) = testing::tree(&[(RMEM_MAX, "212992"), (WMEM_MAX, "300000")]);
             Self { state: tempfile::tempdir().unwrap(), _root: root, sysctl }
         }
 
@@ -64,7 +79,7 @@ mod tests {
         }
 
         fn now(&self) -> (u64, u64) {
-            (self.sysctl.read_number(RMEM).unwrap(), self.sysctl.read_number(WMEM).unwrap())
+            (self.sysctl.read_number(RMEM_MAX).unwrap(), self.sysctl.read_number(WMEM_MAX).unwrap())
         }
     }
 
@@ -115,11 +130,11 @@ mod tests {
         let host = Host::new();
         let mut journal = host.journal();
         host.require(&mut journal, 8_000_000, 0);
-        host.sysctl.write(RMEM, "9000000").unwrap();
+        host.sysctl.write(RMEM_MAX, "9000000").unwrap();
         host.require(&mut journal, 0, 0);
         assert_eq!(host.now().0, 9_000_000);
         // Too low for the policy: raised again, and theirs is the original now.
-        host.sysctl.write(RMEM, "1000000").unwrap();
+        host.sysctl.write(RMEM_MAX, "1000000").unwrap();
         host.require(&mut journal, 8_000_000, 0);
         assert_eq!(host.now().0, 8_000_000);
         assert_eq!(journal.undo().unwrap(), []);

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::Context;
 
+use crate::ceilings::{Ceilings, RMEM_MAX, WMEM_MAX};
 use crate::config::{
     Config, Congestion, Host, PathPolicy, WAD_AIMD, covers_ipv4, decrease, increase_segments, share,
 };
@@ -44,17 +45,12 @@ struct Ceiling {
 impl Ceiling {
     /// Those that the configuration needs.
     fn all(config: &Config, read: impl Fn(&str) -> Option<u64>) -> Vec<Self> {
-        let most =
-            |bytes: fn(&PathPolicy) -> Option<u32>| config.paths.iter().filter_map(bytes).max();
-        [
-            ("net.core.wmem_max", most(|path| path.sndbuf_bytes)),
-            ("net.core.rmem_max", most(|path| path.rcvbuf_bytes)),
-        ]
-        .into_iter()
-        .filter_map(|(sysctl, needed)| {
-            Some(Self { sysctl, needed_bytes: needed?.into(), now_bytes: read(sysctl) })
-        })
-        .collect()
+        let Ceilings { rcvbuf_bytes, sndbuf_bytes } = Ceilings::of(&config.paths);
+        [(WMEM_MAX, sndbuf_bytes), (RMEM_MAX, rcvbuf_bytes)]
+            .into_iter()
+            .filter(|(_, needed_bytes)| *needed_bytes > 0)
+            .map(|(sysctl, needed_bytes)| Self { sysctl, needed_bytes, now_bytes: read(sysctl) })
+            .collect()
     }
 }
 

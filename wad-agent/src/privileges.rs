@@ -23,20 +23,34 @@ pub enum PrivilegeError {
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Capability numbers (include/uapi/linux/capability.h) and what has each.
-/// CAP_SYS_ADMIN: maps by number, the mount of the BPF file system.
-const NEEDED: [(u32, &str); 4] =
-    [(12, "CAP_NET_ADMIN"), (21, "CAP_SYS_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
+/// Capability numbers (include/uapi/linux/capability.h).
+const CAP_SYS_ADMIN: u32 = 21;
+const NEEDED: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
 
-/// Whether programs can be loaded at all.
-pub fn check() -> Result<(), PrivilegeError> {
+/// What this process may do beyond what is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Privileges {
+    /// Opening maps by their numbers, without which the policy set of an agent
+    /// before this one cannot be read (CAP_SYS_ADMIN).
+    pub maps_by_id: bool,
+}
+
+/// Whether programs can be loaded at all, and what else is allowed.
+pub fn check() -> Result<Privileges, PrivilegeError> {
     let effective = effective_capabilities(&fs::read_to_string("/proc/self/status")?);
     let missing: Vec<_> =
-        NEEDED.iter().filter(|(bit, _)| effective >> bit & 1 == 0).map(|(_, name)| *name).collect();
+        NEEDED.iter().filter(|(bit, _)| !has(effective, *bit)).map(|(_, name)| *name).collect();
     if !missing.is_empty() {
         return Err(PrivilegeError::Missing { missing });
     }
-    if Path::new(BTF).exists() { Ok(()) } else { Err(PrivilegeError::NoBtf) }
+    if !Path::new(BTF).exists() {
+        return Err(PrivilegeError::NoBtf);
+    }
+    Ok(Privileges { maps_by_id: has(effective, CAP_SYS_ADMIN) })
+}
+
+const fn has(capabilities: u64, number: u32) -> bool {
+    capabilities >> number & 1 == 1
 }
 
 fn effective_capabilities(status: &str) -> u64 {

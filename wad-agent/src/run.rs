@@ -21,13 +21,13 @@ use crate::{
     bpffs,
     ceilings::Ceilings,
     cli,
-    config::{Config, Host, PathPolicy},
+    config::{Config, Host},
     events::Summaries,
     journal::{Change, Journal},
     lock::{self, Lock},
     log,
     metrics::Source,
-    privileges,
+    privileges::{self, Privileges},
     sysctl::Sysctl,
 };
 
@@ -38,14 +38,14 @@ const HELD_BACK_INTERVAL: Duration = Duration::from_secs(10);
 pub fn run(args: &cli::Run) -> Result<()> {
     let config = Config::load(&args.config.file, &Host::read()?)?;
     log::init(config.log.format)?;
-    privileges::check()?;
+    let privileges = privileges::check()?;
     let cgroup = Cgroup::open(args.cgroup.as_deref())?;
     let instance = &args.instance.name;
     // From here on no other agent of this instance can run.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
     let mut journal = Journal::open(&config.agent.state_dir, instance.name(), Sysctl::default())?;
 
-    let agent = Agent { args, config: &config, cgroup: &cgroup, lock: &lock };
+    let agent = Agent { args, config, cgroup, lock: &lock, privileges };
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -63,18 +63,22 @@ pub fn run(args: &cli::Run) -> Result<()> {
 
 struct Agent<'a> {
     args: &'a cli::Run,
-    config: &'a Config,
-    cgroup: &'a Cgroup,
+    config: Config,
+    cgroup: Cgroup,
     lock: &'a Lock,
+    privileges: Privileges,
 }
 
 impl Agent<'_> {
-    async fn serve(&self, journal: &mut Journal) -> Result<()> {
+    async fn serve(mut self, journal: &mut Journal) -> Result<()> {
         let mut stop = Stop::new()?;
         // What can fail for others' reasons comes before any change to the host.
         let scrapes = api::bind_metrics(self.config.metrics.listen).await?;
         let commands = api::bind_control(self.lock)?;
         let tuning = Arc::new(self.tune(journal)?);
+        // The kernel has the paths now.
+        self.config.paths = Vec::new();
+        give_memory_back();
 
         let api = Arc::new(self.api(&tuning, journal.changes().cloned().collect()));
         let (stopping, stopped) = watch::channel(false);
@@ -99,12 +103,20 @@ impl Agent<'_> {
         let instance = &self.args.instance.name;
         let setup = Setup {
             instance,
-            cgroup: self.cgroup,
+            cgroup: &self.cgroup,
             paths: &self.config.paths,
-            max_memory_bytes: max_memory_bytes(self.config, journal.sysctl())?,
+            max_memory_bytes: max_memory_bytes(&self.config, journal.sysctl())?,
         };
-        ceilings(&self.config.paths).require(journal)?;
-        let (tuning, start) = Tuning::start(Pins::new(self.lock, instance), &setup)?;
+        Ceilings::of(&self.config.paths).require(journal)?;
+        let pins = Pins::new(self.lock, instance);
+        if !self.privileges.maps_by_id && bpf::exist(instance) {
+            warn!(
+                "without CAP_SYS_ADMIN the tuning of the agent before this one cannot be taken \
+                 over: it is set up anew, its counts start at zero"
+            );
+            pins.remove()?;
+        }
+        let (tuning, start) = Tuning::start(pins, &setup)?;
         let paths = self.config.paths.len();
         match start {
             Start::Fresh => info!(paths, "tuning new flows"),
@@ -149,6 +161,15 @@ async fn summarize(tuning: &Tuning) -> Result<()> {
     }
 }
 
+/// Reading a large configuration takes several times what is kept of it.
+fn give_memory_back() {
+    // SAFETY: an allocator may be asked at any time; musl's does it by itself.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
+
 /// SIGTERM or SIGINT.
 struct Stop {
     terminate: Signal,
@@ -169,17 +190,6 @@ impl Stop {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
-    }
-}
-
-/// The largest buffers of any path.
-fn ceilings(paths: &[PathPolicy]) -> Ceilings {
-    let largest = |bytes: fn(&PathPolicy) -> Option<u32>| {
-        paths.iter().filter_map(bytes).max().unwrap_or(0).into()
-    };
-    Ceilings {
-        rcvbuf_bytes: largest(|path| path.rcvbuf_bytes),
-        sndbuf_bytes: largest(|path| path.sndbuf_bytes),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::{
     fmt::Write as _,
-    io,
+    io::{self, Read as _},
     net::{SocketAddr, TcpListener, TcpStream},
     os::fd::AsRawFd as _,
     path::{Path, PathBuf},
@@ -170,7 +170,10 @@ pub fn connect(to: SocketAddr) -> io::Result<f64> {
     let begun = Instant::now();
     let mut count = 0_u32;
     while begun.elapsed() < SPAN {
-        let stream = TcpStream::connect(to)?;
+        let mut stream = TcpStream::connect(to)?;
+        // Until the server closes: else its queue of connections not yet
+        // accepted fills up, and SYNs are dropped.
+        stream.read_to_end(&mut Vec::new())?;
         // Closed by a reset: no port waits in TIME_WAIT.
         let linger = libc::linger { l_onoff: 1, l_linger: 0 };
         // SAFETY: the option's value has the length given.

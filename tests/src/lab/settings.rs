@@ -77,9 +77,18 @@ impl HostDefaults {
 /// When the kernel refuses a value.
 pub fn apply(wan: &Wan) -> Result<(), SettingsError> {
     for netns in [wan.a(), wan.b()] {
-        netns.run(|| NAMESPACE.iter().try_for_each(|(name, value)| sysctl::set(name, value)))??;
+        apply_to(netns)?;
         set_fq_codel(netns);
     }
+    Ok(())
+}
+
+/// Sets one namespace.
+///
+/// # Errors
+/// When the kernel refuses a value.
+pub fn apply_to(netns: &Netns) -> Result<(), SettingsError> {
+    netns.run(|| NAMESPACE.iter().try_for_each(|(name, value)| sysctl::set(name, value)))??;
     Ok(())
 }
 

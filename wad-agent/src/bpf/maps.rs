@@ -159,7 +159,7 @@ fn prefixes(set: &PolicySet) -> Result<Prefixes> {
     let entries = set.prefixes.len().max(1) as u32;
     let mut map = Prefixes::create(entries, BPF_F_NO_PREALLOC).map_err(&error)?;
     for (prefix, run) in &set.prefixes {
-        let key = Key::new(prefix.bits, prefix.address.to_be_bytes());
+        let key = Key::new(prefix.bits.into(), prefix.address.to_be_bytes());
         map.insert(&key, run, 0).map_err(&error)?;
     }
     Ok(map)

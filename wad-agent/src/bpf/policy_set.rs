@@ -2,54 +2,17 @@
 
 use std::collections::HashMap;
 
-use ipnet::IpNet;
 use wad_common::policy::{CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, Policy, Rule, RuleRun};
 
 use crate::{
-    config::{Congestion, PathPolicy},
+    config::{Congestion, Mapped, PathPolicy},
     instance::Instance,
 };
-
-/// A prefix of 128 bits, IPv4 mapped into IPv6.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Prefix {
-    pub address: u128,
-    pub bits: u32,
-}
-
-impl Prefix {
-    const ANY: Self = Self { address: 0, bits: 0 };
-
-    const fn mask(self) -> u128 {
-        match self.bits {
-            0 => 0,
-            bits => u128::MAX << (128 - bits),
-        }
-    }
-
-    const fn contains(self, other: Self) -> bool {
-        self.bits <= other.bits && (self.address ^ other.address) & self.mask() == 0
-    }
-}
-
-impl From<IpNet> for Prefix {
-    fn from(net: IpNet) -> Self {
-        match net {
-            IpNet::V4(net) => Self {
-                address: net.network().to_ipv6_mapped().to_bits(),
-                bits: 96 + u32::from(net.prefix_len()),
-            },
-            IpNet::V6(net) => {
-                Self { address: net.network().to_bits(), bits: net.prefix_len().into() }
-            }
-        }
-    }
-}
 
 /// What the maps of one set hold.
 #[derive(Debug, Default)]
 pub struct PolicySet {
-    pub prefixes: Vec<(Prefix, RuleRun)>,
+    pub prefixes: Vec<(Mapped, RuleRun)>,
     pub rules: Vec<Rule>,
     /// By index; None where a path is gone.
     pub policies: Vec<Option<Policy>>,
@@ -99,19 +62,19 @@ fn assign_indices(paths: &[PathPolicy], known: &HashMap<String, u32>) -> Vec<(St
 
 /// The run of each prefix: its own rules in the order of the file, then those of
 /// the prefixes around it, nearest first.
-fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Prefix, RuleRun)>, Vec<Rule>) {
-    let mut own: Vec<(Prefix, usize)> = paths
+fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Mapped, RuleRun)>, Vec<Rule>) {
+    let mut own: Vec<(Mapped, usize)> = paths
         .iter()
         .enumerate()
-        .flat_map(|(n, path)| path.remote.iter().map(move |&net| (Prefix::from(net), n)))
+        .flat_map(|(n, path)| path.remote.iter().map(move |&net| (Mapped::from(net), n)))
         .collect();
     // Sorted, a prefix stands behind the ones around it. Stable, so the order
     // of the file remains.
     own.sort_by_key(|&(prefix, _)| prefix);
 
-    let mut prefixes: Vec<(Prefix, RuleRun)> = Vec::new();
+    let mut prefixes: Vec<(Mapped, RuleRun)> = Vec::new();
     let mut rules: Vec<Rule> = Vec::new();
-    let mut around: Vec<(Prefix, RuleRun)> = Vec::new();
+    let mut around: Vec<(Mapped, RuleRun)> = Vec::new();
     for group in own.chunk_by(|a, b| a.0 == b.0) {
         let prefix = group[0].0;
         while around.last().is_some_and(|(outer, _)| !outer.contains(prefix)) {
@@ -133,7 +96,7 @@ fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Prefix, RuleR
 }
 
 fn add_rules(rules: &mut Vec<Rule>, path: &PathPolicy, policy: u32) {
-    let rule = |local: Prefix| Rule {
+    let rule = |local: Mapped| Rule {
         local_prefix: halves(local.address),
         local_mask: halves(local.mask()),
         local_port: path.local_port,
@@ -141,7 +104,7 @@ fn add_rules(rules: &mut Vec<Rule>, path: &PathPolicy, policy: u32) {
         policy,
     };
     if path.local.is_empty() {
-        rules.push(rule(Prefix::ANY));
+        rules.push(rule(Mapped::ANY));
     } else {
         rules.extend(path.local.iter().map(|&net| rule(net.into())));
     }
@@ -185,6 +148,7 @@ pub fn unpadded(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ipnet::IpNet;
     use wad_common::law::Aimd;
 
     use super::*;
@@ -211,7 +175,7 @@ mod tests {
     }
 
     fn policies_of(set: &PolicySet, prefix: &str) -> Vec<u32> {
-        let prefix = Prefix::from(prefix.parse::<IpNet>().expect("a prefix"));
+        let prefix = Mapped::from(prefix.parse::<IpNet>().expect("a prefix"));
         let (_, run) = set.prefixes.iter().find(|(p, _)| *p == prefix).expect("in the set");
         let rules = run.first as usize..(run.first + run.count) as usize;
         set.rules[rules].iter().map(|rule| rule.policy).collect()

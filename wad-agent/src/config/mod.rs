@@ -32,7 +32,7 @@ use wad_common::law::Aimd;
 pub use algorithm::WAD_AIMD;
 pub use error::ConfigError;
 pub use host::Host;
-pub use prefix::covers_ipv4;
+pub use prefix::{Mapped, covers_ipv4};
 pub use share::{decrease, increase_segments, share};
 
 /// A configuration without errors.

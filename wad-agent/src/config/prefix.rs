@@ -73,20 +73,23 @@ pub fn covers_ipv4(net: IpNet) -> bool {
 /// A prefix of 128 bits. In order, a prefix stands behind those around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mapped {
-    address: u128,
-    bits: u8,
+    pub address: u128,
+    pub bits: u8,
 }
 
 impl Mapped {
     pub const ANY: Self = Self { address: 0, bits: 0 };
     const IPV4: Self = Self { address: 0xffff << 32, bits: MAPPED_BITS };
 
-    pub const fn contains(self, other: Self) -> bool {
-        let mask = match self.bits {
+    pub const fn mask(self) -> u128 {
+        match self.bits {
             0 => 0,
             bits => u128::MAX << (128 - bits),
-        };
-        self.bits <= other.bits && (self.address ^ other.address) & mask == 0
+        }
+    }
+
+    pub const fn contains(self, other: Self) -> bool {
+        self.bits <= other.bits && (self.address ^ other.address) & self.mask() == 0
     }
 
     /// Whether flows over IPv4, and over IPv6, can have an address in it.

@@ -21,14 +21,22 @@ struct Shared(*mut u64);
 // compare-and-swap loop needs); the instructions themselves are there: atomic
 // add with fetch, Linux 5.12.
 impl Shared {
+    /// What it was before. Not relaxed: of that LLVM 22 makes the older
+    /// instruction, which has no result, and takes `amount` for it (seen).
     #[inline(always)]
     fn fetch_add(self, amount: u64) -> u64 {
         // SAFETY: an aligned u64 in a map, valid for the program's run.
-        unsafe { atomic_xadd::<_, _, { AtomicOrdering::Relaxed }>(self.0, amount) }
+        unsafe { atomic_xadd::<_, _, { AtomicOrdering::SeqCst }>(self.0, amount) }
     }
 
     #[inline(always)]
-    fn fetch_sub(self, amount: u64) {
+    fn add(self, amount: u64) {
+        // SAFETY: as above.
+        unsafe { atomic_xadd::<_, _, { AtomicOrdering::Relaxed }>(self.0, amount) };
+    }
+
+    #[inline(always)]
+    fn sub(self, amount: u64) {
         // SAFETY: as above.
         unsafe { atomic_xsub::<_, _, { AtomicOrdering::Relaxed }>(self.0, amount) };
     }
@@ -43,7 +51,7 @@ impl Shared {
 #[inline(always)]
 pub fn count(counter: Counter) {
     if let Some(place) = counter_place(counter) {
-        place.fetch_add(1);
+        place.add(1);
     }
 }
 
@@ -60,15 +68,15 @@ pub fn reserve(flow: &mut Flow, policy: &Policy) -> Outcome {
     let tuned_now = shared(&mut stats.tuned_now);
     let others = tuned_now.fetch_add(1);
     if policy.max_flows != 0 && others >= policy.max_flows.into() {
-        tuned_now.fetch_sub(1);
-        shared(&mut stats.too_many).fetch_add(1);
+        tuned_now.sub(1);
+        shared(&mut stats.too_many).add(1);
         return Outcome::TooMany;
     }
     let bytes = policy.memory_bytes();
     if reserved.fetch_add(bytes) + bytes > *limit {
-        reserved.fetch_sub(bytes);
-        tuned_now.fetch_sub(1);
-        shared(&mut stats.no_memory).fetch_add(1);
+        reserved.sub(bytes);
+        tuned_now.sub(1);
+        shared(&mut stats.no_memory).add(1);
         return Outcome::NoMemory;
     }
     flow.memory_bytes = bytes;
@@ -83,10 +91,10 @@ pub fn release(flow: &mut Flow) {
         return;
     }
     if let Some(stats) = stats(flow.policy) {
-        shared(&mut stats.tuned_now).fetch_sub(1);
+        shared(&mut stats.tuned_now).sub(1);
     }
     if let Some(reserved) = counter_place(Counter::MemoryReserved) {
-        reserved.fetch_sub(flow.memory_bytes);
+        reserved.sub(flow.memory_bytes);
     }
     flow.memory_bytes = 0;
 }
@@ -98,16 +106,16 @@ pub fn matched(policy: u32) {
         let _ = PATHS.insert(policy, PathStats::default(), BPF_NOEXIST.into());
     }
     if let Some(stats) = stats(policy) {
-        shared(&mut stats.matched).fetch_add(1);
+        shared(&mut stats.matched).add(1);
     }
 }
 
 #[inline(always)]
 pub fn opened(flow: &Flow) {
     if let Some(stats) = stats(flow.policy) {
-        shared(&mut stats.opened).fetch_add(1);
+        shared(&mut stats.opened).add(1);
         if flow.outcome == Outcome::Partly as u32 {
-            shared(&mut stats.partly).fetch_add(1);
+            shared(&mut stats.partly).add(1);
         }
     }
 }
@@ -115,11 +123,11 @@ pub fn opened(flow: &Flow) {
 #[inline(always)]
 pub fn closed(policy: u32, socket: &Socket<'_>) {
     let Some(stats) = stats(policy) else { return };
-    shared(&mut stats.closed).fetch_add(1);
-    shared(&mut stats.bytes_acked).fetch_add(socket.bytes_acked());
-    shared(&mut stats.bytes_received).fetch_add(socket.bytes_received());
-    shared(&mut stats.data_segs_out).fetch_add(socket.data_segments().into());
-    shared(&mut stats.segs_retrans).fetch_add(socket.retransmitted_segments().into());
+    shared(&mut stats.closed).add(1);
+    shared(&mut stats.bytes_acked).add(socket.bytes_acked());
+    shared(&mut stats.bytes_received).add(socket.bytes_received());
+    shared(&mut stats.data_segs_out).add(socket.data_segments().into());
+    shared(&mut stats.segs_retrans).add(socket.retransmitted_segments().into());
     shared(&mut stats.srtt_us).store(socket.srtt_us().into());
 }
 

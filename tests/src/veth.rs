@@ -1,0 +1,90 @@
+//! Two network namespaces, `a` and `b`, joined by a wire: a pair of virtual
+//! Ethernet devices, at the speed of the machine.
+
+use crate::{
+    lab::settings::{self, SettingsError},
+    netns::{Netns, NetnsError},
+    process::{ProcessError, run},
+};
+
+/// Name of the device in both namespaces.
+pub const DEVICE: &str = "wire0";
+/// First addresses of `a` and `b`; the networks are 10.81.0.0/16 and fd81::/32.
+pub const ADDRESSES_V4: [&str; 2] = ["10.81.0.1", "10.81.0.2"];
+pub const ADDRESSES_V6: [&str; 2] = ["fd81::1", "fd81::2"];
+
+/// What went wrong in setting up a wire.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+}
+
+/// The wire, up, under a distribution's default settings; gone when dropped.
+#[derive(Debug)]
+pub struct Wire {
+    a: Netns,
+    b: Netns,
+}
+
+impl Wire {
+    /// # Errors
+    /// Without root.
+    pub fn start() -> Result<Self, WireError> {
+        let (a, b) = (Netns::create("a")?, Netns::create("b")?);
+        let (near, far) = (a.name(), b.name());
+        let pair = ["link", "add", DEVICE, "netns", near, "type", "veth", "peer", "name", DEVICE];
+        run("ip", &[&pair[..], &["netns", far]].concat())?;
+        let wire = Self { a, b };
+        for (side, netns) in [&wire.a, &wire.b].into_iter().enumerate() {
+            settings::apply_to(netns)?;
+            netns.ip(&["link", "set", "lo", "up"])?;
+            netns.ip(&["link", "set", DEVICE, "up"])?;
+            add(netns, ADDRESSES_V4[side])?;
+            add(netns, ADDRESSES_V6[side])?;
+        }
+        Ok(wire)
+    }
+
+    /// The near end.
+    #[must_use]
+    pub const fn a(&self) -> &Netns {
+        &self.a
+    }
+
+    /// The far end.
+    #[must_use]
+    pub const fn b(&self) -> &Netns {
+        &self.b
+    }
+
+    /// Gives the far end one more address of the two networks.
+    ///
+    /// # Errors
+    /// When `ip` refuses it.
+    pub fn add_to_b(&self, address: &str) -> Result<(), ProcessError> {
+        add(&self.b, address)
+    }
+
+    /// Gives the near end one more address of the two networks.
+    ///
+    /// # Errors
+    /// When `ip` refuses it.
+    pub fn add_to_a(&self, address: &str) -> Result<(), ProcessError> {
+        add(&self.a, address)
+    }
+}
+
+fn add(netns: &Netns, address: &str) -> Result<(), ProcessError> {
+    let v6 = address.contains(':');
+    let prefix = format!("{address}/{}", if v6 { 32 } else { 16 });
+    let mut arguments = vec!["addr", "add", &prefix, "dev", DEVICE];
+    if v6 {
+        arguments.push("nodad");
+    }
+    netns.ip(&arguments).map(|_| ())
+}
