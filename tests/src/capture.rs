@@ -30,6 +30,8 @@ pub enum CaptureError {
     Late(#[from] Late),
     #[error(transparent)]
     Interrupted(#[from] Interrupted),
+    #[error("tcpdump did not get all packets: {said}")]
+    Incomplete { said: String },
     #[error("cannot keep what tcpdump writes")]
     File(#[from] io::Error),
 }
@@ -65,8 +67,10 @@ impl Capture {
     pub fn start(netns: &Netns, device: &str, filter: &str) -> Result<Self, CaptureError> {
         let folder = tempfile::tempdir()?;
         let mut command = Command::new("tcpdump");
-        // As root: it would give that up and lose access to its folder.
-        command.args(["-i", device, "-Z", "root", "-ttnl", "--immediate-mode", filter]);
+        // As root: it would give that up and lose access to its folder. Headers
+        // only: room for whole packets is room for eight of them.
+        command.args(["-i", device, "-Z", "root", "-s", "200", "-B", "8192"]);
+        command.args(["-ttnl", "--immediate-mode", filter]);
         command.stdin(Stdio::null()).stdout(File::create(folder.path().join("packets"))?);
         command.stderr(File::create(folder.path().join("messages"))?);
         let process = Place { netns: Some(netns), cgroup: None }.spawn(command)?;
@@ -83,6 +87,10 @@ impl Capture {
     pub fn stop(mut self) -> Result<Vec<Packet>, CaptureError> {
         self.process.signal(Signal::SIGINT);
         self.process.wait(LIMIT, || ())?;
+        let said = self.read("messages")?;
+        if !said.contains("\n0 packets dropped by kernel") {
+            return Err(CaptureError::Incomplete { said });
+        }
         Ok(parse(&self.read("packets")?))
     }
 

@@ -11,6 +11,7 @@ pub mod inventory;
 pub mod lab;
 pub mod metrics;
 pub mod netns;
+pub mod nginx;
 pub mod process;
 pub mod signal;
 pub mod ss;

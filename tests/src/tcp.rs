@@ -14,8 +14,10 @@ use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage}
 use crate::{
     lab::random::Random,
     netns::{Netns, NetnsError},
-    process::ProcessError,
+    process::{ProcessError, run},
+    signal::Interrupted,
     ss::{self, Flow},
+    stand::{Late, until},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -30,6 +32,10 @@ pub enum TcpError {
     Netns(#[from] NetnsError),
     #[error(transparent)]
     Process(#[from] ProcessError),
+    #[error(transparent)]
+    Late(#[from] Late),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
     #[error("cannot listen on {on}")]
     Listen { on: SocketAddr, source: io::Error },
     #[error("cannot connect to {to}")]
@@ -48,6 +54,17 @@ pub enum TcpError {
 /// When the address is none of the namespace's, or taken.
 pub fn listen(netns: &Netns, on: SocketAddr) -> Result<TcpListener, TcpError> {
     netns.run(|| TcpListener::bind(on))?.map_err(|source| TcpError::Listen { on, source })
+}
+
+/// Waits until a process listens on a port in a namespace.
+///
+/// # Errors
+/// When none does in time.
+pub fn await_listener(netns: &Netns, port: u16) -> Result<(), TcpError> {
+    let filter = format!("sport = :{port}");
+    let look = || Ok::<_, TcpError>(netns.run(|| run("ss", &["-ltnH", &filter]))??);
+    until("somebody listens", PATIENCE, look, |shown| !shown.is_empty())?;
+    Ok(())
 }
 
 /// Connects out of a namespace.

@@ -33,10 +33,12 @@ pub extern "C" fn aimd_cong_avoid(ctx: Context) -> u64 {
     if generation != tcp.generation() {
         take_policy(&tcp, generation);
     }
-    if !tcp.is_cwnd_limited() {
+    let entitled_segments = tcp.entitled_segments();
+    let mut before = tcp.window();
+    if before.cwnd_segments >= entitled_segments {
         return 0;
     }
-    let before = tcp.window();
+    before.clamp_segments = before.clamp_segments.min(entitled_segments);
     let after = tcp.aimd().on_ack(before, ctx.argument(2) as u32);
     if after.cwnd_segments != before.cwnd_segments {
         tcp.set_cwnd_segments(after.cwnd_segments);

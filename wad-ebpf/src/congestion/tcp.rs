@@ -61,18 +61,20 @@ impl Tcp {
         self.0.cast()
     }
 
-    /// Whether the window holds the flow back, as `tcp_is_cwnd_limited()`: it
-    /// did when last it was full, or, in slow start, it is not yet twice what
-    /// was out.
+    /// The window that the flow's use of it entitles it to: any, if it was held
+    /// back when last its window was full; in slow start, twice what was out;
+    /// else none. As `tcp_is_cwnd_limited()`, but for an ACK of many segments,
+    /// which takes the kernel's own algorithms past the double.
     #[inline(always)]
-    pub fn is_cwnd_limited(&self) -> bool {
+    pub fn entitled_segments(&self) -> u32 {
         let flags: u8 = self.read(offset!(is_cwnd_limited));
         if u32::from(flags) & offset!(is_cwnd_limited_mask) != 0 {
-            return true;
+            u32::MAX
+        } else if self.cwnd_segments() < self.ssthresh_segments() {
+            self.read::<u32>(offset!(max_packets_out)).saturating_mul(2)
+        } else {
+            0
         }
-        let cwnd = self.cwnd_segments();
-        let out: u32 = self.read(offset!(max_packets_out));
-        cwnd < self.ssthresh_segments() && u64::from(cwnd) < 2 * u64::from(out)
     }
 
     #[inline(always)]
