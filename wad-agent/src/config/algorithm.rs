@@ -87,7 +87,10 @@ pub fn read_aimd(table: &Table<'_>, problems: &mut Problems) -> Aimd {
     });
     Aimd {
         increase_q16: increase.map_or(Aimd::STANDARD.increase_q16, |a| q16(a.value)),
-        keep_q16: decrease.map_or(Aimd::STANDARD.keep_q16, |b| ONE_Q16 - q16(b.value)),
+        // Rounded down, so that 0.3 of 80 segments leaves 56 and not 55.
+        keep_q16: decrease.map_or(Aimd::STANDARD.keep_q16, |b| {
+            ONE_Q16 - (b.value * f64::from(ONE_Q16)).floor() as u32
+        }),
     }
 }
 

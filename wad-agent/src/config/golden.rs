@@ -74,7 +74,7 @@ fn the_papers_entry_is_read_as_they_meant_it() {
         sndbuf_bytes: Some(3_751_239),
         rcvbuf_bytes: Some(6_571_899),
         congestion: Some(Congestion::WadAimd),
-        aimd: Aimd { increase_q16: 6 << 16, keep_q16: 45_875 },
+        aimd: Aimd { increase_q16: 6 << 16, keep_q16: 45_876 },
         initial_window_segments: None,
         max_flows: None,
         allow_aggressive: true,
