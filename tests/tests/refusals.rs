@@ -82,8 +82,8 @@ fn without_one_capability() -> Result<()> {
     let stand = Stand::set_up("capability")?;
     let home = Home::create(&program()?, POLICY)?;
     let run = run_on(&home, &stand);
-    let mut without = Command::new("capsh");
-    without.args(["--drop=cap_net_admin", "--", "-c", "exec \"$0\" \"$@\""]);
+    let mut without = Command::new("setpriv");
+    without.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
     without.arg(run.get_program()).args(run.get_args());
     let said = refused(&home, without)?;
     ensure!(!said.contains("CAP_BPF"), "{said}");
