@@ -2,6 +2,7 @@
 //! so that a test knows every byte.
 
 use std::{
+    fs,
     io::{self, Read, Write},
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     os::fd::{AsRawFd, FromRawFd, OwnedFd},
@@ -9,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage};
+use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage};
 
 use crate::{
     lab::random::Random,
@@ -93,6 +94,55 @@ pub fn connect_from(
         Ok(socket.into())
     })?;
     connected.map_err(|source| TcpError::Connect { to, source })
+}
+
+/// Connects with TCP fast open (RFC 7413): once the namespace has the server's
+/// cookie, the bytes travel in the SYN.
+///
+/// # Errors
+/// When nobody answers, or not all bytes are taken.
+pub fn connect_fast(netns: &Netns, to: SocketAddr, first: &[u8]) -> Result<TcpStream, TcpError> {
+    let connected = netns.run(|| -> io::Result<TcpStream> {
+        let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        let flags = MsgFlags::from_bits_retain(libc::MSG_FASTOPEN);
+        let sent = socket::sendto(socket.as_raw_fd(), first, &SockaddrStorage::from(to), flags)?;
+        if sent == first.len() { Ok(socket.into()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    })?;
+    connected.map_err(|source| TcpError::Connect { to, source })
+}
+
+/// Lets a listener take bytes in SYNs.
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn accept_fast(listener: &TcpListener) -> io::Result<()> {
+    let queue: libc::c_int = 16;
+    // SAFETY: reads an int, as long as it is said to be.
+    let result = unsafe {
+        libc::setsockopt(
+            listener.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_FASTOPEN,
+            (&raw const queue).cast(),
+            size_of_val(&queue) as libc::socklen_t,
+        )
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A counter of the kernel's TCP in a namespace, by its name in
+/// /proc/net/netstat; 0 where it has none of that name.
+///
+/// # Errors
+/// When the namespace cannot be entered, or its counters not be read.
+pub fn counter(netns: &Netns, name: &str) -> Result<u64, TcpError> {
+    let table = netns.run(|| fs::read_to_string("/proc/thread-self/net/netstat"))??;
+    let lines: Vec<&str> = table.lines().filter(|line| line.starts_with("TcpExt:")).collect();
+    let [names, values] = lines[..] else { return Ok(0) };
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    let value = pairs.find(|(have, _)| *have == name).and_then(|(_, value)| value.parse().ok());
+    Ok(value.unwrap_or(0))
 }
 
 /// A connected multipath TCP socket, as a stream.

@@ -13,6 +13,13 @@ pub const DEVICE: &str = "wire0";
 pub const ADDRESSES_V4: [&str; 2] = ["10.81.0.1", "10.81.0.2"];
 pub const ADDRESSES_V6: [&str; 2] = ["fd81::1", "fd81::2"];
 
+/// An end of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    A,
+    B,
+}
+
 /// What went wrong in setting up a wire.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
@@ -60,6 +67,23 @@ impl Wire {
     #[must_use]
     pub const fn b(&self) -> &Netns {
         &self.b
+    }
+
+    /// Sets where an end sends what is for the first IPv4 address of the other:
+    /// to its device or, for none, to a hardware address that nobody has.
+    ///
+    /// # Errors
+    /// When `ip` refuses it.
+    pub fn set_neighbour(&self, side: Side, reachable: bool) -> Result<(), ProcessError> {
+        let (netns, other, address) = match side {
+            Side::A => (&self.a, &self.b, ADDRESSES_V4[1]),
+            Side::B => (&self.b, &self.a, ADDRESSES_V4[0]),
+        };
+        let shown = other.ip(&["-oneline", "link", "show", DEVICE])?;
+        let mut words = shown.split_whitespace().skip_while(|word| *word != "link/ether");
+        let hardware = words.nth(1).filter(|_| reachable).unwrap_or("02:00:00:00:00:00");
+        let way = ["neigh", "replace", address, "lladdr", hardware, "dev", DEVICE];
+        netns.ip(&way).map(|_| ())
     }
 
     /// Gives the far end one more address of the two networks.

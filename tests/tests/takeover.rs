@@ -1,1 +1,180 @@
-//! x
+//! The agent dies or is started twice: tuning goes on, the next agent takes it
+//! over without a gap, and transfers notice nothing.
+
+use std::{
+    net::TcpListener,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use nix::sys::socket::{getsockopt, sockopt};
+use wad_tests::{
+    netns::Netns,
+    stand::{Stand, until},
+    sysctl,
+    tcp::{self, Connection, at},
+    veth::{ADDRESSES_V4, Wire},
+    wad::{Home, program},
+};
+
+const SOON: Duration = Duration::from_secs(5);
+
+fn policy(sndbuf_bytes: u64) -> String {
+    // Only the ends that connect: the others' peer is 10.81.0.1.
+    format!(
+        "[[path]]\nname = 'p'\nremote = '10.81.0.2'\nsndbuf = '{sndbuf_bytes}'\n\
+         rcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n"
+    )
+}
+
+/// Connections one after the other, each asked by itself what it got.
+#[derive(Default)]
+struct Stream {
+    stop: AtomicBool,
+    tuned: AtomicU64,
+    untuned: AtomicU64,
+}
+
+impl Stream {
+    fn run(&self, near: &Netns, listener: &TcpListener) -> Result<()> {
+        let to = listener.local_addr()?;
+        near.run(|| -> Result<()> {
+            while !self.stop.load(Ordering::Relaxed) {
+                let stream = std::net::TcpStream::connect(to)?;
+                let _accepted = listener.accept()?;
+                let congestion = getsockopt(&stream, sockopt::TcpCongestion)?;
+                let is_tuned = congestion.to_string_lossy().starts_with("wad_aimd")
+                    && getsockopt(&stream, sockopt::SndBuf)? == 2 * 8 * 1024 * 1024;
+                let count = if is_tuned { &self.tuned } else { &self.untuned };
+                count.fetch_add(1, Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(1));
+            }
+            Ok(())
+        })?
+    }
+
+    /// Waits for so many more tuned connections.
+    fn await_more(&self, more: u64) -> Result<()> {
+        let now = self.tuned.load(Ordering::Relaxed);
+        let look = || Ok::<_, anyhow::Error>(self.tuned.load(Ordering::Relaxed));
+        until("more tuned connections", SOON, look, |count| *count >= now + more)?;
+        Ok(())
+    }
+}
+
+/// Stops what it stands for, however the test ends.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_killed_agent_leaves_tuning_that_the_next_takes_over() -> Result<()> {
+    let stand = Stand::set_up("kill")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, &policy(8 * 1024 * 1024))?;
+    let agent = home.start(stand.cgroup())?;
+    let listener = tcp::listen(wire.b(), at(ADDRESSES_V4[1], 7000))?;
+    let transfer = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], 7001))?;
+    let algorithm = home.algorithm()?;
+    let matched =
+        || -> Result<f64> { Ok(home.metrics()?.of_path("wad_connections_matched_total", "p")?) };
+
+    let stream = Stream::default();
+    thread::scope(|scope| -> Result<()> {
+        let stopping = Stopping(&stream.stop);
+        let connecting = scope.spawn(|| stream.run(wire.a(), &listener));
+        let transferring = scope.spawn(|| -> Result<u64> {
+            let mut rounds = 0;
+            while !stream.stop.load(Ordering::Relaxed) {
+                transfer.exchange(10_000_000)?;
+                rounds += 1;
+            }
+            Ok(rounds)
+        });
+
+        stream.await_more(100)?;
+        let before = matched()?;
+        ensure!(before >= 100.0, "{before} connections matched");
+        agent.kill()?;
+        stream.await_more(100)?;
+        let second = home.start(stand.cgroup())?;
+        ensure!(matched()? >= before + 100.0, "{} after {before}", matched()?);
+        stream.await_more(100)?;
+        let flow = transfer.near_flow(wire.a())?;
+        ensure!(flow.congestion == algorithm && home.algorithm()? == algorithm, "{flow:?}");
+
+        drop(stopping);
+        connecting.join().expect("connecting does not panic")?;
+        let rounds = transferring.join().expect("transferring does not panic")?;
+        ensure!(rounds > 1, "the transfer did not last through all of it");
+        let tuned = stream.tuned.load(Ordering::Relaxed);
+        let untuned = stream.untuned.load(Ordering::Relaxed);
+        println!("{tuned} connections tuned, {untuned} not; {rounds} times 10 MB each way");
+        ensure!(untuned == 0, "{untuned} of {tuned} connections were left alone");
+
+        // Every one of them was counted, by whichever agent.
+        let metrics = home.metrics()?;
+        for name in ["wad_connections_matched_total", "wad_flows_opened_total"] {
+            let count = metrics.of_path(name, "p")?;
+            ensure!(count == (tuned + 1) as f64, "{name}: {count} of {}", tuned + 1);
+        }
+        ensure!(metrics.of_path("wad_flows_tuned", "p")? == 1.0, "{}", metrics.text());
+        drop(second);
+        Ok(())
+    })
+}
+
+#[test]
+fn a_successor_brings_its_own_policy() -> Result<()> {
+    let stand = Stand::set_up("policy")?;
+    let wire = Wire::start()?;
+    let to = at(ADDRESSES_V4[1], 7000);
+    let home = Home::create(&program()?, &policy(1_000_000))?;
+    let agent = home.start(stand.cgroup())?;
+    let first = Connection::open(wire.a(), wire.b(), to)?;
+    agent.kill()?;
+    home.write_policy(&policy(2_000_000))?;
+    let _agent = home.start(stand.cgroup())?;
+    let second = Connection::open(wire.a(), wire.b(), to)?;
+    ensure!(first.near_flow(wire.a())?.sndbuf_bytes == 2_000_000);
+    ensure!(second.near_flow(wire.a())?.sndbuf_bytes == 4_000_000);
+    ensure!(sysctl::get("net.core.wmem_max")? == "2000000");
+    ensure!(home.metrics()?.of_path("wad_connections_matched_total", "p")? == 2.0);
+    [first, second].iter().try_for_each(|connection| connection.exchange(1_000_000))?;
+    Ok(())
+}
+
+#[test]
+fn a_second_run_is_refused_by_name_and_harms_nothing() -> Result<()> {
+    let stand = Stand::set_up("second")?;
+    let wire = Wire::start()?;
+    let to = at(ADDRESSES_V4[1], 7000);
+    let home = Home::create(&program()?, &policy(8 * 1024 * 1024))?;
+    let agent = home.start(stand.cgroup())?;
+    let before = Connection::open(wire.a(), wire.b(), to)?;
+    let journal = std::fs::read(home.journal())?;
+
+    let mut second = home.command("run");
+    let output = second.arg("--cgroup").arg(stand.cgroup().path()).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success(), "it was not refused: {said}");
+    ensure!(said.contains(home.instance()) && said.contains(&agent.id().to_string()), "{said}");
+    ensure!(said.trim().lines().count() == 1, "{said}");
+
+    ensure!(std::fs::read(home.journal())? == journal, "the journal was changed");
+    ensure!(sysctl::get("net.core.wmem_max")? == (8 * 1024 * 1024).to_string());
+    let after = Connection::open(wire.a(), wire.b(), to)?;
+    let flow = after.near_flow(wire.a())?;
+    ensure!(flow.congestion == home.algorithm()?, "{flow:?}");
+    ensure!(home.metrics()?.of_path("wad_flows_tuned", "p")? == 2.0);
+    [before, after].iter().try_for_each(|connection| connection.exchange(1_000_000))?;
+    ensure!(home.command("status").output()?.status.success(), "the first agent is gone");
+    agent.stop()?;
+    Ok(())
+}
