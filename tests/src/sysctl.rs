@@ -1,7 +1,17 @@
 //! Kernel settings under /proc/sys: of the calling thread's network namespace,
 //! or of the host with a guard that puts the old value back.
 
-use std::{fs, io};
+use std::{
+    fs::{self, File},
+    io,
+    time::{Duration, Instant},
+};
+
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::signal::{self, Interrupted};
+
+const LOCK_FILE: &str = "/run/wad-experiment.lock";
 
 /// A setting that could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -10,6 +20,42 @@ pub enum SysctlError {
     Read { name: String, source: io::Error },
     #[error("cannot set sysctl {name} to \"{value}\"")]
     Write { name: String, value: String, source: io::Error },
+    #[error("cannot lock {LOCK_FILE}")]
+    Lock { source: io::Error },
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+}
+
+/// The right to change settings of the host, which are one for all: experiments
+/// wait for each other, in this process and in others. Given back on drop.
+#[derive(Debug)]
+pub struct Turn {
+    _lock: Flock<File>,
+}
+
+impl Turn {
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// When the lock's file cannot be made, or a signal comes.
+    pub fn take() -> Result<Self, SysctlError> {
+        let failed = |source| SysctlError::Lock { source };
+        let mut file = File::create(LOCK_FILE).map_err(failed)?;
+        let begun = Instant::now();
+        let mut told = false;
+        loop {
+            match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+                Ok(lock) => return Ok(Self { _lock: lock }),
+                Err((back, nix::Error::EWOULDBLOCK)) => file = back,
+                Err((_, errno)) => return Err(failed(errno.into())),
+            }
+            if !told && begun.elapsed() > Duration::from_secs(1) {
+                crate::say("waiting for another experiment on this host to end");
+                told = true;
+            }
+            signal::sleep(Duration::from_millis(100))?;
+        }
+    }
 }
 
 /// The value, fields separated by one blank.

@@ -7,7 +7,7 @@ use super::wan::{Wan, qdisc, set_fq_codel};
 use crate::{
     netns::{Netns, NetnsError},
     process::ProcessError,
-    sysctl::{self, Changed, SysctlError},
+    sysctl::{self, Changed, SysctlError, Turn},
 };
 
 /// The window that a receiver offers then: half (`tcp_adv_win_scale` 1) of the
@@ -56,18 +56,21 @@ pub enum SettingsError {
 /// The host's share, for as long as experiments run; undone on drop.
 #[derive(Debug)]
 pub struct HostDefaults {
+    // Restored before the next experiment has its turn.
     _changed: [Changed; 3],
+    _turn: Turn,
 }
 
 impl HostDefaults {
     /// # Errors
     /// Without root, or where the kernel has no cubic.
     pub fn set() -> Result<Self, SysctlError> {
+        let turn = Turn::take()?;
         // Only what the host allows can be the default of another namespace.
         let cubic = Changed::with_word(ALLOWED, "cubic")?;
         let rmem = Changed::to(RMEM_MAX.0, RMEM_MAX.1)?;
         let wmem = Changed::to(WMEM_MAX.0, WMEM_MAX.1)?;
-        Ok(Self { _changed: [cubic, rmem, wmem] })
+        Ok(Self { _changed: [cubic, rmem, wmem], _turn: turn })
     }
 }
 
