@@ -4,11 +4,7 @@
 mod bind;
 mod serve;
 
-use std::{
-    path::PathBuf,
-    sync::Arc,
-    time::{Instant, SystemTime},
-};
+use std::sync::Arc;
 
 use axum::{
     Json, Router,
@@ -24,18 +20,8 @@ pub use self::{
 };
 use crate::{
     metrics::{self, Format, Readings, Source, SourceError},
-    status::Status,
+    status::{About, Status},
 };
-
-/// What stays the same for as long as the agent runs.
-#[derive(Clone, Debug)]
-pub struct About {
-    pub instance: String,
-    pub config: PathBuf,
-    pub cgroup: PathBuf,
-    pub started: Instant,
-    pub started_at: SystemTime,
-}
 
 /// What the answers are made of.
 #[derive(Debug)]

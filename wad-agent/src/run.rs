@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use wad_common::event::Kind;
 
 use crate::{
-    api::{self, About, Api},
+    api::{self, Api},
     bpf::{self, Cgroup, Pins, Setup, Start, Tuning},
     bpffs,
     ceilings::Ceilings,
@@ -28,6 +28,7 @@ use crate::{
     log,
     metrics::Source,
     privileges::{self, Privileges},
+    status::About,
     sysctl::Sysctl,
 };
 

@@ -8,6 +8,7 @@ use std::{
     io::{self, Write},
     path::{Path, PathBuf},
     process,
+    time::{Instant, SystemTime},
 };
 
 use serde::{Deserialize, Serialize};
@@ -16,9 +17,17 @@ use wad_common::counter::Counter;
 pub use self::client::Error;
 use anyhow::Result;
 
-use crate::{
-    api::About, bpf, bpffs, cli, instance::Instance, journal::Change, lock, metrics::Readings,
-};
+use crate::{bpf, bpffs, cli, instance::Instance, journal::Change, lock, metrics::Readings};
+
+/// What stays the same for as long as the agent runs.
+#[derive(Clone, Debug)]
+pub struct About {
+    pub instance: String,
+    pub config: PathBuf,
+    pub cgroup: PathBuf,
+    pub started: Instant,
+    pub started_at: SystemTime,
+}
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {

@@ -67,6 +67,8 @@ pub enum LabError {
     Lost { sent: u64, received: u64 },
     #[error("cannot read the counters in /proc/net/snmp")]
     Counters(#[source] io::Error),
+    #[error("someone else changed the host's settings during a run: try again")]
+    Disturbed,
     #[error("ss saw no flow")]
     Unseen,
 }
@@ -143,8 +145,12 @@ impl Lab {
         let agent = home.as_ref().map(|home| home.start(&cgroup)).transpose()?;
         let wan = Wan::start(&scenario.path)?;
         settings::apply(&wan)?;
+        let settings = settings::effective(&wan)?;
         let record = self.transfer(&wan, &cgroup, (scenario.seconds, variant.streams), show)?;
-        result.settings = settings::effective(&wan)?;
+        if settings::effective(&wan)? != settings {
+            return Err(LabError::Disturbed);
+        }
+        result.settings = settings;
         result
             .settings
             .insert("wad", variant.policy.as_deref().unwrap_or("not running").to_owned());

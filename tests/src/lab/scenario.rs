@@ -53,7 +53,8 @@ pub struct Variant {
     /// Connections at a time.
     #[serde(default = "one")]
     pub streams: u32,
-    /// Configuration of `wad`, its `[[path]]` tables; without it no agent runs.
+    /// Configuration of `wad`, but for `[agent]` and `[metrics]`; without it no
+    /// agent runs.
     pub policy: Option<String>,
 }
 

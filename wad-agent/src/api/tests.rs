@@ -6,7 +6,7 @@ use std::{
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
+    time::{Duration, Instant, SystemTime},
 };
 
 use hyper::body::Bytes;

@@ -133,8 +133,8 @@ mod tests {
 
     use super::*;
     use crate::{
-        api::About,
         metrics::testing::{example, path},
+        status::About,
     };
 
     fn table(paths: usize) -> String {
