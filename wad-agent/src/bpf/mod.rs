@@ -120,11 +120,12 @@ impl Tuning {
 
 fn bring_up(pins: &Pins, setup: &Setup<'_>) -> Result<Maps> {
     pins.make_folder()?;
-    let mut object = load_object(pins)?;
+    let btf = KernelBtf::read()?;
+    let mut object = load_object(pins, &btf)?;
     let mut maps = Maps::open(pins)?;
     maps.set_max_memory(setup.max_memory_bytes)?;
     maps.install(setup.paths, setup.instance)?;
-    register_algorithms(pins, setup.instance)?;
+    register_algorithms(pins, setup.instance, &btf)?;
     let tuner = tuner(&mut object)?;
     tuner.load()?;
     let path = pins.tuner();
@@ -149,8 +150,10 @@ fn take_over(pins: &Pins, setup: &Setup<'_>) -> Result<Maps> {
 }
 
 /// Makes and pins the maps, and gets the tuner ready for loading.
-fn load_object(pins: &Pins) -> Result<aya::Ebpf> {
+fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
+    let has_mptcp = u8::from(btf.structure("mptcp_sock").is_ok());
     let mut loader = EbpfLoader::new();
+    loader.override_global("HAS_MPTCP", &has_mptcp, true);
     let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
@@ -180,9 +183,8 @@ fn attach(tuner: &mut SockOps, pins: &Pins, cgroup: &Cgroup) -> Result<()> {
     Ok(())
 }
 
-fn register_algorithms(pins: &Pins, instance: &Instance) -> Result<()> {
-    let btf = KernelBtf::read()?;
-    let offsets = tcp_sock_offsets(&btf)?;
+fn register_algorithms(pins: &Pins, instance: &Instance, btf: &KernelBtf) -> Result<()> {
+    let offsets = tcp_sock_offsets(btf)?;
     // SAFETY: a plain record without padding.
     let offsets = unsafe {
         std::slice::from_raw_parts((&raw const offsets).cast::<u8>(), size_of_val(&offsets))
@@ -197,7 +199,7 @@ fn register_algorithms(pins: &Pins, instance: &Instance) -> Result<()> {
     let object =
         LinkedObject::link(objects::congestion(), globals, &fds).map_err(StructOpsError::from)?;
     let name = instance.algorithm(AIMD);
-    CongestionControl::register(&name, &AIMD_CALLBACKS, &object, &btf)?
+    CongestionControl::register(&name, &AIMD_CALLBACKS, &object, btf)?
         .pin(&pins.algorithm(&name))?;
     Ok(())
 }
