@@ -1,1 +1,220 @@
-//! x
+//! Metrics and log, against what the kernel and real programs make of them:
+//! promtool, Prometheus, and the bytes that a test itself has sent.
+
+use std::{
+    fs,
+    io::Write as _,
+    net::TcpListener,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+use wad_tests::{
+    lab::{
+        settings,
+        wan::{ADDRESSES_V4, Wan},
+    },
+    metrics,
+    process::{Place, Process},
+    stand::{Stand, until},
+    tcp::{Connection, at},
+    veth::{self, Wire},
+    wad::{Home, program},
+};
+
+const SOON: Duration = Duration::from_secs(5);
+const PROMETHEUS_LIMIT: Duration = Duration::from_secs(30);
+
+/// Only the ends that connect.
+const POLICY: &str = "[[path]]\nname = 'wire'\nremote = '10.81.0.2'\nsndbuf = '1MiB'\n\
+                      congestion = 'wad_aimd'\n";
+
+#[test]
+fn promtool_accepts_them() -> Result<()> {
+    let stand = Stand::set_up("promtool")?;
+    let wire = Wire::start()?;
+    // A name that has to be escaped.
+    let policy = POLICY.replace("'wire'", "\"wi\\\"r\\\\e\"");
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], 7000))?.exchange(10_000)?;
+    let text = home.metrics()?.text().to_owned();
+    ensure!(text.contains("wad_connections_matched_total{path=\"wi\\\"r\\\\e\"} 1\n"), "{text}");
+
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped());
+    let mut child = promtool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    child.stdin.take().context("promtool reads nothing")?.write_all(text.as_bytes())?;
+    let output = child.wait_with_output()?;
+    let said = [output.stdout, output.stderr].concat();
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    ensure!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    Ok(())
+}
+
+/// A Prometheus that scrapes the agent each second, and its port.
+fn prometheus(home: &Home) -> Result<(Process, u16)> {
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let file = home.folder().join("prometheus.yml");
+    let target = format!("127.0.0.1:{}", home.metrics_port());
+    fs::write(
+        &file,
+        format!(
+            "global: {{ scrape_interval: 1s, scrape_timeout: 1s }}\n\
+             scrape_configs:\n\
+             - job_name: wad\n\
+             \x20 static_configs: [{{ targets: ['{target}'] }}]\n"
+        ),
+    )?;
+    let mut command = Command::new("prometheus");
+    command.arg("--config.file").arg(file);
+    command.arg("--storage.tsdb.path").arg(home.folder().join("tsdb"));
+    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+    let log = fs::File::create(home.folder().join("prometheus.log"))?;
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+    Ok((Place::default().spawn(command)?, port))
+}
+
+#[test]
+fn prometheus_scrapes_them() -> Result<()> {
+    let stand = Stand::set_up("prometheus")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, POLICY)?;
+    let _agent = home.start(stand.cgroup())?;
+    for _ in 0..7 {
+        Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], 7000))?.exchange(1000)?;
+    }
+    let (_process, port) = prometheus(&home)?;
+    let query = "/api/v1/query?query=wad_connections_matched_total";
+    // It answers nothing at first, then an empty result.
+    let look = || -> Result<Value> {
+        let answer = metrics::get(port, query).unwrap_or_default();
+        Ok(serde_json::from_str(&answer).unwrap_or_default())
+    };
+    let answer = until("Prometheus has a sample", PROMETHEUS_LIMIT, look, |answer| {
+        answer["data"]["result"][0].is_object()
+    })?;
+    let sample = &answer["data"]["result"][0];
+    ensure!(sample["metric"]["path"] == "wire" && sample["value"][1] == "7", "{answer}");
+    let up: Value = serde_json::from_str(&metrics::get(port, "/api/v1/query?query=up")?)?;
+    ensure!(up["data"]["result"][0]["value"][1] == "1", "{up}");
+    Ok(())
+}
+
+#[test]
+fn counts_are_those_of_the_flows() -> Result<()> {
+    let stand = Stand::set_up("counts")?;
+    let text = "rtt = '40ms'\nforward = { rate = '100Mbit', queue = { bdp = 4.0 }, \
+                drop_data_packets = [30, 50] }\n";
+    let wan = Wan::start(&toml::from_str(text)?)?;
+    settings::apply(&wan)?;
+    let home = Home::create(&program()?, &POLICY.replace("10.81.0.2", "10.77.0.2"))?;
+    let _agent = home.start(stand.cgroup())?;
+
+    let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], 7000))?;
+    ensure!(home.metrics()?.of_path("wad_flows_opened_total", "wire")? == 1.0);
+    connection.exchange(2_000_000)?;
+    let flow = connection.near_flow(wan.a())?;
+    ensure!(flow.retransmits >= 2, "{flow:?}");
+    drop(connection);
+    let look =
+        || Ok::<_, anyhow::Error>(home.metrics()?.of_path("wad_flows_closed_total", "wire")?);
+    until("the close is counted", SOON, look, |closed| *closed == 1.0)?;
+
+    let metrics = home.metrics()?;
+    let of_path = |name| metrics.of_path(name, "wire");
+    ensure!(of_path("wad_flows_tuned")? == 0.0);
+    ensure!(of_path("wad_segments_retransmitted_total")? == flow.retransmits as f64);
+    // The SYN and the FIN take a number each, too.
+    let sent = of_path("wad_sent_bytes_total")?;
+    let received = of_path("wad_received_bytes_total")?;
+    ensure!((2_000_000.0..=2_000_002.0).contains(&sent), "{sent}");
+    ensure!((2_000_000.0..=2_000_002.0).contains(&received), "{received}");
+    let segments = of_path("wad_segments_sent_total")?;
+    let fewest = (2_000_000_u32.div_ceil(flow.mss_bytes)) as f64;
+    ensure!(segments >= fewest && segments < 1.2 * fewest, "{segments} of {fewest}");
+    let rtt_seconds = of_path("wad_path_rtt_seconds")?;
+    ensure!((0.04..0.08).contains(&rtt_seconds), "{rtt_seconds}");
+    ensure!(metrics.value("wad_events_lost_total", &[])? == 0.0);
+    ensure!(metrics.value("wad_policy_generation", &[])? >= 1.0);
+    ensure!(metrics.value("wad_build_info", &[])? == 1.0);
+    Ok(())
+}
+
+#[test]
+fn paths_beyond_max_paths_are_other() -> Result<()> {
+    let stand = Stand::set_up("other")?;
+    let wire = Wire::start()?;
+    // The first section is open when the policy begins: that of the metrics.
+    let paths = [7001, 7002, 7003, 7004].map(|port| {
+        format!(
+            "[[path]]\nname = 'p{port}'\nremote = '10.81.0.2'\nremote_port = {port}\n\
+             sndbuf = '1MiB'\n"
+        )
+    });
+    let home = Home::create(&program()?, &format!("max_paths = 2\n{}", paths.concat()))?;
+    let _agent = home.start(stand.cgroup())?;
+    for port in [7001, 7002, 7003, 7003, 7004] {
+        Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], port))?;
+    }
+    let metrics = home.metrics()?;
+    let matched = |path| metrics.of_path("wad_connections_matched_total", path);
+    ensure!(matched("p7001")? == 1.0 && matched("p7002")? == 1.0, "{}", metrics.text());
+    ensure!(matched("other")? == 3.0 && matched("p7003").is_err(), "{}", metrics.text());
+    Ok(())
+}
+
+#[test]
+fn the_log_has_a_line_for_each_flow() -> Result<()> {
+    let stand = Stand::set_up("log")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, &format!("[log]\nformat = 'json'\n\n{POLICY}"))?;
+    let agent = home.start(stand.cgroup())?;
+    let connection = Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], 7000))?;
+    connection.exchange(123_456)?;
+    let algorithm = home.algorithm()?;
+    let from = connection.near.local_addr()?.to_string();
+    drop(connection);
+    let unmatched = Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V6[1], 7000))?;
+    unmatched.exchange(10_000)?;
+    drop(unmatched);
+
+    let lines = || -> Result<Vec<Value>> {
+        let log = home.log();
+        log.lines().map(|line| serde_json::from_str(line).context(line.to_owned())).collect()
+    };
+    let of_flows = |lines: Vec<Value>| -> Vec<Value> {
+        lines.into_iter().filter(|line| line["remote"] == "10.81.0.2:7000").collect()
+    };
+    let seen =
+        until("the flow is in the log", SOON, || lines().map(of_flows), |seen| !seen.is_empty())?;
+    agent.stop()?;
+    let summaries = of_flows(lines()?);
+    ensure!(summaries.len() == 1 && summaries == seen, "{summaries:?}");
+    let summary = &summaries[0];
+    ensure!(summary["path"] == "wire" && summary["local"] == from.as_str(), "{summary}");
+    ensure!(summary["congestion_before"] == "cubic", "{summary}");
+    ensure!(summary["congestion"] == algorithm.as_str(), "{summary}");
+    ensure!(summary["sndbuf_bytes"] == 2 * 1024 * 1024, "{summary}");
+    // The SYN and the FIN take a number each, too.
+    let bytes = summary["sent_bytes"].as_u64().unwrap_or(0);
+    ensure!((123_456..=123_458).contains(&bytes), "{summary}");
+    ensure!(!home.log().contains("fd81::"), "the log has flows of no path");
+    Ok(())
+}
+
+#[test]
+fn status_shows_what_runs() -> Result<()> {
+    let stand = Stand::set_up("status")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let _agent = home.start(stand.cgroup())?;
+    let output = home.command("status").arg("--json").output()?;
+    let status: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(status.to_string().contains("\"wire\""), "{status}");
+    let output = home.command("status").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(text.contains("wire") && text.contains(home.instance()), "{text}");
+    Ok(())
+}
