@@ -52,9 +52,13 @@ pub static PATHS: HashMap<u32, PathStats, { MAX_PATHS as usize }, { BPF_F_NO_PRE
 #[btf_map(name = "FLOWS")]
 pub static FLOWS: SkStorage<Flow> = SkStorage::new();
 
-/// Events for the agent: 5,000 of them.
+/// Size of the ring buffer: 9,700 events, a quarter of a second at 20,000
+/// connections per second.
+pub const EVENTS_BYTES: usize = 1 << 21;
+
+/// Events for the agent.
 #[btf_map(name = "EVENTS")]
-pub static EVENTS: RingBuf<Event, { 1 << 20 }> = RingBuf::new();
+pub static EVENTS: RingBuf<Event, EVENTS_BYTES> = RingBuf::new();
 
 /// The flow state of a socket, if it has one.
 ///

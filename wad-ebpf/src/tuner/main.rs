@@ -53,6 +53,12 @@ pub fn wad_tuner(ctx: SockOpsContext) -> u32 {
 
 #[inline(always)]
 fn on_connect(socket: &Socket<'_>) {
+    // A socket may be used for one connection after another, and the end of the
+    // last may have gone unseen.
+    if let Some(flow) = socket.flow() {
+        account::release(flow);
+        socket.forget_flow();
+    }
     if let Some((flow, policy)) = adopt(socket, Role::Active) {
         set_buffers(socket, flow, policy);
     }
@@ -69,6 +75,11 @@ fn on_active_established(socket: &Socket<'_>) {
 
 #[inline(always)]
 fn on_passive_established(socket: &Socket<'_>) {
+    // Both ends connected to each other at once (RFC 9293 section 3.5): this one
+    // was matched when it did.
+    if socket.flow().is_some() {
+        return on_active_established(socket);
+    }
     if let Some((flow, policy)) = adopt(socket, Role::Passive) {
         set_buffers(socket, flow, policy);
         establish(socket, flow, policy);
@@ -83,6 +94,8 @@ fn on_close(socket: &Socket<'_>) {
         account::closed(flow.policy, socket);
         report::send(socket, flow, Kind::Close);
     }
+    // The socket may connect again, elsewhere.
+    socket.forget_flow();
 }
 
 /// Matches a new flow, gives it its state, and settles whether it is tuned.
@@ -135,6 +148,12 @@ fn establish(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
     }
     socket.read_buffers(&mut flow.after);
     socket.read_control(&mut flow.after);
+    // The kernel cuts a buffer to net.core.{w,r}mem_max without a word.
+    let cut = flow.after.sndbuf_bytes < 2 * policy.sndbuf_bytes
+        || flow.after.rcvbuf_bytes < 2 * policy.rcvbuf_bytes;
+    if cut && is_tuned(flow) {
+        flow.outcome = Outcome::Partly as u32;
+    }
     account::opened(flow);
     report::send(socket, flow, Kind::Open);
 }
