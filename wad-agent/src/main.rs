@@ -16,6 +16,7 @@ mod log;
 mod metrics;
 mod privileges;
 mod run;
+mod state_dir;
 mod status;
 mod struct_ops;
 mod sysctl;

@@ -28,6 +28,7 @@ use crate::{
     log,
     metrics::Source,
     privileges::{self, Privileges},
+    state_dir::StateDir,
     status::About,
     sysctl::Sysctl,
 };
@@ -44,7 +45,10 @@ pub fn run(args: &cli::Run) -> Result<()> {
     let instance = &args.instance.name;
     // From here on no other agent of this instance can run.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
-    let mut journal = Journal::open(&config.agent.state_dir, instance.name(), Sysctl::default())?;
+    let noted = StateDir::of(&lock);
+    let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
+    let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
+    noted.note(&state_dir)?;
 
     let agent = Agent { args, config, cgroup, lock: &lock, privileges };
     let result = tokio::runtime::Builder::new_current_thread()
@@ -54,12 +58,25 @@ pub fn run(args: &cli::Run) -> Result<()> {
         .block_on(agent.serve(&mut journal));
     // Tuning that a failed start could not take over goes on, and keeps what it
     // needs.
-    if !bpf::exist(instance) {
-        for left in journal.undo()? {
-            warn!("{left}");
-        }
+    if bpf::exist(instance) {
+        return result;
     }
-    result
+    first_error(result, undo(&mut journal, &noted))
+}
+
+fn undo(journal: &mut Journal, noted: &StateDir) -> Result<()> {
+    for left in journal.undo()? {
+        warn!("{left}");
+    }
+    Ok(noted.forget()?)
+}
+
+/// Both, as far as an exit status can tell: the second goes to the log.
+fn first_error(first: Result<()>, second: Result<()>) -> Result<()> {
+    if let (Err(_), Err(error)) = (&first, &second) {
+        warn!("{error:#}");
+    }
+    first.and(second)
 }
 
 struct Agent<'a> {
