@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            log::say(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -39,7 +39,7 @@ const HELD_BACK_INTERVAL: Duration = Duration::from_secs(10);
 /// Tunes until SIGTERM or SIGINT.
 pub fn run(args: &cli::Run) -> Result<()> {
     let config = Config::load(&args.config.file, &Host::read()?)?;
-    log::init(config.log.format)?;
+    let _log = log::init(config.log.format)?;
     let privileges = privileges::check()?;
     let cgroup = Cgroup::open(args.cgroup.as_deref())?;
     let instance = &args.instance.name;
