@@ -123,6 +123,12 @@ impl Journal {
         &self.sysctl
     }
 
+    /// Whether wad changed `key`.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.is_setting(key))
+    }
+
     /// What `key` was before wad changed it, if `now` is wad's doing.
     #[must_use]
     pub fn before(&self, key: &str, now: &str) -> Option<&str> {

@@ -125,7 +125,8 @@ impl Agent<'_> {
             paths: &self.config.paths,
             max_memory_bytes: max_memory_bytes(&self.config, journal.sysctl())?,
         };
-        Ceilings::of(&self.config.paths).require(journal)?;
+        let ceilings = Ceilings::of(&self.config.paths);
+        ceilings.raise(journal)?;
         let pins = Pins::new(self.lock, instance);
         if !self.privileges.maps_by_id && bpf::exist(instance) {
             warn!(
@@ -135,6 +136,10 @@ impl Agent<'_> {
             pins.remove()?;
         }
         let (tuning, start) = Tuning::start(pins, &setup)?;
+        // Until now the policies of the agent before were in force.
+        if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
+            warn!("{error:#}");
+        }
         let paths = self.config.paths.len();
         match start {
             Start::Fresh => info!(paths, "tuning new flows"),
@@ -217,7 +222,10 @@ fn max_memory_bytes(config: &Config, sysctl: &Sysctl) -> Result<u64> {
     if let Some(bytes) = config.limits.max_memory_bytes {
         return Ok(bytes);
     }
-    let tcp_mem = sysctl.read("net.ipv4.tcp_mem")?;
+    let tcp_mem = sysctl.read("net.ipv4.tcp_mem").context(
+        "no bound on the memory of tuned flows: run wad in the host's network namespace, or set \
+         [limits] max_memory",
+    )?;
     let pressure_pages: u64 = tcp_mem
         .split_whitespace()
         .nth(1)
@@ -226,4 +234,39 @@ fn max_memory_bytes(config: &Config, sysctl: &Sysctl) -> Result<u64> {
     // SAFETY: asks for a constant of the system.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     Ok(pressure_pages * page_bytes / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysctl::testing;
+
+    fn config(text: &str) -> Config {
+        Config::parse("wad.toml", text, &Host { congestion_controls: vec![] }).unwrap()
+    }
+
+    #[test]
+    fn memory_is_bounded_as_configured_or_by_the_kernel() {
+        let (_root, sysctl) = testing::tree(&[("net.ipv4.tcp_mem", "100\t4000\t5000")]);
+        // SAFETY: asks for a constant of the system.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        assert_eq!(max_memory_bytes(&config(""), &sysctl).unwrap(), 1000 * page_bytes);
+        let configured = config("[limits]\nmax_memory = '64MiB'\n");
+        assert_eq!(max_memory_bytes(&configured, &sysctl).unwrap(), 64 << 20);
+
+        let (_root, elsewhere) = testing::tree(&[]);
+        assert_eq!(max_memory_bytes(&configured, &elsewhere).unwrap(), 64 << 20);
+        let error = format!("{:#}", max_memory_bytes(&config(""), &elsewhere).unwrap_err());
+        assert!(error.contains("[limits] max_memory") && error.contains("tcp_mem"), "{error}");
+    }
+
+    #[test]
+    fn the_first_error_is_reported() {
+        let failed = |what: &'static str| Err(anyhow::anyhow!(what));
+        let said = |result: Result<()>| result.unwrap_err().to_string();
+        assert_eq!(said(first_error(failed("start"), failed("undo"))), "start");
+        assert_eq!(said(first_error(Ok(()), failed("undo"))), "undo");
+        assert_eq!(said(first_error(failed("start"), Ok(()))), "start");
+        assert!(first_error(Ok(()), Ok(())).is_ok());
+    }
 }
