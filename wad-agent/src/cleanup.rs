@@ -3,20 +3,22 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 
 use crate::{
     bpf::{self, Pins},
     bpffs, cli,
-    config::{Agent, Config, Host},
+    config::{Agent, Config, Host, LogFormat},
     journal::Journal,
     lock::{self, Lock},
+    log,
     state_dir::StateDir,
     sysctl::Sysctl,
 };
 
 /// Does it all; where nothing was left, says so.
 pub fn run(args: &cli::Cleanup) -> Result<()> {
+    let _log = log::init(LogFormat::Text)?;
     let instance = &args.instance.name;
     // Not while an agent runs: it would be left with nothing.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
@@ -45,9 +47,14 @@ pub fn run(args: &cli::Cleanup) -> Result<()> {
     println!(
         "instance `{}`: {tuning}, {}",
         instance.name(),
-        if had_changes { "changes to the host undone" } else { "no change to the host was left" },
+        match (had_changes, journal.damage()) {
+            (true, None) => "changes to the host undone",
+            (true, Some(_)) => "changes to the host undone as far as they are known",
+            (false, None) => "no change to the host was left",
+            (false, Some(_)) => "changes to the host are not known",
+        },
     );
-    Ok(())
+    journal.damage().map_or(Ok(()), |damage| Err(anyhow!("{damage}")))
 }
 
 /// Where the journal is: as the agent noted it, as configured, or the default

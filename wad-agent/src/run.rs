@@ -49,6 +49,9 @@ pub fn run(args: &cli::Run) -> Result<()> {
     let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
     noted.note(&state_dir)?;
+    if let Some(damage) = journal.damage() {
+        warn!("{damage}");
+    }
 
     let agent = Agent { args, config, cgroup, lock: &lock, privileges };
     let result = tokio::runtime::Builder::new_current_thread()
