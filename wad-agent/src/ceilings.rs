@@ -32,24 +32,45 @@ impl Ceilings {
         }
     }
 
-    /// Raises what is too low, lowers what wad raised and no longer needs, never
-    /// below what it was before wad. What an agent that died raised counts as
-    /// wad's own.
-    pub fn require(self, journal: &mut Journal) -> Result<(), Error> {
-        require(journal, RMEM_MAX, self.rcvbuf_bytes)?;
-        require(journal, WMEM_MAX, self.sndbuf_bytes)
+    /// Raises what is too low. What an agent that died raised counts as wad's
+    /// own.
+    pub fn raise(self, journal: &mut Journal) -> Result<(), Error> {
+        self.adjust(journal, Ordering::Greater)
+    }
+
+    /// Lowers what wad raised and no longer needs, never below what it was
+    /// before wad. For when the policies that needed more are out of force.
+    pub fn lower(self, journal: &mut Journal) -> Result<(), Error> {
+        self.adjust(journal, Ordering::Less)
+    }
+
+    fn adjust(self, journal: &mut Journal, direction: Ordering) -> Result<(), Error> {
+        adjust(journal, RMEM_MAX, self.rcvbuf_bytes, direction)?;
+        adjust(journal, WMEM_MAX, self.sndbuf_bytes, direction)
     }
 }
 
-fn require(journal: &mut Journal, key: &str, need_bytes: u64) -> Result<(), Error> {
+/// Does what has to be done about a ceiling if it is in that direction.
+fn adjust(
+    journal: &mut Journal,
+    key: &str,
+    need_bytes: u64,
+    direction: Ordering,
+) -> Result<(), Error> {
+    if need_bytes == 0 && !journal.has(key) {
+        // Not every network namespace has the setting.
+        return Ok(());
+    }
     let now = journal.sysctl().read_number(key)?;
     let before = journal.before(key, &now.to_string()).and_then(|before| before.parse().ok());
     let base = before.unwrap_or(now);
     let wanted = base.max(need_bytes);
-    match (wanted.cmp(&now), before == Some(wanted)) {
-        (Ordering::Equal, _) => Ok(()),
-        (_, true) => journal.restore(key),
-        (_, false) => journal.set(key, &wanted.to_string()),
+    if wanted.cmp(&now) != direction {
+        Ok(())
+    } else if before == Some(wanted) {
+        journal.restore(key)
+    } else {
+        journal.set(key, &wanted.to_string())
     }
 }
 
@@ -75,7 +96,9 @@ mod tests {
         }
 
         fn require(&self, journal: &mut Journal, rcvbuf_bytes: u64, sndbuf_bytes: u64) {
-            Ceilings { rcvbuf_bytes, sndbuf_bytes }.require(journal).unwrap();
+            let ceilings = Ceilings { rcvbuf_bytes, sndbuf_bytes };
+            ceilings.raise(journal).unwrap();
+            ceilings.lower(journal).unwrap();
         }
 
         fn now(&self) -> (u64, u64) {
@@ -112,6 +135,30 @@ mod tests {
         assert_eq!(host.now(), (212_992, 300_000));
         assert_eq!(journal.changes().count(), 0);
         assert_eq!(host.journal().changes().count(), 0);
+    }
+
+    #[test]
+    fn nothing_is_lowered_before_the_policy_that_needs_it_has_gone() {
+        let host = Host::new();
+        let mut journal = host.journal();
+        host.require(&mut journal, 8_000_000, 0);
+        let next = Ceilings { rcvbuf_bytes: 4_000_000, sndbuf_bytes: 5_000_000 };
+        next.raise(&mut journal).unwrap();
+        assert_eq!(host.now(), (8_000_000, 5_000_000));
+        next.lower(&mut journal).unwrap();
+        assert_eq!(host.now(), (4_000_000, 5_000_000));
+    }
+
+    #[test]
+    fn what_nobody_needs_may_be_missing() {
+        let (_root, sysctl) = testing::tree(&[(WMEM_MAX, "300000")]);
+        let state = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(state.path(), "default", sysctl).unwrap();
+        let ceilings = Ceilings { rcvbuf_bytes: 0, sndbuf_bytes: 400_000 };
+        ceilings.raise(&mut journal).unwrap();
+        ceilings.lower(&mut journal).unwrap();
+        assert_eq!(journal.sysctl().read_number(WMEM_MAX).unwrap(), 400_000);
+        assert!(Ceilings { rcvbuf_bytes: 1, ..ceilings }.raise(&mut journal).is_err());
     }
 
     #[test]

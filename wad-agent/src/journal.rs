@@ -9,6 +9,7 @@
 //! alone and reported.
 
 mod bpffs;
+mod damage;
 mod lines;
 
 use std::{
@@ -21,6 +22,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+pub use self::damage::Damage;
 use self::lines::{Entry, Line};
 use crate::sysctl::{self, Sysctl};
 
@@ -63,6 +65,8 @@ pub enum Error {
         .file.display()
     )]
     Write { file: PathBuf, source: io::Error },
+    #[error("cannot keep a copy of the damaged journal {}", .file.display())]
+    Keep { file: PathBuf, source: io::Error },
     #[error("cannot remove the journal {}", .file.display())]
     Remove { file: PathBuf, source: io::Error },
     #[error("cannot mount the BPF file system at {}", .dir.display())]
@@ -80,6 +84,7 @@ pub struct Journal {
     boot_id: String,
     sysctl: Sysctl,
     entries: Vec<Entry>,
+    damage: Option<Damage>,
 }
 
 impl Journal {
@@ -89,21 +94,24 @@ impl Journal {
         let boot_id = sysctl.read("kernel.random.boot_id")?;
         let bytes = match fs::read(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { file, boot_id, sysctl, entries: Vec::new() });
+                return Ok(Self { file, boot_id, sysctl, entries: Vec::new(), damage: None });
             }
             read => read.map_err(|source| Error::Read { file: file.clone(), source })?,
         };
         let found = lines::read(&bytes, &boot_id);
-        for (line, error) in &found.unreadable {
-            tracing::warn!("{}, line {line}: {error}; ignored", file.display());
-        }
         if let Some(line) = found.cut_short {
             tracing::warn!(
                 "{}, line {line}: cut short before its change was made; ignored",
                 file.display()
             );
         }
-        let mut journal = Self { file, boot_id, sysctl, entries: Vec::new() };
+        let damage = if found.unreadable.is_empty() {
+            None
+        } else {
+            let kept = Damage::keep(&file, found.unreadable);
+            Some(kept.map_err(|source| Error::Keep { file: file.clone(), source })?)
+        };
+        let mut journal = Self { file, boot_id, sysctl, entries: Vec::new(), damage };
         for change in found.changes {
             lines::fold(&mut journal.entries, change);
         }
@@ -118,9 +126,21 @@ impl Journal {
         self.entries.iter().map(|entry| &entry.change)
     }
 
+    /// What could not be read, and so is not among the changes.
+    #[must_use]
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+
     #[must_use]
     pub fn sysctl(&self) -> &Sysctl {
         &self.sysctl
+    }
+
+    /// Whether wad changed `key`.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.is_setting(key))
     }
 
     /// What `key` was before wad changed it, if `now` is wad's doing.

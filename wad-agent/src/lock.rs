@@ -19,7 +19,7 @@ pub enum Error {
          another --instance"
     )]
     Running { instance: String, pid: String },
-    #[error("cannot lock {} (it takes root)", .file.display())]
+    #[error("cannot lock {}{}", .file.display(), if_denied(.source))]
     Lock { file: PathBuf, source: io::Error },
 }
 
@@ -65,6 +65,12 @@ impl Lock {
     pub fn socket(&self) -> &Path {
         &self.socket
     }
+
+    /// Another file of this instance, which dropping the lock leaves.
+    #[must_use]
+    pub fn beside(&self, extension: &str) -> PathBuf {
+        self.file.with_extension(extension)
+    }
 }
 
 impl Drop for Lock {
@@ -78,6 +84,10 @@ impl Drop for Lock {
             }
         }
     }
+}
+
+fn if_denied(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::PermissionDenied { " (it takes root)" } else { "" }
 }
 
 fn open(run_dir: &Path, file: &Path) -> io::Result<File> {
@@ -126,6 +136,17 @@ mod tests {
         Lock::take(run.path(), "test").unwrap();
         drop(lock);
         Lock::take(run.path(), "default").unwrap();
+    }
+
+    #[test]
+    fn only_what_is_denied_takes_root() {
+        let said = |errno| {
+            let source = io::Error::from_raw_os_error(errno);
+            Error::Lock { file: "/run/wad/default.lock".into(), source }.to_string()
+        };
+        assert_eq!(said(libc::EACCES), "cannot lock /run/wad/default.lock (it takes root)");
+        assert_eq!(said(libc::EPERM), "cannot lock /run/wad/default.lock (it takes root)");
+        assert_eq!(said(libc::ENOSPC), "cannot lock /run/wad/default.lock");
     }
 
     #[test]

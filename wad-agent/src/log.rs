@@ -2,14 +2,20 @@
 //! variable `WAD_LOG` takes the filters of tracing-subscriber, such as `debug` or
 //! `warn,wad::events=debug`.
 
+mod writer;
+
 use std::{
     env,
-    io::{self, IsTerminal},
+    fs::File,
+    io::{self, IsTerminal, Write as _},
+    os::fd::AsFd as _,
 };
 
 use tracing::{Dispatch, level_filters::LevelFilter};
 use tracing_subscriber::{EnvFilter, filter, fmt::MakeWriter, util::TryInitError};
 
+pub use self::writer::Flush;
+use self::writer::Lines;
 use crate::config::LogFormat;
 
 const VARIABLE: &str = "WAD_LOG";
@@ -20,12 +26,15 @@ pub enum Error {
     Filter { value: String, source: filter::ParseError },
     #[error("the variable {VARIABLE} is not UTF-8")]
     NotText,
+    #[error("cannot start the log")]
+    Start(#[source] io::Error),
     #[error("a log is set up already")]
     Twice(#[from] TryInitError),
 }
 
-/// Sets up the log of this process, once.
-pub fn init(format: LogFormat) -> Result<(), Error> {
+/// Sets up the log of this process, once. What is returned has to be dropped
+/// last, or the last lines may be missing.
+pub fn init(format: LogFormat) -> Result<Flush, Error> {
     use tracing_subscriber::util::SubscriberInitExt;
 
     let filter = match env::var(VARIABLE) {
@@ -39,7 +48,24 @@ pub fn init(format: LogFormat) -> Result<(), Error> {
         (LogFormat::Text, true) => Style::Colored,
         (LogFormat::Text, false) => Style::Plain,
     };
-    Ok(subscriber(style, &filter, io::stderr)?.try_init()?)
+    let (lines, flush) = standard_error().map_err(Error::Start)?;
+    subscriber(style, &filter, move || lines.clone())?.try_init()?;
+    Ok(flush)
+}
+
+/// Writes one line to standard error, without waiting for long if nobody reads.
+pub fn say(line: &str) {
+    if let Ok((mut lines, _flush)) = standard_error() {
+        let _ = lines.write_all(format!("{line}\n").as_bytes());
+    }
+}
+
+fn standard_error() -> io::Result<(Lines, Flush)> {
+    // Not `io::stderr()`: whoever is stuck writing to that one holds its lock.
+    let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    writer::start(out, |lines| {
+        tracing::warn!(lines, "lines of this log are lost: nobody read it fast enough");
+    })
 }
 
 #[derive(Clone, Copy)]

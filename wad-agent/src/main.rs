@@ -9,6 +9,7 @@ mod cleanup;
 mod cli;
 mod config;
 mod events;
+mod flow_log;
 mod instance;
 mod journal;
 mod lock;
@@ -16,6 +17,7 @@ mod log;
 mod metrics;
 mod privileges;
 mod run;
+mod state_dir;
 mod status;
 mod struct_ops;
 mod sysctl;
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: {}", with_causes(&error));
+            log::say(&format!("error: {}", with_causes(&error)));
             ExitCode::FAILURE
         }
     }

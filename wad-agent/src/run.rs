@@ -3,17 +3,15 @@
 use std::{
     path::Path,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use anyhow::{Context as _, Result};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
-    time::{MissedTickBehavior, interval},
 };
 use tracing::{info, warn};
-use wad_common::event::Kind;
 
 use crate::{
     api::{self, Api},
@@ -22,29 +20,33 @@ use crate::{
     ceilings::Ceilings,
     cli,
     config::{Config, Host},
-    events::Summaries,
+    flow_log::FlowLog,
     journal::{Change, Journal},
     lock::{self, Lock},
     log,
     metrics::Source,
     privileges::{self, Privileges},
+    state_dir::StateDir,
     status::About,
     sysctl::Sysctl,
 };
 
-/// How often the log says how many summaries it held back.
-const HELD_BACK_INTERVAL: Duration = Duration::from_secs(10);
-
 /// Tunes until SIGTERM or SIGINT.
 pub fn run(args: &cli::Run) -> Result<()> {
     let config = Config::load(&args.config.file, &Host::read()?)?;
-    log::init(config.log.format)?;
+    let _log = log::init(config.log.format)?;
     let privileges = privileges::check()?;
     let cgroup = Cgroup::open(args.cgroup.as_deref())?;
     let instance = &args.instance.name;
     // From here on no other agent of this instance can run.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
-    let mut journal = Journal::open(&config.agent.state_dir, instance.name(), Sysctl::default())?;
+    let noted = StateDir::of(&lock);
+    let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
+    let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
+    noted.note(&state_dir)?;
+    if let Some(damage) = journal.damage() {
+        warn!("{damage}");
+    }
 
     let agent = Agent { args, config, cgroup, lock: &lock, privileges };
     let result = tokio::runtime::Builder::new_current_thread()
@@ -54,12 +56,25 @@ pub fn run(args: &cli::Run) -> Result<()> {
         .block_on(agent.serve(&mut journal));
     // Tuning that a failed start could not take over goes on, and keeps what it
     // needs.
-    if !bpf::exist(instance) {
-        for left in journal.undo()? {
-            warn!("{left}");
-        }
+    if bpf::exist(instance) {
+        return result;
     }
-    result
+    first_error(result, undo(&mut journal, &noted))
+}
+
+fn undo(journal: &mut Journal, noted: &StateDir) -> Result<()> {
+    for left in journal.undo()? {
+        warn!("{left}");
+    }
+    Ok(noted.forget()?)
+}
+
+/// Both, as far as an exit status can tell: the second goes to the log.
+fn first_error(first: Result<()>, second: Result<()>) -> Result<()> {
+    if let (Err(_), Err(error)) = (&first, &second) {
+        warn!("{error:#}");
+    }
+    first.and(second)
 }
 
 struct Agent<'a> {
@@ -87,13 +102,15 @@ impl Agent<'_> {
             tokio::spawn(api::serve(scrapes, api::metrics_router(api.clone()), stopped.clone()));
         let commands = tokio::spawn(api::serve(commands, api::control_router(api), stopped));
 
+        let mut flows = FlowLog::open(&tuning)?;
         let result = tokio::select! {
             () = stop.asked() => Ok(()),
-            failed = summarize(&tuning) => failed,
+            failed = flows.run() => failed,
         };
         info!("stopping: tuning is taken out of the kernel");
         stopping.send_replace(true);
         tuning.remove()?;
+        flows.finish();
         scrapes.await?;
         commands.await?;
         result
@@ -108,7 +125,8 @@ impl Agent<'_> {
             paths: &self.config.paths,
             max_memory_bytes: max_memory_bytes(&self.config, journal.sysctl())?,
         };
-        Ceilings::of(&self.config.paths).require(journal)?;
+        let ceilings = Ceilings::of(&self.config.paths);
+        ceilings.raise(journal)?;
         let pins = Pins::new(self.lock, instance);
         if !self.privileges.maps_by_id && bpf::exist(instance) {
             warn!(
@@ -118,6 +136,10 @@ impl Agent<'_> {
             pins.remove()?;
         }
         let (tuning, start) = Tuning::start(pins, &setup)?;
+        // Until now the policies of the agent before were in force.
+        if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
+            warn!("{error:#}");
+        }
         let paths = self.config.paths.len();
         match start {
             Start::Fresh => info!(paths, "tuning new flows"),
@@ -138,26 +160,6 @@ impl Agent<'_> {
             },
             max_paths: self.config.metrics.max_paths,
             source: Source::new(move || Ok(tuning.readings(&changes)?)),
-        }
-    }
-}
-
-/// Logs a line for each flow that ends, for ever.
-async fn summarize(tuning: &Tuning) -> Result<()> {
-    let names = tuning.names();
-    let mut events = tuning.events()?;
-    let mut summaries = Summaries::default();
-    let mut held_back = interval(HELD_BACK_INTERVAL);
-    held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = held_back.tick() => summaries.report_held_back(),
-            waited = events.wait(|event| {
-                if event.kind == Kind::Close as u32 {
-                    let path = names.get(&event.flow.policy).map_or("(removed)", |name| name);
-                    summaries.closed(&event, path);
-                }
-            }) => waited.context("cannot read the events of flows")?,
         }
     }
 }
@@ -200,7 +202,10 @@ fn max_memory_bytes(config: &Config, sysctl: &Sysctl) -> Result<u64> {
     if let Some(bytes) = config.limits.max_memory_bytes {
         return Ok(bytes);
     }
-    let tcp_mem = sysctl.read("net.ipv4.tcp_mem")?;
+    let tcp_mem = sysctl.read("net.ipv4.tcp_mem").context(
+        "no bound on the memory of tuned flows: run wad in the host's network namespace, or set \
+         [limits] max_memory",
+    )?;
     let pressure_pages: u64 = tcp_mem
         .split_whitespace()
         .nth(1)
@@ -209,4 +214,39 @@ fn max_memory_bytes(config: &Config, sysctl: &Sysctl) -> Result<u64> {
     // SAFETY: asks for a constant of the system.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     Ok(pressure_pages * page_bytes / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sysctl::testing;
+
+    fn config(text: &str) -> Config {
+        Config::parse("wad.toml", text, &Host { congestion_controls: vec![] }).unwrap()
+    }
+
+    #[test]
+    fn memory_is_bounded_as_configured_or_by_the_kernel() {
+        let (_root, sysctl) = testing::tree(&[("net.ipv4.tcp_mem", "100\t4000\t5000")]);
+        // SAFETY: asks for a constant of the system.
+        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
+        assert_eq!(max_memory_bytes(&config(""), &sysctl).unwrap(), 1000 * page_bytes);
+        let configured = config("[limits]\nmax_memory = '64MiB'\n");
+        assert_eq!(max_memory_bytes(&configured, &sysctl).unwrap(), 64 << 20);
+
+        let (_root, elsewhere) = testing::tree(&[]);
+        assert_eq!(max_memory_bytes(&configured, &elsewhere).unwrap(), 64 << 20);
+        let error = format!("{:#}", max_memory_bytes(&config(""), &elsewhere).unwrap_err());
+        assert!(error.contains("[limits] max_memory") && error.contains("tcp_mem"), "{error}");
+    }
+
+    #[test]
+    fn the_first_error_is_reported() {
+        let failed = |what: &'static str| Err(anyhow::anyhow!(what));
+        let said = |result: Result<()>| result.unwrap_err().to_string();
+        assert_eq!(said(first_error(failed("start"), failed("undo"))), "start");
+        assert_eq!(said(first_error(Ok(()), failed("undo"))), "undo");
+        assert_eq!(said(first_error(failed("start"), Ok(()))), "start");
+        assert!(first_error(Ok(()), Ok(())).is_ok());
+    }
 }

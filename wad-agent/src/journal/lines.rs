@@ -19,7 +19,7 @@ pub struct Line {
 pub struct Found {
     /// Of this boot, in order.
     pub changes: Vec<Change>,
-    pub unreadable: Vec<(usize, serde_json::Error)>,
+    pub unreadable: Vec<usize>,
     /// The last line, where it ends without a newline and says nothing whole.
     pub cut_short: Option<usize>,
 }
@@ -34,7 +34,7 @@ pub fn read(bytes: &[u8], boot_id: &str) -> Found {
             Ok(line) if line.boot_id == boot_id => found.changes.push(line.change),
             Ok(_) => {}
             Err(_) if !text.ends_with(b"\n") => found.cut_short = Some(index + 1),
-            Err(error) => found.unreadable.push((index + 1, error)),
+            Err(_) => found.unreadable.push(index + 1),
         }
     }
     found

@@ -68,6 +68,7 @@ fn the_line_comes_before_the_change() {
         boot_id: BOOT_ID.to_owned(),
         sysctl: host.sysctl.clone(),
         entries: Vec::new(),
+        damage: None,
     };
     assert!(matches!(journal.set(RMEM, "6571899"), Err(Error::Write { .. })));
     assert_eq!(host.rmem(), "212992");
@@ -146,12 +147,35 @@ fn unreadable_lines_do_not_hide_the_others() {
     let mut bytes = b"nonsense\n\0\0\xff\n\n{\"boot_id\":1}\n".to_vec();
     bytes.extend(fs::read(host.file()).unwrap());
     let found = lines::read(&bytes, BOOT_ID);
-    assert_eq!(found.unreadable.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 4]);
+    assert_eq!(found.unreadable, [1, 2, 4]);
     assert_eq!(found.cut_short, None);
     assert_eq!(found.changes.len(), 1);
-    fs::write(host.file(), bytes).unwrap();
-    assert_eq!(host.journal().undo().unwrap(), []);
+    fs::write(host.file(), &bytes).unwrap();
+    let mut journal = host.journal();
+    assert_eq!(journal.undo().unwrap(), []);
     assert_eq!(host.rmem(), "212992");
+
+    // They are told of, and kept.
+    let damage = journal.damage().unwrap().to_string();
+    assert!(damage.starts_with("lines 1, 2, 4 of the journal"), "{damage}");
+    assert!(damage.contains("net.core.rmem_max and net.core.wmem_max"), "{damage}");
+    let kept = host.file().with_extension("jsonl.damaged");
+    assert!(damage.ends_with(&kept.display().to_string()), "{damage}");
+    assert_eq!(fs::read(kept).unwrap(), bytes);
+    assert!(!host.file().exists() && host.journal().damage().is_none());
+}
+
+#[test]
+fn a_journal_of_nothing_but_garbage_is_kept() {
+    let host = Host::new();
+    fs::create_dir_all(host.file().parent().unwrap()).unwrap();
+    fs::write(host.file(), "garbage\n".repeat(12)).unwrap();
+    let damage = host.journal().damage().unwrap().to_string();
+    assert!(damage.starts_with("lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and 2 more of"), "{damage}");
+    assert!(host.file().with_extension("jsonl.damaged").exists());
+    // A line that was never finished belongs to a change that was never made.
+    fs::write(host.file(), "{\"boot_id\":").unwrap();
+    assert_eq!(host.journal().damage(), None);
 }
 
 /// A power cut, or a full disk, may end the file at any byte.

@@ -1,0 +1,69 @@
+//! A line of the log for each flow that ends.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use anyhow::{Context as _, Result};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use wad_common::event::{Event, Kind};
+
+use crate::{
+    bpf::{Events, Tuning},
+    events::Summaries,
+};
+
+/// How often the log says how many summaries it held back.
+const HELD_BACK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Events that are still taken when all ends: as many as the ring buffer holds.
+const LAST_EVENTS: usize = 10_000;
+
+/// Turns events into lines.
+pub struct FlowLog {
+    events: Events,
+    held_back: Interval,
+    lines: Lines,
+}
+
+struct Lines {
+    /// Names of the paths by their policies' indices.
+    names: HashMap<u32, Arc<str>>,
+    summaries: Summaries,
+}
+
+impl FlowLog {
+    /// Needs a tokio runtime.
+    pub fn open(tuning: &Tuning) -> Result<Self> {
+        let mut held_back = interval(HELD_BACK_INTERVAL);
+        held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let lines = Lines { names: tuning.names(), summaries: Summaries::default() };
+        Ok(Self { events: tuning.events()?, held_back, lines })
+    }
+
+    /// Goes on for ever, unless events cannot be read.
+    pub async fn run(&mut self) -> Result<()> {
+        let Self { events, held_back, lines } = self;
+        loop {
+            tokio::select! {
+                _ = held_back.tick() => lines.summaries.report_held_back(),
+                waited = events.wait(|event| lines.add(&event)) => {
+                    waited.context("cannot read the events of flows")?;
+                }
+            }
+        }
+    }
+
+    /// What is there still, once no more can come.
+    pub fn finish(mut self) {
+        self.events.drain(LAST_EVENTS, &mut |event| self.lines.add(&event));
+        self.lines.summaries.report_held_back();
+    }
+}
+
+impl Lines {
+    fn add(&mut self, event: &Event) {
+        if event.kind == Kind::Close as u32 {
+            let path = self.names.get(&event.flow.policy).map_or("(removed)", |name| name);
+            self.summaries.closed(event, path);
+        }
+    }
+}
