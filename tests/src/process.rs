@@ -75,6 +75,16 @@ fn shown(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
+/// The command in a mount namespace of its own, which a shell script has
+/// changed before.
+#[must_use]
+pub fn in_mounts(script: &str, command: &Command) -> Command {
+    let mut wrapped = Command::new("unshare");
+    wrapped.args(["--mount", "sh", "-euc"]).arg(format!("{script}\nexec \"$@\"")).arg("sh");
+    wrapped.arg(command.get_program()).args(command.get_args());
+    wrapped
+}
+
 /// Where a process runs.
 #[derive(Clone, Copy, Default)]
 pub struct Place<'a> {

@@ -20,6 +20,10 @@ pub enum StandError {
     Cgroup(#[from] CgroupError),
     #[error(transparent)]
     Sysctl(#[from] SysctlError),
+    #[error(transparent)]
+    Interrupted(#[from] Interrupted),
+    #[error("cannot handle signals")]
+    Signals(#[from] nix::Error),
 }
 
 /// Undone when dropped, which has to be after all that stands on it: it is a
@@ -36,6 +40,9 @@ impl Stand {
     /// # Errors
     /// Without root, or without cgroup v2.
     pub fn set_up(label: &str) -> Result<Self, StandError> {
+        // A Ctrl-C ends this test and those after it, but undoes what they did.
+        signal::catch()?;
+        signal::check()?;
         let host = HostDefaults::set()?;
         let cgroup = Cgroup::create(label)?;
         let joined = Joined::to(&cgroup)?;

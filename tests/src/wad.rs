@@ -178,6 +178,12 @@ impl Home {
         command
     }
 
+    /// An agent is about to be started by other means than [`Home::start`]: what
+    /// it may leave in the kernel goes with this.
+    pub fn expect_agent(&self) {
+        self.in_use.set(true);
+    }
+
     /// Starts the agent on a cgroup and waits until it is ready.
     ///
     /// # Errors

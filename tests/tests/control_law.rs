@@ -15,6 +15,7 @@ use wad_tests::{
         settings,
         wan::{ADDRESSES_V4, Wan},
     },
+    signal,
     ss::Flow,
     stand::Stand,
     tcp::{self, Connection, at},
@@ -97,7 +98,7 @@ fn samples(wan: &Wan, stream: &TcpStream, span: Duration) -> Result<Vec<Sample>>
         let flow = tcp::flow(wan.a(), stream)?;
         let at = asked + asked.elapsed() / 2;
         samples.push(Sample { at, flow });
-        thread::sleep(Duration::from_millis(2));
+        signal::sleep(Duration::from_millis(2))?;
     }
     Ok(samples)
 }
@@ -182,7 +183,7 @@ fn hardly_sending() -> Result<()> {
                 *cwnd = flow.cwnd_segments.max(*cwnd);
                 *out = flow.unacked_segments.max(*out);
             }
-            thread::sleep(Duration::from_millis(20));
+            signal::sleep(Duration::from_millis(20))?;
         }
     }
     for ((_, every), (cwnd, out)) in connections.iter().zip(most) {

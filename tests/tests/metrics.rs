@@ -4,12 +4,13 @@
 use std::{
     fs,
     io::Write as _,
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     process::{Command, Stdio},
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
 use serde_json::Value;
 use wad_tests::{
     lab::{
@@ -19,7 +20,7 @@ use wad_tests::{
     metrics,
     process::{Place, Process},
     stand::{Stand, until},
-    tcp::{Connection, at},
+    tcp::{self, Connection, at},
     veth::{self, Wire},
     wad::{Home, program},
 };
@@ -163,6 +164,42 @@ fn paths_beyond_max_paths_are_other() -> Result<()> {
     let matched = |path| metrics.of_path("wad_connections_matched_total", path);
     ensure!(matched("p7001")? == 1.0 && matched("p7002")? == 1.0, "{}", metrics.text());
     ensure!(matched("other")? == 3.0 && matched("p7003").is_err(), "{}", metrics.text());
+    Ok(())
+}
+
+#[test]
+fn events_that_an_agent_is_too_slow_for_are_counted() -> Result<()> {
+    let stand = Stand::set_up("events")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, POLICY)?;
+    let mut agent = home.start(stand.cgroup())?;
+    let listener = tcp::listen(wire.b(), at(veth::ADDRESSES_V4[1], 7000))?;
+    // Two events each: more than the ring buffer of 2 MiB has room for.
+    let connections = 6000;
+    agent.signal(Signal::SIGSTOP);
+    wire.a().run(|| -> Result<()> {
+        for _ in 0..connections {
+            let near = TcpStream::connect(listener.local_addr()?)?;
+            drop((near, listener.accept()?));
+        }
+        Ok(())
+    })??;
+    agent.signal(Signal::SIGCONT);
+
+    // What is counted in the kernel is not lost with them.
+    let metrics = home.metrics()?;
+    let opened = metrics.of_path("wad_flows_opened_total", "wire")?;
+    ensure!(opened == f64::from(connections), "{opened}");
+    let lost = metrics.value("wad_events_lost_total", &[])?;
+    ensure!(lost > 0.0 && lost < f64::from(connections), "{lost} events were lost");
+    // It is well again.
+    let connection = Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], 7001))?;
+    connection.exchange(1000)?;
+    drop(connection);
+    let look = || Ok::<_, anyhow::Error>(home.log().contains("10.81.0.2:7001"));
+    until("a new flow is in the log", SOON, look, |seen| *seen)?;
+    ensure!(home.metrics()?.value("wad_events_lost_total", &[])? == lost);
+    agent.stop()?;
     Ok(())
 }
 

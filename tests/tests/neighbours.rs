@@ -93,6 +93,7 @@ fn an_exclusive_program_is_named() -> Result<()> {
         let there = stand.cgroup().path().to_string_lossy();
         ensure!(said.contains("only_theirs") && said.contains(&*there), "{said}");
         ensure!(said.trim().lines().count() == 1, "{said}");
+        ensure!(said.matches("(os error").count() <= 1, "a cause is told twice: {said}");
         ensure!(!home.pins().exists() && !home.journal().exists());
         ensure!(sysctl::get("net.core.rmem_max")? == "212992");
         let (windows, tuned) = first_windows(&wire, MATCHED)?;

@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use wad_tests::{
     cgroup,
-    process::{Place, run_command},
+    process::{Place, in_mounts},
     stand::Stand,
     sysctl,
     wad::{Home, program},
@@ -37,6 +37,7 @@ fn refused(home: &Home, mut command: Command) -> Result<String> {
     let _ = home.command("cleanup").output();
     ensure!(!waited.with_context(|| said.clone())?.success(), "it was not refused: {said}");
     ensure!(said.trim().lines().count() == 1, "not one line: {said}");
+    ensure!(said.matches("(os error").count() <= 1, "a cause is told twice: {said}");
     ensure!(!journal && !pins && ceiling == "212992", "{journal} {pins} {ceiling}: {said}");
     Ok(said)
 }
@@ -45,14 +46,6 @@ fn run_on(home: &Home, stand: &Stand) -> Command {
     let mut command = home.command("run");
     command.arg("--cgroup").arg(stand.cgroup().path());
     command
-}
-
-/// The command in a mount namespace of its own that a script has changed.
-fn in_mounts(script: &str, command: &Command) -> Command {
-    let mut wrapped = Command::new("unshare");
-    wrapped.args(["--mount", "sh", "-euc"]).arg(format!("{script}; exec \"$@\"")).arg("sh");
-    wrapped.arg(command.get_program()).args(command.get_args());
-    wrapped
 }
 
 /// Each of the words is in what was said.
@@ -133,28 +126,5 @@ fn commands_to_an_agent_that_is_not_there() -> Result<()> {
     ensure_names(&refused(&home, home.command("status"))?, &[home.instance(), "wad run"])?;
     // There is nothing to do, which is no error.
     ensure!(home.command("cleanup").output()?.status.success());
-    Ok(())
-}
-
-/// Not a refusal: what is missing here is mounted, and unmounted again.
-#[test]
-fn without_the_bpf_file_system() -> Result<()> {
-    let stand = Stand::set_up("bpffs")?;
-    let home = Home::create(&program()?, POLICY)?;
-    let count = "grep -c ' /sys/fs/bpf .* - bpf ' /proc/self/mountinfo || true";
-    let script = format!(
-        "umount --lazy --all-targets /sys/fs/bpf || true; {count}; \
-         \"$0\" \"$@\" & wad=$!; \
-         tries=0; until wait_for=$({count}) && [ \"$wait_for\" = 1 ]; do \
-             tries=$((tries + 1)); [ $tries -lt 100 ] || break; sleep 0.05; done; {count}; \
-         sleep 0.5; kill $wad; wait $wad; {count}"
-    );
-    let run = run_on(&home, &stand);
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", &script]).arg(run.get_program()).args(run.get_args());
-    let said = run_command(&mut command)?;
-    let counts: Vec<&str> = said.lines().filter(|line| line.parse::<u32>().is_ok()).collect();
-    ensure!(counts == ["0", "1", "0"], "mounted before, meanwhile and after: {said}");
-    ensure!(sysctl::get("net.core.rmem_max")? == "212992");
     Ok(())
 }

@@ -52,9 +52,13 @@ pub static PATHS: HashMap<u32, PathStats, { MAX_PATHS as usize }, { BPF_F_NO_PRE
 #[btf_map(name = "FLOWS")]
 pub static FLOWS: SkStorage<Flow> = SkStorage::new();
 
-/// Events for the agent: 5,000 of them.
+/// Size of the ring buffer: 9,700 events, a quarter of a second at 20,000
+/// connections per second.
+pub const EVENTS_BYTES: usize = 1 << 21;
+
+/// Events for the agent.
 #[btf_map(name = "EVENTS")]
-pub static EVENTS: RingBuf<Event, { 1 << 20 }> = RingBuf::new();
+pub static EVENTS: RingBuf<Event, EVENTS_BYTES> = RingBuf::new();
 
 /// The flow state of a socket, if it has one.
 ///
@@ -69,21 +73,17 @@ pub unsafe fn flow(sk: *mut c_void) -> Option<&'static mut Flow> {
     unsafe { bpf_sk_storage_get(flows_map(), sk, ptr::null_mut(), 0).cast::<Flow>().as_mut() }
 }
 
-/// The flow state of a socket, made from `initial` if it has none.
+/// The flow state of a socket, made of zeros if it has none.
 ///
 /// # Safety
 ///
 /// `sk` must be a socket that the kernel gave to this program.
 #[inline(always)]
 #[must_use]
-pub unsafe fn flow_or_insert(sk: *mut c_void, initial: &mut Flow) -> Option<&'static mut Flow> {
+pub unsafe fn flow_or_insert(sk: *mut c_void) -> Option<&'static mut Flow> {
     let flags = u64::from(BPF_SK_STORAGE_GET_F_CREATE);
     // SAFETY: as above.
-    unsafe {
-        bpf_sk_storage_get(flows_map(), sk, ptr::from_mut(initial).cast(), flags)
-            .cast::<Flow>()
-            .as_mut()
-    }
+    unsafe { bpf_sk_storage_get(flows_map(), sk, ptr::null_mut(), flags).cast::<Flow>().as_mut() }
 }
 
 #[inline(always)]

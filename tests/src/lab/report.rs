@@ -39,7 +39,7 @@ pub struct Path {
 #[derive(Debug, Serialize)]
 pub struct Variant {
     pub name: String,
-    /// As ss saw it at the sender.
+    /// As ss saw it at the sender, but for the suffix of an instance.
     pub congestion: String,
     pub streams: u32,
     pub goodput_bits_per_second: f64,
@@ -59,7 +59,9 @@ pub struct Sample {
     pub goodput_after_3_seconds_bits_per_second: f64,
     pub goodput_after_loss_bits_per_second: Option<f64>,
     pub retransmits: u64,
-    /// Of the busiest flow: the kernel's limits, and the peer's largest window.
+    /// Of the busiest flow: its algorithm exactly as ss has it, the kernel's
+    /// limits of its buffers, and the peer's largest window.
+    pub registered_congestion: String,
     pub sndbuf_bytes: u64,
     pub rcvbuf_bytes: u64,
     pub send_window_bytes: u64,
@@ -181,6 +183,7 @@ pub mod tests {
             goodput_after_3_seconds_bits_per_second: goodput_bits_per_second * 1.1,
             goodput_after_loss_bits_per_second: Some(goodput_bits_per_second * 1.2),
             retransmits: 1,
+            registered_congestion: "reno".to_owned(),
             sndbuf_bytes: 1,
             rcvbuf_bytes: 1,
             send_window_bytes: 1,

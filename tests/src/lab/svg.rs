@@ -16,7 +16,7 @@ const PANEL_TOP: f64 = 78.0;
 const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
 const STYLE: &str = "text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px;fill:#333}\
     .title{font-size:20px;font-weight:600;fill:#111}.name{font-size:16px;font-weight:600;fill:#111}\
-    .small{font-size:12px;fill:#666}.grid{stroke:#e4e4e4}.axis{stroke:#888}\
+    .small{font-size:12px;fill:#666;paint-order:stroke;stroke:#fff;stroke-width:4px}.grid{stroke:#e4e4e4}.axis{stroke:#888}\
     .mark{stroke:#666;stroke-dasharray:5 4}.line{fill:none;stroke-width:2;stroke-linejoin:round}";
 
 /// The picture of the first sample of each variant.
@@ -112,12 +112,6 @@ impl Panel {
         centred(svg, (self.left + SIZE.0 / 2.0, bottom + 40.0), "time (s)");
         text(svg, (self.left, self.top - 8.0), "small", self.unit);
         line(svg, "mark", (self.left, y(self.mark.0)), (right, y(self.mark.0)));
-        let note = (right, y(self.mark.0) - 6.0);
-        let _ = writeln!(
-            svg,
-            "<text class=\"small\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            note.0, note.1, self.mark.1
-        );
         for (number, variant) in report.variants.iter().enumerate() {
             let Some(sample) = variant.samples.first() else { continue };
             let mut path = String::new();
@@ -131,6 +125,12 @@ impl Panel {
                 path.trim_end()
             );
         }
+        let note = (right, y(self.mark.0) - 6.0);
+        let _ = writeln!(
+            svg,
+            "<text class=\"small\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            note.0, note.1, self.mark.1
+        );
     }
 }
 

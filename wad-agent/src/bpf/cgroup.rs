@@ -1,11 +1,12 @@
 //! The cgroup that the tuner is attached to.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io,
     os::{
         fd::{AsRawFd as _, BorrowedFd},
-        unix::fs::MetadataExt as _,
+        unix::{ffi::OsStringExt as _, fs::MetadataExt as _},
     },
     path::{Path, PathBuf},
 };
@@ -80,8 +81,25 @@ fn cgroup2_mount(mounts: &str) -> Option<PathBuf> {
     mounts.lines().find_map(|line| {
         let (mount, filesystem) = line.split_once(" - ")?;
         let is_cgroup2 = filesystem.split(' ').next() == Some("cgroup2");
-        is_cgroup2.then(|| mount.split(' ').nth(4).map(PathBuf::from))?
+        is_cgroup2.then(|| mount.split(' ').nth(4).map(unescaped))?
     })
+}
+
+/// A path of the table: blanks and the like are in it as a backslash and three
+/// octal digits (proc_pid_mountinfo(5)).
+fn unescaped(text: &str) -> PathBuf {
+    let mut path = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let escaped =
+            after.split_at_checked(3).filter(|_| *first == b'\\').and_then(|(digits, next)| {
+                Some((u8::from_str_radix(str::from_utf8(digits).ok()?, 8).ok()?, next))
+            });
+        let (byte, next) = escaped.unwrap_or((*first, after));
+        path.push(byte);
+        rest = next;
+    }
+    OsString::from_vec(path).into()
 }
 
 /// Ids of the sock_ops programs of a cgroup that allow no others beside them.
@@ -137,5 +155,7 @@ mod tests {
                       36 22 0:31 / /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup2_mount(hybrid), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(cgroup2_mount("25 22 0:22 / /proc rw - proc proc rw\n"), None);
+        let blank = "36 22 0:31 / /a\\040b\\134c rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup2_mount(blank), Some("/a b\\c".into()));
     }
 }

@@ -22,6 +22,7 @@ use aya::{
     EbpfLoader,
     programs::{CgroupAttachMode, SockOps, links::FdLink},
 };
+use tracing::warn;
 use wad_common::tcp_sock::TcpSockOffsets;
 
 pub use cgroup::Cgroup;
@@ -79,16 +80,19 @@ impl Tuning {
         if !objects::are_embedded() {
             return Err(TuningError::NoObjects);
         }
-        pins.remove_others()?;
-        if pins.is_complete() {
+        if is_attached_to(&pins, setup.cgroup) {
             let maps = take_over(&pins, setup)?;
             return Ok((Self { pins, maps }, Start::TakenOver));
         }
+        pins.remove_current()?;
         match bring_up(&pins, setup) {
             Ok(maps) => Ok((Self { pins, maps }, Start::Fresh)),
             Err(error) => {
-                // The first error is the one to report.
-                let _ = pins.remove();
+                // The first error is the one to report. Tuning of another build
+                // that is still in force stays.
+                if let Err(left) = pins.remove_current() {
+                    warn!("{left}");
+                }
                 Err(error)
             }
         }
@@ -120,15 +124,17 @@ impl Tuning {
 
 fn bring_up(pins: &Pins, setup: &Setup<'_>) -> Result<Maps> {
     pins.make_folder()?;
-    let mut object = load_object(pins)?;
+    let btf = KernelBtf::read()?;
+    let mut object = load_object(pins, &btf)?;
     let mut maps = Maps::open(pins)?;
     maps.set_max_memory(setup.max_memory_bytes)?;
     maps.install(setup.paths, setup.instance)?;
-    register_algorithms(pins, setup.instance)?;
     let tuner = tuner(&mut object)?;
     tuner.load()?;
-    let path = pins.tuner();
-    tuner.pin(&path).map_err(|source| TuningError::Pin { path, source })?;
+    // What another build left goes on until this one is known to load. Names of
+    // algorithms are taken, so then it has to go first.
+    pins.remove_others()?;
+    register_algorithms(pins, setup.instance, &btf)?;
     attach(tuner, pins, setup.cgroup)?;
     Ok(maps)
 }
@@ -137,20 +143,21 @@ fn take_over(pins: &Pins, setup: &Setup<'_>) -> Result<Maps> {
     let mut maps = Maps::open(pins)?;
     maps.set_max_memory(setup.max_memory_bytes)?;
     maps.install(setup.paths, setup.instance)?;
-    let path = pins.tuner_link();
-    let link =
-        sys::open_pin(&path).map_err(|source| PinsError::Read { path: path.clone(), source })?;
-    if cgroup::attached_to(link.as_fd()) != Some(setup.cgroup.id) {
-        // It was another cgroup, or one that is gone.
-        std::fs::remove_file(&path).map_err(|source| PinsError::Remove { path, source })?;
-        attach(&mut SockOps::from_pin(pins.tuner())?, pins, setup.cgroup)?;
-    }
     Ok(maps)
 }
 
+/// Whether the tuner that an agent left is on this cgroup. On another one, or on
+/// one that is gone, the ends of its flows go unseen: its counts are no use.
+fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
+    sys::open_pin(&pins.tuner_link())
+        .is_ok_and(|link| cgroup::attached_to(link.as_fd()) == Some(cgroup.id))
+}
+
 /// Makes and pins the maps, and gets the tuner ready for loading.
-fn load_object(pins: &Pins) -> Result<aya::Ebpf> {
+fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
+    let has_mptcp = u8::from(btf.structure("mptcp_sock").is_ok());
     let mut loader = EbpfLoader::new();
+    loader.override_global("HAS_MPTCP", &has_mptcp, true);
     let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
@@ -180,9 +187,8 @@ fn attach(tuner: &mut SockOps, pins: &Pins, cgroup: &Cgroup) -> Result<()> {
     Ok(())
 }
 
-fn register_algorithms(pins: &Pins, instance: &Instance) -> Result<()> {
-    let btf = KernelBtf::read()?;
-    let offsets = tcp_sock_offsets(&btf)?;
+fn register_algorithms(pins: &Pins, instance: &Instance, btf: &KernelBtf) -> Result<()> {
+    let offsets = tcp_sock_offsets(btf)?;
     // SAFETY: a plain record without padding.
     let offsets = unsafe {
         std::slice::from_raw_parts((&raw const offsets).cast::<u8>(), size_of_val(&offsets))
@@ -197,7 +203,7 @@ fn register_algorithms(pins: &Pins, instance: &Instance) -> Result<()> {
     let object =
         LinkedObject::link(objects::congestion(), globals, &fds).map_err(StructOpsError::from)?;
     let name = instance.algorithm(AIMD);
-    CongestionControl::register(&name, &AIMD_CALLBACKS, &object, &btf)?
+    CongestionControl::register(&name, &AIMD_CALLBACKS, &object, btf)?
         .pin(&pins.algorithm(&name))?;
     Ok(())
 }

@@ -51,10 +51,6 @@ impl Pins {
         self.folder().join(name)
     }
 
-    pub fn tuner(&self) -> PathBuf {
-        self.folder().join("tuner")
-    }
-
     pub fn tuner_link(&self) -> PathBuf {
         self.folder().join(TUNER_LINK)
     }
@@ -64,24 +60,24 @@ impl Pins {
         self.folder().join(name)
     }
 
-    /// Whether an agent of this build left working tuning behind.
-    pub fn is_complete(&self) -> bool {
-        self.tuner_link().exists()
-    }
-
     pub fn make_folder(&self) -> Result<(), PinsError> {
         make_folder(&self.folder())
     }
 
-    /// Removes what other builds left, and what a start that was cut short left.
+    /// Removes what other builds left.
     pub fn remove_others(&self) -> Result<(), PinsError> {
-        make_folder(&self.root)?;
         let current = self.folder();
-        for folder in folders(&self.root)? {
-            if folder != current || !self.is_complete() {
-                remove_folder(&folder)?;
-            }
+        let folders = entries(&self.root)?;
+        folders.iter().filter(|folder| **folder != current).try_for_each(|path| remove_folder(path))
+    }
+
+    /// Removes what is there of this build.
+    pub fn remove_current(&self) -> Result<(), PinsError> {
+        let current = self.folder();
+        if current.exists() {
+            remove_folder(&current)?;
         }
+        self.remove_empty();
         Ok(())
     }
 
@@ -90,20 +86,24 @@ impl Pins {
         if !self.root.exists() {
             return Ok(());
         }
-        for folder in folders(&self.root)? {
+        for folder in entries(&self.root)? {
             remove_folder(&folder)?;
         }
-        remove(&self.root, |path| fs::remove_dir(path))?;
-        // Other instances may have theirs beside it.
-        let _ = self.root.parent().map(fs::remove_dir);
+        self.remove_empty();
         Ok(())
+    }
+
+    /// Removes the folders around, as far as nothing else is in them.
+    fn remove_empty(&self) {
+        if fs::remove_dir(&self.root).is_ok() {
+            let _ = self.root.parent().map(fs::remove_dir);
+        }
     }
 }
 
 /// Whether tuning of this instance is in the kernel, with or without an agent.
 pub fn exist(instance: &Instance) -> bool {
-    folders(&root(instance))
-        .is_ok_and(|folders| folders.iter().any(|folder| folder.join(TUNER_LINK).exists()))
+    entries(&root(instance)).is_ok_and(|folders| !folders.is_empty())
 }
 
 fn root(instance: &Instance) -> PathBuf {
@@ -112,10 +112,6 @@ fn root(instance: &Instance) -> PathBuf {
 
 fn make_folder(path: &Path) -> Result<(), PinsError> {
     fs::create_dir_all(path).map_err(|source| PinsError::Make { path: path.to_owned(), source })
-}
-
-fn folders(root: &Path) -> Result<Vec<PathBuf>, PinsError> {
-    entries(root)
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, PinsError> {

@@ -1,14 +1,24 @@
 //! Events to the agent.
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
+use core::ptr;
+
+use aya_ebpf::{
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    helpers::{bpf_ktime_get_ns, generated::bpf_ringbuf_query},
+};
 use wad_common::{
     counter::Counter,
     event::{Event, Kind},
     flow::Flow,
 };
-use wad_ebpf::maps::EVENTS;
+use wad_ebpf::maps::{self, EVENTS};
 
 use crate::{account, socket::Socket};
+
+/// The agent looks every tenth of a second. To wake it for each event would cost
+/// a connection more than all else here, so that is left for when much is waiting:
+/// a quarter of the buffer.
+const WAKE_BYTES: u64 = maps::EVENTS_BYTES as u64 / 4;
 
 /// Sends one event, or counts it as lost where the ring buffer is full.
 #[inline(always)]
@@ -25,5 +35,10 @@ pub fn send(socket: &Socket<'_>, flow: &Flow, kind: Kind) {
     event.kind = kind as u32;
     event.reserved = 0;
     socket.describe(event);
-    entry.submit(0);
+    // SAFETY: a ring buffer of this program's.
+    let waiting_bytes = unsafe {
+        bpf_ringbuf_query(ptr::from_ref(&EVENTS).cast_mut().cast(), BPF_RB_AVAIL_DATA.into())
+    };
+    let wake = if waiting_bytes < WAKE_BYTES { BPF_RB_NO_WAKEUP } else { BPF_RB_FORCE_WAKEUP };
+    entry.submit(wake.into());
 }

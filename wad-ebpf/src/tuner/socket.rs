@@ -31,6 +31,11 @@ const AF_INET: u32 = 2;
 /// `::ffff:0:0/96`, the last word of the prefix, in network byte order.
 const V4_MAPPED: u32 = 0xffff_u32.to_be();
 
+/// Whether this kernel has Multipath TCP: set by the agent before the program is
+/// loaded. Without it the verifier refuses the helper that asks.
+#[unsafe(no_mangle)]
+static HAS_MPTCP: u8 = 0;
+
 /// A full socket; requests and the like are none.
 pub struct Socket<'a> {
     ctx: &'a SockOpsContext,
@@ -91,6 +96,11 @@ impl<'a> Socket<'a> {
 
     #[inline(always)]
     pub fn is_mptcp_subflow(&self) -> bool {
+        // SAFETY: a valid static. Volatile, because the compiler would otherwise
+        // take the initializer for the value.
+        if unsafe { (&raw const HAS_MPTCP).read_volatile() } == 0 {
+            return false;
+        }
         // SAFETY: `sk` is a socket of the kernel.
         !unsafe { bpf_skc_to_mptcp_sock(self.sk) }.is_null()
     }
@@ -102,9 +112,9 @@ impl<'a> Socket<'a> {
     }
 
     #[inline(always)]
-    pub fn flow_or_insert<'b>(&self, initial: &mut Flow) -> Option<&'b mut Flow> {
+    pub fn flow_or_insert<'b>(&self) -> Option<&'b mut Flow> {
         // SAFETY: `sk` is a socket of the kernel.
-        unsafe { maps::flow_or_insert(self.sk, initial) }
+        unsafe { maps::flow_or_insert(self.sk) }
     }
 
     /// Asks for the callback at state changes, leaving what others asked for.
