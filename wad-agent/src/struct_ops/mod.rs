@@ -40,7 +40,7 @@ const ENOTSUPP: i32 = 524;
 const OPS: &str = "tcp_congestion_ops";
 const OPS_VALUE: &str = "bpf_struct_ops_tcp_congestion_ops";
 const LOG_BYTES: usize = 1 << 20;
-const LOG_LINES: usize = 12;
+const LOG_LINES: usize = 4;
 
 /// Why an algorithm could not be registered.
 #[derive(Debug, Error)]
@@ -49,18 +49,18 @@ pub enum StructOpsError {
     Btf(#[from] BtfError),
     #[error(transparent)]
     Object(#[from] ObjectError),
-    #[error("the kernel refused the BPF program `{program}`: {source}\n{log}\n{cure}")]
-    Load { program: String, source: io::Error, log: String, cure: &'static str },
-    #[error("cannot make the struct_ops map of `{name}`: {source}")]
-    Map { name: String, source: io::Error },
+    #[error("the kernel refused the BPF program `{program}`: {}", refusal(error, log))]
+    Load { program: String, error: io::Error, log: String },
+    #[error("cannot make the struct_ops map of `{name}`: {error}; {}", cure(error))]
+    Map { name: String, error: io::Error },
     #[error(
         "a congestion control named `{name}` is registered already, by another instance or a \
          program that died; `wad cleanup` removes what an instance left"
     )]
     Exists { name: String },
-    #[error("cannot register the congestion control `{name}`: {source}")]
-    Register { name: String, source: io::Error },
-    #[error("cannot pin the congestion control `{name}` at {}: {source}", path.display())]
+    #[error("cannot register the congestion control `{name}`: {error}; {}", cure(error))]
+    Register { name: String, error: io::Error },
+    #[error("cannot pin the congestion control `{name}` at {}", path.display())]
     Pin { name: String, path: PathBuf, source: io::Error },
 }
 
@@ -150,10 +150,10 @@ impl Drop for CongestionControl {
 }
 
 fn register(name: &str, value_type_id: u32, value: &[u8]) -> Result<Registration, StructOpsError> {
-    let map_error = |source| StructOpsError::Map { name: name.to_owned(), source };
-    let register_error = |source: io::Error| match source.raw_os_error() {
+    let map_error = |error| StructOpsError::Map { name: name.to_owned(), error };
+    let register_error = |error: io::Error| match error.raw_os_error() {
         Some(libc::EEXIST) => StructOpsError::Exists { name: name.to_owned() },
-        _ => StructOpsError::Register { name: name.to_owned(), source },
+        _ => StructOpsError::Register { name: name.to_owned(), error },
     };
     let bytes = value.len() as u32;
     match sys::create_struct_ops(name, value_type_id, bytes, true) {
@@ -174,20 +174,30 @@ fn register(name: &str, value_type_id: u32, value: &[u8]) -> Result<Registration
 }
 
 fn load(program: &sys::ProgramLoad<'_>) -> Result<OwnedFd, StructOpsError> {
-    sys::load_program(program, &mut []).or_else(|_| {
-        // Once more, this time with the verifier's words.
+    sys::load_program(program, &mut []).or_else(|error| {
+        // Once more, for the verifier's words only: this time it may fail for
+        // want of room for them.
         let mut log = vec![0; LOG_BYTES];
-        sys::load_program(program, &mut log).map_err(|source| StructOpsError::Load {
+        sys::load_program(program, &mut log).map_err(|_| StructOpsError::Load {
             program: program.name.to_owned(),
-            cure: cure(&source),
-            source,
-            log: last_lines(&log),
+            error,
+            log: text(&log),
         })
     })
 }
 
+/// What the kernel and its verifier said of a program, and what may help: one
+/// line.
+pub fn refusal(error: &io::Error, log: &str) -> String {
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match &lines[lines.len().saturating_sub(LOG_LINES)..] {
+        [] => format!("{error}; {}", cure(error)),
+        last => format!("{error}; the verifier: {}; {}", last.join(" | "), cure(error)),
+    }
+}
+
 /// What may help when the kernel refuses a program.
-pub fn cure(error: &io::Error) -> &'static str {
+fn cure(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM) => {
             "likely cure: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
@@ -203,10 +213,21 @@ pub fn cure(error: &io::Error) -> &'static str {
     }
 }
 
-/// The end of a verifier's log, where it says what it refused.
-fn last_lines(log: &[u8]) -> String {
+fn text(log: &[u8]) -> String {
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-    let text = String::from_utf8_lossy(&log[..end]);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    String::from_utf8_lossy(&log[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_is_one_line_that_ends_in_what_to_do() {
+        let error = io::Error::from_raw_os_error(libc::EPERM);
+        let said = refusal(&error, &text(b"1\n2\n\n 3\n4\n5\n\0rest"));
+        assert!(said.contains("(os error 1); the verifier: 2 | 3 | 4 | 5; likely cure"), "{said}");
+        let said = refusal(&error, "");
+        assert_eq!(said, format!("{error}; {}", cure(&error)));
+    }
 }
