@@ -19,14 +19,14 @@ use crate::struct_ops::sys::{bpf, zeroed};
 /// Why there is no cgroup to attach to.
 #[derive(Debug, Error)]
 pub enum CgroupError {
-    #[error("cannot read /proc/self/mountinfo: {0}")]
-    Mounts(io::Error),
+    #[error("cannot read /proc/self/mountinfo (is /proc mounted?)")]
+    Mounts(#[source] io::Error),
     #[error(
         "no cgroup v2 hierarchy is mounted; mount one (mount -t cgroup2 none /sys/fs/cgroup) or \
          name a folder of one with --cgroup"
     )]
     NoCgroup2,
-    #[error("cannot open the cgroup {}: {source}", path.display())]
+    #[error("cannot open the cgroup {}; --cgroup names one", path.display())]
     Open { path: PathBuf, source: io::Error },
     #[error("{} is not a folder of the cgroup v2 hierarchy", path.display())]
     NotCgroup2 { path: PathBuf },
@@ -49,6 +49,8 @@ impl Cgroup {
         };
         let open_error = |source| CgroupError::Open { path: path.clone(), source };
         let file = File::open(&path).map_err(open_error)?;
+        // Whoever is in the way is looked for in the folders above.
+        let path = fs::canonicalize(&path).map_err(open_error)?;
         let filesystem = nix::sys::statfs::fstatfs(&file).map_err(|e| open_error(e.into()))?;
         if filesystem.filesystem_type() != nix::sys::statfs::CGROUP2_SUPER_MAGIC {
             return Err(CgroupError::NotCgroup2 { path });
@@ -77,12 +79,16 @@ fn root() -> Result<PathBuf, CgroupError> {
     cgroup2_mount(&mounts).ok_or(CgroupError::NoCgroup2)
 }
 
+/// The whole hierarchy, rather than a part of it that is mounted somewhere else.
 fn cgroup2_mount(mounts: &str) -> Option<PathBuf> {
-    mounts.lines().find_map(|line| {
+    let cgroup2 = |line: &'_ str| -> Option<(bool, PathBuf)> {
         let (mount, filesystem) = line.split_once(" - ")?;
-        let is_cgroup2 = filesystem.split(' ').next() == Some("cgroup2");
-        is_cgroup2.then(|| mount.split(' ').nth(4).map(unescaped))?
-    })
+        let mut fields = mount.split(' ').skip(3);
+        let (root, dir) = (fields.next()?, fields.next()?);
+        (filesystem.split(' ').next() == Some("cgroup2")).then(|| (root != "/", unescaped(dir)))
+    };
+    // Of equals, the first.
+    mounts.lines().filter_map(cgroup2).min_by_key(|(is_part, _)| *is_part).map(|(_, dir)| dir)
 }
 
 /// A path of the table: blanks and the like are in it as a backslash and three
@@ -154,6 +160,10 @@ mod tests {
         let hybrid = "25 22 0:22 / /sys/fs/cgroup/cpu rw shared:5 - cgroup cgroup rw,cpu\n\
                       36 22 0:31 / /sys/fs/cgroup/unified rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup2_mount(hybrid), Some("/sys/fs/cgroup/unified".into()));
+        let part = "24 22 0:31 /a.slice /mnt/part rw - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup2_mount(part), Some("/mnt/part".into()));
+        let both = format!("{part}{hybrid}");
+        assert_eq!(cgroup2_mount(&both), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(cgroup2_mount("25 22 0:22 / /proc rw - proc proc rw\n"), None);
         let blank = "36 22 0:31 / /a\\040b\\134c rw - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup2_mount(blank), Some("/a b\\c".into()));

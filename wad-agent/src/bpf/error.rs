@@ -1,15 +1,14 @@
 //! Why tuning could not be brought into the kernel, with what to do about it.
 
-use std::path::PathBuf;
+use std::{error::Error, path::PathBuf};
 
 use aya::programs::{ProgramError, links::LinkError};
-use thiserror::Error;
 
 use super::{PinsError, cgroup};
 use crate::struct_ops::{self, BtfError, StructOpsError};
 
 /// Why tuning could not be brought into the kernel.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum TuningError {
     #[error(
         "this build of wad holds no BPF programs; build it with `cargo xtask build`, which gets \
@@ -22,24 +21,26 @@ pub enum TuningError {
     Btf(#[from] BtfError),
     #[error(transparent)]
     StructOps(#[from] StructOpsError),
-    #[error("cannot load the BPF object: {0}")]
+    #[error("cannot load the BPF object")]
     Load(#[source] Box<aya::EbpfError>),
     #[error("the kernel refused the tuner: {}", refusal(.0))]
     Tuner(Box<ProgramError>),
-    #[error("cannot pin or open a BPF link: {0}")]
+    #[error("cannot pin or open a BPF link")]
     Link(#[from] LinkError),
-    #[error("cannot pin {}: {source}", path.display())]
+    #[error("cannot pin {}", path.display())]
     Pin { path: PathBuf, source: aya::pin::PinError },
     #[error("the BPF object lacks the {what} `{name}`")]
     Lacks { what: &'static str, name: &'static str },
-    #[error("cannot wait for events: {0}")]
-    Poll(std::io::Error),
-    #[error("BPF map `{name}`: {source}")]
+    #[error("cannot wait for events")]
+    Poll(#[source] std::io::Error),
+    #[error("cannot use the BPF map `{name}`")]
     Map { name: &'static str, source: aya::maps::MapError },
+    /// With its cause in the middle, hence not as its source (`r#`).
     #[error(
-        "cannot attach to the cgroup {}: {source}{}", cgroup.display(), describe_others(others)
+        "cannot attach to the cgroup {}: {}{}",
+        cgroup.display(), root_cause(&**source), describe_others(others)
     )]
-    Attach { cgroup: PathBuf, source: Box<ProgramError>, others: Vec<(PathBuf, u32)> },
+    Attach { cgroup: PathBuf, r#source: Box<ProgramError>, others: Vec<(PathBuf, u32)> },
 }
 
 impl From<aya::EbpfError> for TuningError {
@@ -54,16 +55,19 @@ impl From<ProgramError> for TuningError {
     }
 }
 
-/// What the verifier said last, and what may help.
+/// What is at the bottom of it: aya's own words name system calls.
+fn root_cause(error: &dyn Error) -> String {
+    error.source().map_or_else(|| error.to_string(), root_cause)
+}
+
+/// What the kernel and its verifier said, and what may help.
 fn refusal(error: &ProgramError) -> String {
-    const LINES: usize = 12;
-    let ProgramError::LoadError { io_error, verifier_log } = error else {
-        return error.to_string();
-    };
-    let log = verifier_log.to_string();
-    let lines: Vec<&str> = log.lines().collect();
-    let last = lines[lines.len().saturating_sub(LINES)..].join("\n");
-    format!("{io_error}\n{last}\n{}", struct_ops::cure(io_error))
+    match error {
+        ProgramError::LoadError { io_error, verifier_log } => {
+            struct_ops::refusal(io_error, &verifier_log.to_string())
+        }
+        other => root_cause(other),
+    }
 }
 
 fn describe_others(others: &[(PathBuf, u32)]) -> String {
@@ -73,12 +77,54 @@ fn describe_others(others: &[(PathBuf, u32)]) -> String {
     let list: Vec<String> = others
         .iter()
         .map(|(cgroup, id)| {
-            format!("program {id}{} on {}", cgroup::program_name(*id), cgroup.display())
+            format!(
+                "program {id}{} on {} is attached there exclusively",
+                cgroup::program_name(*id),
+                cgroup.display()
+            )
         })
         .collect();
-    format!(
-        "; attached there without leave for others: {}. Detach it, or have it attached with \
-         BPF_F_ALLOW_MULTI or by a link",
-        list.join(", ")
-    )
+    format!("; {}: detach it, or attach it with BPF_F_ALLOW_MULTI or by a link", list.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use aya::sys::SyscallError;
+
+    use super::*;
+
+    fn denied() -> ProgramError {
+        let io_error = io::Error::from_raw_os_error(libc::EPERM);
+        SyscallError { call: "bpf_link_create", io_error }.into()
+    }
+
+    /// As `main` prints it.
+    fn printed(error: TuningError) -> String {
+        format!("{:#}", anyhow::Error::from(error))
+    }
+
+    #[test]
+    fn whoever_is_in_the_way_is_named_with_what_to_do() {
+        let error = TuningError::Attach {
+            cgroup: "/sys/fs/cgroup/a".into(),
+            source: Box::new(denied()),
+            others: vec![("/sys/fs/cgroup".into(), u32::MAX)],
+        };
+        assert_eq!(
+            printed(error),
+            "cannot attach to the cgroup /sys/fs/cgroup/a: Operation not permitted (os error 1); \
+             program 4294967295 on /sys/fs/cgroup is attached there exclusively: detach it, or \
+             attach it with BPF_F_ALLOW_MULTI or by a link"
+        );
+    }
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let refused = printed(denied().into());
+        assert_eq!(refused, "the kernel refused the tuner: Operation not permitted (os error 1)");
+        let poll = printed(TuningError::Poll(io::Error::from_raw_os_error(libc::EBADF)));
+        assert_eq!(poll, "cannot wait for events: Bad file descriptor (os error 9)");
+    }
 }

@@ -3,7 +3,7 @@
 //!
 //! Format: `include/uapi/linux/btf.h`, Documentation/bpf/btf.rst.
 
-use std::{collections::HashMap, fs, io, path::PathBuf};
+use std::{collections::HashMap, fs, io};
 
 use thiserror::Error;
 
@@ -13,10 +13,10 @@ const PATH: &str = "/sys/kernel/btf/vmlinux";
 #[derive(Debug, Error)]
 pub enum BtfError {
     #[error(
-        "cannot read the kernel's type information (BTF) at {path}: {source}; \
+        "cannot read the kernel's type information (BTF) at {PATH}: {error}; \
          wad needs a kernel built with CONFIG_DEBUG_INFO_BTF=y"
     )]
-    Read { path: PathBuf, source: io::Error },
+    Read { error: io::Error },
     #[error("the kernel's type information at {PATH} is malformed at byte {offset}")]
     Malformed { offset: usize },
     #[error("this kernel has no struct `{name}` in its type information")]
@@ -90,7 +90,7 @@ const KIND_MODIFIERS: [u32; 5] = [8, 9, 10, 11, 18]; // typedef, volatile, const
 impl KernelBtf {
     /// Reads the running kernel's types.
     pub fn read() -> Result<Self, BtfError> {
-        let data = fs::read(PATH).map_err(|source| BtfError::Read { path: PATH.into(), source })?;
+        let data = fs::read(PATH).map_err(|error| BtfError::Read { error })?;
         Self::parse(data)
     }
 

@@ -24,6 +24,8 @@ use std::{
     fs, io,
     os::fd::{AsFd as _, AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 
 use thiserror::Error;
@@ -40,7 +42,11 @@ const ENOTSUPP: i32 = 524;
 const OPS: &str = "tcp_congestion_ops";
 const OPS_VALUE: &str = "bpf_struct_ops_tcp_congestion_ops";
 const LOG_BYTES: usize = 1 << 20;
-const LOG_LINES: usize = 12;
+const LOG_LINES: usize = 4;
+
+/// How long a name may stay taken by a link that is gone.
+const FREE_LIMIT: Duration = Duration::from_secs(1);
+const FREE_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Why an algorithm could not be registered.
 #[derive(Debug, Error)]
@@ -49,18 +55,18 @@ pub enum StructOpsError {
     Btf(#[from] BtfError),
     #[error(transparent)]
     Object(#[from] ObjectError),
-    #[error("the kernel refused the BPF program `{program}`: {source}\n{log}\n{cure}")]
-    Load { program: String, source: io::Error, log: String, cure: &'static str },
-    #[error("cannot make the struct_ops map of `{name}`: {source}")]
-    Map { name: String, source: io::Error },
+    #[error("the kernel refused the BPF program `{program}`: {}", refusal(error, log))]
+    Load { program: String, error: io::Error, log: String },
+    #[error("cannot make the struct_ops map of `{name}`: {error}; {}", cure(error))]
+    Map { name: String, error: io::Error },
     #[error(
         "a congestion control named `{name}` is registered already, by another instance or a \
          program that died; `wad cleanup` removes what an instance left"
     )]
     Exists { name: String },
-    #[error("cannot register the congestion control `{name}`: {source}")]
-    Register { name: String, source: io::Error },
-    #[error("cannot pin the congestion control `{name}` at {}: {source}", path.display())]
+    #[error("cannot register the congestion control `{name}`: {error}; {}", cure(error))]
+    Register { name: String, error: io::Error },
+    #[error("cannot pin the congestion control `{name}` at {}", path.display())]
     Pin { name: String, path: PathBuf, source: io::Error },
 }
 
@@ -70,16 +76,18 @@ pub struct Callback {
     pub program: &'static str,
 }
 
-/// A registered congestion control; dropped, it is unregistered, unless pinned.
+/// A congestion control. Dropped, it is gone, unless pinned.
 pub struct CongestionControl {
     name: String,
-    /// None once a pin holds it.
-    registration: Option<Registration>,
+    registration: Registration,
 }
 
 enum Registration {
+    /// Registered while this or a pin of it is there.
     Link(OwnedFd),
-    Map(OwnedFd),
+    /// Before Linux 6.4: registered with this value once it is pinned. The
+    /// value holds descriptors of the programs.
+    Map { map: OwnedFd, value: Vec<u8>, _programs: Vec<OwnedFd> },
 }
 
 impl CongestionControl {
@@ -112,82 +120,119 @@ impl CongestionControl {
             put(member.offset_bytes(), &(program.as_raw_fd() as u64).to_ne_bytes());
             programs.push(program);
         }
-        let registration = register(name, value_type.type_id, &value)?;
-        Ok(Self { name: name.to_owned(), registration: Some(registration) })
+        let registration = register(name, value_type.type_id, value, programs)?;
+        Ok(Self { name: name.to_owned(), registration })
     }
 
     /// Pins the registration, so that it outlives this process.
-    pub fn pin(mut self, path: &Path) -> Result<(), StructOpsError> {
-        if let Some(Registration::Link(fd) | Registration::Map(fd)) = &self.registration {
-            sys::pin(fd, path).map_err(|source| StructOpsError::Pin {
-                name: self.name.clone(),
-                path: path.to_owned(),
-                source,
-            })?;
-        }
-        self.registration = None;
-        Ok(())
+    pub fn pin(self, path: &Path) -> Result<(), StructOpsError> {
+        let Self { name, registration } = self;
+        let (Registration::Link(fd) | Registration::Map { map: fd, .. }) = &registration;
+        sys::pin(fd, path).map_err(|source| StructOpsError::Pin {
+            name: name.clone(),
+            path: path.to_owned(),
+            source,
+        })?;
+        let Registration::Map { map, value, .. } = &registration else { return Ok(()) };
+        // Only now: registered without a pin, nothing could unregister it if
+        // this process died.
+        once_free(|| sys::update_first(map, value)).map_err(|error| {
+            // What is not registered needs no pin; the first error counts.
+            let _ = fs::remove_file(path);
+            refused(&name, error)
+        })
     }
 
-    /// Unregisters what was pinned at `path`, and removes the pin.
+    /// Unregisters what was pinned at `path`, and removes the pin. On an error
+    /// the pin stays: without it a map could not be unregistered any more.
     pub fn unpin(path: &Path) -> io::Result<()> {
         // A link unregisters with its last holder. A map of a kernel before 6.4
-        // has to be told; on a link this fails and does nothing.
-        if let Ok(object) = sys::open_pin(path) {
-            let _ = sys::delete_first(&object);
-        }
-        fs::remove_file(path)
-    }
-}
-
-impl Drop for CongestionControl {
-    fn drop(&mut self) {
-        if let Some(Registration::Map(map)) = &self.registration {
-            // Nothing is lost if it fails: flows under it go on.
-            let _ = sys::delete_first(map);
+        // has to be told.
+        match sys::delete_first(&sys::open_pin(path)?) {
+            Err(error) if !is_no_registered_map(&error) => Err(error),
+            _ => fs::remove_file(path),
         }
     }
 }
 
-fn register(name: &str, value_type_id: u32, value: &[u8]) -> Result<Registration, StructOpsError> {
-    let map_error = |source| StructOpsError::Map { name: name.to_owned(), source };
-    let register_error = |source: io::Error| match source.raw_os_error() {
-        Some(libc::EEXIST) => StructOpsError::Exists { name: name.to_owned() },
-        _ => StructOpsError::Register { name: name.to_owned(), source },
-    };
+/// Whether deleting the element failed because the object is a link, or a map
+/// that was never registered, or is not any more
+/// (`bpf_struct_ops_map_delete_elem()`).
+fn is_no_registered_map(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT | libc::EINPROGRESS))
+}
+
+/// Registers, or with a kernel that has no links for it prepares to.
+fn register(
+    name: &str,
+    value_type_id: u32,
+    value: Vec<u8>,
+    programs: Vec<OwnedFd>,
+) -> Result<Registration, StructOpsError> {
+    let map_error = |error| StructOpsError::Map { name: name.to_owned(), error };
     let bytes = value.len() as u32;
     match sys::create_struct_ops(name, value_type_id, bytes, true) {
         Ok(map) => {
-            sys::update_first(&map, value).map_err(register_error)?;
-            let link = sys::link_struct_ops(map.as_fd()).map_err(register_error)?;
-            Ok(Registration::Link(link))
+            let link = sys::update_first(&map, &value)
+                .and_then(|()| once_free(|| sys::link_struct_ops(map.as_fd())));
+            Ok(Registration::Link(link.map_err(|error| refused(name, error))?))
         }
         // Before Linux 6.4 the flag is unknown.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             let map =
                 sys::create_struct_ops(name, value_type_id, bytes, false).map_err(map_error)?;
-            sys::update_first(&map, value).map_err(register_error)?;
-            Ok(Registration::Map(map))
+            Ok(Registration::Map { map, value, _programs: programs })
         }
         Err(error) => Err(map_error(error)),
     }
 }
 
+/// Tries again for a while as long as the name is taken: the kernel may free a
+/// link that was let go of a moment later, from a work queue.
+fn once_free<T>(mut register: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let until = Instant::now() + FREE_LIMIT;
+    loop {
+        match register() {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) && Instant::now() < until => {
+                thread::sleep(FREE_INTERVAL);
+            }
+            result => return result,
+        }
+    }
+}
+
+fn refused(name: &str, error: io::Error) -> StructOpsError {
+    match error.raw_os_error() {
+        Some(libc::EEXIST) => StructOpsError::Exists { name: name.to_owned() },
+        _ => StructOpsError::Register { name: name.to_owned(), error },
+    }
+}
+
 fn load(program: &sys::ProgramLoad<'_>) -> Result<OwnedFd, StructOpsError> {
-    sys::load_program(program, &mut []).or_else(|_| {
-        // Once more, this time with the verifier's words.
+    sys::load_program(program, &mut []).or_else(|error| {
+        // Once more, for the verifier's words only: this time it may fail for
+        // want of room for them.
         let mut log = vec![0; LOG_BYTES];
-        sys::load_program(program, &mut log).map_err(|source| StructOpsError::Load {
+        sys::load_program(program, &mut log).map_err(|_| StructOpsError::Load {
             program: program.name.to_owned(),
-            cure: cure(&source),
-            source,
-            log: last_lines(&log),
+            error,
+            log: text(&log),
         })
     })
 }
 
+/// What the kernel and its verifier said of a program, and what may help: one
+/// line.
+pub fn refusal(error: &io::Error, log: &str) -> String {
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    match &lines[lines.len().saturating_sub(LOG_LINES)..] {
+        [] => format!("{error}; {}", cure(error)),
+        last => format!("{error}; the verifier: {}; {}", last.join(" | "), cure(error)),
+    }
+}
+
 /// What may help when the kernel refuses a program.
-pub fn cure(error: &io::Error) -> &'static str {
+fn cure(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM) => {
             "likely cure: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
@@ -203,10 +248,44 @@ pub fn cure(error: &io::Error) -> &'static str {
     }
 }
 
-/// The end of a verifier's log, where it says what it refused.
-fn last_lines(log: &[u8]) -> String {
+fn text(log: &[u8]) -> String {
     let end = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
-    let text = String::from_utf8_lossy(&log[..end]);
-    let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    String::from_utf8_lossy(&log[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_being_freed_is_waited_for() {
+        let mut tries = 0;
+        let result = once_free(|| {
+            tries += 1;
+            if tries < 3 { Err(io::Error::from_raw_os_error(libc::EEXIST)) } else { Ok(tries) }
+        });
+        assert_eq!(result.unwrap(), 3);
+        let begun = Instant::now();
+        let other = once_free(|| Err::<(), _>(io::Error::from_raw_os_error(libc::EPERM)));
+        assert_eq!(other.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        assert!(begun.elapsed() < FREE_LIMIT);
+        let taken = once_free(|| Err::<(), _>(io::Error::from_raw_os_error(libc::EEXIST)));
+        assert_eq!(taken.unwrap_err().raw_os_error(), Some(libc::EEXIST));
+    }
+
+    #[test]
+    fn only_what_is_not_registered_may_lose_its_pin() {
+        let harmless = |errno| is_no_registered_map(&io::Error::from_raw_os_error(errno));
+        assert!(harmless(libc::EINVAL) && harmless(libc::ENOENT) && harmless(libc::EINPROGRESS));
+        assert!(!harmless(libc::EPERM) && !harmless(libc::EBUSY));
+    }
+
+    #[test]
+    fn a_refusal_is_one_line_that_ends_in_what_to_do() {
+        let error = io::Error::from_raw_os_error(libc::EPERM);
+        let said = refusal(&error, &text(b"1\n2\n\n 3\n4\n5\n\0rest"));
+        assert!(said.contains("(os error 1); the verifier: 2 | 3 | 4 | 5; likely cure"), "{said}");
+        let said = refusal(&error, "");
+        assert_eq!(said, format!("{error}; {}", cure(&error)));
+    }
 }

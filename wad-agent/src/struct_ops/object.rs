@@ -23,8 +23,8 @@ pub enum ObjectError {
     Relocate(#[from] aya_obj::relocation::EbpfRelocationError),
     #[error("the BPF object wants a map `{name}`, which was not given")]
     NoMap { name: String },
-    #[error("cannot make the BPF object's read-only data: {0}")]
-    Rodata(io::Error),
+    #[error("cannot make the BPF object's read-only data")]
+    Rodata(#[source] io::Error),
     #[error("the BPF object has no program `{name}`")]
     NoProgram { name: String },
 }
