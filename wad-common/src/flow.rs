@@ -33,14 +33,17 @@ pub enum Role {
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
+    /// None yet, or none any more: the socket may make another connection. Zero,
+    /// as new storage is.
+    Ended = 0,
     /// Tuned as the policy says.
-    Tuned = 0,
-    /// Left alone: its buffers would exceed `limits.max_memory`.
-    NoMemory = 1,
-    /// Left alone: the path has its `max_flows` already.
-    TooMany = 2,
+    Tuned = 1,
     /// At least one setting was refused by the kernel; the others hold.
-    Partly = 3,
+    Partly = 2,
+    /// Left alone: its buffers would exceed `limits.max_memory`.
+    NoMemory = 3,
+    /// Left alone: the path has its `max_flows` already.
+    TooMany = 4,
 }
 
 /// Socket-local storage of a matched flow.
@@ -67,3 +70,12 @@ pub struct Flow {
     pub after: Settings,
 }
 record!(Flow, size = 104);
+
+impl Flow {
+    /// Whether it is tuned, at least partly.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_tuned(&self) -> bool {
+        self.outcome == Outcome::Tuned as u32 || self.outcome == Outcome::Partly as u32
+    }
+}

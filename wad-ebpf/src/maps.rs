@@ -73,21 +73,17 @@ pub unsafe fn flow(sk: *mut c_void) -> Option<&'static mut Flow> {
     unsafe { bpf_sk_storage_get(flows_map(), sk, ptr::null_mut(), 0).cast::<Flow>().as_mut() }
 }
 
-/// The flow state of a socket, made from `initial` if it has none.
+/// The flow state of a socket, made of zeros if it has none.
 ///
 /// # Safety
 ///
 /// `sk` must be a socket that the kernel gave to this program.
 #[inline(always)]
 #[must_use]
-pub unsafe fn flow_or_insert(sk: *mut c_void, initial: &mut Flow) -> Option<&'static mut Flow> {
+pub unsafe fn flow_or_insert(sk: *mut c_void) -> Option<&'static mut Flow> {
     let flags = u64::from(BPF_SK_STORAGE_GET_F_CREATE);
     // SAFETY: as above.
-    unsafe {
-        bpf_sk_storage_get(flows_map(), sk, ptr::from_mut(initial).cast(), flags)
-            .cast::<Flow>()
-            .as_mut()
-    }
+    unsafe { bpf_sk_storage_get(flows_map(), sk, ptr::null_mut(), flags).cast::<Flow>().as_mut() }
 }
 
 #[inline(always)]

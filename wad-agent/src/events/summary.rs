@@ -29,7 +29,7 @@ impl Default for Summaries {
 impl Summaries {
     /// Logs a flow that closed. `event` is of that kind.
     pub fn closed(&mut self, event: &Event, path: &str) {
-        if was_tuned(event) && self.budget.spend(event.time_ns) {
+        if event.flow.is_tuned() && self.budget.spend(event.time_ns) {
             summary!(info, event, path);
         } else {
             summary!(debug, event, path);
@@ -78,10 +78,6 @@ macro_rules! summary {
     }};
 }
 use summary;
-
-fn was_tuned(event: &Event) -> bool {
-    [Outcome::Tuned, Outcome::Partly].iter().any(|outcome| *outcome as u32 == event.flow.outcome)
-}
 
 /// Since it was established; to the millisecond, as nobody reads more.
 fn duration_seconds(event: &Event) -> f64 {
@@ -172,6 +168,7 @@ pub mod testing {
             ..Settings::default()
         };
         let flow = Flow {
+            outcome: Outcome::Tuned as u32,
             matched_ns: 999_930_000_000,
             established_ns: 1_000_000_000_000,
             initial_window_segments: 24,

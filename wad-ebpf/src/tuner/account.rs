@@ -86,8 +86,7 @@ pub fn reserve(flow: &mut Flow, policy: &Policy) -> Outcome {
 /// Gives back what a flow had reserved.
 #[inline(always)]
 pub fn release(flow: &mut Flow) {
-    let tuned = flow.outcome == Outcome::Tuned as u32 || flow.outcome == Outcome::Partly as u32;
-    if !tuned {
+    if !flow.is_tuned() {
         return;
     }
     if let Some(stats) = stats(flow.policy) {

@@ -53,12 +53,6 @@ pub fn wad_tuner(ctx: SockOpsContext) -> u32 {
 
 #[inline(always)]
 fn on_connect(socket: &Socket<'_>) {
-    // A socket may be used for one connection after another, and the end of the
-    // last may have gone unseen.
-    if let Some(flow) = socket.flow() {
-        account::release(flow);
-        socket.forget_flow();
-    }
     if let Some((flow, policy)) = adopt(socket, Role::Active) {
         set_buffers(socket, flow, policy);
     }
@@ -68,7 +62,7 @@ fn on_connect(socket: &Socket<'_>) {
 fn on_active_established(socket: &Socket<'_>) {
     // A flow whose SYN left before this program was attached has no state, and
     // is left alone.
-    let Some(flow) = socket.flow() else { return };
+    let Some(flow) = live_flow(socket) else { return };
     let Some(policy) = policies::policy(policies::generation(), flow.policy) else { return };
     establish(socket, flow, policy);
 }
@@ -77,7 +71,7 @@ fn on_active_established(socket: &Socket<'_>) {
 fn on_passive_established(socket: &Socket<'_>) {
     // Both ends connected to each other at once (RFC 9293 section 3.5): this one
     // was matched when it did.
-    if socket.flow().is_some() {
+    if live_flow(socket).is_some() {
         return on_active_established(socket);
     }
     if let Some((flow, policy)) = adopt(socket, Role::Passive) {
@@ -88,14 +82,21 @@ fn on_passive_established(socket: &Socket<'_>) {
 
 #[inline(always)]
 fn on_close(socket: &Socket<'_>) {
-    let Some(flow) = socket.flow() else { return };
+    let Some(flow) = live_flow(socket) else { return };
     account::release(flow);
     if flow.established_ns != 0 {
         account::closed(flow.policy, socket);
         report::send(socket, flow, Kind::Close);
     }
-    // The socket may connect again, elsewhere.
-    socket.forget_flow();
+    flow.outcome = Outcome::Ended as u32;
+}
+
+/// The state of the socket's connection. A socket may make one connection after
+/// another; what is left of the last is none of the next one's. (To delete it
+/// would cost half as much as all of the tuning.)
+#[inline(always)]
+fn live_flow<'a>(socket: &Socket<'_>) -> Option<&'a mut Flow> {
+    socket.flow().filter(|flow| flow.outcome != Outcome::Ended as u32)
 }
 
 /// Matches a new flow, gives it its state, and settles whether it is tuned.
@@ -107,17 +108,18 @@ fn adopt<'a>(socket: &Socket<'_>, role: Role) -> Option<(&'a mut Flow, &'a Polic
         account::count(Counter::MptcpSubflows);
         return None;
     }
-    let mut initial = Flow {
-        // SAFETY: reads the clock.
-        matched_ns: unsafe { bpf_ktime_get_ns() },
-        policy: index,
-        role: role as u32,
-        ..Flow::default()
-    };
-    let Some(flow) = socket.flow_or_insert(&mut initial) else {
+    let Some(flow) = socket.flow_or_insert() else {
         account::count(Counter::NoStorage);
         return None;
     };
+    // Of the socket's last connection, should its end have gone unseen.
+    account::release(flow);
+    // SAFETY: reads the clock.
+    flow.matched_ns = unsafe { bpf_ktime_get_ns() };
+    flow.established_ns = 0;
+    flow.policy = index;
+    flow.role = role as u32;
+    flow.initial_window_segments = 0;
     socket.read_buffers(&mut flow.before);
     account::matched(index);
     flow.outcome = account::reserve(flow, policy) as u32;
@@ -127,7 +129,7 @@ fn adopt<'a>(socket: &Socket<'_>, role: Role) -> Option<(&'a mut Flow, &'a Polic
 
 #[inline(always)]
 fn set_buffers(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
-    if !is_tuned(flow) {
+    if !flow.is_tuned() {
         return;
     }
     if policy.sndbuf_bytes != 0 && socket.set_sndbuf(policy.sndbuf_bytes).is_err() {
@@ -143,7 +145,7 @@ fn establish(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
     // SAFETY: reads the clock.
     flow.established_ns = unsafe { bpf_ktime_get_ns() };
     socket.read_control(&mut flow.before);
-    if is_tuned(flow) {
+    if flow.is_tuned() {
         set_control(socket, flow, policy);
     }
     socket.read_buffers(&mut flow.after);
@@ -151,7 +153,7 @@ fn establish(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
     // The kernel cuts a buffer to net.core.{w,r}mem_max without a word.
     let cut = flow.after.sndbuf_bytes < 2 * policy.sndbuf_bytes
         || flow.after.rcvbuf_bytes < 2 * policy.rcvbuf_bytes;
-    if cut && is_tuned(flow) {
+    if cut && flow.is_tuned() {
         flow.outcome = Outcome::Partly as u32;
     }
     account::opened(flow);
@@ -172,11 +174,6 @@ fn set_control(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
             flow.outcome = Outcome::Partly as u32;
         }
     }
-}
-
-#[inline(always)]
-fn is_tuned(flow: &Flow) -> bool {
-    flow.outcome == Outcome::Tuned as u32 || flow.outcome == Outcome::Partly as u32
 }
 
 // The kernel's own helpers are for GPL-compatible programs.

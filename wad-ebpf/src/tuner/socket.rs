@@ -112,15 +112,9 @@ impl<'a> Socket<'a> {
     }
 
     #[inline(always)]
-    pub fn flow_or_insert<'b>(&self, initial: &mut Flow) -> Option<&'b mut Flow> {
+    pub fn flow_or_insert<'b>(&self) -> Option<&'b mut Flow> {
         // SAFETY: `sk` is a socket of the kernel.
-        unsafe { maps::flow_or_insert(self.sk, initial) }
-    }
-
-    #[inline(always)]
-    pub fn forget_flow(&self) {
-        // SAFETY: `sk` is a socket of the kernel. It fails where there is no flow.
-        let _ = unsafe { maps::FLOWS.delete(self.sk.cast()) };
+        unsafe { maps::flow_or_insert(self.sk) }
     }
 
     /// Asks for the callback at state changes, leaving what others asked for.
