@@ -174,8 +174,8 @@ fn events_that_an_agent_is_too_slow_for_are_counted() -> Result<()> {
     let home = Home::create(&program()?, POLICY)?;
     let mut agent = home.start(stand.cgroup())?;
     let listener = tcp::listen(wire.b(), at(veth::ADDRESSES_V4[1], 7000))?;
-    // Two events each: more than the ring buffer of 2 MiB has room for.
-    let connections = 6000;
+    // Two events each: more than a ring buffer of 2 MiB has room for.
+    let connections = 7000;
     agent.signal(Signal::SIGSTOP);
     wire.a().run(|| -> Result<()> {
         for _ in 0..connections {
