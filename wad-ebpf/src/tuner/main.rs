@@ -5,6 +5,14 @@
 //! its window scale follows from them, and at establishment of one that it
 //! accepts. Congestion control and initial window are set at establishment in
 //! both: `tcp_init_transfer()` resets the window just before those callbacks.
+//!
+//! The window scale of an accepted connection goes out in the SYN-ACK, before its
+//! buffers are set here. It follows from net.core.rmem_max, which the agent has
+//! raised to the largest receive buffer (`tcp_select_initial_window()`). RWND_INIT
+//! could ask for more, but a connection made from a SYN cookie computes its scale
+//! again without asking, and would misread its peer. The window clamp needs no
+//! setting: `tcp_init_buffer_space()` sets it after these callbacks.
+//!
 //! Nothing here can refuse a connection; where a setting fails, the flow goes
 //! on with the kernel's.
 #![no_std]
