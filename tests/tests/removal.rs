@@ -175,3 +175,48 @@ fn a_journal_of_another_boot_undoes_nothing() -> Result<()> {
     ensure!(!home.pins().exists() && !home.journal().exists());
     Ok(())
 }
+
+#[test]
+fn cleanup_works_whatever_has_become_of_the_configuration() -> Result<()> {
+    let stand = Stand::set_up("edited")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let gone = "[[path]]\nname = 'p'\nremote = '10.81.0.0/16'\ncongestion = 'gone'\n";
+    for change in ["refused", "elsewhere", "removed"] {
+        home.write_policy(POLICY)?;
+        home.start(stand.cgroup())?.kill()?;
+        match change {
+            "refused" => home.write_policy(gone)?,
+            "elsewhere" => fs::write(home.config(), "[agent]\nstate_dir = '/nowhere'\n")?,
+            _ => fs::remove_file(home.config())?,
+        }
+        cleanup(&home).context(change)?;
+        ensure!(ceilings()? == [LOW, LOW], "{change}: {:?}", ceilings()?);
+        ensure!(!home.pins().exists() && !home.journal().exists(), "{change}: files are left");
+    }
+
+    // With no agent's note, what is in the kernel goes all the same.
+    home.write_policy(gone)?;
+    let output = home.command("cleanup").output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success() && said.contains("state_dir"), "{said}");
+    home.write_policy(POLICY)?;
+    Ok(())
+}
+
+#[test]
+fn a_damaged_journal_is_told_of_and_kept() -> Result<()> {
+    let stand = Stand::set_up("damaged")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let kept = crash(&stand, &home, |journal| [b"garbage\n", journal].concat())?;
+    let output = home.command("cleanup").output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success(), "{said}");
+    for word in ["line 1 of", RMEM_MAX, WMEM_MAX, ".damaged"] {
+        ensure!(said.contains(word), "{word} is not in: {said}");
+    }
+    ensure!(fs::read(home.journal().with_extension("jsonl.damaged"))? == kept);
+    ensure!(ceilings()? == [LOW, LOW] && !home.pins().exists() && !home.journal().exists());
+    // Told of once.
+    cleanup(&home)?;
+    Ok(())
+}
