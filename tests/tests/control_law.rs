@@ -138,13 +138,23 @@ fn one_loss(port: u16, a: f64, b: f64) -> Result<()> {
         .position(|sample| sample.flow.retransmits_out == 0)
         .context("the recovery had no end")?;
     let after = &samples[fell + 1 + recovered];
-    let expected = (1.0 - b) * f64::from(before.flow.cwnd_segments);
-    let off = f64::from(after.flow.cwnd_segments) - expected;
+    // What the law may have added between two looks: to the first before the loss,
+    // and to the second after the recovery.
+    let unseen =
+        |n: usize| a * (samples[n + 1].at - samples[n].at).as_secs_f64() / RTT.as_secs_f64();
+    let window = f64::from(before.flow.cwnd_segments);
+    let expected = [(1.0 - b) * window, (1.0 - b) * (window + unseen(fell))];
+    let window_after = f64::from(after.flow.cwnd_segments);
+    let seen = [window_after - unseen(fell + recovered), window_after];
+    let threshold = f64::from(after.flow.ssthresh_segments.context("no threshold after a loss")?);
     println!(
-        "AIMD({b}, {a}): {} before the loss, {} after, {expected:.1} expected",
-        before.flow.cwnd_segments, after.flow.cwnd_segments
+        "AIMD({b}, {a}): {window} before the loss, {window_after} after (ssthresh {threshold}), \
+         {:.1} to {:.1} expected",
+        expected[0], expected[1]
     );
-    ensure!(off.abs() <= 1.0, "off by {off} segments");
+    let within = |least: f64, most: f64| least <= expected[1] + 1.0 && most >= expected[0] - 1.0;
+    ensure!(within(threshold, threshold), "a threshold of {threshold}");
+    ensure!(within(seen[0], seen[1]), "a window of {:.1} to {:.1}", seen[0], seen[1]);
 
     let growing = &samples[fell + 1 + recovered..];
     let last = growing.last().context("no sample after the recovery")?;
