@@ -33,6 +33,7 @@ use crate::{
 
 /// Tunes until SIGTERM or SIGINT.
 pub fn run(args: &cli::Run) -> Result<()> {
+    keep_little_memory();
     let config = Config::load(&args.config.file, &Host::read()?)?;
     let _log = log::init(config.log.format)?;
     let privileges = privileges::check()?;
@@ -164,7 +165,20 @@ impl Agent<'_> {
     }
 }
 
-/// Reading a large configuration takes several times what is kept of it.
+/// Reading a large configuration, or telling all of it, takes several times what
+/// is kept. glibc holds on to that, each thread to its own, unless told not to.
+fn keep_little_memory() {
+    // SAFETY: settings of the allocator, made before there is a second thread.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        const LARGE_BYTES: libc::c_int = 128 * 1024;
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE_BYTES);
+    }
+}
+
+/// What lies between pieces that are kept is given back only on demand.
 fn give_memory_back() {
     // SAFETY: an allocator may be asked at any time; musl's does it by itself.
     #[cfg(target_env = "gnu")]
