@@ -6,7 +6,7 @@
 //! rule whose local prefix and ports fit gives the policy. The three maps of a
 //! set are swapped as one, so no flow sees half of a change.
 
-use crate::{law::Aimd, record};
+use crate::{control::Control, record};
 
 /// Bytes of a path's name that the kernel side keeps, the final zero included.
 pub const NAME_BYTES: usize = 64;
@@ -71,8 +71,8 @@ pub struct Policy {
     pub name: [u8; NAME_BYTES],
     /// Congestion control, zero-terminated; empty for the kernel's default.
     pub congestion: [u8; CONGESTION_BYTES],
-    /// Parameters of `wad_aimd`.
-    pub aimd: Aimd,
+    /// Parameters of the laws of ours.
+    pub control: Control,
     /// Argument of SO_SNDBUF (the kernel doubles it, socket(7)).
     pub sndbuf_bytes: u32,
     /// Argument of SO_RCVBUF (the kernel doubles it, socket(7)).
@@ -81,8 +81,19 @@ pub struct Policy {
     pub initial_window_segments: u32,
     /// Most tuned flows at a time.
     pub max_flows: u32,
+    /// Initial receive window.
+    pub initial_receive_window_segments: u32,
+    /// Argument of SO_MAX_PACING_RATE, which is 32 bits wide in BPF.
+    pub max_pacing_bytes_per_second: u32,
+    /// DSCP in the upper six of the low eight bits, with [`SETS_TRAFFIC_CLASS`].
+    pub traffic_class: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Policy, size = 104);
+record!(Policy, size = 160);
+
+/// Beside a [`Policy::traffic_class`]: it is to be set, even to zero.
+pub const SETS_TRAFFIC_CLASS: u32 = 1 << 8;
 
 impl Policy {
     /// Memory that one flow's buffers may pin: both, doubled by the kernel.
@@ -98,7 +109,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Policy, Rule};
-    use crate::law::Aimd;
+    use crate::control::Control;
 
     /// 10.1.2.0/24, mapped into IPv6.
     const SUBNET: [u64; 2] = [0, 0xffff_0a01_0200];
@@ -134,11 +145,15 @@ mod tests {
         let policy = Policy {
             name: [0; super::NAME_BYTES],
             congestion: [0; super::CONGESTION_BYTES],
-            aimd: Aimd::STANDARD,
+            control: Control::STANDARD,
             sndbuf_bytes: u32::MAX,
             rcvbuf_bytes: u32::MAX,
             initial_window_segments: 0,
             max_flows: 0,
+            initial_receive_window_segments: 0,
+            max_pacing_bytes_per_second: 0,
+            traffic_class: 0,
+            reserved: 0,
         };
         assert_eq!(policy.memory_bytes(), 4 * u64::from(u32::MAX));
     }

@@ -1,5 +1,5 @@
 //! Where the fields that a congestion control needs lie in the running kernel's
-//! `struct tcp_sock`.
+//! structs.
 //!
 //! They move from kernel to kernel, and rustc emits no relocations for them: the
 //! agent resolves them from the kernel's BTF and writes them into the object's
@@ -26,7 +26,47 @@ pub struct TcpSockOffsets {
     pub is_cwnd_limited: u32,
     /// That bit's mask within the byte.
     pub is_cwnd_limited_mask: u32,
+    /// `srtt_us`: smoothed RTT, eight times it.
+    pub srtt_us: u32,
+    /// `mss_cache`: payload of a segment.
+    pub mss_cache: u32,
+    /// `delivered`: segments delivered so far.
+    pub delivered: u32,
+    /// `delivered_ce`: those that were acknowledged with ECE.
+    pub delivered_ce: u32,
+    /// `packets_out`: segments sent and not acknowledged cumulatively.
+    pub packets_out: u32,
+    /// `sacked_out`: of those, acknowledged selectively.
+    pub sacked_out: u32,
+    /// `lost_out`: of those, deemed lost.
+    pub lost_out: u32,
+    /// `retrans_out`: of those, retransmitted.
+    pub retrans_out: u32,
+    /// `tcp_mstamp`: time of the latest packet, microseconds.
+    pub tcp_mstamp: u32,
+    /// `inet_conn.icsk_ca_state`, in the low bits of its byte.
+    pub icsk_ca_state: u32,
     /// `inet_conn.icsk_ca_priv`: 104 bytes that belong to the algorithm.
     pub icsk_ca_priv: u32,
+    /// `sk_pacing_rate`: bytes per second, an `unsigned long`.
+    pub sk_pacing_rate: u32,
+    /// `sk_pacing_status`: who paces.
+    pub sk_pacing_status: u32,
 }
-record!(TcpSockOffsets, size = 32);
+record!(TcpSockOffsets, size = 80);
+
+/// Offsets in bytes from the start of `struct rate_sample`, and how it is passed.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateSampleOffsets {
+    /// Which argument of `cong_control` it is: the second, or from Linux 6.10 the
+    /// fourth. Counted from 0.
+    pub argument: u32,
+    /// `rtt_us`: RTT of the segment acknowledged last, negative for none.
+    pub rtt_us: u32,
+    /// `losses`: segments newly deemed lost.
+    pub losses: u32,
+    /// `acked_sacked`: segments newly delivered.
+    pub acked_sacked: u32,
+}
+record!(RateSampleOffsets, size = 16);

@@ -1,14 +1,40 @@
-//! What must hold after each step of the AIMD law, whatever happens to a flow;
-//! and that AIMD(0.5, 1) is the kernel's reno, to the segment.
+//! What must hold after each step of a loss-based law, whatever happens to a
+//! flow; and that AIMD(0.5, 1) is the kernel's reno, to the segment.
 
 use kernel::TcpSock;
 use proptest::prelude::*;
 use wad_common::law::{
     Aimd, MIN_WINDOW_SEGMENTS, Window,
-    aimd::{MAX_INCREASE_Q16, MAX_KEEP_Q16, MIN_INCREASE_Q16, MIN_KEEP_Q16, ONE_Q16},
+    aimd::{
+        MAX_INCREASE_Q16, MAX_KEEP_Q16, MAX_LAW_INCREASE_Q16, MIN_INCREASE_Q16, MIN_KEEP_Q16,
+        ONE_Q16,
+    },
+    highspeed, scalable,
 };
 
 mod kernel;
+
+/// A law, as its callers put it together.
+#[derive(Clone, Copy, Debug)]
+enum Law {
+    Aimd(Aimd),
+    HighSpeed,
+    Scalable,
+}
+
+impl Law {
+    fn response(self, cwnd_segments: u32) -> Aimd {
+        match self {
+            Self::Aimd(aimd) => aimd,
+            Self::HighSpeed => highspeed::response(cwnd_segments),
+            Self::Scalable => scalable::response(cwnd_segments),
+        }
+    }
+
+    fn on_ack(self, window: Window, acked_segments: u32) -> Window {
+        self.response(window.cwnd_segments).on_ack(window, acked_segments)
+    }
+}
 
 /// What happens to a flow.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +49,8 @@ enum Step {
     Undo,
     /// The kernel or a route bounds the window.
     Clamp(u32),
+    /// The agent limits slow start.
+    Limit(u32),
 }
 
 /// Numbers of all magnitudes up to `max`.
@@ -39,6 +67,7 @@ fn steps(max: u32) -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Timeout),
         1 => Just(Step::Undo),
         1 => up_to(max).prop_map(|clamp| Step::Clamp(clamp.max(MIN_WINDOW_SEGMENTS))),
+        1 => max_ssthresh().prop_map(Step::Limit),
     ];
     prop::collection::vec(step, 1..300)
 }
@@ -49,33 +78,69 @@ fn aimd() -> impl Strategy<Value = Aimd> {
     })
 }
 
+fn laws() -> impl Strategy<Value = Law> {
+    prop_oneof![aimd().prop_map(Law::Aimd), Just(Law::HighSpeed), Just(Law::Scalable)]
+}
+
+/// No limit, or one of any magnitude.
+fn max_ssthresh() -> impl Strategy<Value = u32> {
+    prop_oneof![Just(u32::MAX), up_to(u32::MAX)]
+}
+
 fn windows(max: u32) -> impl Strategy<Value = Window> {
     (up_to(max), up_to(max), up_to(max)).prop_map(|(cwnd, ssthresh, clamp)| Window {
         cwnd_segments: cwnd,
         ssthresh_segments: ssthresh.max(MIN_WINDOW_SEGMENTS),
         clamp_segments: clamp.max(cwnd),
+        max_ssthresh_segments: u32::MAX,
         credit_q16: 0,
     })
 }
 
 /// One ACK, and all that must hold for it.
-fn checked_ack(aimd: Aimd, before: Window, acked: u32) -> Result<Window, TestCaseError> {
-    let after = aimd.on_ack(before, acked);
+fn checked_ack(law: Law, before: Window, acked: u32) -> Result<Window, TestCaseError> {
+    let after = law.on_ack(before, acked);
     prop_assert!(after.cwnd_segments <= after.clamp_segments, "above the clamp: {after:?}");
     let least = before.cwnd_segments.min(before.clamp_segments);
     prop_assert!(after.cwnd_segments >= least, "shrunk by an ACK: {after:?}");
     let growth = after.cwnd_segments.saturating_sub(before.cwnd_segments);
     prop_assert!(growth <= acked, "faster than slow start: {after:?}");
-    // Of the window at which congestion avoidance divides: slow start, which
-    // leaves the credit as it is, ends at the threshold.
-    let divisor = before.cwnd_segments.max(before.ssthresh_segments.min(after.cwnd_segments));
+    // Of the window that divides, which is the one before or that at the end of
+    // slow start or of its unlimited part, which leaves the credit as it is.
+    let ends = before.ssthresh_segments.min(after.cwnd_segments);
+    let divisor = before.cwnd_segments.max(ends);
     prop_assert!(
         after.credit_q16 < u64::from(divisor) << 16 || after.credit_q16 == before.credit_q16,
         "credit saved up: {after:?}"
     );
-    prop_assert_eq!(after.ssthresh_segments, before.ssthresh_segments);
-    prop_assert_eq!(after.clamp_segments, before.clamp_segments);
+    let kept =
+        Window { cwnd_segments: before.cwnd_segments, credit_q16: before.credit_q16, ..after };
+    prop_assert_eq!(kept, before);
     Ok(after)
+}
+
+/// What must hold for a pair (a, b) at any window.
+fn checked_response(law: Law, cwnd: u32) -> Result<(), TestCaseError> {
+    let (here, above) = (law.response(cwnd), law.response(cwnd.saturating_add(1)));
+    prop_assert!(here.increase_q16 <= MAX_LAW_INCREASE_Q16);
+    prop_assert!((MIN_KEEP_Q16..=MAX_KEEP_Q16).contains(&here.keep_q16));
+    prop_assert!(above.increase_q16 >= here.increase_q16, "less increase above {cwnd}");
+    prop_assert!(above.keep_q16 >= here.keep_q16, "more decrease above {cwnd}");
+    Ok(())
+}
+
+/// The ACKs of one RTT, which acknowledge one window, in turn of these sizes.
+fn checked_rtt(law: Law, mut window: Window, acks: &[u32]) -> Result<Window, TestCaseError> {
+    let mut left = window.cwnd_segments;
+    for acked in acks.iter().cycle() {
+        let acked = (*acked).min(left);
+        window = checked_ack(law, window, acked)?;
+        left -= acked;
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(window)
 }
 
 proptest! {
@@ -88,17 +153,18 @@ proptest! {
 
     #[test]
     fn invariants_hold_after_each_step(
-        aimd in aimd(),
+        law in laws(),
         mut window in windows(u32::MAX),
         steps in steps(u32::MAX),
     ) {
         let mut prior_segments = window.cwnd_segments;
         for step in steps {
+            checked_response(law, window.cwnd_segments)?;
             match step {
-                Step::Ack(acked) => window = checked_ack(aimd, window, acked)?,
+                Step::Ack(acked) => window = checked_ack(law, window, acked)?,
                 Step::Loss | Step::Timeout => {
                     prior_segments = window.cwnd_segments;
-                    let kept = aimd.on_congestion(window.cwnd_segments);
+                    let kept = law.response(prior_segments).on_congestion(prior_segments);
                     prop_assert!(kept >= MIN_WINDOW_SEGMENTS);
                     prop_assert!(kept < prior_segments.max(MIN_WINDOW_SEGMENTS + 1));
                     window.ssthresh_segments = kept;
@@ -110,51 +176,116 @@ proptest! {
                     window.cwnd_segments = undone;
                 }
                 Step::Clamp(clamp_segments) => window.clamp_segments = clamp_segments,
+                Step::Limit(max_ssthresh) => window.max_ssthresh_segments = max_ssthresh,
             }
         }
     }
 
     /// A decrease leaves the part it should, less what rounding takes.
     #[test]
-    fn a_decrease_leaves_its_part(aimd in aimd(), cwnd in 1_u32..) {
+    fn a_decrease_leaves_its_part(law in laws(), cwnd in up_to(u32::MAX)) {
+        let aimd = law.response(cwnd);
         let exact = f64::from(cwnd) * f64::from(aimd.keep_q16) / f64::from(ONE_Q16);
         let kept = f64::from(aimd.on_congestion(cwnd));
         prop_assert!(kept == 2.0 || (exact - 1.0 < kept && kept <= exact));
     }
 
     /// In congestion avoidance an RTT, which acknowledges one window in ACKs of
-    /// any size, adds no more than the increase and what was saved up, and no
-    /// less than the increase but for the growth of the window that divides it.
+    /// any size, adds no more than the increase at its end and what was saved
+    /// up, and no less than the increase at its start but for the growth of the
+    /// window that divides it.
     #[test]
     fn an_rtt_adds_the_increase(
-        aimd in aimd(),
+        law in laws(),
         cwnd in 2_u32..1_000_000,
         acks in prop::collection::vec(1_u32..1000, 1..50),
         saved in any::<u64>(),
+        max_ssthresh in max_ssthresh(),
     ) {
-        let start = Window {
+        let window = checked_rtt(law, Window {
             cwnd_segments: cwnd,
             ssthresh_segments: 2,
             clamp_segments: u32::MAX,
+            max_ssthresh_segments: max_ssthresh,
             // Less than a window's worth, or of a larger window before.
             credit_q16: saved % (u64::from(cwnd) << 18),
-        };
-        let mut window = start;
-        let mut left = cwnd;
-        for acked in acks.iter().copied().cycle() {
-            let acked = acked.min(left);
-            window = checked_ack(aimd, window, acked)?;
-            left -= acked;
-            if left == 0 {
-                break;
-            }
-        }
+        }, &acks)?;
         let growth = f64::from(window.cwnd_segments - cwnd);
-        let increase = f64::from(aimd.increase_q16) / f64::from(ONE_Q16);
-        prop_assert!(growth <= increase + 1.0, "{growth} for {increase}");
+        let increase = |at| f64::from(law.response(at).increase_q16) / f64::from(ONE_Q16);
+        let (least, most) = (increase(cwnd), increase(window.cwnd_segments));
+        prop_assert!(growth <= most + 1.0, "{growth} for {most}");
         prop_assert!(growth <= f64::from(cwnd), "{growth} from {cwnd}");
-        let divided = increase * f64::from(cwnd) / (f64::from(cwnd) + growth);
-        prop_assert!(growth > divided - 1.0 || increase > f64::from(cwnd), "{growth} for {increase}");
+        let divided = least * f64::from(cwnd) / (f64::from(cwnd) + growth);
+        prop_assert!(growth > divided - 1.0 || least > f64::from(cwnd), "{growth} for {least}");
+    }
+
+    /// RFC 3742: in slow start an RTT adds at most half of `max_ssthresh` once
+    /// half of it is reached; and not much less, so that it goes somewhere.
+    #[test]
+    fn limited_slow_start_adds_half_of_max_ssthresh(
+        law in laws(),
+        max_ssthresh in 2_u32..=131_068,
+        above in 0.5_f64..100.0,
+        acks in prop::collection::vec(1_u32..1000, 1..50),
+        credit in 0.0_f64..1.0,
+    ) {
+        let cwnd = ((f64::from(max_ssthresh) * above) as u32).max(max_ssthresh.div_ceil(2));
+        let window = checked_rtt(law, Window {
+            cwnd_segments: cwnd,
+            ssthresh_segments: u32::MAX,
+            clamp_segments: u32::MAX,
+            max_ssthresh_segments: max_ssthresh,
+            credit_q16: (f64::from(cwnd) * f64::from(ONE_Q16) * credit) as u64,
+        }, &acks)?;
+        let growth = window.cwnd_segments - cwnd;
+        let half = max_ssthresh / 2;
+        // The RTT in which the limit begins may also spend what was saved up.
+        prop_assert!(growth <= half + u32::from(cwnd < max_ssthresh), "{growth} for {half}");
+        let divided = f64::from(half) * f64::from(cwnd) / f64::from(window.cwnd_segments);
+        prop_assert!(f64::from(growth) > divided - 2.0, "{growth} for {half}");
+    }
+
+    /// However many segments an ACK covers, slow start ends at the threshold,
+    /// and what is left of the ACK counts for congestion avoidance.
+    #[test]
+    fn one_ack_across_the_thresholds_is_as_many(
+        max_ssthresh in 2_u32..1000,
+        limited in 1_u32..1000,
+        before in 1_u32..1000,
+        acked in up_to(1 << 16),
+    ) {
+        let ssthresh = max_ssthresh + limited;
+        let start = Window {
+            cwnd_segments: max_ssthresh.saturating_sub(before).max(1),
+            ssthresh_segments: ssthresh,
+            clamp_segments: u32::MAX,
+            max_ssthresh_segments: max_ssthresh,
+            credit_q16: 0,
+        };
+        let one = checked_ack(Law::Aimd(Aimd::STANDARD), start, acked)?;
+        let mut many = start;
+        for _ in 0..acked {
+            many = checked_ack(Law::Aimd(Aimd::STANDARD), many, 1)?;
+        }
+        // Growth by the window at the ACK is faster than by one that grows
+        // meanwhile, but for what rounding takes; phases end at the same windows.
+        prop_assert!(one.cwnd_segments + 1 >= many.cwnd_segments, "{one:?} {many:?}");
+        if one.cwnd_segments < max_ssthresh {
+            prop_assert_eq!(one, many);
+        }
+        if many.cwnd_segments >= ssthresh {
+            prop_assert!(one.cwnd_segments >= ssthresh);
+        }
+        if one.cwnd_segments > ssthresh {
+            // Segments for the unlimited part, and for the limited one.
+            let unlimited = max_ssthresh - start.cwnd_segments;
+            let half = f64::from((max_ssthresh / 2).max(1));
+            let slow = f64::from(limited) * f64::from(max_ssthresh) / half;
+            let avoided = f64::from(acked) - f64::from(unlimited) - slow;
+            let grown = avoided / f64::from(ssthresh);
+            let growth = f64::from(one.cwnd_segments - ssthresh);
+            prop_assert!((growth - grown).abs() <= 1.0, "{growth} for {grown}");
+        }
     }
 
     /// The same ACKs, losses, timeouts and undos: the same windows as reno.
@@ -188,6 +319,8 @@ proptest! {
                     window.clamp_segments = clamp;
                     tp.snd_cwnd_clamp = clamp;
                 }
+                // Reno has no such limit.
+                Step::Limit(_) => {}
             }
             prop_assert_eq!(window.cwnd_segments, tp.snd_cwnd);
             prop_assert_eq!(window.credit_q16, u64::from(tp.snd_cwnd_cnt) << 16);

@@ -1,8 +1,6 @@
-//! The AIMD law over a simulated path, as curves to look at: each is compared
+//! The loss-based laws over a simulated path, as curves to look at: each is compared
 //! with the reviewed one in `curves/`. `WAD_BLESS=1 cargo test -p wad-common`
 //! writes them anew; then it is the difference that needs a review.
-
-use std::{env, fs, path::Path};
 
 use path::{
     Phase::{Bulk, Limited},
@@ -11,8 +9,10 @@ use path::{
 use wad_common::law::{
     Aimd,
     aimd::{MAX_INCREASE_Q16, MAX_KEEP_Q16, ONE_Q16},
+    highspeed, scalable,
 };
 
+mod curves;
 mod path;
 
 /// AIMD(b, a): b in 1/1000, a in segments. What is kept is rounded up, so that
@@ -28,9 +28,10 @@ const fn aimd(decrease_permille: u32, increase_segments: u32) -> Aimd {
 /// What most scenarios have in common.
 const BULK: Scenario = Scenario {
     title: "",
-    aimd: Aimd::STANDARD,
+    law: |_| Aimd::STANDARD,
     initial_window: 10,
     ssthresh: u32::MAX,
+    max_ssthresh: u32::MAX,
     segments_per_ack: 2,
     losses: &[],
     phases: &[],
@@ -58,7 +59,7 @@ fn virtual_mss() {
         "virtual-mss",
         &Scenario {
             title: "AIMD(0.3, 6): the papers' example.",
-            aimd: aimd(300, 6),
+            law: |_| aimd(300, 6),
             losses: &[160, 160, 160],
             phases: &[Bulk { rtts: 35 }],
             ..BULK
@@ -74,7 +75,7 @@ fn application_limited() {
             title: "AIMD(0.3, 6): 5 segments in each RTT at first, later 20, a year without\n\
                     anything, and a year of one segment in each RTT. Only a full window grows;\n\
                     in slow start one that is more than half full.",
-            aimd: aimd(300, 6),
+            law: |_| aimd(300, 6),
             losses: &[60],
             phases: &[
                 Limited { rtts: 20, segments: 5 },
@@ -97,7 +98,7 @@ fn huge() {
         &Scenario {
             title: "AIMD(0.01, 4096) from a window of 2^31 and from losses near 2^32: nothing\n\
                     wraps around.",
-            aimd: match Aimd::try_new(MAX_INCREASE_Q16, MAX_KEEP_Q16) {
+            law: |_| match Aimd::try_new(MAX_INCREASE_Q16, MAX_KEEP_Q16) {
                 Some(aimd) => aimd,
                 None => panic!("out of range"),
             },
@@ -117,7 +118,7 @@ fn increase_above_window() {
         &Scenario {
             title: "AIMD(0.9, 4096): losses at windows below the increase; what follows is no\n\
                     faster than slow start.",
-            aimd: aimd(900, 4096),
+            law: |_| aimd(900, 4096),
             losses: &[100, 1000, 10_000, 10_000],
             phases: &[Bulk { rtts: 30 }],
             ..BULK
@@ -131,7 +132,7 @@ fn slow_increase() {
         "slow-increase",
         &Scenario {
             title: "AIMD(0.5, 1/16), with a threshold of 20: one segment in 16 RTTs.",
-            aimd: match Aimd::try_new(ONE_Q16 / 16, ONE_Q16 / 2) {
+            law: |_| match Aimd::try_new(ONE_Q16 / 16, ONE_Q16 / 2) {
                 Some(aimd) => aimd,
                 None => panic!("out of range"),
             },
@@ -143,17 +144,80 @@ fn slow_increase() {
     );
 }
 
-fn check(name: &str, scenario: &Scenario) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/curves").join(name);
-    let file = file.with_extension("txt");
-    let now = curve(scenario);
-    if env::var_os("WAD_BLESS").is_some() {
-        fs::write(&file, &now).unwrap();
-    }
-    let reviewed = fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        now == reviewed,
-        "not as reviewed in {}; if it is better, WAD_BLESS=1 keeps it:\n{now}",
-        file.display()
+#[test]
+fn highspeed() {
+    check(
+        "highspeed",
+        &Scenario {
+            title: "RFC 3649: a loss at 5000 segments or more takes 0.25 of them, and with a = 17\n\
+                    to 20 they are back after 60 RTTs, where AIMD(0.5, 1) takes 2500.",
+            law: highspeed::response,
+            losses: &[5000, 5000],
+            phases: &[Bulk { rtts: 160 }],
+            ..BULK
+        },
     );
+}
+
+#[test]
+fn highspeed_small() {
+    check(
+        "highspeed-small",
+        &Scenario {
+            title: "RFC 3649: losses at 300 segments and below; up to 38, AIMD(0.5, 1).",
+            law: highspeed::response,
+            losses: &[300, 300, 100, 60, 38],
+            phases: &[Bulk { rtts: 90 }],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn scalable() {
+    check(
+        "scalable",
+        &Scenario {
+            title: "Scalable TCP: 13 RTTs to recover from a loss at 5000 segments.",
+            law: scalable::response,
+            losses: &[5000, 5000, 5000],
+            phases: &[Bulk { rtts: 50 }],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn scalable_small() {
+    check(
+        "scalable-small",
+        &Scenario {
+            title: "Scalable TCP: loss upon loss, an eighth each, down to 96 segments; a segment for\n\
+                    each RTT there, and from 100 on a hundredth of the window.",
+            law: scalable::response,
+            losses: &[90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90],
+            phases: &[Bulk { rtts: 70 }],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn limited_slow_start() {
+    check(
+        "limited-slow-start",
+        &Scenario {
+            title: "Slow start limited at 100 segments, RFC 3742: 50 more in each RTT, up to a\n\
+                    threshold of 1000; then AIMD(0.3, 6).",
+            law: |_| aimd(300, 6),
+            ssthresh: 1000,
+            max_ssthresh: 100,
+            phases: &[Bulk { rtts: 32 }],
+            ..BULK
+        },
+    );
+}
+
+fn check(name: &str, scenario: &Scenario) {
+    curves::check(name, &curve(scenario));
 }

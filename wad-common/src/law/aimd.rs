@@ -6,7 +6,7 @@
 use super::{MIN_WINDOW_SEGMENTS, Window, slow_start};
 use crate::record;
 
-/// Parameters of the law.
+/// Parameters of the law, or what another law amounts to at one window.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aimd {
@@ -22,8 +22,11 @@ pub const ONE_Q16: u32 = 1 << 16;
 
 /// Least additive increase: 1/16 of a segment for each RTT.
 pub const MIN_INCREASE_Q16: u32 = ONE_Q16 / 16;
-/// Greatest additive increase: 4096 segments for each RTT.
+/// Greatest additive increase of an operator's choice: 4096 segments for each RTT.
 pub const MAX_INCREASE_Q16: u32 = 4096 * ONE_Q16;
+/// Greatest increase of any law, 65,534 segments for each RTT: with more, an ACK
+/// for 2^32 segments would overflow the credit.
+pub const MAX_LAW_INCREASE_Q16: u32 = 65_534 * ONE_Q16;
 /// Least part that a decrease leaves: b = 0.9.
 pub const MIN_KEEP_Q16: u32 = ONE_Q16 - 58_982;
 /// Greatest part that a decrease leaves: b = 0.01.
@@ -54,45 +57,21 @@ impl Aimd {
     #[must_use]
     pub const fn on_ack(&self, window: Window, acked_segments: u32) -> Window {
         if window.in_slow_start() {
-            let (window, left) = slow_start::standard(window, acked_segments);
+            let (window, left) = slow_start::on_ack(window, acked_segments);
             if left == 0 { window } else { self.avoid_congestion(window, left) }
         } else {
             self.avoid_congestion(window, acked_segments)
         }
     }
 
-    /// Congestion avoidance, RFC 5681 section 3.1, with `a` for one segment and
-    /// counting what each ACK covers (RFC 3465), as `tcp_cong_avoid_ai()` does
-    /// for `a` = 1. Never faster than slow start: where `a` exceeds the window,
-    /// the window doubles in an RTT.
+    /// Congestion avoidance, RFC 5681 section 3.1, with `a` for one segment.
+    /// Never faster than slow start: where `a` exceeds the window, the window
+    /// doubles in an RTT.
     #[inline(always)]
     const fn avoid_congestion(&self, window: Window, acked_segments: u32) -> Window {
-        let window_q16 = (window.cwnd_segments as u64) << 16;
-        let mut credit_q16 = window.credit_q16;
-        let mut grown_segments = 0;
-        // Earned at a larger window, before a decrease: all of it is worth one
-        // segment now, or the window would jump on the first ACK.
-        if credit_q16 >= window_q16 {
-            credit_q16 = 0;
-            grown_segments = 1;
-        }
-        // Fits: the credit is below 2^48 now, the product below 2^60.
-        credit_q16 += acked_segments as u64 * self.increase_q16 as u64;
-        if credit_q16 >= window_q16 && window_q16 > 0 {
-            let segments = credit_q16 / window_q16;
-            credit_q16 -= segments * window_q16;
-            grown_segments += segments;
-        }
-        // What is beyond slow start's growth is given up, not saved.
-        let grown_segments = if grown_segments < acked_segments as u64 {
-            grown_segments as u32
-        } else {
-            acked_segments
-        };
-        let grown = window.cwnd_segments.saturating_add(grown_segments);
-        let cwnd_segments =
-            if grown < window.clamp_segments { grown } else { window.clamp_segments };
-        Window { cwnd_segments, credit_q16, ..window }
+        let (earned_segments, credit_q16) = window.earn(self.increase_q16, acked_segments);
+        let grown_segments = window.cwnd_segments.saturating_add(earned_segments);
+        Window { credit_q16, ..window.at_most_clamped(grown_segments) }
     }
 
     /// The slow start threshold after a congestion event: RFC 5681 section 3.1
@@ -126,7 +105,13 @@ mod tests {
     };
 
     const fn window(cwnd_segments: u32, ssthresh_segments: u32) -> Window {
-        Window { cwnd_segments, ssthresh_segments, clamp_segments: u32::MAX, credit_q16: 0 }
+        Window {
+            cwnd_segments,
+            ssthresh_segments,
+            clamp_segments: u32::MAX,
+            max_ssthresh_segments: u32::MAX,
+            credit_q16: 0,
+        }
     }
 
     const fn aimd(increase_q16: u32, keep_q16: u32) -> Aimd {

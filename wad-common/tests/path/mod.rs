@@ -1,5 +1,5 @@
-//! A path of constant RTT, simulated RTT by RTT, and a flow over it under the
-//! AIMD law. Time counts in RTTs, windows in segments.
+//! A path of constant RTT, simulated RTT by RTT, and a flow over it under a
+//! loss-based law. Time counts in RTTs, windows in segments.
 
 use std::fmt::Write as _;
 
@@ -18,9 +18,11 @@ pub enum Phase {
 pub struct Scenario {
     /// What it shows: the first line of the curve.
     pub title: &'static str,
-    pub aimd: Aimd,
+    /// The law at each window.
+    pub law: fn(u32) -> Aimd,
     pub initial_window: u32,
     pub ssthresh: u32,
+    pub max_ssthresh: u32,
     /// Segments that the receiver acknowledges at once.
     pub segments_per_ack: u32,
     /// Segments in flight at which one is lost, loss by loss.
@@ -73,6 +75,7 @@ fn simulate(scenario: &Scenario) -> Vec<(u64, Row)> {
         cwnd_segments: scenario.initial_window,
         ssthresh_segments: scenario.ssthresh,
         clamp_segments: u32::MAX,
+        max_ssthresh_segments: scenario.max_ssthresh,
         credit_q16: 0,
     };
     for phase in scenario.phases {
@@ -88,7 +91,8 @@ fn simulate(scenario: &Scenario) -> Vec<(u64, Row)> {
             let note = if recovering {
                 "recovery"
             } else if losses.next_if(|at| in_flight >= *at).is_some() {
-                let kept = scenario.aimd.on_congestion(window.cwnd_segments);
+                let law = (scenario.law)(window.cwnd_segments);
+                let kept = law.on_congestion(window.cwnd_segments);
                 window.ssthresh_segments = kept;
                 window.cwnd_segments = kept;
                 "loss"
@@ -126,7 +130,7 @@ fn acknowledge(scenario: &Scenario, mut window: Window, in_flight: u32) -> Windo
             return window;
         }
         let acked = scenario.segments_per_ack.min(left);
-        window = scenario.aimd.on_ack(window, acked);
+        window = (scenario.law)(window.cwnd_segments).on_ack(window, acked);
         left -= acked;
     }
     window

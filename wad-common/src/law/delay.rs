@@ -1,0 +1,629 @@
+//! Control by delay: a flow keeps a small standing queue at the bottleneck, and
+//! no more.
+//!
+//! FAST TCP (Wei, Jin, Low, Hegde, IEEE/ACM ToN 14(6), 2006), which is TCP Vegas
+//! for large windows. A flow's share of the queue is what its window exceeds
+//! `base RTT / RTT` of it by; once in an RTT the window goes part of the way to
+//! where that share is the one wanted:
+//!
+//! ```text
+//! w <- (1 - g) w + g (base / RTT w + queue) = w + g (queue - w (RTT - base) / RTT)
+//! ```
+//!
+//! Departures from the paper:
+//!
+//! * The window moves with each ACK by its part of an RTT's step, not in one go
+//!   every other RTT. `g` is a half.
+//! * Where hardly a queue shows, each RTT adds twice what the last one did, up to
+//!   a sixteenth of the window: by `g` times the queue wanted alone, a large
+//!   window would be back from a halving in hundreds of RTTs, and by a sixteenth
+//!   at once it would overshoot a small queue again and again.
+//! * The base RTT is sought anew from time to time (`base`), because routes
+//!   change, and because a flow that comes late knows others' queue only.
+//! * Slow start doubles to 100 segments, then in two RTTs, as Vegas' does, which
+//!   leaves the queue of an RTT's overshoot at a fifth of the path.
+//!
+//! A loss or a mark is congestion as for any other flow: half the window
+//! (RFC 5681, RFC 3168). Beside flows that fill the queue until it overflows,
+//! this one gets little: it is for paths that it does not share with them.
+
+use super::{
+    MIN_WINDOW_SEGMENTS, Sample, Window,
+    aimd::{MAX_LAW_INCREASE_Q16, ONE_Q16},
+    rtt::{Floor, Rounds},
+    slow_start,
+};
+use crate::record;
+
+mod base;
+mod queue;
+
+use base::Base;
+
+/// `g` is a half: a shift.
+const STEP_SHIFT: u32 = 1;
+/// With less than a quarter of the queue wanted, the window grows by a sixteenth
+/// in an RTT at most, with less than half of it by a 64th: shifts.
+const EMPTY_GROWTH_SHIFT: u32 = 4;
+const LOW_GROWTH_SHIFT: u32 = 6;
+/// Segments that an ACK counts for at most; 64 kB are 45 of them.
+const COUNTED_SEGMENTS: u32 = 1 << 14;
+/// From here on slow start takes two RTTs to double: RFC 3742's recommended
+/// `max_ssthresh`.
+const GENTLE_SEGMENTS: u32 = 100;
+/// The square root of two, less one: growth of an RTT that is half a doubling.
+const GENTLE_Q16: u32 = 27_146;
+
+/// The law's state of a flow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// Change earned but not yet made, as [`Window::credit_q16`]; negative for a
+    /// decrease. While the window is reduced, segments that may be sent.
+    credit_q16: i64,
+    /// Change of the window in this RTT, segments.
+    step_q16: i64,
+    base: Base,
+    floor: Floor,
+    rounds: Rounds,
+    /// Segments to keep queued.
+    queue_segments: u32,
+    /// A [`Phase`].
+    phase: u32,
+    /// The window as the law left it: of a drain or a reduction.
+    left_segments: u32,
+    /// The window before a drain.
+    full_segments: u32,
+    /// What an RTT adds where no queue shows; doubles with each such RTT.
+    growth_segments: u32,
+    /// Floors of this round that showed no queue, less those that did.
+    empty_floors: i32,
+}
+record!(Delay, size = 64);
+
+/// What the law does with an ACK.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The window follows the queue; in slow start it grows until one shows.
+    Follow = 0,
+    /// The ACKs are of a window that was another one: nothing follows from them,
+    /// for a round.
+    Settle = 1,
+    /// Less is sent for a round, so that the queue runs empty.
+    Drain = 2,
+    /// The ACKs of that round come in, and tell the base RTT.
+    Refill = 3,
+    /// The window goes down to the threshold that the kernel has reduced.
+    Reduce = 4,
+}
+
+impl Delay {
+    /// Of a flow that begins.
+    pub const START: Self = Self {
+        credit_q16: 0,
+        step_q16: 0,
+        base: Base::UNKNOWN,
+        floor: Floor::EMPTY,
+        rounds: Rounds::FIRST,
+        queue_segments: 0,
+        phase: Phase::Follow as u32,
+        left_segments: 0,
+        full_segments: 0,
+        growth_segments: 0,
+        empty_floors: 0,
+    };
+
+    /// The window after an ACK, its threshold included. `queue_segments` is what
+    /// to keep queued; 0 leaves it to the law.
+    #[inline(always)]
+    #[must_use]
+    pub fn on_ack(&mut self, window: Window, sample: &Sample, queue_segments: u32) -> Window {
+        let round_ends = self.rounds.ends(sample);
+        if round_ends || self.queue_segments == 0 {
+            self.queue_segments = match queue_segments {
+                0 => queue::of_window(window.cwnd_segments, self.base.rtt_us()),
+                segments => segments,
+            };
+        }
+        let floor_us = self.floor.add(sample, window.cwnd_segments, round_ends);
+        if let Some(floor_us) = floor_us {
+            self.base.see(floor_us, sample.now_us);
+        }
+        let mut window = window.at_most_clamped(window.cwnd_segments);
+        if sample.is_reducing {
+            return self.reduce(window, sample);
+        }
+        window = self.take_up(window);
+        if let Some(floor_us) = floor_us
+            && self.is(Phase::Follow)
+        {
+            window = self.follow(window, sample, floor_us);
+        }
+        if round_ends {
+            window = self.next_phase(window, sample);
+        }
+        if self.is(Phase::Follow) { self.step(window, sample) } else { window }
+    }
+
+    /// The slow start threshold after a loss or a mark: half of the window, as
+    /// RFC 5681 and RFC 3168 have it.
+    #[inline(always)]
+    #[must_use]
+    pub fn on_congestion(&mut self, cwnd_segments: u32) -> u32 {
+        let is_drained = self.is(Phase::Drain) && self.left_segments == cwnd_segments;
+        let full_segments = if is_drained { self.full_segments } else { cwnd_segments };
+        self.enter(Phase::Follow);
+        (full_segments / 2).max(MIN_WINDOW_SEGMENTS)
+    }
+
+    /// Whether the window is to double: for the pacing rate.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_starting(&self, window: &Window) -> bool {
+        self.is(Phase::Follow) && window.in_slow_start()
+    }
+
+    /// Down to the threshold, sending one segment for two that arrive: RFC 6937's
+    /// proportional rate reduction, for a half.
+    #[inline(always)]
+    fn reduce(&mut self, window: Window, sample: &Sample) -> Window {
+        if !self.is(Phase::Reduce) {
+            self.enter(Phase::Reduce);
+            // The first segment found lost goes out at once (RFC 6675 section 5).
+            self.credit_q16 = ONE_Q16.into();
+        }
+        let credit_q16 = self.credit_q16 as u64 + (u64::from(sample.acked_segments) << 15);
+        self.credit_q16 = (credit_q16 & u64::from(ONE_Q16 - 1)) as i64;
+        let room_segments = (credit_q16 >> 16) as u32;
+        let most_segments = sample.in_flight_segments.saturating_add(room_segments);
+        let cwnd_segments = window.cwnd_segments.min(most_segments.max(window.ssthresh_segments));
+        self.left_segments = cwnd_segments;
+        Window { cwnd_segments, ..window }
+    }
+
+    /// What the kernel did since the last ACK, taken into account.
+    #[inline(always)]
+    fn take_up(&mut self, window: Window) -> Window {
+        if self.is(Phase::Reduce) {
+            self.enter(Phase::Follow);
+            // Larger than it was left: the reduction was undone.
+            if window.cwnd_segments <= self.left_segments {
+                let kept_segments = window.cwnd_segments.min(window.ssthresh_segments);
+                return window.at_most_clamped(kept_segments);
+            }
+        } else if self.is(Phase::Drain) && window.cwnd_segments != self.left_segments {
+            // After idle time: the window is not what it was drained from.
+            self.enter(Phase::Settle);
+        }
+        window
+    }
+
+    /// What a floor says about the queue: the step of the next RTT, or the end
+    /// of slow start.
+    #[inline(always)]
+    fn follow(&mut self, window: Window, sample: &Sample, floor_us: u32) -> Window {
+        let wanted_q16 = i64::from(self.queue_segments) << 16;
+        let queued_q16 = self.base.queued_q16(window.cwnd_segments, floor_us) as i64;
+        if window.in_slow_start() {
+            if queued_q16 < wanted_q16 {
+                return window;
+            }
+            // The ACKs of the next round are of what was sent too fast, the first
+            // of all before anything was known of it.
+            self.enter(Phase::Settle);
+            self.rounds.begin(sample);
+            return Window { ssthresh_segments: window.cwnd_segments, ..window };
+        }
+        self.step_q16 = (wanted_q16 - queued_q16) >> STEP_SHIFT;
+        if queued_q16 >= wanted_q16 / 2 {
+            self.empty_floors = self.empty_floors.saturating_sub(1);
+            return window;
+        }
+        self.empty_floors = self.empty_floors.saturating_add(1);
+        let is_empty = queued_q16 < wanted_q16 / 4;
+        if is_empty {
+            // As good as the base RTT: no need to seek it.
+            self.base.confirm(sample.now_us);
+        }
+        let most_shift = if is_empty { EMPTY_GROWTH_SHIFT } else { LOW_GROWTH_SHIFT };
+        let growth_segments = self.growth_segments.min(window.cwnd_segments >> most_shift);
+        self.step_q16 = self.step_q16.max(i64::from(growth_segments) << 16);
+        window
+    }
+
+    /// A round has ended.
+    #[inline(always)]
+    fn next_phase(&mut self, window: Window, sample: &Sample) -> Window {
+        if self.is(Phase::Settle) {
+            self.enter(Phase::Follow);
+        } else if self.is(Phase::Drain) {
+            self.enter(Phase::Refill);
+            return window.at_most_clamped(self.full_segments);
+        } else if self.is(Phase::Refill) {
+            self.base.renew(sample.now_us);
+            self.enter(Phase::Follow);
+        } else if !window.in_slow_start() {
+            return self.next_round(window, sample);
+        }
+        window
+    }
+
+    /// A round of following the queue has ended.
+    #[inline(always)]
+    fn next_round(&mut self, window: Window, sample: &Sample) -> Window {
+        if self.base.is_old(sample.now_us) {
+            self.enter(Phase::Drain);
+            self.base.seek();
+            self.full_segments = window.cwnd_segments;
+            self.left_segments = base::drained_segments(window.cwnd_segments, self.queue_segments);
+            return Window { cwnd_segments: self.left_segments, ..window };
+        }
+        // What the host sends at once may look like a queue: most floors decide.
+        let is_empty = self.empty_floors > 0;
+        self.empty_floors = 0;
+        self.growth_segments = if is_empty {
+            let doubled_segments = self.growth_segments.saturating_mul(2);
+            let least_segments = self.queue_segments / 2;
+            let most_segments = window.cwnd_segments >> EMPTY_GROWTH_SHIFT;
+            doubled_segments.max(least_segments).min(most_segments)
+        } else {
+            0
+        };
+        window
+    }
+
+    /// The part of an RTT's step that this ACK stands for, or slow start's.
+    #[inline(always)]
+    fn step(&mut self, window: Window, sample: &Sample) -> Window {
+        let entitled_segments = sample.entitled_segments.min(window.clamp_segments);
+        let is_entitled = window.cwnd_segments < entitled_segments;
+        if window.in_slow_start() {
+            if !is_entitled {
+                return window;
+            }
+            let bounded = Window { clamp_segments: entitled_segments, ..window };
+            let grown = self.start(bounded, sample.acked_segments);
+            return Window { clamp_segments: window.clamp_segments, ..grown };
+        }
+        if !is_entitled {
+            // Growth that was earned while it was is given up.
+            self.credit_q16 = self.credit_q16.min(0);
+            if self.step_q16 >= 0 {
+                return window;
+            }
+        }
+        // Fits: a step is below 2^47, being half of a window or of a queue,
+        // and the credit below 2^48.
+        let acked_segments = sample.acked_segments.min(COUNTED_SEGMENTS);
+        let credit_q16 = self.credit_q16 + i64::from(acked_segments) * self.step_q16;
+        let window_q16 = window.cwnd_q16().max(ONE_Q16.into());
+        let earned_q16 = credit_q16.unsigned_abs();
+        if earned_q16 < window_q16 {
+            self.credit_q16 = credit_q16;
+            return window;
+        }
+        let earned_segments = earned_q16 / window_q16;
+        let left_q16 = (earned_q16 - earned_segments * window_q16) as i64;
+        // What is beyond slow start's growth is given up, not saved.
+        let earned_segments = earned_segments.min(acked_segments.into()) as u32;
+        if credit_q16 > 0 {
+            self.credit_q16 = left_q16;
+            let grown_segments = window.cwnd_segments.saturating_add(earned_segments);
+            return window.at_most_clamped(grown_segments.min(entitled_segments));
+        }
+        self.credit_q16 = -left_q16;
+        let kept_segments = window.cwnd_segments.saturating_sub(earned_segments);
+        let cwnd_segments = kept_segments.max(MIN_WINDOW_SEGMENTS.min(window.cwnd_segments));
+        // It shrinks by delay: no slow start leads back.
+        let ssthresh_segments = window.ssthresh_segments.min(cwnd_segments);
+        Window { cwnd_segments, ssthresh_segments, ..window }
+    }
+
+    /// Slow start: as limited by the path, else double, later in two RTTs.
+    #[inline(always)]
+    fn start(&mut self, window: Window, acked_segments: u32) -> Window {
+        let window = Window { credit_q16: self.credit_q16.max(0) as u64, ..window };
+        let is_limited = window.max_ssthresh_segments != u32::MAX;
+        let grown = if is_limited || window.cwnd_segments < GENTLE_SEGMENTS {
+            slow_start::on_ack(window, acked_segments).0
+        } else {
+            let increase_q16 = u64::from(window.cwnd_segments) * u64::from(GENTLE_Q16);
+            let increase_q16 = increase_q16.min(MAX_LAW_INCREASE_Q16.into()) as u32;
+            let (earned_segments, credit_q16) = window.earn(increase_q16, acked_segments);
+            let grown_segments = window.cwnd_segments.saturating_add(earned_segments);
+            let grown_segments = grown_segments.min(window.ssthresh_segments);
+            Window { credit_q16, ..window.at_most_clamped(grown_segments) }
+        };
+        // Fits: `earn()` leaves less than a window, 2^48.
+        self.credit_q16 = grown.credit_q16 as i64;
+        grown
+    }
+
+    #[inline(always)]
+    const fn is(&self, phase: Phase) -> bool {
+        self.phase == phase as u32
+    }
+
+    /// What was earned in another phase counts no more.
+    #[inline(always)]
+    const fn enter(&mut self, phase: Phase) {
+        self.phase = phase as u32;
+        self.step_q16 = 0;
+        self.credit_q16 = 0;
+        self.growth_segments = 0;
+        self.empty_floors = 0;
+        self.floor = Floor::EMPTY;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Delay, GENTLE_SEGMENTS, Phase, Sample, Window};
+
+    const BASE_US: u32 = 100_000;
+    const NO_THRESHOLD: u32 = 0x7fff_ffff;
+
+    /// A flow and what its ACKs say.
+    struct Flow {
+        law: Delay,
+        window: Window,
+        queue_segments: u32,
+        sample: Sample,
+    }
+
+    impl Flow {
+        fn new(cwnd_segments: u32, ssthresh_segments: u32) -> Self {
+            Self {
+                law: Delay::START,
+                window: Window {
+                    cwnd_segments,
+                    ssthresh_segments,
+                    clamp_segments: u32::MAX,
+                    max_ssthresh_segments: u32::MAX,
+                    credit_q16: 0,
+                },
+                queue_segments: 0,
+                sample: Sample {
+                    now_us: 1_000_000,
+                    rtt_us: None,
+                    acked_segments: 1,
+                    delivered_segments: 0,
+                    in_flight_segments: cwnd_segments,
+                    entitled_segments: u32::MAX,
+                    is_reducing: false,
+                },
+            }
+        }
+
+        /// One that has seen the base RTT and follows the queue.
+        fn settled(cwnd_segments: u32) -> Self {
+            let mut flow = Self::new(cwnd_segments, 2);
+            flow.sample.entitled_segments = 0;
+            flow.round(BASE_US);
+            flow.round(BASE_US);
+            flow.sample.entitled_segments = u32::MAX;
+            assert_eq!(flow.window.cwnd_segments, cwnd_segments);
+            flow
+        }
+
+        fn ack(&mut self, rtt_us: u32) {
+            let sample = &mut self.sample;
+            sample.rtt_us = Some(rtt_us);
+            sample.delivered_segments = sample.delivered_segments.wrapping_add(1);
+            self.window = self.law.on_ack(self.window, sample, self.queue_segments);
+            self.sample.in_flight_segments = self.window.cwnd_segments;
+        }
+
+        /// ACKs of one window, each of its segments acknowledged by itself.
+        fn round(&mut self, rtt_us: u32) {
+            self.sample.now_us += u64::from(rtt_us);
+            for _ in 0..self.window.cwnd_segments {
+                self.ack(rtt_us);
+            }
+        }
+
+        /// A loss, and the kernel's answer to it.
+        fn lose(&mut self) {
+            self.window.ssthresh_segments = self.law.on_congestion(self.window.cwnd_segments);
+            self.sample.is_reducing = true;
+        }
+    }
+
+    #[test]
+    fn slow_start_doubles_and_later_takes_two_rtts_to_double() {
+        let mut flow = Flow::new(10, NO_THRESHOLD);
+        flow.round(BASE_US);
+        assert_eq!(flow.window.cwnd_segments, 20);
+        let mut flow = Flow::new(10 * GENTLE_SEGMENTS, NO_THRESHOLD);
+        flow.round(BASE_US);
+        assert!((1340..=1414).contains(&flow.window.cwnd_segments), "{:?}", flow.window);
+        let mut flow = Flow::new(50, 80);
+        flow.round(BASE_US);
+        assert!((80..90).contains(&flow.window.cwnd_segments), "{:?}", flow.window);
+    }
+
+    #[test]
+    fn slow_start_is_limited_where_the_path_says_so() {
+        let mut flow = Flow::new(1000, NO_THRESHOLD);
+        flow.window.max_ssthresh_segments = 100;
+        flow.round(BASE_US);
+        assert!((1045..=1050).contains(&flow.window.cwnd_segments), "{:?}", flow.window);
+    }
+
+    #[test]
+    fn slow_start_ends_when_a_queue_shows_and_the_window_is_kept_for_a_round() {
+        let mut flow = Flow::new(500, NO_THRESHOLD);
+        flow.round(BASE_US);
+        let before_segments = flow.window.cwnd_segments;
+        for _ in 0..70 {
+            flow.ack(BASE_US + BASE_US / 10);
+        }
+        let kept_segments = flow.window.cwnd_segments;
+        assert_eq!(flow.window.ssthresh_segments, kept_segments);
+        assert!((before_segments..before_segments + 40).contains(&kept_segments));
+        for _ in 70..kept_segments {
+            flow.ack(BASE_US + BASE_US / 5);
+            assert_eq!(flow.window.cwnd_segments, kept_segments);
+        }
+        flow.round(BASE_US + BASE_US / 5);
+        flow.round(BASE_US + BASE_US / 5);
+        assert!(flow.window.cwnd_segments < kept_segments);
+        assert!(!flow.window.in_slow_start());
+    }
+
+    #[test]
+    fn an_rtt_goes_half_of_the_way_to_the_queue_wanted() {
+        for (queue_segments, extra_us) in [(50, 10_000), (200, 10_000), (100, 5000)] {
+            let mut flow = Flow::settled(1000);
+            flow.queue_segments = queue_segments;
+            // The first floor of it is at the end of the round.
+            flow.round(BASE_US + extra_us);
+            let before = flow.window.cwnd_segments;
+            flow.round(BASE_US + extra_us);
+            let queued = before as f64 * f64::from(extra_us) / f64::from(BASE_US + extra_us);
+            let step = (f64::from(queue_segments) - queued) / 2.0;
+            let seen = f64::from(flow.window.cwnd_segments) - f64::from(before);
+            assert!((seen - step).abs() < 3.0 + step.abs() / 10.0, "{seen}, not {step}");
+        }
+    }
+
+    #[test]
+    fn a_window_without_a_queue_grows_faster_and_faster_up_to_a_sixteenth() {
+        let mut flow = Flow::settled(1600);
+        flow.queue_segments = 20;
+        let mut grown = [0.0; 8];
+        for grown in &mut grown {
+            let before = flow.window.cwnd_segments;
+            flow.round(BASE_US);
+            *grown = f64::from(flow.window.cwnd_segments) / f64::from(before) - 1.0;
+        }
+        assert!(grown.is_sorted_by(|a, b| *b < 2.3 * a), "{grown:?}");
+        assert!(grown[0] < 0.03 && (0.055..0.0626).contains(&grown[7]), "{grown:?}");
+    }
+
+    #[test]
+    fn only_a_window_that_holds_the_flow_back_grows_but_any_shrinks() {
+        let mut flow = Flow::settled(1000);
+        flow.sample.entitled_segments = 0;
+        flow.round(BASE_US);
+        assert_eq!(flow.window.cwnd_segments, 1000);
+        flow.round(BASE_US * 2);
+        flow.round(BASE_US * 2);
+        assert!(flow.window.cwnd_segments < 1000);
+        let mut flow = Flow::new(10, NO_THRESHOLD);
+        flow.sample.entitled_segments = 12;
+        flow.round(BASE_US);
+        assert_eq!(flow.window.cwnd_segments, 12);
+    }
+
+    #[test]
+    fn a_loss_halves_the_window_within_a_round() {
+        let mut flow = Flow::settled(1000);
+        flow.lose();
+        assert_eq!(flow.window.ssthresh_segments, 500);
+        flow.ack(BASE_US);
+        assert!(flow.window.cwnd_segments >= 1000, "the retransmission may go out");
+        let mut least = flow.window.cwnd_segments;
+        for n in 0..1200_u32 {
+            // What was sent is one for two that came.
+            flow.sample.in_flight_segments = (1000 - n / 2).saturating_sub(1);
+            let sample = Sample { rtt_us: None, ..flow.sample };
+            flow.window = flow.law.on_ack(flow.window, &sample, 0);
+            assert!(flow.window.cwnd_segments <= least);
+            assert!(flow.window.cwnd_segments <= (1001 - n / 2).max(500));
+            least = flow.window.cwnd_segments;
+        }
+        assert_eq!(least, 500);
+        flow.sample.is_reducing = false;
+        flow.ack(BASE_US);
+        assert_eq!((flow.window.cwnd_segments, flow.window.ssthresh_segments), (500, 500));
+    }
+
+    #[test]
+    fn a_window_is_at_the_threshold_when_a_reduction_ends_early() {
+        let mut flow = Flow::settled(1000);
+        flow.lose();
+        flow.ack(BASE_US);
+        flow.sample.is_reducing = false;
+        flow.ack(BASE_US);
+        assert_eq!(flow.window.cwnd_segments, 500);
+    }
+
+    #[test]
+    fn an_undone_reduction_leaves_the_window_as_it_was() {
+        let mut flow = Flow::settled(1000);
+        flow.lose();
+        flow.sample.in_flight_segments = 700;
+        flow.ack(BASE_US);
+        assert_eq!(flow.window.cwnd_segments, 701);
+        // tcp_undo_cwnd_reduction()
+        flow.window.cwnd_segments = 1000;
+        flow.window.ssthresh_segments = 750;
+        flow.sample.is_reducing = false;
+        flow.ack(BASE_US);
+        assert_eq!(flow.window.cwnd_segments, 1000);
+    }
+
+    #[test]
+    fn after_a_timeout_slow_start_leads_to_half_the_window() {
+        let mut flow = Flow::settled(1000);
+        flow.lose();
+        flow.sample.is_reducing = false;
+        flow.window.cwnd_segments = 1;
+        for _ in 0..12 {
+            flow.round(BASE_US);
+        }
+        assert!((500..560).contains(&flow.window.cwnd_segments), "{:?}", flow.window);
+    }
+
+    /// Rounds with a queue of ten segments until the base RTT is old.
+    fn until_drained(flow: &mut Flow) {
+        flow.queue_segments = 10;
+        for _ in 0..120_000 {
+            flow.sample.now_us += u64::from(BASE_US) / 1000;
+            flow.ack(BASE_US + BASE_US / 100);
+            if flow.law.is(Phase::Drain) {
+                return;
+            }
+        }
+        panic!("never drained: {:?}", flow.law);
+    }
+
+    #[test]
+    fn the_base_rtt_is_sought_after_ten_seconds_and_the_window_comes_back() {
+        let mut flow = Flow::settled(1000);
+        until_drained(&mut flow);
+        let drained_segments = flow.window.cwnd_segments;
+        assert!((850..=880).contains(&drained_segments), "{:?}", flow.window);
+        // What was out before the drain.
+        for _ in 0..=flow.law.full_segments {
+            flow.ack(BASE_US + 50_000);
+        }
+        assert!(flow.law.is(Phase::Refill));
+        assert!((990..=1010).contains(&flow.window.cwnd_segments), "{:?}", flow.window);
+        flow.round(BASE_US + 30_000);
+        flow.round(BASE_US + 30_000);
+        assert!(flow.law.is(Phase::Follow));
+        assert_eq!(flow.law.base.rtt_us(), BASE_US + 30_000);
+    }
+
+    #[test]
+    fn a_loss_during_a_drain_halves_what_was_drained() {
+        let mut flow = Flow::settled(1000);
+        until_drained(&mut flow);
+        let full_segments = flow.law.full_segments;
+        assert_eq!(flow.law.on_congestion(flow.window.cwnd_segments), full_segments / 2);
+    }
+
+    #[test]
+    fn a_window_that_idle_time_took_is_not_filled_again_by_a_drain() {
+        let mut flow = Flow::settled(1000);
+        until_drained(&mut flow);
+        // tcp_cwnd_restart()
+        flow.window.cwnd_segments = 10;
+        flow.window.ssthresh_segments = 750;
+        flow.ack(BASE_US);
+        assert!(flow.window.cwnd_segments <= 11, "{:?}", flow.window);
+    }
+}

@@ -1,0 +1,297 @@
+//! The law by delay over a simulated bottleneck, packet by packet: alone, beside
+//! others of its kind, when the route changes, and with losses. Rates are parts
+//! of the path's, times in seconds unless named otherwise.
+
+use std::{env, fmt::Write as _, fs};
+
+use bottleneck::{Ack, Control, Flow, Path, World, cubic::Kernel};
+use wad_common::law::{Sample, Window, delay::Delay, pacing};
+
+mod bottleneck;
+
+const MSS_BYTES: u64 = 1448;
+/// `TCP_INFINITE_SSTHRESH`
+const NO_THRESHOLD: u32 = 0x7fff_ffff;
+
+/// A flow under the law, with the kernel's part of the loss recovery.
+struct DelayFlow {
+    law: Delay,
+    window: Window,
+    queue_segments: u32,
+    srtt_us: u64,
+    /// Delivered segments at which the recovery ends.
+    recovery_end: Option<u32>,
+}
+
+impl DelayFlow {
+    fn boxed(queue_segments: u32) -> Box<Self> {
+        Box::new(Self {
+            law: Delay::START,
+            window: Window {
+                cwnd_segments: 10,
+                ssthresh_segments: NO_THRESHOLD,
+                clamp_segments: u32::MAX,
+                max_ssthresh_segments: u32::MAX,
+                credit_q16: 0,
+            },
+            queue_segments,
+            srtt_us: 0,
+            recovery_end: None,
+        })
+    }
+}
+
+impl Control for DelayFlow {
+    fn on_ack(&mut self, ack: &Ack) {
+        let rtt_us = u64::from(ack.rtt_us);
+        self.srtt_us =
+            if self.srtt_us == 0 { rtt_us } else { (self.srtt_us * 7 + rtt_us).div_ceil(8) };
+        if self.recovery_end.is_some_and(|end| ack.delivered >= end) {
+            self.recovery_end = None;
+        }
+        if ack.lost > 0 && self.recovery_end.is_none() {
+            self.window.ssthresh_segments = self.law.on_congestion(self.window.cwnd_segments);
+            self.recovery_end = Some(ack.delivered + ack.in_flight);
+        }
+        let sample = Sample {
+            now_us: ack.now_us,
+            rtt_us: Some(ack.rtt_us),
+            acked_segments: ack.acked,
+            delivered_segments: ack.delivered,
+            in_flight_segments: ack.in_flight,
+            entitled_segments: u32::MAX,
+            is_reducing: self.recovery_end.is_some(),
+        };
+        self.window = self.law.on_ack(self.window, &sample, self.queue_segments);
+    }
+
+    fn on_timeout(&mut self, _: &Ack) {
+        self.window.ssthresh_segments = self.law.on_congestion(self.window.cwnd_segments);
+        self.window.cwnd_segments = 1;
+        self.recovery_end = None;
+    }
+
+    fn cwnd(&self) -> u32 {
+        self.window.cwnd_segments
+    }
+
+    fn pacing(&self) -> Option<f64> {
+        let window_bytes = u64::from(self.window.cwnd_segments) * MSS_BYTES;
+        let is_starting = self.law.is_starting(&self.window);
+        let rate = pacing::bytes_per_second(window_bytes, self.srtt_us as u32, is_starting);
+        rate.map(|rate| rate as f64 / MSS_BYTES as f64)
+    }
+}
+
+/// A path with a queue of so many BDPs.
+fn path(rate_mbps: f64, rtt_ms: f64, queue_bdp: f64) -> Path {
+    Path {
+        rate_mbps,
+        queue_packets: (rate_mbps * 1e3 * rtt_ms / 8.0 / 1500.0 * queue_bdp) as u64,
+        loss: 0.0,
+        jitter_us: 0,
+        packets_per_ack: 2,
+        seed: 1,
+    }
+}
+
+/// What was seen in a span of time.
+struct Seen {
+    /// Part of the path's rate that each flow had.
+    shares: Vec<f64>,
+    lost: u64,
+    mean_queue_ms: f64,
+    most_queue_ms: f64,
+}
+
+/// Runs the world on for so long.
+fn watch(world: &mut World, rate_mbps: f64, seconds: f64) -> Seen {
+    const STEP: f64 = 0.01;
+    let begun = world.now_ns as f64 / 1e9;
+    let before: Vec<u64> = world.flows.iter().map(|flow| flow.delivered).collect();
+    let lost_before: u64 = world.flows.iter().map(|flow| flow.lost).sum();
+    let steps = (seconds / STEP) as u32;
+    let (mut sum_ms, mut most_ms) = (0.0, 0.0_f64);
+    for step in 1..=steps {
+        world.run(begun + f64::from(step) * STEP);
+        sum_ms += world.queue_ms();
+        most_ms = most_ms.max(world.queue_ms());
+    }
+    let carries_mbps = rate_mbps * MSS_BYTES as f64 / bottleneck::PACKET_BYTES as f64;
+    let shares = before
+        .iter()
+        .enumerate()
+        .map(|(n, delivered)| world.mbps(n, *delivered, seconds) / carries_mbps)
+        .collect();
+    Seen {
+        shares,
+        lost: world.flows.iter().map(|flow| flow.lost).sum::<u64>() - lost_before,
+        mean_queue_ms: sum_ms / f64::from(steps),
+        most_queue_ms: most_ms,
+    }
+}
+
+#[test]
+fn alone_it_fills_the_path_with_the_queue_it_is_to_keep_and_loses_nothing() {
+    for (rate_mbps, rtt_ms, queues_segments) in [
+        (100.0, 40.0, [10, 30]),
+        (622.0, 20.0, [20, 50]),
+        (622.0, 120.0, [20, 50]),
+        // More than the 44 that the host sends at once.
+        (2500.0, 120.0, [60, 200]),
+    ] {
+        for queue_segments in queues_segments {
+            let flow = Flow::new(DelayFlow::boxed(queue_segments), rtt_ms, 0.0);
+            let mut world = World::new(path(rate_mbps, rtt_ms, 0.5), vec![flow]);
+            let start = watch(&mut world, rate_mbps, 8.0);
+            // Two drains are in it.
+            let settled = watch(&mut world, rate_mbps, 25.0);
+            let wanted_ms = f64::from(queue_segments) * 12.0 / rate_mbps;
+            let case = format!(
+                "{rate_mbps} Mb/s, {rtt_ms} ms, {queue_segments} segments: {:?} of the rate, \
+                 queue {:.2} ms, {:.2} at most, {:.2} in the start, not {wanted_ms:.2}",
+                settled.shares, settled.mean_queue_ms, settled.most_queue_ms, start.most_queue_ms,
+            );
+            assert_eq!(start.lost + settled.lost, 0, "{case}");
+            assert!(settled.shares[0] > 0.98, "{case}");
+            assert!((0.7..1.3).contains(&(settled.mean_queue_ms / wanted_ms)), "{case}");
+            // A window that comes back after a drain is a 30th of the path, for a while.
+            assert!(settled.most_queue_ms < 2.0 * wanted_ms + rtt_ms / 30.0, "{case}");
+        }
+    }
+}
+
+/// Once slow start, which is longer than such a queue, is over.
+#[test]
+fn its_own_choice_fits_in_a_queue_of_a_tenth_of_the_path() {
+    for (rate_mbps, rtt_ms) in [(100.0, 40.0), (622.0, 20.0), (622.0, 120.0), (2500.0, 120.0)] {
+        let flow = Flow::new(DelayFlow::boxed(0), rtt_ms, 0.0);
+        let mut world = World::new(path(rate_mbps, rtt_ms, 0.1), vec![flow]);
+        watch(&mut world, rate_mbps, 8.0);
+        let seen = watch(&mut world, rate_mbps, 25.0);
+        let case = format!("{rate_mbps} Mb/s, {rtt_ms} ms: {:?}", seen.shares);
+        assert_eq!(seen.lost, 0, "{case}");
+        assert!(seen.shares[0] > 0.98, "{case}");
+    }
+}
+
+#[test]
+fn two_flows_share_whoever_comes_first() {
+    for (rate_mbps, rtts_ms) in [
+        (100.0, [40.0, 40.0]),
+        (622.0, [20.0, 20.0]),
+        (622.0, [120.0, 120.0]),
+        (622.0, [120.0, 60.0]),
+    ] {
+        let flows = vec![
+            Flow::new(DelayFlow::boxed(0), rtts_ms[0], 0.0),
+            Flow::new(DelayFlow::boxed(0), rtts_ms[1], 10.0),
+        ];
+        let mut world = World::new(path(rate_mbps, rtts_ms[0], 1.0), flows);
+        watch(&mut world, rate_mbps, 60.0);
+        let seen = watch(&mut world, rate_mbps, 30.0);
+        let case = format!("{rate_mbps} Mb/s, {rtts_ms:?} ms: {:?}", seen.shares);
+        assert_eq!(seen.lost, 0, "{case}");
+        let [first, last] = seen.shares[..] else { panic!("{case}") };
+        assert!(first + last > 0.97, "{case}");
+        assert!((0.5..=2.0).contains(&(first / last)), "{case}");
+    }
+}
+
+#[test]
+fn eight_flows_share_and_keep_three_times_what_one_keeps() {
+    let flows = (0..8).map(|n| Flow::new(DelayFlow::boxed(0), 50.0, f64::from(n))).collect();
+    let mut world = World::new(path(622.0, 50.0, 0.5), flows);
+    watch(&mut world, 622.0, 60.0);
+    let seen = watch(&mut world, 622.0, 30.0);
+    assert_eq!(seen.lost, 0);
+    assert!(seen.shares.iter().sum::<f64>() > 0.97, "{:?}", seen.shares);
+    assert!(seen.shares.iter().all(|share| (0.06..0.25).contains(share)), "{:?}", seen.shares);
+    // One keeps 1.2 ms of it.
+    assert!(seen.mean_queue_ms < 4.0, "{}", seen.mean_queue_ms);
+}
+
+/// The base RTT is ten seconds old at most, whether it becomes more or less.
+#[test]
+fn a_change_of_the_route_is_survived() {
+    for (before_ms, after_ms) in [(60.0, 90.0), (90.0, 60.0)] {
+        let flow = Flow::new(DelayFlow::boxed(30), before_ms, 0.0);
+        let mut world = World::new(path(200.0, 60.0, 1.0), vec![flow]);
+        watch(&mut world, 200.0, 12.0);
+        world.flows[0].rtt_ns = (after_ms * 1e6) as u64;
+        watch(&mut world, 200.0, 14.0);
+        let seen = watch(&mut world, 200.0, 20.0);
+        let case = format!(
+            "{before_ms} to {after_ms} ms: {:?}, queue {:.2} ms",
+            seen.shares, seen.mean_queue_ms
+        );
+        assert_eq!(seen.lost, 0, "{case}");
+        assert!(seen.shares[0] > 0.97, "{case}");
+        assert!((0.7..1.5).contains(&(seen.mean_queue_ms / (30.0 * 0.06))), "{case}");
+    }
+}
+
+/// A loss halves the window; a sixteenth for each RTT leads back.
+#[test]
+fn after_a_loss_it_is_back_within_twenty_rtts() {
+    let flow = Flow::new(DelayFlow::boxed(30), 60.0, 0.0);
+    let mut world = World::new(path(200.0, 60.0, 0.5), vec![flow]);
+    watch(&mut world, 200.0, 6.0);
+    let full = world.flows[0].control.cwnd();
+    world.flows[0].lose_next = true;
+    let mut least = full;
+    let begun = world.now_ns as f64 / 1e9;
+    for rtt in 1..=4 {
+        world.run(begun + 0.06 * f64::from(rtt));
+        least = least.min(world.flows[0].control.cwnd());
+    }
+    assert!((full * 2 / 5..=full * 3 / 5).contains(&least), "{least} of {full}");
+    watch(&mut world, 200.0, 1.2);
+    let seen = watch(&mut world, 200.0, 2.0);
+    assert!(seen.shares[0] > 0.97, "{:?}", seen.shares);
+    assert_eq!(seen.lost, 0);
+}
+
+/// As for all control by delay: what is left beside a flow that fills the queue
+/// is little where the queue is long, and it is no standstill.
+#[test]
+fn beside_flows_that_fill_the_queue_it_gets_little_and_takes_nothing() {
+    let flows = vec![
+        Flow::new(Box::new(Kernel::cubic()), 40.0, 0.0),
+        Flow::new(DelayFlow::boxed(0), 40.0, 5.0),
+    ];
+    let mut world = World::new(path(622.0, 40.0, 1.0), flows);
+    watch(&mut world, 622.0, 20.0);
+    let seen = watch(&mut world, 622.0, 20.0);
+    let [cubic, delay] = seen.shares[..] else { panic!("{:?}", seen.shares) };
+    assert!(cubic > 0.85 && (0.002..0.15).contains(&delay), "cubic {cubic}, delay {delay}");
+}
+
+/// A flow that is joined by another after 8 s, as a curve to look at. It is
+/// compared with the reviewed one in `curves/`; `WAD_BLESS=1` writes it anew.
+#[test]
+fn two_flows() {
+    let flows =
+        vec![Flow::new(DelayFlow::boxed(0), 60.0, 0.0), Flow::new(DelayFlow::boxed(0), 60.0, 8.0)];
+    let mut world = World::new(path(200.0, 60.0, 0.5), flows);
+    let mut now = String::from(
+        "wad_delay at 200 Mb/s and 60 ms, 1000 segments, joined by another at 8 s: mean and\n\
+         most queue of each second, losses, and each one's window and part of the rate.\n\n  \
+         s   mean ms   most ms  lost   cwnd  share   cwnd  share\n",
+    );
+    for second in 1..=30 {
+        let seen = watch(&mut world, 200.0, 1.0);
+        let Seen { mean_queue_ms, most_queue_ms, lost, .. } = seen;
+        write!(now, "{second:>3} {mean_queue_ms:>9.2} {most_queue_ms:>9.2} {lost:>5}").unwrap();
+        for (flow, share) in world.flows.iter().zip(seen.shares) {
+            write!(now, " {:>6} {share:>6.3}", flow.control.cwnd()).unwrap();
+        }
+        now.push('\n');
+    }
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/curves/delay-two-flows.txt");
+    if env::var_os("WAD_BLESS").is_some() {
+        fs::write(file, &now).unwrap();
+    }
+    let reviewed = fs::read_to_string(file).unwrap_or_default();
+    assert!(now == reviewed, "not as in {file}; if it is better, WAD_BLESS=1 keeps it:\n{now}");
+}
