@@ -18,6 +18,19 @@ pub struct Ends {
     pub local_port: u16,
 }
 
+/// `::ffff:0:0/96`, the last word of the prefix, in network byte order.
+pub const V4_MAPPED: u32 = 0xffff_u32.to_be();
+
+impl Ends {
+    /// Whether the packets are IPv4's, whatever the socket is.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_v4(&self) -> bool {
+        let [a, b, c, _] = self.remote;
+        a == 0 && b == 0 && c == V4_MAPPED
+    }
+}
+
 /// The number of the policy set in force.
 #[inline(always)]
 #[must_use]

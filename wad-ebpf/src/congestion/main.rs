@@ -1,81 +1,83 @@
-//! The congestion control: struct_ops programs, one for each member of
+//! The congestion controls: struct_ops programs, one for each member of
 //! `tcp_congestion_ops` that an algorithm needs.
 //!
-//! Only `cong_avoid` runs on each ACK. There is no `cong_control`, so the kernel
-//! itself does proportional rate reduction (RFC 6937) during recovery.
+//! A law is a pure function of wad-common; what is here reads the fields that it
+//! needs, calls it, and stores what it decides.
 //!
 //! aya-obj knows no `struct_ops` section. The programs are in sections that it
 //! parses like any other, `freplace/MEMBER`, and the agent loads them itself.
 #![no_std]
 #![no_main]
 
+mod context;
+mod dedicated;
+mod delay;
+mod leaky;
+mod loss_based;
+mod pacing;
+mod parameters;
+mod rate_sample;
 mod tcp;
 
-use wad_common::law::Aimd;
-use wad_ebpf::{maps, policies};
+use wad_common::law::{Aimd, highspeed, scalable};
 
-use crate::tcp::{Context, Tcp};
+use crate::{context::Context, parameters::Parameters, tcp::Tcp};
 
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "freplace/init")]
-pub extern "C" fn aimd_init(ctx: Context) -> u64 {
-    let tcp = Tcp::of(ctx);
-    tcp.set_credit_q16(0);
-    take_policy(&tcp, policies::generation());
+/// A program for a member of `tcp_congestion_ops`.
+macro_rules! callback {
+    ($section:literal $name:ident($ctx:ident) $body:expr) => {
+        #[unsafe(no_mangle)]
+        #[unsafe(link_section = concat!("freplace/", $section))]
+        pub extern "C" fn $name($ctx: Context) -> u64 {
+            $body
+        }
+    };
+}
+
+// Shared by the laws that answer to losses.
+callback!("init" wad_init(ctx) {
+    Parameters::start(Tcp::of(ctx));
     0
-}
+});
 
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "freplace/cong_avoid")]
-pub extern "C" fn aimd_cong_avoid(ctx: Context) -> u64 {
-    let tcp = Tcp::of(ctx);
-    let generation = policies::generation();
-    if generation != tcp.generation() {
-        take_policy(&tcp, generation);
-    }
-    let entitled_segments = tcp.entitled_segments();
-    let mut before = tcp.window();
-    if before.cwnd_segments >= entitled_segments {
-        return 0;
-    }
-    before.clamp_segments = before.clamp_segments.min(entitled_segments);
-    let after = tcp.aimd().on_ack(before, ctx.argument(2) as u32);
-    if after.cwnd_segments != before.cwnd_segments {
-        tcp.set_cwnd_segments(after.cwnd_segments);
-    }
-    tcp.set_credit_q16(after.credit_q16);
-    0
-}
-
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "freplace/ssthresh")]
-pub extern "C" fn aimd_ssthresh(ctx: Context) -> u64 {
-    let tcp = Tcp::of(ctx);
-    tcp.set_credit_q16(0);
-    tcp.aimd().on_congestion(tcp.cwnd_segments()).into()
-}
-
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "freplace/undo_cwnd")]
-pub extern "C" fn aimd_undo_cwnd(ctx: Context) -> u64 {
+// Shared by all: the window before the decrease, RFC 4015's response.
+callback!("undo_cwnd" wad_undo_cwnd(ctx) {
     let tcp = Tcp::of(ctx);
     Aimd::on_undo(tcp.cwnd_segments(), tcp.prior_cwnd_segments()).into()
-}
+});
 
-/// Reads the flow's parameters from its policy. A flow without one, because an
-/// application chose the algorithm by itself, is a standard one; a flow whose
-/// path is gone keeps what it had.
-#[inline(always)]
-fn take_policy(tcp: &Tcp, generation: u64) {
-    // SAFETY: the kernel gave this program the socket.
-    let flow = unsafe { maps::flow(tcp.socket()) };
-    match flow.and_then(|flow| policies::policy(generation, flow.policy)) {
-        Some(policy) => tcp.set_aimd(policy.aimd),
-        None if tcp.aimd().increase_q16 == 0 => tcp.set_aimd(Aimd::STANDARD),
-        None => {}
-    }
-    tcp.set_generation(generation);
-}
+callback!("cong_avoid" aimd_cong_avoid(ctx)
+    loss_based::cong_avoid(ctx, |parameters, _| parameters.aimd()));
+callback!("ssthresh" aimd_ssthresh(ctx)
+    loss_based::ssthresh(ctx, |parameters, _| parameters.aimd()));
+callback!("set_state" aimd_set_state(ctx)
+    loss_based::set_state(ctx, |parameters, _| parameters.aimd()));
+
+callback!("cong_avoid" highspeed_cong_avoid(ctx)
+    loss_based::cong_avoid(ctx, |_, cwnd_segments| highspeed::response(cwnd_segments)));
+callback!("ssthresh" highspeed_ssthresh(ctx)
+    loss_based::ssthresh(ctx, |_, cwnd_segments| highspeed::response(cwnd_segments)));
+callback!("set_state" highspeed_set_state(ctx)
+    loss_based::set_state(ctx, |_, cwnd_segments| highspeed::response(cwnd_segments)));
+
+callback!("cong_avoid" scalable_cong_avoid(ctx)
+    loss_based::cong_avoid(ctx, |_, cwnd_segments| scalable::response(cwnd_segments)));
+callback!("ssthresh" scalable_ssthresh(ctx)
+    loss_based::ssthresh(ctx, |_, cwnd_segments| scalable::response(cwnd_segments)));
+callback!("set_state" scalable_set_state(ctx)
+    loss_based::set_state(ctx, |_, cwnd_segments| scalable::response(cwnd_segments)));
+
+callback!("init" delay_init(ctx) delay::init(Tcp::of(ctx)));
+callback!("cong_control" delay_cong_control(ctx) delay::cong_control(ctx));
+callback!("ssthresh" delay_ssthresh(ctx) delay::ssthresh(ctx));
+
+callback!("init" leaky_init(ctx) leaky::init(Tcp::of(ctx)));
+callback!("cong_control" leaky_cong_control(ctx) leaky::cong_control(ctx));
+callback!("ssthresh" leaky_ssthresh(ctx) leaky::ssthresh(ctx));
+
+callback!("init" dedicated_init(ctx) dedicated::init(Tcp::of(ctx)));
+callback!("cong_control" dedicated_cong_control(ctx) dedicated::cong_control(ctx));
+callback!("ssthresh" dedicated_ssthresh(ctx) dedicated::ssthresh(ctx));
 
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "license")]

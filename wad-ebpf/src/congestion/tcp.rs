@@ -2,10 +2,9 @@
 
 use core::ffi::c_void;
 
-use wad_common::{
-    law::{Aimd, Window},
-    tcp_sock::TcpSockOffsets,
-};
+use wad_common::{law::Window, tcp_sock::TcpSockOffsets};
+
+use crate::context::Context;
 
 /// Set by the agent before the programs are loaded, and frozen.
 #[unsafe(no_mangle)]
@@ -17,29 +16,33 @@ static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     max_packets_out: 0,
     is_cwnd_limited: 0,
     is_cwnd_limited_mask: 0,
+    srtt_us: 0,
+    mss_cache: 0,
+    delivered: 0,
+    delivered_ce: 0,
+    packets_out: 0,
+    sacked_out: 0,
+    lost_out: 0,
+    retrans_out: 0,
+    tcp_mstamp: 0,
+    icsk_ca_state: 0,
     icsk_ca_priv: 0,
+    sk_pacing_rate: 0,
+    sk_pacing_status: 0,
 };
 
-// Places in `icsk_ca_priv`, which holds nothing at `init` but what the last
-// algorithm left; the kernel zeroes it then.
-const CREDIT_Q16: u32 = 0;
-const AIMD: u32 = 8;
-const GENERATION: u32 = 16;
+/// `enum sk_pacing`: TCP itself is to pace, with a timer, unless a queueing
+/// discipline does (include/net/sock.h).
+const SK_PACING_NEEDED: u32 = 1;
 
-/// What the kernel passes to a struct_ops program: its callback's arguments.
-#[repr(transparent)]
-#[derive(Clone, Copy)]
-pub struct Context(*const u64);
-
-impl Context {
-    #[inline(always)]
-    pub fn argument(self, n: usize) -> u64 {
-        // SAFETY: the verifier checks the load against the callback's type.
-        unsafe { *self.0.add(n) }
-    }
-}
+/// `icsk_ca_state` has five bits of its byte.
+const CA_STATE_MASK: u8 = 0x1f;
+/// `enum tcp_ca_state` (include/uapi/linux/tcp.h), as bits.
+const TCPF_CA_CWR: u32 = 1 << 2;
+const TCPF_CA_RECOVERY: u32 = 1 << 3;
 
 /// A socket whose lock is held, as in all callbacks used here.
+#[derive(Clone, Copy)]
 pub struct Tcp(*mut u8);
 
 macro_rules! offset {
@@ -50,6 +53,16 @@ macro_rules! offset {
     };
 }
 
+/// Reads of one field each, in the kernel's unit.
+macro_rules! fields {
+    ($($(#[$doc:meta])* $name:ident: $field:ident as $kind:ty;)*) => {
+        $($(#[$doc])* #[inline(always)]
+        pub fn $name(self) -> $kind {
+            self.read(offset!($field))
+        })*
+    };
+}
+
 impl Tcp {
     #[inline(always)]
     pub fn of(ctx: Context) -> Self {
@@ -57,8 +70,51 @@ impl Tcp {
     }
 
     #[inline(always)]
-    pub fn socket(&self) -> *mut c_void {
+    pub fn socket(self) -> *mut c_void {
         self.0.cast()
+    }
+
+    fields! {
+        cwnd_segments: snd_cwnd as u32;
+        ssthresh_segments: snd_ssthresh as u32;
+        prior_cwnd_segments: prior_cwnd as u32;
+        mss_bytes: mss_cache as u32;
+        delivered_segments: delivered as u32;
+        delivered_ce_segments: delivered_ce as u32;
+        sacked_segments: sacked_out as u32;
+        lost_segments: lost_out as u32;
+        /// When the latest packet came or went.
+        now_us: tcp_mstamp as u64;
+    }
+
+    /// Segments on their way, as `tcp_packets_in_flight()`.
+    #[inline(always)]
+    pub fn in_flight_segments(self) -> u32 {
+        let out: u32 = self.read(offset!(packets_out));
+        let retransmitted: u32 = self.read(offset!(retrans_out));
+        let left = self.sacked_segments() + self.lost_segments();
+        (out + retransmitted).saturating_sub(left)
+    }
+
+    /// Whether the kernel has reduced the threshold and the window is to follow
+    /// (`tcp_in_cwnd_reduction()`).
+    #[inline(always)]
+    pub fn is_reducing(self) -> bool {
+        let state: u8 = self.read(offset!(icsk_ca_state));
+        1 << (state & CA_STATE_MASK) & (TCPF_CA_CWR | TCPF_CA_RECOVERY) != 0
+    }
+
+    /// Smoothed RTT.
+    #[inline(always)]
+    pub fn srtt_us(self) -> u32 {
+        self.read::<u32>(offset!(srtt_us)) >> 3
+    }
+
+    /// Whether the window held the flow back when last it was full.
+    #[inline(always)]
+    pub fn is_cwnd_limited(self) -> bool {
+        let flags: u8 = self.read(offset!(is_cwnd_limited));
+        u32::from(flags) & offset!(is_cwnd_limited_mask) != 0
     }
 
     /// The window that the flow's use of it entitles it to: any, if it was held
@@ -66,9 +122,8 @@ impl Tcp {
     /// else none. As `tcp_is_cwnd_limited()`, but for an ACK of many segments,
     /// which takes the kernel's own algorithms past the double.
     #[inline(always)]
-    pub fn entitled_segments(&self) -> u32 {
-        let flags: u8 = self.read(offset!(is_cwnd_limited));
-        if u32::from(flags) & offset!(is_cwnd_limited_mask) != 0 {
+    pub fn entitled_segments(self) -> u32 {
+        if self.is_cwnd_limited() {
             u32::MAX
         } else if self.cwnd_segments() < self.ssthresh_segments() {
             self.read::<u32>(offset!(max_packets_out)).saturating_mul(2)
@@ -78,80 +133,58 @@ impl Tcp {
     }
 
     #[inline(always)]
-    pub fn window(&self) -> Window {
+    pub fn window(self, credit_q16: u64) -> Window {
         Window {
             cwnd_segments: self.cwnd_segments(),
             ssthresh_segments: self.ssthresh_segments(),
             clamp_segments: self.read(offset!(snd_cwnd_clamp)),
-            credit_q16: self.private(CREDIT_Q16),
+            max_ssthresh_segments: u32::MAX,
+            credit_q16,
         }
     }
 
     #[inline(always)]
-    pub fn cwnd_segments(&self) -> u32 {
-        self.read(offset!(snd_cwnd))
-    }
-
-    #[inline(always)]
-    pub fn set_cwnd_segments(&self, segments: u32) {
+    pub fn set_cwnd_segments(self, segments: u32) {
         self.write(offset!(snd_cwnd), segments);
     }
 
     #[inline(always)]
-    pub fn prior_cwnd_segments(&self) -> u32 {
-        self.read(offset!(prior_cwnd))
+    pub fn set_ssthresh_segments(self, segments: u32) {
+        self.write(offset!(snd_ssthresh), segments);
+    }
+
+    /// From now on the flow is paced, at the rate that the kernel, or a law with
+    /// `cong_control`, sets on each ACK.
+    #[inline(always)]
+    pub fn pace(self) {
+        self.write(offset!(sk_pacing_status), SK_PACING_NEEDED);
     }
 
     #[inline(always)]
-    fn ssthresh_segments(&self) -> u32 {
-        self.read(offset!(snd_ssthresh))
+    pub fn set_pacing_bytes_per_second(self, rate: u64) {
+        self.write(offset!(sk_pacing_rate), rate);
     }
 
+    /// One of the 13 words of `icsk_ca_priv`, which the kernel zeroes before
+    /// `init`.
     #[inline(always)]
-    pub fn set_credit_q16(&self, credit_q16: u64) {
-        self.set_private(CREDIT_Q16, credit_q16);
-    }
-
-    #[inline(always)]
-    pub fn aimd(&self) -> Aimd {
-        let both = self.private(AIMD);
-        Aimd { increase_q16: both as u32, keep_q16: (both >> 32) as u32 }
-    }
-
-    #[inline(always)]
-    pub fn set_aimd(&self, aimd: Aimd) {
-        self.set_private(AIMD, u64::from(aimd.keep_q16) << 32 | u64::from(aimd.increase_q16));
-    }
-
-    /// Generation of the policy set that the parameters were read from.
-    #[inline(always)]
-    pub fn generation(&self) -> u64 {
-        self.private(GENERATION)
-    }
-
-    #[inline(always)]
-    pub fn set_generation(&self, generation: u64) {
-        self.set_private(GENERATION, generation);
-    }
-
-    #[inline(always)]
-    fn private(&self, place: u32) -> u64 {
+    pub fn private<T: Copy>(self, place: u32) -> T {
         self.read(offset!(icsk_ca_priv) + place)
     }
 
     #[inline(always)]
-    fn set_private(&self, place: u32, value: u64) {
+    pub fn set_private<T: Copy>(self, place: u32, value: T) {
         self.write(offset!(icsk_ca_priv) + place, value);
     }
 
     #[inline(always)]
-    fn read<T: Copy>(&self, offset: u32) -> T {
+    fn read<T: Copy>(self, offset: u32) -> T {
         // SAFETY: the verifier checks the load against the kernel's BTF.
         unsafe { self.0.add(offset as usize).cast::<T>().read_volatile() }
     }
 
     #[inline(always)]
-    fn write<T: Copy>(&self, offset: u32, value: T) {
+    fn write<T: Copy>(self, offset: u32, value: T) {
         // SAFETY: the verifier allows stores to a congestion control's own
         // fields only (`bpf_tcp_ca_btf_struct_access()`).
         unsafe { self.0.add(offset as usize).cast::<T>().write_volatile(value) };

@@ -13,6 +13,11 @@ use wad_ebpf::maps::{COUNTERS, PATHS, SETTINGS};
 
 use crate::socket::Socket;
 
+/// How a count is added to, which a program is compiled for. A kernel that lacks
+/// an instruction refuses a program that has it anywhere.
+pub const FETCH: bool = true;
+pub const PLAIN: bool = false;
+
 /// A count that all processors change.
 #[derive(Clone, Copy)]
 struct Shared(*mut u64);
@@ -27,6 +32,20 @@ impl Shared {
     fn fetch_add(self, amount: u64) -> u64 {
         // SAFETY: an aligned u64 in a map, valid for the program's run.
         unsafe { atomic_xadd::<_, _, { AtomicOrdering::SeqCst }>(self.0, amount) }
+    }
+
+    /// Adds, and tells what the others had made of it. With [`PLAIN`] that may
+    /// include what they add meanwhile: a bound is kept then, too, but of two at
+    /// a time both may find it reached.
+    #[inline(always)]
+    fn add_to_others<const ADDITION: bool>(self, amount: u64) -> u64 {
+        if ADDITION == FETCH {
+            self.fetch_add(amount)
+        } else {
+            self.add(amount);
+            // SAFETY: as above; an aligned load of 64 bits is a single one.
+            unsafe { self.0.read_volatile() }.wrapping_sub(amount)
+        }
     }
 
     #[inline(always)]
@@ -57,7 +76,7 @@ pub fn count(counter: Counter) {
 
 /// Reserves what a flow's policy takes, if the bounds allow it.
 #[inline(always)]
-pub fn reserve(flow: &mut Flow, policy: &Policy) -> Outcome {
+pub fn reserve<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcome {
     let (Some(stats), Some(reserved), Some(limit)) = (
         stats(flow.policy),
         counter_place(Counter::MemoryReserved),
@@ -66,14 +85,14 @@ pub fn reserve(flow: &mut Flow, policy: &Policy) -> Outcome {
         return Outcome::NoMemory;
     };
     let tuned_now = shared(&mut stats.tuned_now);
-    let others = tuned_now.fetch_add(1);
+    let others = tuned_now.add_to_others::<ADDITION>(1);
     if policy.max_flows != 0 && others >= policy.max_flows.into() {
         tuned_now.sub(1);
         shared(&mut stats.too_many).add(1);
         return Outcome::TooMany;
     }
     let bytes = policy.memory_bytes();
-    if reserved.fetch_add(bytes) + bytes > *limit {
+    if reserved.add_to_others::<ADDITION>(bytes) + bytes > *limit {
         reserved.sub(bytes);
         tuned_now.sub(1);
         shared(&mut stats.no_memory).add(1);

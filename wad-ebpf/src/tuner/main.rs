@@ -9,9 +9,10 @@
 //! The window scale of an accepted connection goes out in the SYN-ACK, before its
 //! buffers are set here. It follows from net.core.rmem_max, which the agent has
 //! raised to the largest receive buffer (`tcp_select_initial_window()`). RWND_INIT
-//! could ask for more, but a connection made from a SYN cookie computes its scale
-//! again without asking, and would misread its peer. The window clamp needs no
-//! setting: `tcp_init_buffer_space()` sets it after these callbacks.
+//! could ask for a larger one, but a connection made from a SYN cookie computes its
+//! scale again without asking, and would misread its peer: an initial receive
+//! window is bounded so that the scale never depends on it. The window clamp needs
+//! no setting: `tcp_init_buffer_space()` sets it after these callbacks.
 //!
 //! Nothing here can refuse a connection; where a setting fails, the flow goes
 //! on with the kernel's.
@@ -27,7 +28,7 @@ mod socket;
 use aya_ebpf::{
     bindings::{
         BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB,
-        BPF_SOCK_OPS_STATE_CB, BPF_SOCK_OPS_TCP_CONNECT_CB, BPF_TCP_CLOSE,
+        BPF_SOCK_OPS_RWND_INIT, BPF_SOCK_OPS_STATE_CB, BPF_SOCK_OPS_TCP_CONNECT_CB, BPF_TCP_CLOSE,
     },
     helpers::bpf_ktime_get_ns,
     macros::sock_ops,
@@ -45,24 +46,52 @@ use crate::socket::Socket;
 
 #[sock_ops]
 pub fn wad_tuner(ctx: SockOpsContext) -> u32 {
-    if let Some(socket) = Socket::of(&ctx) {
-        match ctx.op() {
-            BPF_SOCK_OPS_TCP_CONNECT_CB => on_connect(&socket),
+    tune::<{ account::FETCH }>(&ctx)
+}
+
+/// The same for kernels before Linux 5.12.
+#[sock_ops]
+pub fn wad_tuner_plain(ctx: SockOpsContext) -> u32 {
+    tune::<{ account::PLAIN }>(&ctx)
+}
+
+#[inline(always)]
+fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
+    let op = ctx.op();
+    if op == BPF_SOCK_OPS_RWND_INIT {
+        set_initial_receive_window(ctx);
+    } else if let Some(socket) = Socket::of(ctx) {
+        match op {
+            BPF_SOCK_OPS_TCP_CONNECT_CB => on_connect::<ADDITION>(&socket),
             BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB => on_active_established(&socket),
-            BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB => on_passive_established(&socket),
+            BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB => on_passive_established::<ADDITION>(&socket),
             BPF_SOCK_OPS_STATE_CB if ctx.arg(1) == BPF_TCP_CLOSE => on_close(&socket),
             _ => {}
         }
     }
-    // Others may sit on the same cgroup: no reply is touched, and 1 lets their
-    // verdict stand.
+    // Others may sit on the same cgroup: no reply is touched but for a path that
+    // asks for it, and 1 lets their verdict stand.
     1
 }
 
+/// Asked before a SYN or a SYN-ACK leaves, when there may be but a request and no
+/// state to find the policy by (`tcp_rwnd_init_bpf()`). Not before a SYN-ACK with a
+/// cookie, which offers what the kernel has for all: its request belongs to no
+/// socket, hence to no cgroup (`sk_to_full_sk()`).
 #[inline(always)]
-fn on_connect(socket: &Socket<'_>) {
-    if let Some((flow, policy)) = adopt(socket, Role::Active) {
-        set_buffers(socket, flow, policy);
+fn set_initial_receive_window(ctx: &SockOpsContext) {
+    let policy = policies::find(&socket::ends(ctx))
+        .and_then(|index| policies::policy(policies::generation(), index));
+    let Some(policy) = policy else { return };
+    if policy.initial_receive_window_segments != 0 {
+        ctx.set_reply(policy.initial_receive_window_segments);
+    }
+}
+
+#[inline(always)]
+fn on_connect<const ADDITION: bool>(socket: &Socket<'_>) {
+    if let Some((flow, policy)) = adopt::<ADDITION>(socket, Role::Active) {
+        set_before_data(socket, flow, policy);
     }
 }
 
@@ -76,14 +105,14 @@ fn on_active_established(socket: &Socket<'_>) {
 }
 
 #[inline(always)]
-fn on_passive_established(socket: &Socket<'_>) {
+fn on_passive_established<const ADDITION: bool>(socket: &Socket<'_>) {
     // Both ends connected to each other at once (RFC 9293 section 3.5): this one
     // was matched when it did.
     if live_flow(socket).is_some() {
         return on_active_established(socket);
     }
-    if let Some((flow, policy)) = adopt(socket, Role::Passive) {
-        set_buffers(socket, flow, policy);
+    if let Some((flow, policy)) = adopt::<ADDITION>(socket, Role::Passive) {
+        set_before_data(socket, flow, policy);
         establish(socket, flow, policy);
     }
 }
@@ -109,7 +138,10 @@ fn live_flow<'a>(socket: &Socket<'_>) -> Option<&'a mut Flow> {
 
 /// Matches a new flow, gives it its state, and settles whether it is tuned.
 #[inline(always)]
-fn adopt<'a>(socket: &Socket<'_>, role: Role) -> Option<(&'a mut Flow, &'a Policy)> {
+fn adopt<'a, const ADDITION: bool>(
+    socket: &Socket<'_>,
+    role: Role,
+) -> Option<(&'a mut Flow, &'a Policy)> {
     let index = policies::find(&socket.ends())?;
     let policy = policies::policy(policies::generation(), index)?;
     if socket.is_mptcp_subflow() {
@@ -130,15 +162,19 @@ fn adopt<'a>(socket: &Socket<'_>, role: Role) -> Option<(&'a mut Flow, &'a Polic
     flow.initial_window_segments = 0;
     socket.read_buffers(&mut flow.before);
     account::matched(index);
-    flow.outcome = account::reserve(flow, policy) as u32;
+    flow.outcome = account::reserve::<ADDITION>(flow, policy) as u32;
     socket.ask_for_state_changes();
     Some((flow, policy))
 }
 
+/// What should hold as early as can be.
 #[inline(always)]
-fn set_buffers(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
+fn set_before_data(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
     if !flow.is_tuned() {
         return;
+    }
+    if policy.traffic_class != 0 && socket.set_traffic_class(policy.traffic_class & 0xff).is_err() {
+        flow.outcome = Outcome::Partly as u32;
     }
     if policy.sndbuf_bytes != 0 && socket.set_sndbuf(policy.sndbuf_bytes).is_err() {
         flow.outcome = Outcome::Partly as u32;
@@ -158,9 +194,11 @@ fn establish(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
     }
     socket.read_buffers(&mut flow.after);
     socket.read_control(&mut flow.after);
-    // The kernel cuts a buffer to net.core.{w,r}mem_max without a word.
-    let cut = flow.after.sndbuf_bytes < 2 * policy.sndbuf_bytes
-        || flow.after.rcvbuf_bytes < 2 * policy.rcvbuf_bytes;
+    // The kernel cuts a buffer to net.core.{w,r}mem_max without a word. Before
+    // Linux 6.0 it does not say what the buffers are, either.
+    let is_cut = |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes;
+    let cut = is_cut(flow.after.sndbuf_bytes, policy.sndbuf_bytes)
+        || is_cut(flow.after.rcvbuf_bytes, policy.rcvbuf_bytes);
     if cut && flow.is_tuned() {
         flow.outcome = Outcome::Partly as u32;
     }
@@ -170,9 +208,6 @@ fn establish(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
 
 #[inline(always)]
 fn set_control(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
-    if policy.congestion[0] != 0 && socket.set_congestion(&policy.congestion).is_err() {
-        flow.outcome = Outcome::Partly as u32;
-    }
     // After a lost SYN the window is the kernel's to choose (RFC 5681 section
     // 3.1, RFC 6928 section 2).
     if policy.initial_window_segments != 0 && socket.retransmitted_segments() == 0 {
@@ -181,6 +216,15 @@ fn set_control(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
         } else {
             flow.outcome = Outcome::Partly as u32;
         }
+    }
+    if policy.max_pacing_bytes_per_second != 0
+        && socket.set_max_pacing_rate(policy.max_pacing_bytes_per_second).is_err()
+    {
+        flow.outcome = Outcome::Partly as u32;
+    }
+    // Last: a law that paces reckons with the window at its start.
+    if policy.congestion[0] != 0 && socket.set_congestion(&policy.congestion).is_err() {
+        flow.outcome = Outcome::Partly as u32;
     }
 }
 

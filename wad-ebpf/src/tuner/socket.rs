@@ -16,20 +16,26 @@ use wad_common::{
     flow::{Flow, Settings},
     policy::CONGESTION_BYTES,
 };
-use wad_ebpf::{maps, policies::Ends};
+use wad_ebpf::{
+    maps,
+    policies::{Ends, V4_MAPPED},
+};
 
 // include/uapi/asm-generic/socket.h, include/linux/socket.h, uapi/linux/tcp.h,
 // uapi/linux/bpf.h
+const SOL_IP: i32 = 0;
 const SOL_SOCKET: i32 = 1;
 const SOL_TCP: i32 = 6;
+const SOL_IPV6: i32 = 41;
+const IP_TOS: i32 = 1;
 const SO_SNDBUF: i32 = 7;
 const SO_RCVBUF: i32 = 8;
+const SO_MAX_PACING_RATE: i32 = 47;
 const TCP_CONGESTION: i32 = 13;
+const IPV6_TCLASS: i32 = 67;
 const TCP_BPF_IW: i32 = 1001;
 const AF_INET: u32 = 2;
-
-/// `::ffff:0:0/96`, the last word of the prefix, in network byte order.
-const V4_MAPPED: u32 = 0xffff_u32.to_be();
+const EAFNOSUPPORT: i32 = 97;
 
 /// Whether this kernel has Multipath TCP: set by the agent before the program is
 /// loaded. Without it the verifier refuses the helper that asks.
@@ -60,38 +66,7 @@ impl<'a> Socket<'a> {
 
     #[inline(always)]
     pub fn ends(&self) -> Ends {
-        let ctx = self.ctx;
-        let is_v4 = ctx.family() == AF_INET;
-        // All words are read, and then chosen from: a choice between addresses
-        // the verifier refuses ("dereference of modified ctx ptr", Linux 6.18).
-        // Volatile, so that LLVM does not make one of them again.
-        let word = |field: *const u32| {
-            // SAFETY: a field of the context; the verifier checks the load.
-            unsafe { field.read_volatile() }
-        };
-        let address = |v4: *const u32, v6: *const [u32; 4]| {
-            let v4 = word(v4);
-            let v6: *const u32 = v6.cast();
-            // SAFETY: within the four words of the field.
-            let v6 = unsafe { [word(v6), word(v6.add(1)), word(v6.add(2)), word(v6.add(3))] };
-            if is_v4 { [0, 0, V4_MAPPED, v4] } else { v6 }
-        };
-        let ops = self.ctx.ops;
-        // SAFETY: only addresses of fields are taken here.
-        let (remote, local) = unsafe {
-            (
-                address(&raw const (*ops).remote_ip4, &raw const (*ops).remote_ip6),
-                address(&raw const (*ops).local_ip4, &raw const (*ops).local_ip6),
-            )
-        };
-        Ends {
-            remote,
-            local,
-            // In the context the remote port is in network byte order, as a
-            // number of 32 bits; the local one is not.
-            remote_port: u32::from_be(ctx.remote_port()) as u16,
-            local_port: ctx.local_port() as u16,
-        }
+        ends(self.ctx)
     }
 
     #[inline(always)]
@@ -138,6 +113,26 @@ impl<'a> Socket<'a> {
     #[inline(always)]
     pub fn set_initial_window(&self, segments: u32) -> Result<(), i32> {
         self.set_number(SOL_TCP, TCP_BPF_IW, segments)
+    }
+
+    /// Bounds the rate, and has the flow paced.
+    #[inline(always)]
+    pub fn set_max_pacing_rate(&self, bytes_per_second: u32) -> Result<(), i32> {
+        self.set_number(SOL_SOCKET, SO_MAX_PACING_RATE, bytes_per_second)
+    }
+
+    /// The upper six bits are the DSCP; the kernel keeps ECN's two to itself
+    /// (`__ip_sock_set_tos()`). An IPv4 flow of an IPv6 socket takes IP_TOS, which
+    /// BPF may not set there (`sol_ip_sockopt()`).
+    #[inline(always)]
+    pub fn set_traffic_class(&self, class: u32) -> Result<(), i32> {
+        if self.ctx.family() == AF_INET {
+            self.set_number(SOL_IP, IP_TOS, class)
+        } else if self.ends().is_v4() {
+            Err(-EAFNOSUPPORT)
+        } else {
+            self.set_number(SOL_IPV6, IPV6_TCLASS, class)
+        }
     }
 
     #[inline(always)]
@@ -247,5 +242,41 @@ impl<'a> Socket<'a> {
             )
         };
         value
+    }
+}
+
+/// The two ends of the context's socket, which may be a request.
+#[inline(always)]
+pub fn ends(ctx: &SockOpsContext) -> Ends {
+    let is_v4 = ctx.family() == AF_INET;
+    // All words are read, and then chosen from: a choice between addresses
+    // the verifier refuses ("dereference of modified ctx ptr", Linux 6.18).
+    // Volatile, so that LLVM does not make one of them again.
+    let word = |field: *const u32| {
+        // SAFETY: a field of the context; the verifier checks the load.
+        unsafe { field.read_volatile() }
+    };
+    let address = |v4: *const u32, v6: *const [u32; 4]| {
+        let v4 = word(v4);
+        let v6: *const u32 = v6.cast();
+        // SAFETY: within the four words of the field.
+        let v6 = unsafe { [word(v6), word(v6.add(1)), word(v6.add(2)), word(v6.add(3))] };
+        if is_v4 { [0, 0, V4_MAPPED, v4] } else { v6 }
+    };
+    let ops = ctx.ops;
+    // SAFETY: only addresses of fields are taken here.
+    let (remote, local) = unsafe {
+        (
+            address(&raw const (*ops).remote_ip4, &raw const (*ops).remote_ip6),
+            address(&raw const (*ops).local_ip4, &raw const (*ops).local_ip6),
+        )
+    };
+    Ends {
+        remote,
+        local,
+        // In the context the remote port is in network byte order, as a
+        // number of 32 bits; the local one is not.
+        remote_port: u32::from_be(ctx.remote_port()) as u16,
+        local_port: ctx.local_port() as u16,
     }
 }

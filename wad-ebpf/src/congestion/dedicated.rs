@@ -1,0 +1,39 @@
+//! A path of one's own: the window held at its bandwidth-delay product, paced at
+//! its rate, whatever is lost.
+//!
+//! With `cong_control` the kernel leaves window and rate to the law, in recovery
+//! and after idle time, too.
+
+use crate::{context::Context, parameters::Parameters, tcp::Tcp};
+
+/// RFC 6928.
+const INITIAL_WINDOW_SEGMENTS: u32 = 10;
+
+#[inline(always)]
+pub fn init(tcp: Tcp) -> u64 {
+    let parameters = Parameters::start(tcp);
+    tcp.pace();
+    tcp.set_pacing_bytes_per_second(parameters.dedicated_bytes_per_second());
+    0
+}
+
+#[inline(always)]
+pub fn cong_control(ctx: Context) -> u64 {
+    let tcp = Tcp::of(ctx);
+    let parameters = Parameters::of(tcp);
+    let held_segments = match parameters.max_cwnd_segments() {
+        // An application chose the algorithm by itself, with no path to hold.
+        u32::MAX => INITIAL_WINDOW_SEGMENTS,
+        segments => segments,
+    };
+    if tcp.cwnd_segments() != held_segments {
+        tcp.set_cwnd_segments(held_segments);
+    }
+    tcp.set_pacing_bytes_per_second(parameters.dedicated_bytes_per_second());
+    0
+}
+
+#[inline(always)]
+pub fn ssthresh(ctx: Context) -> u64 {
+    Tcp::of(ctx).cwnd_segments().into()
+}

@@ -1,0 +1,158 @@
+//! The laws that answer to losses: each a pair a(w), b(w) of the window, under
+//! the kernel's own loss recovery.
+//!
+//! Only `cong_avoid` runs on each ACK. There is no `cong_control`, so the kernel
+//! itself does proportional rate reduction (RFC 6937) during recovery. ECN marks
+//! reach `ssthresh` as losses do (RFC 3168 section 6.1.2).
+
+use wad_common::{
+    control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE},
+    law::Aimd,
+};
+
+use crate::{
+    context::Context,
+    parameters::{LAW_STATE, Parameters},
+    tcp::Tcp,
+};
+
+// Places in `icsk_ca_priv`.
+const CREDIT_Q16: u32 = LAW_STATE;
+/// The window after the last ACK; 0 since the last congestion event.
+const OPEN_CWND: u32 = LAW_STATE + 8;
+/// The threshold before a local stall; 0 if there was none.
+const STALLED_SSTHRESH: u32 = LAW_STATE + 12;
+/// Segments acknowledged with ECE until the last ACK.
+const DELIVERED_CE: u32 = LAW_STATE + 16;
+/// When the local stall was, by the flow's clock (`tcp_mstamp`).
+const STALLED_US: u32 = LAW_STATE + 24;
+
+// enum tcp_ca_state (include/uapi/linux/tcp.h), of which what is above is LOSS.
+const TCP_CA_RECOVERY: u8 = 3;
+
+/// The law: `response` at a window, under these parameters.
+#[inline(always)]
+pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
+    let tcp = Tcp::of(ctx);
+    let parameters = Parameters::of(tcp);
+    if parameters.has_flags() {
+        make_good(tcp, parameters, &response);
+    }
+    let entitled_segments = tcp.entitled_segments();
+    let mut before = tcp.window(tcp.private(CREDIT_Q16));
+    before.clamp_segments = before.clamp_segments.min(parameters.max_cwnd_segments());
+    before.max_ssthresh_segments = parameters.max_ssthresh_segments();
+    if before.cwnd_segments > before.clamp_segments {
+        tcp.set_cwnd_segments(before.clamp_segments);
+    } else if before.cwnd_segments < entitled_segments {
+        before.clamp_segments = before.clamp_segments.min(entitled_segments);
+        let law = response(parameters, before.cwnd_segments);
+        let after = law.on_ack(before, ctx.argument(2) as u32);
+        if after.cwnd_segments != before.cwnd_segments {
+            tcp.set_cwnd_segments(after.cwnd_segments);
+        }
+        tcp.set_private(CREDIT_Q16, after.credit_q16);
+    }
+    if parameters.has(KEEP_WHEN_IDLE) {
+        tcp.set_private(OPEN_CWND, tcp.cwnd_segments());
+    }
+    0
+}
+
+#[inline(always)]
+pub fn ssthresh(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
+    let tcp = Tcp::of(ctx);
+    let parameters = Parameters::of(tcp);
+    let cwnd_segments = tcp.cwnd_segments();
+    if parameters.has(IGNORE_LOCAL_STALLS) && is_local_stall(tcp) {
+        if tcp.private::<u32>(STALLED_SSTHRESH) == 0 {
+            tcp.set_private(STALLED_SSTHRESH, tcp.ssthresh_segments());
+        }
+        tcp.set_private(STALLED_US, tcp.now_us());
+        // What the kernel's recovery steers to, and ends at.
+        return cwnd_segments.into();
+    }
+    decrease(tcp, response(parameters, cwnd_segments), cwnd_segments).into()
+}
+
+/// A loss while the kernel answers to a local stall is part of that answer for
+/// it: it does not ask for a threshold again.
+#[inline(always)]
+pub fn set_state(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
+    let tcp = Tcp::of(ctx);
+    // The kernel passes one byte; the rest of the register is not defined.
+    let state = ctx.argument(1) as u8;
+    if state >= TCP_CA_RECOVERY && tcp.private::<u32>(STALLED_SSTHRESH) != 0 {
+        answer_late(tcp, Parameters::of(tcp), response);
+    }
+    0
+}
+
+/// The threshold after a congestion event at this window.
+#[inline(always)]
+fn decrease(tcp: Tcp, response: Aimd, cwnd_segments: u32) -> u32 {
+    tcp.set_private(STALLED_SSTHRESH, 0_u32);
+    tcp.set_private(OPEN_CWND, 0_u32);
+    tcp.set_private(CREDIT_Q16, 0_u64);
+    response.on_congestion(cwnd_segments)
+}
+
+/// What was taken for a local stall alone was congestion, too: the answer to the
+/// window of then.
+#[inline(always)]
+fn answer_late(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
+    let stalled_segments = tcp.prior_cwnd_segments();
+    let ssthresh_segments = decrease(tcp, response(parameters, stalled_segments), stalled_segments);
+    tcp.set_ssthresh_segments(ssthresh_segments);
+    if tcp.cwnd_segments() > ssthresh_segments {
+        tcp.set_cwnd_segments(ssthresh_segments);
+    }
+}
+
+/// Whether the kernel reports a full queue of this host (`tcp_enter_cwr()` from
+/// `__tcp_transmit_skb()`): nothing is lost or acknowledged selectively, as
+/// after a drop or a time-out, and the ACK before this had no ECE, as after a
+/// mark. A drop that the tail loss probe has repaired looks the same here
+/// (`tcp_process_tlp_ack()`); the next ACK tells.
+#[inline(always)]
+fn is_local_stall(tcp: Tcp) -> bool {
+    tcp.lost_segments() == 0
+        && tcp.sacked_segments() == 0
+        && tcp.delivered_ce_segments() == tcp.private::<u32>(DELIVERED_CE)
+}
+
+/// Takes back what the kernel did to a flow for reasons that its path tells us
+/// not to heed.
+#[inline(always)]
+fn make_good(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
+    if parameters.has(IGNORE_LOCAL_STALLS) {
+        let stalled_segments: u32 = tcp.private(STALLED_SSTHRESH);
+        if stalled_segments != 0 {
+            if has_proved_congestion(tcp) {
+                answer_late(tcp, parameters, response);
+            } else {
+                tcp.set_ssthresh_segments(stalled_segments);
+                tcp.set_private(STALLED_SSTHRESH, 0_u32);
+            }
+        }
+        tcp.set_private(DELIVERED_CE, tcp.delivered_ce_segments());
+    }
+    // After idle time (`tcp_cwnd_restart()`) and while the application sends less
+    // (`tcp_cwnd_application_limited()`) the kernel takes the window back without
+    // asking the law. This comes an RTT later: the first flight is the kernel's.
+    if parameters.has(KEEP_WHEN_IDLE) {
+        let open_segments: u32 = tcp.private(OPEN_CWND);
+        if open_segments > tcp.cwnd_segments() {
+            tcp.set_cwnd_segments(open_segments);
+        }
+    }
+}
+
+/// Whether what looked like a local stall was more: its end came with the very
+/// ACK that reported it, as when a probe repairs a loss, or a mark came in the
+/// meantime, to which the kernel does not answer then.
+#[inline(always)]
+fn has_proved_congestion(tcp: Tcp) -> bool {
+    tcp.now_us() == tcp.private::<u64>(STALLED_US)
+        || tcp.delivered_ce_segments() != tcp.private::<u32>(DELIVERED_CE)
+}

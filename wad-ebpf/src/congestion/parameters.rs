@@ -1,0 +1,133 @@
+//! What a flow keeps of its policy, in `icsk_ca_priv`: read again when the
+//! policy set has changed, so that a change holds from the flow's next ACK on.
+
+use wad_common::{
+    control::{Control, LONG_PATH_US, Pacing},
+    law::Aimd,
+};
+use wad_ebpf::{maps, policies};
+
+use crate::tcp::Tcp;
+
+// Places in `icsk_ca_priv`.
+const AIMD: u32 = 0;
+const GENERATION: u32 = 8;
+const MAX_SSTHRESH: u32 = 16;
+const MAX_CWND: u32 = 20;
+const FLAGS: u32 = 24;
+const STANDING_QUEUE: u32 = 28;
+const DEDICATED_RATE: u32 = 32;
+
+/// From here on it is the law's own, 64 bytes.
+pub const LAW_STATE: u32 = 40;
+
+/// "None" of a threshold: `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
+const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
+/// Segments that the handshake may deliver: the SYN, and data with it.
+const HANDSHAKE_SEGMENTS: u32 = 2;
+
+/// A flow's parameters.
+#[derive(Clone, Copy)]
+pub struct Parameters(Tcp);
+
+impl Parameters {
+    /// At `init`: takes the policy, and sets what only a flow's start sets.
+    #[inline(always)]
+    pub fn start(tcp: Tcp) -> Self {
+        let control = take_policy(tcp, policies::generation());
+        // A flow that runs already keeps what it has found out.
+        if tcp.delivered_segments() <= HANDSHAKE_SEGMENTS {
+            // Whatever an earlier flow left in the kernel's cache of destinations
+            // (`tcp_init_metrics()`).
+            let ssthresh_segments = control.initial_ssthresh.in_segments(tcp.mss_bytes());
+            tcp.set_ssthresh_segments(match ssthresh_segments {
+                0 => INFINITE_SSTHRESH,
+                segments => segments,
+            });
+        }
+        let is_paced = control.pacing == Pacing::On as u32
+            || control.pacing == Pacing::LongPaths as u32 && tcp.srtt_us() >= LONG_PATH_US;
+        if is_paced {
+            tcp.pace();
+        }
+        Self(tcp)
+    }
+
+    /// Those in force now.
+    #[inline(always)]
+    pub fn of(tcp: Tcp) -> Self {
+        let generation = policies::generation();
+        if generation != tcp.private::<u64>(GENERATION) {
+            take_policy(tcp, generation);
+        }
+        Self(tcp)
+    }
+
+    #[inline(always)]
+    pub fn aimd(self) -> Aimd {
+        let both: u64 = self.0.private(AIMD);
+        Aimd { increase_q16: both as u32, keep_q16: (both >> 32) as u32 }
+    }
+
+    /// `u32::MAX` for none.
+    #[inline(always)]
+    pub fn max_ssthresh_segments(self) -> u32 {
+        self.0.private(MAX_SSTHRESH)
+    }
+
+    /// `u32::MAX` for none.
+    #[inline(always)]
+    pub fn max_cwnd_segments(self) -> u32 {
+        self.0.private(MAX_CWND)
+    }
+
+    #[inline(always)]
+    pub fn has(self, flag: u32) -> bool {
+        self.0.private::<u32>(FLAGS) & flag != 0
+    }
+
+    /// Whether there is any flag.
+    #[inline(always)]
+    pub fn has_flags(self) -> bool {
+        self.0.private::<u32>(FLAGS) != 0
+    }
+
+    /// 0 for the law's own choice.
+    #[inline(always)]
+    pub fn standing_queue_segments(self) -> u32 {
+        self.0.private(STANDING_QUEUE)
+    }
+
+    #[inline(always)]
+    pub fn dedicated_bytes_per_second(self) -> u64 {
+        self.0.private(DEDICATED_RATE)
+    }
+}
+
+/// Reads the flow's parameters from its policy. A flow without one, because an
+/// application chose the algorithm by itself, is a standard one; a flow whose
+/// path is gone keeps what it had.
+#[inline(always)]
+fn take_policy(tcp: Tcp, generation: u64) -> Control {
+    // SAFETY: the kernel gave this program the socket.
+    let flow = unsafe { maps::flow(tcp.socket()) };
+    let policy = flow.and_then(|flow| policies::policy(generation, flow.policy));
+    let is_new = tcp.private::<u64>(AIMD) == 0;
+    let control = match policy {
+        Some(policy) => policy.control,
+        None => Control::STANDARD,
+    };
+    if policy.is_some() || is_new {
+        let Aimd { increase_q16, keep_q16 } = control.aimd;
+        let or_none = |segments: u32| if segments == 0 { u32::MAX } else { segments };
+        tcp.set_private(AIMD, u64::from(keep_q16) << 32 | u64::from(increase_q16));
+        tcp.set_private(MAX_SSTHRESH, or_none(control.max_ssthresh_segments));
+        tcp.set_private(MAX_CWND, or_none(control.max_cwnd.in_segments(tcp.mss_bytes())));
+        tcp.set_private(FLAGS, control.flags);
+        tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);
+        tcp.set_private(DEDICATED_RATE, control.dedicated_bytes_per_second);
+    }
+    tcp.set_private(GENERATION, generation);
+    control
+}

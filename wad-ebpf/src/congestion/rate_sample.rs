@@ -1,0 +1,62 @@
+//! The kernel's `rate_sample`: what one ACK told, as `cong_control` gets it.
+
+use core::hint::black_box;
+
+use wad_common::tcp_sock::RateSampleOffsets;
+
+use crate::context::Context;
+
+/// Set by the agent before the programs are loaded, and frozen.
+#[unsafe(no_mangle)]
+static RATE_SAMPLE: RateSampleOffsets =
+    RateSampleOffsets { argument: 0, rtt_us: 0, losses: 0, acked_sacked: 0 };
+
+macro_rules! offset {
+    ($field:ident) => {
+        // SAFETY: a valid static. Volatile, because the compiler would otherwise
+        // take the initializer for the value.
+        unsafe { (&raw const RATE_SAMPLE.$field).read_volatile() }
+    };
+}
+
+#[derive(Clone, Copy)]
+pub struct RateSample(*const u8);
+
+impl RateSample {
+    #[inline(always)]
+    pub fn of(ctx: Context) -> Self {
+        // Of the two only one is there, and the verifier follows only that. Nothing
+        // can be done in common after the barrier, or there would be one load from
+        // either of two addresses: "dereference of modified ctx ptr" (Linux 6.18).
+        if offset!(argument) == 1 {
+            Self(black_box(ctx.argument(1)) as *const u8)
+        } else {
+            Self(ctx.argument(3) as *const u8)
+        }
+    }
+
+    /// RTT of the segment acknowledged last; None where it was retransmitted.
+    #[inline(always)]
+    pub fn rtt_us(self) -> Option<u32> {
+        let rtt_us: i64 = self.read(offset!(rtt_us));
+        if rtt_us > 0 { Some(rtt_us as u32) } else { None }
+    }
+
+    /// Segments newly deemed lost.
+    #[inline(always)]
+    pub fn lost_segments(self) -> u32 {
+        self.read(offset!(losses))
+    }
+
+    /// Segments newly delivered.
+    #[inline(always)]
+    pub fn acked_segments(self) -> u32 {
+        self.read(offset!(acked_sacked))
+    }
+
+    #[inline(always)]
+    fn read<T: Copy>(self, offset: u32) -> T {
+        // SAFETY: the verifier checks the load against the kernel's BTF.
+        unsafe { self.0.add(offset as usize).cast::<T>().read_volatile() }
+    }
+}
