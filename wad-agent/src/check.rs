@@ -1,7 +1,14 @@
 //! `wad check`: reads a configuration as `wad run` would, and says what comes
 //! of it. Buffers are the arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
 
+mod columns;
+mod settings;
+mod shares;
+#[cfg(test)]
+mod tests;
+
 use std::{
+    collections::BTreeSet,
     fmt::{self, Display},
     fs,
     io::{self, Write},
@@ -12,16 +19,20 @@ use anyhow::Context;
 
 use crate::ceilings::{Ceilings, RMEM_MAX, WMEM_MAX};
 use crate::config::{
-    Config, Congestion, Host, PathPolicy, WAD_AIMD, covers_ipv4, decrease, increase_segments, share,
+    Config, Congestion, Host, PathPolicy, covers_ipv4, decrease, increase_segments,
 };
+use crate::law::Law;
+use crate::shares::Shares;
 
 /// Paths and notes shown; the rest is a number.
 const SHOWN: usize = 50;
 
 /// Checks a file and prints its paths.
 pub fn run(file: &Path) -> anyhow::Result<()> {
-    let config = Config::load(file, &Host::read()?)?;
-    let page = Page { file, config: &config, ceilings: Ceiling::all(&config, read_sysctl) };
+    let host = Host::read()?;
+    let config = Config::load(file, &host)?;
+    let ceilings = Ceiling::all(&config, read_sysctl);
+    let page = Page { file, config: &config, host: &host, ceilings };
     // Whoever reads only the head of it, as `head` does, has seen enough.
     match write!(io::stdout().lock(), "{page}") {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
@@ -71,6 +82,7 @@ impl Display for Ceiling {
 struct Page<'a> {
     file: &'a Path,
     config: &'a Config,
+    host: &'a Host,
     ceilings: Vec<Ceiling>,
 }
 
@@ -79,9 +91,23 @@ impl Display for Page<'_> {
         let paths = &self.config.paths;
         if !paths.is_empty() {
             let rows: Vec<_> = paths.iter().take(SHOWN).map(row).collect();
-            write_table(f, &rows)?;
+            columns::write(f, COLUMNS, &rows)?;
             write_more(f, paths.len())?;
             writeln!(f)?;
+        }
+        shares::write(f, paths)?;
+        let settings: Vec<_> = paths
+            .iter()
+            .map(|path| (path, settings::of(path)))
+            .filter(|(_, s)| !s.is_empty())
+            .collect();
+        for (path, settings) in settings.iter().take(SHOWN) {
+            columns::write_list(f, &format!("path {}", path.name), settings)?;
+        }
+        write_more(f, settings.len())?;
+        let loaded = self.loaded_at_start();
+        if !loaded.is_empty() {
+            writeln!(f, "`wad run` has the kernel load {}", loaded.join(", "))?;
         }
         for ceiling in &self.ceilings {
             writeln!(f, "{ceiling}")?;
@@ -96,6 +122,18 @@ impl Display for Page<'_> {
     }
 }
 
+impl Page<'_> {
+    /// The kernel's congestion controls that are not there yet.
+    fn loaded_at_start(&self) -> Vec<String> {
+        let names = self.config.paths.iter().filter_map(|path| match &path.congestion {
+            Some(Congestion::Kernel(name)) => Some(name),
+            _ => None,
+        });
+        let missing = names.filter(|name| !self.host.congestion_controls.contains(name));
+        missing.collect::<BTreeSet<_>>().into_iter().map(|name| format!("tcp_{name}")).collect()
+    }
+}
+
 const COLUMNS: [&str; 8] =
     ["PATH", "REMOTE", "SNDBUF", "RCVBUF", "IW", "CONGESTION", "AIMD(b, a)", "SHARE"];
 
@@ -106,24 +144,23 @@ fn row(path: &PathPolicy) -> [String; COLUMNS.len()] {
         [one] => one.to_string(),
         [first, rest @ ..] => format!("{first} +{}", rest.len()),
     };
-    let (congestion, aimd, share) = match &path.congestion {
-        None => ("-", "-".to_owned(), "-".to_owned()),
-        Some(Congestion::Kernel(name)) => (name.as_str(), "-".to_owned(), "-".to_owned()),
-        Some(Congestion::WadAimd) => {
-            let (increase, decrease) = (increase_segments(path.aimd), decrease(path.aimd));
-            let aimd = format!("{}, {}", rounded(decrease), rounded(increase));
-            (WAD_AIMD, aimd, format!("{:.2}", share(path.aimd)))
+    let aimd = match &path.congestion {
+        Some(Congestion::Ours(Law::Aimd)) => {
+            let aimd = path.control.aimd;
+            format!("{}, {}", rounded(decrease(aimd)), rounded(increase_segments(aimd)))
         }
+        _ => "-".to_owned(),
     };
+    let share = Shares::of(path);
     [
         path.name.clone(),
         remote,
         number(path.sndbuf_bytes),
         number(path.rcvbuf_bytes),
         number(path.initial_window_segments),
-        congestion.to_owned(),
+        path.congestion.as_ref().map_or("-", Congestion::name).to_owned(),
         aimd,
-        share,
+        share.map_or_else(|| "-".to_owned(), |share| shares::rounded(share.most())),
     ]
 }
 
@@ -144,71 +181,5 @@ fn write_more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
     match count.saturating_sub(SHOWN) {
         0 => Ok(()),
         more => writeln!(f, "and {more} more"),
-    }
-}
-
-fn write_table(f: &mut fmt::Formatter<'_>, rows: &[[String; COLUMNS.len()]]) -> fmt::Result {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([COLUMNS[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<_> = (0..COLUMNS.len()).map(width).collect();
-    let head = COLUMNS.map(str::to_owned);
-    for row in [&head].into_iter().chain(rows) {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-        writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
-        let host = Host { congestion_controls: vec!["reno".to_owned()] };
-        let config = Config::parse("wad.toml", text, &host).expect("valid");
-        let ceilings = Ceiling::all(&config, |_| sysctl_bytes);
-        Page { file: Path::new("wad.toml"), config: &config, ceilings }.to_string()
-    }
-
-    const TWO: &str = r#"
-        [[path]]
-        name = "bob"
-        remote = ["10.5.128.74", "2001:db8:5::/48"]
-        sndbuf = "4MiB"
-        initial_window = 24
-        wadai = 6
-        wadmd = 0.3
-        allow = "aggressive"
-        [[path]]
-        name = "rest"
-        remote = "::/0"
-        congestion = "reno"
-    "#;
-
-    #[test]
-    fn a_page_shows_paths_ceilings_and_notes() {
-        let expected = "\
-PATH  REMOTE             SNDBUF   RCVBUF  IW  CONGESTION  AIMD(b, a)  SHARE
-bob   10.5.128.74/32 +1  4194304  -       24  wad_aimd    0.3, 6      3.37
-rest  ::/0               -        -       -   reno        -           -
-
-net.core.wmem_max is 212992; `wad run` raises it to 4194304 while it runs
-path rest: ::/0 also covers IPv4, whose addresses are looked up as IPv6
-wad.toml: 2 paths, no error
-";
-        assert_eq!(page(TWO, Some(212_992)), expected);
-    }
-
-    #[test]
-    fn a_ceiling_that_is_high_enough_or_unknown_is_said_so() {
-        assert!(page(TWO, Some(4 << 20)).contains("is 4194304, which is enough"));
-        assert!(page(TWO, None).contains("must be 4194304 or more"));
-    }
-
-    #[test]
-    fn no_path_is_no_table() {
-        assert_eq!(page("", None), "wad.toml: 0 paths, no error\n");
     }
 }

@@ -1,29 +1,30 @@
 //! Socket buffers of a path: given as sizes, or "auto".
 
 use super::{
+    aimd::Streams,
     fault::{Fault, Problems},
+    line::Line,
     quantity,
-    table::{self, Field, Table},
+    table::{Field, Table},
 };
 
 /// Least argument of SO_SNDBUF and SO_RCVBUF: a page.
 const MIN_BYTES: u64 = 4_096;
 /// Greatest: the kernel doubles it into an `int`.
-const MAX_BYTES: u64 = (1 << 30) - 1;
+pub const MAX_BYTES: u64 = (1 << 30) - 1;
 
 /// "auto" asks for so much of the bandwidth-delay product (BDP). The papers size
 /// buffers at twice the BDP; the kernel doubles what it is asked for, and spends
 /// part of it on structures of its own: 1.25 makes 2.5, of which two are left.
 const AUTO_HEADROOM: f64 = 1.25;
 
-const MAX_BITS_PER_SECOND: f64 = 10e12;
-const MAX_RTT_SECONDS: f64 = 60.0;
-
 /// Arguments of SO_SNDBUF and SO_RCVBUF.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buffers {
     pub sndbuf_bytes: Option<u32>,
     pub rcvbuf_bytes: Option<u32>,
+    /// What the path carries is needed for them.
+    pub use_line: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -32,81 +33,53 @@ enum Size {
     Auto,
 }
 
-pub fn read(table: &Table<'_>, problems: &mut Problems) -> Buffers {
-    let bandwidth = table.read("bandwidth", problems, |value| {
-        let rate = quantity::bits_per_second(table::text(value)?)?;
-        positive(rate, MAX_BITS_PER_SECOND, "above 0, up to 10Tbit")
-    });
-    let rtt = table.read("rtt", problems, |value| {
-        let time = quantity::seconds(table::text(value)?)?;
-        positive(time, MAX_RTT_SECONDS, "above 0, up to 60s")
-    });
-    let auto_bytes =
-        bandwidth.zip(rtt).map(|(bandwidth, rtt)| auto_bytes(bandwidth.value, rtt.value));
-    let [sndbuf, rcvbuf] = ["sndbuf", "rcvbuf"].map(|key| {
-        table.read(key, problems, |value| match value.as_str() {
+pub fn read(
+    table: &Table<'_>,
+    line: &Line,
+    streams: Option<Streams>,
+    problems: &mut Problems,
+) -> Buffers {
+    let times = streams.map_or(1, |Streams(k)| u64::from(k));
+    // Each of the flows that it stands for would have its own.
+    let auto_bytes = line.bdp_bytes().map(|bdp_bytes| times * auto_bytes(bdp_bytes));
+    let mut use_line = false;
+    let mut read = |key| {
+        let size = table.read(key, problems, |value| match value.as_str() {
             Some("auto") => Ok(Size::Auto),
             _ => quantity::size(value, MIN_BYTES..=MAX_BYTES).map(Size::Bytes),
-        })
-    });
-    let autos = [("sndbuf", sndbuf), ("rcvbuf", rcvbuf)];
-    check_auto(table, &autos, auto_bytes, problems);
-    // Out of range only where that is an error.
-    let argument = |size: Field<Size>| match size.value {
-        Size::Bytes(bytes) => u32::try_from(bytes).ok(),
-        Size::Auto => u32::try_from(auto_bytes?).ok(),
+        });
+        match size {
+            Some(Field { value: Size::Bytes(bytes), .. }) => u32::try_from(bytes).ok(),
+            Some(Field { value: Size::Auto, at }) => {
+                use_line = true;
+                line.check_auto(table, key, at, problems);
+                if let Some(bytes) = auto_bytes.filter(|&bytes| bytes > MAX_BYTES) {
+                    problems.push(too_large(key, bytes, streams).at(at));
+                    return None;
+                }
+                u32::try_from(auto_bytes?).ok()
+            }
+            None => {
+                // Wrong, and may have been meant so.
+                use_line |= table.has(key);
+                None
+            }
+        }
     };
-    Buffers { sndbuf_bytes: sndbuf.and_then(argument), rcvbuf_bytes: rcvbuf.and_then(argument) }
+    let (sndbuf_bytes, rcvbuf_bytes) = (read("sndbuf"), read("rcvbuf"));
+    Buffers { sndbuf_bytes, rcvbuf_bytes, use_line }
 }
 
-fn positive(number: f64, most: f64, range: &str) -> Result<f64, Fault> {
-    if number > 0.0 && number <= most {
-        return Ok(number);
-    }
-    Err(Fault::new("out of range", format!("must be {range}")))
-}
-
-/// For a short, slow path, the least there is.
-fn auto_bytes(bits_per_second: f64, rtt_seconds: f64) -> u64 {
-    let bdp_bytes = bits_per_second / 8.0 * rtt_seconds;
+/// What "auto" asks for. For a short, slow path, the least there is; for a long,
+/// fast one more than [`MAX_BYTES`], which is then an error.
+pub fn auto_bytes(bdp_bytes: f64) -> u64 {
     ((bdp_bytes * AUTO_HEADROOM).round() as u64).max(MIN_BYTES)
 }
 
-fn check_auto(
-    table: &Table<'_>,
-    buffers: &[(&str, Option<Field<Size>>)],
-    auto_bytes: Option<u64>,
-    problems: &mut Problems,
-) {
-    let is_auto = |size: &Field<Size>| matches!(size.value, Size::Auto);
-    for (key, size) in buffers {
-        let Some(size) = size.as_ref().filter(|size| is_auto(size)) else { continue };
-        for needed in ["bandwidth", "rtt"].into_iter().filter(|needed| !table.has(needed)) {
-            let fault = Fault::new(
-                format!("`{key}`: \"auto\" needs `{needed}`"),
-                "the product of bandwidth and rtt gives the size",
-            );
-            let fault = fault.help("add `bandwidth` and `rtt` of the path, or give a size");
-            problems.push(fault.at(size.at));
-        }
-        if let Some(bytes) = auto_bytes.filter(|&bytes| bytes > MAX_BYTES) {
-            let fault = Fault::new(
-                format!("`{key}`: \"auto\" comes to {bytes} bytes"),
-                format!("the kernel takes at most {MAX_BYTES}"),
-            );
-            problems.push(fault.help("check `bandwidth` and `rtt`, or give a size").at(size.at));
-        }
-    }
-    let any_auto = buffers.iter().any(|(key, size)| match size {
-        Some(size) => is_auto(size),
-        // Wrong, and may have been meant so.
-        None => table.has(key),
-    });
-    for key in ["bandwidth", "rtt"] {
-        if let Some(at) = table.place(key).filter(|_| !any_auto) {
-            let fault = Fault::new(format!("`{key}` has no effect"), "only \"auto\" uses it");
-            let help = "add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out";
-            problems.push(fault.help(help).at(at));
-        }
-    }
+fn too_large(key: &str, bytes: u64, streams: Option<Streams>) -> Fault {
+    let times = streams
+        .map_or_else(String::new, |Streams(k)| format!(", {k} times with `equivalent_streams`"));
+    let title = format!("`{key}`: \"auto\" comes to {bytes} bytes{times}");
+    Fault::new(title, format!("the kernel takes at most {MAX_BYTES}"))
+        .help("check `bandwidth` and `rtt`, or give a size")
 }

@@ -1,6 +1,9 @@
 //! One thing that is wrong in a file: what, where, and what to do about it.
 
-use std::ops::Range;
+use std::{
+    fmt::{self, Display},
+    ops::Range,
+};
 
 /// Bytes of the file, end exclusive. 32 bits do: files are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +45,15 @@ impl Fault {
 
     pub const fn at(self, at: Span) -> Problem {
         Problem { fault: self, at, also: None }
+    }
+}
+
+/// In one line, for where there is no file to point into.
+impl Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { title, label, help } = self;
+        write!(f, "{title}: {label}")?;
+        help.iter().try_for_each(|help| write!(f, "; {help}"))
     }
 }
 

@@ -7,16 +7,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use wad_common::law::Aimd;
+use wad_common::{control::Control, law::Aimd};
 
 use super::{Config, ConfigError, Congestion, Host, PathPolicy};
+use crate::law::Law;
 
 /// The same on every machine.
 pub fn host() -> Host {
-    Host { congestion_controls: ["reno", "cubic"].map(str::to_owned).to_vec() }
+    let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+    Host { congestion_controls: owned(["reno", "cubic"]), loadable: owned(["bbr", "vegas"]) }
 }
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
@@ -43,7 +45,8 @@ fn refusal(file: &Path) -> String {
     error.replace(&file.display().to_string(), &name) + "\n"
 }
 
-fn compare(message: &str, golden: &Path) {
+/// Against a file, which WAD_BLESS=1 writes.
+pub fn compare(message: &str, golden: &Path) {
     if std::env::var_os("WAD_BLESS").is_some() {
         fs::write(golden, message).expect("writable");
     }
@@ -68,16 +71,15 @@ fn the_papers_entry_is_read_as_they_meant_it() {
     let expected = PathPolicy {
         name: "bob".to_owned(),
         remote: vec!["10.5.128.74/32".parse().expect("a prefix")],
-        local: Vec::new(),
-        remote_port: 0,
-        local_port: 0,
         sndbuf_bytes: Some(3_751_239),
         rcvbuf_bytes: Some(6_571_899),
-        congestion: Some(Congestion::WadAimd),
-        aimd: Aimd { increase_q16: 6 << 16, keep_q16: 45_876 },
-        initial_window_segments: None,
-        max_flows: None,
+        congestion: Some(Congestion::Ours(Law::Aimd)),
+        control: Control {
+            aimd: Aimd { increase_q16: 6 << 16, keep_q16: 45_876 },
+            ..Control::STANDARD
+        },
         allow_aggressive: true,
+        ..PathPolicy::default()
     };
     assert_eq!(config.paths, [expected]);
 }

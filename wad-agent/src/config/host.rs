@@ -5,21 +5,65 @@ use std::{fs, path::Path};
 use super::ConfigError;
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// What the host offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Congestion controls that the kernel has loaded.
     pub congestion_controls: Vec<String>,
+    /// Those that it has as modules.
+    pub loadable: Vec<String>,
 }
 
 impl Host {
     /// Asks the running kernel.
     pub fn read() -> Result<Self, ConfigError> {
-        let names = fs::read_to_string(AVAILABLE).map_err(|source| ConfigError::Host {
-            file: Path::new(AVAILABLE).to_owned(),
-            source,
-        })?;
-        Ok(Self { congestion_controls: names.split_whitespace().map(str::to_owned).collect() })
+        let read = |file| {
+            fs::read_to_string(file)
+                .map_err(|source| ConfigError::Host { file: Path::new(file).to_owned(), source })
+        };
+        let names = read(AVAILABLE)?;
+        // Not every kernel has modules.
+        let modules = Path::new("/lib/modules").join(read(RELEASE)?.trim()).join("modules.dep");
+        let modules = fs::read_to_string(modules).unwrap_or_default();
+        Ok(Self {
+            congestion_controls: names.split_whitespace().map(str::to_owned).collect(),
+            loadable: loadable(&modules),
+        })
+    }
+}
+
+/// The congestion controls in a `modules.dep` (depmod(8)): module files, each
+/// followed by a colon. The kernel looks for `tcp_NAME` (`tcp_ca_find_autoload()`).
+fn loadable(modules: &str) -> Vec<String> {
+    let names = modules.lines().filter_map(|line| {
+        let (file, _) = line.split_once(':')?;
+        let (_, name) = file.rsplit_once('/')?;
+        let (name, compression) = name.strip_prefix("tcp_")?.split_once(".ko")?;
+        let is_module = matches!(compression, "" | ".gz" | ".xz" | ".zst");
+        // Named alike, but it is what `ss` asks.
+        (is_module && name != "diag").then(|| name.to_owned())
+    });
+    let mut names: Vec<_> = names.collect();
+    names.sort();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::loadable;
+
+    #[test]
+    fn modules_are_known_by_their_files() {
+        let modules = "\
+kernel/net/ipv4/tcp_vegas.ko.xz: kernel/net/ipv4/tcp_other.ko.xz
+kernel/net/ipv4/tcp_bbr.ko:
+kernel/net/ipv4/tcp_diag.ko: kernel/net/ipv4/inet_diag.ko
+kernel/net/ipv4/tcp_odd.kot:
+kernel/drivers/infiniband/ulp/iser/ib_tcp_x.ko:
+";
+        assert_eq!(loadable(modules), ["bbr", "vegas"]);
+        assert_eq!(loadable(""), [""; 0]);
     }
 }

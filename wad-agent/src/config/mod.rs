@@ -4,13 +4,19 @@
 //! rules that can never match are errors, and all errors of a file are shown in
 //! one run. Units are in the names; a zero port is any port.
 
-mod algorithm;
+mod aimd;
 mod buffers;
+mod congestion;
+mod consent;
+mod control;
 mod document;
+mod dscp;
 mod error;
 mod fault;
 mod host;
+mod line;
 mod overlap;
+mod pacing;
 mod path;
 mod prefix;
 mod quantity;
@@ -18,22 +24,27 @@ mod report;
 mod sections;
 mod share;
 mod table;
+mod thresholds;
 
 #[cfg(test)]
-mod golden;
+pub mod golden;
 #[cfg(test)]
 mod properties;
 
 use std::{net::SocketAddr, path::PathBuf};
 
 use ipnet::IpNet;
-use wad_common::law::Aimd;
+use wad_common::control::Control;
 
-pub use algorithm::WAD_AIMD;
+use crate::law::Law;
+
+pub use buffers::{MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
 pub use error::ConfigError;
 pub use host::Host;
+pub use line::{bits_per_second, rtt_seconds};
+pub use pacing::MAX_BYTES_PER_SECOND as UNBOUNDED_PACING_BYTES_PER_SECOND;
 pub use prefix::{Mapped, covers_ipv4};
-pub use share::{decrease, increase_segments, share};
+pub use share::{decrease, increase_segments};
 
 /// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +94,7 @@ pub enum LogFormat {
 }
 
 /// Which flows, and what they get. None leaves a setting to the kernel.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathPolicy {
     /// 1 to 63 bytes, printable, unique.
     pub name: String,
@@ -93,22 +104,27 @@ pub struct PathPolicy {
     pub local: Vec<IpNet>,
     pub remote_port: u16,
     pub local_port: u16,
+    /// What the path carries in a round trip time, where the file says so.
+    pub bdp_bytes: Option<u64>,
     /// Argument of SO_SNDBUF, which the kernel doubles.
     pub sndbuf_bytes: Option<u32>,
     /// Argument of SO_RCVBUF, which the kernel doubles.
     pub rcvbuf_bytes: Option<u32>,
     pub congestion: Option<Congestion>,
-    /// In force where `congestion` is [`Congestion::WadAimd`].
-    pub aimd: Aimd,
+    /// In force where `congestion` is [`Congestion::Ours`].
+    pub control: Control,
     pub initial_window_segments: Option<u32>,
+    pub initial_receive_window_segments: Option<u32>,
+    pub max_pacing_bytes_per_second: Option<u32>,
+    /// 0 to 63.
+    pub dscp: Option<u8>,
     pub max_flows: Option<u32>,
     pub allow_aggressive: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// Ours, `wad_aimd`.
-    WadAimd,
+    Ours(Law),
     /// One that the kernel has, by its name.
     Kernel(String),
 }

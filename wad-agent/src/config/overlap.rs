@@ -192,8 +192,6 @@ fn settle(group: &[Rule], fates: &mut [Fate]) {
 
 #[cfg(test)]
 mod tests {
-    use wad_common::law::Aimd;
-
     use super::*;
 
     fn path(remote: &str, local: &[&str], remote_port: u16) -> PathPolicy {
@@ -202,14 +200,7 @@ mod tests {
             remote: vec![remote.parse().expect("a prefix")],
             local: local.iter().map(|net| net.parse().expect("a prefix")).collect(),
             remote_port,
-            local_port: 0,
-            sndbuf_bytes: None,
-            rcvbuf_bytes: None,
-            congestion: None,
-            aimd: Aimd::STANDARD,
-            initial_window_segments: None,
-            max_flows: None,
-            allow_aggressive: false,
+            ..PathPolicy::default()
         }
     }
 

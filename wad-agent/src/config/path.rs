@@ -4,15 +4,23 @@ use std::{collections::HashSet, ops::RangeInclusive};
 
 use ipnet::IpNet;
 use toml::de::DeValue;
-use wad_common::policy::{NAME_BYTES, RULES_PER_ADDRESS};
+use wad_common::{
+    control::Control,
+    policy::{NAME_BYTES, RULES_PER_ADDRESS},
+};
 
 use super::{
-    Host, PathPolicy, algorithm, buffers,
+    Congestion, Host, PathPolicy,
+    aimd::{self, HANDSHAKE_SEGMENTS, Streams},
+    buffers, congestion, consent, control, dscp,
     fault::{Fault, Problems, quoted},
+    line::{self, Line},
     overlap::Site,
-    prefix,
+    pacing, prefix,
     table::{self, Field, Key, Table, aliased, key},
+    thresholds,
 };
+use crate::law::Law;
 
 pub const TABLE: &str = "path";
 
@@ -29,17 +37,30 @@ pub const KEYS: &[Key] = &[
     key("sndbuf"),
     key("rcvbuf"),
     key("congestion"),
+    key("loss"),
+    key("dedicated"),
     aliased("additive_increase", "wadai"),
     aliased("decrease", "wadmd"),
+    key("equivalent_streams"),
+    key("initial_ssthresh"),
+    aliased("max_ssthresh", "maxssth"),
+    key("max_cwnd"),
+    key("standing_queue"),
+    key("idle"),
+    key("ignore_local_stalls"),
+    key("pacing"),
     key("initial_window"),
+    key("initial_receive_window"),
+    key("dscp"),
     key("max_flows"),
     key("allow"),
 ];
 
 /// A first flight of 1.4 MB. The handshake bounds it further where this host
-/// connects: the window of a SYN-ACK is at most 65,535 bytes, 45 segments of
-/// 1460.
+/// connects: see [`HANDSHAKE_SEGMENTS`].
 const INITIAL_WINDOW_SEGMENTS: RangeInclusive<u64> = 1..=1_000;
+/// More would not fit into the handshake's window.
+const INITIAL_RECEIVE_WINDOW_SEGMENTS: RangeInclusive<u64> = 1..=HANDSHAKE_SEGMENTS as u64;
 
 /// Reads a path. One without a name is left out; one whose match is in doubt is
 /// given no prefixes, so that no error follows from it.
@@ -56,11 +77,29 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let local_port = read_port(table, "local_port", problems);
     let match_in_doubt = problems.count() > before;
 
-    let buffers = buffers::read(table, problems);
-    let congestion = algorithm::read_congestion(table, host, problems);
-    let aimd = algorithm::read_aimd(table, problems);
-    let initial_window_segments = read_initial_window(table, problems);
-    let allow_aggressive = algorithm::read_allow(table, problems);
+    let line = Line::read(table, problems);
+    let choice = congestion::read(table, host, problems);
+    let (aimd, streams) = aimd::read(table, problems);
+    let buffers = buffers::read(table, &line, streams, problems);
+    let thresholds = thresholds::read(table, &line, problems);
+    let control = control::read(table, &thresholds, problems);
+    let dedicated = control::dedicated(table, &line, problems);
+    let paced = pacing::read(table, &choice, problems);
+    if !buffers.use_line && !thresholds.use_line {
+        line::check_use(table, &choice, problems);
+    }
+    let control = match choice.congestion {
+        Some(Congestion::Ours(Law::Dedicated)) => dedicated,
+        Some(Congestion::Ours(_)) => Control { aimd, pacing: paced.pacing as u32, ..control },
+        _ => Control::STANDARD,
+    };
+    let initial_window_segments =
+        read_segments(table, "initial_window", INITIAL_WINDOW_SEGMENTS, problems)
+            .or_else(|| streams.map(Streams::initial_window_segments));
+    let initial_receive_window_segments =
+        read_segments(table, "initial_receive_window", INITIAL_RECEIVE_WINDOW_SEGMENTS, problems);
+    let dscp = table.read("dscp", problems, dscp::parse).map(|dscp| dscp.value);
+    let allow_aggressive = consent::read(table, problems);
     let max_flows = read_max_flows(table, problems);
 
     let name = name?;
@@ -71,15 +110,19 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         local: networks(&local),
         remote_port,
         local_port,
+        bdp_bytes: line.bdp_bytes().map(|bytes| bytes.round() as u64),
         sndbuf_bytes: buffers.sndbuf_bytes,
         rcvbuf_bytes: buffers.rcvbuf_bytes,
-        congestion,
-        aimd,
+        congestion: choice.congestion.clone(),
+        control,
         initial_window_segments,
+        initial_receive_window_segments,
+        max_pacing_bytes_per_second: paced.max_bytes_per_second,
+        dscp,
         max_flows,
         allow_aggressive,
     };
-    algorithm::check_share(table, &policy, &remote, problems);
+    consent::check(table, &choice, &policy, &remote, problems);
     Some((policy, site))
 }
 
@@ -146,12 +189,15 @@ fn read_port(table: &Table<'_>, key: &str, problems: &mut Problems) -> u16 {
     port.map_or(0, |port| port.value as u16)
 }
 
-fn read_initial_window(table: &Table<'_>, problems: &mut Problems) -> Option<u32> {
-    let window = table.read("initial_window", problems, |value| {
-        table::integer(value, INITIAL_WINDOW_SEGMENTS, "segments")
-    });
+fn read_segments(
+    table: &Table<'_>,
+    key: &str,
+    range: RangeInclusive<u64>,
+    problems: &mut Problems,
+) -> Option<u32> {
+    let parse = |value: &DeValue<'_>| table::integer(value, range, "segments");
     // In range, hence whole.
-    window.map(|window| window.value as u32)
+    table.read(key, problems, parse).map(|segments| segments.value as u32)
 }
 
 fn read_max_flows(table: &Table<'_>, problems: &mut Problems) -> Option<u32> {

@@ -226,6 +226,11 @@ pub fn number(value: &DeValue<'_>, range: RangeInclusive<f64>, unit: &str) -> Re
     if range.contains(&number) { Ok(number) } else { Err(out_of_range(&range, unit)) }
 }
 
+/// `true` or `false`.
+pub fn boolean(value: &DeValue<'_>) -> Result<bool, Fault> {
+    value.as_bool().ok_or_else(|| wrong_type(value, "true or false"))
+}
+
 pub fn out_of_range<T: std::fmt::Display>(range: &RangeInclusive<T>, unit: &str) -> Fault {
     let label = format!("must be {} to {} {unit}", range.start(), range.end());
     Fault::new("out of range", label.trim_end())

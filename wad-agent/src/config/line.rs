@@ -1,0 +1,103 @@
+//! What the path carries: its rate, its round trip time, and their product.
+
+use super::{
+    congestion::Choice,
+    fault::{Fault, Problems, Span},
+    quantity,
+    table::{self, Field, Table},
+};
+use crate::law::Law;
+
+const MAX_BITS_PER_SECOND: f64 = 10e12;
+const MAX_RTT_SECONDS: f64 = 60.0;
+
+/// Rate and round trip time, as far as the file has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// `dedicated`, else `bandwidth`.
+    bits_per_second: Option<f64>,
+    rtt_seconds: Option<f64>,
+    dedicated: Option<Field<f64>>,
+}
+
+impl Line {
+    pub fn read(table: &Table<'_>, problems: &mut Problems) -> Self {
+        let mut rate =
+            |key| table.read(key, problems, |value| bits_per_second(table::text(value)?));
+        let (bandwidth, dedicated) = (rate("bandwidth"), rate("dedicated"));
+        let rtt = table.read("rtt", problems, |value| rtt_seconds(table::text(value)?));
+        Self {
+            bits_per_second: dedicated.or(bandwidth).map(|rate| rate.value),
+            rtt_seconds: rtt.map(|rtt| rtt.value),
+            dedicated,
+        }
+    }
+
+    /// A path of one's own: its rate, in bit/s.
+    pub const fn dedicated(&self) -> Option<Field<f64>> {
+        self.dedicated
+    }
+
+    /// The bandwidth-delay product, in bytes.
+    pub fn bdp_bytes(&self) -> Option<f64> {
+        Some(self.bits_per_second? / 8.0 * self.rtt_seconds?)
+    }
+
+    /// Reports what "auto" lacks here.
+    pub fn check_auto(&self, table: &Table<'_>, key: &str, at: Span, problems: &mut Problems) {
+        let rate = if table.has("dedicated") { "dedicated" } else { "bandwidth" };
+        for needed in [rate, "rtt"].into_iter().filter(|needed| !table.has(needed)) {
+            let fault = Fault::new(
+                format!("`{key}`: \"auto\" needs `{needed}`"),
+                "the product of bandwidth and rtt gives the size",
+            );
+            let fault = fault.help("add `bandwidth` and `rtt` of the path, or give a size");
+            problems.push(fault.at(at));
+        }
+    }
+}
+
+/// A path's bandwidth, bit/s.
+pub fn bits_per_second(text: &str) -> Result<f64, Fault> {
+    let rate = quantity::bits_per_second(text)?;
+    positive(rate, MAX_BITS_PER_SECOND, "above 0, up to 10Tbit")
+}
+
+/// A path's RTT, seconds.
+pub fn rtt_seconds(text: &str) -> Result<f64, Fault> {
+    let time = quantity::seconds(text)?;
+    positive(time, MAX_RTT_SECONDS, "above 0, up to 60s")
+}
+
+fn positive(number: f64, most: f64, range: &str) -> Result<f64, Fault> {
+    if number > 0.0 && number <= most {
+        return Ok(number);
+    }
+    Err(Fault::new("out of range", format!("must be {range}")))
+}
+
+/// Reports those that a path without "auto" sizes has no use for.
+pub fn check_use(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
+    let (label, help) = match choice.law() {
+        // The one has no bandwidth, and needs the RTT.
+        Some(Law::Dedicated) => return,
+        _ if choice.in_doubt => return,
+        // What it takes beside others depends on the path.
+        Some(Law::HighSpeed | Law::Scalable | Law::Leaky) => {
+            if table.has("bandwidth") == table.has("rtt") {
+                return;
+            }
+            ("not by itself", "add the other of `bandwidth` and `rtt`, or leave it out")
+        }
+        _ => (
+            "nothing here needs it",
+            "add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out",
+        ),
+    };
+    for key in ["bandwidth", "rtt"] {
+        if let Some(at) = table.place(key) {
+            let fault = Fault::new(format!("`{key}` has no effect"), label);
+            problems.push(fault.help(help).at(at));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! What a path's flows take beside standard ones, from the response function of
+//! their law.
+
+use crate::{
+    config::{Congestion, PathPolicy},
+    law::Law,
+    response::Response,
+};
+
+/// Rates of losses (single, random segments) at which shares are told: from
+/// where HighSpeed TCP parts from the standard to one loss in 15 GB.
+pub const LOSSES: [f64; 5] = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7];
+
+/// Within half a percent of a standard flow's share counts as one: so much can
+/// come from writing an increase with two digits.
+const FAIR_SHARE: f64 = 1.005;
+
+/// Of the path's bandwidth-delay product, a segment and its headers.
+const PACKET_BYTES: f64 = 1_500.0;
+
+/// Rates over that of a standard flow, at the same losses and the same RTT;
+/// infinite where the flow takes what there is, and that is not known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shares {
+    /// At each of [`LOSSES`]; None where the mean window would exceed the path:
+    /// the flow has more losses then, of its own making.
+    pub at: [Option<f64>; LOSSES.len()],
+    pub filling: Filling,
+}
+
+/// What it takes to fill the path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Filling {
+    /// What the path carries is not known.
+    Unknown,
+    /// A loss rate as low as this; the share there, which is the most.
+    At { loss: f64, share: f64 },
+    /// Its window does not depend on losses.
+    Always,
+}
+
+impl Shares {
+    /// None where losses and a standard flow's answer are no measure: under the
+    /// kernel's algorithms, and under `wad_delay`, which yields before losses.
+    pub fn of(path: &PathPolicy) -> Option<Self> {
+        let Some(Congestion::Ours(law)) = &path.congestion else { return None };
+        let path_segments = path.bdp_bytes.map(|bytes| bytes as f64 / PACKET_BYTES);
+        match law {
+            Law::Aimd => Some(Self::answering(Response::aimd(path.control.aimd), path_segments)),
+            Law::HighSpeed => Some(Self::answering(Response::highspeed(), path_segments)),
+            Law::Scalable => Some(Self::answering(Response::scalable(), path_segments)),
+            Law::Leaky | Law::Dedicated => Some(Self::filling(path_segments)),
+            Law::Delay => None,
+        }
+    }
+
+    /// Of a law whose window follows from the losses.
+    fn answering(response: Response, path_segments: Option<f64>) -> Self {
+        let Some(path_segments) = path_segments else {
+            let at = LOSSES.map(|loss| Some(response.share(loss)));
+            return Self { at, filling: Filling::Unknown };
+        };
+        let fills_at = response.loss(path_segments);
+        let share = |loss: f64| (loss >= fills_at).then(|| response.share(loss));
+        let filling = Filling::At { loss: fills_at, share: response.share(fills_at) };
+        Self { at: LOSSES.map(share), filling }
+    }
+
+    /// Of a law that fills the path at any of the losses.
+    fn filling(path_segments: Option<f64>) -> Self {
+        let share = |loss: f64| match path_segments {
+            Some(path) => (path / Response::standard().mean_window_segments(loss)).max(1.0),
+            None => f64::INFINITY,
+        };
+        Self { at: LOSSES.map(|loss| Some(share(loss))), filling: Filling::Always }
+    }
+
+    /// The most that it comes to; as far as told, where the path is not known.
+    pub fn most(&self) -> f64 {
+        match self.filling {
+            Filling::At { share, .. } => share,
+            Filling::Unknown | Filling::Always => self.at.into_iter().flatten().fold(0.0, f64::max),
+        }
+    }
+
+    pub fn exceed_fair(&self) -> bool {
+        self.most() > FAIR_SHARE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wad_common::{control::Control, law::Aimd};
+
+    use super::*;
+
+    fn shares(law: Law, bdp_bytes: Option<u64>) -> Shares {
+        let congestion = Some(Congestion::Ours(law));
+        Shares::of(&PathPolicy { congestion, bdp_bytes, ..PathPolicy::default() }).unwrap()
+    }
+
+    #[test]
+    fn a_standard_flow_takes_one_share_at_any_loss() {
+        let standard = shares(Law::Aimd, None);
+        assert_eq!(standard.at, [Some(1.0); 5]);
+        assert!(!standard.exceed_fair());
+    }
+
+    #[test]
+    fn an_aimd_takes_its_share_at_any_loss() {
+        let aimd = Aimd { increase_q16: 6 << 16, keep_q16: 45_876 };
+        let control = Control { aimd, ..Control::STANDARD };
+        let congestion = Some(Congestion::Ours(Law::Aimd));
+        let path = PathPolicy { congestion, control, ..PathPolicy::default() };
+        let most = Shares::of(&path).unwrap().most();
+        assert!((most - 3.367).abs() < 0.001, "{most}");
+    }
+
+    /// RFC 3649 section 4: standard up to 38 segments.
+    #[test]
+    fn highspeed_is_aggressive_only_where_the_path_has_room_for_it() {
+        assert!(!shares(Law::HighSpeed, Some(38 * 1_500)).exceed_fair());
+        assert!(shares(Law::HighSpeed, Some(1_000 * 1_500)).exceed_fair());
+        // 622 Mbit/s, 70 ms: 0.12 / p^0.835 is 3628 segments at 4.3e-6.
+        let datatag = shares(Law::HighSpeed, Some(5_442_500));
+        assert!(datatag.at[2].is_some() && datatag.at[3].is_none());
+        let Filling::At { loss, share } = datatag.filling else { panic!("{datatag:?}") };
+        assert!((loss / 4.32e-6 - 1.0).abs() < 0.01, "{loss}");
+        assert!((share - 6.16).abs() < 0.05, "{share}");
+    }
+
+    #[test]
+    fn a_window_that_losses_leave_alone_takes_the_path() {
+        // 1/sqrt(p) times sqrt(1.5) are 122 of 3628 segments.
+        let leaky = shares(Law::Leaky, Some(5_442_500));
+        assert!((leaky.at[1].unwrap() - 29.6).abs() < 0.1);
+        assert_eq!(shares(Law::Leaky, None).most(), f64::INFINITY);
+        assert!(!shares(Law::Leaky, Some(30 * 1_500)).exceed_fair());
+    }
+}
