@@ -20,14 +20,21 @@ pub struct Ceilings {
 pub const RMEM_MAX: &str = "net.core.rmem_max";
 pub const WMEM_MAX: &str = "net.core.wmem_max";
 
+/// An initial receive window below net.core.rmem_max leaves the window scale as
+/// it is, and so is safe with SYN cookies (`tcp_select_initial_window()`).
+const JUMBO_SEGMENT_BYTES: u32 = 9_000;
+
 impl Ceilings {
     /// What these paths need.
     pub fn of(paths: &[PathPolicy]) -> Self {
         let largest = |bytes: fn(&PathPolicy) -> Option<u32>| {
-            paths.iter().filter_map(bytes).max().unwrap_or(0).into()
+            u64::from(paths.iter().filter_map(bytes).max().unwrap_or(0))
+        };
+        let initial_receive_window = |path: &PathPolicy| {
+            path.initial_receive_window_segments.map(|segments| segments * JUMBO_SEGMENT_BYTES)
         };
         Self {
-            rcvbuf_bytes: largest(|path| path.rcvbuf_bytes),
+            rcvbuf_bytes: largest(|path| path.rcvbuf_bytes).max(largest(initial_receive_window)),
             sndbuf_bytes: largest(|path| path.sndbuf_bytes),
         }
     }

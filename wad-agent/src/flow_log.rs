@@ -39,6 +39,11 @@ impl FlowLog {
         Ok(Self { events: tuning.events()?, held_back, lines })
     }
 
+    /// Takes the names of the paths that are in force now.
+    pub fn rename(&mut self, tuning: &Tuning) {
+        self.lines.names = tuning.names();
+    }
+
     /// Goes on for ever, unless events cannot be read.
     pub async fn run(&mut self) -> Result<()> {
         let Self { events, held_back, lines } = self;

@@ -12,11 +12,16 @@ mod events;
 mod flow_log;
 mod instance;
 mod journal;
+mod kernel_modules;
+mod law;
 mod lock;
 mod log;
 mod metrics;
+mod plan;
 mod privileges;
+mod response;
 mod run;
+mod shares;
 mod state_dir;
 mod status;
 mod struct_ops;
@@ -32,6 +37,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args.file),
+        Command::Plan(args) => plan::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Cleanup(args) => cleanup::run(&args),
     };

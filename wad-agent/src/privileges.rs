@@ -2,6 +2,7 @@
 
 use std::{fs, io, path::Path};
 
+use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 use thiserror::Error;
 
 /// What wad needs of a process, and of the kernel it runs on.
@@ -47,6 +48,13 @@ pub fn check() -> Result<Privileges, PrivilegeError> {
         return Err(PrivilegeError::NoBtf);
     }
     Ok(Privileges { maps_by_id: has(effective, CAP_SYS_ADMIN) })
+}
+
+/// Before Linux 5.11 maps count as locked memory, of which a process may have
+/// little. Where the bound cannot be lifted, and matters, making a map fails and
+/// says so.
+pub fn lift_locked_memory() {
+    let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
 }
 
 const fn has(capabilities: u64, number: u32) -> bool {

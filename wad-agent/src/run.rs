@@ -2,7 +2,7 @@
 
 use std::{
     path::Path,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Instant, SystemTime},
 };
 
@@ -11,7 +11,7 @@ use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
 };
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::{
     api::{self, Api},
@@ -22,6 +22,7 @@ use crate::{
     config::{Config, Host},
     flow_log::FlowLog,
     journal::{Change, Journal},
+    kernel_modules,
     lock::{self, Lock},
     log,
     metrics::Source,
@@ -31,12 +32,13 @@ use crate::{
     sysctl::Sysctl,
 };
 
-/// Tunes until SIGTERM or SIGINT.
+/// Tunes until SIGTERM or SIGINT; SIGHUP has it read the configuration again.
 pub fn run(args: &cli::Run) -> Result<()> {
     keep_little_memory();
     let config = Config::load(&args.config.file, &Host::read()?)?;
     let _log = log::init(config.log.format)?;
     let privileges = privileges::check()?;
+    privileges::lift_locked_memory();
     let cgroup = Cgroup::open(args.cgroup.as_deref())?;
     let instance = &args.instance.name;
     // From here on no other agent of this instance can run.
@@ -89,24 +91,38 @@ struct Agent<'a> {
 impl Agent<'_> {
     async fn serve(mut self, journal: &mut Journal) -> Result<()> {
         let mut stop = Stop::new()?;
+        let mut hang_up = handle(SignalKind::hangup())?;
         // What can fail for others' reasons comes before any change to the host.
         let scrapes = api::bind_metrics(self.config.metrics.listen).await?;
         let commands = api::bind_control(self.lock)?;
+        kernel_modules::load(&self.config.paths)?;
         let tuning = Arc::new(self.tune(journal)?);
         // The kernel has the paths now.
         self.config.paths = Vec::new();
         give_memory_back();
 
-        let api = Arc::new(self.api(&tuning, journal.changes().cloned().collect()));
+        let changes = Arc::new(Mutex::new(journal.changes().cloned().collect()));
+        let api = Arc::new(self.api(&tuning, Arc::clone(&changes)));
         let (stopping, stopped) = watch::channel(false);
         let scrapes =
             tokio::spawn(api::serve(scrapes, api::metrics_router(api.clone()), stopped.clone()));
         let commands = tokio::spawn(api::serve(commands, api::control_router(api), stopped));
 
         let mut flows = FlowLog::open(&tuning)?;
-        let result = tokio::select! {
-            () = stop.asked() => Ok(()),
-            failed = flows.run() => failed,
+        let result = loop {
+            tokio::select! {
+                () = stop.asked() => break Ok(()),
+                failed = flows.run() => break failed,
+                _ = hang_up.recv() => {
+                    if let Err(error) = self.reload(&tuning, journal) {
+                        error!("the policy stays as it was: {error:#}");
+                    }
+                    flows.rename(&tuning);
+                    *changes.lock().unwrap_or_else(PoisonError::into_inner) =
+                        journal.changes().cloned().collect();
+                    give_memory_back();
+                }
+            }
         };
         info!("stopping: tuning is taken out of the kernel");
         stopping.send_replace(true);
@@ -149,7 +165,24 @@ impl Agent<'_> {
         Ok(tuning)
     }
 
-    fn api(&self, tuning: &Arc<Tuning>, changes: Vec<Change>) -> Api {
+    /// Reads the configuration again, and puts its paths and limits in force. What
+    /// else it says holds from the next start on.
+    fn reload(&self, tuning: &Tuning, journal: &mut Journal) -> Result<()> {
+        let config = Config::load(&self.args.config.file, &Host::read()?)?;
+        kernel_modules::load(&config.paths)?;
+        let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
+        let ceilings = Ceilings::of(&config.paths);
+        ceilings.raise(journal)?;
+        let policy_set =
+            tuning.change(&config.paths, max_memory_bytes, &self.args.instance.name)?;
+        if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
+            warn!("{error:#}");
+        }
+        info!(paths = config.paths.len(), policy_set, "the configuration's paths are in force");
+        Ok(())
+    }
+
+    fn api(&self, tuning: &Arc<Tuning>, changes: Arc<Mutex<Vec<Change>>>) -> Api {
         let tuning = Arc::clone(tuning);
         Api {
             about: About {
@@ -160,7 +193,10 @@ impl Agent<'_> {
                 started_at: SystemTime::now(),
             },
             max_paths: self.config.metrics.max_paths,
-            source: Source::new(move || Ok(tuning.readings(&changes)?)),
+            source: Source::new(move || {
+                let changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
+                Ok(tuning.readings(&changes)?)
+            }),
         }
     }
 }
@@ -187,6 +223,10 @@ fn give_memory_back() {
     }
 }
 
+fn handle(kind: SignalKind) -> Result<Signal> {
+    signal(kind).context("cannot handle signals")
+}
+
 /// SIGTERM or SIGINT.
 struct Stop {
     terminate: Signal,
@@ -195,7 +235,6 @@ struct Stop {
 
 impl Stop {
     fn new() -> Result<Self> {
-        let handle = |kind| signal(kind).context("cannot handle signals");
         Ok(Self {
             terminate: handle(SignalKind::terminate())?,
             interrupt: handle(SignalKind::interrupt())?,
@@ -236,7 +275,8 @@ mod tests {
     use crate::sysctl::testing;
 
     fn config(text: &str) -> Config {
-        Config::parse("wad.toml", text, &Host { congestion_controls: vec![] }).unwrap()
+        Config::parse("wad.toml", text, &Host { congestion_controls: vec![], loadable: vec![] })
+            .unwrap()
     }
 
     #[test]

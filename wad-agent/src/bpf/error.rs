@@ -33,6 +33,8 @@ pub enum TuningError {
     Lacks { what: &'static str, name: &'static str },
     #[error("cannot wait for events")]
     Poll(#[source] std::io::Error),
+    #[error("cannot make and pin the BPF map `{name}`: {source}; {}", struct_ops::cure(source))]
+    Sets { name: &'static str, source: std::io::Error },
     #[error("cannot use the BPF map `{name}`")]
     Map { name: &'static str, source: aya::maps::MapError },
     /// With its cause in the middle, hence not as its source (`r#`).

@@ -27,8 +27,8 @@ use crate::{
 pub const NAMES: [&str; 8] =
     ["PREFIX_SETS", "RULE_SETS", "POLICY_SETS", "SETTINGS", "COUNTERS", "PATHS", "FLOWS", "EVENTS"];
 
-const BPF_F_NO_PREALLOC: u32 = 1;
-const BPF_F_INNER_MAP: u32 = 1 << 12;
+pub const BPF_F_NO_PREALLOC: u32 = 1;
+pub const BPF_F_INNER_MAP: u32 = 1 << 12;
 
 type Prefixes = LpmTrie<MapData, [u8; 16], RuleRun>;
 
@@ -77,8 +77,9 @@ impl Maps {
         self.set(Setting::MaxMemory, bytes)
     }
 
-    /// Puts a policy set in force, whole: no flow sees half of it.
-    pub fn install(&mut self, paths: &[PathPolicy], instance: &Instance) -> Result<()> {
+    /// Puts a policy set in force, whole: no flow sees half of it. Returns its
+    /// number.
+    pub fn install(&mut self, paths: &[PathPolicy], instance: &Instance) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
         let set = PolicySet::new(paths, &known, instance);
@@ -100,7 +101,7 @@ impl Maps {
         fill(generation)?;
         self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
         self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
-        Ok(())
+        Ok(generation + 1)
     }
 
     /// What the kernel side has counted.

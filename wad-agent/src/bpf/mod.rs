@@ -4,6 +4,7 @@
 //! The owner of it all is [`Tuning`]: made fresh, or taken over from an agent
 //! that died; given a policy set; and removed as a whole.
 
+mod algorithms;
 mod cgroup;
 mod error;
 mod events;
@@ -11,11 +12,12 @@ mod maps;
 mod objects;
 mod pins;
 mod policy_set;
+mod sets;
 
 use std::{
     collections::HashMap,
-    os::fd::{AsFd as _, BorrowedFd},
-    sync::Arc,
+    os::fd::AsFd as _,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use aya::{
@@ -23,7 +25,6 @@ use aya::{
     programs::{CgroupAttachMode, SockOps, links::FdLink},
 };
 use tracing::warn;
-use wad_common::tcp_sock::TcpSockOffsets;
 
 pub use cgroup::Cgroup;
 pub use error::TuningError;
@@ -36,25 +37,16 @@ use crate::{
     instance::Instance,
     journal::Change,
     metrics::Readings,
-    struct_ops::{
-        BtfError, Callback, CongestionControl, KernelBtf, LinkedObject, StructOpsError, sys,
-    },
+    struct_ops::{self, KernelBtf, sys},
 };
-
-const AIMD: &str = "wad_aimd";
-const AIMD_CALLBACKS: [Callback; 4] = [
-    Callback { member: "init", program: "aimd_init" },
-    Callback { member: "ssthresh", program: "aimd_ssthresh" },
-    Callback { member: "cong_avoid", program: "aimd_cong_avoid" },
-    Callback { member: "undo_cwnd", program: "aimd_undo_cwnd" },
-];
 
 type Result<T, E = TuningError> = std::result::Result<T, E>;
 
 /// The tuning of one instance.
 pub struct Tuning {
     pins: Pins,
-    maps: Maps,
+    /// Read by whoever answers a question, written when the policy changes.
+    maps: Mutex<Maps>,
 }
 
 /// How tuning came about.
@@ -80,13 +72,20 @@ impl Tuning {
         if !objects::are_embedded() {
             return Err(TuningError::NoObjects);
         }
+        let btf = KernelBtf::read()?;
+        if let Some(why) = struct_ops::unsound(&btf) {
+            warn!(
+                "this kernel is too old for wad's congestion controls: {why}; paths that name one \
+                 keep the kernel's default, and get everything else (Linux 6.1 has what is needed)"
+            );
+        }
         if is_attached_to(&pins, setup.cgroup) {
-            let maps = take_over(&pins, setup)?;
-            return Ok((Self { pins, maps }, Start::TakenOver));
+            let maps = take_over(&pins, setup, &btf)?;
+            return Ok((Self { pins, maps: Mutex::new(maps) }, Start::TakenOver));
         }
         pins.remove_current()?;
-        match bring_up(&pins, setup) {
-            Ok(maps) => Ok((Self { pins, maps }, Start::Fresh)),
+        match bring_up(&pins, setup, &btf) {
+            Ok(maps) => Ok((Self { pins, maps: Mutex::new(maps) }, Start::Fresh)),
             Err(error) => {
                 // The first error is the one to report. Tuning of another build
                 // that is still in force stays.
@@ -102,12 +101,34 @@ impl Tuning {
     ///
     /// `changes` are what the journal would undo.
     pub fn readings(&self, changes: &[Change]) -> Result<Readings> {
-        self.maps.readings(changes)
+        self.maps().readings(changes)
+    }
+
+    /// Puts other paths in force, whole; running flows follow at their next ACK.
+    /// Returns the number of the policy set.
+    pub fn change(
+        &self,
+        paths: &[PathPolicy],
+        max_memory_bytes: u64,
+        instance: &Instance,
+    ) -> Result<u64> {
+        let missing = algorithms::missing(&self.pins, instance, paths);
+        if !missing.is_empty() {
+            algorithms::register(&self.pins, instance, &missing, &KernelBtf::read()?)?;
+        }
+        let mut maps = self.maps();
+        maps.set_max_memory(max_memory_bytes)?;
+        maps.install(paths, instance)
     }
 
     /// Names of the paths in force, by their policies' indices.
     pub fn names(&self) -> HashMap<u32, Arc<str>> {
-        self.maps.names.iter().map(|(name, index)| (*index, name.clone())).collect()
+        self.maps().names.iter().map(|(name, index)| (*index, name.clone())).collect()
+    }
+
+    fn maps(&self) -> MutexGuard<'_, Maps> {
+        // Whoever panicked had read, or has changed a part that is not in force.
+        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The events of flows.
@@ -122,28 +143,33 @@ impl Tuning {
     }
 }
 
-fn bring_up(pins: &Pins, setup: &Setup<'_>) -> Result<Maps> {
+fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
     pins.make_folder()?;
-    let btf = KernelBtf::read()?;
-    let mut object = load_object(pins, &btf)?;
+    sets::make(pins)?;
+    let mut object = load_object(pins, btf)?;
     let mut maps = Maps::open(pins)?;
     maps.set_max_memory(setup.max_memory_bytes)?;
     maps.install(setup.paths, setup.instance)?;
-    let tuner = tuner(&mut object)?;
-    tuner.load()?;
+    let tuner = load_tuner(&mut object)?;
     // What another build left goes on until this one is known to load. Names of
     // algorithms are taken, so then it has to go first.
     pins.remove_others()?;
-    register_algorithms(pins, setup.instance, &btf)?;
+    register_missing(pins, setup, btf)?;
     attach(tuner, pins, setup.cgroup)?;
     Ok(maps)
 }
 
-fn take_over(pins: &Pins, setup: &Setup<'_>) -> Result<Maps> {
+fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
+    register_missing(pins, setup, btf)?;
     let mut maps = Maps::open(pins)?;
     maps.set_max_memory(setup.max_memory_bytes)?;
     maps.install(setup.paths, setup.instance)?;
     Ok(maps)
+}
+
+fn register_missing(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<()> {
+    let missing = algorithms::missing(pins, setup.instance, setup.paths);
+    algorithms::register(pins, setup.instance, &missing, btf)
 }
 
 /// Whether the tuner that an agent left is on this cgroup. On another one, or on
@@ -155,7 +181,7 @@ fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
 
 /// Makes and pins the maps, and gets the tuner ready for loading.
 fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
-    let has_mptcp = u8::from(btf.structure("mptcp_sock").is_ok());
+    let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
     let mut loader = EbpfLoader::new();
     loader.override_global("HAS_MPTCP", &has_mptcp, true);
     let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
@@ -165,11 +191,21 @@ fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
     Ok(loader.load(objects::tuner())?)
 }
 
-fn tuner(object: &mut aya::Ebpf) -> Result<&mut SockOps> {
+/// Loads the tuner or, where the kernel refuses that, the one that does without
+/// an instruction that came with Linux 5.12.
+fn load_tuner(object: &mut aya::Ebpf) -> Result<&mut SockOps> {
+    let Err(error) = tuner(object, "wad_tuner")?.load() else { return tuner(object, "wad_tuner") };
+    let plain = tuner(object, "wad_tuner_plain")?;
+    // What is wrong with both is said of the first.
+    plain.load().map_err(|_| error)?;
+    Ok(plain)
+}
+
+fn tuner<'a>(object: &'a mut aya::Ebpf, name: &'static str) -> Result<&'a mut SockOps> {
     object
-        .program_mut("wad_tuner")
+        .program_mut(name)
         .and_then(|program| program.try_into().ok())
-        .ok_or(TuningError::Lacks { what: "program", name: "wad_tuner" })
+        .ok_or(TuningError::Lacks { what: "program", name })
 }
 
 /// Attaches beside other programs; a link never replaces one.
@@ -185,41 +221,4 @@ fn attach(tuner: &mut SockOps, pins: &Pins, cgroup: &Cgroup) -> Result<()> {
     let path = pins.tuner_link();
     link.pin(&path).map_err(|source| TuningError::Pin { path, source })?;
     Ok(())
-}
-
-fn register_algorithms(pins: &Pins, instance: &Instance, btf: &KernelBtf) -> Result<()> {
-    let offsets = tcp_sock_offsets(btf)?;
-    // SAFETY: a plain record without padding.
-    let offsets = unsafe {
-        std::slice::from_raw_parts((&raw const offsets).cast::<u8>(), size_of_val(&offsets))
-    };
-    let maps = maps::NAMES
-        .iter()
-        .map(|name| Ok((*name, maps::open(pins, name)?)))
-        .collect::<Result<Vec<_>>>()?;
-    let fds: HashMap<&str, BorrowedFd<'_>> =
-        maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
-    let globals = HashMap::from([("TCP_SOCK", (offsets, true))]);
-    let object =
-        LinkedObject::link(objects::congestion(), globals, &fds).map_err(StructOpsError::from)?;
-    let name = instance.algorithm(AIMD);
-    CongestionControl::register(&name, &AIMD_CALLBACKS, &object, btf)?
-        .pin(&pins.algorithm(&name))?;
-    Ok(())
-}
-
-fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
-    let tcp_sock = btf.structure("tcp_sock")?;
-    let offset = |member| Ok(tcp_sock.member(member)?.offset_bytes());
-    let limited = tcp_sock.member("is_cwnd_limited")?;
-    Ok(TcpSockOffsets {
-        snd_cwnd: offset("snd_cwnd")?,
-        snd_ssthresh: offset("snd_ssthresh")?,
-        snd_cwnd_clamp: offset("snd_cwnd_clamp")?,
-        prior_cwnd: offset("prior_cwnd")?,
-        max_packets_out: offset("max_packets_out")?,
-        is_cwnd_limited: limited.offset_bytes(),
-        is_cwnd_limited_mask: limited.bit_mask(),
-        icsk_ca_priv: btf.offset_bytes("tcp_sock", "inet_conn.icsk_ca_priv")?,
-    })
 }

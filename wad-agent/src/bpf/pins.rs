@@ -34,48 +34,45 @@ pub enum PinsError {
 /// The pins of one instance.
 pub struct Pins {
     root: PathBuf,
+    /// The folder of this build's layout.
+    current: PathBuf,
 }
 
 impl Pins {
     /// Only whoever holds the instance's lock may change them.
     pub fn new(_held: &Lock, instance: &Instance) -> Self {
-        Self { root: root(instance) }
-    }
-
-    /// The folder of this build's layout.
-    pub fn folder(&self) -> PathBuf {
-        self.root.join(objects::layout())
+        let root = root(instance);
+        Self { current: root.join(objects::layout()), root }
     }
 
     pub fn map(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        self.current.join(name)
     }
 
     pub fn tuner_link(&self) -> PathBuf {
-        self.folder().join(TUNER_LINK)
+        self.current.join(TUNER_LINK)
     }
 
     /// `name` is what it is registered as.
     pub fn algorithm(&self, name: &str) -> PathBuf {
-        self.folder().join(name)
+        self.current.join(name)
     }
 
     pub fn make_folder(&self) -> Result<(), PinsError> {
-        make_folder(&self.folder())
+        make_folder(&self.current)
     }
 
     /// Removes what other builds left.
     pub fn remove_others(&self) -> Result<(), PinsError> {
-        let current = self.folder();
         let folders = entries(&self.root)?;
-        folders.iter().filter(|folder| **folder != current).try_for_each(|path| remove_folder(path))
+        let mut others = folders.iter().filter(|folder| **folder != self.current);
+        others.try_for_each(|path| remove_folder(path))
     }
 
     /// Removes what is there of this build.
     pub fn remove_current(&self) -> Result<(), PinsError> {
-        let current = self.folder();
-        if current.exists() {
-            remove_folder(&current)?;
+        if self.current.exists() {
+            remove_folder(&self.current)?;
         }
         self.remove_empty();
         Ok(())

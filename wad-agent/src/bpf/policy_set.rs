@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use wad_common::policy::{CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, Policy, Rule, RuleRun};
+use wad_common::policy::{
+    CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, Policy, Rule, RuleRun, SETS_TRAFFIC_CLASS,
+};
 
 use crate::{
     config::{Congestion, Mapped, PathPolicy},
@@ -117,17 +119,21 @@ const fn halves(address: u128) -> [u64; 2] {
 fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
     let congestion = match &path.congestion {
         None => String::new(),
-        Some(Congestion::WadAimd) => instance.algorithm("wad_aimd"),
+        Some(Congestion::Ours(law)) => instance.algorithm(law.name()),
         Some(Congestion::Kernel(name)) => name.clone(),
     };
     Policy {
         name: padded::<NAME_BYTES>(&path.name),
         congestion: padded::<CONGESTION_BYTES>(&congestion),
-        aimd: path.aimd,
+        control: path.control,
         sndbuf_bytes: path.sndbuf_bytes.unwrap_or(0),
         rcvbuf_bytes: path.rcvbuf_bytes.unwrap_or(0),
         initial_window_segments: path.initial_window_segments.unwrap_or(0),
         max_flows: path.max_flows.unwrap_or(0),
+        initial_receive_window_segments: path.initial_receive_window_segments.unwrap_or(0),
+        max_pacing_bytes_per_second: path.max_pacing_bytes_per_second.unwrap_or(0),
+        traffic_class: path.dscp.map_or(0, |dscp| u32::from(dscp) << 2 | SETS_TRAFFIC_CLASS),
+        reserved: 0,
     }
 }
 
@@ -149,7 +155,6 @@ pub fn unpadded(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use ipnet::IpNet;
-    use wad_common::law::Aimd;
 
     use super::*;
 
@@ -157,16 +162,7 @@ mod tests {
         PathPolicy {
             name: name.to_owned(),
             remote: remote.iter().map(|net| net.parse().expect("a prefix")).collect(),
-            local: Vec::new(),
-            remote_port: 0,
-            local_port: 0,
-            sndbuf_bytes: None,
-            rcvbuf_bytes: None,
-            congestion: None,
-            aimd: Aimd::STANDARD,
-            initial_window_segments: None,
-            max_flows: None,
-            allow_aggressive: false,
+            ..PathPolicy::default()
         }
     }
 

@@ -23,6 +23,8 @@ pub enum BtfError {
     NoStruct { name: String },
     #[error("this kernel's struct `{of}` has no member `{member}`")]
     NoMember { of: String, member: String },
+    #[error("member `{member}` of this kernel's struct `{of}` does not point to a function")]
+    NoFunction { of: String, member: String },
 }
 
 /// A struct of the kernel.
@@ -85,6 +87,8 @@ pub struct KernelBtf {
 const KIND_ARRAY: u32 = 3;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
+const KIND_FUNCTION: u32 = 12;
+const KIND_FUNCTION_PROTOTYPE: u32 = 13;
 const KIND_MODIFIERS: [u32; 5] = [8, 9, 10, 11, 18]; // typedef, volatile, const, restrict, type tag
 
 impl KernelBtf {
@@ -133,6 +137,19 @@ impl KernelBtf {
         })
     }
 
+    /// Whether the kernel has a function of that name. One that was inlined
+    /// everywhere, or that no tracer may touch, can be missing here.
+    pub fn has_function(&self, name: &str) -> bool {
+        self.records.iter().any(|&at| {
+            let word = |offset| read_u32(&self.data, at + offset);
+            let is_function = |info: u32| (info >> 24) & 0x1f == KIND_FUNCTION;
+            word(4).is_ok_and(is_function)
+                && word(0)
+                    .and_then(|offset| string(&self.data, self.strings + offset as usize))
+                    .is_ok_and(|found| found == name)
+        })
+    }
+
     /// Offset in bytes of a member reached through members, as
     /// `inet_conn.icsk_ca_priv`.
     pub fn offset_bytes(&self, of: &str, path: &str) -> Result<u32, BtfError> {
@@ -147,6 +164,19 @@ impl KernelBtf {
             }
         }
         Ok(offset)
+    }
+
+    /// Number of parameters of the function that a member points to.
+    pub fn parameters(&self, of: &str, member: &str) -> Result<u32, BtfError> {
+        let member_type = self.structure(of)?.member(member)?.type_id;
+        let at = self.record(self.unmodified(member_type)?)?;
+        let function = self.record(self.unmodified(read_u32(&self.data, at + 8)?)?)?;
+        let info = read_u32(&self.data, function + 4)?;
+        if (info >> 24) & 0x1f == KIND_FUNCTION_PROTOTYPE {
+            Ok(info & 0xffff)
+        } else {
+            Err(BtfError::NoFunction { of: of.to_owned(), member: member.to_owned() })
+        }
     }
 
     fn structure_of(&self, member: &Member) -> Result<Struct, BtfError> {
@@ -211,9 +241,9 @@ const fn record_bytes(kind: u32, vlen: u32) -> Option<usize> {
         1 | 14 | 17 => 4, // int, var, declaration tag
         KIND_ARRAY => 12,
         KIND_STRUCT | KIND_UNION => vlen * 12,
-        6 | 13 => vlen * 8,        // enum, function prototype
-        15 | 19 => vlen * 12,      // data section, 64-bit enum
-        2 | 7..=12 | 16 | 18 => 0, // pointers, modifiers, functions, floats
+        6 | KIND_FUNCTION_PROTOTYPE => vlen * 8, // 6: enum
+        15 | 19 => vlen * 12,                    // data section, 64-bit enum
+        2 | 7..=12 | 16 | 18 => 0,               // pointers, modifiers, functions, floats
         _ => return None,
     };
     Some(12 + added)

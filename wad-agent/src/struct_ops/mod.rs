@@ -36,6 +36,26 @@ pub use object::{LinkedObject, ObjectError};
 /// Longest name of an algorithm: `TCP_CA_NAME_MAX` less the final zero.
 pub const NAME_BYTES: usize = 15;
 
+/// Whether this kernel runs every callback of a congestion control whenever it is
+/// called; if not, why none may be registered.
+///
+/// The code that enters such a program was made to trace functions, and skips one
+/// that is running already on the same processor: a `ssthresh` interrupted by
+/// another flow's, which then gets whatever was in the register. Linux 6.1 has
+/// another entry for each (64696c40d03c, 271de525e1d7): the one that tells of
+/// recursion got a name of its own, whatever the version that it is found in.
+pub fn unsound(btf: &KernelBtf) -> Option<&'static str> {
+    if btf.structure(OPS_VALUE).is_err() {
+        return Some("it has no TCP congestion control by BPF");
+    }
+    let entries = ["__bpf_prog_enter_recur", "__bpf_prog_enter_struct_ops"];
+    let is_sound = entries.iter().any(|entry| btf.has_function(entry));
+    (!is_sound).then_some(
+        "it may skip callbacks of a TCP congestion control by BPF and take garbage for their \
+         results",
+    )
+}
+
 /// Not supported, of the kernel's own numbers (include/linux/errno.h).
 const ENOTSUPP: i32 = 524;
 
@@ -232,7 +252,7 @@ pub fn refusal(error: &io::Error, log: &str) -> String {
 }
 
 /// What may help when the kernel refuses a program.
-fn cure(error: &io::Error) -> &'static str {
+pub fn cure(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM) => {
             "likely cure: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"

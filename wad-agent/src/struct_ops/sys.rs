@@ -50,22 +50,46 @@ pub fn load_program(program: &ProgramLoad<'_>, log: &mut [u8]) -> io::Result<Own
 /// Makes a one-element array that programs may only read, holding `data`, and
 /// freezes it, so that the verifier takes its content for constants.
 pub fn create_rodata(data: &[u8]) -> io::Result<OwnedFd> {
-    let mut attr = zeroed();
-    // SAFETY: this command reads this member of the union.
-    let create = unsafe { &mut attr.__bindgen_anon_1 };
-    create.map_type = bpf_map_type::BPF_MAP_TYPE_ARRAY as u32;
-    create.key_size = 4;
-    create.value_size = data.len() as u32;
-    create.max_entries = 1;
-    create.map_flags = BPF_F_RDONLY_PROG;
-    copy_name(&mut create.map_name, ".rodata");
-    let map = bpf_fd(bpf_cmd::BPF_MAP_CREATE, &mut attr)?;
+    let spec = MapSpec {
+        name: ".rodata",
+        map_type: bpf_map_type::BPF_MAP_TYPE_ARRAY,
+        key_bytes: 4,
+        value_bytes: data.len() as u32,
+        entries: 1,
+        flags: BPF_F_RDONLY_PROG,
+    };
+    let map = create_map(&spec, None)?;
     update_first(&map, data)?;
 
     let mut attr = zeroed();
     attr.__bindgen_anon_2.map_fd = map.as_raw_fd() as u32;
     bpf(bpf_cmd::BPF_MAP_FREEZE, &mut attr)?;
     Ok(map)
+}
+
+/// A map without type information.
+pub struct MapSpec {
+    pub name: &'static str,
+    pub map_type: bpf_map_type,
+    pub key_bytes: u32,
+    pub value_bytes: u32,
+    pub entries: u32,
+    pub flags: u32,
+}
+
+/// Makes a map; one of maps takes those that are like `inner`.
+pub fn create_map(map: &MapSpec, inner: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    // SAFETY: this command reads this member of the union.
+    let create = unsafe { &mut attr.__bindgen_anon_1 };
+    create.map_type = map.map_type as u32;
+    create.key_size = map.key_bytes;
+    create.value_size = map.value_bytes;
+    create.max_entries = map.entries;
+    create.map_flags = map.flags;
+    create.inner_map_fd = inner.map_or(0, |inner| inner.as_raw_fd() as u32);
+    copy_name(&mut create.map_name, map.name);
+    bpf_fd(bpf_cmd::BPF_MAP_CREATE, &mut attr)
 }
 
 /// Makes the map that holds the struct of callbacks. `by_link`: a link will

@@ -1,0 +1,152 @@
+//! The congestion controls of ours: what each consists of, and their
+//! registration.
+
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd as _, BorrowedFd},
+};
+
+use wad_common::tcp_sock::{RateSampleOffsets, TcpSockOffsets};
+
+use super::{Pins, Result, maps, objects};
+use crate::{
+    config::{Congestion, PathPolicy},
+    instance::Instance,
+    law::Law,
+    struct_ops::{
+        self, BtfError, Callback, CongestionControl, KernelBtf, LinkedObject, StructOpsError,
+    },
+};
+
+const fn callback(member: &'static str, program: &'static str) -> Callback {
+    Callback { member, program }
+}
+
+/// A law that answers to losses; the kernel does the recovery.
+fn loss_based(
+    cong_avoid: &'static str,
+    ssthresh: &'static str,
+    set_state: &'static str,
+) -> Vec<Callback> {
+    vec![
+        callback("init", "wad_init"),
+        callback("ssthresh", ssthresh),
+        callback("cong_avoid", cong_avoid),
+        callback("set_state", set_state),
+        callback("undo_cwnd", "wad_undo_cwnd"),
+    ]
+}
+
+/// A law that has window and pacing rate to itself.
+fn in_control(
+    init: &'static str,
+    cong_control: &'static str,
+    ssthresh: &'static str,
+) -> Vec<Callback> {
+    vec![
+        callback("init", init),
+        callback("ssthresh", ssthresh),
+        callback("cong_control", cong_control),
+        callback("undo_cwnd", "wad_undo_cwnd"),
+    ]
+}
+
+fn callbacks(law: Law) -> Vec<Callback> {
+    match law {
+        Law::Aimd => loss_based("aimd_cong_avoid", "aimd_ssthresh", "aimd_set_state"),
+        Law::HighSpeed => {
+            loss_based("highspeed_cong_avoid", "highspeed_ssthresh", "highspeed_set_state")
+        }
+        Law::Scalable => {
+            loss_based("scalable_cong_avoid", "scalable_ssthresh", "scalable_set_state")
+        }
+        Law::Leaky => in_control("leaky_init", "leaky_cong_control", "leaky_ssthresh"),
+        Law::Delay => in_control("delay_init", "delay_cong_control", "delay_ssthresh"),
+        Law::Dedicated => {
+            in_control("dedicated_init", "dedicated_cong_control", "dedicated_ssthresh")
+        }
+    }
+}
+
+/// The laws that these paths name and that are not registered yet.
+pub fn missing(pins: &Pins, instance: &Instance, paths: &[PathPolicy]) -> Vec<Law> {
+    let is_named = |law: &Law| {
+        let ours = Some(Congestion::Ours(*law));
+        paths.iter().any(|path| path.congestion == ours)
+    };
+    let is_there = |law: &Law| pins.algorithm(&instance.algorithm(law.name())).exists();
+    Law::ALL.into_iter().filter(|law| is_named(law) && !is_there(law)).collect()
+}
+
+/// Registers these laws, and pins them. Only those that are needed: the verifier
+/// takes a second for some of them.
+pub fn register(pins: &Pins, instance: &Instance, laws: &[Law], btf: &KernelBtf) -> Result<()> {
+    if laws.is_empty() || struct_ops::unsound(btf).is_some() {
+        return Ok(());
+    }
+    let tcp_sock = tcp_sock_offsets(btf).map_err(StructOpsError::from)?;
+    let rate_sample = rate_sample_offsets(btf).map_err(StructOpsError::from)?;
+    let globals = HashMap::from([
+        ("TCP_SOCK", (bytes(&tcp_sock), true)),
+        ("RATE_SAMPLE", (bytes(&rate_sample), true)),
+    ]);
+    let maps = maps::NAMES
+        .iter()
+        .map(|name| Ok((*name, maps::open(pins, name)?)))
+        .collect::<Result<Vec<_>>>()?;
+    let fds: HashMap<&str, BorrowedFd<'_>> =
+        maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
+    let object =
+        LinkedObject::link(objects::congestion(), globals, &fds).map_err(StructOpsError::from)?;
+    for law in laws {
+        let name = instance.algorithm(law.name());
+        CongestionControl::register(&name, &callbacks(*law), &object, btf)?
+            .pin(&pins.algorithm(&name))?;
+    }
+    Ok(())
+}
+
+fn bytes<T: aya::Pod>(record: &T) -> &[u8] {
+    // SAFETY: a plain record without padding.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(record).cast(), size_of::<T>()) }
+}
+
+fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
+    let tcp_sock = btf.structure("tcp_sock")?;
+    let offset = |member| Ok::<_, BtfError>(tcp_sock.member(member)?.offset_bytes());
+    let within = |path| btf.offset_bytes("tcp_sock", path);
+    let limited = tcp_sock.member("is_cwnd_limited")?;
+    Ok(TcpSockOffsets {
+        snd_cwnd: offset("snd_cwnd")?,
+        snd_ssthresh: offset("snd_ssthresh")?,
+        snd_cwnd_clamp: offset("snd_cwnd_clamp")?,
+        prior_cwnd: offset("prior_cwnd")?,
+        max_packets_out: offset("max_packets_out")?,
+        is_cwnd_limited: limited.offset_bytes(),
+        is_cwnd_limited_mask: limited.bit_mask(),
+        srtt_us: offset("srtt_us")?,
+        mss_cache: offset("mss_cache")?,
+        delivered: offset("delivered")?,
+        delivered_ce: offset("delivered_ce")?,
+        packets_out: offset("packets_out")?,
+        sacked_out: offset("sacked_out")?,
+        lost_out: offset("lost_out")?,
+        retrans_out: offset("retrans_out")?,
+        tcp_mstamp: offset("tcp_mstamp")?,
+        icsk_ca_state: within("inet_conn.icsk_ca_state")?,
+        icsk_ca_priv: within("inet_conn.icsk_ca_priv")?,
+        sk_pacing_rate: within("inet_conn.icsk_inet.sk.sk_pacing_rate")?,
+        sk_pacing_status: within("inet_conn.icsk_inet.sk.sk_pacing_status")?,
+    })
+}
+
+fn rate_sample_offsets(btf: &KernelBtf) -> Result<RateSampleOffsets, BtfError> {
+    let rate_sample = btf.structure("rate_sample")?;
+    let offset = |member| Ok::<_, BtfError>(rate_sample.member(member)?.offset_bytes());
+    Ok(RateSampleOffsets {
+        argument: btf.parameters("tcp_congestion_ops", "cong_control")? - 1,
+        rtt_us: offset("rtt_us")?,
+        losses: offset("losses")?,
+        acked_sacked: offset("acked_sacked")?,
+    })
+}
