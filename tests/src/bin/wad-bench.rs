@@ -1,14 +1,12 @@
 //! `wad-bench`: what wad costs. `cargo xtask bench` runs it.
 
-use std::{env, net::SocketAddr, path::PathBuf, process::ExitCode, time::Duration};
+use std::{env, net::SocketAddr, path::PathBuf, process::ExitCode};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
-use nix::unistd::Uid;
 use wad_tests::{
     bench::{Report, ack, connect},
-    lab::bulk,
-    say, signal,
+    cli::{self, Peer, print},
 };
 
 /// Costs, measured by ratio in alternated runs.
@@ -24,10 +22,8 @@ enum Command {
     Ack(Options),
     /// Per connection, by the number of paths; memory; time to the first tuned flow
     Connect(Options),
-    #[command(hide = true)]
-    Send { to: SocketAddr, seconds: u64 },
-    #[command(hide = true)]
-    Receive { on: SocketAddr },
+    #[command(flatten)]
+    Peer(Peer),
     #[command(hide = true, name = "connect-to")]
     ConnectTo { to: SocketAddr },
     #[command(hide = true)]
@@ -47,27 +43,14 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format!("wad-bench: {error:#}"));
-            ExitCode::FAILURE
-        }
-    }
+    cli::run("wad-bench", || run(Arguments::parse().command))
 }
 
 fn run(command: Command) -> Result<()> {
     match command {
         Command::Ack(options) => measure(&options, ack::run),
         Command::Connect(options) => measure(&options, connect::run),
-        Command::Send { to, seconds } => {
-            let sent = bulk::send(to, 1, Duration::from_secs(seconds)).context("cannot send")?;
-            print(&serde_json::to_string(&sent)?)
-        }
-        Command::Receive { on } => {
-            let received = bulk::receive(on, 1).context("cannot receive")?;
-            print(&serde_json::to_string(&received)?)
-        }
+        Command::Peer(peer) => peer.run(),
         Command::ConnectTo { to } => {
             let rate = connect::connect(to).context("cannot connect")?;
             print(&rate.to_string())
@@ -80,8 +63,7 @@ fn run(command: Command) -> Result<()> {
 type Bench = fn(&std::path::Path, &std::path::Path) -> Result<Report>;
 
 fn measure(options: &Options, bench: Bench) -> Result<()> {
-    ensure!(Uid::effective().is_root(), "run it as root: it makes network namespaces");
-    signal::catch()?;
+    cli::prepare(&options.wad)?;
     let me = env::current_exe().context("cannot tell this program's path")?;
     let report = bench(&me, &options.wad)?;
     if options.json {
@@ -89,9 +71,4 @@ fn measure(options: &Options, bench: Bench) -> Result<()> {
     } else {
         print(report.table().trim_end())
     }
-}
-
-fn print(text: &str) -> Result<()> {
-    use std::io::Write as _;
-    writeln!(std::io::stdout(), "{text}").context("cannot write to standard output")
 }

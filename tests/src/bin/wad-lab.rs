@@ -1,25 +1,19 @@
 //! `wad-lab`: experiments on an emulated long path. `cargo xtask lab` and
 //! `cargo xtask demo` run it.
 
-use std::{
-    io::{self, Write},
-    net::SocketAddr,
-    path::PathBuf,
-    process::ExitCode,
-    time::Duration,
-};
+use std::{path::PathBuf, process::ExitCode};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
-use nix::unistd::Uid;
 use wad_tests::{
+    cli::{self, Peer, print},
     lab::{
-        bulk, demo, progress,
+        demo, page, progress,
+        report::Report,
         run::{Client, Lab},
         scenario::Scenario,
-        table,
+        store, table,
     },
-    say, signal,
 };
 
 /// Real TCP over an emulated long path, with and without `wad`.
@@ -36,18 +30,27 @@ enum Command {
     /// Runs one scenario.
     Run {
         scenario: String,
-        /// Runs of each variant, alternated; the medians are shown.
-        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        repeat: u32,
+        #[command(flatten)]
+        how: How,
+        /// Only this variant; may be given more than once. Without a path's part
+        /// of the name it is meant on all paths of the grid.
+        #[arg(long = "variant", value_name = "NAME")]
+        variants: Vec<String>,
         /// Prints everything measured as JSON.
         #[arg(long)]
         json: bool,
         /// Who sends and receives.
         #[arg(long, value_enum, default_value_t = ClientName::Own)]
         client: ClientName,
-        /// The `wad` binary.
+    },
+    /// Runs scenarios, all of them if none is named, and makes a page of it.
+    Report {
+        scenarios: Vec<String>,
+        #[command(flatten)]
+        how: How,
+        /// Runs nothing: the page is made of what was found before.
         #[arg(long)]
-        wad: PathBuf,
+        stored: bool,
     },
     /// What tuning gains on two paths, in about a minute: a table and a picture.
     Demo {
@@ -58,12 +61,21 @@ enum Command {
         #[arg(long, default_value = "target")]
         out: PathBuf,
     },
-    /// The bulk sender.
-    #[command(hide = true)]
-    Send { to: SocketAddr, streams: u32, seconds: u64 },
-    /// The bulk receiver.
-    #[command(hide = true)]
-    Receive { on: SocketAddr, streams: u32 },
+    #[command(flatten)]
+    Peer(Peer),
+}
+
+#[derive(clap::Args)]
+struct How {
+    /// Runs of each variant, alternated; the medians are shown.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// The `wad` binary.
+    #[arg(long)]
+    wad: PathBuf,
+    /// The folder that results are kept in, and the report.
+    #[arg(long, default_value = "target/lab")]
+    out: PathBuf,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -73,68 +85,73 @@ enum ClientName {
 }
 
 fn main() -> ExitCode {
-    match run(Arguments::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            say(&format!("wad-lab: {error:#}"));
-            // As a shell has it for a command that SIGINT ended.
-            if signal::check().is_err() { ExitCode::from(130) } else { ExitCode::FAILURE }
-        }
-    }
+    cli::run("wad-lab", || run(Arguments::parse().command))
 }
 
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::List => list(),
-        Command::Run { scenario, repeat, json, client, wad } => {
-            let lab = lab(wad, client)?;
-            let scenario = Scenario::load(&scenario)?;
-            let report = lab.run(&scenario, repeat, &progress::Line::new(&scenario, repeat))?;
-            if json {
-                print(&serde_json::to_string(&report)?)
+        Command::Run { scenario, how, variants, json, client } => {
+            let lab = lab(how.wad, client)?;
+            let scenario = Scenario::load(&scenario)?.only(&variants)?;
+            let report = measure(&lab, &scenario, how.repeat)?;
+            let text = if json {
+                serde_json::to_string(&report)?
             } else {
-                print(table::render(&[report]).trim_end())
-            }
+                table::render(std::slice::from_ref(&report))
+            };
+            // Before someone who reads only the beginning ends this.
+            store::keep(&how.out, report)?;
+            print(text.trim_end())
         }
+        Command::Report { scenarios, how, stored } => report(scenarios, how, stored),
         Command::Demo { wad, out } => {
             let text = demo::run(&lab(wad, ClientName::Own)?, &out)?;
             print(text.trim_end())
         }
-        Command::Send { to, streams, seconds } => {
-            let sent = bulk::send(to, streams, Duration::from_secs(seconds));
-            print(&serde_json::to_string(&sent.context("cannot send")?)?)
-        }
-        Command::Receive { on, streams } => {
-            let received = bulk::receive(on, streams).context("cannot receive")?;
-            print(&serde_json::to_string(&received)?)
-        }
+        Command::Peer(peer) => peer.run(),
     }
 }
 
 fn list() -> anyhow::Result<()> {
     for name in Scenario::names()? {
-        print(&format!("{name:<16} {}", Scenario::load(&name)?.description))?;
+        print(&format!("{name:<20} {}", Scenario::load(&name)?.description))?;
     }
     Ok(())
 }
 
+fn report(mut names: Vec<String>, how: How, stored: bool) -> anyhow::Result<()> {
+    if names.is_empty() {
+        names = Scenario::names()?;
+    }
+    let scenarios: Vec<Scenario> =
+        names.iter().map(|name| Scenario::load(name)).collect::<Result<_, _>>()?;
+    if !stored {
+        let lab = lab(how.wad, ClientName::Own)?;
+        for scenario in &scenarios {
+            // Kept one by one: the next may be interrupted.
+            store::keep(&how.out, measure(&lab, scenario, how.repeat)?)?;
+        }
+    }
+    let results = scenarios.into_iter().map(|scenario| {
+        let found = store::find(&how.out, &scenario.name)?;
+        Ok((scenario, found))
+    });
+    let results = results.collect::<Result<Vec<_>, store::StoreError>>()?;
+    let page = page::write(&how.out.join("report"), &results)?;
+    print(&format!("{}", page.display()))
+}
+
+fn measure(lab: &Lab, scenario: &Scenario, repeat: u32) -> anyhow::Result<Report> {
+    Ok(lab.run(scenario, repeat, &progress::Line::new(scenario, repeat))?)
+}
+
 fn lab(wad: PathBuf, client: ClientName) -> anyhow::Result<Lab> {
-    if !Uid::effective().is_root() {
-        bail!("the lab makes network namespaces and devices: run it as root");
-    }
-    if !wad.is_file() {
-        bail!("no wad binary at {}: build it first", wad.display());
-    }
-    signal::catch().context("cannot handle signals")?;
+    cli::prepare(&wad)?;
     let client = match client {
         ClientName::Own => Client::Own,
         ClientName::Iperf3 => Client::Iperf3,
     };
     let own = std::env::current_exe().context("cannot find this program's own file")?;
     Ok(Lab { own, wad, client })
-}
-
-/// Unlike `println!`, without a panic where the reader has gone.
-fn print(text: &str) -> anyhow::Result<()> {
-    writeln!(io::stdout(), "{text}").context("cannot write to stdout")
 }

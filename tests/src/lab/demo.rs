@@ -12,7 +12,8 @@ use super::{
     svg, table,
 };
 
-const SCENARIOS: [&str; 2] = ["buffers-oc12", "aimd-oc12"];
+const SCENARIOS: [(&str, [&str; 2]); 2] =
+    [("buffers-oc12", ["untuned", "tuned"]), ("aimd-oc12", ["reno", "wad_aimd"])];
 
 /// What made the demonstration fail.
 #[derive(Debug, thiserror::Error)]
@@ -34,10 +35,13 @@ pub fn run(lab: &Lab, folder: &Path) -> Result<String, DemoError> {
     let failed = |source| DemoError::Picture { path: path.clone(), source };
     fs::create_dir_all(folder).map_err(failed)?;
     let mut reports = Vec::new();
-    for name in SCENARIOS {
-        let scenario = Scenario::load(name)?;
+    for (name, variants) in SCENARIOS {
+        let variants: Vec<String> = variants.iter().map(|name| (*name).to_owned()).collect();
+        let scenario = Scenario::load(name)?.only(&variants)?;
         reports.push(lab.run(&scenario, 1, &Line::new(&scenario, 1))?);
     }
-    fs::write(&path, svg::render(&reports)).map_err(failed)?;
+    let rows: Vec<_> = reports.iter().flat_map(svg::rows).collect();
+    let picture = svg::render("What tuning changes, over time", &rows);
+    fs::write(&path, picture).map_err(failed)?;
     Ok(format!("{}\nWindows over time: {}", table::render(&reports), path.display()))
 }

@@ -6,7 +6,7 @@ use std::{
     io::{self, IoSlice},
     os::fd::AsFd,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
@@ -17,15 +17,15 @@ use nix::{
     poll::{PollFd, PollFlags, ppoll},
     sys::time::TimeSpec,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     burst::Burst,
     delay_line::{DelayLaw, DelayLine},
     link::{Link, LinkLaw},
-    losses::{Loss, LossLaw, Losses},
+    losses::{Fate, LossLaw, Losses, Passing},
     packet::{Packet, Segment},
-    tun::{FRAME_BYTES, Tun},
+    tun::{FRAME_BYTES, QUEUE_PACKETS, Tun},
 };
 use crate::monotonic_ns;
 
@@ -34,9 +34,12 @@ use crate::monotonic_ns;
 const MODERATION_NS: u64 = 100_000;
 /// A thread looks after its devices at least so often...
 const TICK_NS: u64 = 1_000_000;
-/// ...and if it could not for so long, it has stalled.
+/// ...and if it was away for longer, packets have come meanwhile;
+const LATE_NS: u64 = 2 * TICK_NS;
+/// for so long, it has stalled.
 const STALL_NS: u64 = 5_000_000;
-/// Packets taken in before deliveries are looked after again.
+/// Packets taken in before deliveries are looked after again; after the thread
+/// was away, all that there may be.
 const READS_PER_PASS: usize = 64;
 
 /// What one direction does to packets.
@@ -49,7 +52,7 @@ pub struct DirectionLaw {
 }
 
 /// What one direction has done. Segments, unless named otherwise.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     pub arrived: u64,
     pub delivered: u64,
@@ -59,13 +62,14 @@ pub struct Counters {
     pub queue_drops: u64,
     pub random_drops: u64,
     pub planned_drops: u64,
+    pub marks: u64,
     pub held_back: u64,
     /// Most that ever waited at the bottleneck.
     pub peak_queue_bytes: u64,
     /// How often the thread itself came late, and its longest absence.
     pub stalls: u64,
     pub longest_gap_ns: u64,
-    /// Queue drops of packets that came in a bunch because of a stall.
+    /// Queue drops of packets that came while the thread was away.
     pub stall_drops: u64,
     /// Packets lost by the emulator itself: refused by the receiver's kernel...
     pub write_failures: u64,
@@ -73,6 +77,8 @@ pub struct Counters {
     pub device_drops: u64,
     /// When the first planned drop was, CLOCK_MONOTONIC; 0 for never.
     pub first_planned_drop_ns: u64,
+    /// The same of the first mark.
+    pub first_mark_ns: u64,
 }
 
 impl Counters {
@@ -91,8 +97,16 @@ pub struct Emulator {
 }
 
 struct Worker {
-    counters: Arc<Mutex<Counters>>,
+    published: Arc<Published>,
     thread: Option<JoinHandle<()>>,
+}
+
+/// What others may look at while a direction is at work.
+#[derive(Default)]
+struct Published {
+    counters: Mutex<Counters>,
+    /// Times (CLOCK_MONOTONIC, nanoseconds) of the queue's drops.
+    queue_drops_ns: Mutex<Vec<u64>>,
 }
 
 impl Emulator {
@@ -116,9 +130,18 @@ impl Emulator {
     /// What was done so far, there and back.
     #[must_use]
     pub fn counters(&self) -> [Counters; 2] {
-        [&self.forward, &self.reverse]
-            .map(|worker| *worker.counters.lock().unwrap_or_else(PoisonError::into_inner))
+        [&self.forward, &self.reverse].map(|worker| *locked(&worker.published.counters))
     }
+
+    /// When the queue on the way there dropped segments so far, CLOCK_MONOTONIC.
+    #[must_use]
+    pub fn queue_drops_ns(&self) -> Vec<u64> {
+        locked(&self.forward.published.queue_drops_ns).clone()
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Emulator {
@@ -138,12 +161,12 @@ impl Worker {
         law: DirectionLaw,
         stop: &Arc<AtomicBool>,
     ) -> io::Result<Self> {
-        let counters = Arc::new(Mutex::new(Counters::default()));
+        let published = Arc::new(Published::default());
         let (from, to) = (Arc::clone(from), Arc::clone(to));
-        let (stop, published) = (Arc::clone(stop), Arc::clone(&counters));
-        let run = move || Direction::new(&from, &to, law).run(&stop, &published);
+        let (stop, publish) = (Arc::clone(stop), Arc::clone(&published));
+        let run = move || Direction::new(&from, &to, law).run(&stop, &publish);
         let thread = thread::Builder::new().name("wan".to_owned()).spawn(run)?;
-        Ok(Self { counters, thread: Some(thread) })
+        Ok(Self { published, thread: Some(thread) })
     }
 }
 
@@ -156,7 +179,11 @@ struct Direction<'a> {
     line: DelayLine<Segment>,
     burst: Burst,
     frame: Box<[u8; FRAME_BYTES]>,
+    /// Read in this pass, and when; here only to keep its memory.
+    arrivals: Vec<(u64, Packet)>,
     counters: Counters,
+    /// Not published yet.
+    queue_drops_ns: Vec<u64>,
 }
 
 impl<'a> Direction<'a> {
@@ -170,11 +197,13 @@ impl<'a> Direction<'a> {
             line: DelayLine::new(law.delay, !law.seed),
             burst: Burst::default(),
             frame: Box::new([0; FRAME_BYTES]),
+            arrivals: Vec::new(),
             counters: Counters::default(),
+            queue_drops_ns: Vec::new(),
         }
     }
 
-    fn run(mut self, stop: &AtomicBool, published: &Mutex<Counters>) {
+    fn run(mut self, stop: &AtomicBool, published: &Published) {
         go_first();
         let mut last_ns = self.now_ns();
         while !stop.load(Ordering::Relaxed) {
@@ -182,12 +211,14 @@ impl<'a> Direction<'a> {
             let now_ns = self.now_ns();
             let gap_ns = now_ns - last_ns;
             last_ns = now_ns;
-            let stalled = gap_ns > STALL_NS;
-            self.counters.stalls += u64::from(stalled);
+            self.counters.stalls += u64::from(gap_ns > STALL_NS);
             self.counters.longest_gap_ns = self.counters.longest_gap_ns.max(gap_ns);
-            self.take_in(stalled);
+            self.take_in(now_ns, gap_ns);
             self.deliver();
-            *published.lock().unwrap_or_else(PoisonError::into_inner) = self.counters;
+            *locked(&published.counters) = self.counters;
+            if !self.queue_drops_ns.is_empty() {
+                locked(&published.queue_drops_ns).append(&mut self.queue_drops_ns);
+            }
         }
     }
 
@@ -205,33 +236,52 @@ impl<'a> Direction<'a> {
         let _ = ppoll(&mut poll, Some(timeout), None);
     }
 
-    fn take_in(&mut self, stalled: bool) {
-        for _ in 0..READS_PER_PASS {
+    fn take_in(&mut self, now_ns: u64, gap_ns: u64) {
+        let late = gap_ns > LATE_NS;
+        let most = if late { QUEUE_PACKETS } else { READS_PER_PASS };
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        while arrivals.len() < most {
             // A device that is down has no packets.
-            let Ok(Some(length)) = self.from.read(&mut self.frame) else { return };
-            let now_ns = self.now_ns();
-            if let Some(packet) = Packet::new(&self.frame[..length]) {
-                packet.split().for_each(|segment| self.pass(now_ns, segment, stalled));
-            }
+            let Ok(Some(length)) = self.from.read(&mut self.frame) else { break };
+            arrivals
+                .extend(Packet::new(&self.frame[..length]).map(|packet| (self.now_ns(), packet)));
         }
+        // They came one after the other while the thread was away. Taken for a
+        // bunch they would fill queues that they have not filled.
+        let count = arrivals.len() as u64;
+        for (number, (read_ns, packet)) in (1..).zip(arrivals.drain(..)) {
+            let time_ns = if late { now_ns - gap_ns + gap_ns * number / count } else { read_ns };
+            packet.split().for_each(|segment| self.pass(time_ns, segment, late));
+        }
+        self.arrivals = arrivals;
     }
 
-    fn pass(&mut self, now_ns: u64, segment: Segment, stalled: bool) {
+    fn pass(&mut self, now_ns: u64, mut segment: Segment, late: bool) {
         let counters = &mut self.counters;
         counters.arrived += 1;
-        match self.losses.judge(now_ns, segment.carries_data()) {
-            Some(Loss::Random) => return counters.random_drops += 1,
-            Some(Loss::Planned) => {
+        let passing =
+            Passing { carries_data: segment.carries_data(), markable: segment.is_markable() };
+        match self.losses.judge(now_ns, passing) {
+            Some(Fate::LostAtRandom) => return counters.random_drops += 1,
+            Some(Fate::LostByPlan) => {
                 if counters.planned_drops == 0 {
                     counters.first_planned_drop_ns = self.epoch_ns + now_ns;
                 }
                 return counters.planned_drops += 1;
             }
+            Some(Fate::Marked) => {
+                if counters.marks == 0 {
+                    counters.first_mark_ns = self.epoch_ns + now_ns;
+                }
+                counters.marks += 1;
+                segment.mark();
+            }
             None => {}
         }
         let Some(leaves_ns) = self.link.offer(now_ns, segment.wire_bytes()) else {
             counters.queue_drops += 1;
-            return counters.stall_drops += u64::from(stalled);
+            self.queue_drops_ns.push(self.epoch_ns + now_ns);
+            return counters.stall_drops += u64::from(late);
         };
         let backlog_bytes = self.link.backlog_bytes(now_ns);
         counters.peak_queue_bytes = counters.peak_queue_bytes.max(backlog_bytes);
@@ -269,9 +319,14 @@ impl<'a> Direction<'a> {
 /// Runs this thread before the senders and receivers on the same cores, which
 /// would otherwise hold up the path that they use.
 fn go_first() {
-    let parameters = libc::sched_param { sched_priority: 1 };
+    // The kernel's `struct sched_param`. Its own call, as musl's
+    // `sched_setscheduler()` always fails: POSIX has it set a process, not a thread.
+    let priority: libc::c_int = 1;
     // SAFETY: a system call on this thread with a valid, short-lived argument.
-    if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) } != 0 {
+    if unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_FIFO, &raw const priority)
+    } != 0
+    {
         let error = io::Error::last_os_error();
         crate::say(&format!("the emulated path runs without real-time priority: {error}"));
     }

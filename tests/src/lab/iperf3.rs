@@ -1,8 +1,10 @@
 //! The real iperf3 instead of the lab's own sender and receiver.
 
-use std::{net::SocketAddr, process::Command, time::Duration};
+use std::{net::SocketAddr, process::Command};
 
 use serde::Deserialize;
+
+use super::bulk::Amount;
 
 /// What is used of `iperf3 --json`.
 #[derive(Debug, Deserialize)]
@@ -30,10 +32,14 @@ pub fn server(on: SocketAddr) -> Command {
 }
 
 #[must_use]
-pub fn client(to: SocketAddr, streams: u32, span: Duration) -> Command {
+pub fn client(to: SocketAddr, streams: u32, amount: Amount) -> Command {
     let mut command = Command::new("iperf3");
     command.args(["--json", "--client", &to.ip().to_string(), "--port", &to.port().to_string()]);
-    command.args(["--parallel", &streams.to_string(), "--time", &span.as_secs().to_string()]);
+    command.args(["--parallel", &streams.to_string()]);
+    match amount {
+        Amount::Time(span) => command.args(["--time", &span.as_secs().to_string()]),
+        Amount::Bytes(bytes) => command.args(["--bytes", &bytes.to_string()]),
+    };
     command
 }
 

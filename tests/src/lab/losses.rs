@@ -1,4 +1,4 @@
-//! Which segments are lost on the way: at random, or by plan. Times in
+//! Which segments are lost or marked on the way: at random, or by plan. Times in
 //! nanoseconds, by the emulator's clock.
 
 use super::random::Random;
@@ -12,13 +12,24 @@ pub struct LossLaw {
     pub data_packets: Vec<u64>,
     /// The first segment with data so long after the very first one.
     pub after_ns: Vec<u64>,
+    /// The first one then that may be marked is: "congestion experienced".
+    pub mark_after_ns: Vec<u64>,
 }
 
-/// Why a segment is lost.
+/// What befalls a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    Random,
-    Planned,
+pub enum Fate {
+    LostAtRandom,
+    LostByPlan,
+    Marked,
+}
+
+/// What counts of a segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Passing {
+    pub carries_data: bool,
+    /// Whether its sender understands marks (ECT, RFC 3168).
+    pub markable: bool,
 }
 
 /// The law at work.
@@ -29,6 +40,7 @@ pub struct Losses {
     /// Next one last.
     data_packets: Vec<u64>,
     after_ns: Vec<u64>,
+    mark_after_ns: Vec<u64>,
     data_seen: u64,
     first_data_ns: u64,
 }
@@ -36,51 +48,61 @@ pub struct Losses {
 impl Losses {
     #[must_use]
     pub fn new(law: LossLaw, seed: u64) -> Self {
-        let LossLaw { probability, mut data_packets, mut after_ns } = law;
-        data_packets.sort_unstable_by(|one, other| other.cmp(one));
-        after_ns.sort_unstable_by(|one, other| other.cmp(one));
         Self {
-            probability,
+            probability: law.probability,
             random: Random::new(seed),
-            data_packets,
-            after_ns,
+            data_packets: next_last(law.data_packets),
+            after_ns: next_last(law.after_ns),
+            mark_after_ns: next_last(law.mark_after_ns),
             data_seen: 0,
             first_data_ns: 0,
         }
     }
 
-    /// A segment comes: whether, and why, it is lost.
-    pub fn judge(&mut self, now_ns: u64, carries_data: bool) -> Option<Loss> {
-        if carries_data && self.is_planned(now_ns) {
-            return Some(Loss::Planned);
-        }
-        (self.probability > 0.0 && self.random.chance(self.probability)).then_some(Loss::Random)
+    /// A segment comes: what befalls it, if anything.
+    pub fn judge(&mut self, now_ns: u64, passing: Passing) -> Option<Fate> {
+        let planned = if passing.carries_data { self.planned(now_ns, passing) } else { None };
+        planned.or_else(|| {
+            let lost = self.probability > 0.0 && self.random.chance(self.probability);
+            lost.then_some(Fate::LostAtRandom)
+        })
     }
 
-    fn is_planned(&mut self, now_ns: u64) -> bool {
+    fn planned(&mut self, now_ns: u64, passing: Passing) -> Option<Fate> {
         if self.data_seen == 0 {
             self.first_data_ns = now_ns;
         }
         self.data_seen += 1;
         let since_ns = now_ns.saturating_sub(self.first_data_ns);
         let by_number = self.data_packets.pop_if(|number| *number <= self.data_seen);
-        by_number.is_some() || self.after_ns.pop_if(|after| *after <= since_ns).is_some()
+        if by_number.is_some() || self.after_ns.pop_if(|after| *after <= since_ns).is_some() {
+            return Some(Fate::LostByPlan);
+        }
+        let marked = self.mark_after_ns.pop_if(|after| passing.markable && *after <= since_ns);
+        marked.map(|_| Fate::Marked)
     }
+}
+
+fn next_last(mut values: Vec<u64>) -> Vec<u64> {
+    values.sort_unstable_by(|one, other| other.cmp(one));
+    values
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const DATA: Passing = Passing { carries_data: true, markable: false };
+
     fn lost(losses: &mut Losses, segments: u64) -> Vec<u64> {
-        (1..=segments).filter(|number| losses.judge(number * 1000, true).is_some()).collect()
+        (1..=segments).filter(|number| losses.judge(number * 1000, DATA).is_some()).collect()
     }
 
     #[test]
     fn drops_the_numbered_data_packets_only() {
         let law = LossLaw { data_packets: vec![7, 3], ..LossLaw::default() };
         let mut losses = Losses::new(law, 0);
-        assert_eq!(losses.judge(0, false), None, "an ACK does not count");
+        assert_eq!(losses.judge(0, Passing::default()), None, "an ACK does not count");
         assert_eq!(lost(&mut losses, 20), [3, 7]);
     }
 
@@ -89,6 +111,17 @@ mod tests {
         let law = LossLaw { after_ns: vec![4500, 9000], ..LossLaw::default() };
         // The first comes at 1000: 5500 and 10,000 are due.
         assert_eq!(lost(&mut Losses::new(law, 0), 20), [6, 10]);
+    }
+
+    #[test]
+    fn marks_the_first_that_may_be() {
+        let law = LossLaw { mark_after_ns: vec![3000], ..LossLaw::default() };
+        let mut losses = Losses::new(law, 0);
+        let markable = Passing { markable: true, ..DATA };
+        assert_eq!(losses.judge(1000, markable), None, "too early");
+        assert_eq!(losses.judge(5000, DATA), None, "not by its sender");
+        assert_eq!(losses.judge(6000, markable), Some(Fate::Marked));
+        assert_eq!(losses.judge(7000, markable), None, "once");
     }
 
     #[test]

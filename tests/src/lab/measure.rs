@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use super::scenario::Group;
 use crate::{
     monotonic_ns,
     netns::{Netns, NetnsError},
@@ -16,8 +17,8 @@ use crate::{
     ss::{self, Flow},
 };
 
-/// How often the sender's flows are looked at.
-pub const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+/// How soon a watch notices that it is to stop.
+const STEP: Duration = Duration::from_millis(100);
 
 /// Bytes received until a time: points in order of both.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +35,14 @@ impl Series {
     pub fn goodput(&self, from_ns: u64, to_ns: u64) -> f64 {
         let bytes = self.bytes_at(to_ns) - self.bytes_at(from_ns);
         bytes * 8e9 / to_ns.saturating_sub(from_ns).max(1) as f64
+    }
+
+    /// When the last byte was there; 0 for an empty series.
+    #[must_use]
+    pub fn complete_ns(&self) -> u64 {
+        let total = self.0.last().map_or(0, |(_, bytes)| *bytes);
+        let at = self.0.partition_point(|(_, bytes)| *bytes < total);
+        self.0.get(at).map_or(0, |(time_ns, _)| *time_ns)
     }
 
     /// Linear between two points; constant before the first and after the last.
@@ -71,18 +80,22 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// Sum of the windows of so many flows, those with the most data: iperf3
-    /// has one more, for control.
+    /// The flows of a group, those with the most data: iperf3 has one more, for
+    /// control.
     #[must_use]
-    pub fn cwnd(&self, streams: u32) -> u32 {
-        self.with_data(streams).map(|flow| flow.cwnd_segments).sum()
+    pub fn of(&self, group: &Group) -> Vec<&Flow> {
+        let port = group.port;
+        let is_of = |flow: &&Flow| flow.peer.port() == port || flow.local.port() == port;
+        let mut flows: Vec<&Flow> = self.flows.iter().filter(is_of).collect();
+        flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes_acked.max(flow.bytes_received)));
+        flows.truncate(group.streams as usize);
+        flows
     }
 
-    /// The flows with the most data.
-    pub fn with_data(&self, streams: u32) -> impl Iterator<Item = &Flow> {
-        let mut flows: Vec<&Flow> = self.flows.iter().collect();
-        flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes_acked.max(flow.bytes_received)));
-        flows.into_iter().take(streams as usize)
+    /// Sum of the windows of all groups.
+    #[must_use]
+    pub fn cwnd(&self, groups: &[Group]) -> u32 {
+        groups.iter().flat_map(|group| self.of(group)).map(|flow| flow.cwnd_segments).sum()
     }
 }
 
@@ -118,7 +131,7 @@ impl Watch {
             next += every;
             while !self.stop.load(Ordering::Relaxed) && Instant::now() < next {
                 let left = next.saturating_duration_since(Instant::now());
-                thread::sleep(left.min(SAMPLE_EVERY));
+                thread::sleep(left.min(STEP));
             }
         }
         Ok(())
@@ -153,6 +166,12 @@ mod tests {
         assert!((series.goodput(1_500_000_000, 2_500_000_000) - 16_000.0).abs() < 1e-6);
         assert!((series.goodput(2_500_000_000, 9_500_000_000) - 1500.0 * 8.0 / 7.0).abs() < 1e-6);
         assert!(Series::default().goodput(1, 2).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_series_is_complete_with_its_last_byte() {
+        let series = Series::new(vec![(1, 0), (2, 70), (3, 90), (4, 90), (5, 90)]);
+        assert_eq!((series.complete_ns(), Series::default().complete_ns()), (3, 0));
     }
 
     #[test]

@@ -3,11 +3,14 @@
 //!
 //! Bottom up: `packet`, `burst`, `link`, `losses` and `delay_line` are the pure
 //! parts; `tun` and `emulator` run them between two devices; `wan` sets up the
-//! namespaces; `scenario`, `run`, `record` and `report` make experiments of it, `demo`, `table`
-//! and `svg` show them.
+//! namespaces; `scenario`, `run` and `transfer` make experiments of it; `record`
+//! makes figures of what was seen, with `slow_start`, `recovery` and `responses`,
+//! and `targets` holds them against what was to be shown; `report` and `store`
+//! keep them; `demo`, `table`, `page` and `svg` show them.
 
 pub mod bulk;
 pub mod burst;
+pub mod counters;
 pub mod delay_line;
 pub mod demo;
 pub mod emulator;
@@ -16,15 +19,24 @@ pub mod link;
 pub mod losses;
 pub mod measure;
 pub mod packet;
+pub mod page;
 pub mod progress;
+pub mod qdisc;
 pub mod random;
 pub mod record;
+pub mod recovery;
 pub mod report;
+pub mod responses;
 pub mod run;
 pub mod scenario;
 pub mod settings;
+pub mod slow_start;
+pub mod store;
 pub mod svg;
 pub mod table;
+pub mod targets;
+pub mod transfer;
 pub mod tun;
+pub mod udp;
 pub mod units;
 pub mod wan;

@@ -62,7 +62,7 @@ impl Packet {
     pub fn split(self) -> impl Iterator<Item = Segment> {
         let count = self.tcp.map_or(1, |tcp| tcp.segments);
         let packet = Rc::new(self);
-        (0..count).map(move |index| Segment { packet: Rc::clone(&packet), index })
+        (0..count).map(move |index| Segment { packet: Rc::clone(&packet), index, marked: false })
     }
 
     #[must_use]
@@ -107,6 +107,7 @@ impl Layout {
 pub struct Segment {
     packet: Rc<Packet>,
     index: u32,
+    marked: bool,
 }
 
 impl Segment {
@@ -126,6 +127,17 @@ impl Segment {
     #[must_use]
     pub fn carries_data(&self) -> bool {
         self.packet.tcp.is_some() && !self.payload().is_empty()
+    }
+
+    /// Whether it is TCP of a sender that understands marks: ECT(0) or ECT(1).
+    #[must_use]
+    pub fn is_markable(&self) -> bool {
+        self.packet.tcp.is_some() && matches!(ecn(&self.packet.bytes), Some(1 | 2))
+    }
+
+    /// Marks it, from here on: "congestion experienced".
+    pub const fn mark(&mut self) {
+        self.marked = true;
     }
 
     /// Where its payload lies in the packet; all of what is not TCP.
@@ -155,8 +167,18 @@ impl Segment {
         if self.index > 0 {
             header.clear_flags(CWR);
         }
+        if self.marked {
+            header.mark();
+        }
         Some(header)
     }
+}
+
+/// The two bits of explicit congestion notification: the low ones of IPv4's
+/// second byte; in IPv6 the traffic class lies four bits higher.
+fn ecn(bytes: &[u8]) -> Option<u8> {
+    let shift = if bytes.first()? >> 4 == 4 { 0 } else { 4 };
+    Some(bytes.get(1)? >> shift & 0b11)
 }
 
 /// An IP and TCP header.
@@ -201,6 +223,10 @@ impl Header {
 
     const fn clear_flags(&mut self, flags: u8) {
         self.bytes[self.ip_bytes + 13] &= !flags;
+    }
+
+    const fn mark(&mut self) {
+        self.bytes[1] |= if self.is_ipv4() { 0b11 } else { 0b11 << 4 };
     }
 
     fn set_sequence(&mut self, sequence: u32) {
@@ -364,6 +390,22 @@ pub mod tests {
         assert_eq!(segments.len(), 1);
         assert!(segments[0].header().is_none() && !segments[0].carries_data());
         assert_eq!(segments[0].wire_bytes(), 28);
+    }
+
+    #[test]
+    fn marks_what_may_be_marked() {
+        for (ipv4, at, ect, ce) in [(true, 1, 0b10, 0b11), (false, 1, 0x20, 0x30)] {
+            let plain = Packet::new(&frame(ipv4, 0x10, 2000, 1448)).unwrap();
+            assert!(plain.split().all(|segment| !segment.is_markable()));
+            let mut bytes = frame(ipv4, 0x10, 2000, 1448);
+            bytes[VNET_BYTES + at] |= ect;
+            let mut segments: Vec<_> = Packet::new(&bytes).unwrap().split().collect();
+            assert!(segments.iter().all(Segment::is_markable));
+            segments[1].mark();
+            let wire: Vec<_> = segments.iter().map(on_the_wire).collect();
+            assert_eq!((wire[0][at], wire[1][at]), (ect, ce));
+            assert_checksums(&wire[1], ipv4);
+        }
     }
 
     #[test]

@@ -14,7 +14,8 @@ const BETWEEN_REWRITES: Duration = Duration::from_millis(500);
 
 /// Shows the progress of a scenario's runs.
 pub struct Line {
-    seconds: u32,
+    /// None for transfers of so many bytes.
+    seconds: Option<u32>,
     repeats: u32,
     rewrites: bool,
     shown: Cell<Option<Instant>>,
@@ -24,7 +25,7 @@ impl Line {
     #[must_use]
     pub fn new(scenario: &super::scenario::Scenario, repeats: u32) -> Self {
         let rewrites = stderr().is_terminal();
-        Self { seconds: scenario.seconds, repeats, rewrites, shown: Cell::new(None) }
+        Self { seconds: scenario.seconds(), repeats, rewrites, shown: Cell::new(None) }
     }
 
     /// Shows it, unless it was shown just now.
@@ -38,12 +39,12 @@ impl Line {
             1 => String::new(),
             repeats => format!(" run {}/{repeats}", progress.repeat),
         };
+        let of = self.seconds.map_or(String::new(), |seconds| format!(" of {seconds}"));
         let text = format!(
-            "{} {}{repeat}: {:>2} of {} s, cwnd {} segments",
+            "{} {}{repeat}: {:>2}{of} s, cwnd {} segments",
             progress.scenario,
             progress.variant,
             progress.elapsed.as_secs(),
-            self.seconds,
             progress.cwnd_segments
         );
         // A terminal that has gone is no reason to stop an experiment.

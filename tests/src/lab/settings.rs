@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::wan::{Wan, qdisc, set_fq_codel};
+use super::{
+    qdisc,
+    wan::{DEVICE, Wan},
+};
 use crate::{
     netns::{Netns, NetnsError},
     process::ProcessError,
@@ -20,7 +23,7 @@ const NAMESPACE: [(&str, &str); 16] = [
     ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
     ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
     ("net.ipv4.tcp_congestion_control", "cubic"),
-    ("net.ipv4.tcp_ecn", "2"),
+    (ECN, "2"),
     ("net.ipv4.tcp_moderate_rcvbuf", "1"),
     ("net.ipv4.tcp_window_scaling", "1"),
     ("net.ipv4.tcp_timestamps", "1"),
@@ -38,6 +41,7 @@ const NAMESPACE: [(&str, &str); 16] = [
 /// Of the whole host.
 const RMEM_MAX: (&str, &str) = ("net.core.rmem_max", "212992");
 const WMEM_MAX: (&str, &str) = ("net.core.wmem_max", "212992");
+const ECN: &str = "net.ipv4.tcp_ecn";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
 /// What went wrong with a setting.
@@ -81,7 +85,23 @@ impl HostDefaults {
 pub fn apply(wan: &Wan) -> Result<(), SettingsError> {
     for netns in [wan.a(), wan.b()] {
         apply_to(netns)?;
-        set_fq_codel(netns);
+    }
+    // A wire before the path has the discipline that the experiment is about.
+    if wan.near_device() == DEVICE {
+        qdisc::set_fq_codel(wan.a(), DEVICE);
+    }
+    qdisc::set_fq_codel(wan.b(), DEVICE);
+    Ok(())
+}
+
+/// Connections ask for explicit congestion notification from here on: without,
+/// they only grant it.
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn ask_for_ecn(wan: &Wan) -> Result<(), SettingsError> {
+    for netns in [wan.a(), wan.b()] {
+        netns.run(|| sysctl::set(ECN, "1"))??;
     }
     Ok(())
 }
@@ -99,19 +119,19 @@ pub fn apply_to(netns: &Netns) -> Result<(), SettingsError> {
 ///
 /// # Errors
 /// When one cannot be read, or the ends differ.
-pub fn effective(wan: &Wan) -> Result<BTreeMap<&'static str, String>, SettingsError> {
+pub fn effective(wan: &Wan) -> Result<BTreeMap<String, String>, SettingsError> {
     let mut values = BTreeMap::new();
     let (a, b) = (read(wan.a())?, read(wan.b())?);
     for ((name, _), (a, b)) in NAMESPACE.iter().zip(a.into_iter().zip(b)) {
         if a != b {
             return Err(SettingsError::Differs { name, a, b });
         }
-        values.insert(*name, a);
+        values.insert((*name).to_owned(), a);
     }
     for name in [RMEM_MAX.0, WMEM_MAX.0] {
-        values.insert(name, sysctl::get(name)?);
+        values.insert(name.to_owned(), sysctl::get(name)?);
     }
-    values.insert("qdisc", qdisc(wan.a())?);
+    values.insert("qdisc".to_owned(), qdisc::shown(wan.a(), wan.near_device())?);
     Ok(values)
 }
 

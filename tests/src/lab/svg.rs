@@ -1,9 +1,9 @@
-//! Windows and goodput over time as a picture: a row per scenario, on the left
+//! Windows and goodput over time as a picture: a row per experiment, on the left
 //! the congestion window, on the right what arrives. Lengths are in pixels.
 
 use std::fmt::Write;
 
-use super::report::{Point, Report};
+use super::report::{self, Point, Report, Variant};
 
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 382.0;
@@ -12,69 +12,124 @@ const MARGIN_TOP: f64 = 70.0;
 const LEFT: [f64; 2] = [90.0, 690.0];
 const SIZE: (f64, f64) = (470.0, 230.0);
 const PANEL_TOP: f64 = 78.0;
-/// Told apart by the colour-blind, too (Okabe and Ito).
-const COLOURS: [&str; 4] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7"];
+/// Labels of lines beside each other, and their distances.
+const LABELS: usize = 5;
+const LABEL: (f64, f64) = (215.0, 18.0);
+/// Told apart by the colour-blind, too (Okabe and Ito; grey for their yellow).
+const COLOURS: [&str; 8] =
+    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
 const STYLE: &str = "text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px;fill:#333}\
     .title{font-size:20px;font-weight:600;fill:#111}.name{font-size:16px;font-weight:600;fill:#111}\
     .small{font-size:12px;fill:#666;paint-order:stroke;stroke:#fff;stroke-width:4px}.grid{stroke:#e4e4e4}.axis{stroke:#888}\
     .mark{stroke:#666;stroke-dasharray:5 4}.line{fill:none;stroke-width:2;stroke-linejoin:round}";
 
-/// The picture of the first sample of each variant.
+/// Lines over one path.
+pub struct Row<'a> {
+    pub name: String,
+    pub path: &'a report::Path,
+    /// The variant that it is of, where it is of one only.
+    pub only: Option<&'a Variant>,
+    pub lines: Vec<Line<'a>>,
+}
+
+/// Some flows over time.
+pub struct Line<'a> {
+    pub label: String,
+    pub points: &'a [Point],
+}
+
+/// The rows of a scenario, of the first sample of each variant: variants with
+/// one kind of flow share the row of their path; others have one for themselves,
+/// with a line for each kind.
 #[must_use]
-pub fn render(reports: &[Report]) -> String {
-    let height = MARGIN_TOP + ROW * reports.len() as f64;
+pub fn rows(report: &Report) -> Vec<Row<'_>> {
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    for variant in &report.variants {
+        let Some(sample) = variant.samples.first() else { continue };
+        let path = &variant.path;
+        if sample.flows.len() > 1 {
+            let lines = sample.flows.iter().map(|flows| Line {
+                label: format!("{} ({})", flows.name, flows.congestion),
+                points: &flows.series,
+            });
+            let name = format!("{}: {}", variant.name, path.words());
+            rows.push(Row { name, path, only: Some(variant), lines: lines.collect() });
+            continue;
+        }
+        let label = format!("{} ({})", variant.name, variant.congestion);
+        let line = Line { label, points: &sample.series };
+        let name = format!("{}: {}", report.scenario, path.words());
+        match rows.iter_mut().find(|row| row.name == name) {
+            Some(row) => row.lines.push(line),
+            None => rows.push(Row { name, path, only: None, lines: vec![line] }),
+        }
+    }
+    rows
+}
+
+/// The picture of some rows, one under the other.
+#[must_use]
+pub fn render(title: &str, rows: &[Row<'_>]) -> String {
+    let height = MARGIN_TOP + rows.iter().map(Row::height).sum::<f64>();
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          viewBox=\"0 0 {WIDTH} {height}\">\n<style>{STYLE}</style>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
-    text(&mut svg, (LEFT[0], 38.0), "title", "What tuning changes, over time");
-    for (number, report) in reports.iter().enumerate() {
-        row(&mut svg, report, MARGIN_TOP + ROW * number as f64);
+    text(&mut svg, (LEFT[0], 38.0), "title", title);
+    let mut top = MARGIN_TOP;
+    for row in rows {
+        row.draw(&mut svg, top);
+        top += row.height();
     }
     svg.push_str("</svg>\n");
     svg
 }
 
-fn row(svg: &mut String, report: &Report, top: f64) {
-    let path = &report.path;
-    let name = format!(
-        "{}: {:.0} Mb/s, {:.0} ms",
-        report.scenario,
-        path.rate_bits_per_second as f64 / 1e6,
-        path.rtt_seconds * 1e3
-    );
-    text(svg, (LEFT[0], top + 18.0), "name", &name);
-    for (number, variant) in report.variants.iter().enumerate() {
-        let at = LEFT[0] + 200.0 * number as f64;
-        let colour = COLOURS[number % COLOURS.len()];
-        let _ = writeln!(
-            svg,
-            "<rect x=\"{at}\" y=\"{}\" width=\"22\" height=\"4\" rx=\"2\" fill=\"{colour}\"/>",
-            top + 35.0
-        );
-        let label = format!("{} ({})", variant.name, variant.congestion);
-        text(svg, (at + 30.0, top + 42.0), "", &label);
+impl Row<'_> {
+    /// Of the labels that do not fit into the first line of them.
+    fn more_labels(&self) -> f64 {
+        (self.lines.len().saturating_sub(1) / LABELS) as f64 * LABEL.1
     }
-    let bdp_segments = path.bdp_bytes as f64 / f64::from(path.mtu_bytes);
-    Panel {
-        left: LEFT[0],
-        top: top + PANEL_TOP,
-        seconds: f64::from(report.seconds),
-        unit: "cwnd (segments)",
-        mark: (bdp_segments, "bandwidth × RTT"),
-        value: |point| f64::from(point.cwnd_segments),
+
+    fn height(&self) -> f64 {
+        ROW + self.more_labels()
     }
-    .draw(svg, report);
-    Panel {
-        left: LEFT[1],
-        top: top + PANEL_TOP,
-        seconds: f64::from(report.seconds),
-        unit: "goodput (Mb/s)",
-        mark: (path.carries_bits_per_second / 1e6, "what the path can carry"),
-        value: |point| point.goodput_bits_per_second / 1e6,
+
+    fn draw(&self, svg: &mut String, top: f64) {
+        text(svg, (LEFT[0], top + 18.0), "name", &self.name);
+        for (number, line) in self.lines.iter().enumerate() {
+            let at = LEFT[0] + LABEL.0 * (number % LABELS) as f64;
+            let down = top + 35.0 + LABEL.1 * (number / LABELS) as f64;
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{at}\" y=\"{down}\" width=\"22\" height=\"4\" rx=\"2\" fill=\"{}\"/>",
+                COLOURS[number % COLOURS.len()]
+            );
+            text(svg, (at + 30.0, down + 7.0), "", &line.label);
+        }
+        let last = self.lines.iter().filter_map(|line| line.points.last());
+        let seconds = last.map(|point| point.seconds).fold(1.0, f64::max).ceil();
+        let top = top + PANEL_TOP + self.more_labels();
+        Panel {
+            left: LEFT[0],
+            top,
+            seconds,
+            unit: "cwnd (segments)",
+            mark: (self.path.bdp_segments(), "bandwidth × RTT"),
+            value: |point| f64::from(point.cwnd_segments),
+        }
+        .draw(svg, &self.lines);
+        Panel {
+            left: LEFT[1],
+            top,
+            seconds,
+            unit: "goodput (Mb/s)",
+            mark: (self.path.carries_bits_per_second / 1e6, "what the path can carry"),
+            value: |point| point.goodput_bits_per_second / 1e6,
+        }
+        .draw(svg, &self.lines);
     }
-    .draw(svg, report);
 }
 
 struct Panel {
@@ -88,9 +143,8 @@ struct Panel {
 }
 
 impl Panel {
-    fn draw(&self, svg: &mut String, report: &Report) {
-        let values = report.variants.iter().filter_map(|variant| variant.samples.first());
-        let points = values.flat_map(|sample| &sample.series);
+    fn draw(&self, svg: &mut String, lines: &[Line<'_>]) {
+        let points = lines.iter().flat_map(|line| line.points);
         let highest = points.map(self.value).fold(self.mark.0, f64::max);
         let step = round_step(highest);
         // Half a step of air, so that no line runs along the frame.
@@ -112,10 +166,9 @@ impl Panel {
         centred(svg, (self.left + SIZE.0 / 2.0, bottom + 40.0), "time (s)");
         text(svg, (self.left, self.top - 8.0), "small", self.unit);
         line(svg, "mark", (self.left, y(self.mark.0)), (right, y(self.mark.0)));
-        for (number, variant) in report.variants.iter().enumerate() {
-            let Some(sample) = variant.samples.first() else { continue };
+        for (number, line) in lines.iter().enumerate() {
             let mut path = String::new();
-            for point in sample.series.iter().filter(|point| point.seconds <= self.seconds) {
+            for point in line.points {
                 let _ = write!(path, "{:.1},{:.1} ", x(point.seconds), y((self.value)(point)));
             }
             let _ = writeln!(
@@ -200,7 +253,8 @@ mod tests {
 
     #[test]
     fn every_variant_has_its_lines_and_label() {
-        let svg = render(&[crate::lab::report::tests::report()]);
+        let report = report::tests::report();
+        let svg = render("A title", &rows(&report));
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("<polyline").count(), 4);
         assert!(svg.contains("wad_aimd (reno)") && !svg.contains("NaN"));

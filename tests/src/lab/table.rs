@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::report::{Report, Variant};
 
-const HEADINGS: [&str; 9] = [
+const HEADINGS: [&str; 10] = [
     "scenario",
     "variant",
     "control",
@@ -14,6 +14,7 @@ const HEADINGS: [&str; 9] = [
     "after loss",
     "gain",
     "resent",
+    "events",
 ];
 
 /// The table, and under it what each path can carry and what the papers saw.
@@ -43,9 +44,9 @@ pub fn render(reports: &[Report]) -> String {
     text
 }
 
-fn row(report: &Report, variant: &Variant) -> [String; 9] {
+fn row(report: &Report, variant: &Variant) -> [String; 10] {
     let first = report.variants.first().map_or(0.0, Variant::compared_bits_per_second);
-    let carries = report.path.carries_bits_per_second;
+    let carries = variant.path.carries_bits_per_second;
     let share = |bits: f64| format!("{} ({:.2})", megabits(bits), bits / carries);
     [
         report.scenario.clone(),
@@ -53,25 +54,26 @@ fn row(report: &Report, variant: &Variant) -> [String; 9] {
         variant.congestion.clone(),
         megabits(variant.goodput_bits_per_second),
         format!("{:.2}", variant.goodput_bits_per_second / carries),
-        share(variant.goodput_after_3_seconds_bits_per_second),
+        variant.goodput_after_3_seconds_bits_per_second.map_or("-".to_owned(), share),
         variant.goodput_after_loss_bits_per_second.map_or("-".to_owned(), share),
         format!("{:.2}", variant.compared_bits_per_second() / first),
         format!("{:.0}", variant.retransmits),
+        format!("{:.0}", variant.congestion_events),
     ]
 }
 
-fn megabits(bits: f64) -> String {
+/// For people.
+#[must_use]
+pub fn megabits(bits: f64) -> String {
     format!("{:.0}", bits / 1e6)
 }
 
 fn notes(report: &Report) -> String {
     let path = &report.path;
     let mut text = format!(
-        "{}: {:.0} Mb/s, {:.0} ms, queue {:.2} BDP; it can carry {} Mb/s (rate less headers).\n",
+        "{}: {}; it can carry {} Mb/s (rate less headers).\n",
         report.scenario,
-        path.rate_bits_per_second as f64 / 1e6,
-        path.rtt_seconds * 1e3,
-        path.queue_bytes as f64 / path.bdp_bytes as f64,
+        path.words(),
         megabits(path.carries_bits_per_second),
     );
     if let Some(untuned) = report.variants.iter().find(|variant| variant.name == "untuned") {
@@ -120,7 +122,7 @@ mod tests {
         assert!(lines[0].starts_with("scenario   variant   control"), "{text}");
         assert!(lines[3].starts_with("aimd-oc12  wad_aimd  reno"), "{text}");
         // 3.72 / 2.52: what is compared is the goodput after the loss.
-        assert!(lines[3].ends_with("1.48       1"), "{text}");
+        assert!(lines[3].ends_with("1.48       1       1"), "{text}");
         assert!(lines.iter().any(|line| line.contains("single runs 240 300 252 Mb/s")), "{text}");
     }
 }

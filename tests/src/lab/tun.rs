@@ -18,6 +18,11 @@ use crate::netns::{Netns, NetnsError};
 /// The largest read: an IPv6 packet with a payload of 65,535 bytes.
 pub const FRAME_BYTES: usize = VNET_BYTES + 40 + 65_535;
 
+/// What waits for a reader at most, each packet of one or more segments: long
+/// enough for any delay of the emulator, so that nothing is lost before it.
+/// Linux 7.2 takes no more.
+pub const QUEUE_PACKETS: usize = 32_767;
+
 // include/uapi/linux/if_tun.h
 ioctl_write_ptr!(tun_set_iff, b'T', 202, libc::c_int);
 ioctl_write_int!(tun_set_offload, b'T', 208);

@@ -1,0 +1,100 @@
+//! The kernel's own counters of TCP, of one network namespace since it exists.
+
+use std::{collections::BTreeMap, fs, io};
+
+/// Those that tell how a transfer went, of /proc/net/netstat: recoveries and
+/// timeouts, and what was taken back or lost once more.
+const EXTENDED: [&str; 10] = [
+    "TCPSackRecovery",
+    "TCPRenoRecovery",
+    "TCPTimeouts",
+    "TCPLossProbes",
+    "TCPFastRetrans",
+    "TCPSlowStartRetrans",
+    "TCPLostRetransmit",
+    "TCPFullUndo",
+    "TCPDSACKUndo",
+    "TCPDeliveredCE",
+];
+/// Each of these is one event, however many segments it is about.
+const EVENTS: [&str; 3] = ["TCPSackRecovery", "TCPRenoRecovery", "TCPTimeouts"];
+
+/// Counters by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TcpCounters(BTreeMap<String, u64>);
+
+impl TcpCounters {
+    /// Those of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn read() -> io::Result<Self> {
+        let simple = fs::read_to_string("/proc/thread-self/net/snmp")?;
+        let extended = fs::read_to_string("/proc/thread-self/net/netstat")?;
+        let mut all = lines(&simple, "Tcp: ").ok_or(io::ErrorKind::InvalidData)?;
+        all.retain(|name, _| name == "RetransSegs");
+        let extended = lines(&extended, "TcpExt: ").ok_or(io::ErrorKind::InvalidData)?;
+        all.extend(extended.into_iter().filter(|(name, _)| EXTENDED.contains(&name.as_str())));
+        Ok(Self(all))
+    }
+
+    /// Segments sent again.
+    #[must_use]
+    pub fn retransmits(&self) -> u64 {
+        self.get("RetransSegs")
+    }
+
+    /// Episodes of fast recovery, and timeouts.
+    #[must_use]
+    pub fn congestion_events(&self) -> u64 {
+        EVENTS.iter().map(|name| self.get(name)).sum()
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn into_map(self) -> BTreeMap<String, u64> {
+        self.0
+    }
+
+    fn get(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+}
+
+/// A pair of lines: names, then values.
+fn lines(table: &str, prefix: &str) -> Option<BTreeMap<String, u64>> {
+    let mut lines = table.lines().filter_map(|line| line.strip_prefix(prefix));
+    let (names, values) = lines.next().zip(lines.next())?;
+    let fields = names.split(' ').zip(values.split(' '));
+    // MaxConn is -1.
+    Some(fields.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_names_and_values() {
+        let table = "Ip: A B\nIp: 1 2\nTcp: MaxConn RetransSegs\nTcp: -1 17\n";
+        let map = lines(table, "Tcp: ").unwrap();
+        assert_eq!(map.get("RetransSegs"), Some(&17));
+        assert_eq!(lines(table, "TcpExt: "), None);
+    }
+
+    #[test]
+    fn events_are_recoveries_and_timeouts() {
+        let map = [("TCPSackRecovery", 3), ("TCPTimeouts", 2), ("TCPFastRetrans", 90)];
+        let counters = TcpCounters(map.map(|(name, value)| (name.to_owned(), value)).into());
+        assert_eq!((counters.congestion_events(), counters.retransmits()), (5, 0));
+    }
+
+    #[test]
+    fn this_kernel_has_them_all() {
+        let counters = TcpCounters::read().unwrap().into_map();
+        for name in EXTENDED {
+            assert!(counters.contains_key(name), "{name}");
+        }
+        assert!(counters.contains_key("RetransSegs"));
+    }
+}

@@ -1,0 +1,136 @@
+//! What made congestion control cut the window: the sender's own queue, a drop
+//! in the network, or a mark there. From the kernel's trace of the flows.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::trace::{Event, What};
+
+/// `enum tcp_ca_state` (include/uapi/linux/tcp.h): the local queue was full, or
+/// the other end echoed a mark.
+const CWR: u8 = 2;
+/// Fast recovery, and a timeout.
+const LOSS: std::ops::RangeInclusive<u8> = 3..=4;
+/// A threshold below this share of the window before is a cut; that of a law
+/// that only notes where it was is not.
+const CUT: f64 = 0.95;
+
+/// The figures of one run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Responses {
+    /// Packets (of one or more segments) that the sender's own queue refused.
+    pub local_drops: u64,
+    /// Times that congestion control was told of the local queue or of a mark.
+    pub cwr_entries: u64,
+    /// What it did; none for BBR, which keeps its estimate of the path in the
+    /// threshold, whatever the cause.
+    pub cuts: Option<Cuts>,
+}
+
+/// How often the window was cut.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cuts {
+    /// Because of the local queue...
+    pub local_drops: u64,
+    /// ...of losses in the network...
+    pub network_drops: u64,
+    /// ...and of marks there.
+    pub marks: u64,
+}
+
+/// What the flows' trace tells: entries into CWR, and cuts. A cut in that state
+/// within `echo_ns` from a mark is due to the mark: they are told apart by time
+/// only.
+#[must_use]
+pub fn count(events: &[Event], mark_ns: Option<u64>, echo_ns: u64) -> (u64, Cuts) {
+    let mut flows: HashMap<u16, Flow> = HashMap::new();
+    let (mut cwr_entries, mut cuts) = (0, Cuts::default());
+    for event in events {
+        let flow = flows.entry(event.local_port).or_default();
+        match event.what {
+            What::State(state) => {
+                cwr_entries += u64::from(state == CWR && flow.state != CWR);
+                flow.state = state;
+            }
+            What::Packet { cwnd_segments, ssthresh_segments } => {
+                if flow.is_cut(ssthresh_segments) {
+                    let echo = |at| (at..=at + echo_ns).contains(&event.time_ns);
+                    match flow.state {
+                        CWR if mark_ns.is_some_and(echo) => cuts.marks += 1,
+                        CWR => cuts.local_drops += 1,
+                        state if LOSS.contains(&state) => cuts.network_drops += 1,
+                        // Not because of congestion: the kernel takes note of the
+                        // window before it lowers that of a flow that has not
+                        // used it (tcp_cwnd_application_limited).
+                        _ => {}
+                    }
+                }
+                flow.seen = Some((cwnd_segments, ssthresh_segments));
+            }
+        }
+    }
+    (cwr_entries, cuts)
+}
+
+#[derive(Default)]
+struct Flow {
+    state: u8,
+    /// Window and threshold at the packet before.
+    seen: Option<(u32, u32)>,
+}
+
+impl Flow {
+    fn is_cut(&self, ssthresh_segments: u32) -> bool {
+        self.seen.is_some_and(|(cwnd, ssthresh)| {
+            ssthresh_segments != ssthresh && f64::from(ssthresh_segments) < f64::from(cwnd) * CUT
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(time_ns: u64, cwnd_segments: u32, ssthresh_segments: u32) -> Event {
+        let what = What::Packet { cwnd_segments, ssthresh_segments };
+        Event { time_ns, local_port: 1, what }
+    }
+
+    fn state(time_ns: u64, state: u8) -> Event {
+        Event { time_ns, local_port: 1, what: What::State(state) }
+    }
+
+    #[test]
+    fn each_cut_has_its_cause() {
+        let events = [
+            packet(1, 100, u32::MAX),
+            state(2, CWR),
+            packet(3, 99, 50),
+            packet(4, 98, 50),
+            state(5, 0),
+            packet(6, 50, 50),
+            state(7, 3),
+            packet(8, 50, 25),
+            state(9, 0),
+            packet(10, 30, 25),
+            state(20, CWR),
+            packet(21, 30, 15),
+        ];
+        let cuts = Cuts { local_drops: 1, network_drops: 1, marks: 1 };
+        assert_eq!(count(&events, Some(15), 10), (2, cuts));
+    }
+
+    #[test]
+    fn a_flow_that_does_not_use_its_window_is_not_congested() {
+        let events = [packet(1, 100, 500), packet(2, 60, 75)];
+        assert_eq!(count(&events, None, 0), (0, Cuts::default()));
+    }
+
+    #[test]
+    fn what_changes_nothing_is_no_response() {
+        // The law kept its window: the threshold is where the window was.
+        let events = [packet(1, 100, u32::MAX), state(2, CWR), packet(3, 100, 100)];
+        assert_eq!(count(&events, None, 0), (1, Cuts::default()));
+    }
+}

@@ -1,0 +1,112 @@
+//! The agent's configuration for an experiment, made of the few keys that a
+//! scenario states: the addresses and ports are the lab's own.
+
+use std::fmt::Write;
+
+use toml::{Table, Value};
+
+use super::{Group, Path};
+
+/// All that is sent over the lab's path, either way.
+const REMOTE: &str = "10.77.0.0/16";
+/// More than any scenario's buffers take together.
+const MAX_MEMORY: &str = "8GiB";
+/// What receivers need.
+const BUFFERS: [&str; 2] = ["sndbuf", "rcvbuf"];
+
+/// The configuration for these groups of flows, each with its table of keys or
+/// none; none at all if no group has one: no agent runs then. A group's keys go
+/// before those that are `common` to all.
+#[must_use]
+pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) -> Option<String> {
+    let mut text = String::new();
+    for (group, own) in groups {
+        let Some(own) = own else { continue };
+        let mut keys = common.clone();
+        keys.extend((*own).clone());
+        // One group's path has no port, so that it is the receiver's, too.
+        let port = (groups.len() > 1).then_some(group.port);
+        text.push_str(&section(&group.name, port, keys, path));
+    }
+    if text.is_empty() {
+        return None;
+    }
+    if groups.len() > 1 {
+        let buffers = common.iter().filter(|(key, _)| BUFFERS.contains(&key.as_str()));
+        let keys = buffers.map(|(key, value)| (key.clone(), value.clone())).collect();
+        text.push_str(&section("receivers", None, keys, path));
+    }
+    let _ = writeln!(text, "[limits]\nmax_memory = \"{MAX_MEMORY}\"");
+    Some(text)
+}
+
+fn section(name: &str, remote_port: Option<u16>, mut keys: Table, path: &Path) -> String {
+    // "auto" is made of these two, but not that of pacing; where nothing needs
+    // them, they are refused.
+    let is_auto =
+        |(key, value): (&String, &Value)| key != "pacing" && value.as_str() == Some("auto");
+    if keys.iter().any(is_auto) {
+        let rate = format!("{}bit", path.forward.rate.bits_per_second);
+        keys.entry("bandwidth").or_insert(Value::String(rate));
+        let rtt = format!("{}us", path.rtt.0.as_micros());
+        keys.entry("rtt").or_insert(Value::String(rtt));
+    }
+    let mut text = format!("[[path]]\nname = \"{name}\"\nremote = \"{REMOTE}\"\n");
+    if let Some(port) = remote_port {
+        let _ = writeln!(text, "remote_port = {port}");
+    }
+    for (key, value) in keys {
+        let _ = writeln!(text, "{key} = {value}");
+    }
+    text.push('\n');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lab::units::Span;
+
+    fn path() -> Path {
+        toml::from_str("rtt = '70ms'\nforward = { rate = '622Mbit', queue.bdp = 1 }").unwrap()
+    }
+
+    fn group(name: &str, port: u16) -> Group {
+        Group { name: name.to_owned(), streams: 1, start: Span::default(), port }
+    }
+
+    #[test]
+    fn one_group_gets_one_path_for_both_ends() {
+        let common: Table = toml::from_str("sndbuf = 'auto'\ncongestion = 'reno'").unwrap();
+        let own: Table = toml::from_str("congestion = 'bbr'").unwrap();
+        let text = text(&common, &[(&group("lab", 5001), Some(&own))], &path()).unwrap();
+        let parsed: Table = text.parse().unwrap();
+        let policy = &parsed["path"][0];
+        assert_eq!(policy["congestion"].as_str(), Some("bbr"));
+        assert_eq!(policy["bandwidth"].as_str(), Some("622000000bit"));
+        assert_eq!(policy["rtt"].as_str(), Some("70000us"));
+        assert!(
+            policy.get("remote_port").is_none() && parsed["path"].as_array().unwrap().len() == 1
+        );
+    }
+
+    #[test]
+    fn several_groups_are_told_apart_by_port() {
+        let common: Table = toml::from_str("rcvbuf = '8MiB'").unwrap();
+        let own: Table = toml::from_str("congestion = 'bbr'").unwrap();
+        let (one, two) = (group("cubic", 5001), group("bbr", 5002));
+        let text = text(&common, &[(&one, None), (&two, Some(&own))], &path()).unwrap();
+        let parsed: Table = text.parse().unwrap();
+        let paths = parsed["path"].as_array().unwrap();
+        assert_eq!(paths.len(), 2);
+        assert_eq!(paths[0]["remote_port"].as_integer(), Some(5002));
+        assert!(paths[0].get("rtt").is_none(), "nothing is \"auto\"");
+        assert_eq!(paths[1]["name"].as_str(), Some("receivers"));
+        assert!(paths[1].get("congestion").is_none());
+    }
+
+    #[test]
+    fn without_a_policy_no_agent_runs() {
+        assert_eq!(text(&Table::new(), &[(&group("lab", 5001), None)], &path()), None);
+    }
+}

@@ -1,0 +1,83 @@
+//! What a scenario is to show, as figures.
+
+use serde::{Deserialize, Serialize};
+
+/// A demand on one variant's figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    pub variant: String,
+    /// On this path of the grid only: what the variant's name ends with there.
+    pub path: Option<String>,
+    pub measure: Measure,
+    /// The group of flows, where the measure is of one.
+    pub flow: Option<String>,
+    pub at_least: Option<f64>,
+    pub at_most: Option<f64>,
+    /// The bounds are multiples of this variant's figure, on the same path...
+    pub of: Option<String>,
+    /// ...and of this group's.
+    pub of_flow: Option<String>,
+    /// Every single run has to meet it, not only the median.
+    #[serde(default)]
+    pub each: bool,
+}
+
+/// A figure of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Bits per second: all flows, or one group's.
+    Goodput,
+    /// Of one group: its goodput over its fair share of the path.
+    Share,
+    /// Jain's fairness index over all flows, from 1/n to 1.
+    Jain,
+    /// Segments.
+    Retransmits,
+    /// Episodes of fast recovery, and timeouts.
+    CongestionEvents,
+    /// Segments that the bottleneck dropped until slow start's had arrived.
+    SlowStartDrops,
+    /// Congestion window at the bottleneck's first drop, as a multiple of the
+    /// path's bandwidth-delay product; infinite without a drop.
+    FirstDropBdp,
+    /// Times that the window was cut because of the local queue.
+    LocalResponses,
+    /// Times that it was cut because of a drop in the network...
+    DropResponses,
+    /// ...and because of a mark there.
+    MarkResponses,
+}
+
+impl Measure {
+    /// As a person says it.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::Share => "share of its fair share",
+            Self::Jain => "Jain's index",
+            Self::Retransmits => "segments sent again",
+            Self::CongestionEvents => "congestion events",
+            Self::SlowStartDrops => "drops in slow start",
+            Self::FirstDropBdp => "window at the first drop, in BDP",
+            Self::LocalResponses => "responses to the local queue",
+            Self::DropResponses => "responses to drops in the network",
+            Self::MarkResponses => "responses to marks",
+        }
+    }
+}
+
+impl Target {
+    /// Why it cannot be used, if so; `names` are those of the variants.
+    #[must_use]
+    pub fn fault(&self, names: &[&str]) -> Option<&'static str> {
+        let unknown = |name: &String| !names.contains(&name.as_str());
+        if unknown(&self.variant) || self.of.as_ref().is_some_and(unknown) {
+            return Some("a target names a variant that is not there");
+        }
+        let bounded = self.at_least.is_some() || self.at_most.is_some();
+        (!bounded).then_some("a target needs at_least or at_most")
+    }
+}
