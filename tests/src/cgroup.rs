@@ -125,19 +125,24 @@ fn enter(cgroup: &Path) -> Result<(), CgroupError> {
 
 impl Drop for Cgroup {
     fn drop(&mut self) {
-        // cgroup.kill exists from Linux 5.14 on; the guards of the processes
-        // have killed them before, so it is only for what those left.
-        let _ = fs::write(self.path.join("cgroup.kill"), "1");
-        for _ in 0..50 {
-            match fs::remove_dir(&self.path) {
-                Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
-                    thread::sleep(Duration::from_millis(20));
-                }
-                _ => return,
-            }
-        }
-        crate::say(&format!("cgroup {} stays behind: busy", self.path.display()));
+        remove(&self.path);
     }
+}
+
+/// Kills what is in a cgroup and removes it, or says that it could not.
+pub fn remove(path: &Path) {
+    // cgroup.kill exists from Linux 5.14 on; the guards of the processes have
+    // killed them before, so it is only for what those left.
+    let _ = fs::write(path.join("cgroup.kill"), "1");
+    for _ in 0..50 {
+        match fs::remove_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                thread::sleep(Duration::from_millis(20));
+            }
+            _ => return,
+        }
+    }
+    crate::say(&format!("cgroup {} stays behind: busy", path.display()));
 }
 
 #[cfg(test)]

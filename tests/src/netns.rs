@@ -103,7 +103,8 @@ impl Drop for Netns {
     }
 }
 
-fn delete(name: &str) {
+/// Deletes a namespace, or says that it could not.
+pub fn delete(name: &str) {
     if let Err(error) = run("ip", &["netns", "del", name]) {
         crate::say(&format!("network namespace {name} stays behind: {error}"));
     }

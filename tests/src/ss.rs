@@ -28,10 +28,16 @@ pub struct Flow {
     pub retransmits_out: u32,
     /// Segments retransmitted since the start.
     pub retransmits: u64,
+    /// Segments known to have arrived, in order or not.
+    pub delivered_segments: u64,
+    /// BBR's gain of its pacing rate over the bandwidth it sees.
+    pub pacing_gain: Option<f64>,
     pub bytes_acked: u64,
     pub bytes_received: u64,
     /// The window that the peer offers.
     pub send_window_bytes: u64,
+    /// What a flow is paced at, if it is: the kernel reckons it for all.
+    pub pacing_bits_per_second: u64,
     /// Limit of the send buffer: sk_sndbuf, twice what SO_SNDBUF was given.
     pub sndbuf_bytes: u64,
     /// Limit of the receive buffer: sk_rcvbuf, twice what SO_RCVBUF was given.
@@ -80,12 +86,22 @@ fn parse_line(line: &str) -> Option<Flow> {
         unacked_segments: field("unacked").and_then(|value| value.parse().ok()).unwrap_or(0),
         retransmits_out,
         retransmits,
+        delivered_segments: number("delivered").unwrap_or(0),
+        pacing_gain: words.iter().find_map(|word| pacing_gain(word)),
         bytes_acked: number("bytes_acked").unwrap_or(0),
         bytes_received: number("bytes_received").unwrap_or(0),
         send_window_bytes: number("snd_wnd").unwrap_or(0),
+        pacing_bits_per_second: rate(&words, "pacing_rate").unwrap_or(0),
         sndbuf_bytes: memory(&words, "tb")?,
         rcvbuf_bytes: memory(&words, "rb")?,
     })
+}
+
+/// A rate stands in a word of its own: with -n in bits per second, and before its
+/// bound if it has one ("47500000bps/48000000bps").
+fn rate(words: &[&str], name: &str) -> Option<u64> {
+    let at = words.iter().position(|word| *word == name)?;
+    words.get(at + 1)?.split("bps").next()?.parse().ok()
 }
 
 fn pair<A: FromStr, B: FromStr>(text: &str, between: char) -> Option<(A, B)> {
@@ -112,6 +128,12 @@ fn congestion<'a>(words: &[&'a str]) -> Option<&'a str> {
     rest[..end].last().copied()
 }
 
+/// From `bbr:(bw:602Mbps,mrtt:80.1,pacing_gain:2.88672,cwnd_gain:2.88672)`.
+fn pacing_gain(word: &str) -> Option<f64> {
+    let list = word.strip_prefix("bbr:(")?.trim_end_matches(')');
+    list.split(',').find_map(|field| field.strip_prefix("pacing_gain:")?.parse().ok())
+}
+
 /// A field of `skmem:(r0,rb131072,t0,tb87040,...)`.
 fn memory(words: &[&str], name: &str) -> Option<u64> {
     let list = words.iter().find_map(|word| word.strip_prefix("skmem:("))?;
@@ -126,8 +148,8 @@ mod tests {
         skmem:(r0,rb131072,t0,tb8388608,f2048,w4196352,o0,bl0,d0) ts sack cubic wscale:9,7 \
         rto:276 rtt:75.2/0.4 mss:1448 pmtu:1500 rcvmss:536 advmss:1448 cwnd:4096 ssthresh:2047 \
         bytes_sent:9000 bytes_acked:8000 segs_out:6 segs_in:5 data_segs_out:5 send 632Mbps \
-        lastsnd:4 lastrcv:1000 lastack:4 pacing_rate 758Mbps delivery_rate 349Mbps busy:900ms \
-        unacked:3 retrans:0/17 rcv_space:14480 rcv_ssthresh:64088 notsent:1 minrtt:70.1 \
+        lastsnd:4 lastrcv:1000 lastack:4 pacing_rate 758000000bps/760000000bps delivery_rate 349Mbps busy:900ms \
+        delivered:2990 unacked:3 retrans:0/17 rcv_space:14480 rcv_ssthresh:64088 notsent:1 minrtt:70.1 \
         snd_wnd:3145728";
 
     #[test]
@@ -137,10 +159,23 @@ mod tests {
         assert_eq!(flow.peer, "10.77.0.2:5001".parse().unwrap());
         assert_eq!((flow.cwnd_segments, flow.ssthresh_segments), (4096, Some(2047)));
         assert_eq!((flow.retransmits_out, flow.retransmits, flow.unacked_segments), (0, 17, 3));
+        assert_eq!((flow.delivered_segments, flow.pacing_gain), (2990, None));
         assert_eq!(flow.window_scales, Some((9, 7)));
         assert_eq!((flow.rcvbuf_bytes, flow.sndbuf_bytes), (131_072, 8_388_608));
         assert_eq!((flow.bytes_acked, flow.send_window_bytes), (8000, 3_145_728));
+        assert_eq!(flow.pacing_bits_per_second, 758_000_000);
         assert!((flow.rtt_ms - 75.2).abs() < 1e-9 && (flow.min_rtt_ms - 70.1).abs() < 1e-9);
+    }
+
+    #[test]
+    fn reads_what_bbr_says() {
+        let line = LINE.replace("cubic", "bbr").replace(
+            "send 632Mbps",
+            "bbr:(bw:602Mbps,mrtt:80.1,pacing_gain:2.88672,cwnd_gain:2.88672) send 632Mbps",
+        );
+        let flow = &parse(&line)[0];
+        assert_eq!(flow.congestion, "bbr");
+        assert!(flow.pacing_gain.is_some_and(|gain| (gain - 2.88672).abs() < 1e-9));
     }
 
     #[test]

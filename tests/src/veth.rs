@@ -2,9 +2,10 @@
 //! Ethernet devices, at the speed of the machine.
 
 use crate::{
+    ends::{self, Ends, EndsError},
     lab::settings::{self, SettingsError},
-    netns::{Netns, NetnsError},
-    process::{ProcessError, run},
+    netns::Netns,
+    process::ProcessError,
 };
 
 /// Name of the device in both namespaces.
@@ -24,7 +25,7 @@ pub enum Side {
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     #[error(transparent)]
-    Netns(#[from] NetnsError),
+    Ends(#[from] EndsError),
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]
@@ -34,39 +35,33 @@ pub enum WireError {
 /// The wire, up, under a distribution's default settings; gone when dropped.
 #[derive(Debug)]
 pub struct Wire {
-    a: Netns,
-    b: Netns,
+    ends: Ends,
 }
 
 impl Wire {
     /// # Errors
     /// Without root.
     pub fn start() -> Result<Self, WireError> {
-        let (a, b) = (Netns::create("a")?, Netns::create("b")?);
-        let (near, far) = (a.name(), b.name());
-        let pair = ["link", "add", DEVICE, "netns", near, "type", "veth", "peer", "name", DEVICE];
-        run("ip", &[&pair[..], &["netns", far]].concat())?;
-        let wire = Self { a, b };
-        for (side, netns) in [&wire.a, &wire.b].into_iter().enumerate() {
+        let ends = Ends::create()?;
+        ends::join(ends.both(), DEVICE)?;
+        for (side, netns) in ends.both().into_iter().enumerate() {
             settings::apply_to(netns)?;
-            netns.ip(&["link", "set", "lo", "up"])?;
-            netns.ip(&["link", "set", DEVICE, "up"])?;
             add(netns, ADDRESSES_V4[side])?;
             add(netns, ADDRESSES_V6[side])?;
         }
-        Ok(wire)
+        Ok(Self { ends })
     }
 
     /// The near end.
     #[must_use]
     pub const fn a(&self) -> &Netns {
-        &self.a
+        &self.ends.a
     }
 
     /// The far end.
     #[must_use]
     pub const fn b(&self) -> &Netns {
-        &self.b
+        &self.ends.b
     }
 
     /// Sets where an end sends what is for the first IPv4 address of the other:
@@ -76,8 +71,8 @@ impl Wire {
     /// When `ip` refuses it.
     pub fn set_neighbour(&self, side: Side, reachable: bool) -> Result<(), ProcessError> {
         let (netns, other, address) = match side {
-            Side::A => (&self.a, &self.b, ADDRESSES_V4[1]),
-            Side::B => (&self.b, &self.a, ADDRESSES_V4[0]),
+            Side::A => (self.a(), self.b(), ADDRESSES_V4[1]),
+            Side::B => (self.b(), self.a(), ADDRESSES_V4[0]),
         };
         let shown = other.ip(&["-oneline", "link", "show", DEVICE])?;
         let mut words = shown.split_whitespace().skip_while(|word| *word != "link/ether");
@@ -91,7 +86,7 @@ impl Wire {
     /// # Errors
     /// When `ip` refuses it.
     pub fn add_to_b(&self, address: &str) -> Result<(), ProcessError> {
-        add(&self.b, address)
+        add(self.b(), address)
     }
 
     /// Gives the near end one more address of the two networks.
@@ -99,16 +94,11 @@ impl Wire {
     /// # Errors
     /// When `ip` refuses it.
     pub fn add_to_a(&self, address: &str) -> Result<(), ProcessError> {
-        add(&self.a, address)
+        add(self.a(), address)
     }
 }
 
 fn add(netns: &Netns, address: &str) -> Result<(), ProcessError> {
-    let v6 = address.contains(':');
-    let prefix = format!("{address}/{}", if v6 { 32 } else { 16 });
-    let mut arguments = vec!["addr", "add", &prefix, "dev", DEVICE];
-    if v6 {
-        arguments.push("nodad");
-    }
-    netns.ip(&arguments).map(|_| ())
+    let prefix = if address.contains(':') { 32 } else { 16 };
+    ends::add_address(netns, DEVICE, &format!("{address}/{prefix}"))
 }

@@ -14,6 +14,7 @@ use anyhow::{Result, ensure};
 use wad_tests::{
     capture::{Capture, Packet},
     lab::{
+        bulk::Amount,
         iperf3, settings,
         wan::{self, ADDRESSES_V4, ADDRESSES_V6, Wan},
     },
@@ -108,7 +109,7 @@ fn iperf3_is_tuned_at_both_ends() -> Result<()> {
     for end in ends {
         running.push(spawn(wan.b(), iperf3::server(end))?);
         tcp::await_listener(wan.b(), end.port())?;
-        running.push(spawn(wan.a(), iperf3::client(end, 2, Duration::from_secs(3)))?);
+        running.push(spawn(wan.a(), iperf3::client(end, 2, Amount::Time(Duration::from_secs(3))))?);
     }
     // Two streams and one connection for control, over each.
     let [near, far] = busy_flows(&wan, &[5201, 5202], 4)?;

@@ -6,7 +6,7 @@ use std::{net::SocketAddr, thread, time::Duration};
 use anyhow::{Context, Result, ensure};
 use wad_tests::{
     lab::{
-        bulk::{self, Received, Sent},
+        bulk::{self, Amount, Received, Sent},
         emulator::Counters,
         scenario::Path,
         settings,
@@ -39,7 +39,7 @@ fn transfer(path: &Path, address: &str) -> Result<Transfer> {
             ensure!(!receiver.is_finished(), "the receiver does not listen");
             signal::sleep(Duration::from_millis(20))?;
         }
-        let sender = scope.spawn(|| wan.a().run(|| bulk::send(to, 1, SPAN)));
+        let sender = scope.spawn(|| wan.a().run(|| bulk::send(to, 1, Amount::Time(SPAN))));
         signal::sleep(SPAN * 2 / 3)?;
         let flows = wan.a().run(|| ss::flows("dport = :7000"))??;
         let joined = "a thread panicked";

@@ -1,0 +1,93 @@
+//! The laws as their papers have them, in floating point: what windows of real
+//! flows are compared with. Windows count segments.
+
+/// A window that does not follow its law.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[error("{law:?}: {threshold} of {window} segments after a congestion event, not {expected:.1}")]
+pub struct NotTheLaw {
+    law: Law,
+    window: u32,
+    threshold: u32,
+    expected: f64,
+}
+
+/// A law that answers to losses.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Law {
+    /// AIMD(b, a).
+    Aimd { b: f64, a: f64 },
+    /// RFC 3649.
+    HighSpeed,
+    /// Scalable TCP (T. Kelly, 2003).
+    Scalable,
+}
+
+impl Law {
+    /// Segments more for each RTT, at this window.
+    #[must_use]
+    pub fn a(self, window: f64) -> f64 {
+        match self {
+            Self::Aimd { a, .. } => a,
+            Self::Scalable => (window / 100.0).max(1.0),
+            // Section 5: w^2 p(w) 2 b(w) / (2 - b(w)), p(w) = 0.078 / w^1.2; in
+            // the table of Appendix B, whole numbers, rounded up.
+            Self::HighSpeed => {
+                let b = self.b(window);
+                (0.078 * window.powf(0.8) * 2.0 * b / (2.0 - b)).ceil().max(1.0)
+            }
+        }
+    }
+
+    /// The part of this window that a congestion event takes.
+    #[must_use]
+    pub fn b(self, window: f64) -> f64 {
+        match self {
+            Self::Aimd { b, .. } => b,
+            Self::Scalable => 0.125,
+            // Section 5, with Low_Window 38, High_Window 83000, High_Decrease 0.1.
+            Self::HighSpeed => {
+                let share = (window.max(38.0) / 38.0).ln() / (83_000_f64 / 38.0).ln();
+                0.5 - 0.4 * share
+            }
+        }
+    }
+
+    /// Whether a congestion event at a window leaves this threshold.
+    ///
+    /// # Errors
+    /// When it leaves another one.
+    pub fn check_decrease(self, window: u32, threshold: u32) -> Result<(), NotTheLaw> {
+        let exact = f64::from(window);
+        let expected = (1.0 - self.b(exact)) * exact;
+        // RFC 3649's table has a row's b for all windows from the row before.
+        let rounding = 1.0 + if self == Self::HighSpeed { 0.01 * exact } else { 0.0 };
+        if (f64::from(threshold) - expected).abs() <= rounding {
+            Ok(())
+        } else {
+            Err(NotTheLaw { law: self, window, threshold, expected })
+        }
+    }
+
+    /// The window after so many RTTs of slow growth.
+    #[must_use]
+    pub fn grown(self, window: f64, rtts: f64) -> f64 {
+        const STEPS: u32 = 1000;
+        (0..STEPS).fold(window, |window, _| window + self.a(window) * rtts / f64::from(STEPS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Law;
+
+    #[test]
+    fn rows_of_appendix_b() {
+        for (window, a, b) in [(1058.0, 8.0, 0.33), (10_661.0, 30.0, 0.21), (83_981.0, 71.0, 0.1)] {
+            assert!((Law::HighSpeed.a(window) - a).abs() <= 1.0, "{}", Law::HighSpeed.a(window));
+            assert!((Law::HighSpeed.b(window) - b).abs() < 0.01, "{}", Law::HighSpeed.b(window));
+        }
+        assert!(Law::Scalable.check_decrease(800, 700).is_ok());
+        assert!(Law::Scalable.check_decrease(800, 697).is_err());
+        assert_eq!((Law::HighSpeed.a(38.0), Law::HighSpeed.b(38.0)), (1.0, 0.5));
+    }
+}

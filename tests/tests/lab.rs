@@ -1,0 +1,131 @@
+//! Experiments of the lab, small and slow: who runs, under which policy, against
+//! what, and what is counted of it.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result, ensure};
+use wad_tests::{
+    lab::{
+        progress::Line,
+        report::{Flows, Report},
+        responses::Cuts,
+        run::{Client, Lab},
+        scenario::Scenario,
+    },
+    signal,
+    wad::program,
+};
+
+fn run(text: &str) -> Result<Report> {
+    signal::catch()?;
+    let scenario = Scenario::parse("test", Path::new("test.toml"), text)?;
+    let own = env!("CARGO_BIN_EXE_wad-lab").into();
+    let lab = Lab { own, wad: program()?, client: Client::Own };
+    Ok(lab.run(&scenario, 1, &Line::new(&scenario, 1))?)
+}
+
+#[test]
+fn flows_of_several_kinds_share_a_path() -> Result<()> {
+    let report = run(r#"
+        description = "A flow of the kernel's and, later, two of ours"
+        seconds = 6
+        settle = "4s"
+        path = { rtt = "20ms", forward = { rate = "50Mbit", queue.bdp = 1 } }
+        policy = { sndbuf = "1MiB", rcvbuf = "1MiB" }
+        [[variant]]
+        name = "both"
+        flows = [
+            { name = "theirs", policy = { congestion = "reno" } },
+            { name = "ours", start = "2s", streams = 2, policy = { congestion = "wad_aimd" } },
+        ]
+    "#)?;
+    let sample = report.variants[0].samples.first().context("a sample")?;
+    let [theirs, ours] = sample.flows.as_slice() else { anyhow::bail!("two kinds of flows") };
+    ensure!((theirs.congestion.as_str(), ours.congestion.as_str()) == ("reno", "wad_aimd"));
+    ensure!(theirs.streams_bits_per_second.len() == 1 && ours.streams_bits_per_second.len() == 2);
+    let first = |flows: &Flows| flows.series.iter().find(|point| point.cwnd_segments > 0).cloned();
+    let first = |flows| first(flows).context("it was never seen").map(|point| point.seconds);
+    ensure!(first(theirs)? < 1.0, "{:?}", first(theirs)?);
+    ensure!((1.9..3.0).contains(&first(ours)?), "{:?}", first(ours)?);
+    // Each has something, and together they have the path.
+    let rates = [theirs, ours].map(|flows| flows.goodput_bits_per_second);
+    let carries = report.variants[0].path.carries_bits_per_second;
+    ensure!(rates.iter().all(|rate| *rate > 0.1 * carries), "{rates:?}");
+    ensure!((0.8..1.05).contains(&(rates.iter().sum::<f64>() / carries)), "{rates:?}");
+    ensure!(sample.jain_index.is_some_and(|index| (1.0 / 3.0..=1.0).contains(&index)));
+    Ok(())
+}
+
+#[test]
+fn a_transfer_of_bytes_takes_as_long_as_it_takes() -> Result<()> {
+    let report = run(r#"
+        description = "Four streams of 5 MB together"
+        bytes = 5_000_000
+        path = { rtt = "20ms", forward = { rate = "20Mbit", queue.bdp = 1 } }
+        variant = [{ name = "untuned", streams = 4 }]
+    "#)?;
+    let variant = &report.variants[0];
+    let sample = variant.samples.first().context("a sample")?;
+    // 5 MB at 19.3 Mb/s are 2.07 s.
+    ensure!((2.0..4.0).contains(&sample.seconds), "{} s", sample.seconds);
+    let bytes = sample.goodput_bits_per_second * sample.seconds / 8.0;
+    ensure!((bytes - 5e6).abs() < 1.0, "{bytes} bytes");
+    ensure!(sample.goodput_after_3_seconds_bits_per_second.is_none() || sample.seconds > 4.0);
+    Ok(())
+}
+
+#[test]
+fn a_burst_of_datagrams_makes_a_flow_lose() -> Result<()> {
+    let report = run(r#"
+        description = "A burst takes the path away"
+        seconds = 6
+        burst = { at = "3s", lasts = "100ms", rate = "200Mbit" }
+        path = { rtt = "100ms", forward = { rate = "50Mbit", queue.bdp = 1 } }
+        policy = { sndbuf = "4MiB", rcvbuf = "800KiB" }
+        variant = [{ name = "reno", policy = { congestion = "reno" } }]
+    "#)?;
+    let sample = report.variants[0].samples.first().context("a sample")?;
+    ensure!(sample.emulator.forward.queue_drops > 100, "{:?}", sample.emulator.forward);
+    ensure!(sample.congestion_events >= 1 && sample.retransmits > 0, "{:?}", sample.tcp_counters);
+    let first = sample.slow_start.first_drop_seconds.context("no drop")?;
+    ensure!((3.0..3.3).contains(&first), "the first drop is at {first} s");
+    let recovery = sample.recovery.as_ref().context("no burst")?;
+    ensure!(recovery.back_after_seconds != Some(0.0), "{recovery:?}");
+    ensure!(recovery.after_bits_per_second < recovery.before_bits_per_second, "{recovery:?}");
+    Ok(())
+}
+
+#[test]
+fn cuts_are_told_apart_by_their_cause() -> Result<()> {
+    let report = run(r#"
+        description = "A full queue of the host's own, a drop and a mark"
+        seconds = 9
+        ecn = true
+        path.rtt = "10ms"
+        path.forward = { rate = "622Mbit", queue.bdp = 1, drop_at = ["5s"], mark_at = ["7s"] }
+        policy = { sndbuf = "4MiB", rcvbuf = "4MiB", congestion = "reno" }
+        [[variant]]
+        name = "short"
+        sender_queue = "tbf rate 200mbit burst 128kb limit 100kb"
+        policy = {}
+        [[variant]]
+        name = "long"
+        sender_queue = "tbf rate 200mbit burst 128kb limit 3000kb"
+        policy = {}
+    "#)?;
+    let counted = |number: usize| -> Result<_> {
+        let sample = report.variants[number].samples.first().context("a sample")?;
+        let forward = sample.emulator.forward;
+        ensure!((forward.planned_drops, forward.marks) == (1, 1), "{forward:?}");
+        sample.responses.context("nothing was counted")
+    };
+    let short = counted(0)?;
+    let cuts = short.cuts.context("reno's threshold is its own")?;
+    ensure!(cuts.local_drops >= 1 && cuts.network_drops == 1 && cuts.marks == 1, "{short:?}");
+    ensure!(short.local_drops >= cuts.local_drops, "{short:?}");
+    // TCP small queues keep the same flow from filling a longer one.
+    let long = counted(1)?;
+    let cuts = Cuts { local_drops: 0, network_drops: 1, marks: 1 };
+    ensure!(long.local_drops == 0 && long.cuts == Some(cuts), "{long:?}");
+    Ok(())
+}
