@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: `wad` as it is shipped, one static file for each machine,
 //! at `target/dist/<arch>/wad`.
 
-use std::fs;
+use std::{fs, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -16,18 +16,28 @@ const MAX_BYTES: usize = 10 << 20;
 
 pub fn run() -> Result<()> {
     setup::run(For::Shipping)?;
-    SHIPPED.into_iter().try_for_each(ship)
+    for target in SHIPPED {
+        let shipped = ship(target)?;
+        let bytes = fs::metadata(&shipped).with_context(|| shipped.display().to_string())?.len();
+        println!("{} ({bytes} bytes)", shipped.display());
+    }
+    Ok(())
 }
 
-fn ship(target: &'static str) -> Result<()> {
-    let arch = target.split('-').next().unwrap_or_default();
-    // The compiler brings its own linker and C library for these targets: no
-    // compiler for C, and none for other machines, is needed.
+/// A cargo that compiles static programs for a target. The compiler brings its own
+/// linker and C library for these: no compiler for C, and none for other machines,
+/// is needed.
+pub fn cargo(subcommand: &str, target: &str, profile: &str) -> Command {
     let linker = format!("CARGO_TARGET_{}_LINKER", target.replace('-', "_").to_uppercase());
-    exec::prepare(
-        exec::cargo(["build", "--release", "--package", "wad-agent", "--target", target])
-            .env(linker, "rust-lld"),
-    )?;
+    let mut command = exec::cargo([subcommand, "--profile", profile, "--target", target]);
+    command.env(linker, "rust-lld");
+    command
+}
+
+/// Builds `wad` for a target, and returns where it is.
+pub fn ship(target: &'static str) -> Result<PathBuf> {
+    let arch = target.split('-').next().unwrap_or_default();
+    exec::prepare(cargo("build", target, "release").args(["--package", "wad-agent"]))?;
 
     let built = exec::target().join(target).join("release/wad");
     let file = fs::read(&built).with_context(|| built.display().to_string())?;
@@ -45,6 +55,5 @@ fn ship(target: &'static str) -> Result<()> {
     fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let shipped = folder.join("wad");
     fs::copy(&built, &shipped).with_context(|| shipped.display().to_string())?;
-    println!("{} ({} bytes)", shipped.display(), file.len());
-    Ok(())
+    Ok(shipped)
 }

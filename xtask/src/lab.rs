@@ -16,7 +16,7 @@ pub fn lab(arguments: Vec<OsString>) -> Result<()> {
     // Its own programs do, unless it is asked for another client.
     let iperf3 = arguments.iter().any(|argument| argument.to_string_lossy().ends_with("iperf3"));
     let purpose = if iperf3 { For::Testing } else { For::Demo };
-    let needs_wad = arguments.first().is_some_and(|subcommand| subcommand == "run");
+    let needs_wad = arguments.first().is_some_and(|name| name == "run" || name == "report");
     let mut lab = build("wad-lab", purpose)?;
     lab.command.args(arguments);
     if needs_wad {

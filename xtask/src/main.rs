@@ -20,6 +20,7 @@ mod packages;
 mod setup;
 mod test;
 mod toolchains;
+mod vm;
 
 #[derive(Parser)]
 #[command(
@@ -48,6 +49,19 @@ enum Command {
     },
     /// Run every test; those that change the network need root
     Test,
+    /// Run tests of the static `wad` under Debian's kernels, each in a virtual
+    /// machine: 5.10, 6.1, 6.12, sid
+    #[command(args_conflicts_with_subcommands = true)]
+    Vm {
+        #[command(subcommand)]
+        other: Option<VmCommand>,
+        /// All of them if none is named
+        #[arg(value_name = "KERNEL", value_parser = vm::names())]
+        kernels: Vec<String>,
+        /// Only the tests of this file of tests/tests
+        #[arg(long, value_name = "NAME")]
+        test: Option<String>,
+    },
     /// Build the static binaries to ship, in target/dist
     Dist,
     /// Measure over an emulated WAN: `lab list`, `lab run NAME`
@@ -59,6 +73,16 @@ enum Command {
     /// Measure what wad costs: `bench NAME`
     #[command(disable_help_flag = true)]
     Bench(PassedOn),
+}
+
+#[derive(Subcommand)]
+enum VmCommand {
+    /// Compare laws with the kernel's own of the same name, under random loss in 6.12:
+    /// this takes hours
+    Compare {
+        /// As wad_highspeed; all of them if left out
+        law: Option<String>,
+    },
 }
 
 /// Arguments for the program that does the work.
@@ -85,6 +109,8 @@ fn run(command: Command) -> Result<()> {
         Command::Clippy => clippy::run(),
         Command::Fmt { check } => fmt::run(check),
         Command::Test => test::run(),
+        Command::Vm { other: Some(VmCommand::Compare { law }), .. } => vm::compare(law.as_deref()),
+        Command::Vm { other: None, kernels, test } => vm::run(&kernels, test.as_deref()),
         Command::Dist => dist::run(),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),

@@ -18,10 +18,12 @@ pub struct Package {
     service: Option<&'static str>,
     /// Whether the demonstration cannot do without.
     pub for_demo: bool,
+    /// Whether it is for virtual machines alone.
+    pub for_vm: bool,
 }
 
 /// All of them.
-pub const ALL: [Package; 8] = [
+pub const ALL: [Package; 13] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -30,15 +32,24 @@ pub const ALL: [Package; 8] = [
     Package::new("tcpdump", "tcpdump", "shows the first flight of a connection"),
     Package::new("ethtool", "ethtool", "turns segment offloads off in benchmarks"),
     Package::new("bpftool", "bpftool", "an outside view of programs and maps"),
+    Package::new("qemu-system-x86", "qemu-system-x86_64", "boots other kernels").for_vm(),
+    Package::new("busybox-static", "busybox", "programs for other kernels").for_vm(),
+    Package::new("kmod", "depmod", "modules for other kernels").for_vm(),
+    Package::new("xz-utils", "xz", "modules for other kernels").for_vm(),
+    Package::new("util-linux", "setpriv", "a test machine's mounts and privileges").for_vm(),
 ];
 
 impl Package {
     const fn new(name: &'static str, program: &'static str, why: &'static str) -> Self {
-        Self { name, why, program, service: None, for_demo: false }
+        Self { name, why, program, service: None, for_demo: false, for_vm: false }
     }
 
     const fn for_demo(self) -> Self {
         Self { for_demo: true, ..self }
+    }
+
+    const fn for_vm(self) -> Self {
+        Self { for_vm: true, ..self }
     }
 
     const fn service(self, service: &'static str) -> Self {

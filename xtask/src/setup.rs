@@ -22,6 +22,8 @@ pub enum For {
     Shipping,
     /// The lab with other people's programs, and the tests as root.
     Testing,
+    /// The tests under other kernels.
+    Machines,
     /// All of it.
     Everything,
 }
@@ -32,7 +34,7 @@ pub const SHIPPED: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-li
 /// Makes sure that all is there.
 pub fn run(purpose: For) -> Result<()> {
     let targets: &[&str] = match purpose {
-        For::Shipping | For::Everything => &SHIPPED,
+        For::Shipping | For::Machines | For::Everything => &SHIPPED,
         _ => &[],
     };
     let components: &[&str] = match purpose {
@@ -40,7 +42,8 @@ pub fn run(purpose: For) -> Result<()> {
         _ => &[],
     };
     let packages: Vec<&Package> = match purpose {
-        For::Testing | For::Everything => packages::ALL.iter().collect(),
+        For::Machines | For::Everything => packages::ALL.iter().collect(),
+        For::Testing => packages::ALL.iter().filter(|package| !package.for_vm).collect(),
         For::Demo => packages::ALL.iter().filter(|package| package.for_demo).collect(),
         _ => Vec::new(),
     };

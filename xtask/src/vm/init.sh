@@ -1,0 +1,27 @@
+#!/usr/bin/bash
+# The first process of a test machine: makes it look like a host, runs what
+# /tests/list names, a program with its arguments on each line, and turns the
+# machine off. Lines that begin with "vm:" are for whoever reads the console.
+export PATH=/usr/sbin:/usr/bin:/busybox HOME=/root WAD_BIN=/usr/sbin/wad
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t devtmpfs devtmpfs /dev
+mount -t tmpfs tmpfs /run
+mount -t tmpfs tmpfs /tmp
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+ip link set lo up
+# Enough for the flows of the tests, as on a host with more memory: in pages.
+echo 786432 1048576 1572864 >/proc/sys/net/ipv4/tcp_mem
+modprobe tun
+# Of its own time, which passes at once where nothing goes on any more.
+(sleep 6h; echo "vm: six hours are over"; poweroff -f) &
+
+while read -r program arguments; do
+    echo "vm: begin $program"
+    # Word by word, as they are written.
+    # shellcheck disable=SC2086
+    "/tests/$program" $arguments </dev/null 2>&1
+    echo "vm: end $program $?"
+done </tests/list
+echo "vm: done"
+poweroff -f

@@ -1,0 +1,113 @@
+//! One run of QEMU, with its console watched. It emulates the processor, so that
+//! it works wherever it is started.
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::Path,
+    process::{Child, ChildStdout, Command, Stdio},
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::exec;
+
+/// The longest that a machine may take, in the time of this one.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// With nothing on the console.
+    pub silence: Duration,
+    pub whole: Duration,
+}
+
+/// How the machine came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It turned itself off, or panicked.
+    Off,
+    Silent,
+    TooLong,
+}
+
+/// What was on the console.
+pub struct Console {
+    pub lines: Vec<String>,
+    pub end: End,
+}
+
+/// Killed when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Most often it has ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Boots a kernel and shows its console as it comes, until the machine is off or
+/// the time is over.
+pub fn run(kernel: &Path, first_files: &Path, name: &str, limits: Limits) -> Result<Console> {
+    let program = exec::find_program("qemu-system-x86_64").context("QEMU is missing")?;
+    let mut command = Command::new(program);
+    command.args(["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]);
+    command.args(["-no-reboot", "-m", "2G", "-accel", "tcg"]);
+    // QEMU 7.2's cmpxchg16b makes the kernel's allocator of slabs panic.
+    command.args(["-cpu", "max,-cx16"]);
+    // The machine's time is that of its instructions, 2 ns for each, and jumps on
+    // when there is nothing to do: nothing is late in it, however slow or busy this
+    // machine is, and waiting takes no time. With two processors it does not boot.
+    command.args(["-smp", "1", "-icount", "shift=1,sleep=off", "-rtc", "clock=vm"]);
+    command.arg("-kernel").arg(kernel).arg("-initrd").arg(first_files);
+    // A panic ends QEMU. What the kernel says of real errors is shown.
+    command.args(["-append", "console=ttyS0 panic=-1 oops=panic loglevel=4"]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut running = Running(command.spawn().context("cannot start QEMU")?);
+    let output = running.0.stdout.take().context("QEMU has no output")?;
+    let from = read_lines(output);
+    let mut lines = Vec::new();
+    let end = watch(&from, limits, |line| {
+        eprintln!("{name} | {line}");
+        lines.push(line);
+    });
+    // A last line without an end is read only now.
+    drop(running);
+    lines.extend(from);
+    Ok(Console { lines, end })
+}
+
+fn watch(lines: &mpsc::Receiver<String>, limits: Limits, mut each: impl FnMut(String)) -> End {
+    let begun = Instant::now();
+    loop {
+        let left = limits.whole.saturating_sub(begun.elapsed());
+        match lines.recv_timeout(left.min(limits.silence)) {
+            Ok(line) => each(line),
+            Err(RecvTimeoutError::Disconnected) => return End::Off,
+            Err(RecvTimeoutError::Timeout) if left > limits.silence => return End::Silent,
+            Err(RecvTimeoutError::Timeout) => return End::TooLong,
+        }
+        if begun.elapsed() >= limits.whole {
+            return End::TooLong;
+        }
+    }
+}
+
+/// Lines without what a terminal would do with them: the firmware's first words
+/// clear it.
+fn read_lines(output: ChildStdout) -> mpsc::Receiver<String> {
+    let (to, lines) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(output).split(b'\n') {
+            let Ok(line) = line else { return };
+            let text: String =
+                String::from_utf8_lossy(&line).chars().filter(|c| !c.is_control()).collect();
+            if to.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    lines
+}

@@ -1,0 +1,164 @@
+//! `cargo xtask vm`: the tests of the whole under other kernels than this
+//! machine's. Each is booted by QEMU with the static `wad`, as it is shipped, and
+//! with the tests as static programs.
+
+mod apt;
+mod cpio;
+mod guest;
+mod kernel;
+mod machine;
+mod programs;
+mod verdict;
+
+use std::{
+    fs,
+    num::NonZero,
+    path::Path,
+    sync::Mutex,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::builder::PossibleValuesParser;
+
+use self::{
+    guest::Run,
+    kernel::{Kernel, Wanted},
+    machine::{Console, Limits},
+    verdict::Verdict,
+};
+use crate::{
+    dist, exec,
+    setup::{self, For, SHIPPED},
+};
+
+/// What the kernels and the tools are for.
+const TARGET: &str = SHIPPED[0];
+
+/// For the tests on one kernel. Their longest is silent while it runs.
+const TESTS: Limits =
+    Limits { silence: Duration::from_secs(8 * 60), whole: Duration::from_secs(20 * 60) };
+/// For comparing windows.
+const COMPARISON: Limits =
+    Limits { silence: Duration::from_secs(3 * 3600), whole: Duration::from_secs(9 * 3600) };
+
+/// Has netem, and all congestion controls that ours are compared with.
+const FOR_COMPARISON: &str = "6.12";
+
+/// Names of the kernels, as the command line takes them.
+pub fn names() -> PossibleValuesParser {
+    kernel::ALL.iter().map(|wanted| wanted.name).collect::<Vec<_>>().into()
+}
+
+/// Runs the tests, or those of one file, under the named kernels, or all. Each gets
+/// a line at the end.
+pub fn run(names: &[String], only: Option<&str>) -> Result<()> {
+    let wad = prepare()?;
+    let programs = programs::build_tests(TARGET)?;
+    let wanted: Vec<&Wanted> = kernel::ALL
+        .iter()
+        .filter(|wanted| names.is_empty() || names.iter().any(|name| name == wanted.name))
+        .collect();
+
+    let outcomes = in_parallel(&wanted, |wanted| {
+        let begun = Instant::now();
+        let outcome = programs::tests_of(wanted, &programs, only).and_then(|runs| {
+            let (kernel, console) = boot(wanted, &wad, &runs, TESTS)?;
+            let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
+            Ok((kernel.release, verdict::judge(&console, &names)))
+        });
+        let (release, verdict) = outcome.unwrap_or_else(|error| {
+            ("-".to_owned(), Verdict::Failed { why: format!("{error:#}"), console: Vec::new() })
+        });
+        (release, verdict, begun.elapsed().as_secs())
+    });
+
+    let mut failures = Vec::new();
+    for (wanted, (_, verdict, _)) in wanted.iter().zip(&outcomes) {
+        if let Verdict::Failed { console, .. } = verdict {
+            console.iter().for_each(|line| eprintln!("{} | {line}", wanted.name));
+            if wanted.gates {
+                failures.push(wanted.name);
+            }
+        }
+    }
+    for (wanted, (release, verdict, seconds)) in wanted.iter().zip(&outcomes) {
+        println!("vm {} ({release}): {verdict} ({seconds} s)", wanted.name);
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    bail!("not passed under {}", failures.join(", "))
+}
+
+/// Compares laws of ours, all or the named one, with the kernel's.
+pub fn compare(law: Option<&str>) -> Result<()> {
+    let wad = prepare()?;
+    let program = programs::build_comparison(TARGET)?;
+    let arguments = law.map(str::to_owned).into_iter().collect();
+    let runs = [Run { name: "wad-compare".to_owned(), program, arguments }];
+    let wanted = kernel::ALL.iter().find(|wanted| wanted.name == FOR_COMPARISON);
+    let wanted = wanted.context("the kernel for comparisons is not in the list")?;
+    let (_, console) = boot(wanted, &wad, &runs, COMPARISON)?;
+    for line in console.lines.iter().filter(|line| line.contains(" ratio ")) {
+        println!("{line}");
+    }
+    ensure!(
+        console.lines.iter().any(|line| line == "vm: end wad-compare 0"),
+        "not all laws of ours are close to the kernel's, or not all were compared"
+    );
+    Ok(())
+}
+
+/// Gets what is needed, and builds the static `wad`.
+fn prepare() -> Result<std::path::PathBuf> {
+    ensure!(cfg!(target_arch = "x86_64"), "the kernels, and the tools beside them, are for x86_64");
+    setup::run(For::Machines)?;
+    dist::ship(TARGET)
+}
+
+fn boot(wanted: &Wanted, wad: &Path, runs: &[Run], limits: Limits) -> Result<(Kernel, Console)> {
+    let folder = exec::target().join("vm");
+    let kernel = Kernel::fetch(wanted, &folder)?;
+    // Removed at the end. Others may be at work in the same folder.
+    let own = folder.join(format!("{}-{}", wanted.name, std::process::id()));
+    fs::create_dir_all(&own).with_context(|| own.display().to_string())?;
+    let files = own.join("initramfs");
+    let console = guest::archive(&kernel, &own, wad, runs)
+        .and_then(|archive| fs::write(&files, archive).context("cannot write the first files"))
+        .and_then(|()| machine::run(&kernel.image, &files, wanted.name, limits));
+    fs::remove_dir_all(&own).with_context(|| own.display().to_string())?;
+    Ok((kernel, console?))
+}
+
+/// Does it for all of them, as many at a time as there are processors: a machine
+/// uses one.
+fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let workers = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());
+    let next = Mutex::new(items.iter().enumerate());
+    let done = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let Some((index, item)) = next.lock().expect("no panic").next() else { return };
+                    let result = work(item);
+                    done.lock().expect("no panic").push((index, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("no panic");
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn results_stand_in_the_order_of_what_they_are_of() {
+        let doubled = super::in_parallel(&[1, 2, 3, 4, 5], |number| number * 2);
+        assert_eq!(doubled, [2, 4, 6, 8, 10]);
+    }
+}
