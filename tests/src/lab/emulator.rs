@@ -250,40 +250,40 @@ impl<'a> Direction<'a> {
         // bunch they would fill queues that they have not filled.
         let count = arrivals.len() as u64;
         for (number, (read_ns, packet)) in (1..).zip(arrivals.drain(..)) {
-            let time_ns = if late { now_ns - gap_ns + gap_ns * number / count } else { read_ns };
-            packet.split().for_each(|segment| self.pass(time_ns, segment, late));
+            let came_ns = if late { now_ns - gap_ns + gap_ns * number / count } else { read_ns };
+            packet.split().for_each(|segment| self.pass(came_ns, read_ns, segment));
         }
         self.arrivals = arrivals;
     }
 
-    fn pass(&mut self, now_ns: u64, mut segment: Segment, late: bool) {
+    fn pass(&mut self, came_ns: u64, read_ns: u64, mut segment: Segment) {
         let counters = &mut self.counters;
         counters.arrived += 1;
         let passing =
             Passing { carries_data: segment.carries_data(), markable: segment.is_markable() };
-        match self.losses.judge(now_ns, passing) {
+        match self.losses.judge(came_ns, passing) {
             Some(Fate::LostAtRandom) => return counters.random_drops += 1,
             Some(Fate::LostByPlan) => {
                 if counters.planned_drops == 0 {
-                    counters.first_planned_drop_ns = self.epoch_ns + now_ns;
+                    counters.first_planned_drop_ns = self.epoch_ns + came_ns;
                 }
                 return counters.planned_drops += 1;
             }
             Some(Fate::Marked) => {
                 if counters.marks == 0 {
-                    counters.first_mark_ns = self.epoch_ns + now_ns;
+                    counters.first_mark_ns = self.epoch_ns + came_ns;
                 }
                 counters.marks += 1;
                 segment.mark();
             }
             None => {}
         }
-        let Some(leaves_ns) = self.link.offer(now_ns, segment.wire_bytes()) else {
+        let Some(leaves_ns) = self.link.offer(came_ns, read_ns, segment.wire_bytes()) else {
             counters.queue_drops += 1;
-            self.queue_drops_ns.push(self.epoch_ns + now_ns);
-            return counters.stall_drops += u64::from(late);
+            self.queue_drops_ns.push(self.epoch_ns + came_ns);
+            return counters.stall_drops += u64::from(came_ns != read_ns);
         };
-        let backlog_bytes = self.link.backlog_bytes(now_ns);
+        let backlog_bytes = self.link.backlog_bytes(came_ns);
         counters.peak_queue_bytes = counters.peak_queue_bytes.max(backlog_bytes);
         self.line.push(leaves_ns, segment);
         counters.held_back = self.line.held_back();

@@ -29,7 +29,15 @@ impl Link {
     }
 
     /// A packet comes: when its last bit leaves, or none if the queue is full.
-    pub fn offer(&mut self, now_ns: u64, wire_bytes: u32) -> Option<u64> {
+    ///
+    /// Of one that was read late the time of arrival is a guess. That will do for
+    /// the queue; but it does not leave before it was seen, or it could be faster
+    /// than the path.
+    pub fn offer(&mut self, came_ns: u64, read_ns: u64, wire_bytes: u32) -> Option<u64> {
+        self.take(came_ns, wire_bytes).map(|leaves_ns| leaves_ns.max(read_ns))
+    }
+
+    fn take(&mut self, now_ns: u64, wire_bytes: u32) -> Option<u64> {
         let backlog_bytes = self.backlog_bytes(now_ns);
         // Whatever the limit, an idle line takes a packet.
         if backlog_bytes > 0 && backlog_bytes + u64::from(wire_bytes) > self.law.queue_limit_bytes {
@@ -64,7 +72,7 @@ mod tests {
     #[test]
     fn serves_at_its_rate() {
         let mut link = link(622_000_000, u64::MAX);
-        let last = (0..51_834).filter_map(|_| link.offer(0, 1500)).last();
+        let last = (0..51_834).filter_map(|_| link.take(0, 1500)).last();
         // 51,834 * 12,000 bits / 622 Mb/s = 1.000012861 s, but for less than a
         // picosecond of each packet.
         assert!(last.is_some_and(|last_ns| (1_000_012_800..=1_000_012_861).contains(&last_ns)));
@@ -74,25 +82,34 @@ mod tests {
     fn drops_at_the_tail() {
         let mut link = link(8_000_000, 3000);
         // 1 byte per microsecond: two fit, the third comes too early.
-        assert_eq!(link.offer(0, 1500), Some(1_500_000));
-        assert_eq!(link.offer(0, 1500), Some(3_000_000));
-        assert_eq!(link.offer(1_499_000, 1500), None);
-        assert_eq!(link.offer(1_500_000, 1500), Some(4_500_000));
+        assert_eq!(link.take(0, 1500), Some(1_500_000));
+        assert_eq!(link.take(0, 1500), Some(3_000_000));
+        assert_eq!(link.take(1_499_000, 1500), None);
+        assert_eq!(link.take(1_500_000, 1500), Some(4_500_000));
     }
 
     #[test]
     fn a_tiny_queue_still_passes_single_packets() {
         let mut link = link(8_000_000, 0);
-        assert_eq!(link.offer(0, 1500), Some(1_500_000));
-        assert_eq!(link.offer(0, 1500), None);
-        assert_eq!(link.offer(1_500_000, 1500), Some(3_000_000));
+        assert_eq!(link.take(0, 1500), Some(1_500_000));
+        assert_eq!(link.take(0, 1500), None);
+        assert_eq!(link.take(1_500_000, 1500), Some(3_000_000));
+    }
+
+    #[test]
+    fn what_is_read_late_fills_no_queue_and_is_not_faster_than_the_path() {
+        let mut link = link(8_000_000, 3000);
+        // Read all at once, 4.5 ms after the first of them may have come.
+        let leaves = [0, 1_500_000, 3_000_000].map(|came_ns| link.offer(came_ns, 4_500_000, 1500));
+        assert_eq!(leaves, [Some(4_500_000); 3]);
+        assert_eq!(link.offer(4_500_000, 4_500_000, 1500), Some(6_000_000));
     }
 
     #[test]
     fn outlives_its_clock() {
         let mut link = link(622_000_000, 9_000_000);
-        assert!(link.offer(u64::MAX, 1500).is_some());
-        assert!(link.offer(u64::MAX, 1500).is_some());
+        assert!(link.take(u64::MAX, 1500).is_some());
+        assert!(link.take(u64::MAX, 1500).is_some());
     }
 
     proptest! {
@@ -106,7 +123,7 @@ mod tests {
             let (mut now, mut last, mut served_ps) = (0, 0, 0_u128);
             for (gap, bytes) in gaps {
                 now += gap;
-                let Some(leaves) = link.offer(now, bytes) else {
+                let Some(leaves) = link.take(now, bytes) else {
                     prop_assert!(link.backlog_bytes(now) + u64::from(bytes) > limit);
                     continue;
                 };
