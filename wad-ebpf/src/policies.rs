@@ -60,11 +60,13 @@ pub fn find(ends: &Ends) -> Option<u32> {
     None
 }
 
-/// The policy of that index in the set of that generation.
+/// The policy of that index in the set of that generation; None where the path is
+/// gone, whose place the agent leaves empty.
 #[inline(always)]
 #[must_use]
 pub fn policy(generation: u64, index: u32) -> Option<&'static Policy> {
-    POLICY_SETS.get((generation & 1) as u32)?.get(index)
+    let policy = POLICY_SETS.get((generation & 1) as u32)?.get(index)?;
+    if policy.name[0] == 0 { None } else { Some(policy) }
 }
 
 #[inline(always)]
