@@ -1,10 +1,7 @@
 //! Control for leaky paths, with window and pacing rate to itself: of what the
 //! kernel takes for congestion, the law decides what is, on the ACK that tells.
 
-use wad_common::law::{
-    Sample, Window,
-    leaky::{Leaky, Losses},
-};
+use wad_common::law::leaky::{Leaky, Losses};
 
 use crate::{
     context::Context,
@@ -32,15 +29,7 @@ pub fn cong_control(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::of(tcp);
     let rate_sample = RateSample::of(ctx);
-    let sample = Sample {
-        now_us: tcp.now_us(),
-        rtt_us: rate_sample.rtt_us(),
-        acked_segments: rate_sample.acked_segments(),
-        delivered_segments: tcp.delivered_segments(),
-        in_flight_segments: tcp.in_flight_segments(),
-        entitled_segments: tcp.entitled_segments(),
-        is_reducing: tcp.is_reducing(),
-    };
+    let sample = rate_sample.told_of(tcp);
     let losses = Losses {
         lost_segments: rate_sample.lost_segments(),
         marked_segments: tcp.delivered_ce_segments(),
@@ -48,13 +37,13 @@ pub fn cong_control(ctx: Context) -> u64 {
     };
     step(tcp, |law| law.see(&sample));
     step(tcp, |law| {
-        let before = window(tcp, parameters);
-        set_window(tcp, before, law.respond(before, &sample, &losses));
+        let before = parameters.bounded_window(0);
+        tcp.change_window(before, law.respond(before, &sample, &losses));
     });
     let is_starting = step(tcp, |law| {
-        let before = window(tcp, parameters);
+        let before = parameters.bounded_window(0);
         let after = law.grow(before, &sample);
-        set_window(tcp, before, after);
+        tcp.change_window(before, after);
         law.is_starting(&after)
     });
     pacing::follow_window(tcp, is_starting);
@@ -77,22 +66,4 @@ fn step<T>(tcp: Tcp, act: impl FnOnce(&mut Leaky) -> T) -> T {
     let result = act(&mut law);
     tcp.set_private(STATE, law);
     result
-}
-
-#[inline(always)]
-fn window(tcp: Tcp, parameters: Parameters) -> Window {
-    let mut window = tcp.window(0);
-    window.clamp_segments = window.clamp_segments.min(parameters.max_cwnd_segments());
-    window.max_ssthresh_segments = parameters.max_ssthresh_segments();
-    window
-}
-
-#[inline(always)]
-fn set_window(tcp: Tcp, before: Window, after: Window) {
-    if after.cwnd_segments != before.cwnd_segments {
-        tcp.set_cwnd_segments(after.cwnd_segments);
-    }
-    if after.ssthresh_segments != before.ssthresh_segments {
-        tcp.set_ssthresh_segments(after.ssthresh_segments);
-    }
 }

@@ -39,9 +39,7 @@ pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u
         make_good(tcp, parameters, &response);
     }
     let entitled_segments = tcp.entitled_segments();
-    let mut before = tcp.window(tcp.private(CREDIT_Q16));
-    before.clamp_segments = before.clamp_segments.min(parameters.max_cwnd_segments());
-    before.max_ssthresh_segments = parameters.max_ssthresh_segments();
+    let mut before = parameters.bounded_window(tcp.private(CREDIT_Q16));
     if before.cwnd_segments > before.clamp_segments {
         tcp.set_cwnd_segments(before.clamp_segments);
     } else if before.cwnd_segments < entitled_segments {

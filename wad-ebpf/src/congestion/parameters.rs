@@ -3,7 +3,7 @@
 
 use wad_common::{
     control::{Control, LONG_PATH_US, Pacing},
-    law::Aimd,
+    law::{Aimd, Window},
 };
 use wad_ebpf::{maps, policies};
 
@@ -70,10 +70,14 @@ impl Parameters {
         Aimd { increase_q16: both as u32, keep_q16: (both >> 32) as u32 }
     }
 
-    /// `u32::MAX` for none.
+    /// The flow's window, within the path's bounds.
     #[inline(always)]
-    pub fn max_ssthresh_segments(self) -> u32 {
-        self.0.private(MAX_SSTHRESH)
+    pub fn bounded_window(self, credit_q16: u64) -> Window {
+        let mut window = self.0.window(credit_q16);
+        window.clamp_segments = window.clamp_segments.min(self.max_cwnd_segments());
+        // `u32::MAX` for none.
+        window.max_ssthresh_segments = self.0.private(MAX_SSTHRESH);
+        window
     }
 
     /// `u32::MAX` for none.

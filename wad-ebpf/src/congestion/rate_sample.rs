@@ -2,9 +2,9 @@
 
 use core::hint::black_box;
 
-use wad_common::tcp_sock::RateSampleOffsets;
+use wad_common::{law::Sample, tcp_sock::RateSampleOffsets};
 
-use crate::context::Context;
+use crate::{context::Context, tcp::Tcp};
 
 /// Set by the agent before the programs are loaded, and frozen.
 #[unsafe(no_mangle)]
@@ -35,9 +35,23 @@ impl RateSample {
         }
     }
 
+    /// With what the flow itself tells: what a law learns from the ACK.
+    #[inline(always)]
+    pub fn told_of(self, tcp: Tcp) -> Sample {
+        Sample {
+            now_us: tcp.now_us(),
+            rtt_us: self.rtt_us(),
+            acked_segments: self.acked_segments(),
+            delivered_segments: tcp.delivered_segments(),
+            in_flight_segments: tcp.in_flight_segments(),
+            entitled_segments: tcp.entitled_segments(),
+            is_reducing: tcp.is_reducing(),
+        }
+    }
+
     /// RTT of the segment acknowledged last; None where it was retransmitted.
     #[inline(always)]
-    pub fn rtt_us(self) -> Option<u32> {
+    fn rtt_us(self) -> Option<u32> {
         let rtt_us: i64 = self.read(offset!(rtt_us));
         if rtt_us > 0 { Some(rtt_us as u32) } else { None }
     }
@@ -50,7 +64,7 @@ impl RateSample {
 
     /// Segments newly delivered.
     #[inline(always)]
-    pub fn acked_segments(self) -> u32 {
+    fn acked_segments(self) -> u32 {
         self.read(offset!(acked_sacked))
     }
 

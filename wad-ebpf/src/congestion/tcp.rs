@@ -153,6 +153,17 @@ impl Tcp {
         self.write(offset!(snd_ssthresh), segments);
     }
 
+    /// Stores of a window what a law has made another of.
+    #[inline(always)]
+    pub fn change_window(self, before: Window, after: Window) {
+        if after.cwnd_segments != before.cwnd_segments {
+            self.set_cwnd_segments(after.cwnd_segments);
+        }
+        if after.ssthresh_segments != before.ssthresh_segments {
+            self.set_ssthresh_segments(after.ssthresh_segments);
+        }
+    }
+
     /// From now on the flow is paced, at the rate that the kernel, or a law with
     /// `cong_control`, sets on each ACK.
     #[inline(always)]
