@@ -17,6 +17,7 @@ pub mod leftovers;
 pub mod metrics;
 pub mod netns;
 pub mod nginx;
+pub mod old_kernel;
 pub mod policy;
 pub mod process;
 pub mod reference;

@@ -2,18 +2,14 @@
 //! agent says so once, registers none, and tunes everything else. Elsewhere that
 //! kernel is played by type information without what it lacks.
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::{Command, Stdio},
-    time::Duration,
-};
+use std::{fs, process::Stdio, time::Duration};
 
 use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;
 use wad_tests::{
     cgroup::Cgroup,
-    process::{Place, Process, in_mounts, run},
+    old_kernel,
+    process::{Place, Process, in_mounts},
     stand::{Stand, until},
     sysctl,
     tcp::{Connection, at},
@@ -22,8 +18,6 @@ use wad_tests::{
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
-const BTF: &str = "/sys/kernel/btf/vmlinux";
-const BPFFS: &str = "/sys/fs/bpf";
 const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 
 /// What tells a kernel that runs every callback (`struct_ops::unsound()`).
@@ -33,57 +27,11 @@ const POLICY: &str = "[[path]]\nname = 'p'\nremote = '10.81.0.2'\nsndbuf = '3MiB
                       rcvbuf = '4MiB'\ninitial_window = 24\nallow = 'aggressive'\n\
                       congestion = 'wad_aimd'\n";
 
-/// The BPF file system, mounted for this test unless it is already: an agent in a
-/// mount namespace of its own would mount one for itself.
-struct BpfFileSystem {
-    is_ours: bool,
-}
-
-impl BpfFileSystem {
-    fn mount() -> Result<Self> {
-        let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-        let is_ours = !mounts.lines().any(|line| line.contains(&format!(" {BPFFS} ")));
-        if is_ours {
-            run("mount", &["-t", "bpf", "bpf", BPFFS])?;
-        }
-        Ok(Self { is_ours })
-    }
-}
-
-impl Drop for BpfFileSystem {
-    fn drop(&mut self) {
-        if self.is_ours && run("umount", &[BPFFS]).is_err() {
-            wad_tests::say("the BPF file system stays mounted");
-        }
-    }
-}
-
-/// The kernel's type information, in which those functions have other names.
-fn unsound_btf(home: &Home) -> Result<PathBuf> {
-    let mut btf = fs::read(BTF)?;
-    for name in SOUND {
-        let whole = format!("\0{name}\0");
-        let places: Vec<usize> = btf
-            .windows(whole.len())
-            .enumerate()
-            .filter(|(_, bytes)| *bytes == whole.as_bytes())
-            .map(|(at, _)| at)
-            .collect();
-        for at in places {
-            btf[at + 1] = b'x';
-        }
-    }
-    let path = home.folder().join("btf");
-    fs::write(&path, btf)?;
-    Ok(path)
-}
-
 /// Starts an agent on such a kernel, and waits until it is ready.
 fn start(home: &Home, cgroup: &Cgroup, log: &str) -> Result<Process> {
     let mut agent = home.command("run");
     agent.arg("--cgroup").arg(cgroup.path());
-    let script = format!("mount --bind '{}' {BTF}", unsound_btf(home)?.display());
-    let mut command: Command = in_mounts(&script, &agent);
+    let mut command = in_mounts(&old_kernel::without(&SOUND, home.folder())?, &agent);
     let log = fs::File::create(home.folder().join(log))?;
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
     home.expect_agent();
@@ -113,7 +61,7 @@ fn ensure_tuned_but_for_the_algorithm(wire: &Wire) -> Result<()> {
 fn all_but_the_algorithm_is_tuned() -> Result<()> {
     let stand = Stand::set_up("unsound")?;
     let wire = Wire::start()?;
-    let _mounted = BpfFileSystem::mount()?;
+    let _mounted = old_kernel::BpfFileSystem::mount()?;
     let home = Home::create(&program()?, POLICY)?;
     let before = sysctl::get(AVAILABLE)?;
     let first = start(&home, stand.cgroup(), "first")?;

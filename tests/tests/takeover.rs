@@ -142,7 +142,7 @@ fn a_successor_brings_its_own_policy() -> Result<()> {
     home.write_policy(&policy(2_000_000))?;
     let _agent = home.start(stand.cgroup())?;
     let second = Connection::open(wire.a(), wire.b(), to)?;
-    ensure!(first.near_flow(wire.a())?.sndbuf_bytes == 2_000_000);
+    ensure!(first.near_flow(wire.a())?.sndbuf_bytes == 4_000_000);
     ensure!(second.near_flow(wire.a())?.sndbuf_bytes == 4_000_000);
     ensure!(sysctl::get("net.core.wmem_max")? == "2000000");
     ensure!(home.metrics()?.of_path("wad_connections_matched_total", "p")? == 2.0);

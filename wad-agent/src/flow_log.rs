@@ -1,4 +1,4 @@
-//! A line of the log for each flow that ends.
+//! A line of the log for each flow that ends, or leaves its path.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -66,9 +66,9 @@ impl FlowLog {
 
 impl Lines {
     fn add(&mut self, event: &Event) {
-        if event.kind == Kind::Close as u32 {
+        if [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind) {
             let path = self.names.get(&event.flow.policy).map_or("(removed)", |name| name);
-            self.summaries.closed(event, path);
+            self.summaries.ended(event, path);
         }
     }
 }

@@ -17,6 +17,7 @@ mod law;
 mod lock;
 mod log;
 mod metrics;
+mod netns;
 mod plan;
 mod privileges;
 mod response;

@@ -153,6 +153,7 @@ impl Agent<'_> {
             pins.remove()?;
         }
         let (tuning, start) = Tuning::start(pins, &setup)?;
+        adopt_running(&tuning);
         // Until now the policies of the agent before were in force.
         if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
             warn!("{error:#}");
@@ -175,6 +176,7 @@ impl Agent<'_> {
         ceilings.raise(journal)?;
         let policy_set =
             tuning.change(&config.paths, max_memory_bytes, &self.args.instance.name)?;
+        adopt_running(tuning);
         if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
             warn!("{error:#}");
         }
@@ -220,6 +222,13 @@ fn give_memory_back() {
     #[cfg(target_env = "gnu")]
     unsafe {
         libc::malloc_trim(0);
+    }
+}
+
+/// A failure leaves new flows tuned, and the others as they are.
+fn adopt_running(tuning: &Tuning) {
+    if let Err(error) = tuning.adopt_running().map_err(anyhow::Error::from) {
+        warn!("not all flows that run follow the policy: {error:#}");
     }
 }
 

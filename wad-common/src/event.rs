@@ -10,6 +10,8 @@ pub enum Kind {
     Open = 0,
     /// Closed; the counts are final.
     Close = 1,
+    /// Still open, but tuned no more: no path matches it, or another one does.
+    Leave = 2,
 }
 
 /// One event of a matched flow.
@@ -22,9 +24,9 @@ pub struct Event {
     pub time_ns: u64,
     /// The socket's cookie, as `ss -e` shows it (sk:).
     pub cookie: u64,
-    /// Octets acknowledged by the peer (tcpEStatsAppHCThruOctetsAcked).
+    /// Since it was matched: octets acknowledged by the peer.
     pub bytes_acked: u64,
-    /// Octets received in order (tcpEStatsAppHCThruOctetsReceived).
+    /// Since it was matched: octets received in order.
     pub bytes_received: u64,
     /// Remote address, IPv4 mapped into IPv6.
     pub remote: [u8; 16],
@@ -36,9 +38,9 @@ pub struct Event {
     pub local_port: u16,
     /// A [`Kind`].
     pub kind: u32,
-    /// Segments sent with data (tcpEStatsPerfDataSegsOut).
+    /// Since it was matched: segments sent with data.
     pub data_segs_out: u32,
-    /// Segments retransmitted (tcpEStatsPerfSegsRetrans).
+    /// Since it was matched: segments retransmitted.
     pub segs_retrans: u32,
     /// Smoothed RTT (tcpEStatsPathSmoothedRTT).
     pub srtt_us: u32,
@@ -53,4 +55,4 @@ pub struct Event {
     /// Keeps the record free of implicit padding.
     pub reserved: u32,
 }
-record!(Event, size = 208);
+record!(Event, size = 264);

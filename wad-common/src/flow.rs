@@ -1,6 +1,9 @@
 //! What is kept with each matched flow, in the socket's own storage.
 
-use crate::{policy::CONGESTION_BYTES, record};
+use crate::{
+    policy::{CONGESTION_BYTES, Policy},
+    record,
+};
 
 /// The settings of a socket at one moment. Zero where the kernel did not say.
 #[repr(C)]
@@ -27,6 +30,8 @@ pub enum Role {
     Active = 0,
     /// This host accepted.
     Passive = 1,
+    /// It ran already when wad came to it: the kernel does not say who began.
+    Running = 2,
 }
 
 /// What became of a matched flow. The kernel side stores it as a number.
@@ -44,6 +49,91 @@ pub enum Outcome {
     NoMemory = 3,
     /// Left alone: the path has its `max_flows` already.
     TooMany = 4,
+}
+
+/// What a policy asks of a flow that can be changed while it runs, beside the
+/// parameters of a law, which the law itself reads again. Zero for nothing.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asks {
+    /// Congestion control, zero-terminated.
+    pub congestion: [u8; CONGESTION_BYTES],
+    /// Argument of SO_SNDBUF.
+    pub sndbuf_bytes: u32,
+    /// Argument of SO_RCVBUF.
+    pub rcvbuf_bytes: u32,
+    /// Argument of SO_MAX_PACING_RATE.
+    pub max_pacing_bytes_per_second: u32,
+    /// As [`Policy::traffic_class`].
+    pub traffic_class: u32,
+}
+record!(Asks, size = 32);
+
+impl Asks {
+    /// What this policy asks.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(policy: &Policy) -> Self {
+        Self {
+            congestion: policy.congestion,
+            sndbuf_bytes: policy.sndbuf_bytes,
+            rcvbuf_bytes: policy.rcvbuf_bytes,
+            max_pacing_bytes_per_second: policy.max_pacing_bytes_per_second,
+            traffic_class: policy.traffic_class,
+        }
+    }
+
+    /// Whether a flow that has got `self` has nothing to get from `other`.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is(&self, other: &Self) -> bool {
+        u128::from_ne_bytes(self.congestion) == u128::from_ne_bytes(other.congestion)
+            && self.sndbuf_bytes == other.sndbuf_bytes
+            && self.rcvbuf_bytes == other.rcvbuf_bytes
+            && self.max_pacing_bytes_per_second == other.max_pacing_bytes_per_second
+            && self.traffic_class == other.traffic_class
+    }
+}
+
+/// What the kernel counts of a flow.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Octets acknowledged by the peer (tcpEStatsAppHCThruOctetsAcked).
+    pub bytes_acked: u64,
+    /// Octets received in order (tcpEStatsAppHCThruOctetsReceived).
+    pub bytes_received: u64,
+    /// Segments sent with data (tcpEStatsPerfDataSegsOut).
+    pub data_segs_out: u32,
+    /// Segments retransmitted (tcpEStatsPerfSegsRetrans).
+    pub segs_retrans: u32,
+}
+record!(Counts, size = 24);
+
+impl Counts {
+    /// What came since these. The kernel's counts of segments wrap.
+    #[inline(always)]
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            bytes_acked: self.bytes_acked.wrapping_sub(earlier.bytes_acked),
+            bytes_received: self.bytes_received.wrapping_sub(earlier.bytes_received),
+            data_segs_out: self.data_segs_out.wrapping_sub(earlier.data_segs_out),
+            segs_retrans: self.segs_retrans.wrapping_sub(earlier.segs_retrans),
+        }
+    }
+}
+
+/// What a visit to a running flow did: a byte of the iterator's output.
+#[repr(u8)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// It came under a policy, or under another one.
+    Adopted = b'a',
+    /// Its policy asks for something else than before, and it got that.
+    Changed = b'c',
+    /// No path matches it any more: it went back to the kernel's defaults.
+    Left = b'l',
 }
 
 /// Socket-local storage of a matched flow.
@@ -64,12 +154,16 @@ pub struct Flow {
     pub outcome: u32,
     /// Congestion window that the policy gave it at the start; 0 for none.
     pub initial_window_segments: u32,
+    /// What was counted before it was matched: of a flow that ran already.
+    pub earlier: Counts,
+    /// What its policy asked for when last it was applied.
+    pub asks: Asks,
     /// Before anything was changed.
     pub before: Settings,
     /// After everything was changed.
     pub after: Settings,
 }
-record!(Flow, size = 104);
+record!(Flow, size = 160);
 
 impl Flow {
     /// Whether it is tuned, at least partly.
@@ -77,5 +171,28 @@ impl Flow {
     #[must_use]
     pub const fn is_tuned(&self) -> bool {
         self.outcome == Outcome::Tuned as u32 || self.outcome == Outcome::Partly as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Asks, Counts};
+
+    #[test]
+    fn any_difference_is_one() {
+        let asks = Asks { sndbuf_bytes: 1, ..Asks::default() };
+        assert!(asks.is(&asks) && !asks.is(&Asks::default()));
+        let mut congestion = [0; 16];
+        congestion[15] = 1;
+        assert!(!asks.is(&Asks { congestion, ..asks }));
+        assert!(!asks.is(&Asks { traffic_class: 256, ..asks }));
+    }
+
+    #[test]
+    fn counts_that_wrapped_in_between_are_subtracted() {
+        let earlier = Counts { bytes_acked: 7, data_segs_out: u32::MAX, ..Counts::default() };
+        let now = Counts { bytes_acked: 10, data_segs_out: 1, ..Counts::default() };
+        let since = now.since(&earlier);
+        assert_eq!((since.bytes_acked, since.data_segs_out), (3, 2));
     }
 }

@@ -14,6 +14,7 @@ pub mod event;
 pub mod flow;
 pub mod law;
 pub mod policy;
+pub mod sock;
 pub mod stats;
 pub mod tcp_sock;
 

@@ -87,13 +87,10 @@ pub fn register(pins: &Pins, instance: &Instance, laws: &[Law], btf: &KernelBtf)
     let tcp_sock = tcp_sock_offsets(btf).map_err(StructOpsError::from)?;
     let rate_sample = rate_sample_offsets(btf).map_err(StructOpsError::from)?;
     let globals = HashMap::from([
-        ("TCP_SOCK", (bytes(&tcp_sock), true)),
-        ("RATE_SAMPLE", (bytes(&rate_sample), true)),
+        ("TCP_SOCK", (maps::bytes(&tcp_sock), true)),
+        ("RATE_SAMPLE", (maps::bytes(&rate_sample), true)),
     ]);
-    let maps = maps::NAMES
-        .iter()
-        .map(|name| Ok((*name, maps::open(pins, name)?)))
-        .collect::<Result<Vec<_>>>()?;
+    let maps = maps::open_all(pins)?;
     let fds: HashMap<&str, BorrowedFd<'_>> =
         maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
     let object =
@@ -104,11 +101,6 @@ pub fn register(pins: &Pins, instance: &Instance, laws: &[Law], btf: &KernelBtf)
             .pin(&pins.algorithm(&name))?;
     }
     Ok(())
-}
-
-fn bytes<T: aya::Pod>(record: &T) -> &[u8] {
-    // SAFETY: a plain record without padding.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(record).cast(), size_of::<T>()) }
 }
 
 fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {

@@ -31,6 +31,10 @@ pub enum TuningError {
     Pin { path: PathBuf, source: aya::pin::PinError },
     #[error("the BPF object lacks the {what} `{name}`")]
     Lacks { what: &'static str, name: &'static str },
+    #[error("cannot find the network namespaces")]
+    Namespaces(#[source] std::io::Error),
+    #[error("cannot go through the flows that run")]
+    Running(#[source] std::io::Error),
     #[error("cannot wait for events")]
     Poll(#[source] std::io::Error),
     #[error("cannot make and pin the BPF map `{name}`: {source}; {}", struct_ops::cure(source))]

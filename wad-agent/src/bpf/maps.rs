@@ -50,6 +50,17 @@ pub fn open(pins: &Pins, name: &'static str) -> Result<MapData> {
     MapData::from_pin(pins.map(name)).map_err(named(name))
 }
 
+/// Opens all of them, by their names.
+pub fn open_all(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
+    NAMES.iter().map(|name| Ok((*name, open(pins, name)?))).collect()
+}
+
+/// A record as the kernel side reads it.
+pub fn bytes<T: aya::Pod>(record: &T) -> &[u8] {
+    // SAFETY: a plain record without padding.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(record).cast(), size_of::<T>()) }
+}
+
 impl Maps {
     /// Opens the pinned maps.
     pub fn open(pins: &Pins) -> Result<Self> {

@@ -12,6 +12,7 @@ mod maps;
 mod objects;
 mod pins;
 mod policy_set;
+mod running;
 mod sets;
 
 use std::{
@@ -31,6 +32,7 @@ pub use error::TuningError;
 pub use events::Events;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
+use running::Running;
 
 use crate::{
     config::PathPolicy,
@@ -47,6 +49,8 @@ pub struct Tuning {
     pins: Pins,
     /// Read by whoever answers a question, written when the policy changes.
     maps: Mutex<Maps>,
+    /// None where the kernel lacks what it takes.
+    running: Option<Running>,
 }
 
 /// How tuning came about.
@@ -79,13 +83,17 @@ impl Tuning {
                  keep the kernel's default, and get everything else (Linux 6.1 has what is needed)"
             );
         }
+        let complete = |maps, pins| {
+            let running = Running::load(&pins, &btf, setup.cgroup.id);
+            Self { pins, maps: Mutex::new(maps), running }
+        };
         if is_attached_to(&pins, setup.cgroup) {
             let maps = take_over(&pins, setup, &btf)?;
-            return Ok((Self { pins, maps: Mutex::new(maps) }, Start::TakenOver));
+            return Ok((complete(maps, pins), Start::TakenOver));
         }
         pins.remove_current()?;
         match bring_up(&pins, setup, &btf) {
-            Ok(maps) => Ok((Self { pins, maps: Mutex::new(maps) }, Start::Fresh)),
+            Ok(maps) => Ok((complete(maps, pins), Start::Fresh)),
             Err(error) => {
                 // The first error is the one to report. Tuning of another build
                 // that is still in force stays.
@@ -119,6 +127,13 @@ impl Tuning {
         let mut maps = self.maps();
         maps.set_max_memory(max_memory_bytes)?;
         maps.install(paths, instance)
+    }
+
+    /// Brings the flows that run under the policy in force, in all network
+    /// namespaces: those that it has not seen, those for which it has changed, and
+    /// those that it does not name any more.
+    pub fn adopt_running(&self) -> Result<()> {
+        self.running.as_ref().map_or(Ok(()), Running::bring_along)
     }
 
     /// Names of the paths in force, by their policies' indices.

@@ -18,6 +18,7 @@ use crate::{instance::Instance, lock::Lock, struct_ops::CongestionControl};
 pub const BPFFS: &str = "/sys/fs/bpf";
 
 const TUNER_LINK: &str = "tuner_link";
+const ENDS_LINK: &str = "ends_link";
 const ALGORITHM_PREFIX: &str = "wad_";
 
 /// Why the pins could not be had.
@@ -51,6 +52,11 @@ impl Pins {
 
     pub fn tuner_link(&self) -> PathBuf {
         self.current.join(TUNER_LINK)
+    }
+
+    /// Of what sees the end of flows that ran already, where that is needed.
+    pub fn ends_link(&self) -> PathBuf {
+        self.current.join(ENDS_LINK)
     }
 
     /// `name` is what it is registered as.

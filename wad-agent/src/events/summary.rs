@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use wad_common::{
-    event::Event,
+    event::{Event, Kind},
     flow::{Outcome, Role},
 };
 
@@ -27,8 +27,8 @@ impl Default for Summaries {
 }
 
 impl Summaries {
-    /// Logs a flow that closed. `event` is of that kind.
-    pub fn closed(&mut self, event: &Event, path: &str) {
+    /// Logs a flow that closed, or left its path. `event` is of either kind.
+    pub fn ended(&mut self, event: &Event, path: &str) {
         if event.flow.is_tuned() && self.budget.spend(event.time_ns) {
             summary!(info, event, path);
         } else {
@@ -73,13 +73,18 @@ macro_rules! summary {
             rcvbuf_bytes = flow.after.rcvbuf_bytes,
             initial_window_segments_before = flow.before.cwnd_segments,
             initial_window_segments = flow.after.cwnd_segments,
-            "flow closed"
+            "{}",
+            message(event.kind)
         );
     }};
 }
 use summary;
 
-/// Since it was established; to the millisecond, as nobody reads more.
+fn message(kind: u32) -> &'static str {
+    if kind == Kind::Leave as u32 { "flow left its path" } else { "flow closed" }
+}
+
+/// Since it was established, or found; to the millisecond, as nobody reads more.
 fn duration_seconds(event: &Event) -> f64 {
     (duration_ns(event) as f64 / 1e6).round() / 1e3
 }
@@ -115,6 +120,7 @@ fn role(number: u32) -> &'static str {
     match number {
         n if n == Role::Active as u32 => "connected",
         n if n == Role::Passive as u32 => "accepted",
+        n if n == Role::Running as u32 => "running",
         _ => "unknown",
     }
 }
@@ -134,7 +140,6 @@ pub mod testing {
     use std::net::Ipv4Addr;
 
     use wad_common::{
-        event::Kind,
         flow::{Flow, Settings},
         policy::CONGESTION_BYTES,
     };
@@ -210,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_flow_in_one_line() {
-        let mut lines = logged("", || Summaries::default().closed(&event(), "bob"));
+        let mut lines = logged("", || Summaries::default().ended(&event(), "bob"));
         assert_eq!(lines.len(), 1);
         let line = lines[0].as_object_mut().unwrap();
         line.remove("timestamp");
@@ -248,7 +253,7 @@ mod tests {
         let many = || {
             let mut summaries = Summaries::default();
             for _ in 0..100 {
-                summaries.closed(&event(), "bob");
+                summaries.ended(&event(), "bob");
             }
             summaries.report_held_back();
             summaries.report_held_back();
@@ -261,6 +266,16 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_that_left_is_not_said_to_have_closed() {
+        let mut left = event();
+        left.kind = Kind::Leave as u32;
+        left.flow.role = Role::Running as u32;
+        let lines = logged("", || Summaries::default().ended(&left, "(removed)"));
+        assert_eq!(lines[0]["message"], "flow left its path");
+        assert_eq!(lines[0]["role"], "running");
+    }
+
+    #[test]
     fn flows_left_alone_are_no_news_and_cost_nothing() {
         let mut untuned = event();
         for (outcome, level) in [
@@ -270,12 +285,12 @@ mod tests {
             (Outcome::Tuned, "INFO"),
         ] {
             untuned.flow.outcome = outcome as u32;
-            let lines = logged("debug", || Summaries::default().closed(&untuned, "bob"));
+            let lines = logged("debug", || Summaries::default().ended(&untuned, "bob"));
             assert_eq!(lines[0]["level"], level);
         }
         untuned.flow.outcome = Outcome::TooMany as u32;
         let mut summaries = Summaries::default();
-        (0..100).for_each(|_| summaries.closed(&untuned, "bob"));
+        (0..100).for_each(|_| summaries.ended(&untuned, "bob"));
         assert_eq!(logged("", || summaries.report_held_back()).len(), 0);
     }
 

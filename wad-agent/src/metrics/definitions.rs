@@ -63,7 +63,7 @@ pub const PATH: &[PathMetric] = &[
         definition: Definition {
             name: "wad_flows_closed",
             unit: None,
-            help: "Established matched connections that closed",
+            help: "Established matched connections that closed, or left the path as it changed",
         },
         value: PerPath(|stats| stats.closed),
     },

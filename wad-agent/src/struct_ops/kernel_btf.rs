@@ -21,6 +21,8 @@ pub enum BtfError {
     Malformed { offset: usize },
     #[error("this kernel has no struct `{name}` in its type information")]
     NoStruct { name: String },
+    #[error("this kernel has no `{name}` in its type information")]
+    NoType { name: String },
     #[error("this kernel's struct `{of}` has no member `{member}`")]
     NoMember { of: String, member: String },
     #[error("member `{member}` of this kernel's struct `{of}` does not point to a function")]
@@ -87,9 +89,10 @@ pub struct KernelBtf {
 const KIND_ARRAY: u32 = 3;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
+const KIND_TYPEDEF: u32 = 8;
 const KIND_FUNCTION: u32 = 12;
 const KIND_FUNCTION_PROTOTYPE: u32 = 13;
-const KIND_MODIFIERS: [u32; 5] = [8, 9, 10, 11, 18]; // typedef, volatile, const, restrict, type tag
+const KIND_MODIFIERS: [u32; 5] = [KIND_TYPEDEF, 9, 10, 11, 18]; // volatile, const, restrict, type tag
 
 impl KernelBtf {
     /// Reads the running kernel's types.
@@ -126,28 +129,43 @@ impl KernelBtf {
     pub fn structure(&self, name: &str) -> Result<Struct, BtfError> {
         let type_id =
             *self.structs.get(name).ok_or_else(|| BtfError::NoStruct { name: name.to_owned() })?;
-        let at = self.record(type_id)?;
-        let mut members = Vec::new();
-        self.collect(type_id, 0, &mut members)?;
-        Ok(Struct {
-            name: name.to_owned(),
-            type_id,
-            size_bytes: read_u32(&self.data, at + 8)?,
-            members,
-        })
+        self.structure_by_id(type_id)
     }
 
     /// Whether the kernel has a function of that name. One that was inlined
     /// everywhere, or that no tracer may touch, can be missing here.
     pub fn has_function(&self, name: &str) -> bool {
-        self.records.iter().any(|&at| {
+        self.find(KIND_FUNCTION, name).is_some()
+    }
+
+    /// The id of the function of that name.
+    pub fn function_id(&self, name: &str) -> Result<u32, BtfError> {
+        let missing = || BtfError::NoType { name: name.to_owned() };
+        self.find(KIND_FUNCTION, name).ok_or_else(missing)
+    }
+
+    /// The id of the typedef of that name.
+    pub fn typedef_id(&self, name: &str) -> Result<u32, BtfError> {
+        let missing = || BtfError::NoType { name: name.to_owned() };
+        self.find(KIND_TYPEDEF, name).ok_or_else(missing)
+    }
+
+    /// Whether anything has that name: a type, a member, an enumerator.
+    pub fn has_name(&self, name: &str) -> bool {
+        let mut names = self.data[self.strings..].split(|&byte| byte == 0);
+        names.any(|found| found == name.as_bytes())
+    }
+
+    fn find(&self, kind: u32, name: &str) -> Option<u32> {
+        let at = self.records.iter().position(|&at| {
             let word = |offset| read_u32(&self.data, at + offset);
-            let is_function = |info: u32| (info >> 24) & 0x1f == KIND_FUNCTION;
-            word(4).is_ok_and(is_function)
+            word(4).is_ok_and(|info| (info >> 24) & 0x1f == kind)
                 && word(0)
                     .and_then(|offset| string(&self.data, self.strings + offset as usize))
                     .is_ok_and(|found| found == name)
-        })
+        });
+        // Type ids count from 1.
+        at.map(|index| index as u32 + 1)
     }
 
     /// Offset in bytes of a member reached through members, as
@@ -180,9 +198,17 @@ impl KernelBtf {
     }
 
     fn structure_of(&self, member: &Member) -> Result<Struct, BtfError> {
-        let at = self.record(self.unmodified(member.type_id)?)?;
+        self.structure_by_id(self.unmodified(member.type_id)?)
+    }
+
+    /// One without a name, too.
+    fn structure_by_id(&self, type_id: u32) -> Result<Struct, BtfError> {
+        let at = self.record(type_id)?;
         let name = string(&self.data, self.strings + read_u32(&self.data, at)? as usize)?;
-        self.structure(name)
+        let mut members = Vec::new();
+        self.collect(type_id, 0, &mut members)?;
+        let size_bytes = read_u32(&self.data, at + 8)?;
+        Ok(Struct { name: name.to_owned(), type_id, size_bytes, members })
     }
 
     /// The type behind typedefs and qualifiers.

@@ -28,6 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use aya_obj::generated::bpf_prog_type;
 use thiserror::Error;
 
 pub use kernel_btf::{BtfError, KernelBtf};
@@ -134,8 +135,9 @@ impl CongestionControl {
             let program = load(&sys::ProgramLoad {
                 name: callback.program,
                 instructions: object.instructions(callback.program)?,
-                struct_type_id: ops.type_id,
-                member_index: member.index,
+                program_type: bpf_prog_type::BPF_PROG_TYPE_STRUCT_OPS,
+                attach_type_id: ops.type_id,
+                attach_type: member.index,
             })?;
             put(member.offset_bytes(), &(program.as_raw_fd() as u64).to_ne_bytes());
             programs.push(program);
@@ -228,7 +230,8 @@ fn refused(name: &str, error: io::Error) -> StructOpsError {
     }
 }
 
-fn load(program: &sys::ProgramLoad<'_>) -> Result<OwnedFd, StructOpsError> {
+/// Loads a program, of this or another type that aya does not load so.
+pub(crate) fn load(program: &sys::ProgramLoad<'_>) -> Result<OwnedFd, StructOpsError> {
     sys::load_program(program, &mut []).or_else(|error| {
         // Once more, for the verifier's words only: this time it may fail for
         // want of room for them.

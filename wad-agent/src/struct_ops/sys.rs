@@ -1,4 +1,4 @@
-//! The bpf(2) commands that struct_ops needs, each as one function.
+//! The bpf(2) commands that aya does not offer, each as one function.
 
 use std::{
     ffi::CString,
@@ -10,7 +10,9 @@ use std::{
     path::Path,
 };
 
-use aya_obj::generated::{bpf_attr, bpf_cmd, bpf_insn, bpf_map_type, bpf_prog_type};
+use aya_obj::generated::{
+    bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_map_type, bpf_prog_type,
+};
 
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
 const BPF_F_LINK: u32 = 1 << 13;
@@ -20,24 +22,24 @@ const BPF_STRUCT_OPS: u32 = 44;
 pub struct ProgramLoad<'a> {
     pub name: &'a str,
     pub instructions: &'a [bpf_insn],
-    /// Type id of the struct of callbacks.
-    pub struct_type_id: u32,
-    /// Which of its members the program is.
-    pub member_index: u32,
+    pub program_type: bpf_prog_type,
+    /// Type id of what it is for, among the kernel's types.
+    pub attach_type_id: u32,
+    /// Of struct_ops, which member of that struct; else a `bpf_attach_type`.
+    pub attach_type: u32,
 }
 
-/// Loads a struct_ops program. `log` receives what the verifier says, if it is
-/// not empty.
+/// Loads a program. `log` receives what the verifier says, if it is not empty.
 pub fn load_program(program: &ProgramLoad<'_>, log: &mut [u8]) -> io::Result<OwnedFd> {
     let mut attr = zeroed();
     // SAFETY: this command reads this member of the union.
     let load = unsafe { &mut attr.__bindgen_anon_3 };
-    load.prog_type = bpf_prog_type::BPF_PROG_TYPE_STRUCT_OPS as u32;
+    load.prog_type = program.program_type as u32;
     load.insns = program.instructions.as_ptr() as u64;
     load.insn_cnt = program.instructions.len() as u32;
     load.license = c"GPL".as_ptr() as u64;
-    load.attach_btf_id = program.struct_type_id;
-    load.expected_attach_type = program.member_index;
+    load.attach_btf_id = program.attach_type_id;
+    load.expected_attach_type = program.attach_type;
     copy_name(&mut load.prog_name, program.name);
     if !log.is_empty() {
         load.log_level = 1;
@@ -145,6 +147,30 @@ pub fn link_struct_ops(map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     attr.link_create.__bindgen_anon_1.prog_fd = map.as_raw_fd() as u32;
     attr.link_create.attach_type = BPF_STRUCT_OPS;
     bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
+}
+
+/// Makes an iterator's program one that can be run.
+pub fn link_iterator(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    attr.link_create.__bindgen_anon_1.prog_fd = program.as_raw_fd() as u32;
+    attr.link_create.attach_type = bpf_attach_type::BPF_TRACE_ITER as u32;
+    bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
+}
+
+/// Attaches a program to its raw tracepoint.
+pub fn link_raw_tracepoint(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    // The name stays zero: the program was loaded for it.
+    attr.raw_tracepoint.prog_fd = program.as_raw_fd() as u32;
+    bpf_fd(bpf_cmd::BPF_RAW_TRACEPOINT_OPEN, &mut attr)
+}
+
+/// A new run of an iterator, in the calling thread's namespaces. It is read like
+/// a file.
+pub fn create_iterator(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    attr.iter_create.link_fd = link.as_raw_fd() as u32;
+    bpf_fd(bpf_cmd::BPF_ITER_CREATE, &mut attr)
 }
 
 /// Pins a map, program or link in the BPF file system.

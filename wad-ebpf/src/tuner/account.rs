@@ -5,13 +5,11 @@ use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xsub};
 use aya_ebpf::bindings::BPF_NOEXIST;
 use wad_common::{
     counter::{Counter, Setting},
-    flow::{Flow, Outcome},
+    flow::{Counts, Flow, Outcome},
     policy::Policy,
     stats::PathStats,
 };
 use wad_ebpf::maps::{COUNTERS, PATHS, SETTINGS};
-
-use crate::socket::Socket;
 
 /// How a count is added to, which a program is compiled for. A kernel that lacks
 /// an instruction refuses a program that has it anywhere.
@@ -102,6 +100,32 @@ pub fn reserve<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcom
     Outcome::Tuned
 }
 
+/// Has a tuned flow reserve what its policy takes now, or keep what it had if the
+/// bound does not allow that. Whether it does.
+#[inline(always)]
+pub fn resize(flow: &mut Flow, policy: &Policy) -> bool {
+    let (Some(reserved), Some(limit)) =
+        (counter_place(Counter::MemoryReserved), SETTINGS.get(Setting::MaxMemory as u32))
+    else {
+        return false;
+    };
+    let (before, after) = (flow.memory_bytes, policy.memory_bytes());
+    if after > before {
+        let more = after - before;
+        if reserved.fetch_add(more) + more > *limit {
+            reserved.sub(more);
+            if let Some(stats) = stats(flow.policy) {
+                shared(&mut stats.no_memory).add(1);
+            }
+            return false;
+        }
+    } else {
+        reserved.sub(before - after);
+    }
+    flow.memory_bytes = after;
+    true
+}
+
 /// Gives back what a flow had reserved.
 #[inline(always)]
 pub fn release(flow: &mut Flow) {
@@ -138,15 +162,24 @@ pub fn opened(flow: &Flow) {
     }
 }
 
+/// A flow of which all was set gets something that the kernel does not set.
 #[inline(always)]
-pub fn closed(policy: u32, socket: &Socket<'_>) {
+pub fn refused(policy: u32) {
+    if let Some(stats) = stats(policy) {
+        shared(&mut stats.partly).add(1);
+    }
+}
+
+/// A flow ends, or leaves its path: what it counted is the path's.
+#[inline(always)]
+pub fn closed(policy: u32, counts: &Counts, srtt_us: u32) {
     let Some(stats) = stats(policy) else { return };
     shared(&mut stats.closed).add(1);
-    shared(&mut stats.bytes_acked).add(socket.bytes_acked());
-    shared(&mut stats.bytes_received).add(socket.bytes_received());
-    shared(&mut stats.data_segs_out).add(socket.data_segments().into());
-    shared(&mut stats.segs_retrans).add(socket.retransmitted_segments().into());
-    shared(&mut stats.srtt_us).store(socket.srtt_us().into());
+    shared(&mut stats.bytes_acked).add(counts.bytes_acked);
+    shared(&mut stats.bytes_received).add(counts.bytes_received);
+    shared(&mut stats.data_segs_out).add(counts.data_segs_out.into());
+    shared(&mut stats.segs_retrans).add(counts.segs_retrans.into());
+    shared(&mut stats.srtt_us).store(srtt_us.into());
 }
 
 #[inline(always)]

@@ -1,5 +1,5 @@
 //! The tuner: a sock_ops program that matches each new flow against the policy
-//! and sets what the policy says.
+//! and sets what the policy says. What a flow that runs already gets: `running`.
 //!
 //! Buffers are set before the SYN of a connection that this host makes, since
 //! its window scale follows from them, and at establishment of one that it
@@ -22,7 +22,9 @@
 #![expect(internal_features, reason = "atomic addition, see account.rs")]
 
 mod account;
+mod flows;
 mod report;
+mod running;
 mod socket;
 
 use aya_ebpf::{
@@ -30,19 +32,13 @@ use aya_ebpf::{
         BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB,
         BPF_SOCK_OPS_RWND_INIT, BPF_SOCK_OPS_STATE_CB, BPF_SOCK_OPS_TCP_CONNECT_CB, BPF_TCP_CLOSE,
     },
-    helpers::bpf_ktime_get_ns,
     macros::sock_ops,
     programs::SockOpsContext,
 };
-use wad_common::{
-    counter::Counter,
-    event::Kind,
-    flow::{Flow, Outcome, Role},
-    policy::Policy,
-};
+use wad_common::{event::Kind, flow::Role};
 use wad_ebpf::policies;
 
-use crate::socket::Socket;
+use crate::socket::Calling;
 
 #[sock_ops]
 pub fn wad_tuner(ctx: SockOpsContext) -> u32 {
@@ -60,11 +56,15 @@ fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
     let op = ctx.op();
     if op == BPF_SOCK_OPS_RWND_INIT {
         set_initial_receive_window(ctx);
-    } else if let Some(socket) = Socket::of(ctx) {
+    } else if let Some(socket) = Calling::of(ctx) {
         match op {
             BPF_SOCK_OPS_TCP_CONNECT_CB => on_connect::<ADDITION>(&socket),
-            BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB => on_active_established(&socket),
-            BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB => on_passive_established::<ADDITION>(&socket),
+            BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB => {
+                on_established::<ADDITION>(&socket, Role::Active);
+            }
+            BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB => {
+                on_established::<ADDITION>(&socket, Role::Passive);
+            }
             BPF_SOCK_OPS_STATE_CB if ctx.arg(1) == BPF_TCP_CLOSE => on_close(&socket),
             _ => {}
         }
@@ -89,142 +89,30 @@ fn set_initial_receive_window(ctx: &SockOpsContext) {
 }
 
 #[inline(always)]
-fn on_connect<const ADDITION: bool>(socket: &Socket<'_>) {
-    if let Some((flow, policy)) = adopt::<ADDITION>(socket, Role::Active) {
-        set_before_data(socket, flow, policy);
+fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
+    if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, Role::Active) {
+        flows::set_before_data(socket, flow, policy);
+    }
+}
+
+/// One that was accepted has a state already if both ends connected to each other
+/// at once (RFC 9293 section 3.5); one that connected has none if its SYN left
+/// before this program was attached.
+#[inline(always)]
+fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
+    if let Some(flow) = flows::live(socket) {
+        let Some(policy) = policies::policy(policies::generation(), flow.policy) else { return };
+        flows::establish(socket, flow, policy);
+    } else if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, role) {
+        flows::set_before_data(socket, flow, policy);
+        flows::establish(socket, flow, policy);
     }
 }
 
 #[inline(always)]
-fn on_active_established(socket: &Socket<'_>) {
-    // A flow whose SYN left before this program was attached has no state, and
-    // is left alone.
-    let Some(flow) = live_flow(socket) else { return };
-    let Some(policy) = policies::policy(policies::generation(), flow.policy) else { return };
-    establish(socket, flow, policy);
-}
-
-#[inline(always)]
-fn on_passive_established<const ADDITION: bool>(socket: &Socket<'_>) {
-    // Both ends connected to each other at once (RFC 9293 section 3.5): this one
-    // was matched when it did.
-    if live_flow(socket).is_some() {
-        return on_active_established(socket);
-    }
-    if let Some((flow, policy)) = adopt::<ADDITION>(socket, Role::Passive) {
-        set_before_data(socket, flow, policy);
-        establish(socket, flow, policy);
-    }
-}
-
-#[inline(always)]
-fn on_close(socket: &Socket<'_>) {
-    let Some(flow) = live_flow(socket) else { return };
-    account::release(flow);
-    if flow.established_ns != 0 {
-        account::closed(flow.policy, socket);
-        report::send(socket, flow, Kind::Close);
-    }
-    flow.outcome = Outcome::Ended as u32;
-}
-
-/// The state of the socket's connection. A socket may make one connection after
-/// another; what is left of the last is none of the next one's. (To delete it
-/// would cost half as much as all of the tuning.)
-#[inline(always)]
-fn live_flow<'a>(socket: &Socket<'_>) -> Option<&'a mut Flow> {
-    socket.flow().filter(|flow| flow.outcome != Outcome::Ended as u32)
-}
-
-/// Matches a new flow, gives it its state, and settles whether it is tuned.
-#[inline(always)]
-fn adopt<'a, const ADDITION: bool>(
-    socket: &Socket<'_>,
-    role: Role,
-) -> Option<(&'a mut Flow, &'a Policy)> {
-    let index = policies::find(&socket.ends())?;
-    let policy = policies::policy(policies::generation(), index)?;
-    if socket.is_mptcp_subflow() {
-        account::count(Counter::MptcpSubflows);
-        return None;
-    }
-    let Some(flow) = socket.flow_or_insert() else {
-        account::count(Counter::NoStorage);
-        return None;
-    };
-    // Of the socket's last connection, should its end have gone unseen.
-    account::release(flow);
-    // SAFETY: reads the clock.
-    flow.matched_ns = unsafe { bpf_ktime_get_ns() };
-    flow.established_ns = 0;
-    flow.policy = index;
-    flow.role = role as u32;
-    flow.initial_window_segments = 0;
-    socket.read_buffers(&mut flow.before);
-    account::matched(index);
-    flow.outcome = account::reserve::<ADDITION>(flow, policy) as u32;
-    socket.ask_for_state_changes();
-    Some((flow, policy))
-}
-
-/// What should hold as early as can be.
-#[inline(always)]
-fn set_before_data(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
-    if !flow.is_tuned() {
-        return;
-    }
-    if policy.traffic_class != 0 && socket.set_traffic_class(policy.traffic_class & 0xff).is_err() {
-        flow.outcome = Outcome::Partly as u32;
-    }
-    if policy.sndbuf_bytes != 0 && socket.set_sndbuf(policy.sndbuf_bytes).is_err() {
-        flow.outcome = Outcome::Partly as u32;
-    }
-    if policy.rcvbuf_bytes != 0 && socket.set_rcvbuf(policy.rcvbuf_bytes).is_err() {
-        flow.outcome = Outcome::Partly as u32;
-    }
-}
-
-#[inline(always)]
-fn establish(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
-    // SAFETY: reads the clock.
-    flow.established_ns = unsafe { bpf_ktime_get_ns() };
-    socket.read_control(&mut flow.before);
-    if flow.is_tuned() {
-        set_control(socket, flow, policy);
-    }
-    socket.read_buffers(&mut flow.after);
-    socket.read_control(&mut flow.after);
-    // The kernel cuts a buffer to net.core.{w,r}mem_max without a word. Before
-    // Linux 6.0 it does not say what the buffers are, either.
-    let is_cut = |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes;
-    let cut = is_cut(flow.after.sndbuf_bytes, policy.sndbuf_bytes)
-        || is_cut(flow.after.rcvbuf_bytes, policy.rcvbuf_bytes);
-    if cut && flow.is_tuned() {
-        flow.outcome = Outcome::Partly as u32;
-    }
-    account::opened(flow);
-    report::send(socket, flow, Kind::Open);
-}
-
-#[inline(always)]
-fn set_control(socket: &Socket<'_>, flow: &mut Flow, policy: &Policy) {
-    // After a lost SYN the window is the kernel's to choose (RFC 5681 section
-    // 3.1, RFC 6928 section 2).
-    if policy.initial_window_segments != 0 && socket.retransmitted_segments() == 0 {
-        if socket.set_initial_window(policy.initial_window_segments).is_ok() {
-            flow.initial_window_segments = policy.initial_window_segments;
-        } else {
-            flow.outcome = Outcome::Partly as u32;
-        }
-    }
-    if policy.max_pacing_bytes_per_second != 0
-        && socket.set_max_pacing_rate(policy.max_pacing_bytes_per_second).is_err()
-    {
-        flow.outcome = Outcome::Partly as u32;
-    }
-    // Last: a law that paces reckons with the window at its start.
-    if policy.congestion[0] != 0 && socket.set_congestion(&policy.congestion).is_err() {
-        flow.outcome = Outcome::Partly as u32;
+fn on_close(socket: &Calling<'_>) {
+    if let Some(flow) = flows::live(socket) {
+        flows::end(socket, flow, Kind::Close);
     }
 }
 

@@ -22,7 +22,7 @@ const WAKE_BYTES: u64 = maps::EVENTS_BYTES as u64 / 4;
 
 /// Sends one event, or counts it as lost where the ring buffer is full.
 #[inline(always)]
-pub fn send(socket: &Socket<'_>, flow: &Flow, kind: Kind) {
+pub fn send(socket: &impl Socket, flow: &Flow, kind: Kind) {
     let Some(mut entry) = EVENTS.reserve(0) else {
         account::count(Counter::EventsLost);
         return;

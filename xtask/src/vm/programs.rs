@@ -25,6 +25,7 @@ const WITH_STRUCT_OPS: [&str; 14] = [
     "refusals",
     "removal",
     "reuse",
+    "running",
     "surroundings",
     "takeover",
 ];

@@ -1,0 +1,93 @@
+//! The network namespaces of the host, and work done inside each.
+//!
+//! Found are those of processes, and those that are mounted somewhere, as `ip
+//! netns add` and container engines do. One that is held by a socket alone, or by
+//! an open file, stays out of sight.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    thread,
+};
+
+use nix::sched::{CloneFlags, setns};
+
+/// An open network namespace.
+#[derive(Debug)]
+pub struct Netns(File);
+
+/// All that can be seen, each once; this process's own first.
+pub fn all() -> io::Result<Vec<Netns>> {
+    let own = File::open("/proc/self/ns/net")?;
+    let mut seen = HashSet::from([identity(&own)?]);
+    let mut found = vec![Netns(own)];
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    for path in of_processes()?.chain(mounts.lines().filter_map(mounted)) {
+        // Processes end, and mounts go, while they are looked at.
+        let Ok(file) = File::open(&path) else { continue };
+        if identity(&file).is_ok_and(|identity| seen.insert(identity)) {
+            found.push(Netns(file));
+        }
+    }
+    Ok(found)
+}
+
+/// Runs code in each of these namespaces, one after the other, on a thread of its
+/// own.
+pub fn in_each<T: Send>(namespaces: &[Netns], inside: impl Fn() -> T + Send) -> Vec<io::Result<T>> {
+    let visit = move || {
+        let enter = |netns: &Netns| Ok(setns(&netns.0, CloneFlags::CLONE_NEWNET)?);
+        namespaces.iter().map(|netns| enter(netns).map(|()| inside())).collect()
+    };
+    thread::scope(|scope| {
+        let thread = scope.spawn(visit);
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+fn identity(file: &File) -> io::Result<(u64, u64)> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+fn of_processes() -> io::Result<impl Iterator<Item = PathBuf>> {
+    let is_process = |path: &Path| {
+        path.file_name().is_some_and(|name| name.as_encoded_bytes().iter().all(u8::is_ascii_digit))
+    };
+    let paths = fs::read_dir("/proc")?.flatten().map(|entry| entry.path());
+    Ok(paths.filter(move |path| is_process(path)).map(|path| path.join("ns/net")))
+}
+
+/// Where a line of the table of mounts has a network namespace
+/// (proc_pid_mountinfo(5)).
+fn mounted(line: &str) -> Option<PathBuf> {
+    let (mount, filesystem) = line.split_once(" - ")?;
+    let mut fields = mount.split(' ').skip(3);
+    let (root, path) = (fields.next()?, fields.next()?);
+    (filesystem.starts_with("nsfs ") && root.starts_with("net:[")).then(|| path.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounted_namespaces_are_told_from_other_mounts() {
+        let line = "36 22 0:4 net:[4026532281] /run/netns/a rw shared:9 - nsfs nsfs rw";
+        assert_eq!(mounted(line), Some("/run/netns/a".into()));
+        assert_eq!(mounted("36 22 0:4 mnt:[4026532281] /run/mnt rw - nsfs nsfs rw"), None);
+        assert_eq!(mounted("25 22 0:22 / /proc rw - proc proc rw"), None);
+        assert_eq!(mounted(""), None);
+    }
+
+    #[test]
+    fn its_own_namespace_is_among_them_once() {
+        let all = all().unwrap();
+        let own = identity(&File::open("/proc/self/ns/net").unwrap()).unwrap();
+        let same = all.iter().filter(|netns| identity(&netns.0).unwrap() == own);
+        assert_eq!(same.count(), 1);
+    }
+}

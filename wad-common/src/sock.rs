@@ -1,0 +1,75 @@
+//! Where the fields lie that the tuner reads of a socket that runs already, in
+//! the running kernel's structs.
+//!
+//! Resolved by the agent as those of [`crate::tcp_sock`] are.
+
+use crate::record;
+
+/// Offsets in bytes from the start of `struct tcp_sock`, unless said otherwise.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SockOffsets {
+    /// `skc_state`: state of the connection, a byte.
+    pub state: u32,
+    /// `skc_family`: AF_INET or AF_INET6, 16 bits.
+    pub family: u32,
+    /// `skc_daddr`: remote IPv4 address.
+    pub remote_v4: u32,
+    /// `skc_rcv_saddr`: local IPv4 address.
+    pub local_v4: u32,
+    /// `skc_v6_daddr`: remote IPv6 address.
+    pub remote_v6: u32,
+    /// `skc_v6_rcv_saddr`: local IPv6 address.
+    pub local_v6: u32,
+    /// `skc_dport`: remote port in network byte order, 16 bits.
+    pub remote_port: u32,
+    /// `skc_num`: local port in host byte order, 16 bits.
+    pub local_port: u32,
+    /// `skc_net`: its network namespace, a pointer.
+    pub net: u32,
+    /// `sk_cgrp_data.cgroup`: its cgroup, a pointer.
+    pub cgroup: u32,
+    /// `sk_rmem_alloc`: memory that received data takes, bytes.
+    pub rmem_alloc: u32,
+    /// `bytes_acked`: octets acknowledged, 64 bits.
+    pub bytes_acked: u32,
+    /// `bytes_received`: octets received, 64 bits.
+    pub bytes_received: u32,
+    /// `data_segs_out`: segments sent with data.
+    pub data_segs_out: u32,
+    /// `total_retrans`: segments retransmitted.
+    pub total_retrans: u32,
+    /// `srtt_us`: smoothed RTT, eight times it.
+    pub srtt_us: u32,
+    /// `rtt_min`: the value of its first sample, microseconds.
+    pub rtt_min: u32,
+    /// `snd_cwnd`: congestion window, segments.
+    pub snd_cwnd: u32,
+    /// `snd_ssthresh`: slow start threshold, segments.
+    pub snd_ssthresh: u32,
+    /// `mss_cache`: payload of a segment.
+    pub mss_cache: u32,
+    /// `rcv_nxt`: the sequence number that is expected next.
+    pub rcv_nxt: u32,
+    /// `rcv_wup`: that number when a window was offered last.
+    pub rcv_wup: u32,
+    /// `rcv_wnd`: the window that was offered then.
+    pub rcv_wnd: u32,
+    /// `scaling_ratio`: payload in 256 bytes of receive buffer, a byte; 0 where
+    /// the kernel has none (before Linux 6.6).
+    pub scaling_ratio: u32,
+    /// Of `struct net`, `ipv4.tcp_congestion_control`: the namespace's default
+    /// algorithm, a pointer.
+    pub net_congestion: u32,
+    /// Of `struct tcp_congestion_ops`, `name`.
+    pub congestion_name: u32,
+    /// Of `struct cgroup`, `kn`: its place in the file system, a pointer.
+    pub cgroup_node: u32,
+    /// Of `struct kernfs_node`, `id`: the inode number, 64 bits.
+    pub node_id: u32,
+    /// Of `struct cgroup`, `self.parent`: a pointer, null for the root.
+    pub cgroup_parent: u32,
+    /// Of `struct cgroup_subsys_state`, `cgroup`: a pointer.
+    pub state_cgroup: u32,
+}
+record!(SockOffsets, size = 120);

@@ -1,0 +1,142 @@
+//! What is done to a flow, whichever program comes by it: matched, tuned, changed,
+//! and let go.
+
+use aya_ebpf::helpers::bpf_ktime_get_ns;
+use wad_common::{
+    counter::Counter,
+    event::Kind,
+    flow::{Asks, Counts, Flow, Outcome, Role},
+    policy::Policy,
+};
+use wad_ebpf::policies;
+
+use crate::{account, report, socket::Socket};
+
+/// The state of the socket's connection. A socket may make one connection after
+/// another; what is left of the last is none of the next one's. (To delete it
+/// would cost half as much as all of the tuning.)
+#[inline(always)]
+pub fn live<'a>(socket: &impl Socket) -> Option<&'a mut Flow> {
+    socket.flow().filter(|flow| flow.outcome != Outcome::Ended as u32)
+}
+
+/// Matches a flow, gives it its state, and settles whether it is tuned.
+#[inline(always)]
+pub fn adopt<'a, const ADDITION: bool>(
+    socket: &impl Socket,
+    role: Role,
+) -> Option<(&'a mut Flow, &'a Policy)> {
+    adopt_under::<ADDITION>(socket, role, policies::find(&socket.ends())?)
+}
+
+/// The same for a flow that is known to fall under the policy of that index.
+#[inline(always)]
+pub fn adopt_under<'a, const ADDITION: bool>(
+    socket: &impl Socket,
+    role: Role,
+    index: u32,
+) -> Option<(&'a mut Flow, &'a Policy)> {
+    let policy = policies::policy(policies::generation(), index)?;
+    if socket.is_mptcp_subflow() {
+        account::count(Counter::MptcpSubflows);
+        return None;
+    }
+    let Some(flow) = socket.flow_or_insert() else {
+        account::count(Counter::NoStorage);
+        return None;
+    };
+    // Of the socket's last connection, should its end have gone unseen.
+    account::release(flow);
+    // SAFETY: reads the clock.
+    flow.matched_ns = unsafe { bpf_ktime_get_ns() };
+    flow.established_ns = 0;
+    flow.policy = index;
+    flow.role = role as u32;
+    flow.initial_window_segments = 0;
+    flow.earlier = Counts::default();
+    flow.asks = Asks::of(policy);
+    socket.read_buffers(&mut flow.before);
+    account::matched(index);
+    flow.outcome = account::reserve::<ADDITION>(flow, policy) as u32;
+    socket.ask_for_state_changes();
+    Some((flow, policy))
+}
+
+/// What should hold as early as can be.
+#[inline(always)]
+pub fn set_before_data(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
+    if !flow.is_tuned() {
+        return;
+    }
+    if policy.traffic_class != 0 && socket.set_traffic_class(policy.traffic_class & 0xff).is_err() {
+        flow.outcome = Outcome::Partly as u32;
+    }
+    if policy.sndbuf_bytes != 0 && socket.set_sndbuf(policy.sndbuf_bytes).is_err() {
+        flow.outcome = Outcome::Partly as u32;
+    }
+    if policy.rcvbuf_bytes != 0 && socket.set_rcvbuf(policy.rcvbuf_bytes).is_err() {
+        flow.outcome = Outcome::Partly as u32;
+    }
+}
+
+#[inline(always)]
+pub fn establish(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
+    // SAFETY: reads the clock.
+    flow.established_ns = unsafe { bpf_ktime_get_ns() };
+    socket.read_control(&mut flow.before);
+    if flow.is_tuned() {
+        set_control(socket, flow, policy);
+    }
+    read_back(socket, flow, policy);
+    account::opened(flow);
+    report::send(socket, flow, Kind::Open);
+}
+
+/// What came of it.
+#[inline(always)]
+pub fn read_back(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
+    socket.read_buffers(&mut flow.after);
+    socket.read_control(&mut flow.after);
+    // The kernel cuts a buffer to net.core.{w,r}mem_max without a word. Before
+    // Linux 6.0 it does not say what the buffers are, either.
+    let is_cut = |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes;
+    let cut = is_cut(flow.after.sndbuf_bytes, policy.sndbuf_bytes)
+        || is_cut(flow.after.rcvbuf_bytes, policy.rcvbuf_bytes);
+    if cut && flow.is_tuned() {
+        flow.outcome = Outcome::Partly as u32;
+    }
+}
+
+#[inline(always)]
+pub fn set_control<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
+    // After a lost SYN the window is the kernel's to choose (RFC 5681 section
+    // 3.1, RFC 6928 section 2).
+    if S::IS_NEW && policy.initial_window_segments != 0 && socket.counts().segs_retrans == 0 {
+        if socket.set_initial_window(policy.initial_window_segments).is_ok() {
+            flow.initial_window_segments = policy.initial_window_segments;
+        } else {
+            flow.outcome = Outcome::Partly as u32;
+        }
+    }
+    if policy.max_pacing_bytes_per_second != 0
+        && socket.set_max_pacing_rate(policy.max_pacing_bytes_per_second).is_err()
+    {
+        flow.outcome = Outcome::Partly as u32;
+    }
+    // Last: a law that paces reckons with the window at its start.
+    if policy.congestion[0] != 0 && socket.set_congestion(&policy.congestion).is_err() {
+        flow.outcome = Outcome::Partly as u32;
+    }
+}
+
+/// The connection is over, or is no longer its policy's.
+#[inline(always)]
+pub fn end(socket: &impl Socket, flow: &mut Flow, kind: Kind) {
+    account::release(flow);
+    if flow.established_ns != 0 {
+        let counts = socket.counts().since(&flow.earlier);
+        account::closed(flow.policy, &counts, socket.state().srtt_us);
+        report::send(socket, flow, kind);
+    }
+    flow.outcome = Outcome::Ended as u32;
+}

@@ -1,0 +1,146 @@
+//! Flows that run already: an iterator over the sockets of a network namespace,
+//! which the agent reads when it starts and when the policy has changed.
+//!
+//! A flow that matches and has no state gets one, and all that can be changed
+//! while it runs: not its window scale, nor its initial windows. A flow with a
+//! state gets what its policy asks for now.
+
+use core::ffi::c_void;
+
+use aya_ebpf::{bindings::BPF_TCP_CLOSE, helpers::generated::bpf_seq_write};
+use wad_common::{
+    event::Kind,
+    flow::{Asks, Flow, Outcome, Role, Visit},
+    policy::Policy,
+};
+use wad_ebpf::policies;
+
+use crate::{
+    account::{self, FETCH},
+    flows,
+    socket::{Socket as _, Visited},
+};
+
+/// `struct bpf_iter__tcp`.
+#[repr(C)]
+pub struct Context {
+    /// A `struct bpf_iter_meta`, whose first member is the output.
+    meta: *const *mut c_void,
+    /// Null at the end.
+    sk: *mut c_void,
+}
+
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/tcp")]
+pub extern "C" fn wad_running(ctx: *const Context) -> u32 {
+    // SAFETY: the kernel's own arguments; the verifier checks the loads.
+    let (meta, sk) = unsafe {
+        ((&raw const (*ctx).meta).read_volatile(), (&raw const (*ctx).sk).read_volatile())
+    };
+    if let Some(done) = Visited::of(sk).and_then(|socket| visit(&socket)) {
+        let byte = done as u8;
+        // SAFETY: as above; one byte is read.
+        unsafe { bpf_seq_write((*meta).cast(), (&raw const byte).cast(), 1) };
+    }
+    0
+}
+
+/// `inet_sock_set_state(sk, oldstate, newstate)`, for kernels that have no callback
+/// at the end of a flow that ran already: attached to those only.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "tp_btf/inet_sock_set_state")]
+pub extern "C" fn wad_ended(ctx: *const u64) -> u32 {
+    // SAFETY: the tracepoint's arguments; the verifier checks the loads.
+    let (sk, state) = unsafe { (ctx.read_volatile(), ctx.add(2).read_volatile()) };
+    // An `int`: the rest of the register is not defined.
+    if state as u32 == BPF_TCP_CLOSE
+        && let Some(socket) = Visited::of(sk as *mut c_void)
+        && let Some(flow) = flows::live(&socket)
+    {
+        flows::end(&socket, flow, Kind::Close);
+    }
+    0
+}
+
+#[inline(always)]
+fn visit(socket: &Visited) -> Option<Visit> {
+    // A multipath subflow was counted when it was made, or is counted nowhere: each
+    // visit would be one more.
+    if !socket.can_send() || !socket.is_in_cgroup() || socket.is_mptcp_subflow() {
+        return None;
+    }
+    let index = policies::find(&socket.ends());
+    if let Some(flow) = flows::live(socket) {
+        // One that was matched, but whose establishment found no policy, is begun
+        // anew.
+        if index == Some(flow.policy) && flow.established_ns != 0 {
+            let policy = policies::policy(policies::generation(), flow.policy)?;
+            return change(socket, flow, policy);
+        }
+        undo(socket, flow, &Asks::default());
+        flows::end(socket, flow, Kind::Leave);
+        if index.is_none() {
+            return Some(Visit::Left);
+        }
+    }
+    let (flow, policy) = flows::adopt_under::<FETCH>(socket, Role::Running, index?)?;
+    flow.earlier = socket.counts();
+    flows::set_before_data(socket, flow, policy);
+    flows::establish(socket, flow, policy);
+    Some(Visit::Adopted)
+}
+
+/// Gives a flow what its policy asks for now, if that is anything else.
+#[inline(always)]
+fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
+    let asks = Asks::of(policy);
+    if flow.asks.is(&asks) {
+        return None;
+    }
+    if !flow.is_tuned() {
+        flow.outcome = account::reserve::<FETCH>(flow, policy) as u32;
+    } else if account::resize(flow, policy) {
+        undo(socket, flow, &asks);
+    } else {
+        // What it has stays.
+        flow.asks = asks;
+        return None;
+    }
+    flow.asks = asks;
+    if !flow.is_tuned() {
+        return None;
+    }
+    let was_partly = flow.outcome == Outcome::Partly as u32;
+    flow.outcome = Outcome::Tuned as u32;
+    flows::set_before_data(socket, flow, policy);
+    flows::set_control(socket, flow, policy);
+    flows::read_back(socket, flow, policy);
+    if !was_partly && flow.outcome == Outcome::Partly as u32 {
+        account::refused(flow.policy);
+    }
+    Some(Visit::Changed)
+}
+
+/// Takes back what a policy gave, as far as the next one has nothing in its
+/// place. Buffers stay: there is no way back to those that the kernel sizes.
+#[inline(always)]
+fn undo(socket: &Visited, flow: &Flow, next: &Asks) {
+    if !flow.is_tuned() {
+        return;
+    }
+    let had = &flow.asks;
+    if had.congestion[0] != 0 && next.congestion[0] == 0 {
+        // One that the application had chosen, or the namespace's default. That
+        // it is gone is no harm.
+        if flow.before.congestion[0] == 0 || socket.set_congestion(&flow.before.congestion).is_err()
+        {
+            let _ = socket.set_congestion(&socket.default_congestion());
+        }
+    }
+    if had.max_pacing_bytes_per_second != 0 && next.max_pacing_bytes_per_second == 0 {
+        let _ = socket.set_max_pacing_rate(u32::MAX);
+    }
+    if had.traffic_class != 0 && next.traffic_class == 0 {
+        let _ = socket.set_traffic_class(0);
+    }
+}

@@ -1,0 +1,215 @@
+//! A TCP socket, as the tuner needs it: its two ends, its options, its counts.
+//! Two kinds of programs come by one, each in its own way: [`Calling`], whose
+//! connection begins or ends, and [`Visited`], which runs already.
+
+mod calling;
+mod visited;
+
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::generated::bpf_skc_to_mptcp_sock;
+use wad_common::{
+    event::Event,
+    flow::{Counts, Flow, Settings},
+    policy::CONGESTION_BYTES,
+};
+use wad_ebpf::{maps, policies::Ends};
+
+pub use self::{
+    calling::{Calling, ends},
+    visited::Visited,
+};
+
+// include/uapi/asm-generic/socket.h, include/linux/socket.h, uapi/linux/tcp.h,
+// uapi/linux/bpf.h
+const SOL_IP: i32 = 0;
+const SOL_SOCKET: i32 = 1;
+const SOL_TCP: i32 = 6;
+const SOL_IPV6: i32 = 41;
+const IP_TOS: i32 = 1;
+const SO_SNDBUF: i32 = 7;
+const SO_RCVBUF: i32 = 8;
+const SO_MAX_PACING_RATE: i32 = 47;
+const TCP_CONGESTION: i32 = 13;
+const IPV6_TCLASS: i32 = 67;
+const TCP_BPF_IW: i32 = 1001;
+const AF_INET: u32 = 2;
+const EAFNOSUPPORT: i32 = 97;
+
+/// Whether this kernel has Multipath TCP: set by the agent before the program is
+/// loaded. Without it the verifier refuses the helper that asks.
+#[unsafe(no_mangle)]
+static HAS_MPTCP: u8 = 0;
+
+/// What a flow is like at the moment.
+pub struct State {
+    pub srtt_us: u32,
+    pub min_rtt_us: u32,
+    pub cwnd_segments: u32,
+    pub ssthresh_segments: u32,
+    pub mss_bytes: u32,
+}
+
+/// A full socket; requests and the like are none.
+pub trait Socket {
+    /// Whether nothing was sent yet, so that an initial window has a meaning.
+    const IS_NEW: bool;
+
+    /// As the kernel knows it.
+    fn sk(&self) -> *mut c_void;
+
+    fn ends(&self) -> Ends;
+
+    /// Whether the socket is of AF_INET, whatever the packets are.
+    fn is_of_v4(&self) -> bool;
+
+    fn counts(&self) -> Counts;
+
+    fn state(&self) -> State;
+
+    /// # Safety
+    ///
+    /// `value` points to that many readable bytes.
+    unsafe fn set_option(&self, level: i32, option: i32, value: *mut c_void, bytes: i32) -> i64;
+
+    /// # Safety
+    ///
+    /// `value` points to that many writable bytes, which are initialised.
+    unsafe fn get_option(&self, level: i32, option: i32, value: *mut c_void, bytes: i32) -> i64;
+
+    fn cookie(&self) -> u64;
+
+    /// Asks for the callback at state changes, leaving what others asked for.
+    fn ask_for_state_changes(&self);
+
+    #[inline(always)]
+    fn set_rcvbuf(&self, bytes: u32) -> Result<(), i32> {
+        self.set_number(SOL_SOCKET, SO_RCVBUF, bytes)
+    }
+
+    #[inline(always)]
+    fn set_congestion(&self, name: &[u8; CONGESTION_BYTES]) -> Result<(), i32> {
+        self.set(SOL_TCP, TCP_CONGESTION, name.as_ptr().cast_mut().cast(), name.len() as i32)
+    }
+
+    #[inline(always)]
+    fn is_mptcp_subflow(&self) -> bool {
+        // SAFETY: a valid static. Volatile, because the compiler would otherwise
+        // take the initializer for the value.
+        if unsafe { (&raw const HAS_MPTCP).read_volatile() } == 0 {
+            return false;
+        }
+        // SAFETY: `sk` is a socket of the kernel.
+        !unsafe { bpf_skc_to_mptcp_sock(self.sk()) }.is_null()
+    }
+
+    #[inline(always)]
+    fn flow<'b>(&self) -> Option<&'b mut Flow> {
+        // SAFETY: `sk` is a socket of the kernel.
+        unsafe { maps::flow(self.sk()) }
+    }
+
+    #[inline(always)]
+    fn flow_or_insert<'b>(&self) -> Option<&'b mut Flow> {
+        // SAFETY: `sk` is a socket of the kernel.
+        unsafe { maps::flow_or_insert(self.sk()) }
+    }
+
+    #[inline(always)]
+    fn set_sndbuf(&self, bytes: u32) -> Result<(), i32> {
+        self.set_number(SOL_SOCKET, SO_SNDBUF, bytes)
+    }
+
+    #[inline(always)]
+    fn set_initial_window(&self, segments: u32) -> Result<(), i32> {
+        self.set_number(SOL_TCP, TCP_BPF_IW, segments)
+    }
+
+    /// Bounds the rate, and has the flow paced; `u32::MAX` lifts the bound.
+    #[inline(always)]
+    fn set_max_pacing_rate(&self, bytes_per_second: u32) -> Result<(), i32> {
+        self.set_number(SOL_SOCKET, SO_MAX_PACING_RATE, bytes_per_second)
+    }
+
+    /// The upper six bits are the DSCP; the kernel keeps ECN's two to itself
+    /// (`__ip_sock_set_tos()`). An IPv4 flow of an IPv6 socket takes IP_TOS, which
+    /// BPF may not set there (`sol_ip_sockopt()`).
+    #[inline(always)]
+    fn set_traffic_class(&self, class: u32) -> Result<(), i32> {
+        if self.is_of_v4() {
+            self.set_number(SOL_IP, IP_TOS, class)
+        } else if self.ends().is_v4() {
+            Err(-EAFNOSUPPORT)
+        } else {
+            self.set_number(SOL_IPV6, IPV6_TCLASS, class)
+        }
+    }
+
+    #[inline(always)]
+    fn read_buffers(&self, settings: &mut Settings) {
+        settings.sndbuf_bytes = self.number(SOL_SOCKET, SO_SNDBUF);
+        settings.rcvbuf_bytes = self.number(SOL_SOCKET, SO_RCVBUF);
+    }
+
+    #[inline(always)]
+    fn read_control(&self, settings: &mut Settings) {
+        settings.cwnd_segments = self.state().cwnd_segments;
+        self.read_congestion(&mut settings.congestion);
+    }
+
+    #[inline(always)]
+    fn read_congestion(&self, name: &mut [u8; CONGESTION_BYTES]) {
+        // SAFETY: the buffer has the length given. On failure the kernel zeroes
+        // it, which reads as "unknown".
+        unsafe {
+            self.get_option(SOL_TCP, TCP_CONGESTION, name.as_mut_ptr().cast(), name.len() as i32)
+        };
+    }
+
+    /// Fills in what an event says of the socket itself.
+    #[inline(always)]
+    fn describe(&self, event: &mut Event) {
+        let ends = self.ends();
+        let state = self.state();
+        let counts = self.counts().since(&event.flow.earlier);
+        event.cookie = self.cookie();
+        event.bytes_acked = counts.bytes_acked;
+        event.bytes_received = counts.bytes_received;
+        // SAFETY: the same 16 bytes in the same order.
+        event.remote = unsafe { core::mem::transmute::<[u32; 4], [u8; 16]>(ends.remote) };
+        // SAFETY: as above.
+        event.local = unsafe { core::mem::transmute::<[u32; 4], [u8; 16]>(ends.local) };
+        event.remote_port = ends.remote_port;
+        event.local_port = ends.local_port;
+        event.data_segs_out = counts.data_segs_out;
+        event.segs_retrans = counts.segs_retrans;
+        event.srtt_us = state.srtt_us;
+        event.min_rtt_us = state.min_rtt_us;
+        event.cwnd_segments = state.cwnd_segments;
+        event.ssthresh_segments = state.ssthresh_segments;
+        event.mss_bytes = state.mss_bytes;
+    }
+
+    #[inline(always)]
+    fn set_number(&self, level: i32, option: i32, mut value: u32) -> Result<(), i32> {
+        self.set(level, option, (&raw mut value).cast(), size_of::<u32>() as i32)
+    }
+
+    #[inline(always)]
+    fn set(&self, level: i32, option: i32, value: *mut c_void, bytes: i32) -> Result<(), i32> {
+        // SAFETY: as all callers have it.
+        match unsafe { self.set_option(level, option, value, bytes) } {
+            0 => Ok(()),
+            error => Err(error as i32),
+        }
+    }
+
+    #[inline(always)]
+    fn number(&self, level: i32, option: i32) -> u32 {
+        let mut value = 0_u32;
+        let bytes = size_of::<u32>() as i32;
+        // SAFETY: `value` has the length given. On failure it stays zero.
+        unsafe { self.get_option(level, option, (&raw mut value).cast(), bytes) };
+        value
+    }
+}

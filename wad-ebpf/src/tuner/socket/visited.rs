@@ -1,0 +1,314 @@
+//! A socket that an iterator visits, with its lock held: it runs already.
+//!
+//! There is no context that hands out its fields. They are read where the kernel
+//! has them, through pointers whose types the verifier knows.
+
+use core::ffi::c_void;
+
+use aya_ebpf::{
+    bindings::{BPF_SOCK_OPS_STATE_CB_FLAG, BPF_TCP_CLOSE_WAIT, BPF_TCP_ESTABLISHED},
+    helpers::{
+        bpf_getsockopt, bpf_setsockopt,
+        generated::{bpf_get_socket_cookie, bpf_skc_to_tcp_sock},
+    },
+};
+use wad_common::{flow::Counts, policy::CONGESTION_BYTES, sock::SockOffsets};
+use wad_ebpf::policies::{Ends, V4_MAPPED};
+
+use super::{AF_INET, SO_RCVBUF, SOL_SOCKET, SOL_TCP, Socket, State};
+
+const TCP_WINDOW_CLAMP: i32 = 10;
+/// Linux 6.12.
+const TCP_BPF_SOCK_OPS_CB_FLAGS: i32 = 1008;
+
+/// `TCP_DEFAULT_SCALING_RATIO` (include/net/tcp.h): half of a receive buffer is
+/// payload, before it is known better, and always before Linux 6.6.
+const DEFAULT_SCALING_RATIO: u32 = 1 << 7;
+
+/// Levels of cgroups that are climbed at most; the kernel's own bound
+/// (`cgroup.max.depth`) has no default.
+const CGROUP_LEVELS: u32 = 64;
+
+/// Set by the agent before the programs are loaded, and frozen.
+#[unsafe(no_mangle)]
+static SOCK: SockOffsets = SockOffsets {
+    state: 0,
+    family: 0,
+    remote_v4: 0,
+    local_v4: 0,
+    remote_v6: 0,
+    local_v6: 0,
+    remote_port: 0,
+    local_port: 0,
+    net: 0,
+    cgroup: 0,
+    rmem_alloc: 0,
+    bytes_acked: 0,
+    bytes_received: 0,
+    data_segs_out: 0,
+    total_retrans: 0,
+    srtt_us: 0,
+    rtt_min: 0,
+    snd_cwnd: 0,
+    snd_ssthresh: 0,
+    mss_cache: 0,
+    rcv_nxt: 0,
+    rcv_wup: 0,
+    rcv_wnd: 0,
+    scaling_ratio: 0,
+    net_congestion: 0,
+    congestion_name: 0,
+    cgroup_node: 0,
+    node_id: 0,
+    cgroup_parent: 0,
+    state_cgroup: 0,
+};
+
+/// Number of the cgroup that the tuner is on: set as the above.
+#[unsafe(no_mangle)]
+static CGROUP: u64 = 0;
+
+/// Whether a flow that runs can be given the callback at its end: set as the above.
+#[unsafe(no_mangle)]
+static HAS_FLAGS_OPTION: u8 = 0;
+
+macro_rules! offset {
+    ($field:ident) => {
+        // SAFETY: a valid static. Volatile, because the compiler would otherwise
+        // take the initializer for the value.
+        unsafe { (&raw const SOCK.$field).read_volatile() }
+    };
+}
+
+/// A struct of the kernel, whose type the verifier knows.
+#[derive(Clone, Copy)]
+struct Kernel(*const u8);
+
+impl Kernel {
+    #[inline(always)]
+    fn read<T: Copy>(self, offset: u32) -> T {
+        // SAFETY: the verifier checks the load against the kernel's BTF; one
+        // through a pointer that turns out to be bad yields zero.
+        unsafe { self.0.add(offset as usize).cast::<T>().read_volatile() }
+    }
+
+    #[inline(always)]
+    fn follow(self, offset: u32) -> Self {
+        Self(self.read(offset))
+    }
+}
+
+/// A full TCP socket that an iterator visits.
+#[derive(Clone, Copy)]
+pub struct Visited(*mut c_void);
+
+impl Visited {
+    /// `sk` is what the kernel gave to an iterator or a tracing program.
+    #[inline(always)]
+    pub fn of(sk: *mut c_void) -> Option<Self> {
+        if sk.is_null() {
+            return None;
+        }
+        // SAFETY: `sk` is a socket of the kernel, of whatever kind.
+        let tcp = unsafe { bpf_skc_to_tcp_sock(sk) };
+        if tcp.is_null() { None } else { Some(Self(tcp.cast())) }
+    }
+
+    /// Whether it can send still.
+    #[inline(always)]
+    pub fn can_send(&self) -> bool {
+        let state = u32::from(self.read::<u8>(offset!(state)));
+        state == BPF_TCP_ESTABLISHED || state == BPF_TCP_CLOSE_WAIT
+    }
+
+    /// Whether it is of the tuner's cgroup or of one below: no other is ours to
+    /// touch.
+    #[inline(always)]
+    pub fn is_in_cgroup(&self) -> bool {
+        // SAFETY: a valid static, volatile as above.
+        let wanted = unsafe { (&raw const CGROUP).read_volatile() };
+        let mut cgroup = self.kernel().follow(offset!(cgroup));
+        for _ in 0..CGROUP_LEVELS {
+            if cgroup.0.is_null() {
+                return false;
+            }
+            let id: u64 = cgroup.follow(offset!(cgroup_node)).read(offset!(node_id));
+            if id == wanted {
+                return true;
+            }
+            let parent = cgroup.follow(offset!(cgroup_parent));
+            if parent.0.is_null() {
+                return false;
+            }
+            cgroup = parent.follow(offset!(state_cgroup));
+        }
+        false
+    }
+
+    /// The algorithm that its network namespace gives to new connections.
+    #[inline(always)]
+    pub fn default_congestion(&self) -> [u8; CONGESTION_BYTES] {
+        let algorithm = self.kernel().follow(offset!(net)).follow(offset!(net_congestion));
+        let half = |n: u32| algorithm.read::<u64>(offset!(congestion_name) + n).to_ne_bytes();
+        let mut name = [0; CONGESTION_BYTES];
+        let (first, second) = name.split_at_mut(8);
+        first.copy_from_slice(&half(0));
+        second.copy_from_slice(&half(8));
+        name
+    }
+
+    /// What the other end may send still, having been told so
+    /// (`tcp_receive_window()`).
+    #[inline(always)]
+    fn offered_bytes(&self) -> u32 {
+        let end = self.number_at(offset!(rcv_wup)).wrapping_add(self.number_at(offset!(rcv_wnd)));
+        let left = end.wrapping_sub(self.number_at(offset!(rcv_nxt)));
+        if left as i32 > 0 { left } else { 0 }
+    }
+
+    /// Payload in 256 bytes of its receive buffer.
+    #[inline(always)]
+    fn scaling_ratio(&self) -> u32 {
+        match offset!(scaling_ratio) {
+            0 => DEFAULT_SCALING_RATIO,
+            offset => match self.read::<u8>(offset) {
+                0 => DEFAULT_SCALING_RATIO,
+                ratio => ratio.into(),
+            },
+        }
+    }
+
+    #[inline(always)]
+    fn kernel(&self) -> Kernel {
+        Kernel(self.0.cast())
+    }
+
+    #[inline(always)]
+    fn read<T: Copy>(&self, offset: u32) -> T {
+        self.kernel().read(offset)
+    }
+
+    #[inline(always)]
+    fn number_at(&self, offset: u32) -> u32 {
+        self.read(offset)
+    }
+}
+
+impl Socket for Visited {
+    const IS_NEW: bool = false;
+
+    #[inline(always)]
+    fn sk(&self) -> *mut c_void {
+        self.0
+    }
+
+    #[inline(always)]
+    fn ends(&self) -> Ends {
+        let is_v4 = self.is_of_v4();
+        let address = |v4: u32, v6: u32| {
+            if is_v4 {
+                [0, 0, V4_MAPPED, self.number_at(v4)]
+            } else {
+                [0, 4, 8, 12].map(|n| self.number_at(v6 + n))
+            }
+        };
+        Ends {
+            remote: address(offset!(remote_v4), offset!(remote_v6)),
+            local: address(offset!(local_v4), offset!(local_v6)),
+            remote_port: u16::from_be(self.read(offset!(remote_port))),
+            local_port: self.read(offset!(local_port)),
+        }
+    }
+
+    #[inline(always)]
+    fn is_of_v4(&self) -> bool {
+        u32::from(self.read::<u16>(offset!(family))) == AF_INET
+    }
+
+    #[inline(always)]
+    fn counts(&self) -> Counts {
+        Counts {
+            bytes_acked: self.read(offset!(bytes_acked)),
+            bytes_received: self.read(offset!(bytes_received)),
+            data_segs_out: self.read(offset!(data_segs_out)),
+            segs_retrans: self.read(offset!(total_retrans)),
+        }
+    }
+
+    #[inline(always)]
+    fn state(&self) -> State {
+        State {
+            srtt_us: self.number_at(offset!(srtt_us)) >> 3,
+            min_rtt_us: self.read(offset!(rtt_min)),
+            cwnd_segments: self.read(offset!(snd_cwnd)),
+            ssthresh_segments: self.read(offset!(snd_ssthresh)),
+            mss_bytes: self.read(offset!(mss_cache)),
+        }
+    }
+
+    /// The window was settled when the connection was made: it follows its new
+    /// bound only if told. Neither goes below what the other end has been offered,
+    /// which has to fit when it comes.
+    #[inline(always)]
+    fn set_rcvbuf(&self, bytes: u32) -> Result<(), i32> {
+        let ratio = self.scaling_ratio();
+        let window_of = |space: u64| (space * u64::from(ratio) / 256) as u32;
+        let offered = self.offered_bytes();
+        let held = u64::from(self.number_at(offset!(rmem_alloc)));
+        let least = u64::from(offered) * 256 / u64::from(ratio) + held;
+        // The kernel doubles what it is given.
+        let least = (least / 2 + 1) as u32;
+        self.set_number(SOL_SOCKET, SO_RCVBUF, if bytes < least { least } else { bytes })?;
+        let space = self.number(SOL_SOCKET, SO_RCVBUF);
+        let asked = 2 * u64::from(bytes);
+        let clamp = window_of(if asked < u64::from(space) { asked } else { space.into() });
+        self.set_number(SOL_TCP, TCP_WINDOW_CLAMP, if clamp < offered { offered } else { clamp })
+    }
+
+    /// A law of ours that the socket has already is left and taken again: it reads
+    /// the parameters of its policy anew then.
+    #[inline(always)]
+    fn set_congestion(&self, name: &[u8; CONGESTION_BYTES]) -> Result<(), i32> {
+        const RENO: [u8; CONGESTION_BYTES] = *b"reno\0\0\0\0\0\0\0\0\0\0\0\0";
+        let set = |name: &[u8; CONGESTION_BYTES]| {
+            let (value, bytes) = (name.as_ptr().cast_mut().cast(), name.len() as i32);
+            self.set(SOL_TCP, super::TCP_CONGESTION, value, bytes)
+        };
+        let mut now = [0; CONGESTION_BYTES];
+        self.read_congestion(&mut now);
+        let is_ours = name.starts_with(b"wad_");
+        if is_ours && u128::from_ne_bytes(now) == u128::from_ne_bytes(*name) {
+            set(&RENO)?;
+        }
+        set(name)
+    }
+
+    #[inline(always)]
+    unsafe fn set_option(&self, level: i32, option: i32, value: *mut c_void, bytes: i32) -> i64 {
+        // SAFETY: as the caller vouches.
+        unsafe { bpf_setsockopt(self.0, level, option, value, bytes) }
+    }
+
+    #[inline(always)]
+    unsafe fn get_option(&self, level: i32, option: i32, value: *mut c_void, bytes: i32) -> i64 {
+        // SAFETY: as the caller vouches.
+        unsafe { bpf_getsockopt(self.0, level, option, value, bytes) }
+    }
+
+    #[inline(always)]
+    fn cookie(&self) -> u64 {
+        // SAFETY: a socket of the kernel.
+        unsafe { bpf_get_socket_cookie(self.0) }
+    }
+
+    #[inline(always)]
+    fn ask_for_state_changes(&self) {
+        // SAFETY: a valid static, volatile as above.
+        if unsafe { (&raw const HAS_FLAGS_OPTION).read_volatile() } == 0 {
+            return;
+        }
+        let flags = self.number(SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS) | BPF_SOCK_OPS_STATE_CB_FLAG;
+        // Flags that the kernel gave it takes.
+        let _ = self.set_number(SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, flags);
+    }
+}
