@@ -220,3 +220,47 @@ fn handshakes_offer_the_initial_receive_window() -> Result<()> {
     }
     Ok(())
 }
+
+/// From a segment alone to its acknowledgement: the median of some.
+fn acknowledgement_delay_seconds(wire: &Wire) -> Result<f64> {
+    const SEGMENTS: usize = 20;
+    let to = at(ADDRESSES_V4[1], 7000);
+    let connection = Connection::open(wire.a(), wire.b(), to)?;
+    // The first are acknowledged at once, whatever comes (`tcp_enter_quickack_mode()`).
+    for _ in 0..40 {
+        tcp::send(&connection.near, 100, 1)?;
+        tcp::receive(&connection.far, 100, 1)?;
+        signal::sleep(Duration::from_millis(2))?;
+    }
+    let capture = Capture::start(wire.a(), veth::DEVICE, "tcp port 7000")?;
+    for _ in 0..SEGMENTS {
+        tcp::send(&connection.near, 100, 1)?;
+        tcp::receive(&connection.far, 100, 1)?;
+        signal::sleep(Duration::from_millis(100))?;
+    }
+    let packets = capture.stop()?;
+    let answer = |(n, sent): (usize, &Packet)| {
+        let back = packets[n..].iter().find(|packet| packet.from == to)?;
+        (sent.to == to && sent.payload_bytes > 0).then_some(back.time_seconds - sent.time_seconds)
+    };
+    let mut delays: Vec<f64> = packets.iter().enumerate().filter_map(answer).collect();
+    ensure!(delays.len() >= SEGMENTS, "{} segments", delays.len());
+    delays.sort_by(f64::total_cmp);
+    Ok(delays[delays.len() / 2])
+}
+
+#[test]
+fn acknowledgements_wait_no_longer_than_their_path_allows() -> Result<()> {
+    let stand = Stand::set_up("delack")?;
+    let wire = Wire::start()?;
+    let usual = acknowledgement_delay_seconds(&wire)?;
+    let path = "[[path]]\nname = 'far'\nremote = '10.81.0.1'\nlocal_port = 7000\n";
+    let home = Home::create(&program()?, &format!("{path}delayed_ack = false\n"))?;
+    let _agent = home.start(stand.cgroup())?;
+    let bounded = acknowledgement_delay_seconds(&wire)?;
+    println!("acknowledged after {:.1} ms, else {:.1} ms", 1e3 * bounded, 1e3 * usual);
+    ensure!(usual > 0.030, "{usual} s without a policy");
+    // Two ticks, of which the last may have just begun; 20 ms at 100 a second.
+    ensure!(bounded < 0.025, "{bounded} s");
+    Ok(())
+}

@@ -66,8 +66,12 @@ pub struct Asks {
     pub max_pacing_bytes_per_second: u32,
     /// As [`Policy::traffic_class`].
     pub traffic_class: u32,
+    /// As [`Policy::flags`].
+    pub flags: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Asks, size = 32);
+record!(Asks, size = 40);
 
 impl Asks {
     /// What this policy asks.
@@ -80,6 +84,8 @@ impl Asks {
             rcvbuf_bytes: policy.rcvbuf_bytes,
             max_pacing_bytes_per_second: policy.max_pacing_bytes_per_second,
             traffic_class: policy.traffic_class,
+            flags: policy.flags,
+            reserved: 0,
         }
     }
 
@@ -92,6 +98,7 @@ impl Asks {
             && self.rcvbuf_bytes == other.rcvbuf_bytes
             && self.max_pacing_bytes_per_second == other.max_pacing_bytes_per_second
             && self.traffic_class == other.traffic_class
+            && self.flags == other.flags
     }
 }
 
@@ -163,7 +170,7 @@ pub struct Flow {
     /// After everything was changed.
     pub after: Settings,
 }
-record!(Flow, size = 160);
+record!(Flow, size = 168);
 
 impl Flow {
     /// Whether it is tuned, at least partly.

@@ -87,10 +87,13 @@ pub struct Policy {
     pub max_pacing_bytes_per_second: u32,
     /// DSCP in the upper six of the low eight bits, with [`SETS_TRAFFIC_CLASS`].
     pub traffic_class: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
+    /// [`NO_DELAYED_ACKS`].
+    pub flags: u32,
 }
 record!(Policy, size = 160);
+
+/// Acknowledgements are held back no longer than the kernel has to.
+pub const NO_DELAYED_ACKS: u32 = 1 << 0;
 
 /// Beside a [`Policy::traffic_class`]: it is to be set, even to zero.
 pub const SETS_TRAFFIC_CLASS: u32 = 1 << 8;
@@ -153,7 +156,7 @@ mod tests {
             initial_receive_window_segments: 0,
             max_pacing_bytes_per_second: 0,
             traffic_class: 0,
-            reserved: 0,
+            flags: 0,
         };
         assert_eq!(policy.memory_bytes(), 4 * u64::from(u32::MAX));
     }

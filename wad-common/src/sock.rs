@@ -58,6 +58,9 @@ pub struct SockOffsets {
     /// `scaling_ratio`: payload in 256 bytes of receive buffer, a byte; 0 where
     /// the kernel has none (before Linux 6.6).
     pub scaling_ratio: u32,
+    /// `is_mptcp`: whether it is a multipath TCP subflow, a byte; 0 where the kernel
+    /// has none.
+    pub is_mptcp: u32,
     /// Of `struct net`, `ipv4.tcp_congestion_control`: the namespace's default
     /// algorithm, a pointer.
     pub net_congestion: u32,
@@ -72,4 +75,4 @@ pub struct SockOffsets {
     /// Of `struct cgroup_subsys_state`, `cgroup`: a pointer.
     pub state_cgroup: u32,
 }
-record!(SockOffsets, size = 120);
+record!(SockOffsets, size = 124);

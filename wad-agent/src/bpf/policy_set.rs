@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use wad_common::policy::{
-    CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, Policy, Rule, RuleRun, SETS_TRAFFIC_CLASS,
+    CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, NO_DELAYED_ACKS, Policy, Rule, RuleRun,
+    SETS_TRAFFIC_CLASS,
 };
 
 use crate::{
@@ -133,7 +134,7 @@ fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
         initial_receive_window_segments: path.initial_receive_window_segments.unwrap_or(0),
         max_pacing_bytes_per_second: path.max_pacing_bytes_per_second.unwrap_or(0),
         traffic_class: path.dscp.map_or(0, |dscp| u32::from(dscp) << 2 | SETS_TRAFFIC_CLASS),
-        reserved: 0,
+        flags: if path.no_delayed_acks { NO_DELAYED_ACKS } else { 0 },
     }
 }
 

@@ -171,12 +171,10 @@ fn link_object(
     cgroup_id: u64,
 ) -> Result<LinkedObject> {
     let sock = sock_offsets(btf)?;
-    let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
     let has_flags_option = u8::from(btf.has_name(FLAGS_OPTION));
     let globals = HashMap::from([
         ("SOCK", (maps::bytes(&sock), true)),
         ("CGROUP", (maps::bytes(&cgroup_id), true)),
-        ("HAS_MPTCP", (maps::bytes(&has_mptcp), true)),
         ("HAS_FLAGS_OPTION", (maps::bytes(&has_flags_option), true)),
     ]);
     let fds: HashMap<&str, BorrowedFd<'_>> =
@@ -186,9 +184,10 @@ fn link_object(
 
 fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
     let tcp = |member| btf.offset_bytes("tcp_sock", member);
-    let sock = |member| btf.offset_bytes("tcp_sock", &format!("inet_conn.icsk_inet.sk.{member}"));
-    let common = |member| sock(&format!("__sk_common.{member}"));
-    // A kernel without IPv6 has no such sockets.
+    let sock =
+        |member: &str| btf.offset_bytes("tcp_sock", &format!("inet_conn.icsk_inet.sk.{member}"));
+    let common = |member: &str| sock(&format!("__sk_common.{member}"));
+    // Not every kernel has IPv6, or multipath TCP.
     let or_none = |offset: Result<u32, BtfError>| offset.unwrap_or(0);
     Ok(SockOffsets {
         state: common("skc_state")?,
@@ -214,6 +213,7 @@ fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         rcv_nxt: tcp("rcv_nxt")?,
         rcv_wup: tcp("rcv_wup")?,
         rcv_wnd: tcp("rcv_wnd")?,
+        is_mptcp: or_none(tcp("is_mptcp")),
         scaling_ratio: or_none(tcp("scaling_ratio")),
         net_congestion: btf.offset_bytes("net", "ipv4.tcp_congestion_control")?,
         congestion_name: btf.offset_bytes("tcp_congestion_ops", "name")?,

@@ -78,6 +78,7 @@ fn the_papers_entry_is_read_as_they_meant_it() {
             aimd: Aimd { increase_q16: 6 << 16, keep_q16: 45_876 },
             ..Control::STANDARD
         },
+        no_delayed_acks: true,
         allow_aggressive: true,
         ..PathPolicy::default()
     };

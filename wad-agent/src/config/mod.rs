@@ -116,6 +116,8 @@ pub struct PathPolicy {
     pub initial_window_segments: Option<u32>,
     pub initial_receive_window_segments: Option<u32>,
     pub max_pacing_bytes_per_second: Option<u32>,
+    /// Acknowledgements are delayed as little as the kernel allows.
+    pub no_delayed_acks: bool,
     /// 0 to 63.
     pub dscp: Option<u8>,
     pub max_flows: Option<u32>,

@@ -51,6 +51,7 @@ pub const KEYS: &[Key] = &[
     key("pacing"),
     key("initial_window"),
     key("initial_receive_window"),
+    aliased("delayed_ack", "delack"),
     key("dscp"),
     key("max_flows"),
     key("allow"),
@@ -98,6 +99,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             .or_else(|| streams.map(Streams::initial_window_segments));
     let initial_receive_window_segments =
         read_segments(table, "initial_receive_window", INITIAL_RECEIVE_WINDOW_SEGMENTS, problems);
+    let delayed_ack = table.read("delayed_ack", problems, parse_delayed_ack);
     let dscp = table.read("dscp", problems, dscp::parse).map(|dscp| dscp.value);
     let allow_aggressive = consent::read(table, problems);
     let max_flows = read_max_flows(table, problems);
@@ -118,6 +120,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         initial_window_segments,
         initial_receive_window_segments,
         max_pacing_bytes_per_second: paced.max_bytes_per_second,
+        no_delayed_acks: delayed_ack.is_some_and(|delayed| !delayed.value),
         dscp,
         max_flows,
         allow_aggressive,
@@ -198,6 +201,14 @@ fn read_segments(
     let parse = |value: &DeValue<'_>| table::integer(value, range, "segments");
     // In range, hence whole.
     table.read(key, problems, parse).map(|segments| segments.value as u32)
+}
+
+/// The papers have 0 and 1.
+fn parse_delayed_ack(value: &DeValue<'_>) -> Result<bool, Fault> {
+    match value {
+        DeValue::Integer(_) => Ok(table::integer(value, 0..=1, "")? == 1),
+        _ => table::boolean(value),
+    }
 }
 
 fn read_max_flows(table: &Table<'_>, problems: &mut Problems) -> Option<u32> {

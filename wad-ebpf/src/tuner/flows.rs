@@ -6,7 +6,7 @@ use wad_common::{
     counter::Counter,
     event::Kind,
     flow::{Asks, Counts, Flow, Outcome, Role},
-    policy::Policy,
+    policy::{NO_DELAYED_ACKS, Policy},
 };
 use wad_ebpf::policies;
 
@@ -121,6 +121,9 @@ pub fn set_control<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
     if policy.max_pacing_bytes_per_second != 0
         && socket.set_max_pacing_rate(policy.max_pacing_bytes_per_second).is_err()
     {
+        flow.outcome = Outcome::Partly as u32;
+    }
+    if policy.flags & NO_DELAYED_ACKS != 0 && socket.set_delayed_acks(false).is_err() {
         flow.outcome = Outcome::Partly as u32;
     }
     // Last: a law that paces reckons with the window at its start.

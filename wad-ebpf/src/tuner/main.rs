@@ -59,11 +59,10 @@ fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
     } else if let Some(socket) = Calling::of(ctx) {
         match op {
             BPF_SOCK_OPS_TCP_CONNECT_CB => on_connect::<ADDITION>(&socket),
-            BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB => {
-                on_established::<ADDITION>(&socket, Role::Active);
-            }
-            BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB => {
-                on_established::<ADDITION>(&socket, Role::Passive);
+            BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB | BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB => {
+                let connected = op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB;
+                let role = if connected { Role::Active } else { Role::Passive };
+                on_established::<ADDITION>(&socket, role);
             }
             BPF_SOCK_OPS_STATE_CB if ctx.arg(1) == BPF_TCP_CLOSE => on_close(&socket),
             _ => {}

@@ -11,7 +11,7 @@ use aya_ebpf::{bindings::BPF_TCP_CLOSE, helpers::generated::bpf_seq_write};
 use wad_common::{
     event::Kind,
     flow::{Asks, Flow, Outcome, Role, Visit},
-    policy::Policy,
+    policy::{NO_DELAYED_ACKS, Policy},
 };
 use wad_ebpf::policies;
 
@@ -139,6 +139,9 @@ fn undo(socket: &Visited, flow: &Flow, next: &Asks) {
     }
     if had.max_pacing_bytes_per_second != 0 && next.max_pacing_bytes_per_second == 0 {
         let _ = socket.set_max_pacing_rate(u32::MAX);
+    }
+    if had.flags & !next.flags & NO_DELAYED_ACKS != 0 {
+        let _ = socket.set_delayed_acks(true);
     }
     if had.traffic_class != 0 && next.traffic_class == 0 {
         let _ = socket.set_traffic_class(0);

@@ -5,13 +5,21 @@ use core::ffi::c_void;
 use aya_ebpf::{
     EbpfContext as _,
     bindings::{BPF_SOCK_OPS_STATE_CB_FLAG, bpf_sock_ops},
-    helpers::{bpf_getsockopt, bpf_setsockopt, generated::bpf_get_socket_cookie},
+    helpers::{
+        bpf_getsockopt, bpf_setsockopt,
+        generated::{bpf_get_socket_cookie, bpf_skc_to_mptcp_sock},
+    },
     programs::SockOpsContext,
 };
 use wad_common::flow::Counts;
 use wad_ebpf::policies::{Ends, V4_MAPPED};
 
 use super::{AF_INET, Socket, State};
+
+/// Whether this kernel has Multipath TCP: set by the agent before the program is
+/// loaded. Without it the verifier refuses the helper that asks.
+#[unsafe(no_mangle)]
+static HAS_MPTCP: u8 = 0;
 
 /// A full socket whose callback this is.
 pub struct Calling<'a> {
@@ -52,6 +60,17 @@ impl Socket for Calling<'_> {
     #[inline(always)]
     fn is_of_v4(&self) -> bool {
         self.ctx.family() == AF_INET
+    }
+
+    #[inline(always)]
+    fn is_mptcp_subflow(&self) -> bool {
+        // SAFETY: a valid static. Volatile, because the compiler would otherwise
+        // take the initializer for the value.
+        if unsafe { (&raw const HAS_MPTCP).read_volatile() } == 0 {
+            return false;
+        }
+        // SAFETY: `sk` is a socket of the kernel.
+        !unsafe { bpf_skc_to_mptcp_sock(self.sk) }.is_null()
     }
 
     #[inline(always)]

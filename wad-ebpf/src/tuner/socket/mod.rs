@@ -7,7 +7,6 @@ mod visited;
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::bpf_skc_to_mptcp_sock;
 use wad_common::{
     event::Event,
     flow::{Counts, Flow, Settings},
@@ -33,13 +32,16 @@ const SO_MAX_PACING_RATE: i32 = 47;
 const TCP_CONGESTION: i32 = 13;
 const IPV6_TCLASS: i32 = 67;
 const TCP_BPF_IW: i32 = 1001;
+const TCP_BPF_DELACK_MAX: i32 = 1003;
 const AF_INET: u32 = 2;
 const EAFNOSUPPORT: i32 = 97;
 
-/// Whether this kernel has Multipath TCP: set by the agent before the program is
-/// loaded. Without it the verifier refuses the helper that asks.
-#[unsafe(no_mangle)]
-static HAS_MPTCP: u8 = 0;
+/// Two ticks of the kernel's clock, which is the least delay that it takes
+/// (`TCP_TIMEOUT_MIN`), at 1000, 250 or 300, and 100 a second. The first that it
+/// takes is the least.
+const LEAST_ACK_DELAYS_US: [u32; 3] = [2_000, 6_666, 20_000];
+/// `TCP_DELACK_MAX` (include/net/tcp.h).
+const USUAL_ACK_DELAY_US: u32 = 200_000;
 
 /// What a flow is like at the moment.
 pub struct State {
@@ -62,6 +64,8 @@ pub trait Socket {
 
     /// Whether the socket is of AF_INET, whatever the packets are.
     fn is_of_v4(&self) -> bool;
+
+    fn is_mptcp_subflow(&self) -> bool;
 
     fn counts(&self) -> Counts;
 
@@ -93,17 +97,6 @@ pub trait Socket {
     }
 
     #[inline(always)]
-    fn is_mptcp_subflow(&self) -> bool {
-        // SAFETY: a valid static. Volatile, because the compiler would otherwise
-        // take the initializer for the value.
-        if unsafe { (&raw const HAS_MPTCP).read_volatile() } == 0 {
-            return false;
-        }
-        // SAFETY: `sk` is a socket of the kernel.
-        !unsafe { bpf_skc_to_mptcp_sock(self.sk()) }.is_null()
-    }
-
-    #[inline(always)]
     fn flow<'b>(&self) -> Option<&'b mut Flow> {
         // SAFETY: `sk` is a socket of the kernel.
         unsafe { maps::flow(self.sk()) }
@@ -129,6 +122,17 @@ pub trait Socket {
     #[inline(always)]
     fn set_max_pacing_rate(&self, bytes_per_second: u32) -> Result<(), i32> {
         self.set_number(SOL_SOCKET, SO_MAX_PACING_RATE, bytes_per_second)
+    }
+
+    /// Bounds how long an acknowledgement waits for company or for data to go with.
+    #[inline(always)]
+    fn set_delayed_acks(&self, delayed: bool) -> Result<(), i32> {
+        let set = |delay_us| self.set_number(SOL_TCP, TCP_BPF_DELACK_MAX, delay_us);
+        if delayed {
+            return set(USUAL_ACK_DELAY_US);
+        }
+        let [at_1000, at_300, at_100] = LEAST_ACK_DELAYS_US;
+        set(at_1000).or_else(|_| set(at_300)).or_else(|_| set(at_100))
     }
 
     /// The upper six bits are the DSCP; the kernel keeps ECN's two to itself

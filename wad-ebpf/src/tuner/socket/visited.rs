@@ -56,6 +56,7 @@ static SOCK: SockOffsets = SockOffsets {
     rcv_wup: 0,
     rcv_wnd: 0,
     scaling_ratio: 0,
+    is_mptcp: 0,
     net_congestion: 0,
     congestion_name: 0,
     cgroup_node: 0,
@@ -223,6 +224,14 @@ impl Socket for Visited {
     #[inline(always)]
     fn is_of_v4(&self) -> bool {
         u32::from(self.read::<u16>(offset!(family))) == AF_INET
+    }
+
+    #[inline(always)]
+    fn is_mptcp_subflow(&self) -> bool {
+        match offset!(is_mptcp) {
+            0 => false,
+            offset => self.read::<u8>(offset) != 0,
+        }
     }
 
     #[inline(always)]
