@@ -68,10 +68,8 @@ pub struct Asks {
     pub traffic_class: u32,
     /// As [`Policy::flags`].
     pub flags: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
 }
-record!(Asks, size = 40);
+record!(Asks, size = 36);
 
 impl Asks {
     /// What this policy asks.
@@ -85,7 +83,6 @@ impl Asks {
             max_pacing_bytes_per_second: policy.max_pacing_bytes_per_second,
             traffic_class: policy.traffic_class,
             flags: policy.flags,
-            reserved: 0,
         }
     }
 
@@ -100,6 +97,18 @@ impl Asks {
             && self.traffic_class == other.traffic_class
             && self.flags == other.flags
     }
+}
+
+/// The options of a socket that a policy and an application both may set, as bits.
+/// The first two are as in the kernel's `sk_userlocks` (`SOCK_SNDBUF_LOCK`,
+/// `SOCK_RCVBUF_LOCK`, include/net/sock.h).
+pub mod option {
+    /// SO_SNDBUF.
+    pub const SNDBUF: u32 = 1 << 0;
+    /// SO_RCVBUF.
+    pub const RCVBUF: u32 = 1 << 1;
+    /// TCP_CONGESTION.
+    pub const CONGESTION: u32 = 1 << 2;
 }
 
 /// What the kernel counts of a flow.
@@ -165,6 +174,10 @@ pub struct Flow {
     pub earlier: Counts,
     /// What its policy asked for when last it was applied.
     pub asks: Asks,
+    /// Which of the [`option`]s it has got from a policy.
+    pub given: u16,
+    /// Which of them the application has chosen, and keeps.
+    pub chosen: u16,
     /// Before anything was changed.
     pub before: Settings,
     /// After everything was changed.

@@ -87,13 +87,15 @@ pub struct Policy {
     pub max_pacing_bytes_per_second: u32,
     /// DSCP in the upper six of the low eight bits, with [`SETS_TRAFFIC_CLASS`].
     pub traffic_class: u32,
-    /// [`NO_DELAYED_ACKS`].
+    /// [`NO_DELAYED_ACKS`] and [`OVERRIDES`].
     pub flags: u32,
 }
 record!(Policy, size = 160);
 
 /// Acknowledgements are held back no longer than the kernel has to.
 pub const NO_DELAYED_ACKS: u32 = 1 << 0;
+/// What the application itself asks for does not count.
+pub const OVERRIDES: u32 = 1 << 1;
 
 /// Beside a [`Policy::traffic_class`]: it is to be set, even to zero.
 pub const SETS_TRAFFIC_CLASS: u32 = 1 << 8;

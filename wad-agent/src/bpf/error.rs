@@ -35,6 +35,8 @@ pub enum TuningError {
     Namespaces(#[source] std::io::Error),
     #[error("cannot go through the flows that run")]
     Running(#[source] std::io::Error),
+    #[error("cannot put the program for `override_setsockopt` on the cgroup, or take it off")]
+    Options(#[source] std::io::Error),
     #[error("cannot wait for events")]
     Poll(#[source] std::io::Error),
     #[error("cannot make and pin the BPF map `{name}`: {source}; {}", struct_ops::cure(source))]

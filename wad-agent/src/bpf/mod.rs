@@ -10,6 +10,7 @@ mod error;
 mod events;
 mod maps;
 mod objects;
+mod options;
 mod pins;
 mod policy_set;
 mod running;
@@ -17,6 +18,7 @@ mod sets;
 
 use std::{
     collections::HashMap,
+    fs::File,
     os::fd::AsFd as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -26,6 +28,7 @@ use aya::{
     programs::{CgroupAttachMode, SockOps, links::FdLink},
 };
 use tracing::warn;
+use wad_common::choices::ChoiceOffsets;
 
 pub use cgroup::Cgroup;
 pub use error::TuningError;
@@ -39,7 +42,7 @@ use crate::{
     instance::Instance,
     journal::Change,
     metrics::Readings,
-    struct_ops::{self, KernelBtf, sys},
+    struct_ops::{self, BtfError, KernelBtf, sys},
 };
 
 type Result<T, E = TuningError> = std::result::Result<T, E>;
@@ -49,6 +52,7 @@ pub struct Tuning {
     pins: Pins,
     /// Read by whoever answers a question, written when the policy changes.
     maps: Mutex<Maps>,
+    cgroup: File,
     /// None where the kernel lacks what it takes.
     running: Option<Running>,
 }
@@ -83,9 +87,10 @@ impl Tuning {
                  keep the kernel's default, and get everything else (Linux 6.1 has what is needed)"
             );
         }
+        let cgroup = setup.cgroup.file.try_clone().map_err(TuningError::Options)?;
         let complete = |maps, pins| {
             let running = Running::load(&pins, &btf, setup.cgroup.id);
-            Self { pins, maps: Mutex::new(maps), running }
+            Self { pins, maps: Mutex::new(maps), cgroup, running }
         };
         if is_attached_to(&pins, setup.cgroup) {
             let maps = take_over(&pins, setup, &btf)?;
@@ -124,6 +129,7 @@ impl Tuning {
         if !missing.is_empty() {
             algorithms::register(&self.pins, instance, &missing, &KernelBtf::read()?)?;
         }
+        options::follow(&self.pins, &self.cgroup, paths)?;
         let mut maps = self.maps();
         maps.set_max_memory(max_memory_bytes)?;
         maps.install(paths, instance)
@@ -170,12 +176,14 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
     // algorithms are taken, so then it has to go first.
     pins.remove_others()?;
     register_missing(pins, setup, btf)?;
+    options::follow(pins, &setup.cgroup.file, setup.paths)?;
     attach(tuner, pins, setup.cgroup)?;
     Ok(maps)
 }
 
 fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
     register_missing(pins, setup, btf)?;
+    options::follow(pins, &setup.cgroup.file, setup.paths)?;
     let mut maps = Maps::open(pins)?;
     maps.set_max_memory(setup.max_memory_bytes)?;
     maps.install(setup.paths, setup.instance)?;
@@ -197,13 +205,27 @@ fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
 /// Makes and pins the maps, and gets the tuner ready for loading.
 fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
     let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
+    let choices = choices(btf)?;
     let mut loader = EbpfLoader::new();
     loader.override_global("HAS_MPTCP", &has_mptcp, true);
+    loader.override_global("CHOICES", &choices, true);
     let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }
     Ok(loader.load(objects::tuner())?)
+}
+
+fn choices(btf: &KernelBtf) -> Result<ChoiceOffsets, BtfError> {
+    let bit = |path| btf.offset_bits("tcp_sock", path);
+    let userlocks = bit("inet_conn.icsk_inet.sk.sk_userlocks")?;
+    let congestion = bit("inet_conn.icsk_ca_setsockopt")?;
+    Ok(ChoiceOffsets {
+        userlocks: userlocks / 8,
+        userlocks_shift: userlocks % 8,
+        congestion: congestion / 8,
+        congestion_mask: 1 << (congestion % 8),
+    })
 }
 
 /// Loads the tuner or, where the kernel refuses that, the one that does without

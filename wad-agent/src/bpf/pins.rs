@@ -19,6 +19,7 @@ pub const BPFFS: &str = "/sys/fs/bpf";
 
 const TUNER_LINK: &str = "tuner_link";
 const ENDS_LINK: &str = "ends_link";
+const OPTIONS_LINK: &str = "options_link";
 const ALGORITHM_PREFIX: &str = "wad_";
 
 /// Why the pins could not be had.
@@ -57,6 +58,11 @@ impl Pins {
     /// Of what sees the end of flows that ran already, where that is needed.
     pub fn ends_link(&self) -> PathBuf {
         self.current.join(ENDS_LINK)
+    }
+
+    /// Of what swallows the options of applications, where a path overrides them.
+    pub fn options_link(&self) -> PathBuf {
+        self.current.join(OPTIONS_LINK)
     }
 
     /// `name` is what it is registered as.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use wad_common::policy::{
-    CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, NO_DELAYED_ACKS, Policy, Rule, RuleRun,
+    CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, NO_DELAYED_ACKS, OVERRIDES, Policy, Rule, RuleRun,
     SETS_TRAFFIC_CLASS,
 };
 
@@ -134,8 +134,13 @@ fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
         initial_receive_window_segments: path.initial_receive_window_segments.unwrap_or(0),
         max_pacing_bytes_per_second: path.max_pacing_bytes_per_second.unwrap_or(0),
         traffic_class: path.dscp.map_or(0, |dscp| u32::from(dscp) << 2 | SETS_TRAFFIC_CLASS),
-        flags: if path.no_delayed_acks { NO_DELAYED_ACKS } else { 0 },
+        flags: flag(path.no_delayed_acks, NO_DELAYED_ACKS)
+            | flag(path.override_setsockopt, OVERRIDES),
     }
+}
+
+const fn flag(is_set: bool, flag: u32) -> u32 {
+    if is_set { flag } else { 0 }
 }
 
 /// The text, cut and filled up with zeros, the last byte always one.

@@ -171,10 +171,12 @@ fn link_object(
     cgroup_id: u64,
 ) -> Result<LinkedObject> {
     let sock = sock_offsets(btf)?;
+    let choices = super::choices(btf)?;
     let has_flags_option = u8::from(btf.has_name(FLAGS_OPTION));
     let globals = HashMap::from([
         ("SOCK", (maps::bytes(&sock), true)),
         ("CGROUP", (maps::bytes(&cgroup_id), true)),
+        ("CHOICES", (maps::bytes(&choices), true)),
         ("HAS_FLAGS_OPTION", (maps::bytes(&has_flags_option), true)),
     ]);
     let fds: HashMap<&str, BorrowedFd<'_>> =

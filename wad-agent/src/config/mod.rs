@@ -118,6 +118,8 @@ pub struct PathPolicy {
     pub max_pacing_bytes_per_second: Option<u32>,
     /// Acknowledgements are delayed as little as the kernel allows.
     pub no_delayed_acks: bool,
+    /// The application's own buffers and congestion control do not count.
+    pub override_setsockopt: bool,
     /// 0 to 63.
     pub dscp: Option<u8>,
     pub max_flows: Option<u32>,

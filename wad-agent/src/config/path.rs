@@ -36,6 +36,7 @@ pub const KEYS: &[Key] = &[
     key("rtt"),
     key("sndbuf"),
     key("rcvbuf"),
+    key("override_setsockopt"),
     key("congestion"),
     key("loss"),
     key("dedicated"),
@@ -99,6 +100,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             .or_else(|| streams.map(Streams::initial_window_segments));
     let initial_receive_window_segments =
         read_segments(table, "initial_receive_window", INITIAL_RECEIVE_WINDOW_SEGMENTS, problems);
+    let overrides = table.read("override_setsockopt", problems, table::boolean);
     let delayed_ack = table.read("delayed_ack", problems, parse_delayed_ack);
     let dscp = table.read("dscp", problems, dscp::parse).map(|dscp| dscp.value);
     let allow_aggressive = consent::read(table, problems);
@@ -121,6 +123,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         initial_receive_window_segments,
         max_pacing_bytes_per_second: paced.max_bytes_per_second,
         no_delayed_acks: delayed_ack.is_some_and(|delayed| !delayed.value),
+        override_setsockopt: overrides.is_some_and(|overrides| overrides.value),
         dscp,
         max_flows,
         allow_aggressive,

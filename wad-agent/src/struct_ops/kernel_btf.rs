@@ -171,12 +171,17 @@ impl KernelBtf {
     /// Offset in bytes of a member reached through members, as
     /// `inet_conn.icsk_ca_priv`.
     pub fn offset_bytes(&self, of: &str, path: &str) -> Result<u32, BtfError> {
+        self.offset_bits(of, path).map(|bits| bits / 8)
+    }
+
+    /// The same in bits, for a bit field.
+    pub fn offset_bits(&self, of: &str, path: &str) -> Result<u32, BtfError> {
         let mut within = self.structure(of)?;
         let mut offset = 0;
         let mut names = path.split('.').peekable();
         while let Some(name) = names.next() {
             let member = within.member(name)?.clone();
-            offset += member.offset_bytes();
+            offset += member.offset_bits;
             if names.peek().is_some() {
                 within = self.structure_of(&member)?;
             }

@@ -157,6 +157,19 @@ pub fn link_iterator(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
 }
 
+/// Attaches a program to a cgroup, beside others.
+pub fn link_cgroup(
+    program: BorrowedFd<'_>,
+    cgroup: BorrowedFd<'_>,
+    attach_type: bpf_attach_type,
+) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    attr.link_create.__bindgen_anon_1.prog_fd = program.as_raw_fd() as u32;
+    attr.link_create.__bindgen_anon_2.target_fd = cgroup.as_raw_fd() as u32;
+    attr.link_create.attach_type = attach_type as u32;
+    bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
+}
+
 /// Attaches a program to its raw tracepoint.
 pub fn link_raw_tracepoint(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attr = zeroed();

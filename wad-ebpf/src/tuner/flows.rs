@@ -5,8 +5,11 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
     counter::Counter,
     event::Kind,
-    flow::{Asks, Counts, Flow, Outcome, Role},
-    policy::{NO_DELAYED_ACKS, Policy},
+    flow::{
+        Asks, Counts, Flow, Outcome, Role, Settings,
+        option::{CONGESTION, RCVBUF, SNDBUF},
+    },
+    policy::{NO_DELAYED_ACKS, OVERRIDES, Policy},
 };
 use wad_ebpf::policies;
 
@@ -56,10 +59,50 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.earlier = Counts::default();
     flow.asks = Asks::of(policy);
     socket.read_buffers(&mut flow.before);
+    note_choices(socket, flow);
     account::matched(index);
     flow.outcome = account::reserve::<ADDITION>(flow, policy) as u32;
     socket.ask_for_state_changes();
     Some((flow, policy))
+}
+
+/// Notes what the application has chosen by itself: what is set and was not given
+/// by a policy, or is not any more as it was then.
+#[inline(always)]
+pub fn note_choices(socket: &impl Socket, flow: &mut Flow) {
+    let given = u32::from(flow.given);
+    let set = socket.set_options();
+    flow.chosen = (set & !given) as u16;
+    if (given | set) & CONGESTION == 0 && given == 0 {
+        return;
+    }
+    let mut now = Settings::default();
+    socket.read_buffers(&mut now);
+    socket.read_congestion(&mut now.congestion);
+    // What an agent before this one gave, of which nothing else is known any more:
+    // its laws are hardly an application's choice.
+    if given == 0 && now.congestion.starts_with(b"wad_") {
+        flow.chosen = 0;
+    }
+    let after = &flow.after;
+    let mut changed = 0;
+    if now.sndbuf_bytes != after.sndbuf_bytes {
+        changed |= SNDBUF;
+    }
+    if now.rcvbuf_bytes != after.rcvbuf_bytes {
+        changed |= RCVBUF;
+    }
+    if u128::from_ne_bytes(now.congestion) != u128::from_ne_bytes(after.congestion) {
+        changed |= CONGESTION;
+    }
+    flow.chosen |= (set & given & changed) as u16;
+    flow.given = (given & !changed) as u16;
+}
+
+/// Whether a policy may set an option of a flow.
+#[inline(always)]
+fn may_set(flow: &Flow, policy: &Policy, option: u32) -> bool {
+    policy.flags & OVERRIDES != 0 || u32::from(flow.chosen) & option == 0
 }
 
 /// What should hold as early as can be.
@@ -71,11 +114,19 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     if policy.traffic_class != 0 && socket.set_traffic_class(policy.traffic_class & 0xff).is_err() {
         flow.outcome = Outcome::Partly as u32;
     }
-    if policy.sndbuf_bytes != 0 && socket.set_sndbuf(policy.sndbuf_bytes).is_err() {
-        flow.outcome = Outcome::Partly as u32;
+    if policy.sndbuf_bytes != 0 && may_set(flow, policy, SNDBUF) {
+        if socket.set_sndbuf(policy.sndbuf_bytes).is_ok() {
+            flow.given |= SNDBUF as u16;
+        } else {
+            flow.outcome = Outcome::Partly as u32;
+        }
     }
-    if policy.rcvbuf_bytes != 0 && socket.set_rcvbuf(policy.rcvbuf_bytes).is_err() {
-        flow.outcome = Outcome::Partly as u32;
+    if policy.rcvbuf_bytes != 0 && may_set(flow, policy, RCVBUF) {
+        if socket.set_rcvbuf(policy.rcvbuf_bytes).is_ok() {
+            flow.given |= RCVBUF as u16;
+        } else {
+            flow.outcome = Outcome::Partly as u32;
+        }
     }
 }
 
@@ -100,8 +151,9 @@ pub fn read_back(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     // The kernel cuts a buffer to net.core.{w,r}mem_max without a word. Before
     // Linux 6.0 it does not say what the buffers are, either.
     let is_cut = |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes;
-    let cut = is_cut(flow.after.sndbuf_bytes, policy.sndbuf_bytes)
-        || is_cut(flow.after.rcvbuf_bytes, policy.rcvbuf_bytes);
+    let given = u32::from(flow.given);
+    let cut = given & SNDBUF != 0 && is_cut(flow.after.sndbuf_bytes, policy.sndbuf_bytes)
+        || given & RCVBUF != 0 && is_cut(flow.after.rcvbuf_bytes, policy.rcvbuf_bytes);
     if cut && flow.is_tuned() {
         flow.outcome = Outcome::Partly as u32;
     }
@@ -127,8 +179,12 @@ pub fn set_control<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
         flow.outcome = Outcome::Partly as u32;
     }
     // Last: a law that paces reckons with the window at its start.
-    if policy.congestion[0] != 0 && socket.set_congestion(&policy.congestion).is_err() {
-        flow.outcome = Outcome::Partly as u32;
+    if policy.congestion[0] != 0 && may_set(flow, policy, CONGESTION) {
+        if socket.set_congestion(&policy.congestion).is_ok() {
+            flow.given |= CONGESTION as u16;
+        } else {
+            flow.outcome = Outcome::Partly as u32;
+        }
     }
 }
 

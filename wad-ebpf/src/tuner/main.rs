@@ -23,6 +23,7 @@
 
 mod account;
 mod flows;
+mod override_options;
 mod report;
 mod running;
 mod socket;

@@ -10,7 +10,7 @@ use core::ffi::c_void;
 use aya_ebpf::{bindings::BPF_TCP_CLOSE, helpers::generated::bpf_seq_write};
 use wad_common::{
     event::Kind,
-    flow::{Asks, Flow, Outcome, Role, Visit},
+    flow::{Asks, Flow, Outcome, Role, Visit, option::CONGESTION},
     policy::{NO_DELAYED_ACKS, Policy},
 };
 use wad_ebpf::policies;
@@ -77,6 +77,7 @@ fn visit(socket: &Visited) -> Option<Visit> {
             let policy = policies::policy(policies::generation(), flow.policy)?;
             return change(socket, flow, policy);
         }
+        flows::note_choices(socket, flow);
         undo(socket, flow, &Asks::default());
         flows::end(socket, flow, Kind::Leave);
         if index.is_none() {
@@ -97,18 +98,22 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     if flow.asks.is(&asks) {
         return None;
     }
-    if !flow.is_tuned() {
-        flow.outcome = account::reserve::<FETCH>(flow, policy) as u32;
-    } else if account::resize(flow, policy) {
+    if flow.is_tuned() {
+        if !account::resize(flow, policy) {
+            // What it has stays.
+            flow.asks = asks;
+            return None;
+        }
+        flows::note_choices(socket, flow);
         undo(socket, flow, &asks);
-    } else {
-        // What it has stays.
         flow.asks = asks;
-        return None;
-    }
-    flow.asks = asks;
-    if !flow.is_tuned() {
-        return None;
+    } else {
+        flow.asks = asks;
+        flow.outcome = account::reserve::<FETCH>(flow, policy) as u32;
+        if !flow.is_tuned() {
+            return None;
+        }
+        flows::note_choices(socket, flow);
     }
     let was_partly = flow.outcome == Outcome::Partly as u32;
     flow.outcome = Outcome::Tuned as u32;
@@ -124,12 +129,13 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
 /// Takes back what a policy gave, as far as the next one has nothing in its
 /// place. Buffers stay: there is no way back to those that the kernel sizes.
 #[inline(always)]
-fn undo(socket: &Visited, flow: &Flow, next: &Asks) {
+fn undo(socket: &Visited, flow: &mut Flow, next: &Asks) {
     if !flow.is_tuned() {
         return;
     }
-    let had = &flow.asks;
-    if had.congestion[0] != 0 && next.congestion[0] == 0 {
+    let had = flow.asks;
+    if u32::from(flow.given) & CONGESTION != 0 && next.congestion[0] == 0 {
+        flow.given &= !(CONGESTION as u16);
         // One that the application had chosen, or the namespace's default. That
         // it is gone is no harm.
         if flow.before.congestion[0] == 0 || socket.set_congestion(&flow.before.congestion).is_err()

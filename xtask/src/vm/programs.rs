@@ -12,7 +12,7 @@ use crate::{dist, exec};
 
 /// What is run where a congestion control by BPF may be registered, by the names
 /// of files of tests/tests.
-const WITH_STRUCT_OPS: [&str; 14] = [
+const WITH_STRUCT_OPS: [&str; 15] = [
     "control_law",
     "handshake",
     "laws",
@@ -21,6 +21,7 @@ const WITH_STRUCT_OPS: [&str; 14] = [
     "metrics",
     "neighbours",
     "no_struct_ops",
+    "options",
     "packets",
     "refusals",
     "removal",

@@ -3,6 +3,7 @@
 //! connection begins or ends, and [`Visited`], which runs already.
 
 mod calling;
+mod choices;
 mod visited;
 
 use core::ffi::c_void;
@@ -66,6 +67,12 @@ pub trait Socket {
     fn is_of_v4(&self) -> bool;
 
     fn is_mptcp_subflow(&self) -> bool;
+
+    /// Which options somebody has set: the application, or a policy.
+    #[inline(always)]
+    fn set_options(&self) -> u32 {
+        choices::of(self.sk())
+    }
 
     fn counts(&self) -> Counts;
 
