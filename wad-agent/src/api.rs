@@ -11,8 +11,9 @@ use axum::{
     extract::State,
     http::{HeaderMap, StatusCode, header},
     response::{Html, IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
+use tokio::sync::{mpsc, oneshot};
 
 pub use self::{
     bind::{bind_control, bind_metrics},
@@ -20,6 +21,7 @@ pub use self::{
 };
 use crate::{
     metrics::{self, Format, Readings, Source, SourceError},
+    reload,
     status::{About, Status},
 };
 
@@ -41,9 +43,28 @@ pub fn metrics_router(api: Arc<Api>) -> Router {
         .with_state(api)
 }
 
+/// What the agent is asked to do, and where it answers.
+#[derive(Debug)]
+pub enum Command {
+    Reload(reload::Answer),
+}
+
 /// What the Unix socket serves.
-pub fn control_router(api: Arc<Api>) -> Router {
-    Router::new().route("/v1/status", get(status)).with_state(api)
+pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
+    let reload = move || ask(commands, Command::Reload);
+    Router::new().route("/v1/status", get(status)).with_state(api).route("/v1/reload", post(reload))
+}
+
+/// Waits until the agent has done it.
+async fn ask<T>(
+    commands: mpsc::Sender<Command>,
+    command: impl FnOnce(oneshot::Sender<T>) -> Command,
+) -> Result<Json<T>, (StatusCode, &'static str)> {
+    const STOPPING: (StatusCode, &str) =
+        (StatusCode::SERVICE_UNAVAILABLE, "the agent is stopping\n");
+    let (answer, outcome) = oneshot::channel();
+    commands.send(command(answer)).await.map_err(|_| STOPPING)?;
+    outcome.await.map(Json).map_err(|_| STOPPING)
 }
 
 const LANDING_PAGE: &str = concat!(

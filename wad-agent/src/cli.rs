@@ -25,6 +25,8 @@ pub enum Command {
     Plan(Plan),
     /// Show what the running agent does
     Status(Status),
+    /// Have the running agent read its configuration again, and say what changed
+    Reload(Ask),
     /// Take everything of wad's out of the kernel, and undo what it changed
     Cleanup(Cleanup),
 }
@@ -96,6 +98,18 @@ fn parse_loss(text: &str) -> Result<f64, String> {
 
 #[derive(Debug, Args)]
 pub struct Status {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub instance: InstanceName,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What is asked of a running agent.
+#[derive(Debug, Args)]
+pub struct Ask {
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]

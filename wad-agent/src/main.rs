@@ -12,6 +12,7 @@ mod events;
 mod flow_log;
 mod instance;
 mod journal;
+mod json;
 mod kernel_modules;
 mod law;
 mod lock;
@@ -19,6 +20,7 @@ mod log;
 mod metrics;
 mod plan;
 mod privileges;
+mod reload;
 mod response;
 mod run;
 mod shares;
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Reload(args) => reload::run(&args),
         Command::Cleanup(args) => cleanup::run(&args),
     };
     match result {

@@ -20,7 +20,7 @@ use std::{
 use prometheus_client::registry::Registry;
 use wad_common::{counter::Counter, stats::PathStats};
 
-use crate::journal::Change;
+use crate::{journal::Change, reload::Reloads};
 
 /// What the agent knows at one moment.
 #[derive(Clone, Debug, Default)]
@@ -32,6 +32,7 @@ pub struct Readings {
     pub memory_limit_bytes: u64,
     /// What the journal would undo.
     pub changes: Vec<Change>,
+    pub reloads: Reloads,
 }
 
 impl Readings {

@@ -16,7 +16,11 @@ use super::*;
 use crate::{
     lock::Lock,
     metrics::testing::example,
-    status::{self, ask},
+    reload::{Diff, Outcome},
+    status::{
+        ask,
+        client::{self, Request},
+    },
 };
 
 fn api(source: Source) -> Arc<Api> {
@@ -47,7 +51,7 @@ impl Server {
 
     async fn get(&self, path: &str, accept: &str) -> hyper::Response<Bytes> {
         let stream = TcpStream::connect(self.address).await.unwrap();
-        status::client::get(stream, path, accept).await.unwrap()
+        client::send(stream, &Request::get(path), accept).await.unwrap()
     }
 
     /// Stops it, and says how long that took.
@@ -135,7 +139,10 @@ async fn an_answer_on_its_way_is_finished() {
     }))
     .await;
     let stream = TcpStream::connect(server.address).await.unwrap();
-    let asking = tokio::spawn(async move { status::client::get(stream, "/metrics", "").await });
+    let asking = tokio::spawn(async move {
+        let request = Request::get("/metrics");
+        client::send(stream, &request, "").await
+    });
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(server.stop().await < Duration::from_secs(1));
     assert_eq!(asking.await.unwrap().unwrap().status(), StatusCode::OK);
@@ -165,7 +172,8 @@ async fn status_is_asked_by_the_socket() {
     let mode = fs::metadata(lock.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let (stop, stopped) = watch::channel(false);
-    let router = control_router(api(Source::new(|| Ok(example()))));
+    let (commands, _) = mpsc::channel(1);
+    let router = control_router(api(Source::new(|| Ok(example()))), commands);
     let task = tokio::spawn(serve(listener, router, stopped));
 
     let status = ask(run.path(), "default").await.unwrap();
@@ -189,4 +197,34 @@ async fn where_no_agent_runs_the_instance_and_the_socket_are_named() {
     let socket = run.path().join("test.sock");
     assert!(error.contains("\"test\"") && error.contains(socket.to_str().unwrap()), "{error}");
     assert!(error.contains("`wad run`"));
+}
+
+#[tokio::test]
+async fn a_reload_is_answered_by_whoever_does_it() {
+    let run = tempfile::tempdir().unwrap();
+    let lock = Lock::take(run.path(), "default").unwrap();
+    let listener = bind_control(&lock).unwrap();
+    let (commands, mut asked) = mpsc::channel(1);
+    let router = control_router(api(Source::new(|| Ok(example()))), commands);
+    let (stop, stopped) = watch::channel(false);
+    let task = tokio::spawn(serve(listener, router, stopped));
+
+    let reload = Request { method: hyper::Method::POST, ..Request::get("/v1/reload") };
+    let ask = || client::ask::<Outcome>(lock.socket(), "default", &reload);
+    let agent = async {
+        let Some(Command::Reload(answer)) = asked.recv().await else { panic!("not asked") };
+        answer.send(Outcome::Applied { policy_set: 7, diff: Diff::default() }).unwrap();
+    };
+    let (outcome, ()) = tokio::join!(ask(), agent);
+    assert_eq!(outcome.unwrap(), Outcome::Applied { policy_set: 7, diff: Diff::default() });
+
+    // Nobody does it any more.
+    drop(asked);
+    let error = ask().await.unwrap_err().to_string();
+    assert!(error.contains("the agent is stopping"), "{error}");
+    // Looking alone changes nothing.
+    let look = client::ask::<Outcome>(lock.socket(), "default", &Request::get("/v1/reload")).await;
+    assert!(look.unwrap_err().to_string().contains("405"));
+    drop(stop);
+    task.await.unwrap();
 }

@@ -6,6 +6,7 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd},
 };
 
+use tracing::warn;
 use wad_common::tcp_sock::{RateSampleOffsets, TcpSockOffsets};
 
 use super::{Pins, Result, maps, objects};
@@ -104,6 +105,19 @@ pub fn register(pins: &Pins, instance: &Instance, laws: &[Law], btf: &KernelBtf)
             .pin(&pins.algorithm(&name))?;
     }
     Ok(())
+}
+
+/// Takes laws out again that no policy in force names.
+pub fn unregister(pins: &Pins, instance: &Instance, laws: &[Law]) {
+    for law in laws {
+        let pin = pins.algorithm(&instance.algorithm(law.name()));
+        if !pin.exists() {
+            continue;
+        }
+        if let Err(error) = CongestionControl::unpin(&pin) {
+            warn!("cannot remove {}: {error}", pin.display());
+        }
+    }
 }
 
 fn bytes<T: aya::Pod>(record: &T) -> &[u8] {

@@ -6,6 +6,7 @@ use aya::maps::{
     Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError,
     lpm_trie::{Key, LpmTrie},
 };
+use tracing::warn;
 use wad_common::{
     counter::{Counter, Setting},
     policy::{Policy, Rule, RuleRun},
@@ -21,6 +22,7 @@ use crate::{
     instance::Instance,
     journal::Change,
     metrics::{PathReading, Readings},
+    reload::Reloads,
 };
 
 /// Names of the maps, as in wad-ebpf.
@@ -43,6 +45,13 @@ pub struct Maps {
     /// The paths in force, in the order of the file, with their indices.
     pub names: Vec<(Arc<str>, u32)>,
     max_flows: Vec<u32>,
+}
+
+/// The maps of one policy set.
+struct Inner {
+    rules: Array<MapData, Rule>,
+    policies: Array<MapData, Policy>,
+    prefixes: Prefixes,
 }
 
 /// Opens a pinned map.
@@ -72,36 +81,46 @@ impl Maps {
         })
     }
 
-    /// Sets the bound on the memory that tuned flows may reserve.
-    pub fn set_max_memory(&mut self, bytes: u64) -> Result<()> {
-        self.set(Setting::MaxMemory, bytes)
-    }
-
-    /// Puts a policy set in force, whole: no flow sees half of it. Returns its
-    /// number.
-    pub fn install(&mut self, paths: &[PathPolicy], instance: &Instance) -> Result<u64> {
+    /// Puts a policy set in force, whole: no flow sees half of it; and the bound on
+    /// the memory that tuned flows may reserve. Returns the set's number. If it
+    /// fails, nothing is changed.
+    pub fn install(
+        &mut self,
+        paths: &[PathPolicy],
+        max_memory_bytes: u64,
+        instance: &Instance,
+    ) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
         let set = PolicySet::new(paths, &known, instance);
-        let (rules, policies, prefixes) = (rules(&set)?, policies(&set)?, prefixes(&set)?);
-        let mut fill = |slot: u64| {
-            let slot = (slot & 1) as u32;
-            self.rule_sets.set(slot, &rules, 0).map_err(named("RULE_SETS"))?;
-            self.policy_sets.set(slot, &policies, 0).map_err(named("POLICY_SETS"))?;
-            self.prefix_sets.set(slot, &prefixes, 0).map_err(named("PREFIX_SETS"))
-        };
-        fill(generation + 1)?;
-        self.settings
-            .set(Setting::Generation as u32, generation + 1, 0)
-            .map_err(named("SETTINGS"))?;
+        let inner = Inner { rules: rules(&set)?, policies: policies(&set)?, prefixes: prefixes(&set)? };
+        // This one is not in force yet.
+        self.fill(generation + 1, &inner)?;
+        let max_memory_before = self.get(Setting::MaxMemory)?;
+        self.set(Setting::MaxMemory, max_memory_bytes)?;
+        if let Err(error) = self.set(Setting::Generation, generation + 1) {
+            self.set(Setting::MaxMemory, max_memory_before)?;
+            return Err(error);
+        }
+        self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
+        self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
         // Changing an array of maps waits for the programs that run
         // (`maybe_wait_bpf_programs()`): the first round, for those that still
         // use the set before; the second then replaces and frees it.
-        fill(generation + 1)?;
-        fill(generation)?;
-        self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
-        self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
+        if let Err(error) =
+            self.fill(generation + 1, &inner).and_then(|()| self.fill(generation, &inner))
+        {
+            warn!("the policy set before the one in force keeps its memory: {error}");
+        }
         Ok(generation + 1)
+    }
+
+    /// Makes a set that of a generation.
+    fn fill(&mut self, generation: u64, set: &Inner) -> Result<()> {
+        let slot = (generation & 1) as u32;
+        self.rule_sets.set(slot, &set.rules, 0).map_err(named("RULE_SETS"))?;
+        self.policy_sets.set(slot, &set.policies, 0).map_err(named("POLICY_SETS"))?;
+        self.prefix_sets.set(slot, &set.prefixes, 0).map_err(named("PREFIX_SETS"))
     }
 
     /// What the kernel side has counted.
@@ -124,6 +143,7 @@ impl Maps {
             generation: self.get(Setting::Generation)?,
             memory_limit_bytes: self.get(Setting::MaxMemory)?,
             changes: changes.to_vec(),
+            reloads: Reloads::default(),
         })
     }
 

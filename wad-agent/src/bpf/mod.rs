@@ -105,7 +105,7 @@ impl Tuning {
     }
 
     /// Puts other paths in force, whole; running flows follow at their next ACK.
-    /// Returns the number of the policy set.
+    /// Returns the number of the policy set. If it fails, nothing is changed.
     pub fn change(
         &self,
         paths: &[PathPolicy],
@@ -113,17 +113,29 @@ impl Tuning {
         instance: &Instance,
     ) -> Result<u64> {
         let missing = algorithms::missing(&self.pins, instance, paths);
-        if !missing.is_empty() {
-            algorithms::register(&self.pins, instance, &missing, &KernelBtf::read()?)?;
+        let registered = if missing.is_empty() {
+            Ok(())
+        } else {
+            KernelBtf::read()
+                .map_err(TuningError::from)
+                .and_then(|btf| algorithms::register(&self.pins, instance, &missing, &btf))
+        };
+        let changed =
+            registered.and_then(|()| self.maps().install(paths, max_memory_bytes, instance));
+        if changed.is_err() {
+            algorithms::unregister(&self.pins, instance, &missing);
         }
-        let mut maps = self.maps();
-        maps.set_max_memory(max_memory_bytes)?;
-        maps.install(paths, instance)
+        changed
     }
 
     /// Names of the paths in force, by their policies' indices.
     pub fn names(&self) -> HashMap<u32, Arc<str>> {
         self.maps().names.iter().map(|(name, index)| (*index, name.clone())).collect()
+    }
+
+    /// The same, in the order of the configuration.
+    pub fn path_names(&self) -> Vec<Arc<str>> {
+        self.maps().names.iter().map(|(name, _)| name.clone()).collect()
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
@@ -148,8 +160,7 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
     sets::make(pins)?;
     let mut object = load_object(pins, btf)?;
     let mut maps = Maps::open(pins)?;
-    maps.set_max_memory(setup.max_memory_bytes)?;
-    maps.install(setup.paths, setup.instance)?;
+    maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
     let tuner = load_tuner(&mut object)?;
     // What another build left goes on until this one is known to load. Names of
     // algorithms are taken, so then it has to go first.
@@ -162,8 +173,7 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
 fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
     register_missing(pins, setup, btf)?;
     let mut maps = Maps::open(pins)?;
-    maps.set_max_memory(setup.max_memory_bytes)?;
-    maps.install(setup.paths, setup.instance)?;
+    maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
     Ok(maps)
 }
 

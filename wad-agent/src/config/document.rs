@@ -24,7 +24,12 @@ const MIN_MEMORY_BYTES: u64 = 1 << 20;
 impl Config {
     /// Reads and checks a file.
     pub fn load(file: &Path, host: &Host) -> Result<Self, ConfigError> {
-        Self::parse(&file.display().to_string(), &sections::read(file)?, host)
+        Self::parse(&file.display().to_string(), &Self::text(file)?, host)
+    }
+
+    /// The text of a file.
+    pub fn text(file: &Path) -> Result<String, ConfigError> {
+        sections::read(file)
     }
 
     /// Checks the text of a file.

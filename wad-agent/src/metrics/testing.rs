@@ -1,5 +1,7 @@
 //! Readings for tests.
 
+use std::time::Duration;
+
 use super::*;
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
@@ -32,5 +34,12 @@ pub fn example() -> Readings {
             before: "212992".to_owned(),
             after: "6571899".to_owned(),
         }],
+        reloads: Reloads {
+            applied: 8,
+            refused: 9,
+            failed: 11,
+            is_behind: false,
+            loaded: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_001_500)),
+        },
     }
 }

@@ -22,6 +22,9 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     )?;
     let config = status.config.display();
     writeln!(out, "config   {config}, policy set {}", status.generation)?;
+    if status.reloads.behind {
+        writeln!(out, "         what the file says by now was not taken; the log says why")?;
+    }
     writeln!(out, "cgroup   {}", status.cgroup.display())?;
     let (reserved, limit) = (status.memory_reserved_bytes, status.memory_limit_bytes);
     writeln!(out, "memory   {} of {} reserved", Bytes(reserved), Bytes(limit))?;
@@ -133,13 +136,20 @@ mod tests {
 
     use super::*;
     use crate::{
-        metrics::testing::{example, path},
+        metrics::{
+            Readings,
+            testing::{example, path},
+        },
         status::About,
     };
 
     fn table(paths: usize) -> String {
         let mut readings = example();
         readings.paths.extend((2..paths).map(|index| path(&index.to_string(), Default::default())));
+        table_of(readings)
+    }
+
+    fn table_of(readings: Readings) -> String {
         let about = About {
             instance: "default".to_owned(),
             config: "/etc/wad/wad.toml".into(),
@@ -170,6 +180,13 @@ bob                     1       14        9  10.0 GiB   1.0 MiB         0.005%  
 a \"quoted\\\nname      0        0        0       0 B       0 B              -        -
 "#;
         assert_eq!(table(2), expected);
+    }
+
+    #[test]
+    fn a_file_that_was_not_taken_is_said_to_be_so() {
+        let mut readings = example();
+        readings.reloads.is_behind = true;
+        assert!(table_of(readings).contains("policy set 3\n         what the file says"));
     }
 
     #[test]
