@@ -23,6 +23,7 @@ use crate::{
     metrics::{self, Format, Readings, Source, SourceError},
     reload,
     status::{About, Status},
+    switch,
 };
 
 /// What the answers are made of.
@@ -47,12 +48,21 @@ pub fn metrics_router(api: Arc<Api>) -> Router {
 #[derive(Debug)]
 pub enum Command {
     Reload(reload::Answer),
+    Switch(switch::Order, switch::Answer),
 }
 
 /// What the Unix socket serves.
 pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
+    let switches = commands.clone();
     let reload = move || ask(commands, Command::Reload);
-    Router::new().route("/v1/status", get(status)).with_state(api).route("/v1/reload", post(reload))
+    let switch = move |Json(order): Json<switch::Order>| {
+        ask(switches, move |answer| Command::Switch(order, answer))
+    };
+    Router::new()
+        .route("/v1/status", get(status))
+        .with_state(api)
+        .route("/v1/reload", post(reload))
+        .route("/v1/switch", post(switch))
 }
 
 /// Waits until the agent has done it.

@@ -27,6 +27,10 @@ pub enum Command {
     Status(Status),
     /// Have the running agent read its configuration again, and say what changed
     Reload(Ask),
+    /// Tune no flow of a path, or none at all, until it is enabled again
+    Disable(Switch),
+    /// Tune again what was disabled
+    Enable(Switch),
     /// Take everything of wad's out of the kernel, and undo what it changed
     Cleanup(Cleanup),
 }
@@ -117,6 +121,14 @@ pub struct Ask {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Switch {
+    /// The path's name [default: all paths]
+    pub path: Option<String>,
+    #[command(flatten)]
+    pub ask: Ask,
 }
 
 #[derive(Debug, Args)]

@@ -27,6 +27,7 @@ mod shares;
 mod state_dir;
 mod status;
 mod struct_ops;
+mod switch;
 mod sysctl;
 
 use std::process::ExitCode;
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
         Command::Plan(args) => plan::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Reload(args) => reload::run(&args),
+        Command::Disable(args) => switch::run(switch::To::Disable, &args),
+        Command::Enable(args) => switch::run(switch::To::Enable, &args),
         Command::Cleanup(args) => cleanup::run(&args),
     };
     match result {

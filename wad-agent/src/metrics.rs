@@ -18,6 +18,7 @@ use std::{
 };
 
 use prometheus_client::registry::Registry;
+use serde::{Deserialize, Serialize};
 use wad_common::{counter::Counter, stats::PathStats};
 
 use crate::{journal::Change, reload::Reloads};
@@ -33,18 +34,39 @@ pub struct Readings {
     /// What the journal would undo.
     pub changes: Vec<Change>,
     pub reloads: Reloads,
+    /// By `wad disable` without a path.
+    pub all_disabled: bool,
 }
 
 impl Readings {
+    /// Paths whose flows are left alone by `wad disable`.
+    #[must_use]
+    pub fn paths_disabled(&self) -> u64 {
+        self.paths.iter().filter(|path| path.state == PathState::Disabled).count() as u64
+    }
+
     #[must_use]
     pub fn counter(&self, counter: Counter) -> u64 {
         self.counters[counter as usize]
     }
 }
 
+/// What becomes of a path's flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathState {
+    #[default]
+    Tuned,
+    /// Counted only: `mode = "observe"`.
+    Observed,
+    /// Counted only: `wad disable`.
+    Disabled,
+}
+
 #[derive(Clone, Debug)]
 pub struct PathReading {
     pub name: Arc<str>,
+    pub state: PathState,
     pub max_flows: u32,
     pub stats: PathStats,
 }

@@ -32,6 +32,7 @@ use crate::{
     reload::{self, Diff, InForce, Outcome, Refusal, Reloads, Watch},
     state_dir::StateDir,
     status::About,
+    switch::{self, Disabled, Note, Order},
     sysctl::Sysctl,
     with_causes,
 };
@@ -53,17 +54,22 @@ pub fn run(args: &cli::Run) -> Result<()> {
     let noted = StateDir::of(&lock);
     let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
+    let note = Note::of(&state_dir, instance.name());
+    let disabled = note.read()?;
+    if !disabled.is_nothing() {
+        warn!("{}; `wad enable` ends that", switch::summary(&disabled));
+    }
     noted.note(&state_dir)?;
     if let Some(damage) = journal.damage() {
         warn!("{damage}");
     }
 
-    let agent = Agent { args, cgroup, lock: &lock, privileges };
+    let agent = Agent { args, cgroup, lock: &lock, privileges, note };
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?
-        .block_on(agent.serve(config, seen, &mut journal));
+        .block_on(agent.serve(config, seen, disabled, &mut journal));
     // Tuning that a failed start could not take over goes on, and keeps what it
     // needs.
     if bpf::exist(instance) {
@@ -92,6 +98,8 @@ struct Agent<'a> {
     cgroup: Cgroup,
     lock: &'a Lock,
     privileges: Privileges,
+    /// Of what is disabled.
+    note: Note,
 }
 
 /// What changes while it runs.
@@ -103,6 +111,7 @@ struct Running<'a> {
     ceilings: Ceilings,
     /// The text of the configuration when last it was read, by its fingerprint.
     seen: Option<u64>,
+    disabled: Disabled,
     told: Arc<Mutex<Told>>,
 }
 
@@ -118,6 +127,7 @@ impl Agent<'_> {
         self,
         config: Config,
         seen: Option<u64>,
+        disabled: Disabled,
         journal: &mut Journal,
     ) -> Result<()> {
         let mut stop = Stop::new()?;
@@ -126,7 +136,7 @@ impl Agent<'_> {
         let scrapes = api::bind_metrics(config.metrics.listen).await?;
         let control = api::bind_control(self.lock)?;
         kernel_modules::load(&config.paths)?;
-        let tuning = Arc::new(self.tune(&config, journal)?);
+        let tuning = Arc::new(self.tune(&config, &disabled, journal)?);
         let told = Told { changes: journal.changes().cloned().collect(), reloads: Reloads::start() };
         let told = Arc::new(Mutex::new(told));
         let api = Arc::new(self.api(config.metrics.max_paths, &tuning, Arc::clone(&told)));
@@ -137,6 +147,7 @@ impl Agent<'_> {
             tuning,
             journal,
             seen,
+            disabled,
             told,
         };
         give_memory_back();
@@ -157,11 +168,15 @@ impl Agent<'_> {
                 () = stop.asked() => break Ok(()),
                 failed = flows.run() => break failed,
                 _ = hang_up.recv() => { self.reload(&mut running, &mut flows); }
-                Some(Command::Reload(answer)) = asked.recv() => {
-                    let outcome = self.reload(&mut running, &mut flows);
-                    // Whoever asked may have gone.
-                    let _ = answer.send(outcome);
-                }
+                // Whoever asked may have gone when it is done.
+                Some(command) = asked.recv() => match command {
+                    Command::Reload(answer) => {
+                        let _ = answer.send(self.reload(&mut running, &mut flows));
+                    }
+                    Command::Switch(order, answer) => {
+                        let _ = answer.send(self.switch(&mut running, &order));
+                    }
+                },
                 changed = changed(&mut file) => match changed {
                     Ok(()) if self.has_another_text(&running) => {
                         info!("the configuration's file has changed");
@@ -187,7 +202,12 @@ impl Agent<'_> {
     const UNWATCHED: &'static str = "changes of the configuration's file go unseen, use `wad \
                                      reload`; it cannot be watched";
 
-    fn tune(&self, config: &Config, journal: &mut Journal) -> Result<Tuning> {
+    fn tune(
+        &self,
+        config: &Config,
+        disabled: &Disabled,
+        journal: &mut Journal,
+    ) -> Result<Tuning> {
         bpffs::ensure(journal)?;
         let instance = &self.args.instance.name;
         let setup = Setup {
@@ -195,6 +215,7 @@ impl Agent<'_> {
             cgroup: &self.cgroup,
             paths: &config.paths,
             max_memory_bytes: max_memory_bytes(config, journal.sysctl())?,
+            disabled,
         };
         let ceilings = Ceilings::of(&config.paths);
         ceilings.raise(journal)?;
@@ -254,6 +275,33 @@ impl Agent<'_> {
 
     fn has_another_text(&self, running: &Running<'_>) -> bool {
         reload::fingerprint(&Config::text(&self.args.config.file)) != running.seen
+    }
+
+    /// Disables or enables, first in the kernel: of all things this has to work.
+    fn switch(&self, running: &mut Running<'_>, order: &Order) -> switch::Outcome {
+        let disabled = match running.disabled.after(order, |path| running.tuning.has_path(path)) {
+            Ok(disabled) => disabled,
+            Err(refusal) => return switch::Outcome::Refused { reason: refusal.to_string() },
+        };
+        let policy_set = match running.tuning.switch(&disabled) {
+            Ok(policy_set) => policy_set,
+            Err(error) => {
+                let reason = with_causes(&error.into());
+                error!("what is disabled stays as it was: {reason}");
+                return switch::Outcome::Failed { reason };
+            }
+        };
+        info!(policy_set, "{}", switch::summary(&disabled));
+        let noted = self.note.write(&disabled);
+        let warning = noted.err().map(|error| {
+            format!("this ends with the agent: {}", with_causes(&error.into()))
+        });
+        if let Some(warning) = &warning {
+            warn!("{warning}");
+        }
+        running.disabled = disabled.clone();
+        give_memory_back();
+        switch::Outcome::Done { policy_set, disabled, warning }
     }
 
     fn api(&self, max_paths: usize, tuning: &Arc<Tuning>, told: Arc<Mutex<Told>>) -> Api {

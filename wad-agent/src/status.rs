@@ -19,7 +19,11 @@ use self::client::Request;
 use anyhow::Result;
 
 use crate::{
-    bpf, bpffs, cli, instance::Instance, journal::Change, lock, metrics::Readings,
+    bpf, bpffs, cli,
+    instance::Instance,
+    journal::Change,
+    lock,
+    metrics::{PathState, Readings},
     reload::Reloads,
 };
 
@@ -49,6 +53,8 @@ pub struct Status {
     pub events_lost: u64,
     pub mptcp_subflows: u64,
     pub flows_without_storage: u64,
+    /// By `wad disable` without a path.
+    pub all_disabled: bool,
     /// In the order of the configuration.
     pub paths: Vec<PathStatus>,
     /// What wad changed on the host and will undo.
@@ -76,6 +82,7 @@ impl From<Reloads> for ReloadStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathStatus {
     pub name: String,
+    pub state: PathState,
     pub max_flows: u32,
     pub connections_matched: u64,
     pub flows_opened: u64,
@@ -115,6 +122,7 @@ impl Status {
             events_lost: readings.counter(Counter::EventsLost),
             mptcp_subflows: readings.counter(Counter::MptcpSubflows),
             flows_without_storage: readings.counter(Counter::NoStorage),
+            all_disabled: readings.all_disabled,
             paths: readings.paths.iter().map(PathStatus::from).collect(),
             changes: readings.changes,
         }
@@ -126,6 +134,7 @@ impl From<&crate::metrics::PathReading> for PathStatus {
         let stats = &path.stats;
         Self {
             name: path.name.as_ref().to_owned(),
+            state: path.state,
             max_flows: path.max_flows,
             connections_matched: stats.matched,
             flows_opened: stats.opened,

@@ -44,6 +44,8 @@ pub enum Outcome {
     NoMemory = 3,
     /// Left alone: the path has its `max_flows` already.
     TooMany = 4,
+    /// Left alone: the path's flows are only observed.
+    Observed = 5,
 }
 
 /// Socket-local storage of a matched flow.

@@ -73,7 +73,7 @@ fn callbacks(law: Law) -> Vec<Callback> {
 pub fn missing(pins: &Pins, instance: &Instance, paths: &[PathPolicy]) -> Vec<Law> {
     let is_named = |law: &Law| {
         let ours = Some(Congestion::Ours(*law));
-        paths.iter().any(|path| path.congestion == ours)
+        paths.iter().any(|path| !path.observe && path.congestion == ours)
     };
     let is_there = |law: &Law| pins.algorithm(&instance.algorithm(law.name())).exists();
     Law::ALL.into_iter().filter(|law| is_named(law) && !is_there(law)).collect()

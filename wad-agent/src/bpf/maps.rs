@@ -15,14 +15,15 @@ use wad_common::{
 
 use super::{
     Pins, Result, TuningError,
-    policy_set::{PolicySet, unpadded},
+    policy_set::{PolicySet, Withheld, unpadded},
 };
 use crate::{
     config::PathPolicy,
     instance::Instance,
     journal::Change,
-    metrics::{PathReading, Readings},
+    metrics::{PathReading, PathState, Readings},
     reload::Reloads,
+    switch::Disabled,
 };
 
 /// Names of the maps, as in wad-ebpf.
@@ -45,6 +46,9 @@ pub struct Maps {
     /// The paths in force, in the order of the file, with their indices.
     pub names: Vec<(Arc<str>, u32)>,
     max_flows: Vec<u32>,
+    disabled: Disabled,
+    /// Of paths whose flows are left alone, by their index.
+    withheld: HashMap<u32, Withheld>,
 }
 
 /// The maps of one policy set.
@@ -61,7 +65,7 @@ pub fn open(pins: &Pins, name: &'static str) -> Result<MapData> {
 
 impl Maps {
     /// Opens the pinned maps.
-    pub fn open(pins: &Pins) -> Result<Self> {
+    pub fn open(pins: &Pins, disabled: &Disabled) -> Result<Self> {
         let open = |name| open(pins, name);
         Ok(Self {
             prefix_sets: Map::ArrayOfMaps(open("PREFIX_SETS")?)
@@ -78,6 +82,8 @@ impl Maps {
             paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
             names: Vec::new(),
             max_flows: Vec::new(),
+            disabled: disabled.clone(),
+            withheld: HashMap::new(),
         })
     }
 
@@ -92,27 +98,62 @@ impl Maps {
     ) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
-        let set = PolicySet::new(paths, &known, instance);
+        let set = PolicySet::new(paths, &known, instance, &self.disabled);
         let inner = Inner { rules: rules(&set)?, policies: policies(&set)?, prefixes: prefixes(&set)? };
-        // This one is not in force yet.
-        self.fill(generation + 1, &inner)?;
         let max_memory_before = self.get(Setting::MaxMemory)?;
         self.set(Setting::MaxMemory, max_memory_bytes)?;
-        if let Err(error) = self.set(Setting::Generation, generation + 1) {
+        if let Err(error) = self.put_in_force(generation, &inner) {
             self.set(Setting::MaxMemory, max_memory_before)?;
             return Err(error);
         }
         self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
         self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
+        self.withheld = set.withheld;
+        Ok(generation + 1)
+    }
+
+    /// Puts a policy set in force that has settings for all paths but these, and
+    /// is the same otherwise. Returns its number. If it fails, nothing is changed.
+    pub fn switch(&mut self, disabled: &Disabled) -> Result<u64> {
+        let generation = self.get(Setting::Generation)?;
+        let slot = (generation & 1) as u32;
+        let now = self.policy_sets.get(&slot, 0).map_err(named("POLICY_SETS"))?;
+        let error = named("POLICY_SETS");
+        let mut policies = Array::create(now.len(), BPF_F_INNER_MAP).map_err(&error)?;
+        let mut withheld = HashMap::new();
+        for (name, index) in &self.names {
+            let aside = self.withheld.get(index);
+            let mut policy = match aside {
+                Some(aside) => aside.policy,
+                None => now.get(index, 0).map_err(&error)?,
+            };
+            let observe = aside.is_some_and(|aside| aside.observe);
+            if observe || disabled.holds(name) {
+                withheld.insert(*index, Withheld { policy, observe });
+                policy = Policy::observing(policy.name);
+            }
+            policies.set(*index, policy, 0).map_err(&error)?;
+        }
+        let rules = self.rule_sets.get(&slot, 0).map_err(named("RULE_SETS"))?;
+        let prefixes = self.prefix_sets.get(&slot, 0).map_err(named("PREFIX_SETS"))?;
+        self.put_in_force(generation, &Inner { rules, policies, prefixes })?;
+        self.withheld = withheld;
+        self.disabled = disabled.clone();
+        Ok(generation + 1)
+    }
+
+    /// Makes a set the one after this generation.
+    fn put_in_force(&mut self, generation: u64, set: &Inner) -> Result<()> {
+        self.fill(generation + 1, set)?;
+        self.set(Setting::Generation, generation + 1)?;
         // Changing an array of maps waits for the programs that run
         // (`maybe_wait_bpf_programs()`): the first round, for those that still
         // use the set before; the second then replaces and frees it.
-        if let Err(error) =
-            self.fill(generation + 1, &inner).and_then(|()| self.fill(generation, &inner))
+        if let Err(error) = self.fill(generation + 1, set).and_then(|()| self.fill(generation, set))
         {
             warn!("the policy set before the one in force keeps its memory: {error}");
         }
-        Ok(generation + 1)
+        Ok(())
     }
 
     /// Makes a set that of a generation.
@@ -134,6 +175,7 @@ impl Maps {
         let paths =
             self.names.iter().zip(&self.max_flows).map(|((name, index), max_flows)| PathReading {
                 name: name.clone(),
+                state: self.state(name, *index),
                 max_flows: *max_flows,
                 stats: stats.get(index).copied().unwrap_or_default(),
             });
@@ -144,7 +186,18 @@ impl Maps {
             memory_limit_bytes: self.get(Setting::MaxMemory)?,
             changes: changes.to_vec(),
             reloads: Reloads::default(),
+            all_disabled: self.disabled.all,
         })
+    }
+
+    fn state(&self, name: &str, index: u32) -> PathState {
+        if self.disabled.holds(name) {
+            PathState::Disabled
+        } else if self.withheld.contains_key(&index) {
+            PathState::Observed
+        } else {
+            PathState::Tuned
+        }
     }
 
     /// The paths that an agent before this one had in force, with their indices.

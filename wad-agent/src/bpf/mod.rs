@@ -38,6 +38,7 @@ use crate::{
     journal::Change,
     metrics::Readings,
     struct_ops::{self, KernelBtf, sys},
+    switch::Disabled,
 };
 
 type Result<T, E = TuningError> = std::result::Result<T, E>;
@@ -62,6 +63,7 @@ pub struct Setup<'a> {
     pub cgroup: &'a Cgroup,
     pub paths: &'a [PathPolicy],
     pub max_memory_bytes: u64,
+    pub disabled: &'a Disabled,
 }
 
 impl Tuning {
@@ -128,6 +130,17 @@ impl Tuning {
         changed
     }
 
+    /// Tunes new flows of all paths but these; running ones under a law of ours
+    /// follow at their next ACK. Returns the number of the policy set.
+    pub fn switch(&self, disabled: &Disabled) -> Result<u64> {
+        self.maps().switch(disabled)
+    }
+
+    /// Whether a path in force has that name.
+    pub fn has_path(&self, name: &str) -> bool {
+        self.maps().names.iter().any(|(known, _)| **known == *name)
+    }
+
     /// Names of the paths in force, by their policies' indices.
     pub fn names(&self) -> HashMap<u32, Arc<str>> {
         self.maps().names.iter().map(|(name, index)| (*index, name.clone())).collect()
@@ -159,7 +172,7 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
     pins.make_folder()?;
     sets::make(pins)?;
     let mut object = load_object(pins, btf)?;
-    let mut maps = Maps::open(pins)?;
+    let mut maps = Maps::open(pins, setup.disabled)?;
     maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
     let tuner = load_tuner(&mut object)?;
     // What another build left goes on until this one is known to load. Names of
@@ -172,7 +185,7 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
 
 fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
     register_missing(pins, setup, btf)?;
-    let mut maps = Maps::open(pins)?;
+    let mut maps = Maps::open(pins, setup.disabled)?;
     maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
     Ok(maps)
 }

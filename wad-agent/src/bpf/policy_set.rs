@@ -9,6 +9,7 @@ use wad_common::policy::{
 use crate::{
     config::{Congestion, Mapped, PathPolicy},
     instance::Instance,
+    switch::Disabled,
 };
 
 /// What the maps of one set hold.
@@ -20,23 +21,45 @@ pub struct PolicySet {
     pub policies: Vec<Option<Policy>>,
     /// The paths in the order of the file, with their policies' indices.
     pub names: Vec<(String, u32)>,
+    /// What those would get whose flows are left alone.
+    pub withheld: HashMap<u32, Withheld>,
+}
+
+/// The settings of a path whose flows are left alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Withheld {
+    pub policy: Policy,
+    /// By the configuration, not by `wad disable`.
+    pub observe: bool,
 }
 
 impl PolicySet {
     /// `known` are the indices of paths of the set before: a path that is still
     /// there keeps its index, and with it its statistics and running flows.
-    pub fn new(paths: &[PathPolicy], known: &HashMap<String, u32>, instance: &Instance) -> Self {
+    pub fn new(
+        paths: &[PathPolicy],
+        known: &HashMap<String, u32>,
+        instance: &Instance,
+        disabled: &Disabled,
+    ) -> Self {
         let names = assign_indices(paths, known);
         let mut policies = Vec::new();
+        let mut withheld = HashMap::new();
         for (path, (_, index)) in paths.iter().zip(&names) {
-            let index = *index as usize;
-            if policies.len() <= index {
-                policies.resize(index + 1, None);
+            let place = *index as usize;
+            if policies.len() <= place {
+                policies.resize(place + 1, None);
             }
-            policies[index] = Some(policy(path, instance));
+            let mut policy = policy(path, instance);
+            let observe = path.observe;
+            if observe || disabled.holds(&path.name) {
+                withheld.insert(*index, Withheld { policy, observe });
+                policy = Policy::observing(policy.name);
+            }
+            policies[place] = Some(policy);
         }
         let (prefixes, rules) = lay_out(paths, &names);
-        Self { prefixes, rules, policies, names }
+        Self { prefixes, rules, policies, names, withheld }
     }
 }
 
@@ -133,7 +156,7 @@ fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
         initial_receive_window_segments: path.initial_receive_window_segments.unwrap_or(0),
         max_pacing_bytes_per_second: path.max_pacing_bytes_per_second.unwrap_or(0),
         traffic_class: path.dscp.map_or(0, |dscp| u32::from(dscp) << 2 | SETS_TRAFFIC_CLASS),
-        reserved: 0,
+        flags: 0,
     }
 }
 
@@ -167,7 +190,7 @@ mod tests {
     }
 
     fn set(paths: &[PathPolicy]) -> PolicySet {
-        PolicySet::new(paths, &HashMap::new(), &Instance::default())
+        PolicySet::new(paths, &HashMap::new(), &Instance::default(), &Disabled::default())
     }
 
     fn policies_of(set: &PolicySet, prefix: &str) -> Vec<u32> {
@@ -207,9 +230,26 @@ mod tests {
     fn a_path_keeps_its_index_and_a_new_one_gets_an_unused_one() {
         let known = HashMap::from([("a".to_owned(), 4), ("gone".to_owned(), 7)]);
         let paths = [path("new", &["10.0.0.0/8"]), path("a", &["11.0.0.0/8"])];
-        let set = PolicySet::new(&paths, &known, &Instance::default());
+        let set = PolicySet::new(&paths, &known, &Instance::default(), &Disabled::default());
         assert_eq!(set.names, [("new".to_owned(), 8), ("a".to_owned(), 4)]);
         assert!(set.policies[7].is_none() && set.policies[8].is_some());
+    }
+
+    #[test]
+    fn what_is_observed_or_disabled_keeps_its_settings_aside() {
+        let tuned = |name: &str| PathPolicy {
+            sndbuf_bytes: Some(100_000),
+            ..path(name, &["10.0.0.0/8"])
+        };
+        let paths = [tuned("a"), PathPolicy { observe: true, ..tuned("b") }, tuned("c")];
+        let disabled = Disabled { all: false, paths: ["c".to_owned()].into() };
+        let set = PolicySet::new(&paths, &HashMap::new(), &Instance::default(), &disabled);
+        let sndbufs: Vec<_> =
+            set.policies.iter().flatten().map(|policy| policy.sndbuf_bytes).collect();
+        assert_eq!(sndbufs, [100_000, 0, 0]);
+        assert!(set.policies[1].is_some_and(|policy| policy.observes()));
+        let aside = |index: u32| set.withheld.get(&index).map(|it| (it.policy.sndbuf_bytes, it.observe));
+        assert_eq!([0, 1, 2].map(aside), [None, Some((100_000, true)), Some((100_000, false))]);
     }
 
     #[test]

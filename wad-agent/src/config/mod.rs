@@ -120,6 +120,8 @@ pub struct PathPolicy {
     pub dscp: Option<u8>,
     pub max_flows: Option<u32>,
     pub allow_aggressive: bool,
+    /// Nothing of the above is given to its flows: they are only counted.
+    pub observe: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

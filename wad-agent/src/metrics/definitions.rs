@@ -184,6 +184,14 @@ pub const HOST: &[HostMetric] = &[
     },
     HostMetric {
         definition: Definition {
+            name: "wad_paths_disabled",
+            unit: None,
+            help: "Paths whose flows are left alone until they are enabled again",
+        },
+        value: HostValue::Gauge(Readings::paths_disabled),
+    },
+    HostMetric {
+        definition: Definition {
             name: "wad_config_reloads",
             unit: None,
             help: "Times that the configuration was read again: put in force (applied), wrong or in \

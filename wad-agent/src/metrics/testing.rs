@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::*;
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
-    PathReading { name: name.into(), max_flows: 1000, stats }
+    PathReading { name: name.into(), state: PathState::Tuned, max_flows: 1000, stats }
 }
 
 /// Two paths, of which one has seen flows, and numbers that are all different.
@@ -41,5 +41,6 @@ pub fn example() -> Readings {
             is_behind: false,
             loaded: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_001_500)),
         },
+        all_disabled: false,
     }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{PathStatus, Status};
-use crate::journal::Change;
+use crate::{journal::Change, metrics::PathState};
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;
@@ -28,6 +28,12 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "cgroup   {}", status.cgroup.display())?;
     let (reserved, limit) = (status.memory_reserved_bytes, status.memory_limit_bytes);
     writeln!(out, "memory   {} of {} reserved", Bytes(reserved), Bytes(limit))?;
+    let disabled = status.paths.iter().filter(|path| path.state == PathState::Disabled).count();
+    if status.all_disabled {
+        writeln!(out, "disabled all paths; `wad enable` ends that")?;
+    } else if disabled > 0 {
+        writeln!(out, "disabled {disabled} of {} paths", status.paths.len())?;
+    }
     for (count, what) in [
         (status.events_lost, "events lost"),
         (status.mptcp_subflows, "MPTCP subflows left alone"),
@@ -78,7 +84,7 @@ fn write_paths(paths: &[PathStatus], out: &mut dyn Write) -> io::Result<()> {
 fn row(path: &PathStatus) -> [String; 8] {
     let untuned = &path.flows_untuned;
     [
-        path.name.escape_debug().to_string(),
+        format!("{}{}", path.name.escape_debug(), left_alone(path.state)),
         path.flows_tuned.to_string(),
         path.connections_matched.to_string(),
         untuned
@@ -94,6 +100,14 @@ fn row(path: &PathStatus) -> [String; 8] {
         },
         path.rtt_us.map_or("-".to_owned(), |us| format!("{:.1} ms", us as f64 / 1e3)),
     ]
+}
+
+const fn left_alone(state: PathState) -> &'static str {
+    match state {
+        PathState::Tuned => "",
+        PathState::Observed => " (observed)",
+        PathState::Disabled => " (disabled)",
+    }
 }
 
 struct Bytes(u64);
@@ -180,6 +194,17 @@ bob                     1       14        9  10.0 GiB   1.0 MiB         0.005%  
 a \"quoted\\\nname      0        0        0       0 B       0 B              -        -
 "#;
         assert_eq!(table(2), expected);
+    }
+
+    #[test]
+    fn what_is_left_alone_is_said_to_be_so() {
+        let mut readings = example();
+        readings.paths[0].state = PathState::Disabled;
+        let text = table_of(readings.clone());
+        assert!(text.contains("reserved\ndisabled 1 of 2 paths\n"), "{text}");
+        assert!(text.contains("bob (disabled) "), "{text}");
+        readings.all_disabled = true;
+        assert!(table_of(readings).contains("disabled all paths; `wad enable`"));
     }
 
     #[test]
