@@ -99,7 +99,8 @@ fn what_is_observed_is_counted_and_as_without_wad() -> Result<()> {
     ensure!(ceilings()? == ceilings_before, "raised for what is not to be");
     ensure!(home.algorithm().is_err(), "registered for what is not to be");
 
-    let closed = || -> Result<f64> { Ok(home.metrics()?.of_path("wad_flows_closed_total", "seen")?) };
+    let closed =
+        || -> Result<f64> { Ok(home.metrics()?.of_path("wad_flows_closed_total", "seen")?) };
     until("both ends are counted as closed", SOON, closed, |closed| *closed == 2.0)?;
     let metrics = home.metrics()?;
     let count = |name: &str| metrics.of_path(name, "seen");
@@ -204,8 +205,7 @@ fn what_is_disabled_is_disabled_even_if_it_cannot_be_noted() -> Result<()> {
     // Buffers that need no journal, which could not be written either.
     home.write_policy(&path("bob", PORT, "sndbuf = '200000'"))?;
     let _agent = home.start_in(&full, stand.cgroup())?;
-    let sndbuf =
-        || -> Result<u64> { Ok(open(&wire, PORT)?.near_flow(wire.a())?.sndbuf_bytes) };
+    let sndbuf = || -> Result<u64> { Ok(open(&wire, PORT)?.near_flow(wire.a())?.sndbuf_bytes) };
     ensure!(sndbuf()? == 400_000);
     let said = succeeds(&home, &["disable"])?;
     ensure!(said.contains("this ends with the agent"), "{said}");
@@ -233,7 +233,8 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     fn windows(&self) -> Result<Vec<u32>> {
-        let window = |connection: &Connection| Ok(tcp::flow(self.wan.a(), &connection.near)?.cwnd_segments);
+        let window =
+            |connection: &Connection| Ok(tcp::flow(self.wan.a(), &connection.near)?.cwnd_segments);
         self.connections.iter().map(window).collect()
     }
 
@@ -251,10 +252,8 @@ fn running_flows_are_standard_ones_while_they_are_disabled() -> Result<()> {
     let wan = Wan::start(&toml::from_str(text)?)?;
     settings::apply(&wan)?;
     let buffers = "sndbuf = \"2MiB\"; rcvbuf = \"2MiB\"";
-    let policy: String = (PORT..)
-        .zip(LAWS)
-        .map(|(port, law)| path_to(port, &format!("{buffers}; {law}")))
-        .collect();
+    let policy: String =
+        (PORT..).zip(LAWS).map(|(port, law)| path_to(port, &format!("{buffers}; {law}"))).collect();
     let home = Home::create(&program()?, &policy)?;
     let _agent = home.start(stand.cgroup())?;
     let connections: Vec<_> = (PORT..)

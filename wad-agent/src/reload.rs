@@ -103,7 +103,8 @@ pub fn fingerprint<E>(text: &Result<String, E>) -> Option<u64> {
 
 /// `wad reload`.
 pub fn run(args: &cli::Ask) -> Result<()> {
-    let request = Request { method: Method::POST, patience: PATIENCE, ..Request::get("/v1/reload") };
+    let request =
+        Request { method: Method::POST, patience: PATIENCE, ..Request::get("/v1/reload") };
     let outcome: Outcome = client::ask_instance(&args.instance.name, &request)?;
     if args.json {
         crate::json::print(&outcome)?;

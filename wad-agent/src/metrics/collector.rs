@@ -49,10 +49,16 @@ fn host(
 ) -> fmt::Result {
     let definition = &metric.definition;
     match metric.value {
-        HostValue::Counter(value) => ConstCounter::new(value(readings))
-            .encode(descriptor(encoder, definition, MetricType::Counter)?),
-        HostValue::Gauge(value) => ConstGauge::new(value(readings))
-            .encode(descriptor(encoder, definition, MetricType::Gauge)?),
+        HostValue::Counter(value) => ConstCounter::new(value(readings)).encode(descriptor(
+            encoder,
+            definition,
+            MetricType::Counter,
+        )?),
+        HostValue::Gauge(value) => ConstGauge::new(value(readings)).encode(descriptor(
+            encoder,
+            definition,
+            MetricType::Gauge,
+        )?),
         HostValue::Results(results) => {
             let mut family = descriptor(encoder, definition, MetricType::Counter)?;
             results.iter().try_for_each(|(result, value)| {
