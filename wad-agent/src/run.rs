@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::{mpsc, watch},
+    time,
 };
 use tracing::{error, info, warn};
 
@@ -112,6 +113,8 @@ struct Running<'a> {
     /// The text of the configuration when last it was read, by its fingerprint.
     seen: Option<u64>,
     disabled: Disabled,
+    /// When the policy set before the one in force is to go.
+    retiring: Option<time::Instant>,
     told: Arc<Mutex<Told>>,
 }
 
@@ -137,7 +140,8 @@ impl Agent<'_> {
         let control = api::bind_control(self.lock)?;
         kernel_modules::load(&config.paths)?;
         let tuning = Arc::new(self.tune(&config, &disabled, journal)?);
-        let told = Told { changes: journal.changes().cloned().collect(), reloads: Reloads::start() };
+        let told =
+            Told { changes: journal.changes().cloned().collect(), reloads: Reloads::start() };
         let told = Arc::new(Mutex::new(told));
         let api = Arc::new(self.api(config.metrics.max_paths, &tuning, Arc::clone(&told)));
         let mut running = Running {
@@ -148,6 +152,8 @@ impl Agent<'_> {
             journal,
             seen,
             disabled,
+            // That of an agent before this one.
+            retiring: in_a_handshake(),
             told,
         };
         give_memory_back();
@@ -177,6 +183,7 @@ impl Agent<'_> {
                         let _ = answer.send(self.switch(&mut running, &order));
                     }
                 },
+                () = at(running.retiring) => running.retire(),
                 changed = changed(&mut file) => match changed {
                     Ok(()) if self.has_another_text(&running) => {
                         info!("the configuration's file has changed");
@@ -202,12 +209,7 @@ impl Agent<'_> {
     const UNWATCHED: &'static str = "changes of the configuration's file go unseen, use `wad \
                                      reload`; it cannot be watched";
 
-    fn tune(
-        &self,
-        config: &Config,
-        disabled: &Disabled,
-        journal: &mut Journal,
-    ) -> Result<Tuning> {
+    fn tune(&self, config: &Config, disabled: &Disabled, journal: &mut Journal) -> Result<Tuning> {
         bpffs::ensure(journal)?;
         let instance = &self.args.instance.name;
         let setup = Setup {
@@ -291,11 +293,12 @@ impl Agent<'_> {
                 return switch::Outcome::Failed { reason };
             }
         };
+        running.retiring = in_a_handshake();
         info!(policy_set, "{}", switch::summary(&disabled));
         let noted = self.note.write(&disabled);
-        let warning = noted.err().map(|error| {
-            format!("this ends with the agent: {}", with_causes(&error.into()))
-        });
+        let warning = noted
+            .err()
+            .map(|error| format!("this ends with the agent: {}", with_causes(&error.into())));
         if let Some(warning) = &warning {
             warn!("{warning}");
         }
@@ -332,12 +335,14 @@ impl Running<'_> {
         kernel_modules::load(&config.paths)?;
         let max_memory_bytes = max_memory_bytes(&config, self.journal.sysctl())?;
         let ceilings = Ceilings::of(&config.paths);
-        let changed = ceilings.raise(self.journal).map_err(anyhow::Error::from).and_then(|()| {
-            Ok(self.tuning.change(&config.paths, max_memory_bytes, instance)?)
-        });
+        let changed = ceilings
+            .raise(self.journal)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| Ok(self.tuning.change(&config.paths, max_memory_bytes, instance)?));
         if changed.is_ok() {
             self.ceilings = ceilings;
             self.in_force = InForce::new(config, self.tuning.path_names());
+            self.retiring = in_a_handshake();
         }
         // To what is needed by what is in force now.
         if let Err(error) = self.ceilings.lower(self.journal).map_err(anyhow::Error::from) {
@@ -346,10 +351,29 @@ impl Running<'_> {
         Ok((changed?, diff))
     }
 
+    fn retire(&mut self) {
+        self.retiring = None;
+        if let Err(error) = self.tuning.retire().map_err(anyhow::Error::from) {
+            warn!("the policy set before the one in force keeps its memory: {error:#}");
+        }
+    }
+
     fn tell(&self, change: impl FnOnce(&mut Told)) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         told.changes = self.journal.changes().cloned().collect();
         change(&mut told);
+    }
+}
+
+fn in_a_handshake() -> Option<time::Instant> {
+    Some(time::Instant::now() + bpf::HANDSHAKE)
+}
+
+/// Never, if it has no time.
+async fn at(when: Option<time::Instant>) {
+    match when {
+        Some(when) => time::sleep_until(when).await,
+        None => std::future::pending().await,
     }
 }
 

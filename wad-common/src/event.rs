@@ -53,4 +53,4 @@ pub struct Event {
     /// Keeps the record free of implicit padding.
     pub reserved: u32,
 }
-record!(Event, size = 208);
+record!(Event, size = 216);

@@ -58,6 +58,8 @@ pub struct Flow {
     pub matched_ns: u64,
     /// When it was established; 0 before.
     pub established_ns: u64,
+    /// Number of the policy set that it was matched with.
+    pub generation: u64,
     /// Index of its policy.
     pub policy: u32,
     /// A [`Role`].
@@ -71,7 +73,7 @@ pub struct Flow {
     /// After everything was changed.
     pub after: Settings,
 }
-record!(Flow, size = 104);
+record!(Flow, size = 112);
 
 impl Flow {
     /// Whether it is tuned, at least partly.

@@ -67,6 +67,8 @@ impl Rule {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// Number of the policy set that it is part of.
+    pub generation: u64,
     /// The path's name, zero-terminated UTF-8.
     pub name: [u8; NAME_BYTES],
     /// Congestion control, zero-terminated; empty for the kernel's default.
@@ -90,7 +92,7 @@ pub struct Policy {
     /// [`OBSERVE`].
     pub flags: u32,
 }
-record!(Policy, size = 160);
+record!(Policy, size = 168);
 
 /// Flows are matched, measured and counted, but nothing of them is changed. The
 /// policy then has no settings, and its parameters are those of
@@ -105,6 +107,7 @@ impl Policy {
     #[must_use]
     pub const fn observing(name: [u8; NAME_BYTES]) -> Self {
         Self {
+            generation: 0,
             name,
             congestion: [0; CONGESTION_BYTES],
             control: Control::AS_STANDARD,

@@ -52,7 +52,7 @@ pub static PATHS: HashMap<u32, PathStats, { MAX_PATHS as usize }, { BPF_F_NO_PRE
 #[btf_map(name = "FLOWS")]
 pub static FLOWS: SkStorage<Flow> = SkStorage::new();
 
-/// Size of the ring buffer: 9,700 events, a quarter of a second at 20,000
+/// Size of the ring buffer: 9,300 events, a quarter of a second at 20,000
 /// connections per second.
 pub const EVENTS_BYTES: usize = 1 << 21;
 

@@ -15,7 +15,7 @@ use wad_common::{
 
 use super::{
     Pins, Result, TuningError,
-    policy_set::{PolicySet, Withheld, unpadded},
+    policy_set::{Making, PolicySet, Withheld, unpadded},
 };
 use crate::{
     config::PathPolicy,
@@ -49,13 +49,15 @@ pub struct Maps {
     disabled: Disabled,
     /// Of paths whose flows are left alone, by their index.
     withheld: HashMap<u32, Withheld>,
+    /// The maps in force, once this agent has put any there.
+    current: Option<Inner>,
 }
 
 /// The maps of one policy set.
 struct Inner {
-    rules: Array<MapData, Rule>,
+    rules: Arc<Array<MapData, Rule>>,
     policies: Array<MapData, Policy>,
-    prefixes: Prefixes,
+    prefixes: Arc<Prefixes>,
 }
 
 /// Opens a pinned map.
@@ -84,6 +86,7 @@ impl Maps {
             max_flows: Vec::new(),
             disabled: disabled.clone(),
             withheld: HashMap::new(),
+            current: None,
         })
     }
 
@@ -98,11 +101,17 @@ impl Maps {
     ) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
-        let set = PolicySet::new(paths, &known, instance, &self.disabled);
-        let inner = Inner { rules: rules(&set)?, policies: policies(&set)?, prefixes: prefixes(&set)? };
+        let disabled = &self.disabled;
+        let making = Making { generation: generation + 1, known: &known, instance, disabled };
+        let set = PolicySet::new(paths, making);
+        let inner = Inner {
+            rules: Arc::new(rules(&set)?),
+            policies: policies(&set)?,
+            prefixes: Arc::new(prefixes(&set)?),
+        };
         let max_memory_before = self.get(Setting::MaxMemory)?;
         self.set(Setting::MaxMemory, max_memory_bytes)?;
-        if let Err(error) = self.put_in_force(generation, &inner) {
+        if let Err(error) = self.put_in_force(generation, inner) {
             self.set(Setting::MaxMemory, max_memory_before)?;
             return Err(error);
         }
@@ -116,44 +125,53 @@ impl Maps {
     /// is the same otherwise. Returns its number. If it fails, nothing is changed.
     pub fn switch(&mut self, disabled: &Disabled) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
-        let slot = (generation & 1) as u32;
-        let now = self.policy_sets.get(&slot, 0).map_err(named("POLICY_SETS"))?;
         let error = named("POLICY_SETS");
-        let mut policies = Array::create(now.len(), BPF_F_INNER_MAP).map_err(&error)?;
+        let now = self.current.as_ref().ok_or(TuningError::NoSet)?;
+        let mut policies = Array::create(now.policies.len(), BPF_F_INNER_MAP).map_err(&error)?;
         let mut withheld = HashMap::new();
         for (name, index) in &self.names {
             let aside = self.withheld.get(index);
             let mut policy = match aside {
                 Some(aside) => aside.policy,
-                None => now.get(index, 0).map_err(&error)?,
+                None => now.policies.get(index, 0).map_err(&error)?,
             };
             let observe = aside.is_some_and(|aside| aside.observe);
             if observe || disabled.holds(name) {
                 withheld.insert(*index, Withheld { policy, observe });
                 policy = Policy::observing(policy.name);
             }
+            let policy = Policy { generation: generation + 1, ..policy };
             policies.set(*index, policy, 0).map_err(&error)?;
         }
-        let rules = self.rule_sets.get(&slot, 0).map_err(named("RULE_SETS"))?;
-        let prefixes = self.prefix_sets.get(&slot, 0).map_err(named("PREFIX_SETS"))?;
-        self.put_in_force(generation, &Inner { rules, policies, prefixes })?;
+        let (rules, prefixes) = (Arc::clone(&now.rules), Arc::clone(&now.prefixes));
+        self.put_in_force(generation, Inner { rules, policies, prefixes })?;
         self.withheld = withheld;
         self.disabled = disabled.clone();
         Ok(generation + 1)
     }
 
     /// Makes a set the one after this generation.
-    fn put_in_force(&mut self, generation: u64, set: &Inner) -> Result<()> {
-        self.fill(generation + 1, set)?;
+    fn put_in_force(&mut self, generation: u64, set: Inner) -> Result<()> {
+        self.fill(generation + 1, &set)?;
         self.set(Setting::Generation, generation + 1)?;
         // Changing an array of maps waits for the programs that run
-        // (`maybe_wait_bpf_programs()`): the first round, for those that still
-        // use the set before; the second then replaces and frees it.
-        if let Err(error) = self.fill(generation + 1, set).and_then(|()| self.fill(generation, set))
-        {
-            warn!("the policy set before the one in force keeps its memory: {error}");
+        // (`maybe_wait_bpf_programs()`): here for those that still read the set
+        // before, whose place is the next one's.
+        if let Err(error) = self.fill(generation + 1, &set) {
+            warn!("cannot wait for the end of the policy set before: {error}");
         }
+        self.current = Some(set);
         Ok(())
+    }
+
+    /// Frees the set before the one in force, which connections that were being
+    /// made when it changed have still been using.
+    pub fn retire(&mut self) -> Result<()> {
+        let generation = self.get(Setting::Generation)?;
+        let Some(set) = self.current.take() else { return Ok(()) };
+        let filled = self.fill(generation + 1, &set);
+        self.current = Some(set);
+        filled
     }
 
     /// Makes a set that of a generation.
@@ -200,10 +218,14 @@ impl Maps {
         }
     }
 
-    /// The paths that an agent before this one had in force, with their indices.
+    /// The paths in force, perhaps by an agent before this one, with their indices.
     fn known_paths(&self, generation: u64) -> Result<HashMap<String, u32>> {
         if generation == 0 {
             return Ok(HashMap::new());
+        }
+        if self.current.is_some() {
+            let names = self.names.iter().map(|(name, index)| (name.as_ref().to_owned(), *index));
+            return Ok(names.collect());
         }
         let slot = (generation & 1) as u32;
         let policies = self.policy_sets.get(&slot, 0).map_err(named("POLICY_SETS"))?;

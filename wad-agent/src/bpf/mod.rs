@@ -18,6 +18,7 @@ use std::{
     collections::HashMap,
     os::fd::AsFd as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use aya::{
@@ -49,6 +50,11 @@ pub struct Tuning {
     /// Read by whoever answers a question, written when the policy changes.
     maps: Mutex<Maps>,
 }
+
+/// What a connection may take to be made, from its first packet on, and still get
+/// all of one policy set when that changes meanwhile: with the first SYN lost and an
+/// RTT of a second. One that takes longer keeps what it has by then.
+pub const HANDSHAKE: Duration = Duration::from_secs(3);
 
 /// How tuning came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +140,11 @@ impl Tuning {
     /// follow at their next ACK. Returns the number of the policy set.
     pub fn switch(&self, disabled: &Disabled) -> Result<u64> {
         self.maps().switch(disabled)
+    }
+
+    /// Frees the policy set before the one in force: [`HANDSHAKE`] after a change.
+    pub fn retire(&self) -> Result<()> {
+        self.maps().retire()
     }
 
     /// Whether a path in force has that name.

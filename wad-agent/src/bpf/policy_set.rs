@@ -12,6 +12,18 @@ use crate::{
     switch::Disabled,
 };
 
+/// What a set is made with.
+#[derive(Clone, Copy)]
+pub struct Making<'a> {
+    /// The set's number.
+    pub generation: u64,
+    /// Indices of paths of the set before: a path that is still there keeps its
+    /// index, and with it its statistics and running flows.
+    pub known: &'a HashMap<String, u32>,
+    pub instance: &'a Instance,
+    pub disabled: &'a Disabled,
+}
+
 /// What the maps of one set hold.
 #[derive(Debug, Default)]
 pub struct PolicySet {
@@ -34,14 +46,8 @@ pub struct Withheld {
 }
 
 impl PolicySet {
-    /// `known` are the indices of paths of the set before: a path that is still
-    /// there keeps its index, and with it its statistics and running flows.
-    pub fn new(
-        paths: &[PathPolicy],
-        known: &HashMap<String, u32>,
-        instance: &Instance,
-        disabled: &Disabled,
-    ) -> Self {
+    pub fn new(paths: &[PathPolicy], making: Making<'_>) -> Self {
+        let Making { generation, known, instance, disabled } = making;
         let names = assign_indices(paths, known);
         let mut policies = Vec::new();
         let mut withheld = HashMap::new();
@@ -56,7 +62,7 @@ impl PolicySet {
                 withheld.insert(*index, Withheld { policy, observe });
                 policy = Policy::observing(policy.name);
             }
-            policies[place] = Some(policy);
+            policies[place] = Some(Policy { generation, ..policy });
         }
         let (prefixes, rules) = lay_out(paths, &names);
         Self { prefixes, rules, policies, names, withheld }
@@ -146,6 +152,7 @@ fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
         Some(Congestion::Kernel(name)) => name.clone(),
     };
     Policy {
+        generation: 0,
         name: padded::<NAME_BYTES>(&path.name),
         congestion: padded::<CONGESTION_BYTES>(&congestion),
         control: path.control,
@@ -190,7 +197,18 @@ mod tests {
     }
 
     fn set(paths: &[PathPolicy]) -> PolicySet {
-        PolicySet::new(paths, &HashMap::new(), &Instance::default(), &Disabled::default())
+        set_after(&HashMap::new(), paths, &Disabled::default())
+    }
+
+    fn set_after(
+        known: &HashMap<String, u32>,
+        paths: &[PathPolicy],
+        disabled: &Disabled,
+    ) -> PolicySet {
+        PolicySet::new(
+            paths,
+            Making { generation: 7, known, instance: &Instance::default(), disabled },
+        )
     }
 
     fn policies_of(set: &PolicySet, prefix: &str) -> Vec<u32> {
@@ -230,25 +248,25 @@ mod tests {
     fn a_path_keeps_its_index_and_a_new_one_gets_an_unused_one() {
         let known = HashMap::from([("a".to_owned(), 4), ("gone".to_owned(), 7)]);
         let paths = [path("new", &["10.0.0.0/8"]), path("a", &["11.0.0.0/8"])];
-        let set = PolicySet::new(&paths, &known, &Instance::default(), &Disabled::default());
+        let set = set_after(&known, &paths, &Disabled::default());
         assert_eq!(set.names, [("new".to_owned(), 8), ("a".to_owned(), 4)]);
         assert!(set.policies[7].is_none() && set.policies[8].is_some());
     }
 
     #[test]
     fn what_is_observed_or_disabled_keeps_its_settings_aside() {
-        let tuned = |name: &str| PathPolicy {
-            sndbuf_bytes: Some(100_000),
-            ..path(name, &["10.0.0.0/8"])
-        };
+        let tuned =
+            |name: &str| PathPolicy { sndbuf_bytes: Some(100_000), ..path(name, &["10.0.0.0/8"]) };
         let paths = [tuned("a"), PathPolicy { observe: true, ..tuned("b") }, tuned("c")];
         let disabled = Disabled { all: false, paths: ["c".to_owned()].into() };
-        let set = PolicySet::new(&paths, &HashMap::new(), &Instance::default(), &disabled);
+        let set = set_after(&HashMap::new(), &paths, &disabled);
+        assert!(set.policies.iter().flatten().all(|policy| policy.generation == 7));
         let sndbufs: Vec<_> =
             set.policies.iter().flatten().map(|policy| policy.sndbuf_bytes).collect();
         assert_eq!(sndbufs, [100_000, 0, 0]);
         assert!(set.policies[1].is_some_and(|policy| policy.observes()));
-        let aside = |index: u32| set.withheld.get(&index).map(|it| (it.policy.sndbuf_bytes, it.observe));
+        let aside =
+            |index: u32| set.withheld.get(&index).map(|it| (it.policy.sndbuf_bytes, it.observe));
         assert_eq!([0, 1, 2].map(aside), [None, Some((100_000, true)), Some((100_000, false))]);
     }
 

@@ -80,12 +80,20 @@ fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
 /// socket, hence to no cgroup (`sk_to_full_sk()`).
 #[inline(always)]
 fn set_initial_receive_window(ctx: &SockOpsContext) {
-    let policy = policies::find(&socket::ends(ctx))
-        .and_then(|index| policies::policy(policies::generation(), index));
-    let Some(policy) = policy else { return };
+    let Some(policy) = initial_policy(ctx) else { return };
     if policy.initial_receive_window_segments != 0 {
         ctx.set_reply(policy.initial_receive_window_segments);
     }
+}
+
+/// That of a connection which this host makes has been settled by then.
+#[inline(always)]
+fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
+    if let Some(flow) = Socket::of(ctx).and_then(|socket| live_flow(&socket)) {
+        return policies::of_flow(flow);
+    }
+    let generation = policies::generation();
+    policies::policy(generation, policies::find(generation, &socket::ends(ctx))?)
 }
 
 #[inline(always)]
@@ -100,7 +108,7 @@ fn on_active_established(socket: &Socket<'_>) {
     // A flow whose SYN left before this program was attached has no state, and
     // is left alone.
     let Some(flow) = live_flow(socket) else { return };
-    let Some(policy) = policies::policy(policies::generation(), flow.policy) else { return };
+    let Some(policy) = policies::of_flow(flow) else { return };
     establish(socket, flow, policy);
 }
 
@@ -142,8 +150,9 @@ fn adopt<'a, const ADDITION: bool>(
     socket: &Socket<'_>,
     role: Role,
 ) -> Option<(&'a mut Flow, &'a Policy)> {
-    let index = policies::find(&socket.ends())?;
-    let policy = policies::policy(policies::generation(), index)?;
+    let generation = policies::generation();
+    let index = policies::find(generation, &socket.ends())?;
+    let policy = policies::policy(generation, index)?;
     if socket.is_mptcp_subflow() {
         account::count(Counter::MptcpSubflows);
         return None;
@@ -157,6 +166,7 @@ fn adopt<'a, const ADDITION: bool>(
     // SAFETY: reads the clock.
     flow.matched_ns = unsafe { bpf_ktime_get_ns() };
     flow.established_ns = 0;
+    flow.generation = generation;
     flow.policy = index;
     flow.role = role as u32;
     flow.initial_window_segments = 0;
