@@ -9,6 +9,7 @@ mod cleanup;
 mod cli;
 mod config;
 mod events;
+mod explain;
 mod flow_log;
 mod instance;
 mod journal;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Reload(args) => reload::run(&args),
         Command::Disable(args) => switch::run(switch::To::Disable, &args),
         Command::Enable(args) => switch::run(switch::To::Enable, &args),

@@ -22,6 +22,7 @@ use crate::{
     ceilings::Ceilings,
     cli,
     config::{Config, Host},
+    explain::Explainer,
     flow_log::FlowLog,
     instance::Instance,
     journal::{Change, Journal},
@@ -136,7 +137,11 @@ impl Agent<'_> {
         let mut stop = Stop::new()?;
         let mut hang_up = handle(SignalKind::hangup())?;
         // What can fail for others' reasons comes before any change to the host.
-        let scrapes = api::bind_metrics(config.metrics.listen).await?;
+        let scrapes = api::bind_tcp("metrics", config.metrics.listen).await?;
+        let paths = match config.api.listen {
+            Some(address) => Some(api::bind_tcp("api", address).await?),
+            None => None,
+        };
         let control = api::bind_control(self.lock)?;
         kernel_modules::load(&config.paths)?;
         let tuning = Arc::new(self.tune(&config, &disabled, journal)?);
@@ -162,6 +167,9 @@ impl Agent<'_> {
         let (stopping, stopped) = watch::channel(false);
         let scrapes =
             tokio::spawn(api::serve(scrapes, api::metrics_router(api.clone()), stopped.clone()));
+        let paths = paths.map(|paths| {
+            tokio::spawn(api::serve(paths, api::paths_router(api.clone()), stopped.clone()))
+        });
         let control =
             tokio::spawn(api::serve(control, api::control_router(api, commands), stopped));
 
@@ -203,6 +211,9 @@ impl Agent<'_> {
         flows.finish();
         scrapes.await?;
         control.await?;
+        if let Some(paths) = paths {
+            paths.await?;
+        }
         result
     }
 
@@ -308,7 +319,7 @@ impl Agent<'_> {
     }
 
     fn api(&self, max_paths: usize, tuning: &Arc<Tuning>, told: Arc<Mutex<Told>>) -> Api {
-        let tuning = Arc::clone(tuning);
+        let (tuning, in_force) = (Arc::clone(tuning), Arc::clone(tuning));
         Api {
             about: About {
                 instance: self.args.instance.name.name().to_owned(),
@@ -324,6 +335,7 @@ impl Agent<'_> {
                 readings.reloads = told.reloads;
                 Ok(readings)
             }),
+            explainer: Explainer::new(move |query| Ok(in_force.explain(query)?)),
         }
     }
 }

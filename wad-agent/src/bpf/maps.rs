@@ -18,7 +18,8 @@ use super::{
     policy_set::{Making, PolicySet, Withheld, unpadded},
 };
 use crate::{
-    config::PathPolicy,
+    config::{Origin, PathPolicy},
+    explain::{Answer, Basis, Known, Query, RuleSet, explain},
     instance::Instance,
     journal::Change,
     metrics::{PathReading, PathState, Readings},
@@ -49,6 +50,8 @@ pub struct Maps {
     disabled: Disabled,
     /// Of paths whose flows are left alone, by their index.
     withheld: HashMap<u32, Withheld>,
+    /// Of the paths that say what they carry, by their index.
+    origins: HashMap<u32, Origin>,
     /// The maps in force, once this agent has put any there.
     current: Option<Inner>,
 }
@@ -86,6 +89,7 @@ impl Maps {
             max_flows: Vec::new(),
             disabled: disabled.clone(),
             withheld: HashMap::new(),
+            origins: HashMap::new(),
             current: None,
         })
     }
@@ -115,6 +119,9 @@ impl Maps {
             self.set(Setting::MaxMemory, max_memory_before)?;
             return Err(error);
         }
+        // Of most paths there is nothing to tell.
+        let told = set.names.iter().zip(paths).filter(|(_, path)| path.origin != Origin::default());
+        self.origins = told.map(|((_, index), path)| (*index, path.origin)).collect();
         self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
         self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
         self.withheld = set.withheld;
@@ -182,6 +189,13 @@ impl Maps {
         self.prefix_sets.set(slot, &set.prefixes, 0).map_err(named("PREFIX_SETS"))
     }
 
+    /// Which path the flows of a question fall under, and what they get.
+    pub fn explain(&self, query: &Query) -> Result<Answer> {
+        let set = self.current.as_ref().ok_or(TuningError::NoSet)?;
+        let basis = Basis::PolicySet(self.get(Setting::Generation)?);
+        explain(&InForce { maps: self, set }, query, basis)
+    }
+
     /// What the kernel side has counted.
     pub fn readings(&self, changes: &[Change]) -> Result<Readings> {
         let stats: HashMap<u32, PathStats> =
@@ -245,6 +259,39 @@ impl Maps {
 
     fn set(&mut self, setting: Setting, value: u64) -> Result<()> {
         self.settings.set(setting as u32, value, 0).map_err(named("SETTINGS"))
+    }
+}
+
+/// The policy set in force, with what the agent knows beside it.
+struct InForce<'a> {
+    maps: &'a Maps,
+    set: &'a Inner,
+}
+
+impl RuleSet for InForce<'_> {
+    type Error = TuningError;
+
+    fn run(&self, address: u128, bits: u8) -> Result<Option<RuleRun>> {
+        let key = Key::new(bits.into(), address.to_be_bytes());
+        match self.set.prefixes.get(&key, 0) {
+            Ok(run) => Ok(Some(run)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(named("PREFIX_SETS")(error)),
+        }
+    }
+
+    fn rule(&self, index: u32) -> Result<Rule> {
+        self.set.rules.get(&index, 0).map_err(named("RULE_SETS"))
+    }
+
+    fn policy(&self, index: u32) -> Result<Known> {
+        let policy = match self.maps.withheld.get(&index) {
+            Some(withheld) => withheld.policy,
+            None => self.set.policies.get(&index, 0).map_err(named("POLICY_SETS"))?,
+        };
+        let state = self.maps.state(&unpadded(&policy.name), index);
+        let origin = self.maps.origins.get(&index).copied().unwrap_or_default();
+        Ok(Known { policy, state, origin })
     }
 }
 

@@ -32,9 +32,11 @@ pub use error::TuningError;
 pub use events::Events;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
+pub use policy_set::{Making, PolicySet};
 
 use crate::{
     config::PathPolicy,
+    explain::{Answer, Query},
     instance::Instance,
     journal::Change,
     metrics::Readings,
@@ -145,6 +147,11 @@ impl Tuning {
     /// Frees the policy set before the one in force: [`HANDSHAKE`] after a change.
     pub fn retire(&self) -> Result<()> {
         self.maps().retire()
+    }
+
+    /// Which path the flows of a question fall under, and what they get.
+    pub fn explain(&self, query: &Query) -> Result<Answer> {
+        self.maps().explain(query)
     }
 
     /// Whether a path in force has that name.

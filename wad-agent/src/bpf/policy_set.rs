@@ -69,6 +69,16 @@ impl PolicySet {
     }
 }
 
+impl PolicySet {
+    /// The run of the longest prefix of at most `bits` that has the address.
+    pub fn run(&self, address: u128, bits: u8) -> Option<RuleRun> {
+        let host = Mapped { address, bits: 128 };
+        let fitting =
+            self.prefixes.iter().filter(|(prefix, _)| prefix.bits <= bits && prefix.contains(host));
+        fitting.max_by_key(|(prefix, _)| prefix.bits).map(|(_, run)| *run)
+    }
+}
+
 /// A path seen before keeps its index; a new one gets one that no path had, as
 /// long as there are any, so that no running flow falls under a stranger.
 fn assign_indices(paths: &[PathPolicy], known: &HashMap<String, u32>) -> Vec<(String, u32)> {

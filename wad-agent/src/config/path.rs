@@ -10,7 +10,7 @@ use wad_common::{
 };
 
 use super::{
-    Congestion, Host, PathPolicy,
+    Congestion, Host, Origin, PathPolicy,
     aimd::{self, HANDSHAKE_SEGMENTS, Streams},
     buffers, congestion, consent, control, dscp,
     fault::{Fault, Problems, quoted},
@@ -122,6 +122,13 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         max_flows,
         allow_aggressive,
         observe,
+        origin: Origin {
+            bits_per_second: line.bits_per_second(),
+            rtt_seconds: line.rtt_seconds(),
+            sndbuf_is_auto: buffers.sndbuf_is_auto,
+            rcvbuf_is_auto: buffers.rcvbuf_is_auto,
+            streams: streams.map_or(0, |Streams(k)| k),
+        },
     };
     consent::check(table, &choice, &policy, &remote, problems);
     Some((policy, site))
@@ -151,8 +158,11 @@ fn read_observe(table: &Table<'_>, problems: &mut Problems) -> bool {
     let mode = table.read("mode", problems, |value| match table::text(value)? {
         "static" => Ok(false),
         "observe" => Ok(true),
-        "measured" => Err(Fault::new("\"measured\" is not available yet", "only \"static\" and \"observe\" are")
-            .help("leave `mode` out; `bandwidth` and `rtt` size \"auto\" buffers")),
+        "measured" => Err(Fault::new(
+            "\"measured\" is not available yet",
+            "only \"static\" and \"observe\" are",
+        )
+        .help("leave `mode` out; `bandwidth` and `rtt` size \"auto\" buffers")),
         other => {
             let label = "it takes \"static\" or \"observe\"";
             Err(Fault::new(format!("{} is no mode", quoted(other)), label))

@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Agent, Config, Log, Metrics, PathPolicy};
+use crate::config::{Agent, Api, Config, Log, Metrics, PathPolicy};
 
 /// Names that are listed in a line of the log; the rest is a number.
 const SHOWN: usize = 10;
@@ -58,6 +58,7 @@ impl InForce {
             metrics: Metrics { listen, max_paths },
             limits: _,
             log: Log { format },
+            api: Api { listen: api_listen },
             paths: _,
         } = &self.rest;
         [
@@ -65,6 +66,7 @@ impl InForce {
             ("metrics.listen", *listen != next.metrics.listen),
             ("metrics.max_paths", *max_paths != next.metrics.max_paths),
             ("log.format", *format != next.log.format),
+            ("api.listen", *api_listen != next.api.listen),
         ]
         .into_iter()
         .filter_map(|(name, differs)| differs.then_some(name))
@@ -207,10 +209,11 @@ mod tests {
         let before = in_force("");
         assert_eq!(before.restart_only(&config("[limits]\nmax_memory = '1GiB'\n")), [""; 0]);
         let after = "[agent]\nstate_dir = '/srv/wad'\n[metrics]\nlisten = '[::1]:1'\n\
-                     max_paths = 5\n[log]\nformat = 'json'\n";
+                     max_paths = 5\n[log]\nformat = 'json'\n\
+                     [api]\nlisten = '[::1]:2'\n";
         assert_eq!(
             before.restart_only(&config(after)),
-            ["agent.state_dir", "metrics.listen", "metrics.max_paths", "log.format"]
+            ["agent.state_dir", "metrics.listen", "metrics.max_paths", "log.format", "api.listen"]
         );
     }
 
