@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 pub use self::{
-    diff::{Diff, InForce},
+    diff::{Diff, Fingerprints, InForce},
     watch::Watch,
 };
 use crate::{

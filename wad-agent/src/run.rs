@@ -31,7 +31,7 @@ use crate::{
     log,
     metrics::Source,
     privileges::{self, Privileges},
-    reload::{self, Diff, InForce, Outcome, Refusal, Reloads, Watch},
+    reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal, Reloads, Watch},
     state_dir::StateDir,
     status::About,
     switch::{self, Disabled, Note, Order},
@@ -149,10 +149,11 @@ impl Agent<'_> {
             Told { changes: journal.changes().cloned().collect(), reloads: Reloads::start() };
         let told = Arc::new(Mutex::new(told));
         let api = Arc::new(self.api(config.metrics.max_paths, &tuning, Arc::clone(&told)));
+        let prints = Fingerprints::of(&config);
         let mut running = Running {
             ceilings: Ceilings::of(&config.paths),
             // The kernel has the paths now.
-            in_force: InForce::new(config, tuning.path_names()),
+            in_force: InForce::new(config, prints, tuning.path_names()),
             tuning,
             journal,
             seen,
@@ -343,7 +344,8 @@ impl Agent<'_> {
 impl Running<'_> {
     /// Puts a configuration in force. If that fails, all is as before.
     fn apply(&mut self, config: Config, instance: &Instance) -> Result<(u64, Diff)> {
-        let diff = self.in_force.diff(&config);
+        let prints = Fingerprints::of(&config);
+        let diff = self.in_force.diff(&config, &prints);
         kernel_modules::load(&config.paths)?;
         let max_memory_bytes = max_memory_bytes(&config, self.journal.sysctl())?;
         let ceilings = Ceilings::of(&config.paths);
@@ -353,7 +355,7 @@ impl Running<'_> {
             .and_then(|()| Ok(self.tuning.change(&config.paths, max_memory_bytes, instance)?));
         if changed.is_ok() {
             self.ceilings = ceilings;
-            self.in_force = InForce::new(config, self.tuning.path_names());
+            self.in_force = InForce::new(config, prints, self.tuning.path_names());
             self.retiring = in_a_handshake();
         }
         // To what is needed by what is in force now.

@@ -43,9 +43,8 @@ pub struct InForce {
 impl InForce {
     /// Keeps what is needed of a configuration. `names` are its paths', shared with
     /// whoever has them already.
-    pub fn new(mut config: Config, names: Vec<Arc<str>>) -> Self {
-        let prints = config.paths.iter().map(fingerprint);
-        let paths = names.into_iter().zip(prints).collect();
+    pub fn new(mut config: Config, prints: Fingerprints, names: Vec<Arc<str>>) -> Self {
+        let paths = names.into_iter().zip(prints.0).collect();
         config.paths = Vec::new();
         Self { rest: config, paths }
     }
@@ -74,7 +73,7 @@ impl InForce {
     }
 
     /// What putting `next` in force changes.
-    pub fn diff(&self, next: &Config) -> Diff {
+    pub fn diff(&self, next: &Config, prints: &Fingerprints) -> Diff {
         let mut before: HashMap<&str, (usize, u64)> = self
             .paths
             .iter()
@@ -83,14 +82,14 @@ impl InForce {
             .collect();
         let mut diff = Diff::default();
         let mut last_place = 0;
-        for path in &next.paths {
+        for (path, next_print) in next.paths.iter().zip(&prints.0) {
             let Some((place, print)) = before.remove(path.name.as_str()) else {
                 diff.added.push(path.name.clone());
                 continue;
             };
             diff.reordered |= place < last_place;
             last_place = place;
-            if print == fingerprint(path) {
+            if print == *next_print {
                 diff.unchanged += 1;
             } else {
                 diff.changed.push(path.name.clone());
@@ -102,6 +101,15 @@ impl InForce {
             diff.settings.push("limits.max_memory".to_owned());
         }
         diff
+    }
+}
+
+/// Of a configuration's paths, in its order: a third of a second for 100,000.
+pub struct Fingerprints(Vec<u64>);
+
+impl Fingerprints {
+    pub fn of(config: &Config) -> Self {
+        Self(config.paths.iter().map(fingerprint).collect())
     }
 }
 
@@ -175,14 +183,20 @@ mod tests {
     fn in_force(text: &str) -> InForce {
         let config = config(text);
         let names = config.paths.iter().map(|path| path.name.as_str().into()).collect();
-        InForce::new(config, names)
+        let prints = Fingerprints::of(&config);
+        InForce::new(config, prints, names)
+    }
+
+    fn diff(before: &str, after: &str) -> Diff {
+        let after = config(after);
+        in_force(before).diff(&after, &Fingerprints::of(&after))
     }
 
     #[test]
     fn paths_are_told_apart_by_name() {
         let before = path("a", "10.0.0.1") + &path("b", "10.0.0.2") + &path("c", "10.0.0.3");
         let after = path("a", "10.0.0.1") + &path("c", "10.0.0.4") + &path("d", "10.0.0.2");
-        let diff = in_force(&before).diff(&config(&after));
+        let diff = diff(&before, &after);
         assert_eq!(diff.to_string(), "added d; changed c; removed b");
         assert_eq!((diff.unchanged, diff.reordered), (1, false));
     }
@@ -190,7 +204,7 @@ mod tests {
     #[test]
     fn the_same_is_no_difference() {
         let text = path("a", "10.0.0.1") + "sndbuf = '1MiB'\n";
-        let diff = in_force(&text).diff(&config(&text));
+        let diff = diff(&text, &text);
         assert_eq!(diff, Diff { unchanged: 1, ..Diff::default() });
         assert_eq!(diff.to_string(), "no difference");
     }
@@ -199,7 +213,7 @@ mod tests {
     fn order_and_limits_count() {
         let (a, b) = (path("a", "10.0.0.1"), path("b", "10.0.0.2"));
         let after = format!("[limits]\nmax_memory = '1GiB'\n{b}{a}");
-        let diff = in_force(&(a + &b)).diff(&config(&after));
+        let diff = diff(&(a + &b), &after);
         assert_eq!(diff.to_string(), "set limits.max_memory; another order");
         assert_eq!(diff.unchanged, 2);
     }
