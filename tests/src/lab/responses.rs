@@ -39,9 +39,9 @@ pub struct Cuts {
     pub marks: u64,
 }
 
-/// What the flows' trace tells: entries into CWR, and cuts. A cut in that state
-/// within `echo_ns` from a mark is due to the mark: they are told apart by time
-/// only.
+/// What the flows' trace tells: entries into CWR, and cuts. A cut in that state, or
+/// at its end, within `echo_ns` from a mark is due to the mark: they are told apart
+/// by time only.
 #[must_use]
 pub fn count(events: &[Event], mark_ns: Option<u64>, echo_ns: u64) -> (u64, Cuts) {
     let mut flows: HashMap<u16, Flow> = HashMap::new();
@@ -57,16 +57,21 @@ pub fn count(events: &[Event], mark_ns: Option<u64>, echo_ns: u64) -> (u64, Cuts
                 if flow.is_cut(ssthresh_segments) {
                     let echo = |at| (at..=at + echo_ns).contains(&event.time_ns);
                     match flow.state {
-                        CWR if mark_ns.is_some_and(echo) => cuts.marks += 1,
-                        CWR => cuts.local_drops += 1,
                         state if LOSS.contains(&state) => cuts.network_drops += 1,
+                        _ if mark_ns.is_some_and(echo) => cuts.marks += 1,
+                        CWR => cuts.local_drops += 1,
                         // Not because of congestion: the kernel takes note of the
                         // window before it lowers that of a flow that has not
                         // used it (tcp_cwnd_application_limited).
                         _ => {}
                     }
                 }
-                flow.seen = Some((cwnd_segments, ssthresh_segments));
+                // In that state the window follows what is on its way, and ends at the
+                // threshold.
+                let in_cwr = flow.state == CWR;
+                let held_segments =
+                    if in_cwr { cwnd_segments.max(ssthresh_segments) } else { cwnd_segments };
+                flow.seen = Some((held_segments, ssthresh_segments));
             }
         }
     }
@@ -76,14 +81,14 @@ pub fn count(events: &[Event], mark_ns: Option<u64>, echo_ns: u64) -> (u64, Cuts
 #[derive(Default)]
 struct Flow {
     state: u8,
-    /// Window and threshold at the packet before.
+    /// Window that is held, and threshold, at the packet before.
     seen: Option<(u32, u32)>,
 }
 
 impl Flow {
     fn is_cut(&self, ssthresh_segments: u32) -> bool {
-        self.seen.is_some_and(|(cwnd, ssthresh)| {
-            ssthresh_segments != ssthresh && f64::from(ssthresh_segments) < f64::from(cwnd) * CUT
+        self.seen.is_some_and(|(held, ssthresh)| {
+            ssthresh_segments != ssthresh && f64::from(ssthresh_segments) < f64::from(held) * CUT
         })
     }
 }
@@ -125,6 +130,19 @@ mod tests {
     fn a_flow_that_does_not_use_its_window_is_not_congested() {
         let events = [packet(1, 100, 500), packet(2, 60, 75)];
         assert_eq!(count(&events, None, 0), (0, Cuts::default()));
+    }
+
+    #[test]
+    fn a_stall_that_is_ignored_hides_no_cut() {
+        // The law keeps the window at first, while the kernel sends less; then it
+        // hears of a loss, and another time, when it is over, of a mark.
+        let stall = [packet(1, 100, u32::MAX), state(2, CWR), packet(3, 60, 100)];
+        let lost = [stall.as_slice(), &[state(4, 3), packet(5, 55, 70)]].concat();
+        let cuts = Cuts { network_drops: 1, ..Cuts::default() };
+        assert_eq!(count(&lost, None, 0), (1, cuts));
+        let marked = [stall.as_slice(), &[state(4, 0), packet(5, 70, 70)]].concat();
+        let cuts = Cuts { marks: 1, ..Cuts::default() };
+        assert_eq!(count(&marked, Some(3), 10), (1, cuts));
     }
 
     #[test]

@@ -124,7 +124,10 @@ impl Delay {
         let round_ends = self.rounds.ends(sample);
         if round_ends || self.queue_segments == 0 {
             self.queue_segments = match queue_segments {
-                0 => queue::of_window(window.cwnd_segments, self.base.rtt_us()),
+                0 => {
+                    let rtt_us = sample.rtt_us.unwrap_or(self.base.rtt_us());
+                    queue::of_window(window.cwnd_segments, rtt_us)
+                }
                 segments => segments,
             };
         }
