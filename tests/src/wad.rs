@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use crate::{
     cgroup::Cgroup,
     metrics::{Metrics, MetricsError},
-    process::{Place, Process, ProcessError},
+    process::{Place, Process, ProcessError, in_mounts},
     signal,
 };
 
@@ -101,13 +101,20 @@ impl Home {
     /// # Errors
     /// When the file cannot be written.
     pub fn write_policy(&self, policy: &str) -> Result<(), WadError> {
+        self.write_to(self.config(), policy)
+    }
+
+    /// The same into any file, as one that is to take the configuration's place.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_to(&self, path: PathBuf, policy: &str) -> Result<(), WadError> {
         let state = self.folder.path().join("state");
         let text = format!(
             "[agent]\nstate_dir = \"{}\"\n\n[metrics]\nlisten = \"127.0.0.1:{}\"\n\n{policy}",
             state.display(),
             self.metrics_port
         );
-        let path = self.config();
         fs::write(&path, text).map_err(|source| WadError::Write { path, source })
     }
 
@@ -189,12 +196,28 @@ impl Home {
     /// # Errors
     /// When it ends, or is not ready in time; with its log.
     pub fn start(&self, cgroup: &Cgroup) -> Result<Agent<'_>, WadError> {
+        self.start_by(self.run_on(cgroup))
+    }
+
+    /// The same in a mount namespace of its own, which a shell script has changed.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time; with its log.
+    pub fn start_in(&self, mounts: &str, cgroup: &Cgroup) -> Result<Agent<'_>, WadError> {
+        self.start_by(in_mounts(mounts, &self.run_on(cgroup)))
+    }
+
+    fn run_on(&self, cgroup: &Cgroup) -> Command {
+        let mut command = self.command("run");
+        command.arg("--cgroup").arg(cgroup.path());
+        command
+    }
+
+    fn start_by(&self, mut command: Command) -> Result<Agent<'_>, WadError> {
         let path = self.log_path();
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(|source| WadError::Write { path: path.clone(), source })?;
         let errors = log.try_clone().map_err(|source| WadError::Write { path, source })?;
-        let mut command = self.command("run");
-        command.arg("--cgroup").arg(cgroup.path());
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let process = Place::default().spawn(command)?;
         self.in_use.set(true);

@@ -9,18 +9,22 @@ use std::sync::Arc;
 use axum::{
     Json, Router,
     extract::State,
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, StatusCode, Uri, header},
     response::{Html, IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
+use tokio::sync::{mpsc, oneshot};
 
 pub use self::{
-    bind::{bind_control, bind_metrics},
+    bind::{bind_control, bind_tcp},
     serve::serve,
 };
 use crate::{
+    explain::{Answer, Explainer, Query},
     metrics::{self, Format, Readings, Source, SourceError},
+    reload,
     status::{About, Status},
+    switch,
 };
 
 /// What the answers are made of.
@@ -30,6 +34,7 @@ pub struct Api {
     /// Paths that get metrics of their own.
     pub max_paths: usize,
     pub source: Source,
+    pub explainer: Explainer,
 }
 
 /// What the metrics' address serves.
@@ -41,9 +46,43 @@ pub fn metrics_router(api: Arc<Api>) -> Router {
         .with_state(api)
 }
 
+/// What the address of `[api]` serves: what anyone on this host may know.
+pub fn paths_router(api: Arc<Api>) -> Router {
+    Router::new().route("/v1/path", get(path)).with_state(api)
+}
+
+/// What the agent is asked to do, and where it answers.
+#[derive(Debug)]
+pub enum Command {
+    Reload(reload::Answer),
+    Switch(switch::Order, switch::Answer),
+}
+
 /// What the Unix socket serves.
-pub fn control_router(api: Arc<Api>) -> Router {
-    Router::new().route("/v1/status", get(status)).with_state(api)
+pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
+    let switches = commands.clone();
+    let reload = move || ask(commands, Command::Reload);
+    let switch = move |Json(order): Json<switch::Order>| {
+        ask(switches, move |answer| Command::Switch(order, answer))
+    };
+    Router::new()
+        .route("/v1/status", get(status))
+        .with_state(Arc::clone(&api))
+        .merge(paths_router(api))
+        .route("/v1/reload", post(reload))
+        .route("/v1/switch", post(switch))
+}
+
+/// Waits until the agent has done it.
+async fn ask<T>(
+    commands: mpsc::Sender<Command>,
+    command: impl FnOnce(oneshot::Sender<T>) -> Command,
+) -> Result<Json<T>, (StatusCode, &'static str)> {
+    const STOPPING: (StatusCode, &str) =
+        (StatusCode::SERVICE_UNAVAILABLE, "the agent is stopping\n");
+    let (answer, outcome) = oneshot::channel();
+    commands.send(command(answer)).await.map_err(|_| STOPPING)?;
+    outcome.await.map(Json).map_err(|_| STOPPING)
 }
 
 const LANDING_PAGE: &str = concat!(
@@ -66,6 +105,26 @@ async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> Result<Respo
 async fn status(State(api): State<Arc<Api>>) -> Result<Json<Status>, Failure> {
     let status = with_readings(&api, |api, readings| Status::new(&api.about, readings));
     Ok(Json(status.await?))
+}
+
+async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Refusal> {
+    let query = Query::parse(uri.query().unwrap_or_default())
+        .map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let task = tokio::task::spawn_blocking(move || api.explainer.explain(&query));
+    let failed = |error: SourceError| {
+        tracing::warn!("cannot answer a request: {error}");
+        Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    };
+    task.await.map_err(|error| failed(error.into()))?.map(Json).map_err(failed)
+}
+
+/// For programs that ask: JSON, too.
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(serde_json::json!({ "error": self.1 }))).into_response()
+    }
 }
 
 /// Reads the maps, and makes an answer of it, beside the tasks that must not

@@ -28,7 +28,8 @@ impl Ceilings {
     /// What these paths need.
     pub fn of(paths: &[PathPolicy]) -> Self {
         let largest = |bytes: fn(&PathPolicy) -> Option<u32>| {
-            u64::from(paths.iter().filter_map(bytes).max().unwrap_or(0))
+            let tuned = paths.iter().filter(|path| !path.observe);
+            u64::from(tuned.filter_map(bytes).max().unwrap_or(0))
         };
         let initial_receive_window = |path: &PathPolicy| {
             path.initial_receive_window_segments.map(|segments| segments * JUMBO_SEGMENT_BYTES)

@@ -125,7 +125,8 @@ impl Display for Page<'_> {
 impl Page<'_> {
     /// The kernel's congestion controls that are not there yet.
     fn loaded_at_start(&self) -> Vec<String> {
-        let names = self.config.paths.iter().filter_map(|path| match &path.congestion {
+        let tuned = self.config.paths.iter().filter(|path| !path.observe);
+        let names = tuned.filter_map(|path| match &path.congestion {
             Some(Congestion::Kernel(name)) => Some(name),
             _ => None,
         });

@@ -13,6 +13,7 @@ use crate::{
     lock::{self, Lock},
     log,
     state_dir::StateDir,
+    switch::Note,
     sysctl::Sysctl,
 };
 
@@ -44,6 +45,9 @@ pub fn run(args: &cli::Cleanup) -> Result<()> {
         println!("{left}");
     }
     noted.forget()?;
+    if Note::of(&state_dir, instance.name()).remove()? {
+        println!("what was disabled is enabled again from the next start on");
+    }
     println!(
         "instance `{}`: {tuning}, {}",
         instance.name(),

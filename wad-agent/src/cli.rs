@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{config, instance::Instance};
+use crate::{config, explain::End, instance::Instance};
 
 /// Tunes chosen TCP flows on chosen paths, with no change to applications.
 #[derive(Debug, Parser)]
@@ -25,6 +25,15 @@ pub enum Command {
     Plan(Plan),
     /// Show what the running agent does
     Status(Status),
+    /// Show which path the connections to an address fall under, what they get, and
+    /// why
+    Explain(Explain),
+    /// Have the running agent read its configuration again, and say what changed
+    Reload(Ask),
+    /// Tune no flow of a path, or none at all, until it is enabled again
+    Disable(Switch),
+    /// Tune again what was disabled
+    Enable(Switch),
     /// Take everything of wad's out of the kernel, and undo what it changed
     Cleanup(Cleanup),
 }
@@ -103,6 +112,41 @@ pub struct Status {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+}
+
+/// What is asked of a running agent.
+#[derive(Debug, Args)]
+pub struct Ask {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub instance: InstanceName,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The other end; without a port, paths for one are shown as conditions
+    #[arg(value_name = "ADDRESS[:PORT]")]
+    pub remote: End,
+    /// This host's end, where paths depend on it
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub local: Option<End>,
+    /// Answer from the configuration, even if an agent runs
+    #[arg(long)]
+    pub offline: bool,
+    #[command(flatten)]
+    pub ask: Ask,
+}
+
+#[derive(Debug, Args)]
+pub struct Switch {
+    /// The path's name [default: all paths]
+    pub path: Option<String>,
+    #[command(flatten)]
+    pub ask: Ask,
 }
 
 #[derive(Debug, Args)]

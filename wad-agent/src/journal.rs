@@ -153,8 +153,18 @@ impl Journal {
     /// Sets `key`, journalled.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
         let before = self.sysctl.read(key)?;
-        self.record(Change::Sysctl { key: key.to_owned(), before, after: value.to_owned() })?;
-        Ok(self.sysctl.write(key, value)?)
+        let change = |before: &str, after: &str| Change::Sysctl {
+            key: key.to_owned(),
+            before: before.to_owned(),
+            after: after.to_owned(),
+        };
+        self.record(change(&before, value))?;
+        self.sysctl.write(key, value).map_err(|error| {
+            // As if it had been made and undone. Without this line the one before
+            // stands for a change that was never made, which undoing passes over.
+            let _ = self.record(change(value, &before));
+            error.into()
+        })
     }
 
     /// Sets `key` back to what it was before wad. The line comes after the

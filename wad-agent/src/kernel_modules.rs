@@ -25,7 +25,7 @@ pub struct Error {
 /// namespaces.
 pub fn load(paths: &[PathPolicy]) -> Result<(), Error> {
     let mut asked = HashSet::new();
-    for path in paths {
+    for path in paths.iter().filter(|path| !path.observe) {
         let Some(Congestion::Kernel(name)) = &path.congestion else { continue };
         if asked.insert(name) {
             choose(name).map_err(|source| Error {

@@ -9,9 +9,11 @@ mod cleanup;
 mod cli;
 mod config;
 mod events;
+mod explain;
 mod flow_log;
 mod instance;
 mod journal;
+mod json;
 mod kernel_modules;
 mod law;
 mod lock;
@@ -20,12 +22,14 @@ mod metrics;
 mod netns;
 mod plan;
 mod privileges;
+mod reload;
 mod response;
 mod run;
 mod shares;
 mod state_dir;
 mod status;
 mod struct_ops;
+mod switch;
 mod sysctl;
 
 use std::process::ExitCode;
@@ -40,6 +44,10 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Reload(args) => reload::run(&args),
+        Command::Disable(args) => switch::run(switch::To::Disable, &args),
+        Command::Enable(args) => switch::run(switch::To::Enable, &args),
         Command::Cleanup(args) => cleanup::run(&args),
     };
     match result {

@@ -18,9 +18,10 @@ use std::{
 };
 
 use prometheus_client::registry::Registry;
+use serde::{Deserialize, Serialize};
 use wad_common::{counter::Counter, stats::PathStats};
 
-use crate::journal::Change;
+use crate::{journal::Change, reload::Reloads};
 
 /// What the agent knows at one moment.
 #[derive(Clone, Debug, Default)]
@@ -32,18 +33,40 @@ pub struct Readings {
     pub memory_limit_bytes: u64,
     /// What the journal would undo.
     pub changes: Vec<Change>,
+    pub reloads: Reloads,
+    /// By `wad disable` without a path.
+    pub all_disabled: bool,
 }
 
 impl Readings {
+    /// Paths whose flows are left alone by `wad disable`.
+    #[must_use]
+    pub fn paths_disabled(&self) -> u64 {
+        self.paths.iter().filter(|path| path.state == PathState::Disabled).count() as u64
+    }
+
     #[must_use]
     pub fn counter(&self, counter: Counter) -> u64 {
         self.counters[counter as usize]
     }
 }
 
+/// What becomes of a path's flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathState {
+    #[default]
+    Tuned,
+    /// Counted only: `mode = "observe"`.
+    Observed,
+    /// Counted only: `wad disable`.
+    Disabled,
+}
+
 #[derive(Clone, Debug)]
 pub struct PathReading {
     pub name: Arc<str>,
+    pub state: PathState,
     pub max_flows: u32,
     pub stats: PathStats,
 }

@@ -1,6 +1,7 @@
 //! `wad run`: from a configuration to tuned flows, and back out again.
 
 use std::{
+    io,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
     time::{Instant, SystemTime},
@@ -9,33 +10,42 @@ use std::{
 use anyhow::{Context as _, Result};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
-    sync::watch,
+    sync::{mpsc, watch},
+    time,
 };
 use tracing::{error, info, warn};
 
 use crate::{
-    api::{self, Api},
+    api::{self, Api, Command},
     bpf::{self, Cgroup, Pins, Setup, Start, Tuning},
     bpffs,
     ceilings::Ceilings,
     cli,
     config::{Config, Host},
+    explain::Explainer,
     flow_log::FlowLog,
+    instance::Instance,
     journal::{Change, Journal},
     kernel_modules,
     lock::{self, Lock},
     log,
     metrics::Source,
     privileges::{self, Privileges},
+    reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal, Reloads, Watch},
     state_dir::StateDir,
     status::About,
+    switch::{self, Disabled, Note, Order},
     sysctl::Sysctl,
+    with_causes,
 };
 
-/// Tunes until SIGTERM or SIGINT; SIGHUP has it read the configuration again.
+/// Tunes until SIGTERM or SIGINT.
 pub fn run(args: &cli::Run) -> Result<()> {
     keep_little_memory();
-    let config = Config::load(&args.config.file, &Host::read()?)?;
+    let file = &args.config.file;
+    let text = Config::text(file);
+    let seen = reload::fingerprint(&text);
+    let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
     let _log = log::init(config.log.format)?;
     let privileges = privileges::check()?;
     privileges::lift_locked_memory();
@@ -46,17 +56,22 @@ pub fn run(args: &cli::Run) -> Result<()> {
     let noted = StateDir::of(&lock);
     let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
+    let note = Note::of(&state_dir, instance.name());
+    let disabled = note.read()?;
+    if !disabled.is_nothing() {
+        warn!("{}; `wad enable` ends that", switch::summary(&disabled));
+    }
     noted.note(&state_dir)?;
     if let Some(damage) = journal.damage() {
         warn!("{damage}");
     }
 
-    let agent = Agent { args, config, cgroup, lock: &lock, privileges };
+    let agent = Agent { args, cgroup, lock: &lock, privileges, note };
     let result = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?
-        .block_on(agent.serve(&mut journal));
+        .block_on(agent.serve(config, seen, disabled, &mut journal));
     // Tuning that a failed start could not take over goes on, and keeps what it
     // needs.
     if bpf::exist(instance) {
@@ -82,67 +97,141 @@ fn first_error(first: Result<()>, second: Result<()>) -> Result<()> {
 
 struct Agent<'a> {
     args: &'a cli::Run,
-    config: Config,
     cgroup: Cgroup,
     lock: &'a Lock,
     privileges: Privileges,
+    /// Of what is disabled.
+    note: Note,
+}
+
+/// What changes while it runs.
+struct Running<'a> {
+    tuning: Arc<Tuning>,
+    journal: &'a mut Journal,
+    in_force: InForce,
+    /// Those that the paths in force need.
+    ceilings: Ceilings,
+    /// The text of the configuration when last it was read, by its fingerprint.
+    seen: Option<u64>,
+    disabled: Disabled,
+    /// When the policy set before the one in force is to go.
+    retiring: Option<time::Instant>,
+    told: Arc<Mutex<Told>>,
+}
+
+/// What the answers to questions say beside the kernel's counts.
+struct Told {
+    /// What the journal would undo.
+    changes: Vec<Change>,
+    reloads: Reloads,
 }
 
 impl Agent<'_> {
-    async fn serve(mut self, journal: &mut Journal) -> Result<()> {
+    async fn serve(
+        self,
+        config: Config,
+        seen: Option<u64>,
+        disabled: Disabled,
+        journal: &mut Journal,
+    ) -> Result<()> {
         let mut stop = Stop::new()?;
         let mut hang_up = handle(SignalKind::hangup())?;
         // What can fail for others' reasons comes before any change to the host.
-        let scrapes = api::bind_metrics(self.config.metrics.listen).await?;
-        let commands = api::bind_control(self.lock)?;
-        kernel_modules::load(&self.config.paths)?;
-        let tuning = Arc::new(self.tune(journal)?);
-        // The kernel has the paths now.
-        self.config.paths = Vec::new();
+        let scrapes = api::bind_tcp("metrics", config.metrics.listen).await?;
+        let paths = match config.api.listen {
+            Some(address) => Some(api::bind_tcp("api", address).await?),
+            None => None,
+        };
+        let control = api::bind_control(self.lock)?;
+        kernel_modules::load(&config.paths)?;
+        let tuning = Arc::new(self.tune(&config, &disabled, journal)?);
+        let told =
+            Told { changes: journal.changes().cloned().collect(), reloads: Reloads::start() };
+        let told = Arc::new(Mutex::new(told));
+        let api = Arc::new(self.api(config.metrics.max_paths, &tuning, Arc::clone(&told)));
+        let prints = Fingerprints::of(&config);
+        let mut running = Running {
+            ceilings: Ceilings::of(&config.paths),
+            // The kernel has the paths now.
+            in_force: InForce::new(config, prints, tuning.path_names()),
+            tuning,
+            journal,
+            seen,
+            disabled,
+            // That of an agent before this one.
+            retiring: in_a_handshake(),
+            told,
+        };
         give_memory_back();
 
-        let changes = Arc::new(Mutex::new(journal.changes().cloned().collect()));
-        let api = Arc::new(self.api(&tuning, Arc::clone(&changes)));
+        let (commands, mut asked) = mpsc::channel(1);
         let (stopping, stopped) = watch::channel(false);
         let scrapes =
             tokio::spawn(api::serve(scrapes, api::metrics_router(api.clone()), stopped.clone()));
-        let commands = tokio::spawn(api::serve(commands, api::control_router(api), stopped));
+        let paths = paths.map(|paths| {
+            tokio::spawn(api::serve(paths, api::paths_router(api.clone()), stopped.clone()))
+        });
+        let control =
+            tokio::spawn(api::serve(control, api::control_router(api, commands), stopped));
 
-        let mut flows = FlowLog::open(&tuning)?;
+        let mut flows = FlowLog::open(&running.tuning)?;
+        let mut file = Watch::new(&self.args.config.file)
+            .inspect_err(|error| warn!("{}: {error}", Self::UNWATCHED))
+            .ok();
         let result = loop {
             tokio::select! {
                 () = stop.asked() => break Ok(()),
                 failed = flows.run() => break failed,
-                _ = hang_up.recv() => {
-                    if let Err(error) = self.reload(&tuning, journal) {
-                        error!("the policy stays as it was: {error:#}");
+                _ = hang_up.recv() => { self.reload(&mut running, &mut flows); }
+                // Whoever asked may have gone when it is done.
+                Some(command) = asked.recv() => match command {
+                    Command::Reload(answer) => {
+                        let _ = answer.send(self.reload(&mut running, &mut flows));
                     }
-                    flows.rename(&tuning);
-                    *changes.lock().unwrap_or_else(PoisonError::into_inner) =
-                        journal.changes().cloned().collect();
-                    give_memory_back();
+                    Command::Switch(order, answer) => {
+                        let _ = answer.send(self.switch(&mut running, &order));
+                    }
+                },
+                () = at(running.retiring) => running.retire(),
+                changed = changed(&mut file) => match changed {
+                    Ok(()) if self.has_another_text(&running) => {
+                        info!("the configuration's file has changed");
+                        self.reload(&mut running, &mut flows);
+                    }
+                    Ok(()) => {}
+                    Err(error) => {
+                        warn!("{}: {error}", Self::UNWATCHED);
+                        file = None;
+                    }
                 }
             }
         };
         info!("stopping: tuning is taken out of the kernel");
         stopping.send_replace(true);
-        tuning.remove()?;
+        running.tuning.remove()?;
         flows.finish();
         scrapes.await?;
-        commands.await?;
+        control.await?;
+        if let Some(paths) = paths {
+            paths.await?;
+        }
         result
     }
 
-    fn tune(&self, journal: &mut Journal) -> Result<Tuning> {
+    const UNWATCHED: &'static str = "changes of the configuration's file go unseen, use `wad \
+                                     reload`; it cannot be watched";
+
+    fn tune(&self, config: &Config, disabled: &Disabled, journal: &mut Journal) -> Result<Tuning> {
         bpffs::ensure(journal)?;
         let instance = &self.args.instance.name;
         let setup = Setup {
             instance,
             cgroup: &self.cgroup,
-            paths: &self.config.paths,
-            max_memory_bytes: max_memory_bytes(&self.config, journal.sysctl())?,
+            paths: &config.paths,
+            max_memory_bytes: max_memory_bytes(config, journal.sysctl())?,
+            disabled,
         };
-        let ceilings = Ceilings::of(&self.config.paths);
+        let ceilings = Ceilings::of(&config.paths);
         ceilings.raise(journal)?;
         let pins = Pins::new(self.lock, instance);
         if !self.privileges.maps_by_id && bpf::exist(instance) {
@@ -158,7 +247,7 @@ impl Agent<'_> {
         if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
             warn!("{error:#}");
         }
-        let paths = self.config.paths.len();
+        let paths = config.paths.len();
         match start {
             Start::Fresh => info!(paths, "tuning new flows"),
             Start::TakenOver => info!(paths, "took over the tuning of an agent before this one"),
@@ -166,26 +255,74 @@ impl Agent<'_> {
         Ok(tuning)
     }
 
-    /// Reads the configuration again, and puts its paths and limits in force. What
-    /// else it says holds from the next start on.
-    fn reload(&self, tuning: &Tuning, journal: &mut Journal) -> Result<()> {
-        let config = Config::load(&self.args.config.file, &Host::read()?)?;
-        kernel_modules::load(&config.paths)?;
-        let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
-        let ceilings = Ceilings::of(&config.paths);
-        ceilings.raise(journal)?;
-        let policy_set =
-            tuning.change(&config.paths, max_memory_bytes, &self.args.instance.name)?;
-        adopt_running(tuning);
-        if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
-            warn!("{error:#}");
+    /// Reads the configuration again, and puts it in force or changes nothing.
+    fn reload(&self, running: &mut Running<'_>, flows: &mut FlowLog) -> Outcome {
+        let outcome = match self.read_again(running) {
+            Err(error) => Outcome::Refused { reason: with_causes(&error) },
+            Ok(config) => match running.apply(config, &self.args.instance.name) {
+                Ok((policy_set, diff)) => Outcome::Applied { policy_set, diff },
+                Err(error) => Outcome::Failed { reason: with_causes(&error) },
+            },
+        };
+        match &outcome {
+            Outcome::Applied { policy_set, diff } => {
+                info!(policy_set, "the configuration's paths are in force: {diff}");
+                flows.rename(&running.tuning);
+            }
+            Outcome::Refused { reason } | Outcome::Failed { reason } => {
+                error!("the policy stays as it was: {reason}");
+            }
         }
-        info!(paths = config.paths.len(), policy_set, "the configuration's paths are in force");
-        Ok(())
+        running.tell(|told| told.reloads.count(&outcome));
+        give_memory_back();
+        outcome
     }
 
-    fn api(&self, tuning: &Arc<Tuning>, changes: Arc<Mutex<Vec<Change>>>) -> Api {
-        let tuning = Arc::clone(tuning);
+    /// The configuration, if it is one that can be put in force without a restart.
+    fn read_again(&self, running: &mut Running<'_>) -> Result<Config> {
+        let file = &self.args.config.file;
+        let text = Config::text(file);
+        running.seen = reload::fingerprint(&text);
+        let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
+        let fields = running.in_force.restart_only(&config);
+        if fields.is_empty() { Ok(config) } else { Err(Refusal::RestartOnly(fields).into()) }
+    }
+
+    fn has_another_text(&self, running: &Running<'_>) -> bool {
+        reload::fingerprint(&Config::text(&self.args.config.file)) != running.seen
+    }
+
+    /// Disables or enables, first in the kernel: of all things this has to work.
+    fn switch(&self, running: &mut Running<'_>, order: &Order) -> switch::Outcome {
+        let disabled = match running.disabled.after(order, |path| running.tuning.has_path(path)) {
+            Ok(disabled) => disabled,
+            Err(refusal) => return switch::Outcome::Refused { reason: refusal.to_string() },
+        };
+        let policy_set = match running.tuning.switch(&disabled) {
+            Ok(policy_set) => policy_set,
+            Err(error) => {
+                let reason = with_causes(&error.into());
+                error!("what is disabled stays as it was: {reason}");
+                return switch::Outcome::Failed { reason };
+            }
+        };
+        adopt_running(&running.tuning);
+        running.retiring = in_a_handshake();
+        info!(policy_set, "{}", switch::summary(&disabled));
+        let noted = self.note.write(&disabled);
+        let warning = noted
+            .err()
+            .map(|error| format!("this ends with the agent: {}", with_causes(&error.into())));
+        if let Some(warning) = &warning {
+            warn!("{warning}");
+        }
+        running.disabled = disabled.clone();
+        give_memory_back();
+        switch::Outcome::Done { policy_set, disabled, warning }
+    }
+
+    fn api(&self, max_paths: usize, tuning: &Arc<Tuning>, told: Arc<Mutex<Told>>) -> Api {
+        let (tuning, in_force) = (Arc::clone(tuning), Arc::clone(tuning));
         Api {
             about: About {
                 instance: self.args.instance.name.name().to_owned(),
@@ -194,12 +331,76 @@ impl Agent<'_> {
                 started: Instant::now(),
                 started_at: SystemTime::now(),
             },
-            max_paths: self.config.metrics.max_paths,
+            max_paths,
             source: Source::new(move || {
-                let changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(tuning.readings(&changes)?)
+                let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut readings = tuning.readings(&told.changes)?;
+                readings.reloads = told.reloads;
+                Ok(readings)
             }),
+            explainer: Explainer::new(move |query| Ok(in_force.explain(query)?)),
         }
+    }
+}
+
+impl Running<'_> {
+    /// Puts a configuration in force. If that fails, all is as before.
+    fn apply(&mut self, config: Config, instance: &Instance) -> Result<(u64, Diff)> {
+        let prints = Fingerprints::of(&config);
+        let diff = self.in_force.diff(&config, &prints);
+        kernel_modules::load(&config.paths)?;
+        let max_memory_bytes = max_memory_bytes(&config, self.journal.sysctl())?;
+        let ceilings = Ceilings::of(&config.paths);
+        let changed = ceilings
+            .raise(self.journal)
+            .map_err(anyhow::Error::from)
+            .and_then(|()| Ok(self.tuning.change(&config.paths, max_memory_bytes, instance)?));
+        if changed.is_ok() {
+            adopt_running(&self.tuning);
+            self.ceilings = ceilings;
+            self.in_force = InForce::new(config, prints, self.tuning.path_names());
+            self.retiring = in_a_handshake();
+        }
+        // To what is needed by what is in force now.
+        if let Err(error) = self.ceilings.lower(self.journal).map_err(anyhow::Error::from) {
+            warn!("{error:#}");
+        }
+        Ok((changed?, diff))
+    }
+
+    fn retire(&mut self) {
+        self.retiring = None;
+        // Those that were in a handshake got what the set before says.
+        adopt_running(&self.tuning);
+        if let Err(error) = self.tuning.retire().map_err(anyhow::Error::from) {
+            warn!("the policy set before the one in force keeps its memory: {error:#}");
+        }
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Told)) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.changes = self.journal.changes().cloned().collect();
+        change(&mut told);
+    }
+}
+
+fn in_a_handshake() -> Option<time::Instant> {
+    Some(time::Instant::now() + bpf::HANDSHAKE)
+}
+
+/// Never, if it has no time.
+async fn at(when: Option<time::Instant>) {
+    match when {
+        Some(when) => time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Where it is not watched, it never changes.
+async fn changed(file: &mut Option<Watch>) -> io::Result<()> {
+    match file {
+        Some(file) => file.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -15,9 +15,17 @@ use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
 
 pub use self::client::Error;
+use self::client::Request;
 use anyhow::Result;
 
-use crate::{bpf, bpffs, cli, instance::Instance, journal::Change, lock, metrics::Readings};
+use crate::{
+    bpf, bpffs, cli,
+    instance::Instance,
+    journal::Change,
+    lock,
+    metrics::{PathState, Readings},
+    reload::Reloads,
+};
 
 /// What stays the same for as long as the agent runs.
 #[derive(Clone, Debug)]
@@ -38,21 +46,43 @@ pub struct Status {
     pub config: PathBuf,
     pub cgroup: PathBuf,
     pub generation: u64,
+    /// Of the configuration, since the start.
+    pub reloads: ReloadStatus,
     pub memory_reserved_bytes: u64,
     pub memory_limit_bytes: u64,
     pub events_lost: u64,
     pub mptcp_subflows: u64,
     pub flows_without_storage: u64,
+    /// By `wad disable` without a path.
+    pub all_disabled: bool,
     /// In the order of the configuration.
     pub paths: Vec<PathStatus>,
     /// What wad changed on the host and will undo.
     pub changes: Vec<Change>,
 }
 
+/// Reloads by what came of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadStatus {
+    pub applied: u64,
+    pub refused: u64,
+    pub failed: u64,
+    /// The last one was not applied: what runs is not what the file says.
+    pub behind: bool,
+}
+
+impl From<Reloads> for ReloadStatus {
+    fn from(reloads: Reloads) -> Self {
+        let Reloads { applied, refused, failed, is_behind, loaded: _ } = reloads;
+        Self { applied, refused, failed, behind: is_behind }
+    }
+}
+
 /// A path and its counts, which are those of the metrics.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathStatus {
     pub name: String,
+    pub state: PathState,
     pub max_flows: u32,
     pub connections_matched: u64,
     pub flows_opened: u64,
@@ -86,11 +116,13 @@ impl Status {
             config: about.config.clone(),
             cgroup: about.cgroup.clone(),
             generation: readings.generation,
+            reloads: readings.reloads.into(),
             memory_reserved_bytes: readings.counter(Counter::MemoryReserved),
             memory_limit_bytes: readings.memory_limit_bytes,
             events_lost: readings.counter(Counter::EventsLost),
             mptcp_subflows: readings.counter(Counter::MptcpSubflows),
             flows_without_storage: readings.counter(Counter::NoStorage),
+            all_disabled: readings.all_disabled,
             paths: readings.paths.iter().map(PathStatus::from).collect(),
             changes: readings.changes,
         }
@@ -102,6 +134,7 @@ impl From<&crate::metrics::PathReading> for PathStatus {
         let stats = &path.stats;
         Self {
             name: path.name.as_ref().to_owned(),
+            state: path.state,
             max_flows: path.max_flows,
             connections_matched: stats.matched,
             flows_opened: stats.opened,
@@ -153,7 +186,7 @@ pub enum Form {
 
 /// Asks the agent of an instance.
 pub async fn ask(run_dir: &Path, instance: &str) -> Result<Status, Error> {
-    client::ask(&lock::socket(run_dir, instance), instance).await
+    client::ask(&lock::socket(run_dir, instance), instance, &Request::get("/v1/status")).await
 }
 
 /// Writes a status to `out`.

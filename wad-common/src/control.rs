@@ -47,6 +47,9 @@ pub const LONG_PATH_US: u32 = 10_000;
 pub const KEEP_WHEN_IDLE: u32 = 1 << 0;
 /// A full queue of this host's own is no path congestion.
 pub const IGNORE_LOCAL_STALLS: u32 = 1 << 1;
+/// Whatever the law, a flow is to be a standard one (RFC 5681): it runs under the
+/// law still, but its path is not to be tuned any more.
+pub const RESPOND_AS_STANDARD: u32 = 1 << 2;
 
 /// Parameters of the laws of ours. Zero leaves a setting as it is.
 #[repr(C)]
@@ -64,7 +67,7 @@ pub struct Control {
     pub max_ssthresh_segments: u32,
     /// Packets that a flow of `wad_delay` keeps queued.
     pub standing_queue_segments: u32,
-    /// [`KEEP_WHEN_IDLE`] and [`IGNORE_LOCAL_STALLS`].
+    /// [`KEEP_WHEN_IDLE`], [`IGNORE_LOCAL_STALLS`] and [`RESPOND_AS_STANDARD`].
     pub flags: u32,
     /// A [`Pacing`].
     pub pacing: u32,
@@ -83,6 +86,9 @@ impl Control {
         flags: 0,
         pacing: Pacing::LongPaths as u32,
     };
+
+    /// The same, whatever the law.
+    pub const AS_STANDARD: Self = Self { flags: RESPOND_AS_STANDARD, ..Self::STANDARD };
 }
 
 impl Default for Control {

@@ -49,6 +49,8 @@ pub enum Outcome {
     NoMemory = 3,
     /// Left alone: the path has its `max_flows` already.
     TooMany = 4,
+    /// Left alone: the path's flows are only observed.
+    Observed = 5,
 }
 
 /// What a policy asks of a flow that can be changed while it runs, beside the
@@ -162,6 +164,8 @@ pub struct Flow {
     pub matched_ns: u64,
     /// When it was established; 0 before.
     pub established_ns: u64,
+    /// Number of the policy set that it was matched with.
+    pub generation: u64,
     /// Index of its policy.
     pub policy: u32,
     /// A [`Role`].
@@ -183,7 +187,7 @@ pub struct Flow {
     /// After everything was changed.
     pub after: Settings,
 }
-record!(Flow, size = 168);
+record!(Flow, size = 176);
 
 impl Flow {
     /// Whether it is tuned, at least partly.

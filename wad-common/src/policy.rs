@@ -67,6 +67,8 @@ impl Rule {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
+    /// Number of the policy set that it is part of.
+    pub generation: u64,
     /// The path's name, zero-terminated UTF-8.
     pub name: [u8; NAME_BYTES],
     /// Congestion control, zero-terminated; empty for the kernel's default.
@@ -87,10 +89,15 @@ pub struct Policy {
     pub max_pacing_bytes_per_second: u32,
     /// DSCP in the upper six of the low eight bits, with [`SETS_TRAFFIC_CLASS`].
     pub traffic_class: u32,
-    /// [`NO_DELAYED_ACKS`] and [`OVERRIDES`].
+    /// [`NO_DELAYED_ACKS`], [`OVERRIDES`] and [`OBSERVE`].
     pub flags: u32,
 }
-record!(Policy, size = 160);
+record!(Policy, size = 168);
+
+/// Flows are matched, measured and counted, but nothing of them is changed. The
+/// policy then has no settings, and its parameters are those of
+/// [`Control::AS_STANDARD`].
+pub const OBSERVE: u32 = 1 << 31;
 
 /// Acknowledgements are held back no longer than the kernel has to.
 pub const NO_DELAYED_ACKS: u32 = 1 << 0;
@@ -101,6 +108,32 @@ pub const OVERRIDES: u32 = 1 << 1;
 pub const SETS_TRAFFIC_CLASS: u32 = 1 << 8;
 
 impl Policy {
+    /// A policy of that name that changes nothing.
+    #[must_use]
+    pub const fn observing(name: [u8; NAME_BYTES]) -> Self {
+        Self {
+            generation: 0,
+            name,
+            congestion: [0; CONGESTION_BYTES],
+            control: Control::AS_STANDARD,
+            sndbuf_bytes: 0,
+            rcvbuf_bytes: 0,
+            initial_window_segments: 0,
+            max_flows: 0,
+            initial_receive_window_segments: 0,
+            max_pacing_bytes_per_second: 0,
+            traffic_class: 0,
+            flags: OBSERVE,
+        }
+    }
+
+    /// Whether its flows are only observed.
+    #[inline(always)]
+    #[must_use]
+    pub const fn observes(&self) -> bool {
+        self.flags & OBSERVE != 0
+    }
+
     /// Memory that one flow's buffers may pin: both, doubled by the kernel.
     #[inline(always)]
     #[must_use]
@@ -114,7 +147,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{Policy, Rule};
-    use crate::control::Control;
 
     /// 10.1.2.0/24, mapped into IPv6.
     const SUBNET: [u64; 2] = [0, 0xffff_0a01_0200];
@@ -148,17 +180,9 @@ mod tests {
     #[test]
     fn both_buffers_count_doubled() {
         let policy = Policy {
-            name: [0; super::NAME_BYTES],
-            congestion: [0; super::CONGESTION_BYTES],
-            control: Control::STANDARD,
             sndbuf_bytes: u32::MAX,
             rcvbuf_bytes: u32::MAX,
-            initial_window_segments: 0,
-            max_flows: 0,
-            initial_receive_window_segments: 0,
-            max_pacing_bytes_per_second: 0,
-            traffic_class: 0,
-            flags: 0,
+            ..Policy::observing([0; super::NAME_BYTES])
         };
         assert_eq!(policy.memory_bytes(), 4 * u64::from(u32::MAX));
     }

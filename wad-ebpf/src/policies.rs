@@ -3,6 +3,7 @@
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use wad_common::{
     counter::Setting,
+    flow::Flow,
     policy::{Policy, RULES_PER_ADDRESS},
 };
 
@@ -38,11 +39,11 @@ pub fn generation() -> u64 {
     SETTINGS.get(Setting::Generation as u32).copied().unwrap_or(0)
 }
 
-/// Index of the policy that a flow falls under.
+/// Index of the policy that a flow falls under in the set of that generation.
 #[inline(always)]
 #[must_use]
-pub fn find(ends: &Ends) -> Option<u32> {
-    let set = (generation() & 1) as u32;
+pub fn find(generation: u64, ends: &Ends) -> Option<u32> {
+    let set = (generation & 1) as u32;
     let key = Key::new(128, bytes(ends.remote));
     let prefixes = PREFIX_SETS.get(set)?;
     let run = *prefixes.get(&key)?;
@@ -67,6 +68,16 @@ pub fn find(ends: &Ends) -> Option<u32> {
 pub fn policy(generation: u64, index: u32) -> Option<&'static Policy> {
     let policy = POLICY_SETS.get((generation & 1) as u32)?.get(index)?;
     if policy.name[0] == 0 { None } else { Some(policy) }
+}
+
+/// The policy that a flow was matched with, for what it gets after that: of another
+/// set it would get the rest of something else. The agent leaves a set where it is
+/// for some seconds after the next one has come into force; None after that.
+#[inline(always)]
+#[must_use]
+pub fn of_flow(flow: &Flow) -> Option<&'static Policy> {
+    let policy = policy(flow.generation, flow.policy)?;
+    if policy.generation == flow.generation { Some(policy) } else { None }
 }
 
 #[inline(always)]

@@ -142,7 +142,7 @@ impl Bench {
 
 /// So many paths to single hosts, with settings of every kind; the last is the
 /// matched address.
-fn policy(paths: u32) -> String {
+pub(super) fn policy(paths: u32) -> String {
     let mut text = String::new();
     for n in (0..paths).rev() {
         let host = u32::from(std::net::Ipv4Addr::new(10, 200, 0, 1)) + n;

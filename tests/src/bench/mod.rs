@@ -5,6 +5,7 @@ pub mod ack;
 pub mod connect;
 mod proc;
 mod programs;
+pub mod reload;
 
 use serde::Serialize;
 

@@ -5,7 +5,7 @@ use std::{env, net::SocketAddr, path::PathBuf, process::ExitCode};
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use wad_tests::{
-    bench::{Report, ack, connect},
+    bench::{Report, ack, connect, reload},
     cli::{self, Peer, print},
 };
 
@@ -22,6 +22,8 @@ enum Command {
     Ack(Options),
     /// Per connection, by the number of paths; memory; time to the first tuned flow
     Connect(Options),
+    /// A changed configuration of 100,000 paths, until it is in force
+    Reload(Options),
     #[command(flatten)]
     Peer(Peer),
     #[command(hide = true, name = "connect-to")]
@@ -50,6 +52,7 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Ack(options) => measure(&options, ack::run),
         Command::Connect(options) => measure(&options, connect::run),
+        Command::Reload(options) => measure(&options, reload::run),
         Command::Peer(peer) => peer.run(),
         Command::ConnectTo { to } => {
             let rate = connect::connect(to).context("cannot connect")?;

@@ -1,4 +1,4 @@
-//! The two listening sockets, opened before anything on the host is changed.
+//! The listening sockets, opened before anything on the host is changed.
 
 use std::{
     fs::{self, Permissions},
@@ -14,25 +14,26 @@ use crate::lock::Lock;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("another program listens on {address}; set [metrics] listen to a free address")]
-    InUse { address: SocketAddr },
+    #[error("another program listens on {address}; set [{table}] listen to a free address")]
+    InUse { table: &'static str, address: SocketAddr },
     #[error(
-        "this host has no address {}; set [metrics] listen to one that it has, such as \
+        "this host has no address {}; set [{table}] listen to one that it has, such as \
          127.0.0.1:{}",
         .address.ip(), .address.port()
     )]
-    NotOurs { address: SocketAddr },
-    #[error("cannot listen on {address}; see [metrics] listen")]
-    Metrics { address: SocketAddr, source: io::Error },
+    NotOurs { table: &'static str, address: SocketAddr },
+    #[error("cannot listen on {address}; see [{table}] listen")]
+    Tcp { table: &'static str, address: SocketAddr, source: io::Error },
     #[error("cannot listen on the socket {}", .socket.display())]
     Control { socket: PathBuf, source: io::Error },
 }
 
-pub async fn bind_metrics(address: SocketAddr) -> Result<TcpListener, Error> {
+/// For the address that a table of the configuration has.
+pub async fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
-        io::ErrorKind::AddrInUse => Error::InUse { address },
-        io::ErrorKind::AddrNotAvailable => Error::NotOurs { address },
-        _ => Error::Metrics { address, source },
+        io::ErrorKind::AddrInUse => Error::InUse { table, address },
+        io::ErrorKind::AddrNotAvailable => Error::NotOurs { table, address },
+        _ => Error::Tcp { table, address, source },
     })
 }
 

@@ -14,9 +14,14 @@ use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch, task::JoinHandle};
 
 use super::*;
 use crate::{
+    explain::Basis,
     lock::Lock,
     metrics::testing::example,
-    status::{self, ask},
+    reload::{Diff, Outcome},
+    status::{
+        ask,
+        client::{self, Request},
+    },
 };
 
 fn api(source: Source) -> Arc<Api> {
@@ -27,7 +32,11 @@ fn api(source: Source) -> Arc<Api> {
         started: Instant::now(),
         started_at: SystemTime::now(),
     };
-    Arc::new(Api { about, max_paths: 1000, source })
+    let explainer = Explainer::new(|query| match query.remote.port {
+        None => Ok(Answer::new(query, Basis::PolicySet(3))),
+        Some(_) => Err("the map of rules is gone".into()),
+    });
+    Arc::new(Api { about, max_paths: 1000, source, explainer })
 }
 
 struct Server {
@@ -38,7 +47,7 @@ struct Server {
 
 impl Server {
     async fn start(source: Source) -> Self {
-        let listener = bind_metrics("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = bind_tcp("metrics", "127.0.0.1:0".parse().unwrap()).await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(serve(listener, metrics_router(api(source)), stopped));
@@ -47,7 +56,7 @@ impl Server {
 
     async fn get(&self, path: &str, accept: &str) -> hyper::Response<Bytes> {
         let stream = TcpStream::connect(self.address).await.unwrap();
-        status::client::get(stream, path, accept).await.unwrap()
+        client::send(stream, &Request::get(path), accept).await.unwrap()
     }
 
     /// Stops it, and says how long that took.
@@ -135,7 +144,10 @@ async fn an_answer_on_its_way_is_finished() {
     }))
     .await;
     let stream = TcpStream::connect(server.address).await.unwrap();
-    let asking = tokio::spawn(async move { status::client::get(stream, "/metrics", "").await });
+    let asking = tokio::spawn(async move {
+        let request = Request::get("/metrics");
+        client::send(stream, &request, "").await
+    });
     tokio::time::sleep(Duration::from_millis(50)).await;
     assert!(server.stop().await < Duration::from_secs(1));
     assert_eq!(asking.await.unwrap().unwrap().status(), StatusCode::OK);
@@ -143,12 +155,12 @@ async fn an_answer_on_its_way_is_finished() {
 
 #[tokio::test]
 async fn a_port_in_use_is_named_with_the_cure() {
-    let first = bind_metrics("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let first = bind_tcp("metrics", "127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = first.local_addr().unwrap();
-    let error = bind_metrics(address).await.unwrap_err().to_string();
+    let error = bind_tcp("metrics", address).await.unwrap_err().to_string();
     let words = format!("another program listens on {address}; set [metrics] listen");
     assert!(error.starts_with(&words), "{error}");
-    let foreign = bind_metrics("192.0.2.1:9464".parse().unwrap()).await.unwrap_err();
+    let foreign = bind_tcp("metrics", "192.0.2.1:9464".parse().unwrap()).await.unwrap_err();
     assert!(foreign.to_string().starts_with("this host has no address 192.0.2.1;"));
 }
 
@@ -165,7 +177,8 @@ async fn status_is_asked_by_the_socket() {
     let mode = fs::metadata(lock.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let (stop, stopped) = watch::channel(false);
-    let router = control_router(api(Source::new(|| Ok(example()))));
+    let (commands, _) = mpsc::channel(1);
+    let router = control_router(api(Source::new(|| Ok(example()))), commands);
     let task = tokio::spawn(serve(listener, router, stopped));
 
     let status = ask(run.path(), "default").await.unwrap();
@@ -189,4 +202,68 @@ async fn where_no_agent_runs_the_instance_and_the_socket_are_named() {
     let socket = run.path().join("test.sock");
     assert!(error.contains("\"test\"") && error.contains(socket.to_str().unwrap()), "{error}");
     assert!(error.contains("`wad run`"));
+}
+
+#[tokio::test]
+async fn a_reload_is_answered_by_whoever_does_it() {
+    let run = tempfile::tempdir().unwrap();
+    let lock = Lock::take(run.path(), "default").unwrap();
+    let listener = bind_control(&lock).unwrap();
+    let (commands, mut asked) = mpsc::channel(1);
+    let router = control_router(api(Source::new(|| Ok(example()))), commands);
+    let (stop, stopped) = watch::channel(false);
+    let task = tokio::spawn(serve(listener, router, stopped));
+
+    let reload = Request { method: hyper::Method::POST, ..Request::get("/v1/reload") };
+    let ask = || client::ask::<Outcome>(lock.socket(), "default", &reload);
+    let agent = async {
+        let Some(Command::Reload(answer)) = asked.recv().await else { panic!("not asked") };
+        answer.send(Outcome::Applied { policy_set: 7, diff: Diff::default() }).unwrap();
+    };
+    let (outcome, ()) = tokio::join!(ask(), agent);
+    assert_eq!(outcome.unwrap(), Outcome::Applied { policy_set: 7, diff: Diff::default() });
+
+    // Nobody does it any more.
+    drop(asked);
+    let error = ask().await.unwrap_err().to_string();
+    assert!(error.contains("the agent is stopping"), "{error}");
+    // Looking alone changes nothing.
+    let look = client::ask::<Outcome>(lock.socket(), "default", &Request::get("/v1/reload")).await;
+    assert!(look.unwrap_err().to_string().contains("405"));
+    drop(stop);
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_path_is_told_by_address_to_anyone_on_the_host() {
+    let listener = bind_tcp("api", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopped) = watch::channel(false);
+    let router = paths_router(api(Source::new(|| Ok(example()))));
+    let task = tokio::spawn(serve(listener, router, stopped));
+    let get = async |path: &str| {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let answer = client::send(stream, &Request::get(path), "").await.unwrap();
+        let json: serde_json::Value = serde_json::from_slice(answer.body()).unwrap_or_default();
+        (answer.status().as_u16(), json)
+    };
+    let (status, json) = get("/v1/path?remote=2001:db8::5&local=%3A%3A1").await;
+    assert_eq!(status, 200);
+    assert_eq!(json["remote"], "2001:db8::5");
+    assert_eq!((&json["local"], &json["path"]), (&"::1".into(), &serde_json::Value::Null));
+    for (path, status, words) in [
+        ("/v1/path", 400, "`remote` is missing"),
+        ("/v1/path?remote=bob", 400, "names are not taken"),
+        ("/v1/path?remote=10.0.0.1:80", 500, "the map of rules is gone"),
+    ] {
+        let (found, json) = get(path).await;
+        assert_eq!(found, status, "{path}");
+        assert!(json["error"].as_str().unwrap().contains(words), "{json}");
+    }
+    // Nothing else is to be had here.
+    for path in ["/v1/status", "/v1/reload", "/v1/switch", "/metrics"] {
+        assert_eq!(get(path).await.0, 404, "{path}");
+    }
+    drop(stop);
+    task.await.unwrap();
 }

@@ -6,6 +6,7 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd},
 };
 
+use tracing::warn;
 use wad_common::tcp_sock::{RateSampleOffsets, TcpSockOffsets};
 
 use super::{Pins, Result, maps, objects};
@@ -72,7 +73,7 @@ fn callbacks(law: Law) -> Vec<Callback> {
 pub fn missing(pins: &Pins, instance: &Instance, paths: &[PathPolicy]) -> Vec<Law> {
     let is_named = |law: &Law| {
         let ours = Some(Congestion::Ours(*law));
-        paths.iter().any(|path| path.congestion == ours)
+        paths.iter().any(|path| !path.observe && path.congestion == ours)
     };
     let is_there = |law: &Law| pins.algorithm(&instance.algorithm(law.name())).exists();
     Law::ALL.into_iter().filter(|law| is_named(law) && !is_there(law)).collect()
@@ -101,6 +102,19 @@ pub fn register(pins: &Pins, instance: &Instance, laws: &[Law], btf: &KernelBtf)
             .pin(&pins.algorithm(&name))?;
     }
     Ok(())
+}
+
+/// Takes laws out again that no policy in force names.
+pub fn unregister(pins: &Pins, instance: &Instance, laws: &[Law]) {
+    for law in laws {
+        let pin = pins.algorithm(&instance.algorithm(law.name()));
+        if !pin.exists() {
+            continue;
+        }
+        if let Err(error) = CongestionControl::unpin(&pin) {
+            warn!("cannot remove {}: {error}", pin.display());
+        }
+    }
 }
 
 fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {

@@ -41,6 +41,8 @@ pub enum TuningError {
     Poll(#[source] std::io::Error),
     #[error("cannot make and pin the BPF map `{name}`: {source}; {}", struct_ops::cure(source))]
     Sets { name: &'static str, source: std::io::Error },
+    #[error("no policy set is in force yet")]
+    NoSet,
     #[error("cannot use the BPF map `{name}`")]
     Map { name: &'static str, source: aya::maps::MapError },
     /// With its cause in the middle, hence not as its source (`r#`).

@@ -21,6 +21,7 @@ use std::{
     fs::File,
     os::fd::AsFd as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use aya::{
@@ -36,13 +37,16 @@ pub use events::Events;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
 use running::Running;
+pub use policy_set::{Making, PolicySet};
 
 use crate::{
     config::PathPolicy,
+    explain::{Answer, Query},
     instance::Instance,
     journal::Change,
     metrics::Readings,
     struct_ops::{self, BtfError, KernelBtf, sys},
+    switch::Disabled,
 };
 
 type Result<T, E = TuningError> = std::result::Result<T, E>;
@@ -57,6 +61,11 @@ pub struct Tuning {
     running: Option<Running>,
 }
 
+/// What a connection may take to be made, from its first packet on, and still get
+/// all of one policy set when that changes meanwhile: with the first SYN lost and an
+/// RTT of a second. One that takes longer keeps what it has by then.
+pub const HANDSHAKE: Duration = Duration::from_secs(3);
+
 /// How tuning came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
@@ -70,6 +79,7 @@ pub struct Setup<'a> {
     pub cgroup: &'a Cgroup,
     pub paths: &'a [PathPolicy],
     pub max_memory_bytes: u64,
+    pub disabled: &'a Disabled,
 }
 
 impl Tuning {
@@ -118,7 +128,7 @@ impl Tuning {
     }
 
     /// Puts other paths in force, whole; running flows follow at their next ACK.
-    /// Returns the number of the policy set.
+    /// Returns the number of the policy set. If it fails, nothing is changed.
     pub fn change(
         &self,
         paths: &[PathPolicy],
@@ -126,13 +136,41 @@ impl Tuning {
         instance: &Instance,
     ) -> Result<u64> {
         let missing = algorithms::missing(&self.pins, instance, paths);
-        if !missing.is_empty() {
-            algorithms::register(&self.pins, instance, &missing, &KernelBtf::read()?)?;
+        let registered = if missing.is_empty() {
+            Ok(())
+        } else {
+            KernelBtf::read()
+                .map_err(TuningError::from)
+                .and_then(|btf| algorithms::register(&self.pins, instance, &missing, &btf))
+        };
+        let changed = registered
+            .and_then(|()| options::follow(&self.pins, &self.cgroup, paths))
+            .and_then(|()| self.maps().install(paths, max_memory_bytes, instance));
+        if changed.is_err() {
+            algorithms::unregister(&self.pins, instance, &missing);
         }
-        options::follow(&self.pins, &self.cgroup, paths)?;
-        let mut maps = self.maps();
-        maps.set_max_memory(max_memory_bytes)?;
-        maps.install(paths, instance)
+        changed
+    }
+
+    /// Tunes new flows of all paths but these; running ones under a law of ours
+    /// follow at their next ACK. Returns the number of the policy set.
+    pub fn switch(&self, disabled: &Disabled) -> Result<u64> {
+        self.maps().switch(disabled)
+    }
+
+    /// Frees the policy set before the one in force: [`HANDSHAKE`] after a change.
+    pub fn retire(&self) -> Result<()> {
+        self.maps().retire()
+    }
+
+    /// Which path the flows of a question fall under, and what they get.
+    pub fn explain(&self, query: &Query) -> Result<Answer> {
+        self.maps().explain(query)
+    }
+
+    /// Whether a path in force has that name.
+    pub fn has_path(&self, name: &str) -> bool {
+        self.maps().names.iter().any(|(known, _)| **known == *name)
     }
 
     /// Brings the flows that run under the policy in force, in all network
@@ -145,6 +183,11 @@ impl Tuning {
     /// Names of the paths in force, by their policies' indices.
     pub fn names(&self) -> HashMap<u32, Arc<str>> {
         self.maps().names.iter().map(|(name, index)| (*index, name.clone())).collect()
+    }
+
+    /// The same, in the order of the configuration.
+    pub fn path_names(&self) -> Vec<Arc<str>> {
+        self.maps().names.iter().map(|(name, _)| name.clone()).collect()
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
@@ -168,9 +211,8 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
     pins.make_folder()?;
     sets::make(pins)?;
     let mut object = load_object(pins, btf)?;
-    let mut maps = Maps::open(pins)?;
-    maps.set_max_memory(setup.max_memory_bytes)?;
-    maps.install(setup.paths, setup.instance)?;
+    let mut maps = Maps::open(pins, setup.disabled)?;
+    maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
     let tuner = load_tuner(&mut object)?;
     // What another build left goes on until this one is known to load. Names of
     // algorithms are taken, so then it has to go first.
@@ -184,9 +226,8 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
 fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
     register_missing(pins, setup, btf)?;
     options::follow(pins, &setup.cgroup.file, setup.paths)?;
-    let mut maps = Maps::open(pins)?;
-    maps.set_max_memory(setup.max_memory_bytes)?;
-    maps.install(setup.paths, setup.instance)?;
+    let mut maps = Maps::open(pins, setup.disabled)?;
+    maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
     Ok(maps)
 }
 

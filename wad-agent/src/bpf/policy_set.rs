@@ -10,7 +10,20 @@ use wad_common::policy::{
 use crate::{
     config::{Congestion, Mapped, PathPolicy},
     instance::Instance,
+    switch::Disabled,
 };
+
+/// What a set is made with.
+#[derive(Clone, Copy)]
+pub struct Making<'a> {
+    /// The set's number.
+    pub generation: u64,
+    /// Indices of paths of the set before: a path that is still there keeps its
+    /// index, and with it its statistics and running flows.
+    pub known: &'a HashMap<String, u32>,
+    pub instance: &'a Instance,
+    pub disabled: &'a Disabled,
+}
 
 /// What the maps of one set hold.
 #[derive(Debug, Default)]
@@ -21,23 +34,49 @@ pub struct PolicySet {
     pub policies: Vec<Option<Policy>>,
     /// The paths in the order of the file, with their policies' indices.
     pub names: Vec<(String, u32)>,
+    /// What those would get whose flows are left alone.
+    pub withheld: HashMap<u32, Withheld>,
+}
+
+/// The settings of a path whose flows are left alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Withheld {
+    pub policy: Policy,
+    /// By the configuration, not by `wad disable`.
+    pub observe: bool,
 }
 
 impl PolicySet {
-    /// `known` are the indices of paths of the set before: a path that is still
-    /// there keeps its index, and with it its statistics and running flows.
-    pub fn new(paths: &[PathPolicy], known: &HashMap<String, u32>, instance: &Instance) -> Self {
+    pub fn new(paths: &[PathPolicy], making: Making<'_>) -> Self {
+        let Making { generation, known, instance, disabled } = making;
         let names = assign_indices(paths, known);
         let mut policies = Vec::new();
+        let mut withheld = HashMap::new();
         for (path, (_, index)) in paths.iter().zip(&names) {
-            let index = *index as usize;
-            if policies.len() <= index {
-                policies.resize(index + 1, None);
+            let place = *index as usize;
+            if policies.len() <= place {
+                policies.resize(place + 1, None);
             }
-            policies[index] = Some(policy(path, instance));
+            let mut policy = policy(path, instance);
+            let observe = path.observe;
+            if observe || disabled.holds(&path.name) {
+                withheld.insert(*index, Withheld { policy, observe });
+                policy = Policy::observing(policy.name);
+            }
+            policies[place] = Some(Policy { generation, ..policy });
         }
         let (prefixes, rules) = lay_out(paths, &names);
-        Self { prefixes, rules, policies, names }
+        Self { prefixes, rules, policies, names, withheld }
+    }
+}
+
+impl PolicySet {
+    /// The run of the longest prefix of at most `bits` that has the address.
+    pub fn run(&self, address: u128, bits: u8) -> Option<RuleRun> {
+        let host = Mapped { address, bits: 128 };
+        let fitting =
+            self.prefixes.iter().filter(|(prefix, _)| prefix.bits <= bits && prefix.contains(host));
+        fitting.max_by_key(|(prefix, _)| prefix.bits).map(|(_, run)| *run)
     }
 }
 
@@ -124,6 +163,7 @@ fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
         Some(Congestion::Kernel(name)) => name.clone(),
     };
     Policy {
+        generation: 0,
         name: padded::<NAME_BYTES>(&path.name),
         congestion: padded::<CONGESTION_BYTES>(&congestion),
         control: path.control,
@@ -173,7 +213,18 @@ mod tests {
     }
 
     fn set(paths: &[PathPolicy]) -> PolicySet {
-        PolicySet::new(paths, &HashMap::new(), &Instance::default())
+        set_after(&HashMap::new(), paths, &Disabled::default())
+    }
+
+    fn set_after(
+        known: &HashMap<String, u32>,
+        paths: &[PathPolicy],
+        disabled: &Disabled,
+    ) -> PolicySet {
+        PolicySet::new(
+            paths,
+            Making { generation: 7, known, instance: &Instance::default(), disabled },
+        )
     }
 
     fn policies_of(set: &PolicySet, prefix: &str) -> Vec<u32> {
@@ -213,9 +264,26 @@ mod tests {
     fn a_path_keeps_its_index_and_a_new_one_gets_an_unused_one() {
         let known = HashMap::from([("a".to_owned(), 4), ("gone".to_owned(), 7)]);
         let paths = [path("new", &["10.0.0.0/8"]), path("a", &["11.0.0.0/8"])];
-        let set = PolicySet::new(&paths, &known, &Instance::default());
+        let set = set_after(&known, &paths, &Disabled::default());
         assert_eq!(set.names, [("new".to_owned(), 8), ("a".to_owned(), 4)]);
         assert!(set.policies[7].is_none() && set.policies[8].is_some());
+    }
+
+    #[test]
+    fn what_is_observed_or_disabled_keeps_its_settings_aside() {
+        let tuned =
+            |name: &str| PathPolicy { sndbuf_bytes: Some(100_000), ..path(name, &["10.0.0.0/8"]) };
+        let paths = [tuned("a"), PathPolicy { observe: true, ..tuned("b") }, tuned("c")];
+        let disabled = Disabled { all: false, paths: ["c".to_owned()].into() };
+        let set = set_after(&HashMap::new(), &paths, &disabled);
+        assert!(set.policies.iter().flatten().all(|policy| policy.generation == 7));
+        let sndbufs: Vec<_> =
+            set.policies.iter().flatten().map(|policy| policy.sndbuf_bytes).collect();
+        assert_eq!(sndbufs, [100_000, 0, 0]);
+        assert!(set.policies[1].is_some_and(|policy| policy.observes()));
+        let aside =
+            |index: u32| set.withheld.get(&index).map(|it| (it.policy.sndbuf_bytes, it.observe));
+        assert_eq!([0, 1, 2].map(aside), [None, Some((100_000, true)), Some((100_000, false))]);
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub fn of(path: &PathPolicy) -> Vec<String> {
     let rate = control.dedicated_bytes_per_second;
     [
         path.override_setsockopt.then(|| "override_setsockopt".to_owned()),
+        path.observe.then(|| "only observed".to_owned()),
         window("initial_ssthresh", control.initial_ssthresh),
         window("max_cwnd", control.max_cwnd),
         number("max_ssthresh", control.max_ssthresh_segments),

@@ -16,13 +16,15 @@ pub const MAX_BYTES: u64 = (1 << 30) - 1;
 /// "auto" asks for so much of the bandwidth-delay product (BDP). The papers size
 /// buffers at twice the BDP; the kernel doubles what it is asked for, and spends
 /// part of it on structures of its own: 1.25 makes 2.5, of which two are left.
-const AUTO_HEADROOM: f64 = 1.25;
+pub const AUTO_HEADROOM: f64 = 1.25;
 
 /// Arguments of SO_SNDBUF and SO_RCVBUF.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Buffers {
     pub sndbuf_bytes: Option<u32>,
     pub rcvbuf_bytes: Option<u32>,
+    pub sndbuf_is_auto: bool,
+    pub rcvbuf_is_auto: bool,
     /// What the path carries is needed for them.
     pub use_line: bool,
 }
@@ -43,31 +45,33 @@ pub fn read(
     // Each of the flows that it stands for would have its own.
     let auto_bytes = line.bdp_bytes().map(|bdp_bytes| times * auto_bytes(bdp_bytes));
     let mut use_line = false;
+    // The size, and whether it is "auto".
     let mut read = |key| {
         let size = table.read(key, problems, |value| match value.as_str() {
             Some("auto") => Ok(Size::Auto),
             _ => quantity::size(value, MIN_BYTES..=MAX_BYTES).map(Size::Bytes),
         });
         match size {
-            Some(Field { value: Size::Bytes(bytes), .. }) => u32::try_from(bytes).ok(),
+            Some(Field { value: Size::Bytes(bytes), .. }) => (u32::try_from(bytes).ok(), false),
             Some(Field { value: Size::Auto, at }) => {
                 use_line = true;
                 line.check_auto(table, key, at, problems);
                 if let Some(bytes) = auto_bytes.filter(|&bytes| bytes > MAX_BYTES) {
                     problems.push(too_large(key, bytes, streams).at(at));
-                    return None;
+                    return (None, true);
                 }
-                u32::try_from(auto_bytes?).ok()
+                (auto_bytes.and_then(|bytes| u32::try_from(bytes).ok()), true)
             }
             None => {
                 // Wrong, and may have been meant so.
                 use_line |= table.has(key);
-                None
+                (None, false)
             }
         }
     };
-    let (sndbuf_bytes, rcvbuf_bytes) = (read("sndbuf"), read("rcvbuf"));
-    Buffers { sndbuf_bytes, rcvbuf_bytes, use_line }
+    let (sndbuf_bytes, sndbuf_is_auto) = read("sndbuf");
+    let (rcvbuf_bytes, rcvbuf_is_auto) = read("rcvbuf");
+    Buffers { sndbuf_bytes, rcvbuf_bytes, sndbuf_is_auto, rcvbuf_is_auto, use_line }
 }
 
 /// What "auto" asks for. For a short, slow path, the least there is; for a long,

@@ -1,11 +1,15 @@
 //! The file as a whole: its tables, and the defaults of what is left out.
 
-use std::{collections::HashMap, path::Path, path::PathBuf};
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
 
 use toml::de::DeTable;
 
 use super::{
-    Agent, Config, ConfigError, Host, Limits, Log, LogFormat, Metrics,
+    Agent, Api, Config, ConfigError, Host, Limits, Log, LogFormat, Metrics,
     fault::{Fault, Problem, Problems, Span, quoted},
     overlap::{self, Site},
     path, quantity, report, sections,
@@ -13,7 +17,8 @@ use super::{
     table::{self, Key, Table, key},
 };
 
-const TABLES: &[Key] = &[key("agent"), key("metrics"), key("limits"), key("log"), key(path::TABLE)];
+const TABLES: &[Key] =
+    &[key("agent"), key("metrics"), key("limits"), key("log"), key("api"), key(path::TABLE)];
 
 /// Most paths with metrics of their own: 10,000 make a page of 10 MB.
 const MAX_METRICS_PATHS: u64 = 10_000;
@@ -24,7 +29,12 @@ const MIN_MEMORY_BYTES: u64 = 1 << 20;
 impl Config {
     /// Reads and checks a file.
     pub fn load(file: &Path, host: &Host) -> Result<Self, ConfigError> {
-        Self::parse(&file.display().to_string(), &sections::read(file)?, host)
+        Self::parse(&file.display().to_string(), &Self::text(file)?, host)
+    }
+
+    /// The text of a file.
+    pub fn text(file: &Path) -> Result<String, ConfigError> {
+        sections::read(file)
     }
 
     /// Checks the text of a file.
@@ -68,6 +78,7 @@ impl Default for Document {
             metrics: Metrics { listen: ([127, 0, 0, 1], 9464).into(), max_paths: 1_000 },
             limits: Limits { max_memory_bytes: None },
             log: Log { format: LogFormat::Text },
+            api: Api::default(),
             paths: Vec::new(),
         };
         Self { config, sites: Vec::new(), seen: HashMap::new() }
@@ -94,6 +105,7 @@ impl Document {
         self.read_metrics(&root, problems);
         self.read_limits(&root, problems);
         self.read_log(&root, problems);
+        self.read_api(&root, problems);
         for table in root.tables(path::TABLE, path::KEYS, problems) {
             if let Some((policy, site)) = path::read(&table, host, problems) {
                 self.config.paths.push(policy);
@@ -132,16 +144,7 @@ impl Document {
     fn read_metrics(&mut self, root: &Table<'_>, problems: &mut Problems) {
         const KEYS: &[Key] = &[key("listen"), key("max_paths")];
         let Some(table) = root.table("metrics", KEYS, problems) else { return };
-        let listen = table.read("listen", problems, |value| {
-            let address = table::text(value)?;
-            address.parse().map_err(|_| {
-                Fault::new(
-                    format!("{} is no address and port", quoted(address)),
-                    "an address and a port are expected",
-                )
-                .help("write \"127.0.0.1:9464\" or \"[::1]:9464\"; names are not taken")
-            })
-        });
+        let listen = table.read("listen", problems, |value| listen(table::text(value)?, 9464));
         if let Some(listen) = listen {
             self.config.metrics.listen = listen.value;
         }
@@ -164,6 +167,23 @@ impl Document {
         }
     }
 
+    fn read_api(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("listen")];
+        let Some(table) = root.table("api", KEYS, problems) else { return };
+        let listen = table.read("listen", problems, |value| {
+            let address = listen(table::text(value)?, 9465)?;
+            if address.ip().is_loopback() {
+                return Ok(address);
+            }
+            Err(Fault::new(
+                format!("{address} can be reached from other hosts"),
+                "must be an address of the loopback",
+            )
+            .help("whoever reaches it may ask what any path is given: write \"127.0.0.1:9465\""))
+        });
+        self.config.api.listen = listen.map(|listen| listen.value);
+    }
+
     fn read_log(&mut self, root: &Table<'_>, problems: &mut Problems) {
         const KEYS: &[Key] = &[key("format")];
         let Some(table) = root.table("log", KEYS, problems) else { return };
@@ -179,6 +199,17 @@ impl Document {
             self.config.log.format = format.value;
         }
     }
+}
+
+/// An address to listen on; `port` is that of the example.
+fn listen(address: &str, port: u16) -> Result<SocketAddr, Fault> {
+    address.parse().map_err(|_| {
+        Fault::new(
+            format!("{} is no address and port", quoted(address)),
+            "an address and a port are expected",
+        )
+        .help(format!("write \"127.0.0.1:{port}\" or \"[::1]:{port}\"; names are not taken"))
+    })
 }
 
 fn syntax_error(message: &str) -> Fault {

@@ -38,6 +38,14 @@ impl Line {
         self.dedicated
     }
 
+    pub const fn bits_per_second(&self) -> Option<f64> {
+        self.bits_per_second
+    }
+
+    pub const fn rtt_seconds(&self) -> Option<f64> {
+        self.rtt_seconds
+    }
+
     /// The bandwidth-delay product, in bytes.
     pub fn bdp_bytes(&self) -> Option<f64> {
         Some(self.bits_per_second? / 8.0 * self.rtt_seconds?)

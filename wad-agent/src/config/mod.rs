@@ -38,7 +38,7 @@ use wad_common::control::Control;
 
 use crate::law::Law;
 
-pub use buffers::{MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
+pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
 pub use error::ConfigError;
 pub use host::Host;
 pub use line::{bits_per_second, rtt_seconds};
@@ -53,6 +53,7 @@ pub struct Config {
     pub metrics: Metrics,
     pub limits: Limits,
     pub log: Log,
+    pub api: Api,
     /// In the order of the file.
     pub paths: Vec<PathPolicy>,
 }
@@ -93,6 +94,12 @@ pub enum LogFormat {
     Json,
 }
 
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Api {
+    /// On loopback, beside the Unix socket; None for that alone.
+    pub listen: Option<SocketAddr>,
+}
+
 /// Which flows, and what they get. None leaves a setting to the kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathPolicy {
@@ -124,6 +131,20 @@ pub struct PathPolicy {
     pub dscp: Option<u8>,
     pub max_flows: Option<u32>,
     pub allow_aggressive: bool,
+    /// Nothing of the above is given to its flows: they are only counted.
+    pub observe: bool,
+    pub origin: Origin,
+}
+
+/// Where a path's buffers come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Origin {
+    pub bits_per_second: Option<f64>,
+    pub rtt_seconds: Option<f64>,
+    pub sndbuf_is_auto: bool,
+    pub rcvbuf_is_auto: bool,
+    /// Standard flows as which one is to behave; 0 for one.
+    pub streams: u32,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

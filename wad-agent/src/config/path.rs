@@ -10,7 +10,7 @@ use wad_common::{
 };
 
 use super::{
-    Congestion, Host, PathPolicy,
+    Congestion, Host, Origin, PathPolicy,
     aimd::{self, HANDSHAKE_SEGMENTS, Streams},
     buffers, congestion, consent, control, dscp,
     fault::{Fault, Problems, quoted},
@@ -70,7 +70,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     table.require("name", problems, "add name = \"bob\", or how it is to show in logs and metrics");
     table.require("remote", problems, "add remote = \"10.5.128.74\", or a prefix, or an array");
     let name = table.read("name", problems, |value| parse_name(table::text(value)?));
-    check_mode(table, problems);
+    let observe = read_observe(table, problems);
 
     let before = problems.count();
     let remote = read_prefixes(table, "remote", problems);
@@ -127,6 +127,14 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         dscp,
         max_flows,
         allow_aggressive,
+        observe,
+        origin: Origin {
+            bits_per_second: line.bits_per_second(),
+            rtt_seconds: line.rtt_seconds(),
+            sndbuf_is_auto: buffers.sndbuf_is_auto,
+            rcvbuf_is_auto: buffers.rcvbuf_is_auto,
+            streams: streams.map_or(0, |Streams(k)| k),
+        },
     };
     consent::check(table, &choice, &policy, &remote, problems);
     Some((policy, site))
@@ -151,13 +159,22 @@ fn parse_name(name: &str) -> Result<String, Fault> {
     Ok(name.to_owned())
 }
 
-fn check_mode(table: &Table<'_>, problems: &mut Problems) {
-    table.read("mode", problems, |value| match table::text(value)? {
-        "static" => Ok(()),
-        "measured" => Err(Fault::new("\"measured\" is not available yet", "only \"static\" is")
-            .help("leave `mode` out; `bandwidth` and `rtt` size \"auto\" buffers")),
-        other => Err(Fault::new(format!("{} is no mode", quoted(other)), "it takes \"static\"")),
+/// Whether flows are only observed.
+fn read_observe(table: &Table<'_>, problems: &mut Problems) -> bool {
+    let mode = table.read("mode", problems, |value| match table::text(value)? {
+        "static" => Ok(false),
+        "observe" => Ok(true),
+        "measured" => Err(Fault::new(
+            "\"measured\" is not available yet",
+            "only \"static\" and \"observe\" are",
+        )
+        .help("leave `mode` out; `bandwidth` and `rtt` size \"auto\" buffers")),
+        other => {
+            let label = "it takes \"static\" or \"observe\"";
+            Err(Fault::new(format!("{} is no mode", quoted(other)), label))
+        }
     });
+    mode.is_some_and(|mode| mode.value)
 }
 
 fn read_prefixes(table: &Table<'_>, key: &str, problems: &mut Problems) -> Vec<Field<IpNet>> {

@@ -11,7 +11,9 @@ use wad_common::stats::PathStats;
 
 use super::{
     PathReading, Readings,
-    definitions::{BUILD, Definition, HOST, HostValue, PATH, PathMetric, PathValue, START},
+    definitions::{
+        BUILD, Definition, HOST, HostMetric, HostValue, PATH, PathMetric, PathValue, START,
+    },
 };
 
 /// The label of the sum of all paths that have no series of their own.
@@ -32,24 +34,48 @@ impl Collector for Scrape {
             series.encode(metric, &mut encoder)?;
         }
         for metric in HOST {
-            let definition = &metric.definition;
-            match metric.value {
-                HostValue::Counter(value) => ConstCounter::new(value(&self.readings))
-                    .encode(descriptor(&mut encoder, definition, MetricType::Counter)?),
-                HostValue::Gauge(value) => ConstGauge::new(value(&self.readings))
-                    .encode(descriptor(&mut encoder, definition, MetricType::Gauge)?),
-            }?;
+            host(metric, &self.readings, &mut encoder)?;
         }
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         version.encode(descriptor(&mut encoder, &BUILD, MetricType::Info)?)?;
-        // A clock before 1970 would make a strange start, not a failed scrape.
-        let started = self.started.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        ConstGauge::new(started.as_secs_f64()).encode(descriptor(
-            &mut encoder,
-            &START,
-            MetricType::Gauge,
-        )?)
+        time(self.started).encode(descriptor(&mut encoder, &START, MetricType::Gauge)?)
     }
+}
+
+fn host(
+    metric: &HostMetric,
+    readings: &Readings,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let definition = &metric.definition;
+    match metric.value {
+        HostValue::Counter(value) => ConstCounter::new(value(readings)).encode(descriptor(
+            encoder,
+            definition,
+            MetricType::Counter,
+        )?),
+        HostValue::Gauge(value) => ConstGauge::new(value(readings)).encode(descriptor(
+            encoder,
+            definition,
+            MetricType::Gauge,
+        )?),
+        HostValue::Results(results) => {
+            let mut family = descriptor(encoder, definition, MetricType::Counter)?;
+            results.iter().try_for_each(|(result, value)| {
+                let labels = [("result", *result)];
+                ConstCounter::new(value(readings)).encode(family.encode_family(&labels)?)
+            })
+        }
+        HostValue::Time(value) => match value(readings) {
+            None => Ok(()),
+            Some(at) => time(at).encode(descriptor(encoder, definition, MetricType::Gauge)?),
+        },
+    }
+}
+
+/// A clock before 1970 would make a strange time, not a failed scrape.
+fn time(at: SystemTime) -> ConstGauge<f64> {
+    ConstGauge::new(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64())
 }
 
 /// The paths that get series: those of their own, and the sum of the others.

@@ -1,6 +1,8 @@
 //! Every metric of wad, once: name, unit and help. The name has neither the unit
 //! nor the `_total` or `_info` that the formats append.
 
+use std::time::SystemTime;
+
 use prometheus_client::registry::Unit;
 use wad_common::{counter::Counter, stats::PathStats};
 
@@ -38,6 +40,10 @@ pub struct HostMetric {
 pub enum HostValue {
     Counter(fn(&Readings) -> u64),
     Gauge(fn(&Readings) -> u64),
+    /// Counters by the label `result`.
+    Results(&'static [(&'static str, fn(&Readings) -> u64)]),
+    /// Left out while it is not known.
+    Time(fn(&Readings) -> Option<SystemTime>),
 }
 
 use PathValue::{Counter as PerPath, Gauge, Reasons, Rtt};
@@ -175,6 +181,44 @@ pub const HOST: &[HostMetric] = &[
             help: "Number of the policy set in force; it rises with each reload",
         },
         value: HostValue::Gauge(|readings| readings.generation),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_paths_disabled",
+            unit: None,
+            help: "Paths whose flows are left alone until they are enabled again",
+        },
+        value: HostValue::Gauge(Readings::paths_disabled),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_config_reloads",
+            unit: None,
+            help: "Times that the configuration was read again: put in force (applied), wrong or in \
+                   need of a restart (refused), or put back because this host would not have it \
+                   (failed)",
+        },
+        value: HostValue::Results(&[
+            ("applied", |readings| readings.reloads.applied),
+            ("refused", |readings| readings.reloads.refused),
+            ("failed", |readings| readings.reloads.failed),
+        ]),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_config_last_reload_successful",
+            unit: None,
+            help: "Whether what is in force is what the configuration said when last read",
+        },
+        value: HostValue::Gauge(|readings| u64::from(!readings.reloads.is_behind)),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_config_loaded_timestamp",
+            unit: Some(Unit::Seconds),
+            help: "When the configuration in force was read, since the Unix epoch",
+        },
+        value: HostValue::Time(|readings| readings.reloads.loaded),
     },
 ];
 

@@ -1,9 +1,11 @@
 //! Readings for tests.
 
+use std::time::Duration;
+
 use super::*;
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
-    PathReading { name: name.into(), max_flows: 1000, stats }
+    PathReading { name: name.into(), state: PathState::Tuned, max_flows: 1000, stats }
 }
 
 /// Two paths, of which one has seen flows, and numbers that are all different.
@@ -32,5 +34,13 @@ pub fn example() -> Readings {
             before: "212992".to_owned(),
             after: "6571899".to_owned(),
         }],
+        reloads: Reloads {
+            applied: 8,
+            refused: 9,
+            failed: 11,
+            is_behind: false,
+            loaded: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_001_500)),
+        },
+        all_disabled: false,
     }
 }

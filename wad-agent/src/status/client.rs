@@ -6,24 +6,45 @@ use std::{
     time::Duration,
 };
 
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Full};
 use hyper::{
-    Request, Response,
+    Method, Response,
     body::Bytes,
     client::conn::http1,
-    header::{ACCEPT, HOST},
+    header::{ACCEPT, CONTENT_TYPE, HOST},
 };
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixStream,
     time::timeout,
 };
 
-use super::Status;
+use crate::{instance::Instance, lock};
 
-/// What a busy agent may take to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+const JSON: &str = "application/json";
+
+/// What is asked of the agent.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub method: Method,
+    /// With what follows a `?`, if anything does.
+    pub path: String,
+    /// JSON, or empty.
+    pub body: Bytes,
+    /// What a busy agent may take to answer.
+    pub patience: Duration,
+}
+
+impl Request {
+    /// For what is only looked up.
+    #[must_use]
+    pub fn get(path: impl Into<String>) -> Self {
+        let patience = Duration::from_secs(10);
+        Self { method: Method::GET, path: path.into(), body: Bytes::new(), patience }
+    }
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -50,7 +71,21 @@ pub enum Error {
     Unreadable { socket: PathBuf, source: serde_json::Error },
 }
 
-pub async fn ask(socket: &Path, instance: &str) -> Result<Status, Error> {
+/// Asks the agent of an instance, from a program that does nothing else meanwhile.
+pub fn ask_instance<T: DeserializeOwned>(
+    instance: &Instance,
+    request: &Request,
+) -> anyhow::Result<T> {
+    let socket = lock::socket(Path::new(lock::RUN_DIR), instance.name());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(ask(&socket, instance.name(), request))?)
+}
+
+pub async fn ask<T: DeserializeOwned>(
+    socket: &Path,
+    instance: &str,
+    request: &Request,
+) -> Result<T, Error> {
     let at = || socket.to_owned();
     let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -59,7 +94,7 @@ pub async fn ask(socket: &Path, instance: &str) -> Result<Status, Error> {
         io::ErrorKind::PermissionDenied => Error::Denied { socket: at() },
         _ => Error::Connect { socket: at(), source },
     })?;
-    let answer = timeout(PATIENCE, get(stream, "/v1/status", "application/json")).await;
+    let answer = timeout(request.patience, send(stream, request, JSON)).await;
     let answer = answer
         .map_err(|_| Error::Silent { socket: at() })?
         .map_err(|source| Error::Http { socket: at(), source })?;
@@ -73,17 +108,20 @@ pub async fn ask(socket: &Path, instance: &str) -> Result<Status, Error> {
 }
 
 /// One request, one answer, whole.
-pub async fn get(
+pub async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin,
-    path: &str,
+    request: &Request,
     accept: &str,
 ) -> Result<Response<Bytes>, hyper::Error> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request = Request::get(path)
+    let request = hyper::Request::builder()
+        .method(&request.method)
+        .uri(&request.path)
         .header(HOST, "wad")
         .header(ACCEPT, accept)
-        .body(Empty::<Bytes>::new())
-        .expect("paths and types are constants of this program");
+        .header(CONTENT_TYPE, JSON)
+        .body(Full::new(request.body.clone()))
+        .expect("paths and types are made by this program");
     let answer = async {
         let (head, body) = sender.send_request(request).await?.into_parts();
         Ok(Response::from_parts(head, body.collect().await?.to_bytes()))

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{PathStatus, Status};
-use crate::journal::Change;
+use crate::{journal::Change, metrics::PathState};
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;
@@ -22,9 +22,18 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     )?;
     let config = status.config.display();
     writeln!(out, "config   {config}, policy set {}", status.generation)?;
+    if status.reloads.behind {
+        writeln!(out, "         what the file says by now was not taken; the log says why")?;
+    }
     writeln!(out, "cgroup   {}", status.cgroup.display())?;
     let (reserved, limit) = (status.memory_reserved_bytes, status.memory_limit_bytes);
     writeln!(out, "memory   {} of {} reserved", Bytes(reserved), Bytes(limit))?;
+    let disabled = status.paths.iter().filter(|path| path.state == PathState::Disabled).count();
+    if status.all_disabled {
+        writeln!(out, "disabled all paths; `wad enable` ends that")?;
+    } else if disabled > 0 {
+        writeln!(out, "disabled {disabled} of {} paths", status.paths.len())?;
+    }
     for (count, what) in [
         (status.events_lost, "events lost"),
         (status.mptcp_subflows, "MPTCP subflows left alone"),
@@ -75,7 +84,7 @@ fn write_paths(paths: &[PathStatus], out: &mut dyn Write) -> io::Result<()> {
 fn row(path: &PathStatus) -> [String; 8] {
     let untuned = &path.flows_untuned;
     [
-        path.name.escape_debug().to_string(),
+        format!("{}{}", path.name.escape_debug(), left_alone(path.state)),
         path.flows_tuned.to_string(),
         path.connections_matched.to_string(),
         untuned
@@ -91,6 +100,14 @@ fn row(path: &PathStatus) -> [String; 8] {
         },
         path.rtt_us.map_or("-".to_owned(), |us| format!("{:.1} ms", us as f64 / 1e3)),
     ]
+}
+
+const fn left_alone(state: PathState) -> &'static str {
+    match state {
+        PathState::Tuned => "",
+        PathState::Observed => " (observed)",
+        PathState::Disabled => " (disabled)",
+    }
 }
 
 struct Bytes(u64);
@@ -133,13 +150,20 @@ mod tests {
 
     use super::*;
     use crate::{
-        metrics::testing::{example, path},
+        metrics::{
+            Readings,
+            testing::{example, path},
+        },
         status::About,
     };
 
     fn table(paths: usize) -> String {
         let mut readings = example();
         readings.paths.extend((2..paths).map(|index| path(&index.to_string(), Default::default())));
+        table_of(readings)
+    }
+
+    fn table_of(readings: Readings) -> String {
         let about = About {
             instance: "default".to_owned(),
             config: "/etc/wad/wad.toml".into(),
@@ -170,6 +194,24 @@ bob                     1       14        9  10.0 GiB   1.0 MiB         0.005%  
 a \"quoted\\\nname      0        0        0       0 B       0 B              -        -
 "#;
         assert_eq!(table(2), expected);
+    }
+
+    #[test]
+    fn what_is_left_alone_is_said_to_be_so() {
+        let mut readings = example();
+        readings.paths[0].state = PathState::Disabled;
+        let text = table_of(readings.clone());
+        assert!(text.contains("reserved\ndisabled 1 of 2 paths\n"), "{text}");
+        assert!(text.contains("bob (disabled) "), "{text}");
+        readings.all_disabled = true;
+        assert!(table_of(readings).contains("disabled all paths; `wad enable`"));
+    }
+
+    #[test]
+    fn a_file_that_was_not_taken_is_said_to_be_so() {
+        let mut readings = example();
+        readings.reloads.is_behind = true;
+        assert!(table_of(readings).contains("policy set 3\n         what the file says"));
     }
 
     #[test]

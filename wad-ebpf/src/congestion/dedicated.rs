@@ -4,7 +4,14 @@
 //! With `cong_control` the kernel leaves window and rate to the law, in recovery
 //! and after idle time, too.
 
-use crate::{context::Context, parameters::Parameters, tcp::Tcp};
+use wad_common::law::Aimd;
+
+use crate::{
+    context::Context,
+    parameters::{INFINITE_SSTHRESH, Parameters},
+    standard,
+    tcp::Tcp,
+};
 
 /// RFC 6928.
 const INITIAL_WINDOW_SEGMENTS: u32 = 10;
@@ -21,6 +28,9 @@ pub fn init(tcp: Tcp) -> u64 {
 pub fn cong_control(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::of(tcp);
+    if parameters.is_standard() {
+        return fall_back(ctx, tcp, parameters);
+    }
     let held_segments = match parameters.max_cwnd_segments() {
         // An application chose the algorithm by itself, with no path to hold.
         u32::MAX => INITIAL_WINDOW_SEGMENTS,
@@ -35,5 +45,21 @@ pub fn cong_control(ctx: Context) -> u64 {
 
 #[inline(always)]
 pub fn ssthresh(ctx: Context) -> u64 {
-    Tcp::of(ctx).cwnd_segments().into()
+    let tcp = Tcp::of(ctx);
+    if Parameters::of(tcp).is_standard() {
+        return standard::ssthresh(tcp);
+    }
+    tcp.cwnd_segments().into()
+}
+
+/// To the standard law, which knows no threshold as yet: to double the window from
+/// here would be the worst. It begins as after a loss.
+#[inline(always)]
+fn fall_back(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
+    if tcp.ssthresh_segments() >= INFINITE_SSTHRESH {
+        let half_segments = Aimd::STANDARD.on_congestion(tcp.cwnd_segments());
+        tcp.set_ssthresh_segments(half_segments);
+        tcp.set_cwnd_segments(half_segments);
+    }
+    standard::cong_control(ctx, tcp, parameters)
 }

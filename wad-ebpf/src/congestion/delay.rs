@@ -7,6 +7,7 @@ use crate::{
     pacing,
     parameters::{LAW_STATE, Parameters},
     rate_sample::RateSample,
+    standard,
     tcp::Tcp,
 };
 
@@ -27,6 +28,9 @@ pub fn init(tcp: Tcp) -> u64 {
 pub fn cong_control(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::of(tcp);
+    if parameters.is_standard() {
+        return standard::cong_control(ctx, tcp, parameters);
+    }
     let sample = RateSample::of(ctx).told_of(tcp);
     let before = parameters.bounded_window(0);
     let mut law: Delay = tcp.private(STATE);
@@ -41,6 +45,9 @@ pub fn cong_control(ctx: Context) -> u64 {
 #[inline(always)]
 pub fn ssthresh(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
+    if Parameters::of(tcp).is_standard() {
+        return standard::ssthresh(tcp);
+    }
     let mut law: Delay = tcp.private(STATE);
     let ssthresh_segments = law.on_congestion(tcp.cwnd_segments());
     tcp.set_private(STATE, law);

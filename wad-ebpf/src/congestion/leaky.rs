@@ -8,6 +8,7 @@ use crate::{
     pacing,
     parameters::{LAW_STATE, Parameters},
     rate_sample::RateSample,
+    standard,
     tcp::Tcp,
 };
 
@@ -28,6 +29,9 @@ pub fn init(tcp: Tcp) -> u64 {
 pub fn cong_control(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::of(tcp);
+    if parameters.is_standard() {
+        return standard::cong_control(ctx, tcp, parameters);
+    }
     let rate_sample = RateSample::of(ctx);
     let sample = rate_sample.told_of(tcp);
     let losses = Losses {
@@ -53,6 +57,9 @@ pub fn cong_control(ctx: Context) -> u64 {
 #[inline(always)]
 pub fn ssthresh(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
+    if Parameters::of(tcp).is_standard() {
+        return standard::ssthresh(tcp);
+    }
     step(tcp, |law| law.on_congestion(tcp.window(0))).into()
 }
 

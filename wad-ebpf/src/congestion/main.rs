@@ -17,6 +17,7 @@ mod loss_based;
 mod pacing;
 mod parameters;
 mod rate_sample;
+mod standard;
 mod tcp;
 
 use wad_common::law::{Aimd, highspeed, scalable};
@@ -54,18 +55,18 @@ callback!("set_state" aimd_set_state(ctx)
     loss_based::set_state(ctx, |parameters, _| parameters.aimd()));
 
 callback!("cong_avoid" highspeed_cong_avoid(ctx)
-    loss_based::cong_avoid(ctx, |_, cwnd_segments| highspeed::response(cwnd_segments)));
+    loss_based::cong_avoid(ctx, |parameters, cwnd_segments| parameters.unless_standard(highspeed::response, cwnd_segments)));
 callback!("ssthresh" highspeed_ssthresh(ctx)
-    loss_based::ssthresh(ctx, |_, cwnd_segments| highspeed::response(cwnd_segments)));
+    loss_based::ssthresh(ctx, |parameters, cwnd_segments| parameters.unless_standard(highspeed::response, cwnd_segments)));
 callback!("set_state" highspeed_set_state(ctx)
-    loss_based::set_state(ctx, |_, cwnd_segments| highspeed::response(cwnd_segments)));
+    loss_based::set_state(ctx, |parameters, cwnd_segments| parameters.unless_standard(highspeed::response, cwnd_segments)));
 
 callback!("cong_avoid" scalable_cong_avoid(ctx)
-    loss_based::cong_avoid(ctx, |_, cwnd_segments| scalable::response(cwnd_segments)));
+    loss_based::cong_avoid(ctx, |parameters, cwnd_segments| parameters.unless_standard(scalable::response, cwnd_segments)));
 callback!("ssthresh" scalable_ssthresh(ctx)
-    loss_based::ssthresh(ctx, |_, cwnd_segments| scalable::response(cwnd_segments)));
+    loss_based::ssthresh(ctx, |parameters, cwnd_segments| parameters.unless_standard(scalable::response, cwnd_segments)));
 callback!("set_state" scalable_set_state(ctx)
-    loss_based::set_state(ctx, |_, cwnd_segments| scalable::response(cwnd_segments)));
+    loss_based::set_state(ctx, |parameters, cwnd_segments| parameters.unless_standard(scalable::response, cwnd_segments)));
 
 callback!("init" delay_init(ctx) delay::init(Tcp::of(ctx)));
 callback!("cong_control" delay_cong_control(ctx) delay::cong_control(ctx));

@@ -2,7 +2,7 @@
 //! policy set has changed, so that a change holds from the flow's next ACK on.
 
 use wad_common::{
-    control::{Control, LONG_PATH_US, Pacing},
+    control::{Control, LONG_PATH_US, Pacing, RESPOND_AS_STANDARD},
     law::{Aimd, Window},
 };
 use wad_ebpf::{maps, policies};
@@ -17,12 +17,14 @@ const MAX_CWND: u32 = 20;
 const FLAGS: u32 = 24;
 const STANDING_QUEUE: u32 = 28;
 const DEDICATED_RATE: u32 = 32;
+/// In its place where a law is to respond as the standard one.
+const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 
 /// From here on it is the law's own, 64 bytes.
 pub const LAW_STATE: u32 = 40;
 
 /// "None" of a threshold: `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
-const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// Segments that the handshake may deliver: the SYN, and data with it.
 const HANDSHAKE_SEGMENTS: u32 = 2;
@@ -95,6 +97,29 @@ impl Parameters {
     #[inline(always)]
     pub fn has_flags(self) -> bool {
         self.0.private::<u32>(FLAGS) != 0
+    }
+
+    /// Whether the law's own response is not wanted any more.
+    #[inline(always)]
+    pub fn is_standard(self) -> bool {
+        self.has(RESPOND_AS_STANDARD)
+    }
+
+    /// What a law of the window alone says of it, or the standard one in its place.
+    #[inline(always)]
+    pub fn unless_standard(self, response: impl Fn(u32) -> Aimd, cwnd_segments: u32) -> Aimd {
+        if self.is_standard() { Aimd::STANDARD } else { response(cwnd_segments) }
+    }
+
+    /// Where [`Self::is_standard`], growth earned but not yet granted.
+    #[inline(always)]
+    pub fn standard_credit_q16(self) -> u64 {
+        self.0.private(STANDARD_CREDIT_Q16)
+    }
+
+    #[inline(always)]
+    pub fn set_standard_credit_q16(self, credit_q16: u64) {
+        self.0.set_private(STANDARD_CREDIT_Q16, credit_q16);
     }
 
     /// 0 for the law's own choice.

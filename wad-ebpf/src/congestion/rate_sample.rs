@@ -64,7 +64,7 @@ impl RateSample {
 
     /// Segments newly delivered.
     #[inline(always)]
-    fn acked_segments(self) -> u32 {
+    pub fn acked_segments(self) -> u32 {
         self.read(offset!(acked_sacked))
     }
 

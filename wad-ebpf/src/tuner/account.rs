@@ -75,6 +75,9 @@ pub fn count(counter: Counter) {
 /// Reserves what a flow's policy takes, if the bounds allow it.
 #[inline(always)]
 pub fn reserve<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcome {
+    if policy.observes() {
+        return Outcome::Observed;
+    }
     let (Some(stats), Some(reserved), Some(limit)) = (
         stats(flow.policy),
         counter_place(Counter::MemoryReserved),

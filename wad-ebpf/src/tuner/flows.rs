@@ -29,17 +29,19 @@ pub fn adopt<'a, const ADDITION: bool>(
     socket: &impl Socket,
     role: Role,
 ) -> Option<(&'a mut Flow, &'a Policy)> {
-    adopt_under::<ADDITION>(socket, role, policies::find(&socket.ends())?)
+    let generation = policies::generation();
+    let index = policies::find(generation, &socket.ends())?;
+    adopt_under::<ADDITION>(socket, role, policies::policy(generation, index)?, index)
 }
 
-/// The same for a flow that is known to fall under the policy of that index.
+/// The same for a flow that is known to fall under a policy, which has that index.
 #[inline(always)]
 pub fn adopt_under<'a, const ADDITION: bool>(
     socket: &impl Socket,
     role: Role,
+    policy: &'a Policy,
     index: u32,
 ) -> Option<(&'a mut Flow, &'a Policy)> {
-    let policy = policies::policy(policies::generation(), index)?;
     if socket.is_mptcp_subflow() {
         account::count(Counter::MptcpSubflows);
         return None;
@@ -53,6 +55,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     // SAFETY: reads the clock.
     flow.matched_ns = unsafe { bpf_ktime_get_ns() };
     flow.established_ns = 0;
+    flow.generation = policy.generation;
     flow.policy = index;
     flow.role = role as u32;
     flow.initial_window_segments = 0;

@@ -36,7 +36,7 @@ use aya_ebpf::{
     macros::sock_ops,
     programs::SockOpsContext,
 };
-use wad_common::{event::Kind, flow::Role};
+use wad_common::{event::Kind, flow::Role, policy::Policy};
 use wad_ebpf::policies;
 
 use crate::socket::Calling;
@@ -80,12 +80,20 @@ fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
 /// socket, hence to no cgroup (`sk_to_full_sk()`).
 #[inline(always)]
 fn set_initial_receive_window(ctx: &SockOpsContext) {
-    let policy = policies::find(&socket::ends(ctx))
-        .and_then(|index| policies::policy(policies::generation(), index));
-    let Some(policy) = policy else { return };
+    let Some(policy) = initial_policy(ctx) else { return };
     if policy.initial_receive_window_segments != 0 {
         ctx.set_reply(policy.initial_receive_window_segments);
     }
+}
+
+/// That of a connection which this host makes has been settled by then.
+#[inline(always)]
+fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
+    if let Some(flow) = Calling::of(ctx).and_then(|socket| flows::live(&socket)) {
+        return policies::of_flow(flow);
+    }
+    let generation = policies::generation();
+    policies::policy(generation, policies::find(generation, &socket::ends(ctx))?)
 }
 
 #[inline(always)]
@@ -101,7 +109,7 @@ fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
 #[inline(always)]
 fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
     if let Some(flow) = flows::live(socket) {
-        let Some(policy) = policies::policy(policies::generation(), flow.policy) else { return };
+        let Some(policy) = policies::of_flow(flow) else { return };
         flows::establish(socket, flow, policy);
     } else if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, role) {
         flows::set_before_data(socket, flow, policy);

@@ -69,12 +69,13 @@ fn visit(socket: &Visited) -> Option<Visit> {
     if !socket.can_send() || !socket.is_in_cgroup() || socket.is_mptcp_subflow() {
         return None;
     }
-    let index = policies::find(&socket.ends());
+    let generation = policies::generation();
+    let index = policies::find(generation, &socket.ends());
     if let Some(flow) = flows::live(socket) {
         // One that was matched, but whose establishment found no policy, is begun
         // anew.
         if index == Some(flow.policy) && flow.established_ns != 0 {
-            let policy = policies::policy(policies::generation(), flow.policy)?;
+            let policy = policies::policy(generation, flow.policy)?;
             return change(socket, flow, policy);
         }
         flows::note_choices(socket, flow);
@@ -84,7 +85,8 @@ fn visit(socket: &Visited) -> Option<Visit> {
             return Some(Visit::Left);
         }
     }
-    let (flow, policy) = flows::adopt_under::<FETCH>(socket, Role::Running, index?)?;
+    let policy = policies::policy(generation, index?)?;
+    let (flow, policy) = flows::adopt_under::<FETCH>(socket, Role::Running, policy, index?)?;
     flow.earlier = socket.counts();
     flows::set_before_data(socket, flow, policy);
     flows::establish(socket, flow, policy);
@@ -95,8 +97,17 @@ fn visit(socket: &Visited) -> Option<Visit> {
 #[inline(always)]
 fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     let asks = Asks::of(policy);
+    flow.generation = policy.generation;
     if flow.asks.is(&asks) {
         return None;
+    }
+    if policy.observes() {
+        flows::note_choices(socket, flow);
+        undo(socket, flow, &asks);
+        account::release(flow);
+        flow.asks = asks;
+        flow.outcome = Outcome::Observed as u32;
+        return Some(Visit::Changed);
     }
     if flow.is_tuned() {
         if !account::resize(flow, policy) {

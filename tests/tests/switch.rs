@@ -1,0 +1,313 @@
+//! Paths that are only observed, and the kill switch: flows left alone, counts
+//! that go on, and what is disabled staying so.
+
+use std::{
+    process::Output,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use wad_tests::{
+    lab::{
+        settings,
+        wan::{ADDRESSES_V4 as WAN_V4, Wan},
+    },
+    policy::path_to,
+    sending::while_sending,
+    signal,
+    ss::Flow,
+    stand::{Stand, until},
+    sysctl,
+    tcp::{self, Connection, at},
+    veth::{ADDRESSES_V4, Wire},
+    wad::{Home, program},
+};
+
+const SOON: Duration = Duration::from_secs(10);
+const PORT: u16 = 7000;
+const OTHER_PORT: u16 = 7001;
+const TUNED: &str = "sndbuf = '400000'\nrcvbuf = '500000'\ncongestion = 'wad_aimd'\n";
+
+fn path(name: &str, port: u16, keys: &str) -> String {
+    format!(
+        "[[path]]\nname = '{name}'\nremote = '{}'\nremote_port = {port}\n{keys}\n",
+        ADDRESSES_V4[1]
+    )
+}
+
+/// What can be seen of a flow's settings.
+fn settings_of(flow: &Flow) -> (&str, u64, u64, u32, Option<(u8, u8)>) {
+    let Flow { congestion, sndbuf_bytes, rcvbuf_bytes, cwnd_segments, window_scales, .. } = flow;
+    (congestion, *sndbuf_bytes, *rcvbuf_bytes, *cwnd_segments, *window_scales)
+}
+
+fn open(wire: &Wire, port: u16) -> Result<Connection> {
+    Ok(Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], port))?)
+}
+
+fn is_tuned(wire: &Wire, port: u16) -> Result<bool> {
+    let flow = open(wire, port)?.near_flow(wire.a())?;
+    let tuned = flow.congestion.starts_with("wad_aimd");
+    ensure!(tuned == (flow.sndbuf_bytes == 800_000), "half tuned: {flow:?}");
+    Ok(tuned)
+}
+
+fn succeeds(home: &Home, arguments: &[&str]) -> Result<String> {
+    let Output { status, stdout, stderr } = run(home, arguments)?;
+    ensure!(status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&stderr));
+    Ok(String::from_utf8_lossy(&stdout).into_owned())
+}
+
+fn run(home: &Home, arguments: &[&str]) -> Result<Output> {
+    let (subcommand, rest) = arguments.split_first().context("no subcommand")?;
+    Ok(home.command(subcommand).args(rest).output()?)
+}
+
+fn status(home: &Home) -> Result<Value> {
+    Ok(serde_json::from_str(&succeeds(home, &["status", "--json"])?)?)
+}
+
+#[test]
+fn what_is_observed_is_counted_and_as_without_wad() -> Result<()> {
+    let stand = Stand::set_up("observe")?;
+    let wire = Wire::start()?;
+    let look = || -> Result<_> {
+        let connection = open(&wire, PORT)?;
+        let flows = [connection.near_flow(wire.a())?, connection.far_flow(wire.b())?];
+        connection.exchange(1_000_000)?;
+        Ok(flows)
+    };
+    let before = look()?;
+
+    // Both ends match, on connect and on accept, and no sndbuf is that large.
+    let policy = "[[path]]\nname = 'seen'\nremote = '10.81.0.0/16'\nmode = 'observe'\n\
+                  sndbuf = '8MiB'\nrcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n\
+                  initial_window = 5\ninitial_receive_window = 20\ndscp = 8\n\
+                  pacing = '1Mbit'\nmax_flows = 1\n";
+    let home = Home::create(&program()?, policy)?;
+    let ceilings = || -> Result<_> {
+        Ok([sysctl::get("net.core.wmem_max")?, sysctl::get("net.core.rmem_max")?])
+    };
+    let ceilings_before = ceilings()?;
+    let _agent = home.start(stand.cgroup())?;
+    let after = look()?;
+    for (before, after) in before.iter().zip(&after) {
+        ensure!(settings_of(before) == settings_of(after), "{before:?}, then {after:?}");
+    }
+    ensure!(ceilings()? == ceilings_before, "raised for what is not to be");
+    ensure!(home.algorithm().is_err(), "registered for what is not to be");
+
+    let closed =
+        || -> Result<f64> { Ok(home.metrics()?.of_path("wad_flows_closed_total", "seen")?) };
+    until("both ends are counted as closed", SOON, closed, |closed| *closed == 2.0)?;
+    let metrics = home.metrics()?;
+    let count = |name: &str| metrics.of_path(name, "seen");
+    ensure!(count("wad_connections_matched_total")? == 2.0, "{}", metrics.text());
+    ensure!(count("wad_flows_opened_total")? == 2.0);
+    ensure!(count("wad_sent_bytes_total")? >= 2_000_000.0, "{}", metrics.text());
+    ensure!(count("wad_received_bytes_total")? >= 2_000_000.0);
+    ensure!(count("wad_path_rtt_seconds")? > 0.0);
+    ensure!(count("wad_flows_tuned")? == 0.0);
+    let status = status(&home)?;
+    ensure!(status["paths"][0]["state"] == "observed", "{status}");
+    Ok(())
+}
+
+#[test]
+fn a_path_is_disabled_at_once_and_stays_so() -> Result<()> {
+    let stand = Stand::set_up("disable")?;
+    let wire = Wire::start()?;
+    let policy = path("bob", PORT, TUNED) + &path("eve", OTHER_PORT, TUNED);
+    let home = Home::create(&program()?, &policy)?;
+    let agent = home.start(stand.cgroup())?;
+    ensure!(is_tuned(&wire, PORT)? && is_tuned(&wire, OTHER_PORT)?);
+    let running = open(&wire, PORT)?;
+
+    let said = succeeds(&home, &["disable", "bob"])?;
+    ensure!(said.contains("1 disabled: bob"), "{said}");
+    ensure!(!is_tuned(&wire, PORT)? && is_tuned(&wire, OTHER_PORT)?);
+    let metrics = home.metrics()?;
+    ensure!(metrics.value("wad_paths_disabled", &[])? == 1.0);
+    ensure!(metrics.of_path("wad_connections_matched_total", "bob")? == 3.0, "counts go on");
+    ensure!(status(&home)?["paths"][0]["state"] == "disabled");
+    running.exchange(1_000_000)?;
+
+    // Whatever the file says by then, and however the agent ended.
+    home.write_policy(&(policy.clone() + &path("mallory", 7002, TUNED)))?;
+    succeeds(&home, &["reload"])?;
+    ensure!(!is_tuned(&wire, PORT)? && is_tuned(&wire, 7002)?);
+    agent.kill()?;
+    ensure!(!is_tuned(&wire, PORT)? && is_tuned(&wire, OTHER_PORT)?, "without an agent");
+    let agent = home.start(stand.cgroup())?;
+    ensure!(!is_tuned(&wire, PORT)? && is_tuned(&wire, OTHER_PORT)?, "after a crash");
+    ensure!(home.log().contains("1 disabled: bob; `wad enable` ends that"), "{}", home.log());
+    agent.stop()?;
+    let _agent = home.start(stand.cgroup())?;
+    ensure!(!is_tuned(&wire, PORT)? && is_tuned(&wire, OTHER_PORT)?, "after a restart");
+
+    succeeds(&home, &["enable", "bob"])?;
+    ensure!(is_tuned(&wire, PORT)? && is_tuned(&wire, OTHER_PORT)?);
+    ensure!(status(&home)?["paths"][0]["state"] == "tuned");
+    running.exchange(1_000_000)?;
+    Ok(())
+}
+
+#[test]
+fn all_paths_are_disabled_those_to_come_with_them() -> Result<()> {
+    let stand = Stand::set_up("all")?;
+    let wire = Wire::start()?;
+    let observed = path("seen", 7003, &format!("mode = 'observe'\n{TUNED}"));
+    let policy = path("bob", PORT, TUNED) + &observed;
+    let home = Home::create(&program()?, &policy)?;
+    let agent = home.start(stand.cgroup())?;
+    ensure!(is_tuned(&wire, PORT)?);
+
+    let said = succeeds(&home, &["disable"])?;
+    ensure!(said.contains("all paths are disabled"), "{said}");
+    home.write_policy(&(policy + &path("eve", OTHER_PORT, TUNED)))?;
+    succeeds(&home, &["reload"])?;
+    ensure!(!is_tuned(&wire, PORT)? && !is_tuned(&wire, OTHER_PORT)?);
+    ensure!(succeeds(&home, &["status"])?.contains("disabled all paths"));
+
+    // What would not do as it says is refused, and says why.
+    for (arguments, reason) in
+        [(["enable", "bob"], "all paths are disabled"), (["disable", "bobb"], "no path in force")]
+    {
+        let output = run(&home, &arguments)?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1) && said.contains(reason), "{said}");
+    }
+
+    succeeds(&home, &["enable"])?;
+    ensure!(is_tuned(&wire, PORT)? && is_tuned(&wire, OTHER_PORT)?);
+    ensure!(!is_tuned(&wire, 7003)?, "what the file has observed is not enabled");
+
+    // `wad cleanup` leaves nothing, this neither.
+    succeeds(&home, &["disable"])?;
+    agent.kill()?;
+    let said = succeeds(&home, &["cleanup"])?;
+    ensure!(said.contains("enabled again"), "{said}");
+    let _agent = home.start(stand.cgroup())?;
+    ensure!(is_tuned(&wire, PORT)?);
+    Ok(())
+}
+
+#[test]
+fn what_is_disabled_is_disabled_even_if_it_cannot_be_noted() -> Result<()> {
+    let stand = Stand::set_up("unnoted")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, &path("bob", PORT, TUNED))?;
+    let state = home.folder().join("state");
+    std::fs::create_dir(&state)?;
+    let full = format!("mount -t tmpfs -o ro none '{}'", state.display());
+    // Buffers that need no journal, which could not be written either.
+    home.write_policy(&path("bob", PORT, "sndbuf = '200000'"))?;
+    let _agent = home.start_in(&full, stand.cgroup())?;
+    let sndbuf = || -> Result<u64> { Ok(open(&wire, PORT)?.near_flow(wire.a())?.sndbuf_bytes) };
+    ensure!(sndbuf()? == 400_000);
+    let said = succeeds(&home, &["disable"])?;
+    ensure!(said.contains("this ends with the agent"), "{said}");
+    ensure!(sndbuf()? != 400_000);
+    Ok(())
+}
+
+const RTT: Duration = Duration::from_millis(100);
+/// One for each port from [`PORT`] on.
+const LAWS: [&str; 6] = [
+    "congestion = 'wad_aimd'; additive_increase = 10; initial_ssthresh = 300; max_cwnd = 400",
+    "congestion = 'wad_highspeed'; initial_ssthresh = 300; max_cwnd = 400",
+    "congestion = 'wad_scalable'; initial_ssthresh = 300; max_cwnd = 400",
+    "congestion = 'wad_delay'; initial_ssthresh = 300; max_cwnd = 400",
+    "loss = 'leaky'; initial_ssthresh = 300; max_cwnd = 400",
+    // 0.95 of it is payload; the window is what the rate carries with headers.
+    "dedicated = '48Mbit'; rtt = '100ms'",
+];
+const DEDICATED: usize = 5;
+
+struct Bench<'a> {
+    wan: &'a Wan,
+    connections: &'a [Connection],
+}
+
+impl Bench<'_> {
+    fn windows(&self) -> Result<Vec<u32>> {
+        let window =
+            |connection: &Connection| Ok(tcp::flow(self.wan.a(), &connection.near)?.cwnd_segments);
+        self.connections.iter().map(window).collect()
+    }
+
+    fn until(&self, what: &'static str, fit: impl Fn(&[u32]) -> bool) -> Result<Vec<u32>> {
+        until(what, SOON, || self.windows(), |windows| fit(windows))
+    }
+}
+
+/// Under every law: a standard flow's growth, and no bound, as long as the path is
+/// disabled; then its own again.
+#[test]
+fn running_flows_are_standard_ones_while_they_are_disabled() -> Result<()> {
+    let stand = Stand::set_up("running")?;
+    let text = "rtt = '100ms'\nforward = { rate = '1Gbit', queue = { bdp = 1.0 } }\n";
+    let wan = Wan::start(&toml::from_str(text)?)?;
+    settings::apply(&wan)?;
+    let buffers = "sndbuf = \"2MiB\"; rcvbuf = \"2MiB\"";
+    let policy: String =
+        (PORT..).zip(LAWS).map(|(port, law)| path_to(port, &format!("{buffers}; {law}"))).collect();
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    let connections: Vec<_> = (PORT..)
+        .take(LAWS.len())
+        .map(|port| Ok(Connection::open(wan.a(), wan.b(), at(WAN_V4[1], port))?))
+        .collect::<Result<_>>()?;
+    let bench = Bench { wan: &wan, connections: &connections };
+    while_sending(&connections, || {
+        let held = bench.until("each holds its window", |windows| {
+            windows[..DEDICATED].iter().all(|window| *window == 400) && windows[DEDICATED] > 300
+        })?;
+        succeeds(&home, &["disable"])?;
+        signal::sleep(3 * RTT)?;
+        let before = bench.windows()?;
+        let begun = Instant::now();
+        signal::sleep(20 * RTT)?;
+        let after = bench.windows()?;
+        let rtts = begun.elapsed().as_secs_f64() / RTT.as_secs_f64();
+        println!("{held:?}; disabled: {before:?}, {rtts:.1} round trips later {after:?}");
+        for (law, (before, after)) in before.iter().zip(&after).enumerate() {
+            let grown = f64::from(*after) - f64::from(*before);
+            let is_standard = (0.7 * rtts..1.2 * rtts).contains(&grown);
+            ensure!(is_standard, "{}: {grown} in {rtts} round trips", LAWS[law]);
+        }
+        ensure!(before[..DEDICATED].iter().all(|window| *window > 400), "still bounded");
+        ensure!(before[DEDICATED] <= held[DEDICATED] / 2 + 10, "the rate is still held");
+
+        succeeds(&home, &["enable"])?;
+        let back = bench.until("each has its window again", |windows| {
+            windows[..DEDICATED].iter().all(|window| *window <= 400)
+                && windows[DEDICATED] == held[DEDICATED]
+        })?;
+        println!("enabled: {back:?}");
+        Ok(())
+    })
+}
+
+#[test]
+fn a_damaged_note_is_refused_at_the_start() -> Result<()> {
+    let stand = Stand::set_up("damaged")?;
+    let home = Home::create(&program()?, &path("bob", PORT, TUNED))?;
+    let mut agent = home.start(stand.cgroup())?;
+    succeeds(&home, &["disable"])?;
+    agent.signal(Signal::SIGTERM);
+    drop(agent);
+    let note = home.folder().join(format!("state/disabled-{}.json", home.instance()));
+    ensure!(std::fs::read_to_string(&note)?.contains("\"all\":true"));
+    std::fs::write(&note, "{")?;
+    let error = match home.start(stand.cgroup()) {
+        Ok(_) => anyhow::bail!("it started"),
+        Err(error) => error.to_string(),
+    };
+    ensure!(error.contains("remove it to enable all paths"), "{error}");
+    std::fs::remove_file(&note)?;
+    home.start(stand.cgroup())?.stop()?;
+    Ok(())
+}

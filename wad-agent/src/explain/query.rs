@@ -1,0 +1,136 @@
+//! What is asked: the other end of a flow, and perhaps this one, as far as they are
+//! known.
+
+use std::{
+    fmt::{self, Display},
+    net::{IpAddr, SocketAddr},
+    str::FromStr,
+};
+
+use percent_encoding::percent_decode_str;
+
+/// An address, and a port if that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    pub address: IpAddr,
+    pub port: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Query {
+    pub remote: End,
+    pub local: Option<End>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QueryError {
+    #[error(
+        "{0:?} is no address: write 203.0.113.5, 203.0.113.5:443, 2001:db8::5 or \
+         [2001:db8::5]:443; names are not taken"
+    )]
+    NoAddress(String),
+    #[error("`remote` is missing: ask for /v1/path?remote=ADDRESS or ADDRESS:PORT")]
+    NoRemote,
+    #[error("{0:?} is not known here: it takes `remote` and `local`")]
+    Unknown(String),
+    #[error("`{0}` is there twice")]
+    Twice(String),
+}
+
+impl FromStr for End {
+    type Err = QueryError;
+
+    /// IPv4 mapped into IPv6 is IPv4, as in the configuration; port 0 is any.
+    fn from_str(text: &str) -> Result<Self, QueryError> {
+        let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse().ok();
+        let (address, port): (IpAddr, u16) = match text.parse::<SocketAddr>() {
+            Ok(end) => (end.ip(), end.port()),
+            Err(_) => {
+                let address = text.parse().ok().or_else(bracketed);
+                (address.ok_or_else(|| QueryError::NoAddress(text.to_owned()))?, 0)
+            }
+        };
+        let port = if port == 0 { None } else { Some(port) };
+        Ok(Self { address: address.to_canonical(), port })
+    }
+}
+
+/// As it is read.
+impl Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            None => write!(f, "{}", self.address),
+            Some(port) => write!(f, "{}", SocketAddr::new(self.address, port)),
+        }
+    }
+}
+
+impl Query {
+    /// Basis what follows the `?` of a request.
+    pub fn parse(text: &str) -> Result<Self, QueryError> {
+        let (mut remote, mut local) = (None, None);
+        for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let place = match key {
+                "remote" => &mut remote,
+                "local" => &mut local,
+                other => return Err(QueryError::Unknown(other.to_owned())),
+            };
+            let value = percent_decode_str(value).decode_utf8_lossy();
+            if place.replace(value.parse()?).is_some() {
+                return Err(QueryError::Twice(key.to_owned()));
+            }
+        }
+        Ok(Self { remote: remote.ok_or(QueryError::NoRemote)?, local })
+    }
+}
+
+/// As it is asked of the agent.
+impl Display for Query {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "remote={}", self.remote)?;
+        self.local.map_or(Ok(()), |local| write!(f, "&local={local}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_are_read_as_people_write_them() {
+        for (text, shown) in [
+            ("203.0.113.5", "203.0.113.5"),
+            ("203.0.113.5:443", "203.0.113.5:443"),
+            ("203.0.113.5:0", "203.0.113.5"),
+            ("2001:db8::5", "2001:db8::5"),
+            ("[2001:db8::5]", "2001:db8::5"),
+            ("[2001:db8::5]:443", "[2001:db8::5]:443"),
+            ("::ffff:203.0.113.5", "203.0.113.5"),
+        ] {
+            assert_eq!(text.parse::<End>().unwrap().to_string(), shown);
+        }
+        for text in ["", "bob", "203.0.113", "203.0.113.5:", "203.0.113.0/24", "[::1", "::1%lo"] {
+            assert!(text.parse::<End>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_query_is_read_as_it_is_asked() {
+        let text = "remote=[2001:db8::5]:443&local=2001:db8::1";
+        let query = Query::parse(text).unwrap();
+        assert_eq!(query.to_string(), text);
+        let encoded = "remote=%5B2001%3Adb8%3A%3A5%5D%3A443&local=2001:db8::1";
+        assert_eq!(Query::parse(encoded).unwrap(), query);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let refused = |text: &str| Query::parse(text).unwrap_err();
+        assert_eq!(refused(""), QueryError::NoRemote);
+        assert_eq!(refused("local=10.0.0.1"), QueryError::NoRemote);
+        assert_eq!(refused("remote=bob"), QueryError::NoAddress("bob".to_owned()));
+        assert_eq!(refused("dest=10.0.0.1"), QueryError::Unknown("dest".to_owned()));
+        assert_eq!(refused("remote=::1&remote=::2"), QueryError::Twice("remote".to_owned()));
+    }
+}

@@ -1,0 +1,33 @@
+//! What a law with window and pacing rate to itself does for a flow whose path is
+//! not tuned any more: as the standard one (RFC 5681), without its own state,
+//! which stays for when the path is tuned again.
+
+use wad_common::law::Aimd;
+
+use crate::{context::Context, pacing, parameters::Parameters, rate_sample::RateSample, tcp::Tcp};
+
+#[inline(always)]
+pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
+    let mut before = parameters.bounded_window(parameters.standard_credit_q16());
+    if tcp.is_reducing() {
+        // At once, not spread over the recovery (RFC 5681 section 3.2, step 2).
+        if before.cwnd_segments > before.ssthresh_segments {
+            tcp.set_cwnd_segments(before.ssthresh_segments);
+        }
+    } else {
+        let entitled_segments = tcp.entitled_segments();
+        if before.cwnd_segments < entitled_segments {
+            before.clamp_segments = before.clamp_segments.min(entitled_segments);
+            let after = Aimd::STANDARD.on_ack(before, RateSample::of(ctx).acked_segments());
+            tcp.change_window(before, after);
+            parameters.set_standard_credit_q16(after.credit_q16);
+        }
+    }
+    pacing::follow_window(tcp, before.in_slow_start());
+    0
+}
+
+#[inline(always)]
+pub fn ssthresh(tcp: Tcp) -> u64 {
+    Aimd::STANDARD.on_congestion(tcp.cwnd_segments()).into()
+}
