@@ -49,7 +49,7 @@ impl Crowd {
         let netns = Netns::create("crowd")?;
         netns.ip(&["link", "set", "lo", "up"])?;
         settings::apply_to(&netns)?;
-        let to = at(if n % 2 == 0 { "127.0.0.2" } else { "::1" }, PORT);
+        let to = at(if n.is_multiple_of(2) { "127.0.0.2" } else { "::1" }, PORT);
         let listener = tcp::listen(&netns, to)?;
         let near = netns.run(|| -> io::Result<Vec<TcpStream>> {
             (0..FLOWS_EACH).map(|_| TcpStream::connect(to)).collect()

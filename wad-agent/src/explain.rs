@@ -38,7 +38,9 @@ use crate::{
 
 /// Answers from what is in force. It may block for some lookups in maps.
 #[derive(Clone)]
-pub struct Explainer(Arc<dyn Fn(&Query) -> Result<Answer, SourceError> + Send + Sync>);
+pub struct Explainer(Arc<Explain>);
+
+type Explain = dyn Fn(&Query) -> Result<Answer, SourceError> + Send + Sync;
 
 impl Explainer {
     pub fn new(

@@ -36,8 +36,8 @@ pub use error::TuningError;
 pub use events::Events;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
-use running::Running;
 pub use policy_set::{Making, PolicySet};
+use running::Running;
 
 use crate::{
     config::PathPolicy,

@@ -37,11 +37,13 @@ pub struct HostMetric {
     pub value: HostValue,
 }
 
+pub type OfHost = fn(&Readings) -> u64;
+
 pub enum HostValue {
-    Counter(fn(&Readings) -> u64),
-    Gauge(fn(&Readings) -> u64),
+    Counter(OfHost),
+    Gauge(OfHost),
     /// Counters by the label `result`.
-    Results(&'static [(&'static str, fn(&Readings) -> u64)]),
+    Results(&'static [(&'static str, OfHost)]),
     /// Left out while it is not known.
     Time(fn(&Readings) -> Option<SystemTime>),
 }

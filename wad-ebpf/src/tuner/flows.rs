@@ -39,9 +39,9 @@ pub fn adopt<'a, const ADDITION: bool>(
 pub fn adopt_under<'a, const ADDITION: bool>(
     socket: &impl Socket,
     role: Role,
-    policy: &'a Policy,
+    policy: &'static Policy,
     index: u32,
-) -> Option<(&'a mut Flow, &'a Policy)> {
+) -> Option<(&'a mut Flow, &'static Policy)> {
     if socket.is_mptcp_subflow() {
         account::count(Counter::MptcpSubflows);
         return None;

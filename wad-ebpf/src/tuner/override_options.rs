@@ -4,7 +4,7 @@
 //! Attached only while a policy asks for it: it runs at every setsockopt(2) of the
 //! cgroup.
 
-use aya_ebpf::{EbpfContext as _, macros::cgroup_sockopt, programs::SockoptContext};
+use aya_ebpf::{macros::cgroup_sockopt, programs::SockoptContext};
 use wad_common::{
     flow::{
         Outcome,

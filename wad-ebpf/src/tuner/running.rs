@@ -146,13 +146,14 @@ fn undo(socket: &Visited, flow: &mut Flow, next: &Asks) {
     }
     let had = flow.asks;
     if u32::from(flow.given) & CONGESTION != 0 && next.congestion[0] == 0 {
-        flow.given &= !(CONGESTION as u16);
         // One that the application had chosen, or the namespace's default. That
         // it is gone is no harm.
         if flow.before.congestion[0] == 0 || socket.set_congestion(&flow.before.congestion).is_err()
         {
             let _ = socket.set_congestion(&socket.default_congestion());
         }
+        // The kernel notes it as a choice: it is not the application's.
+        socket.read_congestion(&mut flow.after.congestion);
     }
     if had.max_pacing_bytes_per_second != 0 && next.max_pacing_bytes_per_second == 0 {
         let _ = socket.set_max_pacing_rate(u32::MAX);
