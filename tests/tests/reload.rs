@@ -1,5 +1,5 @@
-//! A changed configuration, read again on SIGHUP, holds for flows that run, but
-//! for those whose path is gone: they keep what they have.
+//! A changed configuration, read again on SIGHUP, holds for flows that run; those
+//! whose path is gone go back to the namespace's default.
 
 use std::{
     thread,
@@ -165,30 +165,30 @@ fn what_cannot_be_used_changes_nothing() -> Result<()> {
 
 /// The first path of two goes, so that the place of its policy stays, empty.
 #[test]
-fn a_flow_keeps_what_it_has_when_its_path_is_gone() -> Result<()> {
+fn a_flow_whose_path_is_gone_goes_back_to_the_default() -> Result<()> {
     const KEPT_PORT: u16 = PORT + 1;
     let stand = Stand::set_up("gone")?;
     let text = "rtt = '20ms'\nforward = { rate = '100Mbit', queue = { bdp = 1.0 } }\n";
     let wan = Wan::start(&toml::from_str(text)?)?;
     settings::apply(&wan)?;
-    // Nothing else holds it back: slow start has no other end.
-    let keys = "additive_increase = 10; max_cwnd = 20";
-    let kept = path_to(KEPT_PORT, "initial_ssthresh = 300");
-    let home = Home::create(&program()?, &[path_to(PORT, keys), kept.clone()].concat())?;
+    let kept = path_to(KEPT_PORT, "max_cwnd = 20");
+    let home = Home::create(&program()?, &[path_to(PORT, "max_cwnd = 20"), kept.clone()].concat())?;
     let mut agent = home.start(stand.cgroup())?;
-    let connections = [Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], PORT))?];
+    let connections =
+        [PORT, KEPT_PORT].map(|port| Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port)));
+    let [gone, kept_flow] = connections;
+    let connections = [gone?, kept_flow?];
+    let flows = || -> Result<_> {
+        Ok([connections[0].near_flow(wan.a())?, connections[1].near_flow(wan.a())?])
+    };
     while_sending(&connections, || {
-        let window = || Ok::<_, anyhow::Error>(connections[0].near_flow(wan.a())?.cwnd_segments);
-        until("the window is at its maximum", LIMIT, window, |segments| *segments == 20)?;
+        let both_held = |flows: &[Flow; 2]| flows.iter().all(|flow| flow.cwnd_segments == 20);
+        until("both windows are at their maximum", LIMIT, flows, both_held)?;
         home.write_policy(&kept)?;
         agent.signal(Signal::SIGHUP);
-        let changes = || Ok::<_, anyhow::Error>(home.log().matches("paths are in force").count());
-        until("the change is in force", LIMIT, changes, |count| *count == 1)?;
-        for _ in 0..20 {
-            signal::sleep(Duration::from_millis(20))?;
-            let segments = window()?;
-            ensure!(segments == 20, "{segments} segments");
-        }
+        let [gone, kept] = until("one is free", LIMIT, flows, |[gone, _]| gone.cwnd_segments > 20)?;
+        ensure!(gone.congestion == "cubic", "{gone:?}");
+        ensure!(kept.congestion.starts_with("wad_aimd") && kept.cwnd_segments == 20, "{kept:?}");
         Ok(())
     })?;
     agent.stop()?;

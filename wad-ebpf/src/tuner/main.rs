@@ -39,7 +39,7 @@ use aya_ebpf::{
 use wad_common::{event::Kind, flow::Role, policy::Policy};
 use wad_ebpf::policies;
 
-use crate::socket::Calling;
+use crate::socket::{Calling, Socket as _};
 
 #[sock_ops]
 pub fn wad_tuner(ctx: SockOpsContext) -> u32 {
@@ -111,7 +111,13 @@ fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
     if let Some(flow) = flows::live(socket) {
         let Some(policy) = policies::of_flow(flow) else { return };
         flows::establish(socket, flow, policy);
-    } else if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, role) {
+        return;
+    }
+    // That was counted when it connected.
+    if matches!(role, Role::Active) && socket.is_mptcp_subflow() {
+        return;
+    }
+    if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, role) {
         flows::set_before_data(socket, flow, policy);
         flows::establish(socket, flow, policy);
     }
