@@ -20,6 +20,7 @@ pub use self::{
 };
 use crate::{
     metrics::{self, Format, Readings, Source, SourceError},
+    paths::{self, Paths},
     status::{About, Status},
 };
 
@@ -30,6 +31,7 @@ pub struct Api {
     /// Paths that get metrics of their own.
     pub max_paths: usize,
     pub source: Source,
+    pub paths: paths::Source,
 }
 
 /// What the metrics' address serves.
@@ -43,7 +45,10 @@ pub fn metrics_router(api: Arc<Api>) -> Router {
 
 /// What the Unix socket serves.
 pub fn control_router(api: Arc<Api>) -> Router {
-    Router::new().route("/v1/status", get(status)).with_state(api)
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/paths", get(known_paths))
+        .with_state(api)
 }
 
 const LANDING_PAGE: &str = concat!(
@@ -66,6 +71,11 @@ async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> Result<Respo
 async fn status(State(api): State<Arc<Api>>) -> Result<Json<Status>, Failure> {
     let status = with_readings(&api, |api, readings| Status::new(&api.about, readings));
     Ok(Json(status.await?))
+}
+
+async fn known_paths(State(api): State<Arc<Api>>) -> Result<Json<Paths>, Failure> {
+    let task = tokio::task::spawn_blocking(move || api.paths.read());
+    Ok(Json(task.await.map_err(|error| Failure(error.into()))?.map_err(Failure)?))
 }
 
 /// Reads the maps, and makes an answer of it, beside the tasks that must not

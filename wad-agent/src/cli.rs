@@ -25,6 +25,9 @@ pub enum Command {
     Plan(Plan),
     /// Show what the running agent does
     Status(Status),
+    /// Show what is known of each path, from where, how old it is, and the policy
+    /// that came of it
+    Paths(Paths),
     /// Take everything of wad's out of the kernel, and undo what it changed
     Cleanup(Cleanup),
 }
@@ -96,6 +99,17 @@ fn parse_loss(text: &str) -> Result<f64, String> {
 
 #[derive(Debug, Args)]
 pub struct Status {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub instance: InstanceName,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Paths {
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]

@@ -16,16 +16,20 @@ mod kernel_modules;
 mod law;
 mod lock;
 mod log;
+mod measured;
 mod metrics;
+mod paths;
 mod plan;
 mod privileges;
 mod response;
 mod run;
 mod shares;
+mod sources;
 mod state_dir;
 mod status;
 mod struct_ops;
 mod sysctl;
+mod tuning_plan;
 
 use std::process::ExitCode;
 
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::Paths(args) => paths::run(&args),
         Command::Cleanup(args) => cleanup::run(&args),
     };
     match result {

@@ -19,14 +19,17 @@ use crate::{
     bpffs,
     ceilings::Ceilings,
     cli,
-    config::{Config, Host},
+    config::{Config, Host, PathPolicy},
     flow_log::FlowLog,
     journal::{Change, Journal},
     kernel_modules,
     lock::{self, Lock},
     log,
+    measured::{self, Board, Measured},
     metrics::Source,
+    paths,
     privileges::{self, Privileges},
+    sources::Cache,
     state_dir::StateDir,
     status::About,
     sysctl::Sysctl,
@@ -51,12 +54,15 @@ pub fn run(args: &cli::Run) -> Result<()> {
         warn!("{damage}");
     }
 
-    let agent = Agent { args, config, cgroup, lock: &lock, privileges };
-    let result = tokio::runtime::Builder::new_current_thread()
+    let cache = measured::cache(&state_dir, instance.name());
+    let agent = Agent { args, config, cgroup, lock: &lock, privileges, cache };
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime")?
-        .block_on(agent.serve(&mut journal));
+        .context("cannot start the runtime")?;
+    let result = runtime.block_on(agent.serve(&mut journal));
+    // A look-up of a name may take long: nobody waits for it any more.
+    runtime.shutdown_background();
     // Tuning that a failed start could not take over goes on, and keeps what it
     // needs.
     if bpf::exist(instance) {
@@ -86,6 +92,8 @@ struct Agent<'a> {
     cgroup: Cgroup,
     lock: &'a Lock,
     privileges: Privileges,
+    /// What sources said, across restarts.
+    cache: Cache,
 }
 
 impl Agent<'_> {
@@ -96,27 +104,41 @@ impl Agent<'_> {
         let scrapes = api::bind_metrics(self.config.metrics.listen).await?;
         let commands = api::bind_control(self.lock)?;
         kernel_modules::load(&self.config.paths)?;
-        let tuning = Arc::new(self.tune(journal)?);
+        let max_memory_bytes = max_memory_bytes(&self.config, journal.sysctl())?;
+        let mut measured = Measured::new(&self.config, max_memory_bytes, self.cache.clone());
+        if let Some(policies) = measured.policies() {
+            self.config.paths = policies;
+        }
+        let tuning = Arc::new(self.tune(max_memory_bytes, journal)?);
         // The kernel has the paths now.
         self.config.paths = Vec::new();
         give_memory_back();
+        measured.start();
+        let board = Arc::new(Mutex::new(measured.board()));
 
         let changes = Arc::new(Mutex::new(journal.changes().cloned().collect()));
-        let api = Arc::new(self.api(&tuning, Arc::clone(&changes)));
+        let api = Arc::new(self.api(&tuning, Arc::clone(&changes), Arc::clone(&board)));
         let (stopping, stopped) = watch::channel(false);
         let scrapes =
             tokio::spawn(api::serve(scrapes, api::metrics_router(api.clone()), stopped.clone()));
         let commands = tokio::spawn(api::serve(commands, api::control_router(api), stopped));
 
         let mut flows = FlowLog::open(&tuning)?;
+        let mut reviews = measured::reviews();
         let result = loop {
             tokio::select! {
                 () = stop.asked() => break Ok(()),
                 failed = flows.run() => break failed,
+                _ = reviews.tick() => {
+                    if let Err(error) = self.review(&mut measured, &tuning, journal) {
+                        error!("measured paths stay as they were: {error:#}");
+                    }
+                }
                 _ = hang_up.recv() => {
-                    if let Err(error) = self.reload(&tuning, journal) {
+                    if let Err(error) = self.reload(&mut measured, &tuning, journal) {
                         error!("the policy stays as it was: {error:#}");
                     }
+                    *board.lock().unwrap_or_else(PoisonError::into_inner) = measured.board();
                     flows.rename(&tuning);
                     *changes.lock().unwrap_or_else(PoisonError::into_inner) =
                         journal.changes().cloned().collect();
@@ -126,6 +148,7 @@ impl Agent<'_> {
         };
         info!("stopping: tuning is taken out of the kernel");
         stopping.send_replace(true);
+        measured.save();
         tuning.remove()?;
         flows.finish();
         scrapes.await?;
@@ -133,15 +156,11 @@ impl Agent<'_> {
         result
     }
 
-    fn tune(&self, journal: &mut Journal) -> Result<Tuning> {
+    fn tune(&self, max_memory_bytes: u64, journal: &mut Journal) -> Result<Tuning> {
         bpffs::ensure(journal)?;
         let instance = &self.args.instance.name;
-        let setup = Setup {
-            instance,
-            cgroup: &self.cgroup,
-            paths: &self.config.paths,
-            max_memory_bytes: max_memory_bytes(&self.config, journal.sysctl())?,
-        };
+        let setup =
+            Setup { instance, cgroup: &self.cgroup, paths: &self.config.paths, max_memory_bytes };
         let ceilings = Ceilings::of(&self.config.paths);
         ceilings.raise(journal)?;
         let pins = Pins::new(self.lock, instance);
@@ -167,23 +186,69 @@ impl Agent<'_> {
 
     /// Reads the configuration again, and puts its paths and limits in force. What
     /// else it says holds from the next start on.
-    fn reload(&self, tuning: &Tuning, journal: &mut Journal) -> Result<()> {
+    fn reload(
+        &self,
+        measured: &mut Measured,
+        tuning: &Tuning,
+        journal: &mut Journal,
+    ) -> Result<()> {
         let config = Config::load(&self.args.config.file, &Host::read()?)?;
         kernel_modules::load(&config.paths)?;
         let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
-        let ceilings = Ceilings::of(&config.paths);
-        ceilings.raise(journal)?;
-        let policy_set =
-            tuning.change(&config.paths, max_memory_bytes, &self.args.instance.name)?;
-        if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
-            warn!("{error:#}");
-        }
-        info!(paths = config.paths.len(), policy_set, "the configuration's paths are in force");
+        let mut after = Measured::new(&config, max_memory_bytes, self.cache.clone());
+        after.take_over(measured);
+        let policies = after.policies().unwrap_or(config.paths);
+        let policy_set = self.put_in_force(&policies, max_memory_bytes, tuning, journal)?;
+        // The tasks that asked for the configuration before end here.
+        *measured = after;
+        measured.start();
+        info!(paths = policies.len(), policy_set, "the configuration's paths are in force");
         Ok(())
     }
 
-    fn api(&self, tuning: &Arc<Tuning>, changes: Arc<Mutex<Vec<Change>>>) -> Api {
-        let tuning = Arc::clone(tuning);
+    /// Measured paths follow what is measured.
+    fn review(
+        &self,
+        measured: &mut Measured,
+        tuning: &Tuning,
+        journal: &mut Journal,
+    ) -> Result<()> {
+        let now = Instant::now();
+        measured.save_now_and_then(now);
+        if !measured.review(now, SystemTime::now()) {
+            return Ok(());
+        }
+        let Some(policies) = measured.policies() else { return Ok(()) };
+        self.put_in_force(&policies, measured.max_memory_bytes(), tuning, journal)?;
+        Ok(())
+    }
+
+    /// Returns the number of the policy set.
+    fn put_in_force(
+        &self,
+        policies: &[PathPolicy],
+        max_memory_bytes: u64,
+        tuning: &Tuning,
+        journal: &mut Journal,
+    ) -> Result<u64> {
+        let ceilings = Ceilings::of(policies);
+        ceilings.raise(journal)?;
+        let policy_set = tuning.change(policies, max_memory_bytes, &self.args.instance.name)?;
+        if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
+            warn!("{error:#}");
+        }
+        Ok(policy_set)
+    }
+
+    fn api(
+        &self,
+        tuning: &Arc<Tuning>,
+        changes: Arc<Mutex<Vec<Change>>>,
+        board: Arc<Mutex<Board>>,
+    ) -> Api {
+        let (tuning, known) = (Arc::clone(tuning), Arc::clone(&board));
+        let board = move || board.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let of_paths = Arc::clone(&tuning);
         Api {
             about: About {
                 instance: self.args.instance.name.name().to_owned(),
@@ -195,7 +260,14 @@ impl Agent<'_> {
             max_paths: self.config.metrics.max_paths,
             source: Source::new(move || {
                 let changes = changes.lock().unwrap_or_else(PoisonError::into_inner);
-                Ok(tuning.readings(&changes)?)
+                let mut readings = tuning.readings(&changes)?;
+                drop(changes);
+                board().read(&mut readings);
+                Ok(readings)
+            }),
+            paths: paths::Source::new(move || {
+                let board = known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                Ok(paths::Paths::new(&of_paths.policies()?, &board, SystemTime::now()))
             }),
         }
     }

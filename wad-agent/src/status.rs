@@ -153,7 +153,7 @@ pub enum Form {
 
 /// Asks the agent of an instance.
 pub async fn ask(run_dir: &Path, instance: &str) -> Result<Status, Error> {
-    client::ask(&lock::socket(run_dir, instance), instance).await
+    client::ask(&lock::socket(run_dir, instance), instance, "/v1/status").await
 }
 
 /// Writes a status to `out`.

@@ -27,7 +27,8 @@ fn api(source: Source) -> Arc<Api> {
         started: Instant::now(),
         started_at: SystemTime::now(),
     };
-    Arc::new(Api { about, max_paths: 1000, source })
+    let paths = paths::Source::new(|| Ok(paths::testing::example()));
+    Arc::new(Api { about, max_paths: 1000, source, paths })
 }
 
 struct Server {
@@ -173,6 +174,10 @@ async fn status_is_asked_by_the_socket() {
     assert_eq!(status.paths[0].flows_untuned.max_flows, 3);
     assert_eq!(status.paths[1].rtt_us, None);
     assert_eq!(status.changes, example().changes);
+
+    let socket = lock.socket();
+    let paths: Paths = status::client::ask(socket, "default", "/v1/paths").await.unwrap();
+    assert_eq!(paths, paths::testing::example());
 
     // A sender that is gone stops it, too.
     drop(stop);

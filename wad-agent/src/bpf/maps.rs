@@ -124,7 +124,19 @@ impl Maps {
             generation: self.get(Setting::Generation)?,
             memory_limit_bytes: self.get(Setting::MaxMemory)?,
             changes: changes.to_vec(),
+            ..Readings::default()
         })
+    }
+
+    /// The paths in force, in the order of the file, with their policies.
+    pub fn policies(&self) -> Result<Vec<(Arc<str>, Policy)>> {
+        let slot = (self.get(Setting::Generation)? & 1) as u32;
+        let policies = self.policy_sets.get(&slot, 0).map_err(named("POLICY_SETS"))?;
+        let of = |(name, index): &(Arc<str>, u32)| {
+            let policy = policies.get(index, 0).map_err(named("POLICY_SETS"))?;
+            Ok((Arc::clone(name), policy))
+        };
+        self.names.iter().map(of).collect()
     }
 
     /// The paths that an agent before this one had in force, with their indices.

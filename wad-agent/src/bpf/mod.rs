@@ -25,12 +25,14 @@ use aya::{
     programs::{CgroupAttachMode, SockOps, links::FdLink},
 };
 use tracing::warn;
+use wad_common::policy::Policy;
 
 pub use cgroup::Cgroup;
 pub use error::TuningError;
 pub use events::Events;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
+pub use policy_set::unpadded;
 
 use crate::{
     config::PathPolicy,
@@ -119,6 +121,11 @@ impl Tuning {
         let mut maps = self.maps();
         maps.set_max_memory(max_memory_bytes)?;
         maps.install(paths, instance)
+    }
+
+    /// The paths in force, in the order of the file, with their policies.
+    pub fn policies(&self) -> Result<Vec<(Arc<str>, Policy)>> {
+        self.maps().policies()
     }
 
     /// Names of the paths in force, by their policies' indices.

@@ -11,7 +11,10 @@ use wad_common::stats::PathStats;
 
 use super::{
     PathReading, Readings,
-    definitions::{BUILD, Definition, HOST, HostValue, PATH, PathMetric, PathValue, START},
+    definitions::{
+        BUILD, Definition, HOST, HostValue, PATH, PathMetric, PathValue, SOURCE_ERRORS,
+        SOURCE_POLLS, SOURCE_SUCCESS, START,
+    },
 };
 
 /// The label of the sum of all paths that have no series of their own.
@@ -40,6 +43,7 @@ impl Collector for Scrape {
                     .encode(descriptor(&mut encoder, definition, MetricType::Gauge)?),
             }?;
         }
+        self.encode_sources(&mut encoder)?;
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         version.encode(descriptor(&mut encoder, &BUILD, MetricType::Info)?)?;
         // A clock before 1970 would make a strange start, not a failed scrape.
@@ -49,6 +53,39 @@ impl Collector for Scrape {
             &START,
             MetricType::Gauge,
         )?)
+    }
+}
+
+impl Scrape {
+    fn encode_sources(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let sources = &self.readings.sources;
+        // A family has at least one series.
+        if sources.is_empty() {
+            return Ok(());
+        }
+        let mut polls = descriptor(encoder, &SOURCE_POLLS, MetricType::Counter)?;
+        for source in sources {
+            let labels = [("source", source.name.as_str())];
+            ConstCounter::new(source.polls).encode(polls.encode_family(&labels)?)?;
+        }
+        let mut errors = descriptor(encoder, &SOURCE_ERRORS, MetricType::Counter)?;
+        for source in sources {
+            for (kind, count) in &source.errors {
+                let labels = [("source", source.name.as_str()), ("kind", kind)];
+                ConstCounter::new(*count).encode(errors.encode_family(&labels)?)?;
+            }
+        }
+        if sources.iter().all(|source| source.last_success.is_none()) {
+            return Ok(());
+        }
+        let mut success = descriptor(encoder, &SOURCE_SUCCESS, MetricType::Gauge)?;
+        for source in sources {
+            let Some(at) = source.last_success else { continue };
+            let at = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let labels = [("source", source.name.as_str())];
+            ConstGauge::new(at.as_secs_f64()).encode(success.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }
 

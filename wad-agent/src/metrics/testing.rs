@@ -32,5 +32,12 @@ pub fn example() -> Readings {
             before: "212992".to_owned(),
             after: "6571899".to_owned(),
         }],
+        sources: vec![SourceReading {
+            name: "monitor".to_owned(),
+            polls: 21,
+            errors: vec![("tls", 8), ("empty", 9)],
+            last_success: Some(SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_500)),
+        }],
+        paths_measured: PathsMeasured { fresh: 10, stale: 11 },
     }
 }

@@ -14,13 +14,12 @@ use hyper::{
     header::{ACCEPT, HOST},
 };
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::UnixStream,
     time::timeout,
 };
-
-use super::Status;
 
 /// What a busy agent may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -50,7 +49,12 @@ pub enum Error {
     Unreadable { socket: PathBuf, source: serde_json::Error },
 }
 
-pub async fn ask(socket: &Path, instance: &str) -> Result<Status, Error> {
+/// The agent's answer to a path of its API.
+pub async fn ask<T: DeserializeOwned>(
+    socket: &Path,
+    instance: &str,
+    path: &str,
+) -> Result<T, Error> {
     let at = || socket.to_owned();
     let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
@@ -59,7 +63,7 @@ pub async fn ask(socket: &Path, instance: &str) -> Result<Status, Error> {
         io::ErrorKind::PermissionDenied => Error::Denied { socket: at() },
         _ => Error::Connect { socket: at(), source },
     })?;
-    let answer = timeout(PATIENCE, get(stream, "/v1/status", "application/json")).await;
+    let answer = timeout(PATIENCE, get(stream, path, "application/json")).await;
     let answer = answer
         .map_err(|_| Error::Silent { socket: at() })?
         .map_err(|source| Error::Http { socket: at(), source })?;
