@@ -4,7 +4,7 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -86,6 +86,11 @@ impl Bench<'_> {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
+    fn errors(&self, source: &str, kind: &str) -> Result<f64> {
+        let labels = [format!("source=\"{source}\""), format!("kind=\"{kind}\"")];
+        Ok(self.home.metrics()?.value("wad_source_errors_total", &[&labels[0], &labels[1]])?)
+    }
+
     fn policy_sets(&self) -> Result<u64> {
         Ok(self.home.metrics()?.value("wad_policy_generation", &[])? as u64)
     }
@@ -128,7 +133,8 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     ensure!(took >= Duration::from_secs(4), "{took:?}");
     signal::sleep(Duration::from_secs(3))?;
     ensure!(says("the RTT measured is too old") == 1, "{}", home.log());
-    ensure!(says("`rtt` gives nothing") == 1, "{}", home.log());
+    // Before the first series, and now: not with each poll.
+    ensure!(says("`bandwidth` gives nothing") == 2, "{}", home.log());
     ensure!(home.metrics()?.value("wad_paths_not_measured", &[])? == 1.0);
 
     set(Some((100, 200)));
@@ -137,11 +143,9 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     ensure!(says("answers as it should again") >= 1, "{}", home.log());
     ensure!(home.metrics()?.value("wad_paths_measured", &[])? == 1.0);
 
-    // Prometheus itself goes; what it said last outlives a crash of the agent.
+    // Prometheus itself goes.
     drop(prometheus);
-    let labels = ["source=\"real\"", "kind=\"connect\""];
-    let refused =
-        || Ok::<_, anyhow::Error>(home.metrics()?.value("wad_source_errors_total", &labels)?);
+    let refused = || -> Result<f64> { bench.errors("real", "connect") };
     until("its absence is counted", LIMIT, refused, |count| *count > 0.0)?;
     bench.until_sndbuf("it is gone", sndbuf(100, 10))?;
     agent.signal(Signal::SIGHUP);
@@ -190,10 +194,100 @@ fn a_path_that_flaps_with_every_poll_changes_once_in_an_interval() -> Result<()>
     Ok(())
 }
 
+#[test]
+fn a_service_of_ones_own_is_heard() -> Result<()> {
+    let stand = Stand::set_up("own-service")?;
+    let wire = Wire::start()?;
+    let answers = Answers::start(|_| {
+        Answer::json(
+            r#"{"paths": [{"path": "10.81.0.2", "bandwidth_bits_per_second": 622e6,
+                           "rtt_seconds": 0.07, "loss": null}]}"#,
+        )
+    })?;
+    let url = format!("http://{}/paths.json", answers.address());
+    let source = format!("[[source]]\nname = 'own'\nkind = 'http'\nurl = '{url}'\n\n");
+    let home = Home::create(&program()?, &format!("{source}{PATH}"))?;
+    let agent = home.start(stand.cgroup())?;
+    let bench = Bench { wire: &wire, home: &home };
+    bench.until_sndbuf("it is heard", sndbuf(622, 70))?;
+    // What it said outlives the agent, without it.
+    agent.stop()?;
+    drop(answers);
+    let agent = home.start(stand.cgroup())?;
+    ensure!(bench.sndbuf()? == sndbuf(622, 70), "{}", home.log());
+    agent.stop()?;
+    Ok(())
+}
+
+/// What an archive has of the path, and where it has it.
+fn archive(query: &str) -> Answer {
+    const ROOT: &str = "/esmond/perfsonar/archive";
+    let now = now_seconds();
+    let (path, _) = query.split_once('?').unwrap_or((query, ""));
+    match path.strip_prefix(ROOT) {
+        Some("/") => Answer::json(format!(
+            r#"[{{"source": "192.0.2.1", "destination": "10.81.0.2", "tool-name": "iperf3",
+                 "metadata-key": "k", "event-types": [
+                 {{"event-type": "throughput", "base-uri": "{ROOT}/k/throughput/base",
+                   "time-updated": {now}, "summaries": []}},
+                 {{"event-type": "histogram-rtt", "base-uri": "{ROOT}/k/histogram-rtt/base/0",
+                   "time-updated": {now}, "summaries": []}},
+                 {{"event-type": "packet-loss-rate", "base-uri": "{ROOT}/gone",
+                   "time-updated": {now}, "summaries": []}}]}}]"#
+        )),
+        Some("/k/throughput/base") => Answer::json(format!(
+            r#"[{{"ts": {}, "val": 622000000}}, {{"ts": {now}, "val": null}}]"#,
+            now - 1.0
+        )),
+        Some("/k/histogram-rtt/base/0") => {
+            Answer::json(format!(r#"[{{"ts": {now}, "val": {{"70": 9, "71.5": 1}}}}]"#))
+        }
+        // No losses, and hence no such list.
+        Some("/gone") => Answer::json("[]"),
+        _ => Answer::Whole("404 Not Found", "text/plain", "no such archive\n".to_owned()),
+    }
+}
+
+#[test]
+fn an_archive_is_asked_over_tls() -> Result<()> {
+    let stand = Stand::set_up("archive")?;
+    let wire = Wire::start()?;
+    let answers = Answers::start(archive)?;
+    let authority = Authority::create()?;
+    let server = TlsServer::start(&authority, Validity::Now, answers.address())?;
+    let source = |name, path, from| {
+        format!(
+            "[[source]]\nname = '{name}'\nkind = 'perfsonar'\nurl = '{}{path}'\n\
+             interval = '1s'\nstale_after = '1h'\nca_file = '{}'\nfrom = '{from}'\n\n",
+            server.url(),
+            authority.certificate().display()
+        )
+    };
+    let sources = [
+        source("elsewhere", "/no/archive", "192.0.2.1"),
+        source("of others", "/esmond/perfsonar/archive", "192.0.2.2"),
+        source("archive", "/esmond/perfsonar/archive/", "192.0.2.1"),
+    ];
+    let home = Home::create(&program()?, &format!("{}{PATH}", sources.concat()))?;
+    let agent = home.start(stand.cgroup())?;
+    let bench = Bench { wire: &wire, home: &home };
+    bench.until_sndbuf("it is heard", sndbuf(622, 70))?;
+    for (name, kind) in [("elsewhere", "status"), ("of others", "unmatched"), ("archive", "empty")]
+    {
+        let count = || -> Result<f64> { bench.errors(name, kind) };
+        until("the error is counted", LIMIT, count, |count| *count > 0.0)?;
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+fn now_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())
+}
+
 /// A vector of one series, or its time.
 fn vector(query: &str, path: &str, value: &str) -> Answer {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let now = now.map_or(0.0, |now| now.as_secs_f64());
+    let now = now_seconds();
     let value = if query.contains("timestamp") { now.to_string() } else { value.to_owned() };
     Answer::json(format!(
         "{{\"status\":\"success\",\"data\":{{\"resultType\":\"vector\",\"result\":\
@@ -258,10 +352,7 @@ fn nothing_that_a_source_answers_holds_the_agent_up() -> Result<()> {
     let expected =
         expected.chain([("expired", "tls"), ("untrusted", "tls"), ("absent", "connect")]);
     for (name, kind) in expected {
-        let labels = [format!("source=\"{name}\""), format!("kind=\"{kind}\"")];
-        let labels = [labels[0].as_str(), labels[1].as_str()];
-        let count =
-            || Ok::<_, anyhow::Error>(home.metrics()?.value("wad_source_errors_total", &labels)?);
+        let count = || -> Result<f64> { bench.errors(name, kind) };
         let counted = until("the error is counted", LIMIT, count, |count| *count > 0.0)
             .with_context(|| format!("{name}: {kind}"))?;
         println!("{name}: {counted} times {kind}");

@@ -1,6 +1,8 @@
 //! One `[[source]]`: a service that knows what paths carry, and how it is asked.
 
 use std::{
+    collections::HashSet,
+    net::IpAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -30,6 +32,7 @@ pub const KEYS: &[Key] = &[
     key("timeout"),
     key("stale_after"),
     key("max_response"),
+    key("from"),
     key("label"),
     key("bandwidth"),
     key("bandwidth_unit"),
@@ -65,14 +68,27 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Prometheus(Prometheus),
+    /// An archive as perfSONAR's esmond was, and elmond is.
+    PerfSonar(PerfSonar),
+    /// A JSON document of a schema of ours.
+    Http,
 }
 
 impl Kind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Prometheus(_) => "prometheus",
+            Self::PerfSonar(_) => "perfsonar",
+            Self::Http => "http",
         }
     }
+}
+
+/// What of an archive is about this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerfSonar {
+    /// The hosts that measure for this one; empty for all.
+    pub from: HashSet<IpAddr>,
 }
 
 /// Queries in PromQL, one for each metric; each gives a series for each path.
@@ -125,17 +141,38 @@ impl Metric {
     }
 }
 
+#[derive(Clone, Copy)]
+enum Asked {
+    Prometheus,
+    PerfSonar,
+    Http,
+}
+
+/// Keys of PromQL and what belongs to it.
+const QUERY_KEYS: [&str; 8] = [
+    "label",
+    "bandwidth",
+    "bandwidth_unit",
+    "rtt",
+    "rtt_unit",
+    "loss",
+    "reordering",
+    "measured_at",
+];
+
 /// Reads a source, and where its name stands.
 pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)> {
     table.require("name", problems, "add name = \"monitor\", or how it is to show in logs");
-    table.require("kind", problems, "add kind = \"prometheus\"");
+    table.require("kind", problems, "add kind = \"prometheus\", \"perfsonar\" or \"http\"");
     table.require("url", problems, "add url = \"https://HOST:PORT\"");
     let name = table.read("name", problems, |value| parse_name(table::text(value)?));
     let kind = table.read("kind", problems, |value| match table::text(value)? {
-        "prometheus" => Ok(()),
+        "prometheus" => Ok(Asked::Prometheus),
+        "perfsonar" => Ok(Asked::PerfSonar),
+        "http" => Ok(Asked::Http),
         other => {
             let title = format!("{} is no kind of source", quoted(other));
-            Err(Fault::new(title, "it takes \"prometheus\""))
+            Err(Fault::new(title, "it takes \"prometheus\", \"perfsonar\" or \"http\""))
         }
     });
     let url = table.read("url", problems, |value| Url::parse(table::text(value)?));
@@ -153,9 +190,24 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
         table.read("max_response", problems, |value| quantity::size(value, 1 << 10..=64 << 20));
     let token_file = read_file(table, "token_file", problems);
     let ca_file = read_file(table, "ca_file", problems);
-    let prometheus = read_prometheus(table, problems);
-    kind?;
-    let url = url?;
+    let kind = match kind.map(|kind| kind.value) {
+        Some(Asked::Http) => {
+            check_use(table, "an http source", &[&QUERY_KEYS, &["from"]], problems);
+            Some(Kind::Http)
+        }
+        Some(Asked::PerfSonar) => {
+            check_use(table, "a perfsonar source", &[&QUERY_KEYS], problems);
+            let from = table.read_list("from", problems, parse_address);
+            let from = from.unwrap_or_default().into_iter().map(|from| from.value).collect();
+            Some(Kind::PerfSonar(PerfSonar { from }))
+        }
+        Some(Asked::Prometheus) => {
+            check_use(table, "a prometheus source", &[&["from"]], problems);
+            Some(Kind::Prometheus(read_prometheus(table, problems)))
+        }
+        None => None,
+    };
+    let (kind, url) = (kind?, url?);
     if let Some(at) = table.place("token_file").filter(|_| !url.value.is_private()) {
         let fault = Fault::new("the token would be sent in the clear", "to another host");
         problems.push(fault.help("use an https:// URL").at(at).also(url.at, "not encrypted"));
@@ -167,7 +219,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
     let name = name?;
     let source = Source {
         name: name.value,
-        kind: Kind::Prometheus(prometheus),
+        kind,
         url: url.value,
         token_file,
         ca_file,
@@ -201,6 +253,23 @@ fn read_file(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<Pa
         Err(Fault::new(format!("{} is no absolute path", quoted(file)), "must begin with /"))
     });
     file.map(|file| file.value)
+}
+
+/// Keys of other kinds.
+fn check_use(table: &Table<'_>, kind: &str, keys: &[&[&str]], problems: &mut Problems) {
+    for (key, at) in keys.iter().copied().flatten().filter_map(|key| Some((key, table.place(key)?)))
+    {
+        let fault = Fault::new(format!("`{key}` has no effect on {kind}"), "not asked for");
+        problems.push(fault.help("leave it out").at(at));
+    }
+}
+
+fn parse_address(value: &DeValue<'_>) -> Result<IpAddr, Fault> {
+    let text = table::text(value)?;
+    text.parse().map_err(|_| {
+        let title = format!("{} is no address", quoted(text));
+        Fault::new(title, "of the host that measures").help("names are not taken")
+    })
 }
 
 fn read_prometheus(table: &Table<'_>, problems: &mut Problems) -> Prometheus {

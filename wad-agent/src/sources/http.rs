@@ -56,6 +56,11 @@ impl<'a> Client<'a> {
 
     /// The body that is at this path below the source's URL.
     pub async fn get(&self, path: &str) -> Result<Bytes> {
+        self.get_absolute(&format!("{}{path}", self.source.url.path)).await
+    }
+
+    /// The body that is at this path of the source's host.
+    pub async fn get_absolute(&self, path: &str) -> Result<Bytes> {
         let most = self.source.timeout;
         let late = |_| SourceError::Timeout { seconds: most.as_secs_f64() };
         timeout(most, self.request(path)).await.map_err(late)?
@@ -103,10 +108,8 @@ impl<'a> Client<'a> {
     }
 
     fn head(&self, path: &str) -> Result<Request<Empty<Bytes>>, axum::http::Error> {
-        let url = &self.source.url;
-        let whole = format!("{}{path}", url.path);
-        let mut request = Request::get(if whole.is_empty() { "/" } else { &whole })
-            .header(HOST, url.authority())
+        let mut request = Request::get(if path.is_empty() { "/" } else { path })
+            .header(HOST, self.source.url.authority())
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("wad/", env!("CARGO_PKG_VERSION")));
         if let Some(authorization) = &self.authorization {
@@ -197,10 +200,11 @@ fn connector(ca_file: Option<&Path>) -> Result<TlsConnector> {
                 return Err(SourceError::Certificates { file: file.to_owned() });
             }
         }
-        // What can't be read is as good as not there: a server is trusted by
-        // what is left, or not at all.
         None => {
-            drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs))
+            // What can't be read is as good as not there: a server is trusted by
+            // what is left, or not at all.
+            let certificates = rustls_native_certs::load_native_certs().certs;
+            roots.add_parsable_certificates(certificates);
         }
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());

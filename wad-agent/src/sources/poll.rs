@@ -10,10 +10,9 @@ use tokio::{task::JoinSet, time::sleep};
 use tracing::{info, warn};
 
 use super::{
-    Targets,
-    error::SourceError,
+    Answer, SourceError, Targets, archive, document,
     http::Client,
-    prometheus::{self, Answer},
+    prometheus,
     store::{News, Store},
 };
 use crate::config::{Source, SourceKind};
@@ -68,6 +67,10 @@ pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceEr
     let client = Client::new(source)?;
     match &source.kind {
         SourceKind::Prometheus(queries) => prometheus::poll(&client, queries, targets).await,
+        SourceKind::PerfSonar(perfsonar) => {
+            archive::poll(&client, source, perfsonar, targets).await
+        }
+        SourceKind::Http => document::poll(&client, targets).await,
     }
 }
 

@@ -12,18 +12,12 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
 use super::{
-    Reading, Sample, Targets,
+    Answer, Reading, Sample, Targets,
     error::{SourceError, is_possible},
     http::{Client, shown},
+    number,
 };
 use crate::config::{Prometheus, Query};
-
-/// What one poll found, and what was wrong with the rest.
-#[derive(Debug, Default)]
-pub struct Answer {
-    pub readings: Vec<Reading>,
-    pub errors: Vec<SourceError>,
-}
 
 /// Asks for all metrics. An error is one that the next query would meet as well.
 pub async fn poll(
@@ -128,15 +122,6 @@ impl Poll<'_> {
             }
         }
     }
-}
-
-/// Values are strings; some servers that speak the same language write numbers.
-fn number(value: &Value) -> Option<f64> {
-    let number = match value {
-        Value::String(text) => text.parse().ok()?,
-        value => value.as_f64()?,
-    };
-    number.is_finite().then_some(number)
 }
 
 #[derive(Deserialize)]

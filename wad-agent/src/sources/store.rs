@@ -6,9 +6,8 @@ use std::{
 };
 
 use super::{
-    Reading, Sample, Targets,
+    Answer, Reading, Sample, Targets,
     error::{ErrorKind, SourceError, is_possible},
-    prometheus::Answer,
 };
 use crate::config::{Metric, Source};
 
@@ -202,7 +201,7 @@ pub enum News {
     Well,
 }
 
-fn seconds_since_1970(time: SystemTime) -> f64 {
-    // A clock before 1970 makes all old.
+/// A clock before 1970 makes all old.
+pub fn seconds_since_1970(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::{Reading, Sample, Store, prometheus::Answer};
+use super::{Answer, Reading, Sample, Store};
 use crate::config::Metric;
 
 /// A value of the first measured path.

@@ -14,9 +14,7 @@ use tokio::{
 };
 
 use super::{
-    error::SourceError,
     poll::poll,
-    prometheus::Answer,
     store::{News, Store},
     *,
 };
