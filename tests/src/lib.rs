@@ -3,6 +3,7 @@
 //! The modules at the top are guards: each sets something up on the machine
 //! (a namespace, a cgroup, a sysctl, a process) and undoes it when dropped.
 
+pub mod answers;
 pub mod bench;
 pub mod capture;
 pub mod cgroup;
@@ -20,6 +21,7 @@ pub mod nginx;
 pub mod old_kernel;
 pub mod policy;
 pub mod process;
+pub mod prometheus;
 pub mod reference;
 pub mod sending;
 pub mod signal;
@@ -28,6 +30,7 @@ pub mod stand;
 pub mod sysctl;
 pub mod tcp;
 pub mod tcp_info;
+pub mod tls;
 pub mod trace;
 pub mod veth;
 pub mod wad;

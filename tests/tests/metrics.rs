@@ -2,9 +2,8 @@
 //! promtool, Prometheus, and the bytes that a test itself has sent.
 
 use std::{
-    fs,
     io::Write as _,
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -18,7 +17,7 @@ use wad_tests::{
         wan::{ADDRESSES_V4, Wan},
     },
     metrics,
-    process::{Place, Process},
+    prometheus::Prometheus,
     stand::{Stand, until},
     tcp::{self, Connection, at},
     veth::{self, Wire},
@@ -55,29 +54,6 @@ fn promtool_accepts_them() -> Result<()> {
     Ok(())
 }
 
-/// A Prometheus that scrapes the agent each second, and its port.
-fn prometheus(home: &Home) -> Result<(Process, u16)> {
-    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-    let file = home.folder().join("prometheus.yml");
-    let target = format!("127.0.0.1:{}", home.metrics_port());
-    fs::write(
-        &file,
-        format!(
-            "global: {{ scrape_interval: 1s, scrape_timeout: 1s }}\n\
-             scrape_configs:\n\
-             - job_name: wad\n\
-             \x20 static_configs: [{{ targets: ['{target}'] }}]\n"
-        ),
-    )?;
-    let mut command = Command::new("prometheus");
-    command.arg("--config.file").arg(file);
-    command.arg("--storage.tsdb.path").arg(home.folder().join("tsdb"));
-    command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
-    let log = fs::File::create(home.folder().join("prometheus.log"))?;
-    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-    Ok((Place::default().spawn(command)?, port))
-}
-
 #[test]
 fn prometheus_scrapes_them() -> Result<()> {
     let stand = Stand::set_up("prometheus")?;
@@ -87,7 +63,9 @@ fn prometheus_scrapes_them() -> Result<()> {
     for _ in 0..7 {
         Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], 7000))?.exchange(1000)?;
     }
-    let (_process, port) = prometheus(&home)?;
+    let target = ([127, 0, 0, 1], home.metrics_port()).into();
+    let prometheus = Prometheus::start(home.folder(), target)?;
+    let port = prometheus.port();
     let query = "/api/v1/query?query=wad_connections_matched_total";
     // It answers nothing at first, then an empty result.
     let look = || -> Result<Value> {

@@ -4,7 +4,6 @@
 use std::{process::Output, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use nix::sys::signal::Signal;
 use serde_json::Value;
 use wad_tests::{
     lab::{
@@ -13,7 +12,6 @@ use wad_tests::{
     },
     policy::path_to,
     sending::while_sending,
-    signal,
     ss::Flow,
     stand::{Stand, until},
     sysctl,
@@ -210,7 +208,6 @@ fn what_is_disabled_is_disabled_even_if_it_cannot_be_noted() -> Result<()> {
     Ok(())
 }
 
-const RTT: Duration = Duration::from_millis(100);
 /// One for each port from [`PORT`] on.
 const LAWS: [&str; 6] = [
     "congestion = 'wad_aimd'; additive_increase = 10; initial_ssthresh = 300; max_cwnd = 400",

@@ -22,6 +22,7 @@ pub use self::{
 use crate::{
     explain::{Answer, Explainer, Query},
     metrics::{self, Format, Readings, Source, SourceError},
+    paths::{self, Paths},
     reload,
     status::{About, Status},
     switch,
@@ -34,6 +35,7 @@ pub struct Api {
     /// Paths that get metrics of their own.
     pub max_paths: usize,
     pub source: Source,
+    pub paths: paths::Source,
     pub explainer: Explainer,
 }
 
@@ -67,6 +69,7 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
     };
     Router::new()
         .route("/v1/status", get(status))
+        .route("/v1/paths", get(known_paths))
         .with_state(Arc::clone(&api))
         .merge(paths_router(api))
         .route("/v1/reload", post(reload))
@@ -105,6 +108,11 @@ async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> Result<Respo
 async fn status(State(api): State<Arc<Api>>) -> Result<Json<Status>, Failure> {
     let status = with_readings(&api, |api, readings| Status::new(&api.about, readings));
     Ok(Json(status.await?))
+}
+
+async fn known_paths(State(api): State<Arc<Api>>) -> Result<Json<Paths>, Failure> {
+    let task = tokio::task::spawn_blocking(move || api.paths.read());
+    Ok(Json(task.await.map_err(|error| Failure(error.into()))?.map_err(Failure)?))
 }
 
 async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Refusal> {

@@ -34,6 +34,9 @@ pub enum Command {
     Disable(Switch),
     /// Tune again what was disabled
     Enable(Switch),
+    /// Show what is known of each path, from where, how old it is, and the policy
+    /// that came of it
+    Paths(Ask),
     /// Take everything of wad's out of the kernel, and undo what it changed
     Cleanup(Cleanup),
 }

@@ -18,19 +18,23 @@ mod kernel_modules;
 mod law;
 mod lock;
 mod log;
+mod measured;
 mod metrics;
 mod netns;
+mod paths;
 mod plan;
 mod privileges;
 mod reload;
 mod response;
 mod run;
 mod shares;
+mod sources;
 mod state_dir;
 mod status;
 mod struct_ops;
 mod switch;
 mod sysctl;
+mod tuning_plan;
 
 use std::process::ExitCode;
 
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         Command::Reload(args) => reload::run(&args),
         Command::Disable(args) => switch::run(switch::To::Disable, &args),
         Command::Enable(args) => switch::run(switch::To::Enable, &args),
+        Command::Paths(args) => paths::run(&args),
         Command::Cleanup(args) => cleanup::run(&args),
     };
     match result {

@@ -36,6 +36,28 @@ pub struct Readings {
     pub reloads: Reloads,
     /// By `wad disable` without a path.
     pub all_disabled: bool,
+    /// In the order of the configuration.
+    pub sources: Vec<SourceReading>,
+    /// Measured paths.
+    pub paths_measured: PathsMeasured,
+}
+
+/// How polling a source goes.
+#[derive(Clone, Debug)]
+pub struct SourceReading {
+    pub name: String,
+    pub polls: u64,
+    /// By kind.
+    pub errors: Vec<(&'static str, u64)>,
+    /// When it last gave a value.
+    pub last_success: Option<SystemTime>,
+}
+
+/// Measured paths, by what is known of their bandwidth and RTT.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathsMeasured {
+    pub fresh: u64,
+    pub stale: u64,
 }
 
 impl Readings {

@@ -21,7 +21,7 @@ use crate::{
     bpffs,
     ceilings::Ceilings,
     cli,
-    config::{Config, Host},
+    config::{Config, Host, PathPolicy},
     explain::Explainer,
     flow_log::FlowLog,
     instance::Instance,
@@ -29,9 +29,12 @@ use crate::{
     kernel_modules,
     lock::{self, Lock},
     log,
+    measured::{self, Board, Measured},
     metrics::Source,
+    paths,
     privileges::{self, Privileges},
     reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal, Reloads, Watch},
+    sources::Cache,
     state_dir::StateDir,
     status::About,
     switch::{self, Disabled, Note, Order},
@@ -66,12 +69,15 @@ pub fn run(args: &cli::Run) -> Result<()> {
         warn!("{damage}");
     }
 
-    let agent = Agent { args, cgroup, lock: &lock, privileges, note };
-    let result = tokio::runtime::Builder::new_current_thread()
+    let cache = measured::cache(&state_dir, instance.name());
+    let agent = Agent { args, cgroup, lock: &lock, privileges, note, cache };
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("cannot start the runtime")?
-        .block_on(agent.serve(config, seen, disabled, &mut journal));
+        .context("cannot start the runtime")?;
+    let result = runtime.block_on(agent.serve(config, seen, disabled, &mut journal));
+    // A look-up of a name may take long: nobody waits for it any more.
+    runtime.shutdown_background();
     // Tuning that a failed start could not take over goes on, and keeps what it
     // needs.
     if bpf::exist(instance) {
@@ -102,6 +108,8 @@ struct Agent<'a> {
     privileges: Privileges,
     /// Of what is disabled.
     note: Note,
+    /// What sources said, across restarts.
+    cache: Cache,
 }
 
 /// What changes while it runs.
@@ -109,6 +117,7 @@ struct Running<'a> {
     tuning: Arc<Tuning>,
     journal: &'a mut Journal,
     in_force: InForce,
+    measured: Measured,
     /// Those that the paths in force need.
     ceilings: Ceilings,
     /// The text of the configuration when last it was read, by its fingerprint.
@@ -117,6 +126,7 @@ struct Running<'a> {
     /// When the policy set before the one in force is to go.
     retiring: Option<time::Instant>,
     told: Arc<Mutex<Told>>,
+    board: Arc<Mutex<Board>>,
 }
 
 /// What the answers to questions say beside the kernel's counts.
@@ -129,7 +139,7 @@ struct Told {
 impl Agent<'_> {
     async fn serve(
         self,
-        config: Config,
+        mut config: Config,
         seen: Option<u64>,
         disabled: Disabled,
         journal: &mut Journal,
@@ -144,16 +154,22 @@ impl Agent<'_> {
         };
         let control = api::bind_control(self.lock)?;
         kernel_modules::load(&config.paths)?;
-        let tuning = Arc::new(self.tune(&config, &disabled, journal)?);
+        let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
+        let prints = Fingerprints::of(&config);
+        let measured = Measured::new(&config, max_memory_bytes, self.cache.clone());
+        let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
+        let tuning = Arc::new(self.tune(&policies, max_memory_bytes, &disabled, journal)?);
         let told =
             Told { changes: journal.changes().cloned().collect(), reloads: Reloads::start() };
         let told = Arc::new(Mutex::new(told));
-        let api = Arc::new(self.api(config.metrics.max_paths, &tuning, Arc::clone(&told)));
-        let prints = Fingerprints::of(&config);
+        let board = Arc::new(Mutex::new(measured.board()));
+        let api =
+            self.api(config.metrics.max_paths, &tuning, Arc::clone(&told), Arc::clone(&board));
+        let api = Arc::new(api);
         let mut running = Running {
-            ceilings: Ceilings::of(&config.paths),
-            // The kernel has the paths now.
+            ceilings: Ceilings::of(&policies),
             in_force: InForce::new(config, prints, tuning.path_names()),
+            measured,
             tuning,
             journal,
             seen,
@@ -161,8 +177,12 @@ impl Agent<'_> {
             // That of an agent before this one.
             retiring: in_a_handshake(),
             told,
+            board,
         };
+        // The kernel has the paths now.
+        drop(policies);
         give_memory_back();
+        running.measured.start();
 
         let (commands, mut asked) = mpsc::channel(1);
         let (stopping, stopped) = watch::channel(false);
@@ -175,6 +195,7 @@ impl Agent<'_> {
             tokio::spawn(api::serve(control, api::control_router(api, commands), stopped));
 
         let mut flows = FlowLog::open(&running.tuning)?;
+        let mut reviews = measured::reviews();
         let mut file = Watch::new(&self.args.config.file)
             .inspect_err(|error| warn!("{}: {error}", Self::UNWATCHED))
             .ok();
@@ -193,6 +214,8 @@ impl Agent<'_> {
                     }
                 },
                 () = at(running.retiring) => running.retire(),
+                // A connection that is being made sees one change at most.
+                _ = reviews.tick(), if running.retiring.is_none() => self.review(&mut running),
                 changed = changed(&mut file) => match changed {
                     Ok(()) if self.has_another_text(&running) => {
                         info!("the configuration's file has changed");
@@ -208,6 +231,7 @@ impl Agent<'_> {
         };
         info!("stopping: tuning is taken out of the kernel");
         stopping.send_replace(true);
+        running.measured.save();
         running.tuning.remove()?;
         flows.finish();
         scrapes.await?;
@@ -221,17 +245,17 @@ impl Agent<'_> {
     const UNWATCHED: &'static str = "changes of the configuration's file go unseen, use `wad \
                                      reload`; it cannot be watched";
 
-    fn tune(&self, config: &Config, disabled: &Disabled, journal: &mut Journal) -> Result<Tuning> {
+    fn tune(
+        &self,
+        paths: &[PathPolicy],
+        max_memory_bytes: u64,
+        disabled: &Disabled,
+        journal: &mut Journal,
+    ) -> Result<Tuning> {
         bpffs::ensure(journal)?;
         let instance = &self.args.instance.name;
-        let setup = Setup {
-            instance,
-            cgroup: &self.cgroup,
-            paths: &config.paths,
-            max_memory_bytes: max_memory_bytes(config, journal.sysctl())?,
-            disabled,
-        };
-        let ceilings = Ceilings::of(&config.paths);
+        let setup = Setup { instance, cgroup: &self.cgroup, paths, max_memory_bytes, disabled };
+        let ceilings = Ceilings::of(paths);
         ceilings.raise(journal)?;
         let pins = Pins::new(self.lock, instance);
         if !self.privileges.maps_by_id && bpf::exist(instance) {
@@ -247,7 +271,7 @@ impl Agent<'_> {
         if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
             warn!("{error:#}");
         }
-        let paths = config.paths.len();
+        let paths = paths.len();
         match start {
             Start::Fresh => info!(paths, "tuning new flows"),
             Start::TakenOver => info!(paths, "took over the tuning of an agent before this one"),
@@ -259,7 +283,7 @@ impl Agent<'_> {
     fn reload(&self, running: &mut Running<'_>, flows: &mut FlowLog) -> Outcome {
         let outcome = match self.read_again(running) {
             Err(error) => Outcome::Refused { reason: with_causes(&error) },
-            Ok(config) => match running.apply(config, &self.args.instance.name) {
+            Ok(config) => match running.apply(config, &self.cache, &self.args.instance.name) {
                 Ok((policy_set, diff)) => Outcome::Applied { policy_set, diff },
                 Err(error) => Outcome::Failed { reason: with_causes(&error) },
             },
@@ -321,8 +345,34 @@ impl Agent<'_> {
         switch::Outcome::Done { policy_set, disabled, warning }
     }
 
-    fn api(&self, max_paths: usize, tuning: &Arc<Tuning>, told: Arc<Mutex<Told>>) -> Api {
+    /// Measured paths follow what is measured.
+    fn review(&self, running: &mut Running<'_>) {
+        let now = Instant::now();
+        running.measured.save_now_and_then(now);
+        if !running.measured.review(now, SystemTime::now()) {
+            return;
+        }
+        let Some(policies) = running.measured.policies() else { return };
+        let max_memory_bytes = running.measured.max_memory_bytes();
+        let changed = running.put_in_force(&policies, max_memory_bytes, &self.args.instance.name);
+        if let Err(error) = changed {
+            error!("measured paths stay as they were: {error:#}");
+        }
+        running.tell(|_| {});
+        give_memory_back();
+    }
+
+    fn api(
+        &self,
+        max_paths: usize,
+        tuning: &Arc<Tuning>,
+        told: Arc<Mutex<Told>>,
+        board: Arc<Mutex<Board>>,
+    ) -> Api {
         let (tuning, in_force) = (Arc::clone(tuning), Arc::clone(tuning));
+        let (of_paths, known) = (Arc::clone(&tuning), Arc::clone(&board));
+        let read =
+            |board: &Mutex<Board>| board.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Api {
             about: About {
                 instance: self.args.instance.name.name().to_owned(),
@@ -336,7 +386,13 @@ impl Agent<'_> {
                 let told = told.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut readings = tuning.readings(&told.changes)?;
                 readings.reloads = told.reloads;
+                drop(told);
+                read(&board).read(&mut readings);
                 Ok(readings)
+            }),
+            paths: paths::Source::new(move || {
+                let policies = of_paths.policies()?;
+                Ok(paths::Paths::new(&policies, &read(&known), SystemTime::now()))
             }),
             explainer: Explainer::new(move |query| Ok(in_force.explain(query)?)),
         }
@@ -345,27 +401,50 @@ impl Agent<'_> {
 
 impl Running<'_> {
     /// Puts a configuration in force. If that fails, all is as before.
-    fn apply(&mut self, config: Config, instance: &Instance) -> Result<(u64, Diff)> {
+    fn apply(
+        &mut self,
+        mut config: Config,
+        cache: &Cache,
+        instance: &Instance,
+    ) -> Result<(u64, Diff)> {
         let prints = Fingerprints::of(&config);
         let diff = self.in_force.diff(&config, &prints);
         kernel_modules::load(&config.paths)?;
         let max_memory_bytes = max_memory_bytes(&config, self.journal.sysctl())?;
-        let ceilings = Ceilings::of(&config.paths);
+        let mut measured = Measured::new(&config, max_memory_bytes, cache.clone());
+        measured.take_over(&self.measured);
+        let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
+        let policy_set = self.put_in_force(&policies, max_memory_bytes, instance)?;
+        self.in_force = InForce::new(config, prints, self.tuning.path_names());
+        // The tasks that asked for the configuration before end here.
+        self.measured = measured;
+        self.measured.start();
+        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = self.measured.board();
+        Ok((policy_set, diff))
+    }
+
+    /// Returns the number of the policy set. If it fails, all is as before.
+    fn put_in_force(
+        &mut self,
+        policies: &[PathPolicy],
+        max_memory_bytes: u64,
+        instance: &Instance,
+    ) -> Result<u64> {
+        let ceilings = Ceilings::of(policies);
         let changed = ceilings
             .raise(self.journal)
             .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(self.tuning.change(&config.paths, max_memory_bytes, instance)?));
+            .and_then(|()| Ok(self.tuning.change(policies, max_memory_bytes, instance)?));
         if changed.is_ok() {
             adopt_running(&self.tuning);
             self.ceilings = ceilings;
-            self.in_force = InForce::new(config, prints, self.tuning.path_names());
             self.retiring = in_a_handshake();
         }
         // To what is needed by what is in force now.
         if let Err(error) = self.ceilings.lower(self.journal).map_err(anyhow::Error::from) {
             warn!("{error:#}");
         }
-        Ok((changed?, diff))
+        changed
     }
 
     fn retire(&mut self) {

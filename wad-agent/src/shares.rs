@@ -16,7 +16,7 @@ pub const LOSSES: [f64; 5] = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7];
 const FAIR_SHARE: f64 = 1.005;
 
 /// Of the path's bandwidth-delay product, a segment and its headers.
-const PACKET_BYTES: f64 = 1_500.0;
+pub const PACKET_BYTES: f64 = 1_500.0;
 
 /// Rates over that of a standard flow, at the same losses and the same RTT;
 /// infinite where the flow takes what there is, and that is not known.

@@ -1,7 +1,7 @@
 //! `cargo xtask dist`: `wad` as it is shipped, one static file for each machine,
 //! at `target/dist/<arch>/wad`.
 
-use std::{fs, path::PathBuf, process::Command};
+use std::{env, fs, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -25,12 +25,14 @@ pub fn run() -> Result<()> {
 }
 
 /// A cargo that compiles static programs for a target. The compiler brings its own
-/// linker and C library for these: no compiler for C, and none for other machines,
-/// is needed.
+/// linker and C library for these. The C in ring, which TLS needs, takes this
+/// machine's compiler, or clang, which knows other machines; it uses no library.
 pub fn cargo(subcommand: &str, target: &str, profile: &str) -> Command {
-    let linker = format!("CARGO_TARGET_{}_LINKER", target.replace('-', "_").to_uppercase());
+    let name = target.replace('-', "_");
+    let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
+    let compiler = if target.starts_with(env::consts::ARCH) { "cc" } else { "clang" };
     let mut command = exec::cargo([subcommand, "--profile", profile, "--target", target]);
-    command.env(linker, "rust-lld");
+    command.env(linker, "rust-lld").env(format!("CC_{name}"), compiler);
     command
 }
 

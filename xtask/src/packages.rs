@@ -20,18 +20,22 @@ pub struct Package {
     pub for_demo: bool,
     /// Whether it is for virtual machines alone.
     pub for_vm: bool,
+    /// Whether it is for the binaries to ship alone.
+    pub for_shipping: bool,
 }
 
 /// All of them.
-pub const ALL: [Package; 13] = [
+pub const ALL: [Package; 15] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
     Package::new("curl", "curl", "a real client in tests"),
     Package::new("prometheus", "promtool", "checks and scrapes /metrics").service("prometheus"),
+    Package::new("openssl", "openssl", "certificates in tests"),
     Package::new("tcpdump", "tcpdump", "shows the first flight of a connection"),
     Package::new("ethtool", "ethtool", "turns segment offloads off in benchmarks"),
     Package::new("bpftool", "bpftool", "an outside view of programs and maps"),
+    Package::new("clang", "clang", "compiles TLS for other machines").for_shipping(),
     Package::new("qemu-system-x86", "qemu-system-x86_64", "boots other kernels").for_vm(),
     Package::new("busybox-static", "busybox", "programs for other kernels").for_vm(),
     Package::new("kmod", "depmod", "modules for other kernels").for_vm(),
@@ -41,7 +45,19 @@ pub const ALL: [Package; 13] = [
 
 impl Package {
     const fn new(name: &'static str, program: &'static str, why: &'static str) -> Self {
-        Self { name, why, program, service: None, for_demo: false, for_vm: false }
+        Self {
+            name,
+            why,
+            program,
+            service: None,
+            for_demo: false,
+            for_vm: false,
+            for_shipping: false,
+        }
+    }
+
+    const fn for_shipping(self) -> Self {
+        Self { for_shipping: true, ..self }
     }
 
     const fn for_demo(self) -> Self {

@@ -43,7 +43,11 @@ pub fn run(purpose: For) -> Result<()> {
     };
     let packages: Vec<&Package> = match purpose {
         For::Machines | For::Everything => packages::ALL.iter().collect(),
-        For::Testing => packages::ALL.iter().filter(|package| !package.for_vm).collect(),
+        For::Testing => {
+            let others = |package: &&Package| package.for_vm || package.for_shipping;
+            packages::ALL.iter().filter(|package| !others(package)).collect()
+        }
+        For::Shipping => packages::ALL.iter().filter(|package| package.for_shipping).collect(),
         For::Demo => packages::ALL.iter().filter(|package| package.for_demo).collect(),
         _ => Vec::new(),
     };

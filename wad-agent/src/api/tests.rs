@@ -32,11 +32,12 @@ fn api(source: Source) -> Arc<Api> {
         started: Instant::now(),
         started_at: SystemTime::now(),
     };
+    let paths = paths::Source::new(|| Ok(paths::testing::example()));
     let explainer = Explainer::new(|query| match query.remote.port {
         None => Ok(Answer::new(query, Basis::PolicySet(3))),
         Some(_) => Err("the map of rules is gone".into()),
     });
-    Arc::new(Api { about, max_paths: 1000, source, explainer })
+    Arc::new(Api { about, max_paths: 1000, source, paths, explainer })
 }
 
 struct Server {
@@ -186,6 +187,10 @@ async fn status_is_asked_by_the_socket() {
     assert_eq!(status.paths[0].flows_untuned.max_flows, 3);
     assert_eq!(status.paths[1].rtt_us, None);
     assert_eq!(status.changes, example().changes);
+
+    let socket = lock.socket();
+    let paths: Paths = client::ask(socket, "default", &Request::get("/v1/paths")).await.unwrap();
+    assert_eq!(paths, paths::testing::example());
 
     // A sender that is gone stops it, too.
     drop(stop);

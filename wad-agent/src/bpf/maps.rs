@@ -23,7 +23,6 @@ use crate::{
     instance::Instance,
     journal::Change,
     metrics::{PathReading, PathState, Readings},
-    reload::Reloads,
     switch::Disabled,
 };
 
@@ -228,8 +227,8 @@ impl Maps {
             generation: self.get(Setting::Generation)?,
             memory_limit_bytes: self.get(Setting::MaxMemory)?,
             changes: changes.to_vec(),
-            reloads: Reloads::default(),
             all_disabled: self.disabled.all,
+            ..Readings::default()
         })
     }
 
@@ -241,6 +240,17 @@ impl Maps {
         } else {
             PathState::Tuned
         }
+    }
+
+    /// The paths in force, in the order of the file, with their policies.
+    pub fn policies(&self) -> Result<Vec<(Arc<str>, Policy)>> {
+        let slot = (self.get(Setting::Generation)? & 1) as u32;
+        let policies = self.policy_sets.get(&slot, 0).map_err(named("POLICY_SETS"))?;
+        let of = |(name, index): &(Arc<str>, u32)| {
+            let policy = policies.get(index, 0).map_err(named("POLICY_SETS"))?;
+            Ok((Arc::clone(name), policy))
+        };
+        self.names.iter().map(of).collect()
     }
 
     /// The paths in force, perhaps by an agent before this one, with their indices.

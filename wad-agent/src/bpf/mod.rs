@@ -29,14 +29,14 @@ use aya::{
     programs::{CgroupAttachMode, SockOps, links::FdLink},
 };
 use tracing::warn;
-use wad_common::choices::ChoiceOffsets;
+use wad_common::{choices::ChoiceOffsets, policy::Policy};
 
 pub use cgroup::Cgroup;
 pub use error::TuningError;
 pub use events::Events;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
-pub use policy_set::{Making, PolicySet};
+pub use policy_set::{Making, PolicySet, unpadded};
 use running::Running;
 
 use crate::{
@@ -178,6 +178,11 @@ impl Tuning {
     /// those that it does not name any more.
     pub fn adopt_running(&self) -> Result<()> {
         self.running.as_ref().map_or(Ok(()), Running::bring_along)
+    }
+
+    /// The paths in force, in the order of the file, with their policies.
+    pub fn policies(&self) -> Result<Vec<(Arc<str>, Policy)>> {
+        self.maps().policies()
     }
 
     /// Names of the paths in force, by their policies' indices.

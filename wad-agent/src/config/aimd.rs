@@ -4,10 +4,14 @@ use std::ops::RangeInclusive;
 
 use wad_common::law::{Aimd, aimd::ONE_Q16};
 
+use toml::de::DeValue;
+
 use super::{
     fault::{Fault, Problems},
+    line::Line,
     table::{self, Table},
 };
+use crate::tuning_plan::rfc3649_pair;
 
 /// The range of the law for `a`, segments for each RTT.
 const INCREASE: RangeInclusive<f64> = 0.0625..=4096.0;
@@ -40,14 +44,29 @@ impl Streams {
     }
 }
 
-pub fn read(table: &Table<'_>, problems: &mut Problems) -> (Aimd, Option<Streams>) {
-    let given = read_given(table, problems);
+/// What the file says of both.
+#[derive(Clone, Copy, Debug)]
+pub struct Given {
+    pub aimd: Aimd,
+    pub streams: Option<Streams>,
+    /// They are RFC 3649's for what the path carries.
+    pub is_auto: bool,
+}
+
+#[derive(Clone, Copy)]
+enum Increase {
+    Segments(f64),
+    Auto,
+}
+
+pub fn read(table: &Table<'_>, line: &Line, problems: &mut Problems) -> Given {
+    let (given, is_auto) = read_given(table, line, problems);
     let streams = table.read("equivalent_streams", problems, |value| {
         table::integer(value, STREAMS, "standard flows")
     });
     // In range, hence whole.
     let Some(streams) = streams.map(|streams| Streams(streams.value as u32)) else {
-        return (given, None);
+        return Given { aimd: given, streams: None, is_auto };
     };
     let place = table.place("equivalent_streams").unwrap_or(table.at);
     for key in ["additive_increase", "decrease"] {
@@ -57,26 +76,45 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> (Aimd, Option<Streams
             problems.push(fault.at(at).also(place, "and by this"));
         }
     }
-    (streams.aimd(), Some(streams))
+    Given { aimd: streams.aimd(), streams: Some(streams), is_auto: false }
 }
 
-fn read_given(table: &Table<'_>, problems: &mut Problems) -> Aimd {
+fn read_given(table: &Table<'_>, line: &Line, problems: &mut Problems) -> (Aimd, bool) {
     // Both in range, hence whole.
     let q16 = |number: f64| (number * f64::from(ONE_Q16)).round() as u32;
-    let increase = table.read("additive_increase", problems, |value| {
-        table::number(value, INCREASE, "segments for each RTT")
-    });
+    let increase = table.read("additive_increase", problems, parse_increase);
     let decrease = table.read("decrease", problems, |value| {
         let help = "it is the fraction of the window given up at a loss: 0.5 is standard";
         table::number(value, DECREASE, "").map_err(|fault| fault.help(help))
     });
-    Aimd {
-        increase_q16: increase.map_or(Aimd::STANDARD.increase_q16, |a| q16(a.value)),
+    if let Some(Increase::Auto) = increase.map(|increase| increase.value) {
+        let at = table.place("additive_increase").unwrap_or(table.at);
+        line.check_auto(table, "additive_increase", at, problems);
+        if let Some(beside) = table.place("decrease") {
+            let fault = Fault::new("`decrease` comes with \"auto\"", "RFC 3649 has a pair")
+                .help("leave it out, or give the increase as a number");
+            problems.push(fault.at(beside).also(at, "chosen here"));
+        }
+        return (line.bdp_bytes().map_or(Aimd::STANDARD, rfc3649_pair), true);
+    }
+    let aimd = Aimd {
+        increase_q16: match increase.map(|increase| increase.value) {
+            Some(Increase::Segments(a)) => q16(a),
+            _ => Aimd::STANDARD.increase_q16,
+        },
         // Rounded down, so that 0.3 of 80 segments leaves 56 and not 55.
         keep_q16: decrease.map_or(Aimd::STANDARD.keep_q16, |b| {
             ONE_Q16 - (b.value * f64::from(ONE_Q16)).floor() as u32
         }),
+    };
+    (aimd, false)
+}
+
+fn parse_increase(value: &DeValue<'_>) -> Result<Increase, Fault> {
+    if value.as_str() == Some("auto") {
+        return Ok(Increase::Auto);
     }
+    table::number(value, INCREASE, "segments for each RTT").map(Increase::Segments)
 }
 
 #[cfg(test)]

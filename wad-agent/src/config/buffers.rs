@@ -1,6 +1,7 @@
 //! Socket buffers of a path: given as sizes, or "auto".
 
 use super::{
+    AutoBuffers,
     aimd::Streams,
     fault::{Fault, Problems},
     line::Line,
@@ -9,7 +10,7 @@ use super::{
 };
 
 /// Least argument of SO_SNDBUF and SO_RCVBUF: a page.
-const MIN_BYTES: u64 = 4_096;
+pub const MIN_BYTES: u64 = 4_096;
 /// Greatest: the kernel doubles it into an `int`.
 pub const MAX_BYTES: u64 = (1 << 30) - 1;
 
@@ -23,8 +24,7 @@ pub const AUTO_HEADROOM: f64 = 1.25;
 pub struct Buffers {
     pub sndbuf_bytes: Option<u32>,
     pub rcvbuf_bytes: Option<u32>,
-    pub sndbuf_is_auto: bool,
-    pub rcvbuf_is_auto: bool,
+    pub auto: AutoBuffers,
     /// What the path carries is needed for them.
     pub use_line: bool,
 }
@@ -45,33 +45,33 @@ pub fn read(
     // Each of the flows that it stands for would have its own.
     let auto_bytes = line.bdp_bytes().map(|bdp_bytes| times * auto_bytes(bdp_bytes));
     let mut use_line = false;
-    // The size, and whether it is "auto".
-    let mut read = |key| {
+    let mut read = |key, is_auto: &mut bool| {
         let size = table.read(key, problems, |value| match value.as_str() {
             Some("auto") => Ok(Size::Auto),
             _ => quantity::size(value, MIN_BYTES..=MAX_BYTES).map(Size::Bytes),
         });
         match size {
-            Some(Field { value: Size::Bytes(bytes), .. }) => (u32::try_from(bytes).ok(), false),
+            Some(Field { value: Size::Bytes(bytes), .. }) => u32::try_from(bytes).ok(),
             Some(Field { value: Size::Auto, at }) => {
-                use_line = true;
+                (use_line, *is_auto) = (true, true);
                 line.check_auto(table, key, at, problems);
                 if let Some(bytes) = auto_bytes.filter(|&bytes| bytes > MAX_BYTES) {
                     problems.push(too_large(key, bytes, streams).at(at));
-                    return (None, true);
+                    return None;
                 }
-                (auto_bytes.and_then(|bytes| u32::try_from(bytes).ok()), true)
+                u32::try_from(auto_bytes?).ok()
             }
             None => {
                 // Wrong, and may have been meant so.
                 use_line |= table.has(key);
-                (None, false)
+                None
             }
         }
     };
-    let (sndbuf_bytes, sndbuf_is_auto) = read("sndbuf");
-    let (rcvbuf_bytes, rcvbuf_is_auto) = read("rcvbuf");
-    Buffers { sndbuf_bytes, rcvbuf_bytes, sndbuf_is_auto, rcvbuf_is_auto, use_line }
+    let mut buffers = Buffers::default();
+    buffers.sndbuf_bytes = read("sndbuf", &mut buffers.auto.sndbuf);
+    buffers.rcvbuf_bytes = read("rcvbuf", &mut buffers.auto.rcvbuf);
+    Buffers { use_line, ..buffers }
 }
 
 /// What "auto" asks for. For a short, slow path, the least there is; for a long,

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use super::{
-    PathPolicy,
+    Congestion, MeasuredPath, PathPolicy,
     aimd::STANDARD_INITIAL_WINDOW_SEGMENTS,
     congestion::Choice,
     fault::{Fault, Problem, Problems, quoted},
@@ -64,6 +64,11 @@ fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Opti
         let fault = Fault::new("this window never yields to other flows", "whatever is lost");
         return Some(fault.help(ALLOW).at(at));
     }
+    if let Some(MeasuredPath { aimd_is_auto, .. }) = policy.measured
+        && (aimd_is_auto || law != Law::Aimd)
+    {
+        return measured_reason(law, aimd_is_auto, policy).map(|fault| fault.at(at));
+    }
     let shares = Shares::of(policy)?;
     match law {
         // At any loss rate, also at those that are not told of.
@@ -72,6 +77,21 @@ fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Opti
         Law::Aimd => aimd_reason(table, policy, shares.most()),
         _ => Some(fast_reason(law, &shares).at(at)),
     }
+}
+
+/// A measured path may turn out larger than the file says: as on any path.
+fn measured_reason(law: Law, aimd_is_auto: bool, policy: &PathPolicy) -> Option<Fault> {
+    // RFC 3649's pair takes at the path's window what the law of that RFC does.
+    let law = if aimd_is_auto { Law::HighSpeed } else { law };
+    let congestion = Some(Congestion::Ours(law));
+    let shares = Shares::of(&PathPolicy { congestion, bdp_bytes: None, ..policy.clone() })?;
+    if law == Law::Leaky {
+        return Some(leaky_reason(&shares));
+    }
+    let [.., least] = LOSSES;
+    let title = format!("this takes up to {:.1} times a standard flow's share", shares.most());
+    let label = format!("at a loss rate of {least:e}, if so large a path is measured");
+    shares.exceed_fair().then(|| Fault::new(title, label).help(ALLOW))
 }
 
 /// The same at any loss rate.

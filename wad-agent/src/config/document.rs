@@ -4,21 +4,34 @@ use std::{
     collections::HashMap,
     net::SocketAddr,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use toml::de::DeTable;
 
 use super::{
-    Agent, Api, Config, ConfigError, Host, Limits, Log, LogFormat, Metrics,
+    Agent, Api, Config, ConfigError, Host, Limits, Log, LogFormat, MAX_BUFFER_BYTES, Metrics,
+    buffers::MIN_BYTES as MIN_BUFFER_BYTES,
     fault::{Fault, Problem, Problems, Span, quoted},
     overlap::{self, Site},
     path, quantity, report, sections,
     sections::Section,
+    source,
     table::{self, Key, Table, key},
 };
 
-const TABLES: &[Key] =
-    &[key("agent"), key("metrics"), key("limits"), key("log"), key("api"), key(path::TABLE)];
+const TABLES: &[Key] = &[
+    key("agent"),
+    key("metrics"),
+    key("limits"),
+    key("log"),
+    key("api"),
+    key(source::TABLE),
+    key(path::TABLE),
+];
+
+/// Those that there may be more of.
+const ARRAYS: [&str; 2] = [source::TABLE, path::TABLE];
 
 /// Most paths with metrics of their own: 10,000 make a page of 10 MB.
 const MAX_METRICS_PATHS: u64 = 10_000;
@@ -52,13 +65,26 @@ impl Config {
                 break;
             }
         }
+        document.check_sources(&mut problems);
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
         if errors == 0 {
+            document.config.bound_buffers();
             return Ok(document.config);
         }
         let report = report::render(file_name, text, &problems.sorted(), errors);
         Err(ConfigError::Invalid { file: file_name.to_owned(), errors, report })
+    }
+}
+
+impl Config {
+    fn bound_buffers(&mut self) {
+        let Some(most) = self.limits.max_buffer_bytes else { return };
+        for path in &mut self.paths {
+            for bytes in [&mut path.sndbuf_bytes, &mut path.rcvbuf_bytes].into_iter().flatten() {
+                *bytes = most.min(*bytes);
+            }
+        }
     }
 }
 
@@ -67,6 +93,12 @@ struct Document {
     config: Config,
     /// Of the paths, in their order.
     sites: Vec<Site>,
+    /// Of the sources' names, in their order.
+    source_names: Vec<Span>,
+    /// There is one, be it as it should or not.
+    has_source: bool,
+    /// Where the first path is that a source is for.
+    first_measured: Option<Span>,
     /// The tables that were there.
     seen: HashMap<&'static str, Span>,
 }
@@ -76,12 +108,24 @@ impl Default for Document {
         let config = Config {
             agent: Agent::default(),
             metrics: Metrics { listen: ([127, 0, 0, 1], 9464).into(), max_paths: 1_000 },
-            limits: Limits { max_memory_bytes: None },
+            limits: Limits {
+                max_memory_bytes: None,
+                max_buffer_bytes: None,
+                change_interval: Duration::from_secs(60),
+            },
             log: Log { format: LogFormat::Text },
             api: Api::default(),
+            sources: Vec::new(),
             paths: Vec::new(),
         };
-        Self { config, sites: Vec::new(), seen: HashMap::new() }
+        Self {
+            config,
+            sites: Vec::new(),
+            source_names: Vec::new(),
+            has_source: false,
+            first_measured: None,
+            seen: HashMap::new(),
+        }
     }
 }
 
@@ -106,8 +150,17 @@ impl Document {
         self.read_limits(&root, problems);
         self.read_log(&root, problems);
         self.read_api(&root, problems);
+        self.has_source |= root.has(source::TABLE);
+        for table in root.tables(source::TABLE, source::KEYS, problems) {
+            if let Some((source, name)) = source::read(&table, problems) {
+                self.config.sources.push(source);
+                self.source_names.push(name);
+            }
+        }
         for table in root.tables(path::TABLE, path::KEYS, problems) {
             if let Some((policy, site)) = path::read(&table, host, problems) {
+                let measured = policy.measured.and_then(|_| table.place("mode"));
+                self.first_measured = self.first_measured.or(measured);
                 self.config.paths.push(policy);
                 self.sites.push(site);
             }
@@ -115,9 +168,28 @@ impl Document {
         Ok(())
     }
 
+    fn check_sources(&self, problems: &mut Problems) {
+        if let Some(at) = self.source_names.get(source::MAX_SOURCES) {
+            let title = format!("{} sources", self.source_names.len());
+            problems.push(Fault::new(title, format!("at most {}", source::MAX_SOURCES)).at(*at));
+        }
+        let mut first = HashMap::new();
+        for (source, at) in self.config.sources.iter().zip(&self.source_names) {
+            if let Some(before) = first.insert(source.name.as_str(), *at) {
+                let fault = Fault::new("two sources have the same name", "the second");
+                problems.push(fault.help("rename one of them").at(*at).also(before, "the first"));
+            }
+        }
+        if let Some(at) = self.first_measured.filter(|_| !self.has_source) {
+            let fault = Fault::new("mode = \"measured\" needs a source", "measured by what?");
+            let help = "add a [[source]], as in the sample configuration";
+            problems.push(fault.help(help).at(at));
+        }
+    }
+
     /// TOML forbids it, but sees one section at a time.
     fn check_repeated(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        for name in TABLES.iter().map(|key| key.name).filter(|&name| name != path::TABLE) {
+        for name in TABLES.iter().map(|key| key.name).filter(|name| !ARRAYS.contains(name)) {
             let Some(at) = root.place(name) else { continue };
             if let Some(before) = self.seen.insert(name, at) {
                 let fault = Fault::new(format!("[{name}] is there twice"), "the second");
@@ -157,13 +229,27 @@ impl Document {
     }
 
     fn read_limits(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        const KEYS: &[Key] = &[key("max_memory")];
+        const KEYS: &[Key] = &[key("max_memory"), key("max_buffer"), key("change_interval")];
         let Some(table) = root.table("limits", KEYS, problems) else { return };
         let max_memory = table.read("max_memory", problems, |value| {
             quantity::size(value, MIN_MEMORY_BYTES..=i64::MAX as u64)
         });
         if let Some(max_memory) = max_memory {
             self.config.limits.max_memory_bytes = Some(max_memory.value);
+        }
+        let max_buffer = table.read("max_buffer", problems, |value| {
+            quantity::size(value, MIN_BUFFER_BYTES..=MAX_BUFFER_BYTES)
+        });
+        if let Some(max_buffer) = max_buffer {
+            // In range, hence whole.
+            self.config.limits.max_buffer_bytes = Some(max_buffer.value as u32);
+        }
+        let change_interval = table.read("change_interval", problems, |value| {
+            let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+            quantity::duration(table::text(value)?, range, "1s to 1d")
+        });
+        if let Some(change_interval) = change_interval {
+            self.config.limits.change_interval = change_interval.value;
         }
     }
 

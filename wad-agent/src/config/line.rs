@@ -1,4 +1,4 @@
-//! What the path carries: its rate, its round trip time, and their product.
+//! What the file says that the path carries: its rate and its round trip time.
 
 use super::{
     congestion::Choice,
@@ -6,7 +6,7 @@ use super::{
     quantity,
     table::{self, Field, Table},
 };
-use crate::law::Law;
+use crate::{law::Law, tuning_plan::Capacity};
 
 const MAX_BITS_PER_SECOND: f64 = 10e12;
 const MAX_RTT_SECONDS: f64 = 60.0;
@@ -14,23 +14,28 @@ const MAX_RTT_SECONDS: f64 = 60.0;
 /// Rate and round trip time, as far as the file has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    /// `dedicated`, else `bandwidth`.
-    bits_per_second: Option<f64>,
-    rtt_seconds: Option<f64>,
+    /// Of `dedicated`, else of `bandwidth`.
+    capacity: Capacity,
     dedicated: Option<Field<f64>>,
+    /// The path is measured: the file need not say anything.
+    is_measured: bool,
 }
 
 impl Line {
-    pub fn read(table: &Table<'_>, problems: &mut Problems) -> Self {
+    pub fn read(table: &Table<'_>, is_measured: bool, problems: &mut Problems) -> Self {
         let mut rate =
             |key| table.read(key, problems, |value| bits_per_second(table::text(value)?));
         let (bandwidth, dedicated) = (rate("bandwidth"), rate("dedicated"));
         let rtt = table.read("rtt", problems, |value| rtt_seconds(table::text(value)?));
-        Self {
+        let capacity = Capacity {
             bits_per_second: dedicated.or(bandwidth).map(|rate| rate.value),
             rtt_seconds: rtt.map(|rtt| rtt.value),
-            dedicated,
-        }
+        };
+        Self { capacity, dedicated, is_measured }
+    }
+
+    pub const fn capacity(&self) -> Capacity {
+        self.capacity
     }
 
     /// A path of one's own: its rate, in bit/s.
@@ -38,21 +43,16 @@ impl Line {
         self.dedicated
     }
 
-    pub const fn bits_per_second(&self) -> Option<f64> {
-        self.bits_per_second
-    }
-
-    pub const fn rtt_seconds(&self) -> Option<f64> {
-        self.rtt_seconds
-    }
-
     /// The bandwidth-delay product, in bytes.
     pub fn bdp_bytes(&self) -> Option<f64> {
-        Some(self.bits_per_second? / 8.0 * self.rtt_seconds?)
+        self.capacity.bdp_bytes()
     }
 
     /// Reports what "auto" lacks here.
     pub fn check_auto(&self, table: &Table<'_>, key: &str, at: Span, problems: &mut Problems) {
+        if self.is_measured {
+            return;
+        }
         let rate = if table.has("dedicated") { "dedicated" } else { "bandwidth" };
         for needed in [rate, "rtt"].into_iter().filter(|needed| !table.has(needed)) {
             let fault = Fault::new(
@@ -69,6 +69,16 @@ impl Line {
 pub fn bits_per_second(text: &str) -> Result<f64, Fault> {
     let rate = quantity::bits_per_second(text)?;
     positive(rate, MAX_BITS_PER_SECOND, "above 0, up to 10Tbit")
+}
+
+/// Whether a path can have this bandwidth.
+pub fn is_rate(bits_per_second: f64) -> bool {
+    bits_per_second > 0.0 && bits_per_second <= MAX_BITS_PER_SECOND
+}
+
+/// Whether a path can have this RTT.
+pub fn is_rtt(seconds: f64) -> bool {
+    seconds > 0.0 && seconds <= MAX_RTT_SECONDS
 }
 
 /// A path's RTT, seconds.

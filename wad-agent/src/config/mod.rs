@@ -23,28 +23,33 @@ mod quantity;
 mod report;
 mod sections;
 mod share;
+mod source;
 mod table;
 mod thresholds;
+mod url;
 
 #[cfg(test)]
 pub mod golden;
 #[cfg(test)]
 mod properties;
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use ipnet::IpNet;
 use wad_common::control::Control;
 
-use crate::law::Law;
+use crate::{law::Law, tuning_plan::Capacity};
 
 pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
 pub use error::ConfigError;
 pub use host::Host;
-pub use line::{bits_per_second, rtt_seconds};
+pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use pacing::MAX_BYTES_PER_SECOND as UNBOUNDED_PACING_BYTES_PER_SECOND;
 pub use prefix::{Mapped, covers_ipv4};
 pub use share::{decrease, increase_segments};
+pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Source};
+pub use thresholds::Windows;
+pub use url::Url;
 
 /// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,6 +59,8 @@ pub struct Config {
     pub limits: Limits,
     pub log: Log,
     pub api: Api,
+    /// Of what paths carry; the first that knows has the say.
+    pub sources: Vec<Source>,
     /// In the order of the file.
     pub paths: Vec<PathPolicy>,
 }
@@ -81,6 +88,10 @@ pub struct Metrics {
 pub struct Limits {
     /// Memory that tuned flows may pin; None for a quarter of `tcp_mem[1]`.
     pub max_memory_bytes: Option<u64>,
+    /// Largest buffer of any path, as the argument of SO_SNDBUF and SO_RCVBUF.
+    pub max_buffer_bytes: Option<u32>,
+    /// Least time between two changes of a measured path.
+    pub change_interval: Duration,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -134,17 +145,38 @@ pub struct PathPolicy {
     /// Nothing of the above is given to its flows: they are only counted.
     pub observe: bool,
     pub origin: Origin,
+    /// None where the values are those of the file.
+    pub measured: Option<MeasuredPath>,
 }
 
 /// Where a path's buffers come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Origin {
-    pub bits_per_second: Option<f64>,
-    pub rtt_seconds: Option<f64>,
-    pub sndbuf_is_auto: bool,
-    pub rcvbuf_is_auto: bool,
+    pub capacity: Capacity,
+    pub buffers: AutoBuffers,
     /// Standard flows as which one is to behave; 0 for one.
     pub streams: u32,
+}
+
+/// What follows from the measurements of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredPath {
+    /// What the file says that the path carries: in force until it is measured,
+    /// and when that is too old.
+    pub fallback: Capacity,
+    pub buffers: AutoBuffers,
+    pub windows: Windows,
+    /// The pair of RFC 3649.
+    pub aimd_is_auto: bool,
+    /// Standard flows as which one is to behave; buffers are for all of them.
+    pub streams: u32,
+}
+
+/// Which of the two follow from what the path carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AutoBuffers {
+    pub sndbuf: bool,
+    pub rcvbuf: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

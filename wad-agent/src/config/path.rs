@@ -10,7 +10,7 @@ use wad_common::{
 };
 
 use super::{
-    Congestion, Host, Origin, PathPolicy,
+    Congestion, Host, MeasuredPath, Origin, PathPolicy,
     aimd::{self, HANDSHAKE_SEGMENTS, Streams},
     buffers, congestion, consent, control, dscp,
     fault::{Fault, Problems, quoted},
@@ -70,7 +70,8 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     table.require("name", problems, "add name = \"bob\", or how it is to show in logs and metrics");
     table.require("remote", problems, "add remote = \"10.5.128.74\", or a prefix, or an array");
     let name = table.read("name", problems, |value| parse_name(table::text(value)?));
-    let observe = read_observe(table, problems);
+    let mode = read_mode(table, problems);
+    let is_measured = mode == Mode::Measured;
 
     let before = problems.count();
     let remote = read_prefixes(table, "remote", problems);
@@ -79,17 +80,27 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let local_port = read_port(table, "local_port", problems);
     let match_in_doubt = problems.count() > before;
 
-    let line = Line::read(table, problems);
+    let line = Line::read(table, is_measured, problems);
     let choice = congestion::read(table, host, problems);
-    let (aimd, streams) = aimd::read(table, problems);
+    let aimd::Given { aimd, streams, is_auto: aimd_is_auto } = aimd::read(table, &line, problems);
     let buffers = buffers::read(table, &line, streams, problems);
     let thresholds = thresholds::read(table, &line, problems);
     let control = control::read(table, &thresholds, problems);
     let dedicated = control::dedicated(table, &line, problems);
     let paced = pacing::read(table, &choice, problems);
-    if !buffers.use_line && !thresholds.use_line {
+    let use_line = buffers.use_line || thresholds.use_line || aimd_is_auto;
+    if is_measured {
+        check_measured(table, use_line, problems);
+    } else if !use_line {
         line::check_use(table, &choice, problems);
     }
+    let measured = is_measured.then(|| MeasuredPath {
+        fallback: line.capacity(),
+        buffers: buffers.auto,
+        windows: thresholds.auto,
+        aimd_is_auto,
+        streams: streams.map_or(1, |Streams(k)| k),
+    });
     let control = match choice.congestion {
         Some(Congestion::Ours(Law::Dedicated)) => dedicated,
         Some(Congestion::Ours(_)) => Control { aimd, pacing: paced.pacing as u32, ..control },
@@ -127,20 +138,19 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         dscp,
         max_flows,
         allow_aggressive,
-        observe,
+        observe: mode == Mode::Observe,
         origin: Origin {
-            bits_per_second: line.bits_per_second(),
-            rtt_seconds: line.rtt_seconds(),
-            sndbuf_is_auto: buffers.sndbuf_is_auto,
-            rcvbuf_is_auto: buffers.rcvbuf_is_auto,
+            capacity: line.capacity(),
+            buffers: buffers.auto,
             streams: streams.map_or(0, |Streams(k)| k),
         },
+        measured,
     };
     consent::check(table, &choice, &policy, &remote, problems);
     Some((policy, site))
 }
 
-fn parse_name(name: &str) -> Result<String, Fault> {
+pub fn parse_name(name: &str) -> Result<String, Fault> {
     // The kernel side keeps a final zero.
     let most = NAME_BYTES - 1;
     if name.is_empty() || name.len() > most {
@@ -159,22 +169,38 @@ fn parse_name(name: &str) -> Result<String, Fault> {
     Ok(name.to_owned())
 }
 
-/// Whether flows are only observed.
-fn read_observe(table: &Table<'_>, problems: &mut Problems) -> bool {
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    Static,
+    Measured,
+    Observe,
+}
+
+fn read_mode(table: &Table<'_>, problems: &mut Problems) -> Mode {
     let mode = table.read("mode", problems, |value| match table::text(value)? {
-        "static" => Ok(false),
-        "observe" => Ok(true),
-        "measured" => Err(Fault::new(
-            "\"measured\" is not available yet",
-            "only \"static\" and \"observe\" are",
-        )
-        .help("leave `mode` out; `bandwidth` and `rtt` size \"auto\" buffers")),
+        "static" => Ok(Mode::Static),
+        "measured" => Ok(Mode::Measured),
+        "observe" => Ok(Mode::Observe),
         other => {
-            let label = "it takes \"static\" or \"observe\"";
+            let label = "it takes \"static\", \"measured\" or \"observe\"";
             Err(Fault::new(format!("{} is no mode", quoted(other)), label))
         }
     });
-    mode.is_some_and(|mode| mode.value)
+    mode.map_or(Mode::Static, |mode| mode.value)
+}
+
+/// Something has to follow from what is measured.
+fn check_measured(table: &Table<'_>, use_line: bool, problems: &mut Problems) {
+    let Some(at) = table.place("mode") else { return };
+    if let Some(dedicated) = table.place("dedicated") {
+        let title = "mode = \"measured\" has no effect with `dedicated`";
+        let fault = Fault::new(title, "rate and window are fixed").help("leave one of the two out");
+        problems.push(fault.at(at).also(dedicated, "by this"));
+    } else if !use_line {
+        let fault = Fault::new("mode = \"measured\" has no effect", "nothing here follows from it")
+            .help("add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out");
+        problems.push(fault.at(at));
+    }
 }
 
 fn read_prefixes(table: &Table<'_>, key: &str, problems: &mut Problems) -> Vec<Field<IpNet>> {

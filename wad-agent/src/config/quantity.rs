@@ -1,6 +1,6 @@
 //! Amounts with a unit: sizes in bytes, rates in bit/s, times in seconds.
 
-use std::ops::RangeInclusive;
+use std::{ops::RangeInclusive, time::Duration};
 
 use toml::de::DeValue;
 
@@ -29,6 +29,10 @@ const BYTE_RATES: Units =
     &[("B/s", 8.0), ("kB/s", 8e3), ("MB/s", 8e6), ("GB/s", 8e9), ("TB/s", 8e12)];
 
 const TIMES: Units = &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
+
+/// Of what is done now and then; no path's.
+const LONG_TIMES: Units =
+    &[("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
 
 /// A size within a range: an integer, or text as for [`bytes`].
 pub fn size(value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result<u64, Fault> {
@@ -80,6 +84,23 @@ pub fn seconds(text: &str) -> Result<f64, Fault> {
         return Err(Fault::new("no unit", "of what?").help("add one: us, ms or s"));
     }
     Ok(number * find(TIMES, unit).ok_or_else(|| unknown_unit(unit, &[TIMES]))?)
+}
+
+/// "30s", "5min", "6h": a time within a range, which is shown as `range_text`.
+pub fn duration(
+    text: &str,
+    range: RangeInclusive<Duration>,
+    range_text: &str,
+) -> Result<Duration, Fault> {
+    let (number, unit) = split(text, "a time such as \"30s\"")?;
+    if unit.is_empty() {
+        return Err(Fault::new("no unit", "of what?").help("add one: ms, s, min, h or d"));
+    }
+    let factor = find(LONG_TIMES, unit).ok_or_else(|| unknown_unit(unit, &[LONG_TIMES]))?;
+    Duration::try_from_secs_f64(number * factor)
+        .ok()
+        .filter(|time| range.contains(time))
+        .ok_or_else(|| Fault::new("out of range", format!("must be {range_text}")))
 }
 
 fn split<'t>(text: &'t str, expected: &str) -> Result<(f64, &'t str), Fault> {
@@ -147,6 +168,18 @@ mod tests {
         assert_eq!(seconds("1.5s"), Ok(1.5));
         for text in ["70", "70m", "70 min", "-70ms", "ms"] {
             assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+        let read = |text| duration(text, range.clone(), "1s to 1d");
+        for (text, seconds) in [("30s", 30), ("5min", 300), ("1.5h", 5_400), ("1d", 86_400)] {
+            assert_eq!(read(text), Ok(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["30", "0s", "999ms", "25h", "5m", "99999999999999999999999999d", "-1s"] {
+            assert!(read(text).is_err(), "{text}");
         }
     }
 }

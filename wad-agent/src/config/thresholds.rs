@@ -32,8 +32,26 @@ pub struct Thresholds {
     pub max_cwnd: WindowSize,
     /// 0 for none.
     pub max_ssthresh_segments: u32,
+    pub auto: Windows,
     /// What the path carries is needed for them.
     pub use_line: bool,
+}
+
+/// Which of the bounds follow from what the path carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Windows {
+    pub initial_ssthresh: bool,
+    pub max_cwnd: bool,
+}
+
+impl Windows {
+    pub fn initial_ssthresh(bdp_bytes: f64) -> WindowSize {
+        saturating(bdp_bytes * INITIAL_SSTHRESH_OF_BDP)
+    }
+
+    pub fn max_cwnd(bdp_bytes: f64) -> WindowSize {
+        saturating(bdp_bytes * MAX_CWND_OF_BDP)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -44,12 +62,12 @@ enum Size {
 
 pub fn read(table: &Table<'_>, line: &Line, problems: &mut Problems) -> Thresholds {
     let mut use_line = false;
-    let mut read = |key, of_bdp: f64| {
+    let mut read = |key, of_bdp: f64, is_auto: &mut bool| {
         let size = table.read(key, problems, parse);
         match size {
             Some(Field { value: Size::Given(size), .. }) => size,
             Some(Field { value: Size::Auto, at }) => {
-                use_line = true;
+                (use_line, *is_auto) = (true, true);
                 line.check_auto(table, key, at, problems);
                 let bytes = line.bdp_bytes().map(|bdp_bytes| bdp_bytes * of_bdp);
                 bytes.map_or_else(WindowSize::default, |bytes| {
@@ -68,8 +86,10 @@ pub fn read(table: &Table<'_>, line: &Line, problems: &mut Problems) -> Threshol
             }
         }
     };
-    let initial_ssthresh = read("initial_ssthresh", INITIAL_SSTHRESH_OF_BDP);
-    let max_cwnd = read("max_cwnd", MAX_CWND_OF_BDP);
+    let mut auto = Windows::default();
+    let initial_ssthresh =
+        read("initial_ssthresh", INITIAL_SSTHRESH_OF_BDP, &mut auto.initial_ssthresh);
+    let max_cwnd = read("max_cwnd", MAX_CWND_OF_BDP, &mut auto.max_cwnd);
     check_order(table, initial_ssthresh, max_cwnd, problems);
     let max_ssthresh = table.read("max_ssthresh", problems, |value| {
         table::integer(value, MAX_SSTHRESH_SEGMENTS, "segments")
@@ -79,6 +99,7 @@ pub fn read(table: &Table<'_>, line: &Line, problems: &mut Problems) -> Threshol
         max_cwnd,
         // In range, hence whole.
         max_ssthresh_segments: max_ssthresh.map_or(0, |segments| segments.value as u32),
+        auto,
         use_line,
     }
 }
@@ -101,6 +122,11 @@ fn parse(value: &DeValue<'_>) -> Result<Size, Fault> {
         }
         _ => Err(table::wrong_type(value, "segments, a size such as \"6MiB\", or \"auto\"")),
     }
+}
+
+/// A window of so many bytes, as far as 32 bits can say it.
+fn saturating(bytes: f64) -> WindowSize {
+    in_bytes(bytes).unwrap_or(WindowSize { segments: 0, bytes: u32::MAX })
 }
 
 /// A window of so many bytes, at least two jumbo segments.

@@ -109,11 +109,12 @@ pub fn why(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
 fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
     let mut why = Vec::new();
     let sizes = [
-        ("sndbuf", policy.sndbuf_bytes, origin.sndbuf_is_auto),
-        ("rcvbuf", policy.rcvbuf_bytes, origin.rcvbuf_is_auto),
+        ("sndbuf", policy.sndbuf_bytes, origin.buffers.sndbuf),
+        ("rcvbuf", policy.rcvbuf_bytes, origin.buffers.rcvbuf),
     ];
     for (key, bytes, is_auto) in sizes.into_iter().filter(|(_, bytes, _)| *bytes > 0) {
-        let Some((rate, rtt)) = origin.bits_per_second.zip(origin.rtt_seconds) else {
+        let Some((rate, rtt)) = origin.capacity.bits_per_second.zip(origin.capacity.rtt_seconds)
+        else {
             why.push(format!("{key} is {bytes} bytes because the configuration says so"));
             continue;
         };

@@ -12,7 +12,8 @@ use wad_common::stats::PathStats;
 use super::{
     PathReading, Readings,
     definitions::{
-        BUILD, Definition, HOST, HostMetric, HostValue, PATH, PathMetric, PathValue, START,
+        BUILD, Definition, HOST, HostMetric, HostValue, PATH, PathMetric, PathValue, SOURCE_ERRORS,
+        SOURCE_POLLS, SOURCE_SUCCESS, START,
     },
 };
 
@@ -36,9 +37,42 @@ impl Collector for Scrape {
         for metric in HOST {
             host(metric, &self.readings, &mut encoder)?;
         }
+        self.encode_sources(&mut encoder)?;
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         version.encode(descriptor(&mut encoder, &BUILD, MetricType::Info)?)?;
         time(self.started).encode(descriptor(&mut encoder, &START, MetricType::Gauge)?)
+    }
+}
+
+impl Scrape {
+    fn encode_sources(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let sources = &self.readings.sources;
+        // A family has at least one series.
+        if sources.is_empty() {
+            return Ok(());
+        }
+        let mut polls = descriptor(encoder, &SOURCE_POLLS, MetricType::Counter)?;
+        for source in sources {
+            let labels = [("source", source.name.as_str())];
+            ConstCounter::new(source.polls).encode(polls.encode_family(&labels)?)?;
+        }
+        let mut errors = descriptor(encoder, &SOURCE_ERRORS, MetricType::Counter)?;
+        for source in sources {
+            for (kind, count) in &source.errors {
+                let labels = [("source", source.name.as_str()), ("kind", kind)];
+                ConstCounter::new(*count).encode(errors.encode_family(&labels)?)?;
+            }
+        }
+        if sources.iter().all(|source| source.last_success.is_none()) {
+            return Ok(());
+        }
+        let mut success = descriptor(encoder, &SOURCE_SUCCESS, MetricType::Gauge)?;
+        for source in sources {
+            let Some(at) = source.last_success else { continue };
+            let labels = [("source", source.name.as_str())];
+            time(at).encode(success.encode_family(&labels)?)?;
+        }
+        Ok(())
     }
 }
 

@@ -222,7 +222,41 @@ pub const HOST: &[HostMetric] = &[
         },
         value: HostValue::Time(|readings| readings.reloads.loaded),
     },
+    HostMetric {
+        definition: Definition {
+            name: "wad_paths_measured",
+            unit: None,
+            help: "Paths of mode measured whose bandwidth or RTT is measured and not too old",
+        },
+        value: HostValue::Gauge(|readings| readings.paths_measured.fresh),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_paths_not_measured",
+            unit: None,
+            help: "Paths of mode measured that have what the configuration says of them",
+        },
+        value: HostValue::Gauge(|readings| readings.paths_measured.stale),
+    },
 ];
+
+/// By the label `source`.
+pub const SOURCE_POLLS: Definition =
+    Definition { name: "wad_source_polls", unit: None, help: "Polls of a source of path metrics" };
+
+/// By the labels `source` and `kind`.
+pub const SOURCE_ERRORS: Definition = Definition {
+    name: "wad_source_errors",
+    unit: None,
+    help: "What was wrong with a source of path metrics, or with a value of it, by kind",
+};
+
+/// By the label `source`.
+pub const SOURCE_SUCCESS: Definition = Definition {
+    name: "wad_source_last_success_timestamp",
+    unit: Some(Unit::Seconds),
+    help: "When a source of path metrics last gave a value, since the Unix epoch",
+};
 
 pub const BUILD: Definition =
     Definition { name: "wad_build", unit: None, help: "Version of the agent" };
@@ -243,7 +277,8 @@ mod tests {
     fn all() -> Vec<&'static Definition> {
         let path = PATH.iter().map(|metric| &metric.definition);
         let host = HOST.iter().map(|metric| &metric.definition);
-        path.chain(host).chain([&BUILD, &START]).collect()
+        let others = [&SOURCE_POLLS, &SOURCE_ERRORS, &SOURCE_SUCCESS, &BUILD, &START];
+        path.chain(host).chain(others).collect()
     }
 
     #[test]

@@ -42,5 +42,12 @@ pub fn example() -> Readings {
             loaded: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_001_500)),
         },
         all_disabled: false,
+        sources: vec![SourceReading {
+            name: "monitor".to_owned(),
+            polls: 21,
+            errors: vec![("tls", 8), ("empty", 9)],
+            last_success: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_500)),
+        }],
+        paths_measured: PathsMeasured { fresh: 10, stale: 11 },
     }
 }

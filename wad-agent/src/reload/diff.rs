@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Agent, Api, Config, Log, Metrics, PathPolicy};
+use crate::config::{Agent, Api, Config, Limits, Log, Metrics, PathPolicy};
 
 /// Names that are listed in a line of the log; the rest is a number.
 const SHOWN: usize = 10;
@@ -58,6 +58,7 @@ impl InForce {
             limits: _,
             log: Log { format },
             api: Api { listen: api_listen },
+            sources: _,
             paths: _,
         } = &self.rest;
         [
@@ -97,9 +98,15 @@ impl InForce {
         }
         let gone = self.paths.iter().filter(|(name, _)| before.contains_key(&**name));
         diff.removed = gone.map(|(name, _)| name.as_ref().to_owned()).collect();
-        if self.rest.limits != next.limits {
-            diff.settings.push("limits.max_memory".to_owned());
-        }
+        let Limits { max_memory_bytes, max_buffer_bytes, change_interval } = self.rest.limits;
+        let settings = [
+            ("limits.max_memory", max_memory_bytes != next.limits.max_memory_bytes),
+            ("limits.max_buffer", max_buffer_bytes != next.limits.max_buffer_bytes),
+            ("limits.change_interval", change_interval != next.limits.change_interval),
+            ("source", self.rest.sources != next.sources),
+        ];
+        let changed = settings.into_iter().filter(|(_, differs)| *differs);
+        diff.settings = changed.map(|(name, _)| name.to_owned()).collect();
         diff
     }
 }

@@ -1,0 +1,60 @@
+//! A real Prometheus that scrapes one address each second.
+
+use std::{
+    fs::{self, File},
+    io,
+    net::{SocketAddr, TcpListener},
+    path::Path,
+    process::{Command, Stdio},
+};
+
+use crate::process::{Place, Process, ProcessError};
+
+/// What went wrong with it.
+#[derive(Debug, thiserror::Error)]
+pub enum PrometheusError {
+    #[error("cannot prepare Prometheus' folder")]
+    Folder(#[from] io::Error),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+}
+
+/// It ends when dropped.
+pub struct Prometheus {
+    _process: Process,
+    port: u16,
+}
+
+impl Prometheus {
+    /// Starts one with its files in a folder, and does not wait for it: at first
+    /// it answers nothing.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn start(folder: &Path, target: SocketAddr) -> Result<Self, PrometheusError> {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let file = folder.join("prometheus.yml");
+        fs::write(
+            &file,
+            format!(
+                "global: {{ scrape_interval: 1s, scrape_timeout: 1s }}\n\
+                 scrape_configs:\n\
+                 - job_name: wad\n\
+                 \x20 static_configs: [{{ targets: ['{target}'] }}]\n"
+            ),
+        )?;
+        let mut command = Command::new("prometheus");
+        command.arg("--config.file").arg(file);
+        command.arg("--storage.tsdb.path").arg(folder.join("tsdb"));
+        command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        let log = File::create(folder.join("prometheus.log"))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
+        Ok(Self { _process: Place::default().spawn(command)?, port })
+    }
+
+    /// Of its API, on the loopback.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+}

@@ -1,0 +1,376 @@
+//! Paths of mode "measured": what a real Prometheus holds becomes the buffers of
+//! new connections, within bounds, and nothing that a source answers ends or
+//! holds up the agent.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use wad_tests::{
+    answers::{Answer, Answers},
+    prometheus::Prometheus,
+    signal,
+    stand::{Stand, until},
+    sysctl,
+    tcp::{Connection, at},
+    tls::{Authority, TlsServer, Validity},
+    veth::{self, Wire},
+    wad::{Home, program},
+};
+
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// sk_sndbuf of an "auto" buffer: 1.25 times bandwidth times RTT, doubled.
+const fn sndbuf(mbit: u64, rtt_ms: u64) -> u64 {
+    mbit * 1_000_000 / 8 * rtt_ms / 1_000 / 4 * 5 * 2
+}
+
+/// What a path carries, as an exporter has it; None for no series.
+type Measured = Arc<Mutex<Option<(u64, u64)>>>;
+
+/// An exporter of bandwidth (in bytes, as is usual) and RTT of the path "wire".
+fn exporter(measured: &Measured) -> Result<Answers> {
+    let measured = Arc::clone(measured);
+    Ok(Answers::start(move |_| {
+        let measured = *measured.lock().expect("nobody panics with it");
+        Answer::text(measured.map_or_else(String::new, |(mbit, rtt_ms)| {
+            let (rate, rtt) = (mbit as f64 * 1e6 / 8.0, rtt_ms as f64 / 1e3);
+            format!(
+                "wan_bandwidth_bytes_per_second{{path=\"wire\"}} {rate}\n\
+                 wan_rtt_seconds{{path=\"wire\"}} {rtt}\n"
+            )
+        }))
+    })?)
+}
+
+fn source(name: &str, url: &str, keys: &str) -> String {
+    format!(
+        "[[source]]\nname = '{name}'\nkind = 'prometheus'\nurl = '{url}'\ninterval = '1s'\n\
+         timeout = '2s'\nstale_after = '5s'\nrtt = 'wan_rtt_seconds'\n{keys}\n"
+    )
+}
+
+const RATE: &str = "bandwidth = 'wan_bandwidth_bytes_per_second'\nbandwidth_unit = 'B/s'";
+
+/// 100 Mbit/s and 10 ms, until it is measured.
+const PATH: &str = "[[path]]\nname = 'wire'\nremote = '10.81.0.2'\nmode = 'measured'\n\
+                    bandwidth = '100Mbit'\nrtt = '10ms'\nsndbuf = 'auto'\n";
+
+struct Bench<'a> {
+    wire: &'a Wire,
+    home: &'a Home,
+}
+
+impl Bench<'_> {
+    /// The send buffer that a new connection gets.
+    fn sndbuf(&self) -> Result<u64> {
+        let to = at(veth::ADDRESSES_V4[1], 7000);
+        let connection = Connection::open(self.wire.a(), self.wire.b(), to)?;
+        Ok(connection.near_flow(self.wire.a())?.sndbuf_bytes)
+    }
+
+    fn until_sndbuf(&self, what: &'static str, bytes: u64) -> Result<Duration> {
+        let begun = Instant::now();
+        until(what, LIMIT, || self.sndbuf(), |seen| *seen == bytes)
+            .with_context(|| format!("{bytes} bytes expected; log: {}", self.home.log()))?;
+        Ok(begun.elapsed())
+    }
+
+    fn paths(&self) -> Result<Value> {
+        let output = self.home.command("paths").arg("--json").output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    fn errors(&self, source: &str, kind: &str) -> Result<f64> {
+        let labels = [format!("source=\"{source}\""), format!("kind=\"{kind}\"")];
+        Ok(self.home.metrics()?.value("wad_source_errors_total", &[&labels[0], &labels[1]])?)
+    }
+
+    fn policy_sets(&self) -> Result<u64> {
+        Ok(self.home.metrics()?.value("wad_policy_generation", &[])? as u64)
+    }
+}
+
+#[test]
+fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
+    let stand = Stand::set_up("measured")?;
+    let wire = Wire::start()?;
+    let measured = Measured::default();
+    let exporter = exporter(&measured)?;
+    let files = tempfile::tempdir()?;
+    let prometheus = Prometheus::start(files.path(), exporter.address())?;
+    let url = format!("http://127.0.0.1:{}", prometheus.port());
+    let policy =
+        format!("[limits]\nchange_interval = '1s'\n\n{}{PATH}", source("real", &url, RATE));
+    let home = Home::create(&program()?, &policy)?;
+    let mut agent = home.start(stand.cgroup())?;
+    let bench = Bench { wire: &wire, home: &home };
+    let set = |to| *measured.lock().expect("nobody panics with it") = to;
+    let says = |what: &str| home.log().matches(what).count();
+
+    ensure!(bench.sndbuf()? == sndbuf(100, 10), "the file's values hold at first");
+    set(Some((622, 70)));
+    let took = bench.until_sndbuf("it is measured", sndbuf(622, 70))?;
+    println!("followed after {took:?}");
+    let paths = bench.paths()?;
+    let known = &paths["paths"][0]["measured"];
+    ensure!(known["rtt_seconds"]["source"] == "real", "{paths}");
+    ensure!(known["rtt_seconds"]["value"] == 0.07, "{paths}");
+    ensure!(known["bandwidth_bits_per_second"]["value"] == 622e6, "{paths}");
+    ensure!(paths["paths"][0]["policy"]["sndbuf_bytes"] == sndbuf(622, 70) / 2, "{paths}");
+    // The host's ceiling is where it has to be.
+    let ceiling: u64 = sysctl::get("net.core.wmem_max")?.trim().parse()?;
+    ensure!(ceiling >= sndbuf(622, 70) / 2, "{ceiling}");
+
+    set(None);
+    let took = bench.until_sndbuf("the series stopped", sndbuf(100, 10))?;
+    println!("fell back after {took:?}");
+    ensure!(took >= Duration::from_secs(4), "{took:?}");
+    signal::sleep(Duration::from_secs(3))?;
+    ensure!(says("the RTT measured is too old") == 1, "{}", home.log());
+    // Before the first series, and now: not with each poll.
+    ensure!(says("`bandwidth` gives nothing") == 2, "{}", home.log());
+    ensure!(home.metrics()?.value("wad_paths_not_measured", &[])? == 1.0);
+
+    set(Some((100, 200)));
+    let took = bench.until_sndbuf("the series are back", sndbuf(100, 200))?;
+    println!("recovered after {took:?}");
+    ensure!(says("answers as it should again") >= 1, "{}", home.log());
+    ensure!(home.metrics()?.value("wad_paths_measured", &[])? == 1.0);
+
+    // Prometheus itself goes.
+    drop(prometheus);
+    let refused = || -> Result<f64> { bench.errors("real", "connect") };
+    until("its absence is counted", LIMIT, refused, |count| *count > 0.0)?;
+    bench.until_sndbuf("it is gone", sndbuf(100, 10))?;
+    agent.signal(Signal::SIGHUP);
+    signal::sleep(Duration::from_secs(1))?;
+    ensure!(bench.sndbuf()? == sndbuf(100, 10));
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_path_that_flaps_with_every_poll_changes_once_in_an_interval() -> Result<()> {
+    const INTERVAL_SECONDS: u64 = 6;
+    let stand = Stand::set_up("flapping")?;
+    let wire = Wire::start()?;
+    let measured: Measured = Arc::new(Mutex::new(Some((1000, 20))));
+    let exporter = exporter(&measured)?;
+    let files = tempfile::tempdir()?;
+    let prometheus = Prometheus::start(files.path(), exporter.address())?;
+    let url = format!("http://127.0.0.1:{}", prometheus.port());
+    let limits = format!("[limits]\nchange_interval = '{INTERVAL_SECONDS}s'\n\n");
+    let policy = format!("{limits}{}{PATH}", source("real", &url, RATE));
+    let home = Home::create(&program()?, &policy)?;
+    let agent = home.start(stand.cgroup())?;
+    let bench = Bench { wire: &wire, home: &home };
+    let set = |to| *measured.lock().expect("nobody panics with it") = Some(to);
+    bench.until_sndbuf("it is measured", sndbuf(1000, 20))?;
+
+    // From 20 to 120 ms once: within two polls.
+    signal::sleep(Duration::from_secs(INTERVAL_SECONDS))?;
+    set((1000, 120));
+    let took = bench.until_sndbuf("the RTT rose", sndbuf(1000, 120))?;
+    println!("followed after {took:?} (a scrape each second, a poll each second)");
+    ensure!(took < Duration::from_secs(5), "{took:?}");
+
+    let before = bench.policy_sets()?;
+    let begun = Instant::now();
+    for n in 0..24 {
+        set((1000, if n % 2 == 0 { 20 } else { 120 }));
+        signal::sleep(Duration::from_secs(1))?;
+    }
+    let changes = bench.policy_sets()? - before;
+    println!("{changes} changes in {:?} of flapping each second", begun.elapsed());
+    ensure!(changes >= 1, "it never followed");
+    ensure!(changes <= begun.elapsed().as_secs() / INTERVAL_SECONDS + 1, "{changes}");
+    agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn a_service_of_ones_own_is_heard() -> Result<()> {
+    let stand = Stand::set_up("own-service")?;
+    let wire = Wire::start()?;
+    let answers = Answers::start(|_| {
+        Answer::json(
+            r#"{"paths": [{"path": "10.81.0.2", "bandwidth_bits_per_second": 622e6,
+                           "rtt_seconds": 0.07, "loss": null}]}"#,
+        )
+    })?;
+    let url = format!("http://{}/paths.json", answers.address());
+    let source = format!("[[source]]\nname = 'own'\nkind = 'http'\nurl = '{url}'\n\n");
+    let home = Home::create(&program()?, &format!("{source}{PATH}"))?;
+    let agent = home.start(stand.cgroup())?;
+    let bench = Bench { wire: &wire, home: &home };
+    bench.until_sndbuf("it is heard", sndbuf(622, 70))?;
+    // What it said outlives the agent, without it.
+    agent.stop()?;
+    drop(answers);
+    let agent = home.start(stand.cgroup())?;
+    ensure!(bench.sndbuf()? == sndbuf(622, 70), "{}", home.log());
+    agent.stop()?;
+    Ok(())
+}
+
+/// What an archive has of the path, and where it has it.
+fn archive(query: &str) -> Answer {
+    const ROOT: &str = "/esmond/perfsonar/archive";
+    let now = now_seconds();
+    let (path, _) = query.split_once('?').unwrap_or((query, ""));
+    match path.strip_prefix(ROOT) {
+        Some("/") => Answer::json(format!(
+            r#"[{{"source": "192.0.2.1", "destination": "10.81.0.2", "tool-name": "iperf3",
+                 "metadata-key": "k", "event-types": [
+                 {{"event-type": "throughput", "base-uri": "{ROOT}/k/throughput/base",
+                   "time-updated": {now}, "summaries": []}},
+                 {{"event-type": "histogram-rtt", "base-uri": "{ROOT}/k/histogram-rtt/base/0",
+                   "time-updated": {now}, "summaries": []}},
+                 {{"event-type": "packet-loss-rate", "base-uri": "{ROOT}/gone",
+                   "time-updated": {now}, "summaries": []}}]}}]"#
+        )),
+        Some("/k/throughput/base") => Answer::json(format!(
+            r#"[{{"ts": {}, "val": 622000000}}, {{"ts": {now}, "val": null}}]"#,
+            now - 1.0
+        )),
+        Some("/k/histogram-rtt/base/0") => {
+            Answer::json(format!(r#"[{{"ts": {now}, "val": {{"70": 9, "71.5": 1}}}}]"#))
+        }
+        // No losses, and hence no such list.
+        Some("/gone") => Answer::json("[]"),
+        _ => Answer::Whole("404 Not Found", "text/plain", "no such archive\n".to_owned()),
+    }
+}
+
+#[test]
+fn an_archive_is_asked_over_tls() -> Result<()> {
+    let stand = Stand::set_up("archive")?;
+    let wire = Wire::start()?;
+    let answers = Answers::start(archive)?;
+    let authority = Authority::create()?;
+    let server = TlsServer::start(&authority, Validity::Now, answers.address())?;
+    let source = |name, path, from| {
+        format!(
+            "[[source]]\nname = '{name}'\nkind = 'perfsonar'\nurl = '{}{path}'\n\
+             interval = '1s'\nstale_after = '1h'\nca_file = '{}'\nfrom = '{from}'\n\n",
+            server.url(),
+            authority.certificate().display()
+        )
+    };
+    let sources = [
+        source("elsewhere", "/no/archive", "192.0.2.1"),
+        source("of others", "/esmond/perfsonar/archive", "192.0.2.2"),
+        source("archive", "/esmond/perfsonar/archive/", "192.0.2.1"),
+    ];
+    let home = Home::create(&program()?, &format!("{}{PATH}", sources.concat()))?;
+    let agent = home.start(stand.cgroup())?;
+    let bench = Bench { wire: &wire, home: &home };
+    bench.until_sndbuf("it is heard", sndbuf(622, 70))?;
+    for (name, kind) in [("elsewhere", "status"), ("of others", "unmatched"), ("archive", "empty")]
+    {
+        let count = || -> Result<f64> { bench.errors(name, kind) };
+        until("the error is counted", LIMIT, count, |count| *count > 0.0)?;
+    }
+    agent.stop()?;
+    Ok(())
+}
+
+fn now_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())
+}
+
+/// A vector of one series, or its time.
+fn vector(query: &str, path: &str, value: &str) -> Answer {
+    let now = now_seconds();
+    let value = if query.contains("timestamp") { now.to_string() } else { value.to_owned() };
+    Answer::json(format!(
+        "{{\"status\":\"success\",\"data\":{{\"resultType\":\"vector\",\"result\":\
+         [{{\"metric\":{{\"path\":\"{path}\"}},\"value\":[{now},\"{value}\"]}}]}}}}"
+    ))
+}
+
+/// By the first part of the path, which is the kind of error to expect.
+fn bad(query: &str) -> Answer {
+    let plain = |status| Answer::Whole(status, "text/plain", "no such thing\n".to_owned());
+    match query.split('/').nth(1).unwrap_or_default() {
+        "status" => plain("404 Not Found"),
+        "refused" => plain("400 Bad Request"),
+        "malformed" => Answer::json("null"),
+        "empty" => {
+            Answer::json(r#"{"status":"success","data":{"resultType":"vector","result":[]}}"#)
+        }
+        "value" => vector(query, "wire", "NaN"),
+        "unmatched" => vector(query, "elsewhere", "0.05"),
+        "too_large" => Answer::Large(100 << 20),
+        "timeout" => Answer::Drip,
+        "broken" => Answer::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{".to_vec()),
+        _ => vector(query, "wire", "0.05"),
+    }
+}
+
+#[test]
+fn nothing_that_a_source_answers_holds_the_agent_up() -> Result<()> {
+    let stand = Stand::set_up("bad-answers")?;
+    let wire = Wire::start()?;
+    let answers = Answers::start(bad)?;
+    let authority = Authority::create()?;
+    let expired = TlsServer::start(&authority, Validity::Expired, answers.address())?;
+    let good = TlsServer::start(&authority, Validity::Now, answers.address())?;
+    let kinds = [
+        "status",
+        "refused",
+        "malformed",
+        "empty",
+        "value",
+        "unmatched",
+        "too_large",
+        "timeout",
+        "broken",
+    ];
+    let trust = format!("ca_file = '{}'", authority.certificate().display());
+    let mut sources: String = kinds
+        .iter()
+        .map(|kind| source(kind, &format!("http://{}/{kind}", answers.address()), ""))
+        .collect();
+    sources += &source("expired", &expired.url(), &trust);
+    sources += &source("untrusted", &good.url(), "");
+    sources += &source("absent", "http://127.0.0.1:1", "");
+    // The last one: only it has an answer.
+    sources += &source("good", &good.url(), &trust);
+    let home = Home::create(&program()?, &format!("{sources}{PATH}"))?;
+    let agent = home.start(stand.cgroup())?;
+    let bench = Bench { wire: &wire, home: &home };
+
+    bench.until_sndbuf("the good one is heard", sndbuf(100, 50))?;
+    let expected = kinds.iter().map(|kind| (*kind, *kind));
+    let expected =
+        expected.chain([("expired", "tls"), ("untrusted", "tls"), ("absent", "connect")]);
+    for (name, kind) in expected {
+        let count = || -> Result<f64> { bench.errors(name, kind) };
+        let counted = until("the error is counted", LIMIT, count, |count| *count > 0.0)
+            .with_context(|| format!("{name}: {kind}"))?;
+        println!("{name}: {counted} times {kind}");
+    }
+    let paths = bench.paths()?;
+    let source = |name| paths["sources"].as_array()?.iter().find(|source| source["name"] == name);
+    let said = |name| source(name).map_or_else(String::new, |source| source["error"].to_string());
+    ensure!(said("expired").contains("expired"), "{paths}");
+    ensure!(said("status").contains("404: no such thing"), "{paths}");
+    ensure!(said("good") == "null", "{paths}");
+    for name in kinds {
+        println!("{name}: {}", said(name));
+    }
+    let output = home.command("paths").output()?;
+    println!("{}", String::from_utf8_lossy(&output.stdout));
+    // Each was said once, not with every poll.
+    ensure!(home.log().matches("has more than").count() == 1, "{}", home.log());
+    // Nobody waits for whoever drips.
+    agent.stop()?;
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! The last good values on disk, so that a restart does not forget them:
+//! `measured-<instance>.json` in the state folder. They go stale there as well.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Reading, Sample, Store, Targets};
+use crate::config::Metric;
+
+/// Of 100,000 paths with all metrics from two sources.
+const MAX_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("{} is damaged", file.display())]
+    Damaged { file: PathBuf, source: serde_json::Error },
+    #[error("cannot write {}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+}
+
+#[derive(Clone, Debug)]
+pub struct Cache {
+    file: PathBuf,
+}
+
+/// Value and time of a metric.
+type Kept = BTreeMap<String, (f64, f64)>;
+
+#[derive(Default, Deserialize, Serialize)]
+struct Content {
+    /// By source and path.
+    sources: BTreeMap<String, BTreeMap<String, Kept>>,
+}
+
+impl Cache {
+    pub fn new(state_dir: &Path, instance: &str) -> Self {
+        Self { file: state_dir.join(format!("measured-{instance}.json")) }
+    }
+
+    /// Puts what is there into the store.
+    pub fn read(&self, store: &mut Store, targets: &Targets) -> Result<(), Error> {
+        let read = |source| Error::Read { file: self.file.clone(), source };
+        let bytes = match fs::metadata(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Ok(metadata) if metadata.len() > MAX_BYTES => {
+                return Err(read(io::ErrorKind::FileTooLarge.into()));
+            }
+            _ => fs::read(&self.file).map_err(read)?,
+        };
+        let content: Content = serde_json::from_slice(&bytes)
+            .map_err(|source| Error::Damaged { file: self.file.clone(), source })?;
+        for (source, paths) in &content.sources {
+            for (path, kept) in paths {
+                let Some(target) = targets.named(path) else { continue };
+                for metric in Metric::ALL {
+                    let Some(&(value, measured_at_seconds)) = kept.get(metric.key()) else {
+                        continue;
+                    };
+                    let sample = Sample { value, measured_at_seconds };
+                    store.restore(source, Reading { target, metric, sample });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// What [`Cache::write`] is to write.
+    pub fn content(store: &Store, targets: &Targets) -> Vec<u8> {
+        let mut content = Content::default();
+        for (source, Reading { target, metric, sample }) in store.samples() {
+            let paths = content.sources.entry(source.to_owned()).or_default();
+            let kept = paths.entry(targets.names()[target].to_string()).or_default();
+            kept.insert(metric.key().to_owned(), (sample.value, sample.measured_at_seconds));
+        }
+        serde_json::to_vec(&content).expect("texts and finite numbers are JSON")
+    }
+
+    /// Whole or not at all.
+    pub fn write(&self, content: &[u8]) -> Result<(), Error> {
+        let write = || {
+            if let Some(folder) = self.file.parent() {
+                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+            }
+            let new = self.file.with_extension("json.new");
+            let mut open = OpenOptions::new();
+            let mut file = open.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+            file.write_all(content)?;
+            file.sync_all()?;
+            fs::rename(&new, &self.file)?;
+            self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+        };
+        write().map_err(|source| Error::Write { file: self.file.clone(), source })
+    }
+}

@@ -1,0 +1,146 @@
+//! What can be wrong with a source. The kinds are closed: they label a metric.
+
+use std::{io, path::PathBuf};
+
+use tokio_rustls::rustls;
+
+use crate::config::Metric;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error("cannot read {}", file.display())]
+    File { file: PathBuf, source: io::Error },
+    #[error("{} holds no certificate that can be used", file.display())]
+    Certificates { file: PathBuf },
+    #[error("{} holds no token of one line", file.display())]
+    Token { file: PathBuf },
+    #[error("no address of {host}")]
+    Resolve { host: String, source: io::Error },
+    #[error("cannot connect to {authority}")]
+    Connect { authority: String, source: io::Error },
+    #[error("{authority} cannot be trusted")]
+    Tls { authority: String, source: rustls::Error },
+    #[error("no whole answer within {seconds} s")]
+    Timeout { seconds: f64 },
+    #[error("the connection broke off")]
+    Broken { source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("it answers {status}: {reason}")]
+    Status { status: u16, reason: String },
+    #[error("the answer has more than {most} bytes (max_response)")]
+    TooLarge { most: usize },
+    #[error("the answer is not as documented")]
+    Malformed { source: serde_json::Error },
+    #[error("it refuses the query of `{query}`: {reason}")]
+    Refused { query: &'static str, reason: String },
+    #[error("`{query}` gives {what}, not a series for each path")]
+    NotSeries { query: &'static str, what: &'static str },
+    #[error("`{query}` gives nothing")]
+    Empty { query: &'static str },
+    #[error("`{query}` gives {value} for path {path}, which is none")]
+    Value { query: &'static str, value: String, path: String },
+    #[error("`{query}` gives more than one value for path {path}")]
+    Ambiguous { query: &'static str, path: String },
+    #[error("`{query}` gives nothing whose {label} is a measured path or an address in one")]
+    Unmatched { query: &'static str, label: String },
+}
+
+/// Each with its label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ErrorKind {
+    File,
+    Resolve,
+    Connect,
+    Tls,
+    Timeout,
+    Broken,
+    Status,
+    TooLarge,
+    Malformed,
+    Refused,
+    Empty,
+    Value,
+    Ambiguous,
+    Unmatched,
+}
+
+impl ErrorKind {
+    pub const ALL: [Self; 14] = [
+        Self::File,
+        Self::Resolve,
+        Self::Connect,
+        Self::Tls,
+        Self::Timeout,
+        Self::Broken,
+        Self::Status,
+        Self::TooLarge,
+        Self::Malformed,
+        Self::Refused,
+        Self::Empty,
+        Self::Value,
+        Self::Ambiguous,
+        Self::Unmatched,
+    ];
+
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Resolve => "resolve",
+            Self::Connect => "connect",
+            Self::Tls => "tls",
+            Self::Timeout => "timeout",
+            Self::Broken => "broken",
+            Self::Status => "status",
+            Self::TooLarge => "too_large",
+            Self::Malformed => "malformed",
+            Self::Refused => "refused",
+            Self::Empty => "empty",
+            Self::Value => "value",
+            Self::Ambiguous => "ambiguous",
+            Self::Unmatched => "unmatched",
+        }
+    }
+}
+
+impl SourceError {
+    pub const fn kind(&self) -> ErrorKind {
+        match self {
+            Self::File { .. } | Self::Certificates { .. } | Self::Token { .. } => ErrorKind::File,
+            Self::Resolve { .. } => ErrorKind::Resolve,
+            Self::Connect { .. } => ErrorKind::Connect,
+            Self::Tls { .. } => ErrorKind::Tls,
+            Self::Timeout { .. } => ErrorKind::Timeout,
+            Self::Broken { .. } => ErrorKind::Broken,
+            Self::Status { .. } => ErrorKind::Status,
+            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::Malformed { .. } => ErrorKind::Malformed,
+            Self::Refused { .. } | Self::NotSeries { .. } => ErrorKind::Refused,
+            Self::Empty { .. } => ErrorKind::Empty,
+            Self::Value { .. } => ErrorKind::Value,
+            Self::Ambiguous { .. } => ErrorKind::Ambiguous,
+            Self::Unmatched { .. } => ErrorKind::Unmatched,
+        }
+    }
+
+    /// With its causes, in one line.
+    pub fn told(&self) -> String {
+        let mut told = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(error) = cause {
+            let text = error.to_string();
+            if !told.contains(&text) {
+                told = format!("{told}: {text}");
+            }
+            cause = error.source();
+        }
+        told
+    }
+}
+
+/// Whether a path can have such a value.
+pub fn is_possible(metric: Metric, value: f64) -> bool {
+    match metric {
+        Metric::Bandwidth => crate::config::is_rate(value),
+        Metric::Rtt => crate::config::is_rtt(value),
+        Metric::Loss | Metric::Reordering => (0.0..=1.0).contains(&value),
+    }
+}

@@ -1,0 +1,217 @@
+//! One GET over HTTP or HTTPS, to its last byte, within bounds of time and size.
+//!
+//! A connection for each: polls are seconds apart. Redirects are not followed,
+//! and no proxy is used.
+
+use std::{fs, io, path::Path, sync::Arc};
+
+use http_body_util::{BodyExt, Empty};
+use hyper::{
+    Request, StatusCode,
+    body::{Body as _, Bytes, Incoming},
+    client::conn::http1,
+    header::{ACCEPT, AUTHORIZATION, HOST, HeaderValue, USER_AGENT},
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpStream, lookup_host},
+    time::timeout,
+};
+use tokio_rustls::{
+    TlsConnector,
+    rustls::{
+        self, ClientConfig, RootCertStore,
+        pki_types::{CertificateDer, ServerName, pem::PemObject as _},
+    },
+};
+
+use super::error::SourceError;
+use crate::config::{Source, Url};
+
+type Result<T, E = SourceError> = std::result::Result<T, E>;
+
+/// Of an answer's head. Sources have no use for more.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+
+/// Of the reason that comes with a refusal.
+const MAX_REASON_CHARS: usize = 200;
+
+/// What several requests to a source have in common.
+pub struct Client<'a> {
+    source: &'a Source,
+    authorization: Option<HeaderValue>,
+    tls: Option<TlsConnector>,
+}
+
+impl<'a> Client<'a> {
+    /// Reads the token and the certificates: either may have been replaced since
+    /// the last poll.
+    pub fn new(source: &'a Source) -> Result<Self> {
+        let authorization = source.token_file.as_deref().map(read_token).transpose()?;
+        let ca_file = source.ca_file.as_deref();
+        let tls = source.url.is_https.then(|| connector(ca_file)).transpose()?;
+        Ok(Self { source, authorization, tls })
+    }
+
+    /// The body that is at this path below the source's URL.
+    pub async fn get(&self, path: &str) -> Result<Bytes> {
+        self.get_absolute(&format!("{}{path}", self.source.url.path)).await
+    }
+
+    /// The body that is at this path of the source's host.
+    pub async fn get_absolute(&self, path: &str) -> Result<Bytes> {
+        let most = self.source.timeout;
+        let late = |_| SourceError::Timeout { seconds: most.as_secs_f64() };
+        timeout(most, self.request(path)).await.map_err(late)?
+    }
+
+    async fn request(&self, path: &str) -> Result<Bytes> {
+        let url = &self.source.url;
+        let stream = connect(url).await?;
+        let Some(tls) = &self.tls else { return self.exchange(stream, path).await };
+        let name = ServerName::try_from(url.host.clone()).map_err(|_| SourceError::Resolve {
+            host: url.host.clone(),
+            source: io::ErrorKind::InvalidInput.into(),
+        })?;
+        let stream = tls.connect(name, stream).await.map_err(|error| tls_error(url, error))?;
+        self.exchange(stream, path).await
+    }
+
+    async fn exchange(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        path: &str,
+    ) -> Result<Bytes> {
+        let (mut sender, connection) = http1::Builder::new()
+            .max_buf_size(MAX_HEAD_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(broken)?;
+        let request = self.head(path).map_err(broken)?;
+        let answer = async {
+            let answer = sender.send_request(request).await.map_err(broken)?;
+            let status = answer.status();
+            let body = self.body(answer.into_body()).await;
+            if status.is_success() { body } else { Err(refusal(status, body)) }
+        };
+        tokio::pin!(connection);
+        tokio::pin!(answer);
+        tokio::select! {
+            answer = &mut answer => answer,
+            // The connection may be done while the answer still has to be taken.
+            ended = &mut connection => match ended {
+                Ok(()) => answer.await,
+                Err(error) => Err(broken(error)),
+            }
+        }
+    }
+
+    fn head(&self, path: &str) -> Result<Request<Empty<Bytes>>, axum::http::Error> {
+        let mut request = Request::get(if path.is_empty() { "/" } else { path })
+            .header(HOST, self.source.url.authority())
+            .header(ACCEPT, "application/json")
+            .header(USER_AGENT, concat!("wad/", env!("CARGO_PKG_VERSION")));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        request.body(Empty::new())
+    }
+
+    async fn body(&self, mut body: Incoming) -> Result<Bytes> {
+        let most = self.source.max_response_bytes;
+        let too_large = SourceError::TooLarge { most };
+        if body.size_hint().lower() > most as u64 {
+            return Err(too_large);
+        }
+        let mut bytes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
+            if bytes.len() + data.len() > most {
+                return Err(too_large);
+            }
+            bytes.extend_from_slice(&data);
+        }
+        Ok(bytes.into())
+    }
+}
+
+async fn connect(url: &Url) -> Result<TcpStream> {
+    let resolve = |source| SourceError::Resolve { host: url.host.clone(), source };
+    let addresses = lookup_host((url.host.as_str(), url.port)).await.map_err(resolve)?;
+    let mut last = io::ErrorKind::NotFound.into();
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(SourceError::Connect { authority: url.authority(), source: last })
+}
+
+fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SourceError {
+    SourceError::Broken { source: source.into() }
+}
+
+/// A certificate that is refused, or a connection that ends.
+fn tls_error(url: &Url, error: io::Error) -> SourceError {
+    let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match refused.cloned() {
+        Some(source) => SourceError::Tls { authority: url.authority(), source },
+        None => broken(error),
+    }
+}
+
+fn refusal(status: StatusCode, body: Result<Bytes>) -> SourceError {
+    // Whatever else is wrong with it: it is the status that counts.
+    let body = body.unwrap_or_default();
+    let text = String::from_utf8_lossy(&body);
+    let reason = shown(text.lines().next().unwrap_or_default());
+    SourceError::Status { status: status.as_u16(), reason }
+}
+
+/// Another's text as a log takes it.
+pub fn shown(text: &str) -> String {
+    text.trim().chars().take(MAX_REASON_CHARS).flat_map(char::escape_debug).collect()
+}
+
+fn read_token(file: &Path) -> Result<HeaderValue> {
+    let text = fs::read_to_string(file)
+        .map_err(|source| SourceError::File { file: file.to_owned(), source })?;
+    let token = text.trim();
+    let value = HeaderValue::from_str(&format!("Bearer {token}")).ok();
+    let mut value = value
+        .filter(|_| !token.is_empty())
+        .ok_or_else(|| SourceError::Token { file: file.to_owned() })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+/// Trusts the certificates of a file, or else the host's.
+fn connector(ca_file: Option<&Path>) -> Result<TlsConnector> {
+    let mut roots = RootCertStore::empty();
+    match ca_file {
+        Some(file) => {
+            let pem = fs::read(file)
+                .map_err(|source| SourceError::File { file: file.to_owned(), source })?;
+            let certificates = CertificateDer::pem_slice_iter(&pem).flatten();
+            roots.add_parsable_certificates(certificates);
+            if roots.is_empty() {
+                return Err(SourceError::Certificates { file: file.to_owned() });
+            }
+        }
+        None => {
+            // What can't be read is as good as not there: a server is trusted by
+            // what is left, or not at all.
+            let certificates = rustls_native_certs::load_native_certs().certs;
+            roots.add_parsable_certificates(certificates);
+        }
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the suites of TLS 1.2 and 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}

@@ -1,0 +1,107 @@
+//! A task for each source, that asks it for as long as it lives.
+
+use std::{
+    hash::{BuildHasher, Hasher, RandomState},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{task::JoinSet, time::sleep};
+use tracing::{info, warn};
+
+use super::{
+    Answer, SourceError, Targets, archive, document,
+    http::Client,
+    prometheus,
+    store::{News, Store},
+};
+use crate::config::{Source, SourceKind};
+
+/// Longest wait after failures, if the interval is not longer.
+const MAX_BACK_OFF: Duration = Duration::from_secs(300);
+
+/// Part of a wait that is up to chance, so that hosts do not ask all at once.
+const JITTER: f64 = 0.1;
+
+/// The tasks; they end with it.
+#[derive(Debug, Default)]
+pub struct Polling {
+    _tasks: JoinSet<()>,
+}
+
+impl Polling {
+    /// Needs a tokio runtime.
+    pub fn start(sources: &[Source], targets: &Arc<Targets>, store: &Arc<Mutex<Store>>) -> Self {
+        let mut tasks = JoinSet::new();
+        for (index, source) in sources.iter().enumerate() {
+            let (source, targets) = (source.clone(), Arc::clone(targets));
+            tasks.spawn(poll_on(index, source, targets, Arc::clone(store)));
+        }
+        Self { _tasks: tasks }
+    }
+}
+
+async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc<Mutex<Store>>) {
+    // Agents that start together, as after a power cut, do not ask together.
+    sleep(source.interval.min(Duration::from_secs(1)).mul_f64(chance())).await;
+    let mut failures = 0;
+    loop {
+        let result = poll(&source, &targets).await;
+        failures = if result.is_ok() { 0 } else { failures + 1 };
+        let news = {
+            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            store.record(index, result, SystemTime::now())
+        };
+        let name = source.name.as_str();
+        match news {
+            Some(News::Failing(text)) => warn!(source = name, url = %source.url, "{text}"),
+            Some(News::Well) => info!(source = name, "answers as it should again"),
+            None => {}
+        }
+        sleep(wait(source.interval, failures).mul_f64(1.0 - JITTER * chance())).await;
+    }
+}
+
+/// One round of questions.
+pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceError> {
+    let client = Client::new(source)?;
+    match &source.kind {
+        SourceKind::Prometheus(queries) => prometheus::poll(&client, queries, targets).await,
+        SourceKind::PerfSonar(perfsonar) => {
+            archive::poll(&client, source, perfsonar, targets).await
+        }
+        SourceKind::Http => document::poll(&client, targets).await,
+    }
+}
+
+/// Twice as long with each failure in a row.
+fn wait(interval: Duration, failures: u32) -> Duration {
+    let doubled = interval.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX));
+    doubled.min(MAX_BACK_OFF.max(interval))
+}
+
+/// From 0 to 1.
+fn chance() -> f64 {
+    // The keys of the standard library's hash maps are random.
+    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_bound() {
+        let seconds = |interval, failures| wait(Duration::from_secs(interval), failures).as_secs();
+        assert_eq!([0, 1, 2, 3, 4, 99].map(|n| seconds(30, n)), [30, 60, 120, 240, 300, 300]);
+        assert_eq!([0, 1, 40].map(|n| seconds(3600, n)), [3600; 3]);
+    }
+
+    #[test]
+    fn chance_is_within_its_bounds_and_varies() {
+        let chances: Vec<_> = (0..100).map(|_| chance()).collect();
+        assert!(chances.iter().all(|chance| (0.0..=1.0).contains(chance)));
+        assert!(chances.iter().any(|chance| *chance < 0.5));
+        assert!(chances.iter().any(|chance| *chance > 0.5));
+    }
+}

@@ -1,0 +1,52 @@
+//! When a measured path's policy changes: not for every measurement, and not
+//! often.
+//!
+//! A measurement scatters, and a path may flap between two routes. A change that
+//! is too small to matter is none; one that matters is made at once, if the last
+//! one is long enough ago, and else when it is, to what is measured then. So
+//! there is at most one change in each interval, whatever is measured.
+
+use std::time::{Duration, Instant};
+
+use super::Capacity;
+
+/// Of the bandwidth-delay product: less is left alone. The buffers' headroom
+/// covers it.
+const LEAST_CHANGE: f64 = 0.1;
+
+/// What is in force on a path.
+#[derive(Clone, Copy, Debug)]
+pub struct Damper {
+    capacity: Capacity,
+    changed_at: Option<Instant>,
+}
+
+impl Damper {
+    /// Starts with what the file says, or with what was known before.
+    pub const fn new(capacity: Capacity) -> Self {
+        Self { capacity, changed_at: None }
+    }
+
+    /// What the policy in force was made of.
+    pub const fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// Takes over what is wanted, if it is time; says whether that is so.
+    pub fn offer(&mut self, wanted: Capacity, now: Instant, interval: Duration) -> bool {
+        let is_soon = |at| now.saturating_duration_since(at) < interval;
+        if !is_change(self.capacity, wanted) || self.changed_at.is_some_and(is_soon) {
+            return false;
+        }
+        *self = Self { capacity: wanted, changed_at: Some(now) };
+        true
+    }
+}
+
+fn is_change(from: Capacity, to: Capacity) -> bool {
+    match (from.bdp_bytes(), to.bdp_bytes()) {
+        (None, None) => false,
+        (Some(from), Some(to)) => (to - from).abs() > LEAST_CHANGE * from,
+        _ => true,
+    }
+}
