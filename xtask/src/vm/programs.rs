@@ -103,7 +103,7 @@ mod tests {
     /// Files with nothing for a machine: for clients that are not in it, over paths
     /// that are too fast for an emulated processor, about files of the repository, or
     /// about what the agent does with its own.
-    const LEFT_OUT: [&str; 14] = [
+    const LEFT_OUT: [&str; 15] = [
         "clients",
         "congestion_events",
         "delay_law",
@@ -111,6 +111,7 @@ mod tests {
         "explain",
         "lab",
         "leaky_law",
+        "measured",
         "pacing",
         "policy_swap",
         "reload",
