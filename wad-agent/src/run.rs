@@ -1,5 +1,10 @@
 //! `wad run`: from a configuration to tuned flows, and back out again.
 
+mod bound;
+mod memory;
+mod running;
+mod signals;
+
 use std::{
     io,
     path::Path,
@@ -9,12 +14,18 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
+    signal::unix::SignalKind,
     sync::{mpsc, watch},
     time,
 };
 use tracing::{error, info, warn};
 
+use self::{
+    bound::max_memory_bytes,
+    memory::{give_memory_back, keep_little_memory},
+    running::{Running, Told, adopt_running, in_a_handshake},
+    signals::{Stop, handle},
+};
 use crate::{
     api::{self, Api, Command},
     bpf::{self, Cgroup, Pins, Setup, Start, Tuning},
@@ -24,8 +35,7 @@ use crate::{
     config::{Config, Host, PathPolicy},
     explain::Explainer,
     flow_log::FlowLog,
-    instance::Instance,
-    journal::{Change, Journal},
+    journal::Journal,
     kernel_modules,
     lock::{self, Lock},
     log,
@@ -33,7 +43,7 @@ use crate::{
     metrics::Source,
     paths,
     privileges::{self, Privileges},
-    reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal, Reloads, Watch},
+    reload::{self, Fingerprints, InForce, Outcome, Refusal, Reloads, Watch},
     sources::Cache,
     state_dir::StateDir,
     status::About,
@@ -110,30 +120,6 @@ struct Agent<'a> {
     note: Note,
     /// What sources said, across restarts.
     cache: Cache,
-}
-
-/// What changes while it runs.
-struct Running<'a> {
-    tuning: Arc<Tuning>,
-    journal: &'a mut Journal,
-    in_force: InForce,
-    measured: Measured,
-    /// Those that the paths in force need.
-    ceilings: Ceilings,
-    /// The text of the configuration when last it was read, by its fingerprint.
-    seen: Option<u64>,
-    disabled: Disabled,
-    /// When the policy set before the one in force is to go.
-    retiring: Option<time::Instant>,
-    told: Arc<Mutex<Told>>,
-    board: Arc<Mutex<Board>>,
-}
-
-/// What the answers to questions say beside the kernel's counts.
-struct Told {
-    /// What the journal would undo.
-    changes: Vec<Change>,
-    reloads: Reloads,
 }
 
 impl Agent<'_> {
@@ -399,74 +385,6 @@ impl Agent<'_> {
     }
 }
 
-impl Running<'_> {
-    /// Puts a configuration in force. If that fails, all is as before.
-    fn apply(
-        &mut self,
-        mut config: Config,
-        cache: &Cache,
-        instance: &Instance,
-    ) -> Result<(u64, Diff)> {
-        let prints = Fingerprints::of(&config);
-        let diff = self.in_force.diff(&config, &prints);
-        kernel_modules::load(&config.paths)?;
-        let max_memory_bytes = max_memory_bytes(&config, self.journal.sysctl())?;
-        let mut measured = Measured::new(&config, max_memory_bytes, cache.clone());
-        measured.take_over(&self.measured);
-        let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
-        let policy_set = self.put_in_force(&policies, max_memory_bytes, instance)?;
-        self.in_force = InForce::new(config, prints, self.tuning.path_names());
-        // The tasks that asked for the configuration before end here.
-        self.measured = measured;
-        self.measured.start();
-        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = self.measured.board();
-        Ok((policy_set, diff))
-    }
-
-    /// Returns the number of the policy set. If it fails, all is as before.
-    fn put_in_force(
-        &mut self,
-        policies: &[PathPolicy],
-        max_memory_bytes: u64,
-        instance: &Instance,
-    ) -> Result<u64> {
-        let ceilings = Ceilings::of(policies);
-        let changed = ceilings
-            .raise(self.journal)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(self.tuning.change(policies, max_memory_bytes, instance)?));
-        if changed.is_ok() {
-            adopt_running(&self.tuning);
-            self.ceilings = ceilings;
-            self.retiring = in_a_handshake();
-        }
-        // To what is needed by what is in force now.
-        if let Err(error) = self.ceilings.lower(self.journal).map_err(anyhow::Error::from) {
-            warn!("{error:#}");
-        }
-        changed
-    }
-
-    fn retire(&mut self) {
-        self.retiring = None;
-        // Those that were in a handshake got what the set before says.
-        adopt_running(&self.tuning);
-        if let Err(error) = self.tuning.retire().map_err(anyhow::Error::from) {
-            warn!("the policy set before the one in force keeps its memory: {error:#}");
-        }
-    }
-
-    fn tell(&self, change: impl FnOnce(&mut Told)) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.changes = self.journal.changes().cloned().collect();
-        change(&mut told);
-    }
-}
-
-fn in_a_handshake() -> Option<time::Instant> {
-    Some(time::Instant::now() + bpf::HANDSHAKE)
-}
-
 /// Never, if it has no time.
 async fn at(when: Option<time::Instant>) {
     match when {
@@ -483,105 +401,9 @@ async fn changed(file: &mut Option<Watch>) -> io::Result<()> {
     }
 }
 
-/// Reading a large configuration, or telling all of it, takes several times what
-/// is kept. glibc holds on to that, each thread to its own, unless told not to.
-fn keep_little_memory() {
-    // SAFETY: settings of the allocator, made before there is a second thread.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        const LARGE_BYTES: libc::c_int = 128 * 1024;
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-        libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE_BYTES);
-        libc::mallopt(libc::M_TRIM_THRESHOLD, LARGE_BYTES);
-    }
-}
-
-/// What lies between pieces that are kept is given back only on demand.
-fn give_memory_back() {
-    // SAFETY: an allocator may be asked at any time; musl's does it by itself.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0);
-    }
-}
-
-/// A failure leaves new flows tuned, and the others as they are.
-fn adopt_running(tuning: &Tuning) {
-    if let Err(error) = tuning.adopt_running().map_err(anyhow::Error::from) {
-        warn!("not all flows that run follow the policy: {error:#}");
-    }
-}
-
-fn handle(kind: SignalKind) -> Result<Signal> {
-    signal(kind).context("cannot handle signals")
-}
-
-/// SIGTERM or SIGINT.
-struct Stop {
-    terminate: Signal,
-    interrupt: Signal,
-}
-
-impl Stop {
-    fn new() -> Result<Self> {
-        Ok(Self {
-            terminate: handle(SignalKind::terminate())?,
-            interrupt: handle(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn asked(&mut self) {
-        tokio::select! {
-            _ = self.terminate.recv() => {}
-            _ = self.interrupt.recv() => {}
-        }
-    }
-}
-
-/// What tuned flows may pin: as configured, or a quarter of where the kernel
-/// begins to press on TCP's memory (`tcp_mem[1]`, in pages; tcp(7)).
-fn max_memory_bytes(config: &Config, sysctl: &Sysctl) -> Result<u64> {
-    if let Some(bytes) = config.limits.max_memory_bytes {
-        return Ok(bytes);
-    }
-    let tcp_mem = sysctl.read("net.ipv4.tcp_mem").context(
-        "no bound on the memory of tuned flows: run wad in the host's network namespace, or set \
-         [limits] max_memory",
-    )?;
-    let pressure_pages: u64 = tcp_mem
-        .split_whitespace()
-        .nth(1)
-        .and_then(|pages| pages.parse().ok())
-        .with_context(|| format!("net.ipv4.tcp_mem is {tcp_mem:?}, not three numbers"))?;
-    // SAFETY: asks for a constant of the system.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-    Ok(pressure_pages * page_bytes / 4)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sysctl::testing;
-
-    fn config(text: &str) -> Config {
-        Config::parse("wad.toml", text, &Host { congestion_controls: vec![], loadable: vec![] })
-            .unwrap()
-    }
-
-    #[test]
-    fn memory_is_bounded_as_configured_or_by_the_kernel() {
-        let (_root, sysctl) = testing::tree(&[("net.ipv4.tcp_mem", "100\t4000\t5000")]);
-        // SAFETY: asks for a constant of the system.
-        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-        assert_eq!(max_memory_bytes(&config(""), &sysctl).unwrap(), 1000 * page_bytes);
-        let configured = config("[limits]\nmax_memory = '64MiB'\n");
-        assert_eq!(max_memory_bytes(&configured, &sysctl).unwrap(), 64 << 20);
-
-        let (_root, elsewhere) = testing::tree(&[]);
-        assert_eq!(max_memory_bytes(&configured, &elsewhere).unwrap(), 64 << 20);
-        let error = format!("{:#}", max_memory_bytes(&config(""), &elsewhere).unwrap_err());
-        assert!(error.contains("[limits] max_memory") && error.contains("tcp_mem"), "{error}");
-    }
 
     #[test]
     fn the_first_error_is_reported() {
