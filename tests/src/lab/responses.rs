@@ -50,21 +50,27 @@ pub fn count(events: &[Event], mark_ns: Option<u64>, echo_ns: u64) -> (u64, Cuts
         let flow = flows.entry(event.local_port).or_default();
         match event.what {
             What::State(state) => {
-                cwr_entries += u64::from(state == CWR && flow.state != CWR);
+                let enters = state == CWR && flow.state != CWR;
+                cwr_entries += u64::from(enters);
+                flow.was_cut &= !enters;
                 flow.state = state;
             }
             What::Packet { cwnd_segments, ssthresh_segments } => {
                 if flow.is_cut(ssthresh_segments) {
                     let echo = |at| (at..=at + echo_ns).contains(&event.time_ns);
+                    let is_echo = mark_ns.is_some_and(echo);
                     match flow.state {
                         state if LOSS.contains(&state) => cuts.network_drops += 1,
-                        _ if mark_ns.is_some_and(echo) => cuts.marks += 1,
-                        CWR => cuts.local_drops += 1,
+                        CWR if !is_echo => cuts.local_drops += 1,
+                        CWR => cuts.marks += 1,
+                        // At the end of a stall: its own cut shows again there.
+                        _ if is_echo && !flow.was_cut => cuts.marks += 1,
                         // Not because of congestion: the kernel takes note of the
                         // window before it lowers that of a flow that has not
                         // used it (tcp_cwnd_application_limited).
                         _ => {}
                     }
+                    flow.was_cut = true;
                 }
                 // In that state the window follows what is on its way, and ends at the
                 // threshold.
@@ -81,6 +87,8 @@ pub fn count(events: &[Event], mark_ns: Option<u64>, echo_ns: u64) -> (u64, Cuts
 #[derive(Default)]
 struct Flow {
     state: u8,
+    /// Since it was last told of the local queue or of a mark.
+    was_cut: bool,
     /// Window that is held, and threshold, at the packet before.
     seen: Option<(u32, u32)>,
 }
