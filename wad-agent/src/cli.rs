@@ -24,7 +24,7 @@ pub enum Command {
     /// policy to paste
     Plan(Plan),
     /// Show what the running agent does
-    Status(Status),
+    Status(Ask),
     /// Show which path the connections to an address fall under, what they get, and
     /// why
     Explain(Explain),
@@ -104,17 +104,6 @@ fn parse_loss(text: &str) -> Result<f64, String> {
     let expected = || "it takes a fraction such as 1e-5, from 1e-10 to 0.5".to_owned();
     let loss: f64 = text.trim().parse().map_err(|_| expected())?;
     if (1e-10..=0.5).contains(&loss) { Ok(loss) } else { Err(expected()) }
-}
-
-#[derive(Debug, Args)]
-pub struct Status {
-    #[command(flatten)]
-    pub config: ConfigFile,
-    #[command(flatten)]
-    pub instance: InstanceName,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// What is asked of a running agent.

@@ -155,7 +155,7 @@ impl From<&crate::metrics::PathReading> for PathStatus {
 }
 
 /// `wad status`.
-pub fn run(args: &cli::Status) -> Result<()> {
+pub fn run(args: &cli::Ask) -> Result<()> {
     let instance = &args.instance.name;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match runtime.block_on(ask(Path::new(lock::RUN_DIR), instance.name())) {
