@@ -72,8 +72,11 @@ impl Said {
     }
 
     fn is(self, got: &Got) -> bool {
+        // A flow that runs already is brought under the next set as soon as it may
+        // be. If its buffer is to shrink, that ends at what its peer was offered.
+        let has_shrunk = (2 * OLD.rcvbuf + 1..2 * NEW.rcvbuf).contains(&got.rcvbuf);
         got.sndbuf == 2 * self.sndbuf
-            && got.rcvbuf == 2 * self.rcvbuf
+            && (got.rcvbuf == 2 * self.rcvbuf || has_shrunk)
             && got.max_pacing == self.max_pacing
             && got.dscp == self.dscp
             && got.congestion.starts_with(self.law)
@@ -81,7 +84,19 @@ impl Said {
 }
 
 impl Got {
+    /// All at one moment: read until nothing has changed in between.
     fn of(stream: &TcpStream) -> Result<Self> {
+        let mut got = Self::read(stream)?;
+        loop {
+            let again = Self::read(stream)?;
+            if again == got {
+                return Ok(got);
+            }
+            got = again;
+        }
+    }
+
+    fn read(stream: &TcpStream) -> Result<Self> {
         let congestion = getsockopt(stream, sockopt::TcpCongestion)?;
         let congestion = congestion.to_string_lossy().trim_end_matches('\0').to_owned();
         Ok(Self {
