@@ -42,6 +42,10 @@ pub struct TcpSockOffsets {
     pub lost_out: u32,
     /// `retrans_out`: of those, retransmitted.
     pub retrans_out: u32,
+    /// `rate_delivered`: segments delivered in the latest sample of the rate...
+    pub rate_delivered: u32,
+    /// `rate_interval_us`: ...and the time that it took, microseconds.
+    pub rate_interval_us: u32,
     /// `tcp_mstamp`: time of the latest packet, microseconds.
     pub tcp_mstamp: u32,
     /// `inet_conn.icsk_ca_state`, in the low bits of its byte.
@@ -53,7 +57,7 @@ pub struct TcpSockOffsets {
     /// `sk_pacing_status`: who paces.
     pub sk_pacing_status: u32,
 }
-record!(TcpSockOffsets, size = 80);
+record!(TcpSockOffsets, size = 88);
 
 /// Offsets in bytes from the start of `struct rate_sample`, and how it is passed.
 #[repr(C)]

@@ -138,6 +138,8 @@ fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
         sacked_out: offset("sacked_out")?,
         lost_out: offset("lost_out")?,
         retrans_out: offset("retrans_out")?,
+        rate_delivered: offset("rate_delivered")?,
+        rate_interval_us: offset("rate_interval_us")?,
         tcp_mstamp: offset("tcp_mstamp")?,
         icsk_ca_state: within("inet_conn.icsk_ca_state")?,
         icsk_ca_priv: within("inet_conn.icsk_ca_priv")?,

@@ -24,7 +24,8 @@ const OPEN_CWND: u32 = LAW_STATE + 8;
 const STALLED_SSTHRESH: u32 = LAW_STATE + 12;
 /// Segments acknowledged with ECE until the last ACK.
 const DELIVERED_CE: u32 = LAW_STATE + 16;
-/// When the local stall was, by the flow's clock (`tcp_mstamp`).
+/// When the local stall began, then when it ended, by the flow's clock
+/// (`tcp_mstamp`).
 const STALLED_US: u32 = LAW_STATE + 24;
 
 // enum tcp_ca_state (include/uapi/linux/tcp.h), of which what is above is LOSS.
@@ -38,7 +39,11 @@ pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u
     if parameters.has_flags() {
         make_good(tcp, parameters, &response);
     }
-    let entitled_segments = tcp.entitled_segments();
+    let entitled_segments = if is_held_by_host(tcp, parameters) {
+        tcp.entitled_by_flight_segments()
+    } else {
+        tcp.entitled_segments()
+    };
     let mut before = parameters.bounded_window(tcp.private(CREDIT_Q16));
     if before.cwnd_segments > before.clamp_segments {
         tcp.set_cwnd_segments(before.clamp_segments);
@@ -70,7 +75,7 @@ pub fn ssthresh(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64
         // What the kernel's recovery steers to, and ends at.
         return cwnd_segments.into();
     }
-    decrease(tcp, response(parameters, cwnd_segments), cwnd_segments).into()
+    decrease(tcp, parameters, cwnd_segments, response).into()
 }
 
 /// A loss while the kernel answers to a local stall is part of that answer for
@@ -88,11 +93,22 @@ pub fn set_state(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u6
 
 /// The threshold after a congestion event at this window.
 #[inline(always)]
-fn decrease(tcp: Tcp, response: Aimd, cwnd_segments: u32) -> u32 {
+fn decrease(
+    tcp: Tcp,
+    parameters: Parameters,
+    cwnd_segments: u32,
+    response: impl Fn(Parameters, u32) -> Aimd,
+) -> u32 {
+    // To lower what it can't use would lower nothing (RFC 5681 equation 4).
+    let used_segments = if is_held_by_host(tcp, parameters) {
+        cwnd_segments.min(tcp.used_segments())
+    } else {
+        cwnd_segments
+    };
     tcp.set_private(STALLED_SSTHRESH, 0_u32);
     tcp.set_private(OPEN_CWND, 0_u32);
     tcp.set_private(CREDIT_Q16, 0_u64);
-    response.on_congestion(cwnd_segments)
+    response(parameters, used_segments).on_congestion(used_segments)
 }
 
 /// What was taken for a local stall alone was congestion, too: the answer to the
@@ -100,7 +116,7 @@ fn decrease(tcp: Tcp, response: Aimd, cwnd_segments: u32) -> u32 {
 #[inline(always)]
 fn answer_late(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
     let stalled_segments = tcp.prior_cwnd_segments();
-    let ssthresh_segments = decrease(tcp, response(parameters, stalled_segments), stalled_segments);
+    let ssthresh_segments = decrease(tcp, parameters, stalled_segments, response);
     tcp.set_ssthresh_segments(ssthresh_segments);
     if tcp.cwnd_segments() > ssthresh_segments {
         tcp.set_cwnd_segments(ssthresh_segments);
@@ -119,6 +135,18 @@ fn is_local_stall(tcp: Tcp) -> bool {
         && tcp.delivered_ce_segments() == tcp.private::<u32>(DELIVERED_CE)
 }
 
+/// Whether within the last RTT it was a full queue of this host that held the flow
+/// back, and not its window: the kernel's note that the window did is of the one
+/// that it had reduced meanwhile. A window that grew by it would grow without end.
+#[inline(always)]
+fn is_held_by_host(tcp: Tcp, parameters: Parameters) -> bool {
+    if !parameters.has(IGNORE_LOCAL_STALLS) {
+        return false;
+    }
+    let since_us = tcp.now_us().wrapping_sub(tcp.private(STALLED_US));
+    tcp.private::<u32>(STALLED_SSTHRESH) != 0 || since_us < u64::from(tcp.srtt_us())
+}
+
 /// Takes back what the kernel did to a flow for reasons that its path tells us
 /// not to heed.
 #[inline(always)]
@@ -131,6 +159,7 @@ fn make_good(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32
             } else {
                 tcp.set_ssthresh_segments(stalled_segments);
                 tcp.set_private(STALLED_SSTHRESH, 0_u32);
+                tcp.set_private(STALLED_US, tcp.now_us());
             }
         }
         tcp.set_private(DELIVERED_CE, tcp.delivered_ce_segments());

@@ -24,6 +24,8 @@ static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     sacked_out: 0,
     lost_out: 0,
     retrans_out: 0,
+    rate_delivered: 0,
+    rate_interval_us: 0,
     tcp_mstamp: 0,
     icsk_ca_state: 0,
     icsk_ca_priv: 0,
@@ -110,6 +112,18 @@ impl Tcp {
         self.read::<u32>(offset!(srtt_us)) >> 3
     }
 
+    /// What is on its way on average: the rate of delivery, as last sampled, in an
+    /// RTT (`tcp_rate_gen()`). Unbounded before the first sample.
+    #[inline(always)]
+    pub fn used_segments(self) -> u32 {
+        let interval_us: u32 = self.read(offset!(rate_interval_us));
+        if interval_us == 0 {
+            return u32::MAX;
+        }
+        let delivered: u32 = self.read(offset!(rate_delivered));
+        (u64::from(delivered) * u64::from(self.srtt_us()) / u64::from(interval_us)) as u32
+    }
+
     /// Whether the window held the flow back when last it was full.
     #[inline(always)]
     pub fn is_cwnd_limited(self) -> bool {
@@ -123,9 +137,13 @@ impl Tcp {
     /// which takes the kernel's own algorithms past the double.
     #[inline(always)]
     pub fn entitled_segments(self) -> u32 {
-        if self.is_cwnd_limited() {
-            u32::MAX
-        } else if self.cwnd_segments() < self.ssthresh_segments() {
+        if self.is_cwnd_limited() { u32::MAX } else { self.entitled_by_flight_segments() }
+    }
+
+    /// The same where something else than the window held the flow back.
+    #[inline(always)]
+    pub fn entitled_by_flight_segments(self) -> u32 {
+        if self.cwnd_segments() < self.ssthresh_segments() {
             self.read::<u32>(offset!(max_packets_out)).saturating_mul(2)
         } else {
             0
