@@ -11,17 +11,15 @@ use std::{
     collections::BTreeSet,
     fmt::{self, Display},
     fs,
-    io::{self, Write},
     path::Path,
 };
-
-use anyhow::Context;
 
 use crate::ceilings::{Ceilings, RMEM_MAX, WMEM_MAX};
 use crate::config::{
     Config, Congestion, Host, PathPolicy, covers_ipv4, decrease, increase_segments,
 };
 use crate::law::Law;
+use crate::output;
 use crate::shares::Shares;
 
 /// Paths and notes shown; the rest is a number.
@@ -33,11 +31,7 @@ pub fn run(file: &Path) -> anyhow::Result<()> {
     let config = Config::load(file, &host)?;
     let ceilings = Ceiling::all(&config, read_sysctl);
     let page = Page { file, config: &config, host: &host, ceilings };
-    // Whoever reads only the head of it, as `head` does, has seen enough.
-    match write!(io::stdout().lock(), "{page}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to standard output"),
-    }
+    output::print(page)
 }
 
 /// The current value; None where this network namespace does not show it.

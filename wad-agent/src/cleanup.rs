@@ -11,7 +11,7 @@ use crate::{
     config::{Agent, Config, Host, LogFormat},
     journal::Journal,
     lock::{self, Lock},
-    log,
+    log, output,
     state_dir::StateDir,
     switch::Note,
     sysctl::Sysctl,
@@ -42,14 +42,14 @@ pub fn run(args: &cli::Cleanup) -> Result<()> {
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
     let had_changes = journal.changes().next().is_some();
     for left in journal.undo()? {
-        println!("{left}");
+        output::print(format_args!("{left}\n"))?;
     }
     noted.forget()?;
     if Note::of(&state_dir, instance.name()).remove()? {
-        println!("what was disabled is enabled again from the next start on");
+        output::print("what was disabled is enabled again from the next start on\n")?;
     }
-    println!(
-        "instance `{}`: {tuning}, {}",
+    output::print(format_args!(
+        "instance `{}`: {tuning}, {}\n",
         instance.name(),
         match (had_changes, journal.damage()) {
             (true, None) => "changes to the host undone",
@@ -57,7 +57,7 @@ pub fn run(args: &cli::Cleanup) -> Result<()> {
             (false, None) => "no change to the host was left",
             (false, Some(_)) => "changes to the host are not known",
         },
-    );
+    ))?;
     journal.damage().map_or(Ok(()), |damage| Err(anyhow!("{damage}")))
 }
 

@@ -13,7 +13,6 @@ mod tests;
 use std::{
     collections::HashMap,
     fmt::{self, Debug},
-    io::{self, Write as _},
     path::PathBuf,
     sync::Arc,
 };
@@ -30,8 +29,8 @@ use crate::{
     bpf::{Making, PolicySet},
     cli,
     config::{Config, Host},
-    json,
     metrics::{PathState, SourceError},
+    output,
     status::client::{self, Error, Request},
     switch::Note,
 };
@@ -69,12 +68,9 @@ pub fn run(args: &cli::Explain) -> Result<()> {
         None => from_configuration(args, &query)?,
     };
     if args.ask.json {
-        return json::print(&answer);
+        return output::print_json(&answer);
     }
-    match write!(io::stdout().lock(), "{answer}") {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
+    output::print(answer)
 }
 
 /// None if no agent runs.

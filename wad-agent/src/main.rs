@@ -13,7 +13,6 @@ mod explain;
 mod flow_log;
 mod instance;
 mod journal;
-mod json;
 mod kernel_modules;
 mod law;
 mod lock;
@@ -21,6 +20,7 @@ mod log;
 mod measured;
 mod metrics;
 mod netns;
+mod output;
 mod paths;
 mod plan;
 mod privileges;
@@ -35,6 +35,7 @@ mod struct_ops;
 mod switch;
 mod sysctl;
 mod tuning_plan;
+mod whole_file;
 
 use std::process::ExitCode;
 

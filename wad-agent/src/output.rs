@@ -1,13 +1,32 @@
-//! JSON for other programs, on standard output.
+//! What commands print on standard output. Whoever reads only the head of it, as
+//! `head` does, has seen enough.
 
-use std::io::{self, Write as _};
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-/// Prints it, indented.
-pub fn print(value: &impl Serialize) -> Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    Ok(writeln!(out)?)
+/// Prints a text as it is.
+pub fn print(text: impl Display) -> Result<()> {
+    print_by(|out| write!(out, "{text}"))
+}
+
+/// Prints it for other programs, indented.
+pub fn print_json(value: &impl Serialize) -> Result<()> {
+    print_by(|out| {
+        serde_json::to_writer_pretty(&mut *out, value)?;
+        writeln!(out)
+    })
+}
+
+/// Prints what this writes.
+pub fn print_by(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to standard output"),
+    }
 }

@@ -8,7 +8,6 @@ pub mod testing;
 use std::{
     collections::BTreeMap,
     fmt::{self, Debug},
-    io::{self, Write as _},
     sync::Arc,
     time::SystemTime,
 };
@@ -23,6 +22,7 @@ use crate::{
     config::{Metric, decrease, increase_segments},
     measured::{Board, State},
     metrics::SourceError,
+    output,
     sources::{ErrorKind, Findings, Found, Health},
     status::client::{self, Request},
 };
@@ -215,17 +215,8 @@ impl Debug for Source {
 pub fn run(args: &cli::Ask) -> Result<()> {
     let request = Request::get("/v1/paths");
     let paths: Paths = client::ask_instance(&args.instance.name, &request)?;
-    let mut out = io::stdout().lock();
-    let written = if args.json {
-        serde_json::to_writer_pretty(&mut out, &paths)
-            .map_err(io::Error::from)
-            .and_then(|()| writeln!(out))
-    } else {
-        table::write(&paths, &mut out)
-    };
-    match written {
-        // Whoever reads only the head of it has seen enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
+    if args.json {
+        return output::print_json(&paths);
     }
+    output::print_by(|out| table::write(&paths, out))
 }

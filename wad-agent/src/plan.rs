@@ -12,9 +12,7 @@ mod datatag;
 #[cfg(test)]
 mod tests;
 
-use std::io::{self, Write};
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde::Serialize;
 use wad_common::law::highspeed;
 
@@ -25,6 +23,7 @@ use self::{
 use crate::{
     cli,
     config::{MAX_BUFFER_BYTES, auto_buffer_bytes, decrease, increase_segments},
+    output,
 };
 
 /// The window that a flow gets from the kernel's default `tcp_rmem`: half of its
@@ -154,14 +153,8 @@ pub fn run(args: &cli::Plan) -> Result<()> {
         bail!("a path of {segments:.0} segments can't be planned: check --rate and --rtt");
     }
     let plan = Plan::of(&question);
-    let text = if args.json {
-        serde_json::to_string_pretty(&plan).context("cannot write the plan as JSON")? + "\n"
-    } else {
-        page::Page { plan: &plan }.to_string()
-    };
-    // Whoever reads only the head of it, as `head` does, has seen enough.
-    match io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.context("cannot write to standard output"),
+    if args.json {
+        return output::print_json(&plan);
     }
+    output::print(page::Page { plan: &plan })
 }

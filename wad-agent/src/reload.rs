@@ -20,7 +20,7 @@ pub use self::{
     watch::Watch,
 };
 use crate::{
-    cli,
+    cli, output,
     status::client::{self, Request},
 };
 
@@ -107,7 +107,7 @@ pub fn run(args: &cli::Ask) -> Result<()> {
         Request { method: Method::POST, patience: PATIENCE, ..Request::get("/v1/reload") };
     let outcome: Outcome = client::ask_instance(&args.instance.name, &request)?;
     if args.json {
-        crate::json::print(&outcome)?;
+        output::print_json(&outcome)?;
     }
     match outcome {
         Outcome::Applied { policy_set, diff } if !args.json => show::print(policy_set, &diff),

@@ -5,7 +5,6 @@ pub mod client;
 mod table;
 
 use std::{
-    io::{self, Write},
     path::{Path, PathBuf},
     process,
     time::{Instant, SystemTime},
@@ -24,6 +23,7 @@ use crate::{
     journal::Change,
     lock,
     metrics::{PathState, Readings},
+    output,
     reload::Reloads,
 };
 
@@ -160,8 +160,10 @@ pub fn run(args: &cli::Ask) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match runtime.block_on(ask(Path::new(lock::RUN_DIR), instance.name())) {
         Ok(status) => {
-            let form = if args.json { Form::Json } else { Form::Table };
-            Ok(show(&status, form, &mut io::stdout().lock())?)
+            if args.json {
+                return output::print_json(&status);
+            }
+            output::print_by(|out| table::write(&status, out))
         }
         Err(error @ Error::NotRunning { .. }) if is_left_behind(instance) => {
             Err(anyhow::Error::from(error).context(
@@ -177,25 +179,7 @@ fn is_left_behind(instance: &Instance) -> bool {
     bpffs::is_mounted() && bpf::exist(instance)
 }
 
-/// How to show it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
-    Table,
-    Json,
-}
-
 /// Asks the agent of an instance.
 pub async fn ask(run_dir: &Path, instance: &str) -> Result<Status, Error> {
     client::ask(&lock::socket(run_dir, instance), instance, &Request::get("/v1/status")).await
-}
-
-/// Writes a status to `out`.
-pub fn show(status: &Status, form: Form, out: &mut dyn Write) -> io::Result<()> {
-    match form {
-        Form::Table => table::write(status, out),
-        Form::Json => {
-            serde_json::to_writer_pretty(&mut *out, status)?;
-            writeln!(out)
-        }
-    }
 }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 pub use self::note::Note;
 use crate::{
-    cli, json,
+    cli, output,
     status::client::{self, Request},
 };
 
@@ -120,16 +120,14 @@ pub fn run(to: To, args: &cli::Switch) -> Result<()> {
     };
     let outcome: Outcome = client::ask_instance(&args.ask.instance.name, &request)?;
     if args.ask.json {
-        json::print(&outcome)?;
+        output::print_json(&outcome)?;
     }
     match outcome {
         Outcome::Done { .. } if args.ask.json => Ok(()),
         Outcome::Done { policy_set, disabled, warning } => {
-            println!("policy set {policy_set} is in force: {}", summary(&disabled));
-            if let Some(warning) = warning {
-                println!("{warning}");
-            }
-            Ok(())
+            let warning = warning.map_or(String::new(), |warning| warning + "\n");
+            let summary = summary(&disabled);
+            output::print(format_args!("policy set {policy_set} is in force: {summary}\n{warning}"))
         }
         Outcome::Refused { reason } | Outcome::Failed { reason } => {
             bail!("nothing was changed: {reason}")

@@ -1,13 +1,12 @@
 //! What a reload changed, for people.
 
-use std::io::{self, Write as _};
-
 use anyhow::Result;
 
 use super::diff::{Diff, Names};
+use crate::output;
 
 pub fn print(policy_set: u64, diff: &Diff) -> Result<()> {
-    Ok(write!(io::stdout().lock(), "{}", text(policy_set, diff))?)
+    output::print(text(policy_set, diff))
 }
 
 fn text(policy_set: u64, diff: &Diff) -> String {

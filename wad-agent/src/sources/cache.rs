@@ -3,16 +3,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Serialize};
 
 use super::{Reading, Sample, Store, Targets};
-use crate::config::Metric;
+use crate::{config::Metric, whole_file};
 
 /// Of 100,000 paths with all metrics from two sources.
 const MAX_BYTES: u64 = 64 << 20;
@@ -86,18 +84,7 @@ impl Cache {
 
     /// Whole or not at all.
     pub fn write(&self, content: &[u8]) -> Result<(), Error> {
-        let write = || {
-            if let Some(folder) = self.file.parent() {
-                DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            }
-            let new = self.file.with_extension("json.new");
-            let mut open = OpenOptions::new();
-            let mut file = open.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
-            file.write_all(content)?;
-            file.sync_all()?;
-            fs::rename(&new, &self.file)?;
-            self.file.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
-        };
-        write().map_err(|source| Error::Write { file: self.file.clone(), source })
+        whole_file::write(&self.file, content)
+            .map_err(|source| Error::Write { file: self.file.clone(), source })
     }
 }

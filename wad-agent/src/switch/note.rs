@@ -2,13 +2,12 @@
 //! still so after a restart, a crash or a reboot. No file: nothing is.
 
 use std::{
-    fs::{self, DirBuilder, File},
-    io::{self, Write as _},
-    os::unix::fs::DirBuilderExt as _,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use super::Disabled;
+use crate::whole_file;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -53,15 +52,9 @@ impl Note {
             return self.remove().map(|_was_there| ());
         }
         let write = || {
-            let folder = self.file.parent().unwrap_or(Path::new("/"));
-            DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-            let new = self.file.with_extension("json.new");
-            let mut file = File::create(&new)?;
-            serde_json::to_writer(&mut file, disabled)?;
-            file.write_all(b"\n")?;
-            file.sync_all()?;
-            fs::rename(&new, &self.file)?;
-            File::open(folder)?.sync_all()
+            let mut content = serde_json::to_vec(disabled)?;
+            content.push(b'\n');
+            whole_file::write(&self.file, &content)
         };
         write().map_err(|source| Error::Write { file: self.file.clone(), source })
     }

@@ -1,0 +1,43 @@
+//! Small files that are replaced as one: after a crash there is the old content or
+//! the new one.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write as _},
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    path::Path,
+};
+
+/// Writes it, for its owner alone; on disk when it returns. The folder is made if
+/// need be.
+pub fn write(file: &Path, content: &[u8]) -> io::Result<()> {
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let mut name = file.as_os_str().to_owned();
+    name.push(".new");
+    let mut new =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&name)?;
+    new.write_all(content)?;
+    new.sync_all()?;
+    fs::rename(&name, file)?;
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("made/of.json");
+        for content in ["longer", "new"] {
+            write(&file, content.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), content);
+        }
+        assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
