@@ -11,11 +11,17 @@ use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;
 use wad_tests::{
     answers::{Answer, Answers},
+    lab::{
+        settings,
+        wan::{ADDRESSES_V4, Wan},
+    },
     measured::{Bench, LIMIT, PATH, now_seconds, sndbuf},
     prometheus::Prometheus,
+    sending::while_sending,
     signal,
     stand::{Stand, until},
     sysctl,
+    tcp::{Connection, at},
     tls::{Authority, TlsServer, Validity},
     veth::Wire,
     wad::{Home, program},
@@ -142,6 +148,67 @@ fn a_path_that_flaps_with_every_poll_changes_once_in_an_interval() -> Result<()>
     println!("{changes} changes in {:?} of flapping each second", begun.elapsed());
     ensure!(changes >= 1, "it never followed");
     ensure!(changes <= begun.elapsed().as_secs() / INTERVAL_SECONDS + 1, "{changes}");
+    agent.stop()?;
+    Ok(())
+}
+
+/// What a service says of the path's RTT, and how often it was asked since.
+struct Told {
+    rtt_ms: u64,
+    polls: u32,
+}
+
+#[test]
+fn a_transfer_follows_the_rtt_within_two_polls() -> Result<()> {
+    const MBIT: u64 = 300;
+    const RTTS_MS: [u64; 2] = [20, 120];
+    let bdp_bytes = |rtt_ms: u64| MBIT * 1_000_000 / 8 * rtt_ms / 1_000;
+    let stand = Stand::set_up("rtt-rises")?;
+    let told = Arc::new(Mutex::new(Told { rtt_ms: RTTS_MS[0], polls: 0 }));
+    let telling = Arc::clone(&told);
+    let answers = Answers::start(move |_| {
+        let mut told = telling.lock().expect("nobody panics with it");
+        told.polls += 1;
+        let rtt_seconds = told.rtt_ms as f64 / 1e3;
+        Answer::json(format!(
+            r#"{{"paths": [{{"path": "wan", "bandwidth_bits_per_second": {MBIT}e6,
+                             "rtt_seconds": {rtt_seconds}}}]}}"#
+        ))
+    })?;
+    let policy = format!(
+        "[limits]\nchange_interval = '1s'\n\n[[source]]\nname = 'own'\nkind = 'http'\n\
+         url = 'http://{}'\ninterval = '2s'\n\n[[path]]\nname = 'wan'\nmode = 'measured'\n\
+         remote = '10.77.0.0/16'\nsndbuf = 'auto'\nrcvbuf = 'auto'\n",
+        answers.address()
+    );
+    let home = Home::create(&program()?, &policy)?;
+    let agent = home.start(stand.cgroup())?;
+    let measured = || -> Result<f64> { Ok(home.metrics()?.value("wad_paths_measured", &[])?) };
+    until("the path is measured", LIMIT, measured, |paths| *paths == 1.0)?;
+    let path =
+        format!("rtt = '{}ms'\nforward = {{ rate = '{MBIT}Mbit', queue.bdp = 1 }}", RTTS_MS[0]);
+    let wan = Wan::start(&toml::from_str(&path)?)?;
+    settings::apply(&wan)?;
+    let flows = [Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], 7000))?];
+    while_sending(&flows, || -> Result<()> {
+        let window = || -> Result<u64> { Ok(flows[0].near_flow(wan.a())?.send_window_bytes) };
+        let grown = |bytes: &u64| *bytes >= bdp_bytes(RTTS_MS[0]);
+        let before = until("the window grows", LIMIT, window, grown)?;
+        ensure!(before < bdp_bytes(RTTS_MS[1]) / 2, "{before}");
+        let mut changing = told.lock().expect("nobody panics with it");
+        (changing.rtt_ms, changing.polls) = (RTTS_MS[1], 0);
+        wan.set_rtt(Duration::from_millis(RTTS_MS[1]));
+        drop(changing);
+        let begun = Instant::now();
+        let follows = |bytes: &u64| *bytes >= bdp_bytes(RTTS_MS[1]);
+        let after = until("the window follows", LIMIT, window, follows)?;
+        let polls = told.lock().expect("nobody panics with it").polls;
+        println!("snd_wnd: {before}, {after} after {:?} and {polls} polls", begun.elapsed());
+        ensure!(polls <= 2, "{polls} polls");
+        let flow = flows[0].near_flow(wan.a())?;
+        ensure!(flow.sndbuf_bytes == sndbuf(MBIT, RTTS_MS[1]), "{flow:?}");
+        Ok(())
+    })?;
     agent.stop()?;
     Ok(())
 }
