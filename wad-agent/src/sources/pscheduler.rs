@@ -165,9 +165,9 @@ impl Poll<'_> {
     fn take(&mut self, chosen: &Chosen<'_>, result: &Value, measured_at_seconds: f64) {
         let test = chosen.task.test;
         for (metric, value) in values(test, result) {
-            let is_value = value.number.filter(|&number| is_possible(metric, number));
+            let possible = value.number.filter(|&number| is_possible(metric, number));
             for &target in &chosen.targets {
-                if let Some(value) = is_value {
+                if let Some(value) = possible {
                     let sample = Sample { value, measured_at_seconds };
                     let latest = self.latest.entry((target, metric)).or_insert(sample);
                     if latest.measured_at_seconds < measured_at_seconds {

@@ -95,6 +95,8 @@ struct Spec {
     #[serde(default)]
     reverse: Option<bool>,
     #[serde(default)]
+    udp: Option<bool>,
+    #[serde(default)]
     bandwidth: Option<Value>,
 }
 
@@ -102,13 +104,15 @@ impl Task {
     /// Where it does not say who measures, that is the server's host.
     pub fn read(test: Test, raw: Value, server: &str) -> serde_json::Result<Self> {
         let Raw { href: id, test: RawTest { spec } } = serde_json::from_value(raw)?;
-        let Spec { source, dest, reverse, bandwidth } = spec;
+        let Spec { source, dest, reverse, udp, bandwidth } = spec;
         let source = source.unwrap_or_else(|| server.to_owned());
         let (source, dest) = match reverse {
             Some(true) => (dest, source),
             _ => (source, dest),
         };
-        Ok(Self { test, id, source, dest, is_limited: bandwidth.is_some() })
+        // Over UDP the tool has a rate of its own, where none is given.
+        let is_limited = bandwidth.is_some() || udp == Some(true);
+        Ok(Self { test, id, source, dest, is_limited })
     }
 }
 
@@ -197,7 +201,10 @@ mod tests {
     fn tasks_of_our_hosts_to_a_path_are_chosen() {
         let targets = two_paths();
         let limited = json!({"source": "192.0.2.1", "dest": "10.0.0.1", "bandwidth": 1_000_000});
-        let tasks = [to("10.0.0.1"), to("198.51.100.1"), task(limited).unwrap(), to("b")];
+        let udp = json!({"source": "192.0.2.1", "dest": "10.0.0.1", "udp": true});
+        let limited = [limited, udp].map(|spec| task(spec).unwrap());
+        let mut tasks = vec![to("10.0.0.1"), to("198.51.100.1"), to("b")];
+        tasks.extend(limited);
         let chosen = |from: &[&str]| {
             let from = from.iter().map(|from| from.parse().unwrap()).collect();
             let chosen = choose(&tasks, &from, &targets, &Hosts::default());
