@@ -15,6 +15,7 @@ pub mod foreign;
 pub mod inventory;
 pub mod lab;
 pub mod leftovers;
+pub mod measured;
 pub mod metrics;
 pub mod netns;
 pub mod nginx;

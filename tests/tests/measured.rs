@@ -4,30 +4,28 @@
 
 use std::{
     sync::{Arc, Mutex},
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use nix::sys::signal::Signal;
-use serde_json::Value;
 use wad_tests::{
     answers::{Answer, Answers},
+    lab::{
+        settings,
+        wan::{ADDRESSES_V4, Wan},
+    },
+    measured::{Bench, LIMIT, PATH, now_seconds, sndbuf},
     prometheus::Prometheus,
+    sending::while_sending,
     signal,
     stand::{Stand, until},
     sysctl,
     tcp::{Connection, at},
     tls::{Authority, TlsServer, Validity},
-    veth::{self, Wire},
+    veth::Wire,
     wad::{Home, program},
 };
-
-const LIMIT: Duration = Duration::from_secs(60);
-
-/// sk_sndbuf of an "auto" buffer: 1.25 times bandwidth times RTT, doubled.
-const fn sndbuf(mbit: u64, rtt_ms: u64) -> u64 {
-    mbit * 1_000_000 / 8 * rtt_ms / 1_000 / 4 * 5 * 2
-}
 
 /// What a path carries, as an exporter has it; None for no series.
 type Measured = Arc<Mutex<Option<(u64, u64)>>>;
@@ -55,46 +53,6 @@ fn source(name: &str, url: &str, keys: &str) -> String {
 }
 
 const RATE: &str = "bandwidth = 'wan_bandwidth_bytes_per_second'\nbandwidth_unit = 'B/s'";
-
-/// 100 Mbit/s and 10 ms, until it is measured.
-const PATH: &str = "[[path]]\nname = 'wire'\nremote = '10.81.0.2'\nmode = 'measured'\n\
-                    bandwidth = '100Mbit'\nrtt = '10ms'\nsndbuf = 'auto'\n";
-
-struct Bench<'a> {
-    wire: &'a Wire,
-    home: &'a Home,
-}
-
-impl Bench<'_> {
-    /// The send buffer that a new connection gets.
-    fn sndbuf(&self) -> Result<u64> {
-        let to = at(veth::ADDRESSES_V4[1], 7000);
-        let connection = Connection::open(self.wire.a(), self.wire.b(), to)?;
-        Ok(connection.near_flow(self.wire.a())?.sndbuf_bytes)
-    }
-
-    fn until_sndbuf(&self, what: &'static str, bytes: u64) -> Result<Duration> {
-        let begun = Instant::now();
-        until(what, LIMIT, || self.sndbuf(), |seen| *seen == bytes)
-            .with_context(|| format!("{bytes} bytes expected; log: {}", self.home.log()))?;
-        Ok(begun.elapsed())
-    }
-
-    fn paths(&self) -> Result<Value> {
-        let output = self.home.command("paths").arg("--json").output()?;
-        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Ok(serde_json::from_slice(&output.stdout)?)
-    }
-
-    fn errors(&self, source: &str, kind: &str) -> Result<f64> {
-        let labels = [format!("source=\"{source}\""), format!("kind=\"{kind}\"")];
-        Ok(self.home.metrics()?.value("wad_source_errors_total", &[&labels[0], &labels[1]])?)
-    }
-
-    fn policy_sets(&self) -> Result<u64> {
-        Ok(self.home.metrics()?.value("wad_policy_generation", &[])? as u64)
-    }
-}
 
 #[test]
 fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
@@ -194,6 +152,67 @@ fn a_path_that_flaps_with_every_poll_changes_once_in_an_interval() -> Result<()>
     Ok(())
 }
 
+/// What a service says of the path's RTT, and how often it was asked since.
+struct Told {
+    rtt_ms: u64,
+    polls: u32,
+}
+
+#[test]
+fn a_transfer_follows_the_rtt_within_two_polls() -> Result<()> {
+    const MBIT: u64 = 300;
+    const RTTS_MS: [u64; 2] = [20, 120];
+    let bdp_bytes = |rtt_ms: u64| MBIT * 1_000_000 / 8 * rtt_ms / 1_000;
+    let stand = Stand::set_up("rtt-rises")?;
+    let told = Arc::new(Mutex::new(Told { rtt_ms: RTTS_MS[0], polls: 0 }));
+    let telling = Arc::clone(&told);
+    let answers = Answers::start(move |_| {
+        let mut told = telling.lock().expect("nobody panics with it");
+        told.polls += 1;
+        let rtt_seconds = told.rtt_ms as f64 / 1e3;
+        Answer::json(format!(
+            r#"{{"paths": [{{"path": "wan", "bandwidth_bits_per_second": {MBIT}e6,
+                             "rtt_seconds": {rtt_seconds}}}]}}"#
+        ))
+    })?;
+    let policy = format!(
+        "[limits]\nchange_interval = '1s'\n\n[[source]]\nname = 'own'\nkind = 'http'\n\
+         url = 'http://{}'\ninterval = '2s'\n\n[[path]]\nname = 'wan'\nmode = 'measured'\n\
+         remote = '10.77.0.0/16'\nsndbuf = 'auto'\nrcvbuf = 'auto'\n",
+        answers.address()
+    );
+    let home = Home::create(&program()?, &policy)?;
+    let agent = home.start(stand.cgroup())?;
+    let measured = || -> Result<f64> { Ok(home.metrics()?.value("wad_paths_measured", &[])?) };
+    until("the path is measured", LIMIT, measured, |paths| *paths == 1.0)?;
+    let path =
+        format!("rtt = '{}ms'\nforward = {{ rate = '{MBIT}Mbit', queue.bdp = 1 }}", RTTS_MS[0]);
+    let wan = Wan::start(&toml::from_str(&path)?)?;
+    settings::apply(&wan)?;
+    let flows = [Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], 7000))?];
+    while_sending(&flows, || -> Result<()> {
+        let window = || -> Result<u64> { Ok(flows[0].near_flow(wan.a())?.send_window_bytes) };
+        let grown = |bytes: &u64| *bytes >= bdp_bytes(RTTS_MS[0]);
+        let before = until("the window grows", LIMIT, window, grown)?;
+        ensure!(before < bdp_bytes(RTTS_MS[1]) / 2, "{before}");
+        let mut changing = told.lock().expect("nobody panics with it");
+        (changing.rtt_ms, changing.polls) = (RTTS_MS[1], 0);
+        wan.set_rtt(Duration::from_millis(RTTS_MS[1]));
+        drop(changing);
+        let begun = Instant::now();
+        let follows = |bytes: &u64| *bytes >= bdp_bytes(RTTS_MS[1]);
+        let after = until("the window follows", LIMIT, window, follows)?;
+        let polls = told.lock().expect("nobody panics with it").polls;
+        println!("snd_wnd: {before}, {after} after {:?} and {polls} polls", begun.elapsed());
+        ensure!(polls <= 2, "{polls} polls");
+        let flow = flows[0].near_flow(wan.a())?;
+        ensure!(flow.sndbuf_bytes == sndbuf(MBIT, RTTS_MS[1]), "{flow:?}");
+        Ok(())
+    })?;
+    agent.stop()?;
+    Ok(())
+}
+
 #[test]
 fn a_service_of_ones_own_is_heard() -> Result<()> {
     let stand = Stand::set_up("own-service")?;
@@ -217,72 +236,6 @@ fn a_service_of_ones_own_is_heard() -> Result<()> {
     ensure!(bench.sndbuf()? == sndbuf(622, 70), "{}", home.log());
     agent.stop()?;
     Ok(())
-}
-
-/// What an archive has of the path, and where it has it.
-fn archive(query: &str) -> Answer {
-    const ROOT: &str = "/esmond/perfsonar/archive";
-    let now = now_seconds();
-    let (path, _) = query.split_once('?').unwrap_or((query, ""));
-    match path.strip_prefix(ROOT) {
-        Some("/") => Answer::json(format!(
-            r#"[{{"source": "192.0.2.1", "destination": "10.81.0.2", "tool-name": "iperf3",
-                 "metadata-key": "k", "event-types": [
-                 {{"event-type": "throughput", "base-uri": "{ROOT}/k/throughput/base",
-                   "time-updated": {now}, "summaries": []}},
-                 {{"event-type": "histogram-rtt", "base-uri": "{ROOT}/k/histogram-rtt/base/0",
-                   "time-updated": {now}, "summaries": []}},
-                 {{"event-type": "packet-loss-rate", "base-uri": "{ROOT}/gone",
-                   "time-updated": {now}, "summaries": []}}]}}]"#
-        )),
-        Some("/k/throughput/base") => Answer::json(format!(
-            r#"[{{"ts": {}, "val": 622000000}}, {{"ts": {now}, "val": null}}]"#,
-            now - 1.0
-        )),
-        Some("/k/histogram-rtt/base/0") => {
-            Answer::json(format!(r#"[{{"ts": {now}, "val": {{"70": 9, "71.5": 1}}}}]"#))
-        }
-        // No losses, and hence no such list.
-        Some("/gone") => Answer::json("[]"),
-        _ => Answer::Whole("404 Not Found", "text/plain", "no such archive\n".to_owned()),
-    }
-}
-
-#[test]
-fn an_archive_is_asked_over_tls() -> Result<()> {
-    let stand = Stand::set_up("archive")?;
-    let wire = Wire::start()?;
-    let answers = Answers::start(archive)?;
-    let authority = Authority::create()?;
-    let server = TlsServer::start(&authority, Validity::Now, answers.address())?;
-    let source = |name, path, from| {
-        format!(
-            "[[source]]\nname = '{name}'\nkind = 'perfsonar'\nurl = '{}{path}'\n\
-             interval = '1s'\nstale_after = '1h'\nca_file = '{}'\nfrom = '{from}'\n\n",
-            server.url(),
-            authority.certificate().display()
-        )
-    };
-    let sources = [
-        source("elsewhere", "/no/archive", "192.0.2.1"),
-        source("of others", "/esmond/perfsonar/archive", "192.0.2.2"),
-        source("archive", "/esmond/perfsonar/archive/", "192.0.2.1"),
-    ];
-    let home = Home::create(&program()?, &format!("{}{PATH}", sources.concat()))?;
-    let agent = home.start(stand.cgroup())?;
-    let bench = Bench { wire: &wire, home: &home };
-    bench.until_sndbuf("it is heard", sndbuf(622, 70))?;
-    for (name, kind) in [("elsewhere", "status"), ("of others", "unmatched"), ("archive", "empty")]
-    {
-        let count = || -> Result<f64> { bench.errors(name, kind) };
-        until("the error is counted", LIMIT, count, |count| *count > 0.0)?;
-    }
-    agent.stop()?;
-    Ok(())
-}
-
-fn now_seconds() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())
 }
 
 /// A vector of one series, or its time.
@@ -352,10 +305,7 @@ fn nothing_that_a_source_answers_holds_the_agent_up() -> Result<()> {
     let expected =
         expected.chain([("expired", "tls"), ("untrusted", "tls"), ("absent", "connect")]);
     for (name, kind) in expected {
-        let count = || -> Result<f64> { bench.errors(name, kind) };
-        let counted = until("the error is counted", LIMIT, count, |count| *count > 0.0)
-            .with_context(|| format!("{name}: {kind}"))?;
-        println!("{name}: {counted} times {kind}");
+        bench.until_error(name, kind)?;
     }
     let paths = bench.paths()?;
     let source = |name| paths["sources"].as_array()?.iter().find(|source| source["name"] == name);

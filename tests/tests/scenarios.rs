@@ -3,7 +3,11 @@
 use std::fs;
 
 use anyhow::{Context as _, Result, ensure};
-use wad_tests::{lab::scenario::Scenario, process::run, wad::program};
+use wad_tests::{
+    lab::{monitor, scenario::Scenario},
+    process::run,
+    wad::program,
+};
 
 #[test]
 fn policies_are_taken() -> Result<()> {
@@ -16,7 +20,8 @@ fn policies_are_taken() -> Result<()> {
     for name in Scenario::names()? {
         for variant in Scenario::load(&name)?.variants {
             let Some(policy) = &variant.policy else { continue };
-            fs::write(&file, policy)?;
+            let source = if variant.is_measured { monitor::source(9090) } else { String::new() };
+            fs::write(&file, source + policy)?;
             if let Err(error) = run(wad, &["check", "--config", config]) {
                 refused.push(format!("{name}, {}: {error}", variant.name));
             }

@@ -9,6 +9,7 @@ mod error;
 mod http;
 mod poll;
 mod prometheus;
+mod pscheduler;
 mod store;
 mod targets;
 

@@ -13,9 +13,13 @@ use crate::{
 
 /// `lab`: `wad-lab` itself.
 pub fn lab(arguments: Vec<OsString>) -> Result<()> {
-    // Its own programs do, unless it is asked for another client.
-    let iperf3 = arguments.iter().any(|argument| argument.to_string_lossy().ends_with("iperf3"));
-    let purpose = if iperf3 { For::Testing } else { For::Demo };
+    // Its own programs do, unless it is asked for another client, or for a path
+    // that Prometheus knows.
+    let needs_others = arguments.iter().any(|argument| {
+        let argument = argument.to_string_lossy();
+        argument == "report" || argument.ends_with("iperf3") || argument.starts_with("measured-")
+    });
+    let purpose = if needs_others { For::Testing } else { For::Demo };
     let needs_wad = arguments.first().is_some_and(|name| name == "run" || name == "report");
     let mut lab = build("wad-lab", purpose)?;
     lab.command.args(arguments);

@@ -46,6 +46,12 @@ impl<T> DelayLine<T> {
         Self { law, random: Random::new(seed), heap, count: 0, latest_ns: 0, held_back: 0 }
     }
 
+    /// The way becomes another one for packets to come. They don't overtake those
+    /// that are on it.
+    pub const fn set_delay_ns(&mut self, delay_ns: u64) {
+        self.law.delay_ns = delay_ns;
+    }
+
     /// A packet leaves the bottleneck.
     pub fn push(&mut self, leaves_ns: u64, item: T) {
         let mut due_ns = leaves_ns.saturating_add(self.law.delay_ns);

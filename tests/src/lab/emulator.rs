@@ -7,7 +7,7 @@ use std::{
     os::fd::AsFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -97,6 +97,7 @@ pub struct Emulator {
 }
 
 struct Worker {
+    delay_ns: Arc<AtomicU64>,
     published: Arc<Published>,
     thread: Option<JoinHandle<()>>,
 }
@@ -125,6 +126,13 @@ impl Emulator {
             stop.store(true, Ordering::Relaxed);
         }
         Ok(Self { stop, forward, reverse: reverse? })
+    }
+
+    /// From now on each way takes so long.
+    pub fn set_delay_ns(&self, delay_ns: u64) {
+        for worker in [&self.forward, &self.reverse] {
+            worker.delay_ns.store(delay_ns, Ordering::Relaxed);
+        }
     }
 
     /// What was done so far, there and back.
@@ -161,12 +169,14 @@ impl Worker {
         law: DirectionLaw,
         stop: &Arc<AtomicBool>,
     ) -> io::Result<Self> {
+        let delay_ns = Arc::new(AtomicU64::new(law.delay.delay_ns));
         let published = Arc::new(Published::default());
         let (from, to) = (Arc::clone(from), Arc::clone(to));
         let (stop, publish) = (Arc::clone(stop), Arc::clone(&published));
-        let run = move || Direction::new(&from, &to, law).run(&stop, &publish);
+        let delay = Arc::clone(&delay_ns);
+        let run = move || Direction::new(&from, &to, law).run(&stop, &delay, &publish);
         let thread = thread::Builder::new().name("wan".to_owned()).spawn(run)?;
-        Ok(Self { published, thread: Some(thread) })
+        Ok(Self { delay_ns, published, thread: Some(thread) })
     }
 }
 
@@ -203,7 +213,7 @@ impl<'a> Direction<'a> {
         }
     }
 
-    fn run(mut self, stop: &AtomicBool, published: &Published) {
+    fn run(mut self, stop: &AtomicBool, delay_ns: &AtomicU64, published: &Published) {
         go_first();
         let mut last_ns = self.now_ns();
         while !stop.load(Ordering::Relaxed) {
@@ -213,6 +223,7 @@ impl<'a> Direction<'a> {
             last_ns = now_ns;
             self.counters.stalls += u64::from(gap_ns > STALL_NS);
             self.counters.longest_gap_ns = self.counters.longest_gap_ns.max(gap_ns);
+            self.line.set_delay_ns(delay_ns.load(Ordering::Relaxed));
             self.take_in(now_ns, gap_ns);
             self.deliver();
             *locked(&published.counters) = self.counters;

@@ -3,10 +3,11 @@
 //!
 //! Bottom up: `packet`, `burst`, `link`, `losses` and `delay_line` are the pure
 //! parts; `tun` and `emulator` run them between two devices; `wan` sets up the
-//! namespaces; `scenario`, `run` and `transfer` make experiments of it; `record`
-//! makes figures of what was seen, with `slow_start`, `recovery` and `responses`,
-//! and `targets` holds them against what was to be shown; `report` and `store`
-//! keep them; `demo`, `table`, `page` and `svg` show them.
+//! namespaces; `scenario`, `run` and `transfer` make experiments of it, `monitor`
+//! has measured the path where nobody tells the agent of it; `record` makes figures
+//! of what was seen, with `slow_start`, `recovery` and `responses`, and `targets`
+//! holds them against what was to be shown; `report` and `store` keep them; `demo`,
+//! `table`, `page` and `svg` show them.
 
 pub mod bulk;
 pub mod burst;
@@ -18,6 +19,7 @@ pub mod iperf3;
 pub mod link;
 pub mod losses;
 pub mod measure;
+pub mod monitor;
 pub mod packet;
 pub mod page;
 pub mod progress;

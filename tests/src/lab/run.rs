@@ -9,6 +9,7 @@ use std::{
 
 use super::{
     measure::{Sight, WatchError},
+    monitor::{Monitor, MonitorError},
     progress::Line,
     qdisc,
     report::{self, Report},
@@ -45,6 +46,8 @@ pub enum LabError {
     Sysctl(#[from] SysctlError),
     #[error(transparent)]
     Wad(#[from] WadError),
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]
@@ -142,9 +145,14 @@ impl Lab {
     ) -> Result<(), LabError> {
         signal::check()?;
         let cgroup = Cgroup::create("lab")?;
-        let home = variant.policy.as_deref().map(|policy| Home::create(&self.wad, policy));
-        let home = home.transpose()?;
+        let monitor = variant.is_measured.then(|| Monitor::start(&variant.path)).transpose()?;
+        let source = monitor.as_ref().map_or_else(String::new, Monitor::source);
+        let home = variant.policy.as_deref().map(|policy| format!("{source}{policy}"));
+        let home = home.map(|text| Home::create(&self.wad, &text)).transpose()?;
         let agent = home.as_ref().map(|home| home.start(&cgroup)).transpose()?;
+        if let (Some(monitor), Some(home)) = (&monitor, &home) {
+            monitor.wait_heard(home)?;
+        }
         let wan = match &variant.sender_queue {
             None => Wan::start(&variant.path)?,
             Some(discipline) => Wan::start_behind_wire(&variant.path, discipline)?,

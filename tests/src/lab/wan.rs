@@ -3,7 +3,7 @@
 //! wire away: a TUN device lets go of packets as soon as it has them, so that
 //! TCP never finds its queue full.
 
-use std::{io, sync::Arc};
+use std::{io, sync::Arc, time::Duration};
 
 use super::{
     emulator::{Counters, Emulator},
@@ -107,6 +107,12 @@ impl Wan {
     #[must_use]
     pub const fn near_device(&self) -> &'static str {
         if self.router.is_some() { WIRE } else { DEVICE }
+    }
+
+    /// From now on the way there and back takes so long, as by another route.
+    pub fn set_rtt(&self, rtt: Duration) {
+        let one_way_ns = rtt.as_nanos() / 2;
+        self.emulator.set_delay_ns(u64::try_from(one_way_ns).unwrap_or(u64::MAX));
     }
 
     /// What was done so far: from `a` to `b`, and back.

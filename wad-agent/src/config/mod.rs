@@ -47,7 +47,7 @@ pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use pacing::MAX_BYTES_PER_SECOND as UNBOUNDED_PACING_BYTES_PER_SECOND;
 pub use prefix::{Mapped, covers_ipv4};
 pub use share::{decrease, increase_segments};
-pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Source};
+pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
 pub use thresholds::Windows;
 pub use url::Url;
 

@@ -14,7 +14,7 @@ use super::{
     fault::{Fault, Problems, Span, quoted},
     path::parse_name,
     quantity,
-    table::{self, Key, Table, key},
+    table::{self, Field, Key, Table, key},
 };
 
 pub const TABLE: &str = "source";
@@ -68,7 +68,6 @@ pub struct Source {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Prometheus(Prometheus),
-    /// An archive as perfSONAR's esmond was, and elmond is.
     PerfSonar(PerfSonar),
     /// A JSON document of a schema of ours.
     Http,
@@ -84,11 +83,31 @@ impl Kind {
     }
 }
 
-/// What of an archive is about this host.
+/// A service of perfSONAR, and what of it is about this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PerfSonar {
+    pub service: Service,
     /// The hosts that measure for this one; empty for all.
     pub from: HashSet<IpAddr>,
+}
+
+/// Told apart by where they are, which is the same on all hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Where measurements are run.
+    PScheduler,
+    /// Where they are kept: as esmond did, and elmond does.
+    Archive,
+}
+
+impl Service {
+    fn at(url: &Url) -> Option<Self> {
+        match url.path.rsplit_once('/')?.1 {
+            "pscheduler" => Some(Self::PScheduler),
+            "archive" => Some(Self::Archive),
+            _ => None,
+        }
+    }
 }
 
 /// Queries in PromQL, one for each metric; each gives a series for each path.
@@ -199,7 +218,8 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
             check_use(table, "a perfsonar source", &[&QUERY_KEYS], problems);
             let from = table.read_list("from", problems, parse_address);
             let from = from.unwrap_or_default().into_iter().map(|from| from.value).collect();
-            Some(Kind::PerfSonar(PerfSonar { from }))
+            let service = url.as_ref().and_then(|url| read_service(url, problems));
+            service.map(|service| Kind::PerfSonar(PerfSonar { service, from }))
         }
         Some(Asked::Prometheus) => {
             check_use(table, "a prometheus source", &[&["from"]], problems);
@@ -270,6 +290,16 @@ fn parse_address(value: &DeValue<'_>) -> Result<IpAddr, Fault> {
         let title = format!("{} is no address", quoted(text));
         Fault::new(title, "of the host that measures").help("names are not taken")
     })
+}
+
+fn read_service(url: &Field<Url>, problems: &mut Problems) -> Option<Service> {
+    let service = Service::at(&url.value);
+    if service.is_none() {
+        let fault = Fault::new("no service of perfSONAR is there", "which one is meant?");
+        let help = "let it end with /pscheduler, or with /esmond/perfsonar/archive";
+        problems.push(fault.help(help).at(url.at));
+    }
+    service
 }
 
 fn read_prometheus(table: &Table<'_>, problems: &mut Problems) -> Prometheus {

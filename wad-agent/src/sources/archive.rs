@@ -179,7 +179,7 @@ mod tests {
     use crate::config::{Config, golden::host};
 
     fn targets() -> Targets {
-        let text = "[[source]]\nname = 's'\nkind = 'perfsonar'\nurl = 'http://a'\n\
+        let text = "[[source]]\nname = 's'\nkind = 'perfsonar'\nurl = 'http://a/archive'\n\
                     [[path]]\nname = 'a'\nremote = '198.51.100.0/24'\nmode = 'measured'\n\
                     sndbuf = 'auto'\n";
         let config = Config::parse("wad.toml", text, &host());

@@ -104,24 +104,14 @@ fn take(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, golden::host};
-
-    fn targets() -> Targets {
-        let text = "[[source]]\nname = 's'\nkind = 'http'\nurl = 'http://a'\n\
-                    [[path]]\nname = 'a'\nremote = '10.0.0.0/8'\nmode = 'measured'\n\
-                    sndbuf = 'auto'\n\
-                    [[path]]\nname = 'b'\nremote = '2001:db8::/32'\nmode = 'measured'\n\
-                    sndbuf = 'auto'\n";
-        let config = Config::parse("wad.toml", text, &host());
-        Targets::new(&config.unwrap_or_else(|error| panic!("{error}")).paths)
-    }
+    use crate::sources::testing::two_paths;
 
     /// Target, metric, value and time.
     type Taken = (usize, Metric, f64, f64);
 
     fn answer(body: &str) -> (Vec<Taken>, Vec<&'static str>) {
         let now = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000);
-        match read(body.as_bytes(), &targets(), now) {
+        match read(body.as_bytes(), &two_paths(), now) {
             Ok(Answer { readings, errors }) => {
                 let reading = |Reading { target, metric, sample }| {
                     (target, metric, sample.value, sample.measured_at_seconds)

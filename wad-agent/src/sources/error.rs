@@ -40,6 +40,8 @@ pub enum SourceError {
     Value { query: &'static str, value: String, path: String },
     #[error("`{query}` gives more than one value for path {path}")]
     Ambiguous { query: &'static str, path: String },
+    #[error("the last `{query}` to {dest} failed: {reason}")]
+    Failed { query: &'static str, dest: String, reason: String },
     #[error("`{query}` gives nothing whose {label} is a measured path or an address in one")]
     Unmatched { query: &'static str, label: String },
 }
@@ -60,11 +62,12 @@ pub enum ErrorKind {
     Empty,
     Value,
     Ambiguous,
+    Failed,
     Unmatched,
 }
 
 impl ErrorKind {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::File,
         Self::Resolve,
         Self::Connect,
@@ -78,6 +81,7 @@ impl ErrorKind {
         Self::Empty,
         Self::Value,
         Self::Ambiguous,
+        Self::Failed,
         Self::Unmatched,
     ];
 
@@ -96,6 +100,7 @@ impl ErrorKind {
             Self::Empty => "empty",
             Self::Value => "value",
             Self::Ambiguous => "ambiguous",
+            Self::Failed => "failed",
             Self::Unmatched => "unmatched",
         }
     }
@@ -117,6 +122,7 @@ impl SourceError {
             Self::Empty { .. } => ErrorKind::Empty,
             Self::Value { .. } => ErrorKind::Value,
             Self::Ambiguous { .. } => ErrorKind::Ambiguous,
+            Self::Failed { .. } => ErrorKind::Failed,
             Self::Unmatched { .. } => ErrorKind::Unmatched,
         }
     }

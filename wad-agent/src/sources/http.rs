@@ -13,6 +13,7 @@ use hyper::{
     header::{ACCEPT, AUTHORIZATION, HOST, HeaderValue, USER_AGENT},
 };
 use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, lookup_host},
@@ -175,6 +176,14 @@ pub fn shown(text: &str) -> String {
     text.trim().chars().take(MAX_REASON_CHARS).flat_map(char::escape_debug).collect()
 }
 
+/// RFC 3986's unreserved characters stay as they are.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// As a part of a URL's query.
+pub fn encoded(text: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(text, ENCODED)
+}
+
 fn read_token(file: &Path) -> Result<HeaderValue> {
     let text = fs::read_to_string(file)
         .map_err(|source| SourceError::File { file: file.to_owned(), source })?;
@@ -214,4 +223,16 @@ fn connector(ca_file: Option<&Path>) -> Result<TlsConnector> {
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_encoded() {
+        let text = encoded("rate(x{a=\"b c\"}[5m])").to_string();
+        assert_eq!(text, "rate%28x%7Ba%3D%22b%20c%22%7D%5B5m%5D%29");
+        assert_eq!(encoded("a-b.c_d~").to_string(), "a-b.c_d~");
+    }
 }

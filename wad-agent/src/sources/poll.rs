@@ -12,10 +12,10 @@ use tracing::{info, warn};
 use super::{
     Answer, SourceError, Targets, archive, document,
     http::Client,
-    prometheus,
+    prometheus, pscheduler,
     store::{News, Store},
 };
-use crate::config::{Source, SourceKind};
+use crate::config::{Service, Source, SourceKind};
 
 /// Longest wait after failures, if the interval is not longer.
 const MAX_BACK_OFF: Duration = Duration::from_secs(300);
@@ -67,9 +67,10 @@ pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceEr
     let client = Client::new(source)?;
     match &source.kind {
         SourceKind::Prometheus(queries) => prometheus::poll(&client, queries, targets).await,
-        SourceKind::PerfSonar(perfsonar) => {
-            archive::poll(&client, source, perfsonar, targets).await
-        }
+        SourceKind::PerfSonar(perfsonar) => match perfsonar.service {
+            Service::PScheduler => pscheduler::poll(&client, source, perfsonar, targets).await,
+            Service::Archive => archive::poll(&client, source, perfsonar, targets).await,
+        },
         SourceKind::Http => document::poll(&client, targets).await,
     }
 }

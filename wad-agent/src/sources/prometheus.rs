@@ -2,10 +2,7 @@
 //! when each sample was taken. The time beside a value of an instant query is
 //! that of the query, not of the sample.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    fmt::Write as _,
-};
+use std::collections::{BTreeSet, HashMap};
 
 use hyper::body::Bytes;
 use serde::{Deserialize, de::IgnoredAny};
@@ -14,7 +11,7 @@ use serde_json::Value;
 use super::{
     Answer, Reading, Sample, Targets,
     error::{SourceError, is_possible},
-    http::{Client, shown},
+    http::{Client, encoded, shown},
     number,
 };
 use crate::config::{Prometheus, Query};
@@ -178,19 +175,6 @@ fn instant(
     }
 }
 
-/// As a part of a URL's query: RFC 3986's unreserved characters as they are.
-fn encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len() * 2);
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(byte.into());
-        } else {
-            write!(encoded, "%{byte:02X}").expect("text takes what is written");
-        }
-    }
-    encoded
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -237,10 +221,5 @@ mod tests {
         }
         let nothing = r#"{"status":"success","data":null}"#;
         assert!(read(nothing).is_ok_and(|series| series.is_empty()));
-    }
-
-    #[test]
-    fn a_query_is_encoded() {
-        assert_eq!(encoded("rate(x{a=\"b c\"}[5m])"), "rate%28x%7Ba%3D%22b%20c%22%7D%5B5m%5D%29");
     }
 }

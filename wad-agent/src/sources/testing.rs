@@ -1,9 +1,22 @@
 //! Sources' answers for tests.
 
+pub mod server;
+
 use std::time::SystemTime;
 
-use super::{Answer, Reading, Sample, Store};
-use crate::config::Metric;
+use super::{Answer, Reading, Sample, Store, Targets};
+use crate::config::{Config, Metric, golden::host};
+
+/// "a" is 10.0.0.0/8, "b" is 2001:db8::/32.
+pub fn two_paths() -> Targets {
+    let text = "[[source]]\nname = 's'\nkind = 'http'\nurl = 'http://a'\n\
+                [[path]]\nname = 'a'\nremote = '10.0.0.0/8'\nmode = 'measured'\n\
+                sndbuf = 'auto'\n\
+                [[path]]\nname = 'b'\nremote = '2001:db8::/32'\nmode = 'measured'\n\
+                sndbuf = 'auto'\n";
+    let config = Config::parse("wad.toml", text, &host());
+    Targets::new(&config.unwrap_or_else(|error| panic!("{error}")).paths)
+}
 
 /// A value of the first measured path.
 #[derive(Clone, Copy)]

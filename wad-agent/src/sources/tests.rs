@@ -1,107 +1,22 @@
-//! A source on loopback that answers as the test has it, from right to as wrong
-//! as can be.
+//! A source that answers from right to as wrong as can be.
 
 use std::{
     net::SocketAddr,
     time::{Duration, Instant, SystemTime},
 };
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
-    task::JoinHandle,
-    time::sleep,
-};
+use tokio::net::TcpListener;
 
 use super::{
     poll::poll,
     store::{News, Store},
+    testing::server::{Reply, Script, Server, json},
     *,
 };
 use crate::config::{Config, golden::host};
 
 /// Seconds since 1970 that all samples are from.
 const THEN: f64 = 1_700_000_000.0;
-
-/// What the server does with a connection, by the head of the request.
-type Script = fn(&str) -> Reply;
-
-enum Reply {
-    /// Status line's end, type and body.
-    Whole(&'static str, &'static str, String),
-    /// As it is, then the end.
-    Raw(Vec<u8>),
-    /// So many bytes of a body, as fast as they are taken.
-    Endless(u64),
-    /// A byte every now and then.
-    Drip,
-    /// Nothing.
-    Silence,
-}
-
-struct Server {
-    address: SocketAddr,
-    task: JoinHandle<()>,
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-impl Server {
-    async fn start(script: Script) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let task = tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                // Whoever is asked badly goes away.
-                let _ = serve(stream, script).await;
-            }
-        });
-        Self { address, task }
-    }
-}
-
-async fn serve(mut stream: TcpStream, script: Script) -> std::io::Result<()> {
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        head.push(stream.read_u8().await?);
-    }
-    let chunked = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-    match script(&String::from_utf8_lossy(&head)) {
-        Reply::Whole(status, kind, body) => {
-            let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\n");
-            let answer = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-            stream.write_all(answer.as_bytes()).await
-        }
-        Reply::Raw(bytes) => stream.write_all(&bytes).await,
-        Reply::Endless(bytes) => {
-            stream.write_all(chunked).await?;
-            let chunk = [b"10000\r\n".as_slice(), &[b' '; 0x10000], b"\r\n"].concat();
-            for _ in 0..bytes / 0x10000 {
-                stream.write_all(&chunk).await?;
-            }
-            Ok(())
-        }
-        Reply::Drip => {
-            stream.write_all(chunked).await?;
-            loop {
-                stream.write_all(b"1\r\n \r\n").await?;
-                sleep(Duration::from_millis(20)).await;
-            }
-        }
-        Reply::Silence => {
-            sleep(Duration::from_secs(60)).await;
-            Ok(())
-        }
-    }
-}
-
-fn json(body: &str) -> Reply {
-    Reply::Whole("200 OK", "application/json", body.to_owned())
-}
 
 /// A vector of series: label's value and value.
 fn vector(series: &[(&str, &str)]) -> Reply {

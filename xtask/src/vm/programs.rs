@@ -113,6 +113,7 @@ mod tests {
         "leaky_law",
         "measured",
         "pacing",
+        "perfsonar",
         "policy_swap",
         "reload",
         "reload_ways",

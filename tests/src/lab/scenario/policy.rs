@@ -14,6 +14,12 @@ const MAX_MEMORY: &str = "8GiB";
 /// What receivers need.
 const BUFFERS: [&str; 2] = ["sndbuf", "rcvbuf"];
 
+/// Whether what the path carries is not written down, but measured.
+#[must_use]
+pub fn is_measured(keys: &Table) -> bool {
+    keys.get("mode").and_then(Value::as_str) == Some("measured")
+}
+
 /// The configuration for these groups of flows, each with its table of keys or
 /// none; none at all if no group has one: no agent runs then. A group's keys go
 /// before those that are `common` to all.
@@ -45,7 +51,7 @@ fn section(name: &str, remote_port: Option<u16>, mut keys: Table, path: &Path) -
     // them, they are refused.
     let is_auto =
         |(key, value): (&String, &Value)| key != "pacing" && value.as_str() == Some("auto");
-    if keys.iter().any(is_auto) {
+    if keys.iter().any(is_auto) && !is_measured(&keys) {
         let rate = format!("{}bit", path.forward.rate.bits_per_second);
         keys.entry("bandwidth").or_insert(Value::String(rate));
         let rtt = format!("{}us", path.rtt.0.as_micros());
@@ -88,6 +94,14 @@ mod tests {
         assert!(
             policy.get("remote_port").is_none() && parsed["path"].as_array().unwrap().len() == 1
         );
+    }
+
+    #[test]
+    fn what_is_measured_is_not_written_down() {
+        let common: Table = toml::from_str("sndbuf = 'auto'").unwrap();
+        let own: Table = toml::from_str("mode = 'measured'").unwrap();
+        let text = text(&common, &[(&group("lab", 5001), Some(&own))], &path()).unwrap();
+        assert!(!text.contains("bandwidth") && !text.contains("rtt"), "{text}");
     }
 
     #[test]

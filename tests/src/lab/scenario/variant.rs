@@ -42,9 +42,11 @@ pub struct Variant {
     /// What the papers saw.
     pub paper: Option<String>,
     pub groups: Vec<Group>,
-    /// Configuration of `wad`, but for `[agent]` and `[metrics]`; without it no
-    /// agent runs.
+    /// Configuration of `wad`, but for `[agent]`, `[metrics]` and `[[source]]`;
+    /// without it no agent runs.
     pub policy: Option<String>,
+    /// It needs a source.
+    pub is_measured: bool,
     /// Queueing discipline of the sender's own device, as `tc` takes it; with
     /// one, that device is a wire to a router before the path.
     pub sender_queue: Option<String>,
@@ -96,6 +98,7 @@ impl RawVariant {
                 base: self.name.clone(),
                 paper: self.paper.clone(),
                 policy: policy::text(common, &policies, &cell.path),
+                is_measured: policies.iter().any(|(_, own)| own.is_some_and(policy::is_measured)),
                 groups: groups.iter().map(|(group, _)| group.clone()).collect(),
                 sender_queue: self.sender_queue.clone(),
                 path: cell.path,
