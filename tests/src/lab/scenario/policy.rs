@@ -11,6 +11,8 @@ use super::{Group, Path};
 const REMOTE: &str = "10.77.0.0/16";
 /// More than any scenario's buffers take together.
 const MAX_MEMORY: &str = "8GiB";
+/// A measured path follows within an experiment, which is short.
+const CHANGE_INTERVAL: &str = "1s";
 /// What receivers need.
 const BUFFERS: [&str; 2] = ["sndbuf", "rcvbuf"];
 
@@ -36,16 +38,20 @@ pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) ->
         let keys = buffers.map(|(key, value)| (key.clone(), value.clone())).collect();
         text.push_str(&section("receivers", None, keys, path));
     }
-    let _ = writeln!(text, "[limits]\nmax_memory = \"{MAX_MEMORY}\"");
+    let _ = writeln!(
+        text,
+        "[limits]\nmax_memory = \"{MAX_MEMORY}\"\nchange_interval = \"{CHANGE_INTERVAL}\""
+    );
     Some(text)
 }
 
 fn section(name: &str, remote_port: Option<u16>, mut keys: Table, path: &Path) -> String {
     // "auto" is made of these two, but not that of pacing; where nothing needs
-    // them, they are refused.
+    // them, they are refused. A measured path is to find out by itself.
+    let is_measured = keys.get("mode").is_some_and(|mode| mode.as_str() == Some("measured"));
     let is_auto =
         |(key, value): (&String, &Value)| key != "pacing" && value.as_str() == Some("auto");
-    if keys.iter().any(is_auto) {
+    if !is_measured && keys.iter().any(is_auto) {
         let rate = format!("{}bit", path.forward.rate.bits_per_second);
         keys.entry("bandwidth").or_insert(Value::String(rate));
         let rtt = format!("{}us", path.rtt.0.as_micros());
@@ -88,6 +94,14 @@ mod tests {
         assert!(
             policy.get("remote_port").is_none() && parsed["path"].as_array().unwrap().len() == 1
         );
+    }
+
+    #[test]
+    fn a_measured_path_is_not_told_what_it_carries() {
+        let own: Table = toml::from_str("sndbuf = 'auto'\nmode = 'measured'").unwrap();
+        let text = text(&Table::new(), &[(&group("lab", 5001), Some(&own))], &path()).unwrap();
+        let parsed: Table = text.parse().unwrap();
+        assert!(parsed["path"][0].get("rtt").is_none(), "{text}");
     }
 
     #[test]
