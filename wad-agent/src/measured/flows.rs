@@ -33,7 +33,7 @@ impl Flows {
         let reader = reader.inspect_err(|error| {
             warn!("flows show what their path carries only when they end: {error:#}");
         });
-        let passive = Passive::new(sources[source].interval);
+        let passive = Passive::new(&sources[source]);
         Some(Self { source, passive, reader: reader.ok() })
     }
 

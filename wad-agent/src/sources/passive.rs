@@ -16,7 +16,7 @@ use std::{
 use wad_common::{event::Event, progress::Progress};
 
 use super::{Reading, Sample, error::is_possible};
-use crate::config::Metric;
+use crate::config::{Metric, Source};
 
 /// Looks at the flows that run in a window of time. With the usual interval it is as
 /// long as the kernel's own for a flow's least RTT (`tcp_min_rtt_wlen`, ip-sysctl).
@@ -134,6 +134,7 @@ impl Estimate {
 #[derive(Debug)]
 pub struct Passive {
     interval: Duration,
+    stale_after: Duration,
     looked_at: Option<Instant>,
     /// As they were then, by their cookies.
     flows: HashMap<u64, Progress>,
@@ -142,8 +143,14 @@ pub struct Passive {
 }
 
 impl Passive {
-    pub fn new(interval: Duration) -> Self {
-        Self { interval, looked_at: None, flows: HashMap::new(), estimates: HashMap::new() }
+    pub fn new(source: &Source) -> Self {
+        Self {
+            interval: source.interval,
+            stale_after: source.stale_after,
+            looked_at: None,
+            flows: HashMap::new(),
+            estimates: HashMap::new(),
+        }
     }
 
     /// Whether it is time to look at the flows that run.
@@ -198,6 +205,10 @@ impl Passive {
                 .estimates
                 .entry((target, metric))
                 .or_insert_with(|| Estimate::new(known(metric).unwrap_or(sample)));
+            let age_seconds = now_seconds - estimate.best.measured_at_seconds;
+            if age_seconds > self.stale_after.as_secs_f64() {
+                *estimate = Estimate::new(sample);
+            }
             estimate.add(metric, sample, may_worsen.then_some(window_seconds));
             readings.push(Reading { target, metric, sample: estimate.best });
         }

@@ -2,10 +2,14 @@ use proptest::prelude::*;
 use wad_common::progress::Limits;
 
 use super::*;
-use crate::events::testing::event;
+use crate::{config::Source, events::testing::event};
 
 const START: f64 = 1_700_000_000.0;
 const TICKS_PER_SECOND: u32 = 250;
+
+fn passive(interval_seconds: u64) -> Passive {
+    Passive::new(&Source { interval: Duration::from_secs(interval_seconds), ..Source::passive() })
+}
 
 /// A path and what is known of it.
 struct Bench {
@@ -15,7 +19,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self { passive: Passive::new(Duration::from_secs(30)), now_seconds: START }
+        Self { passive: passive(30), now_seconds: START }
     }
 
     /// The bandwidth that is known then, and since when.
@@ -54,7 +58,7 @@ fn flow(second: u32) -> Progress {
 
 /// What two looks at these flows show, a second apart.
 fn seen(before: &[Progress], now: &[Progress]) -> HashMap<u32, Shown> {
-    let (mut passive, start) = (Passive::new(Duration::from_secs(1)), Instant::now());
+    let (mut passive, start) = (passive(1), Instant::now());
     assert!(passive.is_due(start));
     assert_eq!(passive.look(before.to_vec(), start), HashMap::new());
     assert!(!passive.is_due(start + Duration::from_millis(999)));
@@ -131,6 +135,15 @@ fn a_flow_that_something_else_holds_back_never_lowers_it() {
 }
 
 #[test]
+fn what_is_too_old_to_count_is_in_nobodys_way() {
+    let mut bench = Bench::new();
+    bench.shows(900.0, true);
+    let eight_days = 8.0 * 86_400.0;
+    assert_eq!(bench.after(eight_days).shows(5.0, false), (900.0, 0.0));
+    assert_eq!(bench.after(1.0).shows(5.0, false), (5.0, eight_days + 1.0));
+}
+
+#[test]
 fn a_path_that_has_become_slower_is_seen_after_a_window() {
     let mut bench = Bench::new();
     bench.shows(900.0, true);
@@ -172,7 +185,7 @@ fn a_clock_that_is_set_back_does_no_harm() {
 #[test]
 fn the_least_rtt_of_a_window_counts() {
     let mut bench = Bench::new();
-    let mut rtt = |bench: &mut Bench, ms: f64| {
+    let rtt = |bench: &mut Bench, ms: f64| {
         let shown = Shown { rtt_seconds: Some(ms / 1e3), ..Shown::default() };
         let readings = bench.passive.take(0, shown, bench.now_seconds, |_| None);
         (readings[0].sample.value * 1e3).round()
