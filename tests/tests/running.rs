@@ -297,3 +297,28 @@ fn without_the_callback_ends_are_seen_all_the_same() -> Result<()> {
     ensure!(!home.pins().exists());
     Ok(())
 }
+
+/// A path whose own flows measure it.
+const MEASURED: &str = "[limits]\nmax_memory = '1GiB'\n[[source]]\nname = 'flows'\n\
+     kind = 'passive'\ninterval = '1s'\n[[path]]\nname = 'p'\nremote = '10.81.0.2'\n\
+     mode = 'measured'\nsndbuf = 'auto'\n";
+
+#[test]
+fn a_flow_that_runs_shows_what_its_path_carries() -> Result<()> {
+    let stand = Stand::set_up("shown")?;
+    let wire = Wire::start()?;
+    let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?;
+    let home = Home::create(&program()?, MEASURED)?;
+    let agent = home.start(stand.cgroup())?;
+    let rate = || -> Result<Option<f64>> {
+        connection.exchange(1_000_000)?;
+        let output = home.command("paths").arg("--json").output()?;
+        let paths: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        Ok(paths["paths"][0]["measured"]["bandwidth_bits_per_second"]["value"].as_f64())
+    };
+    // By an iterator over the flows' state: it has not ended.
+    let rate = until("it is seen", SOON, rate, Option::is_some)?;
+    ensure!(rate.is_some_and(|rate| rate > 1e6), "{rate:?}; {}", home.log());
+    agent.stop()?;
+    Ok(())
+}

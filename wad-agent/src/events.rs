@@ -5,3 +5,6 @@ mod record;
 mod summary;
 
 pub use self::{record::parse, summary::Summaries};
+
+#[cfg(test)]
+pub use self::summary::testing;

@@ -1,4 +1,5 @@
-//! A line of the log for each flow that ends, or leaves its path.
+//! The flows that end, or leave their path: a line of the log for each, and what
+//! they showed of the path.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -9,6 +10,7 @@ use wad_common::event::{Event, Kind};
 use crate::{
     bpf::{Events, Tuning},
     events::Summaries,
+    sources::Shown,
 };
 
 /// How often the log says how many summaries it held back.
@@ -28,6 +30,8 @@ struct Lines {
     /// Names of the paths by their policies' indices.
     names: HashMap<u32, Arc<str>>,
     summaries: Summaries,
+    /// Of their paths, by the same indices.
+    shown: HashMap<u32, Shown>,
 }
 
 impl FlowLog {
@@ -35,13 +39,25 @@ impl FlowLog {
     pub fn open(tuning: &Tuning) -> Result<Self> {
         let mut held_back = interval(HELD_BACK_INTERVAL);
         held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let lines = Lines { names: tuning.names(), summaries: Summaries::default() };
+        let lines =
+            Lines { names: tuning.names(), summaries: Summaries::default(), shown: HashMap::new() };
         Ok(Self { events: tuning.events()?, held_back, lines })
     }
 
     /// Takes the names of the paths that are in force now.
     pub fn rename(&mut self, tuning: &Tuning) {
         self.lines.names = tuning.names();
+    }
+
+    /// The name of the path in force that has this index.
+    pub fn name(&self, policy: u32) -> Option<&str> {
+        self.lines.names.get(&policy).map(AsRef::as_ref)
+    }
+
+    /// What the flows that have ended since the last call showed of their paths, by
+    /// the indices of their policies.
+    pub fn take_shown(&mut self) -> HashMap<u32, Shown> {
+        std::mem::take(&mut self.lines.shown)
     }
 
     /// Goes on for ever, unless events cannot be read.
@@ -69,6 +85,8 @@ impl Lines {
         if [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind) {
             let path = self.names.get(&event.flow.policy).map_or("(removed)", |name| name);
             self.summaries.ended(event, path);
+            let shown = self.shown.entry(event.flow.policy).or_default();
+            *shown = shown.and(Shown::at_end(event));
         }
     }
 }

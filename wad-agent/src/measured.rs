@@ -2,6 +2,7 @@
 //! made of, and when that changes.
 
 mod board;
+mod flows;
 mod news;
 #[cfg(test)]
 mod tests;
@@ -16,12 +17,15 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::warn;
 
 pub use board::{Board, State};
+use flows::Flows;
 use news::Changes;
 
 use crate::{
+    bpf::Tuning,
     config::{Config, Metric, PathPolicy, Source},
+    flow_log::FlowLog,
     sources::{Cache, Findings, Polling, Store, Targets},
-    tuning_plan::{self, Bounds, Capacity, Damper},
+    tuning_plan::{self, Bounds, Capacity, Damper, KernelBuffers},
 };
 
 /// How often it is looked whether a path's policy is to change.
@@ -45,11 +49,18 @@ pub struct Measured {
     cache: Cache,
     saved_at: Instant,
     polling: Polling,
+    /// None where no source is passive.
+    flows: Option<Flows>,
 }
 
 impl Measured {
     /// Knows what is on the disk, and asks nobody yet.
-    pub fn new(config: &Config, max_memory_bytes: u64, cache: Cache) -> Self {
+    pub fn new(
+        config: &Config,
+        max_memory_bytes: u64,
+        kernel: KernelBuffers,
+        cache: Cache,
+    ) -> Self {
         let is_measured = config.paths.iter().any(|path| path.measured.is_some());
         let paths = if is_measured { config.paths.clone() } else { Vec::new() };
         let targets = Targets::new(&paths);
@@ -57,16 +68,19 @@ impl Measured {
         if is_measured && let Err(error) = cache.read(&mut store, &targets) {
             warn!("{:#}; what was known is asked for again", anyhow::Error::from(error));
         }
+        let bounds = Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes, kernel);
+        let states = states(&paths, &store, bounds, SystemTime::now());
         Self {
-            board: Board::new(&config.sources, targets, store, &paths),
+            board: Board::new(&config.sources, targets, store, states),
             paths,
             sources: config.sources.clone(),
-            bounds: Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes),
+            bounds,
             max_memory_bytes,
             change_interval: config.limits.change_interval,
             cache,
             saved_at: Instant::now(),
             polling: Polling::default(),
+            flows: None,
         }
     }
 
@@ -75,10 +89,20 @@ impl Measured {
         self.board.take_over(&before.board);
     }
 
-    /// Asks the sources from now on. Needs a tokio runtime.
-    pub fn start(&mut self) {
+    /// Asks the sources, and looks at the flows, from now on. Needs a tokio runtime.
+    pub fn start(&mut self, tuning: &Tuning) {
         if !self.paths.is_empty() {
             self.polling = Polling::start(&self.sources, &self.board.targets, &self.board.store);
+            self.flows = Flows::of(&self.sources, tuning);
+        }
+    }
+
+    /// Takes in what the flows show of their paths: those that have ended, and those
+    /// that run, if it is time.
+    pub fn see_flows(&mut self, log: &mut FlowLog, now: Instant, time: SystemTime) {
+        let ended = log.take_shown();
+        if let Some(flows) = &mut self.flows {
+            flows.see(&self.board, ended, |policy| log.name(policy), (now, time));
         }
     }
 
@@ -132,7 +156,7 @@ impl Measured {
                 }
                 *was_fresh = is_fresh;
             }
-            let wanted = measured_capacity(&findings).or(state.fallback);
+            let wanted = wanted(&findings, state.fallback, self.bounds);
             if state.damper.offer(wanted, now, self.change_interval) {
                 changes.capacity(name, wanted);
             }
@@ -181,10 +205,17 @@ pub fn reviews() -> Interval {
     reviews
 }
 
-fn measured_capacity(findings: &Findings) -> Capacity {
-    Capacity {
+/// What a policy is to be made of.
+fn wanted(findings: &Findings, fallback: Capacity, bounds: Bounds) -> Capacity {
+    let measured = Capacity {
         bits_per_second: findings.fresh(Metric::Bandwidth),
         rtt_seconds: findings.fresh(Metric::Rtt),
+        is_least: findings.is_least(),
+    };
+    if measured.is_least {
+        tuning_plan::with_room(measured, fallback, bounds)
+    } else {
+        measured.or(fallback)
     }
 }
 
@@ -194,13 +225,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Of each measured path, in the order of the file.
-fn states(paths: &[PathPolicy], store: &Store, time: SystemTime) -> Vec<State> {
+fn states(paths: &[PathPolicy], store: &Store, bounds: Bounds, time: SystemTime) -> Vec<State> {
     let measured = paths.iter().filter_map(|path| path.measured);
     let state = |(target, measured): (usize, crate::config::MeasuredPath)| {
         let findings = store.findings(target, time);
         State {
             fallback: measured.fallback,
-            damper: Damper::new(measured_capacity(&findings).or(measured.fallback)),
+            damper: Damper::new(wanted(&findings, measured.fallback, bounds)),
             is_fresh: CAPACITY.map(|metric| findings.fresh(metric).is_some()),
         }
     };

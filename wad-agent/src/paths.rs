@@ -39,7 +39,8 @@ pub struct Paths {
 pub struct SourceInfo {
     pub name: String,
     pub kind: String,
-    pub url: String,
+    /// None where there is nobody to ask.
+    pub url: Option<String>,
     pub polls: u64,
     /// By kind, those that there were.
     pub errors: BTreeMap<String, u64>,
@@ -121,7 +122,7 @@ impl Paths {
             let target = board.targets.named(name);
             let measured = target.and_then(|target| {
                 let known = |found: Option<Found>| {
-                    let Found { source, value, age_seconds, is_stale } = found?;
+                    let Found { source, value, age_seconds, is_stale, .. } = found?;
                     let source = store.name(source).to_owned();
                     Some(Known { value, source, age_seconds, is_stale })
                 };
@@ -139,7 +140,7 @@ impl Paths {
 
 fn source(
     (name, health): (&str, &Health),
-    (kind, url): &(&'static str, String),
+    (kind, url): &(&'static str, Option<String>),
     now: SystemTime,
 ) -> SourceInfo {
     let count = |kind: ErrorKind| (kind.label().to_owned(), health.errors(kind));

@@ -21,7 +21,7 @@ use tokio::{
 use tracing::{error, info, warn};
 
 use self::{
-    bound::max_memory_bytes,
+    bound::{kernel_buffers, max_memory_bytes},
     memory::{give_memory_back, keep_little_memory},
     running::{Running, Told, adopt_running, in_a_handshake},
     signals::{Stop, handle},
@@ -142,7 +142,8 @@ impl Agent<'_> {
         kernel_modules::load(&config.paths)?;
         let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
         let prints = Fingerprints::of(&config);
-        let measured = Measured::new(&config, max_memory_bytes, self.cache.clone());
+        let kernel = kernel_buffers(journal);
+        let measured = Measured::new(&config, max_memory_bytes, kernel, self.cache.clone());
         let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
         let tuning = Arc::new(self.tune(&policies, max_memory_bytes, &disabled, journal)?);
         let told =
@@ -168,7 +169,7 @@ impl Agent<'_> {
         // The kernel has the paths now.
         drop(policies);
         give_memory_back();
-        running.measured.start();
+        running.measured.start(&running.tuning);
 
         let (commands, mut asked) = mpsc::channel(1);
         let (stopping, stopped) = watch::channel(false);
@@ -201,7 +202,9 @@ impl Agent<'_> {
                 },
                 () = at(running.retiring) => running.retire(),
                 // A connection that is being made sees one change at most.
-                _ = reviews.tick(), if running.retiring.is_none() => self.review(&mut running),
+                _ = reviews.tick(), if running.retiring.is_none() => {
+                    self.review(&mut running, &mut flows);
+                }
                 changed = changed(&mut file) => match changed {
                     Ok(()) if self.has_another_text(&running) => {
                         info!("the configuration's file has changed");
@@ -332,10 +335,11 @@ impl Agent<'_> {
     }
 
     /// Measured paths follow what is measured.
-    fn review(&self, running: &mut Running<'_>) {
-        let now = Instant::now();
+    fn review(&self, running: &mut Running<'_>, flows: &mut FlowLog) {
+        let (now, time) = (Instant::now(), SystemTime::now());
+        running.measured.see_flows(flows, now, time);
         running.measured.save_now_and_then(now);
-        if !running.measured.review(now, SystemTime::now()) {
+        if !running.measured.review(now, time) {
             return;
         }
         let Some(policies) = running.measured.policies() else { return };

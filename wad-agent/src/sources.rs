@@ -1,4 +1,5 @@
-//! Sources of what paths carry: services that are asked now and then over HTTP.
+//! Sources of what paths carry: services that are asked now and then over HTTP, and
+//! the flows themselves.
 //! None of them can hold the agent up or end it: whatever one answers, or does
 //! not, is counted and named, and the last good values hold until they are old.
 
@@ -7,6 +8,7 @@ mod cache;
 mod document;
 mod error;
 mod http;
+mod passive;
 mod poll;
 mod prometheus;
 mod pscheduler;
@@ -20,8 +22,9 @@ mod tests;
 
 pub use cache::Cache;
 pub use error::{ErrorKind, SourceError};
+pub use passive::{Passive, Shown};
 pub use poll::Polling;
-pub use store::{Findings, Found, Health, Store};
+pub use store::{Findings, Found, Health, Store, seconds_since_1970};
 pub use targets::Targets;
 
 use serde_json::Value;

@@ -20,6 +20,9 @@ use crate::{
 pub struct Capacity {
     pub bits_per_second: Option<f64>,
     pub rtt_seconds: Option<f64>,
+    /// Whether it is only what flows had room for: then the path may carry more,
+    /// and what the kernel gives by itself is not to be undercut.
+    pub is_least: bool,
 }
 
 impl Capacity {
@@ -34,9 +37,15 @@ impl Capacity {
         Self {
             bits_per_second: self.bits_per_second.or(other.bits_per_second),
             rtt_seconds: self.rtt_seconds.or(other.rtt_seconds),
+            is_least: self.is_least,
         }
     }
 }
+
+/// What a plan has for a path where the flows themselves got so much: with the
+/// buffers' own headroom twice that ([`auto_buffer_bytes`]). So each transfer may
+/// double what is known, until it is the path that limits it.
+pub const ROOM: f64 = 1.6;
 
 /// Of the memory that all tuned flows may pin, what a measurement may make of
 /// one buffer. The kernel doubles it, and a flow has two: one flow fits.
@@ -46,14 +55,57 @@ const MEMORY_PER_BUFFER: u64 = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     max_buffer_bytes: u64,
+    kernel: KernelBuffers,
+}
+
+/// Up to where the kernel sizes buffers by itself, as SO_SNDBUF and SO_RCVBUF show
+/// them; zero where that is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelBuffers {
+    pub sndbuf_bytes: u64,
+    pub rcvbuf_bytes: u64,
 }
 
 impl Bounds {
     /// `max_buffer_bytes` is None where the file does not say.
-    pub fn new(max_buffer_bytes: Option<u32>, max_memory_bytes: u64) -> Self {
+    pub fn new(
+        max_buffer_bytes: Option<u32>,
+        max_memory_bytes: u64,
+        kernel: KernelBuffers,
+    ) -> Self {
         let configured = max_buffer_bytes.map_or(MAX_BUFFER_BYTES, u64::from);
-        Self { max_buffer_bytes: configured.min(max_memory_bytes / MEMORY_PER_BUFFER) }
+        Self { max_buffer_bytes: configured.min(max_memory_bytes / MEMORY_PER_BUFFER), kernel }
     }
+}
+
+/// What a path's policy is to be made of, where its own flows got so much: more than
+/// that. What they got says little where the file knows of more, or where the kernel
+/// gives as much by itself: then the file's values hold, or the kernel's.
+#[must_use]
+pub fn with_room(got: Capacity, fallback: Capacity, bounds: Bounds) -> Capacity {
+    let file = Capacity { bits_per_second: None, is_least: false, ..got }.or(fallback);
+    let bits_per_second = got.bits_per_second.map(|rate| rate * ROOM);
+    let more = Capacity { bits_per_second, is_least: true, ..file };
+    let KernelBuffers { sndbuf_bytes, rcvbuf_bytes } = bounds.kernel;
+    let is_beyond_kernel = |bdp_bytes| {
+        let bytes = auto_buffer_bytes(bdp_bytes);
+        is_beyond(bytes, sndbuf_bytes) || is_beyond(bytes, rcvbuf_bytes)
+    };
+    match more.bdp_bytes() {
+        Some(bdp_bytes)
+            if is_beyond_kernel(bdp_bytes)
+                && file.bdp_bytes().is_none_or(|in_file| bdp_bytes > in_file) =>
+        {
+            more
+        }
+        _ => file,
+    }
+}
+
+/// Whether an option of that argument, which the kernel doubles, is more than the
+/// kernel gives by itself.
+const fn is_beyond(bytes: u64, kernel_bytes: u64) -> bool {
+    bytes.saturating_mul(2) > kernel_bytes
 }
 
 /// The policy of a path that carries so much. A path that is not measured stays
@@ -71,11 +123,14 @@ pub fn policy(path: &PathPolicy, capacity: Capacity, bounds: Bounds) -> PathPoli
         let bytes = auto_buffer_bytes(bdp_bytes).saturating_mul(streams.into());
         u32::try_from(bytes.min(bounds.max_buffer_bytes)).ok()
     });
+    let beyond = |kernel_bytes: u64| {
+        buffer_bytes.filter(|&bytes| !capacity.is_least || is_beyond(bytes.into(), kernel_bytes))
+    };
     if buffers.sndbuf {
-        policy.sndbuf_bytes = buffer_bytes;
+        policy.sndbuf_bytes = beyond(bounds.kernel.sndbuf_bytes);
     }
     if buffers.rcvbuf {
-        policy.rcvbuf_bytes = buffer_bytes;
+        policy.rcvbuf_bytes = beyond(bounds.kernel.rcvbuf_bytes);
     }
     let size = |of_bdp: fn(f64) -> WindowSize| bdp_bytes.map(of_bdp).unwrap_or_default();
     if windows.initial_ssthresh {

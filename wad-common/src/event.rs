@@ -52,7 +52,11 @@ pub struct Event {
     pub ssthresh_segments: u32,
     /// Sending maximum segment size.
     pub mss_bytes: u32,
+    /// What was delivered in the latest sample of the rate (`tcp_rate.c`).
+    pub delivered_segments: u32,
+    /// The time that it took.
+    pub delivered_in_us: u32,
     /// Keeps the record free of implicit padding.
     pub reserved: u32,
 }
-record!(Event, size = 280);
+record!(Event, size = 288);

@@ -15,6 +15,7 @@ pub mod event;
 pub mod flow;
 pub mod law;
 pub mod policy;
+pub mod progress;
 pub mod sock;
 pub mod stats;
 pub mod tcp_sock;

@@ -43,6 +43,20 @@ pub struct SockOffsets {
     pub srtt_us: u32,
     /// `rtt_min`: the value of its first sample, microseconds.
     pub rtt_min: u32,
+    /// `rate_delivered`: segments of the latest sample of the delivery rate.
+    pub rate_delivered: u32,
+    /// `rate_interval_us`: the time that they took.
+    pub rate_interval_us: u32,
+    /// `app_limited`: not 0 while what is on its way was limited by the application.
+    pub app_limited: u32,
+    /// The byte that holds `chrono_type`, two bits.
+    pub chrono_type: u32,
+    /// Where they begin in the byte.
+    pub chrono_type_shift: u32,
+    /// `chrono_start`: ticks of the clock when it came to be so.
+    pub chrono_start: u32,
+    /// `chrono_stat`: ticks spent, three numbers.
+    pub chrono_stat: u32,
     /// `snd_cwnd`: congestion window, segments.
     pub snd_cwnd: u32,
     /// `snd_ssthresh`: slow start threshold, segments.
@@ -75,4 +89,4 @@ pub struct SockOffsets {
     /// Of `struct cgroup_subsys_state`, `cgroup`: a pointer.
     pub state_cgroup: u32,
 }
-record!(SockOffsets, size = 124);
+record!(SockOffsets, size = 152);

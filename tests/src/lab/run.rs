@@ -30,6 +30,8 @@ use crate::{
 };
 
 const BETWEEN_RUNS: Duration = Duration::from_millis(300);
+/// For an agent to take in what a transfer showed.
+const BETWEEN_TRANSFERS: Duration = Duration::from_secs(3);
 
 /// What made an experiment fail.
 #[derive(Debug, thiserror::Error)]
@@ -161,11 +163,15 @@ impl Lab {
         if scenario.ecn {
             settings::ask_for_ecn(&wan)?;
         }
-        let settings = settings::effective(&wan)?;
         let ports = variant.groups.iter().map(|group| group.port);
         let ports = ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0);
-        let trace = variant.sender_queue.as_ref().map(|_| Trace::start(ports)).transpose()?;
         let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup };
+        for _ in 1..variant.transfer {
+            bed.transfer(scenario, variant, show)?;
+            signal::sleep(BETWEEN_TRANSFERS)?;
+        }
+        let settings = settings::effective(&wan)?;
+        let trace = variant.sender_queue.as_ref().map(|_| Trace::start(ports)).transpose()?;
         let record = bed.transfer(scenario, variant, show)?;
         let events = trace.map(Trace::finish).transpose()?;
         if settings::effective(&wan)? != settings {

@@ -20,8 +20,8 @@ pub const UNTUNED_WINDOW_BYTES: u32 = 6_291_456 / 2;
 /// Per network namespace. Debian's values are the kernel's own defaults, but for
 /// `tcp_no_metrics_save`: what one run learns of the path must not help the next.
 const NAMESPACE: [(&str, &str); 16] = [
-    ("net.ipv4.tcp_rmem", "4096 131072 6291456"),
-    ("net.ipv4.tcp_wmem", "4096 16384 4194304"),
+    TCP_RMEM,
+    TCP_WMEM,
     ("net.ipv4.tcp_congestion_control", "cubic"),
     (ECN, "2"),
     ("net.ipv4.tcp_moderate_rcvbuf", "1"),
@@ -38,6 +38,8 @@ const NAMESPACE: [(&str, &str); 16] = [
     ("net.ipv4.tcp_no_metrics_save", "1"),
 ];
 
+const TCP_RMEM: (&str, &str) = ("net.ipv4.tcp_rmem", "4096 131072 6291456");
+const TCP_WMEM: (&str, &str) = ("net.ipv4.tcp_wmem", "4096 16384 4194304");
 /// Of the whole host.
 const RMEM_MAX: (&str, &str) = ("net.core.rmem_max", "212992");
 const WMEM_MAX: (&str, &str) = ("net.core.wmem_max", "212992");
@@ -61,7 +63,7 @@ pub enum SettingsError {
 #[derive(Debug)]
 pub struct HostDefaults {
     // Restored before the next experiment has its turn.
-    _changed: [Changed; 3],
+    _changed: [Changed; 5],
     _turn: Turn,
 }
 
@@ -74,7 +76,10 @@ impl HostDefaults {
         let cubic = Changed::with_word(ALLOWED, "cubic")?;
         let rmem = Changed::to(RMEM_MAX.0, RMEM_MAX.1)?;
         let wmem = Changed::to(WMEM_MAX.0, WMEM_MAX.1)?;
-        Ok(Self { _changed: [cubic, rmem, wmem], _turn: turn })
+        // Where the agent is, which asks what the kernel gives by itself.
+        let tcp_rmem = Changed::to(TCP_RMEM.0, TCP_RMEM.1)?;
+        let tcp_wmem = Changed::to(TCP_WMEM.0, TCP_WMEM.1)?;
+        Ok(Self { _changed: [cubic, rmem, wmem, tcp_rmem, tcp_wmem], _turn: turn })
     }
 }
 

@@ -13,6 +13,7 @@ mod objects;
 mod options;
 mod pins;
 mod policy_set;
+mod progress;
 mod running;
 mod sets;
 
@@ -37,6 +38,7 @@ pub use events::Events;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
 pub use policy_set::{Making, PolicySet, unpadded};
+pub use progress::ProgressReader;
 use running::Running;
 
 use crate::{
@@ -57,6 +59,7 @@ pub struct Tuning {
     /// Read by whoever answers a question, written when the policy changes.
     maps: Mutex<Maps>,
     cgroup: File,
+    cgroup_id: u64,
     /// None where the kernel lacks what it takes.
     running: Option<Running>,
 }
@@ -100,7 +103,8 @@ impl Tuning {
         let cgroup = setup.cgroup.file.try_clone().map_err(TuningError::Options)?;
         let complete = |maps, pins| {
             let running = Running::load(&pins, &btf, setup.cgroup.id);
-            Self { pins, maps: Mutex::new(maps), cgroup, running }
+            let cgroup_id = setup.cgroup.id;
+            Self { pins, maps: Mutex::new(maps), cgroup, cgroup_id, running }
         };
         if is_attached_to(&pins, setup.cgroup) {
             let maps = take_over(&pins, setup, &btf)?;
@@ -178,6 +182,11 @@ impl Tuning {
     /// those that it does not name any more.
     pub fn adopt_running(&self) -> Result<()> {
         self.running.as_ref().map_or(Ok(()), Running::bring_along)
+    }
+
+    /// What reads how the flows get on.
+    pub fn progress_reader(&self) -> Result<ProgressReader> {
+        ProgressReader::load(&self.pins, self.cgroup_id)
     }
 
     /// The paths in force, in the order of the file, with their policies.

@@ -119,15 +119,20 @@ impl Running {
 
     /// One run in the calling thread's namespace.
     fn pass(&self) -> io::Result<Outcome> {
-        let mut output = Vec::new();
-        let mut file = File::from(sys::create_iterator(self.link.as_fd())?);
-        loop {
-            match file.read_to_end(&mut output) {
-                Ok(_) => return Ok(Outcome::of(&output)),
-                // After a million sockets with nothing to say (`bpf_seq_read()`).
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Err(error),
-            }
+        Ok(Outcome::of(&read(self.link.as_fd())?))
+    }
+}
+
+/// What an iterator has to say: a run of it.
+pub fn read(link: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let mut output = Vec::new();
+    let mut file = File::from(sys::create_iterator(link)?);
+    loop {
+        match file.read_to_end(&mut output) {
+            Ok(_) => return Ok(output),
+            // After a million sockets with nothing to say (`bpf_seq_read()`).
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
         }
     }
 }
@@ -165,7 +170,7 @@ fn watch_ends(pins: &Pins, btf: &KernelBtf, object: &LinkedObject) -> Result<()>
         .map_err(TuningError::Running)
 }
 
-fn link_object(
+pub fn link_object(
     maps: &[(&'static str, MapData)],
     btf: &KernelBtf,
     cgroup_id: u64,
@@ -191,6 +196,7 @@ fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
     let common = |member: &str| sock(&format!("__sk_common.{member}"));
     // Not every kernel has IPv6, or multipath TCP.
     let or_none = |offset: Result<u32, BtfError>| offset.unwrap_or(0);
+    let chrono_type_bits = btf.offset_bits("tcp_sock", "chrono_type")?;
     Ok(SockOffsets {
         state: common("skc_state")?,
         family: common("skc_family")?,
@@ -209,6 +215,13 @@ fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         total_retrans: tcp("total_retrans")?,
         srtt_us: tcp("srtt_us")?,
         rtt_min: tcp("rtt_min")? + btf.offset_bytes("minmax_sample", "v")?,
+        rate_delivered: tcp("rate_delivered")?,
+        rate_interval_us: tcp("rate_interval_us")?,
+        app_limited: tcp("app_limited")?,
+        chrono_type: chrono_type_bits / 8,
+        chrono_type_shift: chrono_type_bits % 8,
+        chrono_start: tcp("chrono_start")?,
+        chrono_stat: tcp("chrono_stat")?,
         snd_cwnd: tcp("snd_cwnd")?,
         snd_ssthresh: tcp("snd_ssthresh")?,
         mss_cache: tcp("mss_cache")?,

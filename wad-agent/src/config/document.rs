@@ -11,6 +11,7 @@ use toml::de::DeTable;
 
 use super::{
     Agent, Api, Config, ConfigError, Host, Limits, Log, LogFormat, MAX_BUFFER_BYTES, Metrics,
+    Source, SourceKind,
     buffers::MIN_BYTES as MIN_BUFFER_BYTES,
     fault::{Fault, Problem, Problems, Span, quoted},
     overlap::{self, Site},
@@ -70,6 +71,7 @@ impl Config {
         let errors = problems.count();
         if errors == 0 {
             document.config.bound_buffers();
+            document.config.measure_somehow();
             return Ok(document.config);
         }
         let report = report::render(file_name, text, &problems.sorted(), errors);
@@ -86,6 +88,13 @@ impl Config {
             }
         }
     }
+
+    /// Where the file names no source, measured paths have their own flows.
+    fn measure_somehow(&mut self) {
+        if self.sources.is_empty() && self.paths.iter().any(|path| path.measured.is_some()) {
+            self.sources.push(Source::passive());
+        }
+    }
 }
 
 /// The defaults, and what was read so far.
@@ -95,10 +104,6 @@ struct Document {
     sites: Vec<Site>,
     /// Of the sources' names, in their order.
     source_names: Vec<Span>,
-    /// There is one, be it as it should or not.
-    has_source: bool,
-    /// Where the first path is that a source is for.
-    first_measured: Option<Span>,
     /// The tables that were there.
     seen: HashMap<&'static str, Span>,
 }
@@ -118,14 +123,7 @@ impl Default for Document {
             sources: Vec::new(),
             paths: Vec::new(),
         };
-        Self {
-            config,
-            sites: Vec::new(),
-            source_names: Vec::new(),
-            has_source: false,
-            first_measured: None,
-            seen: HashMap::new(),
-        }
+        Self { config, sites: Vec::new(), source_names: Vec::new(), seen: HashMap::new() }
     }
 }
 
@@ -150,7 +148,6 @@ impl Document {
         self.read_limits(&root, problems);
         self.read_log(&root, problems);
         self.read_api(&root, problems);
-        self.has_source |= root.has(source::TABLE);
         for table in root.tables(source::TABLE, source::KEYS, problems) {
             if let Some((source, name)) = source::read(&table, problems) {
                 self.config.sources.push(source);
@@ -159,8 +156,6 @@ impl Document {
         }
         for table in root.tables(path::TABLE, path::KEYS, problems) {
             if let Some((policy, site)) = path::read(&table, host, problems) {
-                let measured = policy.measured.and_then(|_| table.place("mode"));
-                self.first_measured = self.first_measured.or(measured);
                 self.config.paths.push(policy);
                 self.sites.push(site);
             }
@@ -180,10 +175,11 @@ impl Document {
                 problems.push(fault.help("rename one of them").at(*at).also(before, "the first"));
             }
         }
-        if let Some(at) = self.first_measured.filter(|_| !self.has_source) {
-            let fault = Fault::new("mode = \"measured\" needs a source", "measured by what?");
-            let help = "add a [[source]], as in the sample configuration";
-            problems.push(fault.help(help).at(at));
+        let passive = self.config.sources.iter().zip(&self.source_names);
+        let mut passive = passive.filter(|(source, _)| source.kind == SourceKind::Passive);
+        if let (Some((_, first)), Some((_, second))) = (passive.next(), passive.next()) {
+            let fault = Fault::new("two sources are passive", "they would see the same flows");
+            problems.push(fault.help("leave one out").at(*second).also(*first, "the first"));
         }
     }
 

@@ -30,6 +30,7 @@ impl Line {
         let capacity = Capacity {
             bits_per_second: dedicated.or(bandwidth).map(|rate| rate.value),
             rtt_seconds: rtt.map(|rtt| rtt.value),
+            is_least: false,
         };
         Self { capacity, dedicated, is_measured }
     }

@@ -1,4 +1,5 @@
-//! One `[[source]]`: a service that knows what paths carry, and how it is asked.
+//! One `[[source]]`: a service that knows what paths carry, and how it is asked; or
+//! the flows themselves.
 
 use std::{
     collections::HashSet,
@@ -45,13 +46,20 @@ pub const KEYS: &[Key] = &[
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
+const INTERVAL: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
+/// Transfers may be a week apart, and what one got is known for the next.
+const PASSIVE_STALE_AFTER: Duration = DAY.saturating_mul(8);
+
 /// How a source is asked, whatever its kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     /// 1 to 63 bytes, printable, unique.
     pub name: String,
     pub kind: Kind,
-    pub url: Url,
+    /// None where there is nobody to ask.
+    pub url: Option<Url>,
     /// Holds a bearer token; read anew for each poll.
     pub token_file: Option<PathBuf>,
     /// PEM certificates that are trusted instead of the host's.
@@ -71,6 +79,8 @@ pub enum Kind {
     PerfSonar(PerfSonar),
     /// A JSON document of a schema of ours.
     Http,
+    /// What the kernel measured on the flows themselves.
+    Passive,
 }
 
 impl Kind {
@@ -79,6 +89,7 @@ impl Kind {
             Self::Prometheus(_) => "prometheus",
             Self::PerfSonar(_) => "perfsonar",
             Self::Http => "http",
+            Self::Passive => "passive",
         }
     }
 }
@@ -165,6 +176,7 @@ enum Asked {
     Prometheus,
     PerfSonar,
     Http,
+    Passive,
 }
 
 /// Keys of PromQL and what belongs to it.
@@ -179,28 +191,55 @@ const QUERY_KEYS: [&str; 8] = [
     "measured_at",
 ];
 
+/// Keys of what is asked over the network.
+const SERVICE_KEYS: [&str; 5] = ["url", "token_file", "ca_file", "timeout", "max_response"];
+
+impl Source {
+    /// What measured paths have where the file names no source.
+    pub fn passive() -> Self {
+        Self {
+            name: "flows".to_owned(),
+            kind: Kind::Passive,
+            url: None,
+            token_file: None,
+            ca_file: None,
+            interval: INTERVAL,
+            timeout: TIMEOUT,
+            stale_after: PASSIVE_STALE_AFTER,
+            max_response_bytes: MAX_RESPONSE_BYTES,
+        }
+    }
+}
+
 /// Reads a source, and where its name stands.
 pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)> {
     table.require("name", problems, "add name = \"monitor\", or how it is to show in logs");
-    table.require("kind", problems, "add kind = \"prometheus\", \"perfsonar\" or \"http\"");
-    table.require("url", problems, "add url = \"https://HOST:PORT\"");
+    let help = "add kind = \"prometheus\", \"perfsonar\", \"http\" or \"passive\"";
+    table.require("kind", problems, help);
     let name = table.read("name", problems, |value| parse_name(table::text(value)?));
     let kind = table.read("kind", problems, |value| match table::text(value)? {
         "prometheus" => Ok(Asked::Prometheus),
         "perfsonar" => Ok(Asked::PerfSonar),
         "http" => Ok(Asked::Http),
+        "passive" => Ok(Asked::Passive),
         other => {
             let title = format!("{} is no kind of source", quoted(other));
-            Err(Fault::new(title, "it takes \"prometheus\", \"perfsonar\" or \"http\""))
+            let label = "it takes \"prometheus\", \"perfsonar\", \"http\" or \"passive\"";
+            Err(Fault::new(title, label))
         }
     });
+    let is_passive = matches!(kind.as_ref().map(|kind| &kind.value), Some(Asked::Passive));
+    if !is_passive {
+        table.require("url", problems, "add url = \"https://HOST:PORT\"");
+    }
     let url = table.read("url", problems, |value| Url::parse(table::text(value)?));
     let second = Duration::from_secs(1);
     let interval = read_time(table, "interval", second, "1s to 1d", problems);
-    let interval = interval.unwrap_or(Duration::from_secs(30));
+    let interval = interval.unwrap_or(INTERVAL);
     let timeout = read_time(table, "timeout", second / 10, "100ms to 1d", problems);
     let stale_after = read_time(table, "stale_after", second, "1s to 90d", problems);
-    let stale_after = stale_after.unwrap_or(Duration::from_secs(300).max(interval * 3));
+    let usual = if is_passive { PASSIVE_STALE_AFTER } else { Duration::from_secs(300) };
+    let stale_after = stale_after.unwrap_or(usual.max(interval * 3));
     if let Some(at) = table.place("stale_after").filter(|_| stale_after < interval) {
         let fault = Fault::new("`stale_after` is shorter than `interval`", "always stale");
         problems.push(fault.help("polls are `interval` apart: 30s if it is left out").at(at));
@@ -213,6 +252,11 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
         Some(Asked::Http) => {
             check_use(table, "an http source", &[&QUERY_KEYS, &["from"]], problems);
             Some(Kind::Http)
+        }
+        Some(Asked::Passive) => {
+            let others: [&[&str]; 3] = [&SERVICE_KEYS, &QUERY_KEYS, &["from"]];
+            check_use(table, "a passive source", &others, problems);
+            Some(Kind::Passive)
         }
         Some(Asked::PerfSonar) => {
             check_use(table, "a perfsonar source", &[&QUERY_KEYS], problems);
@@ -227,7 +271,31 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
         }
         None => None,
     };
-    let (kind, url) = (kind?, url?);
+    let kind = kind?;
+    let url = match kind {
+        Kind::Passive => None,
+        _ => Some(url?),
+    };
+    if let Some(url) = &url {
+        check_encryption(table, url, problems);
+    }
+    let name = name?;
+    let source = Source {
+        name: name.value,
+        kind,
+        url: url.map(|url| url.value),
+        token_file,
+        ca_file,
+        interval,
+        timeout: timeout.unwrap_or(TIMEOUT),
+        stale_after,
+        // In range, hence whole.
+        max_response_bytes: max_response.map_or(MAX_RESPONSE_BYTES, |size| size.value as usize),
+    };
+    Some((source, name.at))
+}
+
+fn check_encryption(table: &Table<'_>, url: &Field<Url>, problems: &mut Problems) {
     if let Some(at) = table.place("token_file").filter(|_| !url.value.is_private()) {
         let fault = Fault::new("the token would be sent in the clear", "to another host");
         problems.push(fault.help("use an https:// URL").at(at).also(url.at, "not encrypted"));
@@ -236,20 +304,6 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
         let fault = Fault::new("`ca_file` has no effect", "there are no certificates");
         problems.push(fault.help("use an https:// URL, or leave it out").at(at));
     }
-    let name = name?;
-    let source = Source {
-        name: name.value,
-        kind,
-        url: url.value,
-        token_file,
-        ca_file,
-        interval,
-        timeout: timeout.unwrap_or(Duration::from_secs(10)),
-        stale_after,
-        // In range, hence whole.
-        max_response_bytes: max_response.map_or(4 << 20, |size| size.value as usize),
-    };
-    Some((source, name.at))
 }
 
 fn read_time(

@@ -200,6 +200,8 @@ pub mod testing {
             cwnd_segments: 3759,
             ssthresh_segments: 3000,
             mss_bytes: 1448,
+            delivered_segments: 3_759,
+            delivered_in_us: 70_090,
             reserved: 0,
         }
     }

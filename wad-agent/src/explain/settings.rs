@@ -12,6 +12,7 @@ use crate::{
     },
     law::Law,
     metrics::PathState,
+    tuning_plan::ROOM,
 };
 
 /// The path's.
@@ -134,6 +135,11 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
                  {path}"
             ),
         });
+    }
+    if !why.is_empty() && origin.capacity.is_least {
+        why.push(format!(
+            "that rate is {ROOM} times what the path's flows got: each may get more than the last"
+        ));
     }
     if !why.is_empty() {
         why.push("the kernel doubles both buffers, for structures of its own".to_owned());

@@ -1,13 +1,10 @@
 //! What is known and in force, for those who ask and those who answer.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard},
-    time::SystemTime,
-};
+use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{Shared, locked, states};
+use super::{Shared, locked};
 use crate::{
-    config::{PathPolicy, Source},
+    config::Source,
     metrics::{PathsMeasured, Readings, SourceReading},
     sources::{ErrorKind, Health, Store, Targets},
     tuning_plan::{Capacity, Damper},
@@ -27,19 +24,18 @@ pub struct State {
 #[derive(Clone, Debug)]
 pub struct Board {
     /// Kind and URL of each source, in the order of the file.
-    pub sources: Arc<[(&'static str, String)]>,
+    pub sources: Arc<[(&'static str, Option<String>)]>,
     pub targets: Arc<Targets>,
     pub store: Shared<Store>,
     states: Shared<Vec<State>>,
 }
 
 impl Board {
-    pub fn new(sources: &[Source], targets: Targets, store: Store, paths: &[PathPolicy]) -> Self {
-        let states = states(paths, &store, SystemTime::now());
+    pub fn new(sources: &[Source], targets: Targets, store: Store, states: Vec<State>) -> Self {
         Self {
             sources: sources
                 .iter()
-                .map(|source| (source.kind.name(), source.url.to_string()))
+                .map(|source| (source.kind.name(), source.url.as_ref().map(ToString::to_string)))
                 .collect(),
             targets: Arc::new(targets),
             store: Arc::new(Mutex::new(store)),

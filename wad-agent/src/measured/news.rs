@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_capacity_is_shown_as_far_as_it_is_known() {
         let shown = |bits_per_second, rtt_seconds| {
-            Shown(Capacity { bits_per_second, rtt_seconds }).to_string()
+            Shown(Capacity { bits_per_second, rtt_seconds, is_least: false }).to_string()
         };
         assert_eq!(shown(Some(622e6), Some(0.07)), "622.0 Mbit/s, 70.00 ms");
         assert_eq!(shown(None, None), "an unknown rate, an unknown RTT");

@@ -39,7 +39,7 @@ impl Bench {
     }
 
     fn agent(folder: &tempfile::TempDir) -> Measured {
-        Measured::new(&config(), 1 << 40, cache(folder.path(), "test"))
+        Measured::new(&config(), 1 << 40, KernelBuffers::default(), cache(folder.path(), "test"))
     }
 
     fn gives(&self, source: usize, given: Given, after_seconds: u64) {
@@ -144,9 +144,42 @@ fn without_a_measured_path_nothing_is_kept() {
     let text = "[[path]]\nname = 'a'\nremote = '::1'\nsndbuf = '1MiB'\n";
     let config = Config::parse("wad.toml", text, &host()).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let mut measured = Measured::new(&config, 1 << 40, cache(folder.path(), "test"));
+    let mut measured =
+        Measured::new(&config, 1 << 40, KernelBuffers::default(), cache(folder.path(), "test"));
     assert!(measured.policies().is_none());
     assert!(!measured.review(Instant::now(), SystemTime::now()));
     measured.save();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A path that no service measures: its own flows do.
+fn of_flows(folder: &tempfile::TempDir, line: &str) -> Measured {
+    let text = format!(
+        "[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\nmode = 'measured'\nsndbuf = 'auto'\n{line}"
+    );
+    let config = Config::parse("wad.toml", &text, &host()).unwrap();
+    assert_eq!(config.sources, [Source::passive()]);
+    let kernel = KernelBuffers { sndbuf_bytes: 4 << 20, rcvbuf_bytes: 6 << 20 };
+    Measured::new(&config, 1 << 40, kernel, cache(folder.path(), "test"))
+}
+
+#[test]
+fn what_flows_got_is_doubled_and_outlives_the_agent() {
+    let (folder, now) = (tempfile::tempdir().unwrap(), SystemTime::now());
+    let mut measured = of_flows(&folder, "");
+    assert_eq!(measured.policies().unwrap()[0].sndbuf_bytes, None);
+    let rate = Given { metric: Metric::Bandwidth, value: 250e6, age_seconds: 86_400.0 };
+    let rtt = Given { metric: Metric::Rtt, value: 0.1, age_seconds: 86_400.0 };
+    for given in [rate, rtt] {
+        record(&mut measured.board.store(), 0, given, now);
+    }
+    assert!(measured.review(Instant::now(), now));
+    let doubled = Some(2 * 250_000_000 / 8 / 10);
+    assert_eq!(measured.policies().unwrap()[0].sndbuf_bytes, doubled);
+    measured.save();
+    let after = of_flows(&folder, "");
+    assert_eq!(after.policies().unwrap()[0].sndbuf_bytes, doubled);
+    // The file knows of more.
+    let after = of_flows(&folder, "bandwidth = '1Gbit'\nrtt = '50ms'\n");
+    assert_eq!(after.policies().unwrap()[0].sndbuf_bytes, Some(sndbuf(100)));
 }

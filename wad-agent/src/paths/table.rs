@@ -47,7 +47,7 @@ fn source(source: &SourceInfo) -> [String; 6] {
         source.polls.to_string(),
         errors.to_string(),
         source.age_seconds.map_or("never".to_owned(), |age| format!("{} ago", time(age))),
-        source.url.clone(),
+        source.url.clone().unwrap_or_else(|| "-".to_owned()),
     ]
 }
 

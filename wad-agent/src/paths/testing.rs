@@ -30,7 +30,7 @@ pub fn example() -> Paths {
         sources: vec![SourceInfo {
             name: "monitor".to_owned(),
             kind: "prometheus".to_owned(),
-            url: "https://prometheus.example.org".to_owned(),
+            url: Some("https://prometheus.example.org".to_owned()),
             polls: 12,
             errors: [("timeout".to_owned(), 3)].into(),
             age_seconds: None,

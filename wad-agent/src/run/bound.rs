@@ -1,8 +1,9 @@
-//! The bound on the memory of tuned flows.
+//! The bounds on what measurements make of buffers: the memory of tuned flows, and
+//! what the kernel gives by itself.
 
 use anyhow::{Context as _, Result};
 
-use crate::{config::Config, sysctl::Sysctl};
+use crate::{config::Config, journal::Journal, sysctl::Sysctl, tuning_plan::KernelBuffers};
 
 /// What tuned flows may pin: as configured, or a quarter of where the kernel
 /// begins to press on TCP's memory (`tcp_mem[1]`, in pages; tcp(7)).
@@ -22,6 +23,20 @@ pub fn max_memory_bytes(config: &Config, sysctl: &Sysctl) -> Result<u64> {
     // SAFETY: asks for a constant of the system.
     let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     Ok(pressure_pages * page_bytes / 4)
+}
+
+/// Up to where the kernel sizes buffers by itself (tcp(7)), without what wad has made
+/// of that; zero where the namespace does not say.
+pub fn kernel_buffers(journal: &Journal) -> KernelBuffers {
+    let most = |key| {
+        let now = journal.sysctl().read(key).ok()?;
+        let sizes = journal.before(key, &now).unwrap_or(&now);
+        sizes.split_whitespace().nth(2)?.parse().ok()
+    };
+    KernelBuffers {
+        sndbuf_bytes: most("net.ipv4.tcp_wmem").unwrap_or(0),
+        rcvbuf_bytes: most("net.ipv4.tcp_rmem").unwrap_or(0),
+    }
 }
 
 #[cfg(test)]

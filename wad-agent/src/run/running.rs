@@ -6,7 +6,7 @@ use anyhow::Result;
 use tokio::time;
 use tracing::warn;
 
-use super::bound::max_memory_bytes;
+use super::bound::{kernel_buffers, max_memory_bytes};
 use crate::{
     bpf::{self, Tuning},
     ceilings::Ceilings,
@@ -56,14 +56,15 @@ impl Running<'_> {
         let diff = self.in_force.diff(&config, &prints);
         kernel_modules::load(&config.paths)?;
         let max_memory_bytes = max_memory_bytes(&config, self.journal.sysctl())?;
-        let mut measured = Measured::new(&config, max_memory_bytes, cache.clone());
+        let kernel = kernel_buffers(self.journal);
+        let mut measured = Measured::new(&config, max_memory_bytes, kernel, cache.clone());
         measured.take_over(&self.measured);
         let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
         let policy_set = self.put_in_force(&policies, max_memory_bytes, instance)?;
         self.in_force = InForce::new(config, prints, self.tuning.path_names());
         // The tasks that asked for the configuration before end here.
         self.measured = measured;
-        self.measured.start();
+        self.measured.start(&self.tuning);
         *self.board.lock().unwrap_or_else(PoisonError::into_inner) = self.measured.board();
         Ok((policy_set, diff))
     }

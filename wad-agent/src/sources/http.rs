@@ -41,6 +41,7 @@ const MAX_REASON_CHARS: usize = 200;
 /// What several requests to a source have in common.
 pub struct Client<'a> {
     source: &'a Source,
+    url: &'a Url,
     authorization: Option<HeaderValue>,
     tls: Option<TlsConnector>,
 }
@@ -48,16 +49,16 @@ pub struct Client<'a> {
 impl<'a> Client<'a> {
     /// Reads the token and the certificates: either may have been replaced since
     /// the last poll.
-    pub fn new(source: &'a Source) -> Result<Self> {
+    pub fn new(source: &'a Source, url: &'a Url) -> Result<Self> {
         let authorization = source.token_file.as_deref().map(read_token).transpose()?;
         let ca_file = source.ca_file.as_deref();
-        let tls = source.url.is_https.then(|| connector(ca_file)).transpose()?;
-        Ok(Self { source, authorization, tls })
+        let tls = url.is_https.then(|| connector(ca_file)).transpose()?;
+        Ok(Self { source, url, authorization, tls })
     }
 
     /// The body that is at this path below the source's URL.
     pub async fn get(&self, path: &str) -> Result<Bytes> {
-        self.get_absolute(&format!("{}{path}", self.source.url.path)).await
+        self.get_absolute(&format!("{}{path}", self.url.path)).await
     }
 
     /// The body that is at this path of the source's host.
@@ -68,7 +69,7 @@ impl<'a> Client<'a> {
     }
 
     async fn request(&self, path: &str) -> Result<Bytes> {
-        let url = &self.source.url;
+        let url = self.url;
         let stream = connect(url).await?;
         let Some(tls) = &self.tls else { return self.exchange(stream, path).await };
         let name = ServerName::try_from(url.host.clone()).map_err(|_| SourceError::Resolve {
@@ -110,7 +111,7 @@ impl<'a> Client<'a> {
 
     fn head(&self, path: &str) -> Result<Request<Empty<Bytes>>, axum::http::Error> {
         let mut request = Request::get(if path.is_empty() { "/" } else { path })
-            .header(HOST, self.source.url.authority())
+            .header(HOST, self.url.authority())
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("wad/", env!("CARGO_PKG_VERSION")));
         if let Some(authorization) = &self.authorization {

@@ -1,4 +1,4 @@
-//! A task for each source, that asks it for as long as it lives.
+//! A task for each source that is asked, as long as it lives.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -33,7 +33,9 @@ impl Polling {
     /// Needs a tokio runtime.
     pub fn start(sources: &[Source], targets: &Arc<Targets>, store: &Arc<Mutex<Store>>) -> Self {
         let mut tasks = JoinSet::new();
-        for (index, source) in sources.iter().enumerate() {
+        // There is nobody to ask where there is no URL.
+        let asked = sources.iter().enumerate().filter(|(_, source)| source.url.is_some());
+        for (index, source) in asked {
             let (source, targets) = (source.clone(), Arc::clone(targets));
             tasks.spawn(poll_on(index, source, targets, Arc::clone(store)));
         }
@@ -54,7 +56,10 @@ async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc
         };
         let name = source.name.as_str();
         match news {
-            Some(News::Failing(text)) => warn!(source = name, url = %source.url, "{text}"),
+            Some(News::Failing(text)) => {
+                let url = source.url.as_ref().map(ToString::to_string);
+                warn!(source = name, url, "{text}");
+            }
             Some(News::Well) => info!(source = name, "answers as it should again"),
             None => {}
         }
@@ -64,7 +69,8 @@ async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc
 
 /// One round of questions.
 pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceError> {
-    let client = Client::new(source)?;
+    let Some(url) = &source.url else { return Ok(Answer::default()) };
+    let client = Client::new(source, url)?;
     match &source.kind {
         SourceKind::Prometheus(queries) => prometheus::poll(&client, queries, targets).await,
         SourceKind::PerfSonar(perfsonar) => match perfsonar.service {
@@ -72,6 +78,7 @@ pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceEr
             Service::Archive => archive::poll(&client, source, perfsonar, targets).await,
         },
         SourceKind::Http => document::poll(&client, targets).await,
+        SourceKind::Passive => Ok(Answer::default()),
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     Answer, Reading, Sample, Targets,
     error::{ErrorKind, SourceError, is_possible},
 };
-use crate::config::{Metric, Source};
+use crate::config::{Metric, Source, SourceKind};
 
 const METRICS: usize = Metric::ALL.len();
 
@@ -41,6 +41,7 @@ impl Health {
 struct Known {
     name: String,
     stale_after: Duration,
+    is_passive: bool,
     health: Health,
     /// By target.
     samples: Vec<[Option<Sample>; METRICS]>,
@@ -58,12 +59,19 @@ pub struct Found {
     pub age_seconds: f64,
     /// Too old to count.
     pub is_stale: bool,
+    /// What flows have got: the path may carry more.
+    pub is_least: bool,
 }
 
 impl Findings {
     /// The value that counts, or the last one, if that is too old.
     pub const fn get(&self, metric: Metric) -> Option<Found> {
         self.0[metric as usize]
+    }
+
+    /// Whether the bandwidth that counts is the least that there is.
+    pub fn is_least(&self) -> bool {
+        self.get(Metric::Bandwidth).is_some_and(|found| found.is_least && !found.is_stale)
     }
 
     /// The value that counts.
@@ -81,6 +89,7 @@ impl Store {
         let known = |source: &Source| Known {
             name: source.name.clone(),
             stale_after: source.stale_after,
+            is_passive: source.kind == SourceKind::Passive,
             health: Health::default(),
             samples: vec![[None; METRICS]; targets.names().len()],
         };
@@ -171,7 +180,8 @@ impl Store {
                 let Some(sample) = known.samples[target][metric as usize] else { continue };
                 let age_seconds = (now_seconds - sample.measured_at_seconds).max(0.0);
                 let is_stale = age_seconds > known.stale_after.as_secs_f64();
-                let found = Found { source, value: sample.value, age_seconds, is_stale };
+                let is_least = known.is_passive && metric == Metric::Bandwidth;
+                let found = Found { source, value: sample.value, age_seconds, is_stale, is_least };
                 if !is_stale {
                     return Some(found);
                 }
@@ -182,6 +192,11 @@ impl Store {
             stale
         };
         Findings(Metric::ALL.map(found))
+    }
+
+    /// The last value that a source gave.
+    pub fn sample(&self, source: usize, target: usize, metric: Metric) -> Option<Sample> {
+        self.0[source].samples[target][metric as usize]
     }
 
     /// Names and health, in the order of the file.

@@ -157,6 +157,20 @@ pub fn link_iterator(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
 }
 
+/// The same for a program that goes through the elements of a map.
+pub fn link_map_iterator(program: BorrowedFd<'_>, map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // The only member that counts of `union bpf_iter_link_info`.
+    let map_fd = map.as_raw_fd() as u32;
+    let mut attr = zeroed();
+    attr.link_create.__bindgen_anon_1.prog_fd = program.as_raw_fd() as u32;
+    attr.link_create.attach_type = bpf_attach_type::BPF_TRACE_ITER as u32;
+    // SAFETY: this command reads this member of the union.
+    let iterator = unsafe { &mut attr.link_create.__bindgen_anon_3.__bindgen_anon_1 };
+    iterator.iter_info = &raw const map_fd as u64;
+    iterator.iter_info_len = size_of_val(&map_fd) as u32;
+    bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
+}
+
 /// Attaches a program to a cgroup, beside others.
 pub fn link_cgroup(
     program: BorrowedFd<'_>,

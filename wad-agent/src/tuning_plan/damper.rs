@@ -44,6 +44,9 @@ impl Damper {
 }
 
 fn is_change(from: Capacity, to: Capacity) -> bool {
+    if from.is_least != to.is_least {
+        return true;
+    }
     match (from.bdp_bytes(), to.bdp_bytes()) {
         (None, None) => false,
         (Some(from), Some(to)) => (to - from).abs() > LEAST_CHANGE * from,

@@ -6,14 +6,17 @@ use super::*;
 use crate::config::{Config, golden::host};
 
 const MIB: u64 = 1 << 20;
+/// Debian's.
+const KERNEL: KernelBuffers = KernelBuffers { sndbuf_bytes: 4_194_304, rcvbuf_bytes: 6_291_456 };
 const INTERVAL: Duration = Duration::from_secs(60);
 
 fn bounds() -> Bounds {
-    Bounds::new(None, 1 << 40)
+    Bounds::new(None, 1 << 40, KERNEL)
 }
 
 fn capacity(mbit: f64, rtt_ms: f64) -> Capacity {
-    Capacity { bits_per_second: Some(mbit * 1e6), rtt_seconds: Some(rtt_ms / 1e3) }
+    let (bits_per_second, rtt_seconds) = (Some(mbit * 1e6), Some(rtt_ms / 1e3));
+    Capacity { bits_per_second, rtt_seconds, is_least: false }
 }
 
 /// A path with these keys, separated by `;`.
@@ -56,6 +59,33 @@ fn without_a_measurement_the_files_values_hold_or_the_kernels() {
 }
 
 #[test]
+fn what_flows_got_may_double() {
+    let nothing = Capacity::default();
+    let path = path("measured", ALL);
+    let plan = |mbit| policy(&path, with_room(capacity(mbit, 100.0), nothing, bounds()), bounds());
+    // Twice 250 Mbit/s times 100 ms.
+    let grown = plan(250.0);
+    assert_eq!((grown.sndbuf_bytes, grown.rcvbuf_bytes), (Some(6_250_000), Some(6_250_000)));
+    // As much as the kernel has for a sender, less than for a receiver.
+    let half = plan(100.0);
+    assert_eq!((half.sndbuf_bytes, half.rcvbuf_bytes), (Some(2_500_000), None));
+    // The kernel has more by itself: nothing follows, not even a window.
+    let small = PathPolicy { origin: path.origin, ..plan(10.0) };
+    assert_eq!(PathPolicy { bdp_bytes: path.bdp_bytes, ..small }, path);
+}
+
+#[test]
+fn what_flows_got_never_takes_away_from_what_the_file_says() {
+    let file = capacity(1000.0, 100.0);
+    let least = |mbit| with_room(capacity(mbit, 50.0), file, bounds());
+    assert_eq!(least(300.0), capacity(1000.0, 50.0));
+    assert_eq!(least(1000.0), Capacity { is_least: true, ..capacity(1600.0, 50.0) });
+    let rtt_only = Capacity { bits_per_second: None, ..capacity(0.0, 50.0) };
+    assert_eq!(with_room(rtt_only, file, bounds()), capacity(1000.0, 50.0));
+    assert_eq!(with_room(Capacity::default(), file, bounds()), file);
+}
+
+#[test]
 fn only_what_is_auto_follows() {
     let path = path("measured", "sndbuf = '1MiB'; rcvbuf = 'auto'; max_cwnd = 1000");
     let plan = policy(&path, capacity(622.0, 70.0), bounds());
@@ -77,8 +107,8 @@ fn no_measurement_goes_beyond_the_bounds() {
     let most = capacity(1e7, 60e3);
     let sizes = |bounds| policy(&path, most, bounds).sndbuf_bytes;
     assert_eq!(sizes(bounds()), Some((1 << 30) - 1));
-    assert_eq!(sizes(Bounds::new(Some(5_000_000), 1 << 40)), Some(5_000_000));
-    assert_eq!(sizes(Bounds::new(None, 64 * MIB)), Some(16 << 20));
+    assert_eq!(sizes(Bounds::new(Some(5_000_000), 1 << 40, KERNEL)), Some(5_000_000));
+    assert_eq!(sizes(Bounds::new(None, 64 * MIB, KERNEL)), Some(16 << 20));
     assert_eq!(policy(&path, most, bounds()).control.max_cwnd.bytes, u32::MAX);
 }
 

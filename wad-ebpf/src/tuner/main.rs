@@ -24,6 +24,7 @@
 mod account;
 mod flows;
 mod override_options;
+mod progress;
 mod report;
 mod running;
 mod socket;

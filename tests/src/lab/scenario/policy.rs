@@ -11,6 +11,8 @@ use super::{Group, Path};
 const REMOTE: &str = "10.77.0.0/16";
 /// More than any scenario's buffers take together.
 const MAX_MEMORY: &str = "8GiB";
+/// A measured path follows within an experiment, which is short.
+const CHANGE_INTERVAL: &str = "1s";
 /// What receivers need.
 const BUFFERS: [&str; 2] = ["sndbuf", "rcvbuf"];
 
@@ -42,13 +44,16 @@ pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) ->
         let keys = buffers.map(|(key, value)| (key.clone(), value.clone())).collect();
         text.push_str(&section("receivers", None, keys, path));
     }
-    let _ = writeln!(text, "[limits]\nmax_memory = \"{MAX_MEMORY}\"");
+    let _ = writeln!(
+        text,
+        "[limits]\nmax_memory = \"{MAX_MEMORY}\"\nchange_interval = \"{CHANGE_INTERVAL}\""
+    );
     Some(text)
 }
 
 fn section(name: &str, remote_port: Option<u16>, mut keys: Table, path: &Path) -> String {
     // "auto" is made of these two, but not that of pacing; where nothing needs
-    // them, they are refused.
+    // them, they are refused. A measured path is to find out by itself.
     let is_auto =
         |(key, value): (&String, &Value)| key != "pacing" && value.as_str() == Some("auto");
     if keys.iter().any(is_auto) && !is_measured(&keys) {

@@ -20,6 +20,7 @@ pub struct RawVariant {
     #[serde(default)]
     flows: Vec<RawGroup>,
     sender_queue: Option<String>,
+    transfer: Option<u32>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -50,6 +51,9 @@ pub struct Variant {
     /// Queueing discipline of the sender's own device, as `tc` takes it; with
     /// one, that device is a wire to a router before the path.
     pub sender_queue: Option<String>,
+    /// Which of the transfers that one agent sees is the one that is looked at: the
+    /// last, counted from 1.
+    pub transfer: u32,
     pub path: Path,
 }
 
@@ -90,6 +94,10 @@ impl RawVariant {
         (grid, path): (&Grid, &Path),
     ) -> Result<Vec<Variant>, &'static str> {
         let groups = self.groups()?;
+        let transfer = self.transfer.unwrap_or(1);
+        if transfer == 0 {
+            return Err("transfers are counted from 1");
+        }
         let variants = grid.cells(path).into_iter().map(|cell| {
             let policies: Vec<_> =
                 groups.iter().map(|(group, policy)| (group, policy.as_ref())).collect();
@@ -101,6 +109,7 @@ impl RawVariant {
                 is_measured: policies.iter().any(|(_, own)| own.is_some_and(policy::is_measured)),
                 groups: groups.iter().map(|(group, _)| group.clone()).collect(),
                 sender_queue: self.sender_queue.clone(),
+                transfer,
                 path: cell.path,
             }
         });

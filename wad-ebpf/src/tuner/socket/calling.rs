@@ -94,6 +94,8 @@ impl Socket for Calling<'_> {
             cwnd_segments: ops.snd_cwnd,
             ssthresh_segments: ops.snd_ssthresh,
             mss_bytes: ops.mss_cache,
+            delivered_segments: ops.rate_delivered,
+            delivered_in_us: ops.rate_interval_us,
         }
     }
 

@@ -51,6 +51,8 @@ pub struct State {
     pub cwnd_segments: u32,
     pub ssthresh_segments: u32,
     pub mss_bytes: u32,
+    pub delivered_segments: u32,
+    pub delivered_in_us: u32,
 }
 
 /// A full socket; requests and the like are none.
@@ -199,6 +201,8 @@ pub trait Socket {
         event.cwnd_segments = state.cwnd_segments;
         event.ssthresh_segments = state.ssthresh_segments;
         event.mss_bytes = state.mss_bytes;
+        event.delivered_segments = state.delivered_segments;
+        event.delivered_in_us = state.delivered_in_us;
     }
 
     #[inline(always)]

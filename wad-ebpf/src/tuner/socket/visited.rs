@@ -12,7 +12,7 @@ use aya_ebpf::{
         generated::{bpf_get_socket_cookie, bpf_skc_to_tcp_sock},
     },
 };
-use wad_common::{flow::Counts, policy::CONGESTION_BYTES, sock::SockOffsets};
+use wad_common::{flow::Counts, policy::CONGESTION_BYTES, progress::Limits, sock::SockOffsets};
 use wad_ebpf::policies::{Ends, V4_MAPPED};
 
 use super::{AF_INET, SO_RCVBUF, SOL_SOCKET, SOL_TCP, Socket, State};
@@ -49,6 +49,13 @@ static SOCK: SockOffsets = SockOffsets {
     total_retrans: 0,
     srtt_us: 0,
     rtt_min: 0,
+    rate_delivered: 0,
+    rate_interval_us: 0,
+    app_limited: 0,
+    chrono_type: 0,
+    chrono_type_shift: 0,
+    chrono_start: 0,
+    chrono_stat: 0,
     snd_cwnd: 0,
     snd_ssthresh: 0,
     mss_cache: 0,
@@ -144,6 +151,26 @@ impl Visited {
             cgroup = parent.follow(offset!(state_cgroup));
         }
         false
+    }
+
+    /// Not 0 where the application limits what is on its way.
+    #[inline(always)]
+    pub fn app_limited(&self) -> u32 {
+        self.read(offset!(app_limited))
+    }
+
+    /// What has kept it from sending faster, and how long, with what the clock that
+    /// runs now has still to be given (`tcp_get_info_chrono_stats()`).
+    #[inline(always)]
+    pub fn limits(&self, now_ticks: u32) -> Limits {
+        let running = (self.read::<u8>(offset!(chrono_type)) >> offset!(chrono_type_shift)) & 3;
+        let since = now_ticks.wrapping_sub(self.number_at(offset!(chrono_start)));
+        // Which of them runs is counted from 1; 0 is none.
+        let ticks = |n: u32| {
+            let ticks = self.number_at(offset!(chrono_stat) + 4 * n);
+            if u32::from(running) == n + 1 { ticks.wrapping_add(since) } else { ticks }
+        };
+        Limits { busy_ticks: ticks(0), rwnd_ticks: ticks(1), sndbuf_ticks: ticks(2) }
     }
 
     /// The algorithm that its network namespace gives to new connections.
@@ -252,6 +279,8 @@ impl Socket for Visited {
             cwnd_segments: self.read(offset!(snd_cwnd)),
             ssthresh_segments: self.read(offset!(snd_ssthresh)),
             mss_bytes: self.read(offset!(mss_cache)),
+            delivered_segments: self.read(offset!(rate_delivered)),
+            delivered_in_us: self.read(offset!(rate_interval_us)),
         }
     }
 

@@ -1,0 +1,76 @@
+//! What a running flow tells of its path: the kernel's own measurements of it, as
+//! the agent reads them now and then.
+
+use crate::record;
+
+/// Why a flow sends no faster, as the kernel's clocks have it (`enum tcp_chrono`,
+/// include/linux/tcp.h): one of them runs while there is data to be acknowledged.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Ticks in which neither of the two below held (TCP_CHRONO_BUSY).
+    pub busy_ticks: u32,
+    /// Ticks in which the peer's window held it back (TCP_CHRONO_RWND_LIMITED).
+    pub rwnd_ticks: u32,
+    /// Ticks in which its send buffer did (TCP_CHRONO_SNDBUF_LIMITED).
+    pub sndbuf_ticks: u32,
+}
+record!(Limits, size = 12);
+
+impl Limits {
+    /// What came since these. The counts wrap.
+    #[must_use]
+    pub const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            busy_ticks: self.busy_ticks.wrapping_sub(earlier.busy_ticks),
+            rwnd_ticks: self.rwnd_ticks.wrapping_sub(earlier.rwnd_ticks),
+            sndbuf_ticks: self.sndbuf_ticks.wrapping_sub(earlier.sndbuf_ticks),
+        }
+    }
+}
+
+/// A flow at one moment.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The socket's cookie.
+    pub cookie: u64,
+    /// Octets acknowledged by the peer.
+    pub bytes_acked: u64,
+    /// Index of its policy.
+    pub policy: u32,
+    /// What was delivered in the latest sample of the rate that the application
+    /// did not limit, or in one that was higher (`tcp_rate_gen()`).
+    pub delivered_segments: u32,
+    /// The time that it took.
+    pub delivered_in_us: u32,
+    /// Not 0 where the application limits what is on its way.
+    pub app_limited: u32,
+    /// Least RTT of the kernel's window of minutes (tcp_rtt_min); all ones for
+    /// none.
+    pub min_rtt_us: u32,
+    /// Sending maximum segment size.
+    pub mss_bytes: u32,
+    /// Congestion window.
+    pub cwnd_segments: u32,
+    /// Slow start threshold.
+    pub ssthresh_segments: u32,
+    /// Up to now.
+    pub limits: Limits,
+    /// Now, by the clock that counts those.
+    pub ticks: u32,
+}
+record!(Progress, size = 64);
+
+#[cfg(test)]
+mod tests {
+    use super::Limits;
+
+    #[test]
+    fn counts_that_wrapped_in_between_are_subtracted() {
+        let earlier = Limits { busy_ticks: u32::MAX, rwnd_ticks: 5, sndbuf_ticks: 0 };
+        let now = Limits { busy_ticks: 1, rwnd_ticks: 7, sndbuf_ticks: 3 };
+        let since = Limits { busy_ticks: 2, rwnd_ticks: 2, sndbuf_ticks: 3 };
+        assert_eq!(now.since(&earlier), since);
+    }
+}

@@ -1,0 +1,75 @@
+//! What the flows of the paths tell of them: an iterator over the flows' state, in
+//! all network namespaces at once, which the agent reads now and then. It changes
+//! nothing, and takes no lock of a socket: a number may be one of a moment later
+//! than the next.
+
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_seq_write};
+use wad_common::{
+    flow::{Flow, Outcome},
+    progress::Progress,
+};
+
+use crate::socket::{Socket as _, Visited};
+
+/// `struct bpf_iter__bpf_sk_storage_map`.
+#[repr(C)]
+pub struct Context {
+    /// A `struct bpf_iter_meta`, whose first member is the output.
+    meta: *const *mut c_void,
+    map: *mut c_void,
+    /// Null at the end, as is the next one.
+    sk: *mut c_void,
+    flow: *const Flow,
+}
+
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/bpf_sk_storage_map")]
+pub extern "C" fn wad_progress(ctx: *const Context) -> u32 {
+    // SAFETY: the kernel's own arguments; the verifier checks the loads.
+    let (meta, sk, flow) = unsafe {
+        (
+            (&raw const (*ctx).meta).read_volatile(),
+            (&raw const (*ctx).sk).read_volatile(),
+            (&raw const (*ctx).flow).read_volatile(),
+        )
+    };
+    if flow.is_null() {
+        return 0;
+    }
+    // SAFETY: the flow's state, which is there for as long as this run.
+    let (policy, outcome) = unsafe {
+        ((&raw const (*flow).policy).read_volatile(), (&raw const (*flow).outcome).read_volatile())
+    };
+    if outcome == Outcome::Ended as u32 {
+        return 0;
+    }
+    let Some(socket) = Visited::of(sk).filter(Visited::can_send) else { return 0 };
+    let progress = progress(&socket, policy);
+    let bytes = size_of::<Progress>() as u32;
+    // SAFETY: as above; a record is read, which has no padding.
+    unsafe { bpf_seq_write((*meta).cast(), (&raw const progress).cast_mut().cast(), bytes) };
+    0
+}
+
+#[inline(always)]
+fn progress(socket: &Visited, policy: u32) -> Progress {
+    let state = socket.state();
+    // SAFETY: reads the clock.
+    let ticks = unsafe { bpf_jiffies64() } as u32;
+    Progress {
+        cookie: socket.cookie(),
+        bytes_acked: socket.counts().bytes_acked,
+        policy,
+        delivered_segments: state.delivered_segments,
+        delivered_in_us: state.delivered_in_us,
+        app_limited: socket.app_limited(),
+        min_rtt_us: state.min_rtt_us,
+        mss_bytes: state.mss_bytes,
+        cwnd_segments: state.cwnd_segments,
+        ssthresh_segments: state.ssthresh_segments,
+        limits: socket.limits(ticks),
+        ticks,
+    }
+}
