@@ -17,6 +17,7 @@ pub mod lab;
 pub mod leftovers;
 pub mod metrics;
 pub mod netns;
+pub mod newcomers;
 pub mod nginx;
 pub mod old_kernel;
 pub mod policy;
@@ -32,6 +33,7 @@ pub mod tcp;
 pub mod tcp_info;
 pub mod tls;
 pub mod trace;
+pub mod transfers;
 pub mod veth;
 pub mod wad;
 

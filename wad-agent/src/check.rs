@@ -19,7 +19,7 @@ use anyhow::Context;
 
 use crate::ceilings::{Ceilings, RMEM_MAX, WMEM_MAX};
 use crate::config::{
-    Config, Congestion, Host, PathPolicy, covers_ipv4, decrease, increase_segments,
+    Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, decrease, increase_segments,
 };
 use crate::law::Law;
 use crate::shares::Shares;
@@ -111,6 +111,12 @@ impl Display for Page<'_> {
         }
         for ceiling in &self.ceilings {
             writeln!(f, "{ceiling}")?;
+        }
+        if self.config.agent.on_exit == OnExit::Keep {
+            writeln!(
+                f,
+                "when `wad run` ends, all of it stays until the next start or `wad cleanup`"
+            )?;
         }
         let notes: Vec<_> = paths.iter().filter_map(note).collect();
         for note in notes.iter().take(SHOWN) {
