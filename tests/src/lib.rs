@@ -3,6 +3,7 @@
 //! The modules at the top are guards: each sets something up on the machine
 //! (a namespace, a cgroup, a sysctl, a process) and undoes it when dropped.
 
+pub mod another_build;
 pub mod answers;
 pub mod bench;
 pub mod capture;

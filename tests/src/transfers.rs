@@ -2,6 +2,7 @@
 
 use std::{
     net::SocketAddr,
+    ops::RangeInclusive,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
@@ -9,28 +10,32 @@ use std::{
 
 use crate::{
     netns::Netns,
-    ss::Flow,
+    ss::{self, Flow},
     tcp::{Connection, TcpError},
 };
 
-const ROUND_BYTES: usize = 300_000;
+const ROUND_BYTES: usize = 50_000;
 
-/// Leaves the processors to others now and then.
-const PAUSE: Duration = Duration::from_millis(20);
+/// Between two rounds: leaves a processor to what is tested.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Dropped, they end.
 #[derive(Debug)]
-pub struct Transfers(Vec<Connection>);
+pub struct Transfers {
+    connections: Vec<Connection>,
+    /// Of the ends that were accepted.
+    ports: RangeInclusive<u16>,
+}
 
 impl Transfers {
     /// From `a` to `b`, each to a port of its own.
     ///
     /// # Errors
     /// When one cannot be opened.
-    pub fn open(a: &Netns, b: &Netns, first: SocketAddr, count: usize) -> Result<Self, TcpError> {
-        let ports = (first.port()..).take(count);
+    pub fn open(a: &Netns, b: &Netns, first: SocketAddr, count: u16) -> Result<Self, TcpError> {
+        let ports = first.port()..=first.port() + count - 1;
         let open = |port| Connection::open(a, b, SocketAddr::new(first.ip(), port));
-        Ok(Self(ports.map(open).collect::<Result<_, _>>()?))
+        Ok(Self { connections: ports.clone().map(open).collect::<Result<_, _>>()?, ports })
     }
 
     /// Sends to and fro on all of them until told to stop; the least number of
@@ -49,19 +54,25 @@ impl Transfers {
             Ok(rounds)
         };
         thread::scope(|scope| {
-            let running: Vec<_> =
-                self.0.iter().map(|connection| scope.spawn(move || one(connection))).collect();
+            let running: Vec<_> = self
+                .connections
+                .iter()
+                .map(|connection| scope.spawn(move || one(connection)))
+                .collect();
             let rounds =
                 running.into_iter().map(|one| one.join().expect("a transfer does not panic"));
             rounds.collect::<Result<Vec<_>, _>>().map(|all| all.into_iter().min().unwrap_or(0))
         })
     }
 
-    /// As `ss` shows the ends that connected, in the namespace `a`.
+    /// As `ss` shows the ends that connected, in the namespace `a`: all that there are
+    /// still.
     ///
     /// # Errors
-    /// When one of them is not there.
+    /// When ss fails.
     pub fn near_flows(&self, a: &Netns) -> Result<Vec<Flow>, TcpError> {
-        self.0.iter().map(|connection| connection.near_flow(a)).collect()
+        let (first, last) = (self.ports.start(), self.ports.end());
+        let filter = format!("( dport >= :{first} and dport <= :{last} )");
+        Ok(a.run(|| ss::flows(&filter))??)
     }
 }

@@ -103,6 +103,11 @@ impl Home {
         self.keeps.set(keeps);
     }
 
+    /// Another `wad` for what is started from now on.
+    pub fn change_program(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
+    }
+
     /// Replaces the policy, for the next start or reload.
     ///
     /// # Errors

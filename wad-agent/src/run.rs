@@ -270,6 +270,11 @@ impl Agent<'_> {
         match start {
             Start::Fresh => info!(paths, "tuning new flows"),
             Start::TakenOver => info!(paths, "took over the tuning of an agent before this one"),
+            Start::Upgraded => info!(
+                paths,
+                "took over the tuning of another version of wad: its programs are replaced, counts \
+                 start at zero"
+            ),
         }
         Ok(tuning)
     }
