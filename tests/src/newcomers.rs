@@ -28,6 +28,8 @@ pub enum NewcomersError {
     Connect(#[from] io::Error),
     #[error("a connection cannot be asked what it got")]
     Ask(#[from] nix::Error),
+    #[error("beside {tuned} tuned connections {without_law} have no law, and {untuned} nothing")]
+    LeftAlone { tuned: u64, without_law: u64, untuned: u64 },
     #[error(transparent)]
     Late(#[from] Late),
     #[error(transparent)]
@@ -41,6 +43,8 @@ pub struct Newcomers {
     sndbufs_bytes: Vec<usize>,
     pub stop: AtomicBool,
     pub tuned: AtomicU64,
+    /// That have the buffer, but not the law.
+    pub without_law: AtomicU64,
     pub untuned: AtomicU64,
 }
 
@@ -52,6 +56,7 @@ impl Newcomers {
             sndbufs_bytes: sndbufs_bytes.to_vec(),
             stop: AtomicBool::new(false),
             tuned: AtomicU64::new(0),
+            without_law: AtomicU64::new(0),
             untuned: AtomicU64::new(0),
         }
     }
@@ -68,9 +73,13 @@ impl Newcomers {
                 let _accepted = listener.accept()?;
                 let congestion = getsockopt(&stream, sockopt::TcpCongestion)?;
                 let sndbuf_bytes = getsockopt(&stream, sockopt::SndBuf)?;
-                let is_tuned = congestion.to_string_lossy().starts_with("wad_aimd")
-                    && self.sndbufs_bytes.iter().any(|bytes| sndbuf_bytes == 2 * bytes);
-                let count = if is_tuned { &self.tuned } else { &self.untuned };
+                let has_law = congestion.to_string_lossy().starts_with("wad_aimd");
+                let has_buffer = self.sndbufs_bytes.iter().any(|bytes| sndbuf_bytes == 2 * bytes);
+                let count = match (has_buffer, has_law) {
+                    (true, true) => &self.tuned,
+                    (true, false) => &self.without_law,
+                    (false, _) => &self.untuned,
+                };
                 count.fetch_add(1, Ordering::Relaxed);
                 thread::sleep(Duration::from_millis(1));
             }
@@ -87,6 +96,20 @@ impl Newcomers {
         let look = || Ok::<_, NewcomersError>(self.tuned.load(Ordering::Relaxed));
         until("more tuned connections", SOON, look, |count| *count >= now + more)?;
         Ok(())
+    }
+
+    /// How many are tuned, after a look that none was left alone.
+    ///
+    /// # Errors
+    /// When one has no law, or nothing at all.
+    pub fn all_tuned(&self) -> Result<u64, NewcomersError> {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let (without_law, untuned) = (read(&self.without_law), read(&self.untuned));
+        if without_law + untuned > 0 {
+            let tuned = read(&self.tuned);
+            return Err(NewcomersError::LeftAlone { tuned, without_law, untuned });
+        }
+        Ok(read(&self.tuned))
     }
 
     /// Stops them when dropped, however a test ends.

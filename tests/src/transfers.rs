@@ -17,7 +17,7 @@ use crate::{
 const ROUND_BYTES: usize = 50_000;
 
 /// Between two rounds: leaves a processor to what is tested.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(250);
 
 /// Dropped, they end.
 #[derive(Debug)]

@@ -86,10 +86,9 @@ fn tuning_that_is_kept_goes_on_until_the_next_agent_takes_over() -> Result<()> {
         drop(stopping);
         connecting.join().expect("connecting does not panic")?;
         let rounds = transferring.join().expect("transferring does not panic")?;
-        let tuned = newcomers.tuned.load(Ordering::Relaxed);
-        let untuned = newcomers.untuned.load(Ordering::Relaxed);
-        println!("{tuned} connections tuned, {untuned} not; {rounds} rounds of transfers");
-        ensure!(untuned == 0, "{untuned} of {tuned} connections were left alone");
+        ensure!(rounds > 1, "a transfer did not last through all of it");
+        let tuned = newcomers.all_tuned()?;
+        println!("{tuned} connections tuned; {rounds} rounds of transfers");
 
         check_tuned(&transfers.near_flows(wire.a())?, &algorithm, SNDBUF_BYTES)?;
         // By whichever agent, or while there was none.
@@ -133,6 +132,11 @@ fn what_was_kept_is_removed_by_a_cleanup_or_by_a_changed_mind() -> Result<()> {
 fn builds(home: &Home) -> Result<Vec<OsString>> {
     let folders = fs::read_dir(home.pins())?;
     Ok(folders.map(|folder| Ok(folder?.file_name())).collect::<std::io::Result<_>>()?)
+}
+
+/// From Linux 6.4 on; before, a law's name is gone for a moment.
+fn laws_are_replaced_at_once() -> Result<bool> {
+    Ok(fs::read_to_string("/proc/kallsyms")?.contains(" bpf_struct_ops_link_create"))
 }
 
 #[test]
@@ -180,10 +184,12 @@ fn another_version_takes_over_what_runs() -> Result<()> {
         drop(stopping);
         connecting.join().expect("connecting does not panic")?;
         let rounds = transferring.join().expect("transferring does not panic")?;
-        let tuned = newcomers.tuned.load(Ordering::Relaxed);
-        let untuned = newcomers.untuned.load(Ordering::Relaxed);
-        println!("{tuned} connections tuned, {untuned} not; {rounds} rounds of transfers");
-        ensure!(untuned == 0, "{untuned} of {tuned} connections were left alone");
+        ensure!(rounds > 1, "a transfer did not last through all of it");
+        println!("{newcomers:?}; {rounds} rounds of transfers");
+        if laws_are_replaced_at_once()? {
+            newcomers.all_tuned()?;
+        }
+        ensure!(newcomers.untuned.load(Ordering::Relaxed) == 0, "{newcomers:?}");
 
         check_tuned(&transfers.near_flows(wire.a())?, &algorithm, LAST_BYTES)?;
         let flows_tuned = home.metrics()?.of_path("wad_flows_tuned", "p")?;
