@@ -3,6 +3,7 @@
 //! The modules at the top are guards: each sets something up on the machine
 //! (a namespace, a cgroup, a sysctl, a process) and undoes it when dropped.
 
+pub mod another_build;
 pub mod answers;
 pub mod bench;
 pub mod capture;
@@ -18,6 +19,7 @@ pub mod leftovers;
 pub mod measured;
 pub mod metrics;
 pub mod netns;
+pub mod newcomers;
 pub mod nginx;
 pub mod old_kernel;
 pub mod policy;
@@ -33,6 +35,7 @@ pub mod tcp;
 pub mod tcp_info;
 pub mod tls;
 pub mod trace;
+pub mod transfers;
 pub mod veth;
 pub mod wad;
 

@@ -61,6 +61,8 @@ pub struct Home {
     folder: TempDir,
     /// An agent was started and has not taken everything out again.
     in_use: Cell<bool>,
+    /// A stop leaves its tuning in the kernel.
+    keeps: Cell<bool>,
 }
 
 /// The `wad` binary: the one that WAD_BIN names, or that was built into the
@@ -90,10 +92,20 @@ impl Home {
         let metrics_port = free_port().map_err(|source| WadError::Port { source })?;
         let instance = format!("t{}-{}", process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let program = program.to_owned();
-        let in_use = Cell::new(false);
-        let home = Self { program, instance, metrics_port, folder, in_use };
+        let (in_use, keeps) = (Cell::new(false), Cell::new(false));
+        let home = Self { program, instance, metrics_port, folder, in_use, keeps };
         home.write_policy(policy)?;
         Ok(home)
+    }
+
+    /// Says what a stop is to do, for policies that are written from now on.
+    pub fn keep_on_exit(&self, keeps: bool) {
+        self.keeps.set(keeps);
+    }
+
+    /// Another `wad` for what is started from now on.
+    pub fn change_program(&mut self, program: &Path) {
+        program.clone_into(&mut self.program);
     }
 
     /// Replaces the policy, for the next start or reload.
@@ -110,8 +122,9 @@ impl Home {
     /// When the file cannot be written.
     pub fn write_to(&self, path: PathBuf, policy: &str) -> Result<(), WadError> {
         let state = self.folder.path().join("state");
+        let on_exit = if self.keeps.get() { "on_exit = \"keep\"\n" } else { "" };
         let text = format!(
-            "[agent]\nstate_dir = \"{}\"\n\n[metrics]\nlisten = \"127.0.0.1:{}\"\n\n{policy}",
+            "[agent]\nstate_dir = \"{}\"\n{on_exit}\n[metrics]\nlisten = \"127.0.0.1:{}\"\n\n{policy}",
             state.display(),
             self.metrics_port
         );
@@ -315,7 +328,7 @@ impl Agent<'_> {
         let took = begun.elapsed();
         let status = self.process.wait(Duration::ZERO, || ())?;
         if status.success() {
-            self.home.in_use.set(false);
+            self.home.in_use.set(self.home.keeps.get());
             return Ok(took);
         }
         Err(WadError::Unclean { status, log: self.home.log() })
@@ -342,7 +355,7 @@ impl Drop for Agent<'_> {
         }
         match self.process.ended() {
             // One that was killed leaves what it made.
-            Ok(Some(status)) if status.success() => self.home.in_use.set(false),
+            Ok(Some(status)) if status.success() => self.home.in_use.set(self.home.keeps.get()),
             _ => self.process.signal(Signal::SIGKILL),
         }
     }

@@ -1,25 +1,17 @@
 //! The agent dies or is started twice: tuning goes on, the next agent takes it
 //! over without a gap, and transfers notice nothing.
 
-use std::{
-    net::TcpListener,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-    thread,
-    time::Duration,
-};
+use std::{sync::atomic::Ordering, thread};
 
 use anyhow::{Result, ensure};
-use nix::sys::socket::{getsockopt, sockopt};
 use wad_tests::{
-    netns::Netns,
-    stand::{Stand, until},
+    newcomers::Newcomers,
+    stand::Stand,
     sysctl,
     tcp::{self, Connection, at},
     veth::{ADDRESSES_V4, Wire},
     wad::{Home, program},
 };
-
-const SOON: Duration = Duration::from_secs(5);
 
 fn policy(sndbuf_bytes: u64) -> String {
     // Only the ends that connect: the others' peer is 10.81.0.1.
@@ -27,50 +19,6 @@ fn policy(sndbuf_bytes: u64) -> String {
         "[[path]]\nname = 'p'\nremote = '10.81.0.2'\nsndbuf = '{sndbuf_bytes}'\n\
          rcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n"
     )
-}
-
-/// Connections one after the other, each asked by itself what it got.
-#[derive(Default)]
-struct Stream {
-    stop: AtomicBool,
-    tuned: AtomicU64,
-    untuned: AtomicU64,
-}
-
-impl Stream {
-    fn run(&self, near: &Netns, listener: &TcpListener) -> Result<()> {
-        let to = listener.local_addr()?;
-        near.run(|| -> Result<()> {
-            while !self.stop.load(Ordering::Relaxed) {
-                let stream = std::net::TcpStream::connect(to)?;
-                let _accepted = listener.accept()?;
-                let congestion = getsockopt(&stream, sockopt::TcpCongestion)?;
-                let is_tuned = congestion.to_string_lossy().starts_with("wad_aimd")
-                    && getsockopt(&stream, sockopt::SndBuf)? == 2 * 8 * 1024 * 1024;
-                let count = if is_tuned { &self.tuned } else { &self.untuned };
-                count.fetch_add(1, Ordering::Relaxed);
-                thread::sleep(Duration::from_millis(1));
-            }
-            Ok(())
-        })?
-    }
-
-    /// Waits for so many more tuned connections.
-    fn await_more(&self, more: u64) -> Result<()> {
-        let now = self.tuned.load(Ordering::Relaxed);
-        let look = || Ok::<_, anyhow::Error>(self.tuned.load(Ordering::Relaxed));
-        until("more tuned connections", SOON, look, |count| *count >= now + more)?;
-        Ok(())
-    }
-}
-
-/// Stops what it stands for, however the test ends.
-struct Stopping<'a>(&'a AtomicBool);
-
-impl Drop for Stopping<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 #[test]
@@ -85,9 +33,9 @@ fn a_killed_agent_leaves_tuning_that_the_next_takes_over() -> Result<()> {
     let matched =
         || -> Result<f64> { Ok(home.metrics()?.of_path("wad_connections_matched_total", "p")?) };
 
-    let stream = Stream::default();
+    let stream = Newcomers::of(&[8 * 1024 * 1024]);
     thread::scope(|scope| -> Result<()> {
-        let stopping = Stopping(&stream.stop);
+        let stopping = stream.stopping();
         let connecting = scope.spawn(|| stream.run(wire.a(), &listener));
         let transferring = scope.spawn(|| -> Result<u64> {
             let mut rounds = 0;
@@ -113,10 +61,8 @@ fn a_killed_agent_leaves_tuning_that_the_next_takes_over() -> Result<()> {
         connecting.join().expect("connecting does not panic")?;
         let rounds = transferring.join().expect("transferring does not panic")?;
         ensure!(rounds > 1, "the transfer did not last through all of it");
-        let tuned = stream.tuned.load(Ordering::Relaxed);
-        let untuned = stream.untuned.load(Ordering::Relaxed);
-        println!("{tuned} connections tuned, {untuned} not; {rounds} times 10 MB each way");
-        ensure!(untuned == 0, "{untuned} of {tuned} connections were left alone");
+        let tuned = stream.all_tuned()?;
+        println!("{tuned} connections tuned; {rounds} times 10 MB each way");
 
         // Every one of them was counted, by whichever agent.
         let metrics = home.metrics()?;

@@ -16,7 +16,7 @@ use std::{
 
 use crate::ceilings::{Ceilings, RMEM_MAX, WMEM_MAX};
 use crate::config::{
-    Config, Congestion, Host, PathPolicy, covers_ipv4, decrease, increase_segments,
+    Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, decrease, increase_segments,
 };
 use crate::law::Law;
 use crate::output;
@@ -105,6 +105,12 @@ impl Display for Page<'_> {
         }
         for ceiling in &self.ceilings {
             writeln!(f, "{ceiling}")?;
+        }
+        if self.config.agent.on_exit == OnExit::Keep {
+            writeln!(
+                f,
+                "when `wad run` ends, all of it stays until the next start or `wad cleanup`"
+            )?;
         }
         let notes: Vec<_> = paths.iter().filter_map(note).collect();
         for note in notes.iter().take(SHOWN) {

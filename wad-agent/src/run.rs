@@ -32,7 +32,7 @@ use crate::{
     bpffs,
     ceilings::Ceilings,
     cli,
-    config::{Config, Host, PathPolicy},
+    config::{Config, Host, OnExit, PathPolicy},
     explain::Explainer,
     flow_log::FlowLog,
     journal::Journal,
@@ -88,8 +88,8 @@ pub fn run(args: &cli::Run) -> Result<()> {
     let result = runtime.block_on(agent.serve(config, seen, disabled, &mut journal));
     // A look-up of a name may take long: nobody waits for it any more.
     runtime.shutdown_background();
-    // Tuning that a failed start could not take over goes on, and keeps what it
-    // needs.
+    // Tuning that is to stay, or that a failed start could not take over, goes on and
+    // keeps what it needs.
     if bpf::exist(instance) {
         return result;
     }
@@ -218,10 +218,15 @@ impl Agent<'_> {
                 }
             }
         };
-        info!("stopping: tuning is taken out of the kernel");
         stopping.send_replace(true);
         running.measured.save();
-        running.tuning.remove()?;
+        match running.in_force.on_exit() {
+            OnExit::Restore => {
+                info!("stopping: tuning is taken out of the kernel");
+                running.tuning.remove()?;
+            }
+            OnExit::Keep => info!("stopping: {}", Self::KEPT),
+        }
         flows.finish();
         scrapes.await?;
         control.await?;
@@ -230,6 +235,10 @@ impl Agent<'_> {
         }
         result
     }
+
+    const KEPT: &'static str = "tuning stays in the kernel, and ceilings as they are: nobody \
+                                watches; the next `wad run` takes over, `wad cleanup` takes \
+                                it out";
 
     const UNWATCHED: &'static str = "changes of the configuration's file go unseen, use `wad \
                                      reload`; it cannot be watched";
@@ -264,6 +273,11 @@ impl Agent<'_> {
         match start {
             Start::Fresh => info!(paths, "tuning new flows"),
             Start::TakenOver => info!(paths, "took over the tuning of an agent before this one"),
+            Start::Upgraded => info!(
+                paths,
+                "took over the tuning of another version of wad: its programs are replaced, counts \
+                 start at zero"
+            ),
         }
         Ok(tuning)
     }

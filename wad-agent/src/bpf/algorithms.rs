@@ -79,11 +79,16 @@ pub fn missing(pins: &Pins, instance: &Instance, paths: &[PathPolicy]) -> Vec<La
     Law::ALL.into_iter().filter(|law| is_named(law) && !is_there(law)).collect()
 }
 
-/// Registers these laws, and pins them. Only those that are needed: the verifier
-/// takes a second for some of them.
-pub fn register(pins: &Pins, instance: &Instance, laws: &[Law], btf: &KernelBtf) -> Result<()> {
+/// Loads these laws. Only those that are needed: the verifier takes a second for some
+/// of them.
+pub fn load(
+    pins: &Pins,
+    instance: &Instance,
+    laws: &[Law],
+    btf: &KernelBtf,
+) -> Result<Vec<CongestionControl>> {
     if laws.is_empty() || struct_ops::unsound(btf).is_some() {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let tcp_sock = tcp_sock_offsets(btf).map_err(StructOpsError::from)?;
     let rate_sample = rate_sample_offsets(btf).map_err(StructOpsError::from)?;
@@ -96,10 +101,27 @@ pub fn register(pins: &Pins, instance: &Instance, laws: &[Law], btf: &KernelBtf)
         maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
     let object =
         LinkedObject::link(objects::congestion(), globals, &fds).map_err(StructOpsError::from)?;
-    for law in laws {
+    let load = |law: &Law| {
         let name = instance.algorithm(law.name());
-        CongestionControl::register(&name, &callbacks(*law), &object, btf)?
-            .pin(&pins.algorithm(&name))?;
+        Ok(CongestionControl::load(&name, &callbacks(*law), &object, btf)?)
+    };
+    laws.iter().map(load).collect()
+}
+
+/// Registers and pins them: those that another build has registered, in their places.
+pub fn register(pins: &Pins, before: Option<&Pins>, laws: Vec<CongestionControl>) -> Result<()> {
+    let theirs = |law: &CongestionControl| {
+        before.map(|before| before.algorithm(law.name())).filter(|pin| pin.exists())
+    };
+    // Others first, whose names may be taken: then all is as it was.
+    let (replacing, others): (Vec<_>, Vec<_>) =
+        laws.into_iter().partition(|law| theirs(law).is_some());
+    for law in others.into_iter().chain(replacing) {
+        let pin = pins.algorithm(law.name());
+        match theirs(&law) {
+            Some(theirs) => law.replace(&theirs, &pin)?,
+            None => law.register(&pin)?,
+        }
     }
     Ok(())
 }

@@ -29,6 +29,8 @@ pub enum TuningError {
     Link(#[from] LinkError),
     #[error("cannot pin {}", path.display())]
     Pin { path: PathBuf, source: aya::pin::PinError },
+    #[error("cannot put the tuner in the place of another version's at {}", link.display())]
+    Replace { link: PathBuf, source: std::io::Error },
     #[error("the BPF object lacks the {what} `{name}`")]
     Lacks { what: &'static str, name: &'static str },
     #[error("cannot find the network namespaces")]

@@ -1,8 +1,9 @@
 //! wad's part in the kernel: maps, the tuner on its cgroup, and the congestion
 //! control, all pinned so that they outlive the agent.
 //!
-//! The owner of it all is [`Tuning`]: made fresh, or taken over from an agent
-//! that died; given a policy set; and removed as a whole.
+//! The owner of it all is [`Tuning`]: made fresh, taken over from an agent before, or
+//! put in the place of what one of another build left; given a policy set; and removed
+//! as a whole.
 
 mod algorithms;
 mod cgroup;
@@ -74,6 +75,8 @@ pub const HANDSHAKE: Duration = Duration::from_secs(3);
 pub enum Start {
     Fresh,
     TakenOver,
+    /// From an agent of another build.
+    Upgraded,
 }
 
 /// What new tuning starts with.
@@ -87,8 +90,8 @@ pub struct Setup<'a> {
 
 impl Tuning {
     /// Takes over what an agent of this build left, flows included, or brings
-    /// everything into the kernel. If that fails half-way, what was made is
-    /// removed again.
+    /// everything into the kernel, in the place of what another build left. If that
+    /// fails half-way, what was made is removed again.
     pub fn start(pins: Pins, setup: &Setup<'_>) -> Result<(Self, Start)> {
         if !objects::are_embedded() {
             return Err(TuningError::NoObjects);
@@ -112,7 +115,7 @@ impl Tuning {
         }
         pins.remove_current()?;
         match bring_up(&pins, setup, &btf) {
-            Ok(maps) => Ok((complete(maps, pins), Start::Fresh)),
+            Ok((maps, start)) => Ok((complete(maps, pins), start)),
             Err(error) => {
                 // The first error is the one to report. Tuning of another build
                 // that is still in force stays.
@@ -145,7 +148,8 @@ impl Tuning {
         } else {
             KernelBtf::read()
                 .map_err(TuningError::from)
-                .and_then(|btf| algorithms::register(&self.pins, instance, &missing, &btf))
+                .and_then(|btf| algorithms::load(&self.pins, instance, &missing, &btf))
+                .and_then(|laws| algorithms::register(&self.pins, None, laws))
         };
         let changed = registered
             .and_then(|()| options::follow(&self.pins, &self.cgroup, paths))
@@ -221,33 +225,53 @@ impl Tuning {
     }
 }
 
-fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
+fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<(Maps, Start)> {
     pins.make_folder()?;
     sets::make(pins)?;
     let mut object = load_object(pins, btf)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
     maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
     let tuner = load_tuner(&mut object)?;
-    // What another build left goes on until this one is known to load. Names of
-    // algorithms are taken, so then it has to go first.
-    pins.remove_others()?;
-    register_missing(pins, setup, btf)?;
-    options::follow(pins, &setup.cgroup.file, setup.paths)?;
-    attach(tuner, pins, setup.cgroup)?;
-    Ok(maps)
+    let missing = algorithms::missing(pins, setup.instance, setup.paths);
+    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
+    let options = if options::is_wanted(setup.paths) { Some(options::load(pins)?) } else { None };
+    // All that the kernel may refuse is loaded. What another build left on this
+    // cgroup is changed for it, place by place: laws before the tuner that gives
+    // them. What is elsewhere goes: names of laws are taken.
+    let before = pins.others()?.into_iter().find(|other| is_attached_to(other, setup.cgroup));
+    if before.is_none() {
+        pins.remove_others()?;
+    }
+    algorithms::register(pins, before.as_ref(), laws)?;
+    if let Some(options) = options {
+        options::attach(&options, pins, before.as_ref(), &setup.cgroup.file)?;
+    }
+    let Some(before) = before else {
+        attach(tuner, pins, setup.cgroup)?;
+        return Ok((maps, Start::Fresh));
+    };
+    sys::take_link(&before.tuner_link(), tuner.fd()?.as_fd(), &pins.tuner_link())
+        .map_err(|source| TuningError::Replace { link: before.tuner_link(), source })?;
+    remove_rest(pins);
+    Ok((maps, Start::Upgraded))
 }
 
 fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
-    register_missing(pins, setup, btf)?;
+    let missing = algorithms::missing(pins, setup.instance, setup.paths);
+    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
+    algorithms::register(pins, None, laws)?;
     options::follow(pins, &setup.cgroup.file, setup.paths)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
     maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
+    remove_rest(pins);
     Ok(maps)
 }
 
-fn register_missing(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<()> {
-    let missing = algorithms::missing(pins, setup.instance, setup.paths);
-    algorithms::register(pins, setup.instance, &missing, btf)
+/// Removes what is left of another build, whose links this one has taken.
+fn remove_rest(pins: &Pins) {
+    if let Err(left) = pins.remove_others() {
+        warn!("{left}; the next start tries again");
+    }
 }
 
 /// Whether the tuner that an agent left is on this cgroup. On another one, or on

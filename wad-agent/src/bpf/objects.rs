@@ -25,7 +25,7 @@ pub fn are_embedded() -> bool {
 }
 
 /// Names what the programs are and expect of their maps: tuning that another
-/// build pinned can be taken over if this agrees. FNV-1a over both objects.
+/// build pinned can be taken over as it is if this agrees. FNV-1a over both objects.
 pub fn layout() -> String {
     let hash = tuner().iter().chain(congestion()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -74,11 +74,15 @@ impl Pins {
         make_folder(&self.current)
     }
 
+    /// Those of other builds.
+    pub fn others(&self) -> Result<Vec<Self>, PinsError> {
+        let others = entries(&self.root)?.into_iter().filter(|folder| *folder != self.current);
+        Ok(others.map(|current| Self { root: self.root.clone(), current }).collect())
+    }
+
     /// Removes what other builds left.
     pub fn remove_others(&self) -> Result<(), PinsError> {
-        let folders = entries(&self.root)?;
-        let mut others = folders.iter().filter(|folder| **folder != self.current);
-        others.try_for_each(|path| remove_folder(path))
+        self.others()?.iter().try_for_each(|other| remove_folder(&other.current))
     }
 
     /// Removes what is there of this build.
@@ -130,7 +134,8 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, PinsError> {
 }
 
 /// The link first, so that no new flow comes under programs that are going;
-/// then the algorithms; then the maps.
+/// then the algorithms; then the maps. A link that another build has taken stays, by
+/// its other pin.
 fn remove_folder(folder: &Path) -> Result<(), PinsError> {
     let link = folder.join(TUNER_LINK);
     if link.exists() {

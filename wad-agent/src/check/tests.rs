@@ -64,3 +64,10 @@ fn every_law_and_setting_shows_in_a_hundred_columns() {
         assert!(line.chars().count() <= 100, "{line}");
     }
 }
+
+#[test]
+fn what_stays_at_the_end_is_said() {
+    let kept = page("[agent]\non_exit = 'keep'\n", None);
+    assert!(kept.contains("all of it stays until the next start or `wad cleanup`"), "{kept}");
+    assert!(!page("[agent]\non_exit = 'restore'\n", None).contains("stays"));
+}

@@ -11,7 +11,7 @@ use toml::de::DeTable;
 
 use super::{
     Agent, Api, Config, ConfigError, Host, Limits, Log, LogFormat, MAX_BUFFER_BYTES, Metrics,
-    Source, SourceKind,
+    OnExit, Source, SourceKind,
     buffers::MIN_BYTES as MIN_BUFFER_BYTES,
     fault::{Fault, Problem, Problems, Span, quoted},
     overlap::{self, Site},
@@ -195,7 +195,7 @@ impl Document {
     }
 
     fn read_agent(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        const KEYS: &[Key] = &[key("state_dir")];
+        const KEYS: &[Key] = &[key("state_dir"), key("on_exit")];
         let Some(table) = root.table("agent", KEYS, problems) else { return };
         let state_dir = table.read("state_dir", problems, |value| {
             let dir = table::text(value)?;
@@ -206,6 +206,17 @@ impl Document {
         });
         if let Some(state_dir) = state_dir {
             self.config.agent.state_dir = state_dir.value;
+        }
+        let on_exit = table.read("on_exit", problems, |value| match table::text(value)? {
+            "restore" => Ok(OnExit::Restore),
+            "keep" => Ok(OnExit::Keep),
+            other => Err(Fault::new(
+                format!("{} is nothing to do at the end", quoted(other)),
+                "it takes \"restore\" or \"keep\"",
+            )),
+        });
+        if let Some(on_exit) = on_exit {
+            self.config.agent.on_exit = on_exit.value;
         }
     }
 

@@ -69,12 +69,22 @@ pub struct Config {
 pub struct Agent {
     /// Where the journal of changes to the host is kept.
     pub state_dir: PathBuf,
+    pub on_exit: OnExit,
 }
 
 impl Default for Agent {
     fn default() -> Self {
-        Self { state_dir: PathBuf::from("/var/lib/wad") }
+        Self { state_dir: PathBuf::from("/var/lib/wad"), on_exit: OnExit::Restore }
     }
+}
+
+/// What becomes of the tuning when the agent ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExit {
+    /// It is taken out of the kernel, and the host is as it was.
+    Restore,
+    /// It stays, for the next agent to take over, with what it needs of the host.
+    Keep,
 }
 
 #[derive(Clone, Debug, PartialEq)]

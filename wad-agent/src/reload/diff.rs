@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Agent, Api, Config, Limits, Log, Metrics, PathPolicy};
+use crate::config::{Agent, Api, Config, Limits, Log, Metrics, OnExit, PathPolicy};
 
 /// Names that are listed in a line of the log; the rest is a number.
 const SHOWN: usize = 10;
@@ -49,11 +49,16 @@ impl InForce {
         Self { rest: config, paths }
     }
 
+    /// What becomes of the tuning at the agent's end.
+    pub const fn on_exit(&self) -> OnExit {
+        self.rest.agent.on_exit
+    }
+
     /// The fields that differ and only take effect at a start.
     pub fn restart_only(&self, next: &Config) -> Vec<&'static str> {
         // Taken apart, so that a new field is not forgotten here.
         let Config {
-            agent: Agent { state_dir },
+            agent: Agent { state_dir, on_exit: _ },
             metrics: Metrics { listen, max_paths },
             limits: _,
             log: Log { format },
@@ -100,6 +105,7 @@ impl InForce {
         diff.removed = gone.map(|(name, _)| name.as_ref().to_owned()).collect();
         let Limits { max_memory_bytes, max_buffer_bytes, change_interval } = self.rest.limits;
         let settings = [
+            ("agent.on_exit", self.on_exit() != next.agent.on_exit),
             ("limits.max_memory", max_memory_bytes != next.limits.max_memory_bytes),
             ("limits.max_buffer", max_buffer_bytes != next.limits.max_buffer_bytes),
             ("limits.change_interval", change_interval != next.limits.change_interval),
@@ -217,18 +223,19 @@ mod tests {
     }
 
     #[test]
-    fn order_and_limits_count() {
+    fn order_and_settings_count() {
         let (a, b) = (path("a", "10.0.0.1"), path("b", "10.0.0.2"));
-        let after = format!("[limits]\nmax_memory = '1GiB'\n{b}{a}");
+        let after = format!("[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n{b}{a}");
         let diff = diff(&(a + &b), &after);
-        assert_eq!(diff.to_string(), "set limits.max_memory; another order");
+        assert_eq!(diff.to_string(), "set agent.on_exit, limits.max_memory; another order");
         assert_eq!(diff.unchanged, 2);
     }
 
     #[test]
     fn what_only_a_start_reads_is_named() {
         let before = in_force("");
-        assert_eq!(before.restart_only(&config("[limits]\nmax_memory = '1GiB'\n")), [""; 0]);
+        let live = "[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n";
+        assert_eq!(before.restart_only(&config(live)), [""; 0]);
         let after = "[agent]\nstate_dir = '/srv/wad'\n[metrics]\nlisten = '[::1]:1'\n\
                      max_paths = 5\n[log]\nformat = 'json'\n\
                      [api]\nlisten = '[::1]:2'\n";

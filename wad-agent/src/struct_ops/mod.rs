@@ -2,8 +2,8 @@
 //!
 //! aya has no struct_ops. This module is what it lacks, and stands alone: it
 //! knows the kernel's types ([`KernelBtf`]), links an object's programs
-//! ([`LinkedObject`]), and registers a set of them as an algorithm
-//! ([`CongestionControl`]):
+//! ([`LinkedObject`]), and registers a set of them as an algorithm, or in the place of
+//! one of the same name ([`CongestionControl`]):
 //!
 //! 1. Each program is loaded as `BPF_PROG_TYPE_STRUCT_OPS` for one member of
 //!    `tcp_congestion_ops`.
@@ -14,7 +14,8 @@
 //!    registers it, deleting the element unregisters it, and only a pinned map
 //!    can be unregistered after its owner died.
 //!
-//! Flows under an algorithm that is unregistered keep it until they end.
+//! Flows under an algorithm that is unregistered, or replaced, keep it until they end,
+//! or are given another.
 
 mod kernel_btf;
 mod object;
@@ -97,23 +98,26 @@ pub struct Callback {
     pub program: &'static str,
 }
 
-/// A congestion control. Dropped, it is gone, unless pinned.
+/// A congestion control that the kernel has accepted, and that is not registered yet.
 pub struct CongestionControl {
     name: String,
-    registration: Registration,
+    map: OwnedFd,
+    way: Way,
 }
 
-enum Registration {
-    /// Registered while this or a pin of it is there.
-    Link(OwnedFd),
-    /// Before Linux 6.4: registered with this value once it is pinned. The
-    /// value holds descriptors of the programs.
-    Map { map: OwnedFd, value: Vec<u8>, _programs: Vec<OwnedFd> },
+/// How it is registered.
+enum Way {
+    Link,
+    /// Before Linux 6.4: with this value, which holds descriptors of the programs.
+    Value {
+        value: Vec<u8>,
+        _programs: Vec<OwnedFd>,
+    },
 }
 
 impl CongestionControl {
-    /// Loads the programs and registers them under `name`.
-    pub fn register(
+    /// Loads the programs of what is to be registered under `name`.
+    pub fn load(
         name: &str,
         callbacks: &[Callback],
         object: &LinkedObject,
@@ -142,38 +146,71 @@ impl CongestionControl {
             put(member.offset_bytes(), &(program.as_raw_fd() as u64).to_ne_bytes());
             programs.push(program);
         }
-        let registration = register(name, value_type.type_id, value, programs)?;
-        Ok(Self { name: name.to_owned(), registration })
+        let (map, way) = make(name, value_type.type_id, value, programs)?;
+        Ok(Self { name: name.to_owned(), map, way })
     }
 
-    /// Pins the registration, so that it outlives this process.
-    pub fn pin(self, path: &Path) -> Result<(), StructOpsError> {
-        let Self { name, registration } = self;
-        let (Registration::Link(fd) | Registration::Map { map: fd, .. }) = &registration;
-        sys::pin(fd, path).map_err(|source| StructOpsError::Pin {
-            name: name.clone(),
-            path: path.to_owned(),
-            source,
-        })?;
-        let Registration::Map { map, value, .. } = &registration else { return Ok(()) };
-        // Only now: registered without a pin, nothing could unregister it if
-        // this process died.
-        once_free(|| sys::update_first(map, value)).map_err(|error| {
-            // What is not registered needs no pin; the first error counts.
-            let _ = fs::remove_file(path);
-            refused(&name, error)
-        })
+    /// What it is to be registered as.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Registers it, and pins that at `path`, so that it outlives this process.
+    pub fn register(self, path: &Path) -> Result<(), StructOpsError> {
+        let Self { name, map, way } = self;
+        let pin = |object| {
+            sys::pin(object, path).map_err(|source| StructOpsError::Pin {
+                name: name.clone(),
+                path: path.to_owned(),
+                source,
+            })
+        };
+        match way {
+            Way::Link => {
+                let link = once_free(|| sys::link_struct_ops(map.as_fd()));
+                pin(&link.map_err(|error| refused(&name, error))?)
+            }
+            Way::Value { value, .. } => {
+                pin(&map)?;
+                // Only now: registered without a pin, nothing could unregister it if
+                // this process died.
+                once_free(|| sys::update_first(&map, &value)).map_err(|error| {
+                    // What is not registered needs no pin; the first error counts.
+                    let _ = fs::remove_file(path);
+                    refused(&name, error)
+                })
+            }
+        }
+    }
+
+    /// The same in the place of what is registered under the name and pinned at
+    /// `pinned`, which stays there. Before Linux 6.4 the name is gone for a moment.
+    pub fn replace(self, pinned: &Path, path: &Path) -> Result<(), StructOpsError> {
+        let replaced = match self.way {
+            Way::Link => {
+                return sys::take_link(pinned, self.map.as_fd(), path)
+                    .map_err(|error| refused(&self.name, error));
+            }
+            Way::Value { .. } => sys::open_pin(pinned).and_then(|map| unregister(&map)),
+        };
+        replaced.map_err(|error| refused(&self.name, error))?;
+        self.register(path)
     }
 
     /// Unregisters what was pinned at `path`, and removes the pin. On an error
     /// the pin stays: without it a map could not be unregistered any more.
     pub fn unpin(path: &Path) -> io::Result<()> {
-        // A link unregisters with its last holder. A map of a kernel before 6.4
-        // has to be told.
-        match sys::delete_first(&sys::open_pin(path)?) {
-            Err(error) if !is_no_registered_map(&error) => Err(error),
-            _ => fs::remove_file(path),
-        }
+        unregister(&sys::open_pin(path)?)?;
+        fs::remove_file(path)
+    }
+}
+
+/// A link unregisters with its last holder. A map of a kernel before 6.4 has to be
+/// told.
+fn unregister(object: &OwnedFd) -> io::Result<()> {
+    match sys::delete_first(object) {
+        Err(error) if !is_no_registered_map(&error) => Err(error),
+        _ => Ok(()),
     }
 }
 
@@ -184,26 +221,25 @@ fn is_no_registered_map(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT | libc::EINPROGRESS))
 }
 
-/// Registers, or with a kernel that has no links for it prepares to.
-fn register(
+/// Makes the map to be registered, and finds out by which way.
+fn make(
     name: &str,
     value_type_id: u32,
     value: Vec<u8>,
     programs: Vec<OwnedFd>,
-) -> Result<Registration, StructOpsError> {
+) -> Result<(OwnedFd, Way), StructOpsError> {
     let map_error = |error| StructOpsError::Map { name: name.to_owned(), error };
     let bytes = value.len() as u32;
     match sys::create_struct_ops(name, value_type_id, bytes, true) {
         Ok(map) => {
-            let link = sys::update_first(&map, &value)
-                .and_then(|()| once_free(|| sys::link_struct_ops(map.as_fd())));
-            Ok(Registration::Link(link.map_err(|error| refused(name, error))?))
+            sys::update_first(&map, &value).map_err(|error| refused(name, error))?;
+            Ok((map, Way::Link))
         }
         // Before Linux 6.4 the flag is unknown.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             let map =
                 sys::create_struct_ops(name, value_type_id, bytes, false).map_err(map_error)?;
-            Ok(Registration::Map { map, value, _programs: programs })
+            Ok((map, Way::Value { value, _programs: programs }))
         }
         Err(error) => Err(map_error(error)),
     }

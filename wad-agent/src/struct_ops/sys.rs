@@ -184,6 +184,18 @@ pub fn link_cgroup(
     bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
 }
 
+/// Puts a program in the place of the one that a pinned link of another build holds,
+/// or a struct of callbacks in the place of its (Linux 6.4), at once, and pins that
+/// link at `path` as well.
+pub fn take_link(pinned: &Path, by: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let link = open_pin(pinned)?;
+    let mut attr = zeroed();
+    attr.link_update.link_fd = link.as_raw_fd() as u32;
+    attr.link_update.__bindgen_anon_1.new_prog_fd = by.as_raw_fd() as u32;
+    bpf(bpf_cmd::BPF_LINK_UPDATE, &mut attr)?;
+    pin(&link, path)
+}
+
 /// Attaches a program to its raw tracepoint.
 pub fn link_raw_tracepoint(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attr = zeroed();

@@ -151,10 +151,11 @@ fn undo(socket: &Visited, flow: &mut Flow, next: &Asks) {
     }
     let had = flow.asks;
     if u32::from(flow.given) & CONGESTION != 0 && next.congestion[0] == 0 {
-        // One that the application had chosen, or the namespace's default. That
-        // it is gone is no harm.
-        if flow.before.congestion[0] == 0 || socket.set_congestion(&flow.before.congestion).is_err()
-        {
+        // One that the application had chosen, or the namespace's default. That it is
+        // gone is no harm. A law of ours is what an agent before this one gave.
+        let before = &flow.before.congestion;
+        let is_known = before[0] != 0 && !before.starts_with(b"wad_");
+        if !is_known || socket.set_congestion(before).is_err() {
             let _ = socket.set_congestion(&socket.default_congestion());
         }
         // The kernel notes it as a choice: it is not the application's.

@@ -12,8 +12,9 @@ use crate::{dist, exec};
 
 /// What is run where a congestion control by BPF may be registered, by the names
 /// of files of tests/tests.
-const WITH_STRUCT_OPS: [&str; 15] = [
+const WITH_STRUCT_OPS: [&str; 16] = [
     "handshake",
+    "keep",
     "laws",
     "limits",
     "matching",
