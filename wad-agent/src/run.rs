@@ -1,6 +1,7 @@
 //! `wad run`: from a configuration to tuned flows, and back out again.
 
 mod bound;
+mod divisions;
 mod memory;
 mod running;
 mod signals;
@@ -22,6 +23,7 @@ use tracing::{error, info, warn};
 
 use self::{
     bound::max_memory_bytes,
+    divisions::Divisions,
     memory::{give_memory_back, keep_little_memory},
     running::{Running, Told, adopt_running, in_a_handshake},
     signals::{Stop, handle},
@@ -160,6 +162,7 @@ impl Agent<'_> {
             journal,
             seen,
             disabled,
+            divisions: Divisions::default(),
             // That of an agent before this one.
             retiring: in_a_handshake(),
             told,
@@ -182,6 +185,7 @@ impl Agent<'_> {
 
         let mut flows = FlowLog::open(&running.tuning)?;
         let mut reviews = measured::reviews();
+        let mut looks = divisions::looks();
         let mut file = Watch::new(&self.args.config.file)
             .inspect_err(|error| warn!("{}: {error}", Self::UNWATCHED))
             .ok();
@@ -202,6 +206,7 @@ impl Agent<'_> {
                 () = at(running.retiring) => running.retire(),
                 // A connection that is being made sees one change at most.
                 _ = reviews.tick(), if running.retiring.is_none() => self.review(&mut running),
+                _ = looks.tick() => running.divide(),
                 changed = changed(&mut file) => match changed {
                     Ok(()) if self.has_another_text(&running) => {
                         info!("the configuration's file has changed");
@@ -316,7 +321,7 @@ impl Agent<'_> {
                 return switch::Outcome::Failed { reason };
             }
         };
-        adopt_running(&running.tuning);
+        running.adopt();
         running.retiring = in_a_handshake();
         info!(policy_set, "{}", switch::summary(&disabled));
         let noted = self.note.write(&disabled);

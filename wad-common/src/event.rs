@@ -55,4 +55,4 @@ pub struct Event {
     /// Keeps the record free of implicit padding.
     pub reserved: u32,
 }
-record!(Event, size = 280);
+record!(Event, size = 304);

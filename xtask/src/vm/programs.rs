@@ -103,10 +103,11 @@ mod tests {
     /// Files with nothing for a machine: for clients that are not in it, over paths
     /// that are too fast for an emulated processor, about files of the repository, or
     /// about what the agent does with its own.
-    const LEFT_OUT: [&str; 15] = [
+    const LEFT_OUT: [&str; 16] = [
         "clients",
         "congestion_events",
         "delay_law",
+        "divide",
         "emulated_path",
         "explain",
         "lab",
