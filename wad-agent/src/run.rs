@@ -1,6 +1,7 @@
 //! `wad run`: from a configuration to tuned flows, and back out again.
 
 mod bound;
+mod divisions;
 mod memory;
 mod running;
 mod signals;
@@ -22,6 +23,7 @@ use tracing::{error, info, warn};
 
 use self::{
     bound::{kernel_buffers, max_memory_bytes},
+    divisions::Divisions,
     memory::{give_memory_back, keep_little_memory},
     running::{Running, Told, adopt_running, in_a_handshake},
     signals::{Stop, handle},
@@ -161,6 +163,7 @@ impl Agent<'_> {
             journal,
             seen,
             disabled,
+            divisions: Divisions::default(),
             // That of an agent before this one.
             retiring: in_a_handshake(),
             told,
@@ -183,6 +186,7 @@ impl Agent<'_> {
 
         let mut flows = FlowLog::open(&running.tuning)?;
         let mut reviews = measured::reviews();
+        let mut looks = divisions::looks();
         let mut file = Watch::new(&self.args.config.file)
             .inspect_err(|error| warn!("{}: {error}", Self::UNWATCHED))
             .ok();
@@ -205,6 +209,7 @@ impl Agent<'_> {
                 _ = reviews.tick(), if running.retiring.is_none() => {
                     self.review(&mut running, &mut flows);
                 }
+                _ = looks.tick() => running.divide(),
                 changed = changed(&mut file) => match changed {
                     Ok(()) if self.has_another_text(&running) => {
                         info!("the configuration's file has changed");
@@ -333,7 +338,7 @@ impl Agent<'_> {
                 return switch::Outcome::Failed { reason };
             }
         };
-        adopt_running(&running.tuning);
+        running.adopt();
         running.retiring = in_a_handshake();
         info!(policy_set, "{}", switch::summary(&disabled));
         let noted = self.note.write(&disabled);

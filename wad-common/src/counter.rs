@@ -13,11 +13,14 @@ pub enum Counter {
     MemoryReserved = 2,
     /// Matched flows for which the kernel had no socket storage.
     NoStorage = 3,
+    /// Flows that came to or left a path that divides its buffers: each has the
+    /// parts of the others change.
+    Divisions = 4,
 }
 
 impl Counter {
     /// Length of the map.
-    pub const COUNT: u32 = 4;
+    pub const COUNT: u32 = 5;
 }
 
 /// Places in the map of settings, written by the agent.

@@ -59,4 +59,4 @@ pub struct Event {
     /// Keeps the record free of implicit padding.
     pub reserved: u32,
 }
-record!(Event, size = 288);
+record!(Event, size = 312);

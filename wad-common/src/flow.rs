@@ -1,7 +1,8 @@
 //! What is kept with each matched flow, in the socket's own storage.
 
 use crate::{
-    policy::{CONGESTION_BYTES, Policy},
+    division::{Division, part_bytes},
+    policy::{CONGESTION_BYTES, DIVIDES, Policy},
     record,
 };
 
@@ -152,6 +153,11 @@ pub enum Visit {
     Changed = b'c',
     /// No path matches it any more: it went back to the kernel's defaults.
     Left = b'l',
+    /// Others came or went: it has another part of its path's buffers.
+    Divided = b'd',
+    /// The same, but its receive buffer still has to hold what the other end was
+    /// offered: it is to be visited again.
+    Dividing = b'D',
 }
 
 /// Socket-local storage of a matched flow.
@@ -178,6 +184,8 @@ pub struct Flow {
     pub earlier: Counts,
     /// What its policy asked for when last it was applied.
     pub asks: Asks,
+    /// Its part of the buffers that the policy asked for.
+    pub division: Division,
     /// Which of the [`option`]s it has got from a policy.
     pub given: u16,
     /// Which of them the application has chosen, and keeps.
@@ -187,7 +195,7 @@ pub struct Flow {
     /// After everything was changed.
     pub after: Settings,
 }
-record!(Flow, size = 176);
+record!(Flow, size = 200);
 
 impl Flow {
     /// Whether it is tuned, at least partly.
@@ -196,11 +204,41 @@ impl Flow {
     pub const fn is_tuned(&self) -> bool {
         self.outcome == Outcome::Tuned as u32 || self.outcome == Outcome::Partly as u32
     }
+
+    /// Whether it has a part of its path's buffers, not all of them for itself.
+    #[inline(always)]
+    #[must_use]
+    pub const fn divides(&self) -> bool {
+        self.asks.flags & DIVIDES != 0
+    }
+
+    /// Argument of SO_SNDBUF that it is to have; 0 for none.
+    #[inline(always)]
+    #[must_use]
+    pub const fn sndbuf_bytes(&self) -> u32 {
+        let Division { sndbuf_flows, default_sndbuf_bytes, .. } = self.division;
+        part_bytes(self.asks.sndbuf_bytes, sndbuf_flows, default_sndbuf_bytes)
+    }
+
+    /// Argument of SO_RCVBUF that it is to have; 0 for none.
+    #[inline(always)]
+    #[must_use]
+    pub const fn rcvbuf_bytes(&self) -> u32 {
+        let Division { rcvbuf_flows, default_rcvbuf_bytes, .. } = self.division;
+        part_bytes(self.asks.rcvbuf_bytes, rcvbuf_flows, default_rcvbuf_bytes)
+    }
+
+    /// Memory that its buffers may pin: both, doubled by the kernel.
+    #[inline(always)]
+    #[must_use]
+    pub const fn buffers_bytes(&self) -> u64 {
+        2 * (self.sndbuf_bytes() as u64 + self.rcvbuf_bytes() as u64)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Asks, Counts};
+    use super::{Asks, Counts, Flow};
 
     #[test]
     fn any_difference_is_one() {
@@ -210,6 +248,16 @@ mod tests {
         congestion[15] = 1;
         assert!(!asks.is(&Asks { congestion, ..asks }));
         assert!(!asks.is(&Asks { traffic_class: 256, ..asks }));
+    }
+
+    #[test]
+    fn both_buffers_count_doubled_each_with_its_own_part() {
+        let asks = Asks { sndbuf_bytes: u32::MAX, rcvbuf_bytes: u32::MAX, ..Asks::default() };
+        let mut flow = Flow { asks, ..Flow::default() };
+        assert_eq!(flow.buffers_bytes(), 4 * u64::from(u32::MAX));
+        flow.division.set_among(3);
+        flow.division.rcvbuf_flows = 5;
+        assert_eq!(flow.buffers_bytes(), 2 * u64::from(u32::MAX / 3 + u32::MAX / 5));
     }
 
     #[test]

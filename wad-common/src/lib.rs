@@ -11,6 +11,8 @@
 pub mod choices;
 pub mod control;
 pub mod counter;
+pub mod defaults;
+pub mod division;
 pub mod event;
 pub mod flow;
 pub mod law;

@@ -89,7 +89,7 @@ pub struct Policy {
     pub max_pacing_bytes_per_second: u32,
     /// DSCP in the upper six of the low eight bits, with [`SETS_TRAFFIC_CLASS`].
     pub traffic_class: u32,
-    /// [`NO_DELAYED_ACKS`], [`OVERRIDES`] and [`OBSERVE`].
+    /// [`NO_DELAYED_ACKS`], [`OVERRIDES`], [`DIVIDES`] and [`OBSERVE`].
     pub flags: u32,
 }
 record!(Policy, size = 168);
@@ -103,6 +103,8 @@ pub const OBSERVE: u32 = 1 << 31;
 pub const NO_DELAYED_ACKS: u32 = 1 << 0;
 /// What the application itself asks for does not count.
 pub const OVERRIDES: u32 = 1 << 1;
+/// The buffers are for all flows of the path together.
+pub const DIVIDES: u32 = 1 << 2;
 
 /// Beside a [`Policy::traffic_class`]: it is to be set, even to zero.
 pub const SETS_TRAFFIC_CLASS: u32 = 1 << 8;
@@ -133,20 +135,13 @@ impl Policy {
     pub const fn observes(&self) -> bool {
         self.flags & OBSERVE != 0
     }
-
-    /// Memory that one flow's buffers may pin: both, doubled by the kernel.
-    #[inline(always)]
-    #[must_use]
-    pub const fn memory_bytes(&self) -> u64 {
-        2 * (self.sndbuf_bytes as u64 + self.rcvbuf_bytes as u64)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::{Policy, Rule};
+    use super::Rule;
 
     /// 10.1.2.0/24, mapped into IPv6.
     const SUBNET: [u64; 2] = [0, 0xffff_0a01_0200];
@@ -175,16 +170,6 @@ mod tests {
         assert!(!rule.matches(HOST, 443, 5001));
         assert!(!rule.matches(HOST, 5001, 444));
         assert!(!rule.matches(HOST, 5002, 443));
-    }
-
-    #[test]
-    fn both_buffers_count_doubled() {
-        let policy = Policy {
-            sndbuf_bytes: u32::MAX,
-            rcvbuf_bytes: u32::MAX,
-            ..Policy::observing([0; super::NAME_BYTES])
-        };
-        assert_eq!(policy.memory_bytes(), 4 * u64::from(u32::MAX));
     }
 
     proptest! {

@@ -1,10 +1,14 @@
-//! What the two BPF objects share: the maps, and how a flow's policy is found.
+//! What the two BPF objects share: the maps, how a flow's policy is found, and what
+//! is counted.
 //!
 //! `tuner` (sock_ops) matches flows and sets what a socket option can set;
 //! `congestion` (struct_ops) is the congestion control. The agent loads the
 //! tuner first and gives its maps to the other by name.
 #![no_std]
+#![feature(core_intrinsics)]
+#![expect(internal_features, reason = "atomic addition, see counts.rs")]
 
+pub mod counts;
 pub mod maps;
 pub mod policies;
 

@@ -52,7 +52,7 @@ pub static PATHS: HashMap<u32, PathStats, { MAX_PATHS as usize }, { BPF_F_NO_PRE
 #[btf_map(name = "FLOWS")]
 pub static FLOWS: SkStorage<Flow> = SkStorage::new();
 
-/// Size of the ring buffer: 7,200 events, a third of a second at 20,000
+/// Size of the ring buffer: 6,700 events, a third of a second at 20,000
 /// connections per second.
 pub const EVENTS_BYTES: usize = 1 << 21;
 

@@ -232,6 +232,11 @@ impl Maps {
         })
     }
 
+    /// One count of those that concern no single path.
+    pub fn count(&self, counter: Counter) -> Result<u64> {
+        self.counters.get(&(counter as u32), 0).map_err(named("COUNTERS"))
+    }
+
     fn state(&self, name: &str, index: u32) -> PathState {
         if self.disabled.holds(name) {
             PathState::Disabled

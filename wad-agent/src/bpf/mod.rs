@@ -31,7 +31,9 @@ use aya::{
     programs::{CgroupAttachMode, SockOps, links::FdLink},
 };
 use tracing::warn;
-use wad_common::{choices::ChoiceOffsets, policy::Policy};
+use wad_common::{
+    choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, policy::Policy,
+};
 
 pub use cgroup::Cgroup;
 pub use error::TuningError;
@@ -182,10 +184,16 @@ impl Tuning {
     }
 
     /// Brings the flows that run under the policy in force, in all network
-    /// namespaces: those that it has not seen, those for which it has changed, and
-    /// those that it does not name any more.
-    pub fn adopt_running(&self) -> Result<()> {
-        self.running.as_ref().map_or(Ok(()), Running::bring_along)
+    /// namespaces: those that it has not seen, those for which it has changed, those
+    /// that it does not name any more, and those whose part of divided buffers is
+    /// another one. Whether some of the latter have to be visited again.
+    pub fn adopt_running(&self) -> Result<bool> {
+        self.running.as_ref().map_or(Ok(false), Running::bring_along)
+    }
+
+    /// How many flows have come to paths that divide their buffers, or left them.
+    pub fn divisions(&self) -> Result<u64> {
+        self.maps().count(Counter::Divisions)
     }
 
     /// What reads how the flows get on.
@@ -284,10 +292,11 @@ fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
 /// Makes and pins the maps, and gets the tuner ready for loading.
 fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
     let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
-    let choices = choices(btf)?;
+    let (choices, defaults) = (choices(btf)?, defaults(btf)?);
     let mut loader = EbpfLoader::new();
     loader.override_global("HAS_MPTCP", &has_mptcp, true);
     loader.override_global("CHOICES", &choices, true);
+    loader.override_global("DEFAULTS", &defaults, true);
     let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
@@ -304,6 +313,16 @@ fn choices(btf: &KernelBtf) -> Result<ChoiceOffsets, BtfError> {
         userlocks_shift: userlocks % 8,
         congestion: congestion / 8,
         congestion_mask: 1 << (congestion % 8),
+    })
+}
+
+fn defaults(btf: &KernelBtf) -> Result<DefaultOffsets, BtfError> {
+    // The second of three.
+    let middle = |sysctl| Ok(btf.offset_bytes("net", sysctl)? + size_of::<libc::c_int>() as u32);
+    Ok(DefaultOffsets {
+        net: btf.offset_bytes("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_net.net")?,
+        tcp_wmem: middle("ipv4.sysctl_tcp_wmem")?,
+        tcp_rmem: middle("ipv4.sysctl_tcp_rmem")?,
     })
 }
 

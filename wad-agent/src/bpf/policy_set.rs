@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use wad_common::policy::{
-    CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, NO_DELAYED_ACKS, OVERRIDES, Policy, Rule, RuleRun,
-    SETS_TRAFFIC_CLASS,
+    CONGESTION_BYTES, DIVIDES, MAX_PATHS, NAME_BYTES, NO_DELAYED_ACKS, OVERRIDES, Policy, Rule,
+    RuleRun, SETS_TRAFFIC_CLASS,
 };
 
 use crate::{
@@ -175,7 +175,8 @@ fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
         max_pacing_bytes_per_second: path.max_pacing_bytes_per_second.unwrap_or(0),
         traffic_class: path.dscp.map_or(0, |dscp| u32::from(dscp) << 2 | SETS_TRAFFIC_CLASS),
         flags: flag(path.no_delayed_acks, NO_DELAYED_ACKS)
-            | flag(path.override_setsockopt, OVERRIDES),
+            | flag(path.override_setsockopt, OVERRIDES)
+            | flag(path.divide, DIVIDES),
     }
 }
 

@@ -37,6 +37,9 @@ struct Outcome {
     adopted: usize,
     changed: usize,
     left: usize,
+    divided: usize,
+    /// Those that were visited and have to be visited again, later.
+    dividing: usize,
 }
 
 impl Outcome {
@@ -46,6 +49,8 @@ impl Outcome {
             adopted: count(Visit::Adopted),
             changed: count(Visit::Changed),
             left: count(Visit::Left),
+            divided: count(Visit::Divided),
+            dividing: count(Visit::Dividing),
         }
     }
 
@@ -54,7 +59,14 @@ impl Outcome {
             adopted: self.adopted + other.adopted,
             changed: self.changed + other.changed,
             left: self.left + other.left,
+            divided: self.divided + other.divided,
+            dividing: self.dividing + other.dividing,
         }
+    }
+
+    /// Whether another pass at once could do no more.
+    const fn is_done(self) -> bool {
+        self.adopted + self.changed + self.left + self.divided == 0
     }
 }
 
@@ -75,8 +87,9 @@ impl Running {
         }
     }
 
-    /// Goes through all network namespaces until nothing is left to be done.
-    pub fn bring_along(&self) -> Result<()> {
+    /// Goes through all network namespaces until nothing is left to be done. Whether
+    /// some flows are to be visited again later.
+    pub fn bring_along(&self) -> Result<bool> {
         let namespaces = netns::all().map_err(TuningError::Namespaces)?;
         let mut outcome = Outcome::default();
         let mut closed_to_us = 0;
@@ -99,19 +112,22 @@ impl Running {
                  CAP_SYS_ADMIN"
             );
         }
-        if outcome != Outcome::default() {
-            let Outcome { adopted, changed, left } = outcome;
+        let Outcome { adopted, changed, left, dividing, .. } = outcome;
+        if adopted + changed + left > 0 {
             info!(adopted, changed, left, "running flows follow the policy");
         }
-        Ok(())
+        Ok(dividing > 0)
     }
 
     fn until_done(&self) -> io::Result<Outcome> {
         let mut outcome = Outcome::default();
         for _ in 0..PASSES {
-            match self.pass()? {
-                done if done == Outcome::default() => break,
-                done => outcome = outcome.and(done),
+            // Only the last one tells who waits.
+            outcome.dividing = 0;
+            let done = self.pass()?;
+            outcome = outcome.and(done);
+            if done.is_done() {
+                break;
             }
         }
         Ok(outcome)
@@ -176,12 +192,13 @@ pub fn link_object(
     cgroup_id: u64,
 ) -> Result<LinkedObject> {
     let sock = sock_offsets(btf)?;
-    let choices = super::choices(btf)?;
+    let (choices, defaults) = (super::choices(btf)?, super::defaults(btf)?);
     let has_flags_option = u8::from(btf.has_name(FLAGS_OPTION));
     let globals = HashMap::from([
         ("SOCK", (maps::bytes(&sock), true)),
         ("CGROUP", (maps::bytes(&cgroup_id), true)),
         ("CHOICES", (maps::bytes(&choices), true)),
+        ("DEFAULTS", (maps::bytes(&defaults), true)),
         ("HAS_FLAGS_OPTION", (maps::bytes(&has_flags_option), true)),
     ]);
     let fds: HashMap<&str, BorrowedFd<'_>> =
@@ -245,8 +262,10 @@ mod tests {
 
     #[test]
     fn what_was_done_is_read_from_the_output() {
-        let outcome = Outcome::of(b"aacla");
-        assert_eq!(outcome, Outcome { adopted: 3, changed: 1, left: 1 });
+        let outcome = Outcome::of(b"aacladD");
+        let expected = Outcome { adopted: 3, changed: 1, left: 1, divided: 1, dividing: 1 };
+        assert_eq!(outcome, expected);
+        assert!(!outcome.is_done() && Outcome::of(b"DD").is_done());
         assert_eq!(Outcome::of(b""), Outcome::default());
         assert_eq!(outcome.and(outcome).adopted, 6);
     }

@@ -73,6 +73,7 @@ fn the_papers_entry_is_read_as_they_meant_it() {
         remote: vec!["10.5.128.74/32".parse().expect("a prefix")],
         sndbuf_bytes: Some(3_751_239),
         rcvbuf_bytes: Some(6_571_899),
+        divide: true,
         congestion: Some(Congestion::Ours(Law::Aimd)),
         control: Control {
             aimd: Aimd { increase_q16: 6 << 16, keep_q16: 45_876 },

@@ -138,6 +138,8 @@ pub struct PathPolicy {
     pub sndbuf_bytes: Option<u32>,
     /// Argument of SO_RCVBUF, which the kernel doubles.
     pub rcvbuf_bytes: Option<u32>,
+    /// Both are for all flows of the path together.
+    pub divide: bool,
     pub congestion: Option<Congestion>,
     /// In force where `congestion` is [`Congestion::Ours`].
     pub control: Control,

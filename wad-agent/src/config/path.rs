@@ -36,6 +36,7 @@ pub const KEYS: &[Key] = &[
     key("rtt"),
     key("sndbuf"),
     key("rcvbuf"),
+    key("divide"),
     key("override_setsockopt"),
     key("congestion"),
     key("loss"),
@@ -111,8 +112,9 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             .or_else(|| streams.map(Streams::initial_window_segments));
     let initial_receive_window_segments =
         read_segments(table, "initial_receive_window", INITIAL_RECEIVE_WINDOW_SEGMENTS, problems);
+    let divide = read_divide(table, problems);
     let overrides = table.read("override_setsockopt", problems, table::boolean);
-    let delayed_ack = table.read("delayed_ack", problems, parse_delayed_ack);
+    let delayed_ack = table.read("delayed_ack", problems, parse_switch);
     let dscp = table.read("dscp", problems, dscp::parse).map(|dscp| dscp.value);
     let allow_aggressive = consent::read(table, problems);
     let max_flows = read_max_flows(table, problems);
@@ -128,6 +130,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         bdp_bytes: line.bdp_bytes().map(|bytes| bytes.round() as u64),
         sndbuf_bytes: buffers.sndbuf_bytes,
         rcvbuf_bytes: buffers.rcvbuf_bytes,
+        divide,
         congestion: choice.congestion.clone(),
         control,
         initial_window_segments,
@@ -249,8 +252,18 @@ fn read_segments(
     table.read(key, problems, parse).map(|segments| segments.value as u32)
 }
 
+fn read_divide(table: &Table<'_>, problems: &mut Problems) -> bool {
+    let Some(divide) = table.read("divide", problems, parse_switch) else { return false };
+    if divide.value && !table.has("sndbuf") && !table.has("rcvbuf") {
+        let fault = Fault::new("divide = true has no effect", "there is no buffer to divide")
+            .help("add `sndbuf` and `rcvbuf`, for all flows together, or leave it out");
+        problems.push(fault.at(divide.at));
+    }
+    divide.value
+}
+
 /// The papers have 0 and 1.
-fn parse_delayed_ack(value: &DeValue<'_>) -> Result<bool, Fault> {
+fn parse_switch(value: &DeValue<'_>) -> Result<bool, Fault> {
     match value {
         DeValue::Integer(_) => Ok(table::integer(value, 0..=1, "")? == 1),
         _ => table::boolean(value),

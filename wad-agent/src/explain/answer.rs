@@ -57,6 +57,9 @@ pub struct Settings {
     /// Argument of SO_RCVBUF, which the kernel doubles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rcvbuf_bytes: Option<u32>,
+    /// Whether both are for all flows of the path together.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub divide: bool,
     /// As it is registered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,

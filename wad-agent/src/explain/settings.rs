@@ -2,7 +2,7 @@
 
 use wad_common::{
     control::{Control, IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, WindowSize},
-    policy::{Policy, SETS_TRAFFIC_CLASS},
+    policy::{DIVIDES, Policy, SETS_TRAFFIC_CLASS},
 };
 
 use super::answer::{Settings, Window};
@@ -32,6 +32,7 @@ pub fn of(policy: &Policy) -> Settings {
     let general = Settings {
         sndbuf_bytes: some(policy.sndbuf_bytes),
         rcvbuf_bytes: some(policy.rcvbuf_bytes),
+        divide: policy.flags & DIVIDES != 0,
         initial_window_segments: some(policy.initial_window_segments),
         initial_receive_window_segments: some(policy.initial_receive_window_segments),
         max_pacing_bytes_per_second: some(policy.max_pacing_bytes_per_second),
@@ -140,6 +141,12 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
         why.push(format!(
             "that rate is {ROOM} times what the path's flows got: each may get more than the last"
         ));
+    }
+    if policy.flags & DIVIDES != 0 {
+        why.push(
+            "each of the path's flows gets an equal part, but no less than the kernel's default"
+                .to_owned(),
+        );
     }
     if !why.is_empty() {
         why.push("the kernel doubles both buffers, for structures of its own".to_owned());

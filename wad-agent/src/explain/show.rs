@@ -55,6 +55,7 @@ fn write_settings(f: &mut fmt::Formatter<'_>, settings: &Settings) -> fmt::Resul
     let rows = [
         ("sndbuf", number(settings.sndbuf_bytes, " bytes")),
         ("rcvbuf", number(settings.rcvbuf_bytes, " bytes")),
+        ("divide", settings.divide.then(|| "among the path's flows".to_owned())),
         ("congestion", settings.congestion.clone()),
         ("additive_increase", settings.additive_increase_segments.map(|a| a.to_string())),
         ("decrease", settings.decrease.map(|b| b.to_string())),

@@ -81,6 +81,14 @@ pub const PATH: &[PathMetric] = &[
     },
     PathMetric {
         definition: Definition {
+            name: "wad_path_memory_reserved",
+            unit: Some(Unit::Bytes),
+            help: "Memory that the buffers of the path's tuned flows may pin",
+        },
+        value: Gauge(|stats| stats.memory_reserved),
+    },
+    PathMetric {
+        definition: Definition {
             name: "wad_flows_untuned",
             unit: None,
             help: "Matched flows not tuned as their policy says: left alone for want of memory \
@@ -159,6 +167,14 @@ pub const HOST: &[HostMetric] = &[
             help: "Multipath TCP subflows, which are left alone",
         },
         value: HostValue::Counter(|readings| readings.counter(Counter::MptcpSubflows)),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_buffer_divisions",
+            unit: None,
+            help: "Flows that came to or left a path that divides its buffers",
+        },
+        value: HostValue::Counter(|readings| readings.counter(Counter::Divisions)),
     },
     HostMetric {
         definition: Definition {

@@ -15,6 +15,7 @@ pub fn example() -> Readings {
         opened: 13,
         closed: 12,
         tuned_now: 1,
+        memory_reserved: 16_777_216,
         no_memory: 2,
         too_many: 3,
         partly: 4,
@@ -26,7 +27,7 @@ pub fn example() -> Readings {
     };
     Readings {
         paths: vec![path("bob", stats), path("a \"quoted\\\nname", PathStats::default())],
-        counters: [5, 6, 16_777_216, 7],
+        counters: [5, 6, 16_777_216, 7, 8],
         generation: 3,
         memory_limit_bytes: 2_147_483_648,
         changes: vec![Change::Sysctl {

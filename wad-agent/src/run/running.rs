@@ -6,7 +6,10 @@ use anyhow::Result;
 use tokio::time;
 use tracing::warn;
 
-use super::bound::{kernel_buffers, max_memory_bytes};
+use super::{
+    bound::{kernel_buffers, max_memory_bytes},
+    divisions::Divisions,
+};
 use crate::{
     bpf::{self, Tuning},
     ceilings::Ceilings,
@@ -31,6 +34,7 @@ pub struct Running<'a> {
     /// The text of the configuration when last it was read, by its fingerprint.
     pub seen: Option<u64>,
     pub disabled: Disabled,
+    pub divisions: Divisions,
     /// When the policy set before the one in force is to go.
     pub retiring: Option<time::Instant>,
     pub told: Arc<Mutex<Told>>,
@@ -82,7 +86,7 @@ impl Running<'_> {
             .map_err(anyhow::Error::from)
             .and_then(|()| Ok(self.tuning.change(policies, max_memory_bytes, instance)?));
         if changed.is_ok() {
-            adopt_running(&self.tuning);
+            self.adopt();
             self.ceilings = ceilings;
             self.retiring = in_a_handshake();
         }
@@ -96,9 +100,24 @@ impl Running<'_> {
     pub fn retire(&mut self) {
         self.retiring = None;
         // Those that were in a handshake got what the set before says.
-        adopt_running(&self.tuning);
+        self.adopt();
         if let Err(error) = self.tuning.retire().map_err(anyhow::Error::from) {
             warn!("the policy set before the one in force keeps its memory: {error:#}");
+        }
+    }
+
+    /// Brings running flows under the policy in force.
+    pub fn adopt(&mut self) {
+        let some_wait = adopt_running(&self.tuning);
+        self.divisions.visited(some_wait);
+    }
+
+    /// Flows of paths that divide their buffers follow those that have come or gone.
+    pub fn divide(&mut self) {
+        match self.tuning.divisions() {
+            Ok(counted) if self.divisions.are_due(counted) => self.adopt(),
+            Ok(_) => {}
+            Err(error) => warn!("divided buffers stay as they are: {error}"),
         }
     }
 
@@ -113,9 +132,11 @@ pub fn in_a_handshake() -> Option<time::Instant> {
     Some(time::Instant::now() + bpf::HANDSHAKE)
 }
 
-/// A failure leaves new flows tuned, and the others as they are.
-pub fn adopt_running(tuning: &Tuning) {
-    if let Err(error) = tuning.adopt_running().map_err(anyhow::Error::from) {
+/// A failure leaves new flows tuned, and the others as they are. Whether some wait to
+/// be visited again.
+pub fn adopt_running(tuning: &Tuning) -> bool {
+    tuning.adopt_running().map_err(anyhow::Error::from).unwrap_or_else(|error| {
         warn!("not all flows that run follow the policy: {error:#}");
-    }
+        false
+    })
 }

@@ -28,7 +28,7 @@ pub fn init(tcp: Tcp) -> u64 {
 #[inline(always)]
 pub fn cong_control(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    let parameters = Parameters::of(tcp);
+    let parameters = Parameters::at_ack(tcp);
     if parameters.is_standard() {
         return standard::cong_control(ctx, tcp, parameters);
     }

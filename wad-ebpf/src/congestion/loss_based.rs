@@ -35,7 +35,7 @@ const TCP_CA_RECOVERY: u8 = 3;
 #[inline(always)]
 pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
     let tcp = Tcp::of(ctx);
-    let parameters = Parameters::of(tcp);
+    let parameters = Parameters::at_ack(tcp);
     if parameters.has_flags() {
         make_good(tcp, parameters, &response);
     }

@@ -12,6 +12,7 @@
 mod context;
 mod dedicated;
 mod delay;
+mod division;
 mod leaky;
 mod loss_based;
 mod pacing;

@@ -4,10 +4,11 @@
 use wad_common::{
     control::{Control, LONG_PATH_US, Pacing, RESPOND_AS_STANDARD},
     law::{Aimd, Window},
+    policy,
 };
 use wad_ebpf::{maps, policies};
 
-use crate::tcp::Tcp;
+use crate::{division, tcp::Tcp};
 
 // Places in `icsk_ca_priv`.
 const AIMD: u32 = 0;
@@ -19,6 +20,9 @@ const STANDING_QUEUE: u32 = 28;
 const DEDICATED_RATE: u32 = 32;
 /// In its place where a law is to respond as the standard one.
 const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
+
+/// Beside [`Control::flags`]: the path's buffers are divided among its flows.
+const DIVIDES: u32 = 1 << 31;
 
 /// From here on it is the law's own, 64 bytes.
 pub const LAW_STATE: u32 = 40;
@@ -54,6 +58,16 @@ impl Parameters {
             tcp.pace();
         }
         Self(tcp)
+    }
+
+    /// Those in force at an ACK, which the flow's send buffer follows, too.
+    #[inline(always)]
+    pub fn at_ack(tcp: Tcp) -> Self {
+        let parameters = Self::of(tcp);
+        if parameters.has(DIVIDES) {
+            division::follow(tcp);
+        }
+        parameters
     }
 
     /// Those in force now.
@@ -93,10 +107,10 @@ impl Parameters {
         self.0.private::<u32>(FLAGS) & flag != 0
     }
 
-    /// Whether there is any flag.
+    /// Whether there is any of the path's [`Control::flags`].
     #[inline(always)]
     pub fn has_flags(self) -> bool {
-        self.0.private::<u32>(FLAGS) != 0
+        self.0.private::<u32>(FLAGS) & !DIVIDES != 0
     }
 
     /// Whether the law's own response is not wanted any more.
@@ -153,7 +167,8 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         tcp.set_private(AIMD, u64::from(keep_q16) << 32 | u64::from(increase_q16));
         tcp.set_private(MAX_SSTHRESH, or_none(control.max_ssthresh_segments));
         tcp.set_private(MAX_CWND, or_none(control.max_cwnd.in_segments(tcp.mss_bytes())));
-        tcp.set_private(FLAGS, control.flags);
+        let divides = policy.is_some_and(|policy| policy.flags & policy::DIVIDES != 0);
+        tcp.set_private(FLAGS, control.flags | if divides { DIVIDES } else { 0 });
         tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);
         tcp.set_private(DEDICATED_RATE, control.dedicated_bytes_per_second);
     }

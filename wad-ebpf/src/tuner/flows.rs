@@ -4,12 +4,13 @@
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
     counter::Counter,
+    division::Division,
     event::Kind,
     flow::{
         Asks, Counts, Flow, Outcome, Role, Settings,
         option::{CONGESTION, RCVBUF, SNDBUF},
     },
-    policy::{NO_DELAYED_ACKS, OVERRIDES, Policy},
+    policy::{DIVIDES, NO_DELAYED_ACKS, OVERRIDES, Policy},
 };
 use wad_ebpf::policies;
 
@@ -60,13 +61,21 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.role = role as u32;
     flow.initial_window_segments = 0;
     flow.earlier = Counts::default();
-    flow.asks = Asks::of(policy);
+    ask(socket, flow, policy);
     socket.read_buffers(&mut flow.before);
     note_choices(socket, flow);
     account::matched(index);
     flow.outcome = account::reserve::<ADDITION>(flow, policy) as u32;
     socket.ask_for_state_changes();
     Some((flow, policy))
+}
+
+/// What a flow is to get. Its buffers are divided when they are reserved.
+#[inline(always)]
+pub fn ask(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
+    flow.asks = Asks::of(policy);
+    flow.division =
+        if policy.flags & DIVIDES != 0 { socket.division() } else { Division::default() };
 }
 
 /// Notes what the application has chosen by itself: what is set and was not given
@@ -102,10 +111,10 @@ pub fn note_choices(socket: &impl Socket, flow: &mut Flow) {
     flow.given = (given & !changed) as u16;
 }
 
-/// Whether a policy may set an option of a flow.
+/// Whether its policy may set an option of a flow.
 #[inline(always)]
-fn may_set(flow: &Flow, policy: &Policy, option: u32) -> bool {
-    policy.flags & OVERRIDES != 0 || u32::from(flow.chosen) & option == 0
+fn may_set(flow: &Flow, option: u32) -> bool {
+    flow.asks.flags & OVERRIDES != 0 || u32::from(flow.chosen) & option == 0
 }
 
 /// What should hold as early as can be.
@@ -117,15 +126,20 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     if policy.traffic_class != 0 && socket.set_traffic_class(policy.traffic_class & 0xff).is_err() {
         flow.outcome = Outcome::Partly as u32;
     }
-    if policy.sndbuf_bytes != 0 && may_set(flow, policy, SNDBUF) {
-        if socket.set_sndbuf(policy.sndbuf_bytes).is_ok() {
+    set_buffers(socket, flow);
+}
+
+#[inline(always)]
+pub fn set_buffers(socket: &impl Socket, flow: &mut Flow) {
+    if flow.asks.sndbuf_bytes != 0 && may_set(flow, SNDBUF) {
+        if socket.set_sndbuf(flow.sndbuf_bytes()).is_ok() {
             flow.given |= SNDBUF as u16;
         } else {
             flow.outcome = Outcome::Partly as u32;
         }
     }
-    if policy.rcvbuf_bytes != 0 && may_set(flow, policy, RCVBUF) {
-        if socket.set_rcvbuf(policy.rcvbuf_bytes).is_ok() {
+    if flow.asks.rcvbuf_bytes != 0 && may_set(flow, RCVBUF) {
+        if socket.set_rcvbuf(flow.rcvbuf_bytes()).is_ok() {
             flow.given |= RCVBUF as u16;
         } else {
             flow.outcome = Outcome::Partly as u32;
@@ -134,29 +148,33 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
 }
 
 #[inline(always)]
-pub fn establish(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
+pub fn establish<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
     // SAFETY: reads the clock.
     flow.established_ns = unsafe { bpf_ktime_get_ns() };
     socket.read_control(&mut flow.before);
     if flow.is_tuned() {
+        if S::IS_NEW && flow.divides() && flow.division.rcvbuf_flows == 0 {
+            flow.division.rcvbuf_flows = flow.division.sndbuf_flows;
+            set_buffers(socket, flow);
+        }
         set_control(socket, flow, policy);
     }
-    read_back(socket, flow, policy);
+    read_back(socket, flow);
     account::opened(flow);
     report::send(socket, flow, Kind::Open);
 }
 
 /// What came of it.
 #[inline(always)]
-pub fn read_back(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
+pub fn read_back(socket: &impl Socket, flow: &mut Flow) {
     socket.read_buffers(&mut flow.after);
     socket.read_control(&mut flow.after);
     // The kernel cuts a buffer to net.core.{w,r}mem_max without a word. Before
     // Linux 6.0 it does not say what the buffers are, either.
     let is_cut = |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes;
     let given = u32::from(flow.given);
-    let cut = given & SNDBUF != 0 && is_cut(flow.after.sndbuf_bytes, policy.sndbuf_bytes)
-        || given & RCVBUF != 0 && is_cut(flow.after.rcvbuf_bytes, policy.rcvbuf_bytes);
+    let cut = given & SNDBUF != 0 && is_cut(flow.after.sndbuf_bytes, flow.sndbuf_bytes())
+        || given & RCVBUF != 0 && is_cut(flow.after.rcvbuf_bytes, flow.rcvbuf_bytes());
     if cut && flow.is_tuned() {
         flow.outcome = Outcome::Partly as u32;
     }
@@ -182,7 +200,7 @@ pub fn set_control<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
         flow.outcome = Outcome::Partly as u32;
     }
     // Last: a law that paces reckons with the window at its start.
-    if policy.congestion[0] != 0 && may_set(flow, policy, CONGESTION) {
+    if policy.congestion[0] != 0 && may_set(flow, CONGESTION) {
         if socket.set_congestion(&policy.congestion).is_ok() {
             flow.given |= CONGESTION as u16;
         } else {

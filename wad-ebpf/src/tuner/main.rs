@@ -18,8 +18,6 @@
 //! on with the kernel's.
 #![no_std]
 #![no_main]
-#![feature(core_intrinsics)]
-#![expect(internal_features, reason = "atomic addition, see account.rs")]
 
 mod account;
 mod flows;
@@ -37,7 +35,11 @@ use aya_ebpf::{
     macros::sock_ops,
     programs::SockOpsContext,
 };
-use wad_common::{event::Kind, flow::Role, policy::Policy};
+use wad_common::{
+    event::Kind,
+    flow::Role,
+    policy::{DIVIDES, Policy},
+};
 use wad_ebpf::policies;
 
 use crate::socket::{Calling, Socket as _};
@@ -82,9 +84,25 @@ fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
 #[inline(always)]
 fn set_initial_receive_window(ctx: &SockOpsContext) {
     let Some(policy) = initial_policy(ctx) else { return };
-    if policy.initial_receive_window_segments != 0 {
-        ctx.set_reply(policy.initial_receive_window_segments);
+    let segments = match policy.initial_receive_window_segments {
+        0 if policy.flags & DIVIDES != 0 => usual_initial_window(ctx),
+        segments => segments,
+    };
+    if segments != 0 {
+        ctx.set_reply(segments);
     }
+}
+
+/// Segments of 1460 bytes that the kernel lets into an untuned connection at first.
+const USUAL_INITIAL_SEGMENTS: u32 = 65_535 / 1_460;
+
+/// A connection that this host makes would offer all of its buffer with its second
+/// segment, and what has been offered cannot be divided any more: it offers what an
+/// untuned one does. (The MSS is not known yet.) 0 for one that is accepted, which
+/// offers no more by itself.
+#[inline(always)]
+fn usual_initial_window(ctx: &SockOpsContext) -> u32 {
+    if Calling::of(ctx).is_some() { USUAL_INITIAL_SEGMENTS } else { 0 }
 }
 
 /// That of a connection which this host makes has been settled by then.
@@ -100,6 +118,9 @@ fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
 #[inline(always)]
 fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
     if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, Role::Active) {
+        // The SYN settles the window scale: it is to do for when the others have gone.
+        // Divided it is when the connection is established.
+        flow.division.rcvbuf_flows = 0;
         flows::set_before_data(socket, flow, policy);
     }
 }

@@ -10,10 +10,13 @@ use core::ffi::c_void;
 use aya_ebpf::{bindings::BPF_TCP_CLOSE, helpers::generated::bpf_seq_write};
 use wad_common::{
     event::Kind,
-    flow::{Asks, Flow, Outcome, Role, Visit, option::CONGESTION},
+    flow::{
+        Asks, Flow, Outcome, Role, Visit,
+        option::{CONGESTION, RCVBUF},
+    },
     policy::{NO_DELAYED_ACKS, Policy},
 };
-use wad_ebpf::policies;
+use wad_ebpf::{counts, policies};
 
 use crate::{
     account::{self, FETCH},
@@ -84,7 +87,8 @@ fn visit(socket: &Visited) -> Option<Visit> {
             return change(socket, flow, policy);
         }
         flows::note_choices(socket, flow);
-        undo(socket, flow, &Asks::default());
+        let had = flow.asks;
+        undo(socket, flow, &had, &Asks::default());
         flows::end(socket, flow, Kind::Leave);
         if index == NO_PATH {
             return Some(Visit::Left);
@@ -104,27 +108,28 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     let asks = Asks::of(policy);
     flow.generation = policy.generation;
     if flow.asks.is(&asks) {
-        return None;
+        return divide(socket, flow);
     }
+    let had = flow.asks;
     if policy.observes() {
         flows::note_choices(socket, flow);
-        undo(socket, flow, &asks);
+        undo(socket, flow, &had, &asks);
         account::release(flow);
         flow.asks = asks;
         flow.outcome = Outcome::Observed as u32;
         return Some(Visit::Changed);
     }
+    flows::ask(socket, flow, policy);
     if flow.is_tuned() {
-        if !account::resize(flow, policy) {
+        flow.division.set_among(flows_to_divide_among(flow));
+        if !counts::resize(flow) {
             // What it has stays.
-            flow.asks = asks;
+            account::no_memory(flow.policy);
             return None;
         }
         flows::note_choices(socket, flow);
-        undo(socket, flow, &asks);
-        flow.asks = asks;
+        undo(socket, flow, &had, &asks);
     } else {
-        flow.asks = asks;
         flow.outcome = account::reserve::<FETCH>(flow, policy) as u32;
         if !flow.is_tuned() {
             return None;
@@ -135,21 +140,61 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     flow.outcome = Outcome::Tuned as u32;
     flows::set_before_data(socket, flow, policy);
     flows::set_control(socket, flow, policy);
-    flows::read_back(socket, flow, policy);
+    flows::read_back(socket, flow);
+    if flow.divides() && !is_rcvbuf_reached(flow) {
+        // The next visit goes on with it.
+        flow.division.rcvbuf_flows = 0;
+    }
     if !was_partly && flow.outcome == Outcome::Partly as u32 {
         account::refused(flow.policy);
     }
     Some(Visit::Changed)
 }
 
+/// 0 where its path's buffers are all its own.
+#[inline(always)]
+fn flows_to_divide_among(flow: &Flow) -> u32 {
+    if flow.divides() { counts::tuned_flows(flow.policy) } else { 0 }
+}
+
+/// Gives a flow its part of buffers that are divided, if others have come or gone.
+#[inline(always)]
+fn divide(socket: &Visited, flow: &mut Flow) -> Option<Visit> {
+    let flows = flows_to_divide_among(flow);
+    if !flow.is_tuned() || flow.division.is_among(flows) {
+        return None;
+    }
+    let rcvbuf_flows = flow.division.rcvbuf_flows;
+    flow.division.set_among(flows);
+    if flow.buffers_bytes() > flow.memory_bytes && !counts::resize(flow) {
+        // What it has stays.
+        return None;
+    }
+    flows::note_choices(socket, flow);
+    flows::set_buffers(socket, flow);
+    socket.read_buffers(&mut flow.after);
+    let is_reached = is_rcvbuf_reached(flow);
+    if !is_reached {
+        flow.division.rcvbuf_flows = rcvbuf_flows;
+    }
+    // What is not needed any more is given back now.
+    counts::resize(flow);
+    Some(if is_reached { Visit::Divided } else { Visit::Dividing })
+}
+
+/// Whether the receive buffer is no larger than it is to be.
+#[inline(always)]
+fn is_rcvbuf_reached(flow: &Flow) -> bool {
+    u32::from(flow.given) & RCVBUF == 0 || flow.after.rcvbuf_bytes <= 2 * flow.rcvbuf_bytes()
+}
+
 /// Takes back what a policy gave, as far as the next one has nothing in its
 /// place. Buffers stay: there is no way back to those that the kernel sizes.
 #[inline(always)]
-fn undo(socket: &Visited, flow: &mut Flow, next: &Asks) {
+fn undo(socket: &Visited, flow: &mut Flow, had: &Asks, next: &Asks) {
     if !flow.is_tuned() {
         return;
     }
-    let had = flow.asks;
     if u32::from(flow.given) & CONGESTION != 0 && next.congestion[0] == 0 {
         // One that the application had chosen, or the namespace's default. That it is
         // gone is no harm. A law of ours is what an agent before this one gave.

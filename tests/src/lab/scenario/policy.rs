@@ -28,18 +28,21 @@ pub fn is_measured(keys: &Table) -> bool {
 #[must_use]
 pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) -> Option<String> {
     let mut text = String::new();
+    // One group's path has no port, so that it is the receiver's, too. But a buffer
+    // that is divided would be among both ends.
+    let divides = |own: &Table| own.get("divide").and_then(Value::as_bool) == Some(true);
+    let are_apart = groups.len() > 1 || groups.iter().any(|(_, own)| own.is_some_and(divides));
     for (group, own) in groups {
         let Some(own) = own else { continue };
         let mut keys = common.clone();
         keys.extend((*own).clone());
-        // One group's path has no port, so that it is the receiver's, too.
-        let port = (groups.len() > 1).then_some(group.port);
+        let port = are_apart.then_some(group.port);
         text.push_str(&section(&group.name, port, keys, path));
     }
     if text.is_empty() {
         return None;
     }
-    if groups.len() > 1 {
+    if are_apart {
         let buffers = common.iter().filter(|(key, _)| BUFFERS.contains(&key.as_str()));
         let keys = buffers.map(|(key, value)| (key.clone(), value.clone())).collect();
         text.push_str(&section("receivers", None, keys, path));
@@ -122,6 +125,20 @@ mod tests {
         assert!(paths[0].get("rtt").is_none(), "nothing is \"auto\"");
         assert_eq!(paths[1]["name"].as_str(), Some("receivers"));
         assert!(paths[1].get("congestion").is_none());
+    }
+
+    #[test]
+    fn receivers_have_no_part_of_what_senders_divide() {
+        let common: Table = toml::from_str("sndbuf = '4MiB'\nrcvbuf = '8MiB'").unwrap();
+        let own: Table = toml::from_str("divide = true").unwrap();
+        let text = text(&common, &[(&group("lab", 5001), Some(&own))], &path()).unwrap();
+        let parsed: Table = text.parse().unwrap();
+        let [senders, receivers] = parsed["path"].as_array().unwrap().as_slice() else {
+            panic!("{text}")
+        };
+        assert_eq!(senders["remote_port"].as_integer(), Some(5001));
+        assert_eq!(receivers["rcvbuf"].as_str(), Some("8MiB"));
+        assert!(receivers.get("divide").is_none());
     }
 
     #[test]

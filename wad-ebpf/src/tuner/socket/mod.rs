@@ -4,11 +4,13 @@
 
 mod calling;
 mod choices;
+mod defaults;
 mod visited;
 
 use core::ffi::c_void;
 
 use wad_common::{
+    division::Division,
     event::Event,
     flow::{Counts, Flow, Settings},
     policy::CONGESTION_BYTES,
@@ -74,6 +76,12 @@ pub trait Socket {
     #[inline(always)]
     fn set_options(&self) -> u32 {
         choices::of(self.sk())
+    }
+
+    /// A division before anything is divided, with the kernel's default buffers.
+    #[inline(always)]
+    fn division(&self) -> Division {
+        defaults::of(self.sk())
     }
 
     fn counts(&self) -> Counts;

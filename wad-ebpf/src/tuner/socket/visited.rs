@@ -285,8 +285,10 @@ impl Socket for Visited {
     }
 
     /// The window was settled when the connection was made: it follows its new
-    /// bound only if told. Neither goes below what the other end has been offered,
-    /// which has to fit when it comes.
+    /// bound only if told. A smaller one the kernel offers when what it has offered
+    /// already has come (`tcp_select_window()`): until then the buffer has to hold
+    /// that, and stays larger than asked. On the way down less is offered than will
+    /// be, so that what the application has not read yet fits beside it.
     #[inline(always)]
     fn set_rcvbuf(&self, bytes: u32) -> Result<(), i32> {
         let ratio = self.scaling_ratio();
@@ -297,10 +299,15 @@ impl Socket for Visited {
         // The kernel doubles what it is given.
         let least = (least / 2 + 1) as u32;
         self.set_number(SOL_SOCKET, SO_RCVBUF, if bytes < least { least } else { bytes })?;
-        let space = self.number(SOL_SOCKET, SO_RCVBUF);
+        let space = u64::from(self.number(SOL_SOCKET, SO_RCVBUF));
         let asked = 2 * u64::from(bytes);
-        let clamp = window_of(if asked < u64::from(space) { asked } else { space.into() });
-        self.set_number(SOL_TCP, TCP_WINDOW_CLAMP, if clamp < offered { offered } else { clamp })
+        let room = if space <= asked {
+            space
+        } else {
+            let most_held = asked / 8 * 5;
+            asked / 4 * 3 - if held < most_held { held } else { most_held }
+        };
+        self.set_number(SOL_TCP, TCP_WINDOW_CLAMP, window_of(room))
     }
 
     /// A law of ours that the socket has already is left and taken again: it reads

@@ -1,0 +1,90 @@
+//! A path's buffers, divided among the flows that it has at a time. Sizes are
+//! arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
+
+use crate::record;
+
+/// What one of so many flows gets of a buffer: an equal part, but no less than the
+/// kernel's default, unless all of it is less. Undivided where there are none.
+#[inline(always)]
+#[must_use]
+pub const fn part_bytes(total_bytes: u32, flows: u32, default_bytes: u32) -> u32 {
+    if flows == 0 {
+        return total_bytes;
+    }
+    let equal_bytes = total_bytes / flows;
+    let least_bytes = if default_bytes < total_bytes { default_bytes } else { total_bytes };
+    if equal_bytes < least_bytes { least_bytes } else { equal_bytes }
+}
+
+/// Among how many flows the buffers of one were divided when last they were set; 0
+/// for not at all. Each is set at its own time.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Division {
+    /// The send buffer.
+    pub sndbuf_flows: u32,
+    /// The receive buffer.
+    pub rcvbuf_flows: u32,
+    /// The window that is offered. It goes before the receive buffer, which has to
+    /// hold what has been offered already.
+    pub window_flows: u32,
+    /// What the kernel gives by default, half of `tcp_wmem[1]`.
+    pub default_sndbuf_bytes: u32,
+    /// What the kernel gives by default, half of `tcp_rmem[1]`.
+    pub default_rcvbuf_bytes: u32,
+    /// When the flow's congestion control looked last whether the send buffer is to
+    /// follow, by the flow's clock (`tcp_mstamp`). It wraps in 72 minutes: a look
+    /// may come an RTT late then.
+    pub looked_us: u32,
+}
+record!(Division, size = 24);
+
+impl Division {
+    /// Whether all is divided among so many.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_among(&self, flows: u32) -> bool {
+        self.sndbuf_flows == flows && self.rcvbuf_flows == flows && self.window_flows == flows
+    }
+
+    /// The same division for all, that of a flow whose buffers are about to be set.
+    #[inline(always)]
+    pub const fn set_among(&mut self, flows: u32) {
+        self.sndbuf_flows = flows;
+        self.rcvbuf_flows = flows;
+        self.window_flows = flows;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn parts_are_equal_down_to_the_default() {
+        let part = |flows| part_bytes(8_000_000, flows, 65_536);
+        assert_eq!(
+            [0, 1, 2, 3, 8].map(part),
+            [8_000_000, 8_000_000, 4_000_000, 2_666_666, 1_000_000]
+        );
+        assert_eq!([122, 123, 100_000, u32::MAX].map(part), [65_573, 65_536, 65_536, 65_536]);
+        // One that is smaller than the default is nobody's reason for more.
+        assert_eq!(part_bytes(10_000, 3, 65_536), 10_000);
+        assert_eq!(part_bytes(0, 3, 65_536), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn all_parts_together_are_the_whole_or_defaults(
+            total: u32, flows in 1_u32.., default: u32
+        ) {
+            let part = part_bytes(total, flows, default);
+            let (together, flows) = (u64::from(part) * u64::from(flows), u64::from(flows));
+            prop_assert!(part <= total);
+            prop_assert!(together <= u64::from(total).max(flows * u64::from(default)));
+            prop_assert!(part >= default.min(total) && together + flows > u64::from(total));
+        }
+    }
+}

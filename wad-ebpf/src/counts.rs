@@ -1,0 +1,119 @@
+//! Counts that all processors change.
+
+use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xsub};
+
+use wad_common::{
+    counter::{Counter, Setting},
+    flow::Flow,
+    stats::PathStats,
+};
+
+use crate::maps::{COUNTERS, PATHS, SETTINGS};
+
+/// A count that all processors change.
+#[derive(Clone, Copy)]
+pub struct Shared(*mut u64);
+
+// The target has no `AtomicU64::fetch_add` (rustc takes BPF to lack what a
+// compare-and-swap loop needs); the instructions themselves are there: atomic
+// add with fetch, Linux 5.12.
+impl Shared {
+    #[inline(always)]
+    #[must_use]
+    pub const fn new(place: &mut u64) -> Self {
+        Self(place)
+    }
+
+    #[inline(always)]
+    #[must_use]
+    pub fn of(counter: Counter) -> Option<Self> {
+        COUNTERS.get_ptr_mut(counter as u32).map(Self)
+    }
+
+    /// What it was before. Not relaxed: of that LLVM 22 makes the older
+    /// instruction, which has no result, and takes `amount` for it (seen).
+    #[inline(always)]
+    pub fn fetch_add(self, amount: u64) -> u64 {
+        // SAFETY: an aligned u64 in a map, valid for the program's run.
+        unsafe { atomic_xadd::<_, _, { AtomicOrdering::SeqCst }>(self.0, amount) }
+    }
+
+    #[inline(always)]
+    pub fn add(self, amount: u64) {
+        // SAFETY: as above.
+        unsafe { atomic_xadd::<_, _, { AtomicOrdering::Relaxed }>(self.0, amount) };
+    }
+
+    #[inline(always)]
+    pub fn sub(self, amount: u64) {
+        // SAFETY: as above.
+        unsafe { atomic_xsub::<_, _, { AtomicOrdering::Relaxed }>(self.0, amount) };
+    }
+
+    #[inline(always)]
+    #[must_use]
+    pub fn load(self) -> u64 {
+        // SAFETY: as above; an aligned load of 64 bits is a single one.
+        unsafe { self.0.read_volatile() }
+    }
+
+    #[inline(always)]
+    pub fn store(self, value: u64) {
+        // SAFETY: as above; an aligned store of 64 bits is a single one.
+        unsafe { self.0.write_volatile(value) };
+    }
+}
+
+/// The counts of a path, by its policy's index.
+#[inline(always)]
+#[must_use]
+pub fn stats(policy: u32) -> Option<&'static mut PathStats> {
+    let stats = PATHS.get_ptr_mut(policy)?;
+    // SAFETY: entries are never removed while the programs run, and each field
+    // is changed by atomic operations only.
+    Some(unsafe { &mut *stats })
+}
+
+/// The tuned flows of a path, by its policy's index.
+#[inline(always)]
+#[must_use]
+pub fn tuned_flows(policy: u32) -> u32 {
+    match stats(policy) {
+        // As many do not fit into a host.
+        Some(stats) => Shared::new(&mut stats.tuned_now).load() as u32,
+        None => 0,
+    }
+}
+
+/// The most memory that tuned flows may reserve.
+#[inline(always)]
+#[must_use]
+pub fn max_memory_bytes() -> Option<&'static u64> {
+    SETTINGS.get(Setting::MaxMemory as u32)
+}
+
+/// Has a tuned flow reserve what its buffers take now, or keep what it had if the
+/// bound does not allow that. Whether it does.
+#[inline(always)]
+pub fn resize(flow: &mut Flow) -> bool {
+    let (Some(stats), Some(reserved), Some(limit)) =
+        (stats(flow.policy), Shared::of(Counter::MemoryReserved), max_memory_bytes())
+    else {
+        return false;
+    };
+    let of_path = Shared::new(&mut stats.memory_reserved);
+    let (before, after) = (flow.memory_bytes, flow.buffers_bytes());
+    if after > before {
+        let more = after - before;
+        if reserved.fetch_add(more) + more > *limit {
+            reserved.sub(more);
+            return false;
+        }
+        of_path.add(more);
+    } else {
+        reserved.sub(before - after);
+        of_path.sub(before - after);
+    }
+    flow.memory_bytes = after;
+    true
+}
