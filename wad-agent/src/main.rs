@@ -11,6 +11,7 @@ mod config;
 mod events;
 mod explain;
 mod flow_log;
+mod host;
 mod instance;
 mod journal;
 mod json;
@@ -20,12 +21,14 @@ mod lock;
 mod log;
 mod measured;
 mod metrics;
+mod netlink;
 mod netns;
 mod paths;
 mod plan;
 mod privileges;
 mod reload;
 mod response;
+mod routes;
 mod run;
 mod shares;
 mod sources;
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Disable(args) => switch::run(switch::To::Disable, &args),
         Command::Enable(args) => switch::run(switch::To::Enable, &args),
         Command::Paths(args) => paths::run(&args),
+        Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),
     };
     match result {
