@@ -30,6 +30,8 @@ pub struct Flow {
     pub retransmits: u64,
     /// Segments known to have arrived, in order or not.
     pub delivered_segments: u64,
+    /// None while it is 3, as TCP begins with.
+    pub reordering_segments: Option<u32>,
     /// BBR's gain of its pacing rate over the bandwidth it sees.
     pub pacing_gain: Option<f64>,
     pub bytes_acked: u64,
@@ -87,6 +89,7 @@ fn parse_line(line: &str) -> Option<Flow> {
         retransmits_out,
         retransmits,
         delivered_segments: number("delivered").unwrap_or(0),
+        reordering_segments: field("reordering").and_then(|value| value.parse().ok()),
         pacing_gain: words.iter().find_map(|word| pacing_gain(word)),
         bytes_acked: number("bytes_acked").unwrap_or(0),
         bytes_received: number("bytes_received").unwrap_or(0),
@@ -160,6 +163,9 @@ mod tests {
         assert_eq!((flow.cwnd_segments, flow.ssthresh_segments), (4096, Some(2047)));
         assert_eq!((flow.retransmits_out, flow.retransmits, flow.unacked_segments), (0, 17, 3));
         assert_eq!((flow.delivered_segments, flow.pacing_gain), (2990, None));
+        assert_eq!(flow.reordering_segments, None);
+        let line = LINE.replace("rcv_space", "reordering:19 rcv_space");
+        assert_eq!(parse(&line)[0].reordering_segments, Some(19));
         assert_eq!(flow.window_scales, Some((9, 7)));
         assert_eq!((flow.rcvbuf_bytes, flow.sndbuf_bytes), (131_072, 8_388_608));
         assert_eq!((flow.bytes_acked, flow.send_window_bytes), (8000, 3_145_728));

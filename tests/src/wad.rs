@@ -19,6 +19,7 @@ use tempfile::TempDir;
 use crate::{
     cgroup::Cgroup,
     metrics::{Metrics, MetricsError},
+    netns::Netns,
     process::{Place, Process, ProcessError, in_mounts},
     signal,
 };
@@ -220,19 +221,31 @@ impl Home {
         self.start_by(in_mounts(mounts, &self.run_on(cgroup)))
     }
 
+    /// The same in a network namespace.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time; with its log.
+    pub fn start_inside(&self, netns: &Netns, cgroup: &Cgroup) -> Result<Agent<'_>, WadError> {
+        self.start_at(Place { netns: Some(netns), cgroup: None }, self.run_on(cgroup))
+    }
+
     fn run_on(&self, cgroup: &Cgroup) -> Command {
         let mut command = self.command("run");
         command.arg("--cgroup").arg(cgroup.path());
         command
     }
 
-    fn start_by(&self, mut command: Command) -> Result<Agent<'_>, WadError> {
+    fn start_by(&self, command: Command) -> Result<Agent<'_>, WadError> {
+        self.start_at(Place::default(), command)
+    }
+
+    fn start_at(&self, place: Place<'_>, mut command: Command) -> Result<Agent<'_>, WadError> {
         let path = self.log_path();
         let log = File::options().create(true).append(true).open(&path);
         let log = log.map_err(|source| WadError::Write { path: path.clone(), source })?;
         let errors = log.try_clone().map_err(|source| WadError::Write { path, source })?;
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
-        let process = Place::default().spawn(command)?;
+        let process = place.spawn(command)?;
         self.in_use.set(true);
         let mut agent = Agent { process, home: self };
         agent.wait_ready()?;

@@ -2,6 +2,7 @@
 //! of it. Buffers are the arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
 
 mod columns;
+mod host;
 mod settings;
 mod shares;
 #[cfg(test)]
@@ -112,7 +113,13 @@ impl Display for Page<'_> {
                 "when `wad run` ends, all of it stays until the next start or `wad cleanup`"
             )?;
         }
-        let notes: Vec<_> = paths.iter().filter_map(note).collect();
+        host::write(f, self.config)?;
+        let is_routed = self.config.host.routes;
+        let notes: Vec<_> = paths
+            .iter()
+            .flat_map(|path| [note(path), host::note(path, is_routed)])
+            .flatten()
+            .collect();
         for note in notes.iter().take(SHOWN) {
             writeln!(f, "{note}")?;
         }

@@ -23,6 +23,9 @@ pub fn run(args: &cli::Cleanup) -> Result<()> {
     let instance = &args.instance.name;
     // Not while an agent runs: it would be left with nothing.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
+    if args.routes {
+        return remove_routes(&lock, args);
+    }
     // The kernel first: that has to work whatever the configuration is like.
     let had_tuning = bpffs::is_mounted() && bpf::exist(instance);
     if bpffs::is_mounted() {
@@ -59,6 +62,12 @@ pub fn run(args: &cli::Cleanup) -> Result<()> {
         },
     ))?;
     journal.damage().map_or(Ok(()), |damage| Err(anyhow!("{damage}")))
+}
+
+/// As the agent would have, had it not been killed.
+fn remove_routes(lock: &Lock, args: &cli::Cleanup) -> Result<()> {
+    let state_dir = state_dir(&StateDir::of(lock), &args.config.file)?;
+    Ok(Journal::open(&state_dir, args.instance.name.name(), Sysctl::default())?.undo_routes()?)
 }
 
 /// Where the journal is: as the agent noted it, as configured, or the default

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{config, explain::End, instance::Instance};
+use crate::{config, explain::End, instance::Instance, routes::GUARD};
 
 /// Tunes chosen TCP flows on chosen paths, with no change to applications.
 #[derive(Debug, Parser)]
@@ -37,6 +37,9 @@ pub enum Command {
     /// Show what is known of each path, from where, how old it is, and the policy
     /// that came of it
     Paths(Ask),
+    /// What the agent starts to take its routes out if it is killed
+    #[command(name = GUARD, hide = true)]
+    GuardRoutes,
     /// Take everything of wad's out of the kernel, and undo what it changed
     Cleanup(Cleanup),
 }
@@ -143,6 +146,10 @@ pub struct Switch {
 
 #[derive(Debug, Args)]
 pub struct Cleanup {
+    /// Only rules and routes, which lead astray once nobody follows the host's own;
+    /// tuning goes on
+    #[arg(long)]
+    pub routes: bool,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]

@@ -30,7 +30,7 @@ use crate::{
     cli,
     config::{Config, Host},
     metrics::{PathState, SourceError},
-    output,
+    output, routes,
     status::client::{self, Error, Request},
     switch::Note,
 };
@@ -94,7 +94,12 @@ fn from_configuration(args: &cli::Explain, query: &Query) -> Result<Answer> {
     let making = Making { generation: 0, known: &HashMap::new(), instance, disabled: &disabled };
     let set = PolicySet::new(&config.paths, making);
     let from = Basis::Configuration { file };
-    explain(&Offline { set, config }, query, from)
+    let routes = if config.host.routes {
+        routes::State::InForce(routes::Report::default())
+    } else {
+        routes::State::Off
+    };
+    Ok(explain(&Offline { set, config }, query, from)?.with_means(&routes))
 }
 
 /// A policy set that is in no kernel.

@@ -11,6 +11,7 @@
 mod bpffs;
 mod damage;
 mod lines;
+mod transmit_queue;
 
 use std::{
     fmt,
@@ -24,7 +25,14 @@ use serde::{Deserialize, Serialize};
 
 pub use self::damage::Damage;
 use self::lines::{Entry, Line};
-use crate::sysctl::{self, Sysctl};
+use self::transmit_queue::Queue;
+use crate::{
+    config::TransmitQueue,
+    netlink,
+    netns::Identity,
+    routes,
+    sysctl::{self, Sysctl},
+};
 
 /// One thing that wad changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +42,45 @@ pub enum Change {
     Sysctl { key: String, before: String, after: String },
     /// The BPF file system, mounted where it was missing.
     BpffsMount { dir: PathBuf },
+    /// The transmit queue of an interface, in packets.
+    TransmitQueue {
+        namespace: Identity,
+        index: u32,
+        interface: String,
+        before: String,
+        after: String,
+    },
+    /// Rules and routes of wad's own, all of them: they show whose they are.
+    Routes { namespace: Identity },
+}
+
+impl Change {
+    /// The same from its end to its beginning, if it has values.
+    fn undone(&self) -> Option<Self> {
+        let mut undone = self.clone();
+        let (before, after) = undone.values_mut()?;
+        std::mem::swap(before, after);
+        Some(undone)
+    }
+
+    /// Before and after.
+    fn values(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Sysctl { before, after, .. } | Self::TransmitQueue { before, after, .. } => {
+                Some((before, after))
+            }
+            Self::BpffsMount { .. } | Self::Routes { .. } => None,
+        }
+    }
+
+    fn values_mut(&mut self) -> Option<(&mut String, &mut String)> {
+        match self {
+            Self::Sysctl { before, after, .. } | Self::TransmitQueue { before, after, .. } => {
+                Some((before, after))
+            }
+            Self::BpffsMount { .. } | Self::Routes { .. } => None,
+        }
+    }
 }
 
 /// Something that could not be undone because others had a hand in it.
@@ -41,6 +88,7 @@ pub enum Change {
 pub enum Left {
     Sysctl { key: String, now: String, after: String },
     BpffsInUse { dir: PathBuf },
+    TransmitQueue { interface: String, now: String, after: String },
 }
 
 impl fmt::Display for Left {
@@ -49,6 +97,11 @@ impl fmt::Display for Left {
             Self::Sysctl { key, now, after } => {
                 write!(f, "{key} is {now} now, not the {after} wad set: left as it is")
             }
+            Self::TransmitQueue { interface, now, after } => write!(
+                f,
+                "the transmit queue of {interface} has {now} packets now, not the {after} wad \
+                 set: left as it is"
+            ),
             Self::BpffsInUse { dir } => {
                 write!(f, "{}, mounted by wad, is in use by others: left mounted", dir.display())
             }
@@ -73,6 +126,23 @@ pub enum Error {
     Mount { dir: PathBuf, source: nix::Error },
     #[error("cannot unmount the BPF file system at {}", .dir.display())]
     Unmount { dir: PathBuf, source: io::Error },
+    #[error("cannot tell this network namespace")]
+    Namespace { source: io::Error },
+    #[error(
+        "there is no interface {interface} with a transmit queue here; once there is, `wad reload` \
+         sets its length"
+    )]
+    NoInterface { interface: String },
+    #[error("the transmit queue of {interface}")]
+    TransmitQueue { interface: String, source: netlink::Error },
+    #[error(
+        "there are rules of a wad in this network namespace that this instance did not make; if \
+         they are of no running one, `ip rule flush protocol 119` and `ip -6 rule flush protocol \
+         119` remove them"
+    )]
+    RoutesOfAnother,
+    #[error("cannot remove rules and routes of wad's")]
+    Routes { source: netlink::Error },
     #[error(transparent)]
     Sysctl(#[from] sysctl::Error),
 }
@@ -180,6 +250,78 @@ impl Journal {
     pub fn mount_bpffs(&mut self, dir: &Path) -> Result<(), Error> {
         self.record(Change::BpffsMount { dir: dir.to_owned() })?;
         bpffs::mount(dir).map_err(|source| Error::Mount { dir: dir.to_owned(), source })
+    }
+
+    /// Sets the length of an interface's transmit queue, journalled.
+    pub fn set_transmit_queue(&mut self, wanted: &TransmitQueue) -> Result<(), Error> {
+        let TransmitQueue { interface, packets } = wanted;
+        let namespace = Identity::own().map_err(|source| Error::Namespace { source })?;
+        let failed = |source| Error::TransmitQueue { interface: interface.clone(), source };
+        let now = transmit_queue::of(namespace, interface).map_err(failed)?;
+        let Some(Queue { index, packets: now }) = now else {
+            return Err(Error::NoInterface { interface: interface.clone() });
+        };
+        if now == *packets {
+            return Ok(());
+        }
+        let change = |before: u32, after: u32| Change::TransmitQueue {
+            namespace,
+            index,
+            interface: interface.clone(),
+            before: before.to_string(),
+            after: after.to_string(),
+        };
+        self.record(change(now, *packets))?;
+        transmit_queue::set(namespace, Queue { index, packets: *packets }).map_err(|error| {
+            // As in `set`.
+            let _ = self.record(change(*packets, now));
+            failed(error)
+        })
+    }
+
+    /// Sets the transmit queues of all other interfaces back to what they were.
+    pub fn restore_transmit_queues_but(&mut self, wanted: &[TransmitQueue]) -> Result<(), Error> {
+        let is_wanted = |name: &str| wanted.iter().any(|queue| queue.interface == name);
+        let others: Vec<_> = self
+            .changes()
+            .filter_map(Change::undone)
+            .filter(|change| {
+                matches!(change, Change::TransmitQueue { interface, .. } if !is_wanted(interface))
+            })
+            .collect();
+        for undone in others {
+            let entry = self.entries.iter().find(|entry| entry.is_of_the_same(&undone));
+            if let Some(left) = entry.map(|entry| entry.undo(&self.sysctl)).transpose()?.flatten() {
+                tracing::warn!("{left}");
+            }
+            self.record(undone)?;
+        }
+        Ok(())
+    }
+
+    /// Before the first rule or route of wad's is made in this network namespace.
+    pub fn note_routes(&mut self) -> Result<(), Error> {
+        let namespace = Identity::own().map_err(|source| Error::Namespace { source })?;
+        let change = Change::Routes { namespace };
+        if self.changes().any(|known| *known == change) {
+            return Ok(());
+        }
+        // An agent before this one was in another.
+        self.undo_routes()?;
+        if routes::are_there(namespace).map_err(|source| Error::Routes { source })? {
+            return Err(Error::RoutesOfAnother);
+        }
+        self.record(change)
+    }
+
+    /// Removes rules and routes of wad's. A line of it is not needed: to remove them
+    /// once more does nothing.
+    pub fn undo_routes(&mut self) -> Result<(), Error> {
+        while let Some(place) = self.entries.iter().position(Entry::is_of_routes) {
+            self.entries[place].undo(&self.sysctl)?;
+            self.entries.remove(place);
+        }
+        Ok(())
     }
 
     /// Undoes everything, latest first, and removes the file. On an error the

@@ -11,6 +11,7 @@ mod config;
 mod events;
 mod explain;
 mod flow_log;
+mod host;
 mod instance;
 mod journal;
 mod kernel_modules;
@@ -19,6 +20,7 @@ mod lock;
 mod log;
 mod measured;
 mod metrics;
+mod netlink;
 mod netns;
 mod output;
 mod paths;
@@ -26,6 +28,7 @@ mod plan;
 mod privileges;
 mod reload;
 mod response;
+mod routes;
 mod run;
 mod shares;
 mod sources;
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Disable(args) => switch::run(switch::To::Disable, &args),
         Command::Enable(args) => switch::run(switch::To::Enable, &args),
         Command::Paths(args) => paths::run(&args),
+        Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),
     };
     match result {

@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use wad_common::{counter::Counter, stats::PathStats};
 
-use crate::{journal::Change, reload::Reloads};
+use crate::{journal::Change, reload::Reloads, routes};
 
 /// What the agent knows at one moment.
 #[derive(Clone, Debug, Default)]
@@ -34,6 +34,7 @@ pub struct Readings {
     /// What the journal would undo.
     pub changes: Vec<Change>,
     pub reloads: Reloads,
+    pub routes: routes::Counts,
     /// By `wad disable` without a path.
     pub all_disabled: bool,
     /// In the order of the configuration.

@@ -6,7 +6,7 @@
 
 use std::{
     collections::HashSet,
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
@@ -14,14 +14,42 @@ use std::{
 };
 
 use nix::sched::{CloneFlags, setns};
+use serde::{Deserialize, Serialize};
 
 /// An open network namespace.
 #[derive(Debug)]
 pub struct Netns(File);
 
+/// Which network namespace one is, for as long as it is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    device: u64,
+    inode: u64,
+}
+
+impl Identity {
+    /// Of the namespace that this process is in.
+    pub fn own() -> io::Result<Self> {
+        Ok(Self::of(&fs::metadata(OWN)?))
+    }
+
+    fn of(metadata: &Metadata) -> Self {
+        Self { device: metadata.dev(), inode: metadata.ino() }
+    }
+}
+
+const OWN: &str = "/proc/self/ns/net";
+
+impl Netns {
+    /// Makes the calling thread a member for the rest of its life.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(setns(&self.0, CloneFlags::CLONE_NEWNET)?)
+    }
+}
+
 /// All that can be seen, each once; this process's own first.
 pub fn all() -> io::Result<Vec<Netns>> {
-    let own = File::open("/proc/self/ns/net")?;
+    let own = File::open(OWN)?;
     let mut seen = HashSet::from([identity(&own)?]);
     let mut found = vec![Netns(own)];
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
@@ -38,19 +66,21 @@ pub fn all() -> io::Result<Vec<Netns>> {
 /// Runs code in each of these namespaces, one after the other, on a thread of its
 /// own.
 pub fn in_each<T: Send>(namespaces: &[Netns], inside: impl Fn() -> T + Send) -> Vec<io::Result<T>> {
-    let visit = move || {
-        let enter = |netns: &Netns| Ok(setns(&netns.0, CloneFlags::CLONE_NEWNET)?);
-        namespaces.iter().map(|netns| enter(netns).map(|()| inside())).collect()
-    };
+    let visit = move || namespaces.iter().map(|netns| netns.enter().map(|()| inside())).collect();
     thread::scope(|scope| {
         let thread = scope.spawn(visit);
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
 
-fn identity(file: &File) -> io::Result<(u64, u64)> {
-    let metadata = file.metadata()?;
-    Ok((metadata.dev(), metadata.ino()))
+/// One of them, if it can be seen.
+pub fn find(wanted: Identity) -> io::Result<Option<Netns>> {
+    let is_wanted = |netns: &Netns| identity(&netns.0).is_ok_and(|found| found == wanted);
+    Ok(all()?.into_iter().find(is_wanted))
+}
+
+fn identity(file: &File) -> io::Result<Identity> {
+    Ok(Identity::of(&file.metadata()?))
 }
 
 fn of_processes() -> io::Result<impl Iterator<Item = PathBuf>> {
@@ -86,8 +116,9 @@ mod tests {
     #[test]
     fn its_own_namespace_is_among_them_once() {
         let all = all().unwrap();
-        let own = identity(&File::open("/proc/self/ns/net").unwrap()).unwrap();
+        let own = Identity::own().unwrap();
         let same = all.iter().filter(|netns| identity(&netns.0).unwrap() == own);
         assert_eq!(same.count(), 1);
+        assert!(find(own).unwrap().is_some());
     }
 }

@@ -37,6 +37,7 @@ use crate::{
     config::{Config, Host, OnExit, PathPolicy},
     explain::Explainer,
     flow_log::FlowLog,
+    host,
     journal::Journal,
     kernel_modules,
     lock::{self, Lock},
@@ -46,6 +47,7 @@ use crate::{
     paths,
     privileges::{self, Privileges},
     reload::{self, Fingerprints, InForce, Outcome, Refusal, Reloads, Watch},
+    routes::{Selection, Standing},
     sources::Cache,
     state_dir::StateDir,
     status::About,
@@ -91,9 +93,9 @@ pub fn run(args: &cli::Run) -> Result<()> {
     // A look-up of a name may take long: nobody waits for it any more.
     runtime.shutdown_background();
     // Tuning that is to stay, or that a failed start could not take over, goes on and
-    // keeps what it needs.
+    // keeps what it needs; but nobody follows routes any more.
     if bpf::exist(instance) {
-        return result;
+        return first_error(result, journal.undo_routes().map_err(anyhow::Error::from));
     }
     first_error(result, undo(&mut journal, &noted))
 }
@@ -148,12 +150,19 @@ impl Agent<'_> {
         let measured = Measured::new(&config, max_memory_bytes, kernel, self.cache.clone());
         let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
         let tuning = Arc::new(self.tune(&policies, max_memory_bytes, &disabled, journal)?);
+        let host_changes = config.host.clone();
+        let host = host::Host::default();
         let told =
             Told { changes: journal.changes().cloned().collect(), reloads: Reloads::start() };
         let told = Arc::new(Mutex::new(told));
         let board = Arc::new(Mutex::new(measured.board()));
-        let api =
-            self.api(config.metrics.max_paths, &tuning, Arc::clone(&told), Arc::clone(&board));
+        let api = self.api(
+            config.metrics.max_paths,
+            &tuning,
+            Arc::clone(&told),
+            Arc::clone(&board),
+            host.standing.clone(),
+        );
         let api = Arc::new(api);
         let mut running = Running {
             ceilings: Ceilings::of(&policies),
@@ -168,7 +177,15 @@ impl Agent<'_> {
             retiring: in_a_handshake(),
             told,
             board,
+            host,
         };
+        running.host.put_in_force(
+            &host_changes,
+            Selection::of(&policies),
+            &running.disabled,
+            running.journal,
+        );
+        running.tell(|_| {});
         // The kernel has the paths now.
         drop(policies);
         give_memory_back();
@@ -348,6 +365,7 @@ impl Agent<'_> {
         if let Some(warning) = &warning {
             warn!("{warning}");
         }
+        running.host.follow(&disabled);
         running.disabled = disabled.clone();
         give_memory_back();
         switch::Outcome::Done { policy_set, disabled, warning }
@@ -377,8 +395,10 @@ impl Agent<'_> {
         tuning: &Arc<Tuning>,
         told: Arc<Mutex<Told>>,
         board: Arc<Mutex<Board>>,
+        routes: Standing,
     ) -> Api {
         let (tuning, in_force) = (Arc::clone(tuning), Arc::clone(tuning));
+        let counted = routes.clone();
         let (of_paths, known) = (Arc::clone(&tuning), Arc::clone(&board));
         let read =
             |board: &Mutex<Board>| board.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -396,6 +416,7 @@ impl Agent<'_> {
                 let mut readings = tuning.readings(&told.changes)?;
                 readings.reloads = told.reloads;
                 drop(told);
+                readings.routes = counted.counts();
                 read(&board).read(&mut readings);
                 Ok(readings)
             }),
@@ -403,7 +424,9 @@ impl Agent<'_> {
                 let policies = of_paths.policies()?;
                 Ok(paths::Paths::new(&policies, &read(&known), SystemTime::now()))
             }),
-            explainer: Explainer::new(move |query| Ok(in_force.explain(query)?)),
+            explainer: Explainer::new(move |query| {
+                Ok(in_force.explain(query)?.with_means(&routes.get()))
+            }),
         }
     }
 }

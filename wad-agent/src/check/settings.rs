@@ -23,6 +23,7 @@ pub fn of(path: &PathPolicy) -> Vec<String> {
         flag(IGNORE_LOCAL_STALLS, "ignore_local_stalls"),
         pacing(path),
         number("initial_receive_window", path.initial_receive_window_segments.unwrap_or(0)),
+        number("reorder", path.reorder_segments.unwrap_or(0)),
         path.no_delayed_acks.then(|| "delayed_ack false".to_owned()),
         path.dscp.map(|dscp| format!("dscp {dscp}")),
     ]

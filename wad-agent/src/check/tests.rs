@@ -51,6 +51,22 @@ fn a_ceiling_that_is_high_enough_or_unknown_is_said_so() {
 }
 
 #[test]
+fn changes_of_the_host_are_told_and_what_is_lacking_without() {
+    let paths = "[[path]]\nname = 'a'\nremote = '10.0.0.0/8'\nreorder = 19\n\
+                 [[path]]\nname = 'b'\nremote = '11.0.0.0/8'\nreorder = 19\ndecrease = 0.5\n";
+    let without = page(paths, None);
+    assert!(without.contains("path a: reorder 19\n"), "{without}");
+    assert!(without.contains("path a: reorder takes [host] routes\n"), "{without}");
+    assert!(without.contains("routes; wad_aimd takes a decrease back"), "{without}");
+    let host = "[host]\nroutes = true\ntransmit_queue_length = { eth0 = 9 }\n\
+                netdev_max_backlog = 8\n";
+    let with = page(&format!("{host}{paths}"), None);
+    assert!(with.contains("makes 2 rules") && !with.contains("takes [host]"), "{with}");
+    assert!(with.contains("transmit queue of eth0 to 9 packets"), "{with}");
+    assert!(with.contains("net.core.netdev_max_backlog to 8"), "{with}");
+}
+
+#[test]
 fn no_path_is_no_table() {
     assert_eq!(page("", None), "wad.toml: 0 paths, no error\n");
 }

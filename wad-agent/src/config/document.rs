@@ -10,15 +10,20 @@ use std::{
 use toml::de::DeTable;
 
 use super::{
-    Agent, Api, Config, ConfigError, Host, Limits, Log, LogFormat, MAX_BUFFER_BYTES, Metrics,
-    OnExit, Source, SourceKind,
+    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, MAX_BUFFER_BYTES,
+    Metrics, OnExit, Source, SourceKind,
     buffers::MIN_BYTES as MIN_BUFFER_BYTES,
     fault::{Fault, Problem, Problems, Span, quoted},
+    host_changes,
     overlap::{self, Site},
     path, quantity, report, sections,
     sections::Section,
     source,
     table::{self, Key, Table, key},
+};
+use crate::{
+    routes::{MAX_RULES, Selection},
+    switch::Disabled,
 };
 
 const TABLES: &[Key] = &[
@@ -27,6 +32,7 @@ const TABLES: &[Key] = &[
     key("limits"),
     key("log"),
     key("api"),
+    key("host"),
     key(source::TABLE),
     key(path::TABLE),
 ];
@@ -67,6 +73,7 @@ impl Config {
             }
         }
         document.check_sources(&mut problems);
+        document.check_routes(&mut problems);
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
         if errors == 0 {
@@ -102,6 +109,8 @@ struct Document {
     config: Config,
     /// Of the paths, in their order.
     sites: Vec<Site>,
+    /// Where `[host] routes` is.
+    routes: Option<Span>,
     /// Of the sources' names, in their order.
     source_names: Vec<Span>,
     /// The tables that were there.
@@ -120,10 +129,17 @@ impl Default for Document {
             },
             log: Log { format: LogFormat::Text },
             api: Api::default(),
+            host: HostChanges::default(),
             sources: Vec::new(),
             paths: Vec::new(),
         };
-        Self { config, sites: Vec::new(), source_names: Vec::new(), seen: HashMap::new() }
+        Self {
+            config,
+            sites: Vec::new(),
+            routes: None,
+            source_names: Vec::new(),
+            seen: HashMap::new(),
+        }
     }
 }
 
@@ -148,6 +164,7 @@ impl Document {
         self.read_limits(&root, problems);
         self.read_log(&root, problems);
         self.read_api(&root, problems);
+        self.read_host(&root, problems);
         for table in root.tables(source::TABLE, source::KEYS, problems) {
             if let Some((source, name)) = source::read(&table, problems) {
                 self.config.sources.push(source);
@@ -180,6 +197,19 @@ impl Document {
         if let (Some((_, first)), Some((_, second))) = (passive.next(), passive.next()) {
             let fault = Fault::new("two sources are passive", "they would see the same flows");
             problems.push(fault.help("leave one out").at(*second).also(*first, "the first"));
+        }
+    }
+
+    /// Every look-up of a route goes through the rules one by one.
+    fn check_routes(&self, problems: &mut Problems) {
+        let Some(at) = self.routes.filter(|_| self.config.host.routes) else { return };
+        let rules = Selection::of(&self.config.paths).rules(&Disabled::default()).len();
+        if rules > MAX_RULES {
+            let title = format!("`routes`: the paths need {rules} rules");
+            let fault = Fault::new(title, format!("at most {MAX_RULES}"));
+            let help = "leave `reorder` or `delayed_ack` out where they matter least, or join \
+                        prefixes; each pair of a remote and a local prefix is a rule";
+            problems.push(fault.help(help).at(at));
         }
     }
 
@@ -275,6 +305,12 @@ impl Document {
             .help("whoever reaches it may ask what any path is given: write \"127.0.0.1:9465\""))
         });
         self.config.api.listen = listen.map(|listen| listen.value);
+    }
+
+    fn read_host(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        let Some(table) = root.table("host", host_changes::KEYS, problems) else { return };
+        self.config.host = host_changes::read(&table, problems);
+        self.routes = table.place("routes");
     }
 
     fn read_log(&mut self, root: &Table<'_>, problems: &mut Problems) {

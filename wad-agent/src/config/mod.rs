@@ -14,6 +14,7 @@ mod dscp;
 mod error;
 mod fault;
 mod host;
+mod host_changes;
 mod line;
 mod overlap;
 mod pacing;
@@ -43,6 +44,7 @@ use crate::{law::Law, tuning_plan::Capacity};
 pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
 pub use error::ConfigError;
 pub use host::Host;
+pub use host_changes::{HostChanges, TransmitQueue};
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use pacing::MAX_BYTES_PER_SECOND as UNBOUNDED_PACING_BYTES_PER_SECOND;
 pub use prefix::{Mapped, covers_ipv4};
@@ -59,6 +61,7 @@ pub struct Config {
     pub limits: Limits,
     pub log: Log,
     pub api: Api,
+    pub host: HostChanges,
     /// Of what paths carry; the first that knows has the say.
     pub sources: Vec<Source>,
     /// In the order of the file.
@@ -148,6 +151,9 @@ pub struct PathPolicy {
     pub max_pacing_bytes_per_second: Option<u32>,
     /// Acknowledgements are delayed as little as the kernel allows.
     pub no_delayed_acks: bool,
+    /// Packets that may arrive before one that was sent ahead of them, before that
+    /// counts as lost.
+    pub reorder_segments: Option<u32>,
     /// The application's own buffers and congestion control do not count.
     pub override_setsockopt: bool,
     /// 0 to 63.
@@ -161,13 +167,16 @@ pub struct PathPolicy {
     pub measured: Option<MeasuredPath>,
 }
 
-/// Where a path's buffers come from.
+/// Where a path's settings come from, and what of them the kernel side has no part
+/// in.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Origin {
     pub capacity: Capacity,
     pub buffers: AutoBuffers,
     /// Standard flows as which one is to behave; 0 for one.
     pub streams: u32,
+    /// [`PathPolicy::reorder_segments`]; 0 for the kernel's own.
+    pub reorder_segments: u32,
 }
 
 /// What follows from the measurements of a path.

@@ -20,7 +20,7 @@ use super::{
     table::{self, Field, Key, Table, aliased, key},
     thresholds,
 };
-use crate::law::Law;
+use crate::{law::Law, routes::MAX_REORDER_SEGMENTS};
 
 pub const TABLE: &str = "path";
 
@@ -53,6 +53,7 @@ pub const KEYS: &[Key] = &[
     key("pacing"),
     key("initial_window"),
     key("initial_receive_window"),
+    key("reorder"),
     aliased("delayed_ack", "delack"),
     key("dscp"),
     key("max_flows"),
@@ -64,6 +65,9 @@ pub const KEYS: &[Key] = &[
 const INITIAL_WINDOW_SEGMENTS: RangeInclusive<u64> = 1..=1_000;
 /// More would not fit into the handshake's window.
 const INITIAL_RECEIVE_WINDOW_SEGMENTS: RangeInclusive<u64> = 1..=HANDSHAKE_SEGMENTS as u64;
+/// From what TCP begins with (RFC 5681) to what `net.ipv4.tcp_max_reordering` lets it
+/// learn.
+const REORDER_SEGMENTS: RangeInclusive<u64> = 3..=MAX_REORDER_SEGMENTS as u64;
 
 /// Reads a path. One without a name is left out; one whose match is in doubt is
 /// given no prefixes, so that no error follows from it.
@@ -113,6 +117,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let initial_receive_window_segments =
         read_segments(table, "initial_receive_window", INITIAL_RECEIVE_WINDOW_SEGMENTS, problems);
     let divide = read_divide(table, problems);
+    let reorder_segments = read_segments(table, "reorder", REORDER_SEGMENTS, problems);
     let overrides = table.read("override_setsockopt", problems, table::boolean);
     let delayed_ack = table.read("delayed_ack", problems, parse_switch);
     let dscp = table.read("dscp", problems, dscp::parse).map(|dscp| dscp.value);
@@ -137,6 +142,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         initial_receive_window_segments,
         max_pacing_bytes_per_second: paced.max_bytes_per_second,
         no_delayed_acks: delayed_ack.is_some_and(|delayed| !delayed.value),
+        reorder_segments,
         override_setsockopt: overrides.is_some_and(|overrides| overrides.value),
         dscp,
         max_flows,
@@ -146,6 +152,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             capacity: line.capacity(),
             buffers: buffers.auto,
             streams: streams.map_or(0, |Streams(k)| k),
+            reorder_segments: reorder_segments.unwrap_or(0),
         },
         measured,
     };

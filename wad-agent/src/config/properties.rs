@@ -1,7 +1,8 @@
 //! Whatever a file holds, it is taken or refused, and never crashes.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
 use proptest::prelude::*;
 
 use super::{Config, ConfigError, golden::host};
@@ -87,12 +88,17 @@ proptest! {
 #[test]
 fn a_hundred_thousand_paths_are_read_in_linear_time() {
     let text = hundred_thousand_paths();
-    let start = Instant::now();
+    let start = processor_time();
     let config = Config::parse("wad.toml", &text, &host()).expect("valid");
-    let took = start.elapsed();
+    let took = processor_time() - start;
     assert_eq!(config.paths.len(), 100_000);
     println!("{} bytes in {took:?}", text.len());
     assert!(took < Duration::from_secs(30), "{took:?}");
+}
+
+/// Of this thread: other tests run beside it.
+fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock of each thread").into()
 }
 
 fn hundred_thousand_paths() -> String {

@@ -159,6 +159,27 @@ impl<'t> Table<'t> {
         Some(parsed.collect())
     }
 
+    /// The values of a table whose keys are names that are not ours: those that are
+    /// as they should be.
+    pub fn read_map<T>(
+        &self,
+        name: &str,
+        problems: &mut Problems,
+        parse: impl Fn(&str, &DeValue<'t>) -> Result<T, Fault>,
+    ) -> Vec<T> {
+        let Some((written, value)) = self.get(name) else { return Vec::new() };
+        let Some(entries) = value.get_ref().as_table() else {
+            problems.push(self.problem(written, wrong_type(value.get_ref(), "a table"), value));
+            return Vec::new();
+        };
+        let parsed = entries.iter().filter_map(|(key, value)| {
+            let key = key.get_ref();
+            let parsed = self.parse(key, value, problems, |value| parse(key, value));
+            parsed.map(|field| field.value)
+        });
+        parsed.collect()
+    }
+
     /// Reports a key that is not there but has to be.
     pub fn require(&self, name: &str, problems: &mut Problems, help: &str) {
         if !self.has(name) {

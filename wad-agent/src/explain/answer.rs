@@ -5,8 +5,11 @@ use std::{net::IpAddr, path::PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::query::Query;
-use crate::metrics::PathState;
+use super::{query::Query, settings};
+use crate::{
+    metrics::PathState,
+    routes::{self, Metrics},
+};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
@@ -84,6 +87,10 @@ pub struct Settings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_pacing_bytes_per_second: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub reorder_segments: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delayed_ack: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub dscp: Option<u8>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_flows: Option<u32>,
@@ -130,5 +137,20 @@ impl Answer {
             path: None,
             tried: Vec::new(),
         }
+    }
+
+    /// With what comes by routes, which the kernel side knows nothing of.
+    #[must_use]
+    pub fn with_means(mut self, routes: &routes::State) -> Self {
+        if let Some(path) = self.path.as_mut().filter(|path| path.state == PathState::Tuned) {
+            let metrics = Metrics {
+                reorder_segments: path.settings.reorder_segments.unwrap_or(0),
+                quickack: path.settings.delayed_ack == Some(false),
+            };
+            let congestion = path.settings.congestion.as_deref();
+            let undoes = congestion.and_then(settings::law).is_some();
+            path.why.extend(routes::means(&path.name, metrics, undoes, routes));
+        }
+        self
     }
 }

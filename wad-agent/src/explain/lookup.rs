@@ -50,7 +50,7 @@ pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer
                 name: settings::name(&policy),
                 prefix,
                 state,
-                settings: settings::of(&policy),
+                settings: settings::of(&policy, &origin),
                 why: settings::why(&policy, &origin, state),
             });
             return Ok(answer);

@@ -2,7 +2,7 @@
 
 use wad_common::{
     control::{Control, IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, WindowSize},
-    policy::{DIVIDES, Policy, SETS_TRAFFIC_CLASS},
+    policy::{DIVIDES, NO_DELAYED_ACKS, Policy, SETS_TRAFFIC_CLASS},
 };
 
 use super::answer::{Settings, Window};
@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-pub fn of(policy: &Policy) -> Settings {
+pub fn of(policy: &Policy, origin: &Origin) -> Settings {
     let some = |number: u32| (number > 0).then_some(number);
     let congestion = text(&policy.congestion);
     let general = Settings {
@@ -36,9 +36,11 @@ pub fn of(policy: &Policy) -> Settings {
         initial_window_segments: some(policy.initial_window_segments),
         initial_receive_window_segments: some(policy.initial_receive_window_segments),
         max_pacing_bytes_per_second: some(policy.max_pacing_bytes_per_second),
+        delayed_ack: (policy.flags & NO_DELAYED_ACKS != 0).then_some(false),
         dscp: (policy.traffic_class & SETS_TRAFFIC_CLASS != 0)
             .then_some((policy.traffic_class as u8) >> 2),
         max_flows: some(policy.max_flows),
+        reorder_segments: some(origin.reorder_segments),
         ..Settings::default()
     };
     let with_law = match law(&congestion) {
@@ -49,7 +51,7 @@ pub fn of(policy: &Policy) -> Settings {
 }
 
 /// Which of ours: another instance's has two characters more.
-fn law(congestion: &str) -> Option<Law> {
+pub fn law(congestion: &str) -> Option<Law> {
     Law::ALL.into_iter().find(|law| congestion.starts_with(law.name()))
 }
 

@@ -70,6 +70,8 @@ fn write_settings(f: &mut fmt::Formatter<'_>, settings: &Settings) -> fmt::Resul
         ("initial_window", number(settings.initial_window_segments, " segments")),
         ("initial_receive_window", number(settings.initial_receive_window_segments, " segments")),
         ("pacing", number(settings.max_pacing_bytes_per_second, " bytes/s at most")),
+        ("reorder", number(settings.reorder_segments, " segments")),
+        ("delayed_ack", settings.delayed_ack.map(|delayed| delayed.to_string())),
         ("dscp", settings.dscp.map(|dscp| dscp.to_string())),
         ("max_flows", number(settings.max_flows, "")),
     ];

@@ -158,3 +158,24 @@ fn a_default_route_for_both_families_is_found() {
     let answer = ask_of(policy, "remote=192.0.2.1", &Disabled::default());
     assert_eq!(answer.path.expect("a path").prefix.to_string(), "::/0");
 }
+
+#[test]
+fn the_means_of_reorder_and_of_acknowledgements_are_named() {
+    let policy = "[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\nreorder = 19\ndelayed_ack = false\n\
+                  congestion = 'wad_aimd'\n";
+    let answer = |disabled: &Disabled, routes: &routes::State| {
+        let answer = ask_of(policy, "remote=10.0.0.1", disabled).with_means(routes);
+        answer.path.expect("it falls under p")
+    };
+    let enabled = Disabled::default();
+    let path = answer(&enabled, &routes::State::Off);
+    assert_eq!(path.settings.reorder_segments, Some(19));
+    assert_eq!(path.settings.delayed_ack, Some(false));
+    assert!(path.why[0].contains("the law takes its decrease back"), "{:?}", path.why);
+    assert!(path.why[1].contains("two ticks"), "{:?}", path.why);
+    let in_force = routes::State::InForce(routes::Report::default());
+    assert!(answer(&enabled, &in_force).why[0].contains("table 1190039"));
+    // Its flows have neither.
+    let path = answer(&Disabled { all: true, ..Disabled::default() }, &in_force);
+    assert!(!path.why.concat().contains("table"), "{:?}", path.why);
+}

@@ -5,8 +5,11 @@ use std::mem;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Change, Error, Left, bpffs};
-use crate::sysctl::Sysctl;
+use super::{
+    Change, Error, Left, bpffs,
+    transmit_queue::{self, Queue},
+};
+use crate::{netns::Identity, routes, sysctl::Sysctl};
 
 #[derive(Serialize, Deserialize)]
 pub struct Line {
@@ -53,18 +56,17 @@ pub struct Entry {
 pub fn fold(entries: &mut Vec<Entry>, change: Change) {
     let place = entries.iter().position(|entry| entry.is_of_the_same(&change));
     let Some(place) = place else { return entries.push(Entry { change, earlier: Vec::new() }) };
-    let Change::Sysctl { key, before: seen, after: new } = change else { return };
+    let Some((seen, new)) = change.values() else { return };
     let entry = &mut entries[place];
-    let taken_over = entry.before_of(&seen).is_none();
-    let Change::Sysctl { before, after, .. } = &mut entry.change else { return };
-    if taken_over && *before != seen {
+    let taken_over = entry.before_of(seen).is_none();
+    let Some((before, after)) = entry.change.values_mut() else { return };
+    if taken_over && before != seen {
         // Someone else set it in between: theirs is what to go back to.
-        *entry =
-            Entry { change: Change::Sysctl { key, before: seen, after: new }, earlier: vec![] };
-    } else if *before == new {
+        *entry = Entry { change, earlier: vec![] };
+    } else if before == new {
         entries.remove(place);
     } else {
-        let old = mem::replace(after, new);
+        let old = mem::replace(after, new.to_owned());
         entry.earlier.push(old);
     }
 }
@@ -74,21 +76,28 @@ impl Entry {
         matches!(&self.change, Change::Sysctl { key, .. } if key == wanted)
     }
 
+    pub fn is_of_routes(&self) -> bool {
+        matches!(self.change, Change::Routes { .. })
+    }
+
     /// What the setting was before wad, if `now` is a value that wad gave it.
     pub fn before_of(&self, now: &str) -> Option<&str> {
-        match &self.change {
-            Change::Sysctl { before, after, .. }
-                if after == now || self.earlier.iter().any(|earlier| earlier == now) =>
-            {
-                Some(before)
-            }
-            _ => None,
-        }
+        let (before, after) = self.change.values()?;
+        let is_ours = after == now || self.earlier.iter().any(|earlier| earlier == now);
+        is_ours.then_some(before)
     }
 
     pub fn undo(&self, sysctl: &Sysctl) -> Result<Option<Left>, Error> {
         let (key, before, after) = match &self.change {
             Change::BpffsMount { dir } => return bpffs::unmount(dir),
+            Change::TransmitQueue { namespace, index, interface, after, .. } => {
+                let queue = (*namespace, *index, interface.as_str());
+                return self.undo_transmit_queue(queue, after);
+            }
+            Change::Routes { namespace } => {
+                let removed = routes::remove(*namespace);
+                return removed.map(|()| None).map_err(|source| Error::Routes { source });
+            }
             Change::Sysctl { key, before, after } => (key, before, after),
         };
         let now = sysctl.read(key)?;
@@ -101,10 +110,35 @@ impl Entry {
         }
     }
 
-    fn is_of_the_same(&self, change: &Change) -> bool {
-        match change {
-            Change::Sysctl { key, .. } => self.is_setting(key),
-            mount @ Change::BpffsMount { .. } => self.change == *mount,
+    fn undo_transmit_queue(
+        &self,
+        (namespace, index, interface): (Identity, u32, &str),
+        after: &str,
+    ) -> Result<Option<Left>, Error> {
+        let failed = |source| Error::TransmitQueue { interface: interface.to_owned(), source };
+        let Some(now) = transmit_queue::packets(namespace, index).map_err(failed)? else {
+            return Ok(None);
+        };
+        let now = now.to_string();
+        if self.change.values().is_some_and(|(before, _)| before == now) {
+            return Ok(None);
+        }
+        let before = self.before_of(&now).and_then(|before| before.parse().ok());
+        let Some(packets) = before else {
+            let (interface, after) = (interface.to_owned(), after.to_owned());
+            return Ok(Some(Left::TransmitQueue { interface, now, after }));
+        };
+        transmit_queue::set(namespace, Queue { index, packets }).map(|()| None).map_err(failed)
+    }
+
+    pub fn is_of_the_same(&self, change: &Change) -> bool {
+        match (&self.change, change) {
+            (Change::Sysctl { key, .. }, Change::Sysctl { key: other, .. }) => key == other,
+            (
+                Change::TransmitQueue { namespace, index, .. },
+                Change::TransmitQueue { namespace: other_namespace, index: other_index, .. },
+            ) => (namespace, index) == (other_namespace, other_index),
+            (change, other) => change == other,
         }
     }
 }
@@ -148,6 +182,27 @@ mod tests {
     #[test]
     fn what_someone_else_set_in_between_is_the_new_original() {
         assert_eq!(folded(&[(100, 200), (150, 300)]), [change(150, 300)]);
+    }
+
+    #[test]
+    fn interfaces_are_told_apart_by_namespace_and_number() {
+        let namespace = Identity::own().unwrap();
+        let change = |index: u32, before: &str, after: &str| Change::TransmitQueue {
+            namespace,
+            index,
+            interface: "eth0".to_owned(),
+            before: before.to_owned(),
+            after: after.to_owned(),
+        };
+        let mut entries = Vec::new();
+        for one in [change(2, "1000", "5000"), change(3, "1000", "5000"), change(2, "5000", "7000")]
+        {
+            fold(&mut entries, one);
+        }
+        let folded: Vec<_> = entries.iter().map(|entry| entry.change.clone()).collect();
+        assert_eq!(folded, [change(2, "1000", "7000"), change(3, "1000", "5000")]);
+        fold(&mut entries, folded[0].undone().unwrap());
+        assert_eq!(entries.len(), 1);
     }
 
     #[test]

@@ -212,6 +212,27 @@ fn cut_anywhere_the_complete_lines_hold_and_more_can_follow() {
     assert!(str::from_utf8(&whole).is_ok());
 }
 
+/// Of an agent in a network namespace that is gone by now.
+#[test]
+fn what_went_with_its_namespace_is_undone() {
+    let host = Host::new();
+    host.journal().set(RMEM, "456").unwrap();
+    let namespace = "{\"device\":0,\"inode\":1}";
+    let line = |change: &str| format!("{{\"boot_id\":\"{BOOT_ID}\",\"change\":{change}}}\n");
+    let queue = format!(
+        "{{\"transmit_queue\":{{\"namespace\":{namespace},\"index\":2,\"interface\":\"eth0\",\
+         \"before\":\"1000\",\"after\":\"5000\"}}}}"
+    );
+    let routes = format!("{{\"routes\":{{\"namespace\":{namespace}}}}}");
+    let before = fs::read_to_string(host.file()).unwrap();
+    fs::write(host.file(), before + &line(&queue) + &line(&routes)).unwrap();
+    let mut journal = host.journal();
+    assert_eq!(journal.changes().count(), 3);
+    assert_eq!(journal.undo().unwrap(), []);
+    assert_eq!(host.rmem(), "212992");
+    assert!(!host.file().exists());
+}
+
 #[test]
 fn instances_do_not_share_a_journal() {
     let host = Host::new();

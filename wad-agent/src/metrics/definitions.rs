@@ -254,6 +254,22 @@ pub const HOST: &[HostMetric] = &[
         },
         value: HostValue::Gauge(|readings| readings.paths_measured.stale),
     },
+    HostMetric {
+        definition: Definition {
+            name: "wad_routes",
+            unit: None,
+            help: "Copies of routes, with metrics of paths ([host] routes)",
+        },
+        value: HostValue::Gauge(|readings| readings.routes.copies),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_routes_refused",
+            unit: None,
+            help: "Routes of paths with such metrics that are left alone; the log names the reasons",
+        },
+        value: HostValue::Gauge(|readings| readings.routes.refused),
+    },
 ];
 
 /// By the label `source`.

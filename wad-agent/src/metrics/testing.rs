@@ -50,5 +50,6 @@ pub fn example() -> Readings {
             last_success: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_500)),
         }],
         paths_measured: PathsMeasured { fresh: 10, stale: 11 },
+        routes: routes::Counts { copies: 22, refused: 2 },
     }
 }

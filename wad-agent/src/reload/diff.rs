@@ -63,6 +63,7 @@ impl InForce {
             limits: _,
             log: Log { format },
             api: Api { listen: api_listen },
+            host: _,
             sources: _,
             paths: _,
         } = &self.rest;
@@ -109,6 +110,7 @@ impl InForce {
             ("limits.max_memory", max_memory_bytes != next.limits.max_memory_bytes),
             ("limits.max_buffer", max_buffer_bytes != next.limits.max_buffer_bytes),
             ("limits.change_interval", change_interval != next.limits.change_interval),
+            ("host", self.rest.host != next.host),
             ("source", self.rest.sources != next.sources),
         ];
         let changed = settings.into_iter().filter(|(_, differs)| *differs);

@@ -14,11 +14,13 @@ use crate::{
     bpf::{self, Tuning},
     ceilings::Ceilings,
     config::{Config, PathPolicy},
+    host::Host,
     instance::Instance,
     journal::{Change, Journal},
     kernel_modules,
     measured::{Board, Measured},
     reload::{Diff, Fingerprints, InForce, Reloads},
+    routes::Selection,
     sources::Cache,
     switch::Disabled,
 };
@@ -39,6 +41,7 @@ pub struct Running<'a> {
     pub retiring: Option<time::Instant>,
     pub told: Arc<Mutex<Told>>,
     pub board: Arc<Mutex<Board>>,
+    pub host: Host,
 }
 
 /// What the answers to questions say beside the kernel's counts.
@@ -65,6 +68,8 @@ impl Running<'_> {
         measured.take_over(&self.measured);
         let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
         let policy_set = self.put_in_force(&policies, max_memory_bytes, instance)?;
+        let selection = Selection::of(&policies);
+        self.host.put_in_force(&config.host, selection, &self.disabled, self.journal);
         self.in_force = InForce::new(config, prints, self.tuning.path_names());
         // The tasks that asked for the configuration before end here.
         self.measured = measured;

@@ -56,6 +56,11 @@ impl<'a> Client<'a> {
         Ok(Self { source, url, authorization, tls })
     }
 
+    /// The host that is asked.
+    pub fn host(&self) -> &str {
+        &self.url.host
+    }
+
     /// The body that is at this path below the source's URL.
     pub async fn get(&self, path: &str) -> Result<Bytes> {
         self.get_absolute(&format!("{}{path}", self.url.path)).await

@@ -44,7 +44,7 @@ pub async fn poll(
     let mut poll = Poll { client, targets, errors: Vec::new(), latest: BTreeMap::new() };
     let mut tasks = Vec::new();
     for test in Test::ALL {
-        tasks.extend(poll.tasks(test, &source.url.host).await?);
+        tasks.extend(poll.tasks(test, client.host()).await?);
     }
     let from = &perfsonar.from;
     let hosts = Hosts::look_up(&tasks, from, targets, source.timeout, &mut poll.errors).await;

@@ -48,6 +48,13 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             Change::Sysctl { key, before, after } => {
                 writeln!(out, "changed  {key}: {before} before, {after} now")?;
             }
+            Change::TransmitQueue { interface, before, after, .. } => {
+                let queue = format!("transmit queue of {interface}");
+                writeln!(out, "changed  {queue}: {before} packets before, {after} now")?;
+            }
+            Change::Routes { .. } => {
+                writeln!(out, "changed  rules and routes of protocol 119 made")?;
+            }
             Change::BpffsMount { dir } => {
                 writeln!(out, "changed  BPF file system mounted at {}", dir.display())?;
             }

@@ -12,8 +12,10 @@ use crate::{dist, exec};
 
 /// What is run where a congestion control by BPF may be registered, by the names
 /// of files of tests/tests.
-const WITH_STRUCT_OPS: [&str; 16] = [
+const WITH_STRUCT_OPS: [&str; 18] = [
     "handshake",
+    "host_changes",
+    "host_routes",
     "keep",
     "laws",
     "limits",

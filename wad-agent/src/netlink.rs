@@ -1,0 +1,158 @@
+//! Links, routes and rules of a network namespace, asked for and changed through
+//! rtnetlink(7).
+
+use std::{io, thread};
+
+use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::{
+    AddressFamily, RouteNetlinkMessage, link::LinkMessage, route::RouteMessage, rule::RuleMessage,
+};
+use rtnetlink::{Handle, IpVersion};
+
+use crate::netns::{self, Identity};
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot speak to the kernel by rtnetlink")]
+    Socket { source: io::Error },
+    #[error("cannot enter the network namespace that was changed")]
+    Namespace { source: io::Error },
+    #[error("cannot start the process that takes routes out if this one is killed")]
+    Guard { source: io::Error },
+    #[error("the kernel refuses to {what}")]
+    Request { what: &'static str, source: io::Error },
+}
+
+impl Error {
+    fn request(what: &'static str) -> impl Fn(rtnetlink::Error) -> Self {
+        move |error| {
+            let source = match error {
+                rtnetlink::Error::NetlinkError(message) => message.to_io(),
+                other => io::Error::other(other),
+            };
+            Self::Request { what, source }
+        }
+    }
+
+    /// What the kernel said, if it was asked.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Self::Request { source, .. } => source.raw_os_error(),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+
+    #[must_use]
+    pub const fn address_family(self) -> AddressFamily {
+        match self {
+            Self::V4 => AddressFamily::Inet,
+            Self::V6 => AddressFamily::Inet6,
+        }
+    }
+}
+
+/// A connection, in the network namespace of the thread that made it.
+#[derive(Debug)]
+pub struct Netlink(Handle);
+
+impl Netlink {
+    /// On a tokio runtime, which it lives on.
+    pub fn open() -> Result<Self, Error> {
+        let (connection, handle, _) =
+            rtnetlink::new_connection().map_err(|source| Error::Socket { source })?;
+        tokio::spawn(connection);
+        Ok(Self(handle))
+    }
+
+    pub async fn links(&self) -> Result<Vec<LinkMessage>, Error> {
+        collect("list interfaces", self.0.link().get().execute()).await
+    }
+
+    pub async fn routes(&self, family: Family) -> Result<Vec<RouteMessage>, Error> {
+        let mut all = RouteMessage::default();
+        all.header.address_family = family.address_family();
+        collect("list routes", self.0.route().get(all).execute()).await
+    }
+
+    /// In the order in which they are followed.
+    pub async fn rules(&self, family: Family) -> Result<Vec<RuleMessage>, Error> {
+        let version = match family {
+            Family::V4 => IpVersion::V4,
+            Family::V6 => IpVersion::V6,
+        };
+        collect("list rules", self.0.rule().get(version).execute()).await
+    }
+
+    /// Has the kernel make a change.
+    pub async fn change(
+        &mut self,
+        what: &'static str,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<(), Error> {
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
+        let mut answers = self.0.request(request).map_err(Error::request(what))?;
+        while let Some(answer) = answers.next().await {
+            if let NetlinkPayload::Error(error) = answer.payload
+                && error.code.is_some()
+            {
+                return Err(Error::Request { what, source: error.to_io() });
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn collect<T>(
+    what: &'static str,
+    answers: impl Stream<Item = Result<T, rtnetlink::Error>>,
+) -> Result<Vec<T>, Error> {
+    answers.try_collect().await.map_err(Error::request(what))
+}
+
+/// Does work in a network namespace, on a thread of its own; None if it is gone, or
+/// out of sight.
+pub fn inside<T: Send>(
+    namespace: Identity,
+    work: impl AsyncFnOnce(Netlink) -> Result<T, Error> + Send,
+) -> Result<Option<T>, Error> {
+    let entering = |source| Error::Namespace { source };
+    // Entering one's own takes a privilege, too.
+    let other = if Identity::own().map_err(entering)? == namespace {
+        None
+    } else {
+        let Some(found) = netns::find(namespace).map_err(entering)? else { return Ok(None) };
+        Some(found)
+    };
+    let in_thread = move || {
+        if let Some(other) = other {
+            other.enter().map_err(entering)?;
+        }
+        runtime()?.block_on(async { work(Netlink::open()?).await })
+    };
+    thread::scope(|scope| {
+        let thread = scope.spawn(in_thread);
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map(Some)
+    })
+}
+
+/// For a thread that speaks to the kernel.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Error::Socket { source })
+}
