@@ -1,12 +1,14 @@
-//! The host's ceilings on fixed socket buffers, in bytes: raised where a policy
-//! needs more, put back when none does. They are the arguments of SO_RCVBUF and
-//! SO_SNDBUF (socket(7)), before the kernel doubles them.
+//! The host's ceilings on socket buffers, in bytes: raised where a policy needs more,
+//! put back when none does. Those on fixed buffers are the arguments of SO_RCVBUF and
+//! SO_SNDBUF (socket(7)), before the kernel doubles them; those on buffers that the
+//! kernel tunes are the buffers themselves (tcp(7)), of this network namespace.
 
 use std::cmp::Ordering;
 
 use crate::{
     config::PathPolicy,
     journal::{Error, Journal},
+    sysctl::last_number,
 };
 
 /// The largest buffers that any policy asks for; zero where none asks.
@@ -14,11 +16,16 @@ use crate::{
 pub struct Ceilings {
     pub rcvbuf_bytes: u64,
     pub sndbuf_bytes: u64,
+    /// Either buffer, where the kernel tunes both.
+    pub tuned_bytes: u64,
 }
 
 /// The host's ceilings on the arguments of SO_RCVBUF and SO_SNDBUF.
 pub const RMEM_MAX: &str = "net.core.rmem_max";
 pub const WMEM_MAX: &str = "net.core.wmem_max";
+/// Least, default and greatest buffers that the kernel tunes.
+pub const TCP_RMEM: &str = "net.ipv4.tcp_rmem";
+pub const TCP_WMEM: &str = "net.ipv4.tcp_wmem";
 
 /// An initial receive window below net.core.rmem_max leaves the window scale as
 /// it is, and so is safe with SYN cookies (`tcp_select_initial_window()`).
@@ -37,6 +44,8 @@ impl Ceilings {
         Self {
             rcvbuf_bytes: largest(|path| path.rcvbuf_bytes).max(largest(initial_receive_window)),
             sndbuf_bytes: largest(|path| path.sndbuf_bytes),
+            // As the kernel doubles a fixed one.
+            tuned_bytes: 2 * largest(|path| path.autotune_bytes),
         }
     }
 
@@ -54,7 +63,9 @@ impl Ceilings {
 
     fn adjust(self, journal: &mut Journal, direction: Ordering) -> Result<(), Error> {
         adjust(journal, RMEM_MAX, self.rcvbuf_bytes, direction)?;
-        adjust(journal, WMEM_MAX, self.sndbuf_bytes, direction)
+        adjust(journal, WMEM_MAX, self.sndbuf_bytes, direction)?;
+        adjust(journal, TCP_RMEM, self.tuned_bytes, direction)?;
+        adjust(journal, TCP_WMEM, self.tuned_bytes, direction)
     }
 }
 
@@ -69,23 +80,35 @@ fn adjust(
         // Not every network namespace has the setting.
         return Ok(());
     }
-    let now = journal.sysctl().read_number(key)?;
-    let before = journal.before(key, &now.to_string()).and_then(|before| before.parse().ok());
-    let base = before.unwrap_or(now);
-    let wanted = base.max(need_bytes);
-    if wanted.cmp(&now) != direction {
+    let now = journal.sysctl().read(key)?;
+    let before = journal.before(key, &now);
+    let base_bytes = last_number(key, before.unwrap_or(&now))?;
+    let (now_bytes, wanted_bytes) = (last_number(key, &now)?, base_bytes.max(need_bytes));
+    if wanted_bytes.cmp(&now_bytes) != direction {
         Ok(())
-    } else if before == Some(wanted) {
+    } else if before.is_some() && wanted_bytes == base_bytes {
         journal.restore(key)
     } else {
-        journal.set(key, &wanted.to_string())
+        journal.set(key, &with_ceiling(&now, wanted_bytes))
     }
+}
+
+/// A setting with another last number, as the kernel prints it.
+fn with_ceiling(value: &str, bytes: u64) -> String {
+    let mut numbers: Vec<_> = value.split_whitespace().map(str::to_owned).collect();
+    numbers.pop();
+    numbers.push(bytes.to_string());
+    numbers.join("\t")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sysctl::{Sysctl, testing};
+
+    fn number(sysctl: &Sysctl, key: &str) -> u64 {
+        last_number(key, &sysctl.read(key).unwrap()).unwrap()
+    }
 
     struct Host {
         state: tempfile::TempDir,
@@ -104,13 +127,13 @@ mod tests {
         }
 
         fn require(&self, journal: &mut Journal, rcvbuf_bytes: u64, sndbuf_bytes: u64) {
-            let ceilings = Ceilings { rcvbuf_bytes, sndbuf_bytes };
+            let ceilings = Ceilings { rcvbuf_bytes, sndbuf_bytes, ..Ceilings::default() };
             ceilings.raise(journal).unwrap();
             ceilings.lower(journal).unwrap();
         }
 
         fn now(&self) -> (u64, u64) {
-            (self.sysctl.read_number(RMEM_MAX).unwrap(), self.sysctl.read_number(WMEM_MAX).unwrap())
+            (number(&self.sysctl, RMEM_MAX), number(&self.sysctl, WMEM_MAX))
         }
     }
 
@@ -150,7 +173,8 @@ mod tests {
         let host = Host::new();
         let mut journal = host.journal();
         host.require(&mut journal, 8_000_000, 0);
-        let next = Ceilings { rcvbuf_bytes: 4_000_000, sndbuf_bytes: 5_000_000 };
+        let next =
+            Ceilings { rcvbuf_bytes: 4_000_000, sndbuf_bytes: 5_000_000, ..Ceilings::default() };
         next.raise(&mut journal).unwrap();
         assert_eq!(host.now(), (8_000_000, 5_000_000));
         next.lower(&mut journal).unwrap();
@@ -162,10 +186,10 @@ mod tests {
         let (_root, sysctl) = testing::tree(&[(WMEM_MAX, "300000")]);
         let state = tempfile::tempdir().unwrap();
         let mut journal = Journal::open(state.path(), "default", sysctl).unwrap();
-        let ceilings = Ceilings { rcvbuf_bytes: 0, sndbuf_bytes: 400_000 };
+        let ceilings = Ceilings { sndbuf_bytes: 400_000, ..Ceilings::default() };
         ceilings.raise(&mut journal).unwrap();
         ceilings.lower(&mut journal).unwrap();
-        assert_eq!(journal.sysctl().read_number(WMEM_MAX).unwrap(), 400_000);
+        assert_eq!(number(journal.sysctl(), WMEM_MAX), 400_000);
         assert!(Ceilings { rcvbuf_bytes: 1, ..ceilings }.raise(&mut journal).is_err());
     }
 
@@ -194,5 +218,21 @@ mod tests {
         assert_eq!(host.now().0, 8_000_000);
         assert_eq!(journal.undo().unwrap(), []);
         assert_eq!(host.now().0, 1_000_000);
+    }
+
+    #[test]
+    fn of_three_numbers_only_the_last_is_changed() {
+        let three = [(TCP_RMEM, "4096\t131072\t6291456"), (TCP_WMEM, "4096\t16384\t64000000")];
+        let (_root, sysctl) = testing::tree(&three);
+        let state = tempfile::tempdir().unwrap();
+        let mut journal = Journal::open(state.path(), "default", sysctl).unwrap();
+        let tuned = Ceilings { tuned_bytes: 56_250_000, ..Ceilings::default() };
+        tuned.raise(&mut journal).unwrap();
+        let now = |journal: &Journal, key| journal.sysctl().read(key).unwrap();
+        assert_eq!(now(&journal, TCP_RMEM), "4096\t131072\t56250000");
+        assert_eq!(now(&journal, TCP_WMEM), three[1].1);
+        Ceilings::default().lower(&mut journal).unwrap();
+        assert_eq!(now(&journal, TCP_RMEM), three[0].1);
+        assert_eq!(journal.changes().count(), 0);
     }
 }

@@ -15,7 +15,7 @@ use std::{
     path::Path,
 };
 
-use crate::ceilings::{Ceilings, RMEM_MAX, WMEM_MAX};
+use crate::ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX};
 use crate::config::{
     Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, decrease, increase_segments,
 };
@@ -35,10 +35,10 @@ pub fn run(file: &Path) -> anyhow::Result<()> {
     output::print(page)
 }
 
-/// The current value; None where this network namespace does not show it.
+/// The current value, of several the last; None where this network namespace does not show it.
 fn read_sysctl(name: &str) -> Option<u64> {
     let file = Path::new("/proc/sys").join(name.replace('.', "/"));
-    fs::read_to_string(file).ok()?.trim().parse().ok()
+    fs::read_to_string(file).ok()?.split_whitespace().next_back()?.parse().ok()
 }
 
 /// A sysctl that bounds the buffers of all paths.
@@ -51,9 +51,12 @@ struct Ceiling {
 impl Ceiling {
     /// Those that the configuration needs.
     fn all(config: &Config, read: impl Fn(&str) -> Option<u64>) -> Vec<Self> {
-        let Ceilings { rcvbuf_bytes, sndbuf_bytes } = Ceilings::of(&config.paths);
-        [(WMEM_MAX, sndbuf_bytes), (RMEM_MAX, rcvbuf_bytes)]
+        let Ceilings { rcvbuf_bytes, sndbuf_bytes, tuned_bytes } = Ceilings::of(&config.paths);
+        let fixed = [(WMEM_MAX, sndbuf_bytes), (RMEM_MAX, rcvbuf_bytes)];
+        let tuned = [(TCP_WMEM, tuned_bytes), (TCP_RMEM, tuned_bytes)];
+        fixed
             .into_iter()
+            .chain(tuned)
             .filter(|(_, needed_bytes)| *needed_bytes > 0)
             .map(|(sysctl, needed_bytes)| Self { sysctl, needed_bytes, now_bytes: read(sysctl) })
             .collect()
@@ -63,11 +66,21 @@ impl Ceiling {
 impl Display for Ceiling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { sysctl, needed_bytes, now_bytes } = self;
+        // Of those that are three numbers.
+        let is_tuned = matches!(*sysctl, TCP_WMEM | TCP_RMEM);
+        let sysctl = format!("{}{sysctl}", if is_tuned { "the last of " } else { "" });
         match now_bytes {
             None => write!(f, "{sysctl} must be {needed_bytes} or more; it can't be read here"),
             Some(now) if now >= needed_bytes => write!(f, "{sysctl} is {now}, which is enough"),
             Some(now) => {
-                write!(f, "{sysctl} is {now}; `wad run` raises it to {needed_bytes} while it runs")
+                write!(
+                    f,
+                    "{sysctl} is {now}; `wad run` raises it to {needed_bytes} while it runs"
+                )?;
+                if is_tuned {
+                    write!(f, ", for all flows of its network namespace that the kernel tunes")?;
+                }
+                Ok(())
             }
         }
     }

@@ -21,7 +21,7 @@ pub enum Error {
          namespace)"
     )]
     Write { key: String, value: String, source: io::Error },
-    #[error("the kernel setting {key} is {value:?}, not a number")]
+    #[error("the kernel setting {key} is {value:?}, which does not end in a number")]
     NotANumber { key: String, value: String, source: std::num::ParseIntError },
 }
 
@@ -44,11 +44,6 @@ impl Sysctl {
         }
     }
 
-    pub fn read_number(&self, key: &str) -> Result<u64, Error> {
-        let value = self.read(key)?;
-        value.parse().map_err(|source| Error::NotANumber { key: key.to_owned(), value, source })
-    }
-
     pub fn write(&self, key: &str, value: &str) -> Result<(), Error> {
         // Not fs::write, which would create what does not exist.
         let write = || {
@@ -66,6 +61,15 @@ impl Sysctl {
     fn file(&self, key: &str) -> PathBuf {
         self.root.join(key.replace('.', "/"))
     }
+}
+
+/// The last number of a setting's value, which most often is its only one.
+pub fn last_number(key: &str, value: &str) -> Result<u64, Error> {
+    let last = value.split_whitespace().next_back().unwrap_or_default();
+    last.parse().map_err(|source| {
+        let (key, value) = (key.to_owned(), value.to_owned());
+        Error::NotANumber { key, value, source }
+    })
 }
 
 /// A folder with a few settings in it, for tests.
@@ -96,7 +100,7 @@ mod tests {
         let (_root, sysctl) = testing::tree(&[("net.core.rmem_max", "212992")]);
         assert_eq!(sysctl.read("net.core.rmem_max").unwrap(), "212992");
         sysctl.write("net.core.rmem_max", "4194304").unwrap();
-        assert_eq!(sysctl.read_number("net.core.rmem_max").unwrap(), 4_194_304);
+        assert_eq!(sysctl.read("net.core.rmem_max").unwrap(), "4194304");
     }
 
     #[test]
@@ -109,10 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_not_a_number() {
-        let (_root, sysctl) = testing::tree(&[("net.ipv4.tcp_rmem", "4096\t131072\t6291456")]);
-        let error = sysctl.read_number("net.ipv4.tcp_rmem").unwrap_err();
-        assert!(error.to_string().contains("net.ipv4.tcp_rmem"));
+    fn of_a_list_the_last_is_read() {
+        assert_eq!(last_number("net.ipv4.tcp_rmem", "4096\t131072\t6291456").unwrap(), 6_291_456);
+        assert_eq!(last_number("net.core.rmem_max", "212992").unwrap(), 212_992);
+        for value in ["", "4096\tmany"] {
+            let error = last_number("net.ipv4.tcp_rmem", value).unwrap_err();
+            assert!(error.to_string().contains("net.ipv4.tcp_rmem"));
+        }
     }
 
     #[test]

@@ -132,6 +132,9 @@ pub fn policy(path: &PathPolicy, capacity: Capacity, bounds: Bounds) -> PathPoli
     if buffers.rcvbuf {
         policy.rcvbuf_bytes = beyond(bounds.kernel.rcvbuf_bytes);
     }
+    if buffers.autotune {
+        policy.autotune_bytes = buffer_bytes;
+    }
     let size = |of_bdp: fn(f64) -> WindowSize| bdp_bytes.map(of_bdp).unwrap_or_default();
     if windows.initial_ssthresh {
         policy.control.initial_ssthresh = size(Windows::initial_ssthresh);

@@ -11,6 +11,7 @@ pub fn of(path: &PathPolicy) -> Vec<String> {
     let flag = |flag: u32, text: &str| (control.flags & flag != 0).then(|| text.to_owned());
     let rate = control.dedicated_bytes_per_second;
     [
+        path.autotune_bytes.map(|_| "buffers autotuned by the kernel".to_owned()),
         path.divide.then(|| "buffers divided among its flows".to_owned()),
         path.override_setsockopt.then(|| "override_setsockopt".to_owned()),
         path.observe.then(|| "only observed".to_owned()),

@@ -67,6 +67,21 @@ fn changes_of_the_host_are_told_and_what_is_lacking_without() {
 }
 
 #[test]
+fn whom_a_ceiling_of_tuned_buffers_touches_is_said() {
+    let text = "[[path]]\nname = 'a'\nremote = '10.0.0.1'\nbandwidth = '622Mbit'\nrtt = '70ms'\n\
+                buffers = 'autotune'\n";
+    let page = page(text, Some(6_291_456));
+    for sysctl in ["tcp_wmem", "tcp_rmem"] {
+        let said = format!(
+            "the last of net.ipv4.{sysctl} is 6291456; `wad run` raises it to 13606250 while it \
+             runs, for all flows of its network namespace that the kernel tunes\n"
+        );
+        assert!(page.contains(&said), "{page}");
+    }
+    assert!(page.contains("path a: buffers autotuned by the kernel"), "{page}");
+}
+
+#[test]
 fn no_path_is_no_table() {
     assert_eq!(page("", None), "wad.toml: 0 paths, no error\n");
 }

@@ -1,12 +1,15 @@
-//! Socket buffers of a path: given as sizes, or "auto".
+//! Socket buffers of a path: given as sizes, or "auto"; or left to the kernel's
+//! autotuning, with room for what the path carries.
+
+use toml::de::DeValue;
 
 use super::{
     AutoBuffers,
     aimd::Streams,
-    fault::{Fault, Problems},
+    fault::{Fault, Problems, quoted},
     line::Line,
     quantity,
-    table::{Field, Table},
+    table::{self, Field, Table},
 };
 
 /// Least argument of SO_SNDBUF and SO_RCVBUF: a page.
@@ -24,10 +27,15 @@ pub const AUTO_HEADROOM: f64 = 1.25;
 pub struct Buffers {
     pub sndbuf_bytes: Option<u32>,
     pub rcvbuf_bytes: Option<u32>,
+    /// What the kernel's autotuning is to have room for.
+    pub autotune_bytes: Option<u32>,
     pub auto: AutoBuffers,
     /// What the path carries is needed for them.
     pub use_line: bool,
 }
+
+/// The key of those that the kernel sizes.
+const AUTOTUNE: &str = "buffers";
 
 #[derive(Clone, Copy)]
 enum Size {
@@ -47,6 +55,7 @@ pub fn read(
     let mut use_line = false;
     let mut read = |key, is_auto: &mut bool| {
         let size = table.read(key, problems, |value| match value.as_str() {
+            _ if key == AUTOTUNE => parse_autotune(value),
             Some("auto") => Ok(Size::Auto),
             _ => quantity::size(value, MIN_BYTES..=MAX_BYTES).map(Size::Bytes),
         });
@@ -71,7 +80,30 @@ pub fn read(
     let mut buffers = Buffers::default();
     buffers.sndbuf_bytes = read("sndbuf", &mut buffers.auto.sndbuf);
     buffers.rcvbuf_bytes = read("rcvbuf", &mut buffers.auto.rcvbuf);
+    buffers.autotune_bytes = read(AUTOTUNE, &mut buffers.auto.autotune);
+    check_alone(table, problems);
     Buffers { use_line, ..buffers }
+}
+
+fn parse_autotune(value: &DeValue<'_>) -> Result<Size, Fault> {
+    match table::text(value)? {
+        "autotune" => Ok(Size::Auto),
+        other => Err(Fault::new(
+            format!("{} is no way to size buffers", quoted(other)),
+            "it takes \"autotune\"",
+        )
+        .help("for buffers of a fixed size give `sndbuf` and `rcvbuf`")),
+    }
+}
+
+/// A buffer that is set is one that the kernel does not tune any more.
+fn check_alone(table: &Table<'_>, problems: &mut Problems) {
+    let Some(at) = table.place(AUTOTUNE) else { return };
+    for fixed in ["sndbuf", "rcvbuf"].into_iter().filter_map(|key| table.place(key)) {
+        let title = "buffers = \"autotune\" leaves both buffers to the kernel";
+        let fault = Fault::new(title, "for the kernel").help("leave one of the two out");
+        problems.push(fault.at(at).also(fixed, "of a fixed size"));
+    }
 }
 
 /// What "auto" asks for. For a short, slow path, the least there is; for a long,

@@ -90,7 +90,8 @@ impl Config {
     fn bound_buffers(&mut self) {
         let Some(most) = self.limits.max_buffer_bytes else { return };
         for path in &mut self.paths {
-            for bytes in [&mut path.sndbuf_bytes, &mut path.rcvbuf_bytes].into_iter().flatten() {
+            let sizes = [&mut path.sndbuf_bytes, &mut path.rcvbuf_bytes, &mut path.autotune_bytes];
+            for bytes in sizes.into_iter().flatten() {
                 *bytes = most.min(*bytes);
             }
         }

@@ -54,10 +54,11 @@ impl Line {
         if self.is_measured {
             return;
         }
+        let value = if key == "buffers" { "autotune" } else { "auto" };
         let rate = if table.has("dedicated") { "dedicated" } else { "bandwidth" };
         for needed in [rate, "rtt"].into_iter().filter(|needed| !table.has(needed)) {
             let fault = Fault::new(
-                format!("`{key}`: \"auto\" needs `{needed}`"),
+                format!("`{key}`: \"{value}\" needs `{needed}`"),
                 "the product of bandwidth and rtt gives the size",
             );
             let fault = fault.help("add `bandwidth` and `rtt` of the path, or give a size");

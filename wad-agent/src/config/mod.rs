@@ -143,6 +143,9 @@ pub struct PathPolicy {
     pub rcvbuf_bytes: Option<u32>,
     /// Both are for all flows of the path together.
     pub divide: bool,
+    /// The size, as an argument of SO_SNDBUF and SO_RCVBUF, that the kernel's
+    /// autotuning is to have room for, where it sizes the buffers.
+    pub autotune_bytes: Option<u32>,
     pub congestion: Option<Congestion>,
     /// In force where `congestion` is [`Congestion::Ours`].
     pub control: Control,
@@ -193,11 +196,13 @@ pub struct MeasuredPath {
     pub streams: u32,
 }
 
-/// Which of the two follow from what the path carries.
+/// Which of the path's buffers follow from what it carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AutoBuffers {
     pub sndbuf: bool,
     pub rcvbuf: bool,
+    /// Those that the kernel sizes.
+    pub autotune: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

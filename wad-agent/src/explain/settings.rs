@@ -144,6 +144,14 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
             "that rate is {ROOM} times what the path's flows got: each may get more than the last"
         ));
     }
+    if let Some(bdp_bytes) = origin.capacity.bdp_bytes().filter(|_| origin.buffers.autotune) {
+        why.push(format!(
+            "the kernel sizes both buffers, up to 2 times {AUTO_HEADROOM} times the {bdp_bytes:.0} \
+             bytes that the path holds: `wad run` raises the last of tcp_wmem and tcp_rmem so far, \
+             for all flows of its network namespace"
+        ));
+        return why;
+    }
     if policy.flags & DIVIDES != 0 {
         why.push(
             "each of the path's flows gets an equal part, but no less than the kernel's default"

@@ -46,6 +46,15 @@ fn what_is_measured_is_as_good_as_written_by_hand() {
 }
 
 #[test]
+fn room_for_the_kernels_autotuning_follows_as_buffers_do() {
+    let measured = path("measured", "buffers = 'autotune'");
+    let plan = policy(&measured, capacity(622.0, 70.0), bounds());
+    assert_eq!(plan.autotune_bytes, Some(6_803_125));
+    assert_eq!((plan.sndbuf_bytes, plan.rcvbuf_bytes), (None, None));
+    assert_eq!(policy(&measured, Capacity::default(), bounds()).autotune_bytes, None);
+}
+
+#[test]
 fn without_a_measurement_the_files_values_hold_or_the_kernels() {
     let line = "bandwidth = '622Mbit'; rtt = '70ms'";
     let known = path("measured", &format!("{line}; {ALL}"));
