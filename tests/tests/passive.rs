@@ -231,9 +231,16 @@ fn what_holds_a_flow_back_beside_the_path_lowers_nothing() -> Result<()> {
     drop(connections);
     drop(fast);
     let slow = wan(50)?;
-    transfer(&slow, 2 + WINDOW.as_secs())?;
-    let now = known_mbit(&home)?;
-    println!("known of 50 Mbit/s: {now:.0}");
+    let mut now = best;
+    // On a busy machine the flow's own host may hold it back in some of the looks.
+    for _ in 0..3 {
+        transfer(&slow, 2 + WINDOW.as_secs())?;
+        now = known_mbit(&home)?;
+        println!("known of 50 Mbit/s: {now:.0}");
+        if now < best {
+            break;
+        }
+    }
     ensure!((35.0..65.0).contains(&now), "{now} Mbit/s; {}", home.log());
     agent.stop()?;
     Ok(())
