@@ -11,6 +11,10 @@ use std::{
 };
 
 use bpf_toolchain::{BpfToolchain, TARGET};
+use object::{
+    build::elf::{Builder, SectionData},
+    elf::SHT_STRTAB,
+};
 
 #[path = "../xtask/src/bpf_toolchain.rs"]
 mod bpf_toolchain;
@@ -77,10 +81,29 @@ fn main() {
     for object in OBJECTS {
         let path = built.join(object);
         match fs::read(&path) {
-            Ok(bytes) => write(&out.join(object).with_extension("o"), &bytes),
+            Ok(bytes) => write(&out.join(object).with_extension("o"), &without_debug(&bytes)),
             Err(error) => panic!("{}: {error}", path.display()),
         }
     }
+}
+
+/// An object without its DWARF, which is nine tenths of it. The kernel reads BTF.
+fn without_debug(object: &[u8]) -> Vec<u8> {
+    let mut builder = Builder::read(object).expect("bpf-linker writes ELF");
+    for section in &mut builder.sections {
+        let name = section.name.as_slice();
+        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+    }
+    // Their symbols go with them.
+    builder.delete_orphans();
+    // LLVM has the names of sections among those of symbols.
+    let names = builder.sections.add();
+    names.name = b".shstrtab".as_slice().into();
+    names.sh_type = SHT_STRTAB;
+    names.data = SectionData::SectionString;
+    let mut stripped = Vec::new();
+    builder.write(&mut stripped).expect("what was read can be written");
+    stripped
 }
 
 /// A variable that cargo sets for build scripts.
