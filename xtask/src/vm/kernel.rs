@@ -24,15 +24,21 @@ pub struct Wanted {
     pub gates: bool,
     /// Whether it may be given a congestion control by BPF.
     pub has_struct_ops: bool,
+    /// What it has to be told when it boots.
+    pub parameters: &'static str,
 }
+
+/// From 7.0 on the storage of sockets comes from kmalloc_nolock(), which finds none
+/// on a processor without cmpxchg16b but where allocations are checked.
+const CHECKED: &str = "slab_debug=F,kmalloc-*";
 
 /// All of them, oldest first. What sid holds may be broken without a change of
 /// ours.
 pub const ALL: [Wanted; 4] = [
-    Wanted { name: "5.10", suite: "bullseye", gates: true, has_struct_ops: false },
-    Wanted { name: "6.1", suite: "bookworm", gates: true, has_struct_ops: true },
-    Wanted { name: "6.12", suite: "trixie", gates: true, has_struct_ops: true },
-    Wanted { name: "sid", suite: "sid", gates: false, has_struct_ops: true },
+    Wanted { name: "5.10", suite: "bullseye", gates: true, has_struct_ops: false, parameters: "" },
+    Wanted { name: "6.1", suite: "bookworm", gates: true, has_struct_ops: true, parameters: "" },
+    Wanted { name: "6.12", suite: "trixie", gates: true, has_struct_ops: true, parameters: "" },
+    Wanted { name: "sid", suite: "sid", gates: false, has_struct_ops: true, parameters: CHECKED },
 ];
 
 /// One that was fetched and unpacked.

@@ -50,7 +50,13 @@ impl Drop for Running {
 
 /// Boots a kernel and shows its console as it comes, until the machine is off or
 /// the time is over.
-pub fn run(kernel: &Path, first_files: &Path, name: &str, limits: Limits) -> Result<Console> {
+pub fn run(
+    kernel: &Path,
+    parameters: &str,
+    first_files: &Path,
+    name: &str,
+    limits: Limits,
+) -> Result<Console> {
     let program = exec::find_program("qemu-system-x86_64").context("QEMU is missing")?;
     let mut command = Command::new(program);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]);
@@ -62,11 +68,9 @@ pub fn run(kernel: &Path, first_files: &Path, name: &str, limits: Limits) -> Res
     // machine is, and waiting takes no time. With two processors it does not boot.
     command.args(["-smp", "1", "-icount", "shift=1,sleep=off", "-rtc", "clock=vm"]);
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(first_files);
-    // A panic ends QEMU. What the kernel says of real errors is shown. From 7.0 on the
-    // storage of sockets comes from kmalloc_nolock(), which finds none without
-    // cmpxchg16b but where allocations are checked.
-    let debug = "slab_debug=F,kmalloc-*";
-    command.args(["-append", &format!("console=ttyS0 panic=-1 oops=panic loglevel=4 {debug}")]);
+    // A panic ends QEMU. What the kernel says of real errors is shown.
+    let parameters = format!("console=ttyS0 panic=-1 oops=panic loglevel=4 {parameters}");
+    command.args(["-append", &parameters]);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut running = Running(command.spawn().context("cannot start QEMU")?);
     let output = running.0.stdout.take().context("QEMU has no output")?;

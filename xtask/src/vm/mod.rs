@@ -64,7 +64,7 @@ pub fn run(names: &[String], only: Option<&str>) -> Result<()> {
     let outcomes = in_parallel(&wanted, |wanted| {
         let begun = Instant::now();
         let outcome = programs::tests_of(wanted, &programs, only).and_then(|runs| {
-            let (kernel, console) = boot(wanted, &wad, &runs, TESTS)?;
+            let (kernel, console) = boot(wanted, wanted.parameters, &wad, &runs, TESTS)?;
             let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
             Ok((kernel.release, verdict::judge(&console, &names)))
         });
@@ -92,7 +92,8 @@ pub fn run(names: &[String], only: Option<&str>) -> Result<()> {
     bail!("not passed under {}", failures.join(", "))
 }
 
-/// Compares laws of ours, all or the named one, with the kernel's.
+/// Compares laws of ours, all or the named one, with the kernel's. The mitigations of
+/// processors' flaws, which cost both alike, are not emulated.
 pub fn compare(law: Option<&str>) -> Result<()> {
     let wad = prepare()?;
     let program = programs::build_comparison(TARGET)?;
@@ -100,7 +101,7 @@ pub fn compare(law: Option<&str>) -> Result<()> {
     let runs = [Run { name: "wad-compare".to_owned(), program, arguments }];
     let wanted = kernel::ALL.iter().find(|wanted| wanted.name == FOR_COMPARISON);
     let wanted = wanted.context("the kernel for comparisons is not in the list")?;
-    let (_, console) = boot(wanted, &wad, &runs, COMPARISON)?;
+    let (_, console) = boot(wanted, "mitigations=off", &wad, &runs, COMPARISON)?;
     for line in console.lines.iter().filter(|line| line.contains(" ratio ")) {
         println!("{line}");
     }
@@ -118,7 +119,13 @@ fn prepare() -> Result<std::path::PathBuf> {
     dist::ship(TARGET)
 }
 
-fn boot(wanted: &Wanted, wad: &Path, runs: &[Run], limits: Limits) -> Result<(Kernel, Console)> {
+fn boot(
+    wanted: &Wanted,
+    parameters: &str,
+    wad: &Path,
+    runs: &[Run],
+    limits: Limits,
+) -> Result<(Kernel, Console)> {
     let folder = exec::target().join("vm");
     let kernel = Kernel::fetch(wanted, &folder)?;
     // Removed at the end. Others may be at work in the same folder.
@@ -127,7 +134,7 @@ fn boot(wanted: &Wanted, wad: &Path, runs: &[Run], limits: Limits) -> Result<(Ke
     let files = own.join("initramfs");
     let console = guest::archive(&kernel, &own, wad, runs)
         .and_then(|archive| fs::write(&files, archive).context("cannot write the first files"))
-        .and_then(|()| machine::run(&kernel.image, &files, wanted.name, limits));
+        .and_then(|()| machine::run(&kernel.image, parameters, &files, wanted.name, limits));
     fs::remove_dir_all(&own).with_context(|| own.display().to_string())?;
     Ok((kernel, console?))
 }
