@@ -103,7 +103,7 @@ impl Net {
     /// Where a connection to an address and port would go.
     fn way(&self, to: &str, port: u16) -> Result<String> {
         let port = port.to_string();
-        let question = ["-d", "route", "get", to, "ipproto", "tcp", "dport", &port, "fibmatch"];
+        let question = ["-d", "route", "get", to, "ipproto", "6", "dport", &port, "fibmatch"];
         Ok(self.a().ip(&question)?)
     }
 }
