@@ -26,7 +26,8 @@ use crate::{
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-const START_LIMIT: Duration = Duration::from_secs(20);
+/// An emulated processor with an old kernel takes long to verify six laws.
+const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
 /// What went wrong with the agent.
@@ -265,7 +266,7 @@ impl Home {
     fn is_ready(&self) -> Result<bool, ProcessError> {
         let mut command = self.command("status");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let status = Place::default().spawn(command)?.wait(STOP_LIMIT, || ())?;
+        let status = Place::default().spawn(command)?.wait(START_LIMIT, || ())?;
         Ok(status.success())
     }
 }
