@@ -22,6 +22,7 @@ use crate::{
     process::{Place, run_command},
     say,
     sysctl::Changed,
+    tcp,
     wad::Home,
 };
 
@@ -189,6 +190,7 @@ impl Bench {
         let mut receive = cli::receiver(&self.me, address, 1);
         receive.stdout(Stdio::piped());
         let mut receiver = place(&self.ends.b).spawn(receive)?;
+        tcp::await_listener(&self.ends.b, address.port())?;
         let mut send = cli::sender(&self.me, address, 1, Amount::Time(TRANSFER));
         place(&self.ends.a).apply(&mut send);
         let sent: Sent = serde_json::from_str(&run_command(&mut send)?)?;
