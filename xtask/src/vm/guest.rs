@@ -96,7 +96,7 @@ fn libraries_of(program: &Path) -> Result<Vec<String>> {
 /// Network devices, queue disciplines, congestion controls, and what `ss` asks.
 fn is_wanted(module: &str) -> bool {
     let families = ["tcp_", "sch_", "inet_diag", "mptcp_diag"];
-    ["tun", "veth"].contains(&module) || families.iter().any(|name| module.starts_with(name))
+    ["tun", "veth", "vrf"].contains(&module) || families.iter().any(|name| module.starts_with(name))
 }
 
 fn add_modules(archive: &mut Archive, kernel: &Kernel, folder: &Path) -> Result<()> {
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn modules_are_those_that_tests_use() {
-        for module in ["tcp_highspeed", "sch_netem", "veth", "tcp_diag", "tun"] {
+        for module in ["tcp_highspeed", "sch_netem", "veth", "tcp_diag", "tun", "vrf"] {
             assert!(is_wanted(module), "{module}");
         }
         assert!(!is_wanted("e1000") && !is_wanted("tunnel4"));
