@@ -13,6 +13,7 @@ mod explain;
 mod flow_log;
 mod host;
 mod instance;
+mod instruments;
 mod journal;
 mod kernel_modules;
 mod law;
