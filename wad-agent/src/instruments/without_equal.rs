@@ -1,0 +1,36 @@
+//! What RFC 4898 has, and Linux keeps no equal of.
+
+/// Names of the RFC without their prefixes, and why there is nothing to show.
+pub const WITHOUT_EQUAL: &[(&str, &str)] = &[
+    ("AbruptTimeouts", "timeouts are not told apart by what came before them"),
+    ("CongOverCount", "as CongSignals"),
+    ("CongSignals", "reductions of the window are not counted; SegsRetrans and OctetsRetrans are"),
+    ("CountRTT", "samples of the RTT are not counted"),
+    ("DupAckEpisodes", "as DupAcksIn"),
+    ("DupAcksIn", "duplicate acknowledgements are not counted by flow"),
+    ("DupAcksOut", "as DupAcksIn"),
+    ("ECESent, ECERcvd", "of the segments delivered those with CE are: the field `delivered_ce`"),
+    ("FastRetran", "as CongSignals"),
+    ("InRecovery", "the field `inet_conn.icsk_ca_state`: 3 for recovery, 4 after a timeout"),
+    ("LimCwnd, LimRwin, LimSsthresh", "bounds that are set by policies: see `wad explain`"),
+    ("MaxCwnd, MaxPipeSize, MaxRwinRcvd", "extremes are not kept: `wad trace` shows them"),
+    ("MaxRTT, SumRTT, PreCongSumRTT", "of RTTs the least alone is kept: MinRTT"),
+    ("MaxSsthresh, MinSsthresh", "extremes are not kept"),
+    ("NonRecovDA, NonRecovDAEpisodes", "as DupAcksIn"),
+    ("NumRetransSegs after a SACK: SACKBlocksRcvd", "blocks of SACK are not counted by flow"),
+    ("OtherReductions, QuenchRcvd", "as CongSignals; source quench is ignored (RFC 6633)"),
+    ("PostCongSumRTT, PostCongCountRTT", "RTTs are not summed"),
+    ("SACKsRcvd", "as SACKBlocksRcvd"),
+    ("SendStall", "a packet that a full queue of this host drops is not told apart"),
+    ("SlowStart, CongAvoid", "increases of the window are not counted by what made them"),
+    ("SndLimTransRwin, SndLimTransCwnd, SndLimTransSnd", "times are kept, changes are not"),
+    ("SndUna, SndNxt, SndMax, RcvNxt", "the fields `snd_una`, `snd_nxt` and `rcv_nxt`"),
+    ("SoftErrors", "the field `inet_conn.icsk_inet.sk.sk_err_soft` has the last one only"),
+    ("SpuriousFrDetected, SpuriousRtoDetected", "undone reductions are counted by host"),
+    (
+        "SubsequentTimeouts, Timeouts",
+        "from Linux 6.5 the fields `total_rto`, `total_rto_recoveries`",
+    ),
+    ("WinScaleSent, WinScaleRcvd", "the fields `rx_opt.rcv_wscale` and `rx_opt.snd_wscale`"),
+    ("ZeroRwinRcvd, ZeroRwinSent", "windows of zero are not counted by flow"),
+];
