@@ -22,6 +22,12 @@ pub struct Field {
 }
 
 impl Field {
+    /// One of 64 bits.
+    #[cfg(test)]
+    pub const fn whole(n: usize) -> Self {
+        Self { n, shift: 0, size_bits: 64, is_signed: false }
+    }
+
     /// Its own bits of the bytes that hold it, the others zero.
     pub const fn bits(self, bytes: u64) -> u64 {
         (bytes >> self.shift) & (u64::MAX >> (64 - self.size_bits))
@@ -109,6 +115,7 @@ fn nearest(name: &str, known: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instruments::WITHOUT_EQUAL;
 
     #[test]
     fn bits_are_cut_out_and_signs_kept() {
@@ -142,5 +149,16 @@ mod tests {
         }
         let error = Fields::of(&btf, &["icsk_rto".to_owned()]).unwrap_err();
         assert!(error.to_string().contains("inet_conn.icsk_rto"), "{error}");
+    }
+
+    #[test]
+    fn the_fields_that_are_named_in_the_place_of_instruments_are_there() {
+        let Ok(btf) = KernelBtf::read() else { return };
+        for (instruments, why) in WITHOUT_EQUAL {
+            let quoted = why.split('`').skip(1).step_by(2);
+            for name in quoted.filter(|name| !["role", "wad explain", "total_rto"].contains(name)) {
+                assert!(btf.number(STRUCT, name).is_ok(), "{instruments}: {name}");
+            }
+        }
     }
 }
