@@ -62,14 +62,14 @@ impl Fields {
         let mut members = Members::NONE;
         let standard = MEMBERS.iter().map(|name| {
             let number = btf.number(STRUCT, name).ok()?;
-            add(&mut members, number)
+            add(&mut members, number, number.is_whole())
         });
         let standard = standard.collect();
         let mut asked = Vec::new();
         for name in names {
             let number = btf.number(STRUCT, name).map_err(|error| refusal(btf, name, error))?;
             let most = names.len() - 1;
-            let field = add(&mut members, number);
+            let field = add(&mut members, number, false);
             asked.push(field.ok_or(Error::TooManyFields { most })?);
         }
         Ok(Self { members, standard, asked })
@@ -77,14 +77,14 @@ impl Fields {
 }
 
 /// None where there is no more room.
-fn add(members: &mut Members, number: Number) -> Option<Field> {
+fn add(members: &mut Members, number: Number, is_plain: bool) -> Option<Field> {
     let n = members.count as usize;
     let (offset, shift) = (number.offset_bits / 8, number.offset_bits % 8);
     let bytes = (shift + number.size_bits).div_ceil(8);
     if n == MAX_MEMBERS || bytes > 8 {
         return None;
     }
-    members.places[n] = Place { offset, bytes };
+    members.places[n] = Place { offset, bytes: bytes as u16, is_plain: is_plain.into() };
     members.count += 1;
     Some(Field { n, shift, size_bits: number.size_bits, is_signed: number.is_signed })
 }
