@@ -11,8 +11,10 @@ mod config;
 mod events;
 mod explain;
 mod flow_log;
+mod flows;
 mod host;
 mod instance;
+mod instruments;
 mod journal;
 mod kernel_modules;
 mod law;
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         Command::Disable(args) => switch::run(switch::To::Disable, &args),
         Command::Enable(args) => switch::run(switch::To::Enable, &args),
         Command::Paths(args) => paths::run(&args),
+        Command::Flows(args) => flows::run(&args),
         Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),
     };
