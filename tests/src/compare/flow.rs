@@ -49,6 +49,14 @@ impl Flow {
         Ok(TcpInfo::of(&self.connection.near)?)
     }
 
+    /// Waits until a congestion event has ended its slow start.
+    pub fn await_first_event(&self) -> Result<()> {
+        while self.look()?.ssthresh_segments.is_none() {
+            signal::sleep(INTERVAL)?;
+        }
+        Ok(())
+    }
+
     /// Segments that it has sent again so far.
     pub fn losses(&self) -> Result<u32> {
         Ok(self.look()?.retransmits)
