@@ -77,8 +77,8 @@ enum Command {
 
 #[derive(Subcommand)]
 enum VmCommand {
-    /// Compare laws with the kernel's own of the same name, under random loss in 6.12:
-    /// this takes hours
+    /// Compare laws with the kernel's own of the same name, under the same losses in
+    /// 6.12: some ten minutes for each
     Compare {
         /// As wad_highspeed; all of them if left out
         law: Option<String>,

@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fs, io};
 
 /// Those that tell how a transfer went, of /proc/net/netstat: recoveries and
-/// timeouts, and what was taken back or lost once more.
-const EXTENDED: [&str; 10] = [
+/// timeouts, and what was taken back or lost once more, or was not lost at all.
+const EXTENDED: [&str; 11] = [
     "TCPSackRecovery",
     "TCPRenoRecovery",
     "TCPTimeouts",
@@ -14,8 +14,11 @@ const EXTENDED: [&str; 10] = [
     "TCPLostRetransmit",
     "TCPFullUndo",
     "TCPDSACKUndo",
+    DUPLICATES,
     "TCPDeliveredCE",
 ];
+/// Segments that the receiver had already, and said so (RFC 2883).
+pub const DUPLICATES: &str = "TCPDSACKRecvSegs";
 /// Each of these is one event, however many segments it is about.
 const EVENTS: [&str; 3] = ["TCPSackRecovery", "TCPRenoRecovery", "TCPTimeouts"];
 
@@ -36,6 +39,15 @@ impl TcpCounters {
         let extended = lines(&extended, "TcpExt: ").ok_or(io::ErrorKind::InvalidData)?;
         all.extend(extended.into_iter().filter(|(name, _)| EXTENDED.contains(&name.as_str())));
         Ok(Self(all))
+    }
+
+    /// What has come to them after an earlier reading.
+    #[must_use]
+    pub fn since(mut self, before: &Self) -> Self {
+        for (name, value) in &mut self.0 {
+            *value = value.saturating_sub(before.get(name));
+        }
+        self
     }
 
     /// Segments sent again.
@@ -87,6 +99,13 @@ mod tests {
         let map = [("TCPSackRecovery", 3), ("TCPTimeouts", 2), ("TCPFastRetrans", 90)];
         let counters = TcpCounters(map.map(|(name, value)| (name.to_owned(), value)).into());
         assert_eq!((counters.congestion_events(), counters.retransmits()), (5, 0));
+    }
+
+    #[test]
+    fn what_was_before_does_not_count() {
+        let counters = |value| TcpCounters([("RetransSegs".to_owned(), value)].into());
+        assert_eq!(counters(9).since(&counters(7)), counters(2));
+        assert_eq!(counters(9).since(&TcpCounters::default()), counters(9));
     }
 
     #[test]

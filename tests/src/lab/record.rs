@@ -21,6 +21,8 @@ const LEAST_AFTER_NS: u64 = SECOND_NS;
 #[derive(Debug)]
 pub struct Record {
     pub start_ns: u64,
+    /// The sender's, at the start.
+    pub counters_before: TcpCounters,
     /// Until when it counts.
     pub end_ns: u64,
     /// The client's own figure, in bits per second, where it gives no times.
@@ -63,6 +65,7 @@ impl Record {
         let [forward, reverse] = wan.counters()?;
         let loss_ns = Some(forward.first_planned_drop_ns).filter(|time_ns| *time_ns > 0);
         let counters = wan.a().run(TcpCounters::read)?.map_err(LabError::Counters)?;
+        let counters = counters.since(&self.counters_before);
         let path = &variant.path;
         let drain_ns =
             path.queue_bytes(&path.forward) as f64 * 8e9 / path.forward.rate.bits_per_second as f64;
@@ -211,6 +214,7 @@ mod tests {
     fn record(streams: Vec<Vec<Series>>) -> Record {
         Record {
             start_ns: SECOND_NS,
+            counters_before: TcpCounters::default(),
             end_ns: 0,
             goodput: None,
             streams,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    counters::DUPLICATES,
     emulator::Counters,
     measure::median,
     record::algorithm,
@@ -248,6 +249,13 @@ impl Variant {
         self.goodput_after_loss_bits_per_second.unwrap_or(self.goodput_bits_per_second)
     }
 
+    /// Segments that were sent again without need: the median, where there were any.
+    #[must_use]
+    pub fn duplicates(&self) -> Option<f64> {
+        let figures = self.figures(Measure::Duplicates, None);
+        figures.iter().any(|count| *count > 0.0).then(|| median(figures))
+    }
+
     /// A figure of every run, or of one group of flows in it; those runs that
     /// have none are left out.
     #[must_use]
@@ -272,6 +280,7 @@ impl Sample {
                 Some(flows) => flows?.retransmits as f64,
                 None => self.retransmits as f64,
             }),
+            Measure::Duplicates => Some(*self.tcp_counters.get(DUPLICATES)? as f64),
             Measure::CongestionEvents => Some(self.congestion_events as f64),
             Measure::SlowStartDrops => Some(self.slow_start.drops as f64),
             Measure::FirstDropBdp => Some(match self.slow_start.first_drop_seconds {
@@ -341,7 +350,7 @@ pub mod tests {
                 retransmits: 1,
                 series: Vec::new(),
             }],
-            tcp_counters: BTreeMap::new(),
+            tcp_counters: [(DUPLICATES.to_owned(), 1)].into(),
             emulator: Emulator { forward: Counters::default(), reverse: Counters::default() },
             series: vec![point(1.0), point(2.0)],
         }
@@ -363,6 +372,7 @@ pub mod tests {
         assert_eq!(first(Measure::Goodput, Some("two")), None);
         assert_eq!(first(Measure::Share, Some("one")), Some(0.5));
         assert_eq!(first(Measure::LocalResponses, None), None);
+        assert_eq!(first(Measure::Duplicates, None), Some(1.0));
         let at_drop = first(Measure::FirstDropBdp, None).unwrap();
         assert!((at_drop - 3000.0 / variant.path.bdp_segments()).abs() < 1e-9);
     }

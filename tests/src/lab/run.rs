@@ -151,7 +151,8 @@ impl Lab {
         let source = monitor.as_ref().map_or_else(String::new, Monitor::source);
         let home = variant.policy.as_deref().map(|policy| format!("{source}{policy}"));
         let home = home.map(|text| Home::create(&self.wad, &text)).transpose()?;
-        let agent = home.as_ref().map(|home| home.start(&cgroup)).transpose()?;
+        let outside = home.as_ref().filter(|_| !variant.is_routed);
+        let agent = outside.map(|home| home.start(&cgroup)).transpose()?;
         if let (Some(monitor), Some(home)) = (&monitor, &home) {
             monitor.wait_heard(home)?;
         }
@@ -160,6 +161,10 @@ impl Lab {
             Some(discipline) => Wan::start_behind_wire(&variant.path, discipline)?,
         };
         settings::apply(&wan)?;
+        settings::change(&wan, &variant.sysctls)?;
+        let inside = home.as_ref().filter(|_| variant.is_routed);
+        let inside = inside.map(|home| home.start_inside(wan.a(), &cgroup)).transpose()?;
+        let agent = agent.or(inside);
         if scenario.ecn {
             settings::ask_for_ecn(&wan)?;
         }

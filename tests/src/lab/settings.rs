@@ -19,7 +19,7 @@ pub const UNTUNED_WINDOW_BYTES: u32 = 6_291_456 / 2;
 
 /// Per network namespace. Debian's values are the kernel's own defaults, but for
 /// `tcp_no_metrics_save`: what one run learns of the path must not help the next.
-const NAMESPACE: [(&str, &str); 16] = [
+const NAMESPACE: [(&str, &str); 17] = [
     TCP_RMEM,
     TCP_WMEM,
     ("net.ipv4.tcp_congestion_control", "cubic"),
@@ -34,6 +34,7 @@ const NAMESPACE: [(&str, &str); 16] = [
     ("net.ipv4.tcp_mtu_probing", "0"),
     ("net.ipv4.tcp_recovery", "1"),
     ("net.ipv4.tcp_reordering", "3"),
+    ("net.ipv4.tcp_max_reordering", "300"),
     ("net.ipv4.tcp_frto", "2"),
     ("net.ipv4.tcp_no_metrics_save", "1"),
 ];
@@ -109,6 +110,23 @@ pub fn ask_for_ecn(wan: &Wan) -> Result<(), SettingsError> {
         netns.run(|| sysctl::set(ECN, "1"))??;
     }
     Ok(())
+}
+
+/// Other values of those of the namespaces, at both ends.
+///
+/// # Errors
+/// When the kernel refuses one.
+pub fn change(wan: &Wan, sysctls: &BTreeMap<String, String>) -> Result<(), SettingsError> {
+    for netns in [wan.a(), wan.b()] {
+        netns.run(|| sysctls.iter().try_for_each(|(name, value)| sysctl::set(name, value)))??;
+    }
+    Ok(())
+}
+
+/// Whether it is one of those that are set and reported.
+#[must_use]
+pub fn is_known(sysctl: &str) -> bool {
+    NAMESPACE.iter().any(|(name, _)| *name == sysctl)
 }
 
 /// Sets one namespace.

@@ -94,6 +94,15 @@ fn notes(report: &Report) -> String {
         let runs = runs.collect::<Vec<_>>().join(" ");
         let _ = writeln!(text, "  {}: single runs {runs} Mb/s.", variant.name);
     }
+    for variant in &report.variants {
+        if let Some(duplicates) = variant.duplicates() {
+            let _ = writeln!(
+                text,
+                "  {}: of {:.0} segments sent again, {duplicates:.0} were there already.",
+                variant.name, variant.retransmits
+            );
+        }
+    }
     if let Some(paper) = &report.paper {
         let _ = writeln!(text, "  the paper: {paper}.");
     }
@@ -124,5 +133,7 @@ mod tests {
         // 3.72 / 2.52: what is compared is the goodput after the loss.
         assert!(lines[3].ends_with("1.48       1       1"), "{text}");
         assert!(lines.iter().any(|line| line.contains("single runs 240 300 252 Mb/s")), "{text}");
+        let needless = "wad_aimd: of 1 segments sent again, 1 were there already.";
+        assert!(lines.iter().any(|line| line.contains(needless)), "{text}");
     }
 }

@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::{
     bulk::{Amount, Received, Sent},
+    counters::TcpCounters,
     iperf3,
     measure::{Series, Sight, Watch},
     record::Record,
@@ -63,6 +64,7 @@ impl Bed<'_> {
             receiver.wait_listening(self.wan.b(), group.port)?;
             receivers.push(receiver);
         }
+        let counters_before = self.wan.a().run(TcpCounters::read)?.map_err(LabError::Counters)?;
         let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         let (sending, receiving) = (Watch::default(), Watch::default());
         let filters = ["dport", "sport"].map(|name| {
@@ -97,8 +99,15 @@ impl Bed<'_> {
             Ok::<_, LabError>(outputs)
         })?;
         let [sights, far_sights] = [sending, receiving].map(Watch::into_sights);
-        let record =
-            Record { start_ns, end_ns: 0, goodput: None, streams: vec![], sights, far_sights };
+        let record = Record {
+            start_ns,
+            counters_before,
+            end_ns: 0,
+            goodput: None,
+            streams: vec![],
+            sights,
+            far_sights,
+        };
         let record = match self.lab.client {
             Client::Own => own_record(record, outputs)?,
             Client::Iperf3 => iperf3_record(record, &outputs.1)?,

@@ -41,7 +41,7 @@ const TESTS: Limits =
     Limits { silence: Duration::from_secs(15 * 60), whole: Duration::from_secs(40 * 60) };
 /// For comparing windows.
 const COMPARISON: Limits =
-    Limits { silence: Duration::from_secs(3 * 3600), whole: Duration::from_secs(9 * 3600) };
+    Limits { silence: Duration::from_secs(20 * 60), whole: Duration::from_secs(3 * 3600) };
 
 /// Has netem, and all congestion controls that ours are compared with.
 const FOR_COMPARISON: &str = "6.12";

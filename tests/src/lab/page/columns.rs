@@ -11,7 +11,7 @@ use crate::lab::{
 type Cell = fn(&Variant) -> Option<String>;
 
 /// Headings and what is under them; words first, then figures.
-const COLUMNS: [(&str, Cell); 18] = [
+const COLUMNS: [(&str, Cell); 19] = [
     ("control", |variant| Some(variant.congestion.clone())),
     ("streams", |variant| (variant.streams > 1).then(|| variant.streams.to_string())),
     ("Mb/s", |variant| Some(megabits(variant.goodput_bits_per_second))),
@@ -22,6 +22,9 @@ const COLUMNS: [(&str, Cell); 18] = [
     }),
     ("after loss", |variant| variant.goodput_after_loss_bits_per_second.map(megabits)),
     ("resent", |variant| Some(spread(&variant.figures(Measure::Retransmits, None)))),
+    ("without need", |variant| {
+        variant.duplicates().map(|_| spread(&variant.figures(Measure::Duplicates, None)))
+    }),
     ("events", |variant| Some(spread(&variant.figures(Measure::CongestionEvents, None)))),
     ("drops in slow start", |variant| {
         Some(spread(&variant.figures(Measure::SlowStartDrops, None)))

@@ -67,12 +67,13 @@ pub enum Queue {
     Bytes(u64),
 }
 
-/// Some packets are held back and overtaken.
+/// Some packets are held back and overtaken: for so long, or by so many later ones.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reorder {
     pub probability: f64,
     pub by: Span,
+    pub packets: Option<u32>,
 }
 
 const fn ethernet_mtu() -> u32 {
@@ -113,6 +114,7 @@ impl Path {
                 jitter_ns: direction.jitter.nanoseconds(),
                 reorder_probability: direction.reorder.map_or(0.0, |law| law.probability),
                 reorder_ns: direction.reorder.map_or(0, |law| law.by.nanoseconds()),
+                reorder_packets: direction.reorder.and_then(|law| law.packets),
             },
             seed,
         }

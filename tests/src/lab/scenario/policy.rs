@@ -22,6 +22,12 @@ pub fn is_measured(keys: &Table) -> bool {
     keys.get("mode").and_then(Value::as_str) == Some("measured")
 }
 
+/// Whether it takes metrics of routes.
+#[must_use]
+pub fn is_routed(keys: &Table) -> bool {
+    keys.contains_key("reorder")
+}
+
 /// The configuration for these groups of flows, each with its table of keys or
 /// none; none at all if no group has one: no agent runs then. A group's keys go
 /// before those that are `common` to all.
@@ -46,6 +52,9 @@ pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) ->
         let buffers = common.iter().filter(|(key, _)| BUFFERS.contains(&key.as_str()));
         let keys = buffers.map(|(key, value)| (key.clone(), value.clone())).collect();
         text.push_str(&section("receivers", None, keys, path));
+    }
+    if groups.iter().any(|(_, own)| own.is_some_and(is_routed)) {
+        text.push_str("[host]\nroutes = true\n\n");
     }
     let _ = writeln!(
         text,
@@ -102,6 +111,17 @@ mod tests {
         assert!(
             policy.get("remote_port").is_none() && parsed["path"].as_array().unwrap().len() == 1
         );
+    }
+
+    #[test]
+    fn what_takes_routes_gets_them() {
+        let text = |policy: &str| {
+            let own: Table = policy.parse().unwrap();
+            text(&Table::new(), &[(&group("lab", 5001), Some(&own))], &path()).unwrap()
+        };
+        let parsed: Table = text("reorder = 19").parse().unwrap();
+        assert_eq!(parsed["host"]["routes"].as_bool(), Some(true));
+        assert!(!text("sndbuf = '4MiB'").contains("[host]"));
     }
 
     #[test]

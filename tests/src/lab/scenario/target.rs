@@ -35,6 +35,8 @@ pub enum Measure {
     Jain,
     /// Segments.
     Retransmits,
+    /// Segments of those that the receiver had already, as it says.
+    Duplicates,
     /// Episodes of fast recovery, and timeouts.
     CongestionEvents,
     /// Segments that the bottleneck dropped until slow start's had arrived.
@@ -59,6 +61,7 @@ impl Measure {
             Self::Share => "share of its fair share",
             Self::Jain => "Jain's index",
             Self::Retransmits => "segments sent again",
+            Self::Duplicates => "segments sent again without need",
             Self::CongestionEvents => "congestion events",
             Self::SlowStartDrops => "drops in slow start",
             Self::FirstDropBdp => "window at the first drop, in BDP",

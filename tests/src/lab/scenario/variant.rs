@@ -1,10 +1,12 @@
 //! Variants of a scenario: which flows run, and under which policy.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use toml::Table;
 
 use super::{Grid, Path, policy};
-use crate::lab::units::Span;
+use crate::lab::{settings, units::Span};
 
 /// Port of the first group of flows; the next one has the next.
 const FIRST_PORT: u16 = 5001;
@@ -21,6 +23,8 @@ pub struct RawVariant {
     flows: Vec<RawGroup>,
     sender_queue: Option<String>,
     transfer: Option<u32>,
+    #[serde(default)]
+    sysctls: BTreeMap<String, String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -48,12 +52,16 @@ pub struct Variant {
     pub policy: Option<String>,
     /// It needs a source.
     pub is_measured: bool,
+    /// Metrics of routes are those of the sender's namespace: the agent runs there.
+    pub is_routed: bool,
     /// Queueing discipline of the sender's own device, as `tc` takes it; with
     /// one, that device is a wire to a router before the path.
     pub sender_queue: Option<String>,
     /// Which of the transfers that one agent sees is the one that is looked at: the
     /// last, counted from 1.
     pub transfer: u32,
+    /// Settings at both ends that are not a distribution's defaults.
+    pub sysctls: BTreeMap<String, String>,
     pub path: Path,
 }
 
@@ -98,6 +106,9 @@ impl RawVariant {
         if transfer == 0 {
             return Err("transfers are counted from 1");
         }
+        if !self.sysctls.keys().all(|name| settings::is_known(name)) {
+            return Err("a variant has a sysctl that the lab does not know");
+        }
         let variants = grid.cells(path).into_iter().map(|cell| {
             let policies: Vec<_> =
                 groups.iter().map(|(group, policy)| (group, policy.as_ref())).collect();
@@ -107,9 +118,11 @@ impl RawVariant {
                 paper: self.paper.clone(),
                 policy: policy::text(common, &policies, &cell.path),
                 is_measured: policies.iter().any(|(_, own)| own.is_some_and(policy::is_measured)),
+                is_routed: policies.iter().any(|(_, own)| own.is_some_and(policy::is_routed)),
                 groups: groups.iter().map(|(group, _)| group.clone()).collect(),
                 sender_queue: self.sender_queue.clone(),
                 transfer,
+                sysctls: self.sysctls.clone(),
                 path: cell.path,
             }
         });
