@@ -10,6 +10,7 @@ use crate::{
     flows::{self, Filter, Remote},
     instance::Instance,
     routes::GUARD,
+    trace::Format,
 };
 
 /// Tunes chosen TCP flows on chosen paths, with no change to applications.
@@ -45,6 +46,10 @@ pub enum Command {
     Paths(Ask),
     /// Show every flow of the paths, and what TCP knows of it
     Flows(Flows),
+    /// Write chosen instruments of chosen flows to a file, at a steady beat
+    Trace(Trace),
+    /// Draw what was traced: windows, rate, RTT and retransmissions over time
+    Plot(Plot),
     /// What the agent starts to take its routes out if it is killed
     #[command(name = GUARD, hide = true)]
     GuardRoutes,
@@ -197,6 +202,74 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
         .filter(|seconds| (0.1..=3600.0).contains(seconds))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "it takes seconds, from 0.1 to 3600".to_owned())
+}
+
+#[derive(Debug, Args)]
+pub struct Trace {
+    #[command(flatten)]
+    pub filter: FlowFilter,
+    /// These instead of the usual ones, by the names that `wad flows --instruments`
+    /// lists
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub instruments: Vec<String>,
+    /// This member of the kernel's `struct tcp_sock` too; may be given several times
+    #[arg(long = "field", value_name = "NAME")]
+    pub fields: Vec<String>,
+    /// Between two readings: 10ms to 1h
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_beat)]
+    pub interval: Duration,
+    /// End after this time [default: at SIGINT or SIGTERM]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// How lines are written
+    #[arg(long, value_name = "FORMAT", default_value = "json")]
+    pub format: Format,
+    /// Pack them with zstd
+    #[arg(long)]
+    pub zstd: bool,
+    /// Write to this file; an older trace there is kept as FILE.1 [default: standard
+    /// output, without bound]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Begin another file when this one would be larger
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_file_size)]
+    pub max_bytes: u64,
+    /// Files that are kept: FILE and the older FILE.1, FILE.2, ...
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub keep: u32,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub instance: InstanceName,
+}
+
+fn parse_beat(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(10)..=Duration::from_secs(3600);
+    config::duration(text, range, "10ms to 1h").map_err(|fault| fault.to_string())
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(10)..=Duration::from_secs(365 * 86_400);
+    config::duration(text, range, "10ms to 365d").map_err(|fault| fault.to_string())
+}
+
+/// What a file needs for its first line and one more.
+fn parse_file_size(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 64 << 10;
+    let bytes = config::bytes(text).map_err(|fault| fault.to_string())?;
+    if bytes < LEAST { Err("it takes 64KiB or more".to_owned()) } else { Ok(bytes) }
+}
+
+#[derive(Debug, Args)]
+pub struct Plot {
+    /// What `wad trace` wrote, in either format, packed or not; FILE, FILE.1, ... are
+    /// one trace, others are set beside it
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The picture (SVG) [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

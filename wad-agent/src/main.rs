@@ -27,6 +27,7 @@ mod netns;
 mod output;
 mod paths;
 mod plan;
+mod plot;
 mod privileges;
 mod reload;
 mod response;
@@ -39,6 +40,7 @@ mod status;
 mod struct_ops;
 mod switch;
 mod sysctl;
+mod trace;
 mod tuning_plan;
 mod whole_file;
 
@@ -60,6 +62,8 @@ fn main() -> ExitCode {
         Command::Enable(args) => switch::run(switch::To::Enable, &args),
         Command::Paths(args) => paths::run(&args),
         Command::Flows(args) => flows::run(&args),
+        Command::Trace(args) => trace::run(&args),
+        Command::Plot(args) => plot::run(&args),
         Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),
     };

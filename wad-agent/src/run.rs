@@ -4,7 +4,7 @@ mod bound;
 mod divisions;
 mod memory;
 mod running;
-mod signals;
+pub mod signals;
 
 use std::{
     io,

@@ -48,6 +48,7 @@ pub use host_changes::{HostChanges, TransmitQueue};
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use pacing::MAX_BYTES_PER_SECOND as UNBOUNDED_PACING_BYTES_PER_SECOND;
 pub use prefix::{Mapped, covers_ipv4};
+pub use quantity::{bytes, duration};
 pub use share::{decrease, increase_segments};
 pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
 pub use thresholds::Windows;

@@ -1,0 +1,369 @@
+//! `wad trace` and `wad plot`: the beat, what ss says meanwhile, and what is left when
+//! the trace is killed, its disk full, its agent away.
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    slice,
+    time::{Duration, Instant, SystemTime},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use jiff::Timestamp;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use wad_tests::{
+    lab::{
+        settings,
+        wan::{self, Wan},
+    },
+    policy::path_to,
+    process::{self, Place, Process, in_mounts},
+    sending::{Sample, samples, while_sending},
+    signal,
+    stand::{Stand, until},
+    tcp::{Connection, at},
+    veth::{ADDRESSES_V4, Wire},
+    wad::{Home, program},
+};
+
+const PORT: u16 = 7000;
+const SOON: Duration = Duration::from_secs(10);
+const POLICY: &str = "[[path]]\nname = 'p'\nremote = '10.81.0.2'\nmode = 'observe'\n";
+
+/// A running `wad trace`, and where it says what is wrong.
+struct Tracing {
+    process: Process,
+    said: PathBuf,
+}
+
+impl Tracing {
+    fn start(home: &Home, arguments: &[&str], out: &Path) -> Result<Self> {
+        let mut command = home.command("trace");
+        command.args(arguments).arg("--out").arg(out);
+        Self::spawn(command, out)
+    }
+
+    fn spawn(mut command: Command, out: &Path) -> Result<Self> {
+        let said = out.with_extension("said");
+        command.stdin(Stdio::null()).stderr(File::create(&said)?);
+        Ok(Self { process: Place::default().spawn(command)?, said })
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap_or_default()
+    }
+
+    fn await_word(&mut self, word: &'static str) -> Result<()> {
+        let said = || Ok::<_, anyhow::Error>(self.said());
+        until(word, SOON, said, |said| said.contains(word)).map(drop)
+    }
+
+    /// Ends it as Ctrl-C does: whether it is content, and what it said.
+    fn end(mut self) -> Result<(bool, String)> {
+        self.process.signal(Signal::SIGINT);
+        let status = self.process.wait(SOON, || ())?;
+        Ok((status.success(), self.said()))
+    }
+}
+
+/// The lines of a trace in JSON but for the first; all have to be whole.
+fn rows(text: &str) -> Result<Vec<Value>> {
+    ensure!(text.ends_with('\n'), "cut off: {:?}", text.lines().last());
+    let mut lines = text.lines().map(serde_json::from_str::<Value>);
+    let head = lines.next().context("empty")??;
+    ensure!(head["wad_trace"] == 1 && head["host"].is_string(), "{head}");
+    Ok(lines.collect::<Result<_, _>>()?)
+}
+
+fn time(row: &Value) -> Result<Timestamp> {
+    Ok(row["time"].as_str().with_context(|| format!("no time: {row}"))?.parse()?)
+}
+
+/// Rows come in the order of time, and each flow once at each.
+fn ensure_ordered(rows: &[Value]) -> Result<()> {
+    let mut last = None;
+    for row in rows {
+        let at = (time(row)?, row["cookie"].as_u64());
+        ensure!(last.is_none_or(|last: (Timestamp, _)| last.0 <= at.0 && last != at), "{row}");
+        last = Some(at);
+    }
+    Ok(())
+}
+
+fn unpacked(file: &Path) -> Result<String> {
+    Ok(process::run("zstd", &["-dc", &file.to_string_lossy()])?)
+}
+
+/// The picture of some traces.
+fn plotted(home: &Home, files: &[&Path]) -> Result<String> {
+    let output = Command::new(program()?).arg("plot").args(files).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    if let Some(folder) = std::env::var_os("WAD_PICTURES") {
+        let name = format!("{}.svg", home.instance());
+        fs::write(Path::new(&folder).join(name), &output.stdout)?;
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// How many lines, and dashed ones, a picture has.
+fn lines_of(picture: &str) -> Result<(usize, usize)> {
+    let xml = roxmltree::Document::parse(picture)?;
+    ensure!(xml.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")), "no SVG");
+    let count = |class| {
+        let paths = xml.descendants().filter(|node| node.tag_name().name() == "path");
+        paths.filter(|path| path.attribute("class") == Some(class)).count()
+    };
+    Ok((count("line"), count("dashed")))
+}
+
+#[test]
+fn it_keeps_its_beat_and_has_the_windows_that_ss_shows() -> Result<()> {
+    let stand = Stand::set_up("trace")?;
+    let wan = Wan::start(&toml::from_str(
+        "rtt = '50ms'\nforward = { rate = '50Mbit', queue = { bdp = 1.0 }, drop_at = ['2s'] }\n",
+    )?)?;
+    settings::apply(&wan)?;
+    let home = Home::create(&program()?, &path_to(PORT, "congestion = \"wad_aimd\""))?;
+    let _agent = home.start(stand.cgroup())?;
+    let connection = Connection::open(wan.a(), wan.b(), at(wan::ADDRESSES_V4[1], PORT))?;
+    let (fast, slow) = (home.folder().join("fast.jsonl"), home.folder().join("slow.csv.zst"));
+    let fast_trace = Tracing::start(&home, &["--interval", "10ms"], &fast)?;
+    let slow_trace = Tracing::start(&home, &["--format", "csv", "--zstd"], &slow)?;
+    let (now, clock) = (Instant::now(), SystemTime::now());
+    let connections = slice::from_ref(&connection);
+    let seen = while_sending(connections, || {
+        samples(wan.a(), connections, Duration::from_secs(4)).map(|mut all| all.remove(0))
+    })?;
+    for trace in [fast_trace, slow_trace] {
+        let (is_content, said) = trace.end()?;
+        ensure!(is_content, "{said}");
+        println!("{said}");
+    }
+
+    let rows = rows(&fs::read_to_string(&fast)?)?;
+    ensure_ordered(&rows)?;
+    let (first, last) = (time(&rows[0])?, time(&rows[rows.len() - 1])?);
+    let beat_ms = (last - first).total(jiff::Unit::Second)? * 1e3 / (rows.len() - 1) as f64;
+    println!("a reading every {beat_ms:.2} ms");
+    // This machine may have other things to do.
+    ensure!((9.9..20.0).contains(&beat_ms), "{beat_ms} ms");
+
+    let mut compared = 0;
+    for Sample { at, flow } in &seen {
+        let at = Timestamp::try_from(clock + (*at - now))?;
+        // What it was about then: ss takes some time to look.
+        let near = |row: &&Value| {
+            time(row).is_ok_and(|time| {
+                (time - at).abs().total(jiff::Unit::Second).is_ok_and(|s| s < 0.05)
+            })
+        };
+        let windows: Vec<f64> = rows
+            .iter()
+            .filter(near)
+            .filter_map(|row| row["instruments"]["CurCwnd"].as_f64())
+            .collect();
+        let window = f64::from(flow.cwnd_segments * flow.mss_bytes);
+        let least = windows.iter().copied().fold(f64::MAX, f64::min);
+        let most = windows.iter().copied().fold(0.0, f64::max);
+        if windows.len() > 5 {
+            ensure!((least..=most).contains(&window), "{window} not in {least}..={most}");
+            compared += 1;
+        }
+    }
+    println!("{compared} of {} windows of ss compared", seen.len());
+    ensure!(compared > 100, "{compared} of {}", seen.len());
+
+    let csv = unpacked(&slow)?;
+    ensure!(csv.starts_with("time,cookie,netns,path,local,remote,congestion,HCThru"), "{csv}");
+    let count = csv.lines().count();
+    ensure!((30..60).contains(&count) && csv.ends_with('\n'), "{count} lines");
+    // Window, rate, RTT, retransmissions of each; the loss made a threshold.
+    ensure!(lines_of(&plotted(&home, &[&fast])?)? == (4, 1));
+    ensure!(lines_of(&plotted(&home, &[&fast, &slow])?)? == (8, 2));
+    Ok(())
+}
+
+/// An agent that observes both ends of some connections at work.
+fn while_busy(label: &str, look: impl FnOnce(&Home, &Stand) -> Result<()>) -> Result<()> {
+    let stand = Stand::set_up(label)?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, POLICY)?;
+    let open = || Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT));
+    let connections = [open()?, open()?];
+    while_sending(&connections, || look(&home, &stand))
+}
+
+#[test]
+fn a_trace_that_is_killed_is_whole_up_to_its_last_second() -> Result<()> {
+    while_busy("trace-kill", |home, stand| {
+        let _agent = home.start(stand.cgroup())?;
+        for (round, form) in
+            ["--format=json", "--zstd", "--format=json", "--zstd"].iter().enumerate()
+        {
+            let file = home.folder().join(format!("{round}.trace"));
+            let mut trace = Tracing::start(home, &["--interval", "10ms", form], &file)?;
+            signal::sleep(Duration::from_millis(2300 + 170 * round as u64))?;
+            let killed = Timestamp::now();
+            trace.process.signal(Signal::SIGKILL);
+            trace.process.wait(SOON, || ())?;
+            let is_packed = *form == "--zstd";
+            let text = if is_packed { unpacked(&file)? } else { fs::read_to_string(&file)? };
+            let rows = rows(&text)?;
+            ensure_ordered(&rows)?;
+            let last = time(rows.last().context("no rows")?)?;
+            let missing = (killed - last).total(jiff::Unit::Second)?;
+            println!("{} rows, the last {missing:.3} s before the end", rows.len());
+            ensure!(missing < 1.0, "{missing} s");
+            ensure!(lines_of(&plotted(home, &[&file])?)? == (8, 0));
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn what_a_full_disk_does_not_take_is_counted_and_what_it_has_stays_whole() -> Result<()> {
+    while_busy("trace-full", |home, stand| {
+        let _agent = home.start(stand.cgroup())?;
+        let disk = home.folder().join("disk");
+        fs::create_dir(&disk)?;
+        let script = format!(
+            "mount -t tmpfs -o size=256k wad {0}\nhead -c 131072 /dev/zero >{0}/filler",
+            disk.display()
+        );
+        let mut command = home.command("trace");
+        command.args(["--interval", "10ms", "--out"]).arg(disk.join("trace"));
+        let command = in_mounts(&script, &command);
+        let mut trace = Tracing::spawn(command, &home.folder().join("full"))?;
+        let inside = PathBuf::from(format!("/proc/{}/root", trace.process.id()));
+        let disk = inside.join(disk.strip_prefix("/")?);
+        trace.await_word("cannot write: No space left on device")?;
+        let before = rows(&fs::read_to_string(disk.join("trace"))?)?;
+        ensure!(before.len() > 100, "{}", before.len());
+        fs::remove_file(disk.join("filler"))?;
+        trace.await_word("lines are written again")?;
+        let after = rows(&fs::read_to_string(disk.join("trace"))?)?;
+        ensure_ordered(&after)?;
+        ensure!(after.len() > before.len() && after[..before.len()] == before, "{}", after.len());
+        let (is_content, said) = trace.end()?;
+        println!("{said}");
+        ensure!(!is_content && said.contains(" lines are lost"), "{said}");
+        ensure!(said.matches("cannot write").count() <= 2, "said too often: {said}");
+        Ok(())
+    })
+}
+
+#[test]
+fn what_cannot_be_begun_is_refused() -> Result<()> {
+    while_busy("trace-refused", |home, stand| {
+        let refused = |mut command: Command| -> Result<String> {
+            let output = command.args(["--duration", "1s"]).output()?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            ensure!(!output.status.success(), "{said}");
+            Ok(said)
+        };
+        let said = refused(home.command("trace"))?;
+        ensure!(said.contains("no agent runs"), "{said}");
+        let _agent = home.start(stand.cgroup())?;
+        let mut command = home.command("trace");
+        command.args(["--instruments", "CurCwmd"]);
+        let said = refused(command)?;
+        ensure!(said.contains("no instrument is called CurCwmd, did you mean CurCwnd?"), "{said}");
+
+        let other = home.folder().join("letter");
+        fs::write(&other, "dear")?;
+        let mut command = home.command("trace");
+        command.arg("--out").arg(&other);
+        let said = refused(command)?;
+        ensure!(said.contains("is no trace") && fs::read_to_string(&other)? == "dear", "{said}");
+
+        let folder = home.folder().join("read-only");
+        fs::create_dir(&folder)?;
+        let mut command = home.command("trace");
+        command.arg("--duration=1s").arg("--out").arg(folder.join("trace"));
+        let mount = format!("mount -t tmpfs -o ro wad {}", folder.display());
+        let output = in_mounts(&mount, &command).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(!output.status.success() && said.contains("Read-only file system"), "{said}");
+        Ok(())
+    })
+}
+
+#[test]
+fn files_are_rotated_within_their_bounds_and_plotted_as_one() -> Result<()> {
+    while_busy("trace-rotate", |home, stand| {
+        let _agent = home.start(stand.cgroup())?;
+        let file = home.folder().join("trace");
+        let bounds = ["--interval", "10ms", "--max-bytes", "64KiB", "--keep", "3"];
+        for _ in 0..2 {
+            let mut trace = Tracing::start(home, &bounds, &file)?;
+            signal::sleep(Duration::from_secs(3))?;
+            ensure!(trace.process.ended()?.is_none(), "{}", trace.said());
+            let (is_content, said) = trace.end()?;
+            ensure!(is_content, "{said}");
+        }
+        let numbered = |number: u32| file.with_file_name(format!("trace.{number}"));
+        let files = [numbered(2), numbered(1), file.clone()];
+        let mut all = Vec::new();
+        for file in &files {
+            let bytes = fs::metadata(file)?.len();
+            ensure!(bytes <= 64 << 10, "{}: {bytes}", file.display());
+            all.extend(rows(&fs::read_to_string(file)?)?);
+        }
+        ensure!(!numbered(3).exists() && all.len() > 200, "{}", all.len());
+        ensure_ordered(&all)?;
+        let [a, b, c] = files.each_ref().map(PathBuf::as_path);
+        ensure!(lines_of(&plotted(home, &[c, a, b])?)? == (8, 0));
+        Ok(())
+    })
+}
+
+#[test]
+fn it_outlives_its_agent_and_takes_fields_and_chosen_flows() -> Result<()> {
+    while_busy("trace-restart", |home, stand| {
+        let agent = home.start(stand.cgroup())?;
+        let file = home.folder().join("trace");
+        let arguments = ["--interval", "50ms", "--instruments", "CurMSS", "--field", "snd_cwnd"];
+        let chosen = ["--path", "p", "--remote", "10.81.0.2"];
+        let mut trace = Tracing::start(home, &[&arguments[..], &chosen].concat(), &file)?;
+        signal::sleep(Duration::from_secs(1))?;
+        agent.stop()?;
+        trace.await_word("the trace goes on as soon as it answers")?;
+        let stopped = Timestamp::now();
+        let _agent = home.start(stand.cgroup())?;
+        trace.await_word("the agent answers again")?;
+        signal::sleep(Duration::from_secs(2))?;
+        let (is_content, said) = trace.end()?;
+        ensure!(is_content && said.contains("readings missed"), "{said}");
+        let rows = rows(&fs::read_to_string(&file)?)?;
+        ensure_ordered(&rows)?;
+        let after = rows.iter().filter(|row| time(row).is_ok_and(|time| time > stopped)).count();
+        ensure!(after > 20 && rows.len() > after + 20, "{after} of {}", rows.len());
+        for row in &rows {
+            let instruments = row["instruments"].as_object().context("no instruments")?;
+            let names: Vec<_> = instruments.keys().map(String::as_str).collect();
+            let has_values = instruments.values().all(|value| value.as_f64() > Some(0.0));
+            ensure!(names == ["CurMSS", "snd_cwnd"] && has_values, "{row}");
+        }
+        Ok(())
+    })
+}
+
+#[test]
+fn whoever_reads_only_the_head_of_it_has_seen_enough() -> Result<()> {
+    while_busy("trace-pipe", |home, stand| {
+        let _agent = home.start(stand.cgroup())?;
+        let mut command = home.command("trace");
+        command.args(["--interval", "20ms"]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut trace = Place::default().spawn(command)?;
+        let out = trace.child().stdout.take().context("no output")?;
+        let mut lines = io::BufRead::lines(io::BufReader::new(out));
+        let first: Value = serde_json::from_str(&lines.next().context("no line")??)?;
+        ensure!(first["interval_ms"] == 20, "{first}");
+        drop(lines);
+        ensure!(trace.wait(SOON, || ())?.success());
+        Ok(())
+    })
+}

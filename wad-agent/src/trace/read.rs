@@ -1,0 +1,206 @@
+//! Reads traces: JSON or CSV, packed or not, and those that were cut off or damaged
+//! up to there.
+
+mod frames;
+mod whole;
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+use serde::Deserialize;
+
+use self::{frames::Frames, whole::Whole};
+use super::row::{FLOW, Row, VERSION, instrument};
+
+/// Bytes that tell a trace from other files.
+pub const BEGINNING: usize = 16;
+const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+const JSON: &[u8] = b"{\"wad_trace\":";
+const CSV: &[u8] = b"time,cookie,";
+
+/// Whether a file that begins so is a trace.
+pub fn begins_a_trace(first: &[u8]) -> bool {
+    [&ZSTD[..], JSON, CSV].into_iter().any(|beginning| first.starts_with(beginning))
+}
+
+/// The name of an older file of a trace.
+pub fn numbered(path: &Path, number: u32) -> PathBuf {
+    let mut name = OsString::from(path);
+    name.push(format!(".{number}"));
+    name.into()
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read it")]
+    Read(#[from] io::Error),
+    #[error("it is no trace of wad's")]
+    NoTrace,
+    #[error("its first line cannot be read: {0}")]
+    Head(String),
+    #[error("it is of form {0}, this program reads form {VERSION}: use a later version of wad")]
+    Later(u32),
+}
+
+/// What of a trace cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("only its first {lines} lines can be read: {what}")]
+pub struct Damage {
+    lines: u64,
+    what: String,
+}
+
+/// The rows of a trace, in their order.
+#[derive(Debug)]
+pub struct Rows<R> {
+    lines: Lines<R>,
+    read: u64,
+    damage: Option<Damage>,
+}
+
+#[derive(Debug)]
+enum Lines<R> {
+    Json { from: BufReader<Whole<Unpacked<R>>>, line: String },
+    Csv { from: csv::Reader<Whole<Unpacked<R>>>, record: csv::StringRecord, names: Vec<String> },
+}
+
+/// The text of a trace.
+#[derive(Debug)]
+enum Unpacked<R> {
+    Plain(R),
+    Zstd(Box<BufReader<Frames<R>>>),
+}
+
+/// What is needed of the first line.
+#[derive(Deserialize)]
+struct Head {
+    wad_trace: u32,
+}
+
+impl Rows<BufReader<File>> {
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        Self::new(BufReader::new(File::open(path)?))
+    }
+}
+
+impl<R: BufRead> Rows<R> {
+    pub fn new(mut source: R) -> Result<Self, Error> {
+        let is_packed = source.fill_buf()?.starts_with(&ZSTD);
+        let mut text = match is_packed {
+            true => Unpacked::Zstd(Box::new(BufReader::new(Frames::new(source)))),
+            false => Unpacked::Plain(source),
+        };
+        let first = text.fill_buf().map_err(|error| Error::Head(error.to_string()))?;
+        let is_json = first.starts_with(JSON);
+        if !is_json && !first.starts_with(CSV) {
+            return Err(Error::NoTrace);
+        }
+        let whole = Whole::new(text);
+        let lines = if is_json { Lines::json(whole)? } else { Lines::csv(whole)? };
+        Ok(Self { lines, read: 1, damage: None })
+    }
+
+    /// What could not be read, once all rows are taken.
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+}
+
+impl<R: BufRead> Lines<R> {
+    fn json(whole: Whole<Unpacked<R>>) -> Result<Self, Error> {
+        let (mut from, mut line) = (BufReader::new(whole), String::new());
+        from.read_line(&mut line)?;
+        let cut = || from.get_ref().end().unwrap_or("it is empty").to_owned();
+        if line.is_empty() {
+            return Err(Error::Head(cut()));
+        }
+        let head: Head =
+            serde_json::from_str(&line).map_err(|error| Error::Head(error.to_string()))?;
+        if head.wad_trace > VERSION {
+            return Err(Error::Later(head.wad_trace));
+        }
+        Ok(Self::Json { from, line })
+    }
+
+    fn csv(whole: Whole<Unpacked<R>>) -> Result<Self, Error> {
+        let mut from = csv::Reader::from_reader(whole);
+        let head = from.headers().map_err(|error| Error::Head(error.to_string()))?.clone();
+        if !head.iter().take(FLOW.len()).eq(FLOW) {
+            let cut = from.get_ref().end().unwrap_or("it names other columns");
+            return Err(Error::Head(cut.to_owned()));
+        }
+        let names = head.iter().skip(FLOW.len()).map(|column| instrument(column).to_owned());
+        Ok(Self::Csv { from, record: csv::StringRecord::new(), names: names.collect() })
+    }
+
+    /// The next row, or what keeps it from being read. None at the end.
+    fn next(&mut self) -> Option<Result<Row, String>> {
+        match self {
+            Self::Json { from, line } => {
+                line.clear();
+                match from.read_line(line) {
+                    Ok(0) => from.get_ref().end().map(|cut| Err(cut.to_owned())),
+                    Ok(_) => Some(serde_json::from_str(line).map_err(|error| error.to_string())),
+                    Err(error) => Some(Err(error.to_string())),
+                }
+            }
+            Self::Csv { from, record, names } => match from.read_record(record) {
+                Ok(false) => from.get_ref().end().map(|cut| Err(cut.to_owned())),
+                Ok(true) => Some(Row::of_fields(record.iter(), names)),
+                Err(error) => Some(Err(error.to_string())),
+            },
+        }
+    }
+}
+
+impl<R: BufRead> Iterator for Rows<R> {
+    type Item = Row;
+
+    fn next(&mut self) -> Option<Row> {
+        if self.damage.is_some() {
+            return None;
+        }
+        match self.lines.next()? {
+            Ok(row) => {
+                self.read += 1;
+                Some(row)
+            }
+            Err(what) => {
+                self.damage = Some(Damage { lines: self.read, what });
+                None
+            }
+        }
+    }
+}
+
+impl<R: BufRead> Read for Unpacked<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Plain(source) => source.read(out),
+            Self::Zstd(frames) => frames.read(out),
+        }
+    }
+}
+
+impl<R: BufRead> BufRead for Unpacked<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        match self {
+            Self::Plain(source) => source.fill_buf(),
+            Self::Zstd(frames) => frames.fill_buf(),
+        }
+    }
+
+    fn consume(&mut self, bytes: usize) {
+        match self {
+            Self::Plain(source) => source.consume(bytes),
+            Self::Zstd(frames) => frames.consume(bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
