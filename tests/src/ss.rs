@@ -16,6 +16,7 @@ pub struct Flow {
     /// None as long as it is infinite: ss leaves it out.
     pub ssthresh_segments: Option<u32>,
     pub rtt_ms: f64,
+    pub rtt_variation_ms: f64,
     pub min_rtt_ms: f64,
     /// Maximum segment size, in bytes.
     pub mss_bytes: u32,
@@ -44,6 +45,28 @@ pub struct Flow {
     pub sndbuf_bytes: u64,
     /// Limit of the receive buffer: sk_rcvbuf, twice what SO_RCVBUF was given.
     pub rcvbuf_bytes: u64,
+    /// What was received and not read.
+    pub receive_queue_bytes: u64,
+    /// What was written and not acknowledged.
+    pub send_queue_bytes: u64,
+    /// All that was printed after the addresses.
+    words: Vec<String>,
+}
+
+impl Flow {
+    /// The number that ss printed as `name:number`, without its unit, or in a word of
+    /// its own after the name. What is zero ss leaves out.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<f64> {
+        let mut words = self.words.iter();
+        let text =
+            words.find_map(|word| word.strip_prefix(name)?.strip_prefix(':')).or_else(|| {
+                let mut words = self.words.iter();
+                words.find(|word| *word == name).and_then(|_| words.next().map(String::as_str))
+            })?;
+        let end = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.');
+        text[..end.unwrap_or(text.len())].parse().ok()
+    }
 }
 
 /// The established flows that an ss filter (such as `dport = :5001`) selects,
@@ -65,8 +88,9 @@ pub fn parse(output: &str) -> Vec<Flow> {
 
 fn parse_line(line: &str) -> Option<Flow> {
     let mut words = line.split_whitespace();
-    // Receive and send queue; the state is not printed where it is filtered for.
-    let (local, peer) = (words.nth(2)?, words.next()?);
+    // The state is not printed where it is filtered for.
+    let (receive_queue, send_queue) = (words.next()?, words.next()?);
+    let (local, peer) = (words.next()?, words.next()?);
     let words: Vec<&str> = words.collect();
     let field =
         |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix(':'));
@@ -74,14 +98,17 @@ fn parse_line(line: &str) -> Option<Flow> {
     // "in flight now/in all"
     let (retransmits_out, retransmits) =
         field("retrans").and_then(|value| pair(value, '/')).unwrap_or((0, 0));
+    // None is shown before the first sample.
+    let (rtt_ms, rtt_variation_ms) =
+        field("rtt").and_then(|value| pair(value, '/')).unwrap_or((0.0, 0.0));
     Some(Flow {
         local: address(local)?,
         peer: address(peer)?,
         congestion: congestion(&words)?.to_owned(),
         cwnd_segments: field("cwnd")?.parse().ok()?,
         ssthresh_segments: field("ssthresh").and_then(|value| value.parse().ok()),
-        // None is shown before the first sample; its variance follows.
-        rtt_ms: field("rtt").and_then(|value| pair::<_, f64>(value, '/')).map_or(0.0, |rtt| rtt.0),
+        rtt_ms,
+        rtt_variation_ms,
         min_rtt_ms: field("minrtt").and_then(|value| value.parse().ok()).unwrap_or(0.0),
         mss_bytes: field("mss")?.parse().ok()?,
         window_scales: field("wscale").and_then(|value| pair(value, ',')),
@@ -97,6 +124,9 @@ fn parse_line(line: &str) -> Option<Flow> {
         pacing_bits_per_second: rate(&words, "pacing_rate").unwrap_or(0),
         sndbuf_bytes: memory(&words, "tb")?,
         rcvbuf_bytes: memory(&words, "rb")?,
+        receive_queue_bytes: receive_queue.parse().ok()?,
+        send_queue_bytes: send_queue.parse().ok()?,
+        words: words.into_iter().map(str::to_owned).collect(),
     })
 }
 
@@ -170,6 +200,9 @@ mod tests {
         assert_eq!((flow.rcvbuf_bytes, flow.sndbuf_bytes), (131_072, 8_388_608));
         assert_eq!((flow.bytes_acked, flow.send_window_bytes), (8000, 3_145_728));
         assert_eq!(flow.pacing_bits_per_second, 758_000_000);
+        assert_eq!((flow.receive_queue_bytes, flow.send_queue_bytes), (0, 4_194_304));
+        assert_eq!((flow.number("busy"), flow.number("rto")), (Some(900.0), Some(276.0)));
+        assert_eq!((flow.number("pacing_rate"), flow.number("nothing")), (Some(758e6), None));
         assert!((flow.rtt_ms - 75.2).abs() < 1e-9 && (flow.min_rtt_ms - 70.1).abs() < 1e-9);
     }
 

@@ -4,7 +4,7 @@
 mod bind;
 mod serve;
 
-use std::sync::Arc;
+use std::{error::Error, sync::Arc, time::Instant};
 
 use axum::{
     Json, Router,
@@ -21,6 +21,8 @@ pub use self::{
 };
 use crate::{
     explain::{Answer, Explainer, Query},
+    flows::{self, Filter},
+    instruments,
     metrics::{self, Format, Readings, Source, SourceError},
     paths::{self, Paths},
     reload,
@@ -37,6 +39,7 @@ pub struct Api {
     pub source: Source,
     pub paths: paths::Source,
     pub explainer: Explainer,
+    pub flows: flows::Source,
 }
 
 /// What the metrics' address serves.
@@ -70,6 +73,7 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
     Router::new()
         .route("/v1/status", get(status))
         .route("/v1/paths", get(known_paths))
+        .route("/v1/flows", get(flows))
         .with_state(Arc::clone(&api))
         .merge(paths_router(api))
         .route("/v1/reload", post(reload))
@@ -124,6 +128,28 @@ async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Ref
         Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     };
     task.await.map_err(|error| failed(error.into()))?.map(Json).map_err(failed)
+}
+
+/// With the time that the reading took, without the answer (the header Server-Timing
+/// of the W3C).
+async fn flows(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Response> {
+    let wrong = |error: &dyn Error| (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
+    let failed = |error: SourceError| Failure(error).into_response();
+    let filter = Filter::parse(uri.query().unwrap_or_default()).map_err(|error| wrong(&error))?;
+    let task = tokio::task::spawn_blocking(move || {
+        let begun = Instant::now();
+        let reading = api.flows.read(&filter)?;
+        let took_ms = begun.elapsed().as_secs_f64() * 1e3;
+        // It takes time, too, where there are thousands of flows.
+        let timing = [("server-timing", format!("read;dur={took_ms:.3}"))];
+        Ok((timing, Json(reading)).into_response())
+    });
+    let read = task.await.map_err(|error| failed(error.into()))?;
+    read.map_err(
+        |error: instruments::Error| {
+            if error.is_of_question() { wrong(&error) } else { failed(error.into()) }
+        },
+    )
 }
 
 /// For programs that ask: JSON, too.

@@ -1,10 +1,16 @@
 //! The command line.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{config, explain::End, instance::Instance, routes::GUARD};
+use crate::{
+    config,
+    explain::End,
+    flows::{self, Filter, Remote},
+    instance::Instance,
+    routes::GUARD,
+};
 
 /// Tunes chosen TCP flows on chosen paths, with no change to applications.
 #[derive(Debug, Parser)]
@@ -37,6 +43,8 @@ pub enum Command {
     /// Show what is known of each path, from where, how old it is, and the policy
     /// that came of it
     Paths(Ask),
+    /// Show every flow of the paths, and what TCP knows of it
+    Flows(Flows),
     /// What the agent starts to take its routes out if it is killed
     #[command(name = GUARD, hide = true)]
     GuardRoutes,
@@ -134,6 +142,61 @@ pub struct Explain {
     pub offline: bool,
     #[command(flatten)]
     pub ask: Ask,
+}
+
+#[derive(Debug, Args)]
+pub struct Flows {
+    #[command(flatten)]
+    pub filter: FlowFilter,
+    /// Show this instrument, or member of the kernel's `struct tcp_sock`, too; may be
+    /// given several times
+    #[arg(long = "field", value_name = "NAME")]
+    pub fields: Vec<String>,
+    /// Put the flows with most of this instrument, or field, first
+    #[arg(long, value_name = "NAME")]
+    pub sort: Option<String>,
+    /// Show them again and again, with what they did meanwhile
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = parse_interval)]
+    pub watch: Option<Duration>,
+    /// List the instruments, and what RFC 4898 has that Linux has not
+    #[arg(long)]
+    pub instruments: bool,
+    #[command(flatten)]
+    pub ask: Ask,
+}
+
+/// Which flows.
+#[derive(Debug, Args)]
+pub struct FlowFilter {
+    /// Only flows of this path; may be given several times, as the next two
+    #[arg(long = "path", value_name = "NAME")]
+    pub paths: Vec<String>,
+    /// Only flows to or from here
+    #[arg(long = "remote", value_name = "PREFIX")]
+    pub remotes: Vec<Remote>,
+    /// Only the flow whose socket has this cookie; 0x before what `ss -e` shows
+    #[arg(long = "cookie", value_name = "N", value_parser = flows::parse_cookie)]
+    pub cookies: Vec<u64>,
+}
+
+impl FlowFilter {
+    pub fn to_filter(&self) -> Filter {
+        Filter {
+            paths: self.paths.clone(),
+            remotes: self.remotes.clone(),
+            cookies: self.cookies.clone(),
+            fields: Vec::new(),
+        }
+    }
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let seconds: Option<f64> = text.parse().ok();
+    seconds
+        .filter(|seconds| (0.1..=3600.0).contains(seconds))
+        .map(Duration::from_secs_f64)
+        .ok_or_else(|| "it takes seconds, from 0.1 to 3600".to_owned())
 }
 
 #[derive(Debug, Args)]

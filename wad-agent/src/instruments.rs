@@ -1,14 +1,23 @@
 //! What TCP knows of the flows of the paths, in the words of RFC 4898: the numbers
 //! that Web100 showed, read from the kernel's own structs.
 
+mod fields;
+mod read;
+mod seen;
 mod standard;
+mod without_equal;
 
-use std::net::SocketAddr;
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 
-pub use self::standard::STANDARD;
+use self::seen::Origin;
+pub use self::{
+    read::{Error, Instruments, remote},
+    standard::STANDARD,
+    without_equal::WITHOUT_EQUAL,
+};
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +52,31 @@ pub struct Instrument {
     pub kind: Kind,
     /// What it is, in one line, with what differs from the RFC.
     pub about: &'static str,
+    origin: Origin,
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Octets => "octets",
+            Self::Segments => "segments",
+            Self::Seconds => "s",
+            Self::Milliseconds => "ms",
+            Self::Microseconds => "us",
+            Self::OctetsPerSecond => "octets/s",
+            Self::Events => "events",
+            Self::Number => "-",
+        })
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+        })
+    }
 }
 
 /// All flows at one time.
@@ -75,24 +109,48 @@ pub struct Flow {
 /// Instruments by their names, in the order in which they were asked for: the
 /// standard ones, then fields of `tcp_sock`. None where there is no value, as for
 /// a slow start threshold that is infinite.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Values(Vec<(String, Option<f64>)>);
+#[derive(Clone, Debug, PartialEq)]
+pub struct Values {
+    /// Of all flows of a reading the same.
+    names: Arc<[String]>,
+    values: Vec<Option<f64>>,
+}
 
 impl Values {
+    /// As many as there are names.
+    fn new(names: Arc<[String]>, values: Vec<Option<f64>>) -> Self {
+        debug_assert_eq!(names.len(), values.len());
+        Self { names, values }
+    }
+
     /// None where it is not among them, or has no value.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
-        self.0.iter().find(|(own, _)| own == name)?.1
+        self.iter().find(|(own, _)| *own == name)?.1
+    }
+
+    /// Whether it is among them, with a value or without.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|own| own == name)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<f64>)> {
-        self.0.iter().map(|(name, value)| (name.as_str(), *value))
+        self.names.iter().map(String::as_str).zip(self.values.iter().copied())
+    }
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::new(Arc::new([]), Vec::new())
     }
 }
 
 impl<N: Into<String>> FromIterator<(N, Option<f64>)> for Values {
     fn from_iter<I: IntoIterator<Item = (N, Option<f64>)>>(values: I) -> Self {
-        Self(values.into_iter().map(|(name, value)| (name.into(), value)).collect())
+        let (names, values): (Vec<_>, Vec<_>) =
+            values.into_iter().map(|(name, value)| (name.into(), value)).unzip();
+        Self::new(names.into(), values)
     }
 }
 
@@ -108,8 +166,8 @@ impl Serialize for Values {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         // Whole numbers up to here are exact.
         const EXACT: f64 = (1_u64 << 53) as f64;
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, value) in &self.0 {
+        let mut map = serializer.serialize_map(Some(self.values.len()))?;
+        for (name, value) in self.iter() {
             let shown = value.map(|value| {
                 if value.fract() == 0.0 && value.abs() <= EXACT {
                     Shown::Whole(value as i64)
@@ -129,16 +187,16 @@ impl<'de> Deserialize<'de> for Values {
         impl<'de> de::Visitor<'de> for Visitor {
             type Value = Values;
 
-            fn expecting(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("instruments by name")
             }
 
             fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Values, A::Error> {
-                let mut values = Vec::with_capacity(map.size_hint().unwrap_or(0));
+                let mut values: Vec<(String, _)> = Vec::new();
                 while let Some(entry) = map.next_entry()? {
                     values.push(entry);
                 }
-                Ok(Values(values))
+                Ok(values.into_iter().collect())
             }
         }
         deserializer.deserialize_map(Visitor)

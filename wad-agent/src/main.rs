@@ -11,6 +11,7 @@ mod config;
 mod events;
 mod explain;
 mod flow_log;
+mod flows;
 mod host;
 mod instance;
 mod instruments;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         Command::Disable(args) => switch::run(switch::To::Disable, &args),
         Command::Enable(args) => switch::run(switch::To::Enable, &args),
         Command::Paths(args) => paths::run(&args),
+        Command::Flows(args) => flows::run(&args),
         Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),
     };

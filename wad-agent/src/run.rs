@@ -39,6 +39,7 @@ use crate::{
     explain::Explainer,
     flow_log::FlowLog,
     host,
+    instruments::Instruments,
     journal::Journal,
     kernel_modules,
     lock::{self, Lock},
@@ -162,12 +163,14 @@ impl Agent<'_> {
             Told { changes: journal.changes().cloned().collect(), reloads: Reloads::start() };
         let told = Arc::new(Mutex::new(told));
         let board = Arc::new(Mutex::new(measured.board()));
+        let instruments = Arc::new(Instruments::new(Arc::clone(&tuning)));
         let api = self.api(
             config.metrics.max_paths,
             &tuning,
             Arc::clone(&told),
             Arc::clone(&board),
             host.standing.clone(),
+            instruments,
         );
         let api = Arc::new(api);
         let mut running = Running {
@@ -403,6 +406,7 @@ impl Agent<'_> {
         told: Arc<Mutex<Told>>,
         board: Arc<Mutex<Board>>,
         routes: Standing,
+        instruments: Arc<Instruments>,
     ) -> Api {
         let (tuning, in_force) = (Arc::clone(tuning), Arc::clone(tuning));
         let (counted, sinks) = (routes.clone(), self.sinks.board());
@@ -435,6 +439,7 @@ impl Agent<'_> {
             explainer: Explainer::new(move |query| {
                 Ok(in_force.explain(query)?.with_means(&routes.get()))
             }),
+            flows: instruments.into(),
         }
     }
 }

@@ -15,6 +15,7 @@ pub mod defaults;
 pub mod division;
 pub mod event;
 pub mod flow;
+pub mod instruments;
 pub mod law;
 pub mod policy;
 pub mod progress;
@@ -25,7 +26,7 @@ pub mod tcp_sock;
 /// Fixes a record's size, and thereby that it has no implicit padding where the
 /// fields add up to it, and lets the agent hand it to the kernel.
 macro_rules! record {
-    ($record:ty, size = $size:literal) => {
+    ($record:ty, size = $size:expr) => {
         const _: () = assert!(size_of::<$record>() == $size);
 
         // SAFETY: `repr(C)`, fixed-width integers only, valid for any bytes; the

@@ -75,6 +75,10 @@ pub struct SockOffsets {
     /// `is_mptcp`: whether it is a multipath TCP subflow, a byte; 0 where the kernel
     /// has none.
     pub is_mptcp: u32,
+    /// `inet_conn.icsk_ca_ops`: its algorithm, a pointer.
+    pub congestion: u32,
+    /// Of `struct net`, `ns.inum`: inode of the namespace.
+    pub net_inode: u32,
     /// Of `struct net`, `ipv4.tcp_congestion_control`: the namespace's default
     /// algorithm, a pointer.
     pub net_congestion: u32,
@@ -89,4 +93,4 @@ pub struct SockOffsets {
     /// Of `struct cgroup_subsys_state`, `cgroup`: a pointer.
     pub state_cgroup: u32,
 }
-record!(SockOffsets, size = 152);
+record!(SockOffsets, size = 160);

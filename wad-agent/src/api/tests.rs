@@ -15,6 +15,8 @@ use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch, task::JoinHandle};
 use super::*;
 use crate::{
     explain::Basis,
+    flows::testing::flow,
+    instruments::Reading,
     lock::Lock,
     metrics::testing::example,
     reload::{Diff, Outcome},
@@ -37,7 +39,14 @@ fn api(source: Source) -> Arc<Api> {
         None => Ok(Answer::new(query, Basis::PolicySet(3))),
         Some(_) => Err("the map of rules is gone".into()),
     });
-    Arc::new(Api { about, max_paths: 1000, source, paths, explainer })
+    let flows = flows::Source::new(|filter| match filter.fields.first() {
+        None => Ok(Reading { time: jiff::Timestamp::UNIX_EPOCH, flows: vec![flow(7, 1.0, 1e6)] }),
+        Some(name) => Err(instruments::Error::UnknownField {
+            name: name.clone(),
+            near: vec!["snd_wnd".to_owned()],
+        }),
+    });
+    Arc::new(Api { about, max_paths: 1000, source, paths, explainer, flows })
 }
 
 struct Server {
@@ -235,6 +244,32 @@ async fn a_reload_is_answered_by_whoever_does_it() {
     // Looking alone changes nothing.
     let look = client::ask::<Outcome>(lock.socket(), "default", &Request::get("/v1/reload")).await;
     assert!(look.unwrap_err().to_string().contains("405"));
+    drop(stop);
+    task.await.unwrap();
+}
+
+#[tokio::test]
+async fn flows_are_told_with_the_time_that_reading_them_took() {
+    let folder = tempfile::tempdir().unwrap();
+    let lock = Lock::take(folder.path(), "default").unwrap();
+    let listener = bind_control(&lock).unwrap();
+    let (stop, stopped) = watch::channel(false);
+    let (commands, _asked) = mpsc::channel(1);
+    let router = control_router(api(Source::new(|| Ok(example()))), commands);
+    let task = tokio::spawn(serve(listener, router, stopped));
+    let get = async |path: &str| {
+        let stream = tokio::net::UnixStream::connect(lock.socket()).await.unwrap();
+        client::send(stream, &Request::get(path), "").await.unwrap()
+    };
+    let answer = get("/v1/flows?path=bob").await;
+    assert!(answer.headers()["server-timing"].to_str().unwrap().starts_with("read;dur="));
+    let reading: Reading = serde_json::from_slice(answer.body()).unwrap();
+    assert_eq!(reading.flows, [flow(7, 1.0, 1e6)]);
+    for (query, words) in [("cookie=bob", "\"bob\" is no cookie"), ("field=snd_wn", "`snd_wnd`")] {
+        let answer = get(&format!("/v1/flows?{query}")).await;
+        assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+        assert!(String::from_utf8_lossy(answer.body()).contains(words), "{answer:?}");
+    }
     drop(stop);
     task.await.unwrap();
 }

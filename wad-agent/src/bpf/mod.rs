@@ -9,6 +9,7 @@ mod algorithms;
 mod cgroup;
 mod error;
 mod events;
+mod instruments;
 mod maps;
 mod objects;
 mod options;
@@ -19,7 +20,7 @@ mod running;
 mod sets;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::File,
     os::fd::AsFd as _,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -32,12 +33,14 @@ use aya::{
 };
 use tracing::warn;
 use wad_common::{
-    choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, policy::Policy,
+    choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, instruments::Members,
+    policy::Policy,
 };
 
 pub use cgroup::Cgroup;
 pub use error::TuningError;
 pub use events::Events;
+pub use instruments::InstrumentsReader;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
 pub use policy_set::{Making, PolicySet, unpadded};
@@ -206,6 +209,15 @@ impl Tuning {
         ProgressReader::load(&self.pins, self.cgroup_id)
     }
 
+    /// What reads these members of `struct tcp_sock`, of every flow.
+    pub fn instruments_reader(
+        &self,
+        btf: &KernelBtf,
+        members: &Members,
+    ) -> Result<InstrumentsReader> {
+        InstrumentsReader::load(&self.pins, btf, self.cgroup_id, members)
+    }
+
     /// The paths in force, in the order of the file, with their policies.
     pub fn policies(&self) -> Result<Vec<(Arc<str>, Policy)>> {
         self.maps().policies()
@@ -214,6 +226,13 @@ impl Tuning {
     /// Names of the paths in force, by their policies' indices.
     pub fn names(&self) -> HashMap<u32, Arc<str>> {
         self.maps().names.iter().map(|(name, index)| (*index, name.clone())).collect()
+    }
+
+    /// The same of these only.
+    pub fn names_of(&self, indices: &HashSet<u32>) -> HashMap<u32, Arc<str>> {
+        let maps = self.maps();
+        let wanted = maps.names.iter().filter(|(_, index)| indices.contains(index));
+        wanted.map(|(name, index)| (*index, name.clone())).collect()
     }
 
     /// The same, in the order of the configuration.

@@ -3,11 +3,10 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
-use wad_common::progress::Progress;
+use wad_common::{instruments::Members, progress::Progress};
 
-use super::{Pins, Result, TuningError, maps, running};
-use crate::struct_ops::{self, KernelBtf, StructOpsError, sys};
+use super::{Pins, Result, TuningError, running};
+use crate::struct_ops::KernelBtf;
 
 /// The iterator, ready to be run.
 pub struct ProgressReader {
@@ -18,18 +17,7 @@ impl ProgressReader {
     /// Loads the iterator.
     pub fn load(pins: &Pins, cgroup_id: u64) -> Result<Self> {
         let btf = KernelBtf::read()?;
-        let maps = maps::open_all(pins)?;
-        let object = running::link_object(&maps, &btf, cgroup_id)?;
-        let program = struct_ops::load(&sys::ProgramLoad {
-            name: "wad_progress",
-            instructions: object.instructions("wad_progress").map_err(StructOpsError::from)?,
-            program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
-            attach_type_id: btf.function_id("bpf_iter_bpf_sk_storage_map")?,
-            attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
-        })?;
-        let flows = maps::open(pins, "FLOWS")?;
-        let link = sys::link_map_iterator(program.as_fd(), flows.fd().as_fd())
-            .map_err(TuningError::Running)?;
+        let link = running::link_flows(pins, &btf, cgroup_id, ("wad_progress", &Members::NONE))?;
         Ok(Self { link })
     }
 

@@ -11,7 +11,7 @@ use std::{
 use aya::maps::MapData;
 use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
 use tracing::{info, warn};
-use wad_common::{flow::Visit, sock::SockOffsets};
+use wad_common::{flow::Visit, instruments::Members, sock::SockOffsets};
 
 use super::{Pins, Result, TuningError, maps, objects};
 use crate::{
@@ -156,7 +156,7 @@ pub fn read(link: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
 fn try_load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<Running> {
     // The object's programs refer to the maps by number until they are loaded.
     let maps = maps::open_all(pins)?;
-    let object = link_object(&maps, btf, cgroup_id)?;
+    let object = link_object(&maps, btf, cgroup_id, &Members::NONE)?;
     let program = struct_ops::load(&sys::ProgramLoad {
         name: "wad_running",
         instructions: object.instructions("wad_running").map_err(StructOpsError::from)?,
@@ -186,10 +186,31 @@ fn watch_ends(pins: &Pins, btf: &KernelBtf, object: &LinkedObject) -> Result<()>
         .map_err(TuningError::Running)
 }
 
-pub fn link_object(
+/// Loads an iterator over the flows' state, by its name, which reads so much of each.
+pub fn link_flows(
+    pins: &Pins,
+    btf: &KernelBtf,
+    cgroup_id: u64,
+    (name, members): (&'static str, &Members),
+) -> Result<OwnedFd> {
+    let maps = maps::open_all(pins)?;
+    let object = link_object(&maps, btf, cgroup_id, members)?;
+    let program = struct_ops::load(&sys::ProgramLoad {
+        name,
+        instructions: object.instructions(name).map_err(StructOpsError::from)?,
+        program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
+        attach_type_id: btf.function_id("bpf_iter_bpf_sk_storage_map")?,
+        attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
+    })?;
+    let flows = maps::open(pins, "FLOWS")?;
+    sys::link_map_iterator(program.as_fd(), flows.fd().as_fd()).map_err(TuningError::Running)
+}
+
+fn link_object(
     maps: &[(&'static str, MapData)],
     btf: &KernelBtf,
     cgroup_id: u64,
+    members: &Members,
 ) -> Result<LinkedObject> {
     let sock = sock_offsets(btf)?;
     let (choices, defaults) = (super::choices(btf)?, super::defaults(btf)?);
@@ -197,6 +218,7 @@ pub fn link_object(
     let globals = HashMap::from([
         ("SOCK", (maps::bytes(&sock), true)),
         ("CGROUP", (maps::bytes(&cgroup_id), true)),
+        ("MEMBERS", (maps::bytes(members), true)),
         ("CHOICES", (maps::bytes(&choices), true)),
         ("DEFAULTS", (maps::bytes(&defaults), true)),
         ("HAS_FLAGS_OPTION", (maps::bytes(&has_flags_option), true)),
@@ -247,6 +269,8 @@ fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         rcv_wnd: tcp("rcv_wnd")?,
         is_mptcp: or_none(tcp("is_mptcp")),
         scaling_ratio: or_none(tcp("scaling_ratio")),
+        congestion: tcp("inet_conn.icsk_ca_ops")?,
+        net_inode: btf.offset_bytes("net", "ns.inum")?,
         net_congestion: btf.offset_bytes("net", "ipv4.tcp_congestion_control")?,
         congestion_name: btf.offset_bytes("tcp_congestion_ops", "name")?,
         cgroup_node: btf.offset_bytes("cgroup", "kn")?,

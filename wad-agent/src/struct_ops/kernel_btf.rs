@@ -27,6 +27,18 @@ pub enum BtfError {
     NoMember { of: String, member: String },
     #[error("member `{member}` of this kernel's struct `{of}` does not point to a function")]
     NoFunction { of: String, member: String },
+    #[error("`{path}` of this kernel's struct `{of}` is no number")]
+    NoNumber { of: String, path: String },
+}
+
+/// A number within a struct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number {
+    /// From the start of the struct.
+    pub offset_bits: u32,
+    /// 64 at most.
+    pub size_bits: u32,
+    pub is_signed: bool,
 }
 
 /// A struct of the kernel.
@@ -49,6 +61,8 @@ pub struct Member {
     pub index: u32,
     /// From the start of the struct.
     pub offset_bits: u32,
+    /// Of a bit field, its size; else 0.
+    field_bits: u32,
 }
 
 impl Member {
@@ -86,12 +100,22 @@ pub struct KernelBtf {
     structs: HashMap<String, u32>,
 }
 
+/// What an array's type says.
+struct Array {
+    /// Type of what it holds.
+    of: u32,
+    length: u32,
+}
+
+const KIND_INT: u32 = 1;
 const KIND_ARRAY: u32 = 3;
 const KIND_STRUCT: u32 = 4;
 const KIND_UNION: u32 = 5;
+const KIND_ENUM: u32 = 6;
 const KIND_TYPEDEF: u32 = 8;
 const KIND_FUNCTION: u32 = 12;
 const KIND_FUNCTION_PROTOTYPE: u32 = 13;
+const KIND_ENUM64: u32 = 19;
 const KIND_MODIFIERS: [u32; 5] = [KIND_TYPEDEF, 9, 10, 11, 18]; // volatile, const, restrict, type tag
 
 impl KernelBtf {
@@ -189,6 +213,100 @@ impl KernelBtf {
         Ok(offset)
     }
 
+    /// The number that is reached through members and places of arrays, as
+    /// `rtt_min.s[0].v`.
+    pub fn number(&self, of: &str, path: &str) -> Result<Number, BtfError> {
+        let no_number = || BtfError::NoNumber { of: of.to_owned(), path: path.to_owned() };
+        let mut type_id = self.structure(of)?.type_id;
+        let (mut offset_bits, mut field_bits) = (0, 0);
+        for step in path.split('.') {
+            let (name, places) =
+                step.split_once('[').map_or((step, ""), |(name, rest)| (name, rest));
+            let within = self.structure_by_id(self.unmodified(type_id)?)?;
+            let member = within.member(name)?;
+            offset_bits += member.offset_bits;
+            (type_id, field_bits) = (member.type_id, member.field_bits);
+            for place in places.split_terminator(']') {
+                let place: u32 = place.trim_start_matches('[').parse().map_err(|_| no_number())?;
+                let array = self.array(type_id)?.filter(|array| place < array.length);
+                let array = array.ok_or_else(no_number)?;
+                offset_bits += place * self.size_bits(array.of)?.ok_or_else(no_number)?;
+                type_id = array.of;
+            }
+        }
+        let (size_bits, is_signed) = self.scalar(type_id)?.ok_or_else(no_number)?;
+        let size_bits = if field_bits == 0 { size_bits } else { field_bits };
+        if size_bits > 64 {
+            Err(no_number())
+        } else {
+            Ok(Number { offset_bits, size_bits, is_signed })
+        }
+    }
+
+    /// What [`KernelBtf::number`] takes for a struct, without the places of arrays
+    /// after the first.
+    pub fn numbers(&self, of: &str) -> Result<Vec<String>, BtfError> {
+        let mut paths = Vec::new();
+        self.collect_numbers(self.structure(of)?.type_id, "", &mut paths)?;
+        Ok(paths)
+    }
+
+    fn collect_numbers(
+        &self,
+        type_id: u32,
+        path: &str,
+        paths: &mut Vec<String>,
+    ) -> Result<(), BtfError> {
+        if let Some(array) = self.array(type_id)? {
+            if array.length > 0 {
+                self.collect_numbers(array.of, &format!("{path}[0]"), paths)?;
+            }
+        } else if self.scalar(type_id)?.is_some() {
+            paths.push(path.to_owned());
+        } else {
+            // Of anything that has no members there are none.
+            for member in self.structure_by_id(self.unmodified(type_id)?)?.members {
+                let between = if path.is_empty() { "" } else { "." };
+                let path = format!("{path}{between}{}", member.name);
+                self.collect_numbers(member.type_id, &path, paths)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Size and sign of a type, if it is one of a number.
+    fn scalar(&self, type_id: u32) -> Result<Option<(u32, bool)>, BtfError> {
+        let at = self.record(self.unmodified(type_id)?)?;
+        let (info, size_bytes) = (read_u32(&self.data, at + 4)?, read_u32(&self.data, at + 8)?);
+        Ok(match (info >> 24) & 0x1f {
+            // The lowest bit of the encoding, which is in the upper byte.
+            KIND_INT => Some((size_bytes * 8, (read_u32(&self.data, at + 12)? >> 24) & 1 == 1)),
+            // The flag that is a size of bit fields elsewhere.
+            KIND_ENUM | KIND_ENUM64 => Some((size_bytes * 8, info >> 31 == 1)),
+            _ => None,
+        })
+    }
+
+    fn array(&self, type_id: u32) -> Result<Option<Array>, BtfError> {
+        let at = self.record(self.unmodified(type_id)?)?;
+        if (read_u32(&self.data, at + 4)? >> 24) & 0x1f != KIND_ARRAY {
+            return Ok(None);
+        }
+        let (of, length) = (read_u32(&self.data, at + 12)?, read_u32(&self.data, at + 20)?);
+        Ok(Some(Array { of, length }))
+    }
+
+    /// Of a number or a struct: arrays of others have no numbers.
+    fn size_bits(&self, type_id: u32) -> Result<Option<u32>, BtfError> {
+        let at = self.record(self.unmodified(type_id)?)?;
+        let kind = (read_u32(&self.data, at + 4)? >> 24) & 0x1f;
+        let has_size = [KIND_INT, KIND_ENUM, KIND_ENUM64, KIND_STRUCT, KIND_UNION].contains(&kind);
+        has_size
+            .then(|| read_u32(&self.data, at + 8))
+            .transpose()
+            .map(|size| size.map(|size| size * 8))
+    }
+
     /// Number of parameters of the function that a member points to.
     pub fn parameters(&self, of: &str, member: &str) -> Result<u32, BtfError> {
         let member_type = self.structure(of)?.member(member)?.type_id;
@@ -246,11 +364,14 @@ impl KernelBtf {
             let type_id = read_u32(&self.data, member + 4)?;
             let offset = read_u32(&self.data, member + 8)?;
             // Where the struct has bit fields, the upper byte is their size.
-            let offset_bits = base_bits + if has_bit_fields { offset & 0xff_ffff } else { offset };
+            let (offset, field_bits) =
+                if has_bit_fields { (offset & 0xff_ffff, offset >> 24) } else { (offset, 0) };
+            let offset_bits = base_bits + offset;
             if name.is_empty() {
                 self.collect(self.unmodified(type_id)?, offset_bits, members)?;
             } else {
-                members.push(Member { name: name.to_owned(), type_id, index, offset_bits });
+                let name = name.to_owned();
+                members.push(Member { name, type_id, index, offset_bits, field_bits });
             }
         }
         Ok(())
@@ -269,12 +390,12 @@ impl KernelBtf {
 const fn record_bytes(kind: u32, vlen: u32) -> Option<usize> {
     let vlen = vlen as usize;
     let added = match kind {
-        1 | 14 | 17 => 4, // int, var, declaration tag
+        KIND_INT | 14 | 17 => 4, // 14: var, 17: declaration tag
         KIND_ARRAY => 12,
         KIND_STRUCT | KIND_UNION => vlen * 12,
-        6 | KIND_FUNCTION_PROTOTYPE => vlen * 8, // 6: enum
-        15 | 19 => vlen * 12,                    // data section, 64-bit enum
-        2 | 7..=12 | 16 | 18 => 0,               // pointers, modifiers, functions, floats
+        KIND_ENUM | KIND_FUNCTION_PROTOTYPE => vlen * 8,
+        15 | KIND_ENUM64 => vlen * 12, // 15: data section
+        2 | 7..=12 | 16 | 18 => 0,     // pointers, modifiers, functions, floats
         _ => return None,
     };
     Some(12 + added)

@@ -32,7 +32,7 @@ use std::{
 use aya_obj::generated::bpf_prog_type;
 use thiserror::Error;
 
-pub use kernel_btf::{BtfError, KernelBtf};
+pub use kernel_btf::{BtfError, KernelBtf, Number};
 pub use object::{LinkedObject, ObjectError};
 
 /// Longest name of an algorithm: `TCP_CA_NAME_MAX` less the final zero.

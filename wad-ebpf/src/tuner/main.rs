@@ -21,6 +21,7 @@
 
 mod account;
 mod flows;
+mod instruments;
 mod override_options;
 mod progress;
 mod report;

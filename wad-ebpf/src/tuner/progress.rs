@@ -17,11 +17,11 @@ use crate::socket::{Socket as _, Visited};
 #[repr(C)]
 pub struct Context {
     /// A `struct bpf_iter_meta`, whose first member is the output.
-    meta: *const *mut c_void,
+    pub meta: *const *mut c_void,
     map: *mut c_void,
     /// Null at the end, as is the next one.
-    sk: *mut c_void,
-    flow: *const Flow,
+    pub sk: *mut c_void,
+    pub flow: *const Flow,
 }
 
 #[unsafe(no_mangle)]

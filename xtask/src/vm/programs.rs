@@ -12,7 +12,8 @@ use crate::{dist, exec};
 
 /// What is run where a congestion control by BPF may be registered, by the names
 /// of files of tests/tests.
-const WITH_STRUCT_OPS: [&str; 17] = [
+const WITH_STRUCT_OPS: [&str; 18] = [
+    "flows",
     "handshake",
     "host_changes",
     "host_routes",

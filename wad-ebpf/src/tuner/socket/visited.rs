@@ -9,10 +9,12 @@ use aya_ebpf::{
     bindings::{BPF_SOCK_OPS_STATE_CB_FLAG, BPF_TCP_CLOSE_WAIT, BPF_TCP_ESTABLISHED},
     helpers::{
         bpf_getsockopt, bpf_setsockopt,
-        generated::{bpf_get_socket_cookie, bpf_skc_to_tcp_sock},
+        generated::{bpf_get_socket_cookie, bpf_probe_read_kernel, bpf_skc_to_tcp_sock},
     },
 };
-use wad_common::{flow::Counts, policy::CONGESTION_BYTES, progress::Limits, sock::SockOffsets};
+use wad_common::{
+    flow::Counts, instruments::Place, policy::CONGESTION_BYTES, progress::Limits, sock::SockOffsets,
+};
 use wad_ebpf::policies::{Ends, V4_MAPPED};
 
 use super::{AF_INET, SO_RCVBUF, SOL_SOCKET, SOL_TCP, Socket, State};
@@ -64,6 +66,8 @@ static SOCK: SockOffsets = SockOffsets {
     rcv_wnd: 0,
     scaling_ratio: 0,
     is_mptcp: 0,
+    congestion: 0,
+    net_inode: 0,
     net_congestion: 0,
     congestion_name: 0,
     cgroup_node: 0,
@@ -173,16 +177,45 @@ impl Visited {
         Limits { busy_ticks: ticks(0), rwnd_ticks: ticks(1), sndbuf_ticks: ticks(2) }
     }
 
+    /// Inode of its network namespace.
+    #[inline(always)]
+    pub fn netns(&self) -> u32 {
+        self.kernel().follow(offset!(net)).read(offset!(net_inode))
+    }
+
+    /// The algorithm that it has.
+    #[inline(always)]
+    pub fn congestion(&self) -> [u8; CONGESTION_BYTES] {
+        Self::name_of(self.kernel().follow(offset!(congestion)))
+    }
+
     /// The algorithm that its network namespace gives to new connections.
     #[inline(always)]
     pub fn default_congestion(&self) -> [u8; CONGESTION_BYTES] {
-        let algorithm = self.kernel().follow(offset!(net)).follow(offset!(net_congestion));
+        Self::name_of(self.kernel().follow(offset!(net)).follow(offset!(net_congestion)))
+    }
+
+    #[inline(always)]
+    fn name_of(algorithm: Kernel) -> [u8; CONGESTION_BYTES] {
         let half = |n: u32| algorithm.read::<u64>(offset!(congestion_name) + n).to_ne_bytes();
         let mut name = [0; CONGESTION_BYTES];
         let (first, second) = name.split_at_mut(8);
         first.copy_from_slice(&half(0));
         second.copy_from_slice(&half(8));
         name
+    }
+
+    /// Any member of its `struct tcp_sock`; zero where the kernel cannot read it.
+    #[inline(always)]
+    pub fn member(&self, place: Place) -> u64 {
+        let mut value = 0_u64;
+        // SAFETY: reads from wherever it is told to, or fails; the agent's places have
+        // 8 bytes at most.
+        unsafe {
+            let from = self.0.cast::<u8>().wrapping_add(place.offset as usize);
+            bpf_probe_read_kernel((&raw mut value).cast(), place.bytes, from.cast());
+        }
+        value
     }
 
     /// What the other end may send still, having been told so

@@ -1,0 +1,118 @@
+//! What TCP knows of the flows of the paths: an iterator over the flows' state, in
+//! all network namespaces at once, which the agent reads when it is asked. It changes
+//! nothing, and takes no lock of a socket: a number may be one of a moment later
+//! than the next.
+
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns, bpf_seq_write};
+use wad_common::{
+    flow::{Flow, Outcome},
+    instruments::{Head, Members, Place},
+};
+
+use crate::{
+    progress::Context,
+    socket::{Socket as _, Visited},
+};
+
+/// Members that are written at once: the stack has 512 bytes.
+const AT_ONCE: u32 = 16;
+
+/// Set by the agent before the program is loaded, and frozen.
+#[unsafe(no_mangle)]
+static MEMBERS: Members = Members::NONE;
+
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/bpf_sk_storage_map")]
+pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
+    // SAFETY: the kernel's own arguments; the verifier checks the loads.
+    let (meta, sk, flow) = unsafe {
+        (
+            (&raw const (*ctx).meta).read_volatile(),
+            (&raw const (*ctx).sk).read_volatile(),
+            (&raw const (*ctx).flow).read_volatile(),
+        )
+    };
+    if flow.is_null() {
+        return 0;
+    }
+    macro_rules! of_flow {
+        ($field:ident) => {
+            // SAFETY: the flow's state, which is there for as long as this run.
+            unsafe { (&raw const (*flow).$field).read_volatile() }
+        };
+    }
+    let (outcome, established_ns) = (of_flow!(outcome), of_flow!(established_ns));
+    if outcome == Outcome::Ended as u32 || established_ns == 0 {
+        return 0;
+    }
+    let Some(socket) = Visited::of(sk) else { return 0 };
+    // SAFETY: as above.
+    let out = unsafe { (*meta).cast() };
+    let head = head(
+        &socket,
+        Known { established_ns, policy: of_flow!(policy), role: of_flow!(role), outcome },
+    );
+    // The output takes all of a flow, or the kernel comes back with the same flow.
+    // SAFETY: a record is read, which has no padding.
+    unsafe { bpf_seq_write(out, (&raw const head).cast_mut().cast(), size_of::<Head>() as u32) };
+    write_members(&socket, out.cast());
+    0
+}
+
+/// What the flow's state says of it.
+struct Known {
+    established_ns: u64,
+    policy: u32,
+    role: u32,
+    outcome: u32,
+}
+
+#[inline(always)]
+fn head(socket: &Visited, known: Known) -> Head {
+    // SAFETY: reads the clocks.
+    let (now_ns, ticks) = unsafe { (bpf_ktime_get_ns(), bpf_jiffies64() as u32) };
+    let ends = socket.ends();
+    Head {
+        cookie: socket.cookie(),
+        now_ns,
+        established_ns: known.established_ns,
+        remote: ends.remote,
+        local: ends.local,
+        remote_port: ends.remote_port,
+        local_port: ends.local_port,
+        policy: known.policy,
+        role: known.role,
+        outcome: known.outcome,
+        netns: socket.netns(),
+        limits: socket.limits(ticks),
+        congestion: socket.congestion(),
+    }
+}
+
+#[inline(always)]
+fn write_members(socket: &Visited, out: *mut c_void) {
+    // SAFETY: a valid static. Volatile, because the compiler would otherwise take the
+    // initializer for the value.
+    let count = unsafe { (&raw const MEMBERS.count).read_volatile() };
+    let mut written = 0;
+    while written < count {
+        let left = count - written;
+        let now = if left < AT_ONCE { left } else { AT_ONCE };
+        let mut values = [0_u64; AT_ONCE as usize];
+        for (n, value) in values.iter_mut().enumerate().take(now as usize) {
+            *value = socket.member(place(written as usize + n));
+        }
+        // SAFETY: so many of them are read.
+        unsafe { bpf_seq_write(out.cast(), values.as_mut_ptr().cast(), 8 * now) };
+        written += now;
+    }
+}
+
+#[inline(always)]
+fn place(n: usize) -> Place {
+    // SAFETY: a valid static, volatile as above; the agent counts no more than there
+    // are places for.
+    unsafe { (&raw const MEMBERS.places).cast::<Place>().add(n).read_volatile() }
+}
