@@ -5,6 +5,7 @@
 
 pub mod another_build;
 pub mod answers;
+pub mod archive;
 pub mod bench;
 pub mod capture;
 pub mod cgroup;

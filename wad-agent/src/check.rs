@@ -127,6 +127,12 @@ impl Display for Page<'_> {
             )?;
         }
         host::write(f, self.config)?;
+        let sinks = self.config.sinks.iter();
+        let sinks: Vec<_> =
+            sinks.map(|sink| format!("{} ({})", sink.name, sink.kind.name())).collect();
+        if !sinks.is_empty() {
+            writeln!(f, "`wad run` tells events to {}", sinks.join(", "))?;
+        }
         let is_routed = self.config.host.routes;
         let notes: Vec<_> = paths
             .iter()

@@ -1,10 +1,21 @@
-//! Events of flows, from the bytes in the ring buffer to lines of the log.
+//! Events of flows: from the bytes in the ring buffer to lines of the log, and to
+//! records for whoever keeps them.
 
 mod budget;
-mod record;
+mod name;
+mod parse;
+pub mod record;
+mod shown;
 mod summary;
+mod values;
 
-pub use self::{record::parse, summary::Summaries};
+pub use self::{
+    name::EventName,
+    parse::parse,
+    record::{Record, Teller},
+    summary::Summaries,
+    values::records,
+};
 
 #[cfg(test)]
 pub use self::summary::testing;

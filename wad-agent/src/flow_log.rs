@@ -1,15 +1,22 @@
-//! The flows that end, or leave their path: a line of the log for each, and what
-//! they showed of the path.
+//! What is made of the events of flows: records for the sinks, and for those that end,
+//! or leave their path, a line of the log, and what they showed of the path.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use nix::time::{ClockId, clock_gettime};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use wad_common::event::{Event, Kind};
 
 use crate::{
     bpf::{Events, Tuning},
-    events::Summaries,
+    events::{self, Summaries},
+    sinks::Sinks,
     sources::Shown,
 };
 
@@ -30,17 +37,22 @@ struct Lines {
     /// Names of the paths by their policies' indices.
     names: HashMap<u32, Arc<str>>,
     summaries: Summaries,
+    sinks: Arc<Sinks>,
     /// Of their paths, by the same indices.
     shown: HashMap<u32, Shown>,
 }
 
 impl FlowLog {
     /// Needs a tokio runtime.
-    pub fn open(tuning: &Tuning) -> Result<Self> {
+    pub fn open(tuning: &Tuning, sinks: Arc<Sinks>) -> Result<Self> {
         let mut held_back = interval(HELD_BACK_INTERVAL);
         held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let lines =
-            Lines { names: tuning.names(), summaries: Summaries::default(), shown: HashMap::new() };
+        let lines = Lines {
+            names: tuning.names(),
+            summaries: Summaries::default(),
+            sinks,
+            shown: HashMap::new(),
+        };
         Ok(Self { events: tuning.events()?, held_back, lines })
     }
 
@@ -82,11 +94,23 @@ impl FlowLog {
 
 impl Lines {
     fn add(&mut self, event: &Event) {
+        let path = self.names.get(&event.flow.policy).map_or("(removed)", |name| name);
+        events::records(event, path, time_of(event), |record| self.sinks.tell(&record));
         if [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind) {
-            let path = self.names.get(&event.flow.policy).map_or("(removed)", |name| name);
             self.summaries.ended(event, path);
             let shown = self.shown.entry(event.flow.policy).or_default();
             *shown = shown.and(Shown::at_end(event));
         }
     }
+}
+
+/// The kernel side has a clock that begins with the host.
+fn time_of(event: &Event) -> Timestamp {
+    let now = SystemTime::now();
+    let ago = clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map(|monotonic| {
+            Duration::from(monotonic).saturating_sub(Duration::from_nanos(event.time_ns))
+        })
+        .unwrap_or_default();
+    now.checked_sub(ago).and_then(|time| time.try_into().ok()).unwrap_or_else(Timestamp::now)
 }

@@ -34,6 +34,7 @@ mod response;
 mod routes;
 mod run;
 mod shares;
+mod sinks;
 mod sources;
 mod state_dir;
 mod status;

@@ -21,7 +21,7 @@ use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use wad_common::{counter::Counter, stats::PathStats};
 
-use crate::{journal::Change, reload::Reloads, routes};
+use crate::{journal::Change, reload::Reloads, routes, sinks::SinkReading};
 
 /// What the agent knows at one moment.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +39,10 @@ pub struct Readings {
     pub all_disabled: bool,
     /// In the order of the configuration.
     pub sources: Vec<SourceReading>,
+    /// Told so far, by name.
+    pub events: Vec<(&'static str, u64)>,
+    /// In the order of the configuration.
+    pub sinks: Vec<SinkReading>,
     /// Measured paths.
     pub paths_measured: PathsMeasured,
 }

@@ -35,6 +35,7 @@ use crate::{
     ceilings::Ceilings,
     cli,
     config::{Config, Host, OnExit, PathPolicy},
+    events::EventName,
     explain::Explainer,
     flow_log::FlowLog,
     host,
@@ -49,6 +50,7 @@ use crate::{
     privileges::{self, Privileges},
     reload::{self, Fingerprints, InForce, Outcome, Refusal, Reloads, Watch},
     routes::{Selection, Standing},
+    sinks::Sinks,
     sources::Cache,
     state_dir::StateDir,
     status::About,
@@ -85,7 +87,9 @@ pub fn run(args: &cli::Run) -> Result<()> {
     }
 
     let cache = measured::cache(&state_dir, instance.name());
-    let agent = Agent { args, cgroup, lock: &lock, privileges, note, cache };
+    let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
+    let agent =
+        Agent { args, cgroup, lock: &lock, privileges, note, cache, sinks: Arc::clone(&sinks) };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -93,6 +97,7 @@ pub fn run(args: &cli::Run) -> Result<()> {
     let result = runtime.block_on(agent.serve(config, seen, disabled, &mut journal));
     // A look-up of a name may take long: nobody waits for it any more.
     runtime.shutdown_background();
+    sinks.finish();
     // Tuning that is to stay, or that a failed start could not take over, goes on and
     // keeps what it needs; but nobody follows routes any more.
     if bpf::exist(instance) {
@@ -125,6 +130,7 @@ struct Agent<'a> {
     note: Note,
     /// What sources said, across restarts.
     cache: Cache,
+    sinks: Arc<Sinks>,
 }
 
 impl Agent<'_> {
@@ -204,7 +210,7 @@ impl Agent<'_> {
         let control =
             tokio::spawn(api::serve(control, api::control_router(api, commands), stopped));
 
-        let mut flows = FlowLog::open(&running.tuning)?;
+        let mut flows = FlowLog::open(&running.tuning, self.sinks.clone())?;
         let mut reviews = measured::reviews();
         let mut looks = divisions::looks();
         let mut file = Watch::new(&self.args.config.file)
@@ -289,6 +295,7 @@ impl Agent<'_> {
             pins.remove()?;
         }
         let (tuning, start) = Tuning::start(pins, &setup)?;
+        tuning.tell_changes(self.sinks.want(EventName::Retuned))?;
         adopt_running(&tuning);
         // Until now the policies of the agent before were in force.
         if let Err(error) = ceilings.lower(journal).map_err(anyhow::Error::from) {
@@ -402,7 +409,7 @@ impl Agent<'_> {
         instruments: Arc<Instruments>,
     ) -> Api {
         let (tuning, in_force) = (Arc::clone(tuning), Arc::clone(tuning));
-        let counted = routes.clone();
+        let (counted, sinks) = (routes.clone(), self.sinks.board());
         let (of_paths, known) = (Arc::clone(&tuning), Arc::clone(&board));
         let read =
             |board: &Mutex<Board>| board.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -422,6 +429,7 @@ impl Agent<'_> {
                 drop(told);
                 readings.routes = counted.counts();
                 read(&board).read(&mut readings);
+                sinks.read(&mut readings);
                 Ok(readings)
             }),
             paths: paths::Source::new(move || {

@@ -22,8 +22,9 @@ mod tests;
 
 pub use cache::Cache;
 pub use error::{ErrorKind, SourceError};
+pub use http::{Client, Terms};
 pub use passive::{Passive, Shown};
-pub use poll::Polling;
+pub use poll::{Polling, chance};
 pub use store::{Findings, Found, Health, Store, seconds_since_1970};
 pub use targets::Targets;
 

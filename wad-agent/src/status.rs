@@ -25,6 +25,7 @@ use crate::{
     metrics::{PathState, Readings},
     output,
     reload::Reloads,
+    sinks::SinkReading,
 };
 
 /// What stays the same for as long as the agent runs.
@@ -53,12 +54,35 @@ pub struct Status {
     pub events_lost: u64,
     pub mptcp_subflows: u64,
     pub flows_without_storage: u64,
+    /// In the order of the configuration.
+    pub sinks: Vec<SinkStatus>,
     /// By `wad disable` without a path.
     pub all_disabled: bool,
     /// In the order of the configuration.
     pub paths: Vec<PathStatus>,
     /// What wad changed on the host and will undo.
     pub changes: Vec<Change>,
+}
+
+/// How a sink of events gets on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkStatus {
+    pub name: String,
+    pub kind: String,
+    pub sent: u64,
+    pub lost: u64,
+    /// What it has still to take.
+    pub spooled_bytes: u64,
+    /// Why it took nothing when it was last tried.
+    pub failing: Option<String>,
+}
+
+impl From<SinkReading> for SinkStatus {
+    fn from(sink: SinkReading) -> Self {
+        let SinkReading { name, kind, sent, lost, spooled_bytes, failing } = sink;
+        let lost = lost.iter().map(|(_, count)| count).sum();
+        Self { name, kind: kind.to_owned(), sent, lost, spooled_bytes, failing }
+    }
 }
 
 /// Reloads by what came of them.
@@ -122,6 +146,7 @@ impl Status {
             events_lost: readings.counter(Counter::EventsLost),
             mptcp_subflows: readings.counter(Counter::MptcpSubflows),
             flows_without_storage: readings.counter(Counter::NoStorage),
+            sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
             all_disabled: readings.all_disabled,
             paths: readings.paths.iter().map(PathStatus::from).collect(),
             changes: readings.changes,

@@ -32,9 +32,12 @@ pub enum Setting {
     Generation = 0,
     /// Most memory that tuned flows may reserve, in bytes.
     MaxMemory = 1,
+    /// Whether anybody wants the events of flows that are changed while they run, of
+    /// which there may be as many as there are flows: 0 or 1.
+    TellsChanges = 2,
 }
 
 impl Setting {
     /// Length of the map.
-    pub const COUNT: u32 = 2;
+    pub const COUNT: u32 = 3;
 }

@@ -12,6 +12,10 @@ pub enum Kind {
     Close = 1,
     /// Still open, but tuned no more: no path matches it, or another one does.
     Leave = 2,
+    /// Its policy, or a parameter of its law, is another one, which it has got.
+    Change = 3,
+    /// Others came or went: it has another part of its path's buffers.
+    Divide = 4,
 }
 
 /// One event of a matched flow.

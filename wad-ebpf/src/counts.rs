@@ -92,6 +92,13 @@ pub fn max_memory_bytes() -> Option<&'static u64> {
     SETTINGS.get(Setting::MaxMemory as u32)
 }
 
+/// Whether anybody wants the events of flows that are changed while they run.
+#[inline(always)]
+#[must_use]
+pub fn tells_changes() -> bool {
+    SETTINGS.get(Setting::TellsChanges as u32).is_some_and(|tells| *tells != 0)
+}
+
 /// Has a tuned flow reserve what its buffers take now, or keep what it had if the
 /// bound does not allow that. Whether it does.
 #[inline(always)]

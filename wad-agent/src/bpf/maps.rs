@@ -138,6 +138,11 @@ impl Maps {
         Ok(generation + 1)
     }
 
+    /// Has the kernel side tell of flows that are changed while they run, or not.
+    pub fn tell_changes(&mut self, tells: bool) -> Result<()> {
+        self.set(Setting::TellsChanges, tells.into())
+    }
+
     /// Puts a policy set in force that has settings for all paths but these, and
     /// is the same otherwise. Returns its number. If it fails, nothing is changed.
     pub fn switch(&mut self, disabled: &Disabled) -> Result<u64> {

@@ -194,6 +194,11 @@ impl Tuning {
         self.running.as_ref().map_or(Ok(false), Running::bring_along)
     }
 
+    /// Has flows that are changed while they run tell of it, or not.
+    pub fn tell_changes(&self, tells: bool) -> Result<()> {
+        self.maps().tell_changes(tells)
+    }
+
     /// How many flows have come to paths that divide their buffers, or left them.
     pub fn divisions(&self) -> Result<u64> {
         self.maps().count(Counter::Divisions)

@@ -97,6 +97,15 @@ fn every_law_and_setting_shows_in_a_hundred_columns() {
 }
 
 #[test]
+fn sinks_of_events_are_said() {
+    let sinks = page(
+        "[[sink]]\nname = 'a'\nkind = 'stdout'\n[[sink]]\nname = 'b'\nkind = 'syslog'\n",
+        None,
+    );
+    assert!(sinks.starts_with("`wad run` tells events to a (stdout), b (syslog)\n"), "{sinks}");
+}
+
+#[test]
 fn what_stays_at_the_end_is_said() {
     let kept = page("[agent]\non_exit = 'keep'\n", None);
     assert!(kept.contains("all of it stays until the next start or `wad cleanup`"), "{kept}");

@@ -18,7 +18,7 @@ use super::{
     overlap::{self, Site},
     path, quantity, report, sections,
     sections::Section,
-    source,
+    sink, source,
     table::{self, Key, Table, key},
 };
 use crate::{
@@ -34,11 +34,12 @@ const TABLES: &[Key] = &[
     key("api"),
     key("host"),
     key(source::TABLE),
+    key(sink::TABLE),
     key(path::TABLE),
 ];
 
 /// Those that there may be more of.
-const ARRAYS: [&str; 2] = [source::TABLE, path::TABLE];
+const ARRAYS: [&str; 3] = [source::TABLE, sink::TABLE, path::TABLE];
 
 /// Most paths with metrics of their own: 10,000 make a page of 10 MB.
 const MAX_METRICS_PATHS: u64 = 10_000;
@@ -73,6 +74,7 @@ impl Config {
             }
         }
         document.check_sources(&mut problems);
+        sink::check(&document.config.sinks, &document.sink_names, &mut problems);
         document.check_routes(&mut problems);
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
@@ -114,6 +116,8 @@ struct Document {
     routes: Option<Span>,
     /// Of the sources' names, in their order.
     source_names: Vec<Span>,
+    /// Of the sinks' names, in their order.
+    sink_names: Vec<Span>,
     /// The tables that were there.
     seen: HashMap<&'static str, Span>,
 }
@@ -132,6 +136,7 @@ impl Default for Document {
             api: Api::default(),
             host: HostChanges::default(),
             sources: Vec::new(),
+            sinks: Vec::new(),
             paths: Vec::new(),
         };
         Self {
@@ -139,6 +144,7 @@ impl Default for Document {
             sites: Vec::new(),
             routes: None,
             source_names: Vec::new(),
+            sink_names: Vec::new(),
             seen: HashMap::new(),
         }
     }
@@ -170,6 +176,12 @@ impl Document {
             if let Some((source, name)) = source::read(&table, problems) {
                 self.config.sources.push(source);
                 self.source_names.push(name);
+            }
+        }
+        for table in root.tables(sink::TABLE, sink::KEYS, problems) {
+            if let Some((sink, name)) = sink::read(&table, problems) {
+                self.config.sinks.push(sink);
+                self.sink_names.push(name);
             }
         }
         for table in root.tables(path::TABLE, path::KEYS, problems) {

@@ -24,6 +24,7 @@ mod quantity;
 mod report;
 mod sections;
 mod share;
+mod sink;
 mod source;
 mod table;
 mod thresholds;
@@ -50,6 +51,7 @@ pub use pacing::MAX_BYTES_PER_SECOND as UNBOUNDED_PACING_BYTES_PER_SECOND;
 pub use prefix::{Mapped, covers_ipv4};
 pub use quantity::{bytes, duration};
 pub use share::{decrease, increase_segments};
+pub use sink::{Collector, Kind as SinkKind, LogFile, Sink};
 pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
 pub use thresholds::Windows;
 pub use url::Url;
@@ -65,6 +67,8 @@ pub struct Config {
     pub host: HostChanges,
     /// Of what paths carry; the first that knows has the say.
     pub sources: Vec<Source>,
+    /// Of events.
+    pub sinks: Vec<Sink>,
     /// In the order of the file.
     pub paths: Vec<PathPolicy>,
 }

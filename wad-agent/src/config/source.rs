@@ -295,7 +295,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
     Some((source, name.at))
 }
 
-fn check_encryption(table: &Table<'_>, url: &Field<Url>, problems: &mut Problems) {
+pub fn check_encryption(table: &Table<'_>, url: &Field<Url>, problems: &mut Problems) {
     if let Some(at) = table.place("token_file").filter(|_| !url.value.is_private()) {
         let fault = Fault::new("the token would be sent in the clear", "to another host");
         problems.push(fault.help("use an https:// URL").at(at).also(url.at, "not encrypted"));
@@ -318,7 +318,7 @@ fn read_time(
     table.read(key, problems, parse).map(|time| time.value)
 }
 
-fn read_file(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<PathBuf> {
+pub fn read_file(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<PathBuf> {
     let file = table.read(key, problems, |value| {
         let file = table::text(value)?;
         if Path::new(file).is_absolute() && !file.contains(char::is_control) {
@@ -330,7 +330,7 @@ fn read_file(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<Pa
 }
 
 /// Keys of other kinds.
-fn check_use(table: &Table<'_>, kind: &str, keys: &[&[&str]], problems: &mut Problems) {
+pub fn check_use(table: &Table<'_>, kind: &str, keys: &[&[&str]], problems: &mut Problems) {
     for (key, at) in keys.iter().copied().flatten().filter_map(|key| Some((key, table.place(key)?)))
     {
         let fault = Fault::new(format!("`{key}` has no effect on {kind}"), "not asked for");

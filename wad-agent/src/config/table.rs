@@ -152,7 +152,7 @@ impl<'t> Table<'t> {
         };
         if items.is_empty() {
             let fault = Fault::new("empty list", "nothing would match");
-            let fault = fault.help("name at least one; `local` may be left out for any");
+            let fault = fault.help("name at least one, or leave it out for any");
             problems.push(self.problem(written, fault, value));
         }
         let parsed = items.iter().filter_map(|item| self.parse(written, item, problems, &parse));

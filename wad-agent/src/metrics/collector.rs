@@ -12,8 +12,8 @@ use wad_common::stats::PathStats;
 use super::{
     PathReading, Readings,
     definitions::{
-        BUILD, Definition, HOST, HostMetric, HostValue, PATH, PathMetric, PathValue, SOURCE_ERRORS,
-        SOURCE_POLLS, SOURCE_SUCCESS, START,
+        BUILD, Definition, EVENTS, HOST, HostMetric, HostValue, PATH, PathMetric, PathValue,
+        SINK_LOST, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_SUCCESS, START,
     },
 };
 
@@ -38,6 +38,7 @@ impl Collector for Scrape {
             host(metric, &self.readings, &mut encoder)?;
         }
         self.encode_sources(&mut encoder)?;
+        self.encode_sinks(&mut encoder)?;
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         version.encode(descriptor(&mut encoder, &BUILD, MetricType::Info)?)?;
         time(self.started).encode(descriptor(&mut encoder, &START, MetricType::Gauge)?)
@@ -71,6 +72,37 @@ impl Scrape {
             let Some(at) = source.last_success else { continue };
             let labels = [("source", source.name.as_str())];
             time(at).encode(success.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_sinks(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let Readings { events, sinks, .. } = &self.readings;
+        if !events.is_empty() {
+            let mut told = descriptor(encoder, &EVENTS, MetricType::Counter)?;
+            for (event, count) in events {
+                ConstCounter::new(*count).encode(told.encode_family(&[("event", *event)])?)?;
+            }
+        }
+        if sinks.is_empty() {
+            return Ok(());
+        }
+        let mut sent = descriptor(encoder, &SINK_SENT, MetricType::Counter)?;
+        for sink in sinks {
+            let labels = [("sink", sink.name.as_str())];
+            ConstCounter::new(sink.sent).encode(sent.encode_family(&labels)?)?;
+        }
+        let mut lost = descriptor(encoder, &SINK_LOST, MetricType::Counter)?;
+        for sink in sinks {
+            for (reason, count) in &sink.lost {
+                let labels = [("sink", sink.name.as_str()), ("reason", *reason)];
+                ConstCounter::new(*count).encode(lost.encode_family(&labels)?)?;
+            }
+        }
+        let mut spooled = descriptor(encoder, &SINK_SPOOLED, MetricType::Gauge)?;
+        for sink in sinks {
+            let labels = [("sink", sink.name.as_str())];
+            ConstGauge::new(sink.spooled_bytes).encode(spooled.encode_family(&labels)?)?;
         }
         Ok(())
     }

@@ -290,6 +290,32 @@ pub const SOURCE_SUCCESS: Definition = Definition {
     help: "When a source of path metrics last gave a value, since the Unix epoch",
 };
 
+/// By the label `event`.
+pub const EVENTS: Definition =
+    Definition { name: "wad_events", unit: None, help: "Events of flows that were told, by name" };
+
+/// By the label `sink`.
+pub const SINK_SENT: Definition = Definition {
+    name: "wad_sink_sent",
+    unit: None,
+    help: "Events that a sink has taken, since the start of the agent",
+};
+
+/// By the labels `sink` and `reason`.
+pub const SINK_LOST: Definition = Definition {
+    name: "wad_sink_lost",
+    unit: None,
+    help: "Events that a sink never gets: they came too fast (queue), its spool was full (spool), \
+           the disk did not take them (disk), or they cannot be read any more (damaged)",
+};
+
+/// By the label `sink`.
+pub const SINK_SPOOLED: Definition = Definition {
+    name: "wad_sink_spooled",
+    unit: Some(Unit::Bytes),
+    help: "Events that a sink has still to take",
+};
+
 pub const BUILD: Definition =
     Definition { name: "wad_build", unit: None, help: "Version of the agent" };
 
@@ -309,7 +335,9 @@ mod tests {
     fn all() -> Vec<&'static Definition> {
         let path = PATH.iter().map(|metric| &metric.definition);
         let host = HOST.iter().map(|metric| &metric.definition);
-        let others = [&SOURCE_POLLS, &SOURCE_ERRORS, &SOURCE_SUCCESS, &BUILD, &START];
+        let sources = [&SOURCE_POLLS, &SOURCE_ERRORS, &SOURCE_SUCCESS];
+        let sinks = [&EVENTS, &SINK_SENT, &SINK_LOST, &SINK_SPOOLED];
+        let others = sources.into_iter().chain(sinks).chain([&BUILD, &START]);
         path.chain(host).chain(others).collect()
     }
 

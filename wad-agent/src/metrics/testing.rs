@@ -49,6 +49,15 @@ pub fn example() -> Readings {
             errors: vec![("tls", 8), ("empty", 9)],
             last_success: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_500)),
         }],
+        events: vec![("open", 23), ("closed", 24)],
+        sinks: vec![SinkReading {
+            name: "archive".to_owned(),
+            kind: "http",
+            sent: 25,
+            lost: vec![("queue", 26), ("spool", 27)],
+            spooled_bytes: 28,
+            failing: None,
+        }],
         paths_measured: PathsMeasured { fresh: 10, stale: 11 },
         routes: routes::Counts { copies: 22, refused: 2 },
     }

@@ -65,6 +65,7 @@ impl InForce {
             api: Api { listen: api_listen },
             host: _,
             sources: _,
+            sinks,
             paths: _,
         } = &self.rest;
         [
@@ -73,6 +74,7 @@ impl InForce {
             ("metrics.max_paths", *max_paths != next.metrics.max_paths),
             ("log.format", *format != next.log.format),
             ("api.listen", *api_listen != next.api.listen),
+            ("sink", *sinks != next.sinks),
         ]
         .into_iter()
         .filter_map(|(name, differs)| differs.then_some(name))
@@ -240,10 +242,17 @@ mod tests {
         assert_eq!(before.restart_only(&config(live)), [""; 0]);
         let after = "[agent]\nstate_dir = '/srv/wad'\n[metrics]\nlisten = '[::1]:1'\n\
                      max_paths = 5\n[log]\nformat = 'json'\n\
-                     [api]\nlisten = '[::1]:2'\n";
+                     [api]\nlisten = '[::1]:2'\n[[sink]]\nname = 's'\nkind = 'stdout'\n";
         assert_eq!(
             before.restart_only(&config(after)),
-            ["agent.state_dir", "metrics.listen", "metrics.max_paths", "log.format", "api.listen"]
+            [
+                "agent.state_dir",
+                "metrics.listen",
+                "metrics.max_paths",
+                "log.format",
+                "api.listen",
+                "sink",
+            ]
         );
     }
 

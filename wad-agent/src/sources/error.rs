@@ -1,6 +1,6 @@
 //! What can be wrong with a source. The kinds are closed: they label a metric.
 
-use std::{io, path::PathBuf};
+use std::{io, path::PathBuf, time::Duration};
 
 use tokio_rustls::rustls;
 
@@ -25,7 +25,12 @@ pub enum SourceError {
     #[error("the connection broke off")]
     Broken { source: Box<dyn std::error::Error + Send + Sync> },
     #[error("it answers {status}: {reason}")]
-    Status { status: u16, reason: String },
+    Status {
+        status: u16,
+        reason: String,
+        /// Before it is asked again.
+        wait: Option<Duration>,
+    },
     #[error("the answer has more than {most} bytes (max_response)")]
     TooLarge { most: usize },
     #[error("the answer is not as documented")]

@@ -1,18 +1,23 @@
-//! One GET over HTTP or HTTPS, to its last byte, within bounds of time and size.
+//! One request over HTTP or HTTPS, to the last byte of its answer, within bounds of
+//! time and size.
 //!
-//! A connection for each: polls are seconds apart. Redirects are not followed,
+//! A connection for each: they are seconds apart. Redirects are not followed,
 //! and no proxy is used.
 
-use std::{fs, io, path::Path, sync::Arc};
+use std::{fs, io, path::Path, sync::Arc, time::Duration};
 
-use http_body_util::{BodyExt, Empty};
+use axum::http::request::Builder;
+use http_body_util::{BodyExt, Full};
 use hyper::{
-    Request, StatusCode,
+    Method, Request, StatusCode,
     body::{Body as _, Bytes, Incoming},
     client::conn::http1,
-    header::{ACCEPT, AUTHORIZATION, HOST, HeaderValue, USER_AGENT},
+    header::{
+        ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT,
+    },
 };
 use hyper_util::rt::TokioIo;
+use jiff::{Timestamp, fmt::rfc2822};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -38,9 +43,32 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Of the reason that comes with a refusal.
 const MAX_REASON_CHARS: usize = 200;
 
-/// What several requests to a source have in common.
+/// What bounds a request, and what it is trusted by.
+#[derive(Clone, Copy)]
+pub struct Terms<'a> {
+    /// Holds a bearer token.
+    pub token_file: Option<&'a Path>,
+    /// PEM certificates that are trusted instead of the host's.
+    pub ca_file: Option<&'a Path>,
+    /// From the name look-up to the last byte.
+    pub timeout: Duration,
+    pub max_response_bytes: usize,
+}
+
+impl<'a> From<&'a Source> for Terms<'a> {
+    fn from(source: &'a Source) -> Self {
+        Self {
+            token_file: source.token_file.as_deref(),
+            ca_file: source.ca_file.as_deref(),
+            timeout: source.timeout,
+            max_response_bytes: source.max_response_bytes,
+        }
+    }
+}
+
+/// What several requests to a server have in common.
 pub struct Client<'a> {
-    source: &'a Source,
+    terms: Terms<'a>,
     url: &'a Url,
     authorization: Option<HeaderValue>,
     tls: Option<TlsConnector>,
@@ -48,12 +76,12 @@ pub struct Client<'a> {
 
 impl<'a> Client<'a> {
     /// Reads the token and the certificates: either may have been replaced since
-    /// the last poll.
-    pub fn new(source: &'a Source, url: &'a Url) -> Result<Self> {
-        let authorization = source.token_file.as_deref().map(read_token).transpose()?;
-        let ca_file = source.ca_file.as_deref();
-        let tls = url.is_https.then(|| connector(ca_file)).transpose()?;
-        Ok(Self { source, url, authorization, tls })
+    /// the last time.
+    pub fn new(terms: impl Into<Terms<'a>>, url: &'a Url) -> Result<Self> {
+        let terms = terms.into();
+        let authorization = terms.token_file.map(read_token).transpose()?;
+        let tls = url.is_https.then(|| connector(terms.ca_file)).transpose()?;
+        Ok(Self { terms, url, authorization, tls })
     }
 
     /// The host that is asked.
@@ -68,39 +96,48 @@ impl<'a> Client<'a> {
 
     /// The body that is at this path of the source's host.
     pub async fn get_absolute(&self, path: &str) -> Result<Bytes> {
-        let most = self.source.timeout;
-        let late = |_| SourceError::Timeout { seconds: most.as_secs_f64() };
-        timeout(most, self.request(path)).await.map_err(late)?
+        self.ask(self.head(Method::GET, path).body(Full::default())).await
     }
 
-    async fn request(&self, path: &str) -> Result<Bytes> {
+    /// Has the URL take a body.
+    pub async fn post(&self, content_type: &'static str, body: Bytes) -> Result<()> {
+        let head = self.head(Method::POST, &self.url.path).header(CONTENT_TYPE, content_type);
+        self.ask(head.body(Full::new(body))).await.map(|_| ())
+    }
+
+    async fn ask(&self, request: Result<Request<Full<Bytes>>, axum::http::Error>) -> Result<Bytes> {
+        let most = self.terms.timeout;
+        let late = |_| SourceError::Timeout { seconds: most.as_secs_f64() };
+        timeout(most, self.send(request.map_err(broken)?)).await.map_err(late)?
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
         let url = self.url;
         let stream = connect(url).await?;
-        let Some(tls) = &self.tls else { return self.exchange(stream, path).await };
+        let Some(tls) = &self.tls else { return self.exchange(stream, request).await };
         let name = ServerName::try_from(url.host.clone()).map_err(|_| SourceError::Resolve {
             host: url.host.clone(),
             source: io::ErrorKind::InvalidInput.into(),
         })?;
         let stream = tls.connect(name, stream).await.map_err(|error| tls_error(url, error))?;
-        self.exchange(stream, path).await
+        self.exchange(stream, request).await
     }
 
     async fn exchange(
         &self,
         stream: impl AsyncRead + AsyncWrite + Unpin,
-        path: &str,
+        request: Request<Full<Bytes>>,
     ) -> Result<Bytes> {
         let (mut sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD_BYTES)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(broken)?;
-        let request = self.head(path).map_err(broken)?;
         let answer = async {
             let answer = sender.send_request(request).await.map_err(broken)?;
-            let status = answer.status();
+            let (status, wait) = (answer.status(), retry_after(answer.headers()));
             let body = self.body(answer.into_body()).await;
-            if status.is_success() { body } else { Err(refusal(status, body)) }
+            if status.is_success() { body } else { Err(refusal(status, wait, body)) }
         };
         tokio::pin!(connection);
         tokio::pin!(answer);
@@ -114,19 +151,21 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn head(&self, path: &str) -> Result<Request<Empty<Bytes>>, axum::http::Error> {
-        let mut request = Request::get(if path.is_empty() { "/" } else { path })
+    fn head(&self, method: Method, path: &str) -> Builder {
+        let head = Request::builder()
+            .method(method)
+            .uri(if path.is_empty() { "/" } else { path })
             .header(HOST, self.url.authority())
             .header(ACCEPT, "application/json")
             .header(USER_AGENT, concat!("wad/", env!("CARGO_PKG_VERSION")));
-        if let Some(authorization) = &self.authorization {
-            request = request.header(AUTHORIZATION, authorization);
+        match &self.authorization {
+            Some(authorization) => head.header(AUTHORIZATION, authorization),
+            None => head,
         }
-        request.body(Empty::new())
     }
 
     async fn body(&self, mut body: Incoming) -> Result<Bytes> {
-        let most = self.source.max_response_bytes;
+        let most = self.terms.max_response_bytes;
         let too_large = SourceError::TooLarge { most };
         if body.size_hint().lower() > most as u64 {
             return Err(too_large);
@@ -169,12 +208,22 @@ fn tls_error(url: &Url, error: io::Error) -> SourceError {
     }
 }
 
-fn refusal(status: StatusCode, body: Result<Bytes>) -> SourceError {
+/// What the server asks to be given: seconds, or until when (RFC 9110 section 10.2.3).
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = rfc2822::parse(text).ok()?.timestamp();
+    Duration::try_from(until.duration_since(Timestamp::now())).ok()
+}
+
+fn refusal(status: StatusCode, wait: Option<Duration>, body: Result<Bytes>) -> SourceError {
     // Whatever else is wrong with it: it is the status that counts.
     let body = body.unwrap_or_default();
     let text = String::from_utf8_lossy(&body);
     let reason = shown(text.lines().next().unwrap_or_default());
-    SourceError::Status { status: status.as_u16(), reason }
+    SourceError::Status { status: status.as_u16(), reason, wait }
 }
 
 /// Another's text as a log takes it.
@@ -234,6 +283,19 @@ fn connector(ca_file: Option<&Path>) -> Result<TlsConnector> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_server_says_how_long_to_wait() {
+        let wait = |text: &'static str| {
+            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]))
+        };
+        assert_eq!(wait("120"), Some(Duration::from_secs(120)));
+        assert!(wait("Wed, 31 Dec 2200 23:59:59 GMT") > Some(Duration::from_secs(1 << 30)));
+        for text in ["Fri, 31 Dec 1999 23:59:59 GMT", "-1", "soon", ""] {
+            assert_eq!(wait(text), None, "{text}");
+        }
+        assert_eq!(retry_after(&HeaderMap::new()), None);
+    }
 
     #[test]
     fn a_query_is_encoded() {

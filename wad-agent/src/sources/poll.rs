@@ -89,7 +89,7 @@ fn wait(interval: Duration, failures: u32) -> Duration {
 }
 
 /// From 0 to 1.
-fn chance() -> f64 {
+pub fn chance() -> f64 {
     // The keys of the standard library's hash maps are random.
     RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }

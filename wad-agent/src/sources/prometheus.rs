@@ -156,7 +156,7 @@ fn instant(
     let not_series = |what| Err(SourceError::NotSeries { query, what });
     let body = match body {
         // 400 and 422 are about this query, and not about the service.
-        Err(SourceError::Status { status: 400 | 422, reason }) => return refused(&reason),
+        Err(SourceError::Status { status: 400 | 422, reason, .. }) => return refused(&reason),
         body => body?,
     };
     let envelope: Envelope =

@@ -43,6 +43,15 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "counted  {count} {what}")?;
         }
     }
+    for sink in &status.sinks {
+        let (name, behind) = (&sink.name, Bytes(sink.spooled_bytes));
+        if let Some(why) = &sink.failing {
+            writeln!(out, "behind   sink {name}: {behind} of events wait for it; {why}")?;
+        }
+        if sink.lost > 0 {
+            writeln!(out, "counted  {} events that sink {name} never gets", sink.lost)?;
+        }
+    }
     for change in &status.changes {
         match change {
             Change::Sysctl { key, before, after } => {
@@ -194,6 +203,7 @@ memory   16.0 MiB of 2.0 GiB reserved
 counted  5 events lost
 counted  6 MPTCP subflows left alone
 counted  7 flows left alone for want of socket storage
+counted  53 events that sink archive never gets
 changed  net.core.rmem_max: 212992 before, 6571899 now
 
 PATH                TUNED  MATCHED  UNTUNED      SENT  RECEIVED  RETRANSMITTED      RTT
@@ -222,9 +232,18 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     }
 
     #[test]
+    fn a_sink_that_is_away_is_named() {
+        let mut readings = example();
+        readings.sinks[0].failing = Some("cannot connect to a:80".to_owned());
+        let text = table_of(readings);
+        let line = "behind   sink archive: 28 B of events wait for it; cannot connect to a:80\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 9 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 10 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

@@ -20,7 +20,7 @@ use wad_ebpf::{counts, policies};
 
 use crate::{
     account::{self, FETCH},
-    flows,
+    flows, report,
     socket::{Socket as _, Visited},
 };
 
@@ -40,7 +40,9 @@ pub extern "C" fn wad_running(ctx: *const Context) -> u32 {
     let (meta, sk) = unsafe {
         ((&raw const (*ctx).meta).read_volatile(), (&raw const (*ctx).sk).read_volatile())
     };
-    if let Some(done) = Visited::of(sk).and_then(|socket| visit(&socket)) {
+    let Some(socket) = Visited::of(sk) else { return 0 };
+    if let Some(done) = visit(&socket) {
+        tell(&socket, done);
         let byte = done as u8;
         // SAFETY: as above; one byte is read.
         unsafe { bpf_seq_write((*meta).cast(), (&raw const byte).cast(), 1) };
@@ -102,13 +104,32 @@ fn visit(socket: &Visited) -> Option<Visit> {
     Some(Visit::Adopted)
 }
 
-/// Gives a flow what its policy asks for now, if that is anything else.
+/// Sends an event of a change, where anybody wants it. Those that come or leave have
+/// theirs.
+#[inline(always)]
+fn tell(socket: &Visited, done: Visit) {
+    let kind = match done {
+        Visit::Changed => Kind::Change,
+        Visit::Divided => Kind::Divide,
+        Visit::Adopted | Visit::Left | Visit::Dividing => return,
+    };
+    if counts::tells_changes()
+        && let Some(flow) = flows::live(socket)
+    {
+        report::send(socket, flow, kind);
+    }
+}
+
+/// Gives a flow what its policy asks for now, if that is anything else. Parameters of
+/// its law the law reads by itself.
 #[inline(always)]
 fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     let asks = Asks::of(policy);
+    let has_parameters = takes_parameters(flow, policy);
     flow.generation = policy.generation;
     if flow.asks.is(&asks) {
-        return divide(socket, flow);
+        // What else there is to be done comes with the next visit.
+        return if has_parameters { Some(Visit::Changed) } else { divide(socket, flow) };
     }
     let had = flow.asks;
     if policy.observes() {
@@ -149,6 +170,19 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
         account::refused(flow.policy);
     }
     Some(Visit::Changed)
+}
+
+/// Whether its policy has other parameters of laws than when the flow was visited last,
+/// as far as the set of that time is still there.
+#[inline(always)]
+fn takes_parameters(flow: &Flow, policy: &Policy) -> bool {
+    if !flow.is_tuned() || flow.generation == policy.generation {
+        return false;
+    }
+    match policies::of_flow(flow) {
+        Some(before) => before.control != policy.control,
+        None => false,
+    }
 }
 
 /// 0 where its path's buffers are all its own.

@@ -113,6 +113,7 @@ mod tests {
         "delay_law",
         "divide",
         "emulated_path",
+        "events",
         "explain",
         "keep",
         "lab",

@@ -1,0 +1,91 @@
+//! An archive of events: a web server on the loopback that takes JSON lines by POST, is
+//! away for as long as a test wants, and comes back at the same address.
+
+use std::{
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+};
+
+use serde_json::Value;
+
+/// What it has taken, which outlives it.
+pub type Taken = Arc<Mutex<Vec<Value>>>;
+
+/// The server; away when dropped.
+pub struct Archive {
+    address: SocketAddr,
+    ended: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A port of the loopback that nobody has.
+///
+/// # Errors
+/// When there is none.
+pub fn free_address() -> io::Result<SocketAddr> {
+    TcpListener::bind("127.0.0.1:0")?.local_addr()
+}
+
+impl Archive {
+    /// Listens. Of so many requests each the first is answered, the others are refused.
+    ///
+    /// # Errors
+    /// When somebody has the address.
+    pub fn open(address: SocketAddr, taken: &Taken, one_in: usize) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        let ended = Arc::new(AtomicBool::new(false));
+        let (over, taken) = (Arc::clone(&ended), Arc::clone(taken));
+        let thread = thread::spawn(move || {
+            for (count, stream) in listener.incoming().flatten().enumerate() {
+                if over.load(Ordering::Relaxed) {
+                    return;
+                }
+                // Whoever asks may go away in the midst of it.
+                let _ = serve(&stream, &taken, count % one_in == 0);
+            }
+        });
+        Ok(Self { address, ended, thread: Some(thread) })
+    }
+}
+
+impl Drop for Archive {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+        // Wakes it up.
+        let _ = TcpStream::connect(self.address);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+fn serve(mut stream: &TcpStream, taken: &Taken, takes: bool) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    let mut body_bytes = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line)?;
+        let line = line.trim_end().to_ascii_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        if let Some(bytes) = line.strip_prefix("content-length: ") {
+            body_bytes = bytes.parse().map_err(io::Error::other)?;
+        }
+    }
+    let mut body = vec![0; body_bytes];
+    reader.read_exact(&mut body)?;
+    let status = if takes { "204 No Content" } else { "503 Service Unavailable" };
+    if takes {
+        let lines: Vec<Value> = body
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+            .map(serde_json::from_slice)
+            .collect::<Result<_, _>>()?;
+        taken.lock().unwrap_or_else(PoisonError::into_inner).extend(lines);
+    }
+    write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+}

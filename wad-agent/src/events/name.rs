@@ -1,0 +1,57 @@
+//! What happens to flows, by the names under which it is told.
+
+use serde::Serialize;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EventName {
+    /// A flow of a path is established, or was found running.
+    Open,
+    /// It has got what its path says, at least in part.
+    Tuned,
+    /// It ran already when it got that, or something else than before.
+    Retuned,
+    /// It was left alone, or a setting was refused.
+    Limited,
+    /// It closed; the counts are final.
+    Closed,
+    /// It goes on, but no more as a flow of its path.
+    Left,
+}
+
+impl EventName {
+    pub const ALL: [Self; 6] =
+        [Self::Open, Self::Tuned, Self::Retuned, Self::Limited, Self::Closed, Self::Left];
+
+    pub const fn label(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Tuned => "tuned",
+            Self::Retuned => "retuned",
+            Self::Limited => "limited",
+            Self::Closed => "closed",
+            Self::Left => "left",
+        }
+    }
+
+    /// As NetLogger has levels.
+    pub const fn level(self) -> &'static str {
+        match self {
+            Self::Limited => "Warn",
+            _ => "Info",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::EventName;
+
+    #[test]
+    fn they_are_in_their_places_and_told_by_their_names() {
+        for (place, name) in EventName::ALL.into_iter().enumerate() {
+            assert_eq!(name as usize, place);
+            assert_eq!(serde_json::to_string(&name).unwrap(), format!("\"{}\"", name.label()));
+        }
+    }
+}
