@@ -25,7 +25,7 @@ const POLICY: &str = "[[path]]\nname = 'v4'\nremote = '10.81.0.0/16'\nsndbuf = '
                       congestion = 'wad_aimd'\npacing = 'auto'\n\n\
                       [[path]]\nname = 'v6'\nremote = 'fd81::/32'\nmode = 'observe'\n";
 const PORT: u16 = 7000;
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_secs(30);
 
 /// What ss rounds off, in microseconds or milliseconds.
 const ROUNDED: f64 = 1.0;

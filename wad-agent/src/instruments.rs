@@ -12,7 +12,7 @@ use std::{fmt, net::SocketAddr, sync::Arc};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 
-use self::seen::Seen;
+use self::seen::Origin;
 pub use self::{
     read::{Error, Instruments, remote},
     standard::STANDARD,
@@ -52,7 +52,7 @@ pub struct Instrument {
     pub kind: Kind,
     /// What it is, in one line, with what differs from the RFC.
     pub about: &'static str,
-    value: fn(&Seen<'_>) -> Option<f64>,
+    origin: Origin,
 }
 
 impl fmt::Display for Unit {

@@ -13,7 +13,10 @@ pub struct Place {
     /// From the start of the struct; of a bit field, its first byte.
     pub offset: u32,
     /// Bytes that hold it, 8 at most.
-    pub bytes: u32,
+    pub bytes: u16,
+    /// Not 0 for a whole number of 1, 2, 4 or 8 bytes that the verifier is known to
+    /// let programs load: that is quicker than to ask the kernel for a copy.
+    pub is_plain: u16,
 }
 record!(Place, size = 8);
 
@@ -30,7 +33,8 @@ record!(Members, size = 4 + 8 * MAX_MEMBERS);
 
 impl Members {
     /// None at all.
-    pub const NONE: Self = Self { count: 0, places: [Place { offset: 0, bytes: 0 }; MAX_MEMBERS] };
+    pub const NONE: Self =
+        Self { count: 0, places: [Place { offset: 0, bytes: 0, is_plain: 0 }; MAX_MEMBERS] };
 }
 
 /// A flow at one moment. It is followed by the values of its members, each in the

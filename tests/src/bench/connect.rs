@@ -170,25 +170,34 @@ pub fn connect(to: SocketAddr) -> io::Result<f64> {
     let begun = Instant::now();
     let mut count = 0_u32;
     while begun.elapsed() < SPAN {
-        let mut stream = TcpStream::connect(to)?;
-        // Until the server closes: else its queue of connections not yet
-        // accepted fills up, and SYNs are dropped.
-        stream.read_to_end(&mut Vec::new())?;
-        // Closed by a reset: no port waits in TIME_WAIT.
-        let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-        // SAFETY: the option's value has the length given.
-        unsafe {
-            libc::setsockopt(
-                stream.as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_LINGER,
-                (&raw const linger).cast(),
-                size_of_val(&linger) as libc::socklen_t,
-            )
-        };
+        once(to)?;
         count += 1;
     }
     Ok(f64::from(count) / begun.elapsed().as_secs_f64())
+}
+
+/// Connects, and closes.
+///
+/// # Errors
+/// When nobody answers.
+pub fn once(to: SocketAddr) -> io::Result<()> {
+    let mut stream = TcpStream::connect(to)?;
+    // Until the server closes: else its queue of connections not yet accepted fills
+    // up, and SYNs are dropped.
+    stream.read_to_end(&mut Vec::new())?;
+    // Closed by a reset: no port waits in TIME_WAIT.
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    // SAFETY: the option's value has the length given.
+    unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            size_of_val(&linger) as libc::socklen_t,
+        )
+    };
+    Ok(())
 }
 
 /// The server: accepts and closes, until killed.

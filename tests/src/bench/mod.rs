@@ -3,6 +3,7 @@
 
 pub mod ack;
 pub mod connect;
+pub mod instruments;
 mod proc;
 mod programs;
 pub mod reload;

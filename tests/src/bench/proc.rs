@@ -31,3 +31,19 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
         .ok_or_else(|| io::Error::other("no VmRSS"))?;
     Ok(kilobytes * 1024)
 }
+
+/// Processor time that a process has had, with its threads that have ended, to a
+/// tick of USER_HZ (proc_pid_stat(5)).
+///
+/// # Errors
+/// When it is gone.
+pub fn processor_seconds(pid: u32) -> io::Result<f64> {
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name of the program may hold anything; user and system time are the 12th
+    // and the 13th field after it.
+    let fields = stat.rsplit(')').next().unwrap_or_default();
+    let ticks: Vec<u64> =
+        fields.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
+    Ok(ticks.iter().sum::<u64>() as f64 / TICKS_PER_SECOND)
+}

@@ -1,11 +1,16 @@
 //! `wad-bench`: what wad costs. `cargo xtask bench` runs it.
 
-use std::{env, net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{
+    env,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use wad_tests::{
-    bench::{Report, ack, connect, reload},
+    bench::{Report, ack, connect, instruments, reload},
     cli::{self, Peer, print},
 };
 
@@ -24,6 +29,15 @@ enum Command {
     Connect(Options),
     /// A changed configuration of 100,000 paths, until it is in force
     Reload(Options),
+    /// Reading every flow of 10,000, and events of 20,000 connections per second
+    Instruments {
+        #[command(flatten)]
+        options: Options,
+        #[arg(long, default_value_t = instruments::Load::default().flows)]
+        flows: usize,
+        #[arg(long, value_name = "N", default_value_t = instruments::Load::default().connections_per_second)]
+        connections_per_second: u32,
+    },
     #[command(flatten)]
     Peer(Peer),
     #[command(hide = true, name = "connect-to")]
@@ -32,6 +46,10 @@ enum Command {
     Accept { on: SocketAddr },
     #[command(hide = true)]
     FirstTuned { to: SocketAddr },
+    #[command(hide = true)]
+    Hold { on: SocketAddr, count: usize },
+    #[command(hide = true)]
+    ComeAndGo { to: SocketAddr, per_second: u32 },
 }
 
 #[derive(clap::Args)]
@@ -53,6 +71,10 @@ fn run(command: Command) -> Result<()> {
         Command::Ack(options) => measure(&options, ack::run),
         Command::Connect(options) => measure(&options, connect::run),
         Command::Reload(options) => measure(&options, reload::run),
+        Command::Instruments { options, flows, connections_per_second } => {
+            let load = instruments::Load { flows, connections_per_second };
+            measure(&options, |me, wad| instruments::run(me, wad, load))
+        }
         Command::Peer(peer) => peer.run(),
         Command::ConnectTo { to } => {
             let rate = connect::connect(to).context("cannot connect")?;
@@ -60,12 +82,14 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Accept { on } => Ok(connect::accept(on)?),
         Command::FirstTuned { to } => Ok(connect::first_tuned(to)?),
+        Command::Hold { on, count } => instruments::hold(on, count),
+        Command::ComeAndGo { to, per_second } => {
+            print(&instruments::come_and_go(to, per_second)?.to_string())
+        }
     }
 }
 
-type Bench = fn(&std::path::Path, &std::path::Path) -> Result<Report>;
-
-fn measure(options: &Options, bench: Bench) -> Result<()> {
+fn measure(options: &Options, bench: impl FnOnce(&Path, &Path) -> Result<Report>) -> Result<()> {
     cli::prepare(&options.wad)?;
     let me = env::current_exe().context("cannot tell this program's path")?;
     let report = bench(&me, &options.wad)?;

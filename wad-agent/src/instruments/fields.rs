@@ -22,6 +22,12 @@ pub struct Field {
 }
 
 impl Field {
+    /// One of 64 bits.
+    #[cfg(test)]
+    pub const fn whole(n: usize) -> Self {
+        Self { n, shift: 0, size_bits: 64, is_signed: false }
+    }
+
     /// Its own bits of the bytes that hold it, the others zero.
     pub const fn bits(self, bytes: u64) -> u64 {
         (bytes >> self.shift) & (u64::MAX >> (64 - self.size_bits))
@@ -56,14 +62,14 @@ impl Fields {
         let mut members = Members::NONE;
         let standard = MEMBERS.iter().map(|name| {
             let number = btf.number(STRUCT, name).ok()?;
-            add(&mut members, number)
+            add(&mut members, number, number.is_whole())
         });
         let standard = standard.collect();
         let mut asked = Vec::new();
         for name in names {
             let number = btf.number(STRUCT, name).map_err(|error| refusal(btf, name, error))?;
             let most = names.len() - 1;
-            let field = add(&mut members, number);
+            let field = add(&mut members, number, false);
             asked.push(field.ok_or(Error::TooManyFields { most })?);
         }
         Ok(Self { members, standard, asked })
@@ -71,14 +77,14 @@ impl Fields {
 }
 
 /// None where there is no more room.
-fn add(members: &mut Members, number: Number) -> Option<Field> {
+fn add(members: &mut Members, number: Number, is_plain: bool) -> Option<Field> {
     let n = members.count as usize;
     let (offset, shift) = (number.offset_bits / 8, number.offset_bits % 8);
     let bytes = (shift + number.size_bits).div_ceil(8);
     if n == MAX_MEMBERS || bytes > 8 {
         return None;
     }
-    members.places[n] = Place { offset, bytes };
+    members.places[n] = Place { offset, bytes: bytes as u16, is_plain: is_plain.into() };
     members.count += 1;
     Some(Field { n, shift, size_bits: number.size_bits, is_signed: number.is_signed })
 }
@@ -109,6 +115,7 @@ fn nearest(name: &str, known: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::instruments::WITHOUT_EQUAL;
 
     #[test]
     fn bits_are_cut_out_and_signs_kept() {
@@ -142,5 +149,16 @@ mod tests {
         }
         let error = Fields::of(&btf, &["icsk_rto".to_owned()]).unwrap_err();
         assert!(error.to_string().contains("inet_conn.icsk_rto"), "{error}");
+    }
+
+    #[test]
+    fn the_fields_that_are_named_in_the_place_of_instruments_are_there() {
+        let Ok(btf) = KernelBtf::read() else { return };
+        for (instruments, why) in WITHOUT_EQUAL {
+            let quoted = why.split('`').skip(1).step_by(2);
+            for name in quoted.filter(|name| !["role", "wad explain", "total_rto"].contains(name)) {
+                assert!(btf.number(STRUCT, name).is_ok(), "{instruments}: {name}");
+            }
+        }
     }
 }

@@ -101,11 +101,12 @@ impl Instruments {
         let reader = readers.get(&self.tuning, &filter.fields)?;
         let time = Timestamp::now();
         let output = reader.kernel.read()?;
-        let wanted = || reader.kernel.records(&output).filter(|record| filter.takes(&record.head));
-        let policies: HashSet<u32> = wanted().map(|record| record.head.policy).collect();
+        let records = reader.kernel.records(&output);
+        let wanted: Vec<_> = records.filter(|record| filter.takes(&record.head)).collect();
+        let policies: HashSet<u32> = wanted.iter().map(|record| record.head.policy).collect();
         let names = self.tuning.names_of(&policies);
         let mut seen = HashSet::new();
-        let flows = wanted().filter_map(|record| {
+        let flows = wanted.iter().filter_map(|record| {
             let path = names.get(&record.head.policy).map_or("(removed)", |name| name);
             let is_wanted = filter.takes_path(path) && seen.insert(record.head.cookie);
             is_wanted.then(|| reader.flow(&record.head, path, &|n| record.member(n)))
@@ -136,7 +137,7 @@ impl Reader {
 
     fn flow(&self, head: &Head, path: &str, bytes: &dyn Fn(usize) -> u64) -> Flow {
         let seen = Seen { head, fields: &self.fields.standard, bytes, tick_ms: self.tick_ms };
-        let standard = STANDARD.iter().map(|instrument| (instrument.value)(&seen));
+        let standard = STANDARD.iter().map(|instrument| seen.value(&instrument.origin));
         let asked = self.fields.asked.iter().map(|field| Some(field.number(bytes(field.n))));
         Flow {
             cookie: head.cookie,

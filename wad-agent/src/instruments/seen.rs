@@ -1,6 +1,6 @@
 //! A flow as the kernel has it: what the standard instruments are made of.
 
-use wad_common::instruments::Head;
+use wad_common::{flow::Role, instruments::Head};
 
 use super::fields::Field;
 
@@ -68,6 +68,14 @@ const CLOSE_WAIT: u64 = 8;
 /// the future, for nothing is locked.
 const AHEAD_TICKS: u32 = 16;
 
+/// Where an instrument comes from.
+#[derive(Debug)]
+pub enum Origin {
+    /// A member as it is.
+    Is(Member),
+    By(fn(&Seen<'_>) -> Option<f64>),
+}
+
 /// One flow at one moment.
 pub struct Seen<'a> {
     pub head: &'a Head,
@@ -80,12 +88,19 @@ pub struct Seen<'a> {
 }
 
 impl Seen<'_> {
+    pub fn value(&self, origin: &Origin) -> Option<f64> {
+        match origin {
+            Origin::Is(member) => self.number(*member),
+            Origin::By(value) => value(self),
+        }
+    }
+
     fn get(&self, member: Member) -> Option<u64> {
         let field = self.fields[member as usize]?;
         Some(field.bits((self.bytes)(field.n)))
     }
 
-    pub fn number(&self, member: Member) -> Option<f64> {
+    fn number(&self, member: Member) -> Option<f64> {
         self.get(member).map(|number| number as f64)
     }
 
@@ -162,7 +177,7 @@ impl Seen<'_> {
 
     /// Of a flow that was found running nobody knows how long it has run.
     pub fn sender_limited_ms(&self) -> Option<f64> {
-        if self.head.role == wad_common::flow::Role::Running as u32 {
+        if self.head.role == Role::Running as u32 {
             return None;
         }
         let path = self.receiver_limited_ms()? + self.window_limited_ms()?;
@@ -204,5 +219,100 @@ impl Seen<'_> {
 
     pub fn is_app_limited(&self) -> Option<f64> {
         self.get(Member::AppLimited).map(|until| u8::from(until != 0).into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wad_common::progress::Limits;
+
+    use super::*;
+    use crate::instruments::STANDARD;
+
+    const TICK_MS: f64 = 4.0;
+
+    /// An instrument of a flow with these members, zero for all others but one, which
+    /// the kernel lacks.
+    fn value(name: &str, head: &Head, members: &[(Member, u64)]) -> Option<f64> {
+        let mut fields: Vec<_> = (0..MEMBERS.len()).map(|n| Some(Field::whole(n))).collect();
+        fields[Member::DsackDups as usize] = None;
+        let bytes = |n| members.iter().find(|(own, _)| *own as usize == n).map_or(0, |own| own.1);
+        let seen = Seen { head, fields: &fields, bytes: &bytes, tick_ms: TICK_MS };
+        let instrument = STANDARD.iter().find(|instrument| instrument.name == name).unwrap();
+        seen.value(&instrument.origin)
+    }
+
+    fn of(name: &str, members: &[(Member, u64)]) -> Option<f64> {
+        value(name, &Head::default(), members)
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_or_has_not_measured_has_no_value() {
+        for name in ["DSACKDups", "SmoothedRTT", "RTTVar", "DeliveryRate", "PacingRate"] {
+            assert_eq!(of(name, &[]), None, "{name}");
+        }
+        assert_eq!(of("MinRTT", &[(Member::RttMin, u32::MAX.into())]), None);
+        assert_eq!(of("SegsOut", &[]), Some(0.0));
+    }
+
+    #[test]
+    fn windows_are_in_octets() {
+        let members = [(Member::MssCache, 1448), (Member::SndCwnd, 10)];
+        assert_eq!(of("CurCwnd", &members), Some(14_480.0));
+        let infinite = [(Member::MssCache, 1448), (Member::SndSsthresh, INFINITE_SSTHRESH)];
+        assert_eq!(of("CurSsthresh", &infinite), None);
+        let in_flight = [
+            (Member::MssCache, 1000),
+            (Member::PacketsOut, 10),
+            (Member::SackedOut, 3),
+            (Member::LostOut, 2),
+            (Member::RetransOut, 1),
+        ];
+        assert_eq!(of("PipeSize", &in_flight), Some(6000.0));
+    }
+
+    #[test]
+    fn sequence_numbers_wrap() {
+        let around = |end| [(Member::SndUna, 0xffff_fff0), (Member::SndNxt, end)];
+        assert_eq!(of("CurRetxQueue", &around(0x10)), Some(32.0));
+        // Read before the other one moved on.
+        assert_eq!(of("CurRetxQueue", &around(0xffff_ff00)), Some(0.0));
+        let offered = [(Member::RcvWup, 0xffff_ffff), (Member::RcvWnd, 100), (Member::RcvNxt, 9)];
+        assert_eq!(of("CurRwinSent", &offered), Some(90.0));
+    }
+
+    #[test]
+    fn the_end_of_the_peers_data_is_no_octet() {
+        let received =
+            |state| [(Member::RcvNxt, 8), (Member::CopiedSeq, 5), (Member::State, state)];
+        assert_eq!(of("CurAppRQueue", &received(1)), Some(3.0));
+        assert_eq!(of("CurAppRQueue", &received(CLOSE_WAIT)), Some(2.0));
+    }
+
+    #[test]
+    fn times_are_those_of_the_kernels_clock() {
+        let limits = Limits { busy_ticks: 100, rwnd_ticks: 50, sndbuf_ticks: u32::MAX };
+        let head = Head {
+            now_ns: 3_000_000_000,
+            established_ns: 1_000_000_000,
+            limits,
+            ..Head::default()
+        };
+        let ms = |name, head| value(name, head, &[]);
+        assert_eq!(ms("SndLimTimeCwnd", &head), Some(400.0));
+        // Nothing yet, and its clock was started after this one was read.
+        assert_eq!(ms("SndLimTimeSndbuf", &head), Some(0.0));
+        assert_eq!(ms("SndLimTimeSnd", &head), Some(1400.0));
+        let found = Head { role: Role::Running as u32, ..head };
+        assert_eq!(ms("SndLimTimeSnd", &found), None);
+        assert_eq!(of("CurRTO", &[(Member::Rto, 51)]), Some(204_000.0));
+    }
+
+    #[test]
+    fn a_rate_without_a_bound_is_no_pacing() {
+        let paced = |rate, status| [(Member::PacingRate, rate), (Member::PacingStatus, status)];
+        assert_eq!(of("PacingRate", &paced(1000, 0)), None);
+        assert_eq!(of("PacingRate", &paced(1000, 1)), Some(1000.0));
+        assert_eq!(of("PacingRate", &paced(u64::MAX, 1)), None);
     }
 }

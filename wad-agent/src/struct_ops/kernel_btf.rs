@@ -41,6 +41,13 @@ pub struct Number {
     pub is_signed: bool,
 }
 
+impl Number {
+    /// Whether it has bytes of its own, as many as a processor loads at once.
+    pub const fn is_whole(self) -> bool {
+        self.offset_bits % 8 == 0 && matches!(self.size_bits, 8 | 16 | 32 | 64)
+    }
+}
+
 /// A struct of the kernel.
 #[derive(Clone, Debug)]
 pub struct Struct {

@@ -208,12 +208,26 @@ impl Visited {
     /// Any member of its `struct tcp_sock`; zero where the kernel cannot read it.
     #[inline(always)]
     pub fn member(&self, place: Place) -> u64 {
+        let Place { offset, bytes, is_plain } = place;
+        if is_plain == 0 {
+            return self.copied(offset, bytes.into());
+        }
+        match bytes {
+            1 => self.read::<u8>(offset).into(),
+            2 => self.read::<u16>(offset).into(),
+            4 => self.read::<u32>(offset).into(),
+            _ => self.read(offset),
+        }
+    }
+
+    #[inline(always)]
+    fn copied(&self, offset: u32, bytes: u32) -> u64 {
         let mut value = 0_u64;
-        // SAFETY: reads from wherever it is told to, or fails; the agent's places have
-        // 8 bytes at most.
+        // SAFETY: reads from wherever it is told to, or fails; the agent asks for 8 bytes
+        // at most.
         unsafe {
-            let from = self.0.cast::<u8>().wrapping_add(place.offset as usize);
-            bpf_probe_read_kernel((&raw mut value).cast(), place.bytes, from.cast());
+            let from = self.0.cast::<u8>().wrapping_add(offset as usize);
+            bpf_probe_read_kernel((&raw mut value).cast(), bytes, from.cast());
         }
         value
     }
