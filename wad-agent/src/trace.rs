@@ -118,6 +118,8 @@ fn out(args: &cli::Trace, head: &[u8]) -> Result<Box<dyn Out>> {
         "{} is there, and is no trace: it is left alone; name another file",
         path.display()
     );
+    // Of a link, what it leads to is moved out of the way: it may be /dev/stdout.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.clone());
     let bounds = Bounds { max_bytes: args.max_bytes, keep: args.keep };
     Ok(Box::new(Files::begin(path, packing, bounds, head).with_context(named)?))
 }

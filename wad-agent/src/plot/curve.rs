@@ -103,9 +103,11 @@ impl Flow {
         let end = |octets: fn(&Point) -> Option<f64>| {
             self.points.iter().rev().find_map(|(_, point)| octets(point)).unwrap_or_default()
         };
-        let (acked, received): (fn(&Point) -> _, fn(&Point) -> _) =
-            (|point| point.acked_octets, |point| point.received_octets);
-        let counts = self.values(if end(received) > end(acked) { received } else { acked });
+        let is_receiver = end(|point| point.received_octets) > end(|point| point.acked_octets);
+        let counts = self.values(|point| match is_receiver {
+            true => point.received_octets,
+            false => point.acked_octets,
+        });
         let mut curve = Curve::new();
         let mut first = 0;
         for (number, count) in counts.iter().enumerate() {

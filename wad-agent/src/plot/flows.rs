@@ -78,7 +78,7 @@ impl Traces {
     }
 
     pub fn title(&self) -> String {
-        let names: Vec<_> = self.0.iter().map(Trace::title).collect();
+        let names: Vec<_> = self.0.iter().map(|trace| self.name_of(trace)).collect();
         let begun = self.0.iter().filter_map(Trace::begun).min();
         let begun = begun.map_or_else(String::new, |time| time.strftime(", %F %T UTC").to_string());
         format!("{}{begun}", names.join(", "))
@@ -107,11 +107,18 @@ impl Traces {
         Drawn { flows: ranked.iter().map(flow).collect(), left_out }
     }
 
+    /// The name of its file, with the folder only where others have the same.
+    fn name_of<'t>(&self, trace: &'t Trace) -> &'t str {
+        let short = trace.short_name();
+        let is_only = self.0.iter().filter(|other| other.short_name() == short).count() == 1;
+        if is_only { short } else { without_extension(&trace.name) }
+    }
+
     fn label(&self, trace: &Trace, flow: &Points, is_only: bool) -> String {
         let Points { local, remote, path, congestion, .. } = flow;
         match (self.0.len() > 1, is_only) {
-            (true, true) => format!("{} ({congestion})", trace.title()),
-            (true, false) => format!("{}: {local} → {remote} ({congestion})", trace.title()),
+            (true, true) => format!("{} ({congestion})", self.name_of(trace)),
+            (true, false) => format!("{}: {local} → {remote} ({congestion})", self.name_of(trace)),
             (false, _) => format!("{local} → {remote} ({path}, {congestion})"),
         }
     }
@@ -149,11 +156,16 @@ impl Trace {
         self.flows.iter().flat_map(|flow| &flow.points).map(|(time, _)| *time).min()
     }
 
-    /// The name of its file, without folder and extension.
-    fn title(&self) -> String {
-        let file = Path::new(&self.name).file_name().unwrap_or_default().to_string_lossy();
-        file.split('.').find(|part| !part.is_empty()).unwrap_or_default().to_owned()
+    /// Without folder and extension.
+    fn short_name(&self) -> &str {
+        let name = without_extension(&self.name);
+        name.rsplit_once('/').map_or(name, |(_, name)| name)
     }
+}
+
+fn without_extension(name: &str) -> &str {
+    let name = name.strip_suffix(".zst").unwrap_or(name);
+    [".jsonl", ".json", ".csv"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
 }
 
 impl Points {

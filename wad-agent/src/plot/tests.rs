@@ -47,9 +47,13 @@ fn files_of_one_trace_are_one_and_others_are_set_beside_it() {
         svg.lines().filter(|line| line.starts_with("<path")).map(str::to_owned).collect::<Vec<_>>()
     };
     assert_eq!(lines_of(&one), lines_of(&same));
-    let both = plotted(vec![newer, older, whole]).unwrap();
+    let both = plotted(vec![newer, older.clone(), whole]).unwrap();
     assert_eq!(count(&both, "line"), 16);
     assert!(both.contains(">a: [fd81::1]") && both.contains(">b: [fd81::1]"));
+    fs::create_dir(folder.path().join("other")).unwrap();
+    let namesake = written(&folder.path().join("other"), "a.csv", &lines);
+    let both = plotted(vec![older, namesake]).unwrap();
+    assert!(both.contains("other/a: [fd81::1]"), "{both}");
 }
 
 #[test]

@@ -94,24 +94,27 @@ impl Files {
     /// Begins a file. One that is there becomes the one before it, and is never
     /// appended to: its last line may not be whole.
     pub fn begin(path: &Path, packing: Packing, bounds: Bounds, head: &[u8]) -> io::Result<Self> {
-        let head = packing.pack(head);
-        let mut files = Self { path: path.to_owned(), packing, bounds, head, current: None };
-        files.next()?;
+        let mut files = Self {
+            path: path.to_owned(),
+            packing,
+            bounds,
+            head: packing.pack(head),
+            current: None,
+        };
+        files.current = Some(files.next()?);
         Ok(files)
     }
 
-    fn next(&mut self) -> io::Result<()> {
-        self.current = None;
+    fn next(&self) -> io::Result<Current> {
         self.make_room()?;
         let file = OpenOptions::new().append(true).create_new(true).open(&self.path)?;
         let mut current = Current { file, bytes: 0 };
         if let Err(error) = current.add(&self.head) {
-            // Not left without its head; if it cannot go, it is the next one's past.
+            // Not left without its head; if it cannot go, it is moved as a trace is.
             let _ = fs::remove_file(&self.path);
             return Err(error);
         }
-        self.current = Some(current);
-        Ok(())
+        Ok(current)
     }
 
     /// Moves what is there up to the first number that is free, or out.
@@ -135,16 +138,14 @@ impl Files {
 impl Out for Files {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         let piece = self.packing.pack(lines);
-        let is_full = |current: &Current| {
-            current.bytes.saturating_add(piece.len() as u64) > self.bounds.max_bytes
+        let most = self.bounds.max_bytes.saturating_sub(piece.len() as u64);
+        let mut current = match self.current.take() {
+            Some(current) if current.bytes <= most => current,
+            _ => self.next()?,
         };
-        if self.current.as_ref().is_none_or(is_full) {
-            self.next()?;
-        }
-        let Some(current) = &mut self.current else { return Ok(()) };
         let added = current.add(&piece);
-        if added.is_err() && current.file.set_len(current.bytes).is_err() {
-            self.current = None;
+        if added.is_ok() || current.file.set_len(current.bytes).is_ok() {
+            self.current = Some(current);
         }
         added
     }

@@ -36,7 +36,7 @@ impl<R: BufRead> Whole<R> {
         self.end = match read {
             Err(error) => Some(error.to_string()),
             Ok(0) => None,
-            Ok(_) => Some("the next one is cut off".to_owned()),
+            Ok(_) => Some("a line is cut off".to_owned()),
         };
         self.line.clear();
     }
