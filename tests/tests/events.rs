@@ -162,7 +162,8 @@ fn a_flow_is_told_of_from_its_beginning_to_its_end() -> Result<()> {
     let sets = events[1..].iter().map(|event| event["values"]["policy_set"].as_u64());
     ensure!(sets.eq([Some(1), Some(2), Some(4)]), "{events:?}");
     reload(&home, &(file_sink(&file) + &path("few", PORT + 1, "max_flows = 1")))?;
-    ensure!(names(&await_events(&file, port, 5)?) == expected);
+    let events = await_events(&file, port, 5)?;
+    ensure!(names(&events) == expected && events[4]["path"] == "tuned", "{events:?}");
 
     let to = at(ADDRESSES_V4[1], PORT + 1);
     let _first = Connection::open(wire.a(), wire.b(), to)?;

@@ -36,6 +36,8 @@ pub struct FlowLog {
 struct Lines {
     /// Names of the paths by their policies' indices.
     names: HashMap<u32, Arc<str>>,
+    /// Those of the set before: flows that leave with their path are events after it.
+    names_before: HashMap<u32, Arc<str>>,
     summaries: Summaries,
     sinks: Arc<Sinks>,
     /// Of their paths, by the same indices.
@@ -49,6 +51,7 @@ impl FlowLog {
         held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let lines = Lines {
             names: tuning.names(),
+            names_before: HashMap::new(),
             summaries: Summaries::default(),
             sinks,
             shown: HashMap::new(),
@@ -58,7 +61,8 @@ impl FlowLog {
 
     /// Takes the names of the paths that are in force now.
     pub fn rename(&mut self, tuning: &Tuning) {
-        self.lines.names = tuning.names();
+        let Lines { names, names_before, .. } = &mut self.lines;
+        *names_before = std::mem::replace(names, tuning.names());
     }
 
     /// The name of the path in force that has this index.
@@ -94,7 +98,9 @@ impl FlowLog {
 
 impl Lines {
     fn add(&mut self, event: &Event) {
-        let path = self.names.get(&event.flow.policy).map_or("(removed)", |name| name);
+        let policy = &event.flow.policy;
+        let name = self.names.get(policy).or_else(|| self.names_before.get(policy));
+        let path = name.map_or("(removed)", |name| name);
         events::records(event, path, time_of(event), |record| self.sinks.tell(&record));
         if [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind) {
             self.summaries.ended(event, path);
