@@ -2,6 +2,7 @@
 //! of it. Buffers are the arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
 
 mod columns;
+mod derived;
 mod host;
 mod settings;
 mod shares;
@@ -127,6 +128,7 @@ impl Display for Page<'_> {
             )?;
         }
         host::write(f, self.config)?;
+        derived::write(f, &self.config.derived)?;
         let is_routed = self.config.host.routes;
         let notes: Vec<_> = paths
             .iter()

@@ -8,6 +8,7 @@ mod check;
 mod cleanup;
 mod cli;
 mod config;
+mod derived;
 mod events;
 mod explain;
 mod flow_log;

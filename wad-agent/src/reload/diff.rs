@@ -65,6 +65,7 @@ impl InForce {
             api: Api { listen: api_listen },
             host: _,
             sources: _,
+            derived: _,
             paths: _,
         } = &self.rest;
         [
@@ -112,6 +113,7 @@ impl InForce {
             ("limits.change_interval", change_interval != next.limits.change_interval),
             ("host", self.rest.host != next.host),
             ("source", self.rest.sources != next.sources),
+            ("derived", self.rest.derived != next.derived),
         ];
         let changed = settings.into_iter().filter(|(_, differs)| *differs);
         diff.settings = changed.map(|(name, _)| name.to_owned()).collect();
