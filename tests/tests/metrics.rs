@@ -98,11 +98,13 @@ fn counts_are_those_of_the_flows() -> Result<()> {
     let flow = connection.near_flow(wan.a())?;
     ensure!(flow.retransmits >= 2, "{flow:?}");
     drop(connection);
-    let look =
-        || Ok::<_, anyhow::Error>(home.metrics()?.of_path("wad_flows_closed_total", "wire")?);
-    until("the close is counted", SOON, look, |closed| *closed == 1.0)?;
-
-    let metrics = home.metrics()?;
+    let look = || Ok::<_, anyhow::Error>(home.metrics()?);
+    // The agent's part comes after the kernel's.
+    let last = ["path=\"wire\"", "le=\"+Inf\""];
+    let metrics = until("the close is counted", SOON, look, |metrics| {
+        metrics.value("wad_path_retransmission_ratio_bucket", &last).is_ok_and(|count| count == 1.0)
+    })?;
+    ensure!(metrics.of_path("wad_flows_closed_total", "wire")? == 1.0, "{}", metrics.text());
     let of_path = |name| metrics.of_path(name, "wire");
     ensure!(of_path("wad_flows_tuned")? == 0.0);
     ensure!(of_path("wad_segments_retransmitted_total")? == flow.retransmits as f64);
@@ -114,11 +116,68 @@ fn counts_are_those_of_the_flows() -> Result<()> {
     let segments = of_path("wad_segments_sent_total")?;
     let fewest = (2_000_000_u32.div_ceil(flow.mss_bytes)) as f64;
     ensure!(segments >= fewest && segments < 1.2 * fewest, "{segments} of {fewest}");
-    let rtt_seconds = of_path("wad_path_rtt_seconds")?;
-    ensure!((0.04..0.08).contains(&rtt_seconds), "{rtt_seconds}");
+    let bucket = |name: &str, le: &str| {
+        metrics.value(&format!("{name}_bucket"), &["path=\"wire\"", &format!("le=\"{le}\"")])
+    };
+    // 40 ms, and what queues.
+    ensure!(bucket("wad_path_rtt_seconds", "0.01")? == 0.0, "{}", metrics.text());
+    ensure!(bucket("wad_path_rtt_seconds", "0.2")? == 1.0, "{}", metrics.text());
+    ensure!(
+        bucket("wad_path_goodput_bytes_per_second", "12500000.0")? == 1.0,
+        "{}",
+        metrics.text()
+    );
+    ensure!(bucket("wad_path_goodput_bytes_per_second", "+Inf")? == 1.0, "{}", metrics.text());
+    // Two of about 1,400.
+    ensure!(bucket("wad_path_retransmission_ratio", "0.001")? == 0.0, "{}", metrics.text());
+    ensure!(bucket("wad_path_retransmission_ratio", "+Inf")? == 1.0, "{}", metrics.text());
     ensure!(metrics.value("wad_events_lost_total", &[])? == 0.0);
     ensure!(metrics.value("wad_policy_generation", &[])? >= 1.0);
     ensure!(metrics.value("wad_build_info", &[])? == 1.0);
+    Ok(())
+}
+
+#[test]
+fn counts_advance_while_a_flow_runs() -> Result<()> {
+    let stand = Stand::set_up("advance")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, POLICY)?;
+    let _agent = home.start(stand.cgroup())?;
+    let connection = Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], 7000))?;
+    let mut before = 0.0;
+    for carried in [1_000_000.0, 2_000_000.0, 3_000_000.0] {
+        connection.exchange(1_000_000)?;
+        // The last acknowledgement may wait.
+        let look = || Ok::<_, anyhow::Error>(home.metrics()?);
+        let is_acknowledged = |metrics: &metrics::Metrics| {
+            metrics.of_path("wad_sent_bytes_total", "wire").is_ok_and(|sent| sent >= carried)
+        };
+        let metrics = until("all is acknowledged", SOON, look, is_acknowledged)?;
+        let sent = metrics.of_path("wad_sent_bytes_total", "wire")?;
+        let received = metrics.of_path("wad_received_bytes_total", "wire")?;
+        ensure!((carried..=carried + 2.0).contains(&sent), "{sent} of {carried}");
+        ensure!((carried..=carried + 2.0).contains(&received), "{received} of {carried}");
+        ensure!(metrics.of_path("wad_flows_closed_total", "wire")? == 0.0);
+        ensure!(metrics.of_path("wad_segments_sent_total", "wire")? > before);
+        before = metrics.of_path("wad_segments_sent_total", "wire")?;
+    }
+    // It has nothing to send now.
+    let labels = ["path=\"wire\"", "factor=\"application\""];
+    let look = || Ok::<_, anyhow::Error>(home.metrics()?);
+    let idle = |metrics: &metrics::Metrics| {
+        metrics.value("wad_path_limited_seconds_total", &labels).is_ok_and(|seconds| seconds > 1.0)
+    };
+    until("its time is the application's", SOON, look, idle)?;
+
+    drop(connection);
+    let look = || Ok::<_, anyhow::Error>(home.metrics()?);
+    let metrics = until("the close is counted", SOON, look, |metrics| {
+        let sent = metrics.of_path("wad_sent_bytes_total", "wire");
+        assert!(sent.is_ok_and(|sent| sent >= 3_000_000.0), "a count went back");
+        metrics.of_path("wad_flows_closed_total", "wire").is_ok_and(|closed| closed == 1.0)
+    })?;
+    let sent = metrics.of_path("wad_sent_bytes_total", "wire")?;
+    ensure!((3_000_000.0..=3_000_002.0).contains(&sent), "{sent}");
     Ok(())
 }
 

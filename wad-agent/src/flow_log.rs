@@ -1,7 +1,11 @@
 //! The flows that end, or leave their path: a line of the log for each, and what
 //! they showed of the path.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result};
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -10,6 +14,7 @@ use wad_common::event::{Event, Kind};
 use crate::{
     bpf::{Events, Tuning},
     events::Summaries,
+    metrics::Ends,
     sources::Shown,
 };
 
@@ -30,23 +35,30 @@ struct Lines {
     /// Names of the paths by their policies' indices.
     names: HashMap<u32, Arc<str>>,
     summaries: Summaries,
+    ends: Ends,
     /// Of their paths, by the same indices.
     shown: HashMap<u32, Shown>,
 }
 
 impl FlowLog {
     /// Needs a tokio runtime.
-    pub fn open(tuning: &Tuning) -> Result<Self> {
+    pub fn open(tuning: &Tuning, ends: Ends) -> Result<Self> {
         let mut held_back = interval(HELD_BACK_INTERVAL);
         held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let lines =
-            Lines { names: tuning.names(), summaries: Summaries::default(), shown: HashMap::new() };
+        let lines = Lines {
+            names: tuning.names(),
+            summaries: Summaries::default(),
+            ends,
+            shown: HashMap::new(),
+        };
         Ok(Self { events: tuning.events()?, held_back, lines })
     }
 
     /// Takes the names of the paths that are in force now.
     pub fn rename(&mut self, tuning: &Tuning) {
         self.lines.names = tuning.names();
+        let names: HashSet<&str> = self.lines.names.values().map(AsRef::as_ref).collect();
+        self.lines.ends.keep(|path| names.contains(path));
     }
 
     /// The name of the path in force that has this index.
@@ -83,8 +95,11 @@ impl FlowLog {
 impl Lines {
     fn add(&mut self, event: &Event) {
         if [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind) {
-            let path = self.names.get(&event.flow.policy).map_or("(removed)", |name| name);
-            self.summaries.ended(event, path);
+            let name = self.names.get(&event.flow.policy);
+            self.summaries.ended(event, name.map_or("(removed)", |name| name));
+            if let Some(name) = name {
+                self.ends.add(name, event);
+            }
             let shown = self.shown.entry(event.flow.policy).or_default();
             *shown = shown.and(Shown::at_end(event));
         }

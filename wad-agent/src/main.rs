@@ -19,6 +19,7 @@ mod instruments;
 mod journal;
 mod kernel_modules;
 mod law;
+mod live_flows;
 mod lock;
 mod log;
 mod measured;

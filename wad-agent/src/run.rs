@@ -37,10 +37,11 @@ use crate::{
     config::{Config, Host, OnExit, PathPolicy},
     explain::Explainer,
     flow_log::FlowLog,
-    host,
+    flows, host,
     instruments::Instruments,
     journal::Journal,
     kernel_modules,
+    live_flows::LiveFlows,
     lock::{self, Lock},
     log,
     measured::{self, Board, Measured},
@@ -158,13 +159,14 @@ impl Agent<'_> {
         let told = Arc::new(Mutex::new(told));
         let board = Arc::new(Mutex::new(measured.board()));
         let instruments = Arc::new(Instruments::new(Arc::clone(&tuning)));
+        let live = Arc::new(LiveFlows::new(instruments, config.derived.clone()));
         let api = self.api(
             config.metrics.max_paths,
             &tuning,
             Arc::clone(&told),
             Arc::clone(&board),
             host.standing.clone(),
-            instruments,
+            Arc::clone(&live),
         );
         let api = Arc::new(api);
         let mut running = Running {
@@ -181,6 +183,7 @@ impl Agent<'_> {
             told,
             board,
             host,
+            live,
         };
         running.host.put_in_force(
             &host_changes,
@@ -204,7 +207,8 @@ impl Agent<'_> {
         let control =
             tokio::spawn(api::serve(control, api::control_router(api, commands), stopped));
 
-        let mut flows = FlowLog::open(&running.tuning)?;
+        let mut flows = FlowLog::open(&running.tuning, running.live.ends.clone())?;
+        let looking = tokio::spawn(Arc::clone(&running.live).watch());
         let mut reviews = measured::reviews();
         let mut looks = divisions::looks();
         let mut file = Watch::new(&self.args.config.file)
@@ -243,6 +247,7 @@ impl Agent<'_> {
                 }
             }
         };
+        looking.abort();
         stopping.send_replace(true);
         running.measured.save();
         match running.in_force.on_exit() {
@@ -399,10 +404,11 @@ impl Agent<'_> {
         told: Arc<Mutex<Told>>,
         board: Arc<Mutex<Board>>,
         routes: Standing,
-        instruments: Arc<Instruments>,
+        live: Arc<LiveFlows>,
     ) -> Api {
         let (tuning, in_force) = (Arc::clone(tuning), Arc::clone(tuning));
         let counted = routes.clone();
+        let completing = Arc::clone(&live);
         let (of_paths, known) = (Arc::clone(&tuning), Arc::clone(&board));
         let read =
             |board: &Mutex<Board>| board.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -421,6 +427,7 @@ impl Agent<'_> {
                 readings.reloads = told.reloads;
                 drop(told);
                 readings.routes = counted.counts();
+                completing.complete(&mut readings);
                 read(&board).read(&mut readings);
                 Ok(readings)
             }),
@@ -431,7 +438,7 @@ impl Agent<'_> {
             explainer: Explainer::new(move |query| {
                 Ok(in_force.explain(query)?.with_means(&routes.get()))
             }),
-            flows: instruments.into(),
+            flows: flows::Source::new(move |filter| live.read(filter)),
         }
     }
 }
