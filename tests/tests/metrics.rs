@@ -2,8 +2,10 @@
 //! promtool, Prometheus, and the bytes that a test itself has sent.
 
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     net::TcpStream,
+    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -178,6 +180,65 @@ fn counts_advance_while_a_flow_runs() -> Result<()> {
     })?;
     let sent = metrics.of_path("wad_sent_bytes_total", "wire")?;
     ensure!((3_000_000.0..=3_000_002.0).contains(&sent), "{sent}");
+    Ok(())
+}
+
+const RULES: &str = include_str!("../../config/prometheus/wad-rules.yaml");
+const DASHBOARD: &str = include_str!("../../config/grafana/wad.json");
+
+#[test]
+fn promtool_accepts_the_rules() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/prometheus");
+    for (test, file) in [("check", "wad-rules.yaml"), ("test", "wad-rules-test.yaml")] {
+        let mut promtool = Command::new("promtool");
+        let output = promtool.args([test, "rules", file]).current_dir(&folder).output()?;
+        let said = [output.stdout, output.stderr].concat();
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    }
+    Ok(())
+}
+
+/// What of a text is the name of a metric: of the agent's, or of a rule's own.
+fn named<'t>(text: &'t str, start: &str) -> BTreeSet<&'t str> {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    text.split(|c| !is_of_name(c)).filter(|word| word.starts_with(start)).collect()
+}
+
+#[test]
+fn rules_and_dashboard_have_metrics_that_exist() -> Result<()> {
+    let recorded = RULES.lines().filter_map(|line| line.trim().strip_prefix("- record: "));
+    let recorded: BTreeSet<_> = recorded.collect();
+    ensure!(recorded.len() >= 5, "{recorded:?}");
+    for text in [RULES, DASHBOARD] {
+        let unknown: Vec<_> = named(text, "path:").difference(&recorded).copied().collect();
+        ensure!(unknown.is_empty(), "no rule records {unknown:?}");
+    }
+    let dashboard: Value = serde_json::from_str(DASHBOARD)?;
+    ensure!(dashboard["panels"].as_array().is_some_and(|panels| panels.len() > 5));
+
+    let stand = Stand::set_up("dashboard")?;
+    let wire = Wire::start()?;
+    let policy = format!(
+        "[[source]]\nname = 'nobody'\nkind = 'prometheus'\nurl = 'http://127.0.0.1:1'\n\
+         rtt = 'x'\ninterval = '1s'\n\
+         [[derived]]\nname = 'Sent'\nvalue = 'HCDataOctetsOut'\nmetric = true\n{POLICY}\
+         [[path]]\nname = 'far'\nremote = '192.0.2.1'\nmode = 'measured'\nrtt = '1ms'\n\
+         bandwidth = '1Gbit'\nsndbuf = 'auto'\n"
+    );
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    let to = at(veth::ADDRESSES_V4[1], 7000);
+    let open = || -> Result<_> { Ok(Connection::open(wire.a(), wire.b(), to)?) };
+    open()?.exchange(10_000)?;
+    let running = Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], 7001))?;
+    running.exchange(10_000)?;
+    let missing = || -> Result<Vec<&str>> {
+        let metrics = home.metrics()?;
+        let there = named(metrics.text(), "wad_");
+        let wanted = named(RULES, "wad_").into_iter().chain(named(DASHBOARD, "wad_"));
+        Ok(wanted.filter(|name| !there.contains(name)).collect())
+    };
+    until("all of them are there", SOON, missing, Vec::is_empty)?;
     Ok(())
 }
 
