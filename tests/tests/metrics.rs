@@ -2,8 +2,10 @@
 //! promtool, Prometheus, and the bytes that a test itself has sent.
 
 use std::{
+    collections::BTreeSet,
     io::Write as _,
     net::TcpStream,
+    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -98,11 +100,13 @@ fn counts_are_those_of_the_flows() -> Result<()> {
     let flow = connection.near_flow(wan.a())?;
     ensure!(flow.retransmits >= 2, "{flow:?}");
     drop(connection);
-    let look =
-        || Ok::<_, anyhow::Error>(home.metrics()?.of_path("wad_flows_closed_total", "wire")?);
-    until("the close is counted", SOON, look, |closed| *closed == 1.0)?;
-
-    let metrics = home.metrics()?;
+    let look = || Ok::<_, anyhow::Error>(home.metrics()?);
+    // The agent's part comes after the kernel's.
+    let last = ["path=\"wire\"", "le=\"+Inf\""];
+    let metrics = until("the close is counted", SOON, look, |metrics| {
+        metrics.value("wad_path_retransmission_ratio_bucket", &last).is_ok_and(|count| count == 1.0)
+    })?;
+    ensure!(metrics.of_path("wad_flows_closed_total", "wire")? == 1.0, "{}", metrics.text());
     let of_path = |name| metrics.of_path(name, "wire");
     ensure!(of_path("wad_flows_tuned")? == 0.0);
     ensure!(of_path("wad_segments_retransmitted_total")? == flow.retransmits as f64);
@@ -114,11 +118,127 @@ fn counts_are_those_of_the_flows() -> Result<()> {
     let segments = of_path("wad_segments_sent_total")?;
     let fewest = (2_000_000_u32.div_ceil(flow.mss_bytes)) as f64;
     ensure!(segments >= fewest && segments < 1.2 * fewest, "{segments} of {fewest}");
-    let rtt_seconds = of_path("wad_path_rtt_seconds")?;
-    ensure!((0.04..0.08).contains(&rtt_seconds), "{rtt_seconds}");
+    let bucket = |name: &str, le: &str| {
+        metrics.value(&format!("{name}_bucket"), &["path=\"wire\"", &format!("le=\"{le}\"")])
+    };
+    // 40 ms, and what queues.
+    ensure!(bucket("wad_path_rtt_seconds", "0.01")? == 0.0, "{}", metrics.text());
+    ensure!(bucket("wad_path_rtt_seconds", "0.2")? == 1.0, "{}", metrics.text());
+    ensure!(
+        bucket("wad_path_goodput_bytes_per_second", "12500000.0")? == 1.0,
+        "{}",
+        metrics.text()
+    );
+    ensure!(bucket("wad_path_goodput_bytes_per_second", "+Inf")? == 1.0, "{}", metrics.text());
+    // Two of about 1,400.
+    ensure!(bucket("wad_path_retransmission_ratio", "0.001")? == 0.0, "{}", metrics.text());
+    ensure!(bucket("wad_path_retransmission_ratio", "+Inf")? == 1.0, "{}", metrics.text());
     ensure!(metrics.value("wad_events_lost_total", &[])? == 0.0);
     ensure!(metrics.value("wad_policy_generation", &[])? >= 1.0);
     ensure!(metrics.value("wad_build_info", &[])? == 1.0);
+    Ok(())
+}
+
+#[test]
+fn counts_advance_while_a_flow_runs() -> Result<()> {
+    let stand = Stand::set_up("advance")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, POLICY)?;
+    let _agent = home.start(stand.cgroup())?;
+    let connection = Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], 7000))?;
+    let mut before = 0.0;
+    for carried in [1_000_000.0, 2_000_000.0, 3_000_000.0] {
+        connection.exchange(1_000_000)?;
+        // The last acknowledgement may wait.
+        let look = || Ok::<_, anyhow::Error>(home.metrics()?);
+        let is_acknowledged = |metrics: &metrics::Metrics| {
+            metrics.of_path("wad_sent_bytes_total", "wire").is_ok_and(|sent| sent >= carried)
+        };
+        let metrics = until("all is acknowledged", SOON, look, is_acknowledged)?;
+        let sent = metrics.of_path("wad_sent_bytes_total", "wire")?;
+        let received = metrics.of_path("wad_received_bytes_total", "wire")?;
+        ensure!((carried..=carried + 2.0).contains(&sent), "{sent} of {carried}");
+        ensure!((carried..=carried + 2.0).contains(&received), "{received} of {carried}");
+        ensure!(metrics.of_path("wad_flows_closed_total", "wire")? == 0.0);
+        ensure!(metrics.of_path("wad_segments_sent_total", "wire")? > before);
+        before = metrics.of_path("wad_segments_sent_total", "wire")?;
+    }
+    // It has nothing to send now.
+    let labels = ["path=\"wire\"", "factor=\"application\""];
+    let look = || Ok::<_, anyhow::Error>(home.metrics()?);
+    let idle = |metrics: &metrics::Metrics| {
+        metrics.value("wad_path_limited_seconds_total", &labels).is_ok_and(|seconds| seconds > 1.0)
+    };
+    until("its time is the application's", SOON, look, idle)?;
+
+    drop(connection);
+    let look = || Ok::<_, anyhow::Error>(home.metrics()?);
+    let metrics = until("the close is counted", SOON, look, |metrics| {
+        let sent = metrics.of_path("wad_sent_bytes_total", "wire");
+        assert!(sent.is_ok_and(|sent| sent >= 3_000_000.0), "a count went back");
+        metrics.of_path("wad_flows_closed_total", "wire").is_ok_and(|closed| closed == 1.0)
+    })?;
+    let sent = metrics.of_path("wad_sent_bytes_total", "wire")?;
+    ensure!((3_000_000.0..=3_000_002.0).contains(&sent), "{sent}");
+    Ok(())
+}
+
+const RULES: &str = include_str!("../../config/prometheus/wad-rules.yaml");
+const DASHBOARD: &str = include_str!("../../config/grafana/wad.json");
+
+#[test]
+fn promtool_accepts_the_rules() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/prometheus");
+    for (test, file) in [("check", "wad-rules.yaml"), ("test", "wad-rules-test.yaml")] {
+        let mut promtool = Command::new("promtool");
+        let output = promtool.args([test, "rules", file]).current_dir(&folder).output()?;
+        let said = [output.stdout, output.stderr].concat();
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&said));
+    }
+    Ok(())
+}
+
+/// What of a text is the name of a metric: of the agent's, or of a rule's own.
+fn named<'t>(text: &'t str, start: &str) -> BTreeSet<&'t str> {
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    text.split(|c| !is_of_name(c)).filter(|word| word.starts_with(start)).collect()
+}
+
+#[test]
+fn rules_and_dashboard_have_metrics_that_exist() -> Result<()> {
+    let recorded = RULES.lines().filter_map(|line| line.trim().strip_prefix("- record: "));
+    let recorded: BTreeSet<_> = recorded.collect();
+    ensure!(recorded.len() >= 5, "{recorded:?}");
+    for text in [RULES, DASHBOARD] {
+        let unknown: Vec<_> = named(text, "path:").difference(&recorded).copied().collect();
+        ensure!(unknown.is_empty(), "no rule records {unknown:?}");
+    }
+    let dashboard: Value = serde_json::from_str(DASHBOARD)?;
+    ensure!(dashboard["panels"].as_array().is_some_and(|panels| panels.len() > 5));
+
+    let stand = Stand::set_up("dashboard")?;
+    let wire = Wire::start()?;
+    let policy = format!(
+        "[[source]]\nname = 'nobody'\nkind = 'prometheus'\nurl = 'http://127.0.0.1:1'\n\
+         rtt = 'x'\ninterval = '1s'\n\
+         [[derived]]\nname = 'Sent'\nvalue = 'HCDataOctetsOut'\nmetric = true\n{POLICY}\
+         [[path]]\nname = 'far'\nremote = '192.0.2.1'\nmode = 'measured'\nrtt = '1ms'\n\
+         bandwidth = '1Gbit'\nsndbuf = 'auto'\n"
+    );
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    let to = at(veth::ADDRESSES_V4[1], 7000);
+    let open = || -> Result<_> { Ok(Connection::open(wire.a(), wire.b(), to)?) };
+    open()?.exchange(10_000)?;
+    let running = Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], 7001))?;
+    running.exchange(10_000)?;
+    let missing = || -> Result<Vec<&str>> {
+        let metrics = home.metrics()?;
+        let there = named(metrics.text(), "wad_");
+        let wanted = named(RULES, "wad_").into_iter().chain(named(DASHBOARD, "wad_"));
+        Ok(wanted.filter(|name| !there.contains(name)).collect())
+    };
+    until("all of them are there", SOON, missing, Vec::is_empty)?;
     Ok(())
 }
 

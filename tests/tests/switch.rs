@@ -103,7 +103,11 @@ fn what_is_observed_is_counted_and_as_without_wad() -> Result<()> {
     ensure!(count("wad_flows_opened_total")? == 2.0);
     ensure!(count("wad_sent_bytes_total")? >= 2_000_000.0, "{}", metrics.text());
     ensure!(count("wad_received_bytes_total")? >= 2_000_000.0);
-    ensure!(count("wad_path_rtt_seconds")? > 0.0);
+    let rtts = ["path=\"seen\"", "le=\"+Inf\""];
+    let look = || Ok::<_, anyhow::Error>(home.metrics()?);
+    until("both have shown an RTT", SOON, look, |metrics| {
+        metrics.value("wad_path_rtt_seconds_bucket", &rtts).is_ok_and(|count| count == 2.0)
+    })?;
     ensure!(count("wad_flows_tuned")? == 0.0);
     let status = status(&home)?;
     ensure!(status["paths"][0]["state"] == "observed", "{status}");

@@ -2,6 +2,7 @@
 //! of it. Buffers are the arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
 
 mod columns;
+mod derived;
 mod host;
 mod settings;
 mod shares;
@@ -133,6 +134,7 @@ impl Display for Page<'_> {
         if !sinks.is_empty() {
             writeln!(f, "`wad run` tells events to {}", sinks.join(", "))?;
         }
+        derived::write(f, &self.config.derived)?;
         let is_routed = self.config.host.routes;
         let notes: Vec<_> = paths
             .iter()

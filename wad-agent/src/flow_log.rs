@@ -2,7 +2,7 @@
 //! or leave their path, a line of the log, and what they showed of the path.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -16,6 +16,7 @@ use wad_common::event::{Event, Kind};
 use crate::{
     bpf::{Events, Tuning},
     events::{self, Summaries},
+    metrics::Ends,
     sinks::Sinks,
     sources::Shown,
 };
@@ -40,13 +41,14 @@ struct Lines {
     names_before: HashMap<u32, Arc<str>>,
     summaries: Summaries,
     sinks: Arc<Sinks>,
+    ends: Ends,
     /// Of their paths, by the same indices.
     shown: HashMap<u32, Shown>,
 }
 
 impl FlowLog {
     /// Needs a tokio runtime.
-    pub fn open(tuning: &Tuning, sinks: Arc<Sinks>) -> Result<Self> {
+    pub fn open(tuning: &Tuning, sinks: Arc<Sinks>, ends: Ends) -> Result<Self> {
         let mut held_back = interval(HELD_BACK_INTERVAL);
         held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let lines = Lines {
@@ -54,6 +56,7 @@ impl FlowLog {
             names_before: HashMap::new(),
             summaries: Summaries::default(),
             sinks,
+            ends,
             shown: HashMap::new(),
         };
         Ok(Self { events: tuning.events()?, held_back, lines })
@@ -61,8 +64,10 @@ impl FlowLog {
 
     /// Takes the names of the paths that are in force now.
     pub fn rename(&mut self, tuning: &Tuning) {
-        let Lines { names, names_before, .. } = &mut self.lines;
+        let Lines { names, names_before, ends, .. } = &mut self.lines;
         *names_before = std::mem::replace(names, tuning.names());
+        let in_force: HashSet<&str> = names.values().map(AsRef::as_ref).collect();
+        ends.keep(|path| in_force.contains(path));
     }
 
     /// The name of the path in force that has this index.
@@ -104,6 +109,9 @@ impl Lines {
         events::records(event, path, time_of(event), |record| self.sinks.tell(&record));
         if [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind) {
             self.summaries.ended(event, path);
+            if let Some(name) = self.names.get(policy) {
+                self.ends.add(name, event);
+            }
             let shown = self.shown.entry(event.flow.policy).or_default();
             *shown = shown.and(Shown::at_end(event));
         }

@@ -22,7 +22,7 @@ pub use self::table::testing;
 use crate::{
     cli,
     instance::Instance,
-    instruments::{self as tcp, Instruments, Reading, STANDARD},
+    instruments::{self as tcp, Reading, STANDARD},
     output,
     status::client::{self, Request},
 };
@@ -42,12 +42,6 @@ impl Source {
 
     pub fn read(&self, filter: &Filter) -> Result<Reading, tcp::Error> {
         self.0(filter)
-    }
-}
-
-impl From<Arc<Instruments>> for Source {
-    fn from(instruments: Arc<Instruments>) -> Self {
-        Self::new(move |filter| instruments.read(filter))
     }
 }
 

@@ -135,6 +135,24 @@ impl Values {
         self.names.iter().any(|own| own == name)
     }
 
+    /// Of its values.
+    #[must_use]
+    pub const fn names(&self) -> &Arc<[String]> {
+        &self.names
+    }
+
+    /// Makes room for others behind its own: these names begin with those.
+    pub fn widen(&mut self, names: Arc<[String]>) {
+        debug_assert!(names.starts_with(&self.names));
+        self.names = names;
+    }
+
+    /// Adds the next value for which there is a name.
+    pub fn push(&mut self, value: Option<f64>) {
+        debug_assert!(self.values.len() < self.names.len());
+        self.values.push(value);
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = (&str, Option<f64>)> {
         self.names.iter().map(String::as_str).zip(self.values.iter().copied())
     }

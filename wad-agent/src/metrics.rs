@@ -1,6 +1,6 @@
 //! `/metrics`: what the kernel's maps hold at the moment of a scrape, in the
-//! formats that Prometheus reads. Nothing is kept between scrapes, so the counts
-//! go on where a dead agent left them.
+//! formats that Prometheus reads. The counts go on where a dead agent left them; only
+//! histograms, and what running flows have added, are the agent's own.
 //!
 //! Series are bounded: one set for each of the first `max_paths` paths in the
 //! order of the configuration, the others summed up under `path="other"`. A path
@@ -8,9 +8,12 @@
 
 mod collector;
 mod definitions;
+mod ends;
+mod live;
 mod text;
 
 use std::{
+    collections::HashMap,
     error,
     fmt::{self, Debug},
     sync::Arc,
@@ -21,6 +24,10 @@ use prometheus_client::registry::Registry;
 use serde::{Deserialize, Serialize};
 use wad_common::{counter::Counter, stats::PathStats};
 
+pub use self::{
+    ends::{Ended, Ends},
+    live::{Live, Seconds},
+};
 use crate::{journal::Change, reload::Reloads, routes, sinks::SinkReading};
 
 /// What the agent knows at one moment.
@@ -45,6 +52,19 @@ pub struct Readings {
     pub sinks: Vec<SinkReading>,
     /// Measured paths.
     pub paths_measured: PathsMeasured,
+    /// By path, of those that have seen a flow end.
+    pub ended: HashMap<Arc<str>, Ended>,
+    /// By path, of those that have had a flow that was seen running.
+    pub limited: HashMap<String, Seconds>,
+    pub derived: DerivedMeans,
+}
+
+/// Derived events that have a metric, as they are now.
+#[derive(Clone, Debug, Default)]
+pub struct DerivedMeans {
+    pub names: Vec<String>,
+    /// By path, in the order of the names.
+    pub means: HashMap<String, Vec<Option<f64>>>,
 }
 
 /// How polling a source goes.
@@ -156,6 +176,7 @@ pub fn encode(
     registry.register_collector(Box::new(collector::Scrape { readings, max_paths, started }));
     let mut openmetrics = String::new();
     prometheus_client::encoding::text::encode(&mut openmetrics, &registry)?;
+    let openmetrics = text::without_sums(&openmetrics);
     Ok(match format {
         Format::OpenMetrics => openmetrics,
         Format::Text => text::from_openmetrics(&openmetrics),

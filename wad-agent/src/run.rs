@@ -38,10 +38,11 @@ use crate::{
     events::EventName,
     explain::Explainer,
     flow_log::FlowLog,
-    host,
+    flows, host,
     instruments::Instruments,
     journal::Journal,
     kernel_modules,
+    live_flows::LiveFlows,
     lock::{self, Lock},
     log,
     measured::{self, Board, Measured},
@@ -164,13 +165,14 @@ impl Agent<'_> {
         let told = Arc::new(Mutex::new(told));
         let board = Arc::new(Mutex::new(measured.board()));
         let instruments = Arc::new(Instruments::new(Arc::clone(&tuning)));
+        let live = Arc::new(LiveFlows::new(instruments, config.derived.clone()));
         let api = self.api(
             config.metrics.max_paths,
             &tuning,
             Arc::clone(&told),
             Arc::clone(&board),
             host.standing.clone(),
-            instruments,
+            Arc::clone(&live),
         );
         let api = Arc::new(api);
         let mut running = Running {
@@ -187,6 +189,7 @@ impl Agent<'_> {
             told,
             board,
             host,
+            live,
         };
         running.host.put_in_force(
             &host_changes,
@@ -210,7 +213,9 @@ impl Agent<'_> {
         let control =
             tokio::spawn(api::serve(control, api::control_router(api, commands), stopped));
 
-        let mut flows = FlowLog::open(&running.tuning, self.sinks.clone())?;
+        let ends = running.live.ends.clone();
+        let mut flows = FlowLog::open(&running.tuning, self.sinks.clone(), ends)?;
+        let looking = tokio::spawn(Arc::clone(&running.live).watch());
         let mut reviews = measured::reviews();
         let mut looks = divisions::looks();
         let mut file = Watch::new(&self.args.config.file)
@@ -249,6 +254,7 @@ impl Agent<'_> {
                 }
             }
         };
+        looking.abort();
         stopping.send_replace(true);
         running.measured.save();
         match running.in_force.on_exit() {
@@ -406,10 +412,11 @@ impl Agent<'_> {
         told: Arc<Mutex<Told>>,
         board: Arc<Mutex<Board>>,
         routes: Standing,
-        instruments: Arc<Instruments>,
+        live: Arc<LiveFlows>,
     ) -> Api {
         let (tuning, in_force) = (Arc::clone(tuning), Arc::clone(tuning));
         let (counted, sinks) = (routes.clone(), self.sinks.board());
+        let completing = Arc::clone(&live);
         let (of_paths, known) = (Arc::clone(&tuning), Arc::clone(&board));
         let read =
             |board: &Mutex<Board>| board.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -428,6 +435,7 @@ impl Agent<'_> {
                 readings.reloads = told.reloads;
                 drop(told);
                 readings.routes = counted.counts();
+                completing.complete(&mut readings);
                 read(&board).read(&mut readings);
                 sinks.read(&mut readings);
                 Ok(readings)
@@ -439,7 +447,7 @@ impl Agent<'_> {
             explainer: Explainer::new(move |query| {
                 Ok(in_force.explain(query)?.with_means(&routes.get()))
             }),
-            flows: instruments.into(),
+            flows: flows::Source::new(move |filter| live.read(filter)),
         }
     }
 }

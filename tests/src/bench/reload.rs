@@ -1,5 +1,5 @@
 //! `reload`: what a change of the configuration takes with so many paths, from the
-//! command to its answer, when all of it is in force.
+//! command to its answer, when all of it is in force; and what a scrape does.
 
 use std::{path::Path, time::Instant};
 
@@ -11,6 +11,8 @@ use crate::{cgroup::Cgroup, say, wad::Home};
 const PATHS: u32 = 100_000;
 const RUNS: usize = 9;
 const MOST_SECONDS: f64 = 2.0;
+const MOST_SCRAPE_SECONDS: f64 = 0.1;
+const MOST_SCRAPE_BYTES: f64 = 2e6;
 
 /// Runs it.
 ///
@@ -35,8 +37,21 @@ pub fn run(_me: &Path, wad: &Path) -> Result<Report> {
         let changed = answer["changed"].as_array().map_or(0, Vec::len);
         ensure!(changed == PATHS as usize, "{changed} paths changed");
     }
+    let (mut scrapes, mut sizes) = (Vec::new(), Vec::new());
+    for _ in 0..RUNS {
+        let begun = Instant::now();
+        let metrics = home.metrics()?;
+        scrapes.push(begun.elapsed().as_secs_f64());
+        sizes.push(metrics.text().len() as f64);
+    }
     agent.stop()?;
-    let name = format!("reload_seconds/{PATHS}");
-    let outcome = Outcome::new(name, "s", Target::AtMost(MOST_SECONDS), samples);
-    Ok(Report { bench: "reload", results: vec![outcome] })
+    let outcome = |name: &str, unit, most, samples| {
+        Outcome::new(format!("{name}/{PATHS}"), unit, Target::AtMost(most), samples)
+    };
+    let results = vec![
+        outcome("reload_seconds", "s", MOST_SECONDS, samples),
+        outcome("scrape_seconds", "s", MOST_SCRAPE_SECONDS, scrapes),
+        outcome("scrape_bytes", "bytes", MOST_SCRAPE_BYTES, sizes),
+    ];
+    Ok(Report { bench: "reload", results })
 }

@@ -27,7 +27,7 @@ enum Command {
     Ack(Options),
     /// Per connection, by the number of paths; memory; time to the first tuned flow
     Connect(Options),
-    /// A changed configuration of 100,000 paths, until it is in force
+    /// A changed configuration of 100,000 paths, until it is in force; a scrape of them
     Reload(Options),
     /// Reading every flow of 10,000, and events of 20,000 connections per second
     Instruments {

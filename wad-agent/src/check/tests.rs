@@ -111,3 +111,15 @@ fn what_stays_at_the_end_is_said() {
     assert!(kept.contains("all of it stays until the next start or `wad cleanup`"), "{kept}");
     assert!(!page("[agent]\non_exit = 'restore'\n", None).contains("stays"));
 }
+
+#[test]
+fn derived_events_are_told_with_what_they_measure() {
+    let text = "[[derived]]\nname = 'AveBW'\nvalue = '8 * HCDataOctetsOut / ElapsedSecs'\n\
+                unit = 'bit/s'\nmetric = true\n\
+                [[derived]]\nname = 'Slow'\nvalue = 'AveBW'\nunit = 'bit/s'\nbelow = 1e6\n\
+                for = '5s'\npaths = 'a'\n[[path]]\nname = 'a'\nremote = '10.0.0.0/8'\n";
+    let page = page(text, None);
+    let expected = "derived AveBW: 8 * HCDataOctetsOut / ElapsedSecs (octets/s), a metric\n\
+                    derived Slow: AveBW (octets/s), an event below 1000000 bit/s for 5 s on a\n";
+    assert!(page.contains(expected), "{page}");
+}

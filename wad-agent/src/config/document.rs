@@ -13,6 +13,7 @@ use super::{
     Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, MAX_BUFFER_BYTES,
     Metrics, OnExit, Source, SourceKind,
     buffers::MIN_BYTES as MIN_BUFFER_BYTES,
+    derived,
     fault::{Fault, Problem, Problems, Span, quoted},
     host_changes,
     overlap::{self, Site},
@@ -22,6 +23,7 @@ use super::{
     table::{self, Key, Table, key},
 };
 use crate::{
+    derived::Derived,
     routes::{MAX_RULES, Selection},
     switch::Disabled,
 };
@@ -35,13 +37,14 @@ const TABLES: &[Key] = &[
     key("host"),
     key(source::TABLE),
     key(sink::TABLE),
+    key(derived::TABLE),
     key(path::TABLE),
 ];
 
 /// Those that there may be more of.
-const ARRAYS: [&str; 3] = [source::TABLE, sink::TABLE, path::TABLE];
+const ARRAYS: [&str; 4] = [source::TABLE, sink::TABLE, derived::TABLE, path::TABLE];
 
-/// Most paths with metrics of their own: 10,000 make a page of 10 MB.
+/// Most paths with metrics of their own: 10,000 make a page of 20 MB.
 const MAX_METRICS_PATHS: u64 = 10_000;
 
 /// Below it no flow with buffers could be tuned.
@@ -75,6 +78,7 @@ impl Config {
         }
         document.check_sources(&mut problems);
         sink::check(&document.config.sinks, &document.sink_names, &mut problems);
+        document.check_derived(&mut problems);
         document.check_routes(&mut problems);
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
@@ -118,6 +122,8 @@ struct Document {
     source_names: Vec<Span>,
     /// Of the sinks' names, in their order.
     sink_names: Vec<Span>,
+    /// Of the derived events, in their order.
+    derived_sites: Vec<derived::Site>,
     /// The tables that were there.
     seen: HashMap<&'static str, Span>,
 }
@@ -137,6 +143,7 @@ impl Default for Document {
             host: HostChanges::default(),
             sources: Vec::new(),
             sinks: Vec::new(),
+            derived: Derived::default(),
             paths: Vec::new(),
         };
         Self {
@@ -145,6 +152,7 @@ impl Default for Document {
             routes: None,
             source_names: Vec::new(),
             sink_names: Vec::new(),
+            derived_sites: Vec::new(),
             seen: HashMap::new(),
         }
     }
@@ -184,6 +192,17 @@ impl Document {
                 self.sink_names.push(name);
             }
         }
+        for table in root.tables(derived::TABLE, derived::KEYS, problems) {
+            // One too many is an error already; the rest would take long.
+            if self.derived_sites.len() > derived::MAX_DERIVED {
+                break;
+            }
+            let read = derived::read(&table, &self.config.derived, problems);
+            if let Some((definition, site)) = read {
+                self.config.derived.0.push(definition);
+                self.derived_sites.push(site);
+            }
+        }
         for table in root.tables(path::TABLE, path::KEYS, problems) {
             if let Some((policy, site)) = path::read(&table, host, problems) {
                 self.config.paths.push(policy);
@@ -211,6 +230,14 @@ impl Document {
             let fault = Fault::new("two sources are passive", "they would see the same flows");
             problems.push(fault.help("leave one out").at(*second).also(*first, "the first"));
         }
+    }
+
+    fn check_derived(&self, problems: &mut Problems) {
+        if self.derived_sites.is_empty() {
+            return;
+        }
+        let paths = self.config.paths.iter().map(|path| path.name.as_str()).collect();
+        derived::check(&self.config.derived, &self.derived_sites, &paths, problems);
     }
 
     /// Every look-up of a route goes through the rules one by one.

@@ -9,6 +9,7 @@ mod buffers;
 mod congestion;
 mod consent;
 mod control;
+mod derived;
 mod document;
 mod dscp;
 mod error;
@@ -40,9 +41,11 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use ipnet::IpNet;
 use wad_common::control::Control;
 
-use crate::{law::Law, tuning_plan::Capacity};
+use crate::{derived::Derived, law::Law, tuning_plan::Capacity};
 
 pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
+#[cfg(test)]
+pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
 pub use host::Host;
 pub use host_changes::{HostChanges, TransmitQueue};
@@ -69,6 +72,8 @@ pub struct Config {
     pub sources: Vec<Source>,
     /// Of events.
     pub sinks: Vec<Sink>,
+    /// What is made of the instruments of flows.
+    pub derived: Derived,
     /// In the order of the file.
     pub paths: Vec<PathPolicy>,
 }

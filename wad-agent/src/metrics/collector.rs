@@ -4,17 +4,20 @@ use std::{fmt, time::SystemTime};
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder},
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge, info::Info},
 };
 use wad_common::stats::PathStats;
 
 use super::{
-    PathReading, Readings,
+    Ended, PathReading, Readings, Seconds,
     definitions::{
-        BUILD, Definition, EVENTS, HOST, HostMetric, HostValue, PATH, PathMetric, PathValue,
-        SINK_LOST, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_SUCCESS, START,
+        BUILD, DERIVED, Definition, EVENTS, HOST, HostMetric, HostValue, PATH, PathMetric,
+        PathValue, SINK_LOST, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_SUCCESS,
+        START,
     },
+    ends::Buckets,
+    live::LIMITS,
 };
 
 /// The label of the sum of all paths that have no series of their own.
@@ -30,10 +33,11 @@ pub struct Scrape {
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let series = Series::new(&self.readings.paths, self.max_paths);
+        let series = Series::new(&self.readings, self.max_paths);
         for metric in PATH {
             series.encode(metric, &mut encoder)?;
         }
+        series.encode_derived(&self.readings, &mut encoder)?;
         for metric in HOST {
             host(metric, &self.readings, &mut encoder)?;
         }
@@ -144,48 +148,100 @@ fn time(at: SystemTime) -> ConstGauge<f64> {
     ConstGauge::new(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64())
 }
 
+/// What there is to say of a path.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    stats: PathStats,
+    /// None where no flow has ended yet.
+    ended: Option<Ended>,
+    /// None where none has been seen running.
+    limited: Option<Seconds>,
+}
+
+impl Counted {
+    fn of(path: &PathReading, readings: &Readings) -> Self {
+        Self {
+            stats: path.stats,
+            ended: readings.ended.get(&path.name).copied(),
+            limited: readings.limited.get(&*path.name).copied(),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        add(&mut self.stats, &other.stats);
+        if let Some(ended) = &other.ended {
+            self.ended.get_or_insert_default().merge(ended);
+        }
+        if let Some(limited) = &other.limited {
+            let sum = self.limited.get_or_insert_default();
+            sum.iter_mut().zip(limited).for_each(|(sum, seconds)| *sum += seconds);
+        }
+    }
+}
+
 /// The paths that get series: those of their own, and the sum of the others.
 struct Series<'a> {
-    named: Vec<(&'a str, &'a PathStats)>,
-    other: Option<PathStats>,
+    named: Vec<(&'a str, Counted)>,
+    other: Option<Counted>,
 }
 
 impl<'a> Series<'a> {
-    fn new(paths: &'a [PathReading], max_paths: usize) -> Self {
+    fn new(readings: &'a Readings, max_paths: usize) -> Self {
         let mut series = Self { named: Vec::new(), other: None };
-        for (index, path) in paths.iter().enumerate() {
+        for (index, path) in readings.paths.iter().enumerate() {
+            let counted = Counted::of(path, readings);
             if index < max_paths && *path.name != *OTHER {
-                series.named.push((&path.name, &path.stats));
+                series.named.push((&path.name, counted));
             } else {
-                add(series.other.get_or_insert_default(), &path.stats);
+                series.other.get_or_insert_default().add(&counted);
             }
         }
         series
     }
 
+    fn all(&self) -> impl Iterator<Item = (&str, &Counted)> {
+        let named = self.named.iter().map(|(name, counted)| (*name, counted));
+        named.chain(self.other.iter().map(|other| (OTHER, other)))
+    }
+
     fn encode(&self, metric: &PathMetric, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let kind = match metric.value {
-            PathValue::Counter(_) | PathValue::Reasons(_) => MetricType::Counter,
-            PathValue::Gauge(_) | PathValue::Rtt(_) => MetricType::Gauge,
+            PathValue::Counter(_) | PathValue::Reasons(_) | PathValue::Limited => {
+                MetricType::Counter
+            }
+            PathValue::Gauge(_) => MetricType::Gauge,
+            PathValue::Histogram(..) => MetricType::Histogram,
         };
         let mut family = descriptor(encoder, &metric.definition, kind)?;
-        for (name, stats) in &self.named {
-            sample(&mut family, name, stats, &metric.value)?;
+        self.all().try_for_each(|(name, counted)| sample(&mut family, name, counted, &metric.value))
+    }
+
+    /// Not of the others: a mean of means tells of none of them.
+    fn encode_derived(&self, readings: &Readings, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let derived = &readings.derived;
+        if derived.means.values().flatten().all(Option::is_none) {
+            return Ok(());
         }
-        match (&self.other, &metric.value) {
-            (None, _) | (Some(_), PathValue::Rtt(_)) => Ok(()),
-            (Some(stats), value) => sample(&mut family, OTHER, stats, value),
+        let mut family = descriptor(encoder, &DERIVED, MetricType::Gauge)?;
+        for (path, _) in &self.named {
+            let Some(means) = derived.means.get(*path) else { continue };
+            for (name, mean) in derived.names.iter().zip(means) {
+                let Some(mean) = mean else { continue };
+                let labels = [("path", *path), ("name", name.as_str())];
+                ConstGauge::new(*mean).encode(family.encode_family(&labels)?)?;
+            }
         }
+        Ok(())
     }
 }
 
 fn sample(
     family: &mut MetricEncoder,
     path: &str,
-    stats: &PathStats,
+    counted: &Counted,
     value: &PathValue,
 ) -> fmt::Result {
-    let labels = [("path", path)];
+    let (labels, stats) = ([("path", path)], &counted.stats);
     match value {
         PathValue::Counter(value) => {
             ConstCounter::new(value(stats)).encode(family.encode_family(&labels)?)
@@ -197,11 +253,27 @@ fn sample(
             let labels = [("path", path), ("reason", *reason)];
             ConstCounter::new(value(stats)).encode(family.encode_family(&labels)?)
         }),
-        PathValue::Rtt(value) => match value(stats) {
-            0 => Ok(()),
-            rtt_us => ConstGauge::new(rtt_us as f64 / 1e6).encode(family.encode_family(&labels)?),
+        PathValue::Histogram(bounds, buckets) => match &counted.ended {
+            None => Ok(()),
+            Some(ended) => {
+                let mut family = family.encode_family(&labels)?;
+                histogram(&mut family, bounds, buckets(ended))
+            }
         },
+        PathValue::Limited => counted.limited.iter().try_for_each(|limited| {
+            LIMITS.iter().zip(limited).try_for_each(|(factor, seconds)| {
+                let labels = [("path", path), ("factor", *factor)];
+                ConstCounter::new(*seconds).encode(family.encode_family(&labels)?)
+            })
+        }),
     }
+}
+
+/// Its sum and count are dropped later.
+fn histogram(family: &mut MetricEncoder, bounds: &[f64], buckets: &Buckets) -> fmt::Result {
+    let bounds = bounds.iter().copied().chain([f64::INFINITY]);
+    let buckets: Vec<_> = bounds.zip(buckets.iter().copied()).collect();
+    family.encode_histogram::<NoLabelSet>(0.0, 0, &buckets, None)
 }
 
 fn descriptor<'e>(

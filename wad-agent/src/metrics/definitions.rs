@@ -6,12 +6,23 @@ use std::time::SystemTime;
 use prometheus_client::registry::Unit;
 use wad_common::{counter::Counter, stats::PathStats};
 
-use super::Readings;
+use super::{
+    Readings,
+    ends::{Buckets, Ended, GOODPUT_BYTES_PER_SECOND, RETRANSMITTED, RTT_SECONDS},
+};
 
 pub struct Definition {
     pub name: &'static str,
     pub unit: Option<Unit>,
     pub help: &'static str,
+}
+
+impl Definition {
+    /// With its unit, as samples have it.
+    pub fn full_name(&self) -> String {
+        let unit = self.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
+        format!("{}{}", self.name, unit.unwrap_or_default())
+    }
 }
 
 /// A metric with a series per path.
@@ -25,8 +36,10 @@ pub enum PathValue {
     Gauge(OfPath),
     /// Counters by the label `reason`.
     Reasons(&'static [(&'static str, OfPath)]),
-    /// Microseconds, 0 for not known yet. It has no sum over paths.
-    Rtt(OfPath),
+    /// Of the flows that ended: bounds of the buckets, and how many are in each.
+    Histogram(&'static [f64], fn(&Ended) -> &Buckets),
+    /// Seconds by the label `factor`, what held the path's flows back ([`super::live::LIMITS`]).
+    Limited,
 }
 
 pub type OfPath = fn(&PathStats) -> u64;
@@ -48,7 +61,7 @@ pub enum HostValue {
     Time(fn(&Readings) -> Option<SystemTime>),
 }
 
-use PathValue::{Counter as PerPath, Gauge, Reasons, Rtt};
+use PathValue::{Counter as PerPath, Gauge, Histogram, Limited, Reasons};
 
 pub const PATH: &[PathMetric] = &[
     PathMetric {
@@ -105,7 +118,7 @@ pub const PATH: &[PathMetric] = &[
         definition: Definition {
             name: "wad_sent",
             unit: Some(Unit::Bytes),
-            help: "Octets that peers acknowledged, counted when a flow closes",
+            help: "Octets that peers acknowledged",
         },
         value: PerPath(|stats| stats.bytes_acked),
     },
@@ -113,7 +126,7 @@ pub const PATH: &[PathMetric] = &[
         definition: Definition {
             name: "wad_received",
             unit: Some(Unit::Bytes),
-            help: "Octets received in order, counted when a flow closes",
+            help: "Octets received in order",
         },
         value: PerPath(|stats| stats.bytes_received),
     },
@@ -121,7 +134,7 @@ pub const PATH: &[PathMetric] = &[
         definition: Definition {
             name: "wad_segments_sent",
             unit: None,
-            help: "Segments sent with data, counted when a flow closes",
+            help: "Segments sent with data",
         },
         value: PerPath(|stats| stats.data_segs_out),
     },
@@ -129,7 +142,7 @@ pub const PATH: &[PathMetric] = &[
         definition: Definition {
             name: "wad_segments_retransmitted",
             unit: None,
-            help: "Segments retransmitted, counted when a flow closes",
+            help: "Segments retransmitted",
         },
         value: PerPath(|stats| stats.segs_retrans),
     },
@@ -137,9 +150,36 @@ pub const PATH: &[PathMetric] = &[
         definition: Definition {
             name: "wad_path_rtt",
             unit: Some(Unit::Seconds),
-            help: "Smoothed round-trip time of the flow that closed last",
+            help: "Smoothed round-trip time of flows, when they ended",
         },
-        value: Rtt(|stats| stats.srtt_us),
+        value: Histogram(RTT_SECONDS, |ended| &ended.rtt),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path_goodput_bytes_per_second",
+            unit: None,
+            help: "Octets per second that ended flows carried over their life, in the direction \
+                   that carried more",
+        },
+        value: Histogram(GOODPUT_BYTES_PER_SECOND, |ended| &ended.goodput),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path_retransmission_ratio",
+            unit: None,
+            help: "Segments that ended flows had to send again, of those with data",
+        },
+        value: Histogram(RETRANSMITTED, |ended| &ended.retransmitted),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path_limited",
+            unit: Some(Unit::Seconds),
+            help: "Time that flows were held back by the congestion window or pacing (network), \
+                   the window of the other end (receiver), their send buffer (send_buffer), or had \
+                   nothing to send (application), as the flows that run have shown at scrapes",
+        },
+        value: Limited,
     },
 ];
 
@@ -316,6 +356,13 @@ pub const SINK_SPOOLED: Definition = Definition {
     help: "Events that a sink has still to take",
 };
 
+/// By the labels `path` and `name`.
+pub const DERIVED: Definition = Definition {
+    name: "wad_path_derived",
+    unit: None,
+    help: "Mean of a derived event over the flows of the path that run",
+};
+
 pub const BUILD: Definition =
     Definition { name: "wad_build", unit: None, help: "Version of the agent" };
 
@@ -337,7 +384,7 @@ mod tests {
         let host = HOST.iter().map(|metric| &metric.definition);
         let sources = [&SOURCE_POLLS, &SOURCE_ERRORS, &SOURCE_SUCCESS];
         let sinks = [&EVENTS, &SINK_SENT, &SINK_LOST, &SINK_SPOOLED];
-        let others = sources.into_iter().chain(sinks).chain([&BUILD, &START]);
+        let others = sources.into_iter().chain(sinks).chain([&DERIVED, &BUILD, &START]);
         path.chain(host).chain(others).collect()
     }
 

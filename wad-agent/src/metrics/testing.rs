@@ -60,5 +60,14 @@ pub fn example() -> Readings {
         }],
         paths_measured: PathsMeasured { fresh: 10, stale: 11 },
         routes: routes::Counts { copies: 22, refused: 2 },
+        ended: HashMap::from([(
+            "bob".into(),
+            Ended { rtt: [1, 2, 8, 1], goodput: [9, 2, 0, 1], retransmitted: [5, 4, 3, 0] },
+        )]),
+        limited: HashMap::from([("bob".to_owned(), [1.5, 2.25, 0.0, 3.0])]),
+        derived: DerivedMeans {
+            names: vec!["AveBW".to_owned(), "Loss".to_owned()],
+            means: HashMap::from([("bob".to_owned(), vec![Some(2.5e9), None])]),
+        },
     }
 }

@@ -35,8 +35,38 @@ fn series_are_bounded_and_nothing_is_lost() {
     assert_eq!(matched.len(), 1001);
     assert!(matched.contains(&"wad_connections_matched_total{path=\"p999\"} 1"));
     assert_eq!(matched[1000], "wad_connections_matched_total{path=\"other\"} 99000");
-    // A sum of round-trip times means nothing.
-    assert!(!text.contains("wad_path_rtt_seconds{path=\"other\"}"));
+}
+
+/// A path with all that there can be, in a page of them.
+#[test]
+fn a_path_has_thirty_series_at_most() {
+    let names = vec!["Derived".to_owned(); crate::config::MAX_DERIVED_METRICS];
+    let full = |index: u32| format!("path-{index}");
+    let means = vec![Some(123_456_789.25); names.len()];
+    let all = 0..100_000;
+    let readings = Readings {
+        paths: all.clone().map(|n| path(&full(n), example().paths[0].stats)).collect(),
+        ended: all.clone().map(|n| (full(n).into(), example().ended["bob"])).collect(),
+        limited: all.clone().map(|n| (full(n), [1.5, 2.25, 0.0, 12_345.678])).collect(),
+        derived: DerivedMeans { names, means: all.map(|n| (full(n), means.clone())).collect() },
+        ..Readings::default()
+    };
+    let text = scrape(readings, 1000, Format::Text);
+    let series = text.lines().filter(|line| line.contains("path=\"path-7\"")).count();
+    assert_eq!(series, 30);
+    let other = text.lines().filter(|line| line.contains("path=\"other\"")).count();
+    assert_eq!(other, 27);
+    assert!(text.len() < 2_000_000, "{} bytes", text.len());
+}
+
+#[test]
+fn histograms_are_summed_up_and_have_no_sums_of_values() {
+    let mut readings = example();
+    readings.ended.insert("eve".into(), readings.ended["bob"]);
+    readings.paths.push(path("eve", PathStats::default()));
+    let text = scrape(readings, 0, Format::OpenMetrics);
+    assert!(text.contains("wad_path_rtt_seconds_bucket{le=\"0.05\",path=\"other\"} 6\n"), "{text}");
+    assert!(!text.contains("_sum{") && !text.contains("_count{"), "{text}");
 }
 
 #[test]

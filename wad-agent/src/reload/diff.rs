@@ -66,6 +66,7 @@ impl InForce {
             host: _,
             sources: _,
             sinks,
+            derived: _,
             paths: _,
         } = &self.rest;
         [
@@ -114,6 +115,7 @@ impl InForce {
             ("limits.change_interval", change_interval != next.limits.change_interval),
             ("host", self.rest.host != next.host),
             ("source", self.rest.sources != next.sources),
+            ("derived", self.rest.derived != next.derived),
         ];
         let changed = settings.into_iter().filter(|(_, differs)| *differs);
         diff.settings = changed.map(|(name, _)| name.to_owned()).collect();

@@ -18,6 +18,7 @@ use crate::{
     instance::Instance,
     journal::{Change, Journal},
     kernel_modules,
+    live_flows::LiveFlows,
     measured::{Board, Measured},
     reload::{Diff, Fingerprints, InForce, Reloads},
     routes::Selection,
@@ -42,6 +43,7 @@ pub struct Running<'a> {
     pub told: Arc<Mutex<Told>>,
     pub board: Arc<Mutex<Board>>,
     pub host: Host,
+    pub live: Arc<LiveFlows>,
 }
 
 /// What the answers to questions say beside the kernel's counts.
@@ -70,6 +72,7 @@ impl Running<'_> {
         let policy_set = self.put_in_force(&policies, max_memory_bytes, instance)?;
         let selection = Selection::of(&policies);
         self.host.put_in_force(&config.host, selection, &self.disabled, self.journal);
+        self.live.set(config.derived.clone());
         self.in_force = InForce::new(config, prints, self.tuning.path_names());
         // The tasks that asked for the configuration before end here.
         self.measured = measured;

@@ -12,7 +12,8 @@ use crate::{dist, exec};
 
 /// What is run where a congestion control by BPF may be registered, by the names
 /// of files of tests/tests.
-const WITH_STRUCT_OPS: [&str; 18] = [
+const WITH_STRUCT_OPS: [&str; 19] = [
+    "derived",
     "flows",
     "handshake",
     "host_changes",
@@ -39,8 +40,12 @@ const WITHOUT_STRUCT_OPS: [&str; 2] = ["no_struct_ops", "refusals"];
 /// Tests that are left out of those: a machine has no promtool and no prometheus,
 /// which are larger than all else in it, and what becomes of a journal is the same
 /// with any kernel, and takes a hundred agents.
-const LEFT_OUT: [&str; 3] =
-    ["promtool_accepts_them", "prometheus_scrapes_them", "journals_after_a_power_cut"];
+const LEFT_OUT: [&str; 4] = [
+    "promtool_accepts_them",
+    "promtool_accepts_the_rules",
+    "prometheus_scrapes_them",
+    "journals_after_a_power_cut",
+];
 
 /// Builds all tests that need root as static programs: their names and files.
 pub fn build_tests(target: &str) -> Result<Vec<(String, PathBuf)>> {

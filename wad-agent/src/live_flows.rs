@@ -1,0 +1,194 @@
+//! What the flows that run give beside their instruments: counts of their paths that
+//! advance while they run, and derived events.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use jiff::Timestamp;
+use tokio::time::{MissedTickBehavior, interval};
+use tracing::{info, warn};
+
+use crate::{
+    derived::{Crossed, Crossings, Derived, Limit, means},
+    flows::Filter,
+    instruments::{Error, Flow, Instruments, Reading},
+    metrics::{DerivedMeans, Ends, Live, Readings},
+};
+
+/// How often flows are looked at for thresholds and rates.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Least time that a rate is over: within less, a flow sends by bursts.
+const RATE_TIME: Duration = Duration::from_millis(500);
+/// Events of one look that get a line of the log; the rest is a number.
+const LINES_PER_LOOK: usize = 20;
+
+/// Shared by who looks and who answers.
+pub struct LiveFlows {
+    instruments: Arc<Instruments>,
+    pub ends: Ends,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    derived: Arc<Derived>,
+    counts: Live,
+    crossings: Crossings,
+    /// The latest, and the one before.
+    looks: [Option<Look>; 2],
+    /// That flows cannot be read is told once.
+    has_failed: bool,
+}
+
+/// Flows as they were at one time, by their cookies.
+struct Look {
+    time: Timestamp,
+    flows: HashMap<u64, Flow>,
+}
+
+impl LiveFlows {
+    pub fn new(instruments: Arc<Instruments>, derived: Derived) -> Self {
+        let live = Self { instruments, ends: Ends::default(), state: Mutex::default() };
+        live.set(derived);
+        live
+    }
+
+    /// Puts the derived events of another configuration in force.
+    pub fn set(&self, derived: Derived) {
+        let fields = derived.fields();
+        // No flow has this cookie: what is asked is whether there are such fields.
+        let nobody = Filter { cookies: vec![0], fields, ..Filter::default() };
+        if !nobody.fields.is_empty()
+            && let Err(error) = self.instruments.read(&nobody)
+        {
+            warn!("derived events of such fields have no value: {error}");
+        }
+        let mut state = self.state();
+        if *state.derived != derived {
+            state.derived = Arc::new(derived);
+            (state.crossings, state.looks) = (Crossings::default(), [None, None]);
+        }
+    }
+
+    /// The flows that a filter lets through, with the derived values.
+    pub fn read(&self, filter: &Filter) -> Result<Reading, Error> {
+        let derived = Arc::clone(&self.state().derived);
+        // Whoever asks for one by its name gets it as all others do.
+        let mut filter = filter.clone();
+        filter.fields.retain(|field| !derived.has(field));
+        let mut reading = self.read_for(&derived, &filter)?;
+        self.state().extend(&mut reading);
+        Ok(reading)
+    }
+
+    /// Adds what flows show to a scrape.
+    pub fn complete(&self, readings: &mut Readings) {
+        readings.ended = self.ends.get();
+        let reading = self.read(&Filter::default());
+        let mut state = self.state();
+        match reading {
+            Ok(reading) => {
+                readings.limited = state.counts.add(&reading, &mut readings.paths);
+                let derived = &state.derived;
+                let names = derived.metrics().map(|metric| metric.name.clone()).collect();
+                readings.derived = DerivedMeans { names, means: means(derived, &reading) };
+            }
+            Err(error) => {
+                readings.limited = state.counts.keep(&mut readings.paths);
+                state.fail(&error);
+            }
+        }
+    }
+
+    /// Looks at the flows for thresholds and rates, for ever.
+    pub async fn watch(self: Arc<Self>) {
+        let mut looks = interval(LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            looks.tick().await;
+            if self.state().derived.are_watched() {
+                let live = Arc::clone(&self);
+                // It fails only as the runtime ends.
+                let _ = tokio::task::spawn_blocking(move || live.look()).await;
+            }
+        }
+    }
+
+    fn look(&self) {
+        let derived = Arc::clone(&self.state().derived);
+        let reading = self.read_for(&derived, &Filter::default());
+        let mut state = self.state();
+        match reading {
+            Ok(mut reading) => {
+                state.extend(&mut reading);
+                log(&state.crossings.look(&derived, &reading), reading.time);
+                let flows = reading.flows.into_iter().map(|flow| (flow.cookie, flow)).collect();
+                let look = Look { time: reading.time, flows };
+                state.looks[1] = state.looks[0].replace(look);
+            }
+            Err(error) => state.fail(&error),
+        }
+    }
+
+    /// With the fields that derived events need, where this kernel has them.
+    fn read_for(&self, derived: &Derived, filter: &Filter) -> Result<Reading, Error> {
+        let more = derived.fields().into_iter().filter(|field| !filter.fields.contains(field));
+        let fields: Vec<_> = filter.fields.iter().cloned().chain(more).collect();
+        if fields.len() == filter.fields.len() {
+            return self.instruments.read(filter);
+        }
+        match self.instruments.read(&Filter { fields, ..filter.clone() }) {
+            Err(error) if error.is_of_question() => self.instruments.read(filter),
+            read => read,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Whoever panicked leaves a look out, or half of the counts of one.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn extend(&self, reading: &mut Reading) {
+        let is_long_ago =
+            |look: &&Look| reading.time.duration_since(look.time).unsigned_abs() >= RATE_TIME;
+        let before = self.looks.iter().flatten().find(is_long_ago);
+        self.derived.extend(&mut reading.flows, |cookie| before?.flows.get(&cookie));
+    }
+
+    fn fail(&mut self, error: &Error) {
+        if !std::mem::replace(&mut self.has_failed, true) {
+            warn!(
+                "counts of paths advance only as flows end, and derived events are none: {error}"
+            );
+        }
+    }
+}
+
+fn log(news: &[Crossed<'_>], now: Timestamp) {
+    for Crossed { flow, definition, value, limit, since } in news.iter().take(LINES_PER_LOOK) {
+        let (side, limit) = match limit {
+            Limit::Above(limit) => ("above", limit),
+            Limit::Below(limit) => ("below", limit),
+        };
+        info!(
+            path = flow.path,
+            remote = %flow.remote,
+            local = %flow.local,
+            name = definition.name,
+            value,
+            unit = definition.unit.as_deref().unwrap_or_default(),
+            side,
+            limit,
+            seconds = now.duration_since(*since).as_secs_f64(),
+            "derived event"
+        );
+    }
+    if news.len() > LINES_PER_LOOK {
+        info!(events = news.len() - LINES_PER_LOOK, "more derived events than the log shows");
+    }
+}
