@@ -150,38 +150,3 @@ fn cuts_are_told_apart_by_their_cause() -> Result<()> {
     ensure!(long.local_drops == 0 && long.cuts == Some(cuts), "{long:?}");
     Ok(())
 }
-
-#[test]
-fn what_is_late_is_sent_again_without_need() -> Result<()> {
-    let report = run(r#"
-        description = "Packets arrive 18 places late, and none is lost"
-        seconds = 5
-        [path]
-        rtt = "40ms"
-        [path.forward]
-        rate = "200Mbit"
-        queue.bytes = 8_000_000
-        reorder = { probability = 0.001, packets = 18, by = "10ms" }
-        [[variant]]
-        name = "untuned"
-        [[variant]]
-        name = "reorder-19"
-        transfer = 2
-        sysctls = { "net.ipv4.tcp_no_metrics_save" = "0" }
-        policy = { reorder = 19 }
-    "#)?;
-    let [untuned, tuned] = report.variants.as_slice() else { anyhow::bail!("two variants") };
-    for variant in [untuned, tuned] {
-        let sample = variant.samples.first().context("a sample")?;
-        let forward = &sample.emulator.forward;
-        ensure!(forward.held_back > 0 && forward.queue_drops == 0, "{forward:?}");
-        // All that was sent again was there already, or was still under way then.
-        let duplicates = variant.duplicates().unwrap_or(0.0);
-        ensure!(duplicates <= variant.retransmits, "{duplicates} of {}", variant.retransmits);
-    }
-    ensure!(untuned.duplicates().is_some(), "a kernel that waits from the first packet on");
-    ensure!(tuned.retransmits <= untuned.retransmits, "{} sent again", tuned.retransmits);
-    let saved = tuned.settings.get("net.ipv4.tcp_no_metrics_save");
-    ensure!(saved.is_some_and(|value| value == "0"), "{saved:?}");
-    Ok(())
-}

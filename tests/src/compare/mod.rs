@@ -8,8 +8,8 @@
 //!
 //! The two flows of a pair lose the same segments, by number: their windows then
 //! come together, whatever they were, and stay so as far as the laws are the same.
-//! A few hundred losses tell as much of two laws as ten thousand independent ones
-//! (common random numbers: Law, Simulation Modeling and Analysis, section 11.2).
+//! A hundred losses tell more of two laws than ten thousand independent ones (common
+//! random numbers: Law, Simulation Modeling and Analysis, section 11.2).
 
 mod flow;
 mod netem;
@@ -35,8 +35,8 @@ use crate::{
 /// Turns of each side.
 const PAIRS: u64 = 4;
 /// Segments per second that an emulated processor carries with time to spare, at
-/// windows of several times the mean, too: a flow that waits for the processor is not
-/// held back by its window, and gets an ACK for several segments at a time.
+/// windows of several times the mean, too. A flow that waits for the processor is
+/// held back by that, not by its window, and gets one ACK for several segments.
 const MOST_PER_SECOND: f64 = 4000.0;
 const LEAST_RTT: Duration = Duration::from_millis(20);
 /// RTTs until nothing of what was lost or sent before is under way.
