@@ -44,7 +44,7 @@ pub struct Number {
 impl Number {
     /// Whether it has bytes of its own, as many as a processor loads at once.
     pub const fn is_whole(self) -> bool {
-        self.offset_bits % 8 == 0 && matches!(self.size_bits, 8 | 16 | 32 | 64)
+        self.offset_bits.is_multiple_of(8) && matches!(self.size_bits, 8 | 16 | 32 | 64)
     }
 }
 
