@@ -170,7 +170,7 @@ fn it_keeps_its_beat_and_has_the_windows_that_ss_shows() -> Result<()> {
         }
     }
     println!("{compared} of {} windows of ss compared", seen.len());
-    ensure!(compared > 100, "{compared} of {}", seen.len());
+    ensure!(compared > 50, "{compared} of {}", seen.len());
 
     let csv = unpacked(&slow)?;
     ensure!(csv.starts_with("time,cookie,netns,path,local,remote,congestion,HCThru"), "{csv}");

@@ -170,17 +170,23 @@ mod tests {
 
     use super::*;
 
-    /// Takes pieces, unless there is no room.
     #[derive(Clone, Default)]
-    struct Disk(Arc<Mutex<(Vec<Vec<u8>>, Option<io::ErrorKind>)>>);
+    struct Disk(Arc<Mutex<State>>);
+
+    #[derive(Default)]
+    struct State {
+        pieces: Vec<Vec<u8>>,
+        /// Why it takes no more, if it does not.
+        fault: Option<io::ErrorKind>,
+    }
 
     impl Out for Disk {
         fn write(&mut self, lines: &[u8]) -> io::Result<()> {
             let mut disk = self.0.lock().unwrap();
-            match disk.1 {
+            match disk.fault {
                 Some(kind) => Err(kind.into()),
                 None => {
-                    disk.0.push(lines.to_vec());
+                    disk.pieces.push(lines.to_vec());
                     Ok(())
                 }
             }
@@ -198,7 +204,7 @@ mod tests {
             writer.write(format!("line {line}\n").into_bytes()).unwrap();
         }
         assert_eq!(writer.finish(), Outcome { written: 100, lost: 0, error: None });
-        let pieces = &disk.0.lock().unwrap().0;
+        let pieces = &disk.0.lock().unwrap().pieces;
         assert!(pieces.iter().all(|piece| piece.len() <= 10 && piece.ends_with(b"\n")));
         assert!(pieces.concat().ends_with(b"line 98\nline 99\n"));
     }
@@ -206,16 +212,16 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_counted_and_writing_goes_on() {
         let disk = Disk::default();
-        disk.0.lock().unwrap().1 = Some(io::ErrorKind::StorageFull);
+        disk.0.lock().unwrap().fault = Some(io::ErrorKind::StorageFull);
         let mut writer = Writer::start(disk.clone(), 4).unwrap();
         writer.write(b"ab\ncd\n".to_vec()).unwrap();
         while writer.waiting.load(Ordering::SeqCst) > 0 {
             thread::sleep(Duration::from_millis(5));
         }
-        disk.0.lock().unwrap().1 = None;
+        disk.0.lock().unwrap().fault = None;
         writer.write(b"ef\n".to_vec()).unwrap();
         assert_eq!(writer.finish(), Outcome { written: 1, lost: 2, error: None });
-        assert_eq!(disk.0.lock().unwrap().0, [b"ef\n"]);
+        assert_eq!(disk.0.lock().unwrap().pieces, [b"ef\n"]);
     }
 
     #[test]
@@ -224,7 +230,7 @@ mod tests {
         let mut writer = Writer::start(disk.clone(), 1000).unwrap();
         let begun = Instant::now();
         writer.write(b"ab\n".to_vec()).unwrap();
-        while disk.0.lock().unwrap().0.is_empty() {
+        while disk.0.lock().unwrap().pieces.is_empty() {
             thread::sleep(Duration::from_millis(5));
         }
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
@@ -234,7 +240,7 @@ mod tests {
     #[test]
     fn it_ends_when_nobody_reads() {
         let disk = Disk::default();
-        disk.0.lock().unwrap().1 = Some(io::ErrorKind::BrokenPipe);
+        disk.0.lock().unwrap().fault = Some(io::ErrorKind::BrokenPipe);
         let mut writer = Writer::start(disk, 1).unwrap();
         writer.write(b"ab\n".to_vec()).unwrap();
         while !writer.thread.is_finished() {
