@@ -29,7 +29,9 @@ use crate::{
 
 /// Takes a reading. It may block for as long as that takes.
 #[derive(Clone)]
-pub struct Source(Arc<dyn Fn(&Filter) -> Result<Reading, tcp::Error> + Send + Sync>);
+pub struct Source(Arc<Read>);
+
+type Read = dyn Fn(&Filter) -> Result<Reading, tcp::Error> + Send + Sync;
 
 impl Source {
     pub fn new(

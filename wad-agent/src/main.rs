@@ -1,5 +1,6 @@
 //! `wad`: the agent and its command line.
 
+mod amounts;
 mod api;
 mod bpf;
 mod bpffs;
@@ -8,6 +9,7 @@ mod check;
 mod cleanup;
 mod cli;
 mod config;
+mod diagnose;
 mod events;
 mod explain;
 mod flow_log;
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Enable(args) => switch::run(switch::To::Enable, &args),
         Command::Paths(args) => paths::run(&args),
         Command::Flows(args) => flows::run(&args),
+        Command::Diagnose(args) => diagnose::run(&args),
         Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),
     };

@@ -104,12 +104,13 @@ mod tests {
     /// Files with nothing for a machine: for clients that are not in it, over paths
     /// that are too fast or with flows that are too many for an emulated processor,
     /// about files of the repository, or about what the agent does with its own.
-    const LEFT_OUT: [&str; 21] = [
+    const LEFT_OUT: [&str; 22] = [
         "autotune",
         "clients",
         "congestion_events",
         "control_law",
         "delay_law",
+        "diagnose",
         "divide",
         "emulated_path",
         "explain",
