@@ -11,6 +11,7 @@ use crate::{
     flows::{self, Filter, Remote},
     instance::Instance,
     routes::GUARD,
+    top,
 };
 
 /// Tunes chosen TCP flows on chosen paths, with no change to applications.
@@ -48,6 +49,9 @@ pub enum Command {
     Flows(Flows),
     /// Say what limits a flow, how that is known, and what would help
     Diagnose(Diagnose),
+    /// Show flows and paths live, with their rates and what limits them
+    #[command(after_help = format!("Keys:\n{}", top::KEYS))]
+    Top(Top),
     /// What the agent starts to take its routes out if it is killed
     #[command(name = GUARD, hide = true)]
     GuardRoutes,
@@ -217,6 +221,17 @@ pub struct Diagnose {
     pub life: bool,
     #[command(flatten)]
     pub ask: Ask,
+}
+
+#[derive(Debug, Args)]
+pub struct Top {
+    /// From one reading to the next
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    pub interval: Duration,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub instance: InstanceName,
 }
 
 #[derive(Debug, Args)]

@@ -41,6 +41,7 @@ mod status;
 mod struct_ops;
 mod switch;
 mod sysctl;
+mod top;
 mod tuning_plan;
 mod whole_file;
 
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         Command::Paths(args) => paths::run(&args),
         Command::Flows(args) => flows::run(&args),
         Command::Diagnose(args) => diagnose::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),
     };
