@@ -19,7 +19,7 @@ const NOTABLE_PART: f64 = 0.1;
 /// and delayed acknowledgements keep it from being full at each moment.
 const FILLED_WINDOW: f64 = 0.7;
 /// A queue stands where the RTT is longer than the least by this factor...
-const QUEUE_FACTOR: f64 = 1.25;
+const QUEUE_FACTOR: f64 = 1.15;
 /// ...and by so much: less is the noise of interrupts and timers.
 const QUEUE_SECONDS: f64 = 500e-6;
 /// An RTT so many times the least one is that of a path with more on it than it holds:
@@ -81,9 +81,13 @@ pub fn triage(course: &Course<'_>) -> Finding {
     };
     let share = shares.and_then(|shares| match limit {
         Limit::PeerWindow | Limit::ReceivingApplication => Some(shares.peer_window),
-        Limit::SendBuffer => Some(shares.send_buffer),
         // What counts as a wait for acknowledgements may be one for more data.
         Limit::SendingApplication => Some(shares.application + shares.congestion_window),
+        // So may be that for the send buffer.
+        Limit::SendBuffer if shares.send_buffer < shares.congestion_window => {
+            Some(shares.send_buffer + shares.congestion_window)
+        }
+        Limit::SendBuffer => Some(shares.send_buffer),
         Limit::Unknown => None,
         _ => Some(shares.congestion_window),
     });
@@ -299,7 +303,7 @@ fn common(course: &Course<'_>) -> Vec<String> {
         evidence.push(format!("RTT {}, at least {}", Time(rtt), Time(least)));
     }
     if let (Some(window), Some(mss)) = (course.mean("CurCwnd"), course.last("CurMSS"))
-        && mss > 0.0
+        && mss >= 1.0
     {
         let segments = window / mss;
         evidence.push(format!("congestion window {}, {segments:.0} segments", bytes(window)));
