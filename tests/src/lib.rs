@@ -35,6 +35,7 @@ pub mod sysctl;
 pub mod tcp;
 pub mod tcp_info;
 pub mod tls;
+pub mod tmux;
 pub mod trace;
 pub mod transfers;
 pub mod veth;

@@ -6,10 +6,12 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::{
     config,
+    diagnose::Target,
     explain::End,
     flows::{self, Filter, Remote},
     instance::Instance,
     routes::GUARD,
+    top,
     trace::Format,
 };
 
@@ -50,6 +52,11 @@ pub enum Command {
     Trace(Trace),
     /// Draw what was traced: windows, rate, RTT and retransmissions over time
     Plot(Plot),
+    /// Say what limits a flow, how that is known, and what would help
+    Diagnose(Diagnose),
+    /// Show flows and paths live, with their rates and what limits them
+    #[command(after_help = format!("Keys:\n{}", top::KEYS))]
+    Top(Top),
     /// What the agent starts to take its routes out if it is killed
     #[command(name = GUARD, hide = true)]
     GuardRoutes,
@@ -202,6 +209,34 @@ fn parse_interval(text: &str) -> Result<Duration, String> {
         .filter(|seconds| (0.1..=3600.0).contains(seconds))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "it takes seconds, from 0.1 to 3600".to_owned())
+}
+
+#[derive(Debug, Args)]
+pub struct Diagnose {
+    /// The flows to an address, or one by its cookie, which `wad flows` has; 0x before
+    /// what `ss -e` shows [default: all flows of all paths]
+    #[arg(value_name = "ADDRESS[:PORT]|COOKIE")]
+    pub target: Option<Target>,
+    /// How long to watch
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_interval,
+          conflicts_with = "life")]
+    pub seconds: Duration,
+    /// Judge by a flow's whole life, at once
+    #[arg(long)]
+    pub life: bool,
+    #[command(flatten)]
+    pub ask: Ask,
+}
+
+#[derive(Debug, Args)]
+pub struct Top {
+    /// From one reading to the next
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    pub interval: Duration,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub instance: InstanceName,
 }
 
 #[derive(Debug, Args)]

@@ -23,7 +23,7 @@ use wad_common::policy::{Rule, RuleRun};
 pub use self::{
     answer::{Answer, Basis},
     lookup::{Known, RuleSet, explain},
-    query::{End, Query},
+    query::{End, Query, QueryError},
 };
 use crate::{
     bpf::{Making, PolicySet},

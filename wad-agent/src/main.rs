@@ -1,5 +1,6 @@
 //! `wad`: the agent and its command line.
 
+mod amounts;
 mod api;
 mod bpf;
 mod bpffs;
@@ -9,6 +10,7 @@ mod cleanup;
 mod cli;
 mod config;
 mod derived;
+mod diagnose;
 mod events;
 mod explain;
 mod flow_log;
@@ -43,6 +45,7 @@ mod status;
 mod struct_ops;
 mod switch;
 mod sysctl;
+mod top;
 mod trace;
 mod tuning_plan;
 mod whole_file;
@@ -67,6 +70,8 @@ fn main() -> ExitCode {
         Command::Flows(args) => flows::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Plot(args) => plot::run(&args),
+        Command::Diagnose(args) => diagnose::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),
     };

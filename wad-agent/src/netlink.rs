@@ -1,12 +1,15 @@
 //! Links, routes and rules of a network namespace, asked for and changed through
 //! rtnetlink(7).
 
-use std::{io, thread};
+use std::{io, net::IpAddr, thread};
 
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
-    AddressFamily, RouteNetlinkMessage, link::LinkMessage, route::RouteMessage, rule::RuleMessage,
+    AddressFamily, RouteNetlinkMessage,
+    link::LinkMessage,
+    route::{RouteAttribute, RouteMessage},
+    rule::RuleMessage,
 };
 use rtnetlink::{Handle, IpVersion};
 
@@ -84,6 +87,29 @@ impl Netlink {
         let mut all = RouteMessage::default();
         all.header.address_family = family.address_family();
         collect("list routes", self.0.route().get(all).execute()).await
+    }
+
+    /// That which packets between these addresses take; None if there is none.
+    pub async fn route_to(
+        &self,
+        local: IpAddr,
+        remote: IpAddr,
+    ) -> Result<Option<RouteMessage>, Error> {
+        let (family, bits) = match remote {
+            IpAddr::V4(_) => (Family::V4, 32),
+            IpAddr::V6(_) => (Family::V6, 128),
+        };
+        let mut wanted = RouteMessage::default();
+        wanted.header.address_family = family.address_family();
+        (wanted.header.source_prefix_length, wanted.header.destination_prefix_length) =
+            (bits, bits);
+        wanted.attributes =
+            vec![RouteAttribute::Source(local.into()), RouteAttribute::Destination(remote.into())];
+        match collect("look up a route", self.0.route().get(wanted).execute()).await {
+            Ok(found) => Ok(found.into_iter().next()),
+            Err(error) if error.errno() == Some(libc::ENETUNREACH) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     /// In the order in which they are followed.

@@ -33,6 +33,12 @@ impl Identity {
         Ok(Self::of(&fs::metadata(OWN)?))
     }
 
+    /// Of the one that `lsns` shows by this number.
+    pub fn of_inode(inode: u64) -> io::Result<Self> {
+        // All of them are on one file system.
+        Ok(Self { inode, ..Self::own()? })
+    }
+
     fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }

@@ -25,7 +25,7 @@ pub struct Package {
 }
 
 /// All of them.
-pub const ALL: [Package; 16] = [
+pub const ALL: [Package; 17] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -34,6 +34,7 @@ pub const ALL: [Package; 16] = [
     Package::new("openssl", "openssl", "certificates in tests"),
     Package::new("tcpdump", "tcpdump", "shows the first flight of a connection"),
     Package::new("ethtool", "ethtool", "turns segment offloads off in benchmarks"),
+    Package::new("tmux", "tmux", "a terminal for `wad top` in tests"),
     Package::new("bpftool", "bpftool", "an outside view of programs and maps"),
     Package::new("zstd", "zstd", "an outside view of packed traces"),
     Package::new("clang", "clang", "compiles TLS for other machines").for_shipping(),

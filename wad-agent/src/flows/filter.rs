@@ -46,13 +46,19 @@ impl Remote {
     }
 }
 
+impl From<IpAddr> for Remote {
+    fn from(address: IpAddr) -> Self {
+        Self(address.to_canonical().into())
+    }
+}
+
 impl FromStr for Remote {
     type Err = FilterError;
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
-        let address = || text.parse().map(|address: IpAddr| address.to_canonical().into()).ok();
-        let prefix = text.parse().ok().or_else(address);
-        prefix.map(Self).ok_or_else(|| FilterError::NoPrefix(text.to_owned()))
+        let address = || text.parse().map(|address: IpAddr| address.into()).ok();
+        let prefix = text.parse().map(Self).ok().or_else(address);
+        prefix.ok_or_else(|| FilterError::NoPrefix(text.to_owned()))
     }
 }
 

@@ -5,12 +5,8 @@ use std::fmt::Write as _;
 
 use wad_common::law::{Aimd, highspeed, scalable};
 
-use super::{
-    page::{Rate, Time},
-    path::PathNumbers,
-    simulation::recovery_rtts,
-    tests,
-};
+use super::{path::PathNumbers, simulation::recovery_rtts, tests};
+use crate::amounts::{Rate, Time};
 
 /// The table: bit/s, RTT in seconds, responsiveness in seconds. The paper has MSS
 /// = 1460.

@@ -5,7 +5,10 @@ use std::fmt::{self, Display};
 use wad_common::law::highspeed;
 
 use super::{MtuPlan, Plan, laws::LawPlan};
-use crate::config::{MAX_BUFFER_BYTES, decrease, increase_segments};
+use crate::{
+    amounts::{Rate, Time},
+    config::{MAX_BUFFER_BYTES, decrease, increase_segments},
+};
 
 pub struct Page<'a> {
     pub plan: &'a Plan,
@@ -176,48 +179,4 @@ fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result 
         writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
     }
     Ok(())
-}
-
-/// Three digits and a unit.
-pub struct Rate(pub f64);
-
-impl Display for Rate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [("Tbit/s", 1e12), ("Gbit/s", 1e9), ("Mbit/s", 1e6), ("kbit/s", 1e3)];
-        let unit = units.into_iter().find(|(_, factor)| self.0 >= *factor);
-        let (unit, factor) = unit.unwrap_or(("bit/s", 1.0));
-        write!(f, "{} {unit}", Digits(self.0 / factor))
-    }
-}
-
-/// As one would say it: "23.1 min".
-pub struct Time(pub f64);
-
-impl Display for Time {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = [("d", 172_800.0, 86_400.0), ("h", 7200.0, 3600.0), ("min", 120.0, 60.0)];
-        let small = [("s", 1.0, 1.0), ("ms", 1e-3, 1e-3), ("us", 0.0, 1e-6)];
-        let unit = units.into_iter().chain(small).find(|(_, least, _)| self.0 >= *least);
-        let (unit, _, factor) = unit.unwrap_or(("s", 0.0, 1.0));
-        write!(f, "{} {unit}", Digits(self.0 / factor))
-    }
-}
-
-/// Three digits.
-struct Digits(f64);
-
-impl Display for Digits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let places = match self.0 {
-            number if number >= 100.0 => 0,
-            number if number >= 10.0 => 1,
-            _ => 2,
-        };
-        let text = format!("{:.places$}", self.0);
-        let text = match text.contains('.') {
-            true => text.trim_end_matches('0').trim_end_matches('.'),
-            false => &text,
-        };
-        f.write_str(text)
-    }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{PathStatus, Status};
-use crate::{journal::Change, metrics::PathState};
+use crate::{amounts::Bytes, journal::Change, metrics::PathState};
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;
@@ -126,25 +126,6 @@ const fn left_alone(state: PathState) -> &'static str {
     }
 }
 
-struct Bytes(u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"].iter();
-        let (mut value, mut unit) = (self.0 as f64, units.next());
-        // 1023.95 would be shown as 1024.0.
-        while value >= 1023.95
-            && let Some(next) = units.next()
-        {
-            (value, unit) = (value / 1024.0, Some(next));
-        }
-        match unit {
-            Some(&"B") | None => write!(f, "{} B", self.0),
-            Some(unit) => write!(f, "{value:.1} {unit}"),
-        }
-    }
-}
-
 struct Uptime(u64);
 
 impl fmt::Display for Uptime {
@@ -248,12 +229,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     }
 
     #[test]
-    fn numbers_at_their_edges() {
-        let shown = |bytes| Bytes(bytes).to_string();
-        assert_eq!(shown(1023), "1023 B");
-        assert_eq!(shown(1024), "1.0 KiB");
-        assert_eq!(shown((1 << 20) - 1), "1.0 MiB");
-        assert_eq!(shown(u64::MAX), "16.0 EiB");
+    fn times_at_their_edges() {
         assert_eq!(Uptime(59).to_string(), "59 s");
         assert_eq!(Uptime(3599).to_string(), "59 min 59 s");
         assert_eq!(Uptime(90_000).to_string(), "1 d 1 h");

@@ -110,12 +110,13 @@ mod tests {
     /// Files with nothing for a machine: for clients that are not in it, over paths
     /// that are too fast or with flows that are too many for an emulated processor,
     /// about files of the repository, or about what the agent does with its own.
-    const LEFT_OUT: [&str; 22] = [
+    const LEFT_OUT: [&str; 25] = [
         "autotune",
         "clients",
         "congestion_events",
         "control_law",
         "delay_law",
+        "diagnose",
         "divide",
         "emulated_path",
         "events",
@@ -133,6 +134,7 @@ mod tests {
         "scenarios",
         "switch",
         "trace",
+        "top",
         "windows",
     ];
 
