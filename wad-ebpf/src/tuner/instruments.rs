@@ -7,7 +7,7 @@ use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns, bpf_seq_write};
 use wad_common::{
-    flow::{Flow, Outcome},
+    flow::Outcome,
     instruments::{Head, Members, Place},
 };
 
