@@ -1,7 +1,7 @@
 //! Derived events: what a file makes of the instruments, seen from outside: with the
-//! flows, in the metrics, and as events in the log.
+//! flows, in the metrics, in the log, and as events.
 
-use std::{thread, time::Duration};
+use std::{fs, thread, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -88,6 +88,9 @@ fn a_threshold_makes_one_event_of_a_flow_that_is_beyond_it() -> Result<()> {
     let stand = Stand::set_up("threshold")?;
     let wire = Wire::start()?;
     let home = Home::create(&program()?, &format!("{DERIVED}{PATHS}"))?;
+    let told = home.folder().join("told.jsonl");
+    let sink = "[[sink]]\nname = 'file'\nkind = 'file'\nevents = ['derived']\n";
+    home.write_policy(&format!("{DERIVED}{sink}path = '{}'\n{PATHS}", told.display()))?;
     let _agent = home.start(stand.cgroup())?;
     let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], 7000))?;
     connection.exchange(1_000_000)?;
@@ -112,6 +115,14 @@ fn a_threshold_makes_one_event_of_a_flow_that_is_beyond_it() -> Result<()> {
     // Until it has sent again.
     connection.exchange(1_000_000)?;
     until("the next pause is one, too", SOON, events, |seen| seen.len() == 2)?;
+    let lines = || -> Result<String> { Ok(fs::read_to_string(&told).unwrap_or_default()) };
+    let text = until("both are told", SOON, lines, |text| text.lines().count() == 2)?;
+    let event: Value = serde_json::from_str(text.lines().next().unwrap_or_default())?;
+    ensure!(event["event"] == "derived" && event["path"] == "wire", "{event}");
+    ensure!(event["dst_host"] == "10.81.0.2" && event["dst_port"] == 7000, "{event}");
+    let values = &event["values"];
+    ensure!(values["name"] == "Paused" && values["below"] == 1.0, "{event}");
+    ensure!(values["value"] == 0.0 && values["unit"] == "B/s", "{event}");
     Ok(())
 }
 

@@ -19,6 +19,8 @@ mod unit;
 
 use std::{ops::Range, sync::Arc, time::Duration};
 
+use serde::Serialize;
+
 pub use self::{
     crossing::{Crossed, Crossings},
     means::means,
@@ -64,7 +66,8 @@ pub struct Threshold {
     pub paths: Vec<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Limit {
     Above(f64),
     Below(f64),

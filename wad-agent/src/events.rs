@@ -12,7 +12,7 @@ mod values;
 pub use self::{
     name::EventName,
     parse::parse,
-    record::{Record, Teller},
+    record::{Ends, Record, Teller},
     summary::Summaries,
     values::records,
 };

@@ -8,14 +8,17 @@ use std::{
 };
 
 use jiff::Timestamp;
+use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
 
 use crate::{
     derived::{Crossed, Crossings, Derived, Limit, means},
+    events::{self, EventName, Record},
     flows::Filter,
     instruments::{Error, Flow, Instruments, Reading},
     metrics::{DerivedMeans, Ends, Live, Readings},
+    sinks::Sinks,
 };
 
 /// How often flows are looked at for thresholds and rates.
@@ -28,6 +31,7 @@ const LINES_PER_LOOK: usize = 20;
 /// Shared by who looks and who answers.
 pub struct LiveFlows {
     instruments: Arc<Instruments>,
+    sinks: Arc<Sinks>,
     pub ends: Ends,
     state: Mutex<State>,
 }
@@ -50,8 +54,9 @@ struct Look {
 }
 
 impl LiveFlows {
-    pub fn new(instruments: Arc<Instruments>, derived: Derived) -> Self {
-        let live = Self { instruments, ends: Ends::default(), state: Mutex::default() };
+    pub fn new(instruments: Arc<Instruments>, sinks: Arc<Sinks>, derived: Derived) -> Self {
+        let (ends, state) = (Ends::default(), Mutex::default());
+        let live = Self { instruments, sinks, ends, state };
         live.set(derived);
         live
     }
@@ -124,7 +129,11 @@ impl LiveFlows {
         match reading {
             Ok(mut reading) => {
                 state.extend(&mut reading);
-                log(&state.crossings.look(&derived, &reading), reading.time);
+                let news = state.crossings.look(&derived, &reading);
+                log(&news, reading.time);
+                for crossed in &news {
+                    self.sinks.tell(&record(crossed, reading.time));
+                }
                 let flows = reading.flows.into_iter().map(|flow| (flow.cookie, flow)).collect();
                 let look = Look { time: reading.time, flows };
                 state.looks[1] = state.looks[0].replace(look);
@@ -166,6 +175,37 @@ impl State {
                 "counts of paths advance only as flows end, and derived events are none: {error}"
             );
         }
+    }
+}
+
+/// The values of a record.
+#[derive(Serialize)]
+struct Values<'a> {
+    name: &'a str,
+    value: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unit: Option<&'a str>,
+    #[serde(flatten)]
+    limit: Limit,
+    /// For so long it has been beyond it.
+    seconds: f64,
+}
+
+fn record<'a>(crossed: &Crossed<'a>, now: Timestamp) -> Record<'a, Values<'a>> {
+    let Crossed { flow, definition, value, limit, since } = *crossed;
+    Record {
+        time: now,
+        event: EventName::Derived,
+        ends: events::Ends { local: flow.local, remote: flow.remote },
+        cookie: flow.cookie,
+        path: &flow.path,
+        values: Values {
+            name: &definition.name,
+            value,
+            unit: definition.unit.as_deref(),
+            limit,
+            seconds: now.duration_since(since).as_secs_f64(),
+        },
     }
 }
 

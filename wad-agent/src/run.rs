@@ -165,7 +165,8 @@ impl Agent<'_> {
         let told = Arc::new(Mutex::new(told));
         let board = Arc::new(Mutex::new(measured.board()));
         let instruments = Arc::new(Instruments::new(Arc::clone(&tuning)));
-        let live = Arc::new(LiveFlows::new(instruments, config.derived.clone()));
+        let live = LiveFlows::new(instruments, self.sinks.clone(), config.derived.clone());
+        let live = Arc::new(live);
         let api = self.api(
             config.metrics.max_paths,
             &tuning,

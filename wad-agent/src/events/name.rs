@@ -17,11 +17,20 @@ pub enum EventName {
     Closed,
     /// It goes on, but no more as a flow of its path.
     Left,
+    /// A derived event's value is beyond its threshold.
+    Derived,
 }
 
 impl EventName {
-    pub const ALL: [Self; 6] =
-        [Self::Open, Self::Tuned, Self::Retuned, Self::Limited, Self::Closed, Self::Left];
+    pub const ALL: [Self; 7] = [
+        Self::Open,
+        Self::Tuned,
+        Self::Retuned,
+        Self::Limited,
+        Self::Closed,
+        Self::Left,
+        Self::Derived,
+    ];
 
     pub const fn label(self) -> &'static str {
         match self {
@@ -31,13 +40,14 @@ impl EventName {
             Self::Limited => "limited",
             Self::Closed => "closed",
             Self::Left => "left",
+            Self::Derived => "derived",
         }
     }
 
     /// As NetLogger has levels.
     pub const fn level(self) -> &'static str {
         match self {
-            Self::Limited => "Warn",
+            Self::Limited | Self::Derived => "Warn",
             _ => "Info",
         }
     }
