@@ -10,6 +10,7 @@ use wad_tests::{
         settings,
         wan::{ADDRESSES_V4 as WAN_V4, Wan},
     },
+    old_kernel::BpfFileSystem,
     policy::path_to,
     sending::while_sending,
     ss::Flow,
@@ -197,6 +198,8 @@ fn all_paths_are_disabled_those_to_come_with_them() -> Result<()> {
 fn what_is_disabled_is_disabled_even_if_it_cannot_be_noted() -> Result<()> {
     let stand = Stand::set_up("unnoted")?;
     let wire = Wire::start()?;
+    // To mount it would need the journal, too.
+    let _mounted = BpfFileSystem::mount()?;
     let home = Home::create(&program()?, &path("bob", PORT, TUNED))?;
     let state = home.folder().join("state");
     std::fs::create_dir(&state)?;
