@@ -123,7 +123,7 @@ fn cuts_are_told_apart_by_their_cause() -> Result<()> {
         seconds = 9
         ecn = true
         path.rtt = "10ms"
-        path.forward = { rate = "622Mbit", queue.bdp = 1, drop_at = ["5s"], mark_at = ["7s"] }
+        path.forward = { rate = "622Mbit", queue.bdp = 1, drop_at = ["3s", "4s", "5s"], mark_at = ["6s", "7s", "8s"] }
         policy = { sndbuf = "4MiB", rcvbuf = "4MiB", congestion = "reno" }
         [[variant]]
         name = "short"
@@ -137,16 +137,19 @@ fn cuts_are_told_apart_by_their_cause() -> Result<()> {
     let counted = |number: usize| -> Result<_> {
         let sample = report.variants[number].samples.first().context("a sample")?;
         let forward = sample.emulator.forward;
-        ensure!((forward.planned_drops, forward.marks) == (1, 1), "{forward:?}");
+        ensure!((forward.planned_drops, forward.marks) == (3, 3), "{forward:?}");
         sample.responses.context("nothing was counted")
     };
     let short = counted(0)?;
     let cuts = short.cuts.context("reno's threshold is its own")?;
-    ensure!(cuts.local_drops >= 1 && cuts.network_drops == 1 && cuts.marks == 1, "{short:?}");
-    ensure!(short.local_drops >= cuts.local_drops, "{short:?}");
+    ensure!(short.local_drops >= cuts.local_drops && cuts.local_drops >= 1, "{short:?}");
+    // One that comes while the window is being cut already cuts no more
+    // (tcp_enter_recovery asks tcp_in_cwnd_reduction): the local queue may be at it.
+    let of_network = [cuts.network_drops, cuts.marks];
+    ensure!(of_network.iter().all(|cuts| (1..=3).contains(cuts)), "{short:?}");
     // TCP small queues keep the same flow from filling a longer one.
     let long = counted(1)?;
-    let cuts = Cuts { local_drops: 0, network_drops: 1, marks: 1 };
+    let cuts = Cuts { local_drops: 0, network_drops: 3, marks: 3 };
     ensure!(long.local_drops == 0 && long.cuts == Some(cuts), "{long:?}");
     Ok(())
 }

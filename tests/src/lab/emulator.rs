@@ -77,8 +77,6 @@ pub struct Counters {
     pub device_drops: u64,
     /// When the first planned drop was, CLOCK_MONOTONIC; 0 for never.
     pub first_planned_drop_ns: u64,
-    /// The same of the first mark.
-    pub first_mark_ns: u64,
 }
 
 impl Counters {
@@ -102,12 +100,27 @@ struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Times on CLOCK_MONOTONIC, in order: of each segment that a direction...
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Moments {
+    /// ...dropped as its queue was full,
+    pub queue_drops_ns: Vec<u64>,
+    /// or marked.
+    pub marks_ns: Vec<u64>,
+}
+
+impl Moments {
+    fn append(&mut self, later: &mut Self) {
+        self.queue_drops_ns.append(&mut later.queue_drops_ns);
+        self.marks_ns.append(&mut later.marks_ns);
+    }
+}
+
 /// What others may look at while a direction is at work.
 #[derive(Default)]
 struct Published {
     counters: Mutex<Counters>,
-    /// Times (CLOCK_MONOTONIC, nanoseconds) of the queue's drops.
-    queue_drops_ns: Mutex<Vec<u64>>,
+    moments: Mutex<Moments>,
 }
 
 impl Emulator {
@@ -141,10 +154,10 @@ impl Emulator {
         [&self.forward, &self.reverse].map(|worker| *locked(&worker.published.counters))
     }
 
-    /// When the queue on the way there dropped segments so far, CLOCK_MONOTONIC.
+    /// What was done on the way there so far, and when.
     #[must_use]
-    pub fn queue_drops_ns(&self) -> Vec<u64> {
-        locked(&self.forward.published.queue_drops_ns).clone()
+    pub fn moments(&self) -> Moments {
+        locked(&self.forward.published.moments).clone()
     }
 }
 
@@ -193,7 +206,7 @@ struct Direction<'a> {
     arrivals: Vec<(u64, Packet)>,
     counters: Counters,
     /// Not published yet.
-    queue_drops_ns: Vec<u64>,
+    moments: Moments,
 }
 
 impl<'a> Direction<'a> {
@@ -209,7 +222,7 @@ impl<'a> Direction<'a> {
             frame: Box::new([0; FRAME_BYTES]),
             arrivals: Vec::new(),
             counters: Counters::default(),
-            queue_drops_ns: Vec::new(),
+            moments: Moments::default(),
         }
     }
 
@@ -227,9 +240,7 @@ impl<'a> Direction<'a> {
             self.take_in(now_ns, gap_ns);
             self.deliver();
             *locked(&published.counters) = self.counters;
-            if !self.queue_drops_ns.is_empty() {
-                locked(&published.queue_drops_ns).append(&mut self.queue_drops_ns);
-            }
+            locked(&published.moments).append(&mut self.moments);
         }
     }
 
@@ -281,9 +292,7 @@ impl<'a> Direction<'a> {
                 return counters.planned_drops += 1;
             }
             Some(Fate::Marked) => {
-                if counters.marks == 0 {
-                    counters.first_mark_ns = self.epoch_ns + came_ns;
-                }
+                self.moments.marks_ns.push(self.epoch_ns + came_ns);
                 counters.marks += 1;
                 segment.mark();
             }
@@ -291,7 +300,7 @@ impl<'a> Direction<'a> {
         }
         let Some(leaves_ns) = self.link.offer(came_ns, read_ns, segment.wire_bytes()) else {
             counters.queue_drops += 1;
-            self.queue_drops_ns.push(self.epoch_ns + came_ns);
+            self.moments.queue_drops_ns.push(self.epoch_ns + came_ns);
             return counters.stall_drops += u64::from(came_ns != read_ns);
         };
         let backlog_bytes = self.link.backlog_bytes(came_ns);

@@ -87,7 +87,11 @@ impl Record {
             sndbuf_bytes: flow.sndbuf_bytes,
             rcvbuf_bytes: far_flow.rcvbuf_bytes,
             send_window_bytes,
-            slow_start: slow_start(&self.sights, &wan.queue_drops_ns(), (self.start_ns, reach_ns)),
+            slow_start: slow_start(
+                &self.sights,
+                &wan.moments().queue_drops_ns,
+                (self.start_ns, reach_ns),
+            ),
             recovery: scenario.burst.map(|burst| {
                 let event_ns = self.start_ns + burst.at.nanoseconds();
                 recovery::recovery(&recovery::arrived(&self.sights), event_ns, self.end_ns)

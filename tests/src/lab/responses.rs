@@ -43,7 +43,7 @@ pub struct Cuts {
 /// at its end, within `echo_ns` from a mark is due to the mark: they are told apart
 /// by time only.
 #[must_use]
-pub fn count(events: &[Event], mark_ns: Option<u64>, echo_ns: u64) -> (u64, Cuts) {
+pub fn count(events: &[Event], marks_ns: &[u64], echo_ns: u64) -> (u64, Cuts) {
     let mut flows: HashMap<u16, Flow> = HashMap::new();
     let (mut cwr_entries, mut cuts) = (0, Cuts::default());
     for event in events {
@@ -57,8 +57,8 @@ pub fn count(events: &[Event], mark_ns: Option<u64>, echo_ns: u64) -> (u64, Cuts
             }
             What::Packet { cwnd_segments, ssthresh_segments } => {
                 if flow.is_cut(ssthresh_segments) {
-                    let echo = |at| (at..=at + echo_ns).contains(&event.time_ns);
-                    let is_echo = mark_ns.is_some_and(echo);
+                    let echo = |at: &u64| (*at..=at + echo_ns).contains(&event.time_ns);
+                    let is_echo = marks_ns.iter().any(echo);
                     match flow.state {
                         state if LOSS.contains(&state) => cuts.network_drops += 1,
                         CWR if !is_echo => cuts.local_drops += 1,
@@ -131,13 +131,13 @@ mod tests {
             packet(21, 30, 15),
         ];
         let cuts = Cuts { local_drops: 1, network_drops: 1, marks: 1 };
-        assert_eq!(count(&events, Some(15), 10), (2, cuts));
+        assert_eq!(count(&events, &[15], 10), (2, cuts));
     }
 
     #[test]
     fn a_flow_that_does_not_use_its_window_is_not_congested() {
         let events = [packet(1, 100, 500), packet(2, 60, 75)];
-        assert_eq!(count(&events, None, 0), (0, Cuts::default()));
+        assert_eq!(count(&events, &[], 0), (0, Cuts::default()));
     }
 
     #[test]
@@ -147,16 +147,16 @@ mod tests {
         let stall = [packet(1, 100, u32::MAX), state(2, CWR), packet(3, 60, 100)];
         let lost = [stall.as_slice(), &[state(4, 3), packet(5, 55, 70)]].concat();
         let cuts = Cuts { network_drops: 1, ..Cuts::default() };
-        assert_eq!(count(&lost, None, 0), (1, cuts));
+        assert_eq!(count(&lost, &[], 0), (1, cuts));
         let marked = [stall.as_slice(), &[state(4, 0), packet(5, 70, 70)]].concat();
         let cuts = Cuts { marks: 1, ..Cuts::default() };
-        assert_eq!(count(&marked, Some(3), 10), (1, cuts));
+        assert_eq!(count(&marked, &[3], 10), (1, cuts));
     }
 
     #[test]
     fn what_changes_nothing_is_no_response() {
         // The law kept its window: the threshold is where the window was.
         let events = [packet(1, 100, u32::MAX), state(2, CWR), packet(3, 100, 100)];
-        assert_eq!(count(&events, None, 0), (1, Cuts::default()));
+        assert_eq!(count(&events, &[], 0), (1, Cuts::default()));
     }
 }

@@ -202,12 +202,10 @@ fn responses(
     events: &[Event],
     cuts_threshold: bool,
 ) -> Result<Responses, LabError> {
-    let [forward, _] = wan.counters()?;
-    let mark_ns = Some(forward.first_mark_ns).filter(|time_ns| *time_ns > 0);
     // The echo of a mark is back after an RTT, with queues perhaps two; the answer
     // waits for the end of the kernel's to a full queue, another RTT.
     let echo_ns = 3 * variant.path.rtt.nanoseconds();
-    let (cwr_entries, cuts) = responses::count(events, mark_ns, echo_ns);
+    let (cwr_entries, cuts) = responses::count(events, &wan.moments().marks_ns, echo_ns);
     let local_drops = qdisc::of(wan.a(), wan.near_device())?.drops;
     Ok(Responses { local_drops, cwr_entries, cuts: cuts_threshold.then_some(cuts) })
 }

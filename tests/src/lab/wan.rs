@@ -6,7 +6,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use super::{
-    emulator::{Counters, Emulator},
+    emulator::{Counters, Emulator, Moments},
     scenario::Path,
     tun::{QUEUE_PACKETS, Tun, TunError},
 };
@@ -129,11 +129,10 @@ impl Wan {
         Ok([forward, reverse])
     }
 
-    /// When the bottleneck on the way to `b` dropped segments so far,
-    /// CLOCK_MONOTONIC.
+    /// When segments on the way to `b` were dropped or marked so far.
     #[must_use]
-    pub fn queue_drops_ns(&self) -> Vec<u64> {
-        self.emulator.queue_drops_ns()
+    pub fn moments(&self) -> Moments {
+        self.emulator.moments()
     }
 }
 
