@@ -20,7 +20,7 @@ use crate::{
     cgroup::Cgroup,
     metrics::{Metrics, MetricsError},
     netns::Netns,
-    process::{Place, Process, ProcessError, in_mounts},
+    process::{Place, Process, ProcessError, in_mounts, run_command},
     signal,
 };
 
@@ -116,6 +116,16 @@ impl Home {
     /// When the file cannot be written.
     pub fn write_policy(&self, policy: &str) -> Result<(), WadError> {
         self.write_to(self.config(), policy)
+    }
+
+    /// Replaces the policy, and has the agent put it in force.
+    ///
+    /// # Errors
+    /// When the file cannot be written, or the agent does not take it.
+    pub fn reload(&self, policy: &str) -> Result<(), WadError> {
+        self.write_policy(policy)?;
+        run_command(&mut self.command("reload"))?;
+        Ok(())
     }
 
     /// The same into any file, as one that is to take the configuration's place.

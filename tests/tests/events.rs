@@ -82,13 +82,6 @@ fn port_of(connection: &Connection) -> Result<u16> {
     Ok(connection.near.local_addr()?.port())
 }
 
-fn reload(home: &Home, policy: &str) -> Result<()> {
-    home.write_policy(policy)?;
-    let output = home.command("reload").output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
-}
-
 #[test]
 fn a_flow_is_told_of_from_its_beginning_to_its_end() -> Result<()> {
     let stand = Stand::set_up("events")?;
@@ -149,19 +142,19 @@ fn a_flow_is_told_of_from_its_beginning_to_its_end() -> Result<()> {
     let expected = ["open", "retuned: adopted", "retuned: policy", "retuned: policy", "left"];
     ensure!(names(&await_events(&file, port, 2)?) == expected[..2]);
     let larger = keys.replace("300000", "350000");
-    reload(&home, &policy(&larger))?;
+    home.reload(&policy(&larger))?;
     let events = await_events(&file, port, 3)?;
     ensure!(names(&events) == expected[..3], "{events:?}");
     let after = &events[2]["values"]["after"];
     ensure!(after["sndbuf_bytes"] == running.near_flow(wire.a())?.sndbuf_bytes, "{after}");
     // Of others' changes it does not tell, but of those of its law.
-    reload(&home, &(policy(&larger) + &path("new", PORT + 2, "")))?;
-    reload(&home, &policy(&format!("{larger}decrease = 0.4\nadditive_increase = 0.75\n")))?;
+    home.reload(&(policy(&larger) + &path("new", PORT + 2, "")))?;
+    home.reload(&policy(&format!("{larger}decrease = 0.4\nadditive_increase = 0.75\n")))?;
     let events = await_events(&file, port, 4)?;
     ensure!(names(&events) == expected[..4], "{events:?}");
     let sets = events[1..].iter().map(|event| event["values"]["policy_set"].as_u64());
     ensure!(sets.eq([Some(1), Some(2), Some(4)]), "{events:?}");
-    reload(&home, &(file_sink(&file) + &path("few", PORT + 1, "max_flows = 1")))?;
+    home.reload(&(file_sink(&file) + &path("few", PORT + 1, "max_flows = 1")))?;
     let events = await_events(&file, port, 5)?;
     ensure!(names(&events) == expected && events[4]["path"] == "tuned", "{events:?}");
 

@@ -200,13 +200,6 @@ fn connect(wan: &Wan, to: SocketAddr, over: &AtomicBool, seen: &Mutex<Seen>) -> 
     })?
 }
 
-fn reload(home: &Home, policy: &str) -> Result<()> {
-    home.write_policy(policy)?;
-    let output = home.command("reload").output()?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
-}
-
 #[test]
 fn no_connection_sees_an_old_and_a_new_parameter() -> Result<()> {
     let stand = Stand::set_up("swap")?;
@@ -214,7 +207,7 @@ fn no_connection_sees_an_old_and_a_new_parameter() -> Result<()> {
     settings::apply(&wan)?;
     let home = Home::create(&program()?, &OLD.policy())?;
     let _agent = home.start(stand.cgroup())?;
-    let seen = watch(&wan, |said| reload(&home, &said.policy()))?;
+    let seen = watch(&wan, |said| Ok(home.reload(&said.policy())?))?;
     ensure!(seen.mixed.is_empty(), "{:?}", &seen.mixed[..seen.mixed.len().min(5)]);
     ensure!(seen.old > 20 && seen.new > 20, "too few to tell");
     Ok(())
@@ -232,8 +225,8 @@ fn a_change_in_pieces_would_be_noticed() -> Result<()> {
     let seen = watch(&wan, |said| {
         let before = if said.law == NEW.law { OLD } else { NEW };
         let piece = Said { sndbuf: said.sndbuf, rcvbuf: said.rcvbuf, ..before };
-        reload(&home, &piece.policy())?;
-        reload(&home, &said.policy())
+        home.reload(&piece.policy())?;
+        Ok(home.reload(&said.policy())?)
     })?;
     ensure!(!seen.mixed.is_empty(), "a change in two pieces went unseen");
     Ok(())

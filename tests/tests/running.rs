@@ -25,7 +25,7 @@ use wad_tests::{
     sysctl,
     tcp::{self, Connection, at},
     veth::{ADDRESSES_V4, ADDRESSES_V6, Wire},
-    wad::{Agent, Home, program},
+    wad::{Home, program},
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -160,57 +160,35 @@ fn on_wire(keys: &str) -> String {
     format!("[[path]]\nname = 'p'\nremote = ['10.81.0.2', 'fd81::2']\nremote_port = 7000\n{keys}\n")
 }
 
-struct Bench<'a> {
-    home: &'a Home,
-    agent: Agent<'a>,
-}
-
-impl Bench<'_> {
-    fn change(&mut self, policy: &str) -> Result<()> {
-        let changes = || Ok::<_, anyhow::Error>(self.home.log().matches("are in force").count());
-        let before = changes()?;
-        self.home.write_policy(policy)?;
-        self.agent.signal(Signal::SIGHUP);
-        until("the change is in force", SOON, changes, |now| *now > before)?;
-        Ok(())
-    }
-
-    fn of_path(&self, name: &str) -> Result<f64> {
-        Ok(self.home.metrics()?.of_path(name, "p")?)
-    }
-}
-
 #[test]
 fn a_change_of_the_policy_reaches_flows_that_run() -> Result<()> {
     let stand = Stand::set_up("change")?;
     let wire = Wire::start()?;
     let home = Home::create(&program()?, "")?;
-    let agent = home.start(stand.cgroup())?;
-    let mut bench = Bench { home: &home, agent };
+    let _agent = home.start(stand.cgroup())?;
     let v4 = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?;
     let v6 = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V6[1], PORT))?;
     let both = || -> Result<_> { Ok([v4.near_flow(wire.a())?, v6.near_flow(wire.a())?]) };
     let untouched = both()?;
+    let tuned = || -> Result<_> { Ok(home.metrics()?.of_path("wad_flows_tuned", "p")?) };
+    let reserved = || -> Result<_> { Ok(home.metrics()?.value("wad_memory_reserved_bytes", &[])?) };
 
-    bench
-        .change(&on_wire("sndbuf = '300000'\npacing = '80Mbit'\ncongestion = 'reno'\ndscp = 8"))?;
+    home.reload(&on_wire("sndbuf = '300000'\npacing = '80Mbit'\ncongestion = 'reno'\ndscp = 8"))?;
     for flow in both()? {
         ensure!(flow.sndbuf_bytes == 600_000 && flow.congestion == "reno", "{flow:?}");
     }
-    ensure!(bench.of_path("wad_flows_tuned")? == 2.0);
-    let reserved =
-        || Ok::<_, anyhow::Error>(home.metrics()?.value("wad_memory_reserved_bytes", &[])?);
+    ensure!(tuned()? == 2.0);
     ensure!(reserved()? == 1_200_000.0);
 
     // Larger, then smaller, and a law.
-    bench.change(&on_wire("sndbuf = '500000'\nrcvbuf = '500000'\ncongestion = 'wad_aimd'"))?;
+    home.reload(&on_wire("sndbuf = '500000'\nrcvbuf = '500000'\ncongestion = 'wad_aimd'"))?;
     for flow in both()? {
         let buffers = (flow.sndbuf_bytes, flow.rcvbuf_bytes);
         ensure!(buffers == (1_000_000, 1_000_000), "{flow:?}");
         ensure!(flow.congestion.starts_with("wad_aimd"), "{flow:?}");
     }
     ensure!(reserved()? == 4_000_000.0, "{}", reserved()?);
-    bench.change(&on_wire("sndbuf = '200000'\nrcvbuf = '200000'\ncongestion = 'wad_aimd'"))?;
+    home.reload(&on_wire("sndbuf = '200000'\nrcvbuf = '200000'\ncongestion = 'wad_aimd'"))?;
     for flow in both()? {
         ensure!((flow.sndbuf_bytes, flow.rcvbuf_bytes) == (400_000, 400_000), "{flow:?}");
     }
@@ -218,20 +196,21 @@ fn a_change_of_the_policy_reaches_flows_that_run() -> Result<()> {
     [&v4, &v6].iter().try_for_each(|connection| connection.exchange(3_000_000))?;
 
     // Gone: back to the default, and counted as gone.
-    bench.change("")?;
+    home.reload("")?;
     for (flow, before) in both()?.iter().zip(&untouched) {
         ensure!(flow.congestion == before.congestion, "{flow:?}");
     }
     ensure!(reserved()? == 0.0);
-    let said = home.log();
-    ensure!(said.contains("left=2") && said.contains("flow left its path"), "{said}");
+    let left = || Ok::<_, anyhow::Error>(home.log().matches("flow left its path").count());
+    until("both are told to have left", SOON, left, |count| *count == 2)?;
+    ensure!(home.log().contains("left=2"), "{}", home.log());
 
     // And back.
-    bench.change(&on_wire("congestion = 'wad_aimd'"))?;
+    home.reload(&on_wire("congestion = 'wad_aimd'"))?;
     ensure!(both()?.iter().all(|flow| flow.congestion.starts_with("wad_aimd")));
-    ensure!(bench.of_path("wad_flows_tuned")? == 2.0);
+    ensure!(tuned()? == 2.0);
     drop((v4, v6));
-    until("both have closed", SOON, || bench.of_path("wad_flows_tuned"), |now| *now == 0.0)?;
+    until("both have closed", SOON, tuned, |now| *now == 0.0)?;
     Ok(())
 }
 
@@ -248,8 +227,7 @@ fn a_flow_that_comes_under_another_path_gets_its_parameters() -> Result<()> {
         )
     };
     let home = Home::create(&program()?, &policy("10.81.0.0/16", 20))?;
-    let agent = home.start(stand.cgroup())?;
-    let mut bench = Bench { home: &home, agent };
+    let _agent = home.start(stand.cgroup())?;
     let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?;
     let window = || -> Result<u32> {
         connection.exchange(2_000_000)?;
@@ -257,7 +235,7 @@ fn a_flow_that_comes_under_another_path_gets_its_parameters() -> Result<()> {
     };
     until("the window is at its maximum", SOON, window, |window| *window == 20)?;
     let more_specific = format!("{}{}", policy("10.81.0.2", 12), policy("10.81.0.0/16", 20));
-    bench.change(&more_specific)?;
+    home.reload(&more_specific)?;
     until("the window is at the other's", SOON, window, |window| *window == 12)?;
     let metrics = home.metrics()?;
     ensure!(metrics.of_path("wad_flows_tuned", "p20")? == 0.0);
