@@ -24,6 +24,9 @@ pub use sample::Sample;
 /// Least window after a decrease: RFC 5681 section 3.1, equation (4).
 pub const MIN_WINDOW_SEGMENTS: u32 = 2;
 
+/// A threshold that is none: `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
+pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
 /// A flow's congestion window, as a law sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {

@@ -1,6 +1,6 @@
 //! A flow as the kernel has it: what the standard instruments are made of.
 
-use wad_common::{flow::Role, instruments::Head};
+use wad_common::{flow::Role, instruments::Head, law::INFINITE_SSTHRESH};
 
 use super::fields::Field;
 
@@ -60,8 +60,6 @@ members! {
     WriteSeq = "write_seq",
 }
 
-/// `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
-const INFINITE_SSTHRESH: u64 = 0x7fff_ffff;
 /// `TCP_CLOSE_WAIT` (include/net/tcp_states.h).
 const CLOSE_WAIT: u64 = 8;
 /// Ticks by which a clock that was started on another processor may seem to be in
@@ -120,7 +118,7 @@ impl Seen<'_> {
     }
 
     pub fn ssthresh_octets(&self) -> Option<f64> {
-        if self.get(Member::SndSsthresh)? >= INFINITE_SSTHRESH {
+        if self.get(Member::SndSsthresh)? >= INFINITE_SSTHRESH.into() {
             return None;
         }
         self.octets(Member::SndSsthresh)
@@ -259,7 +257,7 @@ mod tests {
     fn windows_are_in_octets() {
         let members = [(Member::MssCache, 1448), (Member::SndCwnd, 10)];
         assert_eq!(of("CurCwnd", &members), Some(14_480.0));
-        let infinite = [(Member::MssCache, 1448), (Member::SndSsthresh, INFINITE_SSTHRESH)];
+        let infinite = [(Member::MssCache, 1448), (Member::SndSsthresh, INFINITE_SSTHRESH.into())];
         assert_eq!(of("CurSsthresh", &infinite), None);
         let in_flight = [
             (Member::MssCache, 1000),

@@ -41,7 +41,8 @@
 //! window before the last cut.
 
 use super::{
-    MIN_WINDOW_SEGMENTS, Sample, Window, aimd::MAX_LAW_INCREASE_Q16, rtt::Rounds, slow_start,
+    INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS, Sample, Window, aimd::MAX_LAW_INCREASE_Q16,
+    rtt::Rounds, slow_start,
 };
 use crate::record;
 
@@ -65,8 +66,6 @@ const FEW_SHIFT: u32 = 5;
 /// What a cut by the queue leaves besides, in 1/1024: 1% less, so that the base
 /// RTT shows again.
 const DRAINED_Q10: u64 = 1014;
-/// `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
-const NO_THRESHOLD: u32 = 0x7fff_ffff;
 /// Slow start slows down only from here on, as HyStart.
 const START_SEGMENTS: u32 = 16;
 /// Its end: a queue of a quarter of the base RTT, or of 4 ms.
@@ -311,7 +310,7 @@ impl Leaky {
     fn search(&mut self, window: Window, sign: Sign) -> Window {
         let ssthresh_segments = match sign {
             Sign::None => return window,
-            Sign::New => NO_THRESHOLD,
+            Sign::New => INFINITE_SSTHRESH,
             Sign::Known => self.cubic.plateau_segments(),
         };
         if !self.is_start(Start::Over) || window.cwnd_segments >= ssthresh_segments {

@@ -4,14 +4,9 @@
 //! With `cong_control` the kernel leaves window and rate to the law, in recovery
 //! and after idle time, too.
 
-use wad_common::law::Aimd;
+use wad_common::law::{Aimd, INFINITE_SSTHRESH};
 
-use crate::{
-    context::Context,
-    parameters::{INFINITE_SSTHRESH, Parameters},
-    standard,
-    tcp::Tcp,
-};
+use crate::{context::Context, parameters::Parameters, standard, tcp::Tcp};
 
 /// RFC 6928.
 const INITIAL_WINDOW_SEGMENTS: u32 = 10;

@@ -3,7 +3,7 @@
 
 use wad_common::{
     control::{Control, LONG_PATH_US, Pacing, RESPOND_AS_STANDARD},
-    law::{Aimd, Window},
+    law::{Aimd, INFINITE_SSTHRESH, Window},
     policy,
 };
 use wad_ebpf::{maps, policies};
@@ -26,9 +26,6 @@ const DIVIDES: u32 = 1 << 31;
 
 /// From here on it is the law's own, 64 bytes.
 pub const LAW_STATE: u32 = 40;
-
-/// "None" of a threshold: `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
-pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// Segments that the handshake may deliver: the SYN, and data with it.
 const HANDSHAKE_SEGMENTS: u32 = 2;

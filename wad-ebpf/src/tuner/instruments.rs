@@ -26,14 +26,7 @@ static MEMBERS: Members = Members::NONE;
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/bpf_sk_storage_map")]
 pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
-    // SAFETY: the kernel's own arguments; the verifier checks the loads.
-    let (meta, sk, flow) = unsafe {
-        (
-            (&raw const (*ctx).meta).read_volatile(),
-            (&raw const (*ctx).sk).read_volatile(),
-            (&raw const (*ctx).flow).read_volatile(),
-        )
-    };
+    let (meta, sk, flow) = Context::read(ctx);
     if flow.is_null() {
         return 0;
     }
@@ -48,7 +41,7 @@ pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
         return 0;
     }
     let Some(socket) = Visited::of(sk) else { return 0 };
-    // SAFETY: as above.
+    // SAFETY: the kernel's own output; the verifier checks the load.
     let out = unsafe { (*meta).cast() };
     let head = head(
         &socket,

@@ -16,25 +16,32 @@ use crate::socket::{Socket as _, Visited};
 /// `struct bpf_iter__bpf_sk_storage_map`.
 #[repr(C)]
 pub struct Context {
-    /// A `struct bpf_iter_meta`, whose first member is the output.
-    pub meta: *const *mut c_void,
+    meta: *const *mut c_void,
     map: *mut c_void,
-    /// Null at the end, as is the next one.
-    pub sk: *mut c_void,
-    pub flow: *const Flow,
+    sk: *mut c_void,
+    flow: *const Flow,
+}
+
+impl Context {
+    /// A `struct bpf_iter_meta`, whose first member is the output; the socket and its
+    /// state, which both are null at the end.
+    #[inline(always)]
+    pub fn read(ctx: *const Self) -> (*const *mut c_void, *mut c_void, *const Flow) {
+        // SAFETY: the kernel's own arguments; the verifier checks the loads.
+        unsafe {
+            (
+                (&raw const (*ctx).meta).read_volatile(),
+                (&raw const (*ctx).sk).read_volatile(),
+                (&raw const (*ctx).flow).read_volatile(),
+            )
+        }
+    }
 }
 
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/bpf_sk_storage_map")]
 pub extern "C" fn wad_progress(ctx: *const Context) -> u32 {
-    // SAFETY: the kernel's own arguments; the verifier checks the loads.
-    let (meta, sk, flow) = unsafe {
-        (
-            (&raw const (*ctx).meta).read_volatile(),
-            (&raw const (*ctx).sk).read_volatile(),
-            (&raw const (*ctx).flow).read_volatile(),
-        )
-    };
+    let (meta, sk, flow) = Context::read(ctx);
     if flow.is_null() {
         return 0;
     }
@@ -48,7 +55,7 @@ pub extern "C" fn wad_progress(ctx: *const Context) -> u32 {
     let Some(socket) = Visited::of(sk).filter(Visited::can_send) else { return 0 };
     let progress = progress(&socket, policy);
     let bytes = size_of::<Progress>() as u32;
-    // SAFETY: as above; a record is read, which has no padding.
+    // SAFETY: the kernel's own output; a record is read, which has no padding.
     unsafe { bpf_seq_write((*meta).cast(), (&raw const progress).cast_mut().cast(), bytes) };
     0
 }

@@ -1,7 +1,7 @@
 use super::{Delay, GENTLE_SEGMENTS, Phase, Sample, Window};
+use crate::law::INFINITE_SSTHRESH;
 
 const BASE_US: u32 = 100_000;
-const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 /// A flow and what its ACKs say.
 struct Flow {
@@ -71,10 +71,10 @@ impl Flow {
 
 #[test]
 fn slow_start_doubles_and_later_takes_two_rtts_to_double() {
-    let mut flow = Flow::new(10, NO_THRESHOLD);
+    let mut flow = Flow::new(10, INFINITE_SSTHRESH);
     flow.round(BASE_US);
     assert_eq!(flow.window.cwnd_segments, 20);
-    let mut flow = Flow::new(10 * GENTLE_SEGMENTS, NO_THRESHOLD);
+    let mut flow = Flow::new(10 * GENTLE_SEGMENTS, INFINITE_SSTHRESH);
     flow.round(BASE_US);
     assert!((1340..=1414).contains(&flow.window.cwnd_segments), "{:?}", flow.window);
     let mut flow = Flow::new(50, 80);
@@ -84,7 +84,7 @@ fn slow_start_doubles_and_later_takes_two_rtts_to_double() {
 
 #[test]
 fn slow_start_is_limited_where_the_path_says_so() {
-    let mut flow = Flow::new(1000, NO_THRESHOLD);
+    let mut flow = Flow::new(1000, INFINITE_SSTHRESH);
     flow.window.max_ssthresh_segments = 100;
     flow.round(BASE_US);
     assert!((1045..=1050).contains(&flow.window.cwnd_segments), "{:?}", flow.window);
@@ -92,7 +92,7 @@ fn slow_start_is_limited_where_the_path_says_so() {
 
 #[test]
 fn slow_start_ends_when_a_queue_shows_and_the_window_is_kept_for_a_round() {
-    let mut flow = Flow::new(500, NO_THRESHOLD);
+    let mut flow = Flow::new(500, INFINITE_SSTHRESH);
     flow.round(BASE_US);
     let before_segments = flow.window.cwnd_segments;
     for _ in 0..70 {
@@ -150,7 +150,7 @@ fn only_a_window_that_holds_the_flow_back_grows_but_any_shrinks() {
     flow.round(BASE_US * 2);
     flow.round(BASE_US * 2);
     assert!(flow.window.cwnd_segments < 1000);
-    let mut flow = Flow::new(10, NO_THRESHOLD);
+    let mut flow = Flow::new(10, INFINITE_SSTHRESH);
     flow.sample.entitled_segments = 12;
     flow.round(BASE_US);
     assert_eq!(flow.window.cwnd_segments, 12);

@@ -1,4 +1,4 @@
-use super::{Leaky, Losses, MIN_WINDOW_SEGMENTS, NO_THRESHOLD, Sample, Window};
+use super::{INFINITE_SSTHRESH, Leaky, Losses, MIN_WINDOW_SEGMENTS, Sample, Window};
 
 const BASE_US: u32 = 100_000;
 /// Half of the base RTT.
@@ -96,7 +96,7 @@ fn a_loss_without_a_queue_changes_nothing_until_the_path_is_known_to_leak() {
     flow.rounds(2, BASE_US);
     assert_eq!(flow.lose(1), 1000);
     assert!(flow.law.leak.is_known());
-    assert_eq!(flow.window.ssthresh_segments, NO_THRESHOLD, "it looks for the queue");
+    assert_eq!(flow.window.ssthresh_segments, INFINITE_SSTHRESH, "it looks for the queue");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn marks_are_congestion_even_where_the_path_leaks() {
 fn a_mark_ends_slow_start() {
     let mut flow = Flow::new();
     flow.law = Leaky::start(0);
-    flow.window.ssthresh_segments = NO_THRESHOLD;
+    flow.window.ssthresh_segments = INFINITE_SSTHRESH;
     flow.mark();
     assert_eq!(flow.window.cwnd_segments, flow.window.ssthresh_segments);
 }
