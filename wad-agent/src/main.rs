@@ -38,6 +38,7 @@ mod response;
 mod routes;
 mod run;
 mod shares;
+mod shown;
 mod sinks;
 mod sources;
 mod state_dir;

@@ -17,12 +17,11 @@ use serde::{Deserialize, Serialize};
 use wad_common::{control::WindowSize, policy::Policy};
 
 use crate::{
-    bpf::unpadded,
     cli,
     config::{Metric, decrease, increase_segments},
     measured::{Board, State},
     metrics::SourceError,
-    output,
+    output, shown,
     sources::{ErrorKind, Findings, Found, Health},
     status::client::{self, Request},
 };
@@ -178,7 +177,7 @@ fn measured(
 impl From<&Policy> for PolicyInfo {
     fn from(policy: &Policy) -> Self {
         let some = |number: u32| (number > 0).then_some(number);
-        let congestion = unpadded(&policy.congestion);
+        let congestion = shown::text(&policy.congestion);
         let control = &policy.control;
         Self {
             sndbuf_bytes: some(policy.sndbuf_bytes),

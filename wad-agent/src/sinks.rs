@@ -18,7 +18,6 @@ mod target;
 mod tests;
 
 use std::{
-    fs,
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
@@ -42,6 +41,7 @@ use crate::{
     config::Sink,
     events::{EventName, Record, Teller},
     sources::chance,
+    sysctl::Sysctl,
 };
 
 /// Lines between the agent and the spools: 12 MB at most, as many as all events that the
@@ -94,7 +94,7 @@ impl Sinks {
             queue = Some(lines);
         }
         let teller = Teller {
-            host: host_name(),
+            host: Sysctl::default().host_name(),
             instance: instance.to_owned(),
             run: format!("{:016x}", (chance() * u64::MAX as f64) as u64),
         };
@@ -171,9 +171,4 @@ fn spool_on(told: &Receiver<Message>, outboxes: &[Outbox]) {
             outbox.append(taken.map(|(_, line)| line.clone()));
         }
     }
-}
-
-fn host_name() -> String {
-    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
 }

@@ -58,6 +58,11 @@ impl Sysctl {
         })
     }
 
+    /// Empty where it cannot be read.
+    pub fn host_name(&self) -> String {
+        self.read("kernel.hostname").unwrap_or_default()
+    }
+
     fn file(&self, key: &str) -> PathBuf {
         self.root.join(key.replace('.', "/"))
     }

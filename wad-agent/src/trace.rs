@@ -44,6 +44,7 @@ use crate::{
     lock, log,
     run::signals::Stop,
     status::client::{self, Request},
+    sysctl::Sysctl,
 };
 
 /// `wad trace`.
@@ -72,7 +73,7 @@ async fn trace(args: &cli::Trace) -> Result<()> {
     let head = args.format.head(&Head {
         wad_trace: VERSION,
         version: env!("CARGO_PKG_VERSION"),
-        host: host(),
+        host: Sysctl::default().host_name(),
         started: first.time,
         interval_ms: u64::try_from(args.interval.as_millis())?,
         instruments: columns.iter().collect(),
@@ -96,10 +97,6 @@ fn columns(args: &cli::Trace) -> Columns {
     let usual = if args.instruments.is_empty() { &USUAL[..] } else { &[] };
     let names = usual.iter().copied().chain(args.instruments.iter().map(String::as_str));
     Columns::new(names.chain(args.fields.iter().map(String::as_str)))
-}
-
-fn host() -> String {
-    fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
 }
 
 fn out(args: &cli::Trace, head: &[u8]) -> Result<Box<dyn Out>> {

@@ -5,7 +5,7 @@ use std::{
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write as _},
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 /// Writes it, for its owner alone; on disk when it returns. The folder is made if
@@ -13,14 +13,20 @@ use std::{
 pub fn write(file: &Path, content: &[u8]) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut name = file.as_os_str().to_owned();
-    name.push(".new");
+    let name = beside(file, ".new");
     let mut new =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&name)?;
     new.write_all(content)?;
     new.sync_all()?;
     fs::rename(&name, file)?;
     File::open(folder)?.sync_all()
+}
+
+/// The file whose name has something added.
+pub fn beside(file: &Path, ending: &str) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use wad_common::{
 
 use super::{
     Pins, Result, TuningError,
-    policy_set::{Making, PolicySet, Withheld, unpadded},
+    policy_set::{Making, PolicySet, Withheld},
 };
 use crate::{
     config::{Origin, PathPolicy},
@@ -23,6 +23,7 @@ use crate::{
     instance::Instance,
     journal::Change,
     metrics::{PathReading, PathState, Readings},
+    shown,
     switch::Disabled,
 };
 
@@ -278,7 +279,7 @@ impl Maps {
         for index in 0..policies.len() {
             let policy = policies.get(&index, 0).map_err(named("POLICY_SETS"))?;
             if policy.name[0] != 0 {
-                known.insert(unpadded(&policy.name), index);
+                known.insert(shown::text(&policy.name), index);
             }
         }
         Ok(known)
@@ -320,7 +321,7 @@ impl RuleSet for InForce<'_> {
             Some(withheld) => withheld.policy,
             None => self.set.policies.get(&index, 0).map_err(named("POLICY_SETS"))?,
         };
-        let state = self.maps.state(&unpadded(&policy.name), index);
+        let state = self.maps.state(&shown::text(&policy.name), index);
         let origin = self.maps.origins.get(&index).copied().unwrap_or_default();
         Ok(Known { policy, state, origin })
     }

@@ -43,7 +43,7 @@ pub use events::Events;
 pub use instruments::InstrumentsReader;
 use maps::Maps;
 pub use pins::{BPFFS, Pins, PinsError, exist};
-pub use policy_set::{Making, PolicySet, unpadded};
+pub use policy_set::{Making, PolicySet};
 pub use progress::ProgressReader;
 use running::Running;
 

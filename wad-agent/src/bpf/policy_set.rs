@@ -193,12 +193,6 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// The text of a zero-terminated field.
-pub fn unpadded(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use ipnet::IpNet;

@@ -6,8 +6,9 @@ use wad_common::event::{Event, Kind};
 
 use super::{
     budget::Budget,
-    shown::{address, duration_seconds, goodput_bits_per_second, name, outcome, role},
+    shown::{duration_seconds, goodput_bits_per_second},
 };
+use crate::shown::{address, outcome, role, text};
 
 /// Flows that get a line at level `info`.
 const LINES_PER_SECOND: u32 = 20;
@@ -63,8 +64,8 @@ macro_rules! summary {
             segments_retransmitted = event.segs_retrans,
             srtt_us = event.srtt_us,
             min_rtt_us = event.min_rtt_us,
-            congestion_before = name(&flow.before.congestion),
-            congestion = name(&flow.after.congestion),
+            congestion_before = text(&flow.before.congestion),
+            congestion = text(&flow.after.congestion),
             sndbuf_bytes_before = flow.before.sndbuf_bytes,
             sndbuf_bytes = flow.after.sndbuf_bytes,
             rcvbuf_bytes_before = flow.before.rcvbuf_bytes,

@@ -6,16 +6,15 @@ use serde::Serialize;
 use wad_common::{
     event::{Event, Kind},
     flow::{self, Flow, Outcome, Role},
+    law::INFINITE_SSTHRESH,
 };
 
 use super::{
     EventName,
     record::{Ends, Record},
-    shown::{address, duration_seconds, goodput_bits_per_second, name, outcome, role},
+    shown::{duration_seconds, goodput_bits_per_second},
 };
-
-/// `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
-const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+use crate::shown::{address, outcome, role, text};
 
 /// The values of a record, by its event.
 #[derive(Debug, Serialize)]
@@ -59,7 +58,7 @@ impl From<&flow::Settings> for Settings {
     fn from(settings: &flow::Settings) -> Self {
         let flow::Settings { congestion, sndbuf_bytes, rcvbuf_bytes, cwnd_segments, reserved: _ } =
             *settings;
-        Self { congestion: name(&congestion), sndbuf_bytes, rcvbuf_bytes, cwnd_segments }
+        Self { congestion: text(&congestion), sndbuf_bytes, rcvbuf_bytes, cwnd_segments }
     }
 }
 

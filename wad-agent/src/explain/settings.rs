@@ -12,18 +12,13 @@ use crate::{
     },
     law::Law,
     metrics::PathState,
+    shown::text,
     tuning_plan::ROOM,
 };
 
 /// The path's.
 pub fn name(policy: &Policy) -> String {
     text(&policy.name)
-}
-
-/// Zero-terminated.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 pub fn of(policy: &Policy, origin: &Origin) -> Settings {

@@ -3,16 +3,13 @@
 use std::{
     collections::HashSet,
     io,
-    net::{IpAddr, Ipv6Addr, SocketAddr},
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
 use nix::time::{ClockId, clock_getres};
-use wad_common::{
-    flow::{Outcome, Role},
-    instruments::{Head, MAX_MEMBERS},
-};
+use wad_common::instruments::{Head, MAX_MEMBERS};
 
 use super::{
     Flow, Reading, STANDARD, Values,
@@ -20,8 +17,9 @@ use super::{
     seen::{MEMBERS, Seen},
 };
 use crate::{
-    bpf::{InstrumentsReader, Tuning, TuningError, unpadded},
+    bpf::{InstrumentsReader, Tuning, TuningError},
     flows::Filter,
+    shown,
     struct_ops::{BtfError, KernelBtf},
 };
 
@@ -145,9 +143,9 @@ impl Reader {
             path: path.to_owned(),
             local: address(head.local, head.local_port),
             remote: remote(head),
-            role: role(head.role).to_owned(),
-            outcome: outcome(head.outcome).to_owned(),
-            congestion: unpadded(&head.congestion),
+            role: shown::role(head.role).to_owned(),
+            outcome: shown::outcome(head.outcome).to_owned(),
+            congestion: shown::text(&head.congestion),
             instruments: Values::new(Arc::clone(&self.names), standard.chain(asked).collect()),
         }
     }
@@ -170,29 +168,5 @@ fn address(words: [u32; 4], port: u16) -> SocketAddr {
     for (place, word) in octets.chunks_exact_mut(4).zip(words) {
         place.copy_from_slice(&word.to_ne_bytes());
     }
-    SocketAddr::new(IpAddr::V6(Ipv6Addr::from(octets)).to_canonical(), port)
-}
-
-const fn role(role: u32) -> &'static str {
-    if role == Role::Active as u32 {
-        "connected"
-    } else if role == Role::Passive as u32 {
-        "accepted"
-    } else {
-        "running"
-    }
-}
-
-const fn outcome(outcome: u32) -> &'static str {
-    if outcome == Outcome::Tuned as u32 {
-        "tuned"
-    } else if outcome == Outcome::Partly as u32 {
-        "partly"
-    } else if outcome == Outcome::NoMemory as u32 {
-        "no_memory"
-    } else if outcome == Outcome::TooMany as u32 {
-        "too_many"
-    } else {
-        "observed"
-    }
+    shown::address(octets, port)
 }

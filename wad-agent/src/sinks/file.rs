@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::error::SinkError;
-use crate::config::LogFile;
+use crate::{config::LogFile, whole_file};
 
 pub struct Rotated(LogFile);
 
@@ -52,9 +52,7 @@ impl Rotated {
     }
 
     fn numbered(&self, number: u32) -> PathBuf {
-        let mut name = self.0.path.as_os_str().to_owned();
-        name.push(format!(".{number}"));
-        name.into()
+        whole_file::beside(&self.0.path, &format!(".{number}"))
     }
 }
 

@@ -11,6 +11,7 @@ use std::{
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 
 use super::read;
+use crate::whole_file;
 
 /// Takes whole lines.
 pub trait Out: Send {
@@ -121,7 +122,7 @@ impl Files {
     fn make_room(&self) -> io::Result<()> {
         let numbered = |number: u32| match number {
             0 => self.path.clone(),
-            _ => read::numbered(&self.path, number),
+            _ => whole_file::beside(&self.path, &format!(".{number}")),
         };
         let oldest = self.bounds.keep.saturating_sub(1);
         let free = (0..=oldest).find(|number| !numbered(*number).exists());

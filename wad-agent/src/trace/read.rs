@@ -5,10 +5,9 @@ mod frames;
 mod whole;
 
 use std::{
-    ffi::OsString,
     fs::File,
     io::{self, BufRead, BufReader, Read},
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use serde::Deserialize;
@@ -25,13 +24,6 @@ const CSV: &[u8] = b"time,cookie,";
 /// Whether a file that begins so is a trace.
 pub fn begins_a_trace(first: &[u8]) -> bool {
     [&ZSTD[..], JSON, CSV].into_iter().any(|beginning| first.starts_with(beginning))
-}
-
-/// The name of an older file of a trace.
-pub fn numbered(path: &Path, number: u32) -> PathBuf {
-    let mut name = OsString::from(path);
-    name.push(format!(".{number}"));
-    name.into()
 }
 
 #[derive(Debug, thiserror::Error)]
