@@ -1,6 +1,7 @@
 //! Sinks as the agent has them, with real files, sockets and a server on loopback.
 
 use std::{
+    fs,
     io::{Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixDatagram,
