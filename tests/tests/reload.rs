@@ -2,6 +2,8 @@
 //! whose path is gone go back to the namespace's default.
 
 use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
     thread,
     time::{Duration, Instant},
 };
@@ -52,26 +54,29 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The windows of all flows at one moment.
-    fn windows(&self) -> Result<Vec<u32>> {
+    /// The windows of all flows at one moment, but for the few that a machine that
+    /// pauses may make lose something.
+    fn windows(&self) -> Result<Windows> {
         let flows = self.wan.a().run(|| ss::flows(&format!("dport = :{PORT}")))??;
         ensure!(flows.len() == FLOWS, "{} flows", flows.len());
-        let window = |flow: &Flow| {
-            ensure!(flow.retransmits == 0, "a loss on the way: {flow:?}");
-            Ok(flow.cwnd_segments)
-        };
-        flows.iter().map(window).collect()
+        let without_loss = flows.iter().filter(|flow| flow.retransmits == 0);
+        let windows: Windows = without_loss.map(|flow| (flow.local, flow.cwnd_segments)).collect();
+        ensure!(windows.len() >= FLOWS * 9 / 10, "losses on the way: {flows:?}");
+        Ok(windows)
     }
 
     fn until_windows(&self, what: &'static str, fit: impl Fn(u32) -> bool) -> Result<()> {
-        let fits = |windows: &Vec<u32>| windows.iter().all(|window| fit(*window));
+        let fits = |windows: &Windows| windows.values().all(|window| fit(*window));
         until(what, LIMIT, || self.windows(), fits).map(|_| ())
     }
 }
 
-fn range(windows: &[u32]) -> Result<(u32, u32)> {
-    let least = windows.iter().min().context("no windows")?;
-    Ok((*least, *windows.iter().max().context("no windows")?))
+/// In segments, by the flows' own ends.
+type Windows = BTreeMap<SocketAddr, u32>;
+
+fn range(windows: &Windows) -> Result<(u32, u32)> {
+    let least = windows.values().min().context("no windows")?;
+    Ok((*least, *windows.values().max().context("no windows")?))
 }
 
 /// All at once: one after the other they would take half a minute.
@@ -130,7 +135,8 @@ fn a_change_holds_for_a_hundred_running_flows_within_two_round_trips() -> Result
             range(&after)?
         );
         let most = (rtts * 0.0625).ceil() as u32 + 1;
-        ensure!(before.iter().zip(&after).all(|(one, other)| other - one <= most));
+        let mut grown = after.iter().filter_map(|(flow, now)| Some(now - before.get(flow)?));
+        ensure!(grown.all(|segments| segments <= most));
         Ok(())
     })
 }
