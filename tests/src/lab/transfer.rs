@@ -32,7 +32,7 @@ use crate::{
 };
 
 /// For what a full buffer holds when the sender stops, and for slow machines.
-const GRACE: Duration = Duration::from_secs(60);
+const GRACE: Duration = Duration::from_secs(180);
 /// Most for so many bytes.
 const BYTES_LIMIT: Duration = Duration::from_secs(600);
 /// For all senders to be there before the first one starts.
