@@ -20,7 +20,7 @@ fn policies_are_taken() -> Result<()> {
     for name in Scenario::names()? {
         for variant in Scenario::load(&name)?.variants {
             let Some(policy) = &variant.policy else { continue };
-            let source = if variant.is_measured { monitor::source(9090) } else { String::new() };
+            let source = if variant.has_monitor { monitor::source(9090) } else { String::new() };
             fs::write(&file, source + policy)?;
             if let Err(error) = run(wad, &["check", "--config", config]) {
                 refused.push(format!("{name}, {}: {error}", variant.name));

@@ -147,7 +147,7 @@ impl Lab {
     ) -> Result<(), LabError> {
         signal::check()?;
         let cgroup = Cgroup::create("lab")?;
-        let monitor = variant.is_measured.then(|| Monitor::start(&variant.path)).transpose()?;
+        let monitor = variant.has_monitor.then(|| Monitor::start(&variant.path)).transpose()?;
         let source = monitor.as_ref().map_or_else(String::new, Monitor::source);
         let home = variant.policy.as_deref().map(|policy| format!("{source}{policy}"));
         let home = home.map(|text| Home::create(&self.wad, &text)).transpose()?;

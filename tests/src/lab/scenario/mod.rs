@@ -258,6 +258,15 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_its_own_flows_measure_has_no_monitor() {
+        let has_monitor = |name: &str| {
+            Scenario::load(name).unwrap().variants.iter().any(|variant| variant.has_monitor)
+        };
+        assert!(has_monitor("measured-oc12") && has_monitor("measured-datatag"));
+        assert!(!has_monitor("passive"));
+    }
+
+    #[test]
     fn an_oc12_is_what_it_says() {
         let path = Scenario::load("buffers-oc12").unwrap().path;
         assert_eq!(path.bdp_bytes(), 5_442_500);

@@ -17,8 +17,7 @@ const CHANGE_INTERVAL: &str = "1s";
 const BUFFERS: [&str; 2] = ["sndbuf", "rcvbuf"];
 
 /// Whether what the path carries is not written down, but measured.
-#[must_use]
-pub fn is_measured(keys: &Table) -> bool {
+fn is_measured(keys: &Table) -> bool {
     keys.get("mode").and_then(Value::as_str) == Some("measured")
 }
 

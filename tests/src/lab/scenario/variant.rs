@@ -24,6 +24,8 @@ pub struct RawVariant {
     sender_queue: Option<String>,
     transfer: Option<u32>,
     #[serde(default)]
+    monitor: bool,
+    #[serde(default)]
     sysctls: BTreeMap<String, String>,
 }
 
@@ -50,8 +52,8 @@ pub struct Variant {
     /// Configuration of `wad`, but for `[agent]`, `[metrics]` and `[[source]]`;
     /// without it no agent runs.
     pub policy: Option<String>,
-    /// It needs a source.
-    pub is_measured: bool,
+    /// Its agent is told by a service what the path carries.
+    pub has_monitor: bool,
     /// Metrics of routes are those of the sender's namespace: the agent runs there.
     pub is_routed: bool,
     /// Queueing discipline of the sender's own device, as `tc` takes it; with
@@ -117,7 +119,7 @@ impl RawVariant {
                 base: self.name.clone(),
                 paper: self.paper.clone(),
                 policy: policy::text(common, &policies, &cell.path),
-                is_measured: policies.iter().any(|(_, own)| own.is_some_and(policy::is_measured)),
+                has_monitor: self.monitor,
                 is_routed: policies.iter().any(|(_, own)| own.is_some_and(policy::is_routed)),
                 groups: groups.iter().map(|(group, _)| group.clone()).collect(),
                 sender_queue: self.sender_queue.clone(),
