@@ -12,7 +12,7 @@ use wad_tests::{
         report::Report,
         run::{Client, Lab},
         scenario::Scenario,
-        store, table,
+        store, table, targets,
     },
 };
 
@@ -98,7 +98,8 @@ fn run(command: Command) -> anyhow::Result<()> {
             let text = if json {
                 serde_json::to_string(&report)?
             } else {
-                table::render(std::slice::from_ref(&report))
+                let table = table::render(std::slice::from_ref(&report));
+                format!("{}\n{}", table.trim_end(), targets::lines(&scenario.targets, &report))
             };
             // Before someone who reads only the beginning ends this.
             store::keep(&how.out, report)?;

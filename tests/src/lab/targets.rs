@@ -28,6 +28,15 @@ pub fn verdicts(targets: &[Target], report: &Report) -> Vec<Verdict> {
     targets.iter().flat_map(of).collect()
 }
 
+/// The same as lines of text.
+#[must_use]
+pub fn lines(targets: &[Target], report: &Report) -> String {
+    let line = |Verdict { is_met, words }: Verdict| {
+        format!("  {}: {words}\n", if is_met { "met" } else { "MISSED" })
+    };
+    verdicts(targets, report).into_iter().map(line).collect()
+}
+
 fn verdict(target: &Target, variant: &Variant, report: &Report) -> Option<Verdict> {
     let figures = variant.figures(target.measure, target.flow.as_deref());
     let unit = match &target.of {
