@@ -23,7 +23,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Per ACK: BPF run time, and processor time against the kernel's reno
+    /// Per ACK: BPF run time, and processor time beside the kernel's cubic
     Ack(Options),
     /// Per connection, by the number of paths; memory; time to the first tuned flow
     Connect(Options),
