@@ -37,6 +37,7 @@ pub mod tcp_info;
 pub mod tls;
 pub mod tmux;
 pub mod trace;
+pub mod tracing;
 pub mod transfers;
 pub mod veth;
 pub mod wad;

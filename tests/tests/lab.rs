@@ -1,7 +1,11 @@
 //! Experiments of the lab, small and slow: who runs, under which policy, against
 //! what, and what is counted of it.
 
-use std::path::Path;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context as _, Result, ensure};
 use wad_tests::{
@@ -11,21 +15,26 @@ use wad_tests::{
         run::{Client, Lab},
         scenario::Scenario,
     },
-    signal,
+    signal, tracing,
     wad::program,
 };
 
 fn run(text: &str) -> Result<Report> {
+    run_with(text, None)
+}
+
+fn run_with(text: &str, traces: Option<PathBuf>) -> Result<Report> {
     signal::catch()?;
     let scenario = Scenario::parse("test", Path::new("test.toml"), text)?;
     let own = env!("CARGO_BIN_EXE_wad-lab").into();
-    let lab = Lab { own, wad: program()?, client: Client::Own };
+    let lab = Lab { own, wad: program()?, client: Client::Own, traces };
     Ok(lab.run(&scenario, 1, &Line::new(&scenario, 1))?)
 }
 
 #[test]
 fn flows_of_several_kinds_share_a_path() -> Result<()> {
-    let report = run(r#"
+    let folder = tempfile::tempdir()?;
+    let scenario = r#"
         description = "A flow of the kernel's and, later, two of ours"
         seconds = 6
         settle = "4s"
@@ -37,7 +46,8 @@ fn flows_of_several_kinds_share_a_path() -> Result<()> {
             { name = "theirs", policy = { congestion = "reno" } },
             { name = "ours", start = "2s", streams = 2, policy = { congestion = "wad_aimd" } },
         ]
-    "#)?;
+    "#;
+    let report = run_with(scenario, Some(folder.path().to_owned()))?;
     let sample = report.variants[0].samples.first().context("a sample")?;
     let [theirs, ours] = sample.flows.as_slice() else { anyhow::bail!("two kinds of flows") };
     ensure!((theirs.congestion.as_str(), ours.congestion.as_str()) == ("reno", "wad_aimd"));
@@ -52,6 +62,25 @@ fn flows_of_several_kinds_share_a_path() -> Result<()> {
     ensure!(rates.iter().all(|rate| *rate > 0.1 * carries), "{rates:?}");
     ensure!((0.8..1.05).contains(&(rates.iter().sum::<f64>() / carries)), "{rates:?}");
     ensure!(sample.jain_index.is_some_and(|index| (1.0 / 3.0..=1.0).contains(&index)));
+    // The senders were traced, and nobody else.
+    let rows = tracing::rows(&fs::read_to_string(folder.path().join("both.jsonl"))?)?;
+    let remotes = rows.iter().filter_map(|row| row["remote"].as_str());
+    let remotes: BTreeSet<&str> = remotes.collect();
+    ensure!(remotes == ["10.77.0.2:5001", "10.77.0.2:5002"].into(), "{remotes:?}");
+    ensure!(rows.len() > 100, "{}", rows.len());
+    Ok(())
+}
+
+#[test]
+fn what_runs_without_wad_cannot_be_traced() -> Result<()> {
+    let scenario = r#"
+        description = "Nobody there to trace it"
+        seconds = 5
+        path = { rtt = "20ms", forward = { rate = "50Mbit", queue.bdp = 1 } }
+        variant = [{ name = "untuned" }]
+    "#;
+    let said = run_with(scenario, Some("traces".into())).err().context("it was")?.to_string();
+    ensure!(said.contains("untuned runs without wad"), "{said}");
     Ok(())
 }
 

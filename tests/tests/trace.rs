@@ -2,8 +2,7 @@
 //! the trace is killed, its disk full, its agent away.
 
 use std::{
-    fs::{self, File},
-    io,
+    fs, io,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     slice,
@@ -16,15 +15,18 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use wad_tests::{
     lab::{
+        flights::Flight,
         settings,
         wan::{self, Wan},
     },
+    monotonic_ns,
     policy::path_to,
-    process::{self, Place, Process, in_mounts},
+    process::{self, Place, in_mounts},
     sending::{Sample, samples, while_sending},
     signal,
     stand::{Stand, until},
     tcp::{Connection, at},
+    tracing::{Tracing, rows, time},
     veth::{ADDRESSES_V4, Wire},
     wad::{Home, program},
 };
@@ -32,55 +34,6 @@ use wad_tests::{
 const PORT: u16 = 7000;
 const SOON: Duration = Duration::from_secs(10);
 const POLICY: &str = "[[path]]\nname = 'p'\nremote = '10.81.0.2'\nmode = 'observe'\n";
-
-/// A running `wad trace`, and where it says what is wrong.
-struct Tracing {
-    process: Process,
-    said: PathBuf,
-}
-
-impl Tracing {
-    fn start(home: &Home, arguments: &[&str], out: &Path) -> Result<Self> {
-        let mut command = home.command("trace");
-        command.args(arguments).arg("--out").arg(out);
-        Self::spawn(command, out)
-    }
-
-    fn spawn(mut command: Command, out: &Path) -> Result<Self> {
-        let said = out.with_extension("said");
-        command.stdin(Stdio::null()).stderr(File::create(&said)?);
-        Ok(Self { process: Place::default().spawn(command)?, said })
-    }
-
-    fn said(&self) -> String {
-        fs::read_to_string(&self.said).unwrap_or_default()
-    }
-
-    fn await_word(&mut self, word: &'static str) -> Result<()> {
-        let said = || Ok::<_, anyhow::Error>(self.said());
-        until(word, SOON, said, |said| said.contains(word)).map(drop)
-    }
-
-    /// Ends it as Ctrl-C does: whether it is content, and what it said.
-    fn end(mut self) -> Result<(bool, String)> {
-        self.process.signal(Signal::SIGINT);
-        let status = self.process.wait(SOON, || ())?;
-        Ok((status.success(), self.said()))
-    }
-}
-
-/// The lines of a trace in JSON but for the first; all have to be whole.
-fn rows(text: &str) -> Result<Vec<Value>> {
-    ensure!(text.ends_with('\n'), "cut off: {:?}", text.lines().last());
-    let mut lines = text.lines().map(serde_json::from_str::<Value>);
-    let head = lines.next().context("empty")??;
-    ensure!(head["wad_trace"] == 1 && head["host"].is_string(), "{head}");
-    Ok(lines.collect::<Result<_, _>>()?)
-}
-
-fn time(row: &Value) -> Result<Timestamp> {
-    Ok(row["time"].as_str().with_context(|| format!("no time: {row}"))?.parse()?)
-}
 
 /// Rows come in the order of time, and each flow once at each.
 fn ensure_ordered(rows: &[Value]) -> Result<()> {
@@ -134,9 +87,7 @@ fn it_keeps_its_beat_and_has_the_windows_that_ss_shows() -> Result<()> {
         samples(wan.a(), connections, Duration::from_secs(4)).map(|mut all| all.remove(0))
     })?;
     for trace in [fast_trace, slow_trace] {
-        let (is_content, said) = trace.end()?;
-        ensure!(is_content, "{said}");
-        println!("{said}");
+        println!("{}", trace.finish()?);
     }
 
     let rows = rows(&fs::read_to_string(&fast)?)?;
@@ -184,6 +135,99 @@ fn it_keeps_its_beat_and_has_the_windows_that_ss_shows() -> Result<()> {
     // Window, rate, RTT, retransmissions of each; the loss made a threshold.
     ensure!(lines_of(&plotted(&[&fast])?)? == (4, 1));
     ensure!(lines_of(&plotted(&[&fast, &slow])?)? == (8, 2));
+    Ok(())
+}
+
+/// Of a full packet on the emulated path, without headers.
+const MSS_OCTETS: f64 = 1448.0;
+
+/// A window of a flow as a trace has it.
+#[derive(Clone, Copy)]
+struct Window {
+    time_ns: u64,
+    octets: f64,
+}
+
+/// How many windows are not what the path saw on its way. A flow that its window bounds
+/// has just that on its way, but for a few segments: one that is lost, and those that the
+/// kernel holds back, a millisecond at most, to send them together. When it had them is
+/// known to within an interval between readings: the agent notes the time before it reads,
+/// and the path looks at its packets every millisecond.
+fn misfits(windows: impl Iterator<Item = Window>, course: &[Flight]) -> usize {
+    const INTERVAL_NS: u64 = 10_000_000;
+    const HELD_BACK_OCTETS: f64 = 4.0 * MSS_OCTETS;
+    let fits = |window: &Window| {
+        let after = |time_ns: u64| course.partition_point(|flight| flight.time_ns <= time_ns);
+        // What there was already when that time began, and what came in it.
+        let first = after(window.time_ns - INTERVAL_NS).saturating_sub(1);
+        let near = &course[first..after(window.time_ns + INTERVAL_NS)];
+        let octets = || near.iter().map(|flight| f64::from(flight.bytes));
+        let (least, most) = (octets().fold(f64::MAX, f64::min), octets().fold(0.0, f64::max));
+        (least - HELD_BACK_OCTETS..=most + HELD_BACK_OCTETS).contains(&window.octets)
+    };
+    windows.filter(|window| !fits(window)).count()
+}
+
+#[test]
+fn its_windows_are_what_the_path_saw_on_its_way() -> Result<()> {
+    let stand = Stand::set_up("trace-path")?;
+    // The drops end slow start and the growth after it before the queue is full.
+    let wan = Wan::start(&toml::from_str(
+        "rtt = '100ms'\n[forward]\nrate = '40Mbit'\nqueue.bdp = 1.0\n\
+         drop_data_packets = [500]\ndrop_at = ['3s']\n",
+    )?)?;
+    wan.record_flights();
+    settings::apply(&wan)?;
+    // A paced flow would not have all on its way that its window lets it.
+    let law = "congestion = \"wad_aimd\"; additive_increase = 4; pacing = \"off\"";
+    let home = Home::create(&program()?, &path_to(PORT, law))?;
+    let _agent = home.start(stand.cgroup())?;
+    let connection = Connection::open(wan.a(), wan.b(), at(wan::ADDRESSES_V4[1], PORT))?;
+    let file = home.folder().join("trace.jsonl");
+    let chosen = ["--interval=10ms", "--remote", wan::ADDRESSES_V4[1]];
+    let trace = Tracing::start(&home, &chosen, &file)?;
+    until("a trace", SOON, || Ok::<_, anyhow::Error>(file.exists()), |exists| *exists)?;
+    let (begun_ns, begun) = (monotonic_ns(), Timestamp::now());
+    while_sending(slice::from_ref(&connection), || signal::sleep(Duration::from_secs(5)))?;
+    let ended_ns = monotonic_ns();
+    println!("{}", trace.finish()?);
+    let [forward, _] = wan.counters()?;
+    ensure!((forward.planned_drops, forward.queue_drops) == (2, 0), "{forward:?}");
+
+    let mut windows = Vec::new();
+    for row in rows(&fs::read_to_string(&file)?)? {
+        let since_ns = (time(&row)? - begun).total(jiff::Unit::Nanosecond)?;
+        let octets = row["instruments"]["CurCwnd"].as_f64().context("no window")?;
+        windows.push(Window { time_ns: (begun_ns as f64 + since_ns) as u64, octets });
+    }
+    // From when the first window is on its way.
+    windows.retain(|window| (begun_ns + 50_000_000..ended_ns).contains(&window.time_ns));
+    let segments_at = |ms: u64| {
+        let window = windows.iter().find(|window| window.time_ns >= begun_ns + ms * 1_000_000);
+        window.map_or(f64::NAN, |window| window.octets / MSS_OCTETS)
+    };
+    let [first, grows, grown, halved, last] = [50, 1000, 2900, 3600, 4900].map(segments_at);
+    let highest = windows.iter().map(|window| window.octets / MSS_OCTETS).fold(0.0, f64::max);
+    println!("{first}, {highest}, {grows} to {grown}, {halved} to {last} segments");
+    ensure!(first <= 20.0 && highest > 400.0 && grows < 0.7 * highest);
+    ensure!(grown > grows + 40.0 && halved < 0.7 * grown && last > halved + 20.0);
+
+    let flights = wan.flights();
+    let flights = flights.of([connection.near.local_addr()?.port(), PORT]);
+    let late = |one: &Window| Window { time_ns: one.time_ns + 20_000_000, ..*one };
+    let large = |one: &Window| Window { octets: one.octets * 1.02, ..*one };
+    let wrong = misfits(windows.iter().copied(), flights);
+    let wrong_late = misfits(windows.iter().map(late), flights);
+    let wrong_large = misfits(windows.iter().map(large), flights);
+    println!(
+        "of {} windows {wrong} do not fit; {wrong_late} if they came 20 ms later, {wrong_large} \
+         if they were 2% larger",
+        windows.len()
+    );
+    // A busy machine may take the processor from the agent while it reads.
+    let most = windows.len() / 50;
+    ensure!(wrong <= most && windows.len() > 250, "{wrong} of {}", windows.len());
+    ensure!(wrong_late > most && wrong_large > most, "this would not have noticed faults");
     Ok(())
 }
 
@@ -237,7 +281,7 @@ fn what_a_full_disk_does_not_take_is_counted_and_what_it_has_stays_whole() -> Re
         let mut command = home.command("trace");
         command.args(["--interval", "10ms", "--out"]).arg(disk.join("trace"));
         let command = in_mounts(&script, &command);
-        let mut trace = Tracing::spawn(command, &home.folder().join("full"))?;
+        let mut trace = Tracing::spawn(command, home.folder().join("full.said"))?;
         let inside = PathBuf::from(format!("/proc/{}/root", trace.process.id()));
         let disk = inside.join(disk.strip_prefix("/")?);
         trace.await_word("cannot write: No space left on device")?;
@@ -302,8 +346,7 @@ fn files_are_rotated_within_their_bounds_and_plotted_as_one() -> Result<()> {
             let mut trace = Tracing::start(home, &bounds, &file)?;
             signal::sleep(Duration::from_secs(3))?;
             ensure!(trace.process.ended()?.is_none(), "{}", trace.said());
-            let (is_content, said) = trace.end()?;
-            ensure!(is_content, "{said}");
+            trace.finish()?;
         }
         let numbered = |number: u32| file.with_file_name(format!("trace.{number}"));
         let files = [numbered(2), numbered(1), file.clone()];
@@ -336,8 +379,8 @@ fn it_outlives_its_agent_and_takes_fields_and_chosen_flows() -> Result<()> {
         let _agent = home.start(stand.cgroup())?;
         trace.await_word("the agent answers again")?;
         signal::sleep(Duration::from_secs(2))?;
-        let (is_content, said) = trace.end()?;
-        ensure!(is_content && said.contains("readings missed"), "{said}");
+        let said = trace.finish()?;
+        ensure!(said.contains("readings missed"), "{said}");
         let rows = rows(&fs::read_to_string(&file)?)?;
         ensure_ordered(&rows)?;
         let after = rows.iter().filter(|row| time(row).is_ok_and(|time| time > stopped)).count();

@@ -1,7 +1,7 @@
 //! `wad-lab`: experiments on an emulated long path. `cargo xtask lab` and
 //! `cargo xtask demo` run it.
 
-use std::{path::PathBuf, process::ExitCode};
+use std::{fs, path::PathBuf, process::ExitCode};
 
 use anyhow::Context;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -42,6 +42,10 @@ enum Command {
         /// Who sends and receives.
         #[arg(long, value_enum, default_value_t = ClientName::Own)]
         client: ClientName,
+        /// Has `wad trace` look at the senders, too, as often as the scenario does: a
+        /// file for each variant in this folder, for `wad plot`.
+        #[arg(long, value_name = "DIR")]
+        trace: Option<PathBuf>,
     },
     /// Runs scenarios, all of them if none is named, and makes a page of it.
     Report {
@@ -91,8 +95,12 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::List => list(),
-        Command::Run { scenario, how, variants, json, client } => {
-            let lab = lab(how.wad, client)?;
+        Command::Run { scenario, how, variants, json, client, trace } => {
+            if let Some(folder) = &trace {
+                let failed = || format!("cannot make the folder {}", folder.display());
+                fs::create_dir_all(folder).with_context(failed)?;
+            }
+            let lab = Lab { traces: trace, ..lab(how.wad, client)? };
             let scenario = Scenario::load(&scenario)?.only(&variants)?;
             let report = measure(&lab, &scenario, how.repeat)?;
             let text = if json {
@@ -154,5 +162,5 @@ fn lab(wad: PathBuf, client: ClientName) -> anyhow::Result<Lab> {
         ClientName::Iperf3 => Client::Iperf3,
     };
     let own = std::env::current_exe().context("cannot find this program's own file")?;
-    Ok(Lab { own, wad, client })
+    Ok(Lab { own, wad, client, traces: None })
 }

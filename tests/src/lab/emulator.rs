@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     burst::Burst,
     delay_line::{DelayLaw, DelayLine},
+    flights::{Flights, Part, Record},
     link::{Link, LinkLaw},
     losses::{Fate, LossLaw, Losses, Passing},
     packet::{Packet, Segment},
@@ -90,6 +91,7 @@ impl Counters {
 /// Two running directions; stopped when dropped.
 pub struct Emulator {
     stop: Arc<AtomicBool>,
+    flights: Record,
     forward: Worker,
     reverse: Worker,
 }
@@ -133,12 +135,25 @@ impl Emulator {
         let stop = Arc::new(AtomicBool::new(false));
         let [near, far] = tuns;
         let [forward, reverse] = laws;
-        let forward = Worker::start(&near, &far, forward, &stop)?;
-        let reverse = Worker::start(&far, &near, reverse, &stop);
+        let flights = Record::default();
+        let [data, acks] = [Part::Data(flights.clone()), Part::Acknowledgements(flights.clone())];
+        let forward = Worker::start([&near, &far], forward, data, &stop)?;
+        let reverse = Worker::start([&far, &near], reverse, acks, &stop);
         if reverse.is_err() {
             stop.store(true, Ordering::Relaxed);
         }
-        Ok(Self { stop, forward, reverse: reverse? })
+        Ok(Self { stop, flights, forward, reverse: reverse? })
+    }
+
+    /// From now on it keeps a record of what is on its way.
+    pub fn record_flights(&self) {
+        self.flights.begin();
+    }
+
+    /// That record so far; empty if none was asked for.
+    #[must_use]
+    pub fn flights(&self) -> Flights {
+        self.flights.so_far()
     }
 
     /// From now on each way takes so long.
@@ -177,9 +192,9 @@ impl Drop for Emulator {
 
 impl Worker {
     fn start(
-        from: &Arc<Tun>,
-        to: &Arc<Tun>,
+        [from, to]: [&Arc<Tun>; 2],
         law: DirectionLaw,
+        part: Part,
         stop: &Arc<AtomicBool>,
     ) -> io::Result<Self> {
         let delay_ns = Arc::new(AtomicU64::new(law.delay.delay_ns));
@@ -187,7 +202,7 @@ impl Worker {
         let (from, to) = (Arc::clone(from), Arc::clone(to));
         let (stop, publish) = (Arc::clone(stop), Arc::clone(&published));
         let delay = Arc::clone(&delay_ns);
-        let run = move || Direction::new(&from, &to, law).run(&stop, &delay, &publish);
+        let run = move || Direction::new([&from, &to], law, part).run(&stop, &delay, &publish);
         let thread = thread::Builder::new().name("wan".to_owned()).spawn(run)?;
         Ok(Self { delay_ns, published, thread: Some(thread) })
     }
@@ -196,6 +211,7 @@ impl Worker {
 struct Direction<'a> {
     from: &'a Tun,
     to: &'a Tun,
+    part: Part,
     epoch_ns: u64,
     losses: Losses,
     link: Link,
@@ -210,10 +226,11 @@ struct Direction<'a> {
 }
 
 impl<'a> Direction<'a> {
-    fn new(from: &'a Tun, to: &'a Tun, law: DirectionLaw) -> Self {
+    fn new([from, to]: [&'a Tun; 2], law: DirectionLaw, part: Part) -> Self {
         Self {
             from,
             to,
+            part,
             epoch_ns: monotonic_ns(),
             losses: Losses::new(law.losses, law.seed),
             link: Link::new(law.link),
@@ -279,6 +296,7 @@ impl<'a> Direction<'a> {
     }
 
     fn pass(&mut self, came_ns: u64, read_ns: u64, mut segment: Segment) {
+        self.part.came(self.epoch_ns + read_ns, &segment);
         let counters = &mut self.counters;
         counters.arrived += 1;
         let passing =
@@ -312,6 +330,7 @@ impl<'a> Direction<'a> {
     fn deliver(&mut self) {
         let now_ns = self.now_ns();
         while let Some(segment) = self.line.pop(now_ns) {
+            self.part.goes(self.epoch_ns + now_ns, &segment);
             if !self.burst.push(&segment) {
                 self.flush();
                 self.burst.push(&segment);

@@ -1,8 +1,8 @@
 //! The lab: real TCP of the real kernel in two network namespaces, joined by an
 //! emulated long path in user space.
 //!
-//! Bottom up: `packet`, `burst`, `link`, `losses` and `delay_line` are the pure
-//! parts; `tun` and `emulator` run them between two devices; `wan` sets up the
+//! Bottom up: `packet`, `burst`, `link`, `losses`, `delay_line` and `flights` are the
+//! pure parts; `tun` and `emulator` run them between two devices; `wan` sets up the
 //! namespaces; `scenario`, `run` and `transfer` make experiments of it, `monitor`
 //! has measured the path where nobody tells the agent of it; `record` makes figures
 //! of what was seen, with `slow_start`, `recovery` and `responses`, and `targets`
@@ -15,6 +15,7 @@ pub mod counters;
 pub mod delay_line;
 pub mod demo;
 pub mod emulator;
+pub mod flights;
 pub mod iperf3;
 pub mod link;
 pub mod losses;

@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,7 @@ use super::{
     scenario::{Scenario, Variant},
     settings::{self, HostDefaults, SettingsError},
     transfer::Bed,
-    wan::{Wan, WanError},
+    wan::{ADDRESSES_V4, Wan, WanError},
 };
 use crate::{
     cgroup::{Cgroup, CgroupError},
@@ -26,6 +26,7 @@ use crate::{
     signal,
     sysctl::SysctlError,
     trace::{Event, Trace, TraceError},
+    tracing::{Tracing, TracingError},
     wad::{Home, WadError},
 };
 
@@ -57,6 +58,8 @@ pub enum LabError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     #[error(transparent)]
+    Tracing(#[from] TracingError),
+    #[error(transparent)]
     Interrupted(#[from] signal::Interrupted),
     #[error("cannot keep the {who}'s output")]
     Output { who: &'static str, source: io::Error },
@@ -72,6 +75,8 @@ pub enum LabError {
     Disturbed,
     #[error("ss saw no flow")]
     Unseen,
+    #[error("{variant} runs without wad, which is what traces: name others with --variant")]
+    Untraced { variant: String },
     #[error("{variant} has flows of several kinds: only the lab's own client can run them")]
     OwnClientOnly { variant: String },
 }
@@ -99,6 +104,9 @@ pub struct Lab {
     /// The `wad` binary.
     pub wad: PathBuf,
     pub client: Client,
+    /// The folder for what `wad trace` sees of the senders, if it is to look: a file
+    /// for each variant, the run before it being FILE.1.
+    pub traces: Option<PathBuf>,
 }
 
 impl Lab {
@@ -112,6 +120,11 @@ impl Lab {
             && let Some(several) = scenario.variants.iter().find(|one| one.groups.len() > 1)
         {
             return Err(LabError::OwnClientOnly { variant: several.name.clone() });
+        }
+        if self.traces.is_some()
+            && let Some(without) = scenario.variants.iter().find(|one| one.policy.is_none())
+        {
+            return Err(LabError::Untraced { variant: without.name.clone() });
         }
         let mut report = Report::of(scenario, self.client);
         for repeat in 1..=repeats {
@@ -177,7 +190,11 @@ impl Lab {
         }
         let settings = settings::effective(&wan)?;
         let trace = variant.sender_queue.as_ref().map(|_| Trace::start(ports)).transpose()?;
+        let traced = self.traces.as_ref().zip(home.as_ref());
+        let tracing =
+            traced.map(|(folder, home)| traced_to(folder, home, scenario, variant)).transpose()?;
         let record = bed.transfer(scenario, variant, show)?;
+        tracing.map(Tracing::finish).transpose()?;
         let events = trace.map(Trace::finish).transpose()?;
         if settings::effective(&wan)? != settings {
             return Err(LabError::Disturbed);
@@ -194,6 +211,17 @@ impl Lab {
         drop(wan);
         agent.map_or(Ok(()), |agent| Ok(agent.stop()?))
     }
+}
+
+fn traced_to(
+    folder: &Path,
+    home: &Home,
+    scenario: &Scenario,
+    variant: &Variant,
+) -> Result<Tracing, TracingError> {
+    let out = folder.join(format!("{}.jsonl", variant.name));
+    let interval = format!("{}ms", scenario.sample_every.0.as_millis());
+    Tracing::start(home, &["--interval", &interval, "--remote", ADDRESSES_V4[1]], &out)
 }
 
 fn responses(

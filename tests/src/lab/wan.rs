@@ -7,6 +7,7 @@ use std::{io, sync::Arc, time::Duration};
 
 use super::{
     emulator::{Counters, Emulator, Moments},
+    flights::Flights,
     scenario::Path,
     tun::{QUEUE_PACKETS, Tun, TunError},
 };
@@ -127,6 +128,17 @@ impl Wan {
             counters.device_drops = dropped.map_err(|source| WanError::Device { source })?;
         }
         Ok([forward, reverse])
+    }
+
+    /// From now on the path keeps a record of what is on its way from `a` to `b`.
+    pub fn record_flights(&self) {
+        self.emulator.record_flights();
+    }
+
+    /// That record so far.
+    #[must_use]
+    pub fn flights(&self) -> Flights {
+        self.emulator.flights()
     }
 
     /// When segments on the way to `b` were dropped or marked so far.

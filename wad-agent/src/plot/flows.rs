@@ -117,6 +117,7 @@ impl Traces {
     fn label(&self, trace: &Trace, flow: &Points, is_only: bool) -> String {
         let Points { local, remote, path, congestion, .. } = flow;
         match (self.0.len() > 1, is_only) {
+            (true, true) if self.name_of(trace) == congestion => congestion.clone(),
             (true, true) => format!("{} ({congestion})", self.name_of(trace)),
             (true, false) => format!("{}: {local} → {remote} ({congestion})", self.name_of(trace)),
             (false, _) => format!("{local} → {remote} ({path}, {congestion})"),

@@ -20,9 +20,13 @@ const BOTTOM: f64 = 56.0;
 /// Told apart by the colour-blind, too (Okabe and Ito; grey for their yellow).
 const COLOURS: [&str; MOST] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
+/// Of the line of the first flow and of the last: where lines run on one another, those
+/// below show at the edges.
+const WIDEST: f64 = 3.2;
+const NARROWEST: f64 = 1.6;
 const STYLE: &str = "text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px;fill:#333}\
     .title{font-size:18px;font-weight:600;fill:#111}.grid{stroke:#e4e4e4}.axis{stroke:#888}\
-    .line,.dashed{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}\
+    .line,.dashed{fill:none;stroke-linejoin:round;stroke-linecap:round}\
     .dashed{stroke-width:1.3;stroke-dasharray:5 4;stroke-opacity:.8}";
 
 /// The picture.
@@ -65,7 +69,7 @@ struct Area {
 impl Area {
     fn draw(&self, svg: &mut String, panel: &Panel) {
         let highest = panel.highest() / panel.unit;
-        let step = round_step(highest);
+        let step = round_step(highest).max(panel.least_step);
         // Half a step of air, so that no line runs along the frame.
         let limit = ((highest / step + 0.5).ceil() * step).max(step);
         let bottom = self.top + HEIGHT;
@@ -95,7 +99,7 @@ impl Area {
                     let (seconds, value) = (point.0, point.1 / panel.unit);
                     (value <= limit).then(|| (self.x(seconds), y(value)))
                 };
-                self.draw_curve(svg, (class, COLOURS[number % COLOURS.len()]), curve, shown);
+                self.draw_curve(svg, (class, &stroke(number, curves.len())), curve, shown);
             }
         }
     }
@@ -103,7 +107,7 @@ impl Area {
     fn draw_curve(
         &self,
         svg: &mut String,
-        (class, colour): (&str, &str),
+        (class, stroke): (&str, &str),
         curve: &Curve,
         shown: impl Fn((f64, f64)) -> Option<(f64, f64)>,
     ) {
@@ -118,13 +122,21 @@ impl Area {
             is_down = at.is_some();
         }
         if !path.is_empty() {
-            let _ = writeln!(svg, "<path class=\"{class}\" stroke=\"{colour}\" d=\"{path}\"/>");
+            let _ = writeln!(svg, "<path class=\"{class}\" {stroke} d=\"{path}\"/>");
         }
     }
 
     fn x(&self, seconds: f64) -> f64 {
         LEFT + seconds / self.seconds * (RIGHT - LEFT)
     }
+}
+
+/// Of the line of a flow, of so many. A dashed one has its own width.
+fn stroke(number: usize, count: usize) -> String {
+    let colour = COLOURS[number % COLOURS.len()];
+    let narrower = (WIDEST - NARROWEST) / count.saturating_sub(1).max(1) as f64;
+    let width = NARROWEST + narrower * (count - 1 - number) as f64;
+    format!("stroke=\"{colour}\" stroke-width=\"{width:.1}\"")
 }
 
 /// A step of 1, 2 or 5 times a power of ten that gives 4 to 10 of them.

@@ -35,6 +35,29 @@ fn every_flow_has_its_lines_and_label() {
 }
 
 #[test]
+fn lines_under_others_show_and_there_is_no_half_retransmission() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = written(folder.path(), "trace.jsonl", &lines(Format::Json, 10));
+    let svg = plotted(vec![file]).unwrap();
+    assert!(svg.contains("stroke=\"#0072b2\" stroke-width=\"3.2\""), "{svg}");
+    assert!(svg.contains("stroke=\"#d55e00\" stroke-width=\"1.6\""), "{svg}");
+    let (_, counts) = svg.split_once("retransmitted since").unwrap();
+    assert!(!counts.contains(">0.5<"), "{counts}");
+}
+
+#[test]
+fn a_variant_that_is_called_as_its_algorithm_is_named_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let [mine, other] = ["cubic.jsonl", "tuned.jsonl"].map(|name| {
+        let lines = lines(Format::Json, 10).into_iter();
+        let of_one = lines.filter(|line| !String::from_utf8_lossy(line).contains("\"cookie\":2"));
+        written(folder.path(), name, &of_one.collect::<Vec<_>>())
+    });
+    let svg = plotted(vec![mine, other]).unwrap();
+    assert!(svg.contains(">cubic</text>") && svg.contains(">tuned (cubic)</text>"), "{svg}");
+}
+
+#[test]
 fn files_of_one_trace_are_one_and_others_are_set_beside_it() {
     let folder = tempfile::tempdir().unwrap();
     let lines = lines(Format::Csv, 40);
