@@ -83,6 +83,15 @@ enum VmCommand {
         /// As wad_highspeed; all of them if left out
         law: Option<String>,
     },
+    /// Run a scenario of the lab under another kernel, at the speed of an emulated
+    /// processor
+    Lab {
+        #[arg(long, default_value = vm::FOR_MEASURING, value_parser = vm::names())]
+        kernel: String,
+        /// As `lab run` takes them: NAME, `--variant NAME`, `--repeat N`, `--json`
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
 }
 
 /// Arguments for the program that does the work.
@@ -110,6 +119,9 @@ fn run(command: Command) -> Result<()> {
         Command::Fmt { check } => fmt::run(check),
         Command::Test => test::run(),
         Command::Vm { other: Some(VmCommand::Compare { law }), .. } => vm::compare(law.as_deref()),
+        Command::Vm { other: Some(VmCommand::Lab { kernel, arguments }), .. } => {
+            vm::lab(&kernel, &arguments)
+        }
         Command::Vm { other: None, kernels, test } => vm::run(&kernels, test.as_deref()),
         Command::Dist => dist::run(),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),

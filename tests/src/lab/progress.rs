@@ -3,6 +3,7 @@
 
 use std::{
     cell::Cell,
+    env,
     io::{IsTerminal, Write, stderr},
     time::{Duration, Instant},
 };
@@ -24,7 +25,9 @@ pub struct Line {
 impl Line {
     #[must_use]
     pub fn new(scenario: &super::scenario::Scenario, repeats: u32) -> Self {
-        let rewrites = stderr().is_terminal();
+        // So says the console of a virtual machine, which is read line by line.
+        let is_dumb = env::var_os("TERM").is_some_and(|kind| kind == "dumb");
+        let rewrites = stderr().is_terminal() && !is_dumb;
         Self { seconds: scenario.seconds(), repeats, rewrites, shown: Cell::new(None) }
     }
 

@@ -19,7 +19,7 @@ pub const UNTUNED_WINDOW_BYTES: u32 = 6_291_456 / 2;
 
 /// Per network namespace. Debian's values are the kernel's own defaults, but for
 /// `tcp_no_metrics_save`: what one run learns of the path must not help the next.
-const NAMESPACE: [(&str, &str); 17] = [
+const NAMESPACE: [(&str, &str); 18] = [
     TCP_RMEM,
     TCP_WMEM,
     ("net.ipv4.tcp_congestion_control", "cubic"),
@@ -28,6 +28,7 @@ const NAMESPACE: [(&str, &str); 17] = [
     ("net.ipv4.tcp_window_scaling", "1"),
     ("net.ipv4.tcp_timestamps", "1"),
     ("net.ipv4.tcp_sack", "1"),
+    ("net.ipv4.tcp_dsack", "1"),
     ("net.ipv4.tcp_slow_start_after_idle", "1"),
     ("net.ipv4.tcp_adv_win_scale", "1"),
     ("net.ipv4.tcp_notsent_lowat", "4294967295"),

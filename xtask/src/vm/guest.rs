@@ -31,6 +31,8 @@ pub struct Run {
     pub name: String,
     pub program: PathBuf,
     pub arguments: Vec<String>,
+    /// A folder that it reads where it is on this machine.
+    pub reads: Option<PathBuf>,
 }
 
 /// The archive, built for one kernel.
@@ -50,6 +52,9 @@ pub fn archive(kernel: &Kernel, folder: &Path, wad: &Path, runs: &[Run]) -> Resu
     for run in runs {
         archive.file(&format!("tests/{}", run.name), &read(&run.program)?);
         list += &format!("{} {}\n", run.name, run.arguments.join(" "));
+        if let Some(folder) = &run.reads {
+            add_folder(&mut archive, Path::new("/"), folder)?;
+        }
     }
     archive.file("tests/list", list.as_bytes());
     Ok(archive.finish())

@@ -2,7 +2,7 @@
 # The first process of a test machine: makes it look like a host, runs what
 # /tests/list names, a program with its arguments on each line, and turns the
 # machine off. Lines that begin with "vm:" are for whoever reads the console.
-export PATH=/usr/sbin:/usr/bin:/busybox HOME=/root WAD_BIN=/usr/sbin/wad
+export PATH=/usr/sbin:/usr/bin:/busybox HOME=/root TERM=dumb WAD_BIN=/usr/sbin/wad
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev

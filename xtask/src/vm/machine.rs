@@ -22,6 +22,22 @@ pub struct Limits {
     pub whole: Duration,
 }
 
+/// How a kernel is run.
+pub struct Manner<'a> {
+    /// What it is told.
+    pub parameters: &'a str,
+    /// What an instruction takes of the machine's time.
+    pub instruction: Instruction,
+    pub limits: Limits,
+}
+
+/// As QEMU takes it: a power of two, of nanoseconds.
+#[derive(Clone, Copy)]
+pub enum Instruction {
+    OneNs = 0,
+    TwoNs = 1,
+}
+
 /// How the machine came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -50,33 +66,28 @@ impl Drop for Running {
 
 /// Boots a kernel and shows its console as it comes, until the machine is off or
 /// the time is over.
-pub fn run(
-    kernel: &Path,
-    parameters: &str,
-    first_files: &Path,
-    name: &str,
-    limits: Limits,
-) -> Result<Console> {
+pub fn run(kernel: &Path, first_files: &Path, name: &str, manner: &Manner<'_>) -> Result<Console> {
     let program = exec::find_program("qemu-system-x86_64").context("QEMU is missing")?;
     let mut command = Command::new(program);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]);
     command.args(["-no-reboot", "-m", "2G", "-accel", "tcg"]);
     // QEMU 7.2's cmpxchg16b makes the kernel's allocator of slabs panic.
     command.args(["-cpu", "max,-cx16"]);
-    // The machine's time is that of its instructions, 2 ns for each, and jumps on
-    // when there is nothing to do: nothing is late in it, however slow or busy this
-    // machine is, and waiting takes no time. With two processors it does not boot.
-    command.args(["-smp", "1", "-icount", "shift=1,sleep=off", "-rtc", "clock=vm"]);
+    // The machine's time is that of its instructions, and jumps on when there is
+    // nothing to do: nothing is late in it, however slow or busy this machine is, and
+    // waiting takes no time. With two processors it does not boot.
+    let clock = format!("shift={},sleep=off", manner.instruction as u8);
+    command.args(["-smp", "1", "-icount", &clock, "-rtc", "clock=vm"]);
     command.arg("-kernel").arg(kernel).arg("-initrd").arg(first_files);
     // A panic ends QEMU. What the kernel says of real errors is shown.
-    let parameters = format!("console=ttyS0 panic=-1 oops=panic loglevel=4 {parameters}");
+    let parameters = format!("console=ttyS0 panic=-1 oops=panic loglevel=4 {}", manner.parameters);
     command.args(["-append", &parameters]);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut running = Running(command.spawn().context("cannot start QEMU")?);
     let output = running.0.stdout.take().context("QEMU has no output")?;
     let from = read_lines(output);
     let mut lines = Vec::new();
-    let end = watch(&from, limits, |line| {
+    let end = watch(&from, manner.limits, |line| {
         eprintln!("{name} | {line}");
         lines.push(line);
     });

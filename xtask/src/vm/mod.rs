@@ -13,7 +13,7 @@ mod verdict;
 use std::{
     fs,
     num::NonZero,
-    path::Path,
+    path::{Path, PathBuf},
     sync::Mutex,
     thread,
     time::{Duration, Instant},
@@ -25,7 +25,7 @@ use clap::builder::PossibleValuesParser;
 use self::{
     guest::Run,
     kernel::{Kernel, Wanted},
-    machine::{Console, Limits},
+    machine::{Console, Instruction, Limits, Manner},
     verdict::Verdict,
 };
 use crate::{
@@ -39,12 +39,12 @@ const TARGET: &str = SHIPPED[0];
 /// For the tests on one kernel. Their longest is silent while it runs.
 const TESTS: Limits =
     Limits { silence: Duration::from_secs(15 * 60), whole: Duration::from_secs(40 * 60) };
-/// For comparing windows.
-const COMPARISON: Limits =
+/// For what is measured.
+const MEASURING: Limits =
     Limits { silence: Duration::from_secs(20 * 60), whole: Duration::from_secs(3 * 3600) };
 
 /// Has netem, and all congestion controls that ours are compared with.
-const FOR_COMPARISON: &str = "6.12";
+pub const FOR_MEASURING: &str = "6.12";
 
 /// Names of the kernels, as the command line takes them.
 pub fn names() -> PossibleValuesParser {
@@ -64,7 +64,12 @@ pub fn run(names: &[String], only: Option<&str>) -> Result<()> {
     let outcomes = in_parallel(&wanted, |wanted| {
         let begun = Instant::now();
         let outcome = programs::tests_of(wanted, &programs, only).and_then(|runs| {
-            let (kernel, console) = boot(wanted, wanted.parameters, &wad, &runs, TESTS)?;
+            let manner = Manner {
+                parameters: wanted.parameters,
+                instruction: Instruction::TwoNs,
+                limits: TESTS,
+            };
+            let (kernel, console) = boot(wanted, &manner, &wad, &runs)?;
             let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
             Ok((kernel.release, verdict::judge(&console, &names)))
         });
@@ -92,16 +97,16 @@ pub fn run(names: &[String], only: Option<&str>) -> Result<()> {
     bail!("not passed under {}", failures.join(", "))
 }
 
-/// Compares laws of ours, all or the named one, with the kernel's. The mitigations of
-/// processors' flaws, which cost both alike, are not emulated.
+/// Compares laws of ours, all or the named one, with the kernel's.
 pub fn compare(law: Option<&str>) -> Result<()> {
     let wad = prepare()?;
-    let program = programs::build_comparison(TARGET)?;
-    let arguments = law.map(str::to_owned).into_iter().collect();
-    let runs = [Run { name: "wad-compare".to_owned(), program, arguments }];
-    let wanted = kernel::ALL.iter().find(|wanted| wanted.name == FOR_COMPARISON);
-    let wanted = wanted.context("the kernel for comparisons is not in the list")?;
-    let (_, console) = boot(wanted, "mitigations=off", &wad, &runs, COMPARISON)?;
+    let run = Run {
+        name: "wad-compare".to_owned(),
+        program: programs::build_one("wad-compare", TARGET)?,
+        arguments: law.map(str::to_owned).into_iter().collect(),
+        reads: None,
+    };
+    let console = measure(FOR_MEASURING, Instruction::TwoNs, &wad, run)?;
     for line in console.lines.iter().filter(|line| line.contains(" ratio ")) {
         println!("{line}");
     }
@@ -112,8 +117,41 @@ pub fn compare(law: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+/// Runs a scenario of the lab under a kernel, as `lab run` does under this one. What
+/// it prints comes last on the console.
+pub fn lab(kernel: &str, arguments: &[String]) -> Result<()> {
+    let wad = prepare()?;
+    let all = [&["run".to_owned()], arguments, &["--wad=/usr/sbin/wad".to_owned()]].concat();
+    let run = Run {
+        name: "wad-lab".to_owned(),
+        program: programs::build_one("wad-lab", TARGET)?,
+        arguments: all,
+        reads: Some(exec::root().join("tests/lab/scenarios")),
+    };
+    // Its paths are faster than those of tests.
+    let console = measure(kernel, Instruction::OneNs, &wad, run)?;
+    let is_result = |line: &str| ["scenario ", "{"].iter().any(|begin| line.starts_with(begin));
+    let printed = console.lines.iter().skip_while(|line| !is_result(line));
+    for line in printed.take_while(|line| !line.starts_with("vm: end ")) {
+        println!("{line}");
+    }
+    ensure!(console.lines.iter().any(|line| line == "vm: end wad-lab 0"), "the lab failed there");
+    Ok(())
+}
+
+/// Boots a kernel for something that measures. The mitigations of processors' flaws,
+/// which cost all alike, are not emulated.
+fn measure(kernel: &str, instruction: Instruction, wad: &Path, run: Run) -> Result<Console> {
+    let wanted = kernel::ALL.iter().find(|wanted| wanted.name == kernel);
+    let wanted = wanted.with_context(|| format!("{kernel} is not in the list of kernels"))?;
+    let parameters = format!("mitigations=off {}", wanted.parameters);
+    let manner = Manner { parameters: &parameters, instruction, limits: MEASURING };
+    let (_, console) = boot(wanted, &manner, wad, &[run])?;
+    Ok(console)
+}
+
 /// Gets what is needed, and builds the static `wad`.
-fn prepare() -> Result<std::path::PathBuf> {
+fn prepare() -> Result<PathBuf> {
     ensure!(cfg!(target_arch = "x86_64"), "the kernels, and the tools beside them, are for x86_64");
     setup::run(For::Machines)?;
     dist::ship(TARGET)
@@ -121,10 +159,9 @@ fn prepare() -> Result<std::path::PathBuf> {
 
 fn boot(
     wanted: &Wanted,
-    parameters: &str,
+    manner: &Manner<'_>,
     wad: &Path,
     runs: &[Run],
-    limits: Limits,
 ) -> Result<(Kernel, Console)> {
     let folder = exec::target().join("vm");
     let kernel = Kernel::fetch(wanted, &folder)?;
@@ -134,7 +171,7 @@ fn boot(
     let files = own.join("initramfs");
     let console = guest::archive(&kernel, &own, wad, runs)
         .and_then(|archive| fs::write(&files, archive).context("cannot write the first files"))
-        .and_then(|()| machine::run(&kernel.image, parameters, &files, wanted.name, limits));
+        .and_then(|()| machine::run(&kernel.image, &files, wanted.name, manner));
     fs::remove_dir_all(&own).with_context(|| own.display().to_string())?;
     Ok((kernel, console?))
 }

@@ -54,10 +54,10 @@ pub fn build_tests(target: &str) -> Result<Vec<(String, PathBuf)>> {
     built(&mut cargo)
 }
 
-/// Builds the program that compares windows.
-pub fn build_comparison(target: &str) -> Result<PathBuf> {
+/// Builds one program of the `tests` crate.
+pub fn build_one(name: &str, target: &str) -> Result<PathBuf> {
     let mut cargo = dist::cargo("build", target, "guest");
-    cargo.args(["--package", "wad-tests", "--bin", "wad-compare"]);
+    cargo.args(["--package", "wad-tests", "--bin", name]);
     let program = built(&mut cargo)?.pop().context("cargo built nothing")?;
     Ok(program.1)
 }
@@ -98,7 +98,7 @@ fn run(name: &str, programs: &[(String, PathBuf)]) -> Result<Run> {
         .with_context(|| format!("no tests are called {name}"))?;
     let mut arguments = vec!["--test-threads=1".to_owned(), "--exact".to_owned()];
     arguments.extend(LEFT_OUT.into_iter().flat_map(|test| ["--skip".to_owned(), test.to_owned()]));
-    Ok(Run { name: name.to_owned(), program: program.clone(), arguments })
+    Ok(Run { name: name.to_owned(), program: program.clone(), arguments, reads: None })
 }
 
 #[cfg(test)]
