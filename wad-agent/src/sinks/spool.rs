@@ -26,6 +26,8 @@ const MAX_SEGMENT_BYTES: u64 = 8 << 20;
 /// How far the oldest segment has been read.
 const POSITION: &str = "position";
 const SUFFIX: &str = ".jsonl";
+/// Of a segment. No sink gets so far: beyond it is damage.
+const MAX_NUMBER: u64 = 1 << 48;
 
 /// Lines that are lost, by why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -226,7 +228,7 @@ impl Spool {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
+            let number = name.to_str().and_then(|name| number(name.strip_suffix(SUFFIX)?));
             if let Some(number) = number {
                 found.push(Segment { number, bytes: entry.metadata()?.len() });
             }
@@ -237,7 +239,8 @@ impl Spool {
         if let (Some((number, read_bytes)), Some(oldest)) = (position, self.segments.front())
             && number == oldest.number
         {
-            self.read_bytes = read_bytes;
+            // Where the end of the segment was lost, all of the rest has been read.
+            self.read_bytes = read_bytes.min(oldest.bytes);
         }
         // A number that was in use is not used again: the position may be of it.
         let last = self.segments.back().map_or(0, |newest| newest.number);
@@ -365,8 +368,8 @@ impl Spool {
 
     fn position(&self) -> Option<(u64, u64)> {
         let text = fs::read_to_string(self.folder.join(POSITION)).ok()?;
-        let (number, bytes) = text.trim_end_matches('\n').split_once(' ')?;
-        Some((number.parse().ok()?, bytes.parse().ok()?))
+        let (segment, bytes) = text.trim_end_matches('\n').split_once(' ')?;
+        Some((number(segment)?, bytes.parse().ok()?))
     }
 
     fn note_position(&self) {
@@ -384,6 +387,11 @@ impl Spool {
         let file = options.open(self.folder.join(POSITION));
         let _ = file.and_then(|file| file.write_all_at(text.as_bytes(), 0));
     }
+}
+
+/// The number of a segment.
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|number| *number <= MAX_NUMBER)
 }
 
 /// Whether nothing is missing of a line, as far as that shows.
