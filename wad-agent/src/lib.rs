@@ -15,6 +15,8 @@ mod events;
 mod explain;
 mod flow_log;
 mod flows;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod host;
 mod instance;
 mod instruments;

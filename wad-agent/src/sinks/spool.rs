@@ -91,6 +91,35 @@ struct Passed {
     damaged: u64,
 }
 
+/// See [`crate::fuzz`]: the position and the segments, with form feeds between them.
+#[cfg(feature = "fuzz")]
+pub fn fuzz(bytes: &[u8]) {
+    const LAST: &[u8] = b"{\"is\": \"last\"}";
+    let folder = std::env::temp_dir().join("wad-fuzz-spool");
+    fs::create_dir_all(&folder).expect("writable");
+    let mut files = bytes.splitn(5, |byte| *byte == 0x0c);
+    fs::write(folder.join(POSITION), files.next().unwrap_or_default()).expect("writable");
+    for (number, segment) in files.enumerate() {
+        fs::write(folder.join(format!("{number:020}{SUFFIX}")), segment).expect("writable");
+    }
+    let (mut spool, _, found) = Spool::open(folder.clone(), 1 << 20);
+    found.expect("readable");
+    let (lost, written) = spool.append([[LAST, b"\n"].concat()]);
+    written.expect("writable");
+    assert_eq!(lost, Lost::default());
+    let mut last = None;
+    while let Some(batch) = spool.next(256).expect("readable") {
+        for line in batch.lines() {
+            assert!(line.starts_with(b"{") && line.ends_with(b"}"));
+            last = Some(line.to_vec());
+        }
+        spool.advance(&batch, batch.len());
+    }
+    assert_eq!(last.as_deref(), Some(LAST));
+    assert_eq!(spool.bytes(), 0);
+    fs::remove_dir_all(&folder).expect("writable");
+}
+
 impl Batch {
     /// Each with its newline.
     pub fn bytes(&self) -> &[u8] {
