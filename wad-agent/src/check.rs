@@ -36,6 +36,14 @@ pub fn run(file: &Path) -> anyhow::Result<()> {
     output::print(page)
 }
 
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(config: &Config, host: &Host) {
+    let ceilings = Ceiling::all(config, |_| None);
+    let page = Page { file: Path::new("wad.toml"), config, host, ceilings }.to_string();
+    assert!(page.ends_with("no error\n"));
+}
+
 /// The current value, of several the last; None where this network namespace does not show it.
 fn read_sysctl(name: &str) -> Option<u64> {
     let file = Path::new("/proc/sys").join(name.replace('.', "/"));

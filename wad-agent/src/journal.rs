@@ -24,6 +24,8 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 pub use self::damage::Damage;
+#[cfg(feature = "fuzz")]
+pub use self::lines::fuzz;
 use self::lines::{Entry, Line};
 use self::transmit_queue::Queue;
 use crate::{

@@ -99,7 +99,7 @@ fn of_processes() -> io::Result<impl Iterator<Item = PathBuf>> {
 
 /// Where a line of the table of mounts has a network namespace
 /// (proc_pid_mountinfo(5)).
-fn mounted(line: &str) -> Option<PathBuf> {
+pub fn mounted(line: &str) -> Option<PathBuf> {
     let (mount, filesystem) = line.split_once(" - ")?;
     let mut fields = mount.split(' ').skip(3);
     let (root, path) = (fields.next()?, fields.next()?);

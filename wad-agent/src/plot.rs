@@ -6,10 +6,14 @@ mod flows;
 mod svg;
 
 use std::fs;
+#[cfg(feature = "fuzz")]
+use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 
 use self::flows::{Drawn, Traces};
+#[cfg(feature = "fuzz")]
+use crate::trace::read::Rows;
 use crate::{cli, log, output};
 
 /// `wad plot`.
@@ -21,6 +25,16 @@ pub fn run(args: &cli::Plot) -> Result<()> {
             log::say(&format!("{}: {damage}", file.display()));
         }
     }
+    let picture = picture(&traces)?;
+    match &args.out {
+        None => output::print(picture),
+        Some(out) => {
+            fs::write(out, picture).with_context(|| format!("cannot write {}", out.display()))
+        }
+    }
+}
+
+fn picture(traces: &Traces) -> Result<String> {
     let Drawn { flows, left_out } = traces.drawn();
     if flows.is_empty() {
         bail!("nothing to draw: no flow was traced");
@@ -37,12 +51,18 @@ pub fn run(args: &cli::Plot) -> Result<()> {
         "nothing to draw: none of {} was traced",
         curve::INSTRUMENTS.join(", ")
     );
-    let picture = svg::render(&traces.title(), &flows, &panels);
-    match &args.out {
-        None => output::print(picture),
-        Some(out) => {
-            fs::write(out, picture).with_context(|| format!("cannot write {}", out.display()))
-        }
+    Ok(svg::render(&traces.title(), &flows, &panels))
+}
+
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(bytes: &[u8]) {
+    let Ok(rows) = Rows::new(bytes) else { return };
+    let mut traces = Traces::default();
+    let _damage = traces.take(Path::new("trace"), rows);
+    if let Ok(picture) = picture(&traces) {
+        let read = roxmltree::Document::parse(&picture);
+        assert!(read.is_ok(), "{read:?}: {picture}");
     }
 }
 

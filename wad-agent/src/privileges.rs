@@ -61,7 +61,7 @@ const fn has(capabilities: u64, number: u32) -> bool {
     capabilities >> number & 1 == 1
 }
 
-fn effective_capabilities(status: &str) -> u64 {
+pub fn effective_capabilities(status: &str) -> u64 {
     status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))

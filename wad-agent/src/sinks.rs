@@ -33,6 +33,8 @@ use serde::Serialize;
 use tracing::warn;
 
 pub use self::counts::{Board, SinkReading};
+#[cfg(feature = "fuzz")]
+pub use self::spool::fuzz;
 use self::{
     counts::{Counts, Reason},
     outbox::Outbox,

@@ -7,6 +7,8 @@ mod archive;
 mod cache;
 mod document;
 mod error;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod http;
 mod passive;
 mod poll;

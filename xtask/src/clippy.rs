@@ -12,8 +12,9 @@ use crate::{
 pub fn run() -> Result<()> {
     setup::run(For::Linting)?;
     let deny = ["--", "--deny", "warnings"];
-    // What only root runs is not looked at otherwise.
-    let all = ["clippy", "--workspace", "--all-targets", "--features", "wad-tests/root"];
+    // What only root or libFuzzer runs is not looked at otherwise.
+    let features = "wad-tests/root,wad-agent/fuzz";
+    let all = ["clippy", "--workspace", "--all-targets", "--features", features];
     exec::run(exec::cargo(all).args(deny))?;
 
     let bpf = BpfToolchain::read(exec::root())?;

@@ -2,7 +2,7 @@
 //! first, so any of them can be the first one on a clean clone.
 #![forbid(unsafe_code)]
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
@@ -14,6 +14,7 @@ mod dist;
 mod elf;
 mod exec;
 mod fmt;
+mod fuzz;
 mod lab;
 mod linker;
 mod packages;
@@ -49,6 +50,18 @@ enum Command {
     },
     /// Run every test; those that change the network need root
     Test,
+    /// Feed the parsers of what comes from outside with what libFuzzer makes up
+    Fuzz {
+        /// All of them if none is named
+        #[arg(value_name = "TARGET", value_parser = fuzz::names())]
+        targets: Vec<String>,
+        /// How long each is run; as many at once as there are cores
+        #[arg(long, default_value_t = 60)]
+        seconds: u32,
+        /// Run the one that is named on this file instead, which it may have left
+        #[arg(long, value_name = "FILE", requires = "targets", conflicts_with = "seconds")]
+        input: Option<PathBuf>,
+    },
     /// Run tests of the static `wad` under Debian's kernels, each in a virtual
     /// machine: 5.10, 6.1, 6.12, sid
     #[command(args_conflicts_with_subcommands = true)]
@@ -118,6 +131,8 @@ fn run(command: Command) -> Result<()> {
         Command::Clippy => clippy::run(),
         Command::Fmt { check } => fmt::run(check),
         Command::Test => test::run(),
+        Command::Fuzz { targets, input: Some(input), .. } => fuzz::reproduce(&targets, &input),
+        Command::Fuzz { targets, input: None, seconds } => fuzz::run(&targets, seconds),
         Command::Vm { other: Some(VmCommand::Compare { law }), .. } => vm::compare(law.as_deref()),
         Command::Vm { other: Some(VmCommand::Lab { kernel, arguments }), .. } => {
             vm::lab(&kernel, &arguments)

@@ -22,10 +22,12 @@ pub struct Package {
     pub for_vm: bool,
     /// Whether it is for the binaries to ship alone.
     pub for_shipping: bool,
+    /// Whether it is for libFuzzer alone.
+    pub for_fuzzing: bool,
 }
 
 /// All of them.
-pub const ALL: [Package; 17] = [
+pub const ALL: [Package; 18] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -38,6 +40,7 @@ pub const ALL: [Package; 17] = [
     Package::new("bpftool", "bpftool", "an outside view of programs and maps"),
     Package::new("zstd", "zstd", "an outside view of packed traces"),
     Package::new("clang", "clang", "compiles TLS for other machines").for_shipping(),
+    Package::new("g++", "c++", "compiles libFuzzer").for_fuzzing(),
     Package::new("qemu-system-x86", "qemu-system-x86_64", "boots other kernels").for_vm(),
     Package::new("busybox-static", "busybox", "programs for other kernels").for_vm(),
     Package::new("kmod", "depmod", "modules for other kernels").for_vm(),
@@ -55,11 +58,16 @@ impl Package {
             for_demo: false,
             for_vm: false,
             for_shipping: false,
+            for_fuzzing: false,
         }
     }
 
     const fn for_shipping(self) -> Self {
         Self { for_shipping: true, ..self }
+    }
+
+    const fn for_fuzzing(self) -> Self {
+        Self { for_fuzzing: true, ..self }
     }
 
     const fn for_demo(self) -> Self {

@@ -18,6 +18,8 @@ pub enum For {
     Demo,
     /// Linting and formatting as well.
     Linting,
+    /// Compiling libFuzzer as well.
+    Fuzzing,
     /// Compiling for every machine that is shipped for.
     Shipping,
     /// The lab with other people's programs, and the tests as root.
@@ -44,10 +46,12 @@ pub fn run(purpose: For) -> Result<()> {
     let packages: Vec<&Package> = match purpose {
         For::Machines | For::Everything => packages::ALL.iter().collect(),
         For::Testing => {
-            let others = |package: &&Package| package.for_vm || package.for_shipping;
+            let others =
+                |package: &&Package| package.for_vm || package.for_shipping || package.for_fuzzing;
             packages::ALL.iter().filter(|package| !others(package)).collect()
         }
         For::Shipping => packages::ALL.iter().filter(|package| package.for_shipping).collect(),
+        For::Fuzzing => packages::ALL.iter().filter(|package| package.for_fuzzing).collect(),
         For::Demo => packages::ALL.iter().filter(|package| package.for_demo).collect(),
         _ => Vec::new(),
     };

@@ -80,7 +80,7 @@ fn root() -> Result<PathBuf, CgroupError> {
 }
 
 /// The whole hierarchy, rather than a part of it that is mounted somewhere else.
-fn cgroup2_mount(mounts: &str) -> Option<PathBuf> {
+pub fn cgroup2_mount(mounts: &str) -> Option<PathBuf> {
     let cgroup2 = |line: &'_ str| -> Option<(bool, PathBuf)> {
         let (mount, filesystem) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);

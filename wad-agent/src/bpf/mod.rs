@@ -38,6 +38,8 @@ use wad_common::{
 };
 
 pub use cgroup::Cgroup;
+#[cfg(feature = "fuzz")]
+pub use cgroup::cgroup2_mount;
 pub use error::TuningError;
 pub use events::Events;
 pub use instruments::InstrumentsReader;

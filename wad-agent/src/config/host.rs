@@ -36,7 +36,7 @@ impl Host {
 
 /// The congestion controls in a `modules.dep` (depmod(8)): module files, each
 /// followed by a colon. The kernel looks for `tcp_NAME` (`tcp_ca_find_autoload()`).
-fn loadable(modules: &str) -> Vec<String> {
+pub fn loadable(modules: &str) -> Vec<String> {
     let names = modules.lines().filter_map(|line| {
         let (file, _) = line.split_once(':')?;
         let (_, name) = file.rsplit_once('/')?;

@@ -48,6 +48,8 @@ pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as au
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
 pub use host::Host;
+#[cfg(feature = "fuzz")]
+pub use host::loadable;
 pub use host_changes::{HostChanges, TransmitQueue};
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use pacing::MAX_BYTES_PER_SECOND as UNBOUNDED_PACING_BYTES_PER_SECOND;

@@ -43,6 +43,24 @@ pub fn read(bytes: &[u8], boot_id: &str) -> Found {
     found
 }
 
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(bytes: &[u8]) {
+    const BOOT_ID: &str = "b";
+    let found = read(bytes, BOOT_ID);
+    let mut entries = Vec::new();
+    for change in found.changes {
+        let line = Line { boot_id: BOOT_ID.to_owned(), change };
+        let written = serde_json::to_vec(&line).expect("what was read can be written");
+        assert!(read(&written, BOOT_ID).changes.iter().eq([&line.change]));
+        fold(&mut entries, line.change);
+    }
+    for (number, entry) in entries.iter().enumerate() {
+        let is_same = |other: &Entry| other.is_of_the_same(&entry.change);
+        assert!(!entries[..number].iter().any(is_same));
+    }
+}
+
 /// One thing to undo: the first `before` and the last `after` of a setting.
 #[derive(Debug)]
 pub struct Entry {

@@ -1,6 +1,6 @@
 //! The flows of some traces, and which of them are drawn.
 
-use std::{collections::HashMap, net::SocketAddr, path::Path};
+use std::{collections::HashMap, io::BufRead, net::SocketAddr, path::Path};
 
 use jiff::Timestamp;
 
@@ -64,17 +64,21 @@ pub struct Drawn {
 impl Traces {
     /// Takes a file in, and says what of it cannot be read.
     pub fn read(&mut self, file: &Path) -> Result<Option<Damage>, Error> {
+        Ok(self.take(file, Rows::open(file)?))
+    }
+
+    /// The same, of a file that is open.
+    pub fn take<R: BufRead>(&mut self, file: &Path, mut rows: Rows<R>) -> Option<Damage> {
         let name = name(file);
         let known = self.0.iter().position(|trace| trace.name == name);
         let number = known.unwrap_or_else(|| {
             self.0.push(Trace { name, numbers: HashMap::new(), flows: Vec::new() });
             self.0.len() - 1
         });
-        let mut rows = Rows::open(file)?;
         for row in rows.by_ref() {
             self.0[number].add(row);
         }
-        Ok(rows.damage().cloned())
+        rows.damage().cloned()
     }
 
     pub fn title(&self) -> String {

@@ -26,6 +26,8 @@ const MAX_SEGMENT_BYTES: u64 = 8 << 20;
 /// How far the oldest segment has been read.
 const POSITION: &str = "position";
 const SUFFIX: &str = ".jsonl";
+/// Of a segment. No sink gets so far: beyond it is damage.
+const MAX_NUMBER: u64 = 1 << 48;
 
 /// Lines that are lost, by why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -87,6 +89,35 @@ struct Passed {
     bytes: u64,
     /// Lines that could not be read.
     damaged: u64,
+}
+
+/// See [`crate::fuzz`]: the position and the segments, with form feeds between them.
+#[cfg(feature = "fuzz")]
+pub fn fuzz(bytes: &[u8]) {
+    const LAST: &[u8] = b"{\"is\": \"last\"}";
+    let folder = std::env::temp_dir().join("wad-fuzz-spool");
+    fs::create_dir_all(&folder).expect("writable");
+    let mut files = bytes.splitn(5, |byte| *byte == 0x0c);
+    fs::write(folder.join(POSITION), files.next().unwrap_or_default()).expect("writable");
+    for (number, segment) in files.enumerate() {
+        fs::write(folder.join(format!("{number:020}{SUFFIX}")), segment).expect("writable");
+    }
+    let (mut spool, _, found) = Spool::open(folder.clone(), 1 << 20);
+    found.expect("readable");
+    let (lost, written) = spool.append([[LAST, b"\n"].concat()]);
+    written.expect("writable");
+    assert_eq!(lost, Lost::default());
+    let mut last = None;
+    while let Some(batch) = spool.next(256).expect("readable") {
+        for line in batch.lines() {
+            assert!(line.starts_with(b"{") && line.ends_with(b"}"));
+            last = Some(line.to_vec());
+        }
+        spool.advance(&batch, batch.len());
+    }
+    assert_eq!(last.as_deref(), Some(LAST));
+    assert_eq!(spool.bytes(), 0);
+    fs::remove_dir_all(&folder).expect("writable");
 }
 
 impl Batch {
@@ -226,7 +257,7 @@ impl Spool {
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok());
+            let number = name.to_str().and_then(|name| number(name.strip_suffix(SUFFIX)?));
             if let Some(number) = number {
                 found.push(Segment { number, bytes: entry.metadata()?.len() });
             }
@@ -237,7 +268,8 @@ impl Spool {
         if let (Some((number, read_bytes)), Some(oldest)) = (position, self.segments.front())
             && number == oldest.number
         {
-            self.read_bytes = read_bytes;
+            // Where the end of the segment was lost, all of the rest has been read.
+            self.read_bytes = read_bytes.min(oldest.bytes);
         }
         // A number that was in use is not used again: the position may be of it.
         let last = self.segments.back().map_or(0, |newest| newest.number);
@@ -365,8 +397,8 @@ impl Spool {
 
     fn position(&self) -> Option<(u64, u64)> {
         let text = fs::read_to_string(self.folder.join(POSITION)).ok()?;
-        let (number, bytes) = text.trim_end_matches('\n').split_once(' ')?;
-        Some((number.parse().ok()?, bytes.parse().ok()?))
+        let (segment, bytes) = text.trim_end_matches('\n').split_once(' ')?;
+        Some((number(segment)?, bytes.parse().ok()?))
     }
 
     fn note_position(&self) {
@@ -384,6 +416,11 @@ impl Spool {
         let file = options.open(self.folder.join(POSITION));
         let _ = file.and_then(|file| file.write_all_at(text.as_bytes(), 0));
     }
+}
+
+/// The number of a segment.
+fn number(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|number| *number <= MAX_NUMBER)
 }
 
 /// Whether nothing is missing of a line, as far as that shows.

@@ -96,6 +96,22 @@ pub async fn poll(
     Ok(answer)
 }
 
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(body: &[u8]) {
+    let (_, targets) = super::fuzz::configured();
+    if let Ok(measurements) = parse::<Vec<Measurement>>(body) {
+        let _ = choose(&measurements, &HashSet::new(), targets);
+    }
+    for metric in Metric::ALL {
+        let sample = parse(body).and_then(|events| best(metric, "event", events, "a"));
+        super::fuzz::hold(sample.map(|sample| Answer {
+            readings: vec![Reading { target: 0, metric, sample }],
+            errors: Vec::new(),
+        }));
+    }
+}
+
 fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, SourceError> {
     serde_json::from_slice(body).map_err(|source| SourceError::Malformed { source })
 }

@@ -39,6 +39,21 @@ struct Content {
     sources: BTreeMap<String, BTreeMap<String, Kept>>,
 }
 
+fn restore(bytes: &[u8], store: &mut Store, targets: &Targets) -> serde_json::Result<()> {
+    let content: Content = serde_json::from_slice(bytes)?;
+    for (source, paths) in &content.sources {
+        for (path, kept) in paths {
+            let Some(target) = targets.named(path) else { continue };
+            for metric in Metric::ALL {
+                let Some(&(value, measured_at_seconds)) = kept.get(metric.key()) else { continue };
+                let sample = Sample { value, measured_at_seconds };
+                store.restore(source, Reading { target, metric, sample });
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Cache {
     pub fn new(state_dir: &Path, instance: &str) -> Self {
         Self { file: state_dir.join(format!("measured-{instance}.json")) }
@@ -54,21 +69,19 @@ impl Cache {
             }
             _ => fs::read(&self.file).map_err(read)?,
         };
-        let content: Content = serde_json::from_slice(&bytes)
-            .map_err(|source| Error::Damaged { file: self.file.clone(), source })?;
-        for (source, paths) in &content.sources {
-            for (path, kept) in paths {
-                let Some(target) = targets.named(path) else { continue };
-                for metric in Metric::ALL {
-                    let Some(&(value, measured_at_seconds)) = kept.get(metric.key()) else {
-                        continue;
-                    };
-                    let sample = Sample { value, measured_at_seconds };
-                    store.restore(source, Reading { target, metric, sample });
-                }
-            }
+        restore(&bytes, store, targets)
+            .map_err(|source| Error::Damaged { file: self.file.clone(), source })
+    }
+
+    /// See [`crate::fuzz`].
+    #[cfg(feature = "fuzz")]
+    pub fn fuzz(bytes: &[u8]) {
+        let (sources, targets) = super::fuzz::configured();
+        let mut store = Store::new(sources, targets);
+        if restore(bytes, &mut store, targets).is_ok() {
+            let written = Self::content(&store, targets);
+            assert!(restore(&written, &mut store, targets).is_ok());
         }
-        Ok(())
     }
 
     /// What [`Cache::write`] is to write.

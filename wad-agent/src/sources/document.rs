@@ -69,6 +69,13 @@ fn read(body: &[u8], targets: &Targets, now: SystemTime) -> Result<Answer, Sourc
     Ok(answer)
 }
 
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(body: &[u8]) {
+    let (_, targets) = super::fuzz::configured();
+    super::fuzz::hold(read(body, targets, SystemTime::UNIX_EPOCH));
+}
+
 fn take(
     path: &Map<String, Value>,
     target: usize,

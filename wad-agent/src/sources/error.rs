@@ -6,6 +6,9 @@ use tokio_rustls::rustls;
 
 use crate::config::Metric;
 
+/// Of what is told of an error.
+const MAX_TOLD_CHARS: usize = 1000;
+
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     #[error("cannot read {}", file.display())]
@@ -132,7 +135,7 @@ impl SourceError {
         }
     }
 
-    /// With its causes, in one line.
+    /// With its causes, in one line that has an end: some of it is what a service sent.
     pub fn told(&self) -> String {
         let mut told = self.to_string();
         let mut cause = std::error::Error::source(self);
@@ -143,7 +146,11 @@ impl SourceError {
             }
             cause = error.source();
         }
-        told
+        let escaped = |c: char| match c.is_control() {
+            true => c.escape_default().to_string(),
+            false => c.to_string(),
+        };
+        told.chars().take(MAX_TOLD_CHARS).map(escaped).collect()
     }
 }
 
@@ -153,5 +160,22 @@ pub fn is_possible(metric: Metric, value: f64) -> bool {
         Metric::Bandwidth => crate::config::is_rate(value),
         Metric::Rtt => crate::config::is_rtt(value),
         Metric::Loss | Metric::Reordering => (0.0..=1.0).contains(&value),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_service_sends_cannot_write_lines_of_the_log() {
+        #[derive(Debug, serde::Deserialize)]
+        enum Known {}
+        let source = serde_json::from_str::<Known>(r#""x\n\u001b[2Jforged""#).unwrap_err();
+        let told = SourceError::Malformed { source }.told();
+        assert!(told.contains(r"x\n\u{1b}[2Jforged"), "{told}");
+        let host = format!("a\nb{}", "c".repeat(1_000_000));
+        let told = SourceError::Resolve { host, source: io::ErrorKind::NotFound.into() }.told();
+        assert!(told.starts_with(r"no address of a\nbccc") && told.len() < 2000, "{told}");
     }
 }

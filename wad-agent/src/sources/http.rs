@@ -182,6 +182,26 @@ impl<'a> Client<'a> {
     }
 }
 
+/// See [`crate::fuzz`]: what a server sends.
+#[cfg(feature = "fuzz")]
+pub fn fuzz(bytes: &[u8]) {
+    const MOST: usize = 1000;
+    let client = super::fuzz::client(MOST);
+    let request = client.head(Method::GET, "").body(Full::default()).expect("a request");
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("memory");
+    let (ours, mut theirs) = tokio::io::duplex(64 << 10);
+    let server = async move {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        // Nobody answers before the question.
+        let _ = theirs.read(&mut [0; 1024]).await;
+        let _ = theirs.write_all(bytes).await;
+    };
+    let (body, ()) =
+        runtime.block_on(async { tokio::join!(client.exchange(ours, request), server) });
+    assert!(body.as_ref().map_or(0, Bytes::len) <= MOST);
+    super::fuzz::hold(body.map(|_| super::Answer::default()));
+}
+
 async fn connect(url: &Url) -> Result<TcpStream> {
     let resolve = |source| SourceError::Resolve { host: url.host.clone(), source };
     let addresses = lookup_host((url.host.as_str(), url.port)).await.map_err(resolve)?;

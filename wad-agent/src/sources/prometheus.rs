@@ -47,6 +47,22 @@ pub async fn poll(
     Ok(poll.answer)
 }
 
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(body: &[u8]) {
+    let (client, (_, targets)) = (super::fuzz::client(0), super::fuzz::configured());
+    let mut poll = Poll { client: &client, label: "path", targets, answer: Answer::default() };
+    let answer = instant("rtt", Ok(Bytes::copy_from_slice(body))).map(|series| {
+        let values = poll.by_target("rtt", series);
+        for metric in crate::config::Metric::ALL {
+            let query = Query { metric, promql: String::new(), factor: 1e-3 };
+            poll.take(&query, &values, &values);
+        }
+        poll.answer
+    });
+    super::fuzz::hold(answer);
+}
+
 /// By target.
 type Values = HashMap<usize, Value>;
 

@@ -56,9 +56,27 @@ pub async fn poll(
         poll.errors.push(SourceError::Unmatched { query, label });
     }
     poll.take_all(&chosen, &span(SystemTime::now(), source)).await?;
-    let reading = |((target, metric), sample)| Reading { target, metric, sample };
-    let Poll { errors, latest, .. } = poll;
-    Ok(Answer { readings: latest.into_iter().map(reading).collect(), errors })
+    Ok(poll.answer())
+}
+
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(body: &[u8]) {
+    let (client, (_, targets)) = (super::fuzz::client(0), super::fuzz::configured());
+    let raws = serde_json::from_slice::<Vec<Value>>(body).unwrap_or_default();
+    let read = |test| raws.iter().filter_map(move |raw| Task::read(test, raw.clone(), "a").ok());
+    let tasks: Vec<_> = Test::ALL.into_iter().flat_map(read).collect();
+    let _ = choose(&tasks, &std::collections::HashSet::new(), targets, &Hosts::default());
+    let _ = serde_json::from_slice::<Vec<Id>>(body);
+    let Ok(run) = serde_json::from_slice::<Run>(body) else { return };
+    let Outcome::Result { result, ended_at_seconds } = run.outcome() else { return };
+    let mut poll = Poll { client: &client, targets, errors: Vec::new(), latest: BTreeMap::new() };
+    for test in Test::ALL {
+        let raw = serde_json::json!({"href": "/a", "test": {"spec": {"dest": "b"}}});
+        let task = Task::read(test, raw, "a").expect("a task");
+        poll.take(&Chosen { task: &task, targets: vec![1] }, &result, ended_at_seconds);
+    }
+    super::fuzz::hold(Ok(poll.answer()));
 }
 
 /// What is not too old, and not to come, as a query has it.
@@ -80,6 +98,12 @@ struct Poll<'a> {
 }
 
 impl Poll<'_> {
+    fn answer(self) -> Answer {
+        let reading = |((target, metric), sample)| Reading { target, metric, sample };
+        let Self { errors, latest, .. } = self;
+        Answer { readings: latest.into_iter().map(reading).collect(), errors }
+    }
+
     async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, SourceError> {
         let body = self.client.get(path).await?;
         serde_json::from_slice(&body).map_err(|source| SourceError::Malformed { source })

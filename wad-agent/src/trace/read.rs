@@ -13,6 +13,8 @@ use std::{
 use serde::Deserialize;
 
 use self::{frames::Frames, whole::Whole};
+#[cfg(feature = "fuzz")]
+use super::row::Format;
 use super::row::{FLOW, Row, VERSION, instrument};
 
 /// Bytes that tell a trace from other files.
@@ -100,6 +102,30 @@ impl<R: BufRead> Rows<R> {
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }
+}
+
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(bytes: &[u8]) {
+    let Ok(rows) = Rows::new(bytes) else { return };
+    for row in rows {
+        // CSV has all digits of a number; what is none is equal to nothing.
+        let is_number = |value: Option<f64>| value.is_none_or(|value| !value.is_nan());
+        if row.instruments.iter().all(|(_, value)| is_number(value)) {
+            let names = row.instruments.names().clone();
+            let line = Format::Csv.line(&row);
+            let mut lines = csv::ReaderBuilder::new().has_headers(false).from_reader(&*line);
+            let fields = lines.records().next().expect("a line").expect("as it was written");
+            assert_eq!(Row::of_fields(fields.iter(), &names), Ok(row));
+        }
+    }
+}
+
+/// The same, of what is packed. A few bytes may unpack to gigabytes.
+#[cfg(feature = "fuzz")]
+pub fn fuzz_packed(bytes: &[u8]) {
+    const ENOUGH_BYTES: u64 = 4 << 20;
+    let _ = io::copy(&mut Frames::new(bytes).take(ENOUGH_BYTES), &mut io::sink());
 }
 
 impl<R: BufRead> Lines<R> {

@@ -150,6 +150,21 @@ fn a_position_of_which_any_part_is_written_leaves_nothing_out() {
 }
 
 #[test]
+fn a_position_that_cannot_be_keeps_nothing_from_being_told() {
+    for position in ["18446744073709551615 0", "1 18446744073709551615", "1", "x y"] {
+        let folder = tempfile::tempdir().unwrap();
+        put(&mut open(&folder, PLENTY), 0..10);
+        fs::write(folder.path().join("sink").join(POSITION), position).unwrap();
+        let mut spool = open(&folder, PLENTY);
+        assert_eq!(put(&mut spool, 10..12), Lost::default(), "{position}");
+        assert_eq!(put(&mut spool, 12..14), Lost::default(), "{position}");
+        let (numbers, damaged) = take_all(&mut spool);
+        assert!(numbers.ends_with(&[10, 11, 12, 13]), "{position}: {numbers:?}");
+        assert_eq!(damaged, 0);
+    }
+}
+
+#[test]
 fn damage_in_the_midst_is_passed_over_and_counted() {
     let folder = tempfile::tempdir().unwrap();
     let mut spool = open(&folder, PLENTY);

@@ -1,0 +1,261 @@
+//! `cargo xtask fuzz`: each parser of what comes from outside under libFuzzer, which
+//! makes up inputs that reach ever more of the code.
+//!
+//! The compiler in use instruments the code. Overflow of integers is checked; memory
+//! needs no sanitizer, as the parsers have no unsafe code.
+
+use std::{
+    env, fmt,
+    fs::{self, File},
+    num::NonZero,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use anyhow::{Context as _, Result, bail};
+use clap::builder::PossibleValuesParser;
+
+use crate::{
+    exec,
+    setup::{self, For},
+};
+
+/// Files of tests/fuzz/targets, and programs after `fuzz_`.
+const TARGETS: [&str; 13] = [
+    "archive",
+    "config",
+    "derived",
+    "document",
+    "http",
+    "packed_trace",
+    "proc",
+    "prometheus",
+    "pscheduler",
+    "query",
+    "spool",
+    "state",
+    "trace",
+];
+
+/// As cargo-fuzz has them.
+const INSTRUMENTED: [&str; 5] = [
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+];
+
+/// For one input, and for all of a process.
+const BOUNDS: [&str; 2] = ["-timeout=5", "-rss_limit_mb=512"];
+
+/// Lines of libFuzzer's that say what went wrong.
+const SHOWN_LINES: usize = 30;
+
+/// Names of the targets, as the command line takes them.
+pub fn names() -> PossibleValuesParser {
+    TARGETS.into()
+}
+
+/// Runs the named targets, or all, each so long. Each gets a line at the end.
+pub fn run(names: &[String], seconds: u32) -> Result<()> {
+    let names: Vec<&str> = match names {
+        [] => TARGETS.to_vec(),
+        names => names.iter().map(String::as_str).collect(),
+    };
+    let programs = build()?;
+    let verdicts = on_all_cores(&names, |name| Target { name, programs: &programs }.run(seconds));
+    let mut failed = 0;
+    for verdict in verdicts {
+        let verdict = verdict?;
+        println!("{verdict}");
+        failed += usize::from(verdict.found.is_some());
+    }
+    if failed > 0 {
+        bail!("{failed} of {} targets failed", names.len());
+    }
+    Ok(())
+}
+
+/// Runs targets on an input that was found before.
+pub fn reproduce(names: &[String], input: &Path) -> Result<()> {
+    let input = std::path::absolute(input)?;
+    let programs = build()?;
+    for name in names {
+        exec::run(Target { name, programs: &programs }.command()?.args(BOUNDS).arg(&input))?;
+    }
+    Ok(())
+}
+
+/// The programs, and where they are.
+fn build() -> Result<PathBuf> {
+    setup::run(For::Fuzzing)?;
+    let host = format!("{}-unknown-linux-gnu", env::consts::ARCH);
+    // With a target named, what runs while it is built is not instrumented.
+    exec::prepare(
+        exec::cargo(["build", "--profile", "fuzz", "--target", &host])
+            .args(["--package", "wad-fuzz", "--features", "wad-fuzz/targets"])
+            .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTED.join("\u{1f}")),
+    )?;
+    Ok(exec::target().join(host).join("fuzz"))
+}
+
+/// What the work makes of each item, in their order.
+fn on_all_cores<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+            scope.spawn(|| {
+                loop {
+                    let place = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(place) else { break };
+                    let result = work(item);
+                    done.lock().expect("no work panics").push((place, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().expect("no work panics");
+    done.sort_by_key(|(place, _)| *place);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+struct Target<'a> {
+    name: &'a str,
+    programs: &'a Path,
+}
+
+impl Target<'_> {
+    fn run(&self, seconds: u32) -> Result<Verdict> {
+        // What was found by earlier runs is begun with, too.
+        let corpus = self.folder("corpus")?;
+        let found = self.folder("found")?;
+        let log = found.with_extension("log");
+        let open = File::create(&log).with_context(|| log.display().to_string())?;
+        let mut command = self.command()?;
+        command
+            .args(BOUNDS)
+            .args([format!("-max_total_time={seconds}"), "-print_final_stats=1".to_owned()])
+            .arg(format!("-artifact_prefix={}/", found.display()))
+            .arg(corpus)
+            .args(seeds(self.name))
+            .stdout(open.try_clone()?)
+            .stderr(open);
+        let status =
+            command.status().with_context(|| format!("cannot start the target {}", self.name))?;
+        let text = fs::read(&log).with_context(|| log.display().to_string())?;
+        let text = String::from_utf8_lossy(&text);
+        Ok(Verdict::new(self.name, &text, status.success()))
+    }
+
+    /// The program, with a folder for its files.
+    fn command(&self) -> Result<Command> {
+        let mut command = Command::new(self.programs.join(format!("fuzz_{}", self.name)));
+        command.current_dir(exec::root()).env("TMPDIR", self.folder("tmp")?);
+        Ok(command)
+    }
+
+    fn folder(&self, purpose: &str) -> Result<PathBuf> {
+        let folder = exec::target().join("libfuzzer").join(purpose).join(self.name);
+        fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        Ok(folder)
+    }
+}
+
+/// Folders of inputs that a target begins with.
+fn seeds(name: &str) -> Vec<PathBuf> {
+    let folders: &[&str] = match name {
+        "config" => &["config/valid", "config/invalid"],
+        "trace" => &["fuzz/seeds/trace", "fuzz/seeds/packed_trace"],
+        other => return vec![exec::root().join("tests/fuzz/seeds").join(other)],
+    };
+    folders.iter().map(|folder| exec::root().join("tests").join(folder)).collect()
+}
+
+/// What came of a target.
+#[derive(Debug, PartialEq, Eq)]
+struct Verdict {
+    name: String,
+    executions: String,
+    /// Edges of the code, between its blocks.
+    edges: String,
+    peak_mib: String,
+    /// Where it failed: what libFuzzer said last.
+    found: Option<String>,
+}
+
+impl Verdict {
+    fn new(name: &str, log: &str, is_well: bool) -> Self {
+        let after = |words: &str| {
+            let line = log.lines().rev().find_map(|line| line.split_once(words));
+            line.and_then(|(_, rest)| rest.split_whitespace().next()).unwrap_or("?").to_owned()
+        };
+        let lines: Vec<_> = log.lines().collect();
+        let last = || lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
+        Self {
+            name: name.to_owned(),
+            executions: after("stat::number_of_executed_units:"),
+            edges: after(" cov: "),
+            peak_mib: after("stat::peak_rss_mb:"),
+            found: (!is_well).then(last),
+        }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, executions, edges, peak_mib, found } = self;
+        let outcome = if found.is_some() { "FAILED" } else { "ok" };
+        write!(
+            f,
+            "{name:<13}{outcome:<7}{executions:>9} executions, {edges:>5} edges, {peak_mib:>4} MiB"
+        )?;
+        let Some(said) = found else { return Ok(()) };
+        write!(f, "\n{said}\nto see it again: cargo xtask fuzz {name} --input FILE, as written")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_target_is_listed_and_has_seeds() {
+        let folder = exec::root().join("tests/fuzz/targets");
+        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let mut names: Vec<_> =
+            files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+        names.sort();
+        assert_eq!(names, TARGETS);
+        for folder in TARGETS.iter().flat_map(|name| seeds(name)) {
+            assert!(fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_some()));
+        }
+    }
+
+    #[test]
+    fn a_log_tells_what_came_of_a_target() {
+        let log = "INFO: Seed: 1\n#2\tINITED cov: 9 ft: 11 corp: 1/1b\n\
+                   #8\tDONE   cov: 1234 ft: 2345 corp: 2/2b exec/s: 4\nDone 8 runs\n\
+                   stat::number_of_executed_units: 8\nstat::peak_rss_mb:              41\n";
+        let verdict = Verdict::new("query", log, true);
+        assert_eq!(
+            verdict.to_string(),
+            "query        ok             8 executions,  1234 edges,   41 MiB"
+        );
+        let failed = Verdict::new("query", "thread panicked\nTest unit written to x\n", false);
+        let said = failed.to_string();
+        assert!(said.starts_with("query        FAILED") && said.contains("written to x"), "{said}");
+    }
+
+    #[test]
+    fn all_that_is_to_be_done_is_done_in_order() {
+        let numbers: Vec<u32> = (0..100).collect();
+        assert_eq!(on_all_cores(&numbers, |number| number + 1), (1..=100).collect::<Vec<_>>());
+    }
+}
