@@ -168,9 +168,22 @@ fn misfits(windows: impl Iterator<Item = Window>, course: &[Flight]) -> usize {
     windows.filter(|window| !fits(window)).count()
 }
 
+/// A busy machine may take the processor from the agent while it reads, or from the path.
+/// A trace that is wrong is so each time.
 #[test]
 fn its_windows_are_what_the_path_saw_on_its_way() -> Result<()> {
+    const TRIES: usize = 3;
     let stand = Stand::set_up("trace-path")?;
+    for _ in 1..TRIES {
+        match compare_with_path(&stand) {
+            Ok(()) => return Ok(()),
+            Err(error) => println!("once more: {error:#}"),
+        }
+    }
+    compare_with_path(&stand)
+}
+
+fn compare_with_path(stand: &Stand) -> Result<()> {
     // The drops end slow start and the growth after it before the queue is full.
     let wan = Wan::start(&toml::from_str(
         "rtt = '100ms'\n[forward]\nrate = '40Mbit'\nqueue.bdp = 1.0\n\
@@ -224,7 +237,6 @@ fn its_windows_are_what_the_path_saw_on_its_way() -> Result<()> {
          if they were 2% larger",
         windows.len()
     );
-    // A busy machine may take the processor from the agent while it reads.
     let most = windows.len() / 50;
     ensure!(wrong <= most && windows.len() > 250, "{wrong} of {}", windows.len());
     ensure!(wrong_late > most && wrong_large > most, "this would not have noticed faults");
