@@ -201,7 +201,8 @@ fn the_path_is_named_by_its_rate_its_losses_and_its_packets() -> Result<()> {
     let full = diagnose_bulk(&home, &wan, LARGE)?;
     ensure_limit(&full, "path_rate")?;
     let rate = full["bits_per_second"].as_f64().context("no rate")?;
-    ensure!((0.8..1.0).contains(&(rate / 20e6)), "{rate} bit/s");
+    // What was acknowledged late, before, counts as well.
+    ensure!((0.8..1.1).contains(&(rate / 20e6)), "{rate} bit/s");
     ensure!(full["mtu"].is_null(), "{full}");
     // A route knows more than its interface.
     let shorter = ["route", "replace", "10.77.0.0/30", "dev", DEVICE, "mtu", "1300"];
