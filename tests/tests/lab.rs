@@ -111,6 +111,7 @@ fn a_path_that_nobody_writes_down_is_measured() -> Result<()> {
         policy = { sndbuf = "auto", rcvbuf = "auto" }
         [[variant]]
         name = "measured"
+        monitor = true
         policy = { mode = "measured" }
     "#)?;
     let variant = &report.variants[0];
