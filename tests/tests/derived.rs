@@ -69,8 +69,7 @@ fn they_stand_beside_the_instruments_and_in_the_metrics() -> Result<()> {
     // Another file, and one that is wrong.
     let other = "[log]\nformat = 'json'\n[[derived]]\nname = 'Twice'\n\
                  value = '2 * HCDataOctetsOut'\nmetric = true\n";
-    home.write_policy(&format!("{other}{PATHS}"))?;
-    ensure!(home.command("reload").output()?.status.success(), "{}", home.log());
+    home.reload(&format!("{other}{PATHS}"))?;
     let flow = of_path(&flows(&home)?, "wire")?;
     ensure!(number(&flow, "Twice")? == 2.0 * number(&flow, "HCDataOctetsOut")?, "{flow}");
     ensure!(flow["Half"].is_null(), "{flow}");

@@ -109,8 +109,7 @@ fn small_buffers_are_named_and_the_advice_makes_them_large_enough() -> Result<()
     ensure_limit(&far, "peer_window")?;
     let advised =
         policy(&other_large(&advice(&near, "here")?), &other_large(&advice(&far, "other_end")?));
-    home.write_policy(&advised)?;
-    ensure!(home.command("reload").output()?.status.success());
+    home.reload(&advised)?;
     for (port, before) in [(NEAR_SMALL, near), (FAR_SMALL, far)] {
         let after = diagnose_bulk(&home, &wan, port)?;
         // Of the queue that it fills now, it may have just overrun it.

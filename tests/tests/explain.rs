@@ -118,8 +118,7 @@ fn the_answer_is_what_flows_get_whoever_is_asked() -> Result<()> {
     let disabled = explain(&home, &["10.81.0.2:443"])?;
     ensure!(disabled["path"]["state"] == "disabled", "{disabled}");
     ensure!(disabled["path"]["settings"]["sndbuf_bytes"] == 200_000, "{disabled}");
-    home.write_policy(&policy.replace("'200000'", "'210000'"))?;
-    ensure!(home.command("reload").output()?.status.success());
+    home.reload(&policy.replace("'200000'", "'210000'"))?;
     let changed = explain(&home, &["10.81.0.2:443"])?;
     ensure!(changed["path"]["settings"]["sndbuf_bytes"] == 210_000, "{changed}");
     ensure!(changed["from"]["policy_set"] == 3, "{changed}");

@@ -52,15 +52,12 @@ fn a_transmit_queue_is_set_and_comes_back() -> Result<()> {
     // Killed, started again, and reloaded.
     home.start_inside(wire.a(), stand.cgroup())?.kill()?;
     let agent = home.start_inside(wire.a(), stand.cgroup())?;
-    home.write_policy(&policy.replace("5000", "9000"))?;
-    ensure!(home.command("reload").output()?.status.success());
+    home.reload(&policy.replace("5000", "9000"))?;
     ensure!(queue(wire.a())? == 9000, "after a reload: {}", queue(wire.a())?);
-    home.write_policy(limits)?;
-    ensure!(home.command("reload").output()?.status.success());
+    home.reload(limits)?;
     ensure!(queue(wire.a())? == 700, "without [host]: {}", queue(wire.a())?);
 
-    home.write_policy(&policy)?;
-    ensure!(home.command("reload").output()?.status.success());
+    home.reload(&policy)?;
     set_queue(wire.a(), "800")?;
     agent.stop()?;
     ensure!(queue(wire.a())? == 800, "somebody else's: {}", queue(wire.a())?);

@@ -347,8 +347,7 @@ fn nothing_is_left_and_nothing_of_others_is_touched() -> Result<()> {
                 home.start_inside(net.a(), stand.cgroup())?.stop()?;
             }
             End::Reload => {
-                home.write_policy(&policy(""))?;
-                ensure!(home.command("reload").output()?.status.success());
+                home.reload(&policy(""))?;
                 ensure!(net.routing()? == before, "{}", net.routing()?);
                 agent.stop()?;
             }
@@ -360,7 +359,7 @@ fn nothing_is_left_and_nothing_of_others_is_touched() -> Result<()> {
 
 /// Whether the running kernel's modules, as far as it has any, have it.
 fn has_vrf_module() -> Result<bool> {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let release = sysctl::get("kernel.osrelease")?;
     match fs::read_to_string(format!("/lib/modules/{}/modules.dep", release.trim())) {
         Ok(list) => Ok(list.contains("/vrf.ko")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),

@@ -214,8 +214,7 @@ impl Header {
 
     #[must_use]
     pub fn sequence(&self) -> u32 {
-        let at = self.ip_bytes + 4;
-        self.bytes[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+        self.number(4)
     }
 
     /// The sender's and the receiver's.
@@ -229,8 +228,13 @@ impl Header {
 
     #[must_use]
     pub fn acknowledgement(&self) -> u32 {
-        let at = self.ip_bytes + 8;
-        self.bytes[at..].first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
+        self.number(8)
+    }
+
+    /// At an offset in the TCP header.
+    fn number(&self, offset: usize) -> u32 {
+        let bytes = self.bytes[self.ip_bytes + offset..].first_chunk();
+        bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 
     /// First sequence number and the one after the last of each stretch of bytes that
