@@ -27,9 +27,11 @@ use crate::{
 };
 
 const ROUNDS: usize = 5;
-/// Processor time is noisier.
-const PAIRS: usize = 15;
-const TRANSFER: Duration = Duration::from_secs(4);
+const ROUND: Duration = Duration::from_secs(4);
+/// Processor time is noisier: more of them, and shorter, so that what each law is
+/// compared with ran just before or after it.
+const PAIRS: usize = 21;
+const PAIR: Duration = Duration::from_secs(2);
 const SERVER: &str = "10.99.0.2:5001";
 const DEVICE: &str = "v0";
 
@@ -142,7 +144,7 @@ impl Bench {
     fn run_time_ns(&self, law: &Law) -> Result<f64> {
         let home = Home::create(&self.wad, &policy(law.policy))?;
         let agent = home.start(&self.cgroup)?;
-        self.transfer()?;
+        self.transfer(ROUND)?;
         let callbacks: Vec<_> = programs::programs()?
             .into_iter()
             .filter(|program| program.kind == "struct_ops")
@@ -162,10 +164,18 @@ impl Bench {
     fn processor_times(&self) -> Result<Vec<Outcome>> {
         let mut samples = LAWS.map(|_| Vec::new());
         for pair in 1..=PAIRS {
-            say(&format!("ack: processor time, round {pair} of {PAIRS}"));
-            let beside = self.cost(BESIDE)?;
+            say(&format!("ack: processor time, pair {pair} of {PAIRS}"));
             for (law, samples) in LAWS.iter().zip(&mut samples) {
-                samples.push(self.cost(law.policy)? / beside);
+                // Now the one first, now the other.
+                let (ours, beside);
+                if pair % 2 == 0 {
+                    ours = self.cost(law.policy)?;
+                    beside = self.cost(BESIDE)?;
+                } else {
+                    beside = self.cost(BESIDE)?;
+                    ours = self.cost(law.policy)?;
+                }
+                samples.push(ours / beside);
             }
         }
         let outcomes = LAWS.iter().zip(samples).map(|(law, samples)| {
@@ -180,20 +190,20 @@ impl Bench {
         let home = Home::create(&self.wad, &policy(lines))?;
         let agent = home.start(&self.cgroup)?;
         let before = proc::busy_ticks()?;
-        let bytes = self.transfer()?;
+        let bytes = self.transfer(PAIR)?;
         let ticks = proc::busy_ticks()? - before;
         agent.stop()?;
         Ok(ticks as f64 / bytes as f64)
     }
 
-    fn transfer(&self) -> Result<u64> {
+    fn transfer(&self, time: Duration) -> Result<u64> {
         let address: SocketAddr = SERVER.parse().context("the server's address")?;
         let place = |netns| Place { netns: Some(netns), cgroup: Some(&self.cgroup) };
         let mut receive = cli::receiver(&self.me, address, 1);
         receive.stdout(Stdio::piped());
         let mut receiver = place(&self.ends.b).spawn(receive)?;
         tcp::await_listener(&self.ends.b, address.port())?;
-        let mut send = cli::sender(&self.me, address, 1, Amount::Time(TRANSFER));
+        let mut send = cli::sender(&self.me, address, 1, Amount::Time(time));
         place(&self.ends.a).apply(&mut send);
         let sent: Sent = serde_json::from_str(&run_command(&mut send)?)?;
         let output = receiver.child().stdout.take().context("the receiver's output")?;

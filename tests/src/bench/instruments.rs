@@ -3,10 +3,9 @@
 //! second come and go.
 //!
 //! `read_seconds` is what the agent says that a reading took (Server-Timing), from
-//! the kernel's iterator to the finished numbers, without making JSON of them. The
-//! agent's processor time is that of whoever polls it by `/v1/flows` for a filter
-//! that lets nothing through: the kernel reads all flows all the same, and JSON, which
-//! only a client wants, is left out. Its memory is taken after answers with all flows.
+//! the kernel's iterator to the finished numbers, without making JSON of them.
+//! `cpu_share` is of an agent that reads them each second on its own account, for a
+//! derived event with a threshold. Its memory is taken after answers with all flows.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -35,13 +34,16 @@ const NAMESPACES: usize = 4;
 const ADDRESS: &str = "10.200.0.1";
 const PORT: u16 = 5002;
 const READS: usize = 15;
-const POLLS: Duration = Duration::from_secs(15);
+const WATCH: Duration = Duration::from_secs(15);
 const SPAN: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_secs(60);
 
 /// Of each connection one end only is a flow of the path's.
 const POLICY: &str = "[[path]]\nname = 'bench'\nremote = '10.200.0.1'\nremote_port = 5002\n\
                       congestion = 'wad_aimd'\n";
+/// Has every flow read each second, and compared with the second before.
+const WATCHED: &str =
+    "[[derived]]\nname = 'CurBW'\nvalue = '8 * rate(HCThruOctetsAcked)'\nabove = 1e12\nmetric = true\n";
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]
@@ -101,8 +103,8 @@ impl Bench {
             }
         }
         let memory = proc::resident_bytes(agent.id())? as f64;
-        say(&format!("instruments: polling {flows} flows for {} s", POLLS.as_secs()));
-        let share = self.polling_share(&agent)?;
+        say(&format!("instruments: watching {flows} flows for {} s", WATCH.as_secs()));
+        let share = self.watching_share(&agent)?;
         drop(holders);
         agent.stop()?;
         let outcome = |name, unit, most, samples| {
@@ -132,15 +134,18 @@ impl Bench {
         Ok(holders)
     }
 
-    /// Part of a processor that the agent takes while it is asked once a second.
-    fn polling_share(&self, agent: &Agent<'_>) -> Result<f64> {
+    /// Part of a processor that the agent takes while it looks at them each second.
+    fn watching_share(&self, agent: &Agent<'_>) -> Result<f64> {
+        self.home.reload(&format!("{POLICY}{WATCHED}"))?;
+        // The first look loads what reads them.
+        thread::sleep(Duration::from_secs(3));
         let (begun, before) = (Instant::now(), proc::processor_seconds(agent.id())?);
-        while begun.elapsed() < POLLS {
-            let next = Instant::now() + Duration::from_secs(1);
-            self.ask("/v1/flows?cookie=0")?;
-            thread::sleep(next.saturating_duration_since(Instant::now()));
-        }
-        Ok((proc::processor_seconds(agent.id())? - before) / begun.elapsed().as_secs_f64())
+        thread::sleep(WATCH);
+        let seconds = proc::processor_seconds(agent.id())? - before;
+        let share = seconds / begun.elapsed().as_secs_f64();
+        // A rate has a value only if there was an earlier look.
+        self.home.metrics()?.value("wad_path_derived", &["name=\"CurBW\""])?;
+        Ok(share)
     }
 
     /// Time that a reading took, and the answer.
