@@ -389,7 +389,8 @@ impl Leaky {
         };
         self.cubic.rise(sample.now_us, cwnd_segments, plateau_segments);
         self.start = Start::Over as u8;
-        Window { ssthresh_segments: cwnd_segments, credit_q16: 0, ..window }
+        let ssthresh_segments = cwnd_segments.max(MIN_WINDOW_SEGMENTS);
+        Window { ssthresh_segments, credit_q16: 0, ..window }
     }
 
     /// Whether the losses of this round are more than a leak's.

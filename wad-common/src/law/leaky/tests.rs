@@ -1,4 +1,4 @@
-use super::{INFINITE_SSTHRESH, Leaky, Losses, MIN_WINDOW_SEGMENTS, Sample, Window};
+use super::{INFINITE_SSTHRESH, Leaky, Losses, MIN_WINDOW_SEGMENTS, Sample, Start, Window};
 
 const BASE_US: u32 = 100_000;
 /// Half of the base RTT.
@@ -122,6 +122,18 @@ fn a_loss_with_a_queue_is_congestion_once_in_a_round() {
     assert_eq!(flow.lose(500), 1000);
     flow.rounds(2, BASE_US + QUEUE_US);
     assert!(matches!(flow.lose(1), 699..=701));
+}
+
+#[test]
+fn slow_start_that_ends_at_one_segment_leaves_a_threshold_of_two() {
+    let mut flow = Flow::new();
+    flow.rounds(2, BASE_US + QUEUE_US);
+    flow.law.start = Start::Again as u8;
+    // As a time-out leaves it.
+    flow.window.cwnd_segments = 1;
+    flow.window.ssthresh_segments = INFINITE_SSTHRESH;
+    flow.ack(1, 0);
+    assert_eq!(flow.window.ssthresh_segments, MIN_WINDOW_SEGMENTS);
 }
 
 #[test]
