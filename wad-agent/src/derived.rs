@@ -30,7 +30,7 @@ use self::{
     expression::{Expression, Name},
     parse::parse,
 };
-use crate::instruments::{Flow, STANDARD};
+use crate::instruments::{Flow, STANDARD, Values};
 
 type Names = Arc<[String]>;
 
@@ -134,7 +134,7 @@ impl Definition {
 impl Derived {
     /// Adds their values to those of flows. A rate needs an earlier reading of the same
     /// flow, extended likewise; `earlier` has it by its cookie.
-    pub fn extend<'e>(&self, flows: &mut [Flow], earlier: impl Fn(u64) -> Option<&'e Flow>) {
+    pub fn extend<'e>(&self, flows: &mut [Flow], earlier: impl Fn(u64) -> Option<&'e Values>) {
         if self.0.is_empty() {
             return;
         }
@@ -152,7 +152,7 @@ impl Derived {
                 }
             };
             flow.instruments.widen(names);
-            let earlier = earlier(flow.cookie).map(|flow| &flow.instruments);
+            let earlier = earlier(flow.cookie);
             for definition in &self.0 {
                 let value = definition.expression.value(&flow.instruments, earlier);
                 flow.instruments.push(value);

@@ -13,7 +13,7 @@ mod target;
 mod tests;
 mod triage;
 
-use std::{cmp::Reverse, collections::HashMap, net::SocketAddr, thread};
+use std::{cmp::Reverse, collections::HashMap, net::SocketAddr, sync::Arc, thread};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
@@ -41,10 +41,10 @@ const FIELDS: [&str; 4] = [sender::MAX_WINDOW, sender::MAX_PACING, sender::QUEUE
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
     pub cookie: u64,
-    pub path: String,
+    pub path: Arc<str>,
     pub local: SocketAddr,
     pub remote: SocketAddr,
-    pub congestion: String,
+    pub congestion: Arc<str>,
     #[serde(flatten)]
     pub finding: Finding,
     pub bits_per_second: Option<f64>,
@@ -65,10 +65,10 @@ impl Diagnosis {
         };
         Self {
             cookie: flow.cookie,
-            path: flow.path.clone(),
+            path: Arc::clone(&flow.path),
             local: flow.local,
             remote: flow.remote,
-            congestion: flow.congestion.clone(),
+            congestion: Arc::clone(&flow.congestion),
             bits_per_second: course.rate(counter).map(|rate| rate * 8.0),
             advice: advise(finding.limit, course),
             finding,

@@ -10,7 +10,7 @@ use crate::{
     derived::{Definition, Derived},
     explain::Query,
     flows::Filter,
-    instruments::{Flow, STANDARD},
+    instruments::{Flow, STANDARD, Values},
     netns, plot, privileges,
     sources::Cache,
     switch, trace,
@@ -55,14 +55,14 @@ pub fn derived(bytes: &[u8]) {
             Err(mistake) => assert!(line.get(mistake.at).is_some()),
         }
     }
-    let mut earlier: Option<Flow> = None;
+    let mut earlier: Option<Values> = None;
     for flow in &*FLOWS {
         let mut flow = flow.clone();
         derived.extend(std::slice::from_mut(&mut flow), |_| earlier.as_ref());
         let values = || flow.instruments.iter().map(|(_, value)| value);
         assert_eq!(values().count(), flow.instruments.names().len());
         assert!(values().flatten().all(f64::is_finite));
-        earlier = Some(flow);
+        earlier = Some(flow.instruments);
     }
 }
 
@@ -72,12 +72,12 @@ static FLOWS: LazyLock<Vec<Flow>> = LazyLock::new(|| {
     let flow = |value| Flow {
         cookie: 1,
         netns: 1,
-        path: "a".to_owned(),
+        path: "a".into(),
         local: ([10, 0, 0, 1], 1).into(),
         remote: ([10, 0, 0, 2], 2).into(),
-        role: "connected".to_owned(),
-        outcome: "tuned".to_owned(),
-        congestion: "cubic".to_owned(),
+        role: "connected".into(),
+        outcome: "tuned".into(),
+        congestion: "cubic".into(),
         instruments: STANDARD.iter().map(|known| (known.name, Some(value))).collect(),
     };
     values.map(flow).to_vec()

@@ -7,7 +7,7 @@ mod seen;
 mod standard;
 mod without_equal;
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{borrow::Cow, fmt, net::SocketAddr, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
@@ -86,7 +86,7 @@ pub struct Reading {
     pub flows: Vec<Flow>,
 }
 
-/// One flow.
+/// One flow. Of thousands that are read each second, the texts are shared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
     /// The socket's, as `ss -e` shows it (sk:, there hexadecimal). No other socket
@@ -94,15 +94,15 @@ pub struct Flow {
     pub cookie: u64,
     /// Inode of its network namespace, as `lsns` shows it.
     pub netns: u64,
-    pub path: String,
+    pub path: Arc<str>,
     pub local: SocketAddr,
     pub remote: SocketAddr,
     /// Who opened it: "connected", "accepted", "running" (found by the agent).
-    pub role: String,
+    pub role: Cow<'static, str>,
     /// What became of it: "tuned", "partly", "observed", "no_memory", "too_many".
-    pub outcome: String,
+    pub outcome: Cow<'static, str>,
     /// Congestion control that it has now.
-    pub congestion: String,
+    pub congestion: Arc<str>,
     pub instruments: Values,
 }
 
@@ -118,9 +118,13 @@ pub struct Values {
 
 impl Values {
     /// As many as there are names.
-    fn new(names: Arc<[String]>, values: Vec<Option<f64>>) -> Self {
-        debug_assert_eq!(names.len(), values.len());
-        Self { names, values }
+    fn new(names: Arc<[String]>, values: impl IntoIterator<Item = Option<f64>>) -> Self {
+        /// For values that are added: else all of them would move.
+        const ROOM: usize = 8;
+        let mut all = Vec::with_capacity(names.len() + ROOM);
+        all.extend(values);
+        debug_assert_eq!(names.len(), all.len());
+        Self { names, values: all }
     }
 
     /// None where it is not among them, or has no value.
@@ -160,7 +164,7 @@ impl Values {
 
 impl Default for Values {
     fn default() -> Self {
-        Self::new(Arc::new([]), Vec::new())
+        Self { names: Arc::new([]), values: Vec::new() }
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     derived::{Crossed, Crossings, Derived, Limit, means},
     events::{self, EventName, Record},
     flows::Filter,
-    instruments::{Error, Flow, Instruments, Reading},
+    instruments::{Error, Instruments, Reading, Values},
     metrics::{DerivedMeans, Ends, Live, Readings},
     sinks::Sinks,
 };
@@ -47,10 +47,10 @@ struct State {
     has_failed: bool,
 }
 
-/// Flows as they were at one time, by their cookies.
+/// What flows had at one time, by their cookies.
 struct Look {
     time: Timestamp,
-    flows: HashMap<u64, Flow>,
+    values: HashMap<u64, Values>,
 }
 
 impl LiveFlows {
@@ -134,8 +134,8 @@ impl LiveFlows {
                 for crossed in &news {
                     self.sinks.tell(&record(crossed, reading.time));
                 }
-                let flows = reading.flows.into_iter().map(|flow| (flow.cookie, flow)).collect();
-                let look = Look { time: reading.time, flows };
+                let values = reading.flows.into_iter().map(|flow| (flow.cookie, flow.instruments));
+                let look = Look { time: reading.time, values: values.collect() };
                 state.looks[1] = state.looks[0].replace(look);
             }
             Err(error) => state.fail(&error),
@@ -166,7 +166,7 @@ impl State {
         let is_long_ago =
             |look: &&Look| reading.time.duration_since(look.time).unsigned_abs() >= RATE_TIME;
         let before = self.looks.iter().flatten().find(is_long_ago);
-        self.derived.extend(&mut reading.flows, |cookie| before?.flows.get(&cookie));
+        self.derived.extend(&mut reading.flows, |cookie| before?.values.get(&cookie));
     }
 
     fn fail(&mut self, error: &Error) {
@@ -180,7 +180,7 @@ impl State {
 
 /// The values of a record.
 #[derive(Serialize)]
-struct Values<'a> {
+struct DerivedValues<'a> {
     name: &'a str,
     value: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -191,7 +191,7 @@ struct Values<'a> {
     seconds: f64,
 }
 
-fn record<'a>(crossed: &Crossed<'a>, now: Timestamp) -> Record<'a, Values<'a>> {
+fn record<'a>(crossed: &Crossed<'a>, now: Timestamp) -> Record<'a, DerivedValues<'a>> {
     let Crossed { flow, definition, value, limit, since } = *crossed;
     Record {
         time: now,
@@ -199,7 +199,7 @@ fn record<'a>(crossed: &Crossed<'a>, now: Timestamp) -> Record<'a, Values<'a>> {
         ends: events::Ends { local: flow.local, remote: flow.remote },
         cookie: flow.cookie,
         path: &flow.path,
-        values: Values {
+        values: DerivedValues {
             name: &definition.name,
             value,
             unit: definition.unit.as_deref(),
@@ -216,7 +216,7 @@ fn log(news: &[Crossed<'_>], now: Timestamp) {
             Limit::Below(limit) => ("below", limit),
         };
         info!(
-            path = flow.path,
+            path = &*flow.path,
             remote = %flow.remote,
             local = %flow.local,
             name = definition.name,

@@ -36,10 +36,11 @@ impl InstrumentsReader {
         Ok(Self { link, record_bytes })
     }
 
-    /// All flows, as they are now. Where others end meanwhile, one may be missing;
-    /// where others begin, one may be there twice.
-    pub fn read(&self) -> Result<Vec<u8>> {
-        running::read(self.link.as_fd()).map_err(TuningError::Running)
+    /// All flows, as they are now, in place of what is there. Where others end
+    /// meanwhile, one may be missing; where others begin, one may be there twice.
+    pub fn read(&self, output: &mut Vec<u8>) -> Result<()> {
+        output.clear();
+        running::read_to(self.link.as_fd(), output).map_err(TuningError::Running)
     }
 
     /// The flows in what was read.

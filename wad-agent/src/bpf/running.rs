@@ -142,10 +142,16 @@ impl Running {
 /// What an iterator has to say: a run of it.
 pub fn read(link: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
+    read_to(link, &mut output)?;
+    Ok(output)
+}
+
+/// The same, behind what is there.
+pub fn read_to(link: BorrowedFd<'_>, output: &mut Vec<u8>) -> io::Result<()> {
     let mut file = File::from(sys::create_iterator(link)?);
     loop {
-        match file.read_to_end(&mut output) {
-            Ok(_) => return Ok(output),
+        match file.read_to_end(output) {
+            Ok(_) => return Ok(()),
             // After a million sockets with nothing to say (`bpf_seq_read()`).
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),

@@ -38,8 +38,9 @@ impl Crossings {
         let mut news = Vec::new();
         for definition in &derived.0 {
             let Some(threshold) = &definition.threshold else { continue };
+            let paths = &threshold.paths;
             let is_meant =
-                |flow: &&Flow| threshold.paths.is_empty() || threshold.paths.contains(&flow.path);
+                |flow: &&Flow| paths.is_empty() || paths.iter().any(|path| **path == *flow.path);
             for flow in reading.flows.iter().filter(is_meant) {
                 let value = flow.instruments.get(&definition.name);
                 let Some(value) = value.filter(|value| threshold.limit.is_crossed(*value)) else {

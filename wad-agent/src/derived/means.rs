@@ -51,7 +51,7 @@ mod tests {
             flow
         });
         let mut other = flow(&[]);
-        other.path = "eve".to_owned();
+        other.path = "eve".into();
         let flows = flows.into_iter().chain([other]).collect();
         let reading = Reading { time: Timestamp::UNIX_EPOCH, flows };
         let expected =

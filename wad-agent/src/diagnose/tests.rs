@@ -66,12 +66,12 @@ fn with(instruments: Values) -> Flow {
     Flow {
         cookie: 4711,
         netns: 4_026_531_840,
-        path: "bob".to_owned(),
+        path: "bob".into(),
         local: "10.0.0.1:40000".parse().unwrap(),
         remote: "10.5.128.74:5201".parse().unwrap(),
-        role: "connected".to_owned(),
-        outcome: "tuned".to_owned(),
-        congestion: "cubic".to_owned(),
+        role: "connected".into(),
+        outcome: "tuned".into(),
+        congestion: "cubic".into(),
         instruments,
     }
 }
@@ -188,7 +188,7 @@ fn losses_without_a_queue() {
     assert!(evidence.starts_with("100 of 10000 segments sent again, 1%"), "{evidence}");
 
     let mut after = flow(&[AFTER, &both, &[("SegsRetrans", 100.0)]]);
-    after.congestion = "wad_leaky".to_owned();
+    after.congestion = "wad_leaky".into();
     assert!(diagnose_flows(&flow(&[&both]), &after).advice.lines.is_empty());
 }
 
@@ -358,7 +358,7 @@ fn reading() -> impl Strategy<Value = Flow> {
     let congestion = prop_oneof![Just("cubic"), Just("bbr"), Just("wad_leaky"), Just("")];
     (prop::collection::vec(number(), names.len()), congestion).prop_map(move |(values, name)| {
         let mut flow = with(names.iter().copied().zip(values).collect());
-        flow.congestion = name.to_owned();
+        flow.congestion = name.into();
         flow
     })
 }

@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn of_a_flow_that_was_found_running_the_start_is_not_known() {
         let mut now = flow(1, 11.0, 3e6);
-        now.role = "running".to_owned();
+        now.role = "running".into();
         let span = Span { now: &now, before: None };
         assert_eq!((span.bits_per_second(), span.limited_by()), (None, Some("network")));
     }

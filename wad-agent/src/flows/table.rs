@@ -79,7 +79,7 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
         flow.path.escape_debug().to_string(),
         flow.remote.to_string(),
         flow.local.to_string(),
-        flow.outcome.clone(),
+        flow.outcome.to_string(),
         shown(segments.map(|(cwnd, mss)| format!("{:.0}", cwnd / mss))),
         shown(value("SmoothedRTT").map(|us| format!("{:.1} ms", us / 1e3))),
         shown(span.bits_per_second().map(rate)),
@@ -125,12 +125,12 @@ pub mod testing {
         Flow {
             cookie,
             netns: 4_026_531_840,
-            path: "bob".to_owned(),
+            path: "bob".into(),
             local: "192.0.2.1:40000".parse().unwrap(),
             remote: "203.0.113.5:443".parse().unwrap(),
-            role: "connected".to_owned(),
-            outcome: "tuned".to_owned(),
-            congestion: "wad_aimd".to_owned(),
+            role: "connected".into(),
+            outcome: "tuned".into(),
+            congestion: "wad_aimd".into(),
             instruments: values.into_iter().collect(),
         }
     }

@@ -1,7 +1,7 @@
 //! Reading the instruments of all flows at once.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
@@ -76,12 +76,19 @@ struct Readers {
 
 /// One for a list of fields.
 struct Reader {
+    kernel: InstrumentsReader,
+    view: View,
+    /// What the kernel said last; kept, because there is as much of it the next time.
+    output: Vec<u8>,
+}
+
+/// What is made of the kernel's bytes.
+struct View {
     asked: Vec<String>,
     fields: Fields,
     /// Of all values: instruments, then fields.
     names: Arc<[String]>,
     tick_ms: f64,
-    kernel: InstrumentsReader,
 }
 
 impl Instruments {
@@ -96,30 +103,48 @@ impl Instruments {
             return Err(Error::UnknownPath(path.clone()));
         }
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        let reader = readers.get(&self.tuning, &filter.fields)?;
+        let Reader { output, kernel, view } = readers.get(&self.tuning, &filter.fields)?;
         let time = Timestamp::now();
-        let output = reader.kernel.read()?;
-        let records = reader.kernel.records(&output);
+        kernel.read(output)?;
+        let records = kernel.records(output);
         let wanted: Vec<_> = records.filter(|record| filter.takes(&record.head)).collect();
         let policies: HashSet<u32> = wanted.iter().map(|record| record.head.policy).collect();
         let names = self.tuning.names_of(&policies);
-        let mut seen = HashSet::new();
+        let removed: Arc<str> = Arc::from("(removed)");
+        let mut seen = HashSet::with_capacity(wanted.len());
+        let mut algorithms = HashMap::new();
         let flows = wanted.iter().filter_map(|record| {
-            let path = names.get(&record.head.policy).map_or("(removed)", |name| name);
-            let is_wanted = filter.takes_path(path) && seen.insert(record.head.cookie);
-            is_wanted.then(|| reader.flow(&record.head, path, &|n| record.member(n)))
+            let head = &record.head;
+            let path = names.get(&head.policy).unwrap_or(&removed);
+            if !filter.takes_path(path) || !seen.insert(head.cookie) {
+                return None;
+            }
+            let congestion = algorithms
+                .entry(&head.congestion)
+                .or_insert_with(|| shown::text(&head.congestion).into());
+            Some(Flow {
+                cookie: head.cookie,
+                netns: head.netns.into(),
+                path: Arc::clone(path),
+                local: address(head.local, head.local_port),
+                remote: remote(head),
+                role: shown::role(head.role).into(),
+                outcome: shown::outcome(head.outcome).into(),
+                congestion: Arc::clone(congestion),
+                instruments: view.values(head, &|n| record.member(n)),
+            })
         });
         Ok(Reading { time, flows: flows.collect() })
     }
 }
 
 impl Readers {
-    fn get(&mut self, tuning: &Tuning, asked: &[String]) -> Result<&Reader, Error> {
+    fn get(&mut self, tuning: &Tuning, asked: &[String]) -> Result<&mut Reader, Error> {
         let place = if asked.is_empty() { &mut self.standard } else { &mut self.with_fields };
-        if place.as_ref().is_none_or(|reader| reader.asked != asked) {
+        if place.as_ref().is_none_or(|reader| reader.view.asked != asked) {
             *place = Some(Reader::load(tuning, asked)?);
         }
-        Ok(place.as_ref().expect("there is one now"))
+        Ok(place.as_mut().expect("there is one now"))
     }
 }
 
@@ -130,24 +155,17 @@ impl Reader {
         let kernel = tuning.instruments_reader(&btf, &fields.members)?;
         let standard = STANDARD.iter().map(|instrument| instrument.name.to_owned());
         let names = standard.chain(asked.iter().cloned()).collect();
-        Ok(Self { asked: asked.to_vec(), fields, names, tick_ms: tick_ms()?, kernel })
+        let view = View { asked: asked.to_vec(), fields, names, tick_ms: tick_ms()? };
+        Ok(Self { kernel, view, output: Vec::new() })
     }
+}
 
-    fn flow(&self, head: &Head, path: &str, bytes: &dyn Fn(usize) -> u64) -> Flow {
+impl View {
+    fn values(&self, head: &Head, bytes: &dyn Fn(usize) -> u64) -> Values {
         let seen = Seen { head, fields: &self.fields.standard, bytes, tick_ms: self.tick_ms };
         let standard = STANDARD.iter().map(|instrument| seen.value(&instrument.origin));
         let asked = self.fields.asked.iter().map(|field| Some(field.number(bytes(field.n))));
-        Flow {
-            cookie: head.cookie,
-            netns: head.netns.into(),
-            path: path.to_owned(),
-            local: address(head.local, head.local_port),
-            remote: remote(head),
-            role: shown::role(head.role).to_owned(),
-            outcome: shown::outcome(head.outcome).to_owned(),
-            congestion: shown::text(&head.congestion),
-            instruments: Values::new(Arc::clone(&self.names), standard.chain(asked).collect()),
-        }
+        Values::new(Arc::clone(&self.names), standard.chain(asked))
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the flows that run add to the counts of their paths, which the kernel side
 //! only adds up as flows end.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use super::PathReading;
 use crate::instruments::{Flow, Reading};
@@ -25,7 +25,7 @@ pub struct Live {
     /// Those that the latest reading lacked: a reading may miss a flow as others end.
     missed: HashMap<u64, Known>,
     /// What was shown of the paths that have had flows: it never goes back.
-    paths: HashMap<String, Shown>,
+    paths: HashMap<Arc<str>, Shown>,
     /// Whether there was a reading before: what flows were held back until the first
     /// was another agent's to count.
     has_read: bool,
@@ -34,7 +34,7 @@ pub struct Live {
 /// A flow when it was seen on its path first, and last.
 #[derive(Clone, Debug)]
 struct Known {
-    path: String,
+    path: Arc<str>,
     /// Not its path's.
     before: Counts,
     limited: Seconds,
@@ -42,7 +42,7 @@ struct Known {
 
 impl Known {
     fn from_now(flow: &Flow, before: Counts, limited: Seconds) -> Self {
-        Self { path: flow.path.clone(), before, limited }
+        Self { path: Arc::clone(&flow.path), before, limited }
     }
 }
 
@@ -79,7 +79,7 @@ impl Live {
                 // Its other path has what it carried there.
                 Some(_) => Known::from_now(flow, counts, limited),
             };
-            let path = self.paths.entry(flow.path.clone()).or_default();
+            let path = self.paths.entry(Arc::clone(&flow.path)).or_default();
             for (n, count) in counts.iter().enumerate() {
                 let since = count.saturating_sub(known.before[n]);
                 path.running[n] = path.running[n].saturating_add(since);
@@ -116,7 +116,7 @@ impl Live {
         }
         // One of the same name that comes later counts anew.
         self.paths.retain(|_, path| path.is_there);
-        self.paths.iter().map(|(name, path)| (name.clone(), path.limited)).collect()
+        self.paths.iter().map(|(name, path)| (name.to_string(), path.limited)).collect()
     }
 }
 
@@ -154,9 +154,9 @@ mod tests {
     use super::*;
     use crate::{derived::testing::flow, metrics::testing::path};
 
-    fn running(cookie: u64, role: &str, octets: f64) -> Flow {
+    fn running(cookie: u64, role: &'static str, octets: f64) -> Flow {
         let values = [("HCThruOctetsAcked", octets), ("SndLimTimeRwin", octets)];
-        Flow { cookie, role: role.to_owned(), ..flow(&values) }
+        Flow { cookie, role: role.into(), ..flow(&values) }
     }
 
     /// What is shown of the path bob, of whose closed flows so much is counted.
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn what_a_flow_carried_on_another_path_stays_there() {
         let mut live = Live::default();
-        let elsewhere = Flow { path: "eve".to_owned(), ..running(1, "connected", 1000.0) };
+        let elsewhere = Flow { path: "eve".into(), ..running(1, "connected", 1000.0) };
         live.add(&Reading { time: Timestamp::UNIX_EPOCH, flows: vec![elsewhere] }, &mut []);
         assert_eq!(shown(&mut live, 0, vec![running(1, "connected", 3000.0)]), (0, 0.0));
         assert_eq!(shown(&mut live, 0, vec![running(1, "connected", 4000.0)]), (1000, 1.0));

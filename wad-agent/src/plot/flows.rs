@@ -1,6 +1,6 @@
 //! The flows of some traces, and which of them are drawn.
 
-use std::{collections::HashMap, io::BufRead, net::SocketAddr, path::Path};
+use std::{collections::HashMap, io::BufRead, net::SocketAddr, path::Path, sync::Arc};
 
 use jiff::Timestamp;
 
@@ -31,8 +31,8 @@ struct Key(u64, SocketAddr, SocketAddr);
 struct Points {
     local: SocketAddr,
     remote: SocketAddr,
-    path: String,
-    congestion: String,
+    path: Arc<str>,
+    congestion: Arc<str>,
     points: Vec<(Timestamp, Point)>,
 }
 
@@ -121,7 +121,7 @@ impl Traces {
     fn label(&self, trace: &Trace, flow: &Points, is_only: bool) -> String {
         let Points { local, remote, path, congestion, .. } = flow;
         match (self.0.len() > 1, is_only) {
-            (true, true) if self.name_of(trace) == congestion => congestion.clone(),
+            (true, true) if *self.name_of(trace) == **congestion => congestion.to_string(),
             (true, true) => format!("{} ({congestion})", self.name_of(trace)),
             (true, false) => format!("{}: {local} → {remote} ({congestion})", self.name_of(trace)),
             (false, _) => format!("{local} → {remote} ({path}, {congestion})"),
@@ -146,8 +146,8 @@ impl Trace {
             self.flows.push(Points {
                 local: row.local,
                 remote: row.remote,
-                path: row.path.clone(),
-                congestion: String::new(),
+                path: Arc::clone(&row.path),
+                congestion: Arc::default(),
                 points: Vec::new(),
             });
             self.flows.len() - 1

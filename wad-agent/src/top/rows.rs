@@ -57,7 +57,7 @@ fn row(before: Option<&Flow>, flow: &Flow) -> FlowRow {
         path: shown(&flow.path),
         remote: flow.remote.to_string(),
         local: flow.local.to_string(),
-        congestion: flow.congestion.clone(),
+        congestion: flow.congestion.to_string(),
         cookie: flow.cookie,
         sent: rate("HCThruOctetsAcked"),
         received: rate("HCThruOctetsReceived"),

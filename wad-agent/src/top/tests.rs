@@ -37,12 +37,12 @@ fn reading(seconds: u32, flows: u16, paths: u16) -> Reading {
         Flow {
             cookie: 1000 + u64::from(index),
             netns: 1,
-            path: format!("path-{}", index % paths),
+            path: format!("path-{}", index % paths).into(),
             local: ([10, 0, 0, 1], 40_000).into(),
             remote: ([10, 5, (index / 250) as u8, (index % 250) as u8], 5201).into(),
-            role: "connected".to_owned(),
-            outcome: "tuned".to_owned(),
-            congestion: "wad_highspeed".to_owned(),
+            role: "connected".into(),
+            outcome: "tuned".into(),
+            congestion: "wad_highspeed".into(),
             instruments: values.into_iter().map(|(name, value)| (name, Some(value))).collect(),
         }
     };
@@ -206,6 +206,6 @@ fn a_flow_that_is_new_has_no_rate_yet() {
 #[test]
 fn names_cannot_speak_to_the_terminal() {
     let mut reading = reading(1, 1, 1);
-    reading.flows[0].path = "\u{1b}[2J".to_owned();
+    reading.flows[0].path = "\u{1b}[2J".into();
     assert_eq!(State::new(reading).flows[0].path, "\\u{1b}[2J");
 }

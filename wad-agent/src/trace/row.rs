@@ -1,6 +1,6 @@
 //! What a line of a trace says, and how it is written: as JSON or as CSV.
 
-use std::{io, net::SocketAddr};
+use std::{io, net::SocketAddr, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -39,10 +39,10 @@ pub struct Row {
     pub time: Timestamp,
     pub cookie: u64,
     pub netns: u64,
-    pub path: String,
+    pub path: Arc<str>,
     pub local: SocketAddr,
     pub remote: SocketAddr,
-    pub congestion: String,
+    pub congestion: Arc<str>,
     pub instruments: Values,
 }
 
@@ -52,10 +52,10 @@ impl Row {
             time,
             cookie: flow.cookie,
             netns: flow.netns,
-            path: flow.path.clone(),
+            path: Arc::clone(&flow.path),
             local: flow.local,
             remote: flow.remote,
-            congestion: flow.congestion.clone(),
+            congestion: Arc::clone(&flow.congestion),
             instruments: columns.values(flow),
         }
     }
@@ -65,10 +65,10 @@ impl Row {
             self.time.to_string(),
             self.cookie.to_string(),
             self.netns.to_string(),
-            self.path.clone(),
+            self.path.to_string(),
             self.local.to_string(),
             self.remote.to_string(),
-            self.congestion.clone(),
+            self.congestion.to_string(),
         ];
         let value =
             |(_, value): (_, Option<f64>)| value.map_or_else(String::new, |v| v.to_string());
@@ -86,10 +86,10 @@ impl Row {
             time: parsed("time", next("time")?)?,
             cookie: parsed("cookie", next("cookie")?)?,
             netns: parsed("netns", next("netns")?)?,
-            path: next("path")?.to_owned(),
+            path: next("path")?.into(),
             local: parsed("local", next("local")?)?,
             remote: parsed("remote", next("remote")?)?,
-            congestion: next("congestion")?.to_owned(),
+            congestion: next("congestion")?.into(),
             instruments: Values::default(),
         };
         let value = |name: &String| match next(name)? {

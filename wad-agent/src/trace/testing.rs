@@ -15,12 +15,12 @@ pub fn flow<const N: usize>(cookie: u64, values: [(&str, Option<f64>); N]) -> Fl
     Flow {
         cookie,
         netns: 4_026_531_840,
-        path: "to, \"b\"".to_owned(),
+        path: "to, \"b\"".into(),
         local: ([0xfd81, 0, 0, 0, 0, 0, 0, 1], 40_000 + cookie as u16).into(),
         remote: ([0xfd81, 0, 0, 0, 0, 0, 0, 2], 5001).into(),
-        role: "connected".to_owned(),
-        outcome: "tuned".to_owned(),
-        congestion: "cubic".to_owned(),
+        role: "connected".into(),
+        outcome: "tuned".into(),
+        congestion: "cubic".into(),
         instruments: values.into_iter().collect(),
     }
 }
