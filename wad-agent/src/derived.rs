@@ -30,7 +30,7 @@ use self::{
     expression::{Expression, Name},
     parse::parse,
 };
-use crate::instruments::{Flow, STANDARD, Values};
+use crate::instruments::{Flow, Instrument, STANDARD, Values};
 
 type Names = Arc<[String]>;
 
@@ -177,6 +177,17 @@ impl Derived {
         fields.sort_unstable();
         fields.dedup();
         fields
+    }
+
+    /// The standard instruments that a reading has to have for them.
+    pub fn instruments(&self) -> Vec<String> {
+        let expressions = || self.0.iter().map(|definition| &definition.expression);
+        let has_rate = expressions().any(Expression::has_rate);
+        let is_used = |known: &&Instrument| {
+            has_rate && known.name == expression::CLOCK
+                || expressions().flat_map(Expression::names).any(|name| name.key == known.name)
+        };
+        STANDARD.iter().filter(is_used).map(|known| known.name.to_owned()).collect()
     }
 
     /// Whether somebody has to look at the flows for them every second.

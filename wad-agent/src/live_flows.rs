@@ -124,7 +124,11 @@ impl LiveFlows {
 
     fn look(&self) {
         let derived = Arc::clone(&self.state().derived);
-        let reading = self.read_for(&derived, &Filter::default());
+        let read = |fields| self.instruments.read_only(derived.instruments(), fields);
+        let reading = match read(derived.fields()) {
+            Err(error) if error.is_of_question() => read(Vec::new()),
+            reading => reading,
+        };
         let mut state = self.state();
         match reading {
             Ok(mut reading) => {

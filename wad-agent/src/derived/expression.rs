@@ -10,7 +10,7 @@ use super::{
 use crate::instruments::Values;
 
 /// The instrument that tells how much later another reading of a flow is.
-const CLOCK: &str = "ElapsedSecs";
+pub const CLOCK: &str = "ElapsedSecs";
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expression {

@@ -1,8 +1,6 @@
 //! Expressions: what they are worth, what is wrong with them, and that nothing
 //! makes one panic.
 
-use std::time::{Duration, Instant};
-
 use jiff::Timestamp;
 use proptest::prelude::*;
 
@@ -59,6 +57,16 @@ fn times_are_seconds_and_fields_are_as_they_are() {
     assert_eq!(value("tcp_sock.snd_cwnd * tcp_sock.inet_conn.icsk_rto"), Some(2010.0));
     let derived = Derived(vec![definition("tcp_sock.snd_cwnd + tcp_sock.snd_cwnd").unwrap()]);
     assert_eq!(derived.fields(), ["snd_cwnd"]);
+}
+
+#[test]
+fn what_they_are_made_of_is_known() {
+    let sent = Definition::parse("Sent", "HCDataOctetsOut", &Derived::default()).unwrap();
+    let derived = Derived(vec![sent]);
+    assert_eq!(derived.instruments(), ["HCDataOctetsOut"]);
+    let rate = Definition::parse("Rate", "rate(Sent) * tcp_sock.snd_cwnd", &derived).unwrap();
+    let derived = Derived([derived.0, vec![rate]].concat());
+    assert_eq!(derived.instruments(), ["ElapsedSecs", "HCDataOctetsOut"]);
 }
 
 #[test]
@@ -243,9 +251,7 @@ fn mutated_expressions_are_no_panic() {
         random ^= random << 17;
         (random % below as u64) as usize
     };
-    let start = Instant::now();
-    let mut count = 0_u32;
-    while start.elapsed() < Duration::from_secs(2) {
+    for _ in 0..5000 {
         let mut text: Vec<u8> = right.into();
         for _ in 0..1 + next(6) {
             let at = next(text.len());
@@ -262,9 +268,7 @@ fn mutated_expressions_are_no_panic() {
             }
         }
         is_harmless(std::str::from_utf8(&text).unwrap());
-        count += 1;
     }
-    assert!(count > 1_000, "only {count}");
 }
 
 #[test]

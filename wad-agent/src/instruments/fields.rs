@@ -1,8 +1,10 @@
 //! Members of `struct tcp_sock`, by the names that the running kernel has for them.
 
+use std::collections::HashSet;
+
 use wad_common::instruments::{MAX_MEMBERS, Members, Place};
 
-use super::{Error, seen::MEMBERS};
+use super::{Error, Instrument, seen::MEMBERS};
 use crate::struct_ops::{BtfError, KernelBtf, Number};
 
 const STRUCT: &str = "tcp_sock";
@@ -23,7 +25,6 @@ pub struct Field {
 
 impl Field {
     /// One of 64 bits.
-    #[cfg(test)]
     pub const fn whole(n: usize) -> Self {
         Self { n, shift: 0, size_bits: 64, is_signed: false }
     }
@@ -49,18 +50,27 @@ impl Field {
 pub struct Fields {
     /// Where it is.
     pub members: Members,
-    /// Those of the standard instruments, in the order of [`MEMBERS`]; None for what
-    /// this kernel lacks.
+    /// Those of the instruments, in the order of [`MEMBERS`]; None for what none of them
+    /// is made of, and for what this kernel lacks.
     pub standard: Vec<Option<Field>>,
     /// Those that were asked for by name.
     pub asked: Vec<Field>,
 }
 
 impl Fields {
-    /// What the standard instruments need, and these.
-    pub fn of(btf: &KernelBtf, names: &[String]) -> Result<Self, Error> {
+    /// What these instruments are made of, and members by their names.
+    pub fn of(
+        btf: &KernelBtf,
+        instruments: &[&Instrument],
+        names: &[String],
+    ) -> Result<Self, Error> {
+        let needed: HashSet<usize> =
+            instruments.iter().flat_map(|instrument| instrument.origin.members()).collect();
         let mut members = Members::NONE;
-        let standard = MEMBERS.iter().map(|name| {
+        let standard = MEMBERS.iter().enumerate().map(|(n, name)| {
+            if !needed.contains(&n) {
+                return None;
+            }
             let number = btf.number(STRUCT, name).ok()?;
             add(&mut members, number, number.is_whole())
         });
@@ -115,7 +125,7 @@ fn nearest(name: &str, known: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::instruments::WITHOUT_EQUAL;
+    use crate::instruments::{STANDARD, WITHOUT_EQUAL};
 
     #[test]
     fn bits_are_cut_out_and_signs_kept() {
@@ -138,16 +148,17 @@ mod tests {
     fn this_kernels_members_are_found() {
         let Ok(btf) = KernelBtf::read() else { return };
         let names = ["snd_wl1", "inet_conn.icsk_ca_state", "chrono_stat[2]"].map(str::to_owned);
-        let fields = Fields::of(&btf, &names).unwrap();
+        let all: Vec<_> = STANDARD.iter().collect();
+        let fields = Fields::of(&btf, &all, &names).unwrap();
         assert!(fields.standard.iter().all(Option::is_some));
         assert_eq!(fields.members.count as usize, MEMBERS.len() + names.len());
         // A byte with other bits in it.
         assert!(fields.asked[1].size_bits < 8);
         for name in ["snd_wl", "chrono_stat[3]", "chrono_stat", "inet_conn", "rtt_min.s[0].", ""] {
-            let error = Fields::of(&btf, &[name.to_owned()]).unwrap_err();
+            let error = Fields::of(&btf, &all, &[name.to_owned()]).unwrap_err();
             assert!(matches!(error, Error::UnknownField { .. }), "{name}: {error}");
         }
-        let error = Fields::of(&btf, &["icsk_rto".to_owned()]).unwrap_err();
+        let error = Fields::of(&btf, &all, &["icsk_rto".to_owned()]).unwrap_err();
         assert!(error.to_string().contains("inet_conn.icsk_rto"), "{error}");
     }
 

@@ -12,7 +12,7 @@ use nix::time::{ClockId, clock_getres};
 use wad_common::instruments::{Head, MAX_MEMBERS};
 
 use super::{
-    Flow, Reading, STANDARD, Values,
+    Flow, Instrument, Reading, STANDARD, Values,
     fields::Fields,
     seen::{MEMBERS, Seen},
 };
@@ -72,6 +72,16 @@ struct Readers {
     standard: Option<Reader>,
     /// With the fields that were asked for last.
     with_fields: Option<Reader>,
+    /// Of some instruments only.
+    narrow: Option<Reader>,
+}
+
+/// What is to be read of each flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Question {
+    /// Of the standard instruments those of these names; None for all.
+    only: Option<Vec<String>>,
+    fields: Vec<String>,
 }
 
 /// One for a list of fields.
@@ -84,7 +94,8 @@ struct Reader {
 
 /// What is made of the kernel's bytes.
 struct View {
-    asked: Vec<String>,
+    question: Question,
+    instruments: Vec<&'static Instrument>,
     fields: Fields,
     /// Of all values: instruments, then fields.
     names: Arc<[String]>,
@@ -99,11 +110,25 @@ impl Instruments {
     /// The flows that a filter lets through, as they are now. It may block for tens
     /// of milliseconds where there are thousands.
     pub fn read(&self, filter: &Filter) -> Result<Reading, Error> {
+        self.answer(filter, &Question { only: None, fields: filter.fields.clone() })
+    }
+
+    /// All flows, with these instruments and members of `struct tcp_sock` alone: so
+    /// thousands can be read again and again.
+    pub fn read_only(
+        &self,
+        instruments: Vec<String>,
+        fields: Vec<String>,
+    ) -> Result<Reading, Error> {
+        self.answer(&Filter::default(), &Question { only: Some(instruments), fields })
+    }
+
+    fn answer(&self, filter: &Filter, question: &Question) -> Result<Reading, Error> {
         if let Some(path) = filter.paths.iter().find(|path| !self.tuning.has_path(path)) {
             return Err(Error::UnknownPath(path.clone()));
         }
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
-        let Reader { output, kernel, view } = readers.get(&self.tuning, &filter.fields)?;
+        let Reader { output, kernel, view } = readers.get(&self.tuning, question)?;
         let time = Timestamp::now();
         kernel.read(output)?;
         let records = kernel.records(output);
@@ -139,23 +164,35 @@ impl Instruments {
 }
 
 impl Readers {
-    fn get(&mut self, tuning: &Tuning, asked: &[String]) -> Result<&mut Reader, Error> {
-        let place = if asked.is_empty() { &mut self.standard } else { &mut self.with_fields };
-        if place.as_ref().is_none_or(|reader| reader.view.asked != asked) {
-            *place = Some(Reader::load(tuning, asked)?);
+    fn get(&mut self, tuning: &Tuning, question: &Question) -> Result<&mut Reader, Error> {
+        let place = if question.only.is_some() {
+            &mut self.narrow
+        } else if question.fields.is_empty() {
+            &mut self.standard
+        } else {
+            &mut self.with_fields
+        };
+        if place.as_ref().is_none_or(|reader| reader.view.question != *question) {
+            *place = Some(Reader::load(tuning, question)?);
         }
         Ok(place.as_mut().expect("there is one now"))
     }
 }
 
 impl Reader {
-    fn load(tuning: &Tuning, asked: &[String]) -> Result<Self, Error> {
+    fn load(tuning: &Tuning, question: &Question) -> Result<Self, Error> {
         let btf = KernelBtf::read()?;
-        let fields = Fields::of(&btf, asked)?;
+        let is_wanted = |instrument: &&Instrument| {
+            let name = instrument.name;
+            question.only.as_ref().is_none_or(|only| only.iter().any(|own| own == name))
+        };
+        let instruments: Vec<_> = STANDARD.iter().filter(is_wanted).collect();
+        let fields = Fields::of(&btf, &instruments, &question.fields)?;
         let kernel = tuning.instruments_reader(&btf, &fields.members)?;
-        let standard = STANDARD.iter().map(|instrument| instrument.name.to_owned());
-        let names = standard.chain(asked.iter().cloned()).collect();
-        let view = View { asked: asked.to_vec(), fields, names, tick_ms: tick_ms()? };
+        let names = instruments.iter().map(|instrument| instrument.name.to_owned());
+        let names = names.chain(question.fields.iter().cloned()).collect();
+        let question = question.clone();
+        let view = View { question, instruments, fields, names, tick_ms: tick_ms()? };
         Ok(Self { kernel, view, output: Vec::new() })
     }
 }
@@ -163,7 +200,7 @@ impl Reader {
 impl View {
     fn values(&self, head: &Head, bytes: &dyn Fn(usize) -> u64) -> Values {
         let seen = Seen { head, fields: &self.fields.standard, bytes, tick_ms: self.tick_ms };
-        let standard = STANDARD.iter().map(|instrument| seen.value(&instrument.origin));
+        let standard = self.instruments.iter().map(|instrument| seen.value(&instrument.origin));
         let asked = self.fields.asked.iter().map(|field| Some(field.number(bytes(field.n))));
         Values::new(Arc::clone(&self.names), standard.chain(asked))
     }

@@ -1,5 +1,7 @@
 //! A flow as the kernel has it: what the standard instruments are made of.
 
+use std::cell::RefCell;
+
 use wad_common::{flow::Role, instruments::Head, law::INFINITE_SSTHRESH};
 
 use super::fields::Field;
@@ -74,10 +76,29 @@ pub enum Origin {
     By(fn(&Seen<'_>) -> Option<f64>),
 }
 
+impl Origin {
+    /// The members that it is made of, by their places among [`MEMBERS`]: those that
+    /// are looked at when it is made of a flow for which none is missing.
+    pub fn members(&self) -> Vec<usize> {
+        // In no member does it stand for none.
+        const SOME: u64 = 8;
+        let fields: Vec<_> = (0..MEMBERS.len()).map(|n| Some(Field::whole(n))).collect();
+        let looked_at = RefCell::new(Vec::new());
+        let bytes = |n| {
+            looked_at.borrow_mut().push(n);
+            SOME
+        };
+        let head = Head::default();
+        Seen { head: &head, fields: &fields, bytes: &bytes, tick_ms: 1.0 }.value(self);
+        looked_at.into_inner()
+    }
+}
+
 /// One flow at one moment.
 pub struct Seen<'a> {
     pub head: &'a Head,
-    /// In the order of [`MEMBERS`]; None where this kernel has no such member.
+    /// In the order of [`MEMBERS`]; None where this kernel has no such member, or none
+    /// of the instruments wanted is made of it.
     pub fields: &'a [Option<Field>],
     /// The bytes of a field, by its place among those that are read.
     pub bytes: &'a dyn Fn(usize) -> u64,
@@ -251,6 +272,25 @@ mod tests {
         }
         assert_eq!(of("MinRTT", &[(Member::RttMin, u32::MAX.into())]), None);
         assert_eq!(of("SegsOut", &[]), Some(0.0));
+    }
+
+    #[test]
+    fn an_instrument_is_made_of_its_members_alone() {
+        for instrument in STANDARD {
+            let members = instrument.origin.members();
+            for bytes in [1, 8, 1_000_000, u64::MAX] {
+                let value = |is_there: &dyn Fn(usize) -> bool| {
+                    let field = |n| is_there(n).then(|| Field::whole(n));
+                    let fields: Vec<_> = (0..MEMBERS.len()).map(field).collect();
+                    let head = Head { now_ns: 1_000_000_000, ..Head::default() };
+                    let bytes = |n: usize| bytes & (u64::MAX >> n);
+                    let seen = Seen { head: &head, fields: &fields, bytes: &bytes, tick_ms: 4.0 };
+                    seen.value(&instrument.origin)
+                };
+                let narrow = value(&|n| members.contains(&n));
+                assert_eq!(narrow, value(&|_| true), "{} of {bytes}", instrument.name);
+            }
+        }
     }
 
     #[test]
