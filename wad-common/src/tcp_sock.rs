@@ -54,10 +54,12 @@ pub struct TcpSockOffsets {
     pub icsk_ca_priv: u32,
     /// `sk_pacing_rate`: bytes per second, an `unsigned long`.
     pub sk_pacing_rate: u32,
+    /// `sk_max_pacing_rate`: its bound, by `SO_MAX_PACING_RATE`, in the same unit.
+    pub sk_max_pacing_rate: u32,
     /// `sk_pacing_status`: who paces.
     pub sk_pacing_status: u32,
 }
-record!(TcpSockOffsets, size = 88);
+record!(TcpSockOffsets, size = 92);
 
 /// Offsets in bytes from the start of `struct rate_sample`, and how it is passed.
 #[repr(C)]

@@ -166,6 +166,7 @@ fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
         icsk_ca_state: within("inet_conn.icsk_ca_state")?,
         icsk_ca_priv: within("inet_conn.icsk_ca_priv")?,
         sk_pacing_rate: within("inet_conn.icsk_inet.sk.sk_pacing_rate")?,
+        sk_max_pacing_rate: within("inet_conn.icsk_inet.sk.sk_max_pacing_rate")?,
         sk_pacing_status: within("inet_conn.icsk_inet.sk.sk_pacing_status")?,
     })
 }

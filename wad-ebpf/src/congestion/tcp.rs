@@ -30,6 +30,7 @@ static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     icsk_ca_state: 0,
     icsk_ca_priv: 0,
     sk_pacing_rate: 0,
+    sk_max_pacing_rate: 0,
     sk_pacing_status: 0,
 };
 
@@ -189,9 +190,11 @@ impl Tcp {
         self.write(offset!(sk_pacing_status), SK_PACING_NEEDED);
     }
 
+    /// Within the bound that the application or the path's policy has set.
     #[inline(always)]
     pub fn set_pacing_bytes_per_second(self, rate: u64) {
-        self.write(offset!(sk_pacing_rate), rate);
+        let most: u64 = self.read(offset!(sk_max_pacing_rate));
+        self.write(offset!(sk_pacing_rate), rate.min(most));
     }
 
     /// One of the 13 words of `icsk_ca_priv`, which the kernel zeroes before
