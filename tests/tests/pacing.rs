@@ -69,24 +69,31 @@ fn a_dedicated_path_keeps_window_and_rate_through_a_loss() -> Result<()> {
     Ok(())
 }
 
-/// Most segments that left within so much time.
-fn largest_burst(packets: &[Packet], to_port: u16, span: Duration) -> u32 {
+/// The largest part of what a flow sends in a round trip that leaves within `span`
+/// of it: the median over its round trips. A machine that is busy with something
+/// else for a moment makes a burst of what was spread, and the other way round.
+fn burst(packets: &[Packet], to_port: u16, rtt: Duration, span: Duration) -> Result<f64> {
     let sent: Vec<_> = packets
         .iter()
         .filter(|packet| packet.to.port() == to_port && packet.payload_bytes > 0)
         .map(|packet| (packet.time_seconds, packet.payload_bytes.div_ceil(MSS)))
         .collect();
-    let mut most = 0;
-    let (mut first, mut segments) = (0, 0);
-    for (time, count) in &sent {
-        segments += count;
-        while sent[first].0 + span.as_secs_f64() < *time {
-            segments -= sent[first].1;
-            first += 1;
+    let (begun, _) = *sent.first().context("nothing was sent")?;
+    let ended = sent[sent.len() - 1].0;
+    let within = |from: usize, span: Duration| -> u32 {
+        let end = sent[from].0 + span.as_secs_f64();
+        sent[from..].iter().take_while(|(time, _)| *time < end).map(|(_, segments)| segments).sum()
+    };
+    let round_trips = ((ended - begun) / rtt.as_secs_f64()) as usize;
+    let mut largest = vec![0.0_f64; round_trips];
+    for (at, (time, _)) in sent.iter().enumerate() {
+        // The last one is not whole.
+        if let Some(largest) = largest.get_mut(((time - begun) / rtt.as_secs_f64()) as usize) {
+            *largest = largest.max(f64::from(within(at, span)) / f64::from(within(at, rtt)));
         }
-        most = segments.max(most);
     }
-    most
+    largest.sort_by(f64::total_cmp);
+    largest.get(round_trips / 2).copied().context("less than a round trip")
 }
 
 struct Case {
@@ -98,18 +105,17 @@ const fn case(keys: &'static str, is_paced: bool) -> Case {
     Case { keys, is_paced }
 }
 
-/// The largest part of what a round trip has that leaves in a sixteenth of it, for
-/// each flow, one after the other, on a path that they do not fill.
-fn bursts(wan: &Wan, rtt: Duration, cases: &[Case]) -> Result<Vec<f64>> {
+/// [`burst`] within this part of a round trip for each flow, one after the other, on
+/// a path that they do not fill.
+fn bursts(wan: &Wan, rtt: Duration, part: u32, cases: &[Case]) -> Result<Vec<f64>> {
     let mut bursts = Vec::new();
     for (port, case) in (7000..).zip(cases) {
         let capture = Capture::start(wan.a(), wan::DEVICE, &format!("tcp dst port {port}"))?;
         let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?;
         while_sending(slice::from_ref(&connection), || signal::sleep(rtt * 15))?;
-        let packets = capture.stop()?;
-        let [burst, window] = [rtt / 16, rtt].map(|span| largest_burst(&packets, port, span));
-        println!("{}: {burst} segments of {window} within {:?}", case.keys, rtt / 16);
-        bursts.push(f64::from(burst) / f64::from(window));
+        let burst = burst(&capture.stop()?, port, rtt, rtt / part)?;
+        println!("{}: {burst:.3} within {:?}", case.keys, rtt / part);
+        bursts.push(burst);
     }
     Ok(bursts)
 }
@@ -120,10 +126,7 @@ fn policy(cases: &[Case]) -> String {
 
 fn ensure_paced(cases: &[Case], bursts: &[f64]) -> Result<()> {
     for (case, burst) in cases.iter().zip(bursts) {
-        // In slow start at twice the mean rate of the window, which may be twice
-        // what buffers allow: up to a quarter in a sixteenth, and what is sent at a
-        // time. Unpaced, all goes at once.
-        let fits = if case.is_paced { *burst <= 0.45 } else { *burst >= 0.6 };
+        let fits = if case.is_paced { *burst <= 0.6 } else { *burst >= 0.8 };
         ensure!(fits, "{}: {burst} of a window at once", case.keys);
     }
     Ok(())
@@ -133,30 +136,38 @@ fn ensure_paced(cases: &[Case], bursts: &[f64]) -> Result<()> {
 fn packets_are_spread_where_pacing_is_on() -> Result<()> {
     let stand = Stand::set_up("spread")?;
     let cases = [
-        case("max_cwnd = 200", true),
-        case("max_cwnd = 200; pacing = \"off\"", false),
-        case("max_cwnd = 200; pacing = \"auto\"", true),
-        case("max_cwnd = 200; congestion = \"wad_highspeed\"", true),
-        case("max_cwnd = 200; congestion = \"wad_scalable\"; pacing = \"off\"", false),
+        case("max_cwnd = 100", true),
+        case("max_cwnd = 100; pacing = \"off\"", false),
+        case("max_cwnd = 100; pacing = \"auto\"", true),
+        case("max_cwnd = 100; congestion = \"wad_highspeed\"", true),
+        case("max_cwnd = 100; congestion = \"wad_scalable\"; pacing = \"off\"", false),
         // Its window is bounded by the buffer only.
-        case("congestion = \"cubic\"; sndbuf = \"256KiB\"", false),
-        case("congestion = \"cubic\"; sndbuf = \"256KiB\"; pacing = \"auto\"", true),
+        case("congestion = \"cubic\"; sndbuf = \"128KiB\"", false),
+        case("congestion = \"cubic\"; sndbuf = \"128KiB\"; pacing = \"auto\"", true),
     ];
     let home = Home::create(&program()?, &policy(&cases))?;
     let _agent = home.start(stand.cgroup())?;
     let wan = path("rtt = '40ms'\nforward = { rate = '2Gbit', queue = { bdp = 1.0 } }\n")?;
-    let bursts = bursts(&wan, Duration::from_millis(40), &cases)?;
+    // In slow start at twice the mean rate of the window, which may be twice what
+    // buffers allow: up to a quarter in a sixteenth, and what is sent at a time.
+    // Unpaced, all goes at once.
+    let bursts = bursts(&wan, Duration::from_millis(40), 16, &cases)?;
     ensure_paced(&cases, &bursts)
 }
 
 #[test]
 fn on_a_short_path_only_what_is_asked_for_is_spread() -> Result<()> {
     let stand = Stand::set_up("short")?;
-    let cases = [case("max_cwnd = 200", false), case("max_cwnd = 200; pacing = \"auto\"", true)];
+    let cases = [
+        case("max_cwnd = 50; initial_ssthresh = 50", false),
+        case("max_cwnd = 50; initial_ssthresh = 50; pacing = \"auto\"", true),
+    ];
     let home = Home::create(&program()?, &policy(&cases))?;
     let _agent = home.start(stand.cgroup())?;
     let wan = path("rtt = '8ms'\nforward = { rate = '2Gbit', queue = { bdp = 4.0 } }\n")?;
-    let bursts = bursts(&wan, Duration::from_millis(8), &cases)?;
+    // After slow start at 1.2 times the mean rate, and what is sent at a time, which
+    // is a millisecond's worth (`tcp_tso_autosize()`).
+    let bursts = bursts(&wan, Duration::from_millis(8), 4, &cases)?;
     ensure_paced(&cases, &bursts)
 }
 
@@ -165,10 +176,17 @@ fn a_rate_holds_for_any_algorithm() -> Result<()> {
     const RATE: u64 = 20_000_000;
     let stand = Stand::set_up("rate")?;
     let wan = path("rtt = '40ms'\nforward = { rate = '200Mbit', queue = { bdp = 1.0 } }\n")?;
-    let algorithms = ["wad_aimd", "wad_highspeed", "cubic", "reno"];
+    let algorithms = [
+        "congestion = \"wad_aimd\"",
+        "congestion = \"wad_highspeed\"",
+        "congestion = \"wad_delay\"",
+        "loss = \"leaky\"",
+        "congestion = \"cubic\"",
+        "congestion = \"reno\"",
+    ];
     let policy: String = (7000..)
         .zip(algorithms)
-        .map(|(port, name)| path_to(port, &format!("pacing = \"20Mbit\"; congestion = \"{name}\"")))
+        .map(|(port, keys)| path_to(port, &format!("pacing = \"20Mbit\"; {keys}")))
         .collect();
     let home = Home::create(&program()?, &policy)?;
     let _agent = home.start(stand.cgroup())?;
@@ -189,7 +207,7 @@ fn a_rate_holds_for_any_algorithm() -> Result<()> {
         ensure!(after.pacing_bits_per_second == RATE, "{after:?}");
         let rate = (after.bytes_acked - before.bytes_acked) as f64 * 8.0 / seconds;
         println!("{name}: {:.2} Mb/s", rate / 1e6);
-        ensure!(rate > 0.85 * RATE as f64 && rate < 1.05 * RATE as f64, "{name}: {rate} bit/s");
+        ensure!(rate > 0.7 * RATE as f64 && rate < 1.05 * RATE as f64, "{name}: {rate} bit/s");
     }
     Ok(())
 }
