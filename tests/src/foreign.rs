@@ -5,13 +5,12 @@ use std::{
     ffi::CStr,
     fs::File,
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, OwnedFd},
 };
 
-use crate::cgroup::Cgroup;
+use crate::{bpf, cgroup::Cgroup};
 
 // include/uapi/linux/bpf.h
-const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_ATTACH: libc::c_long = 8;
 const BPF_PROG_DETACH: libc::c_long = 9;
 const BPF_PROG_TYPE_SOCK_OPS: u32 = 13;
@@ -64,7 +63,8 @@ impl Foreign {
 
     fn command(&self, command: libc::c_long, flags: u32) -> io::Result<()> {
         let (cgroup, program) = (self.cgroup.as_raw_fd(), self.program.as_raw_fd());
-        bpf(command, &[cgroup as u32, program as u32, BPF_CGROUP_SOCK_OPS, flags]).map(|_| ())
+        let mut attach = [cgroup as u32, program as u32, BPF_CGROUP_SOCK_OPS, flags];
+        bpf::command(command, &mut attach).map(|_| ())
     }
 }
 
@@ -76,66 +76,19 @@ impl Drop for Foreign {
     }
 }
 
-/// The fields of `union bpf_attr` for BPF_PROG_LOAD.
-#[repr(C)]
-struct Load {
-    kind: u32,
-    instructions: u32,
-    instructions_at: u64,
-    license_at: u64,
-    log_level: u32,
-    log_bytes: u32,
-    log_at: u64,
-    kernel_version: u32,
-    flags: u32,
-    name: [u8; 16],
-}
-
 fn load(name: &CStr, window_segments: i32) -> io::Result<OwnedFd> {
     let program = [
         // r0 = 1
-        instruction(0xb7, 0x00, 0, 1),
+        bpf::instruction(0xb7, 0x00, 0, 1),
         // r2 = ctx->op
-        instruction(0x61, 0x12, 0, 0),
+        bpf::instruction(0x61, 0x12, 0, 0),
         // Over the next two unless it is RWND_INIT
-        instruction(0x55, 0x02, 2, BPF_SOCK_OPS_RWND_INIT),
+        bpf::instruction(0x55, 0x02, 2, BPF_SOCK_OPS_RWND_INIT),
         // ctx->reply = window_segments
-        instruction(0xb7, 0x03, 0, window_segments),
-        instruction(0x63, 0x31, 4, 0),
+        bpf::instruction(0xb7, 0x03, 0, window_segments),
+        bpf::instruction(0x63, 0x31, 4, 0),
         // return r0
-        instruction(0x95, 0x00, 0, 0),
+        bpf::instruction(0x95, 0x00, 0, 0),
     ];
-    let mut load = Load {
-        kind: BPF_PROG_TYPE_SOCK_OPS,
-        instructions: program.len() as u32,
-        instructions_at: program.as_ptr() as u64,
-        license_at: c"GPL".as_ptr() as u64,
-        log_level: 0,
-        log_bytes: 0,
-        log_at: 0,
-        kernel_version: 0,
-        flags: 0,
-        name: [0; 16],
-    };
-    let bytes = name.to_bytes();
-    load.name[..bytes.len()].copy_from_slice(bytes);
-    let program = bpf(BPF_PROG_LOAD, &load)?;
-    // SAFETY: a descriptor that was just made and is nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(program) })
-}
-
-/// `struct bpf_insn`; `registers` is the source above the destination.
-const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> u64 {
-    code as u64
-        | (registers as u64) << 8
-        | (offset as u16 as u64) << 16
-        | (immediate as u32 as u64) << 32
-}
-
-fn bpf<T>(command: libc::c_long, attribute: &T) -> io::Result<i32> {
-    // SAFETY: the command reads the fields of `attribute`, whose pointers are
-    // valid, and writes nothing.
-    let result =
-        unsafe { libc::syscall(libc::SYS_bpf, command, &raw const *attribute, size_of::<T>()) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+    bpf::load(BPF_PROG_TYPE_SOCK_OPS, name, &program)
 }

@@ -7,6 +7,7 @@ pub mod another_build;
 pub mod answers;
 pub mod archive;
 pub mod bench;
+mod bpf;
 pub mod capture;
 pub mod cgroup;
 pub mod cli;

@@ -117,15 +117,27 @@ pub fn connect_fast(netns: &Netns, to: SocketAddr, first: &[u8]) -> Result<TcpSt
 /// # Errors
 /// When the kernel refuses it.
 pub fn accept_fast(listener: &TcpListener) -> io::Result<()> {
-    let queue: libc::c_int = 16;
+    set_option(listener, libc::IPPROTO_TCP, libc::TCP_FASTOPEN, 16)
+}
+
+/// Sets an option of a socket that is an int.
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn set_option(
+    socket: &impl AsRawFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
     // SAFETY: reads an int, as long as it is said to be.
     let result = unsafe {
         libc::setsockopt(
-            listener.as_raw_fd(),
-            libc::IPPROTO_TCP,
-            libc::TCP_FASTOPEN,
-            (&raw const queue).cast(),
-            size_of_val(&queue) as libc::socklen_t,
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -5,7 +5,7 @@ use std::{
     fmt::Write as _,
     io::{self, Read as _},
     net::{SocketAddr, TcpListener, TcpStream},
-    os::fd::AsRawFd as _,
+    os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     thread,
@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 
 use super::{Outcome, Report, Target, proc, programs};
 use crate::{
@@ -187,17 +188,7 @@ pub fn once(to: SocketAddr) -> io::Result<()> {
     stream.read_to_end(&mut Vec::new())?;
     // Closed by a reset: no port waits in TIME_WAIT.
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: the option's value has the length given.
-    unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            size_of_val(&linger) as libc::socklen_t,
-        )
-    };
-    Ok(())
+    Ok(setsockopt(&stream, sockopt::Linger, &linger)?)
 }
 
 /// The server: accepts and closes, until killed.
@@ -220,19 +211,8 @@ pub fn first_tuned(to: SocketAddr) -> io::Result<()> {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(10) {
         if let Ok(stream) = TcpStream::connect(to) {
-            let mut name = [0_u8; 16];
-            let mut bytes = name.len() as libc::socklen_t;
-            // SAFETY: the buffer has the length given.
-            let result = unsafe {
-                libc::getsockopt(
-                    stream.as_raw_fd(),
-                    libc::IPPROTO_TCP,
-                    libc::TCP_CONGESTION,
-                    name.as_mut_ptr().cast(),
-                    &raw mut bytes,
-                )
-            };
-            if result == 0 && name.starts_with(b"wad_") {
+            let name = getsockopt(&stream, sockopt::TcpCongestion)?;
+            if name.as_bytes().starts_with(b"wad_") {
                 return Ok(());
             }
         }

@@ -42,7 +42,8 @@ const SOON: Duration = Duration::from_secs(60);
 const POLICY: &str = "[[path]]\nname = 'bench'\nremote = '10.200.0.1'\nremote_port = 5002\n\
                       congestion = 'wad_aimd'\n";
 /// Has every flow read each second, and compared with the second before.
-const WATCHED: &str = "[[derived]]\nname = 'CurBW'\nvalue = '8 * rate(HCThruOctetsAcked)'\nabove = 1e12\nmetric = true\n";
+const WATCHED: &str = "[[derived]]\nname = 'CurBW'\n\
+                       value = '8 * rate(HCThruOctetsAcked)'\nabove = 1e12\nmetric = true\n";
 
 /// How much of everything.
 #[derive(Clone, Copy, Debug)]

@@ -2,6 +2,7 @@
 //! thing only, and the noise of the machine hits both.
 
 pub mod ack;
+mod clock;
 pub mod connect;
 pub mod instruments;
 mod proc;
@@ -24,7 +25,7 @@ pub struct Outcome {
     pub unit: &'static str,
     pub median: f64,
     pub samples: Vec<f64>,
-    pub target: Target,
+    pub target: Option<Target>,
 }
 
 /// What the figure should be.
@@ -46,6 +47,11 @@ impl Target {
 
 impl Outcome {
     fn new(name: impl Into<String>, unit: &'static str, target: Target, samples: Vec<f64>) -> Self {
+        Self { target: Some(target), ..Self::alone(name, unit, samples) }
+    }
+
+    /// A figure that others are seen beside.
+    fn alone(name: impl Into<String>, unit: &'static str, samples: Vec<f64>) -> Self {
         let mut sorted = samples.clone();
         sorted.sort_by(f64::total_cmp);
         let middle = sorted.len() / 2;
@@ -54,7 +60,7 @@ impl Outcome {
         } else {
             f64::midpoint(sorted[middle - 1], sorted[middle])
         };
-        Self { name: name.into(), unit, median, samples, target }
+        Self { name: name.into(), unit, median, samples, target: None }
     }
 }
 
@@ -70,13 +76,16 @@ impl Outcome {
     fn line(&self) -> String {
         let least = self.samples.iter().copied().fold(f64::INFINITY, f64::min);
         let most = self.samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let (relation, bound) = match self.target {
-            Target::AtMost(bound) => ("at most", bound),
-            Target::AtLeast(bound) => ("at least", bound),
-        };
-        let verdict = if self.target.is_met(self.median) { "met" } else { "MISSED" };
+        let verdict = self.target.map_or_else(String::new, |target| {
+            let (relation, bound) = match target {
+                Target::AtMost(bound) => ("at most", bound),
+                Target::AtLeast(bound) => ("at least", bound),
+            };
+            let verdict = if target.is_met(self.median) { "met" } else { "MISSED" };
+            format!("  target {relation} {bound}: {verdict}")
+        });
         format!(
-            "{:<32} {:>14.3} {:<10} [{least:.3} .. {most:.3}]  target {relation} {bound}: {verdict}\n",
+            "{:<36} {:>14.3} {:<10} [{least:.3} .. {most:.3}]{verdict}\n",
             self.name, self.median, self.unit
         )
     }

@@ -1,20 +1,47 @@
 //! Processor time and memory from /proc.
 
-use std::{fs, io};
+use std::{fs, io, time::Instant};
 
-/// Time that all processors were busy since the start of the machine, in ticks
-/// of USER_HZ (proc_stat(5)): all but idle and iowait.
-///
-/// # Errors
-/// When /proc cannot be read.
-pub fn busy_ticks() -> io::Result<u64> {
-    let stat = fs::read_to_string("/proc/stat")?;
-    let first = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> =
-        first.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; the guest times are part
-    // of user and nice.
-    Ok(ticks.iter().take(8).sum::<u64>() - ticks[3] - ticks[4])
+/// USER_HZ.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The work of all processors from a moment on.
+pub struct Work {
+    begun: Instant,
+    processors: usize,
+    unused_ticks: u64,
+}
+
+impl Work {
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn begin() -> io::Result<Self> {
+        let stat = fs::read_to_string("/proc/stat")?;
+        // A line for all, and one for each.
+        let processors = stat.lines().filter(|line| line.starts_with("cpu")).count() - 1;
+        Ok(Self { unused_ticks: unused_ticks(&stat), processors, begun: Instant::now() })
+    }
+
+    /// What has gone by on all of them, less what was idle, waited or went to other
+    /// virtual machines. The kernel measures those; its figures of work are what a
+    /// tick finds, which misses work that a timer begins and that ends before the
+    /// next one.
+    ///
+    /// # Errors
+    /// When /proc cannot be read.
+    pub fn seconds(&self) -> io::Result<f64> {
+        let gone_by = self.begun.elapsed().as_secs_f64() * self.processors as f64;
+        let unused = unused_ticks(&fs::read_to_string("/proc/stat")?) - self.unused_ticks;
+        Ok(gone_by - unused as f64 / TICKS_PER_SECOND)
+    }
+}
+
+/// idle, iowait and steal (proc_stat(5)).
+fn unused_ticks(stat: &str) -> u64 {
+    let all = stat.lines().next().unwrap_or_default();
+    // cpu user nice system idle iowait irq softirq steal
+    let ticks = |n| all.split_whitespace().nth(n).and_then(|word| word.parse().ok()).unwrap_or(0);
+    [4, 5, 8].into_iter().map(ticks).sum()
 }
 
 /// Resident memory of a process.
@@ -38,7 +65,6 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
 /// # Errors
 /// When it is gone.
 pub fn processor_seconds(pid: u32) -> io::Result<f64> {
-    const TICKS_PER_SECOND: f64 = 100.0;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     // The name of the program may hold anything; user and system time are the 12th
     // and the 13th field after it.

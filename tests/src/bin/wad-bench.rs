@@ -40,6 +40,8 @@ enum Command {
     },
     #[command(flatten)]
     Peer(Peer),
+    #[command(hide = true)]
+    Drain { on: SocketAddr },
     #[command(hide = true, name = "connect-to")]
     ConnectTo { to: SocketAddr },
     #[command(hide = true)]
@@ -76,6 +78,7 @@ fn run(command: Command) -> Result<()> {
             measure(&options, |me, wad| instruments::run(me, wad, load))
         }
         Command::Peer(peer) => peer.run(),
+        Command::Drain { on } => print(&ack::drain(on).context("cannot receive")?.to_string()),
         Command::ConnectTo { to } => {
             let rate = connect::connect(to).context("cannot connect")?;
             print(&rate.to_string())
