@@ -64,10 +64,8 @@ impl LiveFlows {
     /// Puts the derived events of another configuration in force.
     pub fn set(&self, derived: Derived) {
         let fields = derived.fields();
-        // No flow has this cookie: what is asked is whether there are such fields.
-        let nobody = Filter { cookies: vec![0], fields, ..Filter::default() };
-        if !nobody.fields.is_empty()
-            && let Err(error) = self.instruments.read(&nobody)
+        if !fields.is_empty()
+            && let Err(error) = self.instruments.read_only(Vec::new(), fields)
         {
             warn!("derived events of such fields have no value: {error}");
         }
@@ -124,11 +122,9 @@ impl LiveFlows {
 
     fn look(&self) {
         let derived = Arc::clone(&self.state().derived);
-        let read = |fields| self.instruments.read_only(derived.instruments(), fields);
-        let reading = match read(derived.fields()) {
-            Err(error) if error.is_of_question() => read(Vec::new()),
-            reading => reading,
-        };
+        let reading = with_or_without(&derived.fields(), |fields| {
+            self.instruments.read_only(derived.instruments(), fields.to_vec())
+        });
         let mut state = self.state();
         match reading {
             Ok(mut reading) => {
@@ -146,22 +142,30 @@ impl LiveFlows {
         }
     }
 
-    /// With the fields that derived events need, where this kernel has them.
+    /// With the fields that derived events need.
     fn read_for(&self, derived: &Derived, filter: &Filter) -> Result<Reading, Error> {
-        let more = derived.fields().into_iter().filter(|field| !filter.fields.contains(field));
-        let fields: Vec<_> = filter.fields.iter().cloned().chain(more).collect();
-        if fields.len() == filter.fields.len() {
-            return self.instruments.read(filter);
-        }
-        match self.instruments.read(&Filter { fields, ..filter.clone() }) {
-            Err(error) if error.is_of_question() => self.instruments.read(filter),
-            read => read,
-        }
+        let mut more = derived.fields();
+        more.retain(|field| !filter.fields.contains(field));
+        with_or_without(&more, |more| {
+            let fields = filter.fields.iter().chain(more).cloned().collect();
+            self.instruments.read(&Filter { fields, ..filter.clone() })
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         // Whoever panicked leaves a look out, or half of the counts of one.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A reading with these fields; without them where this kernel lacks one.
+fn with_or_without(
+    fields: &[String],
+    read: impl Fn(&[String]) -> Result<Reading, Error>,
+) -> Result<Reading, Error> {
+    match read(fields) {
+        Err(error) if error.is_of_question() => read(&[]),
+        reading => reading,
     }
 }
 

@@ -8,7 +8,10 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use super::packet::{Header, SYN, Segment};
+use super::{
+    packet::{Header, SYN, Segment},
+    sack,
+};
 
 /// So many bytes of payload, from this time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +68,8 @@ impl Flights {
             return;
         }
         flow.acknowledged = acknowledged;
-        let beyond = header.sacked().filter(|[start, _]| is_after(*start, acknowledged));
+        let beyond =
+            sack::blocks(header.options()).filter(|[start, _]| is_after(*start, acknowledged));
         flow.sacked_bytes = beyond.map(|[start, end]| end.wrapping_sub(start)).sum();
         flow.note(time_ns);
     }
@@ -167,7 +171,7 @@ mod tests {
     }
 
     fn acknowledge(record: &Record, time_ns: u64, (ack, sacked): (u32, &[[u32; 2]])) {
-        let frame = packets::acknowledgement(ack, sacked);
+        let frame = packets::acknowledgement(ack, &sack::tests::option(sacked));
         let segments = Packet::new(&frame).unwrap().split();
         segments.for_each(|one| Part::Acknowledgements(record.clone()).goes(time_ns, &one));
     }
