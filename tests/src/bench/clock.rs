@@ -1,7 +1,7 @@
 //! What the kernel's measurement of a BPF program's run time takes itself: it reads
 //! its clock before and after each run (`bpf_prog_start_time()`).
 
-use std::os::fd::AsRawFd;
+use std::{ffi::CStr, os::fd::AsRawFd};
 
 use anyhow::{Context as _, Result};
 
@@ -12,6 +12,7 @@ use crate::bpf;
 const BPF_PROG_TEST_RUN: libc::c_long = 10;
 const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 
+const NAME: &CStr = c"wad_bench_empty";
 const RUNS: u32 = 100_000;
 
 /// The fields of `union bpf_attr` for BPF_PROG_TEST_RUN.
@@ -35,8 +36,8 @@ struct Run {
 pub fn ns_of_nothing() -> Result<f64> {
     // r0 = 0; return r0
     let nothing = [bpf::instruction(0xb7, 0x00, 0, 0), bpf::instruction(0x95, 0x00, 0, 0)];
-    let program = bpf::load(BPF_PROG_TYPE_SOCKET_FILTER, c"wad_bench_empty", &nothing)?;
-    // The shortest packet that the kernel takes for one.
+    let program = bpf::load(BPF_PROG_TYPE_SOCKET_FILTER, NAME, &nothing)?;
+    // As short as a frame of Ethernet may be.
     let packet = [0_u8; 64];
     let mut run = Run {
         program: program.as_raw_fd() as u32,
@@ -51,7 +52,7 @@ pub fn ns_of_nothing() -> Result<f64> {
     bpf::command(BPF_PROG_TEST_RUN, &mut run).context("cannot run an empty BPF program")?;
     let loaded = programs::programs()?
         .into_iter()
-        .find(|program| program.name.as_deref() == Some("wad_bench_empty"))
+        .find(|program| program.name.as_deref().map(str::as_bytes) == Some(NAME.to_bytes()))
         .context("bpftool does not show the empty BPF program")?;
     Ok(loaded.run_time_ns as f64 / loaded.run_cnt as f64)
 }

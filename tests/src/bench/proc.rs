@@ -31,8 +31,10 @@ impl Work {
     /// When /proc cannot be read.
     pub fn seconds(&self) -> io::Result<f64> {
         let gone_by = self.begun.elapsed().as_secs_f64() * self.processors as f64;
-        let unused = unused_ticks(&fs::read_to_string("/proc/stat")?) - self.unused_ticks;
-        Ok(gone_by - unused as f64 / TICKS_PER_SECOND)
+        let unused_ticks = unused_ticks(&fs::read_to_string("/proc/stat")?);
+        // iowait may go back.
+        let unused_ticks = unused_ticks.saturating_sub(self.unused_ticks);
+        Ok(gone_by - unused_ticks as f64 / TICKS_PER_SECOND)
     }
 }
 
