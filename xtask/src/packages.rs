@@ -38,6 +38,7 @@ pub const ALL: [Package; 18] = [
     Package::new("ethtool", "ethtool", "turns segment offloads off in benchmarks"),
     Package::new("tmux", "tmux", "a terminal for `wad top` in tests"),
     Package::new("bpftool", "bpftool", "an outside view of programs and maps"),
+    Package::new("util-linux", "taskset", "processors of benchmarks, mounts of machines"),
     Package::new("zstd", "zstd", "an outside view of packed traces"),
     Package::new("clang", "clang", "compiles TLS for other machines").for_shipping(),
     Package::new("g++", "c++", "compiles libFuzzer").for_fuzzing(),
@@ -45,7 +46,6 @@ pub const ALL: [Package; 18] = [
     Package::new("busybox-static", "busybox", "programs for other kernels").for_vm(),
     Package::new("kmod", "depmod", "modules for other kernels").for_vm(),
     Package::new("xz-utils", "xz", "modules for other kernels").for_vm(),
-    Package::new("util-linux", "setpriv", "a test machine's mounts and privileges").for_vm(),
 ];
 
 impl Package {
