@@ -227,21 +227,23 @@ fn what_holds_a_flow_back_beside_the_path_lowers_nothing() -> Result<()> {
     println!("after flows that were held back: {after:.0}");
     ensure!(after >= best, "{best} Mbit/s became {after}");
 
-    // But a path that has become slower is seen.
+    // But a path that has become slower is seen. What fits it and its queue is less
+    // than the window that the receiver offers at least: half of what `tcp_rmem` says,
+    // above which a larger buffer need not help (`__tcp_grow_window()`).
     drop(connections);
     drop(fast);
-    let slow = wan(50)?;
+    let slow = wan(20)?;
     let mut now = best;
     // On a busy machine the flow's own host may hold it back in some of the looks.
     for _ in 0..3 {
         transfer(&slow, 2 + WINDOW.as_secs())?;
         now = known_mbit(&home)?;
-        println!("known of 50 Mbit/s: {now:.0}");
+        println!("known of 20 Mbit/s: {now:.0}");
         if now < best {
             break;
         }
     }
-    ensure!((35.0..65.0).contains(&now), "{now} Mbit/s; {}", home.log());
+    ensure!((14.0..26.0).contains(&now), "{now} Mbit/s; {}", home.log());
     agent.stop()?;
     Ok(())
 }
