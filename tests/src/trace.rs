@@ -19,6 +19,10 @@ const USUAL_PLACE: &str = "/sys/kernel/tracing";
 const BUFFER_KIB: &str = "65536";
 const EVENTS: [&str; 2] = ["tcp_probe", "tcp_cong_state_set"];
 
+/// A threshold that is none, `TCP_INFINITE_SSTHRESH` (include/net/tcp.h). None is
+/// above it.
+pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
+
 /// What went wrong with a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {

@@ -2,7 +2,7 @@
 //! full queues of the sender's own, packets that are only late. The kernel's
 //! trace shows every state and every window. Windows count segments.
 
-use std::{slice, thread, time::Duration};
+use std::{process::Command, slice, thread, time::Duration};
 
 use anyhow::{Context as _, Result, bail, ensure};
 use wad_tests::{
@@ -14,13 +14,14 @@ use wad_tests::{
         wan::{ADDRESSES_V4, Wan},
     },
     policy::path_to,
+    process::Place,
     reference::Law,
     sending::while_sending,
     signal,
     ss::Flow,
     stand::Stand,
     tcp::{self, Connection, at},
-    trace::{Event, Trace, What},
+    trace::{Event, INFINITE_SSTHRESH, Trace, What},
     wad::{Home, program},
 };
 
@@ -210,8 +211,7 @@ fn local_stalls() -> Result<()> {
 /// due to an event is over, each after the largest window that was held until then.
 fn open_decreases(events: &[Event]) -> Vec<(u32, u32)> {
     let mut decreases = Vec::new();
-    // TCP_INFINITE_SSTHRESH (include/net/tcp.h)
-    let (mut state, mut held, mut threshold) = (OPEN, 0, 0x7fff_ffff);
+    let (mut state, mut held, mut threshold) = (OPEN, 0, INFINITE_SSTHRESH);
     for event in events {
         match event.what {
             What::State(next) => state = next,
@@ -228,6 +228,45 @@ fn open_decreases(events: &[Event]) -> Vec<(u32, u32)> {
         }
     }
     decreases
+}
+
+/// A hardened kernel runs no program for packets that come while init has the
+/// processor: what it then takes for a threshold must not stay. On others this is a
+/// flow beside a busy init.
+#[test]
+fn a_threshold_that_no_program_gave_does_not_stay() -> Result<()> {
+    const PATH: &str = "rtt = '10ms'\nforward = { rate = '622Mbit', queue = { bdp = 1.0 } }\n";
+    const LARGEST: u32 = 100_000;
+    let (law_keys, law) = LAWS[0];
+    // A queue with room for what the flow keeps sending.
+    const QUEUE: &str = "tbf rate 300mbit burst 128kb limit 100kb";
+    let keys = format!("sndbuf = '16MiB'; rcvbuf = '16MiB'; {law_keys}; {IGNORE}");
+    let case = Case { port: 7000, keys, law, path: PATH, queue: Some(QUEUE) };
+    // Orphans are init's to wait for.
+    let mut orphans = Command::new("sh");
+    orphans.args(["-c", "while :; do (: &); done"]);
+    let busy = Place::default().spawn(orphans)?;
+    let seen = run("init", slice::from_ref(&case), Duration::from_secs(5))?.remove(0);
+    drop(busy);
+    let (mut state, mut stalls, mut unanswered, mut largest) = (OPEN, 0, 0, 0);
+    for event in seen.events {
+        match event.what {
+            What::State(next) => {
+                stalls += u32::from(next == CWR && state != CWR);
+                state = next;
+            }
+            What::Packet { cwnd_segments, ssthresh_segments } => {
+                unanswered += u32::from(ssthresh_segments > INFINITE_SSTHRESH);
+                if state == OPEN {
+                    largest = cwnd_segments.max(largest);
+                }
+            }
+        }
+    }
+    println!("{stalls} stalls, {unanswered} packets without an answer, then {largest} segments");
+    ensure!(stalls > 20, "the queue overflowed {stalls} times only");
+    ensure!(largest < LARGEST, "the window went to {largest} segments");
+    Ok(())
 }
 
 /// The last packet of what the application had to send is lost. The probe that

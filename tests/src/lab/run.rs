@@ -233,7 +233,8 @@ fn responses(
     // The echo of a mark is back after an RTT, with queues perhaps two; the answer
     // waits for the end of the kernel's to a full queue, another RTT.
     let echo_ns = 3 * variant.path.rtt.nanoseconds();
-    let (cwr_entries, cuts) = responses::count(events, &wan.moments().marks_ns, echo_ns);
+    let counted = responses::count(events, &wan.moments().marks_ns, echo_ns);
     let local_drops = qdisc::of(wan.a(), wan.near_device())?.drops;
-    Ok(Responses { local_drops, cwr_entries, cuts: cuts_threshold.then_some(cuts) })
+    let cuts = counted.cuts.filter(|_| cuts_threshold);
+    Ok(Responses { local_drops, cuts, ..counted })
 }

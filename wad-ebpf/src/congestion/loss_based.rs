@@ -7,7 +7,7 @@
 
 use wad_common::{
     control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE},
-    law::Aimd,
+    law::{Aimd, INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS},
 };
 
 use crate::{
@@ -66,7 +66,13 @@ pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u
 pub fn ssthresh(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::of(tcp);
-    let cwnd_segments = tcp.cwnd_segments();
+    let cwnd_segments = if is_unanswered(tcp) {
+        // The window has followed it: what is on its way is all that is known.
+        tcp.set_ssthresh_segments(INFINITE_SSTHRESH);
+        tcp.in_flight_segments().max(MIN_WINDOW_SEGMENTS)
+    } else {
+        tcp.cwnd_segments()
+    };
     if parameters.has(IGNORE_LOCAL_STALLS) && is_local_stall(tcp) {
         if tcp.private::<u32>(STALLED_SSTHRESH) == 0 {
             tcp.set_private(STALLED_SSTHRESH, tcp.ssthresh_segments());
@@ -85,7 +91,9 @@ pub fn set_state(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u6
     let tcp = Tcp::of(ctx);
     // The kernel passes one byte; the rest of the register is not defined.
     let state = ctx.argument(1) as u8;
-    if state >= TCP_CA_RECOVERY && tcp.private::<u32>(STALLED_SSTHRESH) != 0 {
+    if is_unanswered(tcp) {
+        answer_unasked(tcp, Parameters::of(tcp), response);
+    } else if state >= TCP_CA_RECOVERY && tcp.private::<u32>(STALLED_SSTHRESH) != 0 {
         answer_late(tcp, Parameters::of(tcp), response);
     }
     0
@@ -116,11 +124,37 @@ fn decrease(
 #[inline(always)]
 fn answer_late(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
     let stalled_segments = tcp.prior_cwnd_segments();
-    let ssthresh_segments = decrease(tcp, parameters, stalled_segments, response);
+    reduce_to(tcp, decrease(tcp, parameters, stalled_segments, response));
+}
+
+/// The answer that no program gave when the kernel asked, to the window of then.
+#[inline(always)]
+fn answer_unasked(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
+    let cwnd_segments = tcp.prior_cwnd_segments();
+    let is_ignored = parameters.has(IGNORE_LOCAL_STALLS) && tcp.is_in_cwr() && is_local_stall(tcp);
+    let ssthresh_segments =
+        if is_ignored { cwnd_segments } else { decrease(tcp, parameters, cwnd_segments, response) };
+    reduce_to(tcp, ssthresh_segments);
+}
+
+#[inline(always)]
+fn reduce_to(tcp: Tcp, ssthresh_segments: u32) {
     tcp.set_ssthresh_segments(ssthresh_segments);
     if tcp.cwnd_segments() > ssthresh_segments {
         tcp.set_cwnd_segments(ssthresh_segments);
     }
+}
+
+/// Whether the kernel took for a threshold what no program has returned; the window
+/// follows it, to 980 million segments within an RTT (seen). A kernel that is
+/// hardened to run no BPF program while init (PID 1) has the processor skips them for
+/// packets that an interrupt brings meanwhile, too, and finds in place of the result
+/// what else was on its stack: half a return address, which is above all thresholds
+/// (Linux 6.18 of a cloud's virtual machines, where `__bpf_prog_enter()` compares
+/// `current->tgid` with 1).
+#[inline(always)]
+fn is_unanswered(tcp: Tcp) -> bool {
+    tcp.ssthresh_segments() > INFINITE_SSTHRESH
 }
 
 /// Whether the kernel reports a full queue of this host (`tcp_enter_cwr()` from

@@ -103,8 +103,20 @@ impl Tcp {
     /// (`tcp_in_cwnd_reduction()`).
     #[inline(always)]
     pub fn is_reducing(self) -> bool {
+        self.is_in(TCPF_CA_CWR | TCPF_CA_RECOVERY)
+    }
+
+    /// Whether it does so for a full queue of this host or for a mark. In `set_state`
+    /// this is the state that ends.
+    #[inline(always)]
+    pub fn is_in_cwr(self) -> bool {
+        self.is_in(TCPF_CA_CWR)
+    }
+
+    #[inline(always)]
+    fn is_in(self, states: u32) -> bool {
         let state: u8 = self.read(offset!(icsk_ca_state));
-        1 << (state & CA_STATE_MASK) & (TCPF_CA_CWR | TCPF_CA_RECOVERY) != 0
+        1 << (state & CA_STATE_MASK) & states != 0
     }
 
     /// Smoothed RTT.

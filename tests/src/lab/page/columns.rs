@@ -11,7 +11,7 @@ use crate::lab::{
 type Cell = fn(&Variant) -> Option<String>;
 
 /// Headings and what is under them; words first, then figures.
-const COLUMNS: [(&str, Cell); 19] = [
+const COLUMNS: [(&str, Cell); 20] = [
     ("control", |variant| Some(variant.congestion.clone())),
     ("streams", |variant| (variant.streams > 1).then(|| variant.streams.to_string())),
     ("Mb/s", |variant| Some(megabits(variant.goodput_bits_per_second))),
@@ -44,6 +44,7 @@ const COLUMNS: [(&str, Cell); 19] = [
     ("entries into CWR", |variant| {
         over(variant, |sample| Some(sample.responses?.cwr_entries as f64)).map(whole)
     }),
+    ("not answered by a program", unanswered),
     ("of fair share", shares),
     ("Jain", |variant| {
         let index = over(variant, |sample| sample.jain_index)?;
@@ -121,6 +122,12 @@ fn responses(variant: &Variant) -> Option<String> {
     });
     let [Some(local), Some(drops), Some(marks)] = counts else { return None };
     Some(format!("{local}, {drops}, {marks}"))
+}
+
+/// In all runs together, where there is any.
+fn unanswered(variant: &Variant) -> Option<String> {
+    let counts = variant.samples.iter().filter_map(|sample| Some(sample.responses?.unanswered));
+    Some(counts.sum::<u64>()).filter(|sum| *sum > 0).map(|sum| sum.to_string())
 }
 
 /// Of each kind of flow, where there are several.
