@@ -266,7 +266,7 @@ fn with_too_many_losses_it_is_cubic() {
 #[test]
 fn a_queue_below_noise_is_taken_for_a_leak() {
     const RTT_MS: f64 = 120.0;
-    let path = path(200.0, RTT_MS, 0.02);
+    let path = path(200.0, RTT_MS, 0.01);
     let flows = vec![Flow::new(leaky(), RTT_MS, 0.0), Flow::new(cubic(), RTT_MS, 5.0)];
     let mut world = World::new(path, flows);
     world.run(20.0);

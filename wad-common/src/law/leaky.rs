@@ -6,16 +6,18 @@
 //! high:
 //!
 //! * No queue: the window stays as it is, in slow start, too. When that happens
-//!   again, and not at once, the path is known to leak, for the next 17 to 34 s.
+//!   again, and not at once, the path is known to leak, for the next 17 to 34 s. Two
+//!   cuts weigh as much against it as one such loss for it.
 //! * A queue, on a path that is not known to leak: congestion. The window is cut
 //!   to 0.7, as CUBIC's.
 //! * A queue, on a path known to leak: it may be either. The window is cut by what
 //!   the queue takes, to base RTT / RTT of it as H-TCP's (Leith and Shorten, 2004),
 //!   and to 0.7 at least.
 //!
-//! What it assumes: the queue drops what comes last, and is well above noise
-//! (`Queue::noise_us`) when it does. Then a path without leaks never becomes known
-//! to leak, and there the law is CUBIC's. Guards, after which it is so on any path:
+//! What it assumes: the queue drops what comes last, and nearly always is well above
+//! noise (`Queue::noise_us`) when it does. Then a path without leaks never becomes
+//! known to leak, and there the law is CUBIC's. Guards, after which it is so on any
+//! path:
 //!
 //! * More losses in a round than 1/64 of the window, and a few, are congestion. So
 //!   it serves paths that lose up to about 1 packet in 100.
@@ -26,9 +28,10 @@
 //! * Marks (RFC 3168) and timeouts are congestion, always.
 //!
 //! Where it fails: a queue that overflows before it is above noise looks like a
-//! leak, until the losses are too many. That is a queue of less than a sixteenth of
-//! the RTT, or of less than 1 ms, a policer, or a queue discipline that drops as
-//! early. Other flows there get down to a tenth of what they would get beside CUBIC.
+//! leak, until the losses are too many. That is a queue of less than 1/32 of the RTT
+//! or less than 1 ms, and twice that if what comes in bursts; a policer; or a queue
+//! discipline that drops as early. Other flows there get down to a tenth of what they
+//! would get beside CUBIC.
 //!
 //! Slow start ends with delay, because losses do not end it: HyStart++ (RFC 9406)
 //! with other numbers. It doubles until there is a queue, then grows by a quarter in

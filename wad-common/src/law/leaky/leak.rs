@@ -17,15 +17,21 @@ pub struct Leak {
     spans: u8,
     /// Rounds that are left.
     settling_rounds: u8,
-    /// A set of these.
-    flags: u8,
+    /// What speaks for a leak, and [`DRAINED`].
+    evidence: u8,
 }
 record!(Leak, size = 3);
 
-/// There was such a loss more than once.
-const KNOWN: u8 = 1;
+/// What a loss without a queue adds to the evidence, and a cut takes from it: a leak
+/// does not wait for a queue, as nearly all losses of a queue do that is now and
+/// then not seen.
+const ADDED: u8 = 2;
+const TAKEN: u8 = 1;
+const MOST: u8 = 3 * ADDED;
+/// More than one such loss leaves.
+const KNOWN: u8 = ADDED + 1;
 /// The queue was drained, and has not been seen empty since.
-const DRAINED: u8 = 2;
+const DRAINED: u8 = 0x80;
 
 /// What a loss without a queue says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +45,11 @@ pub enum Sign {
 }
 
 impl Leak {
-    pub const NONE: Self = Self { spans: 0, settling_rounds: 0, flags: 0 };
+    pub const NONE: Self = Self { spans: 0, settling_rounds: 0, evidence: 0 };
 
     #[inline(always)]
     pub const fn is_known(&self) -> bool {
-        self.spans > 0 && self.flags & KNOWN != 0
+        self.evidence & !DRAINED >= KNOWN
     }
 
     /// A loss without a queue. The first one alone may be of a queue that came and
@@ -53,43 +59,44 @@ impl Leak {
         if self.settling_rounds > 0 {
             return Sign::None;
         }
-        let sign = match (self.spans > 0, self.is_known()) {
-            (false, _) => {
-                self.flags &= !KNOWN;
-                self.settling_rounds = SETTLING_ROUNDS;
-                Sign::None
-            }
-            (true, false) => {
-                self.flags |= KNOWN;
-                Sign::New
-            }
-            (true, true) => Sign::Known,
-        };
+        let was_known = self.is_known();
+        self.evidence = ((self.evidence & !DRAINED) + ADDED).min(MOST);
         self.spans = SPANS;
-        sign
+        if was_known {
+            return Sign::Known;
+        }
+        if self.is_known() {
+            return Sign::New;
+        }
+        self.settling_rounds = SETTLING_ROUNDS;
+        Sign::None
     }
 
     /// The window was cut, by what the queue takes or to 0.7.
     #[inline(always)]
     pub fn cut(&mut self, is_drain: bool) {
         self.settling_rounds = SETTLING_ROUNDS;
-        self.flags = self.flags & KNOWN | if is_drain { DRAINED } else { 0 };
+        let left = (self.evidence & !DRAINED).saturating_sub(TAKEN);
+        self.evidence = left | if is_drain { DRAINED } else { 0 };
     }
 
     #[inline(always)]
     pub fn queue_is_empty(&mut self) {
-        self.flags &= !DRAINED;
+        self.evidence &= !DRAINED;
     }
 
     #[inline(always)]
     pub fn span_ends(&mut self) {
         self.spans = self.spans.saturating_sub(1);
+        if self.spans == 0 {
+            self.evidence &= DRAINED;
+        }
     }
 
     #[inline(always)]
     pub fn round_ends(&mut self) {
         self.settling_rounds = self.settling_rounds.saturating_sub(1);
-        if self.settling_rounds == 0 && self.flags & DRAINED != 0 {
+        if self.settling_rounds == 0 && self.evidence & DRAINED != 0 {
             // Whatever is in the queue is of others.
             *self = Self::NONE;
         }

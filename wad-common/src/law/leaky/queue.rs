@@ -11,9 +11,11 @@ const GROUP_SAMPLES: u8 = 8;
 const TICK_SHIFT: u32 = 10;
 const SPAN_TICKS: u32 = 1 << 14;
 
-/// Below a sixteenth of the base RTT, though not below the first and not above
-/// the second of these, it is no queue but noise.
-const NOISE_SHIFT: u32 = 4;
+/// Below 1/32 of the base RTT, though not below the first and not above the second
+/// of these, it is no queue but noise. The bursts of those who fill a queue empty it
+/// by half in between: one of a tenth of the RTT is hardly ever above a sixteenth of
+/// it for as long as a group takes.
+const NOISE_SHIFT: u32 = 5;
 const LEAST_NOISE_US: u32 = 1000;
 const MOST_NOISE_US: u32 = 4000;
 

@@ -157,6 +157,45 @@ fn a_queue_that_a_cut_does_not_empty_is_of_others() {
     assert!(matches!(flow.lose(1), 699..=701));
 }
 
+/// As a queue of a tenth of the path: now and then its packets are lost in a burst,
+/// before it stands.
+#[test]
+fn losses_that_mostly_wait_for_a_queue_are_no_leak() {
+    let mut flow = Flow::new();
+    flow.leak();
+    for _ in 0..4 {
+        for _ in 0..3 {
+            flow.rounds(1, BASE_US + 10_000);
+            flow.lose(1);
+            flow.rounds(5, BASE_US);
+        }
+        assert_eq!(flow.lose(1), 1000);
+        flow.rounds(5, BASE_US);
+    }
+    flow.rounds(1, BASE_US + 10_000);
+    assert!(matches!(flow.lose(1), 699..=701));
+}
+
+#[test]
+fn a_leak_stays_known_while_every_other_loss_finds_a_queue() {
+    let mut flow = Flow::new();
+    flow.leak();
+    for _ in 0..6 {
+        flow.rounds(1, BASE_US + 10_000);
+        assert!(flow.lose(1) > 850);
+        flow.rounds(5, BASE_US);
+        assert_eq!(flow.lose(1), 1000);
+        flow.rounds(5, BASE_US);
+    }
+}
+
+#[test]
+fn a_queue_of_a_thirtieth_of_the_rtt_is_one() {
+    let mut flow = Flow::new();
+    flow.rounds(1, BASE_US + BASE_US / 30);
+    assert!(matches!(flow.lose(1), 699..=701));
+}
+
 #[test]
 fn a_leak_is_forgotten() {
     let mut flow = Flow::new();
