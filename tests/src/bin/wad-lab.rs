@@ -71,9 +71,10 @@ enum Command {
 
 #[derive(clap::Args)]
 struct How {
-    /// Runs of each variant, alternated; the medians are shown.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    repeat: u32,
+    /// Runs of each variant, alternated; the medians are shown [default: the
+    /// scenario's own, mostly 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
     /// The `wad` binary.
     #[arg(long)]
     wad: PathBuf,
@@ -151,7 +152,8 @@ fn report(mut names: Vec<String>, how: How, stored: bool) -> anyhow::Result<()> 
     print(&format!("{}", page.display()))
 }
 
-fn measure(lab: &Lab, scenario: &Scenario, repeat: u32) -> anyhow::Result<Report> {
+fn measure(lab: &Lab, scenario: &Scenario, repeat: Option<u32>) -> anyhow::Result<Report> {
+    let repeat = repeat.unwrap_or(scenario.repeat);
     Ok(lab.run(scenario, repeat, &progress::Line::new(scenario, repeat))?)
 }
 

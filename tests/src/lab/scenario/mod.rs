@@ -6,7 +6,7 @@ mod policy;
 mod target;
 mod variant;
 
-use std::{fs, io, path::PathBuf};
+use std::{fs, io, num::NonZeroU32, path::PathBuf};
 
 use serde::Deserialize;
 use toml::Table;
@@ -44,6 +44,8 @@ pub struct Scenario {
     /// What the papers saw in a like case.
     pub paper: Option<String>,
     pub load: Load,
+    /// Runs of each variant, unless another number is asked for.
+    pub repeat: u32,
     /// The flows of a variant are compared from here on.
     pub settle: Span,
     /// How often the flows are looked at.
@@ -85,6 +87,7 @@ struct RawScenario {
     paper: Option<String>,
     seconds: Option<u32>,
     bytes: Option<u64>,
+    repeat: Option<NonZeroU32>,
     #[serde(default)]
     settle: Span,
     sample_every: Option<Span>,
@@ -225,6 +228,7 @@ impl RawScenario {
             description: self.description,
             paper: self.paper,
             load,
+            repeat: self.repeat.map_or(1, NonZeroU32::get),
             settle: self.settle,
             sample_every: self.sample_every.unwrap_or(sample_every),
             ecn: self.ecn,
@@ -297,6 +301,17 @@ mod tests {
         assert!(error(&both).contains("seconds"), "{}", error(&both));
         let missing = Scenario::load("nothing").unwrap_err().to_string();
         assert!(missing.contains("buffers-oc12"), "{missing}");
+    }
+
+    #[test]
+    fn runs_are_one_or_what_the_file_says() {
+        let repeat = |line: &str| {
+            let text = format!("{line}\n{HEAD}variant = [{{ name = 'a' }}]");
+            parse(&text).map(|scenario| scenario.repeat)
+        };
+        assert_eq!(repeat("").unwrap(), 1);
+        assert_eq!(repeat("repeat = 5").unwrap(), 5);
+        assert!(repeat("repeat = 0").is_err());
     }
 
     #[test]
