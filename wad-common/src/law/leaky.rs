@@ -21,8 +21,9 @@
 //!
 //! * More losses in a round than 1/64 of the window, and a few, are congestion. So
 //!   it serves paths that lose up to about 1 packet in 100.
-//! * A cut by what the queue takes has to empty it. If there is one all through the
-//!   next rounds, it is of others, and the path is not known to leak any more.
+//! * A cut by what the queue takes has to empty it, but for one just after slow start,
+//!   when more is still to come. If there is one all through the next rounds, it is
+//!   of others, and the path is not known to leak any more.
 //! * A loss in the three rounds after a cut says nothing about a leak: it may be of
 //!   the queue that there was.
 //! * Marks (RFC 3168) and timeouts are congestion, always.
@@ -391,6 +392,7 @@ impl Leaky {
             ((u64::from(cwnd_segments) << 10) / KEEP_Q10).min(u32::MAX.into()) as u32
         };
         self.cubic.rise(sample.now_us, cwnd_segments, plateau_segments);
+        self.leak.slow_start_ends();
         self.start = Start::Over as u8;
         let ssthresh_segments = cwnd_segments.max(MIN_WINDOW_SEGMENTS);
         Window { ssthresh_segments, credit_q16: 0, ..window }

@@ -5,8 +5,8 @@ use crate::record;
 /// Spans of the base RTT, 16.8 s each and the first one begun, for which a loss
 /// without a queue is remembered.
 const SPANS: u8 = 2;
-/// Rounds after a cut, or after the first such loss, in which another one tells
-/// nothing new.
+/// Rounds after a cut, the end of slow start, or the first such loss, in which
+/// another one tells nothing new.
 const SETTLING_ROUNDS: u8 = 3;
 
 /// What is remembered of losses without a queue.
@@ -30,7 +30,8 @@ const TAKEN: u8 = 1;
 const MOST: u8 = 3 * ADDED;
 /// More than one such loss leaves.
 const KNOWN: u8 = ADDED + 1;
-/// The queue was drained, and has not been seen empty since.
+/// The queue was drained when all that is in it had settled, and has not been seen
+/// empty since.
 const DRAINED: u8 = 0x80;
 
 /// What a loss without a queue says.
@@ -75,9 +76,17 @@ impl Leak {
     /// The window was cut, by what the queue takes or to 0.7.
     #[inline(always)]
     pub fn cut(&mut self, is_drain: bool) {
-        self.settling_rounds = SETTLING_ROUNDS;
         let left = (self.evidence & !DRAINED).saturating_sub(TAKEN);
-        self.evidence = left | if is_drain { DRAINED } else { 0 };
+        let is_drained = is_drain && (self.settling_rounds == 0 || self.evidence & DRAINED != 0);
+        self.evidence = left | if is_drained { DRAINED } else { 0 };
+        self.settling_rounds = SETTLING_ROUNDS;
+    }
+
+    /// Slow start came upon a queue: what it sent in the last RTT is still to come
+    /// into it.
+    #[inline(always)]
+    pub const fn slow_start_ends(&mut self) {
+        self.settling_rounds = SETTLING_ROUNDS;
     }
 
     #[inline(always)]

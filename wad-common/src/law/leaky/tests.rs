@@ -151,9 +151,26 @@ fn on_a_path_known_to_leak_it_cuts_what_the_queue_takes() {
 fn a_queue_that_a_cut_does_not_empty_is_of_others() {
     let mut flow = Flow::new();
     flow.leak();
-    flow.rounds(1, BASE_US + 10_000);
+    flow.rounds(4, BASE_US + 10_000);
     assert!(flow.lose(1) > 850);
     flow.rounds(5, BASE_US + 10_000);
+    assert!(matches!(flow.lose(1), 699..=701));
+}
+
+#[test]
+fn a_queue_that_slow_start_goes_on_filling_is_its_own() {
+    let mut flow = Flow::new();
+    flow.leak();
+    flow.rounds(1, BASE_US);
+    assert_eq!(flow.window.ssthresh_segments, INFINITE_SSTHRESH);
+    flow.rounds(1, BASE_US + 4000);
+    assert_ne!(flow.window.ssthresh_segments, INFINITE_SSTHRESH);
+    assert!(flow.lose(1) > 850);
+    // What the cut did not know of.
+    flow.rounds(5, BASE_US + 6000);
+    assert!(flow.lose(1) > 850);
+    // But that should have emptied it.
+    flow.rounds(5, BASE_US + 6000);
     assert!(matches!(flow.lose(1), 699..=701));
 }
 
