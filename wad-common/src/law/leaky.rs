@@ -22,10 +22,10 @@
 //! * More losses in a round than 1/64 of the window, and a few, are congestion. So
 //!   it serves paths that lose up to about 1 packet in 100.
 //! * A cut by what the queue takes has to empty it, but for one just after slow start,
-//!   when more is still to come. If there is one all through the next rounds, it is
+//!   when more is still to come. A queue that stands all through the next rounds is
 //!   of others, and the path is not known to leak any more.
-//! * A loss in the three rounds after a cut says nothing about a leak: it may be of
-//!   the queue that there was.
+//! * A loss in the three rounds after a cut, or after slow start, says nothing about
+//!   a leak: it may be of the queue that there was.
 //! * Marks (RFC 3168) and timeouts are congestion, always.
 //!
 //! Where it fails: a queue that overflows before it is above noise looks like a

@@ -50,7 +50,13 @@ impl Leak {
 
     #[inline(always)]
     pub const fn is_known(&self) -> bool {
-        self.evidence & !DRAINED >= KNOWN
+        self.weight() >= KNOWN
+    }
+
+    /// Of what speaks for a leak.
+    #[inline(always)]
+    const fn weight(&self) -> u8 {
+        self.evidence & !DRAINED
     }
 
     /// A loss without a queue. The first one alone may be of a queue that came and
@@ -61,7 +67,7 @@ impl Leak {
             return Sign::None;
         }
         let was_known = self.is_known();
-        self.evidence = ((self.evidence & !DRAINED) + ADDED).min(MOST);
+        self.evidence = (self.weight() + ADDED).min(MOST);
         self.spans = SPANS;
         if was_known {
             return Sign::Known;
@@ -76,7 +82,7 @@ impl Leak {
     /// The window was cut, by what the queue takes or to 0.7.
     #[inline(always)]
     pub fn cut(&mut self, is_drain: bool) {
-        let left = (self.evidence & !DRAINED).saturating_sub(TAKEN);
+        let left = self.weight().saturating_sub(TAKEN);
         let is_drained = is_drain && (self.settling_rounds == 0 || self.evidence & DRAINED != 0);
         self.evidence = left | if is_drained { DRAINED } else { 0 };
         self.settling_rounds = SETTLING_ROUNDS;

@@ -151,6 +151,7 @@ fn on_a_path_known_to_leak_it_cuts_what_the_queue_takes() {
 fn a_queue_that_a_cut_does_not_empty_is_of_others() {
     let mut flow = Flow::new();
     flow.leak();
+    // Slow start is over for long.
     flow.rounds(4, BASE_US + 10_000);
     assert!(flow.lose(1) > 850);
     flow.rounds(5, BASE_US + 10_000);
