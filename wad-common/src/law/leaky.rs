@@ -21,8 +21,8 @@
 //!
 //! * More losses in a round than 1/64 of the window, and a few, are congestion. So
 //!   it serves paths that lose up to about 1 packet in 100.
-//! * A cut by what the queue takes has to empty it, but for one just after slow start,
-//!   when more is still to come. A queue that stands all through the next rounds is
+//! * A cut by what the queue takes has to empty it, but for one just after slow start
+//!   or another cut, when more is still to come. A queue that stands all through the next rounds is
 //!   of others, and the path is not known to leak any more.
 //! * A loss in the three rounds after a cut, or after slow start, says nothing about
 //!   a leak: it may be of the queue that there was.
@@ -30,7 +30,7 @@
 //!
 //! Where it fails: a queue that overflows before it is above noise looks like a
 //! leak, until the losses are too many. That is a queue of less than 1/32 of the RTT
-//! or less than 1 ms, and twice that if what comes in bursts; a policer; or a queue
+//! (1 ms at least, 4 ms at most), and twice that if what comes in bursts; a policer; or a queue
 //! discipline that drops as early. Other flows there get down to a tenth of what they
 //! would get beside CUBIC.
 //!
@@ -72,7 +72,7 @@ const FEW_SHIFT: u32 = 5;
 const DRAINED_Q10: u64 = 1014;
 /// Slow start slows down only from here on, as HyStart.
 const START_SEGMENTS: u32 = 16;
-/// Its end: a queue of a quarter of the base RTT, or of 4 ms.
+/// Its end: a queue of a quarter of the base RTT, and of 4 ms at least.
 const START_QUEUE_SHIFT: u32 = 2;
 const START_QUEUE_US: u32 = 4000;
 /// Until then, with a queue: a quarter of the window for each RTT.
@@ -366,6 +366,10 @@ impl Leaky {
     #[inline(always)]
     fn start_up(&mut self, window: Window, sample: &Sample) -> Window {
         let cwnd_segments = window.cwnd_segments;
+        if self.is_start(Start::Over) && window.ssthresh_segments >= INFINITE_SSTHRESH {
+            // A cut was undone that had ended slow start.
+            self.start = Start::Again as u8;
+        }
         if self.is_start(Start::Fast) && cwnd_segments >= START_SEGMENTS && self.queue.is_standing()
         {
             self.start = Start::Gentle as u8;
@@ -381,7 +385,7 @@ impl Leaky {
         };
         if self.queue.standing_us() < end_us {
             let most_segments =
-                (cwnd_segments >> GENTLE_SHIFT).min(window.max_ssthresh_segments / 2);
+                (cwnd_segments >> GENTLE_SHIFT).min(window.max_ssthresh_segments / 2).max(1);
             let increase_q16 = most_segments.min(MAX_LAW_INCREASE_Q16 >> 16) << 16;
             return earned(window, increase_q16, sample);
         }

@@ -17,7 +17,7 @@ pub struct Leak {
     spans: u8,
     /// Rounds that are left.
     settling_rounds: u8,
-    /// What speaks for a leak, and [`DRAINED`].
+    /// What speaks for a leak, with [`DRAINED`] and [`COUNTED`].
     evidence: u8,
 }
 record!(Leak, size = 3);
@@ -33,6 +33,9 @@ const KNOWN: u8 = ADDED + 1;
 /// The queue was drained when all that is in it had settled, and has not been seen
 /// empty since.
 const DRAINED: u8 = 0x80;
+/// A loss of this round is in the evidence: others are of the same event, or say as
+/// much.
+const COUNTED: u8 = 0x40;
 
 /// What a loss without a queue says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +59,7 @@ impl Leak {
     /// Of what speaks for a leak.
     #[inline(always)]
     const fn weight(&self) -> u8 {
-        self.evidence & !DRAINED
+        self.evidence & !(DRAINED | COUNTED)
     }
 
     /// A loss without a queue. The first one alone may be of a queue that came and
@@ -67,7 +70,9 @@ impl Leak {
             return Sign::None;
         }
         let was_known = self.is_known();
-        self.evidence = (self.weight() + ADDED).min(MOST);
+        if self.evidence & COUNTED == 0 {
+            self.evidence = (self.weight() + ADDED).min(MOST) | COUNTED;
+        }
         self.spans = SPANS;
         if was_known {
             return Sign::Known;
@@ -110,6 +115,7 @@ impl Leak {
 
     #[inline(always)]
     pub fn round_ends(&mut self) {
+        self.evidence &= !COUNTED;
         self.settling_rounds = self.settling_rounds.saturating_sub(1);
         if self.settling_rounds == 0 && self.evidence & DRAINED != 0 {
             // Whatever is in the queue is of others.

@@ -137,6 +137,30 @@ fn slow_start_that_ends_at_one_segment_leaves_a_threshold_of_two() {
 }
 
 #[test]
+fn gentle_slow_start_leaves_one_segment() {
+    let mut flow = Flow::new();
+    flow.law.start = Start::Again as u8;
+    flow.window.cwnd_segments = 1;
+    flow.window.ssthresh_segments = INFINITE_SSTHRESH;
+    flow.rounds(20, BASE_US);
+    assert!(flow.window.cwnd_segments > 10);
+}
+
+/// As reordering has it that looks like many losses, and is found out.
+#[test]
+fn slow_start_whose_end_was_undone_ends_with_a_queue() {
+    let mut flow = Flow::new();
+    flow.law = Leaky::start(0);
+    flow.window.ssthresh_segments = INFINITE_SSTHRESH;
+    assert!(matches!(flow.lose(500), 699..=701));
+    flow.window.cwnd_segments = 1000;
+    flow.window.ssthresh_segments = INFINITE_SSTHRESH;
+    flow.rounds(2, BASE_US);
+    flow.rounds(3, BASE_US + QUEUE_US);
+    assert_ne!(flow.window.ssthresh_segments, INFINITE_SSTHRESH);
+}
+
+#[test]
 fn on_a_path_known_to_leak_it_cuts_what_the_queue_takes() {
     for (queue_us, keeps) in [(10_000, 900), (30_000, 761), (100_000, 700)] {
         let mut flow = Flow::new();
@@ -190,6 +214,26 @@ fn losses_that_mostly_wait_for_a_queue_are_no_leak() {
         assert_eq!(flow.lose(1), 1000);
         flow.rounds(5, BASE_US);
     }
+    flow.rounds(1, BASE_US + 10_000);
+    assert!(matches!(flow.lose(1), 699..=701));
+}
+
+#[test]
+fn losses_of_one_burst_are_one_sign_though_many_acks_tell_of_them() {
+    let mut flow = Flow::new();
+    flow.leak();
+    for _ in 0..3 {
+        flow.rounds(1, BASE_US + 10_000);
+        flow.lose(1);
+        flow.rounds(5, BASE_US);
+    }
+    for _ in 0..3 {
+        assert_eq!(flow.lose(1), 1000);
+    }
+    flow.rounds(5, BASE_US);
+    flow.rounds(1, BASE_US + 10_000);
+    flow.lose(1);
+    flow.rounds(5, BASE_US);
     flow.rounds(1, BASE_US + 10_000);
     assert!(matches!(flow.lose(1), 699..=701));
 }
