@@ -156,6 +156,40 @@ fn packets_are_spread_where_pacing_is_on() -> Result<()> {
 }
 
 #[test]
+fn a_flow_that_runs_is_spread_as_its_path_says_now() -> Result<()> {
+    let stand = Stand::set_up("respread")?;
+    let rtt = Duration::from_millis(40);
+    let cases = [
+        case("pacing = \"off\"", false),
+        case("pacing = \"auto\"", true),
+        case("pacing = \"off\"", false),
+        case("pacing = \"100Mbit\"", true),
+        case("pacing = \"off\"", false),
+        case("", true),
+    ];
+    let policy =
+        |case: &Case| path_to(7000, &format!("max_cwnd = 100; sndbuf = \"256KiB\"; {}", case.keys));
+    let home = Home::create(&program()?, &policy(&cases[0]))?;
+    let _agent = home.start(stand.cgroup())?;
+    let wan = path("rtt = '40ms'\nforward = { rate = '2Gbit', queue = { bdp = 1.0 } }\n")?;
+    let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], 7000))?;
+    let mut bursts = Vec::new();
+    for case in &cases {
+        home.reload(&policy(case))?;
+        let send = || connection.exchange(1_500_000);
+        // The new policy comes into force with an ACK; and while ACKs come spread, what
+        // they let go is spread.
+        send()?;
+        signal::sleep(rtt * 4)?;
+        let capture = Capture::start(wan.a(), wan::DEVICE, "tcp dst port 7000")?;
+        send()?;
+        bursts.push(burst(&capture.stop()?, 7000, rtt, rtt / 16)?);
+    }
+    println!("{bursts:.3?}");
+    ensure_paced(&cases, &bursts)
+}
+
+#[test]
 fn on_a_short_path_only_what_is_asked_for_is_spread() -> Result<()> {
     let stand = Stand::set_up("short")?;
     let cases = [

@@ -13,10 +13,14 @@ const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
 #[inline(always)]
 pub fn init(tcp: Tcp) -> u64 {
-    let parameters = Parameters::start(tcp);
+    hold_rate(tcp, Parameters::start(tcp));
+    0
+}
+
+#[inline(always)]
+fn hold_rate(tcp: Tcp, parameters: Parameters) {
     tcp.pace();
     tcp.set_pacing_bytes_per_second(parameters.dedicated_bytes_per_second());
-    0
 }
 
 #[inline(always)]
@@ -34,7 +38,7 @@ pub fn cong_control(ctx: Context) -> u64 {
     if tcp.cwnd_segments() != held_segments {
         tcp.set_cwnd_segments(held_segments);
     }
-    tcp.set_pacing_bytes_per_second(parameters.dedicated_bytes_per_second());
+    hold_rate(tcp, parameters);
     0
 }
 

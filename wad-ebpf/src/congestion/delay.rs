@@ -19,7 +19,6 @@ pub fn init(tcp: Tcp) -> u64 {
     Parameters::start(tcp);
     tcp.set_private(STATE, Delay::START);
     // A burst is a queue.
-    tcp.pace();
     pacing::follow_window(tcp, true);
     0
 }

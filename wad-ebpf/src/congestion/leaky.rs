@@ -20,7 +20,6 @@ pub fn init(tcp: Tcp) -> u64 {
     Parameters::start(tcp);
     tcp.set_private(STATE, Leaky::start(tcp.delivered_ce_segments()));
     // A burst is a queue, and hides whether there is another one.
-    tcp.pace();
     pacing::follow_window(tcp, true);
     0
 }

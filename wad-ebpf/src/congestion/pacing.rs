@@ -5,9 +5,10 @@ use wad_common::law::pacing::bytes_per_second;
 
 use crate::tcp::Tcp;
 
-/// Sets the rate that fits the window.
+/// Paces, at the rate that fits the window.
 #[inline(always)]
 pub fn follow_window(tcp: Tcp, in_slow_start: bool) {
+    tcp.pace();
     let window_bytes = u64::from(tcp.cwnd_segments()) * u64::from(tcp.mss_bytes());
     if let Some(rate) = bytes_per_second(window_bytes, tcp.srtt_us(), in_slow_start) {
         tcp.set_pacing_bytes_per_second(rate);

@@ -49,11 +49,6 @@ impl Parameters {
                 segments => segments,
             });
         }
-        let is_paced = control.pacing == Pacing::On as u32
-            || control.pacing == Pacing::LongPaths as u32 && tcp.srtt_us() >= LONG_PATH_US;
-        if is_paced {
-            tcp.pace();
-        }
         Self(tcp)
     }
 
@@ -152,7 +147,7 @@ impl Parameters {
 fn take_policy(tcp: Tcp, generation: u64) -> Control {
     // SAFETY: the kernel gave this program the socket.
     let flow = unsafe { maps::flow(tcp.socket()) };
-    let policy = flow.and_then(|flow| policies::policy(generation, flow.policy));
+    let policy = flow.as_ref().and_then(|flow| policies::policy(generation, flow.policy));
     let is_new = tcp.private::<u64>(AIMD) == 0;
     let control = match policy {
         Some(policy) => policy.control,
@@ -168,7 +163,22 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         tcp.set_private(FLAGS, control.flags | if divides { DIVIDES } else { 0 });
         tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);
         tcp.set_private(DEDICATED_RATE, control.dedicated_bytes_per_second);
+        // As what the path asked for before is taken back only after this.
+        let our_bound = flow.map_or(0, |flow| flow.asks.max_pacing_bytes_per_second);
+        follow_pacing(tcp, control.pacing, our_bound);
     }
     tcp.set_private(GENERATION, generation);
     control
+}
+
+/// As [`Pacing`] says; a law that has to be paced sees to it on each ACK.
+#[inline(always)]
+fn follow_pacing(tcp: Tcp, pacing: u32, our_bound: u32) {
+    let is_paced = pacing == Pacing::On as u32
+        || pacing == Pacing::LongPaths as u32 && tcp.srtt_us() >= LONG_PATH_US;
+    if is_paced {
+        tcp.pace();
+    } else {
+        tcp.stop_pacing(our_bound);
+    }
 }

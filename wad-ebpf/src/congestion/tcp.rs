@@ -34,8 +34,9 @@ static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     sk_pacing_status: 0,
 };
 
-/// `enum sk_pacing`: TCP itself is to pace, with a timer, unless a queueing
-/// discipline does (include/net/sock.h).
+/// `enum sk_pacing` (include/net/sock.h): none, or TCP itself is to pace, with a
+/// timer. Beyond that, a queueing discipline does (`fq`).
+const SK_PACING_NONE: u32 = 0;
 const SK_PACING_NEEDED: u32 = 1;
 
 /// `icsk_ca_state` has five bits of its byte.
@@ -199,7 +200,24 @@ impl Tcp {
     /// `cong_control`, sets on each ACK.
     #[inline(always)]
     pub fn pace(self) {
-        self.write(offset!(sk_pacing_status), SK_PACING_NEEDED);
+        self.change_pacing(SK_PACING_NONE, SK_PACING_NEEDED);
+    }
+
+    /// From now on the flow sends what the window allows, at once, unless the
+    /// application has set a bound of the rate, which is one that is not `ours`.
+    #[inline(always)]
+    pub fn stop_pacing(self, ours: u32) {
+        let most: u64 = self.read(offset!(sk_max_pacing_rate));
+        if most == u64::MAX || most == ours.into() {
+            self.change_pacing(SK_PACING_NEEDED, SK_PACING_NONE);
+        }
+    }
+
+    #[inline(always)]
+    fn change_pacing(self, from: u32, to: u32) {
+        if self.read::<u32>(offset!(sk_pacing_status)) == from {
+            self.write(offset!(sk_pacing_status), to);
+        }
     }
 
     /// Within the bound that the application or the path's policy has set.
