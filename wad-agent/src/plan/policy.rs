@@ -14,6 +14,9 @@ const WINDOWS_PER_MAX_SSTHRESH: u32 = 8;
 const LEAST_MAX_SSTHRESH_SEGMENTS: u32 = 100;
 /// What the configuration takes.
 const MOST_MAX_SSTHRESH_SEGMENTS: u32 = 100_000;
+/// A path that loses more is no leaky one to the law for such (its
+/// [module](wad_common::law::leaky)).
+const MAX_LEAK: f64 = 0.01;
 
 /// TOML. The network is of RFC 5737: it is for whoever pastes it to name.
 pub fn toml(question: &Question) -> String {
@@ -48,19 +51,28 @@ fn write_settings(toml: &mut String, question: &Question) -> fmt::Result {
     if !recovers_slowly {
         return writeln!(toml, "# standard congestion control recovers soon enough");
     }
-    write_congestion(toml, path.bdp_segments())?;
+    write_congestion(toml, path.bdp_segments(), question.loss)?;
     if ends_slow_start { write_slow_start(toml, path.bdp_segments()) } else { Ok(()) }
 }
 
-fn write_congestion(toml: &mut String, bdp_segments: u32) -> fmt::Result {
+/// Whether losses come without a queue is for whoever pastes it to know.
+fn write_congestion(toml: &mut String, bdp_segments: u32, loss: Option<f64>) -> fmt::Result {
     let response = Response::highspeed();
-    let share = response.share(response.loss(f64::from(bdp_segments)));
+    let filling_loss = response.loss(f64::from(bdp_segments));
+    let share = response.share(filling_loss);
     let name = Law::HighSpeed.name();
     writeln!(
         toml,
         "# up to {share:.1} times a standard flow's share on this path: only where all"
     )?;
     writeln!(toml, "# who share it agree")?;
+    if let Some(loss) = loss.filter(|loss| (filling_loss..MAX_LEAK).contains(loss)) {
+        writeln!(
+            toml,
+            "# does not fill the path at {loss:e} lost; if those come without a queue,"
+        )?;
+        writeln!(toml, "# this in its place does: loss = \"leaky\"")?;
+    }
     write!(toml, "congestion = \"{name}\"\nallow = \"aggressive\"\n")
 }
 

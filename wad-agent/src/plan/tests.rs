@@ -64,14 +64,17 @@ fn json_is_as_reviewed() {
 
 /// What `wad check` makes of a plan's policy.
 fn checked(question: &Question) -> Config {
+    checked_toml(&Plan::of(question).policy_toml)
+}
+
+fn checked_toml(toml: &str) -> Config {
     let host = Host {
         congestion_controls: vec!["reno".to_owned(), "cubic".to_owned()],
         loadable: Vec::new(),
     };
-    let toml = Plan::of(question).policy_toml;
-    match Config::parse("wad.toml", &toml, &host) {
+    match Config::parse("wad.toml", toml, &host) {
         Ok(config) => config,
-        Err(error) => panic!("{question:?}: {error}"),
+        Err(error) => panic!("{toml}: {error}"),
     }
 }
 
@@ -87,6 +90,20 @@ fn the_policy_means_what_the_plan_says() {
         assert_eq!(path.rcvbuf_bytes.map(u64::from), planned, "{name}");
         let highspeed = Some(Congestion::Ours(Law::HighSpeed));
         assert_eq!(path.congestion, if name == "lan" { None } else { highspeed }, "{name}");
+    }
+}
+
+#[test]
+fn a_leaky_path_is_told_of_where_highspeed_does_not_fill_it() {
+    const HINT: &str = "# this in its place does: loss = \"leaky\"\n";
+    for (loss, is_told) in [(1e-10, false), (1e-6, true), (0.009, true), (0.02, false)] {
+        let toml = Plan::of(&question("10Gbit", "120ms", Some(loss), 1500)).policy_toml;
+        assert_eq!(toml.contains(HINT), is_told, "{toml}");
+        if is_told {
+            let config =
+                checked_toml(&toml.replace("congestion = \"wad_highspeed\"", "loss = \"leaky\""));
+            assert_eq!(config.paths[0].congestion, Some(Congestion::Ours(Law::Leaky)));
+        }
     }
 }
 
