@@ -73,23 +73,31 @@ pub fn run(names: &[String], only: Option<&str>) -> Result<()> {
             let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
             Ok((kernel.release, verdict::judge(&console, &names)))
         });
-        let (release, verdict) = outcome.unwrap_or_else(|error| {
-            ("-".to_owned(), Verdict::Failed { why: format!("{error:#}"), console: Vec::new() })
-        });
-        (release, verdict, begun.elapsed().as_secs())
+        (outcome, begun.elapsed().as_secs())
     });
 
     let mut failures = Vec::new();
-    for (wanted, (_, verdict, _)) in wanted.iter().zip(&outcomes) {
-        if let Verdict::Failed { console, .. } = verdict {
-            console.iter().for_each(|line| eprintln!("{} | {line}", wanted.name));
-            if wanted.gates {
-                failures.push(wanted.name);
+    for (wanted, (outcome, _)) in wanted.iter().zip(&outcomes) {
+        let fails = match outcome {
+            Ok((_, Verdict::Passed { .. })) => false,
+            Ok((_, Verdict::Failed { console, .. })) => {
+                console.iter().for_each(|line| eprintln!("{} | {line}", wanted.name));
+                wanted.gates
             }
+            // A kernel that was never seen is no verdict on it.
+            Err(_) => true,
+        };
+        if fails {
+            failures.push(wanted.name);
         }
     }
-    for (wanted, (release, verdict, seconds)) in wanted.iter().zip(&outcomes) {
-        println!("vm {} ({release}): {verdict} ({seconds} s)", wanted.name);
+    for (wanted, (outcome, seconds)) in wanted.iter().zip(&outcomes) {
+        match outcome {
+            Ok((release, verdict)) => {
+                println!("vm {} ({release}): {verdict} ({seconds} s)", wanted.name);
+            }
+            Err(error) => println!("vm {}: NOT RUN: {error:#}", wanted.name),
+        }
     }
     if failures.is_empty() {
         return Ok(());
