@@ -1,7 +1,7 @@
 //! This kernel accepts every law of wad's, and each carries a transfer over a path
-//! with losses, a mark and late packets.
+//! with losses, a mark and late packets. And of its own it loads what is asked for.
 
-use std::thread;
+use std::{fs, process::Command, thread};
 
 use anyhow::{Context as _, Result, ensure};
 use wad_tests::{
@@ -11,6 +11,7 @@ use wad_tests::{
     },
     policy::path_to,
     stand::Stand,
+    sysctl,
     tcp::{self, Connection, at},
     wad::{Home, program},
 };
@@ -57,5 +58,51 @@ fn each_law_carries_a_transfer() -> Result<()> {
         ensure!(flow.retransmits > 0, "no loss was seen under {law}");
     }
     agent.stop()?;
+    Ok(())
+}
+
+/// A module of Debian's kernels, under which this is run, too. Where there is none,
+/// the agent says so, and does not start.
+const OF_THE_KERNEL: &str = "highspeed";
+
+fn is_loaded() -> Result<bool> {
+    let all = sysctl::get("net.ipv4.tcp_available_congestion_control")?;
+    Ok(all.split_whitespace().any(|name| name == OF_THE_KERNEL))
+}
+
+fn is_module() -> Result<bool> {
+    let release = sysctl::get("kernel.osrelease")?;
+    let modules = fs::read_to_string(format!("/lib/modules/{release}/modules.dep"));
+    Ok(modules.is_ok_and(|modules| modules.contains(&format!("/tcp_{OF_THE_KERNEL}.ko"))))
+}
+
+#[test]
+fn an_algorithm_of_the_kernels_is_loaded_if_need_be() -> Result<()> {
+    let stand = Stand::set_up("module")?;
+    let was_loaded = is_loaded()?;
+    let is_to_be_had = was_loaded || is_module()?;
+    let policy = path_to(FIRST_PORT, &format!("congestion = \"{OF_THE_KERNEL}\""));
+    let home = Home::create(&program()?, &policy)?;
+    let agent = match home.start(stand.cgroup()) {
+        Ok(agent) => agent,
+        Err(error) => {
+            let said = error.to_string();
+            let is_named = said.contains(&format!("no congestion control `{OF_THE_KERNEL}`"));
+            ensure!(is_named && !is_to_be_had, "{said}");
+            return Ok(());
+        }
+    };
+    let wan = Wan::start(&toml::from_str(PATH)?)?;
+    settings::apply(&wan)?;
+    let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], FIRST_PORT))?;
+    let flow = connection.near_flow(wan.a())?;
+    println!("{flow:?}, loaded before: {was_loaded}");
+    ensure!(is_loaded()? && flow.congestion == OF_THE_KERNEL, "{flow:?}");
+    drop(connection);
+    agent.stop()?;
+    if !was_loaded {
+        // Fails while a connection that closes has it: then it stays.
+        Command::new("modprobe").args(["-r", &format!("tcp_{OF_THE_KERNEL}")]).status()?;
+    }
     Ok(())
 }
