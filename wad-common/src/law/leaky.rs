@@ -22,17 +22,17 @@
 //! * More losses in a round than 1/64 of the window, and a few, are congestion. So
 //!   it serves paths that lose up to about 1 packet in 100.
 //! * A cut by what the queue takes has to empty it, but for one just after slow start
-//!   or another cut, when more is still to come. A queue that stands all through the next rounds is
-//!   of others, and the path is not known to leak any more.
+//!   or another cut, when more is still to come. A queue that stands all through the
+//!   next rounds is of others, and the path is not known to leak any more.
 //! * A loss in the three rounds after a cut, or after slow start, says nothing about
 //!   a leak: it may be of the queue that there was.
 //! * Marks (RFC 3168) and timeouts are congestion, always.
 //!
 //! Where it fails: a queue that overflows before it is above noise looks like a
 //! leak, until the losses are too many. That is a queue of less than 1/32 of the RTT
-//! (1 ms at least, 4 ms at most), and twice that if what comes in bursts; a policer; or a queue
-//! discipline that drops as early. Other flows there get down to a tenth of what they
-//! would get beside CUBIC.
+//! (1 ms at least, 4 ms at most), and twice that if what comes in bursts; a policer;
+//! or a queue discipline that drops as early. Other flows there get down to a tenth of
+//! what they would get beside CUBIC.
 //!
 //! Slow start ends with delay, because losses do not end it: HyStart++ (RFC 9406)
 //! with other numbers. It doubles until there is a queue, then grows by a quarter in
