@@ -4,7 +4,9 @@ mod amounts;
 mod api;
 mod bpf;
 mod bpffs;
+mod causes;
 mod ceilings;
+mod chance;
 mod check;
 mod cleanup;
 mod cli;
@@ -18,6 +20,7 @@ mod flows;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod host;
+mod http;
 mod instance;
 mod instruments;
 mod journal;
@@ -51,6 +54,7 @@ mod sysctl;
 mod top;
 mod trace;
 mod tuning_plan;
+mod url;
 mod whole_file;
 
 use std::process::ExitCode;
@@ -82,38 +86,8 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::say(&format!("error: {}", with_causes(&error)));
+            log::say(&format!("error: {}", causes::with_causes(&error)));
             ExitCode::FAILURE
         }
-    }
-}
-
-/// An error and its causes, without those that it has told of already.
-fn with_causes(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| {
-        if told.is_empty() {
-            cause
-        } else if told.contains(&cause) {
-            told
-        } else {
-            format!("{told}: {cause}")
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let cause = || anyhow::Error::from(io::Error::from_raw_os_error(2));
-        let plain = cause().context("cannot open x");
-        assert_eq!(with_causes(&plain), "cannot open x: No such file or directory (os error 2)");
-        let full =
-            cause().context("cannot open x: No such file or directory (os error 2); mount it");
-        assert_eq!(with_causes(&full), full.to_string());
     }
 }

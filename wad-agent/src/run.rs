@@ -32,6 +32,7 @@ use crate::{
     api::{self, Api, Command},
     bpf::{self, Cgroup, Pins, Setup, Start, Tuning},
     bpffs,
+    causes::with_causes,
     ceilings::Ceilings,
     cli,
     config::{Config, Host, OnExit, PathPolicy},
@@ -57,7 +58,6 @@ use crate::{
     status::About,
     switch::{self, Disabled, Note, Order},
     sysctl::Sysctl,
-    with_causes,
 };
 
 /// Tunes until SIGTERM or SIGINT.

@@ -40,9 +40,9 @@ use self::{
     outbox::Outbox,
 };
 use crate::{
+    chance::chance,
     config::Sink,
     events::{EventName, Record, Teller},
-    sources::chance,
     sysctl::Sysctl,
 };
 

@@ -29,7 +29,6 @@ mod sink;
 mod source;
 mod table;
 mod thresholds;
-mod url;
 
 #[cfg(test)]
 pub mod golden;
@@ -59,7 +58,6 @@ pub use share::{decrease, increase_segments};
 pub use sink::{Collector, Kind as SinkKind, LogFile, Sink};
 pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
 pub use thresholds::Windows;
-pub use url::Url;
 
 /// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]
