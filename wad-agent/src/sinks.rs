@@ -42,7 +42,8 @@ use self::{
 use crate::{
     chance::chance,
     config::Sink,
-    events::{EventName, Record, Teller},
+    event_name::EventName,
+    events::{Record, Teller},
     sysctl::Sysctl,
 };
 

@@ -14,7 +14,7 @@ use super::{
     source::{check_encryption, check_use, read_file},
     table::{self, Key, Table, key},
 };
-use crate::{events::EventName, url::Url};
+use crate::{event_name::EventName, url::Url};
 
 pub const TABLE: &str = "sink";
 

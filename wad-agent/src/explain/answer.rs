@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{query::Query, settings};
 use crate::{
-    metrics::PathState,
+    readings::PathState,
     routes::{self, Metrics},
 };
 
