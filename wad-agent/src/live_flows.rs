@@ -33,7 +33,7 @@ const LINES_PER_LOOK: usize = 20;
 pub struct LiveFlows {
     instruments: Arc<Instruments>,
     sinks: Arc<Sinks>,
-    pub ends: Ends,
+    ends: Ends,
     state: Mutex<State>,
 }
 
@@ -55,9 +55,14 @@ struct Look {
 }
 
 impl LiveFlows {
-    pub fn new(instruments: Arc<Instruments>, sinks: Arc<Sinks>, derived: Derived) -> Self {
-        let (ends, state) = (Ends::default(), Mutex::default());
-        let live = Self { instruments, sinks, ends, state };
+    /// Tells events to `sinks`, and counts what `ends` says of flows that have ended.
+    pub fn new(
+        instruments: Arc<Instruments>,
+        sinks: Arc<Sinks>,
+        ends: Ends,
+        derived: Derived,
+    ) -> Self {
+        let live = Self { instruments, sinks, ends, state: Mutex::default() };
         live.set(derived);
         live
     }
