@@ -10,17 +10,21 @@ use clap::{Parser, Subcommand};
 mod bpf_toolchain;
 mod build;
 mod clippy;
+mod deny;
 mod dist;
 mod elf;
 mod exec;
 mod fmt;
 mod fuzz;
+mod installed;
 mod lab;
 mod linker;
 mod packages;
 mod setup;
 mod test;
+mod tool_folders;
 mod toolchains;
+mod tools;
 mod vm;
 
 #[derive(Parser)]
@@ -36,7 +40,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Get the compilers, bpf-linker and packages that are missing
+    /// Get the compilers, tools and packages that are missing
     Setup,
     /// Build `wad` for this machine, optimised, BPF programs included
     Build,
@@ -48,6 +52,8 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Check licences, duplicates and sources of dependencies
+    Deny,
     /// Run every test; those that change the network need root
     Test,
     /// Feed the parsers of what comes from outside with what libFuzzer makes up
@@ -130,6 +136,7 @@ fn run(command: Command) -> Result<()> {
         Command::Build => build::run(),
         Command::Clippy => clippy::run(),
         Command::Fmt { check } => fmt::run(check),
+        Command::Deny => deny::run(),
         Command::Test => test::run(),
         Command::Fuzz { targets, input: Some(input), .. } => fuzz::reproduce(&targets, &input),
         Command::Fuzz { targets, input: None, seconds } => fuzz::run(&targets, seconds),
