@@ -4,7 +4,6 @@ mod bound;
 mod divisions;
 mod memory;
 mod running;
-pub mod signals;
 
 use std::{
     io,
@@ -26,38 +25,40 @@ use self::{
     divisions::Divisions,
     memory::{give_memory_back, keep_little_memory},
     running::{Running, Told, adopt_running, in_a_handshake},
-    signals::{Stop, handle},
 };
 use crate::{
     api::{self, Api, Command},
-    bpf::{self, Cgroup, Pins, Setup, Start, Tuning},
-    bpffs,
+    bpf::{self, Pins, Setup, Start, Tuning},
+    causes::with_causes,
     ceilings::Ceilings,
+    cgroup::Cgroup,
     cli,
     config::{Config, Host, OnExit, PathPolicy},
-    events::EventName,
-    explain::Explainer,
+    disabled_note::Note,
+    event_name::EventName,
+    explainer::Explainer,
     flow_log::FlowLog,
-    flows, host,
-    instruments::Instruments,
+    host,
     journal::Journal,
     kernel_modules,
     live_flows::LiveFlows,
     lock::{self, Lock},
     log,
     measured::{self, Board, Measured},
-    metrics::Source,
+    metrics::{Readings, Reloads, Source},
     paths,
     privileges::{self, Privileges},
-    reload::{self, Fingerprints, InForce, Outcome, Refusal, Reloads, Watch},
+    reading::{self, Instruments},
+    reload::{self, Fingerprints, InForce, Outcome, Refusal, Watch},
     routes::{Selection, Standing},
+    signals::{Stop, handle},
     sinks::Sinks,
     sources::Cache,
     state_dir::StateDir,
     status::About,
-    switch::{self, Disabled, Note, Order},
+    switch::{self, Disabled, Order},
+    switched,
     sysctl::Sysctl,
-    with_causes,
 };
 
 /// Tunes until SIGTERM or SIGINT.
@@ -288,7 +289,7 @@ impl Agent<'_> {
         disabled: &Disabled,
         journal: &mut Journal,
     ) -> Result<Tuning> {
-        bpffs::ensure(journal)?;
+        journal.ensure_bpffs()?;
         let instance = &self.args.instance.name;
         let setup = Setup { instance, cgroup: &self.cgroup, paths, max_memory_bytes, disabled };
         let ceilings = Ceilings::of(paths);
@@ -339,7 +340,7 @@ impl Agent<'_> {
                 error!("the policy stays as it was: {reason}");
             }
         }
-        running.tell(|told| told.reloads.count(&outcome));
+        running.tell(|told| outcome.count(&mut told.reloads));
         give_memory_back();
         outcome
     }
@@ -359,17 +360,17 @@ impl Agent<'_> {
     }
 
     /// Disables or enables, first in the kernel: of all things this has to work.
-    fn switch(&self, running: &mut Running<'_>, order: &Order) -> switch::Outcome {
+    fn switch(&self, running: &mut Running<'_>, order: &Order) -> switched::Outcome {
         let disabled = match running.disabled.after(order, |path| running.tuning.has_path(path)) {
             Ok(disabled) => disabled,
-            Err(refusal) => return switch::Outcome::Refused { reason: refusal.to_string() },
+            Err(refusal) => return switched::Outcome::Refused { reason: refusal.to_string() },
         };
         let policy_set = match running.tuning.switch(&disabled) {
             Ok(policy_set) => policy_set,
             Err(error) => {
                 let reason = with_causes(&error.into());
                 error!("what is disabled stays as it was: {reason}");
-                return switch::Outcome::Failed { reason };
+                return switched::Outcome::Failed { reason };
             }
         };
         running.adopt();
@@ -385,7 +386,7 @@ impl Agent<'_> {
         running.host.follow(&disabled);
         running.disabled = disabled.clone();
         give_memory_back();
-        switch::Outcome::Done { policy_set, disabled, warning }
+        switched::Outcome::Done { policy_set, disabled, warning }
     }
 
     /// Measured paths follow what is measured.
@@ -432,7 +433,8 @@ impl Agent<'_> {
             max_paths,
             source: Source::new(move || {
                 let told = told.lock().unwrap_or_else(PoisonError::into_inner);
-                let mut readings = tuning.readings(&told.changes)?;
+                let mut readings = Readings::from(tuning.readings()?);
+                readings.changes.clone_from(&told.changes);
                 readings.reloads = told.reloads;
                 drop(told);
                 readings.routes = counted.counts();
@@ -448,7 +450,7 @@ impl Agent<'_> {
             explainer: Explainer::new(move |query| {
                 Ok(in_force.explain(query)?.with_means(&routes.get()))
             }),
-            flows: flows::Source::new(move |filter| live.read(filter)),
+            flows: reading::Source::new(move |filter| live.read(filter)),
         }
     }
 }

@@ -28,7 +28,6 @@ mod sink;
 mod source;
 mod table;
 mod thresholds;
-mod url;
 
 #[cfg(test)]
 pub mod golden;
@@ -58,7 +57,6 @@ pub use quantity::{bytes, duration};
 pub use sink::{Collector, Kind as SinkKind, LogFile, Sink};
 pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
 pub use thresholds::Windows;
-pub use url::Url;
 
 /// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::query::Query;
 use crate::{
     law::Law,
-    metrics::PathState,
+    readings::PathState,
     routes::{self, Metrics},
 };
 

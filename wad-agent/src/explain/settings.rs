@@ -11,7 +11,7 @@ use crate::{
         AUTO_HEADROOM, Origin, UNBOUNDED_PACING_BYTES_PER_SECOND, decrease, increase_segments,
     },
     law::Law,
-    metrics::PathState,
+    readings::PathState,
     shown::text,
     tuning_plan::ROOM,
 };
