@@ -16,7 +16,7 @@ use crate::{
     event_name::EventName,
     flow_log::FlowLog,
     kernel_modules,
-    routes::Selection,
+    route_rules::Selection,
 };
 
 /// What is to be in force.
