@@ -20,7 +20,7 @@ mod tests;
 use std::{
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, SyncSender, TrySendError},
     },
@@ -42,6 +42,7 @@ use self::{
 use crate::{
     config::Sink,
     events::{EventName, Record, Teller},
+    mutex::locked,
     sources::chance,
     sysctl::Sysctl,
 };
@@ -138,7 +139,7 @@ impl Sinks {
                 thread::sleep(Duration::from_millis(1));
             }
         };
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = locked(&self.threads);
         // Then the spools have all of it.
         wait_for(&|| !matches!(queue.try_send(Message::End), Err(TrySendError::Full(_))));
         if let Some(spools) = threads.pop() {

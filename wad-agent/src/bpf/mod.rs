@@ -23,7 +23,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::File,
     os::fd::AsFd as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -55,6 +55,7 @@ use crate::{
     instance::Instance,
     journal::Change,
     metrics::Readings,
+    mutex::locked,
     struct_ops::{self, BtfError, KernelBtf, sys},
     switch::Disabled,
 };
@@ -252,8 +253,7 @@ impl Tuning {
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
-        // Whoever panicked had read, or has changed a part that is not in force.
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.maps)
     }
 
     /// The events of flows.

@@ -4,7 +4,7 @@ use std::{
     collections::{HashMap, HashSet},
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use jiff::Timestamp;
@@ -19,6 +19,7 @@ use super::{
 use crate::{
     bpf::{InstrumentsReader, Tuning, TuningError},
     flows::Filter,
+    mutex::locked,
     shown,
     struct_ops::{BtfError, KernelBtf},
 };
@@ -127,7 +128,7 @@ impl Instruments {
         if let Some(path) = filter.paths.iter().find(|path| !self.tuning.has_path(path)) {
             return Err(Error::UnknownPath(path.clone()));
         }
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = locked(&self.readers);
         let Reader { output, kernel, view } = readers.get(&self.tuning, question)?;
         let time = Timestamp::now();
         kernel.read(output)?;

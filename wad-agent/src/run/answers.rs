@@ -2,13 +2,14 @@
 //! agent knows beside it.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Instant, SystemTime},
 };
 
 use super::{Agent, running::Running};
 use crate::{
-    api::Api, explain::Explainer, flows, measured::Board, metrics::Source, paths, status::About,
+    api::Api, explain::Explainer, flows, measured::Board, metrics::Source, mutex::locked, paths,
+    status::About,
 };
 
 /// Shares what is told with whoever answers, for as long as they do.
@@ -21,7 +22,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let completing = Arc::clone(&live);
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
-    let read = |board: &Mutex<Board>| board.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let read = |board: &Mutex<Board>| locked(board).clone();
     Api {
         about: About {
             instance: agent.args.instance.name.name().to_owned(),
@@ -32,7 +33,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
         },
         max_paths,
         source: Source::new(move || {
-            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let told = locked(&told);
             let mut readings = tuning.readings(&told.changes)?;
             readings.reloads = told.reloads;
             drop(told);

@@ -2,7 +2,7 @@
 
 use std::{
     ops::ControlFlow,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Instant, SystemTime},
 };
 
@@ -25,6 +25,7 @@ use crate::{
     journal::{Change, Journal},
     live_flows::LiveFlows,
     measured::{Board, Measured},
+    mutex::locked,
     reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal, Reloads},
     switch::{self, Order},
     with_causes,
@@ -167,7 +168,7 @@ impl<'a> Running<'a> {
         // The tasks that asked for the configuration before end here.
         self.measured = put.measured;
         self.measured.start(self.force.tuning());
-        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = self.measured.board();
+        *locked(&self.board) = self.measured.board();
         Ok((put.installed.policy_set, diff))
     }
 
@@ -223,7 +224,7 @@ impl<'a> Running<'a> {
     }
 
     fn tell(&self, change: impl FnOnce(&mut Told)) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = locked(&self.told);
         told.changes = self.force.journal.changes().cloned().collect();
         change(&mut told);
     }

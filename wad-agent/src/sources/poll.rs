@@ -2,7 +2,7 @@
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
@@ -15,7 +15,10 @@ use super::{
     prometheus, pscheduler,
     store::{News, Store},
 };
-use crate::config::{Service, Source, SourceKind};
+use crate::{
+    config::{Service, Source, SourceKind},
+    mutex::locked,
+};
 
 /// Longest wait after failures, if the interval is not longer.
 const MAX_BACK_OFF: Duration = Duration::from_secs(300);
@@ -51,7 +54,7 @@ async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc
         let result = poll(&source, &targets).await;
         failures = if result.is_ok() { 0 } else { failures + 1 };
         let news = {
-            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut store = locked(&store);
             store.record(index, result, SystemTime::now())
         };
         let name = source.name.as_str();
