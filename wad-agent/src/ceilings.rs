@@ -8,10 +8,10 @@ use std::cmp::Ordering;
 use tracing::warn;
 
 use crate::{
+    causes::with_causes,
     config::PathPolicy,
     journal::{Error, Journal},
     sysctl::last_number,
-    with_causes,
 };
 
 /// The largest buffers that any policy asks for; zero where none asks.

@@ -14,11 +14,12 @@ use tracing::{info, warn};
 
 use crate::{
     derived::{Crossed, Crossings, Derived, Limit, means},
-    events::{self, EventName, Record},
-    flows::Filter,
-    instruments::{Error, Instruments, Reading, Values},
+    event_name::EventName,
+    events::{self, Record},
+    instruments::{Reading, Values},
     metrics::{DerivedMeans, Ends, Live, Readings},
     mutex::locked,
+    reading::{Filter, Instruments, ReadError},
     sinks::Sinks,
 };
 
@@ -83,7 +84,7 @@ impl LiveFlows {
     }
 
     /// The flows that a filter lets through, with the derived values.
-    pub fn read(&self, filter: &Filter) -> Result<Reading, Error> {
+    pub fn read(&self, filter: &Filter) -> Result<Reading, ReadError> {
         let derived = Arc::clone(&self.state().derived);
         // Whoever asks for one by its name gets it as all others do.
         let mut filter = filter.clone();
@@ -149,7 +150,7 @@ impl LiveFlows {
     }
 
     /// With the fields that derived events need.
-    fn read_for(&self, derived: &Derived, filter: &Filter) -> Result<Reading, Error> {
+    fn read_for(&self, derived: &Derived, filter: &Filter) -> Result<Reading, ReadError> {
         let mut more = derived.fields();
         more.retain(|field| !filter.fields.contains(field));
         with_or_without(&more, |more| {
@@ -166,8 +167,8 @@ impl LiveFlows {
 /// A reading with these fields; without them where this kernel lacks one.
 fn with_or_without(
     fields: &[String],
-    read: impl Fn(&[String]) -> Result<Reading, Error>,
-) -> Result<Reading, Error> {
+    read: impl Fn(&[String]) -> Result<Reading, ReadError>,
+) -> Result<Reading, ReadError> {
     match read(fields) {
         Err(error) if error.is_of_question() => read(&[]),
         reading => reading,
@@ -182,7 +183,7 @@ impl State {
         self.derived.extend(&mut reading.flows, |cookie| before?.values.get(&cookie));
     }
 
-    fn fail(&mut self, error: &Error) {
+    fn fail(&mut self, error: &ReadError) {
         if !std::mem::replace(&mut self.has_failed, true) {
             warn!(
                 "counts of paths advance only as flows end, and derived events are none: {error}"

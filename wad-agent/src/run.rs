@@ -10,7 +10,6 @@ mod memory;
 mod plan;
 mod running;
 mod servers;
-pub mod signals;
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
@@ -20,9 +19,11 @@ use tracing::warn;
 
 use self::{events::Events, memory::keep_little_memory, running::Running, servers::Listeners};
 use crate::{
-    bpf::{self, Cgroup},
+    bpf,
+    cgroup::Cgroup,
     cli,
     config::{Config, Host},
+    disabled_note::Note,
     journal::Journal,
     lock::{self, Lock},
     log, measured,
@@ -31,7 +32,7 @@ use crate::{
     sinks::Sinks,
     sources::Cache,
     state_dir::StateDir,
-    switch::{self, Disabled, Note},
+    switch::{self, Disabled},
     sysctl::Sysctl,
 };
 

@@ -40,10 +40,11 @@ use self::{
     outbox::Outbox,
 };
 use crate::{
+    chance::chance,
     config::Sink,
-    events::{EventName, Record, Teller},
+    event_name::EventName,
+    events::{Record, Teller},
     mutex::locked,
-    sources::chance,
     sysctl::Sysctl,
 };
 

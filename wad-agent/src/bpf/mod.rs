@@ -6,8 +6,8 @@
 //! as a whole.
 
 mod algorithms;
-mod cgroup;
 mod error;
+mod event_bytes;
 mod events;
 mod instruments;
 mod maps;
@@ -18,6 +18,8 @@ mod policy_set;
 mod progress;
 mod running;
 mod sets;
+#[cfg(test)]
+pub mod testing;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -37,25 +39,22 @@ use wad_common::{
     policy::Policy,
 };
 
-pub use cgroup::Cgroup;
-#[cfg(feature = "fuzz")]
-pub use cgroup::cgroup2_mount;
 pub use error::TuningError;
 pub use events::Events;
 pub use instruments::InstrumentsReader;
 use maps::Maps;
-pub use pins::{BPFFS, Pins, PinsError, exist};
+pub use pins::{Pins, PinsError, exist};
 pub use policy_set::{Making, PolicySet};
 pub use progress::ProgressReader;
 use running::Running;
 
 use crate::{
+    cgroup::{self, Cgroup},
     config::PathPolicy,
     explain::{Answer, Query},
     instance::Instance,
-    journal::Change,
-    metrics::Readings,
     mutex::locked,
+    readings::KernelReadings,
     struct_ops::{self, BtfError, KernelBtf, sys},
     switch::Disabled,
 };
@@ -145,10 +144,8 @@ impl Tuning {
     }
 
     /// What the kernel side has counted.
-    ///
-    /// `changes` are what the journal would undo.
-    pub fn readings(&self, changes: &[Change]) -> Result<Readings> {
-        self.maps().readings(changes)
+    pub fn readings(&self) -> Result<KernelReadings> {
+        self.maps().readings()
     }
 
     /// Puts other paths in force, whole; running flows follow at their next ACK.

@@ -8,7 +8,12 @@ use std::{
 
 use super::{Agent, running::Running};
 use crate::{
-    api::Api, explain::Explainer, flows, measured::Board, metrics::Source, mutex::locked, paths,
+    api::Api,
+    explainer::Explainer,
+    measured::Board,
+    metrics::{Readings, Source},
+    mutex::locked,
+    paths, reading,
     status::About,
 };
 
@@ -34,7 +39,8 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
         max_paths,
         source: Source::new(move || {
             let told = locked(&told);
-            let mut readings = tuning.readings(&told.changes)?;
+            let mut readings = Readings::from(tuning.readings()?);
+            readings.changes.clone_from(&told.changes);
             readings.reloads = told.reloads;
             drop(told);
             readings.routes = counted.counts();
@@ -50,6 +56,6 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
         explainer: Explainer::new(move |query| {
             Ok(in_force.explain(query)?.with_means(&routes.get()))
         }),
-        flows: flows::Source::new(move |filter| live.read(filter)),
+        flows: reading::Source::new(move |filter| live.read(filter)),
     }
 }

@@ -11,10 +11,9 @@ use super::{
 };
 use crate::{
     bpf::{self, Pins, Setup, Start, Started, Tuning},
-    bpffs,
     ceilings::{Ceilings, Raised},
     config::{HostChanges, PathPolicy},
-    events::EventName,
+    event_name::EventName,
     flow_log::FlowLog,
     kernel_modules,
     routes::Selection,
@@ -104,7 +103,7 @@ impl Force<'_> {
             return Ok(Installed { policy_set, start: None });
         }
         // Unmounted with the rest of the journal, when the agent ends.
-        bpffs::ensure(self.journal)?;
+        self.journal.ensure_bpffs()?;
         let setup = Setup {
             instance,
             cgroup: &self.agent.cgroup,

@@ -11,12 +11,13 @@ use tokio::{
 };
 use tracing::warn;
 
-use super::{
-    divisions,
-    force::Force,
+use super::{divisions, force::Force};
+use crate::{
+    api::Command,
+    measured,
+    reload::Watch,
     signals::{Stop, handle},
 };
-use crate::{api::Command, measured, reload::Watch};
 
 /// One thing to act on.
 pub enum Event {

@@ -20,15 +20,17 @@ use super::{
 };
 use crate::{
     api::Command,
+    causes::with_causes,
     config::{Config, Host, OnExit},
-    instruments::Instruments,
     journal::{Change, Journal},
     live_flows::LiveFlows,
     measured::{Board, Measured},
+    metrics::Reloads,
     mutex::locked,
-    reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal, Reloads},
+    reading::Instruments,
+    reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal},
     switch::{self, Order},
-    with_causes,
+    switched,
 };
 
 pub struct Running<'a> {
@@ -140,7 +142,7 @@ impl<'a> Running<'a> {
                 error!("the policy stays as it was: {reason}");
             }
         }
-        self.tell(|told| told.reloads.count(&outcome));
+        self.tell(|told| outcome.count(&mut told.reloads));
         give_memory_back();
         outcome
     }
@@ -173,18 +175,18 @@ impl<'a> Running<'a> {
     }
 
     /// Disables or enables, first in the kernel: of all things this has to work.
-    fn switch(&mut self, order: &Order) -> switch::Outcome {
+    fn switch(&mut self, order: &Order) -> switched::Outcome {
         let force = &mut self.force;
         let disabled = match force.disabled.after(order, |path| force.tuning().has_path(path)) {
             Ok(disabled) => disabled,
-            Err(refusal) => return switch::Outcome::Refused { reason: refusal.to_string() },
+            Err(refusal) => return switched::Outcome::Refused { reason: refusal.to_string() },
         };
         let policy_set = match force.tuning().switch(&disabled) {
             Ok(policy_set) => policy_set,
             Err(error) => {
                 let reason = with_causes(&error.into());
                 error!("what is disabled stays as it was: {reason}");
-                return switch::Outcome::Failed { reason };
+                return switched::Outcome::Failed { reason };
             }
         };
         force.adopt_anew();
@@ -199,7 +201,7 @@ impl<'a> Running<'a> {
         force.host.follow(&disabled);
         force.disabled = disabled.clone();
         give_memory_back();
-        switch::Outcome::Done { policy_set, disabled, warning }
+        switched::Outcome::Done { policy_set, disabled, warning }
     }
 
     /// Measured paths follow what is measured.

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::Sink,
-    events::EventName,
+    event_name::EventName,
     mutex::{locked, unpoisoned},
 };
 

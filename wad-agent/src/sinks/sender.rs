@@ -9,7 +9,7 @@ use super::{
     outbox::Outbox,
     target::{Refused, Target},
 };
-use crate::{mutex::locked, sources::chance};
+use crate::{chance::chance, mutex::locked};
 
 /// Lines given at once: some 400.
 const BATCH_BYTES: usize = 256 << 10;
