@@ -44,6 +44,7 @@ mod lock;
 mod log;
 mod measured;
 mod metrics;
+mod mutex;
 mod netlink;
 mod netns;
 mod output;

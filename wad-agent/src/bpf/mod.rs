@@ -24,7 +24,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::File,
     os::fd::AsFd as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -51,6 +51,7 @@ use crate::{
     config::PathPolicy,
     explain::{Answer, Query},
     instance::Instance,
+    mutex::locked,
     readings::KernelReadings,
     struct_ops::{self, BtfError, KernelBtf, sys},
     switch::Disabled,
@@ -247,8 +248,7 @@ impl Tuning {
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
-        // Whoever panicked had read, or has changed a part that is not in force.
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.maps)
     }
 
     /// The events of flows.

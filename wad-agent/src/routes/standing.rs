@@ -1,8 +1,8 @@
 //! How it stands with the routes, for whoever asks: explanations, metrics, the log.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use crate::route_rules::RouteMetrics;
+use crate::{mutex::locked, route_rules::RouteMetrics};
 
 /// Shared by who follows the routes and who tells of them.
 #[derive(Clone, Debug, Default)]
@@ -43,16 +43,16 @@ pub struct Counts {
 
 impl Standing {
     pub fn get(&self) -> State {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.0).clone()
     }
 
     /// Returns what it was.
     pub fn set(&self, state: State) -> State {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), state)
+        std::mem::replace(&mut *locked(&self.0), state)
     }
 
     pub fn counts(&self) -> Counts {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*locked(&self.0) {
             State::InForce(report) => {
                 Counts { copies: report.copies as u64, refused: report.refused.len() as u64 }
             }
