@@ -20,14 +20,14 @@ pub use self::{
     serve::serve,
 };
 use crate::{
-    explain::{Answer, Explainer, Query},
-    flows::{self, Filter},
-    instruments,
+    explain::{Answer, Query},
+    explainer::Explainer,
     metrics::{self, Format, Readings, Source, SourceError},
     paths::{self, Paths},
+    reading::{self, Filter, ReadError},
     reload,
     status::{About, Status},
-    switch,
+    switch, switched,
 };
 
 /// What the answers are made of.
@@ -39,7 +39,7 @@ pub struct Api {
     pub source: Source,
     pub paths: paths::Source,
     pub explainer: Explainer,
-    pub flows: flows::Source,
+    pub flows: reading::Source,
 }
 
 /// What the metrics' address serves.
@@ -60,7 +60,7 @@ pub fn paths_router(api: Arc<Api>) -> Router {
 #[derive(Debug)]
 pub enum Command {
     Reload(reload::Answer),
-    Switch(switch::Order, switch::Answer),
+    Switch(switch::Order, switched::Answer),
 }
 
 /// What the Unix socket serves.
@@ -146,7 +146,7 @@ async fn flows(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Respon
     });
     let read = task.await.map_err(|error| failed(error.into()))?;
     read.map_err(
-        |error: instruments::Error| {
+        |error: ReadError| {
             if error.is_of_question() { wrong(&error) } else { failed(error.into()) }
         },
     )

@@ -20,9 +20,7 @@ use crate::ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX};
 use crate::config::{
     Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, decrease, increase_segments,
 };
-use crate::law::Law;
 use crate::output;
-use crate::shares::Shares;
 
 /// Paths and notes shown; the rest is a number.
 const SHOWN: usize = 50;
@@ -182,13 +180,13 @@ fn row(path: &PathPolicy) -> [String; COLUMNS.len()] {
         [first, rest @ ..] => format!("{first} +{}", rest.len()),
     };
     let aimd = match &path.congestion {
-        Some(Congestion::Ours(Law::Aimd)) => {
+        Some(Congestion::Ours(law)) if law.takes("additive_increase") => {
             let aimd = path.control.aimd;
             format!("{}, {}", rounded(decrease(aimd)), rounded(increase_segments(aimd)))
         }
         _ => "-".to_owned(),
     };
-    let share = Shares::of(path);
+    let share = path.shares();
     [
         path.name.clone(),
         remote,

@@ -9,11 +9,11 @@ use crate::{
     bpf::{self, Pins},
     bpffs, cli,
     config::{Agent, Config, Host, LogFormat},
+    disabled_note::Note,
     journal::Journal,
     lock::{self, Lock},
     log, output,
     state_dir::StateDir,
-    switch::Note,
     sysctl::Sysctl,
 };
 

@@ -8,8 +8,8 @@ use crate::{
     config,
     diagnose::Target,
     explain::End,
-    flows::{self, Filter, Remote},
     instance::Instance,
+    reading::{self, Filter, Remote},
     routes::GUARD,
     top,
     trace::Format,
@@ -188,7 +188,7 @@ pub struct FlowFilter {
     #[arg(long = "remote", value_name = "PREFIX")]
     pub remotes: Vec<Remote>,
     /// Only the flow whose socket has this cookie; 0x before what `ss -e` shows
-    #[arg(long = "cookie", value_name = "N", value_parser = flows::parse_cookie)]
+    #[arg(long = "cookie", value_name = "N", value_parser = reading::parse_cookie)]
     pub cookies: Vec<u64>,
 }
 

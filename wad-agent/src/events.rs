@@ -2,20 +2,13 @@
 //! records for whoever keeps them.
 
 mod budget;
-mod name;
-mod parse;
 pub mod record;
 mod shown;
 mod summary;
 mod values;
 
 pub use self::{
-    name::EventName,
-    parse::parse,
     record::{Ends, Record, Teller},
     summary::Summaries,
     values::records,
 };
-
-#[cfg(test)]
-pub use self::summary::testing;

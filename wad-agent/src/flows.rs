@@ -1,55 +1,25 @@
-//! `wad flows` and the agent's `/v1/flows`: every flow of the paths, and what TCP
-//! knows of it.
+//! `wad flows`: every flow of the paths, and what TCP knows of it.
 
-mod filter;
 mod instruments;
 mod rates;
 mod table;
 
 use std::{
-    fmt::{self, Debug},
     io::{self, IsTerminal as _, Write as _},
-    sync::Arc,
     thread,
 };
 
 use anyhow::{Result, ensure};
 
-pub use self::filter::{Filter, Remote, parse_cookie};
 use self::table::Columns;
-#[cfg(test)]
-pub use self::table::testing;
 use crate::{
     cli,
+    client::{self, Request},
     instance::Instance,
-    instruments::{self as tcp, Reading, STANDARD},
+    instruments::{Reading, STANDARD},
     output,
-    status::client::{self, Request},
+    reading::Filter,
 };
-
-/// Takes a reading. It may block for as long as that takes.
-#[derive(Clone)]
-pub struct Source(Arc<Read>);
-
-type Read = dyn Fn(&Filter) -> Result<Reading, tcp::Error> + Send + Sync;
-
-impl Source {
-    pub fn new(
-        read: impl Fn(&Filter) -> Result<Reading, tcp::Error> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(read))
-    }
-
-    pub fn read(&self, filter: &Filter) -> Result<Reading, tcp::Error> {
-        self.0(filter)
-    }
-}
-
-impl Debug for Source {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Source")
-    }
-}
 
 /// Asks the running agent.
 pub fn ask(instance: &Instance, filter: &Filter) -> Result<Reading> {

@@ -5,13 +5,13 @@
 use std::sync::LazyLock;
 
 use crate::{
-    bpf, check,
+    cgroup, check,
     config::{self, Config, ConfigError, Host},
     derived::{Definition, Derived},
     explain::Query,
-    flows::Filter,
     instruments::{Flow, STANDARD, Values},
     netns, plot, privileges,
+    reading::Filter,
     sources::Cache,
     switch, trace,
 };
@@ -115,7 +115,7 @@ pub fn state(bytes: &[u8]) {
 /// Tables of the kernel's, in which others have put names.
 pub fn proc(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
-    let _ = bpf::cgroup2_mount(text);
+    let _ = cgroup::cgroup2_mount(text);
     let _ = text.lines().filter_map(netns::mounted).count();
     let _ = privileges::effective_capabilities(text);
     let _ = config::loadable(text);

@@ -4,11 +4,11 @@
 use tracing::warn;
 
 use crate::{
+    causes::with_causes,
     config::HostChanges,
     journal::Journal,
     routes::{Follower, Selection, Standing, State},
     switch::Disabled,
-    with_causes,
 };
 
 pub const MAX_BACKLOG: &str = "net.core.netdev_max_backlog";

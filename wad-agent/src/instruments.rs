@@ -1,10 +1,12 @@
 //! What TCP knows of the flows of the paths, in the words of RFC 4898: the numbers
 //! that Web100 showed, read from the kernel's own structs.
 
+pub mod ends;
 mod fields;
-mod read;
 mod seen;
 mod standard;
+#[cfg(test)]
+pub mod testing;
 mod without_equal;
 
 use std::{borrow::Cow, fmt, net::SocketAddr, sync::Arc};
@@ -12,9 +14,9 @@ use std::{borrow::Cow, fmt, net::SocketAddr, sync::Arc};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 
-use self::seen::Origin;
 pub use self::{
-    read::{Error, Instruments, remote},
+    fields::{FieldError, Fields},
+    seen::{Origin, Seen},
     standard::STANDARD,
     without_equal::WITHOUT_EQUAL,
 };
@@ -52,7 +54,7 @@ pub struct Instrument {
     pub kind: Kind,
     /// What it is, in one line, with what differs from the RFC.
     pub about: &'static str,
-    origin: Origin,
+    pub origin: Origin,
 }
 
 impl fmt::Display for Unit {
@@ -118,7 +120,7 @@ pub struct Values {
 
 impl Values {
     /// As many as there are names.
-    fn new(names: Arc<[String]>, values: impl IntoIterator<Item = Option<f64>>) -> Self {
+    pub fn new(names: Arc<[String]>, values: impl IntoIterator<Item = Option<f64>>) -> Self {
         /// For values that are added: else all of them would move.
         const ROOM: usize = 8;
         let mut all = Vec::with_capacity(names.len() + ROOM);

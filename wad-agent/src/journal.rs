@@ -249,7 +249,13 @@ impl Journal {
     }
 
     /// Mounts the BPF file system at `dir`, journalled.
-    pub fn mount_bpffs(&mut self, dir: &Path) -> Result<(), Error> {
+    pub fn ensure_bpffs(&mut self) -> Result<(), Error> {
+        let dir = Path::new(crate::bpffs::BPFFS);
+        if crate::bpffs::is_mounted() { Ok(()) } else { self.mount_bpffs(dir) }
+    }
+
+    /// Mounts a BPF file system, journalled.
+    fn mount_bpffs(&mut self, dir: &Path) -> Result<(), Error> {
         self.record(Change::BpffsMount { dir: dir.to_owned() })?;
         bpffs::mount(dir).map_err(|source| Error::Mount { dir: dir.to_owned(), source })
     }

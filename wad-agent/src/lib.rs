@@ -4,25 +4,40 @@ mod amounts;
 mod api;
 mod bpf;
 mod bpffs;
+mod causes;
 mod ceilings;
+mod cgroup;
+mod chance;
 mod check;
 mod cleanup;
 mod cli;
+mod client;
+mod cmd_diagnose;
+mod cmd_explain;
+mod cmd_paths;
+mod cmd_reload;
+mod cmd_status;
+mod cmd_switch;
+mod cmd_trace;
 mod config;
 mod derived;
 mod diagnose;
+mod disabled_note;
+mod event_name;
 mod events;
 mod explain;
+mod explainer;
 mod flow_log;
 mod flows;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod host;
+mod http;
 mod instance;
 mod instruments;
 mod journal;
 mod kernel_modules;
-mod law;
+pub mod law;
 mod live_flows;
 mod lock;
 mod log;
@@ -31,26 +46,32 @@ mod metrics;
 mod netlink;
 mod netns;
 mod output;
+mod pair;
 mod paths;
 mod plan;
 mod plot;
 mod privileges;
+mod reading;
+mod readings;
 mod reload;
-mod response;
+pub mod response;
 mod routes;
 mod run;
 mod shares;
 mod shown;
+mod signals;
 mod sinks;
 mod sources;
 mod state_dir;
 mod status;
 mod struct_ops;
 mod switch;
+mod switched;
 mod sysctl;
 mod top;
 mod trace;
 mod tuning_plan;
+mod url;
 mod whole_file;
 
 use std::process::ExitCode;
@@ -65,16 +86,16 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
-        Command::Status(args) => status::run(&args),
-        Command::Explain(args) => explain::run(&args),
-        Command::Reload(args) => reload::run(&args),
-        Command::Disable(args) => switch::run(switch::To::Disable, &args),
-        Command::Enable(args) => switch::run(switch::To::Enable, &args),
-        Command::Paths(args) => paths::run(&args),
+        Command::Status(args) => cmd_status::run(&args),
+        Command::Explain(args) => cmd_explain::run(&args),
+        Command::Reload(args) => cmd_reload::run(&args),
+        Command::Disable(args) => cmd_switch::run(switch::To::Disable, &args),
+        Command::Enable(args) => cmd_switch::run(switch::To::Enable, &args),
+        Command::Paths(args) => cmd_paths::run(&args),
         Command::Flows(args) => flows::run(&args),
-        Command::Trace(args) => trace::run(&args),
+        Command::Trace(args) => cmd_trace::run(&args),
         Command::Plot(args) => plot::run(&args),
-        Command::Diagnose(args) => diagnose::run(&args),
+        Command::Diagnose(args) => cmd_diagnose::run(&args),
         Command::Top(args) => top::run(&args),
         Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),
@@ -82,38 +103,8 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::say(&format!("error: {}", with_causes(&error)));
+            log::say(&format!("error: {}", causes::with_causes(&error)));
             ExitCode::FAILURE
         }
-    }
-}
-
-/// An error and its causes, without those that it has told of already.
-fn with_causes(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| {
-        if told.is_empty() {
-            cause
-        } else if told.contains(&cause) {
-            told
-        } else {
-            format!("{told}: {cause}")
-        }
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use std::io;
-
-    use super::*;
-
-    #[test]
-    fn a_cause_is_told_once() {
-        let cause = || anyhow::Error::from(io::Error::from_raw_os_error(2));
-        let plain = cause().context("cannot open x");
-        assert_eq!(with_causes(&plain), "cannot open x: No such file or directory (os error 2)");
-        let full =
-            cause().context("cannot open x: No such file or directory (os error 2); mount it");
-        assert_eq!(with_causes(&full), full.to_string());
     }
 }

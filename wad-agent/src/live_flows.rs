@@ -14,10 +14,11 @@ use tracing::{info, warn};
 
 use crate::{
     derived::{Crossed, Crossings, Derived, Limit, means},
-    events::{self, EventName, Record},
-    flows::Filter,
-    instruments::{Error, Instruments, Reading, Values},
+    event_name::EventName,
+    events::{self, Record},
+    instruments::{Reading, Values},
     metrics::{DerivedMeans, Ends, Live, Readings},
+    reading::{Filter, Instruments, ReadError},
     sinks::Sinks,
 };
 
@@ -32,7 +33,7 @@ const LINES_PER_LOOK: usize = 20;
 pub struct LiveFlows {
     instruments: Arc<Instruments>,
     sinks: Arc<Sinks>,
-    pub ends: Ends,
+    ends: Ends,
     state: Mutex<State>,
 }
 
@@ -54,9 +55,14 @@ struct Look {
 }
 
 impl LiveFlows {
-    pub fn new(instruments: Arc<Instruments>, sinks: Arc<Sinks>, derived: Derived) -> Self {
-        let (ends, state) = (Ends::default(), Mutex::default());
-        let live = Self { instruments, sinks, ends, state };
+    /// Tells events to `sinks`, and counts what `ends` says of flows that have ended.
+    pub fn new(
+        instruments: Arc<Instruments>,
+        sinks: Arc<Sinks>,
+        ends: Ends,
+        derived: Derived,
+    ) -> Self {
+        let live = Self { instruments, sinks, ends, state: Mutex::default() };
         live.set(derived);
         live
     }
@@ -77,7 +83,7 @@ impl LiveFlows {
     }
 
     /// The flows that a filter lets through, with the derived values.
-    pub fn read(&self, filter: &Filter) -> Result<Reading, Error> {
+    pub fn read(&self, filter: &Filter) -> Result<Reading, ReadError> {
         let derived = Arc::clone(&self.state().derived);
         // Whoever asks for one by its name gets it as all others do.
         let mut filter = filter.clone();
@@ -143,7 +149,7 @@ impl LiveFlows {
     }
 
     /// With the fields that derived events need.
-    fn read_for(&self, derived: &Derived, filter: &Filter) -> Result<Reading, Error> {
+    fn read_for(&self, derived: &Derived, filter: &Filter) -> Result<Reading, ReadError> {
         let mut more = derived.fields();
         more.retain(|field| !filter.fields.contains(field));
         with_or_without(&more, |more| {
@@ -161,8 +167,8 @@ impl LiveFlows {
 /// A reading with these fields; without them where this kernel lacks one.
 fn with_or_without(
     fields: &[String],
-    read: impl Fn(&[String]) -> Result<Reading, Error>,
-) -> Result<Reading, Error> {
+    read: impl Fn(&[String]) -> Result<Reading, ReadError>,
+) -> Result<Reading, ReadError> {
     match read(fields) {
         Err(error) if error.is_of_question() => read(&[]),
         reading => reading,
@@ -177,7 +183,7 @@ impl State {
         self.derived.extend(&mut reading.flows, |cookie| before?.values.get(&cookie));
     }
 
-    fn fail(&mut self, error: &Error) {
+    fn fail(&mut self, error: &ReadError) {
         if !std::mem::replace(&mut self.has_failed, true) {
             warn!(
                 "counts of paths advance only as flows end, and derived events are none: {error}"

@@ -10,6 +10,7 @@ mod collector;
 mod definitions;
 mod ends;
 mod live;
+mod reloads;
 mod text;
 
 use std::{
@@ -21,14 +22,19 @@ use std::{
 };
 
 use prometheus_client::registry::Registry;
-use serde::{Deserialize, Serialize};
-use wad_common::{counter::Counter, stats::PathStats};
+use wad_common::counter::Counter;
 
 pub use self::{
     ends::{Ended, Ends},
     live::{Live, Seconds},
+    reloads::Reloads,
 };
-use crate::{journal::Change, reload::Reloads, routes, sinks::SinkReading};
+use crate::{
+    journal::Change,
+    readings::{KernelReadings, PathReading, PathState},
+    routes,
+    sinks::SinkReading,
+};
 
 /// What the agent knows at one moment.
 #[derive(Clone, Debug, Default)]
@@ -85,6 +91,14 @@ pub struct PathsMeasured {
     pub stale: u64,
 }
 
+impl From<KernelReadings> for Readings {
+    fn from(kernel: KernelReadings) -> Self {
+        let KernelReadings { paths, counters, generation, memory_limit_bytes, all_disabled } =
+            kernel;
+        Self { paths, counters, generation, memory_limit_bytes, all_disabled, ..Self::default() }
+    }
+}
+
 impl Readings {
     /// Paths whose flows are left alone by `wad disable`.
     #[must_use]
@@ -96,26 +110,6 @@ impl Readings {
     pub fn counter(&self, counter: Counter) -> u64 {
         self.counters[counter as usize]
     }
-}
-
-/// What becomes of a path's flows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum PathState {
-    #[default]
-    Tuned,
-    /// Counted only: `mode = "observe"`.
-    Observed,
-    /// Counted only: `wad disable`.
-    Disabled,
-}
-
-#[derive(Clone, Debug)]
-pub struct PathReading {
-    pub name: Arc<str>,
-    pub state: PathState,
-    pub max_flows: u32,
-    pub stats: PathStats,
 }
 
 pub type SourceError = Box<dyn error::Error + Send + Sync>;

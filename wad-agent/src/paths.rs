@@ -1,7 +1,6 @@
-//! `wad paths`: what is known of each path, from where, how old it is, and the
-//! policy that came of it, as the kernel has it.
+//! What is known of each path, from where, how old it is, and the policy that came of
+//! it, as the kernel has it: the answer to `wad paths`.
 
-mod table;
 #[cfg(test)]
 pub mod testing;
 
@@ -12,18 +11,15 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use wad_common::{control::WindowSize, policy::Policy};
 
 use crate::{
-    cli,
     config::{Metric, decrease, increase_segments},
     measured::{Board, State},
     metrics::SourceError,
-    output, shown,
+    shown,
     sources::{ErrorKind, Findings, Found, Health},
-    status::client::{self, Request},
 };
 
 /// All that is shown.
@@ -209,14 +205,4 @@ impl Debug for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Source")
     }
-}
-
-/// `wad paths`.
-pub fn run(args: &cli::Ask) -> Result<()> {
-    let request = Request::get("/v1/paths");
-    let paths: Paths = client::ask_instance(&args.instance.name, &request)?;
-    if args.json {
-        return output::print_json(&paths);
-    }
-    output::print_by(|out| table::write(&paths, out))
 }

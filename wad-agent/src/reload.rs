@@ -2,30 +2,18 @@
 //! and when the file changes. It is put in force whole, or nothing is changed.
 
 mod diff;
-mod show;
 mod watch;
 
-use std::{
-    hash::{DefaultHasher, Hash as _, Hasher as _},
-    time::{Duration, SystemTime},
-};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use anyhow::{Result, bail};
-use hyper::Method;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 pub use self::{
-    diff::{Diff, Fingerprints, InForce},
+    diff::{Diff, Fingerprints, InForce, Names},
     watch::Watch,
 };
-use crate::{
-    cli, output,
-    status::client::{self, Request},
-};
-
-/// Room for a configuration of 100,000 paths on a busy host.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::metrics::Reloads;
 
 /// Where to answer whoever asked for a reload.
 pub type Answer = oneshot::Sender<Outcome>;
@@ -46,6 +34,17 @@ pub enum Outcome {
     Failed { reason: String },
 }
 
+impl Outcome {
+    /// Counts it among those since the start.
+    pub fn count(&self, reloads: &mut Reloads) {
+        match self {
+            Self::Applied { .. } => reloads.applied(),
+            Self::Refused { .. } => reloads.refused(),
+            Self::Failed { .. } => reloads.failed(),
+        }
+    }
+}
+
 /// Why a file is not put in force.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
@@ -61,60 +60,11 @@ fn restart_only(fields: &[&str]) -> String {
     )
 }
 
-/// Reloads since the start, by what came of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reloads {
-    pub applied: u64,
-    pub refused: u64,
-    pub failed: u64,
-    /// Whether the last one was not applied: what runs is not what the file says.
-    pub is_behind: bool,
-    /// When the configuration in force was read.
-    pub loaded: Option<SystemTime>,
-}
-
-impl Reloads {
-    /// None so far: the start has just read the configuration.
-    #[must_use]
-    pub fn start() -> Self {
-        Self { loaded: Some(SystemTime::now()), ..Self::default() }
-    }
-
-    pub fn count(&mut self, outcome: &Outcome) {
-        let count = match outcome {
-            Outcome::Applied { .. } => {
-                self.loaded = Some(SystemTime::now());
-                &mut self.applied
-            }
-            Outcome::Refused { .. } => &mut self.refused,
-            Outcome::Failed { .. } => &mut self.failed,
-        };
-        *count += 1;
-        self.is_behind = !matches!(outcome, Outcome::Applied { .. });
-    }
-}
-
 /// By which a text is known again; None for one that could not be read.
 pub fn fingerprint<E>(text: &Result<String, E>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     text.as_ref().ok()?.hash(&mut hasher);
     Some(hasher.finish())
-}
-
-/// `wad reload`.
-pub fn run(args: &cli::Ask) -> Result<()> {
-    let request =
-        Request { method: Method::POST, patience: PATIENCE, ..Request::get("/v1/reload") };
-    let outcome: Outcome = client::ask_instance(&args.instance.name, &request)?;
-    if args.json {
-        output::print_json(&outcome)?;
-    }
-    match outcome {
-        Outcome::Applied { policy_set, diff } if !args.json => show::print(policy_set, &diff),
-        Outcome::Applied { .. } => Ok(()),
-        Outcome::Refused { reason } => bail!("nothing was changed: {reason}"),
-        Outcome::Failed { reason } => bail!("put back as it was: {reason}"),
-    }
 }
 
 #[cfg(test)]
@@ -124,12 +74,12 @@ mod tests {
     #[test]
     fn outcomes_are_counted_and_a_good_one_ends_the_lag() {
         let mut reloads = Reloads::default();
-        reloads.count(&Outcome::Failed { reason: String::new() });
-        reloads.count(&Outcome::Refused { reason: String::new() });
+        Outcome::Failed { reason: String::new() }.count(&mut reloads);
+        Outcome::Refused { reason: String::new() }.count(&mut reloads);
         assert!(reloads.is_behind && reloads.loaded.is_none());
-        reloads.count(&Outcome::Applied { policy_set: 2, diff: Diff::default() });
-        assert_eq!((reloads.applied, reloads.refused, reloads.failed), (1, 1, 1));
+        Outcome::Applied { policy_set: 2, diff: Diff::default() }.count(&mut reloads);
         assert!(!reloads.is_behind && reloads.loaded.is_some());
+        assert_eq!((reloads.applied, reloads.refused, reloads.failed), (1, 1, 1));
     }
 
     #[test]

@@ -7,7 +7,16 @@
 
 use wad_common::law::{Aimd, aimd::MAX_LAW_INCREASE_Q16, highspeed, scalable};
 
-use crate::config::{decrease, increase_segments};
+use crate::pair::{decrease, increase_segments};
+
+/// A share within half a percent of a standard flow's counts as one: so much can come
+/// from writing an increase with two digits.
+const FAIR_SHARE: f64 = 1.005;
+
+/// Whether a share, in those of a standard flow, is more than one.
+pub fn is_more_than_fair(share: f64) -> bool {
+    share > FAIR_SHARE
+}
 
 /// A window of `factor / p^exponent` at loss rate `p`: a line on log-log paper.
 #[derive(Clone, Copy, Debug)]

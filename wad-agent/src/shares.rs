@@ -1,19 +1,16 @@
 //! What a path's flows take beside standard ones, from the response function of
 //! their law.
 
+use wad_common::control::Control;
+
 use crate::{
-    config::{Congestion, PathPolicy},
-    law::Law,
-    response::Response,
+    law::{Answer, Law},
+    response::{Response, is_more_than_fair},
 };
 
 /// Rates of losses (single, random segments) at which shares are told: from
 /// where HighSpeed TCP parts from the standard to one loss in 15 GB.
 pub const LOSSES: [f64; 5] = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7];
-
-/// Within half a percent of a standard flow's share counts as one: so much can
-/// come from writing an increase with two digits.
-const FAIR_SHARE: f64 = 1.005;
 
 /// Of the path's bandwidth-delay product, a segment and its headers.
 pub const PACKET_BYTES: f64 = 1_500.0;
@@ -40,17 +37,16 @@ pub enum Filling {
 }
 
 impl Shares {
-    /// None where losses and a standard flow's answer are no measure: under the
-    /// kernel's algorithms, and under `wad_delay`, which yields before losses.
-    pub fn of(path: &PathPolicy) -> Option<Self> {
-        let Some(Congestion::Ours(law)) = &path.congestion else { return None };
-        let path_segments = path.bdp_bytes.map(|bytes| bytes as f64 / PACKET_BYTES);
-        match law {
-            Law::Aimd => Some(Self::answering(Response::aimd(path.control.aimd), path_segments)),
-            Law::HighSpeed => Some(Self::answering(Response::highspeed(), path_segments)),
-            Law::Scalable => Some(Self::answering(Response::scalable(), path_segments)),
-            Law::Leaky | Law::Dedicated => Some(Self::filling(path_segments)),
-            Law::Delay => None,
+    /// What flows under a law take on a path that carries so much, as far as that is
+    /// known. None where losses and a standard flow's answer are no measure.
+    pub fn of(law: Law, control: &Control, bdp_bytes: Option<u64>) -> Option<Self> {
+        let path_segments = bdp_bytes.map(|bytes| bytes as f64 / PACKET_BYTES);
+        match law.entry().answer {
+            Answer::Follows { response, .. } => {
+                Some(Self::answering(response(control), path_segments))
+            }
+            Answer::Fills => Some(Self::filling(path_segments)),
+            Answer::Yields => None,
         }
     }
 
@@ -84,19 +80,18 @@ impl Shares {
     }
 
     pub fn exceed_fair(&self) -> bool {
-        self.most() > FAIR_SHARE
+        is_more_than_fair(self.most())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use wad_common::{control::Control, law::Aimd};
+    use wad_common::law::Aimd;
 
     use super::*;
 
     fn shares(law: Law, bdp_bytes: Option<u64>) -> Shares {
-        let congestion = Some(Congestion::Ours(law));
-        Shares::of(&PathPolicy { congestion, bdp_bytes, ..PathPolicy::default() }).unwrap()
+        Shares::of(law, &Control::STANDARD, bdp_bytes).unwrap()
     }
 
     #[test]
@@ -110,9 +105,7 @@ mod tests {
     fn an_aimd_takes_its_share_at_any_loss() {
         let aimd = Aimd { increase_q16: 6 << 16, keep_q16: 45_876 };
         let control = Control { aimd, ..Control::STANDARD };
-        let congestion = Some(Congestion::Ours(Law::Aimd));
-        let path = PathPolicy { congestion, control, ..PathPolicy::default() };
-        let most = Shares::of(&path).unwrap().most();
+        let most = Shares::of(Law::Aimd, &control, None).unwrap().most();
         assert!((most - 3.367).abs() < 0.001, "{most}");
     }
 

@@ -40,9 +40,10 @@ use self::{
     outbox::Outbox,
 };
 use crate::{
+    chance::chance,
     config::Sink,
-    events::{EventName, Record, Teller},
-    sources::chance,
+    event_name::EventName,
+    events::{Record, Teller},
     sysctl::Sysctl,
 };
 

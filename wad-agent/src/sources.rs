@@ -9,7 +9,6 @@ mod document;
 mod error;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
-mod http;
 mod passive;
 mod poll;
 mod prometheus;
@@ -24,9 +23,8 @@ mod tests;
 
 pub use cache::Cache;
 pub use error::{ErrorKind, SourceError};
-pub use http::{Client, Terms};
 pub use passive::{Passive, Shown};
-pub use poll::{Polling, chance};
+pub use poll::Polling;
 pub use store::{Findings, Found, Health, Store, seconds_since_1970};
 pub use targets::Targets;
 

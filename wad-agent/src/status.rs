@@ -1,11 +1,7 @@
-//! `wad status`: what the agent says of itself, as JSON between the two of them
-//! and with `--json`, as a short table for people.
-
-pub mod client;
-mod table;
+//! What the agent says of itself, as JSON between it and `wad status`.
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process,
     time::{Instant, SystemTime},
 };
@@ -13,18 +9,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
 
-pub use self::client::Error;
-use self::client::Request;
-use anyhow::Result;
-
 use crate::{
-    bpf, bpffs, cli,
-    instance::Instance,
     journal::Change,
-    lock,
-    metrics::{PathState, Readings},
-    output,
-    reload::Reloads,
+    metrics::{Readings, Reloads},
+    readings::{PathReading, PathState},
     sinks::SinkReading,
 };
 
@@ -154,8 +142,8 @@ impl Status {
     }
 }
 
-impl From<&crate::metrics::PathReading> for PathStatus {
-    fn from(path: &crate::metrics::PathReading) -> Self {
+impl From<&PathReading> for PathStatus {
+    fn from(path: &PathReading) -> Self {
         let stats = &path.stats;
         Self {
             name: path.name.as_ref().to_owned(),
@@ -177,34 +165,4 @@ impl From<&crate::metrics::PathReading> for PathStatus {
             rtt_us: (stats.srtt_us > 0).then_some(stats.srtt_us),
         }
     }
-}
-
-/// `wad status`.
-pub fn run(args: &cli::Ask) -> Result<()> {
-    let instance = &args.instance.name;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    match runtime.block_on(ask(Path::new(lock::RUN_DIR), instance.name())) {
-        Ok(status) => {
-            if args.json {
-                return output::print_json(&status);
-            }
-            output::print_by(|out| table::write(&status, out))
-        }
-        Err(error @ Error::NotRunning { .. }) if is_left_behind(instance) => {
-            Err(anyhow::Error::from(error).context(
-                "the tuning of an agent that died is still in force: `wad run` takes it over, \
-                 `wad cleanup` takes it out",
-            ))
-        }
-        Err(error) => Err(error.into()),
-    }
-}
-
-fn is_left_behind(instance: &Instance) -> bool {
-    bpffs::is_mounted() && bpf::exist(instance)
-}
-
-/// Asks the agent of an instance.
-pub async fn ask(run_dir: &Path, instance: &str) -> Result<Status, Error> {
-    client::ask(&lock::socket(run_dir, instance), instance, &Request::get("/v1/status")).await
 }

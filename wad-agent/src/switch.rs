@@ -2,20 +2,9 @@
 //! disabled stays so until it is enabled, whatever happens to the agent or to its
 //! configuration in between.
 
-mod note;
-
 use std::collections::BTreeSet;
 
-use anyhow::{Result, bail};
-use hyper::{Method, body::Bytes};
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
-
-pub use self::note::Note;
-use crate::{
-    cli, output,
-    status::client::{self, Request},
-};
 
 /// What is disabled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,53 +75,6 @@ pub enum Refusal {
     NoPath(String),
     #[error("all paths are disabled, {0:?} with them: `wad enable` enables all")]
     All(String),
-}
-
-/// Where to answer whoever asked for it.
-pub type Answer = oneshot::Sender<Outcome>;
-
-/// What came of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "result", rename_all = "snake_case")]
-pub enum Outcome {
-    Done {
-        policy_set: u64,
-        disabled: Disabled,
-        /// Why it will not outlive the agent.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        warning: Option<String>,
-    },
-    Refused {
-        reason: String,
-    },
-    Failed {
-        reason: String,
-    },
-}
-
-/// `wad disable`, `wad enable`.
-pub fn run(to: To, args: &cli::Switch) -> Result<()> {
-    let order = Order { to, path: args.path.clone() };
-    let request = Request {
-        method: Method::POST,
-        body: Bytes::from(serde_json::to_vec(&order)?),
-        ..Request::get("/v1/switch")
-    };
-    let outcome: Outcome = client::ask_instance(&args.ask.instance.name, &request)?;
-    if args.ask.json {
-        output::print_json(&outcome)?;
-    }
-    match outcome {
-        Outcome::Done { .. } if args.ask.json => Ok(()),
-        Outcome::Done { policy_set, disabled, warning } => {
-            let warning = warning.map_or(String::new(), |warning| warning + "\n");
-            let summary = summary(&disabled);
-            output::print(format_args!("policy set {policy_set} is in force: {summary}\n{warning}"))
-        }
-        Outcome::Refused { reason } | Outcome::Failed { reason } => {
-            bail!("nothing was changed: {reason}")
-        }
-    }
 }
 
 /// In a few words.

@@ -24,7 +24,7 @@ use self::{
     screen::{Screen, Signals},
     state::{State, Then},
 };
-use crate::{cli, diagnose::read_flows, instance::Instance, instruments::Reading};
+use crate::{cli, cmd_diagnose::read_flows, instance::Instance, instruments::Reading};
 
 /// A signal waits for so long at most, and so does an answer of the agent.
 const TICK: Duration = Duration::from_millis(50);

@@ -4,6 +4,7 @@
 use std::{env, fs, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::builder::PossibleValuesParser;
 
 use crate::{
     elf::Elf,
@@ -15,14 +16,28 @@ use crate::{
 /// top`.
 const MAX_BYTES: usize = 12 << 20;
 
-pub fn run() -> Result<()> {
+/// Names of the machines, as the command line takes them.
+pub fn machines() -> PossibleValuesParser {
+    SHIPPED.map(arch).into()
+}
+
+/// Builds for the named machines, or for all.
+pub fn run(machines: &[String]) -> Result<()> {
     setup::run(For::Shipping)?;
-    for target in SHIPPED {
+    let is_wanted = |target: &&'static str| {
+        machines.is_empty() || machines.iter().any(|name| name == arch(target))
+    };
+    for target in SHIPPED.into_iter().filter(is_wanted) {
         let shipped = ship(target)?;
         let bytes = fs::metadata(&shipped).with_context(|| shipped.display().to_string())?.len();
         println!("{} ({bytes} bytes)", shipped.display());
     }
     Ok(())
+}
+
+/// Returns the name of a target's machine.
+fn arch(target: &'static str) -> &'static str {
+    target.split('-').next().unwrap_or_default()
 }
 
 /// A cargo that compiles static programs for a target. The compiler brings its own
@@ -39,7 +54,7 @@ pub fn cargo(subcommand: &str, target: &str, profile: &str) -> Command {
 
 /// Builds `wad` for a target, and returns where it is.
 pub fn ship(target: &'static str) -> Result<PathBuf> {
-    let arch = target.split('-').next().unwrap_or_default();
+    let arch = arch(target);
     exec::prepare(cargo("build", target, "release").args(["--package", "wad-agent"]))?;
 
     let built = exec::target().join(target).join("release/wad");

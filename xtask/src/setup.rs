@@ -9,6 +9,7 @@ use crate::{
     exec, linker,
     packages::{self, Package},
     toolchains,
+    tools::{DENY, MDBOOK},
 };
 
 /// What the set-up is for: no command waits for more than it needs.
@@ -68,5 +69,9 @@ pub fn run(purpose: For) -> Result<()> {
     toolchains::ensure_host(components, &targets)?;
     toolchains::ensure_bpf(&bpf)?;
     linker::ensure(&bpf)?;
+    if purpose == For::Everything {
+        DENY.ensure()?;
+        MDBOOK.ensure()?;
+    }
     packages::ensure(&packages)
 }

@@ -5,6 +5,7 @@ use std::{
     fs,
     net::SocketAddr,
     os::unix::fs::PermissionsExt,
+    path::Path,
     sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant, SystemTime},
 };
@@ -14,17 +15,19 @@ use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch, task::JoinHandle};
 
 use super::*;
 use crate::{
+    client::{self, ClientError, Request},
     explain::Basis,
-    flows::testing::flow,
-    instruments::Reading,
+    instruments::{FieldError, Reading, testing::flow},
+    lock,
     lock::Lock,
     metrics::testing::example,
     reload::{Diff, Outcome},
-    status::{
-        ask,
-        client::{self, Request},
-    },
 };
+
+async fn ask(run_dir: &Path, instance: &str) -> Result<Status, ClientError> {
+    let socket = lock::socket(run_dir, instance);
+    client::ask(&socket, instance, &Request::get("/v1/status")).await
+}
 
 fn api(source: Source) -> Arc<Api> {
     let about = About {
@@ -39,12 +42,12 @@ fn api(source: Source) -> Arc<Api> {
         None => Ok(Answer::new(query, Basis::PolicySet(3))),
         Some(_) => Err("the map of rules is gone".into()),
     });
-    let flows = flows::Source::new(|filter| match filter.fields.first() {
+    let flows = reading::Source::new(|filter| match filter.fields.first() {
         None => Ok(Reading { time: jiff::Timestamp::UNIX_EPOCH, flows: vec![flow(7, 1.0, 1e6)] }),
-        Some(name) => Err(instruments::Error::UnknownField {
-            name: name.clone(),
-            near: vec!["snd_wnd".to_owned()],
-        }),
+        Some(name) => {
+            let near = vec!["snd_wnd".to_owned()];
+            Err(FieldError::UnknownField { name: name.clone(), near }.into())
+        }
     });
     Arc::new(Api { about, max_paths: 1000, source, paths, explainer, flows })
 }

@@ -1,5 +1,4 @@
-//! The congestion controls of ours: what each consists of, and their
-//! registration.
+//! The registration of our congestion controls with the kernel.
 
 use std::{
     collections::HashMap,
@@ -13,61 +12,11 @@ use super::{Pins, Result, maps, objects};
 use crate::{
     config::{Congestion, PathPolicy},
     instance::Instance,
-    law::Law,
+    law::{self, Law},
     struct_ops::{
         self, BtfError, Callback, CongestionControl, KernelBtf, LinkedObject, StructOpsError,
     },
 };
-
-const fn callback(member: &'static str, program: &'static str) -> Callback {
-    Callback { member, program }
-}
-
-/// A law that answers to losses; the kernel does the recovery.
-fn loss_based(
-    cong_avoid: &'static str,
-    ssthresh: &'static str,
-    set_state: &'static str,
-) -> Vec<Callback> {
-    vec![
-        callback("init", "wad_init"),
-        callback("ssthresh", ssthresh),
-        callback("cong_avoid", cong_avoid),
-        callback("set_state", set_state),
-        callback("undo_cwnd", "wad_undo_cwnd"),
-    ]
-}
-
-/// A law that has window and pacing rate to itself.
-fn in_control(
-    init: &'static str,
-    cong_control: &'static str,
-    ssthresh: &'static str,
-) -> Vec<Callback> {
-    vec![
-        callback("init", init),
-        callback("ssthresh", ssthresh),
-        callback("cong_control", cong_control),
-        callback("undo_cwnd", "wad_undo_cwnd"),
-    ]
-}
-
-fn callbacks(law: Law) -> Vec<Callback> {
-    match law {
-        Law::Aimd => loss_based("aimd_cong_avoid", "aimd_ssthresh", "aimd_set_state"),
-        Law::HighSpeed => {
-            loss_based("highspeed_cong_avoid", "highspeed_ssthresh", "highspeed_set_state")
-        }
-        Law::Scalable => {
-            loss_based("scalable_cong_avoid", "scalable_ssthresh", "scalable_set_state")
-        }
-        Law::Leaky => in_control("leaky_init", "leaky_cong_control", "leaky_ssthresh"),
-        Law::Delay => in_control("delay_init", "delay_cong_control", "delay_ssthresh"),
-        Law::Dedicated => {
-            in_control("dedicated_init", "dedicated_cong_control", "dedicated_ssthresh")
-        }
-    }
-}
 
 /// The laws that these paths name and that are not registered yet.
 pub fn missing(pins: &Pins, instance: &Instance, paths: &[PathPolicy]) -> Vec<Law> {
@@ -76,7 +25,7 @@ pub fn missing(pins: &Pins, instance: &Instance, paths: &[PathPolicy]) -> Vec<La
         paths.iter().any(|path| !path.observe && path.congestion == ours)
     };
     let is_there = |law: &Law| pins.algorithm(&instance.algorithm(law.name())).exists();
-    Law::ALL.into_iter().filter(|law| is_named(law) && !is_there(law)).collect()
+    Law::ALL.iter().copied().filter(|law| is_named(law) && !is_there(law)).collect()
 }
 
 /// Loads these laws. Only those that are needed: the verifier takes a second for some
@@ -137,6 +86,12 @@ pub fn unregister(pins: &Pins, instance: &Instance, laws: &[Law]) {
             warn!("cannot remove {}: {error}", pin.display());
         }
     }
+}
+
+fn callbacks(law: Law) -> Vec<Callback> {
+    let callback =
+        |callback: &law::Callback| Callback { member: callback.member, program: callback.program };
+    law.entry().callbacks.iter().map(callback).collect()
 }
 
 fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {

@@ -10,8 +10,7 @@ use tokio::{
 };
 use wad_common::event::Event;
 
-use super::{Result, TuningError};
-use crate::events;
+use super::{Result, TuningError, event_bytes};
 
 /// The kernel side wakes nobody unless much is waiting.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -65,7 +64,7 @@ impl Events {
             && let Some(bytes) = ring.next()
         {
             count += 1;
-            if let Some(event) = events::parse(&bytes) {
+            if let Some(event) = event_bytes::parse(&bytes) {
                 take(event);
             }
         }

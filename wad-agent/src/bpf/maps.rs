@@ -21,8 +21,7 @@ use crate::{
     config::{Origin, PathPolicy},
     explain::{Answer, Basis, Known, Query, RuleSet, explain},
     instance::Instance,
-    journal::Change,
-    metrics::{PathReading, PathState, Readings},
+    readings::{KernelReadings, PathReading, PathState},
     shown,
     switch::Disabled,
 };
@@ -213,7 +212,7 @@ impl Maps {
     }
 
     /// What the kernel side has counted.
-    pub fn readings(&self, changes: &[Change]) -> Result<Readings> {
+    pub fn readings(&self) -> Result<KernelReadings> {
         let stats: HashMap<u32, PathStats> =
             self.paths.iter().collect::<Result<_, _>>().map_err(named("PATHS"))?;
         let mut counters = [0; Counter::COUNT as usize];
@@ -227,14 +226,12 @@ impl Maps {
                 max_flows: *max_flows,
                 stats: stats.get(index).copied().unwrap_or_default(),
             });
-        Ok(Readings {
+        Ok(KernelReadings {
             paths: paths.collect(),
             counters,
             generation: self.get(Setting::Generation)?,
             memory_limit_bytes: self.get(Setting::MaxMemory)?,
-            changes: changes.to_vec(),
             all_disabled: self.disabled.all,
-            ..Readings::default()
         })
     }
 

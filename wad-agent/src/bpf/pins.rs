@@ -12,10 +12,7 @@ use std::{
 use thiserror::Error;
 
 use super::objects;
-use crate::{instance::Instance, lock::Lock, struct_ops::CongestionControl};
-
-/// The BPF file system.
-pub const BPFFS: &str = "/sys/fs/bpf";
+use crate::{bpffs::BPFFS, instance::Instance, lock::Lock, struct_ops::CongestionControl};
 
 const TUNER_LINK: &str = "tuner_link";
 const ENDS_LINK: &str = "ends_link";

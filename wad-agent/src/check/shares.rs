@@ -14,7 +14,7 @@ const LAST: usize = 2 + LOSSES.len();
 pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
     let aggressive: Vec<_> = paths
         .iter()
-        .filter_map(|path| Some((path, Shares::of(path).filter(Shares::exceed_fair)?)))
+        .filter_map(|path| Some((path, path.shares().filter(Shares::exceed_fair)?)))
         .collect();
     if aggressive.is_empty() {
         return Ok(());

@@ -1,5 +1,7 @@
 //! Which congestion control a path gets, and which keys mean anything to it.
 
+use std::{collections::BTreeSet, sync::LazyLock};
+
 use crate::law::Law;
 
 use super::{
@@ -8,29 +10,15 @@ use super::{
     table::{self, Field, Table},
 };
 
-/// Those that `congestion` takes; the others have keys of their own.
-const NAMED: [Law; 4] = [Law::Aimd, Law::HighSpeed, Law::Scalable, Law::Delay];
+/// The law that a key of our laws implies where none is chosen.
+const IMPLIED: Law = Law::Aimd;
 
-/// Under the kernel's own loss recovery.
-const LOSS_BASED: &[Law] = &[Law::Aimd, Law::HighSpeed, Law::Scalable];
-const LOSS_BASED_OR_LEAKY: &[Law] = &[Law::Aimd, Law::HighSpeed, Law::Scalable, Law::Leaky];
-const ANY_BUT_DEDICATED: &[Law] =
-    &[Law::Aimd, Law::HighSpeed, Law::Scalable, Law::Leaky, Law::Delay];
-
-/// Keys that only laws of ours have, and which of them. Such a key implies
-/// `wad_aimd` where no law is chosen.
-const KEYS: &[(&str, &[Law])] = &[
-    ("additive_increase", &[Law::Aimd]),
-    ("decrease", &[Law::Aimd]),
-    ("equivalent_streams", &[Law::Aimd]),
-    ("loss", LOSS_BASED_OR_LEAKY),
-    ("max_ssthresh", ANY_BUT_DEDICATED),
-    ("initial_ssthresh", ANY_BUT_DEDICATED),
-    ("max_cwnd", ANY_BUT_DEDICATED),
-    ("idle", LOSS_BASED),
-    ("ignore_local_stalls", LOSS_BASED),
-    ("standing_queue", &[Law::Delay]),
-];
+/// The keys that only our laws have.
+fn keys() -> impl Iterator<Item = &'static str> {
+    static KEYS: LazyLock<BTreeSet<&'static str>> =
+        LazyLock::new(|| Law::ALL.iter().flat_map(|law| law.entry().keys).copied().collect());
+    KEYS.iter().copied()
+}
 
 /// What a path gets, and the place that says so.
 #[derive(Debug, Default)]
@@ -95,15 +83,14 @@ enum Loss {
 }
 
 fn parse(name: &str, host: &Host) -> Result<Congestion, Fault> {
-    if let Some(law) = NAMED.into_iter().find(|law| law.name() == name) {
-        return Ok(Congestion::Ours(law));
-    }
-    let by_key = |help| Fault::new(format!("{name} has a key of its own"), "not here").help(help);
-    if name == Law::Leaky.name() {
-        return Err(by_key("write loss = \"leaky\" instead"));
-    }
-    if name == Law::Dedicated.name() {
-        return Err(by_key("write dedicated = \"622Mbit\", or the path's rate, instead"));
+    if let Some(law) = Law::ALL.iter().copied().find(|law| law.name() == name) {
+        return match law.entry().instead {
+            None => Ok(Congestion::Ours(law)),
+            Some(help) => {
+                let title = format!("{name} has a key of its own");
+                Err(Fault::new(title, "not here").help(help))
+            }
+        };
     }
     let (loaded, loadable) = (host.congestion_controls.iter(), host.loadable.iter());
     // An algorithm of another instance of wad goes when that does.
@@ -116,8 +103,8 @@ fn parse(name: &str, host: &Host) -> Result<Congestion, Fault> {
 fn no_such(name: &str, host: &Host) -> Fault {
     let title = format!("no congestion control {} on this host", quoted(name));
     let loaded = host.congestion_controls.iter().filter(|known| !known.starts_with("wad_"));
-    let known: Vec<_> =
-        NAMED.map(Law::name).into_iter().chain(loaded.map(String::as_str)).collect();
+    let ours = Law::named().map(|law| -> &str { law.name() });
+    let known: Vec<_> = ours.chain(loaded.map(String::as_str)).collect();
     let mut help = format!("there are {}", known.join(", "));
     if !host.loadable.is_empty() {
         help += &format!(", and as modules of the kernel's {}", host.loadable.join(", "));
@@ -133,13 +120,13 @@ fn resolve(
 ) -> Choice {
     let leaky = loss.filter(|loss| matches!(loss.value, Loss::Leaky));
     match (named, leaky) {
-        (None | Some(Field { value: Congestion::Ours(Law::Aimd), .. }), Some(leaky)) => {
+        (None | Some(Field { value: Congestion::Ours(IMPLIED), .. }), Some(leaky)) => {
             Choice::new(Congestion::Ours(Law::Leaky), Some(leaky.at))
         }
         (Some(named), leaky) => {
             // What has no `loss` at all is told so with the other keys.
             if let (Some(leaky), Congestion::Ours(law)) = (leaky, &named.value)
-                && LOSS_BASED.contains(law)
+                && law.takes("loss")
             {
                 let title = format!("loss = \"leaky\" is a law of its own, not {}", law.name());
                 let fault = Fault::new(title, format!("this is {}", Law::Leaky.name()));
@@ -148,8 +135,8 @@ fn resolve(
             }
             Choice::new(named.value, Some(named.at))
         }
-        (None, None) if KEYS.iter().any(|(key, _)| table.has(key)) => {
-            Choice::new(Congestion::Ours(Law::Aimd), None)
+        (None, None) if keys().any(|key| table.has(key)) => {
+            Choice::new(Congestion::Ours(IMPLIED), None)
         }
         (None, None) => Choice::default(),
     }
@@ -158,14 +145,15 @@ fn resolve(
 /// Keys without effect on what is chosen.
 fn check_keys(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
     let Some(congestion) = &choice.congestion else { return };
-    for (key, laws) in KEYS {
+    for key in keys() {
         let Some(at) = table.place(key) else { continue };
-        if choice.law().is_some_and(|law| laws.contains(&law)) {
+        if choice.law().is_some_and(|law| law.takes(key)) {
             continue;
         }
+        let laws = Law::with_key(key);
         let title = format!("`{key}` has no effect on {}", congestion.name());
         let have = if laws.len() == 1 { "has" } else { "have" };
-        let fault = Fault::new(title, format!("only {} {have} it", listed(laws)));
+        let fault = Fault::new(title, format!("only {} {have} it", listed(&laws)));
         let problem = match choice.at {
             None => fault.help(format!("add congestion = \"{}\"", laws[0].name())).at(at),
             Some(chosen) => {
@@ -174,7 +162,7 @@ fn check_keys(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
                     Congestion::Kernel(_) => "one of the kernel's",
                 };
                 let help = match choice.law() {
-                    Some(_) if *key == "idle" => {
+                    Some(_) if key == "idle" => {
                         "leave it out: this law keeps its window when idle by itself"
                     }
                     _ => "leave one of the two out",
@@ -200,7 +188,7 @@ fn listed(laws: &[Law]) -> String {
 
 /// Nothing else is to be said about a path whose window and rate are fixed.
 fn check_dedicated(table: &Table<'_>, dedicated: Span, problems: &mut Problems) {
-    let keys = KEYS.iter().map(|(key, _)| *key).chain(["congestion", "pacing", "bandwidth"]);
+    let keys = keys().chain(["congestion", "pacing", "bandwidth"]);
     for (key, at) in keys.filter_map(|key| table.place(key).map(|at| (key, at))) {
         let title = format!("`{key}` has no effect with `dedicated`");
         let fault = Fault::new(title, "rate and window are fixed").help("leave one of the two out");

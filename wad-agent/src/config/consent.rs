@@ -3,16 +3,16 @@
 use ipnet::IpNet;
 
 use super::{
-    Congestion, MeasuredPath, PathPolicy,
+    PathPolicy,
     aimd::STANDARD_INITIAL_WINDOW_SEGMENTS,
     congestion::Choice,
     fault::{Fault, Problem, Problems, quoted},
     prefix::covers_ipv4,
-    share::{decrease, fair_increase_segments},
     table::{self, Field, Table},
 };
 use crate::{
-    law::Law,
+    law::{Consent, Law},
+    pair::{decrease, fair_increase_segments},
     shares::{Filling, LOSSES, Shares},
 };
 
@@ -60,38 +60,40 @@ pub fn check(
 fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Option<Problem> {
     let law = choice.law()?;
     let at = choice.at.unwrap_or(table.at);
-    if law == Law::Dedicated {
-        let fault = Fault::new("this window never yields to other flows", "whatever is lost");
-        return Some(fault.help(ALLOW).at(at));
-    }
-    if let Some(MeasuredPath { aimd_is_auto, .. }) = policy.measured
-        && (aimd_is_auto || law != Law::Aimd)
-    {
-        return measured_reason(law, aimd_is_auto, policy).map(|fault| fault.at(at));
-    }
-    let shares = Shares::of(policy)?;
-    match law {
+    let measured = measured_law(law, policy);
+    let law = measured.unwrap_or(law);
+    // A measured path may turn out larger than the file says: as on any path.
+    let bdp_bytes = policy.bdp_bytes.filter(|_| measured.is_none());
+    let shares = Shares::of(law, &policy.control, bdp_bytes)?;
+    match law.entry().consent {
         // At any loss rate, also at those that are not told of.
-        Law::Leaky => Some(leaky_reason(&shares).at(at)),
+        Consent::Always(reason) => {
+            let reason = reason(shares.most());
+            Some(Fault::new(reason.title, reason.label).help(ALLOW).at(at))
+        }
         _ if !shares.exceed_fair() => None,
-        Law::Aimd => aimd_reason(table, policy, shares.most()),
-        _ => Some(fast_reason(law, &shares).at(at)),
+        Consent::Never => None,
+        Consent::ByPair => aimd_reason(table, policy, shares.most()),
+        Consent::ByPath if measured.is_some() => Some(measured_reason(&shares).at(at)),
+        Consent::ByPath => Some(fast_reason(law, &shares).at(at)),
     }
 }
 
-/// A measured path may turn out larger than the file says: as on any path.
-fn measured_reason(law: Law, aimd_is_auto: bool, policy: &PathPolicy) -> Option<Fault> {
-    // RFC 3649's pair takes at the path's window what the law of that RFC does.
-    let law = if aimd_is_auto { Law::HighSpeed } else { law };
-    let congestion = Some(Congestion::Ours(law));
-    let shares = Shares::of(&PathPolicy { congestion, bdp_bytes: None, ..policy.clone() })?;
-    if law == Law::Leaky {
-        return Some(leaky_reason(&shares));
+/// The law whose share follows from what is measured, if it does.
+fn measured_law(law: Law, policy: &PathPolicy) -> Option<Law> {
+    let measured = policy.measured?;
+    if measured.aimd_is_auto && law.takes("additive_increase") {
+        // RFC 3649's pair takes at the path's window what the law of that RFC does.
+        return Some(Law::HighSpeed);
     }
+    law.share_depends_on_path().then_some(law)
+}
+
+fn measured_reason(shares: &Shares) -> Fault {
     let [.., least] = LOSSES;
     let title = format!("this takes up to {:.1} times a standard flow's share", shares.most());
     let label = format!("at a loss rate of {least:e}, if so large a path is measured");
-    shares.exceed_fair().then(|| Fault::new(title, label).help(ALLOW))
+    Fault::new(title, label).help(ALLOW)
 }
 
 /// The same at any loss rate.
@@ -105,17 +107,6 @@ fn aimd_reason(table: &Table<'_>, policy: &PathPolicy, share: f64) -> Option<Pro
     let fair = fair_increase_segments(decrease(policy.control.aimd));
     let help = format!("{ALLOW}; additive_increase = {fair:.3} is fair with this decrease");
     Some(fault.help(help).at(at))
-}
-
-fn leaky_reason(shares: &Shares) -> Fault {
-    let label = "losses that no queue explains leave the window as it is";
-    let most = shares.most();
-    let title = if most.is_finite() && shares.exceed_fair() {
-        format!("this takes up to {most:.1} times a standard flow's share, at a loss rate of 0.1%")
-    } else {
-        "this takes more than a standard flow's share of a path with losses".to_owned()
-    };
-    Fault::new(title, label).help(ALLOW)
 }
 
 /// The law of a fast path: the fewer losses, the greater its share.

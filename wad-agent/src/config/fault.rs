@@ -5,6 +5,8 @@ use std::{
     ops::Range,
 };
 
+use crate::url::UrlError;
+
 /// Bytes of the file, end exclusive. 32 bits do: files are bounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
@@ -49,6 +51,12 @@ impl Fault {
 }
 
 /// In one line, for where there is no file to point into.
+impl From<UrlError> for Fault {
+    fn from(UrlError { title, label, help }: UrlError) -> Self {
+        Self::new(title, label).help(help)
+    }
+}
+
 impl Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { title, label, help } = self;

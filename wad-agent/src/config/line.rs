@@ -6,7 +6,7 @@ use super::{
     quantity,
     table::{self, Field, Table},
 };
-use crate::{law::Law, tuning_plan::Capacity};
+use crate::tuning_plan::Capacity;
 
 const MAX_BITS_PER_SECOND: f64 = 10e12;
 const MAX_RTT_SECONDS: f64 = 60.0;
@@ -99,11 +99,9 @@ fn positive(number: f64, most: f64, range: &str) -> Result<f64, Fault> {
 /// Reports those that a path without "auto" sizes has no use for.
 pub fn check_use(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
     let (label, help) = match choice.law() {
-        // The one has no bandwidth, and needs the RTT.
-        Some(Law::Dedicated) => return,
-        _ if choice.in_doubt => return,
-        // What it takes beside others depends on the path.
-        Some(Law::HighSpeed | Law::Scalable | Law::Leaky) => {
+        // It has no bandwidth, and needs the RTT.
+        _ if choice.in_doubt || table.has("dedicated") => return,
+        Some(law) if law.share_depends_on_path() => {
             if table.has("bandwidth") == table.has("rtt") {
                 return;
             }

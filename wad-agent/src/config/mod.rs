@@ -24,12 +24,10 @@ mod prefix;
 mod quantity;
 mod report;
 mod sections;
-mod share;
 mod sink;
 mod source;
 mod table;
 mod thresholds;
-mod url;
 
 #[cfg(test)]
 pub mod golden;
@@ -41,7 +39,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use ipnet::IpNet;
 use wad_common::control::Control;
 
-use crate::{derived::Derived, law::Law, tuning_plan::Capacity};
+pub use crate::pair::{decrease, increase_segments};
+use crate::{derived::Derived, law::Law, shares::Shares, tuning_plan::Capacity};
 
 pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
 #[cfg(test)]
@@ -55,11 +54,9 @@ pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use pacing::MAX_BYTES_PER_SECOND as UNBOUNDED_PACING_BYTES_PER_SECOND;
 pub use prefix::{Mapped, covers_ipv4};
 pub use quantity::{bytes, duration};
-pub use share::{decrease, increase_segments};
 pub use sink::{Collector, Kind as SinkKind, LogFile, Sink};
 pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
 pub use thresholds::Windows;
-pub use url::Url;
 
 /// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]
@@ -180,6 +177,17 @@ pub struct PathPolicy {
     pub origin: Origin,
     /// None where the values are those of the file.
     pub measured: Option<MeasuredPath>,
+}
+
+impl PathPolicy {
+    /// What its flows take beside standard ones. None under the kernel's algorithms, and
+    /// where losses are no measure.
+    pub fn shares(&self) -> Option<Shares> {
+        match self.congestion {
+            Some(Congestion::Ours(law)) => Shares::of(law, &self.control, self.bdp_bytes),
+            _ => None,
+        }
+    }
 }
 
 /// Where a path's settings come from, and what of them the kernel side has no part

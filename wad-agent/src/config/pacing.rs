@@ -9,7 +9,6 @@ use super::{
     quantity,
     table::{self, Table},
 };
-use crate::law::Law;
 
 /// SO_MAX_PACING_RATE is 32 bits wide where BPF sets it, and all ones stand for
 /// no bound, and no pacing.
@@ -38,7 +37,7 @@ pub fn read(table: &Table<'_>, choice: &Choice, problems: &mut Problems) -> Pace
     match asked.value {
         Asked::Off => {
             let refused = match law {
-                Some(Law::Leaky | Law::Delay) => Some("it needs to be paced"),
+                Some(law) if law.entry().needs_pacing => Some("it needs to be paced"),
                 Some(_) => None,
                 None => Some("only laws of ours leave pacing to us"),
             };

@@ -20,7 +20,7 @@ use super::{
     table::{self, Field, Key, Table, aliased, key},
     thresholds,
 };
-use crate::{law::Law, routes::MAX_REORDER_SEGMENTS};
+use crate::routes::MAX_REORDER_SEGMENTS;
 
 pub const TABLE: &str = "path";
 
@@ -108,7 +108,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         streams: streams.map_or(1, |Streams(k)| k),
     });
     let control = match choice.congestion {
-        Some(Congestion::Ours(Law::Dedicated)) => dedicated,
+        Some(Congestion::Ours(_)) if table.has("dedicated") => dedicated,
         Some(Congestion::Ours(_)) => Control { aimd, pacing: paced.pacing as u32, ..control },
         _ => Control::STANDARD,
     };

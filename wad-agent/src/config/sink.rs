@@ -9,13 +9,12 @@ use std::{
 use toml::de::DeValue;
 
 use super::{
-    Url,
     fault::{Fault, Problems, Span, quoted},
     quantity,
     source::{check_encryption, check_use, read_file},
     table::{self, Key, Table, key},
 };
-use crate::events::EventName;
+use crate::{event_name::EventName, url::Url};
 
 pub const TABLE: &str = "sink";
 
@@ -215,7 +214,7 @@ fn read_log_file(
 
 fn read_collector(table: &Table<'_>, problems: &mut Problems) -> Option<Collector> {
     table.require("url", problems, "add url = \"https://HOST:PORT/PATH\"");
-    let url = table.read("url", problems, |value| Url::parse(table::text(value)?));
+    let url = table.read("url", problems, |value| Ok(Url::parse(table::text(value)?)?));
     let timeout = table.read("timeout", problems, |value| {
         let range = Duration::from_millis(100)..=Duration::from_secs(300);
         quantity::duration(table::text(value)?, range, "100ms to 5min")

@@ -11,12 +11,12 @@ use std::{
 use toml::de::DeValue;
 
 use super::{
-    Url,
     fault::{Fault, Problems, Span, quoted},
     path::parse_name,
     quantity,
     table::{self, Field, Key, Table, key},
 };
+use crate::url::Url;
 
 pub const TABLE: &str = "source";
 
@@ -232,7 +232,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
     if !is_passive {
         table.require("url", problems, "add url = \"https://HOST:PORT\"");
     }
-    let url = table.read("url", problems, |value| Url::parse(table::text(value)?));
+    let url = table.read("url", problems, |value| Ok(Url::parse(table::text(value)?)?));
     let second = Duration::from_secs(1);
     let interval = read_time(table, "interval", second, "1s to 1d", problems);
     let interval = interval.unwrap_or(INTERVAL);

@@ -141,7 +141,7 @@ fn buffer(key: &str, held: Option<f64>) -> Vec<String> {
 }
 
 fn loss(course: &Course<'_>) -> Advice {
-    if course.flow().congestion.starts_with(Law::Leaky.name()) {
+    if Law::of_algorithm(&course.flow().congestion) == Some(Law::Leaky) {
         return Advice::nothing(
             "nothing here can: it takes losses without a queue for leaks already; the path has to \
              lose less",

@@ -4,8 +4,8 @@ use std::str::FromStr;
 
 use crate::{
     explain::{End, QueryError},
-    flows::{Filter, parse_cookie},
     instruments::Flow,
+    reading::{Filter, parse_cookie},
 };
 
 /// What is written on the command line.

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::EventName;
+use crate::event_name::EventName;
 
 pub const SCHEMA: u32 = 1;
 

@@ -25,7 +25,7 @@ pub fn goodput_bits_per_second(event: &Event) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::testing::event;
+    use crate::bpf::testing::event;
 
     #[test]
     fn nonsense_is_shown_without_harm() {

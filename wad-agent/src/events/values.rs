@@ -10,11 +10,13 @@ use wad_common::{
 };
 
 use super::{
-    EventName,
     record::{Ends, Record},
     shown::{duration_seconds, goodput_bits_per_second},
 };
-use crate::shown::{address, outcome, role, text};
+use crate::{
+    event_name::EventName,
+    shown::{address, outcome, role, text},
+};
 
 /// The values of a record, by its event.
 #[derive(Debug, Serialize)]
@@ -193,7 +195,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::events::{record::testing::teller, testing::event};
+    use crate::{bpf::testing::event, events::record::testing::teller};
 
     /// Names and values of what is told of an event.
     fn told(event: &Event) -> Vec<(String, Value)> {

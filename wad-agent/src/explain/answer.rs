@@ -5,9 +5,10 @@ use std::{net::IpAddr, path::PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{query::Query, settings};
+use super::query::Query;
 use crate::{
-    metrics::PathState,
+    law::Law,
+    readings::PathState,
     routes::{self, Metrics},
 };
 
@@ -148,7 +149,7 @@ impl Answer {
                 quickack: path.settings.delayed_ack == Some(false),
             };
             let congestion = path.settings.congestion.as_deref();
-            let undoes = congestion.and_then(settings::law).is_some();
+            let undoes = congestion.and_then(Law::of_algorithm).is_some();
             path.why.extend(routes::means(&path.name, metrics, undoes, routes));
         }
         self

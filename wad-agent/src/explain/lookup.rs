@@ -11,7 +11,7 @@ use super::{
     query::Query,
     settings,
 };
-use crate::{config::Origin, metrics::PathState};
+use crate::{config::Origin, readings::PathState};
 
 /// A policy set, wherever it is.
 pub trait RuleSet {

@@ -11,7 +11,7 @@ use crate::{
         AUTO_HEADROOM, Origin, UNBOUNDED_PACING_BYTES_PER_SECOND, decrease, increase_segments,
     },
     law::Law,
-    metrics::PathState,
+    readings::PathState,
     shown::text,
     tuning_plan::ROOM,
 };
@@ -38,21 +38,16 @@ pub fn of(policy: &Policy, origin: &Origin) -> Settings {
         reorder_segments: some(origin.reorder_segments),
         ..Settings::default()
     };
-    let with_law = match law(&congestion) {
+    let with_law = match Law::of_algorithm(&congestion) {
         Some(law) => law_settings(law, &policy.control, general),
         None => general,
     };
     Settings { congestion: (!congestion.is_empty()).then_some(congestion), ..with_law }
 }
 
-/// Which of ours: another instance's has two characters more.
-pub fn law(congestion: &str) -> Option<Law> {
-    Law::ALL.into_iter().find(|law| congestion.starts_with(law.name()))
-}
-
 fn law_settings(law: Law, control: &Control, general: Settings) -> Settings {
     let some = |number: u32| (number > 0).then_some(number);
-    let is_aimd = law == Law::Aimd;
+    let is_aimd = law.takes("additive_increase");
     Settings {
         additive_increase_segments: is_aimd.then(|| rounded(increase_segments(control.aimd))),
         decrease: is_aimd.then(|| rounded(decrease(control.aimd))),
@@ -92,7 +87,7 @@ pub fn why(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
         ),
     }
     why.extend(buffers(policy, origin));
-    let is_ours = law(&text(&policy.congestion)).is_some();
+    let is_ours = Law::of_algorithm(&text(&policy.congestion)).is_some();
     if is_ours && policy.control.flags & KEEP_WHEN_IDLE != 0 {
         why.push("after a pause the window is as it was".to_owned());
     }

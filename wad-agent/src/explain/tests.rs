@@ -1,7 +1,13 @@
 //! Against a configuration with every kind of condition.
 
 use super::{answer::Verdict, *};
-use crate::{config::golden, instance::Instance, switch::Disabled};
+use crate::{
+    config::{Config, golden},
+    instance::Instance,
+    readings::PathState,
+    routes,
+    switch::Disabled,
+};
 
 const POLICY: &str = r#"
 [[path]]
@@ -39,11 +45,9 @@ initial_ssthresh = "1MiB"
 
 fn ask_of(policy: &str, query: &str, disabled: &Disabled) -> Answer {
     let config = Config::parse("wad.toml", policy, &golden::host()).expect("valid");
-    let known = HashMap::new();
-    let making = Making { generation: 0, known: &known, instance: &Instance::default(), disabled };
-    let set = PolicySet::new(&config.paths, making);
     let query = Query::parse(query).expect("a query");
-    explain(&Offline { set, config }, &query, Basis::PolicySet(3)).expect("in memory")
+    let offline = Offline::new(&config.paths, &Instance::default(), disabled);
+    offline.explain(&query, Basis::PolicySet(3))
 }
 
 fn ask(query: &str) -> Answer {

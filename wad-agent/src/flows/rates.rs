@@ -62,7 +62,7 @@ impl Span<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flows::table::testing::flow;
+    use crate::instruments::testing::flow;
 
     #[test]
     fn a_span_is_since_the_start_or_since_another_reading() {

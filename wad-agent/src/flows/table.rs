@@ -103,44 +103,11 @@ fn rate(bits_per_second: f64) -> String {
 }
 
 #[cfg(test)]
-pub mod testing {
-    use crate::instruments::Flow;
-
-    /// One that has sent so many octets in so many seconds, the path's bound for
-    /// nine of them.
-    pub fn flow(cookie: u64, seconds: f64, octets: f64) -> Flow {
-        let values = [
-            ("ElapsedSecs", Some(seconds)),
-            ("HCThruOctetsAcked", Some(octets)),
-            ("HCThruOctetsReceived", Some(0.0)),
-            ("DataSegsOut", Some(1000.0)),
-            ("SegsRetrans", Some(1.0)),
-            ("CurCwnd", Some(14_480.0)),
-            ("CurMSS", Some(1448.0)),
-            ("SmoothedRTT", Some(75_120.0)),
-            ("SndLimTimeRwin", Some(0.0)),
-            ("SndLimTimeCwnd", Some(9000.0)),
-            ("SndLimTimeSndbuf", Some(0.0)),
-        ];
-        Flow {
-            cookie,
-            netns: 4_026_531_840,
-            path: "bob".into(),
-            local: "192.0.2.1:40000".parse().unwrap(),
-            remote: "203.0.113.5:443".parse().unwrap(),
-            role: "connected".into(),
-            outcome: "tuned".into(),
-            congestion: "wad_aimd".into(),
-            instruments: values.into_iter().collect(),
-        }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use jiff::Timestamp;
 
-    use super::{testing::flow, *};
+    use super::*;
+    use crate::instruments::testing::flow;
 
     fn table(now: Vec<Flow>, before: Option<Vec<Flow>>, columns: &Columns) -> String {
         let reading = |flows| Reading { time: Timestamp::UNIX_EPOCH, flows };

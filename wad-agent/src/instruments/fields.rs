@@ -4,13 +4,40 @@ use std::collections::HashSet;
 
 use wad_common::instruments::{MAX_MEMBERS, Members, Place};
 
-use super::{Error, Instrument, seen::MEMBERS};
+use super::{Instrument, seen::MEMBERS};
 use crate::struct_ops::{BtfError, KernelBtf, Number};
 
 const STRUCT: &str = "tcp_sock";
 
 /// Names that are offered in the place of an unknown one.
 const MOST_NEAR: usize = 3;
+
+/// Why members cannot be read by these names.
+#[derive(Debug, thiserror::Error)]
+pub enum FieldError {
+    #[error("`{name}` is no number in this kernel's `struct tcp_sock`; near to it {}", list(near))]
+    UnknownField { name: String, near: Vec<String> },
+    #[error(
+        "more fields are asked for than are read at once: {most} of these, and {} for the \
+         instruments that every reading has, of {MAX_MEMBERS}",
+        MEMBERS.len()
+    )]
+    TooManyFields { most: usize },
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+}
+
+impl FieldError {
+    /// Whether it is the question that is wrong.
+    pub const fn is_of_question(&self) -> bool {
+        !matches!(self, Self::Btf(_))
+    }
+}
+
+fn list(names: &[String]) -> String {
+    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+    format!("{} {}", if quoted.len() == 1 { "is" } else { "are" }, quoted.join(", "))
+}
 
 /// A member that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +90,7 @@ impl Fields {
         btf: &KernelBtf,
         instruments: &[&Instrument],
         names: &[String],
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FieldError> {
         let needed: HashSet<usize> =
             instruments.iter().flat_map(|instrument| instrument.origin.members()).collect();
         let mut members = Members::NONE;
@@ -80,7 +107,7 @@ impl Fields {
             let number = btf.number(STRUCT, name).map_err(|error| refusal(btf, name, error))?;
             let most = names.len() - 1;
             let field = add(&mut members, number, false);
-            asked.push(field.ok_or(Error::TooManyFields { most })?);
+            asked.push(field.ok_or(FieldError::TooManyFields { most })?);
         }
         Ok(Self { members, standard, asked })
     }
@@ -99,12 +126,12 @@ fn add(members: &mut Members, number: Number, is_plain: bool) -> Option<Field> {
     Some(Field { n, shift, size_bits: number.size_bits, is_signed: number.is_signed })
 }
 
-fn refusal(btf: &KernelBtf, name: &str, error: BtfError) -> Error {
+fn refusal(btf: &KernelBtf, name: &str, error: BtfError) -> FieldError {
     if !matches!(error, BtfError::NoMember { .. } | BtfError::NoNumber { .. }) {
         return error.into();
     }
     let known = btf.numbers(STRUCT).unwrap_or_default();
-    Error::UnknownField { name: name.to_owned(), near: nearest(name, &known) }
+    FieldError::UnknownField { name: name.to_owned(), near: nearest(name, &known) }
 }
 
 /// The same name elsewhere comes first.
@@ -156,7 +183,7 @@ mod tests {
         assert!(fields.asked[1].size_bits < 8);
         for name in ["snd_wl", "chrono_stat[3]", "chrono_stat", "inet_conn", "rtt_min.s[0].", ""] {
             let error = Fields::of(&btf, &all, &[name.to_owned()]).unwrap_err();
-            assert!(matches!(error, Error::UnknownField { .. }), "{name}: {error}");
+            assert!(matches!(error, FieldError::UnknownField { .. }), "{name}: {error}");
         }
         let error = Fields::of(&btf, &all, &["icsk_rto".to_owned()]).unwrap_err();
         assert!(error.to_string().contains("inet_conn.icsk_rto"), "{error}");

@@ -97,7 +97,7 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::testing::event;
+    use crate::bpf::testing::event;
 
     #[test]
     fn a_flow_is_counted_in_one_bucket_of_each() {

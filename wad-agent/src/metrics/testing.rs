@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use wad_common::stats::PathStats;
+
 use super::*;
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {

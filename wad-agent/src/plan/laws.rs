@@ -2,12 +2,12 @@
 //! carries there at a rate of losses.
 
 use serde::Serialize;
-use wad_common::law::{Aimd, highspeed, scalable};
+use wad_common::law::Aimd;
 
 use super::{path::PathNumbers, simulation};
 use crate::{
     config::{decrease, increase_segments},
-    law::Law,
+    law::{Answer, Entry, Law},
     response::Response,
 };
 
@@ -42,17 +42,20 @@ pub struct AtLoss {
     pub streams: u64,
 }
 
-/// The standard law, today's default, and ours; `wad_aimd` with RFC 3649's pair
-/// for the path's window.
+/// The standard law, today's default, and those of ours that the table compares.
 pub fn compare(path: &PathNumbers, loss: Option<f64>) -> Vec<LawPlan> {
-    let pair = highspeed::response(path.bdp_segments());
-    vec![
-        standard(path, loss),
-        cubic(path, loss),
-        simulated(Law::Aimd.name(), path, loss, &|_| pair, Response::aimd(pair)),
-        simulated(Law::HighSpeed.name(), path, loss, &highspeed::response, Response::highspeed()),
-        simulated(Law::Scalable.name(), path, loss, &scalable::response, Response::scalable()),
-    ]
+    let ours = Law::ALL.iter().filter_map(|law| ours(*law, path, loss));
+    [standard(path, loss), cubic(path, loss)].into_iter().chain(ours).collect()
+}
+
+fn ours(law: Law, path: &PathNumbers, loss: Option<f64>) -> Option<LawPlan> {
+    let Entry { name, answer: Answer::Follows { pair, response }, plan: Some(parameters), .. } =
+        law.entry()
+    else {
+        return None;
+    };
+    let control = parameters(path.bdp_segments());
+    Some(simulated(name, path, loss, &|cwnd| pair(&control, cwnd), response(&control)))
 }
 
 /// RFC 5681.

@@ -23,8 +23,8 @@ use super::{
     standing::{Report, Standing, State},
 };
 use crate::{
+    causes::with_causes,
     netlink::{self, Error, Netlink},
-    with_causes,
 };
 
 /// What may change how a packet goes. Links and addresses that go take routes with

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{config::Sink, events::EventName, metrics::Readings};
+use crate::{config::Sink, event_name::EventName, metrics::Readings};
 
 const EVENTS: usize = EventName::ALL.len();
 

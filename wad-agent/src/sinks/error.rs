@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
-use crate::sources::SourceError;
+use crate::{causes::told, http::HttpError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SinkError {
@@ -17,7 +17,7 @@ pub enum SinkError {
     #[error("cannot start what talks HTTP")]
     Runtime(#[source] io::Error),
     #[error(transparent)]
-    Http(#[from] SourceError),
+    Http(#[from] HttpError),
     #[error("cannot read what is spooled")]
     Spool(#[source] io::Error),
 }
@@ -26,7 +26,7 @@ impl SinkError {
     /// What it asks to be given before it is tried again.
     pub const fn wait(&self) -> Option<Duration> {
         match self {
-            Self::Http(SourceError::Status { wait, .. }) => *wait,
+            Self::Http(HttpError::Status { wait, .. }) => *wait,
             _ => None,
         }
     }
@@ -34,7 +34,7 @@ impl SinkError {
     /// With its causes, in one line.
     pub fn told(&self) -> String {
         match self {
-            Self::Http(error) => error.told(),
+            Self::Http(error) => told(error),
             error => match std::error::Error::source(error) {
                 Some(cause) => format!("{error}: {cause}"),
                 None => error.to_string(),

@@ -6,7 +6,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::error::SinkError;
 use crate::{
     config::Collector,
-    sources::{Client, Terms},
+    http::{Client, Terms},
 };
 
 const CONTENT_TYPE: &str = "application/x-ndjson";

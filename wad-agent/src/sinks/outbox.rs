@@ -13,7 +13,7 @@ use super::{
     counts::{Counts, Reason, SinkCounts},
     spool::{Batch, Lost, Spool},
 };
-use crate::{config::Sink, events::EventName};
+use crate::{config::Sink, event_name::EventName};
 
 /// The log tells of losses, or of a disk that refuses, no more often than this.
 const NEWS_INTERVAL: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use super::{
     outbox::Outbox,
     target::{Refused, Target},
 };
-use crate::sources::chance;
+use crate::chance::chance;
 
 /// Lines given at once: some 400.
 const BATCH_BYTES: usize = 256 << 10;

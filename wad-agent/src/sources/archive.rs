@@ -10,13 +10,11 @@ use std::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{
-    Answer, Reading, Sample, SourceError, Targets,
-    error::is_possible,
+use super::{Answer, Reading, Sample, SourceError, Targets, error::is_possible, number};
+use crate::{
+    config::{Metric, PerfSonar, Source},
     http::{Client, shown},
-    number,
 };
-use crate::config::{Metric, PerfSonar, Source};
 
 /// Most measurements that one answer of the archive may list.
 const MOST_MEASUREMENTS: usize = 1_000;

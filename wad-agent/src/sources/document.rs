@@ -14,10 +14,12 @@ use serde_json::{Map, Value};
 use super::{
     Answer, Reading, Sample, Targets,
     error::{SourceError, is_possible},
-    http::{Client, shown},
     store::seconds_since_1970,
 };
-use crate::config::Metric;
+use crate::{
+    config::Metric,
+    http::{Client, shown},
+};
 
 #[derive(Deserialize)]
 struct Document {

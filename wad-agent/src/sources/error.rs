@@ -1,41 +1,11 @@
 //! What can be wrong with a source. The kinds are closed: they label a metric.
 
-use std::{io, path::PathBuf, time::Duration};
-
-use tokio_rustls::rustls;
-
-use crate::config::Metric;
-
-/// Of what is told of an error.
-const MAX_TOLD_CHARS: usize = 1000;
+use crate::{causes::told, config::Metric, http::HttpError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    #[error("cannot read {}", file.display())]
-    File { file: PathBuf, source: io::Error },
-    #[error("{} holds no certificate that can be used", file.display())]
-    Certificates { file: PathBuf },
-    #[error("{} holds no token of one line", file.display())]
-    Token { file: PathBuf },
-    #[error("no address of {host}")]
-    Resolve { host: String, source: io::Error },
-    #[error("cannot connect to {authority}")]
-    Connect { authority: String, source: io::Error },
-    #[error("{authority} cannot be trusted")]
-    Tls { authority: String, source: rustls::Error },
-    #[error("no whole answer within {seconds} s")]
-    Timeout { seconds: f64 },
-    #[error("the connection broke off")]
-    Broken { source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("it answers {status}: {reason}")]
-    Status {
-        status: u16,
-        reason: String,
-        /// Before it is asked again.
-        wait: Option<Duration>,
-    },
-    #[error("the answer has more than {most} bytes (max_response)")]
-    TooLarge { most: usize },
+    #[error(transparent)]
+    Http(#[from] HttpError),
     #[error("the answer is not as documented")]
     Malformed { source: serde_json::Error },
     #[error("it refuses the query of `{query}`: {reason}")]
@@ -117,14 +87,7 @@ impl ErrorKind {
 impl SourceError {
     pub const fn kind(&self) -> ErrorKind {
         match self {
-            Self::File { .. } | Self::Certificates { .. } | Self::Token { .. } => ErrorKind::File,
-            Self::Resolve { .. } => ErrorKind::Resolve,
-            Self::Connect { .. } => ErrorKind::Connect,
-            Self::Tls { .. } => ErrorKind::Tls,
-            Self::Timeout { .. } => ErrorKind::Timeout,
-            Self::Broken { .. } => ErrorKind::Broken,
-            Self::Status { .. } => ErrorKind::Status,
-            Self::TooLarge { .. } => ErrorKind::TooLarge,
+            Self::Http(error) => of_request(error),
             Self::Malformed { .. } => ErrorKind::Malformed,
             Self::Refused { .. } | Self::NotSeries { .. } => ErrorKind::Refused,
             Self::Empty { .. } => ErrorKind::Empty,
@@ -137,20 +100,22 @@ impl SourceError {
 
     /// With its causes, in one line that has an end: some of it is what a service sent.
     pub fn told(&self) -> String {
-        let mut told = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            let text = error.to_string();
-            if !told.contains(&text) {
-                told = format!("{told}: {text}");
-            }
-            cause = error.source();
+        told(self)
+    }
+}
+
+const fn of_request(error: &HttpError) -> ErrorKind {
+    match error {
+        HttpError::File { .. } | HttpError::Certificates { .. } | HttpError::Token { .. } => {
+            ErrorKind::File
         }
-        let escaped = |c: char| match c.is_control() {
-            true => c.escape_default().to_string(),
-            false => c.to_string(),
-        };
-        told.chars().take(MAX_TOLD_CHARS).map(escaped).collect()
+        HttpError::Resolve { .. } => ErrorKind::Resolve,
+        HttpError::Connect { .. } => ErrorKind::Connect,
+        HttpError::Tls { .. } => ErrorKind::Tls,
+        HttpError::Timeout { .. } => ErrorKind::Timeout,
+        HttpError::Broken { .. } => ErrorKind::Broken,
+        HttpError::Status { .. } => ErrorKind::Status,
+        HttpError::TooLarge { .. } => ErrorKind::TooLarge,
     }
 }
 
@@ -165,6 +130,8 @@ pub fn is_possible(metric: Metric, value: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io;
+
     use super::*;
 
     #[test]
@@ -175,7 +142,8 @@ mod tests {
         let told = SourceError::Malformed { source }.told();
         assert!(told.contains(r"x\n\u{1b}[2Jforged"), "{told}");
         let host = format!("a\nb{}", "c".repeat(1_000_000));
-        let told = SourceError::Resolve { host, source: io::ErrorKind::NotFound.into() }.told();
+        let source = io::ErrorKind::NotFound.into();
+        let told = SourceError::from(HttpError::Resolve { host, source }).told();
         assert!(told.starts_with(r"no address of a\nbccc") && told.len() < 2000, "{told}");
     }
 }

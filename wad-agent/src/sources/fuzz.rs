@@ -5,15 +5,17 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{Answer, Client, SourceError, Store, Targets, Terms, error::is_possible};
+use super::{Answer, SourceError, Store, Targets, error::is_possible};
 use crate::{
-    config::{Config, Source, Url},
+    config::{Config, Source},
     fuzz::HOST,
+    http::{self, Client, Terms},
+    url::Url,
 };
 
 pub use super::{
-    archive::fuzz as archive, document::fuzz as document, http::fuzz as http,
-    prometheus::fuzz as prometheus, pscheduler::fuzz as pscheduler,
+    archive::fuzz as archive, document::fuzz as document, prometheus::fuzz as prometheus,
+    pscheduler::fuzz as pscheduler,
 };
 
 static CONFIG: LazyLock<(Config, Targets)> = LazyLock::new(|| {
@@ -40,6 +42,11 @@ pub fn client(max_response_bytes: usize) -> Client<'static> {
     let timeout = Duration::from_secs(1);
     let terms = Terms { token_file: None, ca_file: None, timeout, max_response_bytes };
     Client::new(terms, &URL).expect("there is no file to read")
+}
+
+/// What a server sends.
+pub fn http(bytes: &[u8]) {
+    hold(http::fuzz(bytes).map(|_| Answer::default()).map_err(SourceError::from));
 }
 
 /// Asserts what holds of any answer, and takes it in.

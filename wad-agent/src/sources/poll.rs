@@ -1,7 +1,6 @@
 //! A task for each source that is asked, as long as it lives.
 
 use std::{
-    hash::{BuildHasher, Hasher, RandomState},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime},
 };
@@ -10,12 +9,14 @@ use tokio::{task::JoinSet, time::sleep};
 use tracing::{info, warn};
 
 use super::{
-    Answer, SourceError, Targets, archive, document,
-    http::Client,
-    prometheus, pscheduler,
+    Answer, SourceError, Targets, archive, document, prometheus, pscheduler,
     store::{News, Store},
 };
-use crate::config::{Service, Source, SourceKind};
+use crate::{
+    chance::chance,
+    config::{Service, Source, SourceKind},
+    http::{Client, Terms},
+};
 
 /// Longest wait after failures, if the interval is not longer.
 const MAX_BACK_OFF: Duration = Duration::from_secs(300);
@@ -70,7 +71,7 @@ async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc
 /// One round of questions.
 pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceError> {
     let Some(url) = &source.url else { return Ok(Answer::default()) };
-    let client = Client::new(source, url)?;
+    let client = Client::new(terms(source), url)?;
     match &source.kind {
         SourceKind::Prometheus(queries) => prometheus::poll(&client, queries, targets).await,
         SourceKind::PerfSonar(perfsonar) => match perfsonar.service {
@@ -82,16 +83,20 @@ pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceEr
     }
 }
 
+/// Returns what the file says of a source's requests.
+fn terms(source: &Source) -> Terms<'_> {
+    Terms {
+        token_file: source.token_file.as_deref(),
+        ca_file: source.ca_file.as_deref(),
+        timeout: source.timeout,
+        max_response_bytes: source.max_response_bytes,
+    }
+}
+
 /// Twice as long with each failure in a row.
 fn wait(interval: Duration, failures: u32) -> Duration {
     let doubled = interval.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX));
     doubled.min(MAX_BACK_OFF.max(interval))
-}
-
-/// From 0 to 1.
-pub fn chance() -> f64 {
-    // The keys of the standard library's hash maps are random.
-    RandomState::new().build_hasher().finish() as f64 / u64::MAX as f64
 }
 
 #[cfg(test)]
@@ -103,13 +108,5 @@ mod tests {
         let seconds = |interval, failures| wait(Duration::from_secs(interval), failures).as_secs();
         assert_eq!([0, 1, 2, 3, 4, 99].map(|n| seconds(30, n)), [30, 60, 120, 240, 300, 300]);
         assert_eq!([0, 1, 40].map(|n| seconds(3600, n)), [3600; 3]);
-    }
-
-    #[test]
-    fn chance_is_within_its_bounds_and_varies() {
-        let chances: Vec<_> = (0..100).map(|_| chance()).collect();
-        assert!(chances.iter().all(|chance| (0.0..=1.0).contains(chance)));
-        assert!(chances.iter().any(|chance| *chance < 0.5));
-        assert!(chances.iter().any(|chance| *chance > 0.5));
     }
 }

@@ -11,10 +11,12 @@ use serde_json::Value;
 use super::{
     Answer, Reading, Sample, Targets,
     error::{SourceError, is_possible},
-    http::{Client, encoded, shown},
     number,
 };
-use crate::config::{Prometheus, Query};
+use crate::{
+    config::{Prometheus, Query},
+    http::{Client, HttpError, encoded, shown},
+};
 
 /// Asks for all metrics. An error is one that the next query would meet as well.
 pub async fn poll(
@@ -166,13 +168,13 @@ struct Series {
 
 fn instant(
     query: &'static str,
-    body: Result<Bytes, SourceError>,
+    body: Result<Bytes, HttpError>,
 ) -> Result<Vec<Series>, SourceError> {
     let refused = |reason: &str| Err(SourceError::Refused { query, reason: shown(reason) });
     let not_series = |what| Err(SourceError::NotSeries { query, what });
     let body = match body {
         // 400 and 422 are about this query, and not about the service.
-        Err(SourceError::Status { status: 400 | 422, reason, .. }) => return refused(&reason),
+        Err(HttpError::Status { status: 400 | 422, reason, .. }) => return refused(&reason),
         body => body?,
     };
     let envelope: Envelope =

@@ -23,12 +23,11 @@ use self::{
     run::{Outcome, Run, values},
     task::{Chosen, Id, Task, Test, choose},
 };
-use super::{
-    Answer, Reading, Sample, SourceError, Targets,
-    error::is_possible,
-    http::{Client, encoded, shown},
+use super::{Answer, Reading, Sample, SourceError, Targets, error::is_possible};
+use crate::{
+    config::{Metric, PerfSonar, Source},
+    http::{Client, HttpError, encoded, shown},
 };
-use crate::config::{Metric, PerfSonar, Source};
 
 /// Runs of a task that are looked at, from the last one back: it may be under
 /// way, and some fail.
@@ -115,9 +114,8 @@ impl Poll<'_> {
         match self.get(path).await {
             Ok(answer) => Ok(Some(answer)),
             Err(
-                error @ (SourceError::Status { .. }
-                | SourceError::Malformed { .. }
-                | SourceError::TooLarge { .. }),
+                error @ (SourceError::Malformed { .. }
+                | SourceError::Http(HttpError::Status { .. } | HttpError::TooLarge { .. })),
             ) => {
                 self.errors.push(error);
                 Ok(None)

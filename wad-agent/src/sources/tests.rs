@@ -13,7 +13,10 @@ use super::{
     testing::server::{Reply, Script, Server, json},
     *,
 };
-use crate::config::{Config, golden::host};
+use crate::{
+    config::{Config, golden::host},
+    http::HttpError,
+};
 
 /// Seconds since 1970 that all samples are from.
 const THEN: f64 = 1_700_000_000.0;
@@ -234,11 +237,11 @@ fn what_is_wrong_is_said_once_and_so_is_that_it_is_over() {
         let answer = |errors| Answer { readings: vec![reading(0, 0.07)], errors };
         store.record(0, result.map(answer), now)
     };
-    let late = || SourceError::Timeout { seconds: 1.0 };
+    let late = || SourceError::from(HttpError::Timeout { seconds: 1.0 });
     assert_eq!(record(Ok(vec![])), None);
     assert!(matches!(record(Err(late())), Some(News::Failing(_))));
     assert_eq!(record(Err(late())), None);
-    assert!(matches!(record(Err(SourceError::TooLarge { most: 1 })), Some(News::Failing(_))));
+    assert!(matches!(record(Err(HttpError::TooLarge { most: 1 }.into())), Some(News::Failing(_))));
     assert_eq!(record(Ok(vec![])), Some(News::Well));
     assert!(matches!(
         record(Ok(vec![SourceError::Empty { query: "rtt" }])),

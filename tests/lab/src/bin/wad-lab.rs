@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, process::ExitCode};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use wad_lab::{
     cli::{self, Peer, print},
@@ -53,6 +53,9 @@ enum Command {
         /// Runs nothing: the page is made of what was found before.
         #[arg(long)]
         stored: bool,
+        /// Fails if a target is missed.
+        #[arg(long)]
+        strict: bool,
     },
     /// What tuning gains on two paths, in about a minute: a table and a picture.
     Demo {
@@ -112,7 +115,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             store::keep(&how.out, report)?;
             print(text.trim_end())
         }
-        Command::Report { scenarios, how, stored } => report(scenarios, how, stored),
+        Command::Report { scenarios, how, stored, strict } => {
+            let results = report(scenarios, how, stored)?;
+            if strict { all_met(&results) } else { Ok(()) }
+        }
         Command::Demo { wad, out } => {
             let text = demo::run(&lab(wad, ClientName::Own)?, &out)?;
             print(text.trim_end())
@@ -128,7 +134,10 @@ fn list() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn report(mut names: Vec<String>, how: How, stored: bool) -> anyhow::Result<()> {
+/// Scenarios, each with what was found.
+type Results = Vec<(Scenario, Report)>;
+
+fn report(mut names: Vec<String>, how: How, stored: bool) -> anyhow::Result<Results> {
     if names.is_empty() {
         names = Scenario::names()?;
     }
@@ -147,7 +156,22 @@ fn report(mut names: Vec<String>, how: How, stored: bool) -> anyhow::Result<()> 
     });
     let results = results.collect::<Result<Vec<_>, store::StoreError>>()?;
     let page = page::write(&how.out.join("report"), &results)?;
-    print(&format!("{}", page.display()))
+    print(&format!("{}", page.display()))?;
+    Ok(results)
+}
+
+/// Fails if a target is missed, and says which.
+fn all_met(results: &Results) -> anyhow::Result<()> {
+    let mut missed = Vec::new();
+    for (scenario, report) in results {
+        for verdict in targets::verdicts(&scenario.targets, report) {
+            if !verdict.is_met {
+                missed.push(format!("{}: {}", scenario.name, verdict.words));
+            }
+        }
+    }
+    ensure!(missed.is_empty(), "missed:\n  {}", missed.join("\n  "));
+    Ok(())
 }
 
 fn measure(lab: &Lab, scenario: &Scenario, repeat: Option<u32>) -> anyhow::Result<Report> {

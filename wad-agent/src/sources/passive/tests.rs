@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use wad_common::progress::Limits;
 
 use super::*;
-use crate::{config::Source, events::testing::event};
+use crate::{bpf::testing::event, config::Source};
 
 const START: f64 = 1_700_000_000.0;
 const TICKS_PER_SECOND: u32 = 250;

@@ -13,7 +13,10 @@ use tokio::{
 };
 
 use super::task::Task;
-use crate::sources::{SourceError, Targets};
+use crate::{
+    http::HttpError,
+    sources::{SourceError, Targets},
+};
 
 /// Addresses by name.
 #[derive(Debug, Default)]
@@ -43,7 +46,7 @@ impl Hosts {
                     hosts.0.insert(name.clone(), found.map(|address| address.ip()).collect());
                 }
                 Err(source) => {
-                    errors.push(SourceError::Resolve { host: name.clone(), source });
+                    errors.push(HttpError::Resolve { host: name.clone(), source }.into());
                 }
             }
         }

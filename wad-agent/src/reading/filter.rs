@@ -10,7 +10,7 @@ use ipnet::IpNet;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use wad_common::instruments::Head;
 
-use crate::instruments;
+use crate::instruments::ends;
 
 /// Nothing in a list lets all through; within one list any may fit, of different ones
 /// each has to.
@@ -91,7 +91,7 @@ impl Filter {
 
     /// Whether a flow is let through, but for its path.
     pub fn takes(&self, head: &Head) -> bool {
-        let remote = || instruments::remote(head).ip();
+        let remote = || ends::remote(head).ip();
         (self.cookies.is_empty() || self.cookies.contains(&head.cookie))
             && (self.remotes.is_empty() || self.remotes.iter().any(|prefix| prefix.holds(remote())))
     }

@@ -5,8 +5,12 @@ use std::{
     io::{self, Write},
 };
 
-use super::{PathStatus, Status};
-use crate::{amounts::Bytes, journal::Change, metrics::PathState};
+use crate::{
+    amounts::Bytes,
+    journal::Change,
+    readings::PathState,
+    status::{PathStatus, Status},
+};
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;

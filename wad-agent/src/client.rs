@@ -47,7 +47,7 @@ impl Request {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum ClientError {
     #[error(
         "no agent runs as instance \"{instance}\" (nothing answers at {}): start one with `wad \
          run`, or name another --instance",
@@ -85,26 +85,26 @@ pub async fn ask<T: DeserializeOwned>(
     socket: &Path,
     instance: &str,
     request: &Request,
-) -> Result<T, Error> {
+) -> Result<T, ClientError> {
     let at = || socket.to_owned();
     let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            Error::NotRunning { instance: instance.to_owned(), socket: at() }
+            ClientError::NotRunning { instance: instance.to_owned(), socket: at() }
         }
-        io::ErrorKind::PermissionDenied => Error::Denied { socket: at() },
-        _ => Error::Connect { socket: at(), source },
+        io::ErrorKind::PermissionDenied => ClientError::Denied { socket: at() },
+        _ => ClientError::Connect { socket: at(), source },
     })?;
     let answer = timeout(request.patience, send(stream, request, JSON)).await;
     let answer = answer
-        .map_err(|_| Error::Silent { socket: at() })?
-        .map_err(|source| Error::Http { socket: at(), source })?;
+        .map_err(|_| ClientError::Silent { socket: at() })?
+        .map_err(|source| ClientError::Http { socket: at(), source })?;
     let status = answer.status();
     if !status.is_success() {
         let reason = String::from_utf8_lossy(answer.body()).trim().to_owned();
-        return Err(Error::Refused { socket: at(), status: status.as_u16(), reason });
+        return Err(ClientError::Refused { socket: at(), status: status.as_u16(), reason });
     }
     serde_json::from_slice(answer.body())
-        .map_err(|source| Error::Unreadable { socket: at(), source })
+        .map_err(|source| ClientError::Unreadable { socket: at(), source })
 }
 
 /// One request, one answer, whole.

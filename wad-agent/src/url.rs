@@ -1,10 +1,8 @@
-//! Where a source of measurements is asked.
+//! Where a service is asked.
 
 use std::fmt::{self, Display};
 
 use axum::http::Uri;
-
-use super::fault::Fault;
 
 /// An http or https URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,10 +15,20 @@ pub struct Url {
     pub path: String,
 }
 
+/// Why a text is no URL: what is wrong, a label for the place, and what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{title}: {label}")]
+pub struct UrlError {
+    pub title: &'static str,
+    pub label: &'static str,
+    pub help: &'static str,
+}
+
 impl Url {
-    pub fn parse(text: &str) -> Result<Self, Fault> {
-        let example = "write it as \"https://prometheus.example.org:9090\"";
-        let wrong = |label: &str| Fault::new("this is no URL", label).help(example);
+    /// Reads an absolute URL without a user's name.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let help = "write it as \"https://prometheus.example.org:9090\"";
+        let wrong = |label| UrlError { title: "this is no URL", label, help };
         let uri: Uri = text.parse().map_err(|_| wrong("cannot be read"))?;
         let is_https = match uri.scheme_str() {
             Some("https") => true,
@@ -30,7 +38,8 @@ impl Url {
         let authority = uri.authority().ok_or_else(|| wrong("names no host"))?;
         if authority.as_str().contains('@') {
             let help = "put a token into a file, and name that in `token_file`";
-            return Err(Fault::new("a name or password in a URL", "not here").help(help));
+            let title = "a name or password in a URL";
+            return Err(UrlError { title, label: "not here", help });
         }
         let (host, rest) = authority.as_str().split_at(authority.host().len());
         let host = host.trim_start_matches('[').trim_end_matches(']');

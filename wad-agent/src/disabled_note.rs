@@ -6,8 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Disabled;
-use crate::whole_file;
+use crate::{switch::Disabled, whole_file};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -3,37 +3,26 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
-    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
 };
 
 use jiff::Timestamp;
 use nix::time::{ClockId, clock_getres};
-use wad_common::instruments::{Head, MAX_MEMBERS};
+use wad_common::instruments::Head;
 
-use super::{
-    Flow, Instrument, Reading, STANDARD, Values,
-    fields::Fields,
-    seen::{MEMBERS, Seen},
-};
+use super::Filter;
 use crate::{
     bpf::{InstrumentsReader, Tuning, TuningError},
-    flows::Filter,
+    instruments::{FieldError, Fields, Flow, Instrument, Reading, STANDARD, Seen, Values, ends},
     shown,
     struct_ops::{BtfError, KernelBtf},
 };
 
 /// Why there is no reading.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("`{name}` is no number in this kernel's `struct tcp_sock`; near to it {}", list(near))]
-    UnknownField { name: String, near: Vec<String> },
-    #[error(
-        "more fields are asked for than are read at once: {most} of these, and {} for the \
-         instruments that every reading has, of {MAX_MEMBERS}",
-        MEMBERS.len()
-    )]
-    TooManyFields { most: usize },
+pub enum ReadError {
+    #[error(transparent)]
+    Fields(#[from] FieldError),
     #[error("no path in force is called {0:?}: `wad status` lists them")]
     UnknownPath(String),
     #[error(transparent)]
@@ -44,19 +33,15 @@ pub enum Error {
     Tick(#[source] io::Error),
 }
 
-impl Error {
+impl ReadError {
     /// Whether it is the question that is wrong.
     pub const fn is_of_question(&self) -> bool {
-        matches!(
-            self,
-            Self::UnknownField { .. } | Self::TooManyFields { .. } | Self::UnknownPath(_)
-        )
+        match self {
+            Self::UnknownPath(_) => true,
+            Self::Fields(error) => error.is_of_question(),
+            Self::Tuning(_) | Self::Btf(_) | Self::Tick(_) => false,
+        }
     }
-}
-
-fn list(names: &[String]) -> String {
-    let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-    format!("{} {}", if quoted.len() == 1 { "is" } else { "are" }, quoted.join(", "))
 }
 
 /// What reads them, for as long as the tuning is there. The kernel side is loaded at
@@ -109,7 +94,7 @@ impl Instruments {
 
     /// The flows that a filter lets through, as they are now. It may block for tens
     /// of milliseconds where there are thousands.
-    pub fn read(&self, filter: &Filter) -> Result<Reading, Error> {
+    pub fn read(&self, filter: &Filter) -> Result<Reading, ReadError> {
         self.answer(filter, &Question { only: None, fields: filter.fields.clone() })
     }
 
@@ -119,13 +104,13 @@ impl Instruments {
         &self,
         instruments: Vec<String>,
         fields: Vec<String>,
-    ) -> Result<Reading, Error> {
+    ) -> Result<Reading, ReadError> {
         self.answer(&Filter::default(), &Question { only: Some(instruments), fields })
     }
 
-    fn answer(&self, filter: &Filter, question: &Question) -> Result<Reading, Error> {
+    fn answer(&self, filter: &Filter, question: &Question) -> Result<Reading, ReadError> {
         if let Some(path) = filter.paths.iter().find(|path| !self.tuning.has_path(path)) {
-            return Err(Error::UnknownPath(path.clone()));
+            return Err(ReadError::UnknownPath(path.clone()));
         }
         let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
         let Reader { output, kernel, view } = readers.get(&self.tuning, question)?;
@@ -151,8 +136,8 @@ impl Instruments {
                 cookie: head.cookie,
                 netns: head.netns.into(),
                 path: Arc::clone(path),
-                local: address(head.local, head.local_port),
-                remote: remote(head),
+                local: ends::local(head),
+                remote: ends::remote(head),
                 role: shown::role(head.role).into(),
                 outcome: shown::outcome(head.outcome).into(),
                 congestion: Arc::clone(congestion),
@@ -164,7 +149,7 @@ impl Instruments {
 }
 
 impl Readers {
-    fn get(&mut self, tuning: &Tuning, question: &Question) -> Result<&mut Reader, Error> {
+    fn get(&mut self, tuning: &Tuning, question: &Question) -> Result<&mut Reader, ReadError> {
         let place = if question.only.is_some() {
             &mut self.narrow
         } else if question.fields.is_empty() {
@@ -180,7 +165,7 @@ impl Readers {
 }
 
 impl Reader {
-    fn load(tuning: &Tuning, question: &Question) -> Result<Self, Error> {
+    fn load(tuning: &Tuning, question: &Question) -> Result<Self, ReadError> {
         let btf = KernelBtf::read()?;
         let is_wanted = |instrument: &&Instrument| {
             let name = instrument.name;
@@ -207,21 +192,8 @@ impl View {
 }
 
 /// The coarse clocks have just this resolution.
-fn tick_ms() -> Result<f64, Error> {
+fn tick_ms() -> Result<f64, ReadError> {
     let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE);
-    let tick = tick.map_err(|error| Error::Tick(error.into()))?;
+    let tick = tick.map_err(|error| ReadError::Tick(error.into()))?;
     Ok(tick.tv_sec() as f64 * 1e3 + tick.tv_nsec() as f64 / 1e6)
-}
-
-/// The other end of a flow.
-pub fn remote(head: &Head) -> SocketAddr {
-    address(head.remote, head.remote_port)
-}
-
-fn address(words: [u32; 4], port: u16) -> SocketAddr {
-    let mut octets = [0; 16];
-    for (place, word) in octets.chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_ne_bytes());
-    }
-    shown::address(octets, port)
 }

@@ -2,8 +2,10 @@
 
 use anyhow::Result;
 
-use super::diff::{Diff, Names};
-use crate::output;
+use crate::{
+    output,
+    reload::{Diff, Names},
+};
 
 pub fn print(policy_set: u64, diff: &Diff) -> Result<()> {
     output::print(text(policy_set, diff))

@@ -1,4 +1,4 @@
-//! The parameters of AIMD as numbers, and those that are fair.
+//! The pair of an AIMD, increase and decrease, as numbers, and what is fair.
 
 use wad_common::law::{Aimd, aimd::ONE_Q16};
 

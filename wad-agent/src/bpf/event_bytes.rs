@@ -18,7 +18,7 @@ pub fn parse(bytes: &[u8]) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::summary::testing::event;
+    use crate::bpf::testing::event;
 
     fn bytes(event: &Event) -> Vec<u8> {
         // SAFETY: a record has no padding, so all of its bytes are initialised.

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use super::{Known, PathInfo, Paths, SourceInfo};
+use crate::paths::{Known, PathInfo, Paths, SourceInfo};
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;

@@ -4,7 +4,12 @@
 //! A connection for each: they are seconds apart. Redirects are not followed,
 //! and no proxy is used.
 
-use std::{fs, io, path::Path, sync::Arc, time::Duration};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::http::request::Builder;
 use http_body_util::{BodyExt, Full};
@@ -32,10 +37,9 @@ use tokio_rustls::{
     },
 };
 
-use super::error::SourceError;
-use crate::config::{Source, Url};
+use crate::url::Url;
 
-type Result<T, E = SourceError> = std::result::Result<T, E>;
+type Result<T, E = HttpError> = std::result::Result<T, E>;
 
 /// Of an answer's head. Sources have no use for more.
 const MAX_HEAD_BYTES: usize = 64 << 10;
@@ -55,15 +59,34 @@ pub struct Terms<'a> {
     pub max_response_bytes: usize,
 }
 
-impl<'a> From<&'a Source> for Terms<'a> {
-    fn from(source: &'a Source) -> Self {
-        Self {
-            token_file: source.token_file.as_deref(),
-            ca_file: source.ca_file.as_deref(),
-            timeout: source.timeout,
-            max_response_bytes: source.max_response_bytes,
-        }
-    }
+/// Why a request has no answer that can be used.
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    #[error("cannot read {}", file.display())]
+    File { file: PathBuf, source: io::Error },
+    #[error("{} holds no certificate that can be used", file.display())]
+    Certificates { file: PathBuf },
+    #[error("{} holds no token of one line", file.display())]
+    Token { file: PathBuf },
+    #[error("no address of {host}")]
+    Resolve { host: String, source: io::Error },
+    #[error("cannot connect to {authority}")]
+    Connect { authority: String, source: io::Error },
+    #[error("{authority} cannot be trusted")]
+    Tls { authority: String, source: rustls::Error },
+    #[error("no whole answer within {seconds} s")]
+    Timeout { seconds: f64 },
+    #[error("the connection broke off")]
+    Broken { source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("it answers {status}: {reason}")]
+    Status {
+        status: u16,
+        reason: String,
+        /// Before it is asked again.
+        wait: Option<Duration>,
+    },
+    #[error("the answer has more than {most} bytes (max_response)")]
+    TooLarge { most: usize },
 }
 
 /// What several requests to a server have in common.
@@ -77,8 +100,7 @@ pub struct Client<'a> {
 impl<'a> Client<'a> {
     /// Reads the token and the certificates: either may have been replaced since
     /// the last time.
-    pub fn new(terms: impl Into<Terms<'a>>, url: &'a Url) -> Result<Self> {
-        let terms = terms.into();
+    pub fn new(terms: Terms<'a>, url: &'a Url) -> Result<Self> {
         let authorization = terms.token_file.map(read_token).transpose()?;
         let tls = url.is_https.then(|| connector(terms.ca_file)).transpose()?;
         Ok(Self { terms, url, authorization, tls })
@@ -107,7 +129,7 @@ impl<'a> Client<'a> {
 
     async fn ask(&self, request: Result<Request<Full<Bytes>>, axum::http::Error>) -> Result<Bytes> {
         let most = self.terms.timeout;
-        let late = |_| SourceError::Timeout { seconds: most.as_secs_f64() };
+        let late = |_| HttpError::Timeout { seconds: most.as_secs_f64() };
         timeout(most, self.send(request.map_err(broken)?)).await.map_err(late)?
     }
 
@@ -115,7 +137,7 @@ impl<'a> Client<'a> {
         let url = self.url;
         let stream = connect(url).await?;
         let Some(tls) = &self.tls else { return self.exchange(stream, request).await };
-        let name = ServerName::try_from(url.host.clone()).map_err(|_| SourceError::Resolve {
+        let name = ServerName::try_from(url.host.clone()).map_err(|_| HttpError::Resolve {
             host: url.host.clone(),
             source: io::ErrorKind::InvalidInput.into(),
         })?;
@@ -166,7 +188,7 @@ impl<'a> Client<'a> {
 
     async fn body(&self, mut body: Incoming) -> Result<Bytes> {
         let most = self.terms.max_response_bytes;
-        let too_large = SourceError::TooLarge { most };
+        let too_large = HttpError::TooLarge { most };
         if body.size_hint().lower() > most as u64 {
             return Err(too_large);
         }
@@ -182,11 +204,14 @@ impl<'a> Client<'a> {
     }
 }
 
-/// See [`crate::fuzz`]: what a server sends.
+/// Reads what a server sends, for libFuzzer; see `tests/fuzz`.
 #[cfg(feature = "fuzz")]
-pub fn fuzz(bytes: &[u8]) {
+pub fn fuzz(bytes: &[u8]) -> Result<Bytes> {
     const MOST: usize = 1000;
-    let client = super::fuzz::client(MOST);
+    let url = Url { is_https: false, host: "a".to_owned(), port: 80, path: String::new() };
+    let timeout = Duration::from_secs(1);
+    let terms = Terms { token_file: None, ca_file: None, timeout, max_response_bytes: MOST };
+    let client = Client::new(terms, &url).expect("there is no file to read");
     let request = client.head(Method::GET, "").body(Full::default()).expect("a request");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("memory");
     let (ours, mut theirs) = tokio::io::duplex(64 << 10);
@@ -199,11 +224,11 @@ pub fn fuzz(bytes: &[u8]) {
     let (body, ()) =
         runtime.block_on(async { tokio::join!(client.exchange(ours, request), server) });
     assert!(body.as_ref().map_or(0, Bytes::len) <= MOST);
-    super::fuzz::hold(body.map(|_| super::Answer::default()));
+    body
 }
 
 async fn connect(url: &Url) -> Result<TcpStream> {
-    let resolve = |source| SourceError::Resolve { host: url.host.clone(), source };
+    let resolve = |source| HttpError::Resolve { host: url.host.clone(), source };
     let addresses = lookup_host((url.host.as_str(), url.port)).await.map_err(resolve)?;
     let mut last = io::ErrorKind::NotFound.into();
     for address in addresses {
@@ -212,18 +237,18 @@ async fn connect(url: &Url) -> Result<TcpStream> {
             Err(error) => last = error,
         }
     }
-    Err(SourceError::Connect { authority: url.authority(), source: last })
+    Err(HttpError::Connect { authority: url.authority(), source: last })
 }
 
-fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> SourceError {
-    SourceError::Broken { source: source.into() }
+fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> HttpError {
+    HttpError::Broken { source: source.into() }
 }
 
 /// A certificate that is refused, or a connection that ends.
-fn tls_error(url: &Url, error: io::Error) -> SourceError {
+fn tls_error(url: &Url, error: io::Error) -> HttpError {
     let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match refused.cloned() {
-        Some(source) => SourceError::Tls { authority: url.authority(), source },
+        Some(source) => HttpError::Tls { authority: url.authority(), source },
         None => broken(error),
     }
 }
@@ -238,12 +263,12 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Duration::try_from(until.duration_since(Timestamp::now())).ok()
 }
 
-fn refusal(status: StatusCode, wait: Option<Duration>, body: Result<Bytes>) -> SourceError {
+fn refusal(status: StatusCode, wait: Option<Duration>, body: Result<Bytes>) -> HttpError {
     // Whatever else is wrong with it: it is the status that counts.
     let body = body.unwrap_or_default();
     let text = String::from_utf8_lossy(&body);
     let reason = shown(text.lines().next().unwrap_or_default());
-    SourceError::Status { status: status.as_u16(), reason, wait }
+    HttpError::Status { status: status.as_u16(), reason, wait }
 }
 
 /// Another's text as a log takes it.
@@ -261,12 +286,12 @@ pub fn encoded(text: &str) -> PercentEncode<'_> {
 
 fn read_token(file: &Path) -> Result<HeaderValue> {
     let text = fs::read_to_string(file)
-        .map_err(|source| SourceError::File { file: file.to_owned(), source })?;
+        .map_err(|source| HttpError::File { file: file.to_owned(), source })?;
     let token = text.trim();
     let value = HeaderValue::from_str(&format!("Bearer {token}")).ok();
     let mut value = value
         .filter(|_| !token.is_empty())
-        .ok_or_else(|| SourceError::Token { file: file.to_owned() })?;
+        .ok_or_else(|| HttpError::Token { file: file.to_owned() })?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -277,11 +302,11 @@ fn connector(ca_file: Option<&Path>) -> Result<TlsConnector> {
     match ca_file {
         Some(file) => {
             let pem = fs::read(file)
-                .map_err(|source| SourceError::File { file: file.to_owned(), source })?;
+                .map_err(|source| HttpError::File { file: file.to_owned(), source })?;
             let certificates = CertificateDer::pem_slice_iter(&pem).flatten();
             roots.add_parsable_certificates(certificates);
             if roots.is_empty() {
-                return Err(SourceError::Certificates { file: file.to_owned() });
+                return Err(HttpError::Certificates { file: file.to_owned() });
             }
         }
         None => {
