@@ -14,7 +14,6 @@ use wad_observing::log;
 use wad_observing::trace::read::Rows;
 
 use self::flows::{Drawn, Traces};
-#[cfg(feature = "fuzz")]
 use crate::{cli, output};
 
 /// `wad plot`.
