@@ -54,6 +54,7 @@ mod plot;
 mod privileges;
 mod reading;
 mod readings;
+mod refusals;
 mod reload;
 pub mod response;
 mod routes;

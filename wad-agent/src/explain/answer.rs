@@ -9,6 +9,7 @@ use super::query::Query;
 use crate::{
     law::Law,
     readings::PathState,
+    refusals::RefusedFlows,
     routes::{self, Metrics},
 };
 
@@ -49,6 +50,9 @@ pub struct PathAnswer {
     pub settings: Settings,
     /// Sentences.
     pub why: Vec<String>,
+    /// What the kernel has refused flows of the path so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedFlows>,
 }
 
 /// What is left out is left to the kernel.
