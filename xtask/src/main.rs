@@ -23,7 +23,9 @@ mod installed;
 mod lab;
 mod linker;
 mod packages;
+mod programs;
 mod setup;
+mod sizes;
 mod test;
 mod tool_folders;
 mod toolchains;
@@ -69,7 +71,14 @@ enum Command {
         long: bool,
     },
     /// Run every test; those that change the network need root
-    Test,
+    Test {
+        /// Only those with this in their names
+        filter: Option<String>,
+        /// Run none, but say of each end-to-end test where it is run, and why never in
+        /// virtual machines
+        #[arg(long, conflicts_with = "filter")]
+        list: bool,
+    },
     /// Feed the parsers of what comes from outside with what libFuzzer makes up
     Fuzz {
         /// All of them if none is named
@@ -94,15 +103,21 @@ enum Command {
         /// All of them if none is named
         #[arg(value_name = "KERNEL", value_parser = vm::names())]
         kernels: Vec<String>,
-        /// Only the tests of this file of tests/tests
+        /// Only the tests with this in their names
         #[arg(long, value_name = "NAME")]
         test: Option<String>,
+        /// Every test that can be run there, not only those of every change
+        #[arg(long)]
+        long: bool,
     },
     /// Build the static binaries to ship, in target/dist
     Dist {
         /// All of them if none is named
         #[arg(value_name = "MACHINE", value_parser = dist::machines())]
         machines: Vec<String>,
+        /// Show what takes the room, by section and by crate
+        #[arg(long)]
+        sizes: bool,
     },
     /// Measure over an emulated WAN: `lab list`, `lab run NAME`
     #[command(disable_help_flag = true)]
@@ -162,7 +177,8 @@ fn run(command: Command) -> Result<()> {
         Command::Ci { .. } => ci::run(ci::Extent::Default),
         Command::Deny => deny::run(),
         Command::Doc => doc::run(),
-        Command::Test => test::run(),
+        Command::Test { list: true, .. } => test::list(),
+        Command::Test { filter, list: false } => test::run(filter.as_deref()),
         Command::Fuzz { targets, input: Some(input), .. } => fuzz::reproduce(&targets, &input),
         Command::Fuzz { targets, input: None, seconds, in_all } => {
             let time = in_all.map_or(Time::Each(seconds), Time::InAll);
@@ -172,8 +188,10 @@ fn run(command: Command) -> Result<()> {
         Command::Vm { other: Some(VmCommand::Lab { kernel, arguments }), .. } => {
             vm::lab(&kernel, &arguments)
         }
-        Command::Vm { other: None, kernels, test } => vm::run(&kernels, test.as_deref()),
-        Command::Dist { machines } => dist::run(&machines),
+        Command::Vm { other: None, kernels, test, long } => {
+            vm::run(&kernels, test.as_deref(), long)
+        }
+        Command::Dist { machines, sizes } => dist::run(&machines, sizes),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),
         Command::Bench(passed_on) => lab::bench(passed_on.arguments),

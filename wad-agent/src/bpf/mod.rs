@@ -14,7 +14,6 @@ mod maps;
 mod objects;
 mod options;
 mod pins;
-mod policy_set;
 mod progress;
 mod running;
 mod sets;
@@ -44,7 +43,6 @@ pub use events::Events;
 pub use instruments::InstrumentsReader;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
-pub use policy_set::{Making, PolicySet};
 pub use progress::ProgressReader;
 use running::Running;
 

@@ -7,10 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::query::Query;
 use crate::{
-    law::Law,
-    readings::PathState,
-    refusals::RefusedFlows,
-    routes::{self, Metrics},
+    law::Law, readings::PathState, refusals::RefusedFlows, route_rules::RouteMetrics, routes,
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -148,7 +145,7 @@ impl Answer {
     #[must_use]
     pub fn with_means(mut self, routes: &routes::State) -> Self {
         if let Some(path) = self.path.as_mut().filter(|path| path.state == PathState::Tuned) {
-            let metrics = Metrics {
+            let metrics = RouteMetrics {
                 reorder_segments: path.settings.reorder_segments.unwrap_or(0),
                 quickack: path.settings.delayed_ack == Some(false),
             };

@@ -30,8 +30,8 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let read = |board: &Mutex<Board>| locked(board).clone();
     Api {
         about: About {
-            instance: agent.args.instance.name.name().to_owned(),
-            config: agent.args.config.file.clone(),
+            instance: agent.options.instance.name().to_owned(),
+            config: agent.options.config.clone(),
             cgroup: agent.cgroup.path.clone(),
             started: Instant::now(),
             started_at: SystemTime::now(),

@@ -149,7 +149,7 @@ impl<'a> Running<'a> {
 
     /// The configuration, if it is one that can be put in force without a restart.
     fn read_again(&mut self) -> Result<Config> {
-        let file = &self.agent.args.config.file;
+        let file = &self.agent.options.config;
         let text = Config::text(file);
         self.seen = reload::fingerprint(&text);
         let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
@@ -158,7 +158,7 @@ impl<'a> Running<'a> {
     }
 
     fn has_another_text(&self) -> bool {
-        reload::fingerprint(&Config::text(&self.agent.args.config.file)) != self.seen
+        reload::fingerprint(&Config::text(&self.agent.options.config)) != self.seen
     }
 
     /// Puts a configuration in force. If that fails, all is as before.
