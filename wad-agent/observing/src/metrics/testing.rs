@@ -1,0 +1,75 @@
+//! Readings for tests.
+
+use std::time::Duration;
+
+use wad_common::stats::PathStats;
+
+use super::*;
+
+pub fn path(name: &str, stats: PathStats) -> PathReading {
+    PathReading { name: name.into(), state: PathState::Tuned, max_flows: 1000, stats }
+}
+
+/// Two paths, of which one has seen flows, and numbers that are all different.
+pub fn example() -> Readings {
+    let stats = PathStats {
+        matched: 14,
+        opened: 13,
+        closed: 12,
+        tuned_now: 1,
+        memory_reserved: 16_777_216,
+        no_memory: 2,
+        too_many: 3,
+        partly: 4,
+        bytes_acked: 10_737_418_240,
+        bytes_received: 1_048_577,
+        data_segs_out: 7_415_345,
+        segs_retrans: 380,
+        srtt_us: 75_125,
+    };
+    Readings {
+        paths: vec![path("bob", stats), path("a \"quoted\\\nname", PathStats::default())],
+        counters: [5, 6, 16_777_216, 7, 8],
+        generation: 3,
+        memory_limit_bytes: 2_147_483_648,
+        changes: vec![Change::Sysctl {
+            key: "net.core.rmem_max".to_owned(),
+            before: "212992".to_owned(),
+            after: "6571899".to_owned(),
+        }],
+        reloads: Reloads {
+            applied: 8,
+            refused: 9,
+            failed: 11,
+            is_behind: false,
+            loaded: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_001_500)),
+        },
+        all_disabled: false,
+        sources: vec![SourceReading {
+            name: "monitor".to_owned(),
+            polls: 21,
+            errors: vec![("tls", 8), ("empty", 9)],
+            last_success: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_500)),
+        }],
+        events: vec![("open", 23), ("closed", 24)],
+        sinks: vec![SinkReading {
+            name: "archive".to_owned(),
+            kind: "http",
+            sent: 25,
+            lost: vec![("queue", 26), ("spool", 27)],
+            spooled_bytes: 28,
+            failing: None,
+        }],
+        paths_measured: PathsMeasured { fresh: 10, stale: 11 },
+        routes: routes::Counts { copies: 22, refused: 2 },
+        ended: HashMap::from([(
+            "bob".into(),
+            Ended { rtt: [1, 2, 8, 1], goodput: [9, 2, 0, 1], retransmitted: [5, 4, 3, 0] },
+        )]),
+        limited: HashMap::from([("bob".to_owned(), [1.5, 2.25, 0.0, 3.0])]),
+        derived: DerivedMeans {
+            names: vec!["AveBW".to_owned(), "Loss".to_owned()],
+            means: HashMap::from([("bob".to_owned(), vec![Some(2.5e9), None])]),
+        },
+    }
+}

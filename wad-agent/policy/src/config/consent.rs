@@ -1,0 +1,159 @@
+//! Whether a path takes more than its share, which has to be allowed.
+
+use ipnet::IpNet;
+
+use super::{
+    PathPolicy,
+    aimd::STANDARD_INITIAL_WINDOW_SEGMENTS,
+    congestion::Choice,
+    fault::{Fault, Problem, Problems, quoted},
+    prefix::covers_ipv4,
+    table::{self, Field, Table},
+};
+use crate::{
+    law::{Consent, Law},
+    pair::{decrease, fair_increase_segments},
+    shares::{Filling, LOSSES, Shares},
+};
+
+/// Shortest prefixes on which more than a fair share may be allowed: what one
+/// organisation may hold, and not the whole Internet.
+const BOUNDED_IPV4_BITS: u8 = 8;
+const BOUNDED_IPV6_BITS: u8 = 16;
+
+const ALLOW: &str = "where all who share the path agree, add allow = \"aggressive\"";
+
+pub fn read(table: &Table<'_>, problems: &mut Problems) -> bool {
+    let allow = table.read("allow", problems, |value| match table::text(value)? {
+        "aggressive" => Ok(()),
+        other => {
+            let title = format!("{} is nothing to allow", quoted(other));
+            Err(Fault::new(title, "it takes \"aggressive\""))
+        }
+    });
+    allow.is_some()
+}
+
+/// More than a standard flow's share has to be allowed, and the networks named
+/// on which it is.
+pub fn check(
+    table: &Table<'_>,
+    choice: &Choice,
+    policy: &PathPolicy,
+    remote: &[Field<IpNet>],
+    problems: &mut Problems,
+) {
+    let reasons: Vec<_> = [share_reason(table, choice, policy), start_reason(table, policy)]
+        .into_iter()
+        .flatten()
+        .collect();
+    if policy.allow_aggressive && !reasons.is_empty() {
+        remote.iter().filter(|net| !is_bounded(net.value)).for_each(|net| {
+            problems.push(too_wide(net.value, &reasons[0].fault).at(net.at));
+        });
+    // An `allow` that can't be read is an error of its own.
+    } else if !table.has("allow") {
+        reasons.into_iter().for_each(|problem| problems.push(problem));
+    }
+}
+
+fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Option<Problem> {
+    let law = choice.law()?;
+    let at = choice.at.unwrap_or(table.at);
+    let measured = measured_law(law, policy);
+    let law = measured.unwrap_or(law);
+    // A measured path may turn out larger than the file says: as on any path.
+    let bdp_bytes = policy.bdp_bytes.filter(|_| measured.is_none());
+    let shares = Shares::of(law, &policy.control, bdp_bytes)?;
+    match law.entry().consent {
+        // At any loss rate, also at those that are not told of.
+        Consent::Always(reason) => {
+            let reason = reason(shares.most());
+            Some(Fault::new(reason.title, reason.label).help(ALLOW).at(at))
+        }
+        _ if !shares.exceed_fair() => None,
+        Consent::Never => None,
+        Consent::ByPair => aimd_reason(table, policy, shares.most()),
+        Consent::ByPath if measured.is_some() => Some(measured_reason(&shares).at(at)),
+        Consent::ByPath => Some(fast_reason(law, &shares).at(at)),
+    }
+}
+
+/// The law whose share follows from what is measured, if it does.
+fn measured_law(law: Law, policy: &PathPolicy) -> Option<Law> {
+    let measured = policy.measured?;
+    if measured.aimd_is_auto && law.takes("additive_increase") {
+        // RFC 3649's pair takes at the path's window what the law of that RFC does.
+        return Some(Law::HighSpeed);
+    }
+    law.share_depends_on_path().then_some(law)
+}
+
+fn measured_reason(shares: &Shares) -> Fault {
+    let [.., least] = LOSSES;
+    let title = format!("this takes up to {:.1} times a standard flow's share", shares.most());
+    let label = format!("at a loss rate of {least:e}, if so large a path is measured");
+    Fault::new(title, label).help(ALLOW)
+}
+
+/// The same at any loss rate.
+fn aimd_reason(table: &Table<'_>, policy: &PathPolicy, share: f64) -> Option<Problem> {
+    let title = format!("this takes {share:.2} times a standard flow's share");
+    let fault = Fault::new(title, "at the same losses");
+    if let Some(at) = table.place("equivalent_streams") {
+        return Some(fault.help(ALLOW).at(at));
+    }
+    let at = table.place("additive_increase").or_else(|| table.place("decrease"))?;
+    let fair = fair_increase_segments(decrease(policy.control.aimd));
+    let help = format!("{ALLOW}; additive_increase = {fair:.3} is fair with this decrease");
+    Some(fault.help(help).at(at))
+}
+
+/// The law of a fast path: the fewer losses, the greater its share.
+fn fast_reason(law: Law, shares: &Shares) -> Fault {
+    let most = shares.most();
+    let title = format!("{} takes up to {most:.1} times a standard flow's share", law.name());
+    match shares.filling {
+        Filling::At { loss, .. } => {
+            let label = format!("at a loss rate of {loss:.1e}, where it fills the path");
+            Fault::new(title, label).help(ALLOW)
+        }
+        Filling::Unknown | Filling::Always => {
+            let [.., least] = LOSSES;
+            let help = format!("{ALLOW}; `bandwidth` and `rtt` say what it takes on this path");
+            Fault::new(title, format!("at a loss rate of {least:e}")).help(help)
+        }
+    }
+}
+
+fn start_reason(table: &Table<'_>, policy: &PathPolicy) -> Option<Problem> {
+    let at = table.place("initial_window")?;
+    let window = policy.initial_window_segments?;
+    if window <= STANDARD_INITIAL_WINDOW_SEGMENTS {
+        return None;
+    }
+    let times = f64::from(window) / f64::from(STANDARD_INITIAL_WINDOW_SEGMENTS);
+    let title = format!("this starts at {times:.1} times a standard flow's window");
+    let label = format!("RFC 6928 has {STANDARD_INITIAL_WINDOW_SEGMENTS}");
+    Some(Fault::new(title, label).help(ALLOW).at(at))
+}
+
+/// No default route: `::ffff:0:0/96` is IPv4's, and shorter ones hold it.
+fn is_bounded(net: IpNet) -> bool {
+    match net {
+        IpNet::V4(net) => net.prefix_len() >= BOUNDED_IPV4_BITS,
+        IpNet::V6(_) => net.prefix_len() >= BOUNDED_IPV6_BITS && !covers_ipv4(net),
+    }
+}
+
+fn too_wide(net: IpNet, reason: &Fault) -> Fault {
+    let title = format!("{net} is too wide for allow = \"aggressive\": {}", reason.title);
+    let label = match net {
+        IpNet::V6(_) if covers_ipv4(net) => "all of IPv4 is in it, as ::ffff:0:0/96",
+        _ => "beside all other traffic there",
+    };
+    Fault::new(title, label).help(format!(
+        "name the networks that agree to it: /{BOUNDED_IPV4_BITS} or longer, \
+         for IPv6 /{BOUNDED_IPV6_BITS} or longer"
+    ))
+}

@@ -1,0 +1,392 @@
+//! The file as a whole: its tables, and the defaults of what is left out.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use toml::de::DeTable;
+
+use super::{
+    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, MAX_BUFFER_BYTES,
+    Metrics, OnExit, Source, SourceKind,
+    buffers::MIN_BYTES as MIN_BUFFER_BYTES,
+    derived,
+    fault::{Fault, Problem, Problems, Span, quoted},
+    host_changes,
+    overlap::{self, Site},
+    path, quantity, report, sections,
+    sections::Section,
+    sink, source,
+    table::{self, Key, Table, key},
+};
+use crate::{
+    derived::Derived,
+    route_rules::{MAX_RULES, Selection},
+    switch::Disabled,
+};
+
+const TABLES: &[Key] = &[
+    key("agent"),
+    key("metrics"),
+    key("limits"),
+    key("log"),
+    key("api"),
+    key("host"),
+    key(source::TABLE),
+    key(sink::TABLE),
+    key(derived::TABLE),
+    key(path::TABLE),
+];
+
+/// Those that there may be more of.
+const ARRAYS: [&str; 4] = [source::TABLE, sink::TABLE, derived::TABLE, path::TABLE];
+
+/// Most paths with metrics of their own: 10,000 make a page of 20 MB.
+const MAX_METRICS_PATHS: u64 = 10_000;
+
+/// Below it no flow with buffers could be tuned.
+const MIN_MEMORY_BYTES: u64 = 1 << 20;
+
+impl Config {
+    /// Reads and checks a file.
+    pub fn load(file: &Path, host: &Host) -> Result<Self, ConfigError> {
+        Self::parse(&file.display().to_string(), &Self::text(file)?, host)
+    }
+
+    /// The text of a file.
+    pub fn text(file: &Path) -> Result<String, ConfigError> {
+        sections::read(file)
+    }
+
+    /// Checks the text of a file.
+    pub fn parse(file_name: &str, text: &str, host: &Host) -> Result<Self, ConfigError> {
+        let mut problems = Problems::default();
+        let mut document = Document::default();
+        for section in sections::sections(text) {
+            let read = section.and_then(|section| document.read(section, host, &mut problems));
+            if let Err(problem) = read {
+                // What the rest would mean is anyone's guess: one error, not
+                // those that follow from it.
+                problems = Problems::default();
+                problems.push(problem);
+                document = Document::default();
+                break;
+            }
+        }
+        document.check_sources(&mut problems);
+        sink::check(&document.config.sinks, &document.sink_names, &mut problems);
+        document.check_derived(&mut problems);
+        document.check_routes(&mut problems);
+        overlap::check(&document.config.paths, &document.sites, &mut problems);
+        let errors = problems.count();
+        if errors == 0 {
+            document.config.bound_buffers();
+            document.config.measure_somehow();
+            return Ok(document.config);
+        }
+        let report = report::render(file_name, text, &problems.sorted(), errors);
+        Err(ConfigError::Invalid { file: file_name.to_owned(), errors, report })
+    }
+}
+
+impl Config {
+    fn bound_buffers(&mut self) {
+        let Some(most) = self.limits.max_buffer_bytes else { return };
+        for path in &mut self.paths {
+            let sizes = [&mut path.sndbuf_bytes, &mut path.rcvbuf_bytes, &mut path.autotune_bytes];
+            for bytes in sizes.into_iter().flatten() {
+                *bytes = most.min(*bytes);
+            }
+        }
+    }
+
+    /// Where the file names no source, measured paths have their own flows.
+    fn measure_somehow(&mut self) {
+        if self.sources.is_empty() && self.paths.iter().any(|path| path.measured.is_some()) {
+            self.sources.push(Source::passive());
+        }
+    }
+}
+
+/// The defaults, and what was read so far.
+struct Document {
+    config: Config,
+    /// Of the paths, in their order.
+    sites: Vec<Site>,
+    /// Where `[host] routes` is.
+    routes: Option<Span>,
+    /// Of the sources' names, in their order.
+    source_names: Vec<Span>,
+    /// Of the sinks' names, in their order.
+    sink_names: Vec<Span>,
+    /// Of the derived events, in their order.
+    derived_sites: Vec<derived::Site>,
+    /// The tables that were there.
+    seen: HashMap<&'static str, Span>,
+}
+
+impl Default for Document {
+    fn default() -> Self {
+        let config = Config {
+            agent: Agent::default(),
+            metrics: Metrics { listen: ([127, 0, 0, 1], 9464).into(), max_paths: 1_000 },
+            limits: Limits {
+                max_memory_bytes: None,
+                max_buffer_bytes: None,
+                change_interval: Duration::from_secs(60),
+            },
+            log: Log { format: LogFormat::Text },
+            api: Api::default(),
+            host: HostChanges::default(),
+            sources: Vec::new(),
+            sinks: Vec::new(),
+            derived: Derived::default(),
+            paths: Vec::new(),
+        };
+        Self {
+            config,
+            sites: Vec::new(),
+            routes: None,
+            source_names: Vec::new(),
+            sink_names: Vec::new(),
+            derived_sites: Vec::new(),
+            seen: HashMap::new(),
+        }
+    }
+}
+
+impl Document {
+    /// Only what ends the reading is returned as an error.
+    fn read(
+        &mut self,
+        section: Section<'_>,
+        host: &Host,
+        problems: &mut Problems,
+    ) -> Result<(), Problem> {
+        let Section { base_bytes, text } = section;
+        let parsed = DeTable::parse(text).map_err(|error| {
+            let end = text.trim_end().len();
+            let span = error.span().unwrap_or(end..end);
+            syntax_error(error.message()).at(Span::new(base_bytes, span))
+        })?;
+        let root = Table::open(&parsed, TABLES, base_bytes, problems);
+        self.check_repeated(&root, problems);
+        self.read_agent(&root, problems);
+        self.read_metrics(&root, problems);
+        self.read_limits(&root, problems);
+        self.read_log(&root, problems);
+        self.read_api(&root, problems);
+        self.read_host(&root, problems);
+        for table in root.tables(source::TABLE, source::KEYS, problems) {
+            if let Some((source, name)) = source::read(&table, problems) {
+                self.config.sources.push(source);
+                self.source_names.push(name);
+            }
+        }
+        for table in root.tables(sink::TABLE, sink::KEYS, problems) {
+            if let Some((sink, name)) = sink::read(&table, problems) {
+                self.config.sinks.push(sink);
+                self.sink_names.push(name);
+            }
+        }
+        for table in root.tables(derived::TABLE, derived::KEYS, problems) {
+            // One too many is an error already; the rest would take long.
+            if self.derived_sites.len() > derived::MAX_DERIVED {
+                break;
+            }
+            let read = derived::read(&table, &self.config.derived, problems);
+            if let Some((definition, site)) = read {
+                self.config.derived.0.push(definition);
+                self.derived_sites.push(site);
+            }
+        }
+        for table in root.tables(path::TABLE, path::KEYS, problems) {
+            if let Some((policy, site)) = path::read(&table, host, problems) {
+                self.config.paths.push(policy);
+                self.sites.push(site);
+            }
+        }
+        Ok(())
+    }
+
+    fn check_sources(&self, problems: &mut Problems) {
+        if let Some(at) = self.source_names.get(source::MAX_SOURCES) {
+            let title = format!("{} sources", self.source_names.len());
+            problems.push(Fault::new(title, format!("at most {}", source::MAX_SOURCES)).at(*at));
+        }
+        let mut first = HashMap::new();
+        for (source, at) in self.config.sources.iter().zip(&self.source_names) {
+            if let Some(before) = first.insert(source.name.as_str(), *at) {
+                let fault = Fault::new("two sources have the same name", "the second");
+                problems.push(fault.help("rename one of them").at(*at).also(before, "the first"));
+            }
+        }
+        let passive = self.config.sources.iter().zip(&self.source_names);
+        let mut passive = passive.filter(|(source, _)| source.kind == SourceKind::Passive);
+        if let (Some((_, first)), Some((_, second))) = (passive.next(), passive.next()) {
+            let fault = Fault::new("two sources are passive", "they would see the same flows");
+            problems.push(fault.help("leave one out").at(*second).also(*first, "the first"));
+        }
+    }
+
+    fn check_derived(&self, problems: &mut Problems) {
+        if self.derived_sites.is_empty() {
+            return;
+        }
+        let paths = self.config.paths.iter().map(|path| path.name.as_str()).collect();
+        derived::check(&self.config.derived, &self.derived_sites, &paths, problems);
+    }
+
+    /// Every look-up of a route goes through the rules one by one.
+    fn check_routes(&self, problems: &mut Problems) {
+        let Some(at) = self.routes.filter(|_| self.config.host.routes) else { return };
+        let rules = Selection::of(&self.config.paths).rules(&Disabled::default()).len();
+        if rules > MAX_RULES {
+            let title = format!("`routes`: the paths need {rules} rules");
+            let fault = Fault::new(title, format!("at most {MAX_RULES}"));
+            let help = "leave `reorder` or `delayed_ack` out where they matter least, or join \
+                        prefixes; each pair of a remote and a local prefix is a rule";
+            problems.push(fault.help(help).at(at));
+        }
+    }
+
+    /// TOML forbids it, but sees one section at a time.
+    fn check_repeated(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        for name in TABLES.iter().map(|key| key.name).filter(|name| !ARRAYS.contains(name)) {
+            let Some(at) = root.place(name) else { continue };
+            if let Some(before) = self.seen.insert(name, at) {
+                let fault = Fault::new(format!("[{name}] is there twice"), "the second");
+                problems.push(fault.at(at).also(before, "the first"));
+            }
+        }
+    }
+
+    fn read_agent(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("state_dir"), key("on_exit")];
+        let Some(table) = root.table("agent", KEYS, problems) else { return };
+        let state_dir = table.read("state_dir", problems, |value| {
+            let dir = table::text(value)?;
+            if Path::new(dir).is_absolute() && !dir.contains(char::is_control) {
+                return Ok(PathBuf::from(dir));
+            }
+            Err(Fault::new(format!("{} is no absolute path", quoted(dir)), "must begin with /"))
+        });
+        if let Some(state_dir) = state_dir {
+            self.config.agent.state_dir = state_dir.value;
+        }
+        let on_exit = table.read("on_exit", problems, |value| match table::text(value)? {
+            "restore" => Ok(OnExit::Restore),
+            "keep" => Ok(OnExit::Keep),
+            other => Err(Fault::new(
+                format!("{} is nothing to do at the end", quoted(other)),
+                "it takes \"restore\" or \"keep\"",
+            )),
+        });
+        if let Some(on_exit) = on_exit {
+            self.config.agent.on_exit = on_exit.value;
+        }
+    }
+
+    fn read_metrics(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("listen"), key("max_paths")];
+        let Some(table) = root.table("metrics", KEYS, problems) else { return };
+        let listen = table.read("listen", problems, |value| listen(table::text(value)?, 9464));
+        if let Some(listen) = listen {
+            self.config.metrics.listen = listen.value;
+        }
+        let max_paths = table.read("max_paths", problems, |value| {
+            table::integer(value, 1..=MAX_METRICS_PATHS, "paths")
+        });
+        if let Some(max_paths) = max_paths {
+            self.config.metrics.max_paths = max_paths.value as usize;
+        }
+    }
+
+    fn read_limits(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("max_memory"), key("max_buffer"), key("change_interval")];
+        let Some(table) = root.table("limits", KEYS, problems) else { return };
+        let max_memory = table.read("max_memory", problems, |value| {
+            quantity::size(value, MIN_MEMORY_BYTES..=i64::MAX as u64)
+        });
+        if let Some(max_memory) = max_memory {
+            self.config.limits.max_memory_bytes = Some(max_memory.value);
+        }
+        let max_buffer = table.read("max_buffer", problems, |value| {
+            quantity::size(value, MIN_BUFFER_BYTES..=MAX_BUFFER_BYTES)
+        });
+        if let Some(max_buffer) = max_buffer {
+            // In range, hence whole.
+            self.config.limits.max_buffer_bytes = Some(max_buffer.value as u32);
+        }
+        let change_interval = table.read("change_interval", problems, |value| {
+            let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
+            quantity::duration(table::text(value)?, range, "1s to 1d")
+        });
+        if let Some(change_interval) = change_interval {
+            self.config.limits.change_interval = change_interval.value;
+        }
+    }
+
+    fn read_api(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("listen")];
+        let Some(table) = root.table("api", KEYS, problems) else { return };
+        let listen = table.read("listen", problems, |value| {
+            let address = listen(table::text(value)?, 9465)?;
+            if address.ip().is_loopback() {
+                return Ok(address);
+            }
+            Err(Fault::new(
+                format!("{address} can be reached from other hosts"),
+                "must be an address of the loopback",
+            )
+            .help("whoever reaches it may ask what any path is given: write \"127.0.0.1:9465\""))
+        });
+        self.config.api.listen = listen.map(|listen| listen.value);
+    }
+
+    fn read_host(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        let Some(table) = root.table("host", host_changes::KEYS, problems) else { return };
+        self.config.host = host_changes::read(&table, problems);
+        self.routes = table.place("routes");
+    }
+
+    fn read_log(&mut self, root: &Table<'_>, problems: &mut Problems) {
+        const KEYS: &[Key] = &[key("format")];
+        let Some(table) = root.table("log", KEYS, problems) else { return };
+        let format = table.read("format", problems, |value| match table::text(value)? {
+            "text" => Ok(LogFormat::Text),
+            "json" => Ok(LogFormat::Json),
+            other => Err(Fault::new(
+                format!("{} is no format", quoted(other)),
+                "it takes \"text\" or \"json\"",
+            )),
+        });
+        if let Some(format) = format {
+            self.config.log.format = format.value;
+        }
+    }
+}
+
+/// An address to listen on; `port` is that of the example.
+fn listen(address: &str, port: u16) -> Result<SocketAddr, Fault> {
+    address.parse().map_err(|_| {
+        Fault::new(
+            format!("{} is no address and port", quoted(address)),
+            "an address and a port are expected",
+        )
+        .help(format!("write \"127.0.0.1:{port}\" or \"[::1]:{port}\"; names are not taken"))
+    })
+}
+
+fn syntax_error(message: &str) -> Fault {
+    let help = match message {
+        "duplicate key" => "keep one of the two",
+        _ => "text and addresses stand in quotes, a path begins with [[path]]",
+    };
+    // That nothing was expected where there is something goes without saying.
+    let label = message.strip_suffix(", expected nothing").unwrap_or(message);
+    Fault::new("this is not TOML", label).help(help)
+}

@@ -1,0 +1,121 @@
+//! What the file says that the path carries: its rate and its round trip time.
+
+use super::{
+    congestion::Choice,
+    fault::{Fault, Problems, Span},
+    quantity,
+    table::{self, Field, Table},
+};
+use crate::tuning_plan::Capacity;
+
+const MAX_BITS_PER_SECOND: f64 = 10e12;
+const MAX_RTT_SECONDS: f64 = 60.0;
+
+/// Rate and round trip time, as far as the file has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    /// Of `dedicated`, else of `bandwidth`.
+    capacity: Capacity,
+    dedicated: Option<Field<f64>>,
+    /// The path is measured: the file need not say anything.
+    is_measured: bool,
+}
+
+impl Line {
+    pub fn read(table: &Table<'_>, is_measured: bool, problems: &mut Problems) -> Self {
+        let mut rate =
+            |key| table.read(key, problems, |value| bits_per_second(table::text(value)?));
+        let (bandwidth, dedicated) = (rate("bandwidth"), rate("dedicated"));
+        let rtt = table.read("rtt", problems, |value| rtt_seconds(table::text(value)?));
+        let capacity = Capacity {
+            bits_per_second: dedicated.or(bandwidth).map(|rate| rate.value),
+            rtt_seconds: rtt.map(|rtt| rtt.value),
+            is_least: false,
+        };
+        Self { capacity, dedicated, is_measured }
+    }
+
+    pub const fn capacity(&self) -> Capacity {
+        self.capacity
+    }
+
+    /// A path of one's own: its rate, in bit/s.
+    pub const fn dedicated(&self) -> Option<Field<f64>> {
+        self.dedicated
+    }
+
+    /// The bandwidth-delay product, in bytes.
+    pub fn bdp_bytes(&self) -> Option<f64> {
+        self.capacity.bdp_bytes()
+    }
+
+    /// Reports what "auto" lacks here.
+    pub fn check_auto(&self, table: &Table<'_>, key: &str, at: Span, problems: &mut Problems) {
+        if self.is_measured {
+            return;
+        }
+        let value = if key == "buffers" { "autotune" } else { "auto" };
+        let rate = if table.has("dedicated") { "dedicated" } else { "bandwidth" };
+        for needed in [rate, "rtt"].into_iter().filter(|needed| !table.has(needed)) {
+            let fault = Fault::new(
+                format!("`{key}`: \"{value}\" needs `{needed}`"),
+                "the product of bandwidth and rtt gives the size",
+            );
+            let fault = fault.help("add `bandwidth` and `rtt` of the path, or give a size");
+            problems.push(fault.at(at));
+        }
+    }
+}
+
+/// A path's bandwidth, bit/s.
+pub fn bits_per_second(text: &str) -> Result<f64, Fault> {
+    let rate = quantity::bits_per_second(text)?;
+    positive(rate, MAX_BITS_PER_SECOND, "above 0, up to 10Tbit")
+}
+
+/// Whether a path can have this bandwidth.
+pub fn is_rate(bits_per_second: f64) -> bool {
+    bits_per_second > 0.0 && bits_per_second <= MAX_BITS_PER_SECOND
+}
+
+/// Whether a path can have this RTT.
+pub fn is_rtt(seconds: f64) -> bool {
+    seconds > 0.0 && seconds <= MAX_RTT_SECONDS
+}
+
+/// A path's RTT, seconds.
+pub fn rtt_seconds(text: &str) -> Result<f64, Fault> {
+    let time = quantity::seconds(text)?;
+    positive(time, MAX_RTT_SECONDS, "above 0, up to 60s")
+}
+
+fn positive(number: f64, most: f64, range: &str) -> Result<f64, Fault> {
+    if number > 0.0 && number <= most {
+        return Ok(number);
+    }
+    Err(Fault::new("out of range", format!("must be {range}")))
+}
+
+/// Reports those that a path without "auto" sizes has no use for.
+pub fn check_use(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
+    let (label, help) = match choice.law() {
+        // It has no bandwidth, and needs the RTT.
+        _ if choice.in_doubt || table.has("dedicated") => return,
+        Some(law) if law.share_depends_on_path() => {
+            if table.has("bandwidth") == table.has("rtt") {
+                return;
+            }
+            ("not by itself", "add the other of `bandwidth` and `rtt`, or leave it out")
+        }
+        _ => (
+            "nothing here needs it",
+            "add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out",
+        ),
+    };
+    for key in ["bandwidth", "rtt"] {
+        if let Some(at) = table.place(key) {
+            let fault = Fault::new(format!("`{key}` has no effect"), label);
+            problems.push(fault.help(help).at(at));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Whether a flow's packets are spread over the RTT, and the most rate.
+
+use toml::de::DeValue;
+use wad_common::control::Pacing;
+
+use super::{
+    congestion::Choice,
+    fault::{Fault, Problems},
+    quantity,
+    table::{self, Table},
+};
+
+/// SO_MAX_PACING_RATE is 32 bits wide where BPF sets it, and all ones stand for
+/// no bound, and no pacing.
+pub const MAX_BYTES_PER_SECOND: u32 = u32::MAX - 1;
+const MIN_BYTES_PER_SECOND: u32 = 1_000;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Paced {
+    /// For laws of ours.
+    pub pacing: Pacing,
+    /// Argument of SO_MAX_PACING_RATE.
+    pub max_bytes_per_second: Option<u32>,
+}
+
+#[derive(Clone, Copy)]
+enum Asked {
+    Off,
+    Auto,
+    BytesPerSecond(u32),
+}
+
+pub fn read(table: &Table<'_>, choice: &Choice, problems: &mut Problems) -> Paced {
+    let unasked = Paced { pacing: Pacing::LongPaths, max_bytes_per_second: None };
+    let Some(asked) = table.read("pacing", problems, parse) else { return unasked };
+    let law = choice.law();
+    match asked.value {
+        Asked::Off => {
+            let refused = match law {
+                Some(law) if law.entry().needs_pacing => Some("it needs to be paced"),
+                Some(_) => None,
+                None => Some("only laws of ours leave pacing to us"),
+            };
+            if let Some(label) = refused.filter(|_| !choice.in_doubt) {
+                let name = choice.congestion.as_ref().map_or("the host's default", |c| c.name());
+                let title = format!("pacing = \"off\" has no effect on {name}");
+                problems.push(Fault::new(title, label).help("leave it out").at(asked.at));
+            }
+            Paced { pacing: Pacing::Off, ..unasked }
+        }
+        // A bound is what turns pacing on under an algorithm of the kernel's.
+        Asked::Auto if law.is_none() => {
+            Paced { max_bytes_per_second: Some(MAX_BYTES_PER_SECOND), ..unasked }
+        }
+        Asked::Auto => Paced { pacing: Pacing::On, ..unasked },
+        Asked::BytesPerSecond(rate) => {
+            Paced { pacing: Pacing::On, max_bytes_per_second: Some(rate) }
+        }
+    }
+}
+
+fn parse(value: &DeValue<'_>) -> Result<Asked, Fault> {
+    match table::text(value)? {
+        "off" => Ok(Asked::Off),
+        "auto" => Ok(Asked::Auto),
+        rate if !rate.starts_with(|c: char| c.is_ascii_digit()) => {
+            let label = "it takes \"off\", \"auto\", or a rate such as \"600Mbit\"";
+            Err(Fault::new("this is no pacing", label))
+        }
+        rate => {
+            let bytes = (quantity::bits_per_second(rate)? / 8.0).round();
+            if bytes > f64::from(MAX_BYTES_PER_SECOND) {
+                return Err(Fault::new("out of range", "must be at most 34.3Gbit")
+                    .help("what BPF programs can give to SO_MAX_PACING_RATE has 32 bits"));
+            }
+            if bytes < f64::from(MIN_BYTES_PER_SECOND) {
+                return Err(Fault::new("out of range", "must be at least 8kbit"));
+            }
+            Ok(Asked::BytesPerSecond(bytes as u32))
+        }
+    }
+}

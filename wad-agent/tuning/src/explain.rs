@@ -1,0 +1,18 @@
+//! Which path the flows to an address fall under, what they get, and why: from what
+//! is in force in the kernel or, where no agent runs, from the configuration.
+
+mod answer;
+mod lookup;
+mod offline;
+mod query;
+mod settings;
+mod show;
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    answer::{Answer, Basis},
+    lookup::{Known, RuleSet, explain},
+    offline::Offline,
+    query::{End, Query, QueryError},
+};
