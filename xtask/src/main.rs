@@ -29,6 +29,7 @@ mod test;
 mod tool_folders;
 mod toolchains;
 mod tools;
+mod verifier;
 mod vm;
 
 #[derive(Parser)]
@@ -109,6 +110,13 @@ enum Command {
         #[arg(long)]
         long: bool,
     },
+    /// Write what the verifier processes of each BPF program under each kernel, in
+    /// tests/verifier.toml, which changes are held against
+    Verifier {
+        /// Beside this machine's; all of them if none is named
+        #[arg(value_name = "KERNEL", value_parser = vm::names())]
+        kernels: Vec<String>,
+    },
     /// Build the static binaries to ship, in target/dist
     Dist {
         /// All of them if none is named
@@ -187,6 +195,7 @@ fn run(command: Command) -> Result<()> {
         Command::Vm { other: None, kernels, test, long } => {
             vm::run(&kernels, test.as_deref(), long)
         }
+        Command::Verifier { kernels } => verifier::run(&kernels),
         Command::Dist { machines } => dist::run(&machines),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),

@@ -25,6 +25,9 @@ struct Arguments {
     /// there are processors if left out
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     places: Option<u32>,
+    /// Print what the verifier processed of each program under this kernel, and run none
+    #[arg(long, conflicts_with = "list")]
+    verifier: bool,
     /// The test to be run in this process
     #[arg(long, hide = true, value_name = "NAME")]
     one: Option<String>,
@@ -58,6 +61,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let tests = arguments.choice.tests();
     if arguments.list {
         cli::print(harness::list(&tests).trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.verifier {
+        cli::print(tests::verifier::show()?.trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
