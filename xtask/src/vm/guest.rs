@@ -15,9 +15,9 @@ use crate::exec;
 
 /// Programs that the tests and their helpers run. Busybox has the others, and is
 /// looked in last: some of its own are less than these.
-const TOOLS: [&str; 11] = [
-    "bash", "bpftool", "ethtool", "ip", "mount", "setpriv", "ss", "tc", "tcpdump", "umount",
-    "unshare",
+const TOOLS: [&str; 16] = [
+    "bash", "bpftool", "curl", "ethtool", "ip", "iperf3", "mount", "nginx", "openssl", "setpriv",
+    "ss", "tc", "tcpdump", "umount", "unshare", "zstd",
 ];
 
 const INIT: &str = include_str!("init.sh");
