@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -18,6 +18,7 @@ use crate::{
     events::{self, Record},
     instruments::{Reading, Values},
     metrics::{DerivedMeans, Ends, Live, Readings},
+    mutex::locked,
     reading::{Filter, Instruments, ReadError},
     sinks::Sinks,
 };
@@ -159,8 +160,7 @@ impl LiveFlows {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked leaves a look out, or half of the counts of one.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 

@@ -11,7 +11,11 @@ mod plan;
 mod running;
 mod servers;
 
-use std::{ops::ControlFlow, path::Path, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::{Context as _, Result};
 use tokio::sync::mpsc;
@@ -21,9 +25,9 @@ use self::{events::Events, memory::keep_little_memory, running::Running, servers
 use crate::{
     bpf,
     cgroup::Cgroup,
-    cli,
     config::{Config, Host},
     disabled_note::Note,
+    instance::Instance,
     journal::Journal,
     lock::{self, Lock},
     log, measured,
@@ -36,18 +40,28 @@ use crate::{
     sysctl::Sysctl,
 };
 
+/// How the agent is to be run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration's file.
+    pub config: PathBuf,
+    /// None for the root of cgroup v2: all flows.
+    pub cgroup: Option<PathBuf>,
+    pub instance: Instance,
+}
+
 /// Tunes until SIGTERM or SIGINT.
-pub fn run(args: &cli::Run) -> Result<()> {
+pub fn run(options: &Options) -> Result<()> {
     keep_little_memory();
-    let file = &args.config.file;
+    let file = &options.config;
     let text = Config::text(file);
     let seen = reload::fingerprint(&text);
     let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
     let _log = log::init(config.log.format)?;
     let privileges = privileges::check()?;
     privileges::lift_locked_memory();
-    let cgroup = Cgroup::open(args.cgroup.as_deref())?;
-    let instance = &args.instance.name;
+    let cgroup = Cgroup::open(options.cgroup.as_deref())?;
+    let instance = &options.instance;
     // From here on no other agent of this instance can run.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
     let noted = StateDir::of(&lock);
@@ -66,7 +80,7 @@ pub fn run(args: &cli::Run) -> Result<()> {
     let cache = measured::cache(&state_dir, instance.name());
     let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
     let agent =
-        Agent { args, cgroup, lock: &lock, privileges, note, cache, sinks: Arc::clone(&sinks) };
+        Agent { options, cgroup, lock: &lock, privileges, note, cache, sinks: Arc::clone(&sinks) };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -100,7 +114,7 @@ fn first_error(first: Result<()>, second: Result<()>) -> Result<()> {
 }
 
 struct Agent<'a> {
-    args: &'a cli::Run,
+    options: &'a Options,
     cgroup: Cgroup,
     lock: &'a Lock,
     privileges: Privileges,
@@ -122,7 +136,7 @@ pub struct Begin {
 impl Agent<'_> {
     async fn serve(&self, journal: &mut Journal, begin: Begin) -> Result<()> {
         let (commands, asked) = mpsc::channel(1);
-        let mut events = Events::new(&self.args.config.file, asked)?;
+        let mut events = Events::new(&self.options.config, asked)?;
         // What can fail for others' reasons comes before any change to the host.
         let listeners = Listeners::bind(&begin.config, self.lock).await?;
         let max_paths = begin.config.metrics.max_paths;

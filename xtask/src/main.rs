@@ -25,6 +25,7 @@ mod linker;
 mod packages;
 mod programs;
 mod setup;
+mod sizes;
 mod test;
 mod tool_folders;
 mod toolchains;
@@ -122,6 +123,9 @@ enum Command {
         /// All of them if none is named
         #[arg(value_name = "MACHINE", value_parser = dist::machines())]
         machines: Vec<String>,
+        /// Show what takes the room, by section and by crate
+        #[arg(long)]
+        sizes: bool,
     },
     /// Measure over an emulated WAN: `lab list`, `lab run NAME`
     #[command(disable_help_flag = true)]
@@ -196,7 +200,7 @@ fn run(command: Command) -> Result<()> {
             vm::run(&kernels, test.as_deref(), long)
         }
         Command::Verifier { kernels } => verifier::run(&kernels),
-        Command::Dist { machines } => dist::run(&machines),
+        Command::Dist { machines, sizes } => dist::run(&machines, sizes),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),
         Command::Bench(passed_on) => lab::bench(passed_on.arguments),

@@ -14,7 +14,6 @@ mod maps;
 mod objects;
 mod options;
 mod pins;
-mod policy_set;
 mod progress;
 mod running;
 mod sets;
@@ -25,7 +24,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::File,
     os::fd::AsFd as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -44,7 +43,6 @@ pub use events::Events;
 pub use instruments::InstrumentsReader;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
-pub use policy_set::{Making, PolicySet};
 pub use progress::ProgressReader;
 use running::Running;
 
@@ -53,6 +51,7 @@ use crate::{
     config::PathPolicy,
     explain::{Answer, Query},
     instance::Instance,
+    mutex::locked,
     readings::KernelReadings,
     struct_ops::{self, BtfError, KernelBtf, sys},
     switch::Disabled,
@@ -249,8 +248,7 @@ impl Tuning {
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
-        // Whoever panicked had read, or has changed a part that is not in force.
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.maps)
     }
 
     /// The events of flows.

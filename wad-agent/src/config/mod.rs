@@ -14,6 +14,8 @@ mod document;
 mod dscp;
 mod error;
 mod fault;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod host;
 mod host_changes;
 mod line;

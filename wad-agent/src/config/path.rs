@@ -20,7 +20,7 @@ use super::{
     table::{self, Field, Key, Table, aliased, key},
     thresholds,
 };
-use crate::routes::MAX_REORDER_SEGMENTS;
+use crate::route_rules::MAX_REORDER_SEGMENTS;
 
 pub const TABLE: &str = "path";
 

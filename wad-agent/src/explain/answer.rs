@@ -6,11 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::query::Query;
-use crate::{
-    law::Law,
-    readings::PathState,
-    routes::{self, Metrics},
-};
+use crate::{law::Law, readings::PathState, route_rules::RouteMetrics, routes};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
@@ -144,7 +140,7 @@ impl Answer {
     #[must_use]
     pub fn with_means(mut self, routes: &routes::State) -> Self {
         if let Some(path) = self.path.as_mut().filter(|path| path.state == PathState::Tuned) {
-            let metrics = Metrics {
+            let metrics = RouteMetrics {
                 reorder_segments: path.settings.reorder_segments.unwrap_or(0),
                 quickack: path.settings.delayed_ack == Some(false),
             };

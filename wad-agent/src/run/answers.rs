@@ -2,7 +2,7 @@
 //! agent knows beside it.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Instant, SystemTime},
 };
 
@@ -12,6 +12,7 @@ use crate::{
     explainer::Explainer,
     measured::Board,
     metrics::{Readings, Source},
+    mutex::locked,
     paths, reading,
     status::About,
 };
@@ -26,18 +27,18 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let completing = Arc::clone(&live);
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
-    let read = |board: &Mutex<Board>| board.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let read = |board: &Mutex<Board>| locked(board).clone();
     Api {
         about: About {
-            instance: agent.args.instance.name.name().to_owned(),
-            config: agent.args.config.file.clone(),
+            instance: agent.options.instance.name().to_owned(),
+            config: agent.options.config.clone(),
             cgroup: agent.cgroup.path.clone(),
             started: Instant::now(),
             started_at: SystemTime::now(),
         },
         max_paths,
         source: Source::new(move || {
-            let told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            let told = locked(&told);
             let mut readings = Readings::from(tuning.readings()?);
             readings.changes.clone_from(&told.changes);
             readings.reloads = told.reloads;

@@ -16,7 +16,7 @@ use crate::{
     event_name::EventName,
     flow_log::FlowLog,
     kernel_modules,
-    routes::Selection,
+    route_rules::Selection,
 };
 
 /// What is to be in force.
@@ -97,7 +97,7 @@ impl Hands for Change<'_, '_, '_> {
 impl Force<'_> {
     fn install(&mut self, wanted: &Wanted<'_>) -> Result<Installed> {
         let Wanted { policies, max_memory_bytes, .. } = *wanted;
-        let instance = &self.agent.args.instance.name;
+        let instance = &self.agent.options.instance;
         if let Some(tuning) = &self.tuning {
             let policy_set = tuning.change(policies, max_memory_bytes, instance)?;
             return Ok(Installed { policy_set, start: None });

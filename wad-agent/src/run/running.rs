@@ -2,7 +2,7 @@
 
 use std::{
     ops::ControlFlow,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Instant, SystemTime},
 };
 
@@ -26,6 +26,7 @@ use crate::{
     live_flows::LiveFlows,
     measured::{Board, Measured},
     metrics::Reloads,
+    mutex::locked,
     reading::Instruments,
     reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal},
     switch::{self, Order},
@@ -148,7 +149,7 @@ impl<'a> Running<'a> {
 
     /// The configuration, if it is one that can be put in force without a restart.
     fn read_again(&mut self) -> Result<Config> {
-        let file = &self.agent.args.config.file;
+        let file = &self.agent.options.config;
         let text = Config::text(file);
         self.seen = reload::fingerprint(&text);
         let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
@@ -157,7 +158,7 @@ impl<'a> Running<'a> {
     }
 
     fn has_another_text(&self) -> bool {
-        reload::fingerprint(&Config::text(&self.agent.args.config.file)) != self.seen
+        reload::fingerprint(&Config::text(&self.agent.options.config)) != self.seen
     }
 
     /// Puts a configuration in force. If that fails, all is as before.
@@ -169,7 +170,7 @@ impl<'a> Running<'a> {
         // The tasks that asked for the configuration before end here.
         self.measured = put.measured;
         self.measured.start(self.force.tuning());
-        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = self.measured.board();
+        *locked(&self.board) = self.measured.board();
         Ok((put.installed.policy_set, diff))
     }
 
@@ -225,7 +226,7 @@ impl<'a> Running<'a> {
     }
 
     fn tell(&self, change: impl FnOnce(&mut Told)) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = locked(&self.told);
         told.changes = self.force.journal.changes().cloned().collect();
         change(&mut told);
     }

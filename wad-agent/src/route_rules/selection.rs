@@ -5,10 +5,7 @@ use std::{cmp::Reverse, collections::HashSet, sync::Arc};
 
 use ipnet::{IpNet, Ipv4Net};
 
-use super::{
-    Metrics,
-    rule::{Rule, To},
-};
+use super::{RouteMetrics, Rule, To};
 use crate::{
     config::{PathPolicy, covers_ipv4},
     switch::Disabled,
@@ -28,7 +25,7 @@ struct Entry {
     locals: Vec<Option<IpNet>>,
     remote_port: u16,
     local_port: u16,
-    metrics: Metrics,
+    metrics: RouteMetrics,
 }
 
 /// A rule, and the path that it is for.
@@ -71,7 +68,7 @@ impl Selection {
         let mut selected = Vec::new();
         for entry in &self.0 {
             let metrics =
-                if disabled.holds(&entry.path) { Metrics::default() } else { entry.metrics };
+                if disabled.holds(&entry.path) { RouteMetrics::default() } else { entry.metrics };
             let to = if metrics.is_nothing() { To::Main } else { To::Table(metrics.table()) };
             for local in &entry.locals {
                 let rule = Rule {
@@ -91,11 +88,14 @@ impl Selection {
     }
 }
 
-fn metrics(path: &PathPolicy) -> Metrics {
+fn metrics(path: &PathPolicy) -> RouteMetrics {
     if path.observe {
-        return Metrics::default();
+        return RouteMetrics::default();
     }
-    Metrics { reorder_segments: path.reorder_segments.unwrap_or(0), quickack: path.no_delayed_acks }
+    RouteMetrics {
+        reorder_segments: path.reorder_segments.unwrap_or(0),
+        quickack: path.no_delayed_acks,
+    }
 }
 
 /// With that of IPv4 where a prefix covers it.
