@@ -55,7 +55,7 @@ pub fn names() -> PossibleValuesParser {
 /// Runs the tests of every change, or in the long run all that can be run there, under
 /// the named kernels, or all; or only those with a name. Each kernel gets a line at the
 /// end.
-pub fn run(names: &[String], only: Option<&str>, long: bool) -> Result<()> {
+pub fn run(names: &[String], only: &[String], long: bool) -> Result<()> {
     let wad = prepare()?;
     let program = programs::end_to_end(TARGET)?;
     let wanted = wanted(names);
@@ -108,15 +108,15 @@ fn wanted(names: &[String]) -> Vec<&'static Wanted> {
 }
 
 /// The end-to-end tests for a kernel.
-fn tests(wanted: &Wanted, program: &Path, only: Option<&str>, long: bool) -> Run {
+fn tests(wanted: &Wanted, program: &Path, only: &[String], long: bool) -> Run {
     // One at a time: there is one processor, and time in which nothing goes on passes
     // at once.
     let tier = if long { "--machines=long" } else { "--machines=every-change" };
-    let mut arguments = vec!["--places=1".to_owned(), tier.to_owned()];
+    let mut arguments = vec!["--one-at-a-time".to_owned(), tier.to_owned()];
     if !wanted.has_struct_ops {
         arguments.push("--any-kernel".to_owned());
     }
-    arguments.extend(only.map(str::to_owned));
+    arguments.extend_from_slice(only);
     Run { name: "wad-e2e".to_owned(), program: program.to_owned(), arguments, reads: None }
 }
 

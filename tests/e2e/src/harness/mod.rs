@@ -1,13 +1,17 @@
 //! The harness of the end-to-end tests. Each test is a process of its own, as it is in
 //! a cgroup, has signals caught and names things by its process id; those that may are
-//! run beside each other, then the others one at a time.
+//! run beside each other, then those that may beside a few, then the others one at a time.
 
 mod host;
 mod list;
 mod one;
 mod run;
 
-pub use self::{list::list, one::run_one, run::run};
+pub use self::{
+    list::list,
+    one::run_one,
+    run::{Places, run},
+};
 
 /// A test, as `#[e2e(...)]` registers it where it stands.
 pub struct Test {
@@ -36,9 +40,12 @@ pub enum Machines {
 /// What a test bears beside it on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// Others that do, too.
+    /// As many others as wait for most of their time.
     Beside,
-    /// Nothing: it measures, or changes or counts what is the host's.
+    /// A few others: it measures, but takes a fraction of a processor for it.
+    Few,
+    /// Nothing: what it measures takes the whole machine, or it changes, counts or traces
+    /// what is the host's.
     Alone,
 }
 

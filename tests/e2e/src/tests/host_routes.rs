@@ -231,7 +231,7 @@ fn guard_of(agent: &Agent<'_>) -> Result<Pid> {
     anyhow::bail!("the agent has no guard")
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_new_gateway_is_followed_at_once() -> Result<()> {
     let stand = Stand::set_up("gateway")?;
     let net = Net::start()?;
@@ -267,7 +267,7 @@ fn a_new_gateway_is_followed_at_once() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_new_gateway_while_nobody_follows() -> Result<()> {
     let stand = Stand::set_up("dead")?;
     let net = Net::start()?;

@@ -281,7 +281,7 @@ const MEASURED: &str = "[limits]\nmax_memory = '1GiB'\n[[source]]\nname = 'flows
      kind = 'passive'\ninterval = '1s'\n[[path]]\nname = 'p'\nremote = '10.81.0.2'\n\
      mode = 'measured'\nsndbuf = 'auto'\n";
 
-#[e2e(every_change, alone)]
+#[e2e(every_change, few)]
 fn a_flow_that_runs_shows_what_its_path_carries() -> Result<()> {
     let stand = Stand::set_up("shown")?;
     let wire = Wire::start()?;
