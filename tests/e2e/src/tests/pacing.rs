@@ -27,7 +27,7 @@ fn path(text: &str) -> Result<Wan> {
     Ok(wan)
 }
 
-#[e2e(every_change, few)]
+#[e2e(every_change, alone)]
 fn a_dedicated_path_keeps_window_and_rate_through_a_loss() -> Result<()> {
     let stand = Stand::set_up("dedicated")?;
     let wan = path(
@@ -130,7 +130,7 @@ fn ensure_paced(cases: &[Case], bursts: &[f64]) -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, few)]
+#[e2e(every_change, alone)]
 fn packets_are_spread_where_pacing_is_on() -> Result<()> {
     let stand = Stand::set_up("spread")?;
     let cases = [
@@ -153,7 +153,7 @@ fn packets_are_spread_where_pacing_is_on() -> Result<()> {
     ensure_paced(&cases, &bursts)
 }
 
-#[e2e(long, few)]
+#[e2e(long, alone)]
 fn a_flow_that_runs_is_spread_as_its_path_says_now() -> Result<()> {
     let stand = Stand::set_up("respread")?;
     let rtt = Duration::from_millis(40);
@@ -187,7 +187,7 @@ fn a_flow_that_runs_is_spread_as_its_path_says_now() -> Result<()> {
     ensure_paced(&cases, &bursts)
 }
 
-#[e2e(long, few)]
+#[e2e(long, alone)]
 fn on_a_short_path_only_what_is_asked_for_is_spread() -> Result<()> {
     let stand = Stand::set_up("short")?;
     let cases = [
@@ -203,7 +203,7 @@ fn on_a_short_path_only_what_is_asked_for_is_spread() -> Result<()> {
     ensure_paced(&cases, &bursts)
 }
 
-#[e2e(every_change, few)]
+#[e2e(every_change, alone)]
 fn a_rate_holds_for_any_algorithm() -> Result<()> {
     const RATE: u64 = 20_000_000;
     let stand = Stand::set_up("rate")?;
