@@ -12,6 +12,7 @@ use wad_observing::{
     metrics::{Readings, Reloads},
     sinks::SinkReading,
 };
+use wad_toolbox::refusals::RefusedFlows;
 use wad_tuning::{
     journal::Change,
     readings::{PathReading, PathState},
@@ -102,6 +103,9 @@ pub struct PathStatus {
     pub flows_closed: u64,
     pub flows_tuned: u64,
     pub flows_untuned: Untuned,
+    /// What the kernel refused, by setting and errno.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedFlows>,
     pub sent_bytes: u64,
     pub received_bytes: u64,
     pub segments_sent: u64,
@@ -157,8 +161,9 @@ impl From<&PathReading> for PathStatus {
             flows_untuned: Untuned {
                 memory: stats.no_memory,
                 max_flows: stats.too_many,
-                refused: stats.partly,
+                refused: stats.refused,
             },
+            refused: path.refused.clone(),
             sent_bytes: stats.bytes_acked,
             received_bytes: stats.bytes_received,
             segments_sent: stats.data_segs_out,

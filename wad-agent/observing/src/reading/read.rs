@@ -17,6 +17,7 @@ use wad_toolbox::{mutex::locked, shown};
 use wad_tuning::bpf::{InstrumentsReader, Tuning, TuningError};
 
 use super::Filter;
+use wad_toolbox::refusals;
 
 /// Why there is no reading.
 #[derive(Debug, thiserror::Error)]
@@ -140,6 +141,7 @@ impl Instruments {
                 remote: ends::remote(head),
                 role: shown::role(head.role).into(),
                 outcome: shown::outcome(head.outcome).into(),
+                refused: refusals::of(&head.refused),
                 congestion: Arc::clone(congestion),
                 instruments: view.values(head, &|n| record.member(n)),
             })

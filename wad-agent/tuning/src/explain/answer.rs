@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use wad_policy::{law::Law, route_rules::RouteMetrics};
 
 use super::query::Query;
+use wad_toolbox::refusals::RefusedFlows;
+
 use crate::{readings::PathState, routes};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,6 +48,9 @@ pub struct PathAnswer {
     pub settings: Settings,
     /// Sentences.
     pub why: Vec<String>,
+    /// What the kernel has refused flows of the path so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedFlows>,
 }
 
 /// What is left out is left to the kernel.

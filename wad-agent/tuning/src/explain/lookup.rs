@@ -53,6 +53,7 @@ pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer
                 state,
                 settings: settings::of(&policy, &origin),
                 why: settings::why(&policy, &origin, state),
+                refused: Vec::new(),
             });
             return Ok(answer);
         }
