@@ -9,11 +9,13 @@ use crate::{
     setup::{self, For},
 };
 
+/// What only libFuzzer runs is not looked at otherwise.
+pub const FEATURES: &str = "wad-commands/fuzz";
+
 pub fn run() -> Result<()> {
     setup::run(For::Linting)?;
     let deny = ["--", "--deny", "warnings"];
-    // What only libFuzzer runs is not looked at otherwise.
-    let all = ["clippy", "--workspace", "--all-targets", "--features", "wad-commands/fuzz"];
+    let all = ["clippy", "--workspace", "--all-targets", "--features", FEATURES];
     exec::run(exec::cargo(all).args(deny))?;
 
     let bpf = BpfToolchain::read(exec::root())?;

@@ -4,6 +4,7 @@
 use anyhow::Result;
 
 use crate::{
+    clippy::FEATURES,
     exec,
     setup::{self, For},
 };
@@ -12,6 +13,8 @@ pub fn run() -> Result<()> {
     setup::run(For::Building)?;
     exec::run(
         exec::cargo(["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"])
+            // As for clippy: what that has checked is not checked again.
+            .args(["--features", FEATURES])
             .env("RUSTDOCFLAGS", "-D warnings"),
     )
 }
