@@ -80,6 +80,9 @@ use clap::Parser as _;
 
 use crate::cli::{Cli, Command};
 
+/// The table that the reference of a path's fields is made from.
+pub use crate::config::fields;
+
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {

@@ -9,9 +9,12 @@ use wad_common::policy::{Policy, Rule, RuleRun};
 use super::{
     answer::{Answer, Basis, PathAnswer, Tried, Verdict},
     query::Query,
-    settings,
+    why,
 };
-use crate::{config::Origin, readings::PathState};
+use crate::{
+    config::{InForce, Origin, Settings},
+    readings::PathState,
+};
 
 /// A policy set, wherever it is.
 pub trait RuleSet {
@@ -47,15 +50,15 @@ pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer
         if verdict == Verdict::Taken {
             let Known { policy, state, origin } = known;
             answer.path = Some(PathAnswer {
-                name: settings::name(&policy),
+                name: why::name(&policy),
                 prefix,
                 state,
-                settings: settings::of(&policy, &origin),
-                why: settings::why(&policy, &origin, state),
+                settings: Settings::explained(InForce { policy: &policy, origin: &origin }),
+                why: why::of(&policy, &origin, state),
             });
             return Ok(answer);
         }
-        answer.tried.push(Tried { path: settings::name(&known.policy), prefix, verdict });
+        answer.tried.push(Tried { path: why::name(&known.policy), prefix, verdict });
     }
     Ok(answer)
 }
