@@ -18,6 +18,8 @@ use object::{
 
 #[path = "../xtask/src/bpf_toolchain.rs"]
 mod bpf_toolchain;
+#[path = "../xtask/src/tool_folders.rs"]
+mod tool_folders;
 
 /// The objects: one for each binary of wad-ebpf.
 const OBJECTS: [&str; 2] = ["tuner", "congestion"];
@@ -46,6 +48,9 @@ fn main() {
         println!("cargo::rerun-if-changed={}", root.join(input).display());
     }
     println!("cargo::rerun-if-changed={}", toolchain.linker().display());
+    for of_its_folder in ["XDG_CACHE_HOME", "HOME"] {
+        println!("cargo::rerun-if-env-changed={of_its_folder}");
+    }
 
     let missing = if toolchain.sysroot().is_none() {
         Some(format!("the compiler {} is not installed", toolchain.pin))

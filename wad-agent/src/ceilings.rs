@@ -5,7 +5,10 @@
 
 use std::cmp::Ordering;
 
+use tracing::warn;
+
 use crate::{
+    causes::with_causes,
     config::PathPolicy,
     journal::{Error, Journal},
     sysctl::last_number,
@@ -49,48 +52,107 @@ impl Ceilings {
         }
     }
 
-    /// Raises what is too low. What an agent that died raised counts as wad's
-    /// own.
-    pub fn raise(self, journal: &mut Journal) -> Result<(), Error> {
-        self.adjust(journal, Ordering::Greater)
+    /// Raises what is too low, all of it or nothing. What an agent that died raised
+    /// counts as wad's own.
+    pub fn raise(self, journal: &mut Journal) -> Result<Raised, Error> {
+        let mut raised = Raised::default();
+        for (key, need_bytes) in self.needs() {
+            match adjust(journal, key, need_bytes, Ordering::Greater) {
+                Ok(change) => raised.0.extend(change),
+                Err(error) => {
+                    raised.undo(journal);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(raised)
     }
 
     /// Lowers what wad raised and no longer needs, never below what it was
     /// before wad. For when the policies that needed more are out of force.
     pub fn lower(self, journal: &mut Journal) -> Result<(), Error> {
-        self.adjust(journal, Ordering::Less)
+        for (key, need_bytes) in self.needs() {
+            adjust(journal, key, need_bytes, Ordering::Less)?;
+        }
+        Ok(())
     }
 
-    fn adjust(self, journal: &mut Journal, direction: Ordering) -> Result<(), Error> {
-        adjust(journal, RMEM_MAX, self.rcvbuf_bytes, direction)?;
-        adjust(journal, WMEM_MAX, self.sndbuf_bytes, direction)?;
-        adjust(journal, TCP_RMEM, self.tuned_bytes, direction)?;
-        adjust(journal, TCP_WMEM, self.tuned_bytes, direction)
+    const fn needs(self) -> [(&'static str, u64); 4] {
+        [
+            (RMEM_MAX, self.rcvbuf_bytes),
+            (WMEM_MAX, self.sndbuf_bytes),
+            (TCP_RMEM, self.tuned_bytes),
+            (TCP_WMEM, self.tuned_bytes),
+        ]
+    }
+}
+
+/// The ceilings that a change of policy raised, and what they were until then, in the
+/// order in which it was done.
+#[derive(Debug, Default)]
+pub struct Raised(Vec<Moved>);
+
+#[derive(Debug)]
+struct Moved {
+    key: &'static str,
+    before: String,
+    after: String,
+}
+
+impl Raised {
+    /// Puts them back, the latest first. One that someone else has set since is theirs.
+    pub fn undo(self, journal: &mut Journal) {
+        for moved in self.0.iter().rev() {
+            if let Err(error) = moved.undo(journal) {
+                warn!("{} stays raised: {}", moved.key, with_causes(&error.into()));
+            }
+        }
+    }
+}
+
+impl Moved {
+    fn undo(&self, journal: &mut Journal) -> Result<(), Error> {
+        let now = journal.sysctl().read(self.key)?;
+        if now != self.after {
+            Ok(())
+        } else if journal.before(self.key, &now) == Some(self.before.as_str()) {
+            journal.restore(self.key)
+        } else {
+            journal.set(self.key, &self.before)
+        }
     }
 }
 
 /// Does what has to be done about a ceiling if it is in that direction.
 fn adjust(
     journal: &mut Journal,
-    key: &str,
+    key: &'static str,
     need_bytes: u64,
     direction: Ordering,
-) -> Result<(), Error> {
+) -> Result<Option<Moved>, Error> {
     if need_bytes == 0 && !journal.has(key) {
         // Not every network namespace has the setting.
-        return Ok(());
+        return Ok(None);
     }
     let now = journal.sysctl().read(key)?;
-    let before = journal.before(key, &now);
-    let base_bytes = last_number(key, before.unwrap_or(&now))?;
+    let original = journal.before(key, &now).map(str::to_owned);
+    let base_bytes = last_number(key, original.as_deref().unwrap_or(&now))?;
     let (now_bytes, wanted_bytes) = (last_number(key, &now)?, base_bytes.max(need_bytes));
     if wanted_bytes.cmp(&now_bytes) != direction {
-        Ok(())
-    } else if before.is_some() && wanted_bytes == base_bytes {
-        journal.restore(key)
-    } else {
-        journal.set(key, &with_ceiling(&now, wanted_bytes))
+        return Ok(None);
     }
+    let after = match original {
+        Some(original) if wanted_bytes == base_bytes => {
+            journal.restore(key)?;
+            original
+        }
+        _ => {
+            let after = with_ceiling(&now, wanted_bytes);
+            journal.set(key, &after)?;
+            after
+        }
+    };
+    Ok(Some(Moved { key, before: now, after }))
 }
 
 /// A setting with another last number, as the kernel prints it.
@@ -179,6 +241,45 @@ mod tests {
         assert_eq!(host.now(), (8_000_000, 5_000_000));
         next.lower(&mut journal).unwrap();
         assert_eq!(host.now(), (4_000_000, 5_000_000));
+    }
+
+    #[test]
+    fn what_was_raised_goes_back_to_what_it_was_just_before() {
+        let host = Host::new();
+        let mut journal = host.journal();
+        host.require(&mut journal, 8_000_000, 0);
+        let next =
+            Ceilings { rcvbuf_bytes: 9_000_000, sndbuf_bytes: 5_000_000, ..Ceilings::default() };
+        let raised = next.raise(&mut journal).unwrap();
+        assert_eq!(host.now(), (9_000_000, 5_000_000));
+        raised.undo(&mut journal);
+        assert_eq!(host.now(), (8_000_000, 300_000));
+        // Of the two only the first is still wad's doing.
+        assert_eq!(journal.changes().count(), 1);
+        assert_eq!(journal.undo().unwrap(), []);
+        assert_eq!(host.now(), (212_992, 300_000));
+    }
+
+    #[test]
+    fn what_someone_else_set_since_it_was_raised_is_theirs() {
+        let host = Host::new();
+        let mut journal = host.journal();
+        let next = Ceilings { rcvbuf_bytes: 9_000_000, ..Ceilings::default() };
+        let raised = next.raise(&mut journal).unwrap();
+        host.sysctl.write(RMEM_MAX, "10000000").unwrap();
+        raised.undo(&mut journal);
+        assert_eq!(host.now().0, 10_000_000);
+    }
+
+    #[test]
+    fn all_are_raised_or_none() {
+        // The kernel tunes no buffers here.
+        let host = Host::new();
+        let mut journal = host.journal();
+        let next = Ceilings { rcvbuf_bytes: 9_000_000, tuned_bytes: 1, ..Ceilings::default() };
+        next.raise(&mut journal).unwrap_err();
+        assert_eq!(host.now(), (212_992, 300_000));
+        assert_eq!(journal.changes().count(), 0);
     }
 
     #[test]

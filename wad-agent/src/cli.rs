@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 
 use crate::{
-    config,
+    cmd_run, config,
     diagnose::Target,
     explain::End,
     instance::Instance,
@@ -26,7 +26,7 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Tune new flows as the configuration says, until stopped
-    Run(Run),
+    Run(cmd_run::Run),
     /// Check a configuration, and show what would be done
     Check(ConfigFile),
     /// Show what a path asks for: buffers, congestion control, streams, and the
@@ -62,17 +62,6 @@ pub enum Command {
     GuardRoutes,
     /// Take everything of wad's out of the kernel, and undo what it changed
     Cleanup(Cleanup),
-}
-
-#[derive(Debug, Args)]
-pub struct Run {
-    #[command(flatten)]
-    pub config: ConfigFile,
-    /// Tune the flows of this cgroup only [default: all, the root of cgroup v2]
-    #[arg(long, value_name = "DIR")]
-    pub cgroup: Option<PathBuf>,
-    #[command(flatten)]
-    pub instance: InstanceName,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use crate::{
     cgroup, check,
-    config::{self, Config, ConfigError, Host},
+    config::{self, Config, ConfigError, fuzz::HOST},
     derived::{Definition, Derived},
     explain::Query,
     instruments::{Flow, STANDARD, Values},
@@ -38,12 +38,6 @@ pub fn config(bytes: &[u8]) {
         Err(other) => panic!("{other}"),
     }
 }
-
-/// The same on every machine.
-pub static HOST: LazyLock<Host> = LazyLock::new(|| {
-    let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
-    Host { congestion_controls: owned(["reno", "cubic"]), loadable: owned(["bbr", "vegas"]) }
-});
 
 /// Derived events, one a line, called A and so on, and their values.
 pub fn derived(bytes: &[u8]) {

@@ -7,7 +7,8 @@ use crate::{
     causes::with_causes,
     config::HostChanges,
     journal::Journal,
-    routes::{Follower, Selection, Standing, State},
+    route_rules::Selection,
+    routes::{Follower, Standing, State},
     switch::Disabled,
 };
 

@@ -16,6 +16,7 @@ mod cmd_diagnose;
 mod cmd_explain;
 mod cmd_paths;
 mod cmd_reload;
+mod cmd_run;
 mod cmd_status;
 mod cmd_switch;
 mod cmd_trace;
@@ -43,6 +44,7 @@ mod lock;
 mod log;
 mod measured;
 mod metrics;
+mod mutex;
 mod netlink;
 mod netns;
 mod output;
@@ -50,11 +52,13 @@ mod pair;
 mod paths;
 mod plan;
 mod plot;
+mod policy_set;
 mod privileges;
 mod reading;
 mod readings;
 mod reload;
 pub mod response;
+mod route_rules;
 mod routes;
 mod run;
 mod shares;
@@ -86,7 +90,7 @@ pub use crate::config::fields;
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Run(args) => run::run(&args),
+        Command::Run(args) => cmd_run::run(&args),
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
         Command::Status(args) => cmd_status::run(&args),

@@ -3,7 +3,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -18,6 +18,7 @@ use crate::{
     events::{self, Record},
     instruments::{Reading, Values},
     metrics::{DerivedMeans, Ends, Live, Readings},
+    mutex::locked,
     reading::{Filter, Instruments, ReadError},
     sinks::Sinks,
 };
@@ -33,7 +34,7 @@ const LINES_PER_LOOK: usize = 20;
 pub struct LiveFlows {
     instruments: Arc<Instruments>,
     sinks: Arc<Sinks>,
-    pub ends: Ends,
+    ends: Ends,
     state: Mutex<State>,
 }
 
@@ -55,9 +56,14 @@ struct Look {
 }
 
 impl LiveFlows {
-    pub fn new(instruments: Arc<Instruments>, sinks: Arc<Sinks>, derived: Derived) -> Self {
-        let (ends, state) = (Ends::default(), Mutex::default());
-        let live = Self { instruments, sinks, ends, state };
+    /// Tells events to `sinks`, and counts what `ends` says of flows that have ended.
+    pub fn new(
+        instruments: Arc<Instruments>,
+        sinks: Arc<Sinks>,
+        ends: Ends,
+        derived: Derived,
+    ) -> Self {
+        let live = Self { instruments, sinks, ends, state: Mutex::default() };
         live.set(derived);
         live
     }
@@ -154,8 +160,7 @@ impl LiveFlows {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked leaves a look out, or half of the counts of one.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 }
 

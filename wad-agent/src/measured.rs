@@ -9,7 +9,7 @@ mod tests;
 
 use std::{
     path::Path,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -217,11 +217,6 @@ fn wanted(findings: &Findings, fallback: Capacity, bounds: Bounds) -> Capacity {
     } else {
         measured.or(fallback)
     }
-}
-
-/// Whoever panicked had only looked, or taken in a part of an answer.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Of each measured path, in the order of the file.

@@ -20,7 +20,7 @@ mod tests;
 use std::{
     path::Path,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, SyncSender, TrySendError},
     },
@@ -44,6 +44,7 @@ use crate::{
     config::Sink,
     event_name::EventName,
     events::{Record, Teller},
+    mutex::locked,
     sysctl::Sysctl,
 };
 
@@ -139,7 +140,7 @@ impl Sinks {
                 thread::sleep(Duration::from_millis(1));
             }
         };
-        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut threads = locked(&self.threads);
         // Then the spools have all of it.
         wait_for(&|| !matches!(queue.try_send(Message::End), Err(TrySendError::Full(_))));
         if let Some(spools) = threads.pop() {

@@ -9,6 +9,11 @@ use std::{
     process::Command,
 };
 
+use crate::tool_folders;
+
+/// Version of bpf-linker.
+pub const LINKER_VERSION: &str = "0.13.0";
+
 /// What the BPF programs are compiled with.
 pub struct BpfToolchain {
     root: PathBuf,
@@ -59,14 +64,16 @@ impl BpfToolchain {
         Some(rustc.parent()?.parent()?.to_path_buf())
     }
 
-    /// Where bpf-linker and what it needs is installed.
-    pub fn tools(&self) -> PathBuf {
-        self.root.join("target/tools")
+    /// Returns the folder that bpf-linker is installed in. The pinned nightly decides
+    /// which LLVM it is built against.
+    pub fn linker_folder(&self) -> PathBuf {
+        let name = format!("bpf-linker-{LINKER_VERSION}-{}", self.pin);
+        tool_folders::folder(&self.root, &name)
     }
 
     /// The linker, whether or not it is there yet.
     pub fn linker(&self) -> PathBuf {
-        self.tools().join("bin/bpf-linker")
+        self.linker_folder().join("bin/bpf-linker")
     }
 
     /// A cargo of the nightly, in wad-ebpf, with the flags for programs that

@@ -4,25 +4,46 @@
 use std::{env, fs, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
+use clap::builder::PossibleValuesParser;
 
 use crate::{
     elf::Elf,
     exec,
     setup::{self, For, SHIPPED},
+    sizes::Sizes,
 };
 
-/// Most that a file may take: for x86_64 it has 9.5 MiB without the terminal of `wad
-/// top`.
-const MAX_BYTES: usize = 12 << 20;
+/// The most that a file may take.
+const MAX_BYTES: usize = 10_000_000;
 
-pub fn run() -> Result<()> {
+/// Names of the machines, as the command line takes them.
+pub fn machines() -> PossibleValuesParser {
+    SHIPPED.map(arch).into()
+}
+
+/// Builds for the named machines, or for all; shows what takes the room if that is asked
+/// for.
+pub fn run(machines: &[String], shows_sizes: bool) -> Result<()> {
     setup::run(For::Shipping)?;
-    for target in SHIPPED {
+    let is_wanted = |target: &&'static str| {
+        machines.is_empty() || machines.iter().any(|name| name == arch(target))
+    };
+    for target in SHIPPED.into_iter().filter(is_wanted) {
         let shipped = ship(target)?;
         let bytes = fs::metadata(&shipped).with_context(|| shipped.display().to_string())?.len();
         println!("{} ({bytes} bytes)", shipped.display());
+        if shows_sizes {
+            let map = map(target);
+            let text = fs::read_to_string(&map).with_context(|| map.display().to_string())?;
+            print!("{}", Sizes::parse(&text));
+        }
     }
     Ok(())
+}
+
+/// Returns the name of a target's machine.
+fn arch(target: &'static str) -> &'static str {
+    target.split('-').next().unwrap_or_default()
 }
 
 /// A cargo that compiles static programs for a target. The compiler brings its own
@@ -37,10 +58,26 @@ pub fn cargo(subcommand: &str, target: &str, profile: &str) -> Command {
     command
 }
 
+/// Returns where the linker writes what it put where in a target's file, which has no
+/// symbols itself.
+fn map(target: &'static str) -> PathBuf {
+    exec::target().join("dist").join(arch(target)).join("wad.map")
+}
+
 /// Builds `wad` for a target, and returns where it is.
 pub fn ship(target: &'static str) -> Result<PathBuf> {
-    let arch = target.split('-').next().unwrap_or_default();
-    exec::prepare(cargo("build", target, "release").args(["--package", "wad-agent"]))?;
+    let arch = arch(target);
+    let map = map(target);
+    let folder = map.parent().expect("the map is in a folder");
+    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    exec::prepare(
+        cargo("rustc", target, "release")
+            .args(["--package", "wad-agent", "--bin", "wad", "--"])
+            .arg(format!("-Clink-arg=-Map={}", map.display()))
+            // A list of the places that the loader writes to, 24 bytes for each, becomes
+            // a bitmap.
+            .arg("-Clink-arg=--pack-dyn-relocs=relr"),
+    )?;
 
     let built = exec::target().join(target).join("release/wad");
     let file = fs::read(&built).with_context(|| built.display().to_string())?;
@@ -54,8 +91,6 @@ pub fn ship(target: &'static str) -> Result<PathBuf> {
         file.len()
     );
 
-    let folder = exec::target().join("dist").join(arch);
-    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let shipped = folder.join("wad");
     fs::copy(&built, &shipped).with_context(|| shipped.display().to_string())?;
     Ok(shipped)

@@ -29,6 +29,13 @@ pub fn cargo(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command 
     command
 }
 
+/// A program of ours, started at the root.
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    command
+}
+
 /// Runs a command to its end.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {}", words(command)))?;

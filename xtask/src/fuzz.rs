@@ -63,12 +63,36 @@ pub fn names() -> PossibleValuesParser {
     TARGETS.into()
 }
 
-/// Runs the named targets, or all, each so long. Each gets a line at the end.
-pub fn run(names: &[String], seconds: u32) -> Result<()> {
+/// How long targets are run, in seconds.
+#[derive(Clone, Copy)]
+pub enum Time {
+    Each(u32),
+    /// All that are run together.
+    InAll(u32),
+}
+
+impl Time {
+    /// Returns the seconds for each of so many targets, of which as many are run at once
+    /// as there are cores.
+    fn each(self, targets: usize, cores: usize) -> u32 {
+        match self {
+            Self::Each(seconds) => seconds,
+            Self::InAll(seconds) => {
+                let rounds = u32::try_from(targets.div_ceil(cores)).unwrap_or(u32::MAX);
+                // None at all would be without end.
+                (seconds / rounds.max(1)).max(1)
+            }
+        }
+    }
+}
+
+/// Runs the named targets, or all. Each gets a line at the end.
+pub fn run(names: &[String], time: Time) -> Result<()> {
     let names: Vec<&str> = match names {
         [] => TARGETS.to_vec(),
         names => names.iter().map(String::as_str).collect(),
     };
+    let seconds = time.each(names.len(), cores());
     let programs = build()?;
     let verdicts = on_all_cores(&names, |name| Target { name, programs: &programs }.run(seconds));
     let mut failed = 0;
@@ -106,12 +130,16 @@ fn build() -> Result<PathBuf> {
     Ok(exec::target().join(host).join("fuzz"))
 }
 
+fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
 /// What the work makes of each item, in their order.
 fn on_all_cores<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..thread::available_parallelism().map_or(1, NonZero::get) {
+        for _ in 0..cores() {
             scope.spawn(|| {
                 loop {
                     let place = next.fetch_add(1, Ordering::Relaxed);
@@ -252,6 +280,14 @@ mod tests {
         let failed = Verdict::new("query", "thread panicked\nTest unit written to x\n", false);
         let said = failed.to_string();
         assert!(said.starts_with("query        FAILED") && said.contains("written to x"), "{said}");
+    }
+
+    #[test]
+    fn an_hour_is_shared_by_rounds() {
+        assert_eq!(Time::Each(60).each(13, 2), 60);
+        assert_eq!(Time::InAll(3600).each(13, 2), 3600 / 7);
+        assert_eq!(Time::InAll(3600).each(13, 64), 3600);
+        assert_eq!(Time::InAll(5).each(13, 1), 1);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! `cargo xtask lab`, `demo` and `bench`: builds what they need, and becomes
-//! the program of the `tests` crate that does the work. Only that program
+//! the program of `tests/lab` that does the work. Only that program
 //! writes to standard output, so that its JSON stays JSON.
 
 use std::{ffi::OsString, path::PathBuf, process::Command};
@@ -50,11 +50,10 @@ struct Built {
 fn build(program: &str, purpose: For) -> Result<Built> {
     setup::run(purpose)?;
     exec::prepare(
-        exec::cargo(["build", "--release", "--package", "wad-agent", "--package", "wad-tests"])
+        exec::cargo(["build", "--release", "--package", "wad-agent", "--package", "wad-lab"])
             .args(["--bin", "wad", "--bin", program]),
     )?;
     let built = exec::target().join("release");
-    let mut command = Command::new(built.join(program));
-    command.current_dir(exec::root());
+    let command = exec::command(&built.join(program));
     Ok(Built { command, wad: built.join("wad") })
 }

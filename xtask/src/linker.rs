@@ -1,60 +1,42 @@
-//! bpf-linker, in target/tools. It has to use the LLVM that the compiler of the
-//! BPF programs uses, and the nightly brings that along: no LLVM package is
-//! needed, and none of the machine's gets in the way.
+//! bpf-linker. It has to use the LLVM that the compiler of the BPF programs uses, and
+//! the nightly brings that along: no LLVM package is needed, and none of the machine's
+//! gets in the way.
 
 use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Command,
 };
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{bpf_toolchain::BpfToolchain, exec};
+use crate::{
+    bpf_toolchain::{BpfToolchain, LINKER_VERSION},
+    tools::Tool,
+};
 
-/// Version of bpf-linker.
-const VERSION: &str = "0.13.0";
+const LINKER: Tool = Tool { name: "bpf-linker", version: LINKER_VERSION, options: &[] };
 
 /// Makes sure that bpf-linker is there, of this version, and built against the
 /// pinned nightly.
 pub fn ensure(bpf: &BpfToolchain) -> Result<()> {
     let sysroot = bpf.sysroot().with_context(|| format!("{} is not installed", bpf.pin))?;
-    let llvm = find_llvm(&sysroot.join("lib"))?;
-    let tools = bpf.tools();
-    // Under the name that the build script of llvm-sys looks for.
-    let link = tools.join("llvm/lib/libLLVM.so");
-    if bpf.linker().exists() && fs::read_link(&link).is_ok_and(|to| to == llvm.path) {
-        let installed = fs::read_to_string(tools.join(".crates.toml")).unwrap_or_default();
-        if installed.contains(&format!("\"bpf-linker {VERSION} ")) {
-            return Ok(());
-        }
-    }
-
-    eprintln!("building bpf-linker {VERSION} against {} (takes half a minute)", bpf.pin);
-    // The link tells which nightly an installed bpf-linker is for: that must go
-    // before the link changes, in case this is interrupted.
-    remove(&bpf.linker())?;
-    remove(&link)?;
-    let folder = link.parent().expect("the link is in a folder");
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    symlink(&llvm.path, &link).with_context(|| link.display().to_string())?;
-    let mut cargo = exec::cargo(["install", "bpf-linker", "--locked", "--force"]);
-    cargo
-        .args(["--version", VERSION, "--no-default-features", "--features", &llvm.feature])
-        .arg("--root")
-        .arg(&tools)
-        .env("LLVM_PREFIX", tools.join("llvm"))
-        .env("RUSTFLAGS", format!("-Clink-arg=-Wl,-rpath,{}", sysroot.join("lib").display()))
-        .env_remove("CARGO_TARGET_DIR")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS");
-    exec::prepare(&mut cargo)?;
-    // It starts only if it finds the library.
-    exec::output(Command::new(bpf.linker()).arg("--version"))
-        .with_context(|| format!("{} does not start", bpf.linker().display()))?;
+    // It starts only if it finds the nightly's library.
+    LINKER.ensure_in(&bpf.linker_folder(), |cargo, folder| {
+        let llvm = find_llvm(&sysroot.join("lib"))?;
+        // Under the name that the build script of llvm-sys looks for.
+        let link = folder.join("llvm/lib/libLLVM.so");
+        let parent = link.parent().expect("the link is in a folder");
+        fs::create_dir_all(parent).with_context(|| parent.display().to_string())?;
+        symlink(&llvm.path, &link).with_context(|| link.display().to_string())?;
+        cargo
+            .args(["--no-default-features", "--features", &llvm.feature])
+            .env("LLVM_PREFIX", folder.join("llvm"))
+            .env("RUSTFLAGS", format!("-Clink-arg=-Wl,-rpath,{}", sysroot.join("lib").display()));
+        Ok(())
+    })?;
     Ok(())
 }
-
 /// A compiler's LLVM.
 #[derive(Debug, PartialEq, Eq)]
 struct Llvm {
@@ -76,15 +58,6 @@ fn find_llvm(libraries: &Path) -> Result<Llvm> {
         }
     }
     bail!("{}: no libLLVM.so.*, which bpf-linker is to be built against", folder())
-}
-
-fn remove(file: &Path) -> Result<()> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| file.display().to_string())
-        }
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

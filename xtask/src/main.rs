@@ -6,21 +6,30 @@ use std::{ffi::OsString, path::PathBuf, process::ExitCode};
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
+use fuzz::Time;
 
 mod bpf_toolchain;
 mod build;
+mod ci;
 mod clippy;
+mod deny;
 mod dist;
+mod doc;
 mod elf;
 mod exec;
 mod fmt;
 mod fuzz;
+mod installed;
 mod lab;
 mod linker;
 mod packages;
+mod programs;
 mod setup;
+mod sizes;
 mod test;
+mod tool_folders;
 mod toolchains;
+mod tools;
 mod vm;
 
 #[derive(Parser)]
@@ -36,7 +45,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Get the compilers, bpf-linker and packages that are missing
+    /// Get the compilers, tools and packages that are missing
     Setup,
     /// Build `wad` for this machine, optimised, BPF programs included
     Build,
@@ -48,8 +57,28 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Check licences, duplicates and sources of dependencies
+    Deny,
+    /// Build the documentation of the code; warnings are errors
+    Doc,
+    /// Run what every change has to pass, and show the time of each step
+    Ci {
+        /// Only what is worth it after each change: format, lints, tests without root
+        #[arg(long, conflicts_with = "long")]
+        quick: bool,
+        /// All kernels, an hour of fuzzing, the lab with its targets, every machine: a day
+        #[arg(long)]
+        long: bool,
+    },
     /// Run every test; those that change the network need root
-    Test,
+    Test {
+        /// Only those with this in their names
+        filter: Option<String>,
+        /// Run none, but say of each end-to-end test where it is run, and why never in
+        /// virtual machines
+        #[arg(long, conflicts_with = "filter")]
+        list: bool,
+    },
     /// Feed the parsers of what comes from outside with what libFuzzer makes up
     Fuzz {
         /// All of them if none is named
@@ -58,8 +87,11 @@ enum Command {
         /// How long each is run; as many at once as there are cores
         #[arg(long, default_value_t = 60)]
         seconds: u32,
+        /// How long they take together, instead
+        #[arg(long, value_name = "SECONDS", conflicts_with = "seconds")]
+        in_all: Option<u32>,
         /// Run the one that is named on this file instead, which it may have left
-        #[arg(long, value_name = "FILE", requires = "targets", conflicts_with = "seconds")]
+        #[arg(long, value_name = "FILE", requires = "targets", conflicts_with_all = ["seconds", "in_all"])]
         input: Option<PathBuf>,
     },
     /// Run tests of the static `wad` under Debian's kernels, each in a virtual
@@ -71,12 +103,22 @@ enum Command {
         /// All of them if none is named
         #[arg(value_name = "KERNEL", value_parser = vm::names())]
         kernels: Vec<String>,
-        /// Only the tests of this file of tests/tests
+        /// Only the tests with this in their names
         #[arg(long, value_name = "NAME")]
         test: Option<String>,
+        /// Every test that can be run there, not only those of every change
+        #[arg(long)]
+        long: bool,
     },
     /// Build the static binaries to ship, in target/dist
-    Dist,
+    Dist {
+        /// All of them if none is named
+        #[arg(value_name = "MACHINE", value_parser = dist::machines())]
+        machines: Vec<String>,
+        /// Show what takes the room, by section and by crate
+        #[arg(long)]
+        sizes: bool,
+    },
     /// Measure over an emulated WAN: `lab list`, `lab run NAME`
     #[command(disable_help_flag = true)]
     Lab(PassedOn),
@@ -130,15 +172,26 @@ fn run(command: Command) -> Result<()> {
         Command::Build => build::run(),
         Command::Clippy => clippy::run(),
         Command::Fmt { check } => fmt::run(check),
-        Command::Test => test::run(),
+        Command::Ci { quick: true, .. } => ci::run(ci::Extent::Quick),
+        Command::Ci { long: true, .. } => ci::run(ci::Extent::Long),
+        Command::Ci { .. } => ci::run(ci::Extent::Default),
+        Command::Deny => deny::run(),
+        Command::Doc => doc::run(),
+        Command::Test { list: true, .. } => test::list(),
+        Command::Test { filter, list: false } => test::run(filter.as_deref()),
         Command::Fuzz { targets, input: Some(input), .. } => fuzz::reproduce(&targets, &input),
-        Command::Fuzz { targets, input: None, seconds } => fuzz::run(&targets, seconds),
+        Command::Fuzz { targets, input: None, seconds, in_all } => {
+            let time = in_all.map_or(Time::Each(seconds), Time::InAll);
+            fuzz::run(&targets, time)
+        }
         Command::Vm { other: Some(VmCommand::Compare { law }), .. } => vm::compare(law.as_deref()),
         Command::Vm { other: Some(VmCommand::Lab { kernel, arguments }), .. } => {
             vm::lab(&kernel, &arguments)
         }
-        Command::Vm { other: None, kernels, test } => vm::run(&kernels, test.as_deref()),
-        Command::Dist => dist::run(),
+        Command::Vm { other: None, kernels, test, long } => {
+            vm::run(&kernels, test.as_deref(), long)
+        }
+        Command::Dist { machines, sizes } => dist::run(&machines, sizes),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),
         Command::Bench(passed_on) => lab::bench(passed_on.arguments),

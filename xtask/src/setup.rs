@@ -1,12 +1,15 @@
 //! `cargo xtask setup`: whatever is missing, and nothing where nothing is.
 
-use anyhow::Result;
+use std::env::consts::ARCH;
+
+use anyhow::{Context as _, Result};
 
 use crate::{
     bpf_toolchain::BpfToolchain,
     exec, linker,
     packages::{self, Package},
     toolchains,
+    tools::{DENY, MDBOOK},
 };
 
 /// What the set-up is for: no command waits for more than it needs.
@@ -33,11 +36,18 @@ pub enum For {
 /// Targets that are shipped for.
 pub const SHIPPED: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 
+/// The one of them that this machine runs.
+pub fn own_target() -> Result<&'static str> {
+    let own = SHIPPED.into_iter().find(|target| target.starts_with(ARCH));
+    own.with_context(|| format!("wad is not shipped for {ARCH}"))
+}
+
 /// Makes sure that all is there.
 pub fn run(purpose: For) -> Result<()> {
-    let targets: &[&str] = match purpose {
-        For::Shipping | For::Machines | For::Everything => &SHIPPED,
-        _ => &[],
+    let targets = match purpose {
+        For::Shipping | For::Machines | For::Everything => SHIPPED.to_vec(),
+        For::Testing => vec![own_target()?],
+        _ => Vec::new(),
     };
     let components: &[&str] = match purpose {
         For::Linting | For::Everything => &["clippy", "rustfmt"],
@@ -56,8 +66,12 @@ pub fn run(purpose: For) -> Result<()> {
         _ => Vec::new(),
     };
     let bpf = BpfToolchain::read(exec::root())?;
-    toolchains::ensure_host(components, targets)?;
+    toolchains::ensure_host(components, &targets)?;
     toolchains::ensure_bpf(&bpf)?;
     linker::ensure(&bpf)?;
+    if purpose == For::Everything {
+        DENY.ensure()?;
+        MDBOOK.ensure()?;
+    }
     packages::ensure(&packages)
 }

@@ -1,16 +1,19 @@
-//! `cargo xtask test`: every test there is.
+//! `cargo xtask test`: every test there is, or those with a filter in their names.
 
-use anyhow::{Result, bail};
+use std::path::Path;
+
+use anyhow::{Context as _, Result, bail};
 
 use crate::{
-    exec,
+    dist, exec, programs,
     setup::{self, For},
 };
 
-pub fn run() -> Result<()> {
+/// Runs them on this machine.
+pub fn run(filter: Option<&str>) -> Result<()> {
     let root = exec::is_root()?;
     setup::run(if root { For::Testing } else { For::Building })?;
-    exec::run(&mut exec::cargo(["test", "--workspace"]))?;
+    exec::run(exec::cargo(["test", "--workspace"]).args(filter))?;
     if !root {
         bail!(
             "the tests above passed, but those that need root were not run: \
@@ -18,16 +21,29 @@ pub fn run() -> Result<()> {
         );
     }
 
-    // As it is shipped: tests of the whole are to see the optimised program.
-    exec::prepare(&mut exec::cargo(["build", "--release", "--package", "wad-agent"]))?;
-    // One at a time: they set up networks, and some measure. By `--test`, which
-    // fails where there are none. A file that fails does not keep the others from
-    // being run.
-    exec::run(
-        exec::cargo(["test", "--package", "wad-tests", "--features", "root", "--test", "*"])
-            .args(["--no-fail-fast", "--", "--test-threads=1"])
-            .env("WAD_BIN", exec::target().join("release/wad")),
-    )?;
-    println!("all tests passed: those of the workspace, and those that need root");
+    let target = setup::own_target()?;
+    let tests = programs::end_to_end(target)?;
+    if filter.is_some_and(|filter| !has_any(&tests, filter)) {
+        return Ok(());
+    }
+    // As it is shipped: tests of the whole are to see that program.
+    let wad = dist::ship(target)?;
+    exec::run(exec::command(&tests).args(filter).env("WAD_BIN", wad))?;
+    if filter.is_none() {
+        println!("all tests passed: those of the workspace, and those that need root");
+    }
     Ok(())
+}
+
+/// Whether a name of the end-to-end tests has the filter in it.
+fn has_any(tests: &Path, filter: &str) -> bool {
+    let listed = exec::output(exec::command(tests).args(["--list", filter]));
+    listed.is_some_and(|text| text.lines().any(|line| line.contains(": test; ")))
+}
+
+/// Says of each end-to-end test where it is run.
+pub fn list() -> Result<()> {
+    setup::run(For::Building)?;
+    let cargo = ["run", "--quiet", "--package", "wad-e2e", "--", "--list"];
+    exec::run(&mut exec::cargo(cargo)).context("cannot list the tests")
 }

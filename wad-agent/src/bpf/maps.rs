@@ -13,14 +13,12 @@ use wad_common::{
     stats::PathStats,
 };
 
-use super::{
-    Pins, Result, TuningError,
-    policy_set::{Making, PolicySet, Withheld},
-};
+use super::{Pins, Result, TuningError};
 use crate::{
     config::{Origin, PathPolicy},
     explain::{Answer, Basis, Known, Query, RuleSet, explain},
     instance::Instance,
+    policy_set::{Making, PolicySet, Withheld},
     readings::{KernelReadings, PathReading, PathState},
     shown,
     switch::Disabled,

@@ -14,7 +14,6 @@ mod maps;
 mod objects;
 mod options;
 mod pins;
-mod policy_set;
 mod progress;
 mod running;
 mod sets;
@@ -25,7 +24,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::File,
     os::fd::AsFd as _,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
@@ -44,7 +43,6 @@ pub use events::Events;
 pub use instruments::InstrumentsReader;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
-pub use policy_set::{Making, PolicySet};
 pub use progress::ProgressReader;
 use running::Running;
 
@@ -53,6 +51,7 @@ use crate::{
     config::PathPolicy,
     explain::{Answer, Query},
     instance::Instance,
+    mutex::locked,
     readings::KernelReadings,
     struct_ops::{self, BtfError, KernelBtf, sys},
     switch::Disabled,
@@ -85,6 +84,14 @@ pub enum Start {
     Upgraded,
 }
 
+/// Tuning that has just been started.
+pub struct Started {
+    pub tuning: Tuning,
+    pub how: Start,
+    /// The number of the policy set that was put in force.
+    pub policy_set: u64,
+}
+
 /// What new tuning starts with.
 pub struct Setup<'a> {
     pub instance: &'a Instance,
@@ -98,7 +105,7 @@ impl Tuning {
     /// Takes over what an agent of this build left, flows included, or brings
     /// everything into the kernel, in the place of what another build left. If that
     /// fails half-way, what was made is removed again.
-    pub fn start(pins: Pins, setup: &Setup<'_>) -> Result<(Self, Start)> {
+    pub fn start(pins: Pins, setup: &Setup<'_>) -> Result<Started> {
         if !objects::are_embedded() {
             return Err(TuningError::NoObjects);
         }
@@ -110,18 +117,19 @@ impl Tuning {
             );
         }
         let cgroup = setup.cgroup.file.try_clone().map_err(TuningError::Options)?;
-        let complete = |maps, pins| {
+        let complete = |pins, InKernel { maps, how, policy_set }| {
             let running = Running::load(&pins, &btf, setup.cgroup.id);
             let cgroup_id = setup.cgroup.id;
-            Self { pins, maps: Mutex::new(maps), cgroup, cgroup_id, running }
+            let tuning = Self { pins, maps: Mutex::new(maps), cgroup, cgroup_id, running };
+            Started { tuning, how, policy_set }
         };
         if is_attached_to(&pins, setup.cgroup) {
-            let maps = take_over(&pins, setup, &btf)?;
-            return Ok((complete(maps, pins), Start::TakenOver));
+            let taken = take_over(&pins, setup, &btf)?;
+            return Ok(complete(pins, taken));
         }
         pins.remove_current()?;
         match bring_up(&pins, setup, &btf) {
-            Ok((maps, start)) => Ok((complete(maps, pins), start)),
+            Ok(made) => Ok(complete(pins, made)),
             Err(error) => {
                 // The first error is the one to report. Tuning of another build
                 // that is still in force stays.
@@ -240,8 +248,7 @@ impl Tuning {
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {
-        // Whoever panicked had read, or has changed a part that is not in force.
-        self.maps.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.maps)
     }
 
     /// The events of flows.
@@ -256,12 +263,19 @@ impl Tuning {
     }
 }
 
-fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<(Maps, Start)> {
+/// What a start has made or taken over.
+struct InKernel {
+    maps: Maps,
+    how: Start,
+    policy_set: u64,
+}
+
+fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
     pins.make_folder()?;
     sets::make(pins)?;
     let mut object = load_object(pins, btf)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
-    maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
+    let policy_set = maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
     let tuner = load_tuner(&mut object)?;
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
     let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
@@ -279,23 +293,23 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<(Maps, St
     }
     let Some(before) = before else {
         attach(tuner, pins, setup.cgroup)?;
-        return Ok((maps, Start::Fresh));
+        return Ok(InKernel { maps, how: Start::Fresh, policy_set });
     };
     sys::take_link(&before.tuner_link(), tuner.fd()?.as_fd(), &pins.tuner_link())
         .map_err(|source| TuningError::Replace { link: before.tuner_link(), source })?;
     remove_rest(pins);
-    Ok((maps, Start::Upgraded))
+    Ok(InKernel { maps, how: Start::Upgraded, policy_set })
 }
 
-fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<Maps> {
+fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
     let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
     algorithms::register(pins, None, laws)?;
     options::follow(pins, &setup.cgroup.file, setup.paths)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
-    maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
+    let policy_set = maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
     remove_rest(pins);
-    Ok(maps)
+    Ok(InKernel { maps, how: Start::TakenOver, policy_set })
 }
 
 /// Removes what is left of another build, whose links this one has taken.

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::{
     config::{Config, Congestion, HostChanges, PathPolicy},
     host::MAX_BACKLOG,
-    routes::Selection,
+    route_rules::Selection,
     switch::Disabled,
 };
 

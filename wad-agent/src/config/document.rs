@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     derived::Derived,
-    routes::{MAX_RULES, Selection},
+    route_rules::{MAX_RULES, Selection},
     switch::Disabled,
 };
 

@@ -17,6 +17,8 @@ mod error;
 mod fault;
 mod field;
 pub mod fields;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod host;
 mod host_changes;
 mod line;

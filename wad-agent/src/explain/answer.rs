@@ -10,7 +10,8 @@ use crate::{
     config::{Settings, Value},
     law::Law,
     readings::PathState,
-    routes::{self, Metrics},
+    route_rules::RouteMetrics,
+    routes,
 };
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -99,7 +100,7 @@ impl Answer {
                 _ => 0,
             };
             let quickack = settings.get("delayed_ack") == Some(&Value::Flag(false));
-            let metrics = Metrics { reorder_segments, quickack };
+            let metrics = RouteMetrics { reorder_segments, quickack };
             let undoes = match settings.get("congestion") {
                 Some(Value::Text(congestion)) => Law::of_algorithm(congestion).is_some(),
                 _ => false,

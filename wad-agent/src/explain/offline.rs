@@ -6,9 +6,9 @@ use wad_common::policy::{Rule, RuleRun};
 
 use super::{Answer, Basis, Known, Query, RuleSet, explain};
 use crate::{
-    bpf::{Making, PolicySet},
     config::PathPolicy,
     instance::Instance,
+    policy_set::{Making, PolicySet},
     readings::PathState,
     switch::Disabled,
 };

@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use super::{Shared, locked};
+use super::Shared;
 use crate::{
     config::Source,
     metrics::{PathsMeasured, Readings, SourceReading},
+    mutex::locked,
     sources::{ErrorKind, Health, Store, Targets},
     tuning_plan::{Capacity, Damper},
 };

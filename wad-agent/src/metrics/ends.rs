@@ -3,10 +3,12 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use wad_common::event::Event;
+
+use crate::mutex::locked;
 
 /// Upper bounds of the buckets, without the last one, which has none. Few: each is a
 /// series of every path.
@@ -89,8 +91,7 @@ impl Ends {
     }
 
     fn locked(&self) -> MutexGuard<'_, HashMap<Arc<str>, Ended>> {
-        // Whoever panicked had counted one flow, or not.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 }
 

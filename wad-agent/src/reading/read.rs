@@ -3,7 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use jiff::Timestamp;
@@ -14,6 +14,7 @@ use super::Filter;
 use crate::{
     bpf::{InstrumentsReader, Tuning, TuningError},
     instruments::{FieldError, Fields, Flow, Instrument, Reading, STANDARD, Seen, Values, ends},
+    mutex::locked,
     shown,
     struct_ops::{BtfError, KernelBtf},
 };
@@ -112,7 +113,7 @@ impl Instruments {
         if let Some(path) = filter.paths.iter().find(|path| !self.tuning.has_path(path)) {
             return Err(ReadError::UnknownPath(path.clone()));
         }
-        let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut readers = locked(&self.readers);
         let Reader { output, kernel, view } = readers.get(&self.tuning, question)?;
         let time = Timestamp::now();
         kernel.read(output)?;

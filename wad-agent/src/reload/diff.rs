@@ -10,7 +10,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Agent, Api, Config, Limits, Log, Metrics, OnExit, PathPolicy};
+use crate::{
+    config::{Agent, Api, Config, HostChanges, Limits, Log, Metrics, OnExit, PathPolicy},
+    derived::Derived,
+};
 
 /// Names that are listed in a line of the log; the rest is a number.
 const SHOWN: usize = 10;
@@ -52,6 +55,14 @@ impl InForce {
     /// What becomes of the tuning at the agent's end.
     pub const fn on_exit(&self) -> OnExit {
         self.rest.agent.on_exit
+    }
+
+    pub const fn host(&self) -> &HostChanges {
+        &self.rest.host
+    }
+
+    pub const fn derived(&self) -> &Derived {
+        &self.rest.derived
     }
 
     /// The fields that differ and only take effect at a start.

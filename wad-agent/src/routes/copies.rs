@@ -5,10 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ipnet::IpNet;
 
-use super::{
-    Metrics,
-    route::{Found, Reason, Route},
-};
+use super::route::{Found, Reason, Route};
+use crate::route_rules::RouteMetrics;
 
 /// Routes within a prefix that are copied; a host that has more is a router.
 pub const MAX_WITHIN: usize = 1_000;
@@ -75,7 +73,7 @@ impl Copies {
             Some(error) => Err(Reason::Kernel { error: error.clone() }),
             None => simple(group),
         };
-        let metrics = Metrics::of_table(table).unwrap_or_default();
+        let metrics = RouteMetrics::of_table(table).unwrap_or_default();
         for (to, group) in within {
             match simple(*to, group) {
                 Ok(routes) => {
@@ -130,7 +128,7 @@ mod tests {
     use super::*;
     use crate::routes::route::{Hop, Way};
 
-    const METRICS: Metrics = Metrics { reorder_segments: 19, quickack: true };
+    const METRICS: RouteMetrics = RouteMetrics { reorder_segments: 19, quickack: true };
 
     fn net(text: &str) -> IpNet {
         text.parse().unwrap()

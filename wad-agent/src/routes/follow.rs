@@ -14,14 +14,14 @@ use tokio::{
 use tracing::{info, warn};
 
 use super::{
-    MAIN_TABLE, Metrics,
+    MAIN_TABLE,
     guard::Guard,
     pass::pass,
     remove::clear,
     route,
-    selection::Selected,
     standing::{Report, Standing, State},
 };
+use crate::route_rules::{RouteMetrics, Selected};
 use crate::{
     causes::with_causes,
     netlink::{self, Error, Netlink},
@@ -184,7 +184,7 @@ async fn happened(
             _ => return Ok(()),
         };
         let table = route::table(route);
-        if table == MAIN_TABLE || Metrics::of_table(table).is_some() {
+        if table == MAIN_TABLE || RouteMetrics::of_table(table).is_some() {
             return Ok(());
         }
     }

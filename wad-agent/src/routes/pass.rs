@@ -13,22 +13,24 @@ use netlink_packet_route::{
 use nix::libc::{ENOENT, ESRCH};
 
 use super::{
-    MAIN_PRIORITY, MAIN_TABLE, Metrics, PROTOCOL,
+    MAIN_PRIORITY, MAIN_TABLE, PROTOCOL,
     copies::{Blocked, Copies, Place, Refusal, Wanted, copies},
     route::{self, Route, Vrf, Way},
-    rule::{self, Rule, To},
-    selection::Selected,
+    rule,
     standing::{Refused, Report},
 };
 use crate::netlink::{Error, Family, Netlink};
+use crate::route_rules::{RouteMetrics, Rule, Selected, To};
 
 /// Once, from what is there to what is wanted.
 pub async fn pass(netlink: &mut Netlink, selected: &[Selected]) -> Result<Report, Error> {
     let vrfs = route::vrfs(&netlink.links().await?);
     let mut report = Report::default();
     for family in Family::ALL {
-        let here: Vec<_> =
-            selected.iter().filter(|selected| selected.rule.family() == family).collect();
+        let here: Vec<_> = selected
+            .iter()
+            .filter(|selected| rule::family(&selected.rule.remote) == family)
+            .collect();
         pass_family(netlink, family, &here, &vrfs, &mut report).await?;
     }
     Ok(report)
@@ -120,7 +122,7 @@ fn there(messages: &[RouteMessage], family: Family) -> BTreeMap<Place, There> {
     let ours = messages.iter().filter(|message| message.header.protocol == PROTOCOL);
     let places = ours.filter_map(|message| {
         let table = route::table(message);
-        Metrics::of_table(table)?;
+        RouteMetrics::of_table(table)?;
         let to = route::destination(message, family)?;
         let priority = message.attributes.iter().find_map(|attribute| match attribute {
             RouteAttribute::Priority(priority) => Some(*priority),
@@ -192,7 +194,7 @@ impl Rules {
             ours: messages
                 .iter()
                 .filter(|message| rule::is_ours(message))
-                .map(|message| (message.clone(), Rule::read(message, family)))
+                .map(|message| (message.clone(), rule::read(message, family)))
                 .collect(),
             is_between: after_ours.any(|rule| is_of_others(&rule)),
             others_come_first: before.iter().filter(is_of_others).any(|rule| is_first(&rule)),
@@ -209,7 +211,7 @@ impl Rules {
         }
         self.remove(netlink).await?;
         for rule in wanted {
-            let message = RouteNetlinkMessage::NewRule(rule.message());
+            let message = RouteNetlinkMessage::NewRule(rule::message(rule));
             netlink.change("make a rule", message, NLM_F_CREATE | NLM_F_EXCL).await?;
         }
         Ok(())
@@ -262,7 +264,7 @@ mod tests {
 
     #[test]
     fn rules_of_others_are_told_from_ours() {
-        let (ours, others) = (rule("10.0.0.0/8", 1_190_038).message(), kernels(32_765, 7));
+        let (ours, others) = (rule::message(&rule("10.0.0.0/8", 1_190_038)), kernels(32_765, 7));
         let (local, main) = (kernels(0, 255), kernels(MAIN_PRIORITY, MAIN_TABLE));
         let read = |rules: &[&RuleMessage]| {
             let rules: Vec<_> = rules.iter().map(|rule| (*rule).clone()).collect();

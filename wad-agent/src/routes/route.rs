@@ -13,10 +13,11 @@ use netlink_packet_route::{
 };
 
 use super::{
-    Metrics, PROTOCOL,
+    PROTOCOL,
     rule::{family, unspecified},
 };
 use crate::netlink::Family;
+use crate::route_rules::RouteMetrics;
 
 /// A route of the main table, or of one of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -196,7 +197,7 @@ impl Route {
 
     /// The same for another prefix, with these metrics in place of its own.
     #[must_use]
-    pub fn copy(&self, to: IpNet, ours: Metrics) -> Self {
+    pub fn copy(&self, to: IpNet, ours: RouteMetrics) -> Self {
         let mut copy = Self { to, ..self.clone() };
         if let Way::Through(hop) = &mut copy.way {
             hop.metrics.retain(|metric| match metric {

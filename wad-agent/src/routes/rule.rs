@@ -9,106 +9,84 @@ use netlink_packet_route::{
 };
 
 use super::{MAIN_PRIORITY, MAIN_TABLE, PRIORITY, PROTOCOL};
-use crate::netlink::Family;
-
-/// For TCP connections of this host; what it forwards is left alone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Rule {
-    pub remote: IpNet,
-    pub local: Option<IpNet>,
-    /// 0 for any.
-    pub remote_port: u16,
-    pub local_port: u16,
-    pub to: To,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum To {
-    /// One of ours.
-    Table(u32),
-    /// The rule of the main table, past rules of ours for wider prefixes.
-    Main,
-}
+use crate::{
+    netlink::Family,
+    route_rules::{Rule, To},
+};
 
 /// Which packets have no interface that they came in by: those of this host
 /// (`fib_rule_match()`).
 const OWN: &str = "lo";
 
-impl Rule {
-    #[must_use]
-    pub fn family(&self) -> Family {
-        family(&self.remote)
+/// A rule as netlink has it.
+#[must_use]
+pub fn message(rule: &Rule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    let attributes = &mut message.attributes;
+    attributes.push(RuleAttribute::Priority(PRIORITY));
+    attributes.push(RuleAttribute::Protocol(PROTOCOL));
+    attributes.push(RuleAttribute::IpProtocol(IpProtocol::Tcp));
+    attributes.push(RuleAttribute::Iifname(OWN.to_owned()));
+    if rule.remote.prefix_len() > 0 {
+        attributes.push(RuleAttribute::Destination(rule.remote.addr()));
     }
+    if let Some(local) = rule.local {
+        attributes.push(RuleAttribute::Source(local.addr()));
+        message.header.src_len = local.prefix_len();
+    }
+    let only = |port| RulePortRange { start: port, end: port };
+    if rule.remote_port != 0 {
+        attributes.push(RuleAttribute::DestinationPortRange(only(rule.remote_port)));
+    }
+    if rule.local_port != 0 {
+        attributes.push(RuleAttribute::SourcePortRange(only(rule.local_port)));
+    }
+    message.header.action = match rule.to {
+        To::Table(table) => {
+            attributes.push(RuleAttribute::Table(table));
+            RuleAction::ToTable
+        }
+        To::Main => {
+            attributes.push(RuleAttribute::Goto(MAIN_PRIORITY));
+            RuleAction::Goto
+        }
+    };
+    message.header.family = family(&rule.remote).address_family();
+    message.header.dst_len = rule.remote.prefix_len();
+    message
+}
 
-    #[must_use]
-    pub fn message(&self) -> RuleMessage {
-        let mut message = RuleMessage::default();
-        let attributes = &mut message.attributes;
-        attributes.push(RuleAttribute::Priority(PRIORITY));
-        attributes.push(RuleAttribute::Protocol(PROTOCOL));
-        attributes.push(RuleAttribute::IpProtocol(IpProtocol::Tcp));
-        attributes.push(RuleAttribute::Iifname(OWN.to_owned()));
-        if self.remote.prefix_len() > 0 {
-            attributes.push(RuleAttribute::Destination(self.remote.addr()));
-        }
-        if let Some(local) = self.local {
-            attributes.push(RuleAttribute::Source(local.addr()));
-            message.header.src_len = local.prefix_len();
-        }
-        let only = |port| RulePortRange { start: port, end: port };
-        if self.remote_port != 0 {
-            attributes.push(RuleAttribute::DestinationPortRange(only(self.remote_port)));
-        }
-        if self.local_port != 0 {
-            attributes.push(RuleAttribute::SourcePortRange(only(self.local_port)));
-        }
-        message.header.action = match self.to {
-            To::Table(table) => {
-                attributes.push(RuleAttribute::Table(table));
-                RuleAction::ToTable
+/// None for a rule that is none of ours.
+#[must_use]
+pub fn read(message: &RuleMessage, family: Family) -> Option<Rule> {
+    let mut addresses = [None, None];
+    let (mut remote_port, mut local_port, mut to) = (0, 0, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RuleAttribute::Destination(address) => addresses[0] = Some(*address),
+            RuleAttribute::Source(address) => addresses[1] = Some(*address),
+            RuleAttribute::DestinationPortRange(range) => remote_port = range.start,
+            RuleAttribute::SourcePortRange(range) => local_port = range.start,
+            RuleAttribute::Table(table) if message.header.action == RuleAction::ToTable => {
+                to = Some(To::Table(*table));
             }
-            To::Main => {
-                attributes.push(RuleAttribute::Goto(MAIN_PRIORITY));
-                RuleAction::Goto
-            }
-        };
-        message.header.family = self.family().address_family();
-        message.header.dst_len = self.remote.prefix_len();
-        message
+            RuleAttribute::Goto(MAIN_PRIORITY) => to = Some(To::Main),
+            _ => {}
+        }
     }
-
-    /// None for a rule that is none of ours.
-    #[must_use]
-    pub fn read(message: &RuleMessage, family: Family) -> Option<Self> {
-        let mut addresses = [None, None];
-        let (mut remote_port, mut local_port, mut to) = (0, 0, None);
-        for attribute in &message.attributes {
-            match attribute {
-                RuleAttribute::Destination(address) => addresses[0] = Some(*address),
-                RuleAttribute::Source(address) => addresses[1] = Some(*address),
-                RuleAttribute::DestinationPortRange(range) => remote_port = range.start,
-                RuleAttribute::SourcePortRange(range) => local_port = range.start,
-                RuleAttribute::Table(table) if message.header.action == RuleAction::ToTable => {
-                    to = Some(To::Table(*table));
-                }
-                RuleAttribute::Goto(MAIN_PRIORITY) => to = Some(To::Main),
-                _ => {}
-            }
-        }
-        let net = |address: Option<IpAddr>, bits| {
-            IpNet::new(address.unwrap_or_else(|| unspecified(family)), bits).ok()
-        };
-        let local = net(addresses[1], message.header.src_len)?;
-        let rule = Self {
-            remote: net(addresses[0], message.header.dst_len)?,
-            local: (local.prefix_len() > 0).then_some(local),
-            remote_port,
-            local_port,
-            to: to?,
-        };
-        // Whatever else it says is not ours to say.
-        is_ours(message).then_some(rule)
-    }
+    let net = |address: Option<IpAddr>, bits| {
+        IpNet::new(address.unwrap_or_else(|| unspecified(family)), bits).ok()
+    };
+    let local = net(addresses[1], message.header.src_len)?;
+    let rule = Rule {
+        remote: net(addresses[0], message.header.dst_len)?,
+        local: (local.prefix_len() > 0).then_some(local),
+        remote_port,
+        local_port,
+        to: to?,
+    };
+    // Whatever else it says is not ours to say.
+    is_ours(message).then_some(rule)
 }
 
 /// Whether it has our protocol and priority.
@@ -176,7 +154,7 @@ mod tests {
                 to: To::Main,
             },
         ] {
-            assert_eq!(Rule::read(&rule.message(), rule.family()), Some(rule));
+            assert_eq!(read(&message(&rule), family(&rule.remote)), Some(rule));
         }
     }
 
@@ -189,9 +167,9 @@ mod tests {
             local_port: 0,
             to: To::Table(1_190_038),
         };
-        let mut of_others = rule.message();
+        let mut of_others = message(&rule);
         of_others.attributes.retain(|attribute| *attribute != RuleAttribute::Protocol(PROTOCOL));
-        assert_eq!(Rule::read(&of_others, Family::V4), None);
+        assert_eq!(read(&of_others, Family::V4), None);
         assert!(!is_ours(&of_others));
     }
 }

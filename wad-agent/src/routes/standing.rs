@@ -1,8 +1,8 @@
 //! How it stands with the routes, for whoever asks: explanations, metrics, the log.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
-use super::Metrics;
+use crate::{mutex::locked, route_rules::RouteMetrics};
 
 /// Shared by who follows the routes and who tells of them.
 #[derive(Clone, Debug, Default)]
@@ -43,16 +43,16 @@ pub struct Counts {
 
 impl Standing {
     pub fn get(&self) -> State {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        locked(&self.0).clone()
     }
 
     /// Returns what it was.
     pub fn set(&self, state: State) -> State {
-        std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), state)
+        std::mem::replace(&mut *locked(&self.0), state)
     }
 
     pub fn counts(&self) -> Counts {
-        match &*self.0.lock().unwrap_or_else(PoisonError::into_inner) {
+        match &*locked(&self.0) {
             State::InForce(report) => {
                 Counts { copies: report.copies as u64, refused: report.refused.len() as u64 }
             }
@@ -63,7 +63,7 @@ impl Standing {
 
 /// By what means a path's metrics come to its connections, in sentences. `undoes` is
 /// for the laws that take back a decrease for what was no loss.
-pub fn means(path: &str, metrics: Metrics, undoes: bool, state: &State) -> Vec<String> {
+pub fn means(path: &str, metrics: RouteMetrics, undoes: bool, state: &State) -> Vec<String> {
     let mut means = Vec::new();
     let is_on = matches!(state, State::InForce(_));
     let table = metrics.table();
@@ -118,7 +118,7 @@ pub fn means(path: &str, metrics: Metrics, undoes: bool, state: &State) -> Vec<S
 mod tests {
     use super::*;
 
-    const METRICS: Metrics = Metrics { reorder_segments: 19, quickack: true };
+    const METRICS: RouteMetrics = RouteMetrics { reorder_segments: 19, quickack: true };
 
     #[test]
     fn the_means_depend_on_the_routes_and_on_the_law() {
@@ -148,6 +148,6 @@ mod tests {
     #[test]
     fn of_a_path_without_metrics_there_is_nothing_to_tell() {
         let failed = State::Failed("no rules here".to_owned());
-        assert_eq!(means("p", Metrics::default(), true, &failed), [""; 0]);
+        assert_eq!(means("p", RouteMetrics::default(), true, &failed), [""; 0]);
     }
 }

@@ -1,49 +1,47 @@
-//! What changes while the agent runs, and how it is changed: whole, or not at all.
+//! The agent at work: what it knows beside the kernel, and how it acts on each event.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Mutex},
+    time::{Instant, SystemTime},
+};
 
 use anyhow::Result;
-use tokio::time;
-use tracing::warn;
+use tracing::{error, info, warn};
 
 use super::{
+    Agent, Begin,
     bound::{kernel_buffers, max_memory_bytes},
-    divisions::Divisions,
+    change::{self, Installed, Wanted},
+    events::Event,
+    force::Force,
+    memory::give_memory_back,
+    plan,
 };
 use crate::{
-    bpf::{self, Tuning},
-    ceilings::Ceilings,
-    config::{Config, PathPolicy},
-    host::Host,
-    instance::Instance,
+    api::Command,
+    causes::with_causes,
+    config::{Config, Host, OnExit},
     journal::{Change, Journal},
-    kernel_modules,
     live_flows::LiveFlows,
     measured::{Board, Measured},
     metrics::Reloads,
-    reload::{Diff, Fingerprints, InForce},
-    routes::Selection,
-    sources::Cache,
-    switch::Disabled,
+    mutex::locked,
+    reading::Instruments,
+    reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal},
+    switch::{self, Order},
+    switched,
 };
 
-/// What changes while it runs.
 pub struct Running<'a> {
-    pub tuning: Arc<Tuning>,
-    pub journal: &'a mut Journal,
-    pub in_force: InForce,
-    pub measured: Measured,
-    /// Those that the paths in force need.
-    pub ceilings: Ceilings,
+    agent: &'a Agent<'a>,
+    pub force: Force<'a>,
+    in_force: InForce,
+    measured: Measured,
     /// The text of the configuration when last it was read, by its fingerprint.
-    pub seen: Option<u64>,
-    pub disabled: Disabled,
-    pub divisions: Divisions,
-    /// When the policy set before the one in force is to go.
-    pub retiring: Option<time::Instant>,
+    seen: Option<u64>,
     pub told: Arc<Mutex<Told>>,
     pub board: Arc<Mutex<Board>>,
-    pub host: Host,
     pub live: Arc<LiveFlows>,
 }
 
@@ -54,98 +52,216 @@ pub struct Told {
     pub reloads: Reloads,
 }
 
-impl Running<'_> {
+impl<'a> Running<'a> {
+    /// Puts a configuration in force where nothing is. If that fails, nothing is.
+    pub fn start(agent: &'a Agent<'a>, journal: &'a mut Journal, begin: Begin) -> Result<Self> {
+        let Begin { config, seen, disabled } = begin;
+        let mut force = Force::nothing(agent, journal, disabled);
+        let Put { installed, in_force, mut measured } = put(agent, &mut force, config, None)?;
+        installed.log_start(force.tuning().path_names().len());
+        let live = LiveFlows::new(
+            Arc::new(Instruments::new(Arc::clone(force.tuning()))),
+            Arc::clone(&agent.sinks),
+            force.ends.clone(),
+            in_force.derived().clone(),
+        );
+        let changes = force.journal.changes().cloned().collect();
+        let told = Told { changes, reloads: Reloads::start() };
+        let board = Arc::new(Mutex::new(measured.board()));
+        measured.start(force.tuning());
+        give_memory_back();
+        Ok(Self {
+            agent,
+            force,
+            in_force,
+            measured,
+            seen,
+            told: Arc::new(Mutex::new(told)),
+            board,
+            live: Arc::new(live),
+        })
+    }
+
+    /// Acts on an event. Breaks at the agent's end, with what it says of that.
+    pub fn heed(&mut self, event: Event) -> ControlFlow<Result<()>> {
+        match event {
+            Event::Stop => return ControlFlow::Break(Ok(())),
+            Event::FlowsEnded(ended) => return ControlFlow::Break(ended),
+            Event::HangUp => {
+                self.reload();
+            }
+            Event::File if self.has_another_text() => {
+                info!("the configuration's file has changed");
+                self.reload();
+            }
+            Event::File => {}
+            // Whoever asked may have gone when it is done.
+            Event::Command(Command::Reload(answer)) => {
+                let _ = answer.send(self.reload());
+            }
+            Event::Command(Command::Switch(order, answer)) => {
+                let _ = answer.send(self.switch(&order));
+            }
+            Event::Retire => self.force.retire(),
+            Event::Review => self.review(),
+            Event::Divide => self.force.divide(),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Leaves the kernel as the configuration says.
+    pub fn end(self) -> Result<()> {
+        self.measured.save();
+        let takes_out = match self.in_force.on_exit() {
+            OnExit::Restore => {
+                info!("stopping: tuning is taken out of the kernel");
+                true
+            }
+            OnExit::Keep => {
+                info!("stopping: {KEPT}");
+                false
+            }
+        };
+        self.force.end(takes_out)
+    }
+
+    /// Reads the configuration again, and puts it in force or changes nothing.
+    fn reload(&mut self) -> Outcome {
+        let outcome = match self.read_again() {
+            Err(error) => Outcome::Refused { reason: with_causes(&error) },
+            Ok(config) => match self.apply(config) {
+                Ok((policy_set, diff)) => Outcome::Applied { policy_set, diff },
+                Err(error) => Outcome::Failed { reason: with_causes(&error) },
+            },
+        };
+        match &outcome {
+            Outcome::Applied { policy_set, diff } => {
+                info!(policy_set, "the configuration's paths are in force: {diff}");
+            }
+            Outcome::Refused { reason } | Outcome::Failed { reason } => {
+                error!("the policy stays as it was: {reason}");
+            }
+        }
+        self.tell(|told| outcome.count(&mut told.reloads));
+        give_memory_back();
+        outcome
+    }
+
+    /// The configuration, if it is one that can be put in force without a restart.
+    fn read_again(&mut self) -> Result<Config> {
+        let file = &self.agent.options.config;
+        let text = Config::text(file);
+        self.seen = reload::fingerprint(&text);
+        let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
+        let fields = self.in_force.restart_only(&config);
+        if fields.is_empty() { Ok(config) } else { Err(Refusal::RestartOnly(fields).into()) }
+    }
+
+    fn has_another_text(&self) -> bool {
+        reload::fingerprint(&Config::text(&self.agent.options.config)) != self.seen
+    }
+
     /// Puts a configuration in force. If that fails, all is as before.
-    pub fn apply(
-        &mut self,
-        mut config: Config,
-        cache: &Cache,
-        instance: &Instance,
-    ) -> Result<(u64, Diff)> {
-        let prints = Fingerprints::of(&config);
-        let diff = self.in_force.diff(&config, &prints);
-        kernel_modules::load(&config.paths)?;
-        let max_memory_bytes = max_memory_bytes(&config, self.journal.sysctl())?;
-        let kernel = kernel_buffers(self.journal);
-        let mut measured = Measured::new(&config, max_memory_bytes, kernel, cache.clone());
-        measured.take_over(&self.measured);
-        let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
-        let policy_set = self.put_in_force(&policies, max_memory_bytes, instance)?;
-        let selection = Selection::of(&policies);
-        self.host.put_in_force(&config.host, selection, &self.disabled, self.journal);
-        self.live.set(config.derived.clone());
-        self.in_force = InForce::new(config, prints, self.tuning.path_names());
+    fn apply(&mut self, config: Config) -> Result<(u64, Diff)> {
+        let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
+        let put = put(self.agent, &mut self.force, config, Some(&self.measured))?;
+        self.in_force = put.in_force;
+        self.live.set(self.in_force.derived().clone());
         // The tasks that asked for the configuration before end here.
-        self.measured = measured;
-        self.measured.start(&self.tuning);
-        *self.board.lock().unwrap_or_else(PoisonError::into_inner) = self.measured.board();
-        Ok((policy_set, diff))
+        self.measured = put.measured;
+        self.measured.start(self.force.tuning());
+        *locked(&self.board) = self.measured.board();
+        Ok((put.installed.policy_set, diff))
     }
 
-    /// Returns the number of the policy set. If it fails, all is as before.
-    pub fn put_in_force(
-        &mut self,
-        policies: &[PathPolicy],
-        max_memory_bytes: u64,
-        instance: &Instance,
-    ) -> Result<u64> {
-        let ceilings = Ceilings::of(policies);
-        let changed = ceilings
-            .raise(self.journal)
-            .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(self.tuning.change(policies, max_memory_bytes, instance)?));
-        if changed.is_ok() {
-            self.adopt();
-            self.ceilings = ceilings;
-            self.retiring = in_a_handshake();
+    /// Disables or enables, first in the kernel: of all things this has to work.
+    fn switch(&mut self, order: &Order) -> switched::Outcome {
+        let force = &mut self.force;
+        let disabled = match force.disabled.after(order, |path| force.tuning().has_path(path)) {
+            Ok(disabled) => disabled,
+            Err(refusal) => return switched::Outcome::Refused { reason: refusal.to_string() },
+        };
+        let policy_set = match force.tuning().switch(&disabled) {
+            Ok(policy_set) => policy_set,
+            Err(error) => {
+                let reason = with_causes(&error.into());
+                error!("what is disabled stays as it was: {reason}");
+                return switched::Outcome::Failed { reason };
+            }
+        };
+        force.adopt_anew();
+        info!(policy_set, "{}", switch::summary(&disabled));
+        let noted = self.agent.note.write(&disabled);
+        let warning = noted
+            .err()
+            .map(|error| format!("this ends with the agent: {}", with_causes(&error.into())));
+        if let Some(warning) = &warning {
+            warn!("{warning}");
         }
-        // To what is needed by what is in force now.
-        if let Err(error) = self.ceilings.lower(self.journal).map_err(anyhow::Error::from) {
-            warn!("{error:#}");
+        force.host.follow(&disabled);
+        force.disabled = disabled.clone();
+        give_memory_back();
+        switched::Outcome::Done { policy_set, disabled, warning }
+    }
+
+    /// Measured paths follow what is measured.
+    fn review(&mut self) {
+        let (now, time) = (Instant::now(), SystemTime::now());
+        self.measured.see_flows(self.force.flows(), now, time);
+        self.measured.save_now_and_then(now);
+        if !self.measured.review(now, time) {
+            return;
         }
-        changed
-    }
-
-    pub fn retire(&mut self) {
-        self.retiring = None;
-        // Those that were in a handshake got what the set before says.
-        self.adopt();
-        if let Err(error) = self.tuning.retire().map_err(anyhow::Error::from) {
-            warn!("the policy set before the one in force keeps its memory: {error:#}");
+        let Some(policies) = self.measured.policies() else { return };
+        let wanted = Wanted {
+            policies: &policies,
+            max_memory_bytes: self.measured.max_memory_bytes(),
+            host: self.in_force.host(),
+        };
+        if let Err(error) = change::put(&mut self.force, plan::VALUES, &wanted) {
+            error!("measured paths stay as they were: {error:#}");
         }
+        self.tell(|_| {});
+        give_memory_back();
     }
 
-    /// Brings running flows under the policy in force.
-    pub fn adopt(&mut self) {
-        let some_wait = adopt_running(&self.tuning);
-        self.divisions.visited(some_wait);
-    }
-
-    /// Flows of paths that divide their buffers follow those that have come or gone.
-    pub fn divide(&mut self) {
-        match self.tuning.divisions() {
-            Ok(counted) if self.divisions.are_due(counted) => self.adopt(),
-            Ok(_) => {}
-            Err(error) => warn!("divided buffers stay as they are: {error}"),
-        }
-    }
-
-    pub fn tell(&self, change: impl FnOnce(&mut Told)) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.changes = self.journal.changes().cloned().collect();
+    fn tell(&self, change: impl FnOnce(&mut Told)) {
+        let mut told = locked(&self.told);
+        told.changes = self.force.journal.changes().cloned().collect();
         change(&mut told);
     }
 }
 
-pub fn in_a_handshake() -> Option<time::Instant> {
-    Some(time::Instant::now() + bpf::HANDSHAKE)
+const KEPT: &str = "tuning stays in the kernel, and ceilings as they are: nobody watches; the \
+                    next `wad run` takes over, `wad cleanup` takes it out";
+
+/// A configuration that has been put in force.
+struct Put {
+    installed: Installed,
+    in_force: InForce,
+    measured: Measured,
 }
 
-/// A failure leaves new flows tuned, and the others as they are. Whether some wait to
-/// be visited again.
-pub fn adopt_running(tuning: &Tuning) -> bool {
-    tuning.adopt_running().map_err(anyhow::Error::from).unwrap_or_else(|error| {
-        warn!("not all flows that run follow the policy: {error:#}");
-        false
-    })
+/// Puts a configuration in force, at the start and at a reload. What is known of
+/// measured paths from `before` holds on.
+fn put(
+    agent: &Agent<'_>,
+    force: &mut Force<'_>,
+    mut config: Config,
+    before: Option<&Measured>,
+) -> Result<Put> {
+    let prints = Fingerprints::of(&config);
+    let max_memory_bytes = max_memory_bytes(&config, force.journal.sysctl())?;
+    let kernel = kernel_buffers(force.journal);
+    let mut measured = Measured::new(&config, max_memory_bytes, kernel, agent.cache.clone());
+    if let Some(before) = before {
+        measured.take_over(before);
+    }
+    let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
+    let wanted = Wanted { policies: &policies, max_memory_bytes, host: &config.host };
+    let installed = change::put(force, plan::CONFIGURATION, &wanted)?;
+    // The kernel has the paths now.
+    drop(policies);
+    let in_force = InForce::new(config, prints, force.tuning().path_names());
+    Ok(Put { installed, in_force, measured })
 }

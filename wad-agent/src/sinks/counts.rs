@@ -1,11 +1,11 @@
 //! What is counted of events and their sinks.
 
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex,
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::{config::Sink, event_name::EventName, metrics::Readings};
+use crate::{config::Sink, event_name::EventName, metrics::Readings, mutex::locked};
 
 const EVENTS: usize = EventName::ALL.len();
 
@@ -81,7 +81,7 @@ impl SinkCounts {
             sent: self.sent.load(Ordering::Relaxed),
             lost: Reason::ALL.map(lost).to_vec(),
             spooled_bytes: self.spooled_bytes.load(Ordering::Relaxed),
-            failing: self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            failing: locked(&self.failing).clone(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     io,
     path::PathBuf,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{Arc, Condvar, Mutex, MutexGuard, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -13,7 +13,11 @@ use super::{
     counts::{Counts, Reason, SinkCounts},
     spool::{Batch, Lost, Spool},
 };
-use crate::{config::Sink, event_name::EventName};
+use crate::{
+    config::Sink,
+    event_name::EventName,
+    mutex::{locked, unpoisoned},
+};
 
 /// The log tells of losses, or of a disk that refuses, no more often than this.
 const NEWS_INTERVAL: Duration = Duration::from_secs(10);
@@ -79,7 +83,7 @@ impl Outbox {
             if batch.is_some() || state.is_finishing {
                 return Ok(batch);
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state = unpoisoned(self.changed.wait(state));
         }
     }
 
@@ -95,7 +99,7 @@ impl Outbox {
     pub fn pause(&self, most: Duration) -> bool {
         let state = self.state();
         let waited = self.changed.wait_timeout_while(state, most, |state| !state.is_finishing);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = unpoisoned(waited);
         !state.is_finishing
     }
 
@@ -106,8 +110,7 @@ impl Outbox {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Whoever panicked has left lines that are told again, if anything.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
 
     fn note(&self, state: &mut State, lost: Lost, disk: io::Result<()>) {

@@ -1,6 +1,6 @@
 //! What empties a spool: the thread of one sink.
 
-use std::{sync::PoisonError, time::Duration};
+use std::time::Duration;
 
 use tracing::{info, warn};
 
@@ -9,7 +9,7 @@ use super::{
     outbox::Outbox,
     target::{Refused, Target},
 };
-use crate::chance::chance;
+use crate::{chance::chance, mutex::locked};
 
 /// Lines given at once: some 400.
 const BATCH_BYTES: usize = 256 << 10;
@@ -70,7 +70,7 @@ fn send(outbox: &Outbox, target: &mut Target) -> Result<bool, SinkError> {
 fn tell(outbox: &Outbox, error: Option<&SinkError>) {
     let sink = outbox.sink.name.as_str();
     let told = error.map(SinkError::told);
-    let mut failing = outbox.counts().failing.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut failing = locked(&outbox.counts().failing);
     match (&*failing, &told) {
         (None, Some(why)) => warn!(sink, "takes no events, which are kept for it: {why}"),
         (Some(_), None) => info!(sink, "takes events again"),

@@ -6,7 +6,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixDatagram,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
+    sync::Mutex,
 };
 
 use jiff::Timestamp;
@@ -200,7 +200,7 @@ fn serve(listener: &TcpListener, taken: &Mutex<Taken>, refusals: usize) {
             let count = stream.read(&mut block).unwrap();
             body.push_str(std::str::from_utf8(&block[..count]).unwrap());
         }
-        let mut taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = taken.lock().unwrap();
         taken.requests.push((head, Instant::now()));
         let is_refused = taken.requests.len() <= refusals;
         if !is_refused {

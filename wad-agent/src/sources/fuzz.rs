@@ -7,8 +7,7 @@ use std::{
 
 use super::{Answer, SourceError, Store, Targets, error::is_possible};
 use crate::{
-    config::{Config, Source},
-    fuzz::HOST,
+    config::{Config, Source, fuzz::HOST},
     http::{self, Client, Terms},
     url::Url,
 };

@@ -1,7 +1,7 @@
 //! A task for each source that is asked, as long as it lives.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::{Duration, SystemTime},
 };
 
@@ -16,6 +16,7 @@ use crate::{
     chance::chance,
     config::{Service, Source, SourceKind},
     http::{Client, Terms},
+    mutex::locked,
 };
 
 /// Longest wait after failures, if the interval is not longer.
@@ -52,7 +53,7 @@ async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc
         let result = poll(&source, &targets).await;
         failures = if result.is_ok() { 0 } else { failures + 1 };
         let news = {
-            let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut store = locked(&store);
             store.record(index, result, SystemTime::now())
         };
         let name = source.name.as_str();

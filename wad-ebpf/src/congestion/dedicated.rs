@@ -12,7 +12,8 @@ use crate::{context::Context, parameters::Parameters, standard, tcp::Tcp};
 const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
 #[inline(always)]
-pub fn init(tcp: Tcp) -> u64 {
+pub fn init(ctx: Context) -> u64 {
+    let tcp = Tcp::of(ctx);
     hold_rate(tcp, Parameters::start(tcp));
     0
 }

@@ -15,7 +15,8 @@ use crate::{
 const STATE: u32 = LAW_STATE;
 
 #[inline(always)]
-pub fn init(tcp: Tcp) -> u64 {
+pub fn init(ctx: Context) -> u64 {
+    let tcp = Tcp::of(ctx);
     Parameters::start(tcp);
     tcp.set_private(STATE, Delay::START);
     // A burst is a queue.

@@ -31,6 +31,12 @@ const STALLED_US: u32 = LAW_STATE + 24;
 // enum tcp_ca_state (include/uapi/linux/tcp.h), of which what is above is LOSS.
 const TCP_CA_RECOVERY: u8 = 3;
 
+#[inline(always)]
+pub fn init(ctx: Context) -> u64 {
+    Parameters::start(Tcp::of(ctx));
+    0
+}
+
 /// The law: `response` at a window, under these parameters.
 #[inline(always)]
 pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {

@@ -31,3 +31,10 @@ pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
 pub fn ssthresh(tcp: Tcp) -> u64 {
     Aimd::STANDARD.on_congestion(tcp.cwnd_segments()).into()
 }
+
+/// The window before the decrease: RFC 4015's response.
+#[inline(always)]
+pub fn undo_cwnd(ctx: Context) -> u64 {
+    let tcp = Tcp::of(ctx);
+    Aimd::on_undo(tcp.cwnd_segments(), tcp.prior_cwnd_segments()).into()
+}

@@ -26,7 +26,7 @@ const INIT: &str = include_str!("init.sh");
 const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
 
-/// One program to run, with its arguments.
+/// The program to run, with its arguments.
 pub struct Run {
     pub name: String,
     pub program: PathBuf,
@@ -36,7 +36,7 @@ pub struct Run {
 }
 
 /// The archive, built for one kernel.
-pub fn archive(kernel: &Kernel, folder: &Path, wad: &Path, runs: &[Run]) -> Result<Vec<u8>> {
+pub fn archive(kernel: &Kernel, folder: &Path, wad: &Path, run: &Run) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     for empty in ["dev", "proc", "sys", "run", "tmp", "root", "var/lib", "etc"] {
         archive.folder(empty);
@@ -48,15 +48,12 @@ pub fn archive(kernel: &Kernel, folder: &Path, wad: &Path, runs: &[Run]) -> Resu
     add_modules(&mut archive, kernel, folder)?;
     archive.file("usr/sbin/wad", &read(wad)?);
 
-    let mut list = String::new();
-    for run in runs {
-        archive.file(&format!("tests/{}", run.name), &read(&run.program)?);
-        list += &format!("{} {}\n", run.name, run.arguments.join(" "));
-        if let Some(folder) = &run.reads {
-            add_folder(&mut archive, Path::new("/"), folder)?;
-        }
-    }
+    archive.file(&format!("tests/{}", run.name), &read(&run.program)?);
+    let list = format!("{} {}\n", run.name, run.arguments.join(" "));
     archive.file("tests/list", list.as_bytes());
+    if let Some(folder) = &run.reads {
+        add_folder(&mut archive, Path::new("/"), folder)?;
+    }
     Ok(archive.finish())
 }
 

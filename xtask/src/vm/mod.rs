@@ -7,7 +7,6 @@ mod cpio;
 mod guest;
 mod kernel;
 mod machine;
-mod programs;
 mod verdict;
 
 use std::{
@@ -29,7 +28,7 @@ use self::{
     verdict::Verdict,
 };
 use crate::{
-    dist, exec,
+    dist, exec, programs,
     setup::{self, For, SHIPPED},
 };
 
@@ -39,6 +38,8 @@ const TARGET: &str = SHIPPED[0];
 /// For the tests on one kernel. Their longest is silent while it runs.
 const TESTS: Limits =
     Limits { silence: Duration::from_secs(15 * 60), whole: Duration::from_secs(40 * 60) };
+/// For all tests on one kernel.
+const LONG: Limits = Limits { whole: Duration::from_secs(3 * 3600), ..TESTS };
 /// For what is measured.
 const MEASURING: Limits =
     Limits { silence: Duration::from_secs(20 * 60), whole: Duration::from_secs(3 * 3600) };
@@ -51,11 +52,12 @@ pub fn names() -> PossibleValuesParser {
     kernel::ALL.iter().map(|wanted| wanted.name).collect::<Vec<_>>().into()
 }
 
-/// Runs the tests, or those of one file, under the named kernels, or all. Each gets
-/// a line at the end.
-pub fn run(names: &[String], only: Option<&str>) -> Result<()> {
+/// Runs the tests of every change, or in the long run all that can be run there, under
+/// the named kernels, or all; or only those with a name. Each kernel gets a line at the
+/// end.
+pub fn run(names: &[String], only: Option<&str>, long: bool) -> Result<()> {
     let wad = prepare()?;
-    let programs = programs::build_tests(TARGET)?;
+    let program = programs::end_to_end(TARGET)?;
     let wanted: Vec<&Wanted> = kernel::ALL
         .iter()
         .filter(|wanted| names.is_empty() || names.iter().any(|name| name == wanted.name))
@@ -63,16 +65,12 @@ pub fn run(names: &[String], only: Option<&str>) -> Result<()> {
 
     let outcomes = in_parallel(&wanted, |wanted| {
         let begun = Instant::now();
-        let outcome = programs::tests_of(wanted, &programs, only).and_then(|runs| {
-            let manner = Manner {
-                parameters: wanted.parameters,
-                instruction: Instruction::TwoNs,
-                limits: TESTS,
-            };
-            let (kernel, console) = boot(wanted, &manner, &wad, &runs)?;
-            let names: Vec<&str> = runs.iter().map(|run| run.name.as_str()).collect();
-            Ok((kernel.release, verdict::judge(&console, &names)))
-        });
+        let limits = if long { LONG } else { TESTS };
+        let manner =
+            Manner { parameters: wanted.parameters, instruction: Instruction::TwoNs, limits };
+        let run = tests(wanted, &program, only, long);
+        let outcome = boot(wanted, &manner, &wad, &run)
+            .map(|(kernel, console)| (kernel.release, verdict::judge(&console, &run.name)));
         (outcome, begun.elapsed().as_secs())
     });
 
@@ -105,16 +103,29 @@ pub fn run(names: &[String], only: Option<&str>) -> Result<()> {
     bail!("not passed under {}", failures.join(", "))
 }
 
+/// The end-to-end tests for a kernel.
+fn tests(wanted: &Wanted, program: &Path, only: Option<&str>, long: bool) -> Run {
+    // One at a time: there is one processor, and time in which nothing goes on passes
+    // at once.
+    let tier = if long { "--machines=long" } else { "--machines=every-change" };
+    let mut arguments = vec!["--places=1".to_owned(), tier.to_owned()];
+    if !wanted.has_struct_ops {
+        arguments.push("--any-kernel".to_owned());
+    }
+    arguments.extend(only.map(str::to_owned));
+    Run { name: "wad-e2e".to_owned(), program: program.to_owned(), arguments, reads: None }
+}
+
 /// Compares laws of ours, all or the named one, with the kernel's.
 pub fn compare(law: Option<&str>) -> Result<()> {
     let wad = prepare()?;
     let run = Run {
         name: "wad-compare".to_owned(),
-        program: programs::build_one("wad-compare", TARGET)?,
+        program: programs::of_lab("wad-compare", TARGET)?,
         arguments: law.map(str::to_owned).into_iter().collect(),
         reads: None,
     };
-    let console = measure(FOR_MEASURING, Instruction::TwoNs, &wad, run)?;
+    let console = measure(FOR_MEASURING, Instruction::TwoNs, &wad, &run)?;
     for line in console.lines.iter().filter(|line| line.contains(" ratio ")) {
         println!("{line}");
     }
@@ -132,12 +143,12 @@ pub fn lab(kernel: &str, arguments: &[String]) -> Result<()> {
     let all = [&["run".to_owned()], arguments, &["--wad=/usr/sbin/wad".to_owned()]].concat();
     let run = Run {
         name: "wad-lab".to_owned(),
-        program: programs::build_one("wad-lab", TARGET)?,
+        program: programs::of_lab("wad-lab", TARGET)?,
         arguments: all,
         reads: Some(exec::root().join("tests/lab/scenarios")),
     };
     // Its paths are faster than those of tests.
-    let console = measure(kernel, Instruction::OneNs, &wad, run)?;
+    let console = measure(kernel, Instruction::OneNs, &wad, &run)?;
     let is_result = |line: &str| ["scenario ", "{"].iter().any(|begin| line.starts_with(begin));
     let printed = console.lines.iter().skip_while(|line| !is_result(line));
     for line in printed.take_while(|line| !line.starts_with("vm: end ")) {
@@ -149,12 +160,12 @@ pub fn lab(kernel: &str, arguments: &[String]) -> Result<()> {
 
 /// Boots a kernel for something that measures. The mitigations of processors' flaws,
 /// which cost all alike, are not emulated.
-fn measure(kernel: &str, instruction: Instruction, wad: &Path, run: Run) -> Result<Console> {
+fn measure(kernel: &str, instruction: Instruction, wad: &Path, run: &Run) -> Result<Console> {
     let wanted = kernel::ALL.iter().find(|wanted| wanted.name == kernel);
     let wanted = wanted.with_context(|| format!("{kernel} is not in the list of kernels"))?;
     let parameters = format!("mitigations=off {}", wanted.parameters);
     let manner = Manner { parameters: &parameters, instruction, limits: MEASURING };
-    let (_, console) = boot(wanted, &manner, wad, &[run])?;
+    let (_, console) = boot(wanted, &manner, wad, run)?;
     Ok(console)
 }
 
@@ -165,19 +176,14 @@ fn prepare() -> Result<PathBuf> {
     dist::ship(TARGET)
 }
 
-fn boot(
-    wanted: &Wanted,
-    manner: &Manner<'_>,
-    wad: &Path,
-    runs: &[Run],
-) -> Result<(Kernel, Console)> {
+fn boot(wanted: &Wanted, manner: &Manner<'_>, wad: &Path, run: &Run) -> Result<(Kernel, Console)> {
     let folder = exec::target().join("vm");
     let kernel = Kernel::fetch(wanted, &folder)?;
     // Removed at the end. Others may be at work in the same folder.
     let own = folder.join(format!("{}-{}", wanted.name, std::process::id()));
     fs::create_dir_all(&own).with_context(|| own.display().to_string())?;
     let files = own.join("initramfs");
-    let console = guest::archive(&kernel, &own, wad, runs)
+    let console = guest::archive(&kernel, &own, wad, run)
         .and_then(|archive| fs::write(&files, archive).context("cannot write the first files"))
         .and_then(|()| machine::run(&kernel.image, &files, wanted.name, manner));
     fs::remove_dir_all(&own).with_context(|| own.display().to_string())?;

@@ -9,7 +9,7 @@ use crate::{
         field::{Checked, Field, Kind},
         setting::{Setting, Value},
     },
-    routes::MAX_REORDER_SEGMENTS,
+    route_rules::MAX_REORDER_SEGMENTS,
 };
 
 pub const FLOW: &[Field] = &[

@@ -1,0 +1,92 @@
+//! `#[e2e(...)]` makes a function an end-to-end test, and says at the test where and
+//! beside what it is run:
+//!
+//! - `every_change`: in virtual machines at every change, as a kernel's difference may
+//!   well break it; `long`: there only in the long run; or `never = "REASON"`;
+//! - `beside` others on a host, or `alone`, as it measures, or changes or counts what
+//!   is the host's;
+//! - `any_kernel`: also where no congestion control by BPF can be registered.
+//!
+//! A function with the attribute returns an `anyhow::Result<()>`. Without it, it is
+//! dead code, which the compiler says.
+#![forbid(unsafe_code)]
+
+use proc_macro::{TokenStream, TokenTree};
+
+/// Registers the function as an end-to-end test.
+#[proc_macro_attribute]
+pub fn e2e(attribute: TokenStream, function: TokenStream) -> TokenStream {
+    let registration = Said::read(attribute)
+        .and_then(|said| Ok(said.registration(&name(&function)?)))
+        .unwrap_or_else(|error| format!("compile_error!({error:?});"));
+    let mut all = function;
+    all.extend(registration.parse::<TokenStream>().expect("it is Rust"));
+    all
+}
+
+/// What is said at a test.
+#[derive(Default)]
+struct Said {
+    machines: Option<String>,
+    company: Option<&'static str>,
+    any_kernel: bool,
+}
+
+impl Said {
+    fn read(attribute: TokenStream) -> Result<Self, String> {
+        let mut said = Self::default();
+        let mut tokens = attribute.into_iter();
+        while let Some(token) = tokens.next() {
+            match token.to_string().as_str() {
+                "every_change" => said.tier("EveryChange".to_owned())?,
+                "long" => said.tier("Long".to_owned())?,
+                "never" => match (tokens.next(), tokens.next()) {
+                    (Some(TokenTree::Punct(_)), Some(TokenTree::Literal(reason))) => {
+                        said.tier(format!("Never({reason})"))?;
+                    }
+                    _ => return Err("never = \"why it cannot be run there\"".to_owned()),
+                },
+                "beside" => said.company = Some("Beside"),
+                "alone" => said.company = Some("Alone"),
+                "any_kernel" => said.any_kernel = true,
+                "," => {}
+                other => return Err(format!("`{other}` says nothing of a test")),
+            }
+        }
+        Ok(said)
+    }
+
+    fn tier(&mut self, tier: String) -> Result<(), String> {
+        match self.machines.replace(tier) {
+            None => Ok(()),
+            Some(_) => Err("a test is in one tier of the virtual machines".to_owned()),
+        }
+    }
+
+    fn registration(&self, function: &str) -> String {
+        let Some(machines) = &self.machines else {
+            return missing("in virtual machines `every_change`, `long`, or `never = \"REASON\"`");
+        };
+        let Some(company) = self.company else { return missing("`beside` others or `alone`") };
+        let any_kernel = self.any_kernel;
+        format!(
+            "::inventory::submit! {{ crate::harness::Test {{
+                path: ::core::concat!(::core::module_path!(), \"::{function}\"),
+                machines: crate::harness::Machines::{machines},
+                company: crate::harness::Company::{company},
+                any_kernel: {any_kernel},
+                run: {function},
+            }} }}"
+        )
+    }
+}
+
+fn missing(what: &str) -> String {
+    format!("compile_error!({:?});", format!("say whether it is run {what}"))
+}
+
+/// The name after `fn`.
+fn name(function: &TokenStream) -> Result<String, String> {
+    let mut words = function.clone().into_iter().map(|token| token.to_string());
+    words.find(|word| word == "fn").and(words.next()).ok_or("only a function is a test".to_owned())
+}

@@ -1,0 +1,100 @@
+//! The harness of the end-to-end tests. Each test is a process of its own, as it is in
+//! a cgroup, has signals caught and names things by its process id; those that may are
+//! run beside each other, then the others one at a time.
+
+mod host;
+mod list;
+mod one;
+mod run;
+
+pub use self::{list::list, one::run_one, run::run};
+
+/// A test, as `#[e2e(...)]` registers it where it stands.
+pub struct Test {
+    /// Where the function is.
+    pub path: &'static str,
+    pub machines: Machines,
+    pub company: Company,
+    /// Whether it is also run where no congestion control by BPF can be registered.
+    pub any_kernel: bool,
+    pub run: fn() -> anyhow::Result<()>,
+}
+
+inventory::collect!(Test);
+
+/// When a test is run in virtual machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Machines {
+    /// At every change: what a kernel's difference is likely to break.
+    EveryChange,
+    /// Only in the long run.
+    Long,
+    /// Not at all, for this reason.
+    Never(&'static str),
+}
+
+/// What a test bears beside it on a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    /// Others that do, too.
+    Beside,
+    /// Nothing: it measures, or changes or counts what is the host's.
+    Alone,
+}
+
+impl Test {
+    /// `MODULE::FUNCTION`.
+    pub fn name(&self) -> &'static str {
+        self.path.split_once("::tests::").map_or(self.path, |(_, name)| name)
+    }
+}
+
+/// Which tests are meant.
+#[derive(Debug, Default, clap::Args)]
+pub struct Choice {
+    /// Only tests with one of these in their name
+    #[arg(value_name = "FILTER")]
+    filters: Vec<String>,
+    /// A filter is a whole name
+    #[arg(long)]
+    exact: bool,
+    /// Only those that are run in virtual machines
+    #[arg(long, value_enum)]
+    machines: Option<Tier>,
+    /// Only those for kernels without congestion controls by BPF
+    #[arg(long)]
+    any_kernel: bool,
+}
+
+/// Which runs of virtual machines a test has to be in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Tier {
+    /// At every change
+    EveryChange,
+    /// The long run, which has the others as well
+    Long,
+}
+
+impl Choice {
+    /// The tests that it means, in the order of their names.
+    pub fn tests(&self) -> Vec<&'static Test> {
+        let mut tests: Vec<&Test> =
+            inventory::iter::<Test>.into_iter().filter(|test| self.has(test)).collect();
+        tests.sort_unstable_by_key(|test| test.name());
+        tests
+    }
+
+    fn has(&self, test: &Test) -> bool {
+        let name = test.name();
+        let fits =
+            |filter: &String| if self.exact { name == filter } else { name.contains(filter) };
+        let in_tier = match (self.machines, test.machines) {
+            (None, _) | (Some(_), Machines::EveryChange) => true,
+            (Some(tier), Machines::Long) => tier == Tier::Long,
+            (Some(_), Machines::Never(_)) => false,
+        };
+        (self.filters.is_empty() || self.filters.iter().any(fits))
+            && in_tier
+            && (test.any_kernel || !self.any_kernel)
+    }
+}

@@ -1,0 +1,67 @@
+//! `wad-e2e`: the end-to-end tests of `wad`, which need root. `cargo xtask test` runs
+//! them on this host, `cargo xtask vm` under other kernels.
+
+mod harness;
+mod measured;
+mod tests;
+
+use std::{env, path::Path, process::ExitCode};
+
+use anyhow::Result;
+use clap::Parser;
+use wad_lab::cli::{self, Peer};
+
+use self::harness::Choice;
+
+/// Tests of the whole of wad, with WAD_BIN as the program
+#[derive(Parser)]
+struct Arguments {
+    #[command(flatten)]
+    choice: Choice,
+    /// Say of each test where it is run, and run none
+    #[arg(long)]
+    list: bool,
+    /// How many of those that bear it are run beside each other; twice as many as
+    /// there are processors if left out
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    places: Option<u32>,
+    /// The test to be run in this process
+    #[arg(long, hide = true, value_name = "NAME")]
+    one: Option<String>,
+}
+
+/// Under this name the program is an end of the lab's transfers.
+const PEER: &str = "wad-e2e-peer";
+
+#[derive(Parser)]
+struct PeerArguments {
+    #[command(subcommand)]
+    peer: Peer,
+}
+
+fn main() -> ExitCode {
+    let called = env::args_os().next().unwrap_or_default();
+    if Path::new(&called).file_name().is_some_and(|name| name == PEER) {
+        return cli::run(PEER, || PeerArguments::parse().peer.run());
+    }
+    let arguments = Arguments::parse();
+    if let Some(name) = &arguments.one {
+        return harness::run_one(name);
+    }
+    run(&arguments).unwrap_or_else(|error| {
+        wad_testbed::say(&format!("wad-e2e: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
+    let tests = arguments.choice.tests();
+    if arguments.list {
+        cli::print(harness::list(&tests).trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+    let places = arguments.places.unwrap_or(2 * processors);
+    let passed_over = Choice::default().tests().len() - tests.len();
+    harness::run(&tests, places, passed_over)
+}

@@ -1,0 +1,101 @@
+//! What the tests of measured paths have in common: a path, and how it is seen
+//! from outside what an agent makes of it.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
+
+use wad_testbed::{
+    stand::until,
+    tcp::{Connection, at},
+    veth::{self, Wire},
+    wad::Home,
+};
+
+/// For anything that is awaited.
+pub const LIMIT: Duration = Duration::from_secs(60);
+
+/// 100 Mbit/s and 10 ms, until it is measured.
+pub const PATH: &str = "[[path]]\nname = 'wire'\nremote = '10.81.0.2'\nmode = 'measured'\n\
+                        bandwidth = '100Mbit'\nrtt = '10ms'\nsndbuf = 'auto'\n";
+
+/// sk_sndbuf of an "auto" buffer: 1.25 times bandwidth times RTT, doubled.
+#[must_use]
+pub const fn sndbuf(mbit: u64, rtt_ms: u64) -> u64 {
+    mbit * 1_000_000 / 8 * rtt_ms / 1_000 / 4 * 5 * 2
+}
+
+/// An agent at the end of a wire that is the path.
+pub struct Bench<'a> {
+    pub wire: &'a Wire,
+    pub home: &'a Home,
+}
+
+impl Bench<'_> {
+    /// The send buffer that a new connection gets.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn sndbuf(&self) -> Result<u64> {
+        let to = at(veth::ADDRESSES_V4[1], 7000);
+        let connection = Connection::open(self.wire.a(), self.wire.b(), to)?;
+        Ok(connection.near_flow(self.wire.a())?.sndbuf_bytes)
+    }
+
+    /// How long it takes until new connections get this buffer.
+    ///
+    /// # Errors
+    /// When they do not.
+    pub fn until_sndbuf(&self, what: &'static str, bytes: u64) -> Result<Duration> {
+        let begun = Instant::now();
+        until(what, LIMIT, || self.sndbuf(), |seen| *seen == bytes)
+            .with_context(|| format!("{bytes} bytes expected; log: {}", self.home.log()))?;
+        Ok(begun.elapsed())
+    }
+
+    /// As `wad paths --json` has it.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn paths(&self) -> Result<Value> {
+        let output = self.home.command("paths").arg("--json").output()?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
+
+    /// How often a source had an error of this kind.
+    ///
+    /// # Errors
+    /// When there are no such metrics.
+    pub fn errors(&self, source: &str, kind: &str) -> Result<f64> {
+        let labels = [format!("source=\"{source}\""), format!("kind=\"{kind}\"")];
+        Ok(self.home.metrics()?.value("wad_source_errors_total", &[&labels[0], &labels[1]])?)
+    }
+
+    /// Waits until a source's error is counted.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn until_error(&self, source: &str, kind: &str) -> Result<()> {
+        let count = || self.errors(source, kind);
+        let counted = until("the error is counted", LIMIT, count, |count| *count > 0.0)
+            .with_context(|| format!("{source}: {kind}; log: {}", self.home.log()))?;
+        println!("{source}: {counted} times {kind}");
+        Ok(())
+    }
+
+    /// Sets of policies that were put in force.
+    ///
+    /// # Errors
+    /// When there is no such metric.
+    pub fn policy_sets(&self) -> Result<u64> {
+        Ok(self.home.metrics()?.value("wad_policy_generation", &[])? as u64)
+    }
+}
+
+/// Since 1970.
+#[must_use]
+pub fn now_seconds() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())
+}

@@ -1,0 +1,343 @@
+//! What a congestion event does to the window, and what is none: marks, drops,
+//! full queues of the sender's own, packets that are only late. The kernel's
+//! trace shows every state and every window. Windows count segments.
+
+use std::{process::Command, slice, thread, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use wad_e2e_attribute::e2e;
+use wad_testbed::{
+    capture::Capture,
+    emulated::{
+        emulator::Counters,
+        wan::{ADDRESSES_V4, Wan},
+    },
+    episodes::{CWR, OPEN, RECOVERY, episodes},
+    policy::path_to,
+    process::Place,
+    reference::Law,
+    sending::while_sending,
+    settings, signal,
+    ss::Flow,
+    stand::Stand,
+    tcp::{self, Connection, at},
+    trace::{Event, INFINITE_SSTHRESH, Trace, What},
+    wad::{Home, program},
+};
+
+const LAWS: [(&str, Law); 3] = [
+    ("additive_increase = 6; decrease = 0.3", Law::Aimd { b: 0.3, a: 6.0 }),
+    ("congestion = \"wad_highspeed\"", Law::HighSpeed),
+    ("congestion = \"wad_scalable\"", Law::Scalable),
+];
+const IGNORE: &str = "ignore_local_stalls = true";
+
+/// One flow, on a path of its own.
+struct Case {
+    port: u16,
+    keys: String,
+    law: Law,
+    path: &'static str,
+    /// Of the sender's device, if the sender is one wire away from the path.
+    queue: Option<&'static str>,
+}
+
+/// What was seen of it.
+struct Seen {
+    events: Vec<Event>,
+    forward: Counters,
+    flow: Flow,
+    /// Packets by which the sender said that it had reduced its window.
+    cwr_packets: usize,
+}
+
+impl Case {
+    /// Event tells of the port of the near end only.
+    const fn near_port(&self) -> u16 {
+        self.port + 10_000
+    }
+
+    fn run(&self, span: Duration) -> Result<(Counters, Flow, usize)> {
+        let path = toml::from_str(self.path)?;
+        let wan = match self.queue {
+            None => Wan::start(&path)?,
+            Some(queue) => Wan::start_behind_wire(&path, queue)?,
+        };
+        settings::apply(&wan)?;
+        settings::ask_for_ecn(&wan)?;
+        let capture = Capture::start(wan.a(), wan.near_device(), "tcp[tcpflags] & 0x82 = 0x80")?;
+        let to = at(ADDRESSES_V4[1], self.port);
+        let listener = tcp::listen(wan.b(), to)?;
+        let near = tcp::connect_from(wan.a(), at("0.0.0.0", self.near_port()), to)?;
+        let connection = Connection::accepted(&listener, near)?;
+        let flow = while_sending(slice::from_ref(&connection), || {
+            signal::sleep(span)?;
+            connection.near_flow(wan.a())
+        })?;
+        ensure!(flow.congestion.starts_with("wad_"), "{flow:?}");
+        let [forward, _] = wan.counters()?;
+        ensure!(forward.own_drops() + forward.queue_drops == 0, "{forward:?}");
+        Ok((forward, flow, capture.stop()?.len()))
+    }
+}
+
+/// Runs all at once, traced, under one agent.
+fn run(label: &str, cases: &[Case], span: Duration) -> Result<Vec<Seen>> {
+    let stand = Stand::set_up(label)?;
+    let policy: String = cases.iter().map(|case| path_to(case.port, &case.keys)).collect();
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    let ports = cases.iter().map(|case| case.port);
+    let trace = Trace::start(ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0))?;
+    let runs = thread::scope(|scope| {
+        let running: Vec<_> = cases.iter().map(|case| scope.spawn(|| case.run(span))).collect();
+        let join = |run: thread::ScopedJoinHandle<'_, _>| {
+            run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        running.into_iter().map(join).collect::<Result<Vec<_>>>()
+    })?;
+    let events = trace.finish()?;
+    let seen = |(case, (forward, flow, cwr_packets)): (&Case, _)| Seen {
+        events: events.iter().filter(|one| one.local_port == case.near_port()).copied().collect(),
+        forward,
+        flow,
+        cwr_packets,
+    };
+    Ok(cases.iter().zip(runs).map(seen).collect())
+}
+
+#[e2e(every_change, alone)]
+fn a_mark_or_a_drop_is_one_decrease() -> Result<()> {
+    const MARK: &str = "rtt = '50ms'\nforward = { rate = '200Mbit', queue = { bdp = 1.0 }, \
+                        mark_at = ['1500ms'] }\n";
+    const DROP: &str = "rtt = '50ms'\nforward = { rate = '200Mbit', queue = { bdp = 1.0 }, \
+                        drop_at = ['1500ms'] }\n";
+    let mut cases = Vec::new();
+    for (law_keys, law) in LAWS {
+        for (path, more) in [(MARK, ""), (MARK, IGNORE), (DROP, IGNORE)] {
+            let port = 7000 + cases.len() as u16;
+            let keys = format!("initial_ssthresh = 200; {law_keys}; {more}");
+            cases.push(Case { port, keys, law, path, queue: None });
+        }
+    }
+    let all = run("events", &cases, Duration::from_secs(3))?;
+    for (case, seen) in cases.iter().zip(&all) {
+        let is_mark = case.path == MARK;
+        let episodes = episodes(&seen.events);
+        println!("{}: {episodes:?}, {} CWR", case.keys, seen.cwr_packets);
+        let forward = seen.forward;
+        ensure!(forward.marks == u64::from(is_mark), "{forward:?}");
+        ensure!(forward.planned_drops == u64::from(!is_mark), "{forward:?}");
+        ensure!(seen.flow.retransmits == u64::from(!is_mark), "{:?}", seen.flow);
+        // SACKs that come before they are three put a flow into Disorder.
+        let decreases = episodes.iter().filter(|episode| episode.state >= CWR);
+        let [decrease] = decreases.collect::<Vec<_>>()[..] else {
+            bail!("{}: not one decrease but {episodes:?}", case.keys)
+        };
+        ensure!(decrease.state == if is_mark { CWR } else { RECOVERY }, "{decrease:?}");
+        let (cwnd, ssthresh) = decrease.after.context("the flow ended too early")?;
+        case.law.check_decrease(decrease.cwnd_before, ssthresh)?;
+        ensure!(cwnd == ssthresh, "{decrease:?}");
+        ensure!(seen.flow.ssthresh_segments == Some(ssthresh), "{:?}", seen.flow);
+        ensure!(seen.cwr_packets == 1, "{} packets with CWR", seen.cwr_packets);
+    }
+    Ok(())
+}
+
+/// Shorter than what TCP small queues let a flow have in it: it overflows again and
+/// again. (The burst is as long as a packet of many segments may be.)
+const SHORT_QUEUE: &str = "tbf rate 300mbit burst 128kb limit 24kb";
+
+/// A sender that waits for its processor, on a busy machine, sends what it missed at
+/// once: its queue then drops so much that it has to time out, which is another
+/// matter. So it is looked at again, twice at most.
+#[e2e(every_change, alone)]
+fn local_stalls_are_ignored_where_asked_and_nothing_else() -> Result<()> {
+    for _ in 0..2 {
+        match local_stalls() {
+            Err(error) => println!("again: {error:#}"),
+            seen => return seen,
+        }
+    }
+    local_stalls()
+}
+
+fn local_stalls() -> Result<()> {
+    const WINDOW: u32 = 800;
+    const CLEAN: &str = "rtt = '40ms'\nforward = { rate = '622Mbit', queue = { bdp = 1.0 } }\n";
+    const DROP: &str = "rtt = '40ms'\nforward = { rate = '622Mbit', queue = { bdp = 1.0 }, \
+                        drop_at = ['1500ms'] }\n";
+    const MARK: &str = "rtt = '40ms'\nforward = { rate = '622Mbit', queue = { bdp = 1.0 }, \
+                        mark_at = ['1500ms'] }\n";
+    let (law_keys, law) = LAWS[0];
+    let cases: Vec<_> = [(CLEAN, ""), (CLEAN, IGNORE), (DROP, IGNORE), (MARK, IGNORE)]
+        .into_iter()
+        .zip(7000..)
+        .map(|((path, ignore), port)| {
+            let keys = format!("max_cwnd = {WINDOW}; {law_keys}; {ignore}");
+            Case { port, keys, law, path, queue: Some(SHORT_QUEUE) }
+        })
+        .collect();
+    const SPAN: Duration = Duration::from_secs(3);
+    let all = cases
+        .iter()
+        .map(|case| Ok(run("stalls", slice::from_ref(case), SPAN)?.remove(0)))
+        .collect::<Result<Vec<_>>>()?;
+    let mut decreases = Vec::new();
+    for (case, seen) in cases.iter().zip(&all) {
+        let stalls = episodes(&seen.events).iter().filter(|episode| episode.state == CWR).count();
+        decreases.push(open_decreases(&seen.events));
+        println!("{}: {stalls} times CWR, {:?}", case.keys, decreases.last());
+        ensure!(stalls >= 2, "{}: the queue overflowed {stalls} times only", case.keys);
+    }
+    let [counted, ignored, dropped, marked] = &decreases[..] else { unreachable!() };
+    ensure!(counted.len() >= 2 && ignored.is_empty(), "{decreases:?}");
+    for (name, decreases, flow) in [("drop", dropped, &all[2].flow), ("mark", marked, &all[3].flow)]
+    {
+        let [(window, threshold)] = decreases[..] else {
+            bail!("{name}: not one decrease but {decreases:?}")
+        };
+        // Its queue lets it use but a part of the window, and as much after the
+        // event as before: it is that part which is lowered.
+        let used = flow.delivered_segments as f64 * flow.rtt_ms / 1e3 / SPAN.as_secs_f64();
+        let kept = f64::from(threshold) / used;
+        println!("{name}: {threshold} of {window}, of which {used:.0} are used");
+        ensure!((0.35..1.0).contains(&kept), "{name}: {threshold} of {used:.0}");
+    }
+    Ok(())
+}
+
+/// The thresholds that are lower than before, as far as they remain when what is
+/// due to an event is over, each after the largest window that was held until then.
+fn open_decreases(events: &[Event]) -> Vec<(u32, u32)> {
+    let mut decreases = Vec::new();
+    let (mut state, mut held, mut threshold) = (OPEN, 0, INFINITE_SSTHRESH);
+    for event in events {
+        match event.what {
+            What::State(next) => state = next,
+            What::Packet { ssthresh_segments: now, .. } => match state {
+                OPEN => {
+                    if now < threshold {
+                        decreases.push((held, now));
+                    }
+                    threshold = now;
+                }
+                CWR => held = now.max(held),
+                _ => {}
+            },
+        }
+    }
+    decreases
+}
+
+/// A hardened kernel runs no program for packets that come while init has the
+/// processor: what it then takes for a threshold must not stay. On others this is a
+/// flow beside a busy init.
+#[e2e(every_change, alone)]
+fn a_threshold_that_no_program_gave_does_not_stay() -> Result<()> {
+    const PATH: &str = "rtt = '10ms'\nforward = { rate = '622Mbit', queue = { bdp = 1.0 } }\n";
+    const LARGEST: u32 = 100_000;
+    let (law_keys, law) = LAWS[0];
+    // A queue with room for what the flow keeps sending.
+    const QUEUE: &str = "tbf rate 300mbit burst 128kb limit 100kb";
+    let keys = format!("sndbuf = '16MiB'; rcvbuf = '16MiB'; {law_keys}; {IGNORE}");
+    let case = Case { port: 7000, keys, law, path: PATH, queue: Some(QUEUE) };
+    // Orphans are init's to wait for.
+    let mut orphans = Command::new("sh");
+    orphans.args(["-c", "while :; do (: &); done"]);
+    let busy = Place::default().spawn(orphans)?;
+    let seen = run("init", slice::from_ref(&case), Duration::from_secs(5))?.remove(0);
+    drop(busy);
+    let (mut state, mut stalls, mut unanswered, mut largest) = (OPEN, 0, 0, 0);
+    for event in seen.events {
+        match event.what {
+            What::State(next) => {
+                stalls += u32::from(next == CWR && state != CWR);
+                state = next;
+            }
+            What::Packet { cwnd_segments, ssthresh_segments } => {
+                unanswered += u32::from(ssthresh_segments > INFINITE_SSTHRESH);
+                if state == OPEN {
+                    largest = cwnd_segments.max(largest);
+                }
+            }
+        }
+    }
+    println!("{stalls} stalls, {unanswered} packets without an answer, then {largest} segments");
+    ensure!(stalls > 20, "the queue overflowed {stalls} times only");
+    ensure!(largest < LARGEST, "the window went to {largest} segments");
+    Ok(())
+}
+
+/// The last packet of what the application had to send is lost. The probe that
+/// repairs it leaves no trace but an ACK; the kernel then asks for a decrease.
+#[e2e(every_change, alone)]
+fn a_drop_that_a_probe_repairs_is_no_local_stall() -> Result<()> {
+    const SEGMENTS: usize = 100;
+    let stand = Stand::set_up("probe")?;
+    let (law_keys, law) = LAWS[0];
+    let cases = [(7000, ""), (7001, IGNORE)];
+    let policy: String =
+        cases.iter().map(|(port, keys)| path_to(*port, &format!("{law_keys}; {keys}"))).collect();
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    for (port, keys) in cases {
+        let text = format!(
+            "rtt = '50ms'\nforward = {{ rate = '200Mbit', queue = {{ bdp = 1.0 }}, \
+             drop_data_packets = [{SEGMENTS}] }}\n"
+        );
+        let wan = Wan::start(&toml::from_str(&text)?)?;
+        settings::apply(&wan)?;
+        let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?;
+        let send = |segments: usize| -> Result<Flow> {
+            let bytes = segments * 1448;
+            tcp::send(&connection.near, bytes, 1)?;
+            tcp::receive(&connection.far, bytes, 1)?;
+            // Until the last acknowledgement has come.
+            signal::sleep(Duration::from_millis(200))?;
+            Ok(connection.near_flow(wan.a())?)
+        };
+        let before = tcp::counter(wan.a(), "TCPLossProbeRecovery")?;
+        let flow = send(SEGMENTS)?;
+        ensure!(flow.ssthresh_segments.is_none() && flow.retransmits == 1, "{keys}: {flow:?}");
+        let window = flow.cwnd_segments;
+        let flow = send(SEGMENTS)?;
+        let repaired = tcp::counter(wan.a(), "TCPLossProbeRecovery")? - before;
+        ensure!(repaired == 1, "{keys}: {repaired} losses were repaired by probes");
+        let threshold = flow.ssthresh_segments.with_context(|| format!("{keys}: no decrease"))?;
+        println!("{keys}: {threshold} of {window}");
+        // What the ACKs until then have added is not known.
+        ensure!(f64::from(threshold) < (1.0 - law.b(0.0)) * 2.2 * f64::from(window));
+    }
+    Ok(())
+}
+
+#[e2e(every_change, alone)]
+fn a_decrease_for_a_packet_that_was_only_late_is_undone() -> Result<()> {
+    const PATH: &str = "rtt = '100ms'\nforward = { rate = '200Mbit', queue = { bdp = 1.0 }, \
+                        reorder = { probability = 0.002, by = '60ms' } }\n";
+    let cases: Vec<_> = LAWS
+        .iter()
+        .zip(7000..)
+        .map(|((keys, law), port)| {
+            let keys = format!("initial_ssthresh = 300; {keys}");
+            Case { port, keys, law: *law, path: PATH, queue: None }
+        })
+        .collect();
+    let all = run("undo", &cases, Duration::from_secs(4))?;
+    for (case, seen) in cases.iter().zip(&all) {
+        ensure!(seen.forward.held_back > 0, "{:?}", seen.forward);
+        let episodes = episodes(&seen.events);
+        let spurious: Vec<_> =
+            episodes.iter().filter(|episode| episode.state == RECOVERY).collect();
+        println!("{}: {spurious:?}", case.keys);
+        ensure!(spurious.iter().any(|episode| episode.after.is_some()), "{}", case.keys);
+        for episode in spurious {
+            case.law.check_decrease(episode.cwnd_before, episode.ssthresh_least)?;
+            let Some((cwnd, ssthresh)) = episode.after else { continue };
+            ensure!(cwnd >= episode.cwnd_before, "{}: {episode:?}", case.keys);
+            ensure!(ssthresh >= episode.ssthresh_before, "{}: {episode:?}", case.keys);
+        }
+    }
+    Ok(())
+}

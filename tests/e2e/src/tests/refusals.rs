@@ -1,0 +1,131 @@
+//! Hosts that lack something, and what is not to be had: one clear line each,
+//! with what to do, a non-zero exit status, and nothing left behind.
+
+use std::{
+    fs,
+    net::{Ipv4Addr, TcpListener},
+    os::unix::fs::PermissionsExt as _,
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use wad_e2e_attribute::e2e;
+use wad_testbed::{
+    cgroup,
+    process::{Place, in_mounts},
+    stand::Stand,
+    sysctl,
+    wad::{Home, program},
+};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Needs the ceilings raised, and matches nothing on this host.
+const POLICY: &str =
+    "[[path]]\nname = 'p'\nremote = '10.81.0.0/16'\nrcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n";
+
+/// What a command says that is refused: one line on standard error.
+fn refused(home: &Home, mut command: Command) -> Result<String> {
+    let file = home.folder().join("refusal");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&file)?);
+    let waited = Place::default().spawn(command)?.wait(LIMIT, || ());
+    let said = fs::read_to_string(file)?;
+    let journal = home.journal().exists();
+    let pins = home.pins().exists();
+    let ceiling = sysctl::get("net.core.rmem_max")?;
+    // Whatever was wrong, what the agent did is undone before that is said.
+    let _ = home.command("cleanup").output();
+    ensure!(!waited.with_context(|| said.clone())?.success(), "it was not refused: {said}");
+    ensure!(said.trim().lines().count() == 1, "not one line: {said}");
+    ensure!(said.matches("(os error").count() <= 1, "a cause is told twice: {said}");
+    ensure!(!journal && !pins && ceiling == "212992", "{journal} {pins} {ceiling}: {said}");
+    Ok(said)
+}
+
+fn run_on(home: &Home, stand: &Stand) -> Command {
+    let mut command = home.command("run");
+    command.arg("--cgroup").arg(stand.cgroup().path());
+    command
+}
+
+/// Each of the words is in what was said.
+fn ensure_names(said: &str, words: &[&str]) -> Result<()> {
+    for word in words {
+        ensure!(said.contains(word), "\"{word}\" is not in: {said}");
+    }
+    Ok(())
+}
+
+#[e2e(every_change, beside, any_kernel)]
+fn without_privilege() -> Result<()> {
+    let stand = Stand::set_up("nobody")?;
+    let home = Home::create(&program()?, POLICY)?;
+    // Somewhere that nobody may read.
+    fs::set_permissions(home.folder(), fs::Permissions::from_mode(0o755))?;
+    let copy = home.folder().join("wad");
+    fs::copy(program()?, &copy)?;
+    let mut nobody = Command::new("setpriv");
+    nobody.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).arg(&copy);
+    nobody.args(run_on(&home, &stand).get_args());
+    ensure_names(&refused(&home, nobody)?, &["CAP_BPF", "CAP_NET_ADMIN", "run it as root"])
+}
+
+#[e2e(every_change, beside, any_kernel)]
+fn without_one_capability() -> Result<()> {
+    let stand = Stand::set_up("capability")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let run = run_on(&home, &stand);
+    let mut without = Command::new("setpriv");
+    without.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
+    without.arg(run.get_program()).args(run.get_args());
+    let said = refused(&home, without)?;
+    ensure!(!said.contains("CAP_BPF"), "{said}");
+    ensure_names(&said, &["CAP_NET_ADMIN"])
+}
+
+#[e2e(every_change, beside, any_kernel)]
+fn without_type_information_of_the_kernel() -> Result<()> {
+    let stand = Stand::set_up("btf")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let empty = tempfile::tempdir()?;
+    let hide = format!("mount --bind {} /sys/kernel/btf", empty.path().display());
+    let said = refused(&home, in_mounts(&hide, &run_on(&home, &stand)))?;
+    ensure_names(&said, &["/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF"])
+}
+
+#[e2e(every_change, beside, any_kernel)]
+fn without_cgroup_v2() -> Result<()> {
+    let _stand = Stand::set_up("cgroup")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let hide = format!("umount --lazy {}", cgroup::mount_point()?.display());
+    let said = refused(&home, in_mounts(&hide, &home.command("run")))?;
+    ensure_names(&said, &["cgroup v2", "mount -t cgroup2", "--cgroup"])?;
+
+    let mut elsewhere = home.command("run");
+    elsewhere.args(["--cgroup", "/tmp"]);
+    ensure_names(&refused(&home, elsewhere)?, &["/tmp", "cgroup v2"])?;
+    let mut missing = home.command("run");
+    missing.args(["--cgroup", "/sys/fs/cgroup/no such folder"]);
+    ensure_names(&refused(&home, missing)?, &["/sys/fs/cgroup/no such folder"])
+}
+
+#[e2e(every_change, beside, any_kernel)]
+fn with_the_metrics_port_in_use() -> Result<()> {
+    let stand = Stand::set_up("port")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let _taken = TcpListener::bind((Ipv4Addr::LOCALHOST, home.metrics_port()))?;
+    let said = refused(&home, run_on(&home, &stand))?;
+    let address = format!("127.0.0.1:{}", home.metrics_port());
+    ensure_names(&said, &[&address, "another program listens", "[metrics] listen"])
+}
+
+#[e2e(every_change, beside, any_kernel)]
+fn commands_to_an_agent_that_is_not_there() -> Result<()> {
+    let _stand = Stand::set_up("absent")?;
+    let home = Home::create(&program()?, POLICY)?;
+    ensure_names(&refused(&home, home.command("status"))?, &[home.instance(), "wad run"])?;
+    // There is nothing to do, which is no error.
+    ensure!(home.command("cleanup").output()?.status.success());
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Sockets that are used in unusual ways: for one connection after another, and
+//! connected to themselves. Each connection is judged, and counted, once.
+
+use std::{
+    io,
+    net::SocketAddr,
+    os::fd::{AsRawFd as _, OwnedFd},
+};
+
+use anyhow::{Result, ensure};
+use nix::{
+    errno::Errno,
+    sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrStorage},
+};
+use wad_e2e_attribute::e2e;
+use wad_testbed::{
+    netns::Netns,
+    stand::{Stand, until},
+    tcp::at,
+    wad::{Home, program},
+};
+
+const POLICY: &str = "[[path]]\nname = 'matched'\nremote = '127.0.0.2'\n\
+                      sndbuf = '100000'\nrcvbuf = '100000'\ncongestion = 'wad_aimd'\n";
+
+fn socket() -> io::Result<OwnedFd> {
+    let (family, kind) = (AddressFamily::Inet, SockType::Stream);
+    Ok(socket::socket(family, kind, SockFlag::SOCK_CLOEXEC, None)?)
+}
+
+fn connect(socket: &OwnedFd, to: SocketAddr) -> nix::Result<()> {
+    socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(to))
+}
+
+fn congestion(socket: &OwnedFd) -> io::Result<String> {
+    let name = socket::getsockopt(socket, socket::sockopt::TcpCongestion)?;
+    Ok(name.to_string_lossy().trim_end_matches('\0').to_owned())
+}
+
+fn loopback() -> Result<Netns> {
+    let netns = Netns::create("reuse")?;
+    netns.ip(&["link", "set", "lo", "up"])?;
+    Ok(netns)
+}
+
+fn await_nothing_held(home: &Home) -> Result<()> {
+    let held = || -> Result<_> {
+        let metrics = home.metrics()?;
+        let flows = metrics.of_path("wad_flows_tuned", "matched")?;
+        Ok((flows, metrics.value("wad_memory_reserved_bytes", &[])?))
+    };
+    let soon = std::time::Duration::from_secs(5);
+    until("nothing is tuned or reserved", soon, held, |held| *held == (0.0, 0.0))?;
+    Ok(())
+}
+
+/// Seen before: the first attempt's state was the second's, which ran under the
+/// policy of a path that it does not match, and gave back twice what was reserved
+/// once.
+#[e2e(every_change, beside)]
+fn a_socket_that_connects_again_elsewhere_is_another_flow() -> Result<()> {
+    let stand = Stand::set_up("reuse")?;
+    let netns = loopback()?;
+    let home = Home::create(&program()?, POLICY)?;
+    let _agent = home.start(stand.cgroup())?;
+
+    let (default, second) = netns.run(|| -> Result<_> {
+        let default = congestion(&socket()?)?;
+        let listener = std::net::TcpListener::bind("127.0.0.3:7000")?;
+        let socket = socket()?;
+        // Nobody listens there; the path matches all the same.
+        ensure!(connect(&socket, at("127.0.0.2", 7000)) == Err(Errno::ECONNREFUSED));
+        connect(&socket, listener.local_addr()?)?;
+        Ok((default, congestion(&socket)?))
+    })??;
+    ensure!(second == default, "{second} for a flow of no path; the default is {default}");
+    let metrics = home.metrics()?;
+    ensure!(metrics.of_path("wad_connections_matched_total", "matched")? == 1.0);
+    ensure!(metrics.of_path("wad_flows_opened_total", "matched")? == 0.0);
+    await_nothing_held(&home)
+}
+
+/// Seen before: both callbacks of an establishment reserved, and one close gave
+/// back half of it.
+#[e2e(every_change, beside)]
+fn a_socket_connected_to_itself_is_one_flow() -> Result<()> {
+    let stand = Stand::set_up("self")?;
+    let netns = loopback()?;
+    let home = Home::create(&program()?, POLICY)?;
+    let _agent = home.start(stand.cgroup())?;
+
+    let name = netns.run(|| -> Result<_> {
+        let socket = socket()?;
+        let itself = at("127.0.0.2", 7001);
+        socket::bind(socket.as_raw_fd(), &SockaddrStorage::from(itself))?;
+        connect(&socket, itself)?;
+        Ok(congestion(&socket)?)
+    })??;
+    ensure!(name.starts_with("wad_aimd"), "{name}");
+    let metrics = home.metrics()?;
+    ensure!(metrics.of_path("wad_connections_matched_total", "matched")? == 1.0);
+    ensure!(metrics.of_path("wad_flows_opened_total", "matched")? == 1.0);
+    await_nothing_held(&home)
+}

@@ -1,0 +1,83 @@
+//! Hosts that are set up in another way than usual, played by a mount namespace:
+//! where the BPF file system is not mounted, and cgroup v2 elsewhere.
+
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Result, ensure};
+use nix::sys::signal::Signal;
+use wad_e2e_attribute::e2e;
+use wad_testbed::{
+    cgroup,
+    process::{Place, in_mounts, run_command},
+    stand::{Stand, until},
+    sysctl,
+    tcp::{Connection, at},
+    veth::{ADDRESSES_V4, Wire},
+    wad::{Home, program},
+};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+const POLICY: &str =
+    "[[path]]\nname = 'p'\nremote = '10.81.0.0/16'\nrcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n";
+
+#[e2e(every_change, alone)]
+fn the_bpf_file_system_is_mounted_and_unmounted_again() -> Result<()> {
+    let stand = Stand::set_up("bpffs")?;
+    let home = Home::create(&program()?, POLICY)?;
+    // How often it is mounted: before, meanwhile and after.
+    let script = r#"
+        mounts() { grep -c ' /sys/fs/bpf .* - bpf ' /proc/self/mountinfo || true; }
+        while umount --lazy /sys/fs/bpf 2>/dev/null; do :; done
+        mounts
+        "$@" >/dev/null 2>&1 & wad=$!
+        for try in $(seq 100); do [ "$(mounts)" = 0 ] || break; sleep 0.1; done
+        mounts
+        sleep 1
+        kill $wad
+        wait $wad
+        mounts
+    "#;
+    let mut run = home.command("run");
+    run.arg("--cgroup").arg(stand.cgroup().path());
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-uc", script, "sh"]).arg(run.get_program());
+    command.args(run.get_args());
+    let counts = run_command(&mut command)?;
+    ensure!(counts.split_whitespace().eq(["0", "1", "0"]), "{counts}");
+    ensure!(!home.journal().exists() && sysctl::get("net.core.rmem_max")? == "212992");
+    Ok(())
+}
+
+#[e2e(every_change, beside)]
+fn the_root_of_cgroup_v2_is_found_where_it_is_mounted() -> Result<()> {
+    let _stand = Stand::set_up("root")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, POLICY)?;
+    // In a cgroup namespace the root is the cgroup that this process is in.
+    let mount = home.folder().join("cgroups here");
+    std::fs::create_dir(&mount)?;
+    let script = format!(
+        "umount --lazy '{}'; mount -t cgroup2 none '{}'",
+        cgroup::mount_point()?.display(),
+        mount.display()
+    );
+    let mut command = Command::new("unshare");
+    let run = in_mounts(&script, &home.command("run"));
+    command.arg("--cgroup").arg(run.get_program()).args(run.get_args());
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    home.expect_agent();
+    let mut agent = Place::default().spawn(command)?;
+    let look = || Ok::<_, anyhow::Error>(home.command("status").output()?.status.success());
+    until("the agent is ready", LIMIT, look, |ready| *ready)?;
+
+    let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], 7000))?;
+    let flow = connection.near_flow(wire.a())?;
+    ensure!(flow.congestion == home.algorithm()?, "{flow:?}");
+    agent.signal(Signal::SIGTERM);
+    ensure!(agent.wait(LIMIT, || ())?.success());
+    Ok(())
+}

@@ -1,0 +1,190 @@
+//! `wad-lab`: experiments on an emulated long path. `cargo xtask lab` and
+//! `cargo xtask demo` run it.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, ensure};
+use clap::{Parser, Subcommand, ValueEnum};
+use wad_lab::{
+    cli::{self, Peer, print},
+    demo, page, progress,
+    report::Report,
+    run::{Client, Lab},
+    scenario::Scenario,
+    store, table, targets,
+};
+
+/// Real TCP over an emulated long path, with and without `wad`.
+#[derive(Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The scenarios and what they are about.
+    List,
+    /// Runs one scenario.
+    Run {
+        scenario: String,
+        #[command(flatten)]
+        how: How,
+        /// Only this variant; may be given more than once. Without a path's part
+        /// of the name it is meant on all paths of the grid.
+        #[arg(long = "variant", value_name = "NAME")]
+        variants: Vec<String>,
+        /// Prints everything measured as JSON.
+        #[arg(long)]
+        json: bool,
+        /// Who sends and receives.
+        #[arg(long, value_enum, default_value_t = ClientName::Own)]
+        client: ClientName,
+        /// Has `wad trace` look at the senders, too, as often as the scenario does: a
+        /// file for each variant in this folder, for `wad plot`.
+        #[arg(long, value_name = "DIR")]
+        trace: Option<PathBuf>,
+    },
+    /// Runs scenarios, all of them if none is named, and makes a page of it.
+    Report {
+        scenarios: Vec<String>,
+        #[command(flatten)]
+        how: How,
+        /// Runs nothing: the page is made of what was found before.
+        #[arg(long)]
+        stored: bool,
+        /// Fails if a target is missed.
+        #[arg(long)]
+        strict: bool,
+    },
+    /// What tuning gains on two paths, in about a minute: a table and a picture.
+    Demo {
+        /// The `wad` binary.
+        #[arg(long)]
+        wad: PathBuf,
+        /// The folder that the picture goes to.
+        #[arg(long, default_value = "target")]
+        out: PathBuf,
+    },
+    #[command(flatten)]
+    Peer(Peer),
+}
+
+#[derive(clap::Args)]
+struct How {
+    /// Runs of each variant, alternated; the medians are shown [default: the
+    /// scenario's own, mostly 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: Option<u32>,
+    /// The `wad` binary.
+    #[arg(long)]
+    wad: PathBuf,
+    /// The folder that results are kept in, and the report.
+    #[arg(long, default_value = "target/lab")]
+    out: PathBuf,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ClientName {
+    Own,
+    Iperf3,
+}
+
+fn main() -> ExitCode {
+    cli::run("wad-lab", || run(Arguments::parse().command))
+}
+
+fn run(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::List => list(),
+        Command::Run { scenario, how, variants, json, client, trace } => {
+            if let Some(folder) = &trace {
+                let failed = || format!("cannot make the folder {}", folder.display());
+                fs::create_dir_all(folder).with_context(failed)?;
+            }
+            let lab = Lab { traces: trace, ..lab(how.wad, client)? };
+            let scenario = Scenario::load(&scenario)?.only(&variants)?;
+            let report = measure(&lab, &scenario, how.repeat)?;
+            let text = if json {
+                serde_json::to_string(&report)?
+            } else {
+                let table = table::render(std::slice::from_ref(&report));
+                format!("{}\n{}", table.trim_end(), targets::lines(&scenario.targets, &report))
+            };
+            // Before someone who reads only the beginning ends this.
+            store::keep(&how.out, report)?;
+            print(text.trim_end())
+        }
+        Command::Report { scenarios, how, stored, strict } => {
+            let results = report(scenarios, how, stored)?;
+            if strict { all_met(&results) } else { Ok(()) }
+        }
+        Command::Demo { wad, out } => {
+            let text = demo::run(&lab(wad, ClientName::Own)?, &out)?;
+            print(text.trim_end())
+        }
+        Command::Peer(peer) => peer.run(),
+    }
+}
+
+fn list() -> anyhow::Result<()> {
+    for name in Scenario::names()? {
+        print(&format!("{name:<20} {}", Scenario::load(&name)?.description))?;
+    }
+    Ok(())
+}
+
+/// Scenarios, each with what was found.
+type Results = Vec<(Scenario, Report)>;
+
+fn report(mut names: Vec<String>, how: How, stored: bool) -> anyhow::Result<Results> {
+    if names.is_empty() {
+        names = Scenario::names()?;
+    }
+    let scenarios: Vec<Scenario> =
+        names.iter().map(|name| Scenario::load(name)).collect::<Result<_, _>>()?;
+    if !stored {
+        let lab = lab(how.wad, ClientName::Own)?;
+        for scenario in &scenarios {
+            // Kept one by one: the next may be interrupted.
+            store::keep(&how.out, measure(&lab, scenario, how.repeat)?)?;
+        }
+    }
+    let results = scenarios.into_iter().map(|scenario| {
+        let found = store::find(&how.out, &scenario.name)?;
+        Ok((scenario, found))
+    });
+    let results = results.collect::<Result<Vec<_>, store::StoreError>>()?;
+    let page = page::write(&how.out.join("report"), &results)?;
+    print(&format!("{}", page.display()))?;
+    Ok(results)
+}
+
+/// Fails if a target is missed, and says which.
+fn all_met(results: &Results) -> anyhow::Result<()> {
+    let mut missed = Vec::new();
+    for (scenario, report) in results {
+        for verdict in targets::verdicts(&scenario.targets, report) {
+            if !verdict.is_met {
+                missed.push(format!("{}: {}", scenario.name, verdict.words));
+            }
+        }
+    }
+    ensure!(missed.is_empty(), "missed:\n  {}", missed.join("\n  "));
+    Ok(())
+}
+
+fn measure(lab: &Lab, scenario: &Scenario, repeat: Option<u32>) -> anyhow::Result<Report> {
+    let repeat = repeat.unwrap_or(scenario.repeat);
+    Ok(lab.run(scenario, repeat, &progress::Line::new(scenario, repeat))?)
+}
+
+fn lab(wad: PathBuf, client: ClientName) -> anyhow::Result<Lab> {
+    cli::prepare(&wad)?;
+    let client = match client {
+        ClientName::Own => Client::Own,
+        ClientName::Iperf3 => Client::Iperf3,
+    };
+    let own = std::env::current_exe().context("cannot find this program's own file")?;
+    Ok(Lab { own, wad, client, traces: None })
+}

@@ -1,0 +1,117 @@
+//! What the programs of this crate have in common: they need root, unwind when
+//! interrupted, and are the bulk senders and receivers of their own experiments.
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::Path,
+    process::{Command, ExitCode},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, ensure};
+use clap::Subcommand;
+use nix::unistd::Uid;
+use wad_testbed::{leftovers, monotonic_ns, say, signal};
+
+use crate::bulk::{self, Amount};
+
+/// Runs a program; what went wrong goes to standard error.
+pub fn run(name: &str, program: impl FnOnce() -> Result<()>) -> ExitCode {
+    match program() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            say(&format!("{name}: {error:#}"));
+            // As a shell has it for a command that SIGINT ended.
+            if signal::check().is_err() { ExitCode::from(130) } else { ExitCode::FAILURE }
+        }
+    }
+}
+
+/// Before an experiment: what is needed is there, and what one that was killed
+/// has left behind is not.
+///
+/// # Errors
+/// Without root, or without `wad`.
+pub fn prepare(wad: &Path) -> Result<()> {
+    ensure!(Uid::effective().is_root(), "run it as root: it makes network namespaces");
+    ensure!(wad.is_file(), "no wad binary at {}: build it first", wad.display());
+    signal::catch().context("cannot handle signals")?;
+    leftovers::remove();
+    Ok(())
+}
+
+/// To standard output; unlike `println!`, without a panic where the reader has
+/// gone.
+///
+/// # Errors
+/// When it cannot be written.
+pub fn print(text: &str) -> Result<()> {
+    writeln!(io::stdout(), "{text}").context("cannot write to standard output")
+}
+
+/// An end of a bulk transfer. At its own end it prints what it did, as JSON.
+#[derive(Debug, Subcommand)]
+pub enum Peer {
+    #[command(hide = true)]
+    Send(Load),
+    #[command(hide = true)]
+    Receive { on: SocketAddr, streams: u32 },
+}
+
+/// What is sent.
+#[derive(Debug, clap::Args)]
+pub struct Load {
+    to: SocketAddr,
+    #[arg(long, default_value_t = 1)]
+    streams: u32,
+    /// When to start, CLOCK_MONOTONIC.
+    #[arg(long, default_value_t = 0)]
+    start_ns: u64,
+    #[arg(long, required_unless_present = "bytes")]
+    milliseconds: Option<u64>,
+    #[arg(long, conflicts_with = "milliseconds")]
+    bytes: Option<u64>,
+}
+
+impl Peer {
+    /// # Errors
+    /// When a connection fails.
+    pub fn run(self) -> Result<()> {
+        match self {
+            Self::Send(load) => {
+                let wait = Duration::from_nanos(load.start_ns.saturating_sub(monotonic_ns()));
+                thread::sleep(wait);
+                let span = Duration::from_millis(load.milliseconds.unwrap_or(0));
+                let amount = load.bytes.map_or(Amount::Time(span), Amount::Bytes);
+                let sent = bulk::send(load.to, load.streams, amount).context("cannot send")?;
+                print(&serde_json::to_string(&sent)?)
+            }
+            Self::Receive { on, streams } => {
+                let received = bulk::receive(on, streams).context("cannot receive")?;
+                print(&serde_json::to_string(&received)?)
+            }
+        }
+    }
+}
+
+/// The command for a sender; `program` has [`Peer`] among its subcommands.
+#[must_use]
+pub fn sender(program: &Path, to: SocketAddr, streams: u32, amount: Amount) -> Command {
+    let mut command = Command::new(program);
+    command.arg("send").arg(to.to_string()).arg(format!("--streams={streams}"));
+    command.arg(match amount {
+        Amount::Time(span) => format!("--milliseconds={}", span.as_millis()),
+        Amount::Bytes(bytes) => format!("--bytes={bytes}"),
+    });
+    command
+}
+
+/// The command for a receiver.
+#[must_use]
+pub fn receiver(program: &Path, on: SocketAddr, streams: u32) -> Command {
+    let mut command = Command::new(program);
+    command.arg("receive").arg(on.to_string()).arg(streams.to_string());
+    command
+}

@@ -1,0 +1,35 @@
+//! The lab: real TCP of the real kernel in two network namespaces, joined by an
+//! emulated long path in user space (`wad_testbed::emulated`), under `wad` or without.
+//!
+//! `scenario`, `run` and `transfer` make experiments of it, with `bulk`, `iperf3` and
+//! `udp` as who sends; `monitor` has measured the path where nobody tells the agent of
+//! it; `record` makes figures of what was seen, with `slow_start`, `recovery` and
+//! `responses`, and `targets` holds them against what was to be shown; `report` and
+//! `store` keep them; `demo`, `table`, `page` and `svg` show them. `bench` has what wad
+//! costs, `compare` the laws beside the kernel's own, and `cli` what their programs
+//! have in common.
+
+pub mod bench;
+pub mod bulk;
+pub mod cli;
+pub mod compare;
+pub mod counters;
+pub mod demo;
+pub mod iperf3;
+pub mod measure;
+pub mod monitor;
+pub mod page;
+pub mod progress;
+pub mod record;
+pub mod recovery;
+pub mod report;
+pub mod responses;
+pub mod run;
+pub mod scenario;
+pub mod slow_start;
+pub mod store;
+pub mod svg;
+pub mod table;
+pub mod targets;
+pub mod transfer;
+pub mod udp;

@@ -1,0 +1,240 @@
+//! What was seen of one transfer, and the figures made of it. Times are
+//! CLOCK_MONOTONIC nanoseconds.
+
+use wad_testbed::{emulated::wan::Wan, ss::Flow};
+
+use crate::{
+    counters::TcpCounters,
+    measure::{Series, Sight},
+    recovery,
+    report::{Emulator, Flows, Point, Sample},
+    run::LabError,
+    scenario::{Group, Load, Scenario, Variant},
+    slow_start::slow_start,
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// A goodput "after 3 s" is of at least so much more.
+const LEAST_AFTER_NS: u64 = SECOND_NS;
+
+/// One transfer.
+#[derive(Debug)]
+pub struct Record {
+    pub start_ns: u64,
+    /// The sender's, at the start.
+    pub counters_before: TcpCounters,
+    /// Until when it counts.
+    pub end_ns: u64,
+    /// The client's own figure, in bits per second, where it gives no times.
+    pub goodput: Option<f64>,
+    /// What arrived: of each group, of each of its streams.
+    pub streams: Vec<Vec<Series>>,
+    /// What ss saw at the sender...
+    pub sights: Vec<Sight>,
+    /// ...and at the receiver.
+    pub far_sights: Vec<Sight>,
+}
+
+impl Record {
+    /// Ends it when the time is over, or when all bytes are there.
+    #[must_use]
+    pub fn until(mut self, load: Load) -> Self {
+        self.end_ns = match load {
+            Load::Seconds(seconds) => self.start_ns + u64::from(seconds) * SECOND_NS,
+            Load::Bytes(_) => {
+                self.streams.iter().flatten().map(Series::complete_ns).max().unwrap_or(0)
+            }
+        };
+        self
+    }
+
+    /// The figures.
+    ///
+    /// # Errors
+    /// When no flow was seen, or counters cannot be read.
+    pub fn sample(
+        &self,
+        scenario: &Scenario,
+        variant: &Variant,
+        wan: &Wan,
+    ) -> Result<Sample, LabError> {
+        let flow = busiest(&self.sights).ok_or(LabError::Unseen)?;
+        let far_flow = busiest(&self.far_sights).ok_or(LabError::Unseen)?;
+        let seen = self.sights.iter().flat_map(|sight| &sight.flows);
+        let send_window_bytes = seen.map(|flow| flow.send_window_bytes).max().unwrap_or(0);
+        let [forward, reverse] = wan.counters()?;
+        let loss_ns = Some(forward.first_planned_drop_ns).filter(|time_ns| *time_ns > 0);
+        let counters = wan.a().run(TcpCounters::read)?.map_err(LabError::Counters)?;
+        let counters = counters.since(&self.counters_before);
+        let path = &variant.path;
+        let drain_ns =
+            path.queue_bytes(&path.forward) as f64 * 8e9 / path.forward.rate.bits_per_second as f64;
+        let reach_ns = path.rtt.nanoseconds() + drain_ns as u64;
+        let flows = self.flows(scenario, variant);
+        Ok(Sample {
+            seconds: self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9,
+            goodput_bits_per_second: self
+                .goodput
+                .unwrap_or_else(|| self.arrived(self.start_ns, self.end_ns)),
+            goodput_after_3_seconds_bits_per_second: self
+                .after(3 * SECOND_NS)
+                .map(|from_ns| self.arrived(from_ns, self.end_ns)),
+            goodput_after_loss_bits_per_second: loss_ns
+                .map(|time_ns| self.arrived(time_ns, time_ns + 10 * SECOND_NS)),
+            retransmits: counters.retransmits(),
+            congestion_events: counters.congestion_events(),
+            registered_congestion: flow.congestion.clone(),
+            sndbuf_bytes: flow.sndbuf_bytes,
+            rcvbuf_bytes: far_flow.rcvbuf_bytes,
+            send_window_bytes,
+            slow_start: slow_start(
+                &self.sights,
+                &wan.moments().queue_drops_ns,
+                (self.start_ns, reach_ns),
+            ),
+            recovery: scenario.burst.map(|burst| {
+                let event_ns = self.start_ns + burst.at.nanoseconds();
+                recovery::recovery(&recovery::arrived(&self.sights), event_ns, self.end_ns)
+            }),
+            responses: None,
+            jain_index: jain(flows.iter().flat_map(|flows| &flows.streams_bits_per_second)),
+            flows,
+            tcp_counters: counters.into_map(),
+            emulator: Emulator { forward, reverse },
+            series: self
+                .points(&variant.groups, &self.streams.iter().flatten().collect::<Vec<_>>()),
+        })
+    }
+
+    /// Each group, from when all have settled.
+    fn flows(&self, scenario: &Scenario, variant: &Variant) -> Vec<Flows> {
+        let from_ns = self.start_ns + scenario.settle.nanoseconds();
+        let fair = variant.path.carries_bits_per_second() / f64::from(variant.streams());
+        let flows = variant.groups.iter().zip(&self.streams).map(|(group, streams)| {
+            let rates = streams.iter().map(|stream| stream.goodput(from_ns, self.end_ns));
+            let rates: Vec<f64> = rates.collect();
+            let goodput: f64 = rates.iter().sum();
+            let seen = self.sights.iter().rev().flat_map(|sight| sight.of(group)).next();
+            Flows {
+                name: group.name.clone(),
+                congestion: seen.map_or("", |flow| algorithm(&flow.congestion)).to_owned(),
+                goodput_bits_per_second: goodput,
+                share_of_fair: goodput / (fair * f64::from(group.streams)),
+                streams_bits_per_second: rates,
+                retransmits: self.retransmits(group),
+                series: if variant.groups.len() > 1 {
+                    let streams: Vec<&Series> = streams.iter().collect();
+                    self.points(std::slice::from_ref(group), &streams)
+                } else {
+                    Vec::new()
+                },
+            }
+        });
+        flows.collect()
+    }
+
+    /// As ss saw it last, of each of the group's flows.
+    fn retransmits(&self, group: &Group) -> u64 {
+        let most = self
+            .sights
+            .iter()
+            .map(|sight| sight.of(group).iter().map(|flow| flow.retransmits).sum());
+        most.max().unwrap_or(0)
+    }
+
+    /// Bits per second that arrived between two times, on all streams.
+    fn arrived(&self, from_ns: u64, to_ns: u64) -> f64 {
+        self.streams.iter().flatten().map(|stream| stream.goodput(from_ns, to_ns)).sum()
+    }
+
+    /// So long after the start, if that is early enough before the end.
+    fn after(&self, span_ns: u64) -> Option<u64> {
+        let from_ns = self.start_ns + span_ns;
+        (from_ns + LEAST_AFTER_NS <= self.end_ns).then_some(from_ns)
+    }
+
+    /// Some groups over time, until the sender stops.
+    fn points(&self, groups: &[Group], streams: &[&Series]) -> Vec<Point> {
+        let mut before_ns = self.start_ns;
+        let mut points = Vec::new();
+        for sight in self.sights.iter().filter(|sight| sight.time_ns <= self.end_ns) {
+            let flows = groups.iter().find_map(|group| sight.of(group).first().copied());
+            let Some(flow) = flows else { continue };
+            let arrived = streams.iter().map(|stream| stream.goodput(before_ns, sight.time_ns));
+            points.push(Point {
+                seconds: sight.time_ns.saturating_sub(self.start_ns) as f64 / 1e9,
+                cwnd_segments: sight.cwnd(groups),
+                rtt_milliseconds: flow.rtt_ms,
+                goodput_bits_per_second: arrived.sum(),
+            });
+            before_ns = sight.time_ns;
+        }
+        points
+    }
+}
+
+/// An algorithm's name, whatever the instance: `wad`'s own have two characters
+/// after the name in an instance for tests, as here.
+#[must_use]
+pub fn algorithm(registered: &str) -> &str {
+    let own = ["wad_aimd", "wad_highspeed", "wad_scalable", "wad_leaky", "wad_delay"];
+    own.into_iter().find(|own| registered.starts_with(own)).unwrap_or(registered)
+}
+
+/// Jain's fairness index (Jain, Chiu, Hawe: DEC-TR-301, 1984): 1 when all are
+/// alike, 1/n when one has it all; none for fewer than two.
+fn jain<'a>(rates: impl Iterator<Item = &'a f64> + Clone) -> Option<f64> {
+    let count = rates.clone().count();
+    let (sum, squares): (f64, f64) = (rates.clone().sum(), rates.map(|rate| rate * rate).sum());
+    (count > 1 && squares > 0.0).then(|| sum * sum / (count as f64 * squares))
+}
+
+/// The flow that moved the most, as it was seen last.
+fn busiest(sights: &[Sight]) -> Option<&Flow> {
+    let flows = sights.iter().flat_map(|sight| &sight.flows);
+    flows.max_by_key(|flow| flow.bytes_acked.max(flow.bytes_received))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_does_not_change_the_algorithm() {
+        assert_eq!(
+            ["wad_aimd", "wad_aimd7k", "cubic", "wad_leaky"].map(algorithm),
+            ["wad_aimd", "wad_aimd", "cubic", "wad_leaky"]
+        );
+    }
+
+    #[test]
+    fn fairness_is_one_for_equals() {
+        assert!(jain([3.0, 3.0, 3.0].iter()).is_some_and(|index| (index - 1.0).abs() < 1e-9));
+        assert!(jain([3.0, 0.0].iter()).is_some_and(|index| (index - 0.5).abs() < 1e-9));
+        assert_eq!(jain([3.0].iter()), None);
+        assert_eq!(jain([0.0, 0.0].iter()), None);
+    }
+
+    fn record(streams: Vec<Vec<Series>>) -> Record {
+        Record {
+            start_ns: SECOND_NS,
+            counters_before: TcpCounters::default(),
+            end_ns: 0,
+            goodput: None,
+            streams,
+            sights: vec![],
+            far_sights: vec![],
+        }
+    }
+
+    #[test]
+    fn a_transfer_of_bytes_ends_with_the_last_one() {
+        let stream = |end: u64| Series::new(vec![(SECOND_NS, 0), (end, 1000), (end + 5, 1000)]);
+        let record = record(vec![vec![stream(2 * SECOND_NS), stream(3 * SECOND_NS)]]);
+        let record = record.until(Load::Bytes(2000));
+        assert_eq!(record.end_ns, 3 * SECOND_NS);
+        assert!((record.arrived(SECOND_NS, record.end_ns) - 8000.0).abs() < 1e-6);
+        assert_eq!(record.after(3 * SECOND_NS), None, "too short");
+        assert_eq!(record.until(Load::Seconds(9)).end_ns, 10 * SECOND_NS);
+    }
+}

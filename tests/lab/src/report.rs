@@ -1,0 +1,403 @@
+//! What an experiment found, as `wad-lab run --json` prints it and as it is
+//! stored. Units are in the names.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use wad_testbed::{
+    emulated::{emulator::Counters, path},
+    settings::UNTUNED_WINDOW_BYTES,
+    sysctl,
+};
+
+use crate::{
+    counters::DUPLICATES,
+    measure::median,
+    record::algorithm,
+    recovery::Recovery,
+    responses::{Cuts, Responses},
+    run::Client,
+    scenario::{self, Measure, Scenario},
+    slow_start::SlowStart,
+};
+
+/// A scenario's result.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Report {
+    pub scenario: String,
+    /// What the papers saw in a like case.
+    pub paper: Option<String>,
+    pub client: String,
+    /// The kernel and the processors.
+    pub host: String,
+    /// How long each transfer runs; none where it is so many bytes.
+    pub seconds: Option<u32>,
+    /// The scenario's; a variant may have another.
+    pub path: Path,
+    pub variants: Vec<Variant>,
+}
+
+/// The path, worked out.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Path {
+    pub rate_bits_per_second: u64,
+    pub rtt_seconds: f64,
+    pub mtu_bytes: u32,
+    pub bdp_bytes: u64,
+    pub queue_bytes: u64,
+    pub loss_probability: f64,
+    pub drop_data_packets: Vec<u64>,
+    /// The most that an application can get: the rate less the headers.
+    pub carries_bits_per_second: f64,
+    /// The most that the untuned window gives.
+    pub untuned_window_over_rtt_bits_per_second: f64,
+}
+
+/// A variant: medians over its samples.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Variant {
+    pub name: String,
+    /// The name without the path.
+    pub base: String,
+    /// As ss saw it at the sender, but for the suffix of an instance.
+    pub congestion: String,
+    pub streams: u32,
+    pub path: Path,
+    pub goodput_bits_per_second: f64,
+    /// None where it is over by then.
+    pub goodput_after_3_seconds_bits_per_second: Option<f64>,
+    /// In the 10 s after the first planned drop.
+    pub goodput_after_loss_bits_per_second: Option<f64>,
+    pub retransmits: f64,
+    pub congestion_events: f64,
+    /// In force while it ran.
+    pub settings: BTreeMap<String, String>,
+    pub samples: Vec<Sample>,
+}
+
+/// One run.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// Until the time was over, or all bytes had arrived.
+    pub seconds: f64,
+    pub goodput_bits_per_second: f64,
+    pub goodput_after_3_seconds_bits_per_second: Option<f64>,
+    pub goodput_after_loss_bits_per_second: Option<f64>,
+    pub retransmits: u64,
+    /// Episodes of fast recovery, and timeouts.
+    pub congestion_events: u64,
+    /// Of the busiest flow: its algorithm exactly as ss has it, the kernel's
+    /// limits of its buffers, and the peer's largest window.
+    pub registered_congestion: String,
+    pub sndbuf_bytes: u64,
+    pub rcvbuf_bytes: u64,
+    pub send_window_bytes: u64,
+    pub slow_start: SlowStart,
+    /// From a burst of datagrams.
+    pub recovery: Option<Recovery>,
+    /// Where the sender's own queue is looked at.
+    pub responses: Option<Responses>,
+    /// Over all flows, after the time to settle.
+    pub jain_index: Option<f64>,
+    pub flows: Vec<Flows>,
+    /// The kernel's, of the sender's namespace.
+    pub tcp_counters: BTreeMap<String, u64>,
+    pub emulator: Emulator,
+    pub series: Vec<Point>,
+}
+
+/// One group of flows; rates are of the time after that to settle.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Flows {
+    pub name: String,
+    pub congestion: String,
+    pub goodput_bits_per_second: f64,
+    /// Over an equal share of what the path carries for each of its flows.
+    pub share_of_fair: f64,
+    pub streams_bits_per_second: Vec<f64>,
+    pub retransmits: u64,
+    /// Empty where it is that of the sample.
+    pub series: Vec<Point>,
+}
+
+/// What the emulated path did: with the data, and with the acknowledgements.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Emulator {
+    pub forward: Counters,
+    pub reverse: Counters,
+}
+
+/// Flows at one time; windows are sums over the streams.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Point {
+    pub seconds: f64,
+    pub cwnd_segments: u32,
+    pub rtt_milliseconds: f64,
+    /// Since the point before.
+    pub goodput_bits_per_second: f64,
+}
+
+impl Report {
+    /// Of a scenario that has not run yet.
+    #[must_use]
+    pub fn of(scenario: &Scenario, client: Client) -> Self {
+        Self {
+            scenario: scenario.name.clone(),
+            paper: scenario.paper.clone(),
+            client: if client == Client::Own { "own" } else { "iperf3" }.to_owned(),
+            host: host(),
+            seconds: scenario.seconds(),
+            path: Path::of(&scenario.path),
+            variants: scenario.variants.iter().map(Variant::of).collect(),
+        }
+    }
+}
+
+/// What the kernel calls itself, and how many processors it has for this process.
+fn host() -> String {
+    let kernel = sysctl::get("kernel.osrelease").unwrap_or_else(|_| "unknown".to_owned());
+    let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    format!("Linux {kernel}, {processors} processors")
+}
+
+impl Path {
+    #[must_use]
+    pub fn of(path: &path::Path) -> Self {
+        Self {
+            rate_bits_per_second: path.forward.rate.bits_per_second,
+            rtt_seconds: path.rtt.0.as_secs_f64(),
+            mtu_bytes: path.mtu,
+            bdp_bytes: path.bdp_bytes(),
+            queue_bytes: path.queue_bytes(&path.forward),
+            loss_probability: path.forward.loss,
+            drop_data_packets: path.forward.drop_data_packets.clone(),
+            carries_bits_per_second: path.carries_bits_per_second(),
+            untuned_window_over_rtt_bits_per_second: f64::from(UNTUNED_WINDOW_BYTES) * 8.0
+                / path.rtt.0.as_secs_f64(),
+        }
+    }
+
+    /// In segments of the largest size, headers included.
+    #[must_use]
+    pub fn bdp_segments(&self) -> f64 {
+        self.bdp_bytes as f64 / f64::from(self.mtu_bytes)
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let mut text = format!(
+            "{:.0} Mb/s, {:.0} ms, queue {:.2} BDP",
+            self.rate_bits_per_second as f64 / 1e6,
+            self.rtt_seconds * 1e3,
+            self.queue_bytes as f64 / self.bdp_bytes as f64
+        );
+        if self.loss_probability > 0.0 {
+            text += &format!(", random loss {:e}", self.loss_probability);
+        }
+        text
+    }
+}
+
+impl Variant {
+    /// A variant that has not run yet.
+    #[must_use]
+    pub fn of(variant: &scenario::Variant) -> Self {
+        Self {
+            name: variant.name.clone(),
+            base: variant.base.clone(),
+            congestion: String::new(),
+            streams: variant.streams(),
+            path: Path::of(&variant.path),
+            goodput_bits_per_second: 0.0,
+            goodput_after_3_seconds_bits_per_second: None,
+            goodput_after_loss_bits_per_second: None,
+            retransmits: 0.0,
+            congestion_events: 0.0,
+            settings: BTreeMap::new(),
+            samples: Vec::new(),
+        }
+    }
+
+    /// What the name has for the path in the grid.
+    #[must_use]
+    pub fn path_suffix(&self) -> &str {
+        self.name.strip_prefix(&self.base).unwrap_or_default()
+    }
+
+    /// Adds a run; the medians follow.
+    pub fn add(&mut self, sample: Sample) {
+        algorithm(&sample.registered_congestion).clone_into(&mut self.congestion);
+        self.samples.push(sample);
+        let over = |value: fn(&Sample) -> Option<f64>| {
+            let values: Vec<f64> = self.samples.iter().filter_map(value).collect();
+            (!values.is_empty()).then(|| median(values))
+        };
+        self.goodput_bits_per_second =
+            over(|sample| Some(sample.goodput_bits_per_second)).unwrap_or(0.0);
+        self.goodput_after_3_seconds_bits_per_second =
+            over(|sample| sample.goodput_after_3_seconds_bits_per_second);
+        self.goodput_after_loss_bits_per_second =
+            over(|sample| sample.goodput_after_loss_bits_per_second);
+        self.retransmits = over(|sample| Some(sample.retransmits as f64)).unwrap_or(0.0);
+        self.congestion_events =
+            over(|sample| Some(sample.congestion_events as f64)).unwrap_or(0.0);
+    }
+
+    /// What the variants of a scenario are compared by: the goodput after the
+    /// loss where there is one, else that of the whole run.
+    #[must_use]
+    pub fn compared_bits_per_second(&self) -> f64 {
+        self.goodput_after_loss_bits_per_second.unwrap_or(self.goodput_bits_per_second)
+    }
+
+    /// Segments that were sent again without need: the median, where there were any.
+    #[must_use]
+    pub fn duplicates(&self) -> Option<f64> {
+        let figures = self.figures(Measure::Duplicates, None);
+        figures.iter().any(|count| *count > 0.0).then(|| median(figures))
+    }
+
+    /// A figure of every run, or of one group of flows in it; those runs that
+    /// have none are left out.
+    #[must_use]
+    pub fn figures(&self, measure: Measure, flow: Option<&str>) -> Vec<f64> {
+        let figure = |sample: &Sample| sample.figure(measure, flow, &self.path);
+        self.samples.iter().filter_map(figure).collect()
+    }
+}
+
+impl Sample {
+    fn figure(&self, measure: Measure, flow: Option<&str>, path: &Path) -> Option<f64> {
+        let flows = flow.map(|name| self.flows.iter().find(|flows| flows.name == name));
+        let cuts = |count: fn(&Cuts) -> u64| Some(count(&self.responses?.cuts?) as f64);
+        match measure {
+            Measure::Goodput => Some(match flows {
+                Some(flows) => flows?.goodput_bits_per_second,
+                None => self.goodput_bits_per_second,
+            }),
+            Measure::Share => Some(flows??.share_of_fair),
+            Measure::Jain => self.jain_index,
+            Measure::Retransmits => Some(match flows {
+                Some(flows) => flows?.retransmits as f64,
+                None => self.retransmits as f64,
+            }),
+            Measure::Duplicates => Some(*self.tcp_counters.get(DUPLICATES)? as f64),
+            Measure::CongestionEvents => Some(self.congestion_events as f64),
+            Measure::SlowStartDrops => Some(self.slow_start.drops as f64),
+            Measure::FirstDropBdp => Some(match self.slow_start.first_drop_seconds {
+                Some(_) => {
+                    f64::from(self.slow_start.cwnd_at_first_drop_segments?) / path.bdp_segments()
+                }
+                None => f64::INFINITY,
+            }),
+            Measure::LocalResponses => cuts(|cuts| cuts.local_drops),
+            Measure::DropResponses => cuts(|cuts| cuts.network_drops),
+            Measure::MarkResponses => cuts(|cuts| cuts.marks),
+        }
+    }
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A report of three runs of each variant, made up.
+    pub fn report() -> Report {
+        let scenario = Scenario::load("aimd-oc12").unwrap();
+        let scenario = scenario.only(&["reno".to_owned(), "wad_aimd".to_owned()]).unwrap();
+        let mut report = Report::of(&scenario, Client::Own);
+        for (variant, base) in report.variants.iter_mut().zip([2e8, 3e8]) {
+            for more in [0.0, 5e7, 1e7] {
+                variant.add(sample(base + more));
+            }
+        }
+        report
+    }
+
+    /// A run at this rate, with one drop when the window was 3000.
+    pub fn sample(goodput_bits_per_second: f64) -> Sample {
+        let point = |seconds| Point {
+            seconds,
+            cwnd_segments: 3000,
+            rtt_milliseconds: 80.0,
+            goodput_bits_per_second,
+        };
+        Sample {
+            seconds: 12.0,
+            goodput_bits_per_second,
+            goodput_after_3_seconds_bits_per_second: Some(goodput_bits_per_second * 1.1),
+            goodput_after_loss_bits_per_second: Some(goodput_bits_per_second * 1.2),
+            retransmits: 1,
+            congestion_events: 1,
+            registered_congestion: "reno".to_owned(),
+            sndbuf_bytes: 1,
+            rcvbuf_bytes: 1,
+            send_window_bytes: 1,
+            slow_start: SlowStart {
+                left_seconds: Some(1.0),
+                drops: 1,
+                first_drop_seconds: Some(0.9),
+                cwnd_at_first_drop_segments: Some(3000),
+            },
+            recovery: None,
+            responses: None,
+            jain_index: None,
+            flows: vec![Flows {
+                name: "one".to_owned(),
+                congestion: "reno".to_owned(),
+                goodput_bits_per_second: goodput_bits_per_second / 2.0,
+                share_of_fair: 0.5,
+                streams_bits_per_second: vec![goodput_bits_per_second / 2.0],
+                retransmits: 1,
+                series: Vec::new(),
+            }],
+            tcp_counters: [(DUPLICATES.to_owned(), 1)].into(),
+            emulator: Emulator { forward: Counters::default(), reverse: Counters::default() },
+            series: vec![point(1.0), point(2.0)],
+        }
+    }
+
+    #[test]
+    fn variants_show_medians() {
+        let report = report();
+        assert!((report.variants[0].goodput_bits_per_second - 2.1e8).abs() < 1.0);
+        assert!((report.variants[1].compared_bits_per_second() - 3.72e8).abs() < 1.0);
+    }
+
+    #[test]
+    fn figures_are_of_all_flows_or_of_a_group() {
+        let variant = &report().variants[0];
+        let first = |measure, flow| variant.figures(measure, flow).first().copied();
+        assert_eq!(first(Measure::Goodput, None), Some(2e8));
+        assert_eq!(first(Measure::Goodput, Some("one")), Some(1e8));
+        assert_eq!(first(Measure::Goodput, Some("two")), None);
+        assert_eq!(first(Measure::Share, Some("one")), Some(0.5));
+        assert_eq!(first(Measure::LocalResponses, None), None);
+        assert_eq!(first(Measure::Duplicates, None), Some(1.0));
+        let at_drop = first(Measure::FirstDropBdp, None).unwrap();
+        assert!((at_drop - 3000.0 / variant.path.bdp_segments()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn json_has_the_promised_names_and_can_be_read_back() {
+        let text = serde_json::to_string(&report()).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["scenario"], "aimd-oc12");
+        assert_eq!(json["path"]["rate_bits_per_second"], 622_000_000);
+        let variant = &json["variants"][1];
+        assert_eq!(variant["name"], "wad_aimd");
+        for name in [
+            "congestion",
+            "streams",
+            "goodput_bits_per_second",
+            "retransmits",
+            "settings",
+            "samples",
+        ] {
+            assert!(!variant[name].is_null(), "{name}");
+        }
+        let back: Report = serde_json::from_str(&text).unwrap();
+        assert_eq!(back.variants[1].samples.len(), 3);
+    }
+}

@@ -1,0 +1,241 @@
+//! Runs a scenario: each variant on a fresh path, with or without the agent,
+//! variants alternated so that whatever drifts on the machine hits all alike.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use wad_testbed::{
+    cgroup::{Cgroup, CgroupError},
+    emulated::wan::{ADDRESSES_V4, Wan, WanError},
+    netns::NetnsError,
+    process::ProcessError,
+    qdisc,
+    settings::{self, HostDefaults, SettingsError},
+    signal,
+    sysctl::SysctlError,
+    trace::{Event, Trace, TraceError},
+    tracing::{Tracing, TracingError},
+    wad::{Home, WadError},
+};
+
+use crate::{
+    measure::{Sight, WatchError},
+    monitor::{Monitor, MonitorError},
+    progress::Line,
+    report::{self, Report},
+    responses::{self, Responses},
+    scenario::{Scenario, Variant},
+    transfer::Bed,
+};
+
+const BETWEEN_RUNS: Duration = Duration::from_millis(300);
+/// For an agent to take in what a transfer showed.
+const BETWEEN_TRANSFERS: Duration = Duration::from_secs(3);
+
+/// What made an experiment fail.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Wan(#[from] WanError),
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    #[error(transparent)]
+    Wad(#[from] WadError),
+    #[error(transparent)]
+    Monitor(#[from] MonitorError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error(transparent)]
+    Watch(#[from] WatchError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error(transparent)]
+    Tracing(#[from] TracingError),
+    #[error(transparent)]
+    Interrupted(#[from] signal::Interrupted),
+    #[error("cannot keep the {who}'s output")]
+    Output { who: &'static str, source: io::Error },
+    #[error("the {who} failed: {reason}")]
+    Client { who: &'static str, reason: String },
+    #[error("the sender sent {sent} bytes, the receiver took {received}")]
+    Lost { sent: u64, received: u64 },
+    #[error("cannot send the burst of datagrams")]
+    Burst(#[source] io::Error),
+    #[error("cannot read TCP's counters in /proc/net")]
+    Counters(#[source] io::Error),
+    #[error("someone else changed the host's settings during a run: try again")]
+    Disturbed,
+    #[error("ss saw no flow")]
+    Unseen,
+    #[error("{variant} runs without wad, which is what traces: name others with --variant")]
+    Untraced { variant: String },
+    #[error("{variant} has flows of several kinds: only the lab's own client can run them")]
+    OwnClientOnly { variant: String },
+}
+
+/// Who sends and receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Client {
+    Own,
+    Iperf3,
+}
+
+/// How far a run is.
+pub struct Progress<'a> {
+    pub scenario: &'a str,
+    pub variant: &'a str,
+    pub repeat: u32,
+    pub elapsed: Duration,
+    pub cwnd_segments: u32,
+}
+
+/// A laboratory.
+pub struct Lab {
+    /// The `wad-lab` binary, which is the bulk sender and receiver too.
+    pub own: PathBuf,
+    /// The `wad` binary.
+    pub wad: PathBuf,
+    pub client: Client,
+    /// The folder for what `wad trace` sees of the senders, if it is to look: a file
+    /// for each variant, the run before it being FILE.1.
+    pub traces: Option<PathBuf>,
+}
+
+impl Lab {
+    /// Runs every variant so many times. Random losses differ from one time to
+    /// the next, but are the same for all variants, and when it is run again.
+    ///
+    /// # Errors
+    /// At the first run that fails; nothing is left behind.
+    pub fn run(&self, scenario: &Scenario, repeats: u32, line: &Line) -> Result<Report, LabError> {
+        if self.client == Client::Iperf3
+            && let Some(several) = scenario.variants.iter().find(|one| one.groups.len() > 1)
+        {
+            return Err(LabError::OwnClientOnly { variant: several.name.clone() });
+        }
+        if self.traces.is_some()
+            && let Some(without) = scenario.variants.iter().find(|one| one.policy.is_none())
+        {
+            return Err(LabError::Untraced { variant: without.name.clone() });
+        }
+        let mut report = Report::of(scenario, self.client);
+        for repeat in 1..=repeats {
+            for (variant, result) in scenario.variants.iter().zip(&mut report.variants) {
+                let begun = Instant::now();
+                let show = |sight: Option<&Sight>| {
+                    line.show(&Progress {
+                        scenario: &scenario.name,
+                        variant: &variant.name,
+                        repeat,
+                        elapsed: begun.elapsed(),
+                        cwnd_segments: sight.map_or(0, |sight| sight.cwnd(&variant.groups)),
+                    });
+                };
+                let mut variant = variant.clone();
+                variant.path.seed += u64::from(repeat) - 1;
+                let host = HostDefaults::set()?;
+                self.run_once(scenario, &variant, result, &show)?;
+                drop(host);
+                // Another experiment that waits for its turn looks every 100 ms.
+                signal::sleep(BETWEEN_RUNS)?;
+            }
+        }
+        Ok(report)
+    }
+
+    fn run_once(
+        &self,
+        scenario: &Scenario,
+        variant: &Variant,
+        result: &mut report::Variant,
+        show: &dyn Fn(Option<&Sight>),
+    ) -> Result<(), LabError> {
+        signal::check()?;
+        let cgroup = Cgroup::create("lab")?;
+        let monitor = variant.has_monitor.then(|| Monitor::start(&variant.path)).transpose()?;
+        let source = monitor.as_ref().map_or_else(String::new, Monitor::source);
+        let home = variant.policy.as_deref().map(|policy| format!("{source}{policy}"));
+        let home = home.map(|text| Home::create(&self.wad, &text)).transpose()?;
+        let outside = home.as_ref().filter(|_| !variant.is_routed);
+        let agent = outside.map(|home| home.start(&cgroup)).transpose()?;
+        if let (Some(monitor), Some(home)) = (&monitor, &home) {
+            monitor.wait_heard(home)?;
+        }
+        let wan = match &variant.sender_queue {
+            None => Wan::start(&variant.path)?,
+            Some(discipline) => Wan::start_behind_wire(&variant.path, discipline)?,
+        };
+        settings::apply(&wan)?;
+        settings::change(&wan, &variant.sysctls)?;
+        let inside = home.as_ref().filter(|_| variant.is_routed);
+        let inside = inside.map(|home| home.start_inside(wan.a(), &cgroup)).transpose()?;
+        let agent = agent.or(inside);
+        if scenario.ecn {
+            settings::ask_for_ecn(&wan)?;
+        }
+        let ports = variant.groups.iter().map(|group| group.port);
+        let ports = ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0);
+        let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup };
+        for _ in 1..variant.transfer {
+            bed.transfer(scenario, variant, show)?;
+            signal::sleep(BETWEEN_TRANSFERS)?;
+        }
+        let settings = settings::effective(&wan)?;
+        let trace = variant.sender_queue.as_ref().map(|_| Trace::start(ports)).transpose()?;
+        let traced = self.traces.as_ref().zip(home.as_ref());
+        let tracing =
+            traced.map(|(folder, home)| traced_to(folder, home, scenario, variant)).transpose()?;
+        let record = bed.transfer(scenario, variant, show)?;
+        tracing.map(Tracing::finish).transpose()?;
+        let events = trace.map(Trace::finish).transpose()?;
+        if settings::effective(&wan)? != settings {
+            return Err(LabError::Disturbed);
+        }
+        result.settings = settings;
+        let policy = variant.policy.as_deref().unwrap_or("not running");
+        result.settings.insert("wad".to_owned(), policy.to_owned());
+        let mut sample = record.sample(scenario, variant, &wan)?;
+        if let Some(events) = events {
+            let cuts = sample.registered_congestion != "bbr";
+            sample.responses = Some(responses(&wan, variant, &events, cuts)?);
+        }
+        result.add(sample);
+        drop(wan);
+        agent.map_or(Ok(()), |agent| Ok(agent.stop()?))
+    }
+}
+
+fn traced_to(
+    folder: &Path,
+    home: &Home,
+    scenario: &Scenario,
+    variant: &Variant,
+) -> Result<Tracing, TracingError> {
+    let out = folder.join(format!("{}.jsonl", variant.name));
+    let interval = format!("{}ms", scenario.sample_every.0.as_millis());
+    Tracing::start(home, &["--interval", &interval, "--remote", ADDRESSES_V4[1]], &out)
+}
+
+fn responses(
+    wan: &Wan,
+    variant: &Variant,
+    events: &[Event],
+    cuts_threshold: bool,
+) -> Result<Responses, LabError> {
+    // The echo of a mark is back after an RTT, with queues perhaps two; the answer
+    // waits for the end of the kernel's to a full queue, another RTT.
+    let echo_ns = 3 * variant.path.rtt.nanoseconds();
+    let counted = responses::count(events, &wan.moments().marks_ns, echo_ns);
+    let local_drops = qdisc::of(wan.a(), wan.near_device())?.drops;
+    let cuts = counted.cuts.filter(|_| cuts_threshold);
+    Ok(Responses { local_drops, cuts, ..counted })
+}

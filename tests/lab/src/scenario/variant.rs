@@ -1,0 +1,160 @@
+//! Variants of a scenario: which flows run, and under which policy.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use toml::Table;
+use wad_testbed::{
+    emulated::{path::Path, units::Span},
+    settings,
+};
+
+use super::{Grid, policy};
+
+/// Port of the first group of flows; the next one has the next.
+const FIRST_PORT: u16 = 5001;
+
+/// As a file has it: either one kind of flow, or several groups.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawVariant {
+    pub name: String,
+    paper: Option<String>,
+    streams: Option<u32>,
+    policy: Option<Table>,
+    #[serde(default)]
+    flows: Vec<RawGroup>,
+    sender_queue: Option<String>,
+    transfer: Option<u32>,
+    #[serde(default)]
+    monitor: bool,
+    #[serde(default)]
+    sysctls: BTreeMap<String, String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawGroup {
+    name: String,
+    streams: Option<u32>,
+    #[serde(default)]
+    start: Span,
+    policy: Option<Table>,
+}
+
+/// One way of running the transfer, over one path.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// With the path's place in the grid.
+    pub name: String,
+    /// Without it: what its like on other paths share.
+    pub base: String,
+    /// What the papers saw.
+    pub paper: Option<String>,
+    pub groups: Vec<Group>,
+    /// Configuration of `wad`, but for `[agent]`, `[metrics]` and `[[source]]`;
+    /// without it no agent runs.
+    pub policy: Option<String>,
+    /// Its agent is told by a service what the path carries.
+    pub has_monitor: bool,
+    /// Metrics of routes are those of the sender's namespace: the agent runs there.
+    pub is_routed: bool,
+    /// Queueing discipline of the sender's own device, as `tc` takes it; with
+    /// one, that device is a wire to a router before the path.
+    pub sender_queue: Option<String>,
+    /// Which of the transfers that one agent sees is the one that is looked at: the
+    /// last, counted from 1.
+    pub transfer: u32,
+    /// Settings at both ends that are not a distribution's defaults.
+    pub sysctls: BTreeMap<String, String>,
+    pub path: Path,
+}
+
+/// Flows under one policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    pub name: String,
+    /// Connections at a time.
+    pub streams: u32,
+    /// Since the start of the run.
+    pub start: Span,
+    /// Where its receiver listens.
+    pub port: u16,
+}
+
+impl Variant {
+    /// Connections of all groups.
+    #[must_use]
+    pub fn streams(&self) -> u32 {
+        self.groups.iter().map(|group| group.streams).sum()
+    }
+
+    /// Whether it is meant by that name: its own, or the one without the path.
+    #[must_use]
+    pub fn is_called(&self, name: &str) -> bool {
+        self.name == name || self.base == name
+    }
+}
+
+impl RawVariant {
+    /// The variant on every path of the grid.
+    ///
+    /// # Errors
+    /// With what is wrong with it.
+    pub fn over(
+        self,
+        common: &Table,
+        (grid, path): (&Grid, &Path),
+    ) -> Result<Vec<Variant>, &'static str> {
+        let groups = self.groups()?;
+        let transfer = self.transfer.unwrap_or(1);
+        if transfer == 0 {
+            return Err("transfers are counted from 1");
+        }
+        if !self.sysctls.keys().all(|name| settings::is_known(name)) {
+            return Err("a variant has a sysctl that the lab does not know");
+        }
+        let variants = grid.cells(path).into_iter().map(|cell| {
+            let policies: Vec<_> =
+                groups.iter().map(|(group, policy)| (group, policy.as_ref())).collect();
+            Variant {
+                name: format!("{}{}", self.name, cell.suffix),
+                base: self.name.clone(),
+                paper: self.paper.clone(),
+                policy: policy::text(common, &policies, &cell.path),
+                has_monitor: self.monitor,
+                is_routed: policies.iter().any(|(_, own)| own.is_some_and(policy::is_routed)),
+                groups: groups.iter().map(|(group, _)| group.clone()).collect(),
+                sender_queue: self.sender_queue.clone(),
+                transfer,
+                sysctls: self.sysctls.clone(),
+                path: cell.path,
+            }
+        });
+        Ok(variants.collect())
+    }
+
+    fn groups(&self) -> Result<Vec<(Group, Option<Table>)>, &'static str> {
+        let alone = RawGroup {
+            name: self.name.clone(),
+            streams: self.streams,
+            start: Span::default(),
+            policy: self.policy.clone(),
+        };
+        let raw = match (self.flows.as_slice(), self.streams.is_some() || self.policy.is_some()) {
+            ([], _) => vec![alone],
+            (flows, false) => flows.to_vec(),
+            _ => return Err("a variant with flows states streams and policy for each of them"),
+        };
+        let ports = FIRST_PORT..;
+        let groups = raw.into_iter().zip(ports).map(|(raw, port)| {
+            let RawGroup { name, streams, start, policy } = raw;
+            (Group { name, streams: streams.unwrap_or(1), start, port }, policy)
+        });
+        let groups: Vec<_> = groups.collect();
+        if groups.iter().any(|(group, _)| group.streams == 0) {
+            return Err("a variant needs at least one stream");
+        }
+        Ok(groups)
+    }
+}

@@ -1,0 +1,139 @@
+//! Reports as a plain table.
+
+use std::fmt::Write;
+
+use crate::report::{Report, Variant};
+
+const HEADINGS: [&str; 10] = [
+    "scenario",
+    "variant",
+    "control",
+    "Mb/s",
+    "of path",
+    "after 3 s",
+    "after loss",
+    "gain",
+    "resent",
+    "events",
+];
+
+/// The table, and under it what each path can carry and what the papers saw.
+#[must_use]
+pub fn render(reports: &[Report]) -> String {
+    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    for report in reports {
+        rows.extend(report.variants.iter().map(|variant| row(report, variant)));
+    }
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
+    let widths: Vec<usize> = (0..HEADINGS.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            // Words to the left, figures to the right.
+            if column < 3 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
+        if number == 0 {
+            let rules = widths.iter().map(|width| "-".repeat(*width));
+            let _ = writeln!(text, "{}", rules.collect::<Vec<_>>().join("  "));
+        }
+    }
+    for report in reports {
+        let _ = write!(text, "\n{}", notes(report));
+    }
+    text
+}
+
+fn row(report: &Report, variant: &Variant) -> [String; 10] {
+    let first = report.variants.first().map_or(0.0, Variant::compared_bits_per_second);
+    let carries = variant.path.carries_bits_per_second;
+    let share = |bits: f64| format!("{} ({:.2})", megabits(bits), bits / carries);
+    [
+        report.scenario.clone(),
+        variant.name.clone(),
+        variant.congestion.clone(),
+        megabits(variant.goodput_bits_per_second),
+        format!("{:.2}", variant.goodput_bits_per_second / carries),
+        variant.goodput_after_3_seconds_bits_per_second.map_or("-".to_owned(), share),
+        variant.goodput_after_loss_bits_per_second.map_or("-".to_owned(), share),
+        format!("{:.2}", variant.compared_bits_per_second() / first),
+        format!("{:.0}", variant.retransmits),
+        format!("{:.0}", variant.congestion_events),
+    ]
+}
+
+/// For people.
+#[must_use]
+pub fn megabits(bits: f64) -> String {
+    format!("{:.0}", bits / 1e6)
+}
+
+fn notes(report: &Report) -> String {
+    let path = &report.path;
+    let mut text = format!(
+        "{}: {}; it can carry {} Mb/s (rate less headers).\n",
+        report.scenario,
+        path.words(),
+        megabits(path.carries_bits_per_second),
+    );
+    if let Some(untuned) = report.variants.iter().find(|variant| variant.name == "untuned") {
+        let allowed = path.untuned_window_over_rtt_bits_per_second;
+        let _ = writeln!(
+            text,
+            "  untuned: its window over the RTT is {} Mb/s, of which it got {:.2}.",
+            megabits(allowed),
+            untuned.goodput_bits_per_second / allowed
+        );
+    }
+    for variant in report.variants.iter().filter(|variant| variant.samples.len() > 1) {
+        let runs = variant.samples.iter().map(|sample| {
+            megabits(
+                sample.goodput_after_loss_bits_per_second.unwrap_or(sample.goodput_bits_per_second),
+            )
+        });
+        let runs = runs.collect::<Vec<_>>().join(" ");
+        let _ = writeln!(text, "  {}: single runs {runs} Mb/s.", variant.name);
+    }
+    for variant in &report.variants {
+        if let Some(duplicates) = variant.duplicates() {
+            let _ = writeln!(
+                text,
+                "  {}: of {:.0} segments sent again, {duplicates:.0} were there already.",
+                variant.name, variant.retransmits
+            );
+        }
+    }
+    if let Some(paper) = &report.paper {
+        let _ = writeln!(text, "  the paper: {paper}.");
+    }
+    let samples = || report.variants.iter().flat_map(|variant| &variant.samples);
+    let own_drops: u64 = samples()
+        .map(|sample| sample.emulator.forward.own_drops() + sample.emulator.reverse.own_drops())
+        .sum();
+    if own_drops > 0 {
+        let _ = writeln!(
+            text,
+            "  The emulated path itself lost {own_drops} segments: this machine was too busy."
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::tests::report;
+
+    #[test]
+    fn columns_line_up_and_the_gain_is_shown() {
+        let text = render(&[report()]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("scenario   variant   control"), "{text}");
+        assert!(lines[3].starts_with("aimd-oc12  wad_aimd  reno"), "{text}");
+        // 3.72 / 2.52: what is compared is the goodput after the loss.
+        assert!(lines[3].ends_with("1.48       1       1"), "{text}");
+        assert!(lines.iter().any(|line| line.contains("single runs 240 300 252 Mb/s")), "{text}");
+        let needless = "wad_aimd: of 1 segments sent again, 1 were there already.";
+        assert!(lines.iter().any(|line| line.contains(needless)), "{text}");
+    }
+}

@@ -1,0 +1,19 @@
+//! A long path in user space, between two network namespaces.
+//!
+//! Bottom up: `packet`, `sack`, `burst`, `link`, `losses`, `delay_line` and `flights`
+//! are the pure parts; `tun` and `emulator` run them between two devices; `path` is
+//! what a file says of one, in the `units` that files have, and `wan` sets up the
+//! namespaces with it.
+
+pub mod burst;
+pub mod delay_line;
+pub mod emulator;
+pub mod flights;
+pub mod link;
+pub mod losses;
+pub mod packet;
+pub mod path;
+mod sack;
+pub mod tun;
+pub mod units;
+pub mod wan;

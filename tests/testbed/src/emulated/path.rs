@@ -1,0 +1,168 @@
+//! The emulated path of a scenario, as its file has it, and the laws that
+//! follow from it.
+
+use serde::Deserialize;
+
+use crate::emulated::{
+    delay_line::DelayLaw,
+    emulator::DirectionLaw,
+    link::LinkLaw,
+    losses::LossLaw,
+    units::{Rate, Span},
+};
+
+/// IPv4 and TCP headers with the timestamps option, per segment.
+const HEADER_BYTES: u32 = 52;
+
+/// The path from the sender to the receiver and back.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Path {
+    /// Without queues; each direction takes half of it.
+    pub rtt: Span,
+    #[serde(default = "ethernet_mtu")]
+    pub mtu: u32,
+    /// Of everything random.
+    #[serde(default)]
+    pub seed: u64,
+    /// With the data.
+    pub forward: Direction,
+    /// With the acknowledgements: the same rate and queue, nothing lost, unless
+    /// it is given.
+    pub reverse: Option<Direction>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Direction {
+    pub rate: Rate,
+    pub queue: Queue,
+    /// Up to so much more delay; packets stay in order.
+    #[serde(default)]
+    pub jitter: Span,
+    /// Random loss: a probability.
+    #[serde(default)]
+    pub loss: f64,
+    /// Packets with data to drop, counted from 1.
+    #[serde(default)]
+    pub drop_data_packets: Vec<u64>,
+    /// Times after the first packet with data, at each of which one is dropped.
+    #[serde(default)]
+    pub drop_at: Vec<Span>,
+    /// Times after the first packet with data, at each of which one that may be
+    /// is marked "congestion experienced" (RFC 3168).
+    #[serde(default)]
+    pub mark_at: Vec<Span>,
+    pub reorder: Option<Reorder>,
+}
+
+/// Most that waits at the bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub enum Queue {
+    /// Multiples of the rate times the RTT.
+    Bdp(f64),
+    /// Packets of the path's MTU.
+    Packets(u32),
+    Bytes(u64),
+}
+
+/// Some packets are held back and overtaken: for so long, or by so many later ones.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reorder {
+    pub probability: f64,
+    pub by: Span,
+    pub packets: Option<u32>,
+}
+
+const fn ethernet_mtu() -> u32 {
+    1500
+}
+
+impl Path {
+    /// The laws of both directions.
+    #[must_use]
+    pub fn laws(&self) -> [DirectionLaw; 2] {
+        let forward = self.law(&self.forward, self.seed);
+        let reverse = match &self.reverse {
+            Some(reverse) => self.law(reverse, self.seed ^ 1),
+            None => DirectionLaw {
+                losses: LossLaw::default(),
+                delay: DelayLaw { delay_ns: self.rtt.nanoseconds() / 2, ..DelayLaw::default() },
+                ..forward.clone()
+            },
+        };
+        [forward, reverse]
+    }
+
+    fn law(&self, direction: &Direction, seed: u64) -> DirectionLaw {
+        let times = |spans: &[Span]| spans.iter().map(|span| span.nanoseconds()).collect();
+        DirectionLaw {
+            link: LinkLaw {
+                rate_bits_per_second: direction.rate.bits_per_second,
+                queue_limit_bytes: self.queue_bytes(direction),
+            },
+            losses: LossLaw {
+                probability: direction.loss,
+                data_packets: direction.drop_data_packets.clone(),
+                after_ns: times(&direction.drop_at),
+                mark_after_ns: times(&direction.mark_at),
+            },
+            delay: DelayLaw {
+                delay_ns: self.rtt.nanoseconds() / 2,
+                jitter_ns: direction.jitter.nanoseconds(),
+                reorder_probability: direction.reorder.map_or(0.0, |law| law.probability),
+                reorder_ns: direction.reorder.map_or(0, |law| law.by.nanoseconds()),
+                reorder_packets: direction.reorder.and_then(|law| law.packets),
+            },
+            seed,
+        }
+    }
+
+    /// Most bytes that wait before the bottleneck of a direction.
+    #[must_use]
+    pub fn queue_bytes(&self, direction: &Direction) -> u64 {
+        match direction.queue {
+            Queue::Bdp(multiple) => {
+                let rate = direction.rate.bits_per_second as f64;
+                (multiple * rate / 8.0 * self.rtt.0.as_secs_f64()) as u64
+            }
+            Queue::Packets(packets) => u64::from(packets) * u64::from(self.mtu),
+            Queue::Bytes(bytes) => bytes,
+        }
+    }
+
+    /// Bandwidth-delay product of the way with the data, headers included.
+    #[must_use]
+    pub fn bdp_bytes(&self) -> u64 {
+        let rate = self.forward.rate.bits_per_second as f64;
+        (rate / 8.0 * self.rtt.0.as_secs_f64()) as u64
+    }
+
+    /// The most that an application can get: the rate less the headers.
+    #[must_use]
+    pub fn carries_bits_per_second(&self) -> f64 {
+        let payload = self.mtu.saturating_sub(HEADER_BYTES);
+        self.forward.rate.bits_per_second as f64 * f64::from(payload) / f64::from(self.mtu)
+    }
+
+    /// Why it cannot be used, if so.
+    #[must_use]
+    pub fn fault(&self) -> Option<&'static str> {
+        let is_share = |share: f64| (0.0..=1.0).contains(&share);
+        for direction in std::iter::once(&self.forward).chain(&self.reverse) {
+            if !is_share(direction.loss)
+                || !direction.reorder.is_none_or(|law| is_share(law.probability))
+            {
+                return Some("a probability is a number from 0 to 1");
+            }
+            if matches!(direction.queue, Queue::Bdp(multiple) if !(0.0..=100.0).contains(&multiple))
+            {
+                return Some("queue.bdp is a number from 0 to 100");
+            }
+        }
+        let mtus = 576..=65_535;
+        (!mtus.contains(&self.mtu)).then_some("mtu is a number from 576 to 65535")
+    }
+}

@@ -1,0 +1,170 @@
+//! Two network namespaces, `a` and `b`, and the emulated path between them. The
+//! near end is on that path itself or, where its own queue is looked at, one
+//! wire away: a TUN device lets go of packets as soon as it has them, so that
+//! TCP never finds its queue full.
+
+use std::{io, sync::Arc, time::Duration};
+
+use super::{
+    emulator::{Counters, Emulator, Moments},
+    flights::Flights,
+    path::Path,
+    tun::{QUEUE_PACKETS, Tun, TunError},
+};
+use crate::{
+    ends::{self, Ends, EndsError},
+    netns::{Netns, NetnsError},
+    process::{ProcessError, run},
+    sysctl::{self, SysctlError},
+};
+
+/// Name of the device in the namespaces on the path.
+pub const DEVICE: &str = "wan0";
+/// Addresses of the path's ends: in namespaces of their own, the same every time.
+pub const ADDRESSES_V4: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
+pub const ADDRESSES_V6: [&str; 2] = ["fd77::1", "fd77::2"];
+/// Of the wire before the path, where there is one: device, network, and the
+/// addresses of `a` and the router.
+const WIRE: &str = "wire0";
+const WIRE_NETWORK: &str = "10.77.1.0/30";
+const WIRE_ADDRESSES: [&str; 2] = ["10.77.1.1", "10.77.1.2"];
+
+/// What went wrong in setting up a path.
+#[derive(Debug, thiserror::Error)]
+pub enum WanError {
+    #[error(transparent)]
+    Ends(#[from] EndsError),
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    #[error(transparent)]
+    Tun(#[from] TunError),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error(transparent)]
+    Sysctl(#[from] SysctlError),
+    #[error("cannot start the emulator's threads")]
+    Thread { source: io::Error },
+    #[error("cannot read the counters of {DEVICE} in /proc/net/dev")]
+    Device { source: io::Error },
+}
+
+/// The path, up and carrying packets; all of it is gone when dropped.
+pub struct Wan {
+    // Dropped in this order: the emulator lets go of the devices first.
+    emulator: Emulator,
+    ends: Ends,
+    router: Option<Netns>,
+}
+
+impl Wan {
+    /// # Errors
+    /// Without root, or without TUN devices.
+    pub fn start(path: &Path) -> Result<Self, WanError> {
+        Self::joined(path, Ends::create()?, None)
+    }
+
+    /// With the near end behind a router, to which its device has a queueing
+    /// discipline of this kind, as `tc` takes it.
+    ///
+    /// # Errors
+    /// Without root or TUN devices, or when `tc` refuses the discipline.
+    pub fn start_behind_wire(path: &Path, discipline: &str) -> Result<Self, WanError> {
+        let (ends, router) = (Ends::create()?, Netns::create("router")?);
+        ends::join([&ends.a, &router], WIRE)?;
+        for (netns, address) in [&ends.a, &router].into_iter().zip(WIRE_ADDRESSES) {
+            ends::add_address(netns, WIRE, &format!("{address}/30"))?;
+        }
+        router.run(|| sysctl::set("net.ipv4.ip_forward", "1"))??;
+        let mut arguments = vec!["-n", ends.a.name(), "qdisc", "replace", "dev", WIRE, "root"];
+        arguments.extend(discipline.split_whitespace());
+        run("tc", &arguments)?;
+        let wan = Self::joined(path, ends, Some(router))?;
+        wan.a().ip(&["route", "add", "default", "via", WIRE_ADDRESSES[1]])?;
+        wan.b().ip(&["route", "add", WIRE_NETWORK, "via", ADDRESSES_V4[0]])?;
+        Ok(wan)
+    }
+
+    fn joined(path: &Path, ends: Ends, router: Option<Netns>) -> Result<Self, WanError> {
+        let near = router.as_ref().unwrap_or(&ends.a);
+        let tuns = [end(near, 0, path)?, end(&ends.b, 1, path)?];
+        let emulator =
+            Emulator::start(tuns, path.laws()).map_err(|source| WanError::Thread { source })?;
+        Ok(Self { emulator, ends, router })
+    }
+
+    /// The near end, where senders run.
+    #[must_use]
+    pub const fn a(&self) -> &Netns {
+        &self.ends.a
+    }
+
+    /// The far end.
+    #[must_use]
+    pub const fn b(&self) -> &Netns {
+        &self.ends.b
+    }
+
+    /// The device that the near end sends through.
+    #[must_use]
+    pub const fn near_device(&self) -> &'static str {
+        if self.router.is_some() { WIRE } else { DEVICE }
+    }
+
+    /// From now on the way there and back takes so long, as by another route.
+    pub fn set_rtt(&self, rtt: Duration) {
+        let one_way_ns = rtt.as_nanos() / 2;
+        self.emulator.set_delay_ns(u64::try_from(one_way_ns).unwrap_or(u64::MAX));
+    }
+
+    /// What was done so far: from `a` to `b`, and back.
+    ///
+    /// # Errors
+    /// When a namespace cannot be entered or its counters not be read.
+    pub fn counters(&self) -> Result<[Counters; 2], WanError> {
+        let [mut forward, mut reverse] = self.emulator.counters();
+        let near = self.router.as_ref().unwrap_or(&self.ends.a);
+        for (netns, counters) in [(near, &mut forward), (self.b(), &mut reverse)] {
+            let dropped = netns.run(device_drops)?;
+            counters.device_drops = dropped.map_err(|source| WanError::Device { source })?;
+        }
+        Ok([forward, reverse])
+    }
+
+    /// From now on the path keeps a record of what is on its way from `a` to `b`.
+    pub fn record_flights(&self) {
+        self.emulator.record_flights();
+    }
+
+    /// That record so far.
+    #[must_use]
+    pub fn flights(&self) -> Flights {
+        self.emulator.flights()
+    }
+
+    /// When segments on the way to `b` were dropped or marked so far.
+    #[must_use]
+    pub fn moments(&self) -> Moments {
+        self.emulator.moments()
+    }
+}
+
+/// Gives a namespace its device and addresses.
+fn end(netns: &Netns, side: usize, path: &Path) -> Result<Arc<Tun>, WanError> {
+    let tun = Tun::create(netns, DEVICE)?;
+    let (mtu, queue) = (path.mtu.to_string(), QUEUE_PACKETS.to_string());
+    netns.ip(&["link", "set", DEVICE, "mtu", &mtu, "txqueuelen", &queue, "up"])?;
+    ends::add_address(netns, DEVICE, &format!("{}/30", ADDRESSES_V4[side]))?;
+    if path.mtu >= 1280 {
+        ends::add_address(netns, DEVICE, &format!("{}/126", ADDRESSES_V6[side]))?;
+    }
+    Ok(Arc::new(tun))
+}
+
+/// Packets that the device of this thread's namespace refused to take: the
+/// twelfth column of /proc/net/dev after the name.
+fn device_drops() -> io::Result<u64> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    let line = table.lines().find_map(|line| line.trim().strip_prefix(DEVICE)?.strip_prefix(':'));
+    let dropped = line.and_then(|line| line.split_whitespace().nth(11)?.parse().ok());
+    dropped.ok_or_else(|| io::ErrorKind::InvalidData.into())
+}

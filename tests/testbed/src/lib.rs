@@ -1,0 +1,60 @@
+//! The testbed that the lab and the end-to-end tests of `wad` stand on.
+//!
+//! Its modules are guards: each sets something up on the machine (a namespace, a
+//! cgroup, a sysctl, a process) and undoes it when dropped. `emulated` has the long
+//! path that joins two namespaces.
+
+pub mod another_build;
+pub mod answers;
+pub mod archive;
+pub mod beside;
+pub mod bpf;
+pub mod capture;
+pub mod cgroup;
+pub mod emulated;
+pub mod ends;
+pub mod episodes;
+pub mod foreign;
+pub mod inventory;
+pub mod leftovers;
+pub mod metrics;
+pub mod netns;
+pub mod newcomers;
+pub mod nginx;
+pub mod old_kernel;
+pub mod policy;
+pub mod process;
+pub mod prometheus;
+pub mod qdisc;
+pub mod random;
+pub mod reference;
+pub mod sending;
+pub mod settings;
+pub mod signal;
+pub mod ss;
+pub mod stand;
+pub mod sysctl;
+pub mod tcp;
+pub mod tcp_info;
+pub mod tls;
+pub mod tmux;
+pub mod trace;
+pub mod tracing;
+pub mod transfers;
+pub mod veth;
+pub mod wad;
+
+/// A line for the person who runs it. A closed terminal is no reason to fail:
+/// `eprintln!` would panic, and leave behind what the guards would undo.
+pub fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// CLOCK_MONOTONIC, the same in all processes of the host.
+#[must_use]
+pub fn monotonic_ns() -> u64 {
+    let clock = nix::time::ClockId::CLOCK_MONOTONIC;
+    let now = nix::time::clock_gettime(clock).expect("Linux has this clock");
+    u64::try_from(std::time::Duration::from(now).as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,84 @@
+//! Which rules and tables of routes the paths ask for: `reorder` and `delayed_ack =
+//! false` are metrics of routes, and rules lead connections to the tables that have
+//! them.
+
+mod selection;
+
+use ipnet::IpNet;
+
+pub use self::selection::{Selected, Selection};
+
+/// The tables begin here: one for each pair of metrics.
+const FIRST_TABLE: u32 = 1_190_000;
+
+/// What `net.ipv4.tcp_max_reordering` allows by default.
+pub const MAX_REORDER_SEGMENTS: u32 = 300;
+
+/// Each look-up of a route goes through all rules.
+pub const MAX_RULES: usize = 256;
+
+/// What a path wants of its routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RouteMetrics {
+    /// 0 for none.
+    pub reorder_segments: u32,
+    pub quickack: bool,
+}
+
+impl RouteMetrics {
+    pub fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+
+    /// The number tells the metrics.
+    pub fn table(self) -> u32 {
+        FIRST_TABLE + 2 * self.reorder_segments + u32::from(self.quickack)
+    }
+
+    /// Those of a table of ours.
+    pub fn of_table(table: u32) -> Option<Self> {
+        let number = table.checked_sub(FIRST_TABLE)?;
+        let metrics = Self { reorder_segments: number / 2, quickack: number % 2 == 1 };
+        (metrics.reorder_segments <= MAX_REORDER_SEGMENTS && !metrics.is_nothing())
+            .then_some(metrics)
+    }
+}
+
+/// For TCP connections of this host; what it forwards is left alone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule {
+    pub remote: IpNet,
+    pub local: Option<IpNet>,
+    /// 0 for any.
+    pub remote_port: u16,
+    pub local_port: u16,
+    pub to: To,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum To {
+    /// One of ours.
+    Table(u32),
+    /// The rule of the main table, past rules of ours for wider prefixes.
+    Main,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_tells_its_metrics() {
+        for metrics in [
+            RouteMetrics { reorder_segments: 0, quickack: true },
+            RouteMetrics { reorder_segments: 19, quickack: false },
+            RouteMetrics { reorder_segments: MAX_REORDER_SEGMENTS, quickack: true },
+        ] {
+            assert_eq!(RouteMetrics::of_table(metrics.table()), Some(metrics));
+        }
+        let last = RouteMetrics { reorder_segments: MAX_REORDER_SEGMENTS, quickack: true }.table();
+        for table in [0, 254, FIRST_TABLE - 1, FIRST_TABLE, last + 1, u32::MAX] {
+            assert_eq!(RouteMetrics::of_table(table), None, "{table}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The time that each step took, beside its budget.
+
+use std::{fmt, time::Duration};
+
+/// What steps took, in the order in which they were run.
+#[derive(Default)]
+pub struct Times(Vec<Row>);
+
+struct Row {
+    name: String,
+    took: Duration,
+    budget: Option<Duration>,
+}
+
+impl Times {
+    pub fn add(&mut self, name: &str, took: Duration, budget: Option<Duration>) {
+        self.0.push(Row { name: name.to_owned(), took, budget });
+    }
+
+    /// Returns a warning about the steps that took longer than they should, if any did.
+    pub fn warning(&self) -> Option<String> {
+        let slow: Vec<_> = self.0.iter().filter(|row| row.is_slow()).collect();
+        let names: Vec<_> = slow.iter().map(|row| row.name.as_str()).collect();
+        (!slow.is_empty()).then(|| {
+            format!(
+                "over budget: {}. This is a warning and fails nothing: a busy machine takes \
+                 longer. If an idle one does too, the step is to be made faster.",
+                names.join(", ")
+            )
+        })
+    }
+}
+
+impl Row {
+    fn is_slow(&self) -> bool {
+        self.budget.is_some_and(|budget| self.took > budget)
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<12}{:>8}", self.name, self.took.as_secs())?;
+        if let Some(budget) = self.budget {
+            write!(f, "{:>8}", budget.as_secs())?;
+        }
+        if self.is_slow() {
+            write!(f, "  over budget")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Times {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let budgets: Option<Duration> = self.0.iter().map(|row| row.budget).sum();
+        let took = self.0.iter().map(|row| row.took).sum();
+        let all = Row { name: "all".to_owned(), took, budget: budgets };
+        write!(f, "{:<12}{:>8}", "step", "seconds")?;
+        if budgets.is_some() {
+            write!(f, "{:>8}", "budget")?;
+        }
+        writeln!(f)?;
+        self.0.iter().try_for_each(|row| writeln!(f, "{row}"))?;
+        write!(f, "{all}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Times;
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn what_exceeds_its_budget_is_named() {
+        let mut times = Times::default();
+        times.add("fmt", seconds(3), Some(seconds(3)));
+        assert_eq!(times.warning(), None);
+        times.add("clippy", seconds(61), Some(seconds(60)));
+        times.add("test", seconds(400), Some(seconds(480)));
+        assert_eq!(
+            times.to_string(),
+            "step         seconds  budget\n\
+             fmt                3       3\n\
+             clippy            61      60  over budget\n\
+             test             400     480\n\
+             all              464     543"
+        );
+        assert!(times.warning().unwrap().starts_with("over budget: clippy. This is a warning"));
+    }
+
+    #[test]
+    fn without_budgets_only_times_are_shown() {
+        let mut times = Times::default();
+        times.add("fmt", seconds(3), None);
+        assert_eq!(
+            times.to_string(),
+            "step         seconds\nfmt                3\nall                3"
+        );
+        assert_eq!(times.warning(), None);
+    }
+}

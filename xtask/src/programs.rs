@@ -1,0 +1,41 @@
+//! The programs of `tests/`, built as static ones: they run on this machine and in
+//! virtual machines.
+
+use std::{
+    path::PathBuf,
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::{dist, exec};
+
+/// Builds the end-to-end tests.
+pub fn end_to_end(target: &str) -> Result<PathBuf> {
+    build("wad-e2e", "wad-e2e", target)
+}
+
+/// Builds a program of the lab.
+pub fn of_lab(name: &str, target: &str) -> Result<PathBuf> {
+    build("wad-lab", name, target)
+}
+
+fn build(package: &str, name: &str, target: &str) -> Result<PathBuf> {
+    let mut cargo = dist::cargo("build", target, "guest");
+    cargo.args(["--package", package, "--bin", name]);
+    built(&mut cargo)
+}
+
+/// The file of the program that a cargo builds.
+fn built(cargo: &mut Command) -> Result<PathBuf> {
+    cargo.args(["--message-format", "json-render-diagnostics"]);
+    let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    ensure!(output.status.success(), "the programs of the tests do not build");
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let message: serde_json::Value = serde_json::from_str(line).context("cargo's messages")?;
+        if let Some(path) = message["executable"].as_str() {
+            return Ok(exec::root().join(path));
+        }
+    }
+    Err(anyhow::anyhow!("cargo built no program"))
+}
