@@ -71,6 +71,7 @@ static FLOWS: LazyLock<Vec<Flow>> = LazyLock::new(|| {
         remote: ([10, 0, 0, 2], 2).into(),
         role: "connected".into(),
         outcome: "tuned".into(),
+        refused: vec![],
         congestion: "cubic".into(),
         instruments: STANDARD.iter().map(|known| (known.name, Some(value))).collect(),
     };

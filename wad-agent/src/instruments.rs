@@ -20,6 +20,7 @@ pub use self::{
     standard::STANDARD,
     without_equal::WITHOUT_EQUAL,
 };
+use crate::refusals::RefusedSetting;
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +102,11 @@ pub struct Flow {
     pub remote: SocketAddr,
     /// Who opened it: "connected", "accepted", "running" (found by the agent).
     pub role: Cow<'static, str>,
-    /// What became of it: "tuned", "partly", "observed", "no_memory", "too_many".
+    /// What became of it: "tuned", "observed", "no_memory", "too_many".
     pub outcome: Cow<'static, str>,
+    /// What the kernel refused of what its policy asks for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedSetting>,
     /// Congestion control that it has now.
     pub congestion: Arc<str>,
     pub instruments: Values,

@@ -56,6 +56,7 @@ mod policy_set;
 mod privileges;
 mod reading;
 mod readings;
+mod refusals;
 mod reload;
 pub mod response;
 mod route_rules;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use wad_common::{counter::Counter, stats::PathStats};
 
+use crate::refusals::RefusedFlows;
+
 /// The counts of one moment.
 #[derive(Clone, Debug)]
 pub struct KernelReadings {
@@ -35,4 +37,6 @@ pub struct PathReading {
     pub state: PathState,
     pub max_flows: u32,
     pub stats: PathStats,
+    /// Of its flows that were refused a setting, by setting and reason.
+    pub refused: Vec<RefusedFlows>,
 }

@@ -29,7 +29,6 @@ pub const fn outcome(number: u32) -> &'static str {
         n if n == Outcome::Tuned as u32 => "tuned",
         n if n == Outcome::NoMemory as u32 => "no_memory",
         n if n == Outcome::TooMany as u32 => "too_many",
-        n if n == Outcome::Partly as u32 => "partly",
         n if n == Outcome::Observed as u32 => "observed",
         _ => "unknown",
     }

@@ -13,6 +13,7 @@ use crate::{
     journal::Change,
     metrics::{Readings, Reloads},
     readings::{PathReading, PathState},
+    refusals::RefusedFlows,
     sinks::SinkReading,
 };
 
@@ -101,6 +102,9 @@ pub struct PathStatus {
     pub flows_closed: u64,
     pub flows_tuned: u64,
     pub flows_untuned: Untuned,
+    /// What the kernel refused, by setting and errno.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedFlows>,
     pub sent_bytes: u64,
     pub received_bytes: u64,
     pub segments_sent: u64,
@@ -156,8 +160,9 @@ impl From<&PathReading> for PathStatus {
             flows_untuned: Untuned {
                 memory: stats.no_memory,
                 max_flows: stats.too_many,
-                refused: stats.partly,
+                refused: stats.refused,
             },
+            refused: path.refused.clone(),
             sent_bytes: stats.bytes_acked,
             received_bytes: stats.bytes_received,
             segments_sent: stats.data_segs_out,

@@ -63,4 +63,4 @@ pub struct Event {
     /// Keeps the record free of implicit padding.
     pub reserved: u32,
 }
-record!(Event, size = 312);
+record!(Event, size = 328);

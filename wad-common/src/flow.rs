@@ -4,6 +4,7 @@ use crate::{
     division::{Division, part_bytes},
     policy::{CONGESTION_BYTES, DIVIDES, Policy},
     record,
+    refused::Refused,
 };
 
 /// The settings of a socket at one moment. Zero where the kernel did not say.
@@ -42,16 +43,14 @@ pub enum Outcome {
     /// None yet, or none any more: the socket may make another connection. Zero,
     /// as new storage is.
     Ended = 0,
-    /// Tuned as the policy says.
+    /// Tuned as the policy says, but for what the kernel has refused.
     Tuned = 1,
-    /// At least one setting was refused by the kernel; the others hold.
-    Partly = 2,
     /// Left alone: its buffers would exceed `limits.max_memory`.
-    NoMemory = 3,
+    NoMemory = 2,
     /// Left alone: the path has its `max_flows` already.
-    TooMany = 4,
+    TooMany = 3,
     /// Left alone: the path's flows are only observed.
-    Observed = 5,
+    Observed = 4,
 }
 
 /// What a policy asks of a flow that can be changed while it runs, beside the
@@ -194,15 +193,17 @@ pub struct Flow {
     pub before: Settings,
     /// After everything was changed.
     pub after: Settings,
+    /// What the kernel refused of what its policy asked for when last it was applied.
+    pub refused: Refused,
 }
-record!(Flow, size = 200);
+record!(Flow, size = 216);
 
 impl Flow {
-    /// Whether it is tuned, at least partly.
+    /// Whether it is tuned, but for what the kernel has refused.
     #[inline(always)]
     #[must_use]
     pub const fn is_tuned(&self) -> bool {
-        self.outcome == Outcome::Tuned as u32 || self.outcome == Outcome::Partly as u32
+        self.outcome == Outcome::Tuned as u32
     }
 
     /// Whether it has a part of its path's buffers, not all of them for itself.

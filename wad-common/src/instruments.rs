@@ -1,7 +1,7 @@
 //! What TCP knows of a flow, as the agent reads it when asked: a head that is the
 //! same for all kernels, and the members of `struct tcp_sock` that were asked for.
 
-use crate::{policy::CONGESTION_BYTES, progress::Limits, record};
+use crate::{policy::CONGESTION_BYTES, progress::Limits, record, refused::Refused};
 
 /// Members that are read of a flow at most.
 pub const MAX_MEMBERS: usize = 96;
@@ -68,5 +68,7 @@ pub struct Head {
     pub limits: Limits,
     /// Congestion control that it has, zero-terminated.
     pub congestion: [u8; CONGESTION_BYTES],
+    /// What the kernel refused of what its policy asks for.
+    pub refused: Refused,
 }
-record!(Head, size = 104);
+record!(Head, size = 120);

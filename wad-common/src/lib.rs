@@ -19,6 +19,7 @@ pub mod instruments;
 pub mod law;
 pub mod policy;
 pub mod progress;
+pub mod refused;
 pub mod sock;
 pub mod stats;
 pub mod tcp_sock;

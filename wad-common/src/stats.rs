@@ -22,7 +22,7 @@ pub struct PathStats {
     /// Matched, but left alone because of `max_flows`.
     pub too_many: u64,
     /// Matched, but a setting was refused by the kernel.
-    pub partly: u64,
+    pub refused: u64,
     /// Octets that peers acknowledged, counted when a flow closes.
     pub bytes_acked: u64,
     /// Octets received in order, counted when a flow closes.

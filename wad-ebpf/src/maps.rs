@@ -13,6 +13,7 @@ use wad_common::{
     event::Event,
     flow::Flow,
     policy::{MAX_PATHS, Policy, Rule, RuleRun},
+    refused::{MAX_REFUSALS, Refusal},
     stats::PathStats,
 };
 
@@ -48,11 +49,20 @@ pub static COUNTERS: Array<u64, { Counter::COUNT as usize }> = Array::new();
 pub static PATHS: HashMap<u32, PathStats, { MAX_PATHS as usize }, { BPF_F_NO_PREALLOC as usize }> =
     HashMap::new();
 
+/// Flows that were refused a setting, by path, setting and reason.
+#[btf_map(name = "REFUSALS")]
+pub static REFUSALS: HashMap<
+    Refusal,
+    u64,
+    { MAX_REFUSALS as usize },
+    { BPF_F_NO_PREALLOC as usize },
+> = HashMap::new();
+
 /// State of the matched flows.
 #[btf_map(name = "FLOWS")]
 pub static FLOWS: SkStorage<Flow> = SkStorage::new();
 
-/// Size of the ring buffer: 6,700 events, a third of a second at 20,000
+/// Size of the ring buffer: 6,200 events, a third of a second at 20,000
 /// connections per second.
 pub const EVENTS_BYTES: usize = 1 << 21;
 

@@ -10,6 +10,7 @@ use tracing::warn;
 use wad_common::{
     counter::{Counter, Setting},
     policy::{Policy, Rule, RuleRun},
+    refused::Refusal,
     stats::PathStats,
 };
 
@@ -20,13 +21,23 @@ use crate::{
     instance::Instance,
     policy_set::{Making, PolicySet, Withheld},
     readings::{KernelReadings, PathReading, PathState},
+    refusals::RefusedFlows,
     shown,
     switch::Disabled,
 };
 
 /// Names of the maps, as in wad-ebpf.
-pub const NAMES: [&str; 8] =
-    ["PREFIX_SETS", "RULE_SETS", "POLICY_SETS", "SETTINGS", "COUNTERS", "PATHS", "FLOWS", "EVENTS"];
+pub const NAMES: [&str; 9] = [
+    "PREFIX_SETS",
+    "RULE_SETS",
+    "POLICY_SETS",
+    "SETTINGS",
+    "COUNTERS",
+    "PATHS",
+    "REFUSALS",
+    "FLOWS",
+    "EVENTS",
+];
 
 pub const BPF_F_NO_PREALLOC: u32 = 1;
 pub const BPF_F_INNER_MAP: u32 = 1 << 12;
@@ -41,6 +52,7 @@ pub struct Maps {
     settings: Array<MapData, u64>,
     counters: Array<MapData, u64>,
     paths: BpfHashMap<MapData, u32, PathStats>,
+    refusals: BpfHashMap<MapData, Refusal, u64>,
     /// The paths in force, in the order of the file, with their indices.
     pub names: Vec<(Arc<str>, u32)>,
     max_flows: Vec<u32>,
@@ -93,6 +105,7 @@ impl Maps {
             settings: Map::Array(open("SETTINGS")?).try_into().map_err(named("SETTINGS"))?,
             counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
             paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
+            refusals: Map::HashMap(open("REFUSALS")?).try_into().map_err(named("REFUSALS"))?,
             names: Vec::new(),
             max_flows: Vec::new(),
             disabled: disabled.clone(),
@@ -206,13 +219,34 @@ impl Maps {
     pub fn explain(&self, query: &Query) -> Result<Answer> {
         let set = self.current.as_ref().ok_or(TuningError::NoSet)?;
         let basis = Basis::PolicySet(self.get(Setting::Generation)?);
-        explain(&InForce { maps: self, set }, query, basis)
+        let mut answer = explain(&InForce { maps: self, set }, query, basis)?;
+        if let Some(path) = &mut answer.path
+            && let Some((_, index)) = self.names.iter().find(|(name, _)| **name == *path.name)
+        {
+            path.refused = self.refused()?.remove(index).unwrap_or_default();
+        }
+        Ok(answer)
+    }
+
+    /// Flows that were refused a setting, by the indices of their paths' policies.
+    fn refused(&self) -> Result<HashMap<u32, Vec<RefusedFlows>>> {
+        let mut counts = Vec::new();
+        for entry in self.refusals.iter() {
+            counts.push(entry.map_err(named("REFUSALS"))?);
+        }
+        counts.sort_unstable_by_key(|(refusal, _)| (refusal.setting, refusal.reason));
+        let mut by_path: HashMap<u32, Vec<_>> = HashMap::new();
+        for (refusal, flows) in counts {
+            by_path.entry(refusal.policy).or_default().push(RefusedFlows::new(refusal, flows));
+        }
+        Ok(by_path)
     }
 
     /// What the kernel side has counted.
     pub fn readings(&self) -> Result<KernelReadings> {
         let stats: HashMap<u32, PathStats> =
             self.paths.iter().collect::<Result<_, _>>().map_err(named("PATHS"))?;
+        let mut refused = self.refused()?;
         let mut counters = [0; Counter::COUNT as usize];
         for (index, counter) in counters.iter_mut().enumerate() {
             *counter = self.counters.get(&(index as u32), 0).map_err(named("COUNTERS"))?;
@@ -223,6 +257,7 @@ impl Maps {
                 state: self.state(name, *index),
                 max_flows: *max_flows,
                 stats: stats.get(index).copied().unwrap_or_default(),
+                refused: refused.remove(index).unwrap_or_default(),
             });
         Ok(KernelReadings {
             paths: paths.collect(),

@@ -9,11 +9,14 @@ use crate::{
     amounts::Bytes,
     journal::Change,
     readings::PathState,
+    refusals::RefusedFlows,
     status::{PathStatus, Status},
 };
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;
+/// Lines of what the kernel refused before the rest is only counted.
+const MOST_REFUSALS: usize = 10;
 
 pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     writeln!(
@@ -56,6 +59,7 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "counted  {} events that sink {name} never gets", sink.lost)?;
         }
     }
+    write_refused(&status.paths, out)?;
     for change in &status.changes {
         match change {
             Change::Sysctl { key, before, after } => {
@@ -75,6 +79,19 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out)?;
     write_paths(&status.paths, out)
+}
+
+/// Says which settings the kernel refused to flows of which paths, and why.
+fn write_refused(paths: &[PathStatus], out: &mut dyn Write) -> io::Result<()> {
+    let all = || paths.iter().flat_map(|path| path.refused.iter().map(move |of| (path, of)));
+    for (path, RefusedFlows { refused, flows }) in all().take(MOST_REFUSALS) {
+        let path = path.name.escape_debug();
+        writeln!(out, "refused  {refused} to {flows} flows of path {path}")?;
+    }
+    match all().count().saturating_sub(MOST_REFUSALS) {
+        0 => Ok(()),
+        more => writeln!(out, "refused  {more} more settings of paths; --json has them all"),
+    }
 }
 
 fn write_paths(paths: &[PathStatus], out: &mut dyn Write) -> io::Result<()> {
@@ -148,6 +165,8 @@ impl fmt::Display for Uptime {
 #[cfg(test)]
 mod tests {
     use std::time::{Instant, SystemTime};
+
+    use wad_common::refused::{Refusal, SocketSetting};
 
     use super::*;
     use crate::{
@@ -223,6 +242,24 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
         let text = table_of(readings);
         let line = "behind   sink archive: 28 B of events wait for it; cannot connect to a:80\n";
         assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn what_the_kernel_refused_is_named_with_its_errno() {
+        let refusal =
+            |reason| Refusal { policy: 0, setting: SocketSetting::Congestion as u16, reason };
+        let refused = |reason| RefusedFlows::new(refusal(reason), 4);
+        let mut readings = example();
+        readings.paths[0].refused = vec![refused(libc::ENOENT as u16)];
+        let text = table_of(readings.clone());
+        assert!(text.contains("\nrefused  congestion (ENOENT) to 4 flows of path bob\n"), "{text}");
+        readings.paths[0].refused = (1..=MOST_REFUSALS as u16 + 2).map(refused).collect();
+        let text = table_of(readings);
+        assert_eq!(text.matches("\nrefused ").count(), MOST_REFUSALS + 1);
+        assert!(
+            text.contains("\nrefused  2 more settings of paths; --json has them all\n"),
+            "{text}"
+        );
     }
 
     #[test]

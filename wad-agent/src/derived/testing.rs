@@ -13,6 +13,7 @@ pub fn flow(values: &[(&str, f64)]) -> Flow {
         remote: ([10, 5, 128, 74], 5201).into(),
         role: "connected".into(),
         outcome: "tuned".into(),
+        refused: vec![],
         congestion: "cubic".into(),
         instruments: values.iter().map(|(name, value)| (*name, Some(*value))).collect(),
     }

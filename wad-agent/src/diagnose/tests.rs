@@ -71,6 +71,7 @@ fn with(instruments: Values) -> Flow {
         remote: "10.5.128.74:5201".parse().unwrap(),
         role: "connected".into(),
         outcome: "tuned".into(),
+        refused: vec![],
         congestion: "cubic".into(),
         instruments,
     }

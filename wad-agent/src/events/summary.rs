@@ -8,7 +8,10 @@ use super::{
     budget::Budget,
     shown::{duration_seconds, goodput_bits_per_second},
 };
-use crate::shown::{address, outcome, role, text};
+use crate::{
+    refusals,
+    shown::{address, outcome, role, text},
+};
 
 /// Flows that get a line at level `info`.
 const LINES_PER_SECOND: u32 = 20;
@@ -56,6 +59,7 @@ macro_rules! summary {
             local = %address(event.local, event.local_port),
             role = role(flow.role),
             outcome = outcome(flow.outcome),
+            refused = refusals::text(&refusals::of(&flow.refused)),
             seconds,
             sent_bytes = event.bytes_acked,
             received_bytes = event.bytes_received,
@@ -86,7 +90,10 @@ fn message(kind: u32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use wad_common::flow::{Outcome, Role};
+    use wad_common::{
+        flow::{Outcome, Role},
+        refused::SocketSetting,
+    };
 
     use super::*;
     use crate::{bpf::testing::event, log::testing::logged};
@@ -154,14 +161,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_refused_is_named_where_anything_was() {
+        let mut refused = event();
+        refused.flow.refused.note(SocketSetting::Pacing, Err(-libc::EINVAL));
+        let lines = logged("", || Summaries::default().ended(&refused, "bob"));
+        assert_eq!(lines[0]["level"], "INFO");
+        assert_eq!(lines[0]["refused"], "pacing (EINVAL)");
+    }
+
+    #[test]
     fn flows_left_alone_are_no_news_and_cost_nothing() {
         let mut untuned = event();
-        for (outcome, level) in [
-            (Outcome::NoMemory, "DEBUG"),
-            (Outcome::TooMany, "DEBUG"),
-            (Outcome::Partly, "INFO"),
-            (Outcome::Tuned, "INFO"),
-        ] {
+        for (outcome, level) in
+            [(Outcome::NoMemory, "DEBUG"), (Outcome::TooMany, "DEBUG"), (Outcome::Tuned, "INFO")]
+        {
             untuned.flow.outcome = outcome as u32;
             let lines = logged("debug", || Summaries::default().ended(&untuned, "bob"));
             assert_eq!(lines[0]["level"], level);

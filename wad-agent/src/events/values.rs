@@ -15,6 +15,7 @@ use super::{
 };
 use crate::{
     event_name::EventName,
+    refusals::{self, RefusedSetting},
     shown::{address, outcome, role, text},
 };
 
@@ -32,6 +33,8 @@ pub enum Values {
         outcome: &'static str,
         before: Settings,
         after: Settings,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        refused: Vec<RefusedSetting>,
     },
     Retuned {
         why: &'static str,
@@ -39,10 +42,14 @@ pub enum Values {
         outcome: &'static str,
         before: Settings,
         after: Settings,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        refused: Vec<RefusedSetting>,
     },
     Limited {
         why: &'static str,
         policy_set: u64,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        refused: Vec<RefusedSetting>,
     },
     Ended(Box<Summary>),
 }
@@ -84,6 +91,8 @@ pub struct Summary {
     mss_bytes: u32,
     before: Settings,
     after: Settings,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<RefusedSetting>,
 }
 
 impl Summary {
@@ -107,6 +116,7 @@ impl Summary {
             mss_bytes: event.mss_bytes,
             before: (&flow.before).into(),
             after: (&flow.after).into(),
+            refused: refusals::of(&flow.refused),
         }
     }
 }
@@ -141,7 +151,8 @@ pub fn records(
                 tell(name, values, cookie);
             }
             if let Some(why) = limit(flow) {
-                let limited = Values::Limited { why, policy_set: flow.generation };
+                let refused = refusals::of(&flow.refused);
+                let limited = Values::Limited { why, policy_set: flow.generation, refused };
                 tell(EventName::Limited, limited, cookie);
             }
         }
@@ -167,6 +178,7 @@ fn tuned(flow: &Flow) -> Values {
         outcome: outcome(flow.outcome),
         before: (&flow.before).into(),
         after: (&flow.after).into(),
+        refused: refusals::of(&flow.refused),
     }
 }
 
@@ -177,6 +189,7 @@ fn retuned(why: &'static str, flow: &Flow) -> Values {
         outcome: outcome(flow.outcome),
         before: (&flow.before).into(),
         after: (&flow.after).into(),
+        refused: refusals::of(&flow.refused),
     }
 }
 
@@ -185,7 +198,7 @@ const fn limit(flow: &Flow) -> Option<&'static str> {
     match flow.outcome {
         n if n == Outcome::NoMemory as u32 => Some("memory"),
         n if n == Outcome::TooMany as u32 => Some("max_flows"),
-        n if n == Outcome::Partly as u32 => Some("refused"),
+        _ if flow.refused.are_any() => Some("refused"),
         _ => None,
     }
 }
@@ -193,6 +206,7 @@ const fn limit(flow: &Flow) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
+    use wad_common::refused::SocketSetting;
 
     use super::*;
     use crate::{bpf::testing::event, events::record::testing::teller};
@@ -262,13 +276,29 @@ mod tests {
             (Outcome::NoMemory, vec![opened(), named("limited", json!("memory"))]),
             (Outcome::TooMany, vec![opened(), named("limited", json!("max_flows"))]),
             (Outcome::Observed, vec![opened()]),
-            (
-                Outcome::Partly,
-                vec![opened(), named("tuned", Value::Null), named("limited", json!("refused"))],
-            ),
         ] {
             open.flow.outcome = outcome as u32;
             assert_eq!(names(&open), told);
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_refused_is_named_with_its_errno() {
+        let mut open = Event { kind: Kind::Open as u32, ..event() };
+        open.flow.refused.note(SocketSetting::Congestion, Err(-libc::ENOENT));
+        let told_of_it = [
+            named("open", Value::Null),
+            named("tuned", Value::Null),
+            named("limited", json!("refused")),
+        ];
+        assert_eq!(names(&open), told_of_it);
+        let refused = json!([{ "setting": "congestion", "errno": "ENOENT" }]);
+        for (_, values) in &told(&open)[1..] {
+            assert_eq!(values["refused"], refused, "{values}");
+        }
+        for kind in [Kind::Change, Kind::Divide, Kind::Close, Kind::Leave] {
+            let (_, values) = told(&Event { kind: kind as u32, ..open }).remove(0);
+            assert_eq!((&values["outcome"], &values["refused"]), (&json!("tuned"), &refused));
         }
     }
 

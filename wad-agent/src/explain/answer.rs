@@ -10,6 +10,7 @@ use crate::{
     config::{Settings, Value},
     law::Law,
     readings::PathState,
+    refusals::RefusedFlows,
     route_rules::RouteMetrics,
     routes,
 };
@@ -53,6 +54,9 @@ pub struct PathAnswer {
     pub settings: Settings,
     /// Sentences.
     pub why: Vec<String>,
+    /// What the kernel has refused flows of the path so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedFlows>,
 }
 
 /// A rule that was tried.

@@ -6,7 +6,10 @@ use super::{
     answer::{Answer, Basis, PathAnswer, Verdict},
     query::End,
 };
-use crate::config::{Settings, fields};
+use crate::{
+    config::{Settings, fields},
+    refusals::RefusedFlows,
+};
 
 /// Columns of a setting's key.
 const KEY: usize = 22;
@@ -38,7 +41,10 @@ impl Display for Answer {
             Some(path) => {
                 writeln!(f)?;
                 write_settings(f, &path.settings)?;
-                path.why.iter().try_for_each(|why| writeln!(f, "- {why}"))
+                path.why.iter().try_for_each(|why| writeln!(f, "- {why}"))?;
+                path.refused.iter().try_for_each(|RefusedFlows { refused, flows }| {
+                    writeln!(f, "- the kernel has refused {refused} to {flows} of its flows")
+                })
             }
             None => writeln!(f, "\nits flows are as without wad"),
         }

@@ -1,10 +1,13 @@
 //! Against a configuration with every kind of condition.
 
+use wad_common::refused::{Refusal, SocketSetting};
+
 use super::{answer::Verdict, *};
 use crate::{
     config::{Config, Value, Window, golden},
     instance::Instance,
     readings::PathState,
+    refusals::RefusedFlows,
     routes,
     switch::Disabled,
 };
@@ -183,4 +186,21 @@ fn the_means_of_reorder_and_of_acknowledgements_are_named() {
     // Its flows have neither.
     let path = answer(&Disabled { all: true, ..Disabled::default() }, &in_force);
     assert!(!path.why.concat().contains("table"), "{:?}", path.why);
+}
+
+#[test]
+fn what_the_kernel_has_refused_is_said_with_its_errno() {
+    let mut answer = ask("remote=10.9.9.9");
+    let json = serde_json::to_value(&answer).unwrap();
+    assert_eq!(json["path"].get("refused"), None, "nothing was refused");
+    let refusal =
+        Refusal { policy: 0, setting: SocketSetting::Sndbuf as u16, reason: libc::ENOMEM as u16 };
+    answer.path.as_mut().unwrap().refused = vec![RefusedFlows::new(refusal, 3)];
+    let text = answer.to_string();
+    let line = "\n- the kernel has refused sndbuf (ENOMEM) to 3 of its flows\n";
+    assert!(text.contains(line), "{text}");
+    let json = serde_json::to_value(&answer).unwrap();
+    let expected = serde_json::json!([{ "setting": "sndbuf", "errno": "ENOMEM", "flows": 3 }]);
+    assert_eq!(json["path"]["refused"], expected);
+    assert_eq!(serde_json::from_value::<Answer>(json).unwrap(), answer);
 }

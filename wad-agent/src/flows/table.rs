@@ -6,7 +6,10 @@ use std::{
 };
 
 use super::rates::Span;
-use crate::instruments::{Flow, Reading};
+use crate::{
+    instruments::{Flow, Reading},
+    refusals,
+};
 
 /// What is shown beside the usual.
 #[derive(Clone, Debug, Default)]
@@ -79,7 +82,7 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
         flow.path.escape_debug().to_string(),
         flow.remote.to_string(),
         flow.local.to_string(),
-        flow.outcome.to_string(),
+        outcome(flow),
         shown(segments.map(|(cwnd, mss)| format!("{:.0}", cwnd / mss))),
         shown(value("SmoothedRTT").map(|us| format!("{:.1} ms", us / 1e3))),
         shown(span.bits_per_second().map(rate)),
@@ -88,6 +91,14 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
     ];
     row.extend(more.iter().map(|name| shown(value(name).map(|value| value.to_string()))));
     row
+}
+
+/// What became of it, and what it did not get.
+fn outcome(flow: &Flow) -> String {
+    match refusals::text(&flow.refused) {
+        Some(refused) => format!("{} but {refused}", flow.outcome),
+        None => flow.outcome.to_string(),
+    }
 }
 
 fn rate(bits_per_second: f64) -> String {
@@ -105,6 +116,7 @@ fn rate(bits_per_second: f64) -> String {
 #[cfg(test)]
 mod tests {
     use jiff::Timestamp;
+    use wad_common::refused::{Refused, SocketSetting};
 
     use super::*;
     use crate::instruments::testing::flow;
@@ -126,6 +138,15 @@ bob   203.0.113.5:443  192.0.2.1:40000  tuned    10  75.1 ms  80.0 Mbit/s       
 ";
         assert_eq!(table(vec![flow(1, 10.0, 1e8)], None, &columns), expected);
         assert_eq!(table(Vec::new(), None, &columns), "no flows\n");
+    }
+
+    #[test]
+    fn what_a_flow_did_not_get_is_named() {
+        let mut refused = Refused::default();
+        refused.note(SocketSetting::Dscp, Err(-libc::EAFNOSUPPORT));
+        let flow = Flow { refused: refusals::of(&refused), ..flow(1, 10.0, 1e8) };
+        let text = table(vec![flow], None, &Columns::default());
+        assert!(text.contains("  tuned but dscp (EAFNOSUPPORT)  "), "{text}");
     }
 
     #[test]

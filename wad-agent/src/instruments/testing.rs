@@ -26,6 +26,7 @@ pub fn flow(cookie: u64, seconds: f64, octets: f64) -> Flow {
         remote: "203.0.113.5:443".parse().unwrap(),
         role: "connected".into(),
         outcome: "tuned".into(),
+        refused: vec![],
         congestion: "wad_aimd".into(),
         instruments: values.into_iter().collect(),
     }

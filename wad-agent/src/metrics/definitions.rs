@@ -111,7 +111,7 @@ pub const PATH: &[PathMetric] = &[
         value: Reasons(&[
             ("memory", |stats| stats.no_memory),
             ("max_flows", |stats| stats.too_many),
-            ("refused", |stats| stats.partly),
+            ("refused", |stats| stats.refused),
         ]),
     },
     PathMetric {

@@ -7,7 +7,13 @@ use wad_common::stats::PathStats;
 use super::*;
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
-    PathReading { name: name.into(), state: PathState::Tuned, max_flows: 1000, stats }
+    PathReading {
+        name: name.into(),
+        state: PathState::Tuned,
+        max_flows: 1000,
+        stats,
+        refused: vec![],
+    }
 }
 
 /// Two paths, of which one has seen flows, and numbers that are all different.
@@ -20,7 +26,7 @@ pub fn example() -> Readings {
         memory_reserved: 16_777_216,
         no_memory: 2,
         too_many: 3,
-        partly: 4,
+        refused: 4,
         bytes_acked: 10_737_418_240,
         bytes_received: 1_048_577,
         data_segs_out: 7_415_345,

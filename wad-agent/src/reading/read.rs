@@ -15,7 +15,7 @@ use crate::{
     bpf::{InstrumentsReader, Tuning, TuningError},
     instruments::{FieldError, Fields, Flow, Instrument, Reading, STANDARD, Seen, Values, ends},
     mutex::locked,
-    shown,
+    refusals, shown,
     struct_ops::{BtfError, KernelBtf},
 };
 
@@ -141,6 +141,7 @@ impl Instruments {
                 remote: ends::remote(head),
                 role: shown::role(head.role).into(),
                 outcome: shown::outcome(head.outcome).into(),
+                refused: refusals::of(&head.refused),
                 congestion: Arc::clone(congestion),
                 instruments: view.values(head, &|n| record.member(n)),
             })

@@ -42,6 +42,7 @@ fn reading(seconds: u32, flows: u16, paths: u16) -> Reading {
             remote: ([10, 5, (index / 250) as u8, (index % 250) as u8], 5201).into(),
             role: "connected".into(),
             outcome: "tuned".into(),
+            refused: vec![],
             congestion: "wad_highspeed".into(),
             instruments: values.into_iter().map(|(name, value)| (name, Some(value))).collect(),
         }

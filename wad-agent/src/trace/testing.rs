@@ -20,6 +20,7 @@ pub fn flow<const N: usize>(cookie: u64, values: [(&str, Option<f64>); N]) -> Fl
         remote: ([0xfd81, 0, 0, 0, 0, 0, 0, 2], 5001).into(),
         role: "connected".into(),
         outcome: "tuned".into(),
+        refused: vec![],
         congestion: "cubic".into(),
         instruments: values.into_iter().collect(),
     }

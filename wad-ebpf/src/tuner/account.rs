@@ -5,11 +5,12 @@ use wad_common::{
     counter::Counter,
     flow::{Counts, Flow, Outcome},
     policy::Policy,
+    refused::{Refusal, Refused},
     stats::PathStats,
 };
 use wad_ebpf::{
     counts::{self, Shared, stats},
-    maps::PATHS,
+    maps::{PATHS, REFUSALS},
 };
 
 /// How a count is added to, which a program is compiled for. A kernel that lacks
@@ -118,17 +119,39 @@ pub fn matched(policy: u32) {
 pub fn opened(flow: &Flow) {
     if let Some(stats) = stats(flow.policy) {
         Shared::new(&mut stats.opened).add(1);
-        if flow.outcome == Outcome::Partly as u32 {
-            Shared::new(&mut stats.partly).add(1);
+    }
+    refused(flow, &Refused::default());
+}
+
+/// Counts what a flow is refused now and was not `before`.
+#[inline(always)]
+pub fn refused(flow: &Flow, before: &Refused) {
+    if !flow.refused.are_any() {
+        return;
+    }
+    if !before.are_any()
+        && let Some(stats) = stats(flow.policy)
+    {
+        Shared::new(&mut stats.refused).add(1);
+    }
+    for (setting, (reason, had)) in flow.refused.reasons.iter().zip(&before.reasons).enumerate() {
+        if *reason != 0 && reason != had {
+            let setting = setting as u16;
+            count_refusal(&Refusal { policy: flow.policy, setting, reason: *reason });
         }
     }
 }
 
-/// A flow of which all was set gets something that the kernel does not set.
 #[inline(always)]
-pub fn refused(policy: u32) {
-    if let Some(stats) = stats(policy) {
-        Shared::new(&mut stats.partly).add(1);
+fn count_refusal(refusal: &Refusal) {
+    if REFUSALS.get_ptr_mut(*refusal).is_none() {
+        // Another processor may have made it meanwhile; either will do.
+        let _ = REFUSALS.insert(*refusal, 0, BPF_NOEXIST.into());
+    }
+    if let Some(count) = REFUSALS.get_ptr_mut(*refusal) {
+        // SAFETY: entries are never removed while the programs run, and each is
+        // changed by atomic operations only.
+        Shared::new(unsafe { &mut *count }).add(1);
     }
 }
 

@@ -11,6 +11,7 @@ use wad_common::{
         option::{CONGESTION, RCVBUF, SNDBUF},
     },
     policy::{DIVIDES, NO_DELAYED_ACKS, OVERRIDES, Policy},
+    refused::{Refused, SocketSetting},
 };
 use wad_ebpf::policies;
 
@@ -61,6 +62,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.role = role as u32;
     flow.initial_window_segments = 0;
     flow.earlier = Counts::default();
+    flow.refused = Refused::default();
     ask(socket, flow, policy);
     socket.read_buffers(&mut flow.before);
     note_choices(socket, flow);
@@ -123,8 +125,9 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     if !flow.is_tuned() {
         return;
     }
-    if policy.traffic_class != 0 && socket.set_traffic_class(policy.traffic_class & 0xff).is_err() {
-        flow.outcome = Outcome::Partly as u32;
+    if policy.traffic_class != 0 {
+        let set = socket.set_traffic_class(policy.traffic_class & 0xff);
+        flow.refused.note(SocketSetting::Dscp, set);
     }
     set_buffers(socket, flow);
 }
@@ -132,18 +135,18 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
 #[inline(always)]
 pub fn set_buffers(socket: &impl Socket, flow: &mut Flow) {
     if flow.asks.sndbuf_bytes != 0 && may_set(flow, SNDBUF) {
-        if socket.set_sndbuf(flow.sndbuf_bytes()).is_ok() {
+        let set = socket.set_sndbuf(flow.sndbuf_bytes());
+        if set.is_ok() {
             flow.given |= SNDBUF as u16;
-        } else {
-            flow.outcome = Outcome::Partly as u32;
         }
+        flow.refused.note(SocketSetting::Sndbuf, set);
     }
     if flow.asks.rcvbuf_bytes != 0 && may_set(flow, RCVBUF) {
-        if socket.set_rcvbuf(flow.rcvbuf_bytes()).is_ok() {
+        let set = socket.set_rcvbuf(flow.rcvbuf_bytes());
+        if set.is_ok() {
             flow.given |= RCVBUF as u16;
-        } else {
-            flow.outcome = Outcome::Partly as u32;
         }
+        flow.refused.note(SocketSetting::Rcvbuf, set);
     }
 }
 
@@ -173,10 +176,14 @@ pub fn read_back(socket: &impl Socket, flow: &mut Flow) {
     // Linux 6.0 it does not say what the buffers are, either.
     let is_cut = |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes;
     let given = u32::from(flow.given);
-    let cut = given & SNDBUF != 0 && is_cut(flow.after.sndbuf_bytes, flow.sndbuf_bytes())
-        || given & RCVBUF != 0 && is_cut(flow.after.rcvbuf_bytes, flow.rcvbuf_bytes());
-    if cut && flow.is_tuned() {
-        flow.outcome = Outcome::Partly as u32;
+    if !flow.is_tuned() {
+        return;
+    }
+    if given & SNDBUF != 0 && is_cut(flow.after.sndbuf_bytes, flow.sndbuf_bytes()) {
+        flow.refused.note_cut(SocketSetting::Sndbuf);
+    }
+    if given & RCVBUF != 0 && is_cut(flow.after.rcvbuf_bytes, flow.rcvbuf_bytes()) {
+        flow.refused.note_cut(SocketSetting::Rcvbuf);
     }
 }
 
@@ -185,27 +192,26 @@ pub fn set_control<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
     // After a lost SYN the window is the kernel's to choose (RFC 5681 section
     // 3.1, RFC 6928 section 2).
     if S::IS_NEW && policy.initial_window_segments != 0 && socket.counts().segs_retrans == 0 {
-        if socket.set_initial_window(policy.initial_window_segments).is_ok() {
+        let set = socket.set_initial_window(policy.initial_window_segments);
+        if set.is_ok() {
             flow.initial_window_segments = policy.initial_window_segments;
-        } else {
-            flow.outcome = Outcome::Partly as u32;
         }
+        flow.refused.note(SocketSetting::InitialWindow, set);
     }
-    if policy.max_pacing_bytes_per_second != 0
-        && socket.set_max_pacing_rate(policy.max_pacing_bytes_per_second).is_err()
-    {
-        flow.outcome = Outcome::Partly as u32;
+    if policy.max_pacing_bytes_per_second != 0 {
+        let set = socket.set_max_pacing_rate(policy.max_pacing_bytes_per_second);
+        flow.refused.note(SocketSetting::Pacing, set);
     }
-    if policy.flags & NO_DELAYED_ACKS != 0 && socket.set_delayed_acks(false).is_err() {
-        flow.outcome = Outcome::Partly as u32;
+    if policy.flags & NO_DELAYED_ACKS != 0 {
+        flow.refused.note(SocketSetting::DelayedAck, socket.set_delayed_acks(false));
     }
     // Last: a law that paces reckons with the window at its start.
     if policy.congestion[0] != 0 && may_set(flow, CONGESTION) {
-        if socket.set_congestion(&policy.congestion).is_ok() {
+        let set = socket.set_congestion(&policy.congestion);
+        if set.is_ok() {
             flow.given |= CONGESTION as u16;
-        } else {
-            flow.outcome = Outcome::Partly as u32;
         }
+        flow.refused.note(SocketSetting::Congestion, set);
     }
 }
 

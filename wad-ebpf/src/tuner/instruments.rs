@@ -9,6 +9,7 @@ use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns, bpf_seq_writ
 use wad_common::{
     flow::Outcome,
     instruments::{Head, Members, Place},
+    refused::Refused,
 };
 
 use crate::{
@@ -45,7 +46,13 @@ pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
     let out = unsafe { (*meta).cast() };
     let head = head(
         &socket,
-        Known { established_ns, policy: of_flow!(policy), role: of_flow!(role), outcome },
+        Known {
+            established_ns,
+            policy: of_flow!(policy),
+            role: of_flow!(role),
+            outcome,
+            refused: of_flow!(refused),
+        },
     );
     // The output takes all of a flow, or the kernel comes back with the same flow.
     // SAFETY: a record is read, which has no padding.
@@ -60,6 +67,7 @@ struct Known {
     policy: u32,
     role: u32,
     outcome: u32,
+    refused: Refused,
 }
 
 #[inline(always)]
@@ -81,6 +89,7 @@ fn head(socket: &Visited, known: Known) -> Head {
         netns: socket.netns(),
         limits: socket.limits(ticks),
         congestion: socket.congestion(),
+        refused: known.refused,
     }
 }
 

@@ -15,6 +15,7 @@ use wad_common::{
         option::{CONGESTION, RCVBUF},
     },
     policy::{NO_DELAYED_ACKS, Policy},
+    refused::Refused,
 };
 use wad_ebpf::{counts, policies};
 
@@ -137,6 +138,7 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
         undo(socket, flow, &had, &asks);
         account::release(flow);
         flow.asks = asks;
+        flow.refused = Refused::default();
         flow.outcome = Outcome::Observed as u32;
         return Some(Visit::Changed);
     }
@@ -157,8 +159,8 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
         }
         flows::note_choices(socket, flow);
     }
-    let was_partly = flow.outcome == Outcome::Partly as u32;
-    flow.outcome = Outcome::Tuned as u32;
+    let was_refused = flow.refused;
+    flow.refused = Refused::default();
     flows::set_before_data(socket, flow, policy);
     flows::set_control(socket, flow, policy);
     flows::read_back(socket, flow);
@@ -166,9 +168,7 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
         // The next visit goes on with it.
         flow.division.rcvbuf_flows = 0;
     }
-    if !was_partly && flow.outcome == Outcome::Partly as u32 {
-        account::refused(flow.policy);
-    }
+    account::refused(flow, &was_refused);
     Some(Visit::Changed)
 }
 
@@ -205,7 +205,9 @@ fn divide(socket: &Visited, flow: &mut Flow) -> Option<Visit> {
         return None;
     }
     flows::note_choices(socket, flow);
+    let was_refused = flow.refused;
     flows::set_buffers(socket, flow);
+    account::refused(flow, &was_refused);
     socket.read_buffers(&mut flow.after);
     let is_reached = is_rcvbuf_reached(flow);
     if !is_reached {

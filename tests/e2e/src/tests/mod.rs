@@ -32,6 +32,7 @@ mod passive;
 mod perfsonar;
 mod policy_swap;
 mod refusals;
+mod refused_settings;
 mod reload;
 mod reload_ways;
 mod removal;
