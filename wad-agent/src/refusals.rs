@@ -7,6 +7,8 @@ use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
 use wad_common::refused::{CUT, Refusal, Refused, SocketSetting};
 
+use crate::config::fields;
+
 /// A setting that a flow was refused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RefusedSetting {
@@ -29,7 +31,7 @@ impl RefusedSetting {
     /// `reason` is not 0.
     fn new(setting: u16, reason: u16) -> Self {
         let known = SocketSetting::ALL.into_iter().find(|known| *known as u16 == setting);
-        Self { setting: known.map_or("unknown", key).to_owned(), errno: errno(reason) }
+        Self { setting: known.and_then(key).unwrap_or("unknown").to_owned(), errno: errno(reason) }
     }
 }
 
@@ -51,16 +53,9 @@ pub fn text(refused: &[RefusedSetting]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join(", "))
 }
 
-const fn key(setting: SocketSetting) -> &'static str {
-    match setting {
-        SocketSetting::Dscp => "dscp",
-        SocketSetting::Sndbuf => "sndbuf",
-        SocketSetting::Rcvbuf => "rcvbuf",
-        SocketSetting::InitialWindow => "initial_window",
-        SocketSetting::Pacing => "pacing",
-        SocketSetting::DelayedAck => "delayed_ack",
-        SocketSetting::Congestion => "congestion",
-    }
+/// Returns the key of the field that gives the setting.
+fn key(setting: SocketSetting) -> Option<&'static str> {
+    fields::all().find(|field| field.socket == Some(setting)).map(|field| field.key)
 }
 
 fn errno(reason: u16) -> Option<String> {
@@ -110,11 +105,18 @@ mod tests {
     }
 
     #[test]
+    fn each_setting_has_the_key_of_a_field() {
+        for setting in SocketSetting::ALL {
+            assert!(key(setting).is_some(), "{setting:?}");
+        }
+    }
+
+    #[test]
     fn what_has_no_name_is_a_number() {
         let said = |setting, reason| RefusedSetting::new(setting, reason).to_string();
         assert_eq!(said(1, 524), "sndbuf (ENOTSUPP)");
         assert_eq!(said(1, 4000), "sndbuf (4000)");
-        assert_eq!(said(7, 1), "unknown (EPERM)");
+        assert_eq!(said(99, 1), "unknown (EPERM)");
     }
 
     #[test]

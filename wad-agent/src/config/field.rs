@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
-use wad_common::policy::Policy;
+use wad_common::{policy::Policy, refused::SocketSetting};
 
 use super::{
     PathPolicy,
@@ -29,6 +29,8 @@ pub struct Field {
     pub(super) read: Read,
     /// Hands the value to the kernel side.
     pub put: fn(&PathPolicy, &mut Policy),
+    /// The setting of the socket that it is: what the kernel refuses is told of by its key.
+    pub socket: Option<SocketSetting>,
     /// How `wad check` shows it.
     pub check: Option<Checked>,
     /// How `wad explain` shows it.
@@ -113,6 +115,7 @@ impl Field {
         doc: "",
         read: |_, _, _, _| {},
         put: |_, _| {},
+        socket: None,
         check: None,
         explain: None,
         why: |_| None,

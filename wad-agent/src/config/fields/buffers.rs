@@ -1,6 +1,9 @@
 //! The socket buffers of a path's flows.
 
-use wad_common::policy::{DIVIDES, OVERRIDES};
+use wad_common::{
+    policy::{DIVIDES, OVERRIDES},
+    refused::SocketSetting,
+};
 
 use crate::config::{
     buffers::{MAX_BYTES, MIN_BYTES},
@@ -24,6 +27,7 @@ pub const BUFFERS: &[Field] = &[
         key: "sndbuf",
         doc: "The send buffer, as the argument of SO_SNDBUF, which the kernel doubles.",
         put: |path, policy| policy.sndbuf_bytes = path.sndbuf_bytes.unwrap_or(0),
+        socket: Some(SocketSetting::Sndbuf),
         check: Some(Checked::column("SNDBUF", |path| number(path.sndbuf_bytes))),
         explain: Some(SNDBUF),
         paths: Some(SNDBUF.title("SNDBUF")),
@@ -33,6 +37,7 @@ pub const BUFFERS: &[Field] = &[
         key: "rcvbuf",
         doc: "The receive buffer, as the argument of SO_RCVBUF, which the kernel doubles.",
         put: |path, policy| policy.rcvbuf_bytes = path.rcvbuf_bytes.unwrap_or(0),
+        socket: Some(SocketSetting::Rcvbuf),
         check: Some(Checked::column("RCVBUF", |path| number(path.rcvbuf_bytes))),
         explain: Some(RCVBUF),
         paths: Some(RCVBUF.title("RCVBUF")),

@@ -1,6 +1,9 @@
 //! The congestion control of a path's flows, and its parameters.
 
-use wad_common::control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, Pacing, WindowSize};
+use wad_common::{
+    control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, Pacing, WindowSize},
+    refused::SocketSetting,
+};
 
 use crate::{
     config::{
@@ -47,6 +50,7 @@ pub const CONGESTION: &[Field] = &[
         kind: Kind::Other { takes: "the name of a congestion control", range: "" },
         default: "as it is, or \"wad_aimd\" with a field of `wad`'s laws",
         doc: "The congestion control: one of `wad`'s laws, or any of the kernel's.",
+        socket: Some(SocketSetting::Congestion),
         check: Some(Checked::column("CONGESTION", |path| {
             path.congestion.as_ref().map(|congestion| congestion.name().to_owned())
         })),
@@ -221,6 +225,7 @@ pub const CONGESTION: &[Field] = &[
         put: |path, policy| {
             policy.max_pacing_bytes_per_second = path.max_pacing_bytes_per_second.unwrap_or(0);
         },
+        socket: Some(SocketSetting::Pacing),
         check: Some(Checked::words(pacing)),
         explain: Some(
             Setting::new("max_pacing_bytes_per_second", |in_force| {

@@ -1,6 +1,9 @@
 //! What a path's flows begin with, and what holds for their packets.
 
-use wad_common::policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS};
+use wad_common::{
+    policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS},
+    refused::SocketSetting,
+};
 
 use crate::{
     config::{
@@ -28,6 +31,7 @@ pub const FLOW: &[Field] = &[
         put: |path, policy| {
             policy.initial_window_segments = path.initial_window_segments.unwrap_or(0);
         },
+        socket: Some(SocketSetting::InitialWindow),
         check: Some(
             Checked::column("IW", |path| path.initial_window_segments.map(|n| n.to_string()))
                 .after("rcvbuf"),
@@ -99,6 +103,7 @@ pub const FLOW: &[Field] = &[
         put: |path, policy| {
             policy.flags |= if path.no_delayed_acks { NO_DELAYED_ACKS } else { 0 };
         },
+        socket: Some(SocketSetting::DelayedAck),
         check: Some(Checked::words(|path| {
             path.no_delayed_acks.then(|| "delayed_ack false".to_owned())
         })),
@@ -118,6 +123,7 @@ pub const FLOW: &[Field] = &[
             policy.traffic_class =
                 path.dscp.map_or(0, |dscp| u32::from(dscp) << 2 | SETS_TRAFFIC_CLASS);
         },
+        socket: Some(SocketSetting::Dscp),
         check: Some(Checked::words(|path| path.dscp.map(|dscp| format!("dscp {dscp}")))),
         explain: Some(Setting::new("dscp", |in_force| {
             let class = in_force.policy.traffic_class;
