@@ -9,7 +9,7 @@ use crate::{
 
 pub fn run() -> Result<()> {
     setup::run(For::Building)?;
-    exec::prepare(&mut exec::cargo(["build", "--release", "--package", "wad-agent"]))?;
+    exec::prepare(&mut exec::cargo(["build", "--release", "--package", "wad"]))?;
     println!("{}", exec::target().join("release/wad").display());
     Ok(())
 }

@@ -13,7 +13,7 @@ pub fn run() -> Result<()> {
     setup::run(For::Linting)?;
     let deny = ["--", "--deny", "warnings"];
     // What only libFuzzer runs is not looked at otherwise.
-    let all = ["clippy", "--workspace", "--all-targets", "--features", "wad-agent/fuzz"];
+    let all = ["clippy", "--workspace", "--all-targets", "--features", "wad-commands/fuzz"];
     exec::run(exec::cargo(all).args(deny))?;
 
     let bpf = BpfToolchain::read(exec::root())?;

@@ -72,7 +72,7 @@ pub fn ship(target: &'static str) -> Result<PathBuf> {
     fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     exec::prepare(
         cargo("rustc", target, "release")
-            .args(["--package", "wad-agent", "--bin", "wad", "--"])
+            .args(["--package", "wad", "--bin", "wad", "--"])
             .arg(format!("-Clink-arg=-Map={}", map.display()))
             // A list of the places that the loader writes to, 24 bytes for each, becomes
             // a bitmap.

@@ -50,7 +50,7 @@ struct Built {
 fn build(program: &str, purpose: For) -> Result<Built> {
     setup::run(purpose)?;
     exec::prepare(
-        exec::cargo(["build", "--release", "--package", "wad-agent", "--package", "wad-lab"])
+        exec::cargo(["build", "--release", "--package", "wad", "--package", "wad-lab"])
             .args(["--bin", "wad", "--bin", program]),
     )?;
     let built = exec::target().join("release");

@@ -1,7 +1,7 @@
 //! Where programs are that cargo installs: by name and version in the user's cache
 //! folder, so that all clones of the repository share them.
 //!
-//! wad-agent/build.rs includes this file, too: it looks there for bpf-linker.
+//! wad-agent/tuning/build.rs includes this file, too: it looks there for bpf-linker.
 
 use std::{
     env,

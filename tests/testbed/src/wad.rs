@@ -36,7 +36,7 @@ const STOP_LIMIT: Duration = Duration::from_secs(10);
 pub enum WadError {
     #[error("cannot write {path}", path = path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("no wad binary: `cargo build -p wad-agent` makes it, or WAD_BIN names it")]
+    #[error("no wad binary: `cargo build -p wad` makes it, or WAD_BIN names it")]
     NotBuilt { source: io::Error },
     #[error("no algorithm is pinned in {pins}", pins = pins.display())]
     Algorithm { pins: PathBuf, source: io::Error },

@@ -1,0 +1,192 @@
+//! What a running agent answers over HTTP: Prometheus on a TCP address, and the
+//! commands of `wad` on a Unix socket that only root may open.
+
+mod bind;
+mod serve;
+
+use std::{error::Error, sync::Arc, time::Instant};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, StatusCode, Uri, header},
+    response::{Html, IntoResponse, Response},
+    routing::{get, post},
+};
+use tokio::sync::{mpsc, oneshot};
+use wad_observing::{
+    metrics::{self, Format, Readings, Source, SourceError},
+    reading::{self, Filter, ReadError},
+};
+use wad_policy::switch;
+use wad_tuning::explain::{Answer, Query};
+
+pub use self::{
+    bind::{bind_control, bind_tcp},
+    serve::serve,
+};
+use crate::{
+    explainer::Explainer,
+    paths::{self, Paths},
+    reload,
+    status::{About, Status},
+    switched,
+};
+
+/// What the answers are made of.
+#[derive(Debug)]
+pub struct Api {
+    pub about: About,
+    /// Paths that get metrics of their own.
+    pub max_paths: usize,
+    pub source: Source,
+    pub paths: paths::Source,
+    pub explainer: Explainer,
+    pub flows: reading::Source,
+}
+
+/// What the metrics' address serves.
+pub fn metrics_router(api: Arc<Api>) -> Router {
+    Router::new()
+        .route("/", get(|| async { Html(LANDING_PAGE) }))
+        .route("/-/healthy", get(|| async { "wad is healthy.\n" }))
+        .route("/metrics", get(scrape))
+        .with_state(api)
+}
+
+/// What the address of `[api]` serves: what anyone on this host may know.
+pub fn paths_router(api: Arc<Api>) -> Router {
+    Router::new().route("/v1/path", get(path)).with_state(api)
+}
+
+/// What the agent is asked to do, and where it answers.
+#[derive(Debug)]
+pub enum Command {
+    Reload(reload::Answer),
+    Switch(switch::Order, switched::Answer),
+}
+
+/// What the Unix socket serves.
+pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
+    let switches = commands.clone();
+    let reload = move || ask(commands, Command::Reload);
+    let switch = move |Json(order): Json<switch::Order>| {
+        ask(switches, move |answer| Command::Switch(order, answer))
+    };
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/paths", get(known_paths))
+        .route("/v1/flows", get(flows))
+        .with_state(Arc::clone(&api))
+        .merge(paths_router(api))
+        .route("/v1/reload", post(reload))
+        .route("/v1/switch", post(switch))
+}
+
+/// Waits until the agent has done it.
+async fn ask<T>(
+    commands: mpsc::Sender<Command>,
+    command: impl FnOnce(oneshot::Sender<T>) -> Command,
+) -> Result<Json<T>, (StatusCode, &'static str)> {
+    const STOPPING: (StatusCode, &str) =
+        (StatusCode::SERVICE_UNAVAILABLE, "the agent is stopping\n");
+    let (answer, outcome) = oneshot::channel();
+    commands.send(command(answer)).await.map_err(|_| STOPPING)?;
+    outcome.await.map(Json).map_err(|_| STOPPING)
+}
+
+const LANDING_PAGE: &str = concat!(
+    "<!doctype html>\n<html lang=\"en\">\n<title>wad</title>\n<h1>wad ",
+    env!("CARGO_PKG_VERSION"),
+    "</h1>\n<p>TCP tuning per path.\n<ul>\n<li><a href=\"/metrics\">Metrics</a>\n",
+    "<li><a href=\"/-/healthy\">Health</a>\n</ul>\n</html>\n"
+);
+
+async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> Result<Response, Failure> {
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    let format = Format::accepted(accept.unwrap_or_default());
+    let text = with_readings(&api, move |api, readings| {
+        metrics::encode(readings, api.max_paths, api.about.started_at, format)
+    });
+    let text = text.await?.map_err(|error| Failure(error.into()))?;
+    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
+}
+
+async fn status(State(api): State<Arc<Api>>) -> Result<Json<Status>, Failure> {
+    let status = with_readings(&api, |api, readings| Status::new(&api.about, readings));
+    Ok(Json(status.await?))
+}
+
+async fn known_paths(State(api): State<Arc<Api>>) -> Result<Json<Paths>, Failure> {
+    let task = tokio::task::spawn_blocking(move || api.paths.read());
+    Ok(Json(task.await.map_err(|error| Failure(error.into()))?.map_err(Failure)?))
+}
+
+async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Refusal> {
+    let query = Query::parse(uri.query().unwrap_or_default())
+        .map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let task = tokio::task::spawn_blocking(move || api.explainer.explain(&query));
+    let failed = |error: SourceError| {
+        tracing::warn!("cannot answer a request: {error}");
+        Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+    };
+    task.await.map_err(|error| failed(error.into()))?.map(Json).map_err(failed)
+}
+
+/// With the time that the reading took, without the answer (the header Server-Timing
+/// of the W3C).
+async fn flows(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Response> {
+    let wrong = |error: &dyn Error| (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
+    let failed = |error: SourceError| Failure(error).into_response();
+    let filter = Filter::parse(uri.query().unwrap_or_default()).map_err(|error| wrong(&error))?;
+    let task = tokio::task::spawn_blocking(move || {
+        let begun = Instant::now();
+        let reading = api.flows.read(&filter)?;
+        let took_ms = begun.elapsed().as_secs_f64() * 1e3;
+        // It takes time, too, where there are thousands of flows.
+        let timing = [("server-timing", format!("read;dur={took_ms:.3}"))];
+        Ok((timing, Json(reading)).into_response())
+    });
+    let read = task.await.map_err(|error| failed(error.into()))?;
+    read.map_err(
+        |error: ReadError| {
+            if error.is_of_question() { wrong(&error) } else { failed(error.into()) }
+        },
+    )
+}
+
+/// For programs that ask: JSON, too.
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(serde_json::json!({ "error": self.1 }))).into_response()
+    }
+}
+
+/// Reads the maps, and makes an answer of it, beside the tasks that must not
+/// wait for it: with many paths it takes tens of milliseconds.
+async fn with_readings<T: Send + 'static>(
+    api: &Arc<Api>,
+    answer: impl FnOnce(&Api, Readings) -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let api = Arc::clone(api);
+    let task = tokio::task::spawn_blocking(move || {
+        let readings = api.source.read()?;
+        Ok(answer(&api, readings))
+    });
+    task.await.map_err(|error| Failure(error.into()))?.map_err(Failure)
+}
+
+/// An answer that could not be made.
+struct Failure(SourceError);
+
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        tracing::warn!("cannot answer a request: {}", self.0);
+        (StatusCode::INTERNAL_SERVER_ERROR, format!("{}\n", self.0)).into_response()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! The listening sockets, opened before anything on the host is changed.
+
+use std::{
+    fs::{self, Permissions},
+    io,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+};
+
+use tokio::net::{TcpListener, UnixListener};
+use wad_linux::lock::Lock;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("another program listens on {address}; set [{table}] listen to a free address")]
+    InUse { table: &'static str, address: SocketAddr },
+    #[error(
+        "this host has no address {}; set [{table}] listen to one that it has, such as \
+         127.0.0.1:{}",
+        .address.ip(), .address.port()
+    )]
+    NotOurs { table: &'static str, address: SocketAddr },
+    #[error("cannot listen on {address}; see [{table}] listen")]
+    Tcp { table: &'static str, address: SocketAddr, source: io::Error },
+    #[error("cannot listen on the socket {}", .socket.display())]
+    Control { socket: PathBuf, source: io::Error },
+}
+
+/// For the address that a table of the configuration has.
+pub async fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpListener, Error> {
+    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+        io::ErrorKind::AddrInUse => Error::InUse { table, address },
+        io::ErrorKind::AddrNotAvailable => Error::NotOurs { table, address },
+        _ => Error::Tcp { table, address, source },
+    })
+}
+
+/// Replaces the socket of a dead agent; the lock says that there is no live one.
+/// It must be called within a tokio runtime.
+pub fn bind_control(lock: &Lock) -> Result<UnixListener, Error> {
+    let socket = lock.socket();
+    // Bound under another name until only root may open it.
+    let private = socket.with_extension("new");
+    let bind = || {
+        match fs::remove_file(&private) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&private)?;
+        fs::set_permissions(&private, Permissions::from_mode(0o600))?;
+        fs::rename(&private, socket)?;
+        Ok(listener)
+    };
+    bind().map_err(|source| Error::Control { socket: socket.to_owned(), source })
+}

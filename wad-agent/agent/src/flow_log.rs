@@ -1,0 +1,130 @@
+//! What is made of the events of flows: records for the sinks, and for those that end,
+//! or leave their path, a line of the log, and what they showed of the path.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use anyhow::{Context as _, Result};
+use jiff::Timestamp;
+use nix::time::{ClockId, clock_gettime};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use wad_common::event::{Event, Kind};
+use wad_observing::{
+    events::{self, Summaries},
+    metrics::Ends,
+    sinks::Sinks,
+};
+use wad_tuning::bpf::{Events, Tuning};
+
+use crate::sources::Shown;
+
+/// How often the log says how many summaries it held back.
+const HELD_BACK_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Events that are still taken when all ends: as many as the ring buffer holds.
+const LAST_EVENTS: usize = 10_000;
+
+/// Turns events into lines.
+pub struct FlowLog {
+    events: Events,
+    held_back: Interval,
+    lines: Lines,
+}
+
+struct Lines {
+    /// Names of the paths by their policies' indices.
+    names: HashMap<u32, Arc<str>>,
+    /// Those of the set before: flows that leave with their path are events after it.
+    names_before: HashMap<u32, Arc<str>>,
+    summaries: Summaries,
+    sinks: Arc<Sinks>,
+    ends: Ends,
+    /// Of their paths, by the same indices.
+    shown: HashMap<u32, Shown>,
+}
+
+impl FlowLog {
+    /// Needs a tokio runtime.
+    pub fn open(tuning: &Tuning, sinks: Arc<Sinks>, ends: Ends) -> Result<Self> {
+        let mut held_back = interval(HELD_BACK_INTERVAL);
+        held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let lines = Lines {
+            names: tuning.names(),
+            names_before: HashMap::new(),
+            summaries: Summaries::default(),
+            sinks,
+            ends,
+            shown: HashMap::new(),
+        };
+        Ok(Self { events: tuning.events()?, held_back, lines })
+    }
+
+    /// Takes the names of the paths that are in force now.
+    pub fn rename(&mut self, tuning: &Tuning) {
+        let Lines { names, names_before, ends, .. } = &mut self.lines;
+        *names_before = std::mem::replace(names, tuning.names());
+        let in_force: HashSet<&str> = names.values().map(AsRef::as_ref).collect();
+        ends.keep(|path| in_force.contains(path));
+    }
+
+    /// The name of the path in force that has this index.
+    pub fn name(&self, policy: u32) -> Option<&str> {
+        self.lines.names.get(&policy).map(AsRef::as_ref)
+    }
+
+    /// What the flows that have ended since the last call showed of their paths, by
+    /// the indices of their policies.
+    pub fn take_shown(&mut self) -> HashMap<u32, Shown> {
+        std::mem::take(&mut self.lines.shown)
+    }
+
+    /// Goes on for ever, unless events cannot be read.
+    pub async fn run(&mut self) -> Result<()> {
+        let Self { events, held_back, lines } = self;
+        loop {
+            tokio::select! {
+                _ = held_back.tick() => lines.summaries.report_held_back(),
+                waited = events.wait(|event| lines.add(&event)) => {
+                    waited.context("cannot read the events of flows")?;
+                }
+            }
+        }
+    }
+
+    /// What is there still, once no more can come.
+    pub fn finish(mut self) {
+        self.events.drain(LAST_EVENTS, &mut |event| self.lines.add(&event));
+        self.lines.summaries.report_held_back();
+    }
+}
+
+impl Lines {
+    fn add(&mut self, event: &Event) {
+        let policy = &event.flow.policy;
+        let name = self.names.get(policy).or_else(|| self.names_before.get(policy));
+        let path = name.map_or("(removed)", |name| name);
+        events::records(event, path, time_of(event), |record| self.sinks.tell(&record));
+        if [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind) {
+            self.summaries.ended(event, path);
+            if let Some(name) = self.names.get(policy) {
+                self.ends.add(name, event);
+            }
+            let shown = self.shown.entry(event.flow.policy).or_default();
+            *shown = shown.and(Shown::at_end(event));
+        }
+    }
+}
+
+/// The kernel side has a clock that begins with the host.
+fn time_of(event: &Event) -> Timestamp {
+    let now = SystemTime::now();
+    let ago = clock_gettime(ClockId::CLOCK_MONOTONIC)
+        .map(|monotonic| {
+            Duration::from(monotonic).saturating_sub(Duration::from_nanos(event.time_ns))
+        })
+        .unwrap_or_default();
+    now.checked_sub(ago).and_then(|time| time.try_into().ok()).unwrap_or_else(Timestamp::now)
+}

@@ -1,0 +1,13 @@
+//! The agent: it starts, reloads, asks sources, answers, and stops.
+
+pub mod api;
+pub mod client;
+pub mod explainer;
+pub mod flow_log;
+pub mod measured;
+pub mod paths;
+pub mod reload;
+pub mod run;
+pub mod sources;
+pub mod status;
+pub mod switched;

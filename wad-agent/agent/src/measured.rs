@@ -1,0 +1,239 @@
+//! Measured paths: what the sources say of each, the capacity that its policy is
+//! made of, and when that changes.
+
+mod board;
+mod flows;
+mod news;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant, SystemTime},
+};
+
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use tracing::warn;
+
+pub use board::{Board, State};
+use flows::Flows;
+use news::Changes;
+use wad_policy::{
+    config::{Config, Metric, PathPolicy, Source},
+    tuning_plan::{self, Bounds, Capacity, Damper, KernelBuffers},
+};
+use wad_tuning::bpf::Tuning;
+
+use crate::{
+    flow_log::FlowLog,
+    sources::{Cache, Findings, Polling, Store, Targets},
+};
+
+/// How often it is looked whether a path's policy is to change.
+const REVIEW_INTERVAL: Duration = Duration::from_secs(1);
+/// How often what is known is written to the disk.
+const SAVE_INTERVAL: Duration = Duration::from_secs(30);
+
+/// The metrics that a policy follows from.
+const CAPACITY: [Metric; 2] = [Metric::Bandwidth, Metric::Rtt];
+
+/// All measured paths of a configuration.
+pub struct Measured {
+    /// As the file has them, the others too: what is put in force is whole. Empty
+    /// where none is measured.
+    paths: Vec<PathPolicy>,
+    sources: Vec<Source>,
+    board: Board,
+    bounds: Bounds,
+    max_memory_bytes: u64,
+    change_interval: Duration,
+    cache: Cache,
+    saved_at: Instant,
+    polling: Polling,
+    /// None where no source is passive.
+    flows: Option<Flows>,
+}
+
+impl Measured {
+    /// Knows what is on the disk, and asks nobody yet.
+    pub fn new(
+        config: &Config,
+        max_memory_bytes: u64,
+        kernel: KernelBuffers,
+        cache: Cache,
+    ) -> Self {
+        let is_measured = config.paths.iter().any(|path| path.measured.is_some());
+        let paths = if is_measured { config.paths.clone() } else { Vec::new() };
+        let targets = Targets::new(&paths);
+        let mut store = Store::new(&config.sources, &targets);
+        if is_measured && let Err(error) = cache.read(&mut store, &targets) {
+            warn!("{:#}; what was known is asked for again", anyhow::Error::from(error));
+        }
+        let bounds = Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes, kernel);
+        let states = states(&paths, &store, bounds, SystemTime::now());
+        Self {
+            board: Board::new(&config.sources, targets, store, states),
+            paths,
+            sources: config.sources.clone(),
+            bounds,
+            max_memory_bytes,
+            change_interval: config.limits.change_interval,
+            cache,
+            saved_at: Instant::now(),
+            polling: Polling::default(),
+            flows: None,
+        }
+    }
+
+    /// What is known from before a change of the configuration holds on.
+    pub fn take_over(&mut self, before: &Self) {
+        self.board.take_over(&before.board);
+    }
+
+    /// Asks the sources, and looks at the flows, from now on. Needs a tokio runtime.
+    pub fn start(&mut self, tuning: &Tuning) {
+        if !self.paths.is_empty() {
+            self.polling = Polling::start(&self.sources, &self.board.targets, &self.board.store);
+            self.flows = Flows::of(&self.sources, tuning);
+        }
+    }
+
+    /// Takes in what the flows show of their paths: those that have ended, and those
+    /// that run, if it is time.
+    pub fn see_flows(&mut self, log: &mut FlowLog, now: Instant, time: SystemTime) {
+        let ended = log.take_shown();
+        if let Some(flows) = &mut self.flows {
+            flows.see(&self.board, ended, |policy| log.name(policy), (now, time));
+        }
+    }
+
+    pub const fn max_memory_bytes(&self) -> u64 {
+        self.max_memory_bytes
+    }
+
+    /// For those who answer questions.
+    pub fn board(&self) -> Board {
+        self.board.clone()
+    }
+
+    /// Every path of the configuration, the measured ones as they are in force;
+    /// None where no path is measured.
+    pub fn policies(&self) -> Option<Vec<PathPolicy>> {
+        if self.paths.is_empty() {
+            return None;
+        }
+        let states = self.board.states();
+        let mut states = states.iter();
+        let policy = |path: &PathPolicy| match path.measured {
+            None => path.clone(),
+            Some(_) => {
+                let state = states.next().expect("each measured path has a state");
+                tuning_plan::policy(path, state.damper.capacity(), self.bounds)
+            }
+        };
+        Some(self.paths.iter().map(policy).collect())
+    }
+
+    /// Decides what changes now, and says so in the log. Returns whether anything
+    /// does; then [`Measured::policies`] are to be put in force.
+    pub fn review(&mut self, now: Instant, time: SystemTime) -> bool {
+        let changes = self.decide(now, time);
+        changes.log();
+        changes.are_any()
+    }
+
+    fn decide(&mut self, now: Instant, time: SystemTime) -> Changes {
+        let mut changes = Changes::default();
+        let (store, mut states) = (self.board.store(), self.board.states());
+        for (target, state) in states.iter_mut().enumerate() {
+            let findings = store.findings(target, time);
+            let name = &self.board.targets.names()[target];
+            for (metric, was_fresh) in CAPACITY.into_iter().zip(&mut state.is_fresh) {
+                let is_fresh = findings.fresh(metric).is_some();
+                match (*was_fresh, is_fresh) {
+                    (true, false) => changes.lost(metric, name),
+                    (false, true) => changes.found(metric, name),
+                    _ => {}
+                }
+                *was_fresh = is_fresh;
+            }
+            let wanted = wanted(&findings, state.fallback, self.bounds);
+            if state.damper.offer(wanted, now, self.change_interval) {
+                changes.capacity(name, wanted);
+            }
+        }
+        changes
+    }
+
+    /// Writes down what is known, if it is time; beside the tasks that must not
+    /// wait for it.
+    pub fn save_now_and_then(&mut self, now: Instant) {
+        if self.paths.is_empty() || now.duration_since(self.saved_at) < SAVE_INTERVAL {
+            return;
+        }
+        self.saved_at = now;
+        let (cache, content) = (self.cache.clone(), self.content());
+        tokio::task::spawn_blocking(move || write(&cache, &content));
+    }
+
+    /// Writes it down at last.
+    pub fn save(&self) {
+        if !self.paths.is_empty() {
+            write(&self.cache, &self.content());
+        }
+    }
+
+    fn content(&self) -> Vec<u8> {
+        Cache::content(&self.board.store(), &self.board.targets)
+    }
+}
+
+fn write(cache: &Cache, content: &[u8]) {
+    if let Err(error) = cache.write(content) {
+        warn!("{:#}: measurements are forgotten with this agent", anyhow::Error::from(error));
+    }
+}
+
+/// Where the cache of an instance is.
+pub fn cache(state_dir: &Path, instance: &str) -> Cache {
+    Cache::new(state_dir, instance)
+}
+
+/// When to review.
+pub fn reviews() -> Interval {
+    let mut reviews = interval(REVIEW_INTERVAL);
+    reviews.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    reviews
+}
+
+/// What a policy is to be made of.
+fn wanted(findings: &Findings, fallback: Capacity, bounds: Bounds) -> Capacity {
+    let measured = Capacity {
+        bits_per_second: findings.fresh(Metric::Bandwidth),
+        rtt_seconds: findings.fresh(Metric::Rtt),
+        is_least: findings.is_least(),
+    };
+    if measured.is_least {
+        tuning_plan::with_room(measured, fallback, bounds)
+    } else {
+        measured.or(fallback)
+    }
+}
+
+/// Of each measured path, in the order of the file.
+fn states(paths: &[PathPolicy], store: &Store, bounds: Bounds, time: SystemTime) -> Vec<State> {
+    let measured = paths.iter().filter_map(|path| path.measured);
+    let state = |(target, measured): (usize, wad_policy::config::MeasuredPath)| {
+        let findings = store.findings(target, time);
+        State {
+            fallback: measured.fallback,
+            damper: Damper::new(wanted(&findings, measured.fallback, bounds)),
+            is_fresh: CAPACITY.map(|metric| findings.fresh(metric).is_some()),
+        }
+    };
+    measured.enumerate().map(state).collect()
+}
+
+/// Shared by the tasks that ask and those who answer.
+type Shared<T> = Arc<Mutex<T>>;

@@ -1,0 +1,85 @@
+//! What is known and in force, for those who ask and those who answer.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use wad_observing::metrics::{PathsMeasured, Readings, SourceReading};
+use wad_policy::{
+    config::Source,
+    tuning_plan::{Capacity, Damper},
+};
+use wad_toolbox::mutex::locked;
+
+use super::Shared;
+use crate::sources::{ErrorKind, Health, Store, Targets};
+
+/// One measured path.
+#[derive(Clone, Copy, Debug)]
+pub struct State {
+    /// What the file says.
+    pub fallback: Capacity,
+    /// What the policy in force is made of.
+    pub damper: Damper,
+    /// Whether bandwidth and RTT are measured, and not long ago.
+    pub is_fresh: [bool; 2],
+}
+
+#[derive(Clone, Debug)]
+pub struct Board {
+    /// Kind and URL of each source, in the order of the file.
+    pub sources: Arc<[(&'static str, Option<String>)]>,
+    pub targets: Arc<Targets>,
+    pub store: Shared<Store>,
+    states: Shared<Vec<State>>,
+}
+
+impl Board {
+    pub fn new(sources: &[Source], targets: Targets, store: Store, states: Vec<State>) -> Self {
+        Self {
+            sources: sources
+                .iter()
+                .map(|source| (source.kind.name(), source.url.as_ref().map(ToString::to_string)))
+                .collect(),
+            targets: Arc::new(targets),
+            store: Arc::new(Mutex::new(store)),
+            states: Arc::new(Mutex::new(states)),
+        }
+    }
+
+    /// The sources' values and health, and what is in force on a path.
+    pub fn take_over(&self, before: &Self) {
+        self.store().take_over(&self.targets, &before.store(), &before.targets);
+        let (mut states, states_before) = (self.states(), before.states());
+        for (state, name) in states.iter_mut().zip(self.targets.names()) {
+            if let Some(at) = before.targets.named(name) {
+                let old = states_before[at];
+                // Unless the file says something else of it now.
+                if old.fallback == state.fallback {
+                    *state = old;
+                }
+            }
+        }
+    }
+
+    /// What the metrics tell of it.
+    pub fn read(&self, readings: &mut Readings) {
+        let source = |(name, health): (&str, &Health)| SourceReading {
+            name: name.to_owned(),
+            polls: health.polls,
+            errors: ErrorKind::ALL.map(|kind| (kind.label(), health.errors(kind))).to_vec(),
+            last_success: health.last_success,
+        };
+        readings.sources = self.store().health().map(source).collect();
+        let states = self.states();
+        let fresh = states.iter().filter(|state| state.is_fresh.contains(&true)).count();
+        readings.paths_measured =
+            PathsMeasured { fresh: fresh as u64, stale: (states.len() - fresh) as u64 };
+    }
+
+    pub fn store(&self) -> MutexGuard<'_, Store> {
+        locked(&self.store)
+    }
+
+    pub fn states(&self) -> MutexGuard<'_, Vec<State>> {
+        locked(&self.states)
+    }
+}

@@ -1,0 +1,184 @@
+use wad_policy::config::testing::host;
+
+use super::*;
+use crate::sources::testing::{Given, record};
+
+const RTT_20: Given = Given { metric: Metric::Rtt, value: 0.02, age_seconds: 0.0 };
+const RTT_120: Given = Given { value: 0.12, ..RTT_20 };
+
+fn config() -> Config {
+    let source = |name, stale| {
+        format!(
+            "[[source]]\nname = '{name}'\nkind = 'prometheus'\nurl = 'http://[::1]:9090'\n\
+             rtt = 'rtt'\nstale_after = '{stale}'\n"
+        )
+    };
+    let text = format!(
+        "{}{}[[path]]\nname = 'static'\nremote = '192.0.2.0/24'\nsndbuf = '1MiB'\n\
+         [[path]]\nname = 'measured'\nremote = '10.0.0.0/8'\nmode = 'measured'\n\
+         bandwidth = '1Gbit'\nrtt = '50ms'\nsndbuf = 'auto'\n",
+        source("first", "1min"),
+        source("second", "1h"),
+    );
+    Config::parse("wad.toml", &text, &host()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+struct Bench {
+    measured: Measured,
+    folder: tempfile::TempDir,
+    start: Instant,
+    time: SystemTime,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let measured = Self::agent(&folder);
+        Self { measured, folder, start: Instant::now(), time: SystemTime::now() }
+    }
+
+    fn agent(folder: &tempfile::TempDir) -> Measured {
+        Measured::new(&config(), 1 << 40, KernelBuffers::default(), cache(folder.path(), "test"))
+    }
+
+    fn gives(&self, source: usize, given: Given, after_seconds: u64) {
+        let time = self.time + Duration::from_secs(after_seconds);
+        record(&mut self.measured.board.store(), source, given, time);
+    }
+
+    /// The buffer that is put in force, if one is.
+    fn review(&mut self, after_seconds: u64) -> Option<u32> {
+        let after = Duration::from_secs(after_seconds);
+        let changed = self.measured.review(self.start + after, self.time + after);
+        changed.then(|| self.sndbuf())
+    }
+
+    fn sndbuf(&self) -> u32 {
+        let policies = self.measured.policies().unwrap();
+        assert_eq!(policies[0].sndbuf_bytes, Some(1 << 20));
+        policies[1].sndbuf_bytes.unwrap()
+    }
+}
+
+const fn sndbuf(rtt_ms: u32) -> u32 {
+    125_000 * rtt_ms / 4 * 5
+}
+
+#[test]
+fn a_path_follows_falls_back_and_recovers() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.sndbuf(), sndbuf(50));
+    assert_eq!(bench.review(0), None);
+    bench.gives(0, RTT_20, 1);
+    assert_eq!(bench.review(1), Some(sndbuf(20)));
+    assert_eq!(bench.review(61), None);
+    // A minute later it is too old.
+    assert_eq!(bench.review(62), Some(sndbuf(50)));
+    assert_eq!(bench.review(200), None);
+    bench.gives(0, RTT_20, 201);
+    assert_eq!(bench.review(201), Some(sndbuf(20)));
+}
+
+#[test]
+fn the_first_source_that_knows_has_the_say() {
+    let mut bench = Bench::new();
+    bench.gives(1, RTT_120, 0);
+    assert_eq!(bench.review(0), Some(sndbuf(120)));
+    bench.gives(0, RTT_20, 60);
+    assert_eq!(bench.review(60), Some(sndbuf(20)));
+    // The first is too old, the second not yet.
+    assert_eq!(bench.review(130), Some(sndbuf(120)));
+}
+
+#[test]
+fn a_path_that_flaps_with_each_poll_changes_once_in_an_interval() {
+    let mut bench = Bench::new();
+    let mut changes = 0;
+    for second in 0..600 {
+        bench.gives(0, if second % 2 == 0 { RTT_20 } else { RTT_120 }, second);
+        changes += u64::from(bench.review(second).is_some());
+    }
+    assert!((2..=10).contains(&changes), "{changes}");
+}
+
+#[test]
+fn what_is_known_outlives_the_agent() {
+    let mut bench = Bench::new();
+    bench.gives(0, RTT_20, 0);
+    bench.review(0);
+    bench.measured.save();
+    assert_eq!(Bench { measured: Bench::agent(&bench.folder), ..bench }.sndbuf(), sndbuf(20));
+}
+
+#[test]
+fn a_damaged_cache_is_no_cache() {
+    let bench = Bench::new();
+    let file = bench.folder.path().join("measured-test.json");
+    for content in ["", "{", "[]", r#"{"sources":{"first":{"measured":{"rtt":["x",1]}}}}"#] {
+        std::fs::write(&file, content).unwrap();
+        let measured = Bench::agent(&bench.folder);
+        assert!(measured.policies().is_some(), "{content}");
+    }
+    // What no path can have, and paths and sources that are gone.
+    let content = r#"{"sources":{"first":{"measured":{"rtt":[-1,9e9]},"gone":{"rtt":[1,9e9]}},
+                      "gone":{"measured":{"rtt":[1,9e9]}}}}"#;
+    std::fs::write(&file, content).unwrap();
+    let measured = Bench::agent(&bench.folder);
+    assert_eq!(measured.policies().unwrap()[1].sndbuf_bytes, Some(sndbuf(50)));
+}
+
+#[test]
+fn a_reload_keeps_what_is_known_and_in_force() {
+    let mut bench = Bench::new();
+    bench.gives(0, RTT_20, 0);
+    assert_eq!(bench.review(0), Some(sndbuf(20)));
+    let mut after = Bench::agent(&bench.folder);
+    assert_eq!(after.policies().unwrap()[1].sndbuf_bytes, Some(sndbuf(50)));
+    after.take_over(&bench.measured);
+    assert_eq!(after.policies().unwrap()[1].sndbuf_bytes, Some(sndbuf(20)));
+}
+
+#[test]
+fn without_a_measured_path_nothing_is_kept() {
+    let text = "[[path]]\nname = 'a'\nremote = '::1'\nsndbuf = '1MiB'\n";
+    let config = Config::parse("wad.toml", text, &host()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut measured =
+        Measured::new(&config, 1 << 40, KernelBuffers::default(), cache(folder.path(), "test"));
+    assert!(measured.policies().is_none());
+    assert!(!measured.review(Instant::now(), SystemTime::now()));
+    measured.save();
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+/// A path that no service measures: its own flows do.
+fn of_flows(folder: &tempfile::TempDir, line: &str) -> Measured {
+    let text = format!(
+        "[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\nmode = 'measured'\nsndbuf = 'auto'\n{line}"
+    );
+    let config = Config::parse("wad.toml", &text, &host()).unwrap();
+    assert_eq!(config.sources, [Source::passive()]);
+    let kernel = KernelBuffers { sndbuf_bytes: 4 << 20, rcvbuf_bytes: 6 << 20 };
+    Measured::new(&config, 1 << 40, kernel, cache(folder.path(), "test"))
+}
+
+#[test]
+fn what_flows_got_is_doubled_and_outlives_the_agent() {
+    let (folder, now) = (tempfile::tempdir().unwrap(), SystemTime::now());
+    let mut measured = of_flows(&folder, "");
+    assert_eq!(measured.policies().unwrap()[0].sndbuf_bytes, None);
+    let rate = Given { metric: Metric::Bandwidth, value: 250e6, age_seconds: 86_400.0 };
+    let rtt = Given { metric: Metric::Rtt, value: 0.1, age_seconds: 86_400.0 };
+    for given in [rate, rtt] {
+        record(&mut measured.board.store(), 0, given, now);
+    }
+    assert!(measured.review(Instant::now(), now));
+    let doubled = Some(2 * 250_000_000 / 8 / 10);
+    assert_eq!(measured.policies().unwrap()[0].sndbuf_bytes, doubled);
+    measured.save();
+    let after = of_flows(&folder, "");
+    assert_eq!(after.policies().unwrap()[0].sndbuf_bytes, doubled);
+    // The file knows of more.
+    let after = of_flows(&folder, "bandwidth = '1Gbit'\nrtt = '50ms'\n");
+    assert_eq!(after.policies().unwrap()[0].sndbuf_bytes, Some(sndbuf(100)));
+}

@@ -1,0 +1,167 @@
+//! What is known of each path, from where, how old it is, and the policy that came of
+//! it, as the kernel has it: the answer to `wad paths`.
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Debug},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use serde::{Deserialize, Serialize};
+use wad_common::policy::Policy;
+use wad_observing::metrics::SourceError;
+use wad_policy::config::{InForce, Metric, Origin, Settings};
+
+use crate::{
+    measured::{Board, State},
+    sources::{ErrorKind, Findings, Found, Health},
+};
+
+/// All that is shown.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Paths {
+    /// In the order of the configuration, as are the paths.
+    pub sources: Vec<SourceInfo>,
+    pub paths: Vec<PathInfo>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SourceInfo {
+    pub name: String,
+    pub kind: String,
+    /// None where there is nobody to ask.
+    pub url: Option<String>,
+    pub polls: u64,
+    /// By kind, those that there were.
+    pub errors: BTreeMap<String, u64>,
+    /// Since it last gave a value.
+    pub age_seconds: Option<f64>,
+    /// What was wrong at the last poll.
+    pub error: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathInfo {
+    pub name: String,
+    /// None for a path of mode "static".
+    pub measured: Option<MeasuredInfo>,
+    /// Where there is no value, that is left to the kernel.
+    pub policy: Settings,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct MeasuredInfo {
+    pub bandwidth_bits_per_second: Option<Known>,
+    pub rtt_seconds: Option<Known>,
+    /// Fractions of packets.
+    pub loss: Option<Known>,
+    pub reordering: Option<Known>,
+    /// What the policy in force is made of.
+    pub policy_is_for: CapacityInfo,
+}
+
+/// A value, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Known {
+    pub value: f64,
+    pub source: String,
+    pub age_seconds: f64,
+    /// Too old to count.
+    pub is_stale: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CapacityInfo {
+    pub bits_per_second: Option<f64>,
+    pub rtt_seconds: Option<f64>,
+}
+
+impl Paths {
+    pub fn new(policies: &[(Arc<str>, Policy)], board: &Board, now: SystemTime) -> Self {
+        let (store, states) = (board.store(), board.states());
+        let sources = store.health().zip(board.sources.iter());
+        let origin = Origin::default();
+        let path = |(name, policy): &(Arc<str>, Policy)| {
+            let target = board.targets.named(name);
+            let measured = target.and_then(|target| {
+                let known = |found: Option<Found>| {
+                    let Found { source, value, age_seconds, is_stale, .. } = found?;
+                    let source = store.name(source).to_owned();
+                    Some(Known { value, source, age_seconds, is_stale })
+                };
+                let findings = store.findings(target, now);
+                Some(measured(states.get(target)?, &findings, known))
+            });
+            PathInfo {
+                name: name.to_string(),
+                measured,
+                policy: Settings::of_path(InForce { policy, origin: &origin }),
+            }
+        };
+        Self {
+            sources: sources.map(|(of, about)| source(of, about, now)).collect(),
+            paths: policies.iter().map(path).collect(),
+        }
+    }
+}
+
+fn source(
+    (name, health): (&str, &Health),
+    (kind, url): &(&'static str, Option<String>),
+    now: SystemTime,
+) -> SourceInfo {
+    let count = |kind: ErrorKind| (kind.label().to_owned(), health.errors(kind));
+    let age = |at| now.duration_since(at).unwrap_or_default().as_secs_f64();
+    SourceInfo {
+        name: name.to_owned(),
+        kind: (*kind).to_owned(),
+        url: url.clone(),
+        polls: health.polls,
+        errors: ErrorKind::ALL.map(count).into_iter().filter(|(_, count)| *count > 0).collect(),
+        age_seconds: health.last_success.map(age),
+        error: health.failing.as_ref().map(|failing| failing.text.clone()),
+    }
+}
+
+fn measured(
+    state: &State,
+    findings: &Findings,
+    known: impl Fn(Option<Found>) -> Option<Known>,
+) -> MeasuredInfo {
+    let get = |metric| known(findings.get(metric));
+    let capacity = state.damper.capacity();
+    MeasuredInfo {
+        bandwidth_bits_per_second: get(Metric::Bandwidth),
+        rtt_seconds: get(Metric::Rtt),
+        loss: get(Metric::Loss),
+        reordering: get(Metric::Reordering),
+        policy_is_for: CapacityInfo {
+            bits_per_second: capacity.bits_per_second,
+            rtt_seconds: capacity.rtt_seconds,
+        },
+    }
+}
+
+/// Takes the answer. It may block for as long as reading the maps takes.
+#[derive(Clone)]
+pub struct Source(Arc<dyn Fn() -> Result<Paths, SourceError> + Send + Sync>);
+
+impl Source {
+    pub fn new(read: impl Fn() -> Result<Paths, SourceError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    pub fn read(&self) -> Result<Paths, SourceError> {
+        self.0()
+    }
+}
+
+impl Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
+    }
+}

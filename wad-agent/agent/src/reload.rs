@@ -1,0 +1,112 @@
+//! A configuration read again while the agent runs: by `wad reload`, on SIGHUP,
+//! and when the file changes. It is put in force whole, or nothing is changed.
+
+mod diff;
+mod watch;
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use wad_observing::metrics::Reloads;
+
+pub use self::{
+    diff::{Diff, Fingerprints, InForce, Names},
+    watch::Watch,
+};
+
+/// Where to answer whoever asked for a reload.
+pub type Answer = oneshot::Sender<Outcome>;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Outcome {
+    /// The file's paths and limits are in force.
+    Applied {
+        policy_set: u64,
+        #[serde(flatten)]
+        diff: Diff,
+    },
+    /// The file is wrong, or changes what takes a restart. Nothing was changed.
+    Refused { reason: String },
+    /// This host would not have it. What had been changed was put back.
+    Failed { reason: String },
+}
+
+impl Outcome {
+    /// Counts it among those since the start.
+    pub fn count(&self, reloads: &mut Reloads) {
+        match self {
+            Self::Applied { .. } => reloads.applied(),
+            Self::Refused { .. } => reloads.refused(),
+            Self::Failed { .. } => reloads.failed(),
+        }
+    }
+}
+
+/// Why a file is not put in force.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
+    #[error("{}", restart_only(.0))]
+    RestartOnly(Vec<&'static str>),
+}
+
+fn restart_only(fields: &[&str]) -> String {
+    let (s, them) = if fields.len() == 1 { ("s", "it") } else { ("", "them") };
+    format!(
+        "{} change{s}, which takes a restart: restart the agent, or set {them} back",
+        fields.join(", ")
+    )
+}
+
+/// By which a text is known again; None for one that could not be read.
+pub fn fingerprint<E>(text: &Result<String, E>) -> Option<u64> {
+    let mut hasher = DefaultHasher::new();
+    text.as_ref().ok()?.hash(&mut hasher);
+    Some(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcomes_are_counted_and_a_good_one_ends_the_lag() {
+        let mut reloads = Reloads::default();
+        Outcome::Failed { reason: String::new() }.count(&mut reloads);
+        Outcome::Refused { reason: String::new() }.count(&mut reloads);
+        assert!(reloads.is_behind && reloads.loaded.is_none());
+        Outcome::Applied { policy_set: 2, diff: Diff::default() }.count(&mut reloads);
+        assert!(!reloads.is_behind && reloads.loaded.is_some());
+        assert_eq!((reloads.applied, reloads.refused, reloads.failed), (1, 1, 1));
+    }
+
+    #[test]
+    fn an_outcome_is_read_back_from_its_json() {
+        let diff = Diff { added: vec!["bob".to_owned()], unchanged: 3, ..Diff::default() };
+        let applied = Outcome::Applied { policy_set: 4, diff };
+        let json = serde_json::to_value(&applied).unwrap();
+        assert_eq!(json["result"], "applied");
+        assert_eq!(json["added"][0], "bob");
+        assert_eq!(serde_json::from_value::<Outcome>(json).unwrap(), applied);
+    }
+
+    #[test]
+    fn what_takes_a_restart_is_named() {
+        let said = |fields: &[&'static str]| Refusal::RestartOnly(fields.to_vec()).to_string();
+        assert_eq!(
+            said(&["metrics.listen"]),
+            "metrics.listen changes, which takes a restart: restart the agent, or set it back"
+        );
+        assert!(said(&["log.format", "metrics.listen"]).starts_with("log.format, metrics.listen"));
+    }
+
+    #[test]
+    fn a_text_is_known_again() {
+        let text = |text: &str| Ok::<_, ()>(text.to_owned());
+        assert_eq!(fingerprint(&text("a")), fingerprint(&text("a")));
+        assert_ne!(fingerprint(&text("a")), fingerprint(&text("")));
+        assert_eq!(fingerprint::<()>(&Err(())), None);
+    }
+}

@@ -1,0 +1,276 @@
+//! What differs between the configuration in force and another one. Of the paths
+//! in force only a fingerprint is kept: 100,000 of them would fill the agent.
+
+use std::{
+    collections::HashMap,
+    fmt::{self, Display, Write as _},
+    hash::{DefaultHasher, Hasher as _},
+    sync::Arc,
+};
+
+use serde::{Deserialize, Serialize};
+use wad_policy::{
+    config::{Agent, Api, Config, HostChanges, Limits, Log, Metrics, OnExit, PathPolicy},
+    derived::Derived,
+};
+
+/// Names that are listed in a line of the log; the rest is a number.
+const SHOWN: usize = 10;
+
+/// The differences, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Diff {
+    /// Paths, in the order of the new file.
+    pub added: Vec<String>,
+    pub changed: Vec<String>,
+    /// In the order of the old one.
+    pub removed: Vec<String>,
+    /// Paths that are as they were.
+    pub unchanged: usize,
+    /// Whether paths that were there before stand in another order, which decides
+    /// between those on one prefix.
+    pub reordered: bool,
+    /// Other fields that changed, as `limits.max_memory`.
+    pub settings: Vec<String>,
+}
+
+/// The configuration in force.
+pub struct InForce {
+    /// All but its paths.
+    rest: Config,
+    /// In the order of the file.
+    paths: Vec<(Arc<str>, u64)>,
+}
+
+impl InForce {
+    /// Keeps what is needed of a configuration. `names` are its paths', shared with
+    /// whoever has them already.
+    pub fn new(mut config: Config, prints: Fingerprints, names: Vec<Arc<str>>) -> Self {
+        let paths = names.into_iter().zip(prints.0).collect();
+        config.paths = Vec::new();
+        Self { rest: config, paths }
+    }
+
+    /// What becomes of the tuning at the agent's end.
+    pub const fn on_exit(&self) -> OnExit {
+        self.rest.agent.on_exit
+    }
+
+    pub const fn host(&self) -> &HostChanges {
+        &self.rest.host
+    }
+
+    pub const fn derived(&self) -> &Derived {
+        &self.rest.derived
+    }
+
+    /// The fields that differ and only take effect at a start.
+    pub fn restart_only(&self, next: &Config) -> Vec<&'static str> {
+        // Taken apart, so that a new field is not forgotten here.
+        let Config {
+            agent: Agent { state_dir, on_exit: _ },
+            metrics: Metrics { listen, max_paths },
+            limits: _,
+            log: Log { format },
+            api: Api { listen: api_listen },
+            host: _,
+            sources: _,
+            sinks,
+            derived: _,
+            paths: _,
+        } = &self.rest;
+        [
+            ("agent.state_dir", *state_dir != next.agent.state_dir),
+            ("metrics.listen", *listen != next.metrics.listen),
+            ("metrics.max_paths", *max_paths != next.metrics.max_paths),
+            ("log.format", *format != next.log.format),
+            ("api.listen", *api_listen != next.api.listen),
+            ("sink", *sinks != next.sinks),
+        ]
+        .into_iter()
+        .filter_map(|(name, differs)| differs.then_some(name))
+        .collect()
+    }
+
+    /// What putting `next` in force changes.
+    pub fn diff(&self, next: &Config, prints: &Fingerprints) -> Diff {
+        let mut before: HashMap<&str, (usize, u64)> = self
+            .paths
+            .iter()
+            .enumerate()
+            .map(|(place, (name, print))| (&**name, (place, *print)))
+            .collect();
+        let mut diff = Diff::default();
+        let mut last_place = 0;
+        for (path, next_print) in next.paths.iter().zip(&prints.0) {
+            let Some((place, print)) = before.remove(path.name.as_str()) else {
+                diff.added.push(path.name.clone());
+                continue;
+            };
+            diff.reordered |= place < last_place;
+            last_place = place;
+            if print == *next_print {
+                diff.unchanged += 1;
+            } else {
+                diff.changed.push(path.name.clone());
+            }
+        }
+        let gone = self.paths.iter().filter(|(name, _)| before.contains_key(&**name));
+        diff.removed = gone.map(|(name, _)| name.as_ref().to_owned()).collect();
+        let Limits { max_memory_bytes, max_buffer_bytes, change_interval } = self.rest.limits;
+        let settings = [
+            ("agent.on_exit", self.on_exit() != next.agent.on_exit),
+            ("limits.max_memory", max_memory_bytes != next.limits.max_memory_bytes),
+            ("limits.max_buffer", max_buffer_bytes != next.limits.max_buffer_bytes),
+            ("limits.change_interval", change_interval != next.limits.change_interval),
+            ("host", self.rest.host != next.host),
+            ("source", self.rest.sources != next.sources),
+            ("derived", self.rest.derived != next.derived),
+        ];
+        let changed = settings.into_iter().filter(|(_, differs)| *differs);
+        diff.settings = changed.map(|(name, _)| name.to_owned()).collect();
+        diff
+    }
+}
+
+/// Of a configuration's paths, in its order: a third of a second for 100,000.
+pub struct Fingerprints(Vec<u64>);
+
+impl Fingerprints {
+    pub fn of(config: &Config) -> Self {
+        Self(config.paths.iter().map(fingerprint).collect())
+    }
+}
+
+/// Of all that a path says: every field shows in its `Debug` form, also those that
+/// have no hash, as rates.
+fn fingerprint(path: &PathPolicy) -> u64 {
+    struct Hashed(DefaultHasher);
+
+    impl fmt::Write for Hashed {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.write(text.as_bytes());
+            Ok(())
+        }
+    }
+
+    let mut hashed = Hashed(DefaultHasher::new());
+    // Hashing cannot fail.
+    let _ = write!(hashed, "{path:?}");
+    hashed.0.finish()
+}
+
+/// For a line of the log.
+impl Display for Diff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts = Vec::new();
+        for (what, names) in [
+            ("added", &self.added),
+            ("changed", &self.changed),
+            ("removed", &self.removed),
+            ("set", &self.settings),
+        ] {
+            if !names.is_empty() {
+                parts.push(format!("{what} {}", Names(names)));
+            }
+        }
+        if self.reordered {
+            parts.push("another order".to_owned());
+        }
+        if parts.is_empty() {
+            return f.write_str("no difference");
+        }
+        f.write_str(&parts.join("; "))
+    }
+}
+
+/// The first of them, and how many more there are.
+pub struct Names<'a>(pub &'a [String]);
+
+impl Display for Names<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (shown, rest) = self.0.split_at(self.0.len().min(SHOWN));
+        f.write_str(&shown.join(", "))?;
+        if rest.is_empty() { Ok(()) } else { write!(f, " and {} more", rest.len()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wad_policy::config::Host;
+
+    fn config(text: &str) -> Config {
+        Config::parse("wad.toml", text, &Host { congestion_controls: vec![], loadable: vec![] })
+            .unwrap()
+    }
+
+    fn path(name: &str, remote: &str) -> String {
+        format!("[[path]]\nname = '{name}'\nremote = '{remote}'\n")
+    }
+
+    fn in_force(text: &str) -> InForce {
+        let config = config(text);
+        let names = config.paths.iter().map(|path| path.name.as_str().into()).collect();
+        let prints = Fingerprints::of(&config);
+        InForce::new(config, prints, names)
+    }
+
+    fn diff(before: &str, after: &str) -> Diff {
+        let after = config(after);
+        in_force(before).diff(&after, &Fingerprints::of(&after))
+    }
+
+    #[test]
+    fn paths_are_told_apart_by_name() {
+        let before = path("a", "10.0.0.1") + &path("b", "10.0.0.2") + &path("c", "10.0.0.3");
+        let after = path("a", "10.0.0.1") + &path("c", "10.0.0.4") + &path("d", "10.0.0.2");
+        let diff = diff(&before, &after);
+        assert_eq!(diff.to_string(), "added d; changed c; removed b");
+        assert_eq!((diff.unchanged, diff.reordered), (1, false));
+    }
+
+    #[test]
+    fn the_same_is_no_difference() {
+        let text = path("a", "10.0.0.1") + "sndbuf = '1MiB'\n";
+        let diff = diff(&text, &text);
+        assert_eq!(diff, Diff { unchanged: 1, ..Diff::default() });
+        assert_eq!(diff.to_string(), "no difference");
+    }
+
+    #[test]
+    fn order_and_settings_count() {
+        let (a, b) = (path("a", "10.0.0.1"), path("b", "10.0.0.2"));
+        let after = format!("[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n{b}{a}");
+        let diff = diff(&(a + &b), &after);
+        assert_eq!(diff.to_string(), "set agent.on_exit, limits.max_memory; another order");
+        assert_eq!(diff.unchanged, 2);
+    }
+
+    #[test]
+    fn what_only_a_start_reads_is_named() {
+        let before = in_force("");
+        let live = "[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n";
+        assert_eq!(before.restart_only(&config(live)), [""; 0]);
+        let after = "[agent]\nstate_dir = '/srv/wad'\n[metrics]\nlisten = '[::1]:1'\n\
+                     max_paths = 5\n[log]\nformat = 'json'\n\
+                     [api]\nlisten = '[::1]:2'\n[[sink]]\nname = 's'\nkind = 'stdout'\n";
+        assert_eq!(
+            before.restart_only(&config(after)),
+            [
+                "agent.state_dir",
+                "metrics.listen",
+                "metrics.max_paths",
+                "log.format",
+                "api.listen",
+                "sink",
+            ]
+        );
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names: Vec<_> = (0..100_000).map(|n| n.to_string()).collect();
+        assert_eq!(Names(&names).to_string(), "0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 99990 more");
+    }
+}

@@ -1,0 +1,171 @@
+//! `wad run`: from a configuration to tuned flows, and back out again.
+
+mod answers;
+mod bound;
+mod change;
+mod divisions;
+mod events;
+mod force;
+mod memory;
+mod plan;
+mod running;
+mod servers;
+
+use std::{
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context as _, Result};
+use tokio::sync::mpsc;
+use tracing::warn;
+use wad_linux::{
+    cgroup::Cgroup,
+    lock::{self, Lock},
+    privileges::{self, Privileges},
+    sysctl::Sysctl,
+};
+use wad_observing::{log, sinks::Sinks};
+use wad_policy::{
+    config::{Config, Host},
+    switch::{self, Disabled},
+};
+use wad_tuning::{
+    bpf, disabled_note::Note, instance::Instance, journal::Journal, state_dir::StateDir,
+};
+
+use self::{events::Events, memory::keep_little_memory, running::Running, servers::Listeners};
+use crate::{measured, reload, sources::Cache};
+
+/// How the agent is to be run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration's file.
+    pub config: PathBuf,
+    /// None for the root of cgroup v2: all flows.
+    pub cgroup: Option<PathBuf>,
+    pub instance: Instance,
+}
+
+/// Tunes until SIGTERM or SIGINT.
+pub fn run(options: &Options) -> Result<()> {
+    keep_little_memory();
+    let file = &options.config;
+    let text = Config::text(file);
+    let seen = reload::fingerprint(&text);
+    let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
+    let _log = log::init(config.log.format)?;
+    let privileges = privileges::check()?;
+    privileges::lift_locked_memory();
+    let cgroup = Cgroup::open(options.cgroup.as_deref())?;
+    let instance = &options.instance;
+    // From here on no other agent of this instance can run.
+    let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
+    let noted = StateDir::of(&lock);
+    let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
+    let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
+    let note = Note::of(&state_dir, instance.name());
+    let disabled = note.read()?;
+    if !disabled.is_nothing() {
+        warn!("{}; `wad enable` ends that", switch::summary(&disabled));
+    }
+    noted.note(&state_dir)?;
+    if let Some(damage) = journal.damage() {
+        warn!("{damage}");
+    }
+
+    let cache = measured::cache(&state_dir, instance.name());
+    let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
+    let agent =
+        Agent { options, cgroup, lock: &lock, privileges, note, cache, sinks: Arc::clone(&sinks) };
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let begin = Begin { config, seen, disabled };
+    let result = runtime.block_on(agent.serve(&mut journal, begin));
+    // A look-up of a name may take long: nobody waits for it any more.
+    runtime.shutdown_background();
+    sinks.finish();
+    // Tuning that is to stay, or that a failed start could not take over, goes on and
+    // keeps what it needs; but nobody follows routes any more.
+    if bpf::exist(instance) {
+        return first_error(result, journal.undo_routes().map_err(anyhow::Error::from));
+    }
+    first_error(result, undo(&mut journal, &noted))
+}
+
+fn undo(journal: &mut Journal, noted: &StateDir) -> Result<()> {
+    for left in journal.undo()? {
+        warn!("{left}");
+    }
+    Ok(noted.forget()?)
+}
+
+/// Both, as far as an exit status can tell: the second goes to the log.
+fn first_error(first: Result<()>, second: Result<()>) -> Result<()> {
+    if let (Err(_), Err(error)) = (&first, &second) {
+        warn!("{error:#}");
+    }
+    first.and(second)
+}
+
+struct Agent<'a> {
+    options: &'a Options,
+    cgroup: Cgroup,
+    lock: &'a Lock,
+    privileges: Privileges,
+    /// Of what is disabled.
+    note: Note,
+    /// What sources said, across restarts.
+    cache: Cache,
+    sinks: Arc<Sinks>,
+}
+
+/// What the agent begins with.
+pub struct Begin {
+    pub config: Config,
+    /// The fingerprint of the text that the configuration is of.
+    pub seen: Option<u64>,
+    pub disabled: Disabled,
+}
+
+impl Agent<'_> {
+    async fn serve(&self, journal: &mut Journal, begin: Begin) -> Result<()> {
+        let (commands, asked) = mpsc::channel(1);
+        let mut events = Events::new(&self.options.config, asked)?;
+        // What can fail for others' reasons comes before any change to the host.
+        let listeners = Listeners::bind(&begin.config, self.lock).await?;
+        let max_paths = begin.config.metrics.max_paths;
+        let mut running = Running::start(self, journal, begin)?;
+        let servers = listeners.serve(answers::api(self, &running, max_paths), commands);
+        let looking = tokio::spawn(Arc::clone(&running.live).watch());
+        let result = loop {
+            let event = events.next(&mut running.force).await;
+            if let ControlFlow::Break(result) = running.heed(event) {
+                break result;
+            }
+        };
+        looking.abort();
+        servers.stop();
+        running.end()?;
+        servers.finish().await?;
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_error_is_reported() {
+        let failed = |what: &'static str| Err(anyhow::anyhow!(what));
+        let said = |result: Result<()>| result.unwrap_err().to_string();
+        assert_eq!(said(first_error(failed("start"), failed("undo"))), "start");
+        assert_eq!(said(first_error(Ok(()), failed("undo"))), "undo");
+        assert_eq!(said(first_error(failed("start"), Ok(()))), "start");
+        assert!(first_error(Ok(()), Ok(())).is_ok());
+    }
+}

@@ -1,0 +1,59 @@
+//! What the answers to questions are made of: what the kernel counts, and what the
+//! agent knows beside it.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Instant, SystemTime},
+};
+
+use wad_observing::{
+    metrics::{Readings, Source},
+    reading,
+};
+use wad_toolbox::mutex::locked;
+
+use super::{Agent, running::Running};
+use crate::{api::Api, explainer::Explainer, measured::Board, paths, status::About};
+
+/// Shares what is told with whoever answers, for as long as they do.
+pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
+    let Running { told, board, live, force, .. } = running;
+    let routes = force.host.standing.clone();
+    let (told, live) = (Arc::clone(told), Arc::clone(live));
+    let tuning = Arc::clone(force.tuning());
+    let in_force = Arc::clone(&tuning);
+    let (counted, sinks) = (routes.clone(), agent.sinks.board());
+    let completing = Arc::clone(&live);
+    let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
+    let read = |board: &Mutex<Board>| locked(board).clone();
+    Api {
+        about: About {
+            instance: agent.options.instance.name().to_owned(),
+            config: agent.options.config.clone(),
+            cgroup: agent.cgroup.path.clone(),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+        },
+        max_paths,
+        source: Source::new(move || {
+            let told = locked(&told);
+            let mut readings = Readings::from(tuning.readings()?);
+            readings.changes.clone_from(&told.changes);
+            readings.reloads = told.reloads;
+            drop(told);
+            readings.routes = counted.counts();
+            completing.complete(&mut readings);
+            read(&board).read(&mut readings);
+            sinks.read(&mut readings);
+            Ok(readings)
+        }),
+        paths: paths::Source::new(move || {
+            let policies = of_paths.policies()?;
+            Ok(paths::Paths::new(&policies, &read(&known), SystemTime::now()))
+        }),
+        explainer: Explainer::new(move |query| {
+            Ok(in_force.explain(query)?.with_means(&routes.get()))
+        }),
+        flows: reading::Source::new(move |filter| live.read(filter)),
+    }
+}

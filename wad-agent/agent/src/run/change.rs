@@ -1,0 +1,169 @@
+//! The hands that carry out a plan on this host.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use tracing::{info, warn};
+use wad_policy::{
+    config::{HostChanges, PathPolicy},
+    event_name::EventName,
+    route_rules::Selection,
+};
+use wad_tuning::{
+    bpf::{self, Pins, Setup, Start, Started, Tuning},
+    ceilings::{Ceilings, Raised},
+    kernel_modules,
+};
+
+use super::{
+    force::Force,
+    plan::{self, Hands, Step},
+};
+use crate::flow_log::FlowLog;
+
+/// What is to be in force.
+pub struct Wanted<'w> {
+    pub policies: &'w [PathPolicy],
+    pub max_memory_bytes: u64,
+    pub host: &'w HostChanges,
+}
+
+/// How the policy set that is in force has come there.
+#[derive(Clone, Copy, Debug)]
+pub struct Installed {
+    pub policy_set: u64,
+    /// None where tuning was there, and was given another policy set.
+    start: Option<Start>,
+}
+
+/// Carries out a plan. If that fails, all is as before.
+pub fn put(force: &mut Force<'_>, plan: &[Step], wanted: &Wanted<'_>) -> Result<Installed> {
+    let mut change = Change { force, wanted, raised: Raised::default(), installed: None };
+    plan::carry_out(plan, &mut change)?;
+    Ok(change.installed.expect("every plan installs a policy set"))
+}
+
+/// One plan being carried out, with what its undo takes.
+struct Change<'c, 'a, 'w> {
+    force: &'c mut Force<'a>,
+    wanted: &'c Wanted<'w>,
+    raised: Raised,
+    installed: Option<Installed>,
+}
+
+impl Hands for Change<'_, '_, '_> {
+    fn carry_out(&mut self, step: Step) -> Result<()> {
+        let Self { force, wanted, raised, installed } = self;
+        match step {
+            Step::LoadModules => kernel_modules::load(wanted.policies)?,
+            Step::RaiseCeilings => {
+                *raised = Ceilings::of(wanted.policies).raise(force.journal)?;
+            }
+            Step::InstallPolicySet => *installed = Some(force.install(wanted)?),
+            Step::FollowFlows => force.follow_flows()?,
+            Step::ChangeHost => force.host.put_in_force(
+                wanted.host,
+                Selection::of(wanted.policies),
+                &force.disabled,
+                force.journal,
+            ),
+            Step::AdoptFlows => force.adopt_anew(),
+            Step::LowerCeilings => {
+                let lowered = Ceilings::of(wanted.policies).lower(force.journal);
+                if let Err(error) = lowered.map_err(anyhow::Error::from) {
+                    warn!("{error:#}");
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn undo(&mut self, step: Step) {
+        match step {
+            Step::RaiseCeilings => std::mem::take(&mut self.raised).undo(self.force.journal),
+            Step::InstallPolicySet => {
+                if let Some(installed) = self.installed.take() {
+                    self.force.uninstall(installed);
+                }
+            }
+            // A module serves others as well; after the other steps nothing fails.
+            Step::LoadModules
+            | Step::FollowFlows
+            | Step::ChangeHost
+            | Step::AdoptFlows
+            | Step::LowerCeilings => {}
+        }
+    }
+}
+
+impl Force<'_> {
+    fn install(&mut self, wanted: &Wanted<'_>) -> Result<Installed> {
+        let Wanted { policies, max_memory_bytes, .. } = *wanted;
+        let instance = &self.agent.options.instance;
+        if let Some(tuning) = &self.tuning {
+            let policy_set = tuning.change(policies, max_memory_bytes, instance)?;
+            return Ok(Installed { policy_set, start: None });
+        }
+        // Unmounted with the rest of the journal, when the agent ends.
+        self.journal.ensure_bpffs()?;
+        let setup = Setup {
+            instance,
+            cgroup: &self.agent.cgroup,
+            paths: policies,
+            max_memory_bytes,
+            disabled: &self.disabled,
+        };
+        let pins = Pins::new(self.agent.lock, instance);
+        if !self.agent.privileges.maps_by_id && bpf::exist(instance) {
+            warn!(
+                "without CAP_SYS_ADMIN the tuning of the agent before this one cannot be taken \
+                 over: it is set up anew, its counts start at zero"
+            );
+            pins.remove()?;
+        }
+        let Started { tuning, how, policy_set } = Tuning::start(pins, &setup)?;
+        self.tuning = Some(Arc::new(tuning));
+        Ok(Installed { policy_set, start: Some(how) })
+    }
+
+    /// Takes out what the start has made. What it has taken over stays: flows of the
+    /// agent before are under it.
+    fn uninstall(&mut self, installed: Installed) {
+        if installed.start == Some(Start::Fresh)
+            && let Some(tuning) = self.tuning.take()
+            && let Err(error) = tuning.remove().map_err(anyhow::Error::from)
+        {
+            warn!("{error:#}");
+        }
+    }
+
+    fn follow_flows(&mut self) -> Result<()> {
+        let tuning = Arc::clone(self.tuning());
+        if let Some(flows) = &mut self.flows {
+            flows.rename(&tuning);
+            return Ok(());
+        }
+        let sinks = &self.agent.sinks;
+        tuning.tell_changes(sinks.want(EventName::Retuned))?;
+        self.flows = Some(FlowLog::open(&tuning, Arc::clone(sinks), self.ends.clone())?);
+        Ok(())
+    }
+}
+
+impl Installed {
+    /// Says in the log how tuning came about, where it did.
+    pub fn log_start(self, paths: usize) {
+        match self.start {
+            None => {}
+            Some(Start::Fresh) => info!(paths, "tuning new flows"),
+            Some(Start::TakenOver) => {
+                info!(paths, "took over the tuning of an agent before this one");
+            }
+            Some(Start::Upgraded) => info!(
+                paths,
+                "took over the tuning of another version of wad: its programs are replaced, \
+                 counts start at zero"
+            ),
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What the agent waits for: signals, commands, its file, and the times at which it
+//! looks at its flows and measurements.
+
+use std::{io, path::Path};
+
+use anyhow::Result;
+use tokio::{
+    signal::unix::{Signal, SignalKind},
+    sync::mpsc,
+    time::{self, Interval},
+};
+use tracing::warn;
+use wad_toolbox::signals::{Stop, handle};
+
+use super::{divisions, force::Force};
+use crate::{api::Command, measured, reload::Watch};
+
+/// One thing to act on.
+pub enum Event {
+    Stop,
+    /// SIGHUP.
+    HangUp,
+    Command(Command),
+    /// The file of the configuration may have another text.
+    File,
+    /// The policy set before the one in force is to go.
+    Retire,
+    /// Measured paths are to be looked at.
+    Review,
+    /// Paths that divide their buffers are to be looked at.
+    Divide,
+    /// The events of flows cannot be read any more.
+    FlowsEnded(Result<()>),
+}
+
+/// Where events come from.
+pub struct Events {
+    stop: Stop,
+    hang_up: Signal,
+    /// None where it is not watched.
+    file: Option<Watch>,
+    commands: mpsc::Receiver<Command>,
+    reviews: Interval,
+    looks: Interval,
+}
+
+impl Events {
+    /// Signals are heeded from here on.
+    pub fn new(file: &Path, commands: mpsc::Receiver<Command>) -> Result<Self> {
+        Ok(Self {
+            stop: Stop::new()?,
+            hang_up: handle(SignalKind::hangup())?,
+            file: Watch::new(file).inspect_err(|error| warn!("{UNWATCHED}: {error}")).ok(),
+            commands,
+            reviews: measured::reviews(),
+            looks: divisions::looks(),
+        })
+    }
+
+    pub async fn next(&mut self, force: &mut Force<'_>) -> Event {
+        let retiring = force.retiring;
+        let flows = force.flows();
+        loop {
+            return tokio::select! {
+                () = self.stop.asked() => Event::Stop,
+                ended = flows.run() => Event::FlowsEnded(ended),
+                _ = self.hang_up.recv() => Event::HangUp,
+                Some(command) = self.commands.recv() => Event::Command(command),
+                () = at(retiring) => Event::Retire,
+                // A connection that is being made sees one change at most.
+                _ = self.reviews.tick(), if retiring.is_none() => Event::Review,
+                _ = self.looks.tick() => Event::Divide,
+                changed = changed(&mut self.file) => match changed {
+                    Ok(()) => Event::File,
+                    Err(error) => {
+                        warn!("{UNWATCHED}: {error}");
+                        self.file = None;
+                        continue;
+                    }
+                }
+            };
+        }
+    }
+}
+
+const UNWATCHED: &str = "changes of the configuration's file go unseen, use `wad reload`; it \
+                         cannot be watched";
+
+/// Never, if it has no time.
+async fn at(when: Option<time::Instant>) {
+    match when {
+        Some(when) => time::sleep_until(when).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Where it is not watched, it never changes.
+async fn changed(file: &mut Option<Watch>) -> io::Result<()> {
+    match file {
+        Some(file) => file.changed().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,266 @@
+//! The agent at work: what it knows beside the kernel, and how it acts on each event.
+
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Mutex},
+    time::{Instant, SystemTime},
+};
+
+use anyhow::Result;
+use tracing::{error, info, warn};
+use wad_observing::{live_flows::LiveFlows, metrics::Reloads, reading::Instruments};
+use wad_policy::{
+    config::{Config, Host, OnExit},
+    switch::{self, Order},
+};
+use wad_toolbox::{causes::with_causes, mutex::locked};
+use wad_tuning::journal::{Change, Journal};
+
+use super::{
+    Agent, Begin,
+    bound::{kernel_buffers, max_memory_bytes},
+    change::{self, Installed, Wanted},
+    events::Event,
+    force::Force,
+    memory::give_memory_back,
+    plan,
+};
+use crate::{
+    api::Command,
+    measured::{Board, Measured},
+    reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal},
+    switched,
+};
+
+pub struct Running<'a> {
+    agent: &'a Agent<'a>,
+    pub force: Force<'a>,
+    in_force: InForce,
+    measured: Measured,
+    /// The text of the configuration when last it was read, by its fingerprint.
+    seen: Option<u64>,
+    pub told: Arc<Mutex<Told>>,
+    pub board: Arc<Mutex<Board>>,
+    pub live: Arc<LiveFlows>,
+}
+
+/// What the answers to questions say beside the kernel's counts.
+pub struct Told {
+    /// What the journal would undo.
+    pub changes: Vec<Change>,
+    pub reloads: Reloads,
+}
+
+impl<'a> Running<'a> {
+    /// Puts a configuration in force where nothing is. If that fails, nothing is.
+    pub fn start(agent: &'a Agent<'a>, journal: &'a mut Journal, begin: Begin) -> Result<Self> {
+        let Begin { config, seen, disabled } = begin;
+        let mut force = Force::nothing(agent, journal, disabled);
+        let Put { installed, in_force, mut measured } = put(agent, &mut force, config, None)?;
+        installed.log_start(force.tuning().path_names().len());
+        let live = LiveFlows::new(
+            Arc::new(Instruments::new(Arc::clone(force.tuning()))),
+            Arc::clone(&agent.sinks),
+            force.ends.clone(),
+            in_force.derived().clone(),
+        );
+        let changes = force.journal.changes().cloned().collect();
+        let told = Told { changes, reloads: Reloads::start() };
+        let board = Arc::new(Mutex::new(measured.board()));
+        measured.start(force.tuning());
+        give_memory_back();
+        Ok(Self {
+            agent,
+            force,
+            in_force,
+            measured,
+            seen,
+            told: Arc::new(Mutex::new(told)),
+            board,
+            live: Arc::new(live),
+        })
+    }
+
+    /// Acts on an event. Breaks at the agent's end, with what it says of that.
+    pub fn heed(&mut self, event: Event) -> ControlFlow<Result<()>> {
+        match event {
+            Event::Stop => return ControlFlow::Break(Ok(())),
+            Event::FlowsEnded(ended) => return ControlFlow::Break(ended),
+            Event::HangUp => {
+                self.reload();
+            }
+            Event::File if self.has_another_text() => {
+                info!("the configuration's file has changed");
+                self.reload();
+            }
+            Event::File => {}
+            // Whoever asked may have gone when it is done.
+            Event::Command(Command::Reload(answer)) => {
+                let _ = answer.send(self.reload());
+            }
+            Event::Command(Command::Switch(order, answer)) => {
+                let _ = answer.send(self.switch(&order));
+            }
+            Event::Retire => self.force.retire(),
+            Event::Review => self.review(),
+            Event::Divide => self.force.divide(),
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Leaves the kernel as the configuration says.
+    pub fn end(self) -> Result<()> {
+        self.measured.save();
+        let takes_out = match self.in_force.on_exit() {
+            OnExit::Restore => {
+                info!("stopping: tuning is taken out of the kernel");
+                true
+            }
+            OnExit::Keep => {
+                info!("stopping: {KEPT}");
+                false
+            }
+        };
+        self.force.end(takes_out)
+    }
+
+    /// Reads the configuration again, and puts it in force or changes nothing.
+    fn reload(&mut self) -> Outcome {
+        let outcome = match self.read_again() {
+            Err(error) => Outcome::Refused { reason: with_causes(&error) },
+            Ok(config) => match self.apply(config) {
+                Ok((policy_set, diff)) => Outcome::Applied { policy_set, diff },
+                Err(error) => Outcome::Failed { reason: with_causes(&error) },
+            },
+        };
+        match &outcome {
+            Outcome::Applied { policy_set, diff } => {
+                info!(policy_set, "the configuration's paths are in force: {diff}");
+            }
+            Outcome::Refused { reason } | Outcome::Failed { reason } => {
+                error!("the policy stays as it was: {reason}");
+            }
+        }
+        self.tell(|told| outcome.count(&mut told.reloads));
+        give_memory_back();
+        outcome
+    }
+
+    /// The configuration, if it is one that can be put in force without a restart.
+    fn read_again(&mut self) -> Result<Config> {
+        let file = &self.agent.options.config;
+        let text = Config::text(file);
+        self.seen = reload::fingerprint(&text);
+        let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
+        let fields = self.in_force.restart_only(&config);
+        if fields.is_empty() { Ok(config) } else { Err(Refusal::RestartOnly(fields).into()) }
+    }
+
+    fn has_another_text(&self) -> bool {
+        reload::fingerprint(&Config::text(&self.agent.options.config)) != self.seen
+    }
+
+    /// Puts a configuration in force. If that fails, all is as before.
+    fn apply(&mut self, config: Config) -> Result<(u64, Diff)> {
+        let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
+        let put = put(self.agent, &mut self.force, config, Some(&self.measured))?;
+        self.in_force = put.in_force;
+        self.live.set(self.in_force.derived().clone());
+        // The tasks that asked for the configuration before end here.
+        self.measured = put.measured;
+        self.measured.start(self.force.tuning());
+        *locked(&self.board) = self.measured.board();
+        Ok((put.installed.policy_set, diff))
+    }
+
+    /// Disables or enables, first in the kernel: of all things this has to work.
+    fn switch(&mut self, order: &Order) -> switched::Outcome {
+        let force = &mut self.force;
+        let disabled = match force.disabled.after(order, |path| force.tuning().has_path(path)) {
+            Ok(disabled) => disabled,
+            Err(refusal) => return switched::Outcome::Refused { reason: refusal.to_string() },
+        };
+        let policy_set = match force.tuning().switch(&disabled) {
+            Ok(policy_set) => policy_set,
+            Err(error) => {
+                let reason = with_causes(&error.into());
+                error!("what is disabled stays as it was: {reason}");
+                return switched::Outcome::Failed { reason };
+            }
+        };
+        force.adopt_anew();
+        info!(policy_set, "{}", switch::summary(&disabled));
+        let noted = self.agent.note.write(&disabled);
+        let warning = noted
+            .err()
+            .map(|error| format!("this ends with the agent: {}", with_causes(&error.into())));
+        if let Some(warning) = &warning {
+            warn!("{warning}");
+        }
+        force.host.follow(&disabled);
+        force.disabled = disabled.clone();
+        give_memory_back();
+        switched::Outcome::Done { policy_set, disabled, warning }
+    }
+
+    /// Measured paths follow what is measured.
+    fn review(&mut self) {
+        let (now, time) = (Instant::now(), SystemTime::now());
+        self.measured.see_flows(self.force.flows(), now, time);
+        self.measured.save_now_and_then(now);
+        if !self.measured.review(now, time) {
+            return;
+        }
+        let Some(policies) = self.measured.policies() else { return };
+        let wanted = Wanted {
+            policies: &policies,
+            max_memory_bytes: self.measured.max_memory_bytes(),
+            host: self.in_force.host(),
+        };
+        if let Err(error) = change::put(&mut self.force, plan::VALUES, &wanted) {
+            error!("measured paths stay as they were: {error:#}");
+        }
+        self.tell(|_| {});
+        give_memory_back();
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Told)) {
+        let mut told = locked(&self.told);
+        told.changes = self.force.journal.changes().cloned().collect();
+        change(&mut told);
+    }
+}
+
+const KEPT: &str = "tuning stays in the kernel, and ceilings as they are: nobody watches; the \
+                    next `wad run` takes over, `wad cleanup` takes it out";
+
+/// A configuration that has been put in force.
+struct Put {
+    installed: Installed,
+    in_force: InForce,
+    measured: Measured,
+}
+
+/// Puts a configuration in force, at the start and at a reload. What is known of
+/// measured paths from `before` holds on.
+fn put(
+    agent: &Agent<'_>,
+    force: &mut Force<'_>,
+    mut config: Config,
+    before: Option<&Measured>,
+) -> Result<Put> {
+    let prints = Fingerprints::of(&config);
+    let max_memory_bytes = max_memory_bytes(&config, force.journal.sysctl())?;
+    let kernel = kernel_buffers(force.journal);
+    let mut measured = Measured::new(&config, max_memory_bytes, kernel, agent.cache.clone());
+    if let Some(before) = before {
+        measured.take_over(before);
+    }
+    let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
+    let wanted = Wanted { policies: &policies, max_memory_bytes, host: &config.host };
+    let installed = change::put(force, plan::CONFIGURATION, &wanted)?;
+    // The kernel has the paths now.
+    drop(policies);
+    let in_force = InForce::new(config, prints, force.tuning().path_names());
+    Ok(Put { installed, in_force, measured })
+}

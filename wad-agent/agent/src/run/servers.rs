@@ -1,0 +1,67 @@
+//! Where the agent answers questions: the addresses of `[metrics]` and `[api]`, and
+//! the instance's Unix socket.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use tokio::{
+    net::{TcpListener, UnixListener},
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+use wad_linux::lock::Lock;
+use wad_policy::config::Config;
+
+use crate::api::{self, Api, Command};
+
+/// Addresses that are taken, and serve nothing yet.
+pub struct Listeners {
+    metrics: TcpListener,
+    paths: Option<TcpListener>,
+    control: UnixListener,
+}
+
+/// Those who answer, until they are told to stop.
+pub struct Servers {
+    stopping: watch::Sender<bool>,
+    tasks: Vec<JoinHandle<()>>,
+}
+
+impl Listeners {
+    pub async fn bind(config: &Config, lock: &Lock) -> Result<Self> {
+        let metrics = api::bind_tcp("metrics", config.metrics.listen).await?;
+        let paths = match config.api.listen {
+            Some(address) => Some(api::bind_tcp("api", address).await?),
+            None => None,
+        };
+        Ok(Self { metrics, paths, control: api::bind_control(lock)? })
+    }
+
+    pub fn serve(self, api: Api, commands: mpsc::Sender<Command>) -> Servers {
+        let api = Arc::new(api);
+        let (stopping, stopped) = watch::channel(false);
+        let metrics = api::metrics_router(Arc::clone(&api));
+        let mut tasks = vec![tokio::spawn(api::serve(self.metrics, metrics, stopped.clone()))];
+        if let Some(paths) = self.paths {
+            let router = api::paths_router(Arc::clone(&api));
+            tasks.push(tokio::spawn(api::serve(paths, router, stopped.clone())));
+        }
+        let control = api::control_router(api, commands);
+        tasks.push(tokio::spawn(api::serve(self.control, control, stopped)));
+        Servers { stopping, tasks }
+    }
+}
+
+impl Servers {
+    /// No further question is taken.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    pub async fn finish(self) -> Result<()> {
+        for task in self.tasks {
+            task.await?;
+        }
+        Ok(())
+    }
+}

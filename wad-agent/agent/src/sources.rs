@@ -1,0 +1,65 @@
+//! Sources of what paths carry: services that are asked now and then over HTTP, and
+//! the flows themselves.
+//! None of them can hold the agent up or end it: whatever one answers, or does
+//! not, is counted and named, and the last good values hold until they are old.
+
+mod archive;
+mod cache;
+mod document;
+mod error;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+mod passive;
+mod poll;
+mod prometheus;
+mod pscheduler;
+mod store;
+mod targets;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;
+
+pub use cache::Cache;
+pub use error::{ErrorKind, SourceError};
+pub use passive::{Passive, Shown};
+pub use poll::Polling;
+pub use store::{Findings, Found, Health, Store, seconds_since_1970};
+pub use targets::Targets;
+
+use serde_json::Value;
+use wad_policy::config::Metric;
+
+/// A value that a source gave.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// bit/s, seconds, or a fraction.
+    pub value: f64,
+    /// When it was measured, since 1970.
+    pub measured_at_seconds: f64,
+}
+
+/// What one poll found, and what was wrong with the rest.
+#[derive(Debug, Default)]
+pub struct Answer {
+    pub readings: Vec<Reading>,
+    pub errors: Vec<SourceError>,
+}
+
+/// A value of a path, which is known by its place among the targets.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Reading {
+    pub target: usize,
+    pub metric: Metric,
+    pub sample: Sample,
+}
+
+/// Prometheus' values are texts, others' are numbers, and some are none.
+fn number(value: &Value) -> Option<f64> {
+    let number = match value {
+        Value::String(text) => text.parse().ok()?,
+        value => value.as_f64()?,
+    };
+    number.is_finite().then_some(number)
+}

@@ -1,0 +1,110 @@
+//! A task for each source that is asked, as long as it lives.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use tokio::{task::JoinSet, time::sleep};
+use tracing::{info, warn};
+use wad_http::{Client, Terms};
+use wad_policy::config::{Service, Source, SourceKind};
+use wad_toolbox::{chance::chance, mutex::locked};
+
+use super::{
+    Answer, SourceError, Targets, archive, document, prometheus, pscheduler,
+    store::{News, Store},
+};
+
+/// Longest wait after failures, if the interval is not longer.
+const MAX_BACK_OFF: Duration = Duration::from_secs(300);
+
+/// Part of a wait that is up to chance, so that hosts do not ask all at once.
+const JITTER: f64 = 0.1;
+
+/// The tasks; they end with it.
+#[derive(Debug, Default)]
+pub struct Polling {
+    _tasks: JoinSet<()>,
+}
+
+impl Polling {
+    /// Needs a tokio runtime.
+    pub fn start(sources: &[Source], targets: &Arc<Targets>, store: &Arc<Mutex<Store>>) -> Self {
+        let mut tasks = JoinSet::new();
+        // There is nobody to ask where there is no URL.
+        let asked = sources.iter().enumerate().filter(|(_, source)| source.url.is_some());
+        for (index, source) in asked {
+            let (source, targets) = (source.clone(), Arc::clone(targets));
+            tasks.spawn(poll_on(index, source, targets, Arc::clone(store)));
+        }
+        Self { _tasks: tasks }
+    }
+}
+
+async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc<Mutex<Store>>) {
+    // Agents that start together, as after a power cut, do not ask together.
+    sleep(source.interval.min(Duration::from_secs(1)).mul_f64(chance())).await;
+    let mut failures = 0;
+    loop {
+        let result = poll(&source, &targets).await;
+        failures = if result.is_ok() { 0 } else { failures + 1 };
+        let news = {
+            let mut store = locked(&store);
+            store.record(index, result, SystemTime::now())
+        };
+        let name = source.name.as_str();
+        match news {
+            Some(News::Failing(text)) => {
+                let url = source.url.as_ref().map(ToString::to_string);
+                warn!(source = name, url, "{text}");
+            }
+            Some(News::Well) => info!(source = name, "answers as it should again"),
+            None => {}
+        }
+        sleep(wait(source.interval, failures).mul_f64(1.0 - JITTER * chance())).await;
+    }
+}
+
+/// One round of questions.
+pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceError> {
+    let Some(url) = &source.url else { return Ok(Answer::default()) };
+    let client = Client::new(terms(source), url)?;
+    match &source.kind {
+        SourceKind::Prometheus(queries) => prometheus::poll(&client, queries, targets).await,
+        SourceKind::PerfSonar(perfsonar) => match perfsonar.service {
+            Service::PScheduler => pscheduler::poll(&client, source, perfsonar, targets).await,
+            Service::Archive => archive::poll(&client, source, perfsonar, targets).await,
+        },
+        SourceKind::Http => document::poll(&client, targets).await,
+        SourceKind::Passive => Ok(Answer::default()),
+    }
+}
+
+/// Returns what the file says of a source's requests.
+fn terms(source: &Source) -> Terms<'_> {
+    Terms {
+        token_file: source.token_file.as_deref(),
+        ca_file: source.ca_file.as_deref(),
+        timeout: source.timeout,
+        max_response_bytes: source.max_response_bytes,
+    }
+}
+
+/// Twice as long with each failure in a row.
+fn wait(interval: Duration, failures: u32) -> Duration {
+    let doubled = interval.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX));
+    doubled.min(MAX_BACK_OFF.max(interval))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_bound() {
+        let seconds = |interval, failures| wait(Duration::from_secs(interval), failures).as_secs();
+        assert_eq!([0, 1, 2, 3, 4, 99].map(|n| seconds(30, n)), [30, 60, 120, 240, 300, 300]);
+        assert_eq!([0, 1, 40].map(|n| seconds(3600, n)), [3600; 3]);
+    }
+}

@@ -1,0 +1,207 @@
+//! A pScheduler server of perfSONAR, asked for results themselves: which of its
+//! tasks measure a path, which runs these had lately, and what the last one found
+//! (API level 6).
+//!
+//! The URLs in its answers name the host as it sees itself. Only their last part,
+//! an id, is used: a proxy or a tunnel may stand between.
+
+mod hosts;
+mod run;
+mod task;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::SystemTime,
+};
+
+use jiff::Timestamp;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use wad_http::{Client, HttpError, encoded, shown};
+use wad_policy::config::{Metric, PerfSonar, Source};
+
+use self::{
+    hosts::Hosts,
+    run::{Outcome, Run, values},
+    task::{Chosen, Id, Task, Test, choose},
+};
+use super::{Answer, Reading, Sample, SourceError, Targets, error::is_possible};
+
+/// Runs of a task that are looked at, from the last one back: it may be under
+/// way, and some fail.
+const MOST_RUNS: usize = 5;
+
+/// Asks for the tasks, and then for the last runs of those that measure a path.
+pub async fn poll(
+    client: &Client<'_>,
+    source: &Source,
+    perfsonar: &PerfSonar,
+    targets: &Targets,
+) -> Result<Answer, SourceError> {
+    let mut poll = Poll { client, targets, errors: Vec::new(), latest: BTreeMap::new() };
+    let mut tasks = Vec::new();
+    for test in Test::ALL {
+        tasks.extend(poll.tasks(test, client.host()).await?);
+    }
+    let from = &perfsonar.from;
+    let hosts = Hosts::look_up(&tasks, from, targets, source.timeout, &mut poll.errors).await;
+    let chosen = choose(&tasks, from, targets, &hosts);
+    if tasks.is_empty() && poll.errors.is_empty() {
+        poll.errors.push(SourceError::Empty { query: "tasks" });
+    } else if chosen.is_empty() && !tasks.is_empty() {
+        let (query, label) = ("tasks", "dest".to_owned());
+        poll.errors.push(SourceError::Unmatched { query, label });
+    }
+    poll.take_all(&chosen, &span(SystemTime::now(), source)).await?;
+    Ok(poll.answer())
+}
+
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(body: &[u8]) {
+    let (client, (_, targets)) = (super::fuzz::client(0), super::fuzz::configured());
+    let raws = serde_json::from_slice::<Vec<Value>>(body).unwrap_or_default();
+    let read = |test| raws.iter().filter_map(move |raw| Task::read(test, raw.clone(), "a").ok());
+    let tasks: Vec<_> = Test::ALL.into_iter().flat_map(read).collect();
+    let _ = choose(&tasks, &std::collections::HashSet::new(), targets, &Hosts::default());
+    let _ = serde_json::from_slice::<Vec<Id>>(body);
+    let Ok(run) = serde_json::from_slice::<Run>(body) else { return };
+    let Outcome::Result { result, ended_at_seconds } = run.outcome() else { return };
+    let mut poll = Poll { client: &client, targets, errors: Vec::new(), latest: BTreeMap::new() };
+    for test in Test::ALL {
+        let raw = serde_json::json!({"href": "/a", "test": {"spec": {"dest": "b"}}});
+        let task = Task::read(test, raw, "a").expect("a task");
+        poll.take(&Chosen { task: &task, targets: vec![1] }, &result, ended_at_seconds);
+    }
+    super::fuzz::hold(Ok(poll.answer()));
+}
+
+/// What is not too old, and not to come, as a query has it.
+fn span(now: SystemTime, source: &Source) -> String {
+    let text = |time: SystemTime| {
+        let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
+        format!("{time:.0}")
+    };
+    let start = now.checked_sub(source.stale_after).unwrap_or(SystemTime::UNIX_EPOCH);
+    format!("start={}&end={}", text(start), text(now))
+}
+
+struct Poll<'a> {
+    client: &'a Client<'a>,
+    targets: &'a Targets,
+    errors: Vec<SourceError>,
+    /// By target.
+    latest: BTreeMap<(usize, Metric), Sample>,
+}
+
+impl Poll<'_> {
+    fn answer(self) -> Answer {
+        let reading = |((target, metric), sample)| Reading { target, metric, sample };
+        let Self { errors, latest, .. } = self;
+        Answer { readings: latest.into_iter().map(reading).collect(), errors }
+    }
+
+    async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, SourceError> {
+        let body = self.client.get(path).await?;
+        serde_json::from_slice(&body).map_err(|source| SourceError::Malformed { source })
+    }
+
+    /// As `get`, but what is wrong with this answer alone leaves the others;
+    /// anything else would be met again.
+    async fn ask<T: DeserializeOwned>(&mut self, path: &str) -> Result<Option<T>, SourceError> {
+        match self.get(path).await {
+            Ok(answer) => Ok(Some(answer)),
+            Err(
+                error @ (SourceError::Malformed { .. }
+                | SourceError::Http(HttpError::Status { .. } | HttpError::TooLarge { .. })),
+            ) => {
+                self.errors.push(error);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The tasks of a kind, oldest first, as far as they can be read.
+    async fn tasks(&mut self, test: Test, server: &str) -> Result<Vec<Task>, SourceError> {
+        let part = format!(r#"{{"test":{{"type":"{}"}}}}"#, test.name());
+        let query = format!("/tasks?expanded&json={}", encoded(&part));
+        let mut tasks = Vec::new();
+        let mut wrong = None;
+        for raw in self.get::<Vec<Value>>(&query).await? {
+            match Task::read(test, raw, server) {
+                Ok(task) => tasks.push(task),
+                Err(source) => wrong = Some(SourceError::Malformed { source }),
+            }
+        }
+        self.errors.extend(wrong);
+        Ok(tasks)
+    }
+
+    async fn take_all(&mut self, chosen: &[Chosen<'_>], span: &str) -> Result<(), SourceError> {
+        let mut silent = BTreeSet::new();
+        let mut told = BTreeSet::new();
+        for one in chosen {
+            let heard = if self.take_last(one, span).await? { &mut told } else { &mut silent };
+            heard.extend(one.targets.iter().map(|&target| (target, one.task.test)));
+        }
+        for (_, test) in silent.difference(&told) {
+            self.errors.push(SourceError::Empty { query: test.name() });
+        }
+        Ok(())
+    }
+
+    /// Takes what the last run has found that has found anything. Says whether
+    /// there was one, or an error.
+    async fn take_last(&mut self, chosen: &Chosen<'_>, span: &str) -> Result<bool, SourceError> {
+        let Task { test, id, dest, .. } = chosen.task;
+        let runs: Option<Vec<Id>> = self.ask(&format!("/tasks/{id}/runs?{span}")).await?;
+        let Some(runs) = runs else { return Ok(true) };
+        let mut is_told = false;
+        // In the order of their times.
+        for run in runs.iter().rev().take(MOST_RUNS) {
+            let run: Option<Run> = self.ask(&format!("/tasks/{id}/runs/{run}")).await?;
+            match run.map(Run::outcome) {
+                Some(Outcome::UnderWay) => {}
+                Some(Outcome::Result { result, ended_at_seconds }) => {
+                    self.take(chosen, &result, ended_at_seconds);
+                    return Ok(true);
+                }
+                // Of several the last one says it.
+                Some(Outcome::Failure { .. }) if is_told => {}
+                Some(Outcome::Failure { reason }) => {
+                    let (query, reason) = (test.name(), shown(&reason));
+                    let dest = shown(dest);
+                    self.errors.push(SourceError::Failed { query, dest, reason });
+                    is_told = true;
+                }
+                None => is_told = true,
+            }
+        }
+        Ok(is_told)
+    }
+
+    /// Of several tasks the latest result counts.
+    fn take(&mut self, chosen: &Chosen<'_>, result: &Value, measured_at_seconds: f64) {
+        let test = chosen.task.test;
+        for (metric, value) in values(test, result) {
+            let possible = value.number.filter(|&number| is_possible(metric, number));
+            for &target in &chosen.targets {
+                if let Some(value) = possible {
+                    let sample = Sample { value, measured_at_seconds };
+                    let latest = self.latest.entry((target, metric)).or_insert(sample);
+                    if latest.measured_at_seconds < measured_at_seconds {
+                        *latest = sample;
+                    }
+                } else {
+                    let path = self.targets.names()[target].to_string();
+                    let (query, value) = (test.name(), shown(&value.text));
+                    self.errors.push(SourceError::Value { query, value, path });
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! What the agent says of itself, as JSON between it and `wad status`.
+
+use std::{
+    path::PathBuf,
+    process,
+    time::{Instant, SystemTime},
+};
+
+use serde::{Deserialize, Serialize};
+use wad_common::counter::Counter;
+use wad_observing::{
+    metrics::{Readings, Reloads},
+    sinks::SinkReading,
+};
+use wad_toolbox::refusals::RefusedFlows;
+use wad_tuning::{
+    journal::Change,
+    readings::{PathReading, PathState},
+};
+
+/// What stays the same for as long as the agent runs.
+#[derive(Clone, Debug)]
+pub struct About {
+    pub instance: String,
+    pub config: PathBuf,
+    pub cgroup: PathBuf,
+    pub started: Instant,
+    pub started_at: SystemTime,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub version: String,
+    pub instance: String,
+    pub pid: u32,
+    pub uptime_seconds: u64,
+    pub config: PathBuf,
+    pub cgroup: PathBuf,
+    pub generation: u64,
+    /// Of the configuration, since the start.
+    pub reloads: ReloadStatus,
+    pub memory_reserved_bytes: u64,
+    pub memory_limit_bytes: u64,
+    pub events_lost: u64,
+    pub mptcp_subflows: u64,
+    pub flows_without_storage: u64,
+    /// In the order of the configuration.
+    pub sinks: Vec<SinkStatus>,
+    /// By `wad disable` without a path.
+    pub all_disabled: bool,
+    /// In the order of the configuration.
+    pub paths: Vec<PathStatus>,
+    /// What wad changed on the host and will undo.
+    pub changes: Vec<Change>,
+}
+
+/// How a sink of events gets on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SinkStatus {
+    pub name: String,
+    pub kind: String,
+    pub sent: u64,
+    pub lost: u64,
+    /// What it has still to take.
+    pub spooled_bytes: u64,
+    /// Why it took nothing when it was last tried.
+    pub failing: Option<String>,
+}
+
+impl From<SinkReading> for SinkStatus {
+    fn from(sink: SinkReading) -> Self {
+        let SinkReading { name, kind, sent, lost, spooled_bytes, failing } = sink;
+        let lost = lost.iter().map(|(_, count)| count).sum();
+        Self { name, kind: kind.to_owned(), sent, lost, spooled_bytes, failing }
+    }
+}
+
+/// Reloads by what came of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReloadStatus {
+    pub applied: u64,
+    pub refused: u64,
+    pub failed: u64,
+    /// The last one was not applied: what runs is not what the file says.
+    pub behind: bool,
+}
+
+impl From<Reloads> for ReloadStatus {
+    fn from(reloads: Reloads) -> Self {
+        let Reloads { applied, refused, failed, is_behind, loaded: _ } = reloads;
+        Self { applied, refused, failed, behind: is_behind }
+    }
+}
+
+/// A path and its counts, which are those of the metrics.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathStatus {
+    pub name: String,
+    pub state: PathState,
+    pub max_flows: u32,
+    pub connections_matched: u64,
+    pub flows_opened: u64,
+    pub flows_closed: u64,
+    pub flows_tuned: u64,
+    pub flows_untuned: Untuned,
+    /// What the kernel refused, by setting and errno.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedFlows>,
+    pub sent_bytes: u64,
+    pub received_bytes: u64,
+    pub segments_sent: u64,
+    pub segments_retransmitted: u64,
+    /// Of the flow that closed last.
+    pub rtt_us: Option<u64>,
+}
+
+/// Matched flows that are not as their policy says, by why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Untuned {
+    pub memory: u64,
+    pub max_flows: u64,
+    pub refused: u64,
+}
+
+impl Status {
+    #[must_use]
+    pub fn new(about: &About, readings: Readings) -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            instance: about.instance.clone(),
+            pid: process::id(),
+            uptime_seconds: about.started.elapsed().as_secs(),
+            config: about.config.clone(),
+            cgroup: about.cgroup.clone(),
+            generation: readings.generation,
+            reloads: readings.reloads.into(),
+            memory_reserved_bytes: readings.counter(Counter::MemoryReserved),
+            memory_limit_bytes: readings.memory_limit_bytes,
+            events_lost: readings.counter(Counter::EventsLost),
+            mptcp_subflows: readings.counter(Counter::MptcpSubflows),
+            flows_without_storage: readings.counter(Counter::NoStorage),
+            sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
+            all_disabled: readings.all_disabled,
+            paths: readings.paths.iter().map(PathStatus::from).collect(),
+            changes: readings.changes,
+        }
+    }
+}
+
+impl From<&PathReading> for PathStatus {
+    fn from(path: &PathReading) -> Self {
+        let stats = &path.stats;
+        Self {
+            name: path.name.as_ref().to_owned(),
+            state: path.state,
+            max_flows: path.max_flows,
+            connections_matched: stats.matched,
+            flows_opened: stats.opened,
+            flows_closed: stats.closed,
+            flows_tuned: stats.tuned_now,
+            flows_untuned: Untuned {
+                memory: stats.no_memory,
+                max_flows: stats.too_many,
+                refused: stats.refused,
+            },
+            refused: path.refused.clone(),
+            sent_bytes: stats.bytes_acked,
+            received_bytes: stats.bytes_received,
+            segments_sent: stats.data_segs_out,
+            segments_retransmitted: stats.segs_retrans,
+            rtt_us: (stats.srtt_us > 0).then_some(stats.srtt_us),
+        }
+    }
+}

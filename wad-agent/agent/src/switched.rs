@@ -1,0 +1,27 @@
+//! What comes of `wad disable` and `wad enable`, as the agent answers.
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+use wad_policy::switch::Disabled;
+
+/// Where to answer whoever asked for it.
+pub type Answer = oneshot::Sender<Outcome>;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "result", rename_all = "snake_case")]
+pub enum Outcome {
+    Done {
+        policy_set: u64,
+        disabled: Disabled,
+        /// Why it will not outlive the agent.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        warning: Option<String>,
+    },
+    Refused {
+        reason: String,
+    },
+    Failed {
+        reason: String,
+    },
+}

@@ -1,0 +1,205 @@
+//! `wad check`: reads a configuration as `wad run` would, and says what comes
+//! of it. Buffers are the arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
+
+mod columns;
+mod derived;
+mod host;
+mod shares;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::BTreeSet,
+    fmt::{self, Display},
+    fs,
+    path::Path,
+};
+
+use wad_policy::config::{Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, fields};
+use wad_tuning::ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX};
+
+use crate::output;
+
+/// Paths and notes shown; the rest is a number.
+const SHOWN: usize = 50;
+
+/// Checks a file and prints its paths.
+pub fn run(file: &Path) -> anyhow::Result<()> {
+    let host = Host::read()?;
+    let config = Config::load(file, &host)?;
+    let ceilings = Ceiling::all(&config, read_sysctl);
+    let page = Page { file, config: &config, host: &host, ceilings };
+    output::print(page)
+}
+
+/// See [`crate::fuzz`].
+#[cfg(feature = "fuzz")]
+pub fn fuzz(config: &Config, host: &Host) {
+    let ceilings = Ceiling::all(config, |_| None);
+    let page = Page { file: Path::new("wad.toml"), config, host, ceilings }.to_string();
+    assert!(page.ends_with("no error\n"));
+}
+
+/// The current value, of several the last; None where this network namespace does not show it.
+fn read_sysctl(name: &str) -> Option<u64> {
+    let file = Path::new("/proc/sys").join(name.replace('.', "/"));
+    fs::read_to_string(file).ok()?.split_whitespace().next_back()?.parse().ok()
+}
+
+/// A sysctl that bounds the buffers of all paths.
+struct Ceiling {
+    sysctl: &'static str,
+    needed_bytes: u64,
+    now_bytes: Option<u64>,
+}
+
+impl Ceiling {
+    /// Those that the configuration needs.
+    fn all(config: &Config, read: impl Fn(&str) -> Option<u64>) -> Vec<Self> {
+        let Ceilings { rcvbuf_bytes, sndbuf_bytes, tuned_bytes } = Ceilings::of(&config.paths);
+        let fixed = [(WMEM_MAX, sndbuf_bytes), (RMEM_MAX, rcvbuf_bytes)];
+        let tuned = [(TCP_WMEM, tuned_bytes), (TCP_RMEM, tuned_bytes)];
+        fixed
+            .into_iter()
+            .chain(tuned)
+            .filter(|(_, needed_bytes)| *needed_bytes > 0)
+            .map(|(sysctl, needed_bytes)| Self { sysctl, needed_bytes, now_bytes: read(sysctl) })
+            .collect()
+    }
+}
+
+impl Display for Ceiling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sysctl, needed_bytes, now_bytes } = self;
+        // Of those that are three numbers.
+        let is_tuned = matches!(*sysctl, TCP_WMEM | TCP_RMEM);
+        let sysctl = format!("{}{sysctl}", if is_tuned { "the last of " } else { "" });
+        match now_bytes {
+            None => write!(f, "{sysctl} must be {needed_bytes} or more; it can't be read here"),
+            Some(now) if now >= needed_bytes => write!(f, "{sysctl} is {now}, which is enough"),
+            Some(now) => {
+                write!(
+                    f,
+                    "{sysctl} is {now}; `wad run` raises it to {needed_bytes} while it runs"
+                )?;
+                if is_tuned {
+                    write!(f, ", for all flows of its network namespace that the kernel tunes")?;
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// All that is printed.
+struct Page<'a> {
+    file: &'a Path,
+    config: &'a Config,
+    host: &'a Host,
+    ceilings: Vec<Ceiling>,
+}
+
+impl Display for Page<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let paths = &self.config.paths;
+        if !paths.is_empty() {
+            let rows: Vec<_> = paths.iter().take(SHOWN).map(row).collect();
+            columns::write(f, &titles(), &rows)?;
+            write_more(f, paths.len())?;
+            writeln!(f)?;
+        }
+        shares::write(f, paths)?;
+        let settings: Vec<_> =
+            paths.iter().map(|path| (path, words(path))).filter(|(_, s)| !s.is_empty()).collect();
+        for (path, settings) in settings.iter().take(SHOWN) {
+            columns::write_list(f, &format!("path {}", path.name), settings)?;
+        }
+        write_more(f, settings.len())?;
+        let loaded = self.loaded_at_start();
+        if !loaded.is_empty() {
+            writeln!(f, "`wad run` has the kernel load {}", loaded.join(", "))?;
+        }
+        for ceiling in &self.ceilings {
+            writeln!(f, "{ceiling}")?;
+        }
+        if self.config.agent.on_exit == OnExit::Keep {
+            writeln!(
+                f,
+                "when `wad run` ends, all of it stays until the next start or `wad cleanup`"
+            )?;
+        }
+        host::write(f, self.config)?;
+        let sinks = self.config.sinks.iter();
+        let sinks: Vec<_> =
+            sinks.map(|sink| format!("{} ({})", sink.name, sink.kind.name())).collect();
+        if !sinks.is_empty() {
+            writeln!(f, "`wad run` tells events to {}", sinks.join(", "))?;
+        }
+        derived::write(f, &self.config.derived)?;
+        let is_routed = self.config.host.routes;
+        let notes: Vec<_> = paths
+            .iter()
+            .flat_map(|path| [note(path), host::note(path, is_routed)])
+            .flatten()
+            .collect();
+        for note in notes.iter().take(SHOWN) {
+            writeln!(f, "{note}")?;
+        }
+        write_more(f, notes.len())?;
+        let s = if paths.len() == 1 { "" } else { "s" };
+        writeln!(f, "{}: {} path{s}, no error", self.file.display(), paths.len())
+    }
+}
+
+impl Page<'_> {
+    /// The kernel's congestion controls that are not there yet.
+    fn loaded_at_start(&self) -> Vec<String> {
+        let tuned = self.config.paths.iter().filter(|path| !path.observe);
+        let names = tuned.filter_map(|path| match &path.congestion {
+            Some(Congestion::Kernel(name)) => Some(name),
+            _ => None,
+        });
+        let missing = names.filter(|name| !self.host.congestion_controls.contains(name));
+        missing.collect::<BTreeSet<_>>().into_iter().map(|name| format!("tcp_{name}")).collect()
+    }
+}
+
+/// The titles of the columns: which flows, the fields that have one, and the share.
+fn titles() -> Vec<&'static str> {
+    let fields = fields::checked().iter().filter_map(|(_, checked)| checked.title);
+    ["PATH", "REMOTE"].into_iter().chain(fields).chain(["SHARE"]).collect()
+}
+
+fn row(path: &PathPolicy) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let remote = match path.remote.as_slice() {
+        [] => dash(),
+        [one] => one.to_string(),
+        [first, rest @ ..] => format!("{first} +{}", rest.len()),
+    };
+    let share = path.shares().map_or_else(dash, |share| shares::rounded(share.most()));
+    let fields = fields::checked().iter().filter(|(_, checked)| checked.title.is_some());
+    let cells = fields.map(|(_, checked)| (checked.text)(path).unwrap_or_else(dash));
+    [path.name.clone(), remote].into_iter().chain(cells).chain([share]).collect()
+}
+
+/// What a path gets beyond the columns, for the few that get it.
+fn words(path: &PathPolicy) -> Vec<String> {
+    let fields = fields::checked().iter().filter(|(_, checked)| checked.title.is_none());
+    fields.filter_map(|(_, checked)| (checked.text)(path)).collect()
+}
+
+fn note(path: &PathPolicy) -> Option<String> {
+    let wide = path.remote.iter().find(|net| net.addr().is_ipv6() && covers_ipv4(**net))?;
+    Some(format!(
+        "path {}: {wide} also covers IPv4, whose addresses are looked up as IPv6",
+        path.name
+    ))
+}
+
+fn write_more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
+    match count.saturating_sub(SHOWN) {
+        0 => Ok(()),
+        more => writeln!(f, "and {more} more"),
+    }
+}

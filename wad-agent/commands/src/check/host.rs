@@ -1,0 +1,39 @@
+//! What `[host]` changes, and what a path lacks without it.
+
+use std::fmt;
+
+use wad_policy::{
+    config::{Config, Congestion, HostChanges, PathPolicy},
+    route_rules::Selection,
+    switch::Disabled,
+};
+use wad_tuning::host::MAX_BACKLOG;
+
+pub fn write(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
+    let HostChanges { routes, transmit_queues, netdev_max_backlog } = &config.host;
+    if *routes {
+        let rules = Selection::of(&config.paths).rules(&Disabled::default()).len();
+        let s = if rules == 1 { "" } else { "s" };
+        writeln!(f, "`wad run` makes {rules} rule{s}, and copies of routes, while it runs")?;
+    }
+    for queue in transmit_queues {
+        let (interface, packets) = (&queue.interface, queue.packets);
+        writeln!(f, "`wad run` sets the transmit queue of {interface} to {packets} packets")?;
+    }
+    if let Some(packets) = netdev_max_backlog {
+        writeln!(f, "`wad run` sets {MAX_BACKLOG} to {packets}")?;
+    }
+    Ok(())
+}
+
+/// What cannot be had by other means than routes.
+pub fn note(path: &PathPolicy, is_routed: bool) -> Option<String> {
+    path.reorder_segments.filter(|_| !is_routed && !path.observe)?;
+    let instead = match &path.congestion {
+        Some(Congestion::Ours(law)) => {
+            format!("; {} takes a decrease back where reordering was taken for a loss", law.name())
+        }
+        _ => String::new(),
+    };
+    Some(format!("path {}: reorder takes [host] routes{instead}", path.name))
+}

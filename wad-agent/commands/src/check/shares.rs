@@ -1,0 +1,60 @@
+//! Which paths are aggressive, and by how much.
+
+use std::fmt;
+
+use wad_policy::{
+    config::{Congestion, PathPolicy},
+    shares::{Filling, LOSSES, Shares},
+};
+
+use super::{SHOWN, columns, write_more};
+
+const LAST: usize = 2 + LOSSES.len();
+
+/// Tells of all those that take more than a standard flow's share.
+pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
+    let aggressive: Vec<_> = paths
+        .iter()
+        .filter_map(|path| Some((path, path.shares().filter(Shares::exceed_fair)?)))
+        .collect();
+    if aggressive.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "Rate over that of a standard flow (RFC 5681), at the same losses and RTT:")?;
+    let rows: Vec<_> =
+        aggressive.iter().take(SHOWN).map(|(path, shares)| row(path, shares)).collect();
+    let losses = LOSSES.map(|loss| format!("{loss:e}"));
+    let head: [&str; LAST + 1] = std::array::from_fn(|n| match n {
+        0 => "PATH",
+        1 => "LAW",
+        LAST => "FILLING THE PATH",
+        loss => &losses[loss - 2],
+    });
+    columns::write(f, &head, &rows)?;
+    write_more(f, aggressive.len())?;
+    writeln!(f)
+}
+
+fn row(path: &PathPolicy, shares: &Shares) -> [String; LAST + 1] {
+    std::array::from_fn(|n| match n {
+        0 => path.name.clone(),
+        1 => path.congestion.as_ref().map_or("-", Congestion::name).to_owned(),
+        LAST => match shares.filling {
+            Filling::Unknown => "-".to_owned(),
+            Filling::At { loss, share } => format!("{} at {loss:.1e}", rounded(share)),
+            Filling::Always => "at any loss".to_owned(),
+        },
+        loss => shares.at[loss - 2].map_or_else(|| "-".to_owned(), rounded),
+    })
+}
+
+/// A share in the two or three digits that mean something.
+pub fn rounded(share: f64) -> String {
+    if share.is_infinite() {
+        "all".to_owned()
+    } else if share < 10.0 {
+        format!("{share:.2}")
+    } else {
+        format!("{share:.1}")
+    }
+}

@@ -1,0 +1,126 @@
+//! What `wad check` prints, whole pages.
+
+use wad_policy::config::testing::{compare, root};
+
+use super::*;
+
+fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
+    let host =
+        Host { congestion_controls: vec!["reno".to_owned()], loadable: vec!["bbr".to_owned()] };
+    let config = Config::parse("wad.toml", text, &host).expect("valid");
+    let ceilings = Ceiling::all(&config, |_| sysctl_bytes);
+    Page { file: Path::new("wad.toml"), config: &config, host: &host, ceilings }.to_string()
+}
+
+const TWO: &str = r#"
+    [[path]]
+    name = "bob"
+    remote = ["10.5.128.74", "2001:db8:5::/48"]
+    sndbuf = "4MiB"
+    initial_window = 24
+    wadai = 6
+    wadmd = 0.3
+    allow = "aggressive"
+    [[path]]
+    name = "rest"
+    remote = "::/0"
+    congestion = "reno"
+"#;
+
+#[test]
+fn a_page_shows_paths_ceilings_and_notes() {
+    let expected = "\
+PATH  REMOTE             SNDBUF   RCVBUF  IW  CONGESTION  AIMD(b, a)  SHARE
+bob   10.5.128.74/32 +1  4194304  -       24  wad_aimd    0.3, 6      3.37
+rest  ::/0               -        -       -   reno        -           -
+
+Rate over that of a standard flow (RFC 5681), at the same losses and RTT:
+PATH  LAW       1e-3  1e-4  1e-5  1e-6  1e-7  FILLING THE PATH
+bob   wad_aimd  3.37  3.37  3.37  3.37  3.37  -
+
+net.core.wmem_max is 212992; `wad run` raises it to 4194304 while it runs
+path rest: ::/0 also covers IPv4, whose addresses are looked up as IPv6
+wad.toml: 2 paths, no error
+";
+    assert_eq!(page(TWO, Some(212_992)), expected);
+}
+
+#[test]
+fn a_ceiling_that_is_high_enough_or_unknown_is_said_so() {
+    assert!(page(TWO, Some(4 << 20)).contains("is 4194304, which is enough"));
+    assert!(page(TWO, None).contains("must be 4194304 or more"));
+}
+
+#[test]
+fn changes_of_the_host_are_told_and_what_is_lacking_without() {
+    let paths = "[[path]]\nname = 'a'\nremote = '10.0.0.0/8'\nreorder = 19\n\
+                 [[path]]\nname = 'b'\nremote = '11.0.0.0/8'\nreorder = 19\ndecrease = 0.5\n";
+    let without = page(paths, None);
+    assert!(without.contains("path a: reorder 19\n"), "{without}");
+    assert!(without.contains("path a: reorder takes [host] routes\n"), "{without}");
+    assert!(without.contains("routes; wad_aimd takes a decrease back"), "{without}");
+    let host = "[host]\nroutes = true\ntransmit_queue_length = { eth0 = 9 }\n\
+                netdev_max_backlog = 8\n";
+    let with = page(&format!("{host}{paths}"), None);
+    assert!(with.contains("makes 2 rules") && !with.contains("takes [host]"), "{with}");
+    assert!(with.contains("transmit queue of eth0 to 9 packets"), "{with}");
+    assert!(with.contains("net.core.netdev_max_backlog to 8"), "{with}");
+}
+
+#[test]
+fn whom_a_ceiling_of_tuned_buffers_touches_is_said() {
+    let text = "[[path]]\nname = 'a'\nremote = '10.0.0.1'\nbandwidth = '622Mbit'\nrtt = '70ms'\n\
+                buffers = 'autotune'\n";
+    let page = page(text, Some(6_291_456));
+    for sysctl in ["tcp_wmem", "tcp_rmem"] {
+        let said = format!(
+            "the last of net.ipv4.{sysctl} is 6291456; `wad run` raises it to 13606250 while it \
+             runs, for all flows of its network namespace that the kernel tunes\n"
+        );
+        assert!(page.contains(&said), "{page}");
+    }
+    assert!(page.contains("path a: buffers autotuned by the kernel"), "{page}");
+}
+
+#[test]
+fn no_path_is_no_table() {
+    assert_eq!(page("", None), "wad.toml: 0 paths, no error\n");
+}
+
+#[test]
+fn every_law_and_setting_shows_in_a_hundred_columns() {
+    let file = root().join("tests/config/valid/laws.toml");
+    let text = page(&fs::read_to_string(&file).expect("readable"), Some(212_992));
+    compare(&text, &file.with_extension("stdout"));
+    for line in text.lines() {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn sinks_of_events_are_said() {
+    let sinks = page(
+        "[[sink]]\nname = 'a'\nkind = 'stdout'\n[[sink]]\nname = 'b'\nkind = 'syslog'\n",
+        None,
+    );
+    assert!(sinks.starts_with("`wad run` tells events to a (stdout), b (syslog)\n"), "{sinks}");
+}
+
+#[test]
+fn what_stays_at_the_end_is_said() {
+    let kept = page("[agent]\non_exit = 'keep'\n", None);
+    assert!(kept.contains("all of it stays until the next start or `wad cleanup`"), "{kept}");
+    assert!(!page("[agent]\non_exit = 'restore'\n", None).contains("stays"));
+}
+
+#[test]
+fn derived_events_are_told_with_what_they_measure() {
+    let text = "[[derived]]\nname = 'AveBW'\nvalue = '8 * HCDataOctetsOut / ElapsedSecs'\n\
+                unit = 'bit/s'\nmetric = true\n\
+                [[derived]]\nname = 'Slow'\nvalue = 'AveBW'\nunit = 'bit/s'\nbelow = 1e6\n\
+                for = '5s'\npaths = 'a'\n[[path]]\nname = 'a'\nremote = '10.0.0.0/8'\n";
+    let page = page(text, None);
+    let expected = "derived AveBW: 8 * HCDataOctetsOut / ElapsedSecs (octets/s), a metric\n\
+                    derived Slow: AveBW (octets/s), an event below 1000000 bit/s for 5 s on a\n";
+    assert!(page.contains(expected), "{page}");
+}

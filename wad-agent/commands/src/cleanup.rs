@@ -1,0 +1,110 @@
+//! `wad cleanup`: takes out of the kernel what an agent that died left there,
+//! and undoes what it changed on the host.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, anyhow};
+use wad_linux::{
+    bpffs,
+    lock::{self, Lock},
+    sysctl::Sysctl,
+};
+use wad_observing::log;
+use wad_policy::config::{Agent, Config, Host, LogFormat};
+use wad_tuning::{
+    bpf::{self, Pins},
+    disabled_note::Note,
+    journal::Journal,
+    state_dir::StateDir,
+};
+
+use crate::{cli, output};
+
+/// Does it all; where nothing was left, says so.
+pub fn run(args: &cli::Cleanup) -> Result<()> {
+    let _log = log::init(LogFormat::Text)?;
+    let instance = &args.instance.name;
+    // Not while an agent runs: it would be left with nothing.
+    let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
+    if args.routes {
+        return remove_routes(&lock, args);
+    }
+    // The kernel first: that has to work whatever the configuration is like.
+    let had_tuning = bpffs::is_mounted() && bpf::exist(instance);
+    if bpffs::is_mounted() {
+        Pins::new(&lock, instance).remove()?;
+    }
+    let tuning =
+        if had_tuning { "tuning removed from the kernel" } else { "no tuning was in the kernel" };
+
+    let noted = StateDir::of(&lock);
+    let state_dir = state_dir(&noted, &args.config.file).with_context(|| {
+        format!(
+            "{tuning}, but [agent] state_dir is not known, so the journal of changes to the host \
+             was not looked at; correct the configuration, or remove it if state_dir is the \
+             default, and run `wad cleanup` again"
+        )
+    })?;
+    let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
+    let had_changes = journal.changes().next().is_some();
+    for left in journal.undo()? {
+        output::print(format_args!("{left}\n"))?;
+    }
+    noted.forget()?;
+    if Note::of(&state_dir, instance.name()).remove()? {
+        output::print("what was disabled is enabled again from the next start on\n")?;
+    }
+    output::print(format_args!(
+        "instance `{}`: {tuning}, {}\n",
+        instance.name(),
+        match (had_changes, journal.damage()) {
+            (true, None) => "changes to the host undone",
+            (true, Some(_)) => "changes to the host undone as far as they are known",
+            (false, None) => "no change to the host was left",
+            (false, Some(_)) => "changes to the host are not known",
+        },
+    ))?;
+    journal.damage().map_or(Ok(()), |damage| Err(anyhow!("{damage}")))
+}
+
+/// As the agent would have, had it not been killed.
+fn remove_routes(lock: &Lock, args: &cli::Cleanup) -> Result<()> {
+    let state_dir = state_dir(&StateDir::of(lock), &args.config.file)?;
+    Ok(Journal::open(&state_dir, args.instance.name.name(), Sysctl::default())?.undo_routes()?)
+}
+
+/// Where the journal is: as the agent noted it, as configured, or the default
+/// where the configuration has been removed already.
+fn state_dir(noted: &StateDir, config: &Path) -> Result<PathBuf> {
+    if let Some(dir) = noted.noted()? {
+        Ok(dir)
+    } else if config.exists() {
+        Ok(Config::load(config, &Host::read()?)?.agent.state_dir)
+    } else {
+        Ok(Agent::default().state_dir)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_journal_is_found_under_a_configuration_that_is_bad_or_gone() {
+        let run = tempfile::tempdir().unwrap();
+        let lock = Lock::take(run.path(), "default").unwrap();
+        let noted = StateDir::of(&lock);
+        let config = run.path().join("wad.toml");
+        assert_eq!(state_dir(&noted, &config).unwrap(), Agent::default().state_dir);
+        fs::write(&config, "[agent]\nstate_dir = '/srv/wad'\n").unwrap();
+        assert_eq!(state_dir(&noted, &config).unwrap(), Path::new("/srv/wad"));
+
+        let path = "[[path]]\nname = 'p'\nremote = '192.0.2.1'\ncongestion = 'gone'\n";
+        fs::write(&config, path).unwrap();
+        assert!(state_dir(&noted, &config).unwrap_err().to_string().contains("gone"));
+        noted.note(Path::new("/srv/wad")).unwrap();
+        assert_eq!(state_dir(&noted, &config).unwrap(), Path::new("/srv/wad"));
+    }
+}

@@ -1,0 +1,71 @@
+//! `wad diagnose`: what limits a flow, how that is known, and the policy that would
+//! help.
+
+use std::thread;
+
+use anyhow::{Result, bail};
+use wad_instruments::Reading;
+use wad_observing::{
+    diagnose::{Diagnosis, FIELDS, MOST_IN_FULL, Page, Span, Target, courses, worst_first},
+    reading::Filter,
+};
+use wad_tuning::instance::Instance;
+
+use crate::{cli, flows, output};
+
+/// Looks in the time that a flow is watched for: gauges are momentary.
+const LOOKS: u32 = 20;
+
+/// `wad diagnose`.
+pub fn run(args: &cli::Diagnose) -> Result<()> {
+    let readings = watch(args)?;
+    let span = if args.life { Span::Life } else { Span::Watched };
+    let courses = courses(&readings, args.target, span);
+    if courses.is_empty() {
+        bail!(nothing_found(args));
+    }
+    let mut diagnoses: Vec<Diagnosis> = courses.iter().map(Diagnosis::new).collect();
+    // With many, that is a question to the kernel for each.
+    if diagnoses.len() <= MOST_IN_FULL {
+        let with_mtu = diagnoses.into_iter().zip(&courses);
+        diagnoses = with_mtu.map(|(diagnosis, course)| diagnosis.with_mtu(course)).collect();
+    }
+    worst_first(&mut diagnoses);
+    if args.ask.json {
+        return output::print_json(&diagnoses);
+    }
+    output::print(Page(&diagnoses))
+}
+
+fn nothing_found(args: &cli::Diagnose) -> String {
+    let what = match args.target {
+        None => "no flow of any path".to_owned(),
+        Some(Target::Cookie(cookie)) => format!("no flow with cookie {cookie}"),
+        Some(Target::Remote(end)) => format!("no flow to {end}"),
+    };
+    let when = if args.life { "is there" } else { "lasted for that long" };
+    format!(
+        "{what} {when}; the agent sees flows that fall under a path only (`mode = \"observe\"` is \
+         enough), and `wad flows` lists them"
+    )
+}
+
+fn watch(args: &cli::Diagnose) -> Result<Vec<Reading>> {
+    let ask = || read_flows(&args.ask.instance.name, args.target);
+    if args.life {
+        return Ok(vec![ask()?]);
+    }
+    let mut readings: Vec<Reading> = vec![ask()?];
+    for _ in 0..LOOKS {
+        thread::sleep(args.seconds / LOOKS);
+        readings.push(ask()?);
+    }
+    Ok(readings)
+}
+
+/// What the agent sees of flows now, with all that a diagnosis needs.
+pub fn read_flows(instance: &Instance, target: Option<Target>) -> Result<Reading> {
+    let filter = target.map_or_else(Filter::default, Target::to_filter);
+    let fields = FIELDS.map(str::to_owned).to_vec();
+    flows::ask(instance, &Filter { fields, ..filter })
+}

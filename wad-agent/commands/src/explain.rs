@@ -1,0 +1,57 @@
+//! `wad explain`: which path the flows to an address fall under, what they get, and
+//! why. Answered by the running agent from what is in force in the kernel or, where
+//! none runs, from the configuration.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use wad_agent::client::{self, ClientError, Request};
+use wad_policy::config::{Config, Host};
+use wad_tuning::{
+    disabled_note::Note,
+    explain::{Answer, Basis, Offline, Query},
+    routes,
+};
+
+use crate::{cli, output};
+
+/// `wad explain`.
+pub fn run(args: &cli::Explain) -> Result<()> {
+    let query = Query { remote: args.remote, local: args.local };
+    let answer = if args.offline { None } else { ask_agent(args, &query)? };
+    let answer = match answer {
+        Some(answer) => answer,
+        None => from_configuration(args, &query)?,
+    };
+    if args.ask.json {
+        return output::print_json(&answer);
+    }
+    output::print(answer)
+}
+
+/// None if no agent runs.
+fn ask_agent(args: &cli::Explain, query: &Query) -> Result<Option<Answer>> {
+    let request = Request::get(format!("/v1/path?{query}"));
+    match client::ask_instance(&args.ask.instance.name, &request) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) => match error.downcast_ref() {
+            Some(ClientError::NotRunning { .. }) => Ok(None),
+            _ => Err(error),
+        },
+    }
+}
+
+/// What an agent that starts now would put in force.
+fn from_configuration(args: &cli::Explain, query: &Query) -> Result<Answer> {
+    let file: PathBuf = args.ask.config.file.clone();
+    let instance = &args.ask.instance.name;
+    let config = Config::load(&file, &Host::read()?)?;
+    let disabled = Note::of(&config.agent.state_dir, instance.name()).read()?;
+    let from = Basis::Configuration { file };
+    let routes = if config.host.routes {
+        routes::State::InForce(routes::Report::default())
+    } else {
+        routes::State::Off
+    };
+    Ok(Offline::new(&config.paths, instance, &disabled).explain(query, from).with_means(&routes))
+}

@@ -1,0 +1,89 @@
+//! `wad flows`: every flow of the paths, and what TCP knows of it.
+
+mod instruments;
+mod rates;
+mod table;
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    thread,
+};
+
+use anyhow::{Result, ensure};
+use wad_agent::client::{self, Request};
+use wad_instruments::{Reading, STANDARD};
+use wad_observing::reading::Filter;
+use wad_tuning::instance::Instance;
+
+use self::table::Columns;
+use crate::{cli, output};
+
+/// Asks the running agent.
+pub fn ask(instance: &Instance, filter: &Filter) -> Result<Reading> {
+    client::ask_instance(instance, &Request::get(format!("/v1/flows?{filter}")))
+}
+
+/// `wad flows`.
+pub fn run(args: &cli::Flows) -> Result<()> {
+    if args.instruments {
+        return output::print_by(instruments::write);
+    }
+    let (columns, filter) = question(args);
+    let reading = ask(&args.ask.instance.name, &filter)?;
+    if let Some(name) = &args.sort {
+        let is_known = reading.flows.iter().all(|flow| flow.instruments.has(name));
+        ensure!(
+            is_known,
+            "{name:?} is no instrument, nor a --field: see `wad flows --instruments`"
+        );
+    }
+    let Some(interval) = args.watch else {
+        if args.ask.json {
+            return output::print_json(&reading);
+        }
+        return output::print_by(|out| table::write(&reading, None, &columns, out));
+    };
+    let mut before = None;
+    let mut now = reading;
+    loop {
+        if !show(&now, before.as_ref(), &columns, args.ask.json)? {
+            return Ok(());
+        }
+        thread::sleep(interval);
+        before = Some(now);
+        now = ask(&args.ask.instance.name, &filter)?;
+    }
+}
+
+/// What the table shows beside its usual columns, and what the agent is asked: the
+/// standard instruments are in every answer.
+fn question(args: &cli::Flows) -> (Columns, Filter) {
+    let is_standard = |name: &str| STANDARD.iter().any(|instrument| instrument.name == name);
+    let fields = args.fields.iter().filter(|name| !is_standard(name)).cloned().collect();
+    let columns = Columns { more: args.fields.clone(), sort: args.sort.clone() };
+    (columns, Filter { fields, ..args.filter.to_filter() })
+}
+
+/// Whether anybody still looks at it.
+fn show(now: &Reading, before: Option<&Reading>, columns: &Columns, json: bool) -> Result<bool> {
+    const CLEAR: &str = "\x1b[H\x1b[2J";
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let mut write = || -> io::Result<()> {
+        if json {
+            serde_json::to_writer(&mut out, now)?;
+            writeln!(out)?;
+            return out.flush();
+        }
+        if io::stdout().is_terminal() {
+            write!(out, "{CLEAR}")?;
+        }
+        writeln!(out, "{}", now.time.strftime("%F %T UTC"))?;
+        table::write(now, before, columns, &mut out)?;
+        writeln!(out)?;
+        out.flush()
+    };
+    match write() {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        written => Ok(written.map(|()| true)?),
+    }
+}

@@ -1,0 +1,169 @@
+//! Flows for people: a line for each.
+
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+};
+
+use wad_instruments::{Flow, Reading};
+
+use super::rates::Span;
+use wad_toolbox::refusals;
+
+/// What is shown beside the usual.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    /// Instruments or fields.
+    pub more: Vec<String>,
+    /// One of them, or of those that every reading has: the highest comes first. By
+    /// path where there is none.
+    pub sort: Option<String>,
+}
+
+const TITLES: [&str; 9] =
+    ["PATH", "REMOTE", "LOCAL", "STATE", "CWND", "RTT", "RATE", "RETRANSMITTED", "LIMITED BY"];
+/// The first so many are words, aligned to the left.
+const WORDS: usize = 4;
+
+/// Rates are those since the reading before, if there is one.
+pub fn write(
+    now: &Reading,
+    before: Option<&Reading>,
+    columns: &Columns,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if now.flows.is_empty() {
+        return writeln!(out, "no flows");
+    }
+    let before: HashMap<u64, &Flow> = before
+        .into_iter()
+        .flat_map(|reading| &reading.flows)
+        .map(|flow| (flow.cookie, flow))
+        .collect();
+    let mut flows: Vec<&Flow> = now.flows.iter().collect();
+    match &columns.sort {
+        None => flows.sort_by_key(|flow| (&flow.path, flow.remote, flow.local)),
+        Some(name) => {
+            let value = |flow: &Flow| flow.instruments.get(name).unwrap_or(f64::NEG_INFINITY);
+            flows.sort_by(|a, b| value(b).total_cmp(&value(a)));
+        }
+    }
+    let titles = TITLES.into_iter().map(str::to_owned).chain(columns.more.iter().cloned());
+    let mut rows: Vec<Vec<String>> = vec![titles.collect()];
+    rows.extend(flows.into_iter().map(|now| {
+        let span = Span { now, before: before.get(&now.cookie).copied() };
+        row(&span, &columns.more)
+    }));
+    let widths: Vec<usize> = (0..rows[0].len())
+        .map(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or_default())
+        .collect();
+    for row in rows {
+        let mut line = String::new();
+        for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let between = if n == 0 { "" } else { "  " };
+            line += &if n < WORDS {
+                format!("{between}{cell:<width$}")
+            } else {
+                format!("{between}{cell:>width$}")
+            };
+        }
+        writeln!(out, "{line}")?;
+    }
+    Ok(())
+}
+
+fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
+    let flow = span.now;
+    let value = |name: &str| flow.instruments.get(name);
+    let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let segments = value("CurCwnd").zip(value("CurMSS")).filter(|(_, mss)| *mss > 0.0);
+    let mut row = vec![
+        flow.path.escape_debug().to_string(),
+        flow.remote.to_string(),
+        flow.local.to_string(),
+        outcome(flow),
+        shown(segments.map(|(cwnd, mss)| format!("{:.0}", cwnd / mss))),
+        shown(value("SmoothedRTT").map(|us| format!("{:.1} ms", us / 1e3))),
+        shown(span.bits_per_second().map(rate)),
+        shown(span.retransmitted().map(|part| format!("{:.3}%", part * 100.0))),
+        shown(span.limited_by().map(str::to_owned)),
+    ];
+    row.extend(more.iter().map(|name| shown(value(name).map(|value| value.to_string()))));
+    row
+}
+
+/// What became of it, and what it did not get.
+fn outcome(flow: &Flow) -> String {
+    match refusals::text(&flow.refused) {
+        Some(refused) => format!("{} but {refused}", flow.outcome),
+        None => flow.outcome.to_string(),
+    }
+}
+
+fn rate(bits_per_second: f64) -> String {
+    let mut units = ["bit/s", "kbit/s", "Mbit/s", "Gbit/s"].iter();
+    let (mut value, mut unit) = (bits_per_second, units.next());
+    // 999.95 would be shown as 1000.0.
+    while value >= 999.95
+        && let Some(next) = units.next()
+    {
+        (value, unit) = (value / 1e3, Some(next));
+    }
+    format!("{value:.1} {}", unit.unwrap_or(&""))
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use wad_common::refused::{Refused, SocketSetting};
+
+    use super::*;
+    use wad_instruments::testing::flow;
+
+    fn table(now: Vec<Flow>, before: Option<Vec<Flow>>, columns: &Columns) -> String {
+        let reading = |flows| Reading { time: Timestamp::UNIX_EPOCH, flows };
+        let mut out = Vec::new();
+        let (now, before) = (reading(now), before.map(reading));
+        write(&now, before.as_ref(), columns, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn is_as_agreed() {
+        let columns = Columns { more: vec!["CurMSS".into(), "snd_wl1".into()], sort: None };
+        let expected = "\
+PATH  REMOTE           LOCAL            STATE  CWND      RTT         RATE  RETRANSMITTED  LIMITED BY  CurMSS  snd_wl1
+bob   203.0.113.5:443  192.0.2.1:40000  tuned    10  75.1 ms  80.0 Mbit/s         0.100%     network    1448        -
+";
+        assert_eq!(table(vec![flow(1, 10.0, 1e8)], None, &columns), expected);
+        assert_eq!(table(Vec::new(), None, &columns), "no flows\n");
+    }
+
+    #[test]
+    fn what_a_flow_did_not_get_is_named() {
+        let mut refused = Refused::default();
+        refused.note(SocketSetting::Dscp, Err(-libc::EAFNOSUPPORT));
+        let flow = Flow { refused: refusals::of(&refused), ..flow(1, 10.0, 1e8) };
+        let text = table(vec![flow], None, &Columns::default());
+        assert!(text.contains("  tuned but dscp (EAFNOSUPPORT)  "), "{text}");
+    }
+
+    #[test]
+    fn flows_are_sorted_and_found_again_by_their_cookies() {
+        let columns = Columns { more: Vec::new(), sort: Some("HCThruOctetsAcked".into()) };
+        let before = vec![flow(1, 10.0, 2e6), flow(2, 10.0, 1e6)];
+        let text = table(vec![flow(2, 11.0, 2e6), flow(1, 11.0, 3e6)], Some(before), &columns);
+        let rates: Vec<_> =
+            text.lines().skip(1).filter(|line| line.contains("8.0 Mbit/s")).collect();
+        assert_eq!(rates.len(), 2, "{text}");
+        let since_start = table(vec![flow(3, 1.0, 1e3), flow(4, 1.0, 1e6)], None, &columns);
+        assert!(since_start.find("8.0 Mbit/s") < since_start.find("8.0 kbit/s"), "{since_start}");
+    }
+
+    #[test]
+    fn rates_at_their_edges() {
+        assert_eq!(rate(999.9), "999.9 bit/s");
+        assert_eq!(rate(999.96), "1.0 kbit/s");
+        assert_eq!(rate(4e11), "400.0 Gbit/s");
+    }
+}

@@ -1,0 +1,60 @@
+//! The command line of `wad`: each command with its arguments.
+
+mod check;
+mod cleanup;
+mod cli;
+mod diagnose;
+mod explain;
+mod flows;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+mod output;
+mod paths;
+mod plan;
+mod plot;
+mod reload;
+mod run;
+mod status;
+mod switch;
+mod top;
+mod trace;
+
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use wad_observing::log;
+use wad_policy::switch::To;
+use wad_toolbox::causes::with_causes;
+use wad_tuning::routes;
+
+use crate::cli::{Cli, Command};
+
+/// Does what the command line asks for.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Check(args) => check::run(&args.file),
+        Command::Plan(args) => plan::run(&args),
+        Command::Status(args) => status::run(&args),
+        Command::Explain(args) => explain::run(&args),
+        Command::Reload(args) => reload::run(&args),
+        Command::Disable(args) => switch::run(To::Disable, &args),
+        Command::Enable(args) => switch::run(To::Enable, &args),
+        Command::Paths(args) => paths::run(&args),
+        Command::Flows(args) => flows::run(&args),
+        Command::Trace(args) => trace::run(&args),
+        Command::Plot(args) => plot::run(&args),
+        Command::Diagnose(args) => diagnose::run(&args),
+        Command::Top(args) => top::run(&args),
+        Command::GuardRoutes => routes::run_guard(),
+        Command::Cleanup(args) => cleanup::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            log::say(&format!("error: {}", with_causes(&error)));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What is known of paths, for people: a table of the sources, one of the paths.
+
+use std::{
+    fmt::Display,
+    io::{self, Write},
+};
+
+use wad_agent::paths::{Known, MeasuredInfo, PathInfo, Paths, SourceInfo};
+use wad_policy::config::fields;
+
+/// Rows of paths before the rest is only counted.
+const MOST_PATHS: usize = 50;
+
+pub fn write(paths: &Paths, out: &mut dyn Write) -> io::Result<()> {
+    if !paths.sources.is_empty() {
+        let titles = ["SOURCE", "KIND", "POLLS", "ERRORS", "LAST VALUE", "URL"];
+        let rows: Vec<_> = paths.sources.iter().map(source).collect();
+        write_table(&titles, &rows, out)?;
+        for source in &paths.sources {
+            if let Some(error) = &source.error {
+                writeln!(out, "{}: {error}", source.name.escape_debug())?;
+            }
+        }
+        writeln!(out)?;
+    }
+    let known = ["PATH", "BANDWIDTH", "RTT", "LOSS", "REORDERED", "POLICY FOR"];
+    let titles: Vec<_> = known.into_iter().chain(columns().map(|(title, _)| title)).collect();
+    let rows: Vec<_> = paths.paths.iter().take(MOST_PATHS).map(path).collect();
+    write_table(&titles, &rows, out)?;
+    match paths.paths.len().saturating_sub(MOST_PATHS) {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more paths; --json has them all"),
+    }
+}
+
+fn source(source: &SourceInfo) -> [String; 6] {
+    let errors: u64 = source.errors.values().fold(0, |sum, count| sum.saturating_add(*count));
+    [
+        source.name.escape_debug().to_string(),
+        source.kind.clone(),
+        source.polls.to_string(),
+        errors.to_string(),
+        source.age_seconds.map_or("never".to_owned(), |age| format!("{} ago", time(age))),
+        source.url.clone().unwrap_or_else(|| "-".to_owned()),
+    ]
+}
+
+/// The fields of the policy that have a column: its title, and the value's name.
+fn columns() -> impl Iterator<Item = (&'static str, &'static str)> {
+    fields::shown_of_paths().iter().filter_map(|(_, shown)| Some((shown.title?, shown.name)))
+}
+
+fn path(path: &PathInfo) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let mut row = vec![path.name.escape_debug().to_string()];
+    row.extend(match &path.measured {
+        None => [dash(), dash(), dash(), dash(), "the file".to_owned()],
+        Some(measured) => measurements(measured),
+    });
+    let setting = |name| path.policy.get(name).map_or_else(dash, ToString::to_string);
+    row.extend(columns().map(|(_, name)| setting(name)));
+    row
+}
+
+fn measurements(measured: &MeasuredInfo) -> [String; 5] {
+    let capacity = measured.policy_is_for;
+    let policy_is_for = match (capacity.bits_per_second, capacity.rtt_seconds) {
+        (Some(rate), Some(rtt)) => format!("{}, {}", bit_rate(rate), milliseconds(rtt)),
+        _ => "nothing known".to_owned(),
+    };
+    [
+        known(measured.bandwidth_bits_per_second.as_ref(), bit_rate),
+        known(measured.rtt_seconds.as_ref(), milliseconds),
+        known(measured.loss.as_ref(), |loss| format!("{loss:.1e}")),
+        known(measured.reordering.as_ref(), |part| format!("{part:.1e}")),
+        policy_is_for,
+    ]
+}
+
+/// The value, where it is from, and how old; in brackets where that is too old.
+fn known(known: Option<&Known>, shown: impl Fn(f64) -> String) -> String {
+    let Some(Known { value, source, age_seconds, is_stale }) = known else {
+        return "-".to_owned();
+    };
+    let text = format!("{} {} {}", shown(*value), source.escape_debug(), time(*age_seconds));
+    if *is_stale { format!("({text})") } else { text }
+}
+
+fn bit_rate(bits_per_second: f64) -> String {
+    if bits_per_second >= 1e9 {
+        format!("{:.2} Gbit/s", bits_per_second / 1e9)
+    } else {
+        format!("{:.1} Mbit/s", bits_per_second / 1e6)
+    }
+}
+
+fn milliseconds(seconds: f64) -> String {
+    format!("{:.1} ms", seconds * 1e3)
+}
+
+/// In the largest unit of which there are two.
+fn time(seconds: f64) -> String {
+    match seconds {
+        0.0..120.0 => format!("{seconds:.0}s"),
+        120.0..7_200.0 => format!("{:.0}min", seconds / 60.0),
+        7_200.0..172_800.0 => format!("{:.0}h", seconds / 3_600.0),
+        _ => format!("{:.0}d", seconds / 86_400.0),
+    }
+}
+
+fn write_table(
+    titles: &[&str],
+    rows: &[impl AsRef<[String]>],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut widths: Vec<_> = titles.iter().map(|title| title.len()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row.as_ref()) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    write_row(titles, &widths, out)?;
+    rows.iter().try_for_each(|row| write_row(row.as_ref(), &widths, out))
+}
+
+fn write_row(cells: &[impl Display], widths: &[usize], out: &mut dyn Write) -> io::Result<()> {
+    let cells: Vec<_> = cells
+        .iter()
+        .zip(widths)
+        .map(|(cell, &width)| format!("{:width$}", cell.to_string()))
+        .collect();
+    writeln!(out, "{}", cells.join("  ").trim_end())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wad_agent::paths::testing::example;
+
+    #[test]
+    fn is_as_agreed() {
+        let mut out = Vec::new();
+        write(&example(), &mut out).unwrap();
+        let expected = "\
+SOURCE   KIND        POLLS  ERRORS  LAST VALUE  URL
+monitor  prometheus  12     3       never       https://prometheus.example.org
+monitor: no whole answer within 10 s
+
+PATH    BANDWIDTH                 RTT                     LOSS                 REORDERED  POLICY FOR               SNDBUF   RCVBUF  CONGESTION
+bob     622.0 Mbit/s monitor 4s   (70.0 ms monitor 3min)  1.0e-5 monitor 119s  -          622.0 Mbit/s, 50.0 ms    4859375  -       wad_aimd
+static  -                         -                       -                    -          the file                 1048576  -       -
+";
+        let normal = |text: &str| -> Vec<String> {
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+        };
+        assert_eq!(normal(&String::from_utf8(out).unwrap()), normal(expected));
+    }
+
+    #[test]
+    fn many_paths_are_counted_not_listed() {
+        let mut paths = example();
+        paths.paths = vec![paths.paths[1].clone(); 1_000];
+        let mut out = Vec::new();
+        write(&paths, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert!(text.ends_with("and 950 more paths; --json has them all\n"), "{text}");
+    }
+}

@@ -1,0 +1,180 @@
+//! A plan as text.
+
+use std::fmt::{self, Display};
+
+use wad_common::law::highspeed;
+use wad_policy::config::{MAX_BUFFER_BYTES, decrease, increase_segments};
+use wad_toolbox::amounts::{Rate, Time};
+
+use super::{MtuPlan, Plan, laws::LawPlan};
+
+pub struct Page<'a> {
+    pub plan: &'a Plan,
+}
+
+impl Display for Page<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plan = self.plan;
+        let loss =
+            plan.loss.map_or_else(|| "no loss rate given".to_owned(), |p| format!("{p:e} lost"));
+        writeln!(
+            f,
+            "{}, {} round trip, MTU {} (segments of {} bytes), {loss}\n",
+            Rate(plan.rate_bits_per_second),
+            Time(plan.rtt_seconds),
+            plan.mtu_bytes,
+            plan.mss_bytes,
+        )?;
+        writeln!(
+            f,
+            "The path is full with {:.0} bytes on their way, {} segments.",
+            plan.bdp_bytes, plan.bdp_segments
+        )?;
+        let most = if plan.buffer_bytes == MAX_BUFFER_BYTES {
+            "the most that it takes"
+        } else {
+            "\"auto\""
+        };
+        writeln!(
+            f,
+            "Buffers: sndbuf and rcvbuf of {} bytes ({most}); the kernel doubles them.",
+            plan.buffer_bytes
+        )?;
+        writeln!(
+            f,
+            "Responsiveness of standard TCP, C RTT^2 / (2 MSS): {}.\n",
+            Time(plan.responsiveness_seconds)
+        )?;
+        self.write_laws(f)?;
+        self.write_streams(f)?;
+        self.write_mtus(f)?;
+        self.write_pair(f)?;
+        write!(f, "The policy to paste:\n\n{}", plan.policy_toml)
+    }
+}
+
+impl Page<'_> {
+    /// Pair, recovery, and what losses leave of each law.
+    fn write_laws(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = vec![
+            [
+                "LAW",
+                "AIMD(b, a)",
+                "RECOVERY",
+                "FILLS AT LOSS",
+                "WINDOW",
+                "SIMULATED",
+                "SHARE",
+                "RATE",
+                "STREAMS",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
+        ];
+        rows.extend(self.plan.laws.iter().map(|law| {
+            let mut row = vec![
+                law.law.to_owned(),
+                increase(law),
+                Time(law.recovery_seconds).to_string(),
+                format!("{:.1e}", law.filling_loss),
+            ];
+            row.extend(law.at_loss.iter().flat_map(|at| {
+                [
+                    format!("{:.0}", at.mean_window_segments),
+                    at.simulated_window_segments
+                        .map_or_else(|| "-".to_owned(), |segments| format!("{segments:.0}")),
+                    format!("{:.1}", at.share),
+                    Rate(at.rate_bits_per_second).to_string(),
+                    at.streams.to_string(),
+                ]
+            }));
+            row
+        }));
+        write_table(f, &rows)?;
+        f.write_str(
+            "\nRECOVERY: from one loss on the full path until it is full again, no queue.\n\
+             FILLS AT LOSS: the loss rate at which the mean window just fills the path.\n",
+        )?;
+        if let Some(loss) = self.plan.loss {
+            writeln!(
+                f,
+                "WINDOW: mean at {loss:e}, by the response function; what is beyond the path fills it.\n\
+                 SIMULATED: the same, by the law itself. SHARE: times a standard flow's rate.\n\
+                 RATE: of one flow. STREAMS: how many fill the path."
+            )?;
+        }
+        writeln!(f)
+    }
+
+    fn write_streams(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let least = self.plan.least_streams;
+        if least > 1 {
+            writeln!(
+                f,
+                "A connection's window is at most 1 GiB (RFC 7323): with fewer than {least} streams\n\
+                 the path can't be full, whatever their law and buffers.\n"
+            )?;
+        }
+        let streams = self.plan.streams_with_default_buffers;
+        let s = if streams == 1 { "" } else { "s" };
+        writeln!(
+            f,
+            "Untuned, with windows of 3 MiB at most (the kernel's default buffers), standard TCP\n\
+             needs {streams} stream{s}.\n"
+        )
+    }
+
+    fn write_mtus(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "Standard TCP with other MTUs:\n")?;
+        let mut rows = vec![
+            ["MTU", "SEGMENTS", "RECOVERY", "FILLS AT LOSS", "RATE"].map(str::to_owned).to_vec(),
+        ];
+        rows.extend(self.plan.mtus.iter().map(|MtuPlan { mtu_bytes, bdp_segments, standard }| {
+            let mut row = vec![
+                mtu_bytes.to_string(),
+                bdp_segments.to_string(),
+                Time(standard.recovery_seconds).to_string(),
+                format!("{:.1e}", standard.filling_loss),
+            ];
+            row.extend(standard.at_loss.map(|at| Rate(at.rate_bits_per_second).to_string()));
+            row
+        }));
+        write_table(f, &rows)?;
+        writeln!(f)
+    }
+
+    /// The papers size AIMD by the buffer, and have an example.
+    fn write_pair(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const EXAMPLE_BYTES: u32 = 2_000_000;
+        let segments = EXAMPLE_BYTES / self.plan.mss_bytes;
+        let pair = highspeed::response(segments);
+        let (increase, decrease) = (increase_segments(pair), decrease(pair));
+        writeln!(
+            f,
+            "RFC 3649's AIMD(b, a) for {} segments: ({:.2}, {}).\n\
+             The Net100 papers' example, 2 MB: (0.31, 11); its {segments} segments here: \
+             ({decrease:.2}, {increase}).\n",
+            self.plan.bdp_segments, self.plan.rfc3649_decrease, self.plan.rfc3649_increase_segments,
+        )
+    }
+}
+
+fn increase(law: &LawPlan) -> String {
+    let rounded = |number: f64| (number * 1e3).round() / 1e3;
+    match law.increase_segments {
+        Some(a) => format!("{}, {}", rounded(law.decrease), rounded(a)),
+        None => format!("{}, by time", rounded(law.decrease)),
+    }
+}
+
+/// The columns of the rows that there are; a head's further ones are left out.
+fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
+    let columns = rows.iter().map(Vec::len).min().unwrap_or(0);
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    for row in rows {
+        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+        writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! Plans and simulated flows as reviewed: each text is compared with the one in
+//! `tests/plan/` of the repository. With `WAD_BLESS=1` they are written anew.
+
+use std::{env, fmt::Write as _, fs, path::Path};
+
+use clap::Parser as _;
+use wad_common::law::{Aimd, Window, aimd::ONE_Q16, highspeed, scalable};
+use wad_policy::{
+    config::{Config, Congestion, Host},
+    law::Law,
+    response::Response,
+};
+
+use super::{
+    Plan, Question,
+    page::Page,
+    simulation::{Bottleneck, Flow, Losses, What, full, mean_window_segments, recovery_rtts},
+};
+use crate::cli;
+
+/// Compares a text with the reviewed one.
+pub fn check(name: &str, text: &str) {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/plan").join(name);
+    let file = file.with_extension("txt");
+    if env::var_os("WAD_BLESS").is_some() {
+        fs::write(&file, text).expect("writable");
+    }
+    let reviewed = fs::read_to_string(&file).unwrap_or_default();
+    assert!(
+        text == reviewed,
+        "not as reviewed in {}; if it is better, WAD_BLESS=1 keeps it:\n{text}",
+        file.display()
+    );
+}
+
+fn question(rate: &str, rtt: &str, loss: Option<f64>, mtu_bytes: u32) -> Question {
+    let rate = cli::Rate::parse(rate).expect("a rate");
+    let rtt = cli::Rtt::parse(rtt).expect("a time");
+    Question::of(&cli::Plan { rate, rtt, loss, mtu: mtu_bytes, json: false })
+}
+
+fn questions() -> Vec<(&'static str, Question)> {
+    vec![
+        ("oc12", question("622Mbit", "70ms", None, 1500)),
+        ("10g-lossy", question("10Gbit", "120ms", Some(1e-5), 1500)),
+        ("400g", question("400Gbit", "120ms", Some(1e-7), 1500)),
+        ("400g-jumbo", question("400Gbit", "120ms", Some(1e-7), 9000)),
+        ("lan", question("100Mbit", "1ms", Some(1e-6), 1500)),
+    ]
+}
+
+#[test]
+fn plans_are_as_reviewed() {
+    for (name, question) in questions() {
+        check(name, &Page { plan: &Plan::of(&question) }.to_string());
+    }
+}
+
+#[test]
+fn json_is_as_reviewed() {
+    let plan = Plan::of(&question("622Mbit", "70ms", Some(1e-4), 1500));
+    check("json", &(serde_json::to_string_pretty(&plan).expect("JSON") + "\n"));
+}
+
+/// What `wad check` makes of a plan's policy.
+fn checked(question: &Question) -> Config {
+    checked_toml(&Plan::of(question).policy_toml)
+}
+
+fn checked_toml(toml: &str) -> Config {
+    let host = Host {
+        congestion_controls: vec!["reno".to_owned(), "cubic".to_owned()],
+        loadable: Vec::new(),
+    };
+    match Config::parse("wad.toml", toml, &host) {
+        Ok(config) => config,
+        Err(error) => panic!("{toml}: {error}"),
+    }
+}
+
+#[test]
+fn the_policy_means_what_the_plan_says() {
+    for (name, question) in questions() {
+        let config = checked(&question);
+        let path = &config.paths[0];
+        // A LAN is not to get less than the kernel's own.
+        let planned = question.auto_buffer_bytes().min((1 << 30) - 1);
+        let planned = (name != "lan").then_some(planned);
+        assert_eq!(path.sndbuf_bytes.map(u64::from), planned, "{name}");
+        assert_eq!(path.rcvbuf_bytes.map(u64::from), planned, "{name}");
+        let highspeed = Some(Congestion::Ours(Law::HighSpeed));
+        assert_eq!(path.congestion, if name == "lan" { None } else { highspeed }, "{name}");
+    }
+}
+
+#[test]
+fn a_leaky_path_is_told_of_where_highspeed_does_not_fill_it() {
+    const HINT: &str = "# this in its place does: loss = \"leaky\"\n";
+    for (loss, is_told) in [(1e-10, false), (1e-6, true), (0.009, true), (0.02, false)] {
+        let toml = Plan::of(&question("10Gbit", "120ms", Some(loss), 1500)).policy_toml;
+        assert_eq!(toml.contains(HINT), is_told, "{toml}");
+        if is_told {
+            let config =
+                checked_toml(&toml.replace("congestion = \"wad_highspeed\"", "loss = \"leaky\""));
+            assert_eq!(config.paths[0].congestion, Some(Congestion::Ours(Law::Leaky)));
+        }
+    }
+}
+
+#[test]
+fn the_policy_of_any_path_is_taken() {
+    for rate in ["9.6kbit", "1Mbit", "100Mbit", "1Gbit", "12.5GB/s", "1Tbit", "10Tbit"] {
+        for rtt in ["10us", "1ms", "20ms", "0.12s", "600ms", "10s"] {
+            for mtu_bytes in [576, 1500, 9000, 65_535] {
+                checked(&question(rate, rtt, None, mtu_bytes));
+            }
+        }
+    }
+}
+
+fn aimd(increase_segments: u32, decrease_permille: u32) -> Aimd {
+    let keep_q16 = ((1000 - decrease_permille) * ONE_Q16).div_ceil(1000);
+    Aimd::try_new(increase_segments * ONE_Q16, keep_q16).expect("in range")
+}
+
+type LawOf = Box<dyn Fn(u32) -> Aimd>;
+
+fn laws() -> Vec<(&'static str, LawOf, Response)> {
+    let papers = aimd(6, 300);
+    vec![
+        ("standard", Box::new(|_| Aimd::STANDARD), Response::standard()),
+        ("wad_aimd", Box::new(move |_| papers), Response::aimd(papers)),
+        ("wad_highspeed", Box::new(highspeed::response), Response::highspeed()),
+        ("wad_scalable", Box::new(scalable::response), Response::scalable()),
+    ]
+}
+
+/// Slow start to half a BDP beyond the path, then saw teeth: 2.5 Gbit/s, 120 ms,
+/// 300 s, a queue of half a BDP.
+#[test]
+fn curves_are_as_reviewed() {
+    const STEP_SECONDS: f64 = 5.0;
+    let bdp_segments = question("2.5Gbit", "120ms", None, 1500).path().bdp_segments();
+    let bottleneck =
+        Bottleneck { bdp_segments, queue_segments: bdp_segments / 2, rtt_seconds: 0.12 };
+    for (name, law, _) in laws() {
+        let mut text = format!(
+            "{name} over 2.5 Gbit/s, 120 ms: full at {bdp_segments} segments, and a queue of half\n\
+             as many. Congestion windows, every {STEP_SECONDS} s.\n\n"
+        );
+        let start = Window { cwnd_segments: 10, ssthresh_segments: u32::MAX, ..full(1) };
+        let mut next = 0.0;
+        let mut losses = 0;
+        for rtt in Flow::new(&*law, bottleneck, Losses::OneIn(f64::INFINITY), start) {
+            losses += u32::from(rtt.what == What::Loss);
+            if rtt.at_seconds < next {
+                continue;
+            }
+            let bar =
+                "#".repeat((u64::from(rtt.cwnd_segments) * 40 / u64::from(bdp_segments)) as usize);
+            let line = format!(
+                "{:>7.1} s {:>4} losses {:>6} {bar}",
+                rtt.at_seconds, losses, rtt.cwnd_segments
+            );
+            writeln!(text, "{}", line.trim_end()).expect("text takes what is written");
+            next += STEP_SECONDS;
+            if next > 300.0 {
+                break;
+            }
+        }
+        check(&format!("curve-{name}"), &text);
+    }
+}
+
+/// An RTT at once is what its ACKs are one by one, within an RTT in twenty.
+#[test]
+fn an_rtt_at_once_is_its_acks_one_by_one() {
+    for (name, law, _) in laws() {
+        for bdp_segments in [30, 500, 3000] {
+            let at_once = recovery_rtts(&*law, bdp_segments) as f64;
+            let kept = law(bdp_segments).on_congestion(bdp_segments);
+            let mut window = full(kept);
+            let mut rtts = 1.0;
+            while window.cwnd_segments < bdp_segments {
+                for _ in 0..window.cwnd_segments {
+                    window = law(window.cwnd_segments).on_ack(window, 1);
+                }
+                rtts += 1.0;
+            }
+            let difference: f64 = rtts - at_once;
+            assert!(difference.abs() <= 1.0 + at_once / 20.0, "{name}: {rtts} and {at_once}");
+        }
+    }
+}
+
+/// Simulated with one loss in 1/p segments, each law beside its response
+/// function. The functions leave out the RTT of recovery, which shows where
+/// losses are few RTTs apart. HighSpeed TCP's table rounds a(w) up between its
+/// rows, so that it is faster than its function at small windows. Scalable TCP's
+/// function is of the window at a loss rather than of the mean.
+#[test]
+fn simulated_means_beside_the_response_functions() {
+    let mut text =
+        "Mean windows, in segments, by the response function and simulated with one loss\n\
+                    in 1/p segments.\n\n"
+            .to_owned();
+    for (name, law, response) in laws() {
+        for loss in [1e-3, 1e-4, 1e-5, 1e-6] {
+            let function = response.mean_window_segments(loss);
+            let simulated = mean_window_segments(&*law, loss, function);
+            let ratio = simulated / function;
+            writeln!(text, "{name:>13}  {loss:e}  {function:>8.0}  {simulated:>8.0}  {ratio:.2}")
+                .expect("text takes what is written");
+            let expected = match name {
+                "wad_highspeed" if loss > 1e-4 => 1.3..1.5,
+                "wad_highspeed" => 1.0..1.13,
+                "wad_scalable" => 0.85..0.95,
+                _ => 0.91..1.0,
+            };
+            assert!(expected.contains(&ratio), "{name} at {loss:e}: {ratio} of {function}");
+        }
+    }
+    check("mean-windows", &text);
+}
+
+fn parse(args: &[&str]) -> Result<cli::Plan, String> {
+    let args = ["wad", "plan"].iter().chain(args);
+    match cli::Cli::try_parse_from(args).map_err(|error| error.to_string())?.command {
+        cli::Command::Plan(plan) => Ok(plan),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn amounts_are_those_of_the_configuration() {
+    let plan = parse(&["--rate", "1.25GB/s", "--rtt", "70ms", "--loss", "1e-5"]).expect("valid");
+    assert_eq!((plan.rate.bits_per_second, plan.rtt.seconds), (1e10, 0.07));
+    assert_eq!((plan.loss, plan.mtu, plan.json), (Some(1e-5), 1500, false));
+    for (args, message) in [
+        (["--rate", "10Gbps", "--rtt", "70ms"], "bits to some tools, bytes to others"),
+        (["--rate", "10", "--rtt", "70ms"], "add one: bit, kbit"),
+        (["--rate", "11Tbit", "--rtt", "70ms"], "above 0, up to 10Tbit"),
+        (["--rate", "10Gbit", "--rtt", "2min"], "unknown unit"),
+        (["--rate", "10Gbit", "--loss", "0"], "from 1e-10 to 0.5"),
+        (["--rate", "10Gbit", "--loss", "NaN"], "from 1e-10 to 0.5"),
+        (["--rate", "10Gbit", "--mtu", "100"], "576..=65535"),
+    ] {
+        let refused = parse(&args).expect_err(message);
+        assert!(refused.contains(message), "{refused}");
+    }
+}

@@ -1,0 +1,33 @@
+//! `wad reload`: has the running agent read its configuration again.
+
+mod show;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use hyper::Method;
+use wad_agent::{
+    client::{self, Request},
+    reload::Outcome,
+};
+
+use crate::{cli, output};
+
+/// Room for a configuration of 100,000 paths on a busy host.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// `wad reload`.
+pub fn run(args: &cli::Ask) -> Result<()> {
+    let request =
+        Request { method: Method::POST, patience: PATIENCE, ..Request::get("/v1/reload") };
+    let outcome: Outcome = client::ask_instance(&args.instance.name, &request)?;
+    if args.json {
+        output::print_json(&outcome)?;
+    }
+    match outcome {
+        Outcome::Applied { policy_set, diff } if !args.json => show::print(policy_set, &diff),
+        Outcome::Applied { .. } => Ok(()),
+        Outcome::Refused { reason } => bail!("nothing was changed: {reason}"),
+        Outcome::Failed { reason } => bail!("put back as it was: {reason}"),
+    }
+}

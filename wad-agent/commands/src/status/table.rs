@@ -1,0 +1,273 @@
+//! A status for people: binary units, milliseconds, the busiest facts first.
+
+use std::{
+    fmt,
+    io::{self, Write},
+};
+
+use wad_agent::status::{PathStatus, Status};
+use wad_toolbox::refusals::RefusedFlows;
+use wad_toolbox::amounts::Bytes;
+use wad_tuning::{journal::Change, readings::PathState};
+
+/// Rows of paths before the rest is only counted.
+const MOST_PATHS: usize = 50;
+/// Lines of what the kernel refused before the rest is only counted.
+const MOST_REFUSALS: usize = 10;
+
+pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "wad {}, instance {}, process {}, up {}",
+        status.version,
+        status.instance,
+        status.pid,
+        Uptime(status.uptime_seconds)
+    )?;
+    let config = status.config.display();
+    writeln!(out, "config   {config}, policy set {}", status.generation)?;
+    if status.reloads.behind {
+        writeln!(out, "         what the file says by now was not taken; the log says why")?;
+    }
+    writeln!(out, "cgroup   {}", status.cgroup.display())?;
+    let (reserved, limit) = (status.memory_reserved_bytes, status.memory_limit_bytes);
+    writeln!(out, "memory   {} of {} reserved", Bytes(reserved), Bytes(limit))?;
+    let disabled = status.paths.iter().filter(|path| path.state == PathState::Disabled).count();
+    if status.all_disabled {
+        writeln!(out, "disabled all paths; `wad enable` ends that")?;
+    } else if disabled > 0 {
+        writeln!(out, "disabled {disabled} of {} paths", status.paths.len())?;
+    }
+    for (count, what) in [
+        (status.events_lost, "events lost"),
+        (status.mptcp_subflows, "MPTCP subflows left alone"),
+        (status.flows_without_storage, "flows left alone for want of socket storage"),
+    ] {
+        if count > 0 {
+            writeln!(out, "counted  {count} {what}")?;
+        }
+    }
+    for sink in &status.sinks {
+        let (name, behind) = (&sink.name, Bytes(sink.spooled_bytes));
+        if let Some(why) = &sink.failing {
+            writeln!(out, "behind   sink {name}: {behind} of events wait for it; {why}")?;
+        }
+        if sink.lost > 0 {
+            writeln!(out, "counted  {} events that sink {name} never gets", sink.lost)?;
+        }
+    }
+    write_refused(&status.paths, out)?;
+    for change in &status.changes {
+        match change {
+            Change::Sysctl { key, before, after } => {
+                writeln!(out, "changed  {key}: {before} before, {after} now")?;
+            }
+            Change::TransmitQueue { interface, before, after, .. } => {
+                let queue = format!("transmit queue of {interface}");
+                writeln!(out, "changed  {queue}: {before} packets before, {after} now")?;
+            }
+            Change::Routes { .. } => {
+                writeln!(out, "changed  rules and routes of protocol 119 made")?;
+            }
+            Change::BpffsMount { dir } => {
+                writeln!(out, "changed  BPF file system mounted at {}", dir.display())?;
+            }
+        }
+    }
+    writeln!(out)?;
+    write_paths(&status.paths, out)
+}
+
+/// Says which settings the kernel refused to flows of which paths, and why.
+fn write_refused(paths: &[PathStatus], out: &mut dyn Write) -> io::Result<()> {
+    let all = || paths.iter().flat_map(|path| path.refused.iter().map(move |of| (path, of)));
+    for (path, RefusedFlows { refused, flows }) in all().take(MOST_REFUSALS) {
+        let path = path.name.escape_debug();
+        writeln!(out, "refused  {refused} to {flows} flows of path {path}")?;
+    }
+    match all().count().saturating_sub(MOST_REFUSALS) {
+        0 => Ok(()),
+        more => writeln!(out, "refused  {more} more settings of paths; --json has them all"),
+    }
+}
+
+fn write_paths(paths: &[PathStatus], out: &mut dyn Write) -> io::Result<()> {
+    const TITLES: [&str; 8] =
+        ["PATH", "TUNED", "MATCHED", "UNTUNED", "SENT", "RECEIVED", "RETRANSMITTED", "RTT"];
+    let mut rows = vec![TITLES.map(str::to_owned)];
+    rows.extend(paths.iter().take(MOST_PATHS).map(row));
+    let mut widths = [0; TITLES.len()];
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    for [name, numbers @ ..] in &rows {
+        write!(out, "{name:<0$}", widths[0])?;
+        for (number, width) in numbers.iter().zip(&widths[1..]) {
+            write!(out, "  {number:>width$}")?;
+        }
+        writeln!(out)?;
+    }
+    match paths.len().saturating_sub(MOST_PATHS) {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more paths; --json has them all"),
+    }
+}
+
+fn row(path: &PathStatus) -> [String; 8] {
+    let untuned = &path.flows_untuned;
+    [
+        format!("{}{}", path.name.escape_debug(), left_alone(path.state)),
+        path.flows_tuned.to_string(),
+        path.connections_matched.to_string(),
+        untuned
+            .memory
+            .saturating_add(untuned.max_flows)
+            .saturating_add(untuned.refused)
+            .to_string(),
+        Bytes(path.sent_bytes).to_string(),
+        Bytes(path.received_bytes).to_string(),
+        match path.segments_sent {
+            0 => "-".to_owned(),
+            sent => format!("{:.3}%", path.segments_retransmitted as f64 / sent as f64 * 100.0),
+        },
+        path.rtt_us.map_or("-".to_owned(), |us| format!("{:.1} ms", us as f64 / 1e3)),
+    ]
+}
+
+const fn left_alone(state: PathState) -> &'static str {
+    match state {
+        PathState::Tuned => "",
+        PathState::Observed => " (observed)",
+        PathState::Disabled => " (disabled)",
+    }
+}
+
+struct Uptime(u64);
+
+impl fmt::Display for Uptime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (minutes, seconds) = (self.0 / 60, self.0 % 60);
+        let (hours, days) = (minutes / 60, minutes / 60 / 24);
+        match (days, hours, minutes) {
+            (0, 0, 0) => write!(f, "{seconds} s"),
+            (0, 0, minutes) => write!(f, "{minutes} min {seconds} s"),
+            (0, hours, minutes) => write!(f, "{hours} h {} min", minutes % 60),
+            (days, hours, _) => write!(f, "{days} d {} h", hours % 24),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Instant, SystemTime};
+
+    use wad_common::refused::{Refusal, SocketSetting};
+
+    use super::*;
+    use wad_agent::status::About;
+    use wad_observing::metrics::{
+        Readings,
+        testing::{example, path},
+    };
+
+    fn table(paths: usize) -> String {
+        let mut readings = example();
+        readings.paths.extend((2..paths).map(|index| path(&index.to_string(), Default::default())));
+        table_of(readings)
+    }
+
+    fn table_of(readings: Readings) -> String {
+        let about = About {
+            instance: "default".to_owned(),
+            config: "/etc/wad/wad.toml".into(),
+            cgroup: "/sys/fs/cgroup".into(),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+        };
+        let mut status = Status::new(&about, readings);
+        (status.version, status.pid, status.uptime_seconds) = ("0.0.0".to_owned(), 4711, 11_520);
+        let mut out = Vec::new();
+        write(&status, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn is_as_agreed() {
+        let expected = r#"wad 0.0.0, instance default, process 4711, up 3 h 12 min
+config   /etc/wad/wad.toml, policy set 3
+cgroup   /sys/fs/cgroup
+memory   16.0 MiB of 2.0 GiB reserved
+counted  5 events lost
+counted  6 MPTCP subflows left alone
+counted  7 flows left alone for want of socket storage
+counted  53 events that sink archive never gets
+changed  net.core.rmem_max: 212992 before, 6571899 now
+
+PATH                TUNED  MATCHED  UNTUNED      SENT  RECEIVED  RETRANSMITTED      RTT
+bob                     1       14        9  10.0 GiB   1.0 MiB         0.005%  75.1 ms
+a \"quoted\\\nname      0        0        0       0 B       0 B              -        -
+"#;
+        assert_eq!(table(2), expected);
+    }
+
+    #[test]
+    fn what_is_left_alone_is_said_to_be_so() {
+        let mut readings = example();
+        readings.paths[0].state = PathState::Disabled;
+        let text = table_of(readings.clone());
+        assert!(text.contains("reserved\ndisabled 1 of 2 paths\n"), "{text}");
+        assert!(text.contains("bob (disabled) "), "{text}");
+        readings.all_disabled = true;
+        assert!(table_of(readings).contains("disabled all paths; `wad enable`"));
+    }
+
+    #[test]
+    fn a_file_that_was_not_taken_is_said_to_be_so() {
+        let mut readings = example();
+        readings.reloads.is_behind = true;
+        assert!(table_of(readings).contains("policy set 3\n         what the file says"));
+    }
+
+    #[test]
+    fn a_sink_that_is_away_is_named() {
+        let mut readings = example();
+        readings.sinks[0].failing = Some("cannot connect to a:80".to_owned());
+        let text = table_of(readings);
+        let line = "behind   sink archive: 28 B of events wait for it; cannot connect to a:80\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn what_the_kernel_refused_is_named_with_its_errno() {
+        let refusal =
+            |reason| Refusal { policy: 0, setting: SocketSetting::Congestion as u16, reason };
+        let refused = |reason| RefusedFlows::new(refusal(reason), 4);
+        let mut readings = example();
+        readings.paths[0].refused = vec![refused(libc::ENOENT as u16)];
+        let text = table_of(readings.clone());
+        assert!(text.contains("\nrefused  congestion (ENOENT) to 4 flows of path bob\n"), "{text}");
+        readings.paths[0].refused = (1..=MOST_REFUSALS as u16 + 2).map(refused).collect();
+        let text = table_of(readings);
+        assert_eq!(text.matches("\nrefused ").count(), MOST_REFUSALS + 1);
+        assert!(
+            text.contains("\nrefused  2 more settings of paths; --json has them all\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn many_paths_are_counted_not_listed() {
+        let text = table(100_000);
+        assert_eq!(text.lines().count(), 10 + 1 + MOST_PATHS + 1);
+        assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
+    }
+
+    #[test]
+    fn times_at_their_edges() {
+        assert_eq!(Uptime(59).to_string(), "59 s");
+        assert_eq!(Uptime(3599).to_string(), "59 min 59 s");
+        assert_eq!(Uptime(90_000).to_string(), "1 d 1 h");
+    }
+}

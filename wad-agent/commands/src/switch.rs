@@ -1,0 +1,36 @@
+//! `wad disable` and `wad enable`: the kill switch, asked of the running agent.
+
+use anyhow::{Result, bail};
+use hyper::{Method, body::Bytes};
+use wad_agent::{
+    client::{self, Request},
+    switched::Outcome,
+};
+use wad_policy::switch::{Order, To, summary};
+
+use crate::{cli, output};
+
+/// `wad disable`, `wad enable`.
+pub fn run(to: To, args: &cli::Switch) -> Result<()> {
+    let order = Order { to, path: args.path.clone() };
+    let request = Request {
+        method: Method::POST,
+        body: Bytes::from(serde_json::to_vec(&order)?),
+        ..Request::get("/v1/switch")
+    };
+    let outcome: Outcome = client::ask_instance(&args.ask.instance.name, &request)?;
+    if args.ask.json {
+        output::print_json(&outcome)?;
+    }
+    match outcome {
+        Outcome::Done { .. } if args.ask.json => Ok(()),
+        Outcome::Done { policy_set, disabled, warning } => {
+            let warning = warning.map_or(String::new(), |warning| warning + "\n");
+            let summary = summary(&disabled);
+            output::print(format_args!("policy set {policy_set} is in force: {summary}\n{warning}"))
+        }
+        Outcome::Refused { reason } | Outcome::Failed { reason } => {
+            bail!("nothing was changed: {reason}")
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! `wad top`: the flows and paths of the running agent, live on a terminal.
+
+mod columns;
+mod draw;
+mod rows;
+mod screen;
+mod state;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io::{self, IsTerminal as _},
+    sync::mpsc::{Receiver, TryRecvError, sync_channel},
+    thread,
+    time::Duration,
+};
+
+use anyhow::{Context as _, Result, ensure};
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use wad_instruments::Reading;
+use wad_tuning::instance::Instance;
+
+pub use self::draw::KEYS;
+use self::{
+    draw::{draw, page},
+    screen::{Screen, Signals},
+    state::{State, Then},
+};
+use crate::{cli, diagnose::read_flows};
+
+/// A signal waits for so long at most, and so does an answer of the agent.
+const TICK: Duration = Duration::from_millis(50);
+
+pub fn run(args: &cli::Top) -> Result<()> {
+    ensure!(
+        io::stdout().is_terminal() && io::stdin().is_terminal(),
+        "`wad top` needs a terminal; `wad flows` is for files and pipes"
+    );
+    let instance = &args.instance.name;
+    let mut state = State::new(read_flows(instance, None)?);
+    let readings = follow(instance.clone(), args.interval);
+    let signals = Signals::catch().context("cannot handle signals")?;
+    let mut screen = Screen::open().context("cannot use the terminal")?;
+    show(&mut screen, &mut state, &readings, &signals).context("the terminal is gone")
+}
+
+/// Readings from now on. While nobody takes them, the agent is not asked.
+fn follow(instance: Instance, interval: Duration) -> Receiver<Result<Reading>> {
+    let (sender, receiver) = sync_channel(0);
+    thread::spawn(move || {
+        loop {
+            thread::sleep(interval);
+            if sender.send(read_flows(&instance, None)).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Until somebody ends it.
+fn show(
+    screen: &mut Screen,
+    state: &mut State,
+    readings: &Receiver<Result<Reading>>,
+    signals: &Signals,
+) -> io::Result<()> {
+    let mut is_changed = true;
+    while !signals.stop() {
+        if is_changed {
+            state.page = page(screen.0.size()?.height);
+            screen.0.draw(|frame| draw(frame, state))?;
+        }
+        is_changed = false;
+        let mut then = Then::GoOn;
+        // A signal interrupts it.
+        if event::poll(TICK)? {
+            is_changed = true;
+            if let Event::Key(key) = event::read()?
+                && key.kind != KeyEventKind::Release
+            {
+                then = state.key(key);
+            }
+        }
+        match readings.try_recv() {
+            Ok(answer) => {
+                state.take(answer);
+                is_changed = true;
+            }
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
+        }
+        match then {
+            Then::Quit => return Ok(()),
+            Then::GoOn if !signals.suspend() => {}
+            Then::GoOn | Then::Suspend => {
+                screen.suspend()?;
+                is_changed = true;
+            }
+        }
+    }
+    Ok(())
+}

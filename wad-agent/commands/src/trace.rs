@@ -1,0 +1,208 @@
+//! `wad trace`: chosen instruments of chosen flows, read at a steady beat and
+//! written to a file.
+
+use std::{fs, fs::OpenOptions, future, io, path::Path, pin::pin, time::Duration};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use tokio::time::{self, Instant, MissedTickBehavior};
+use wad_agent::client::{self, Request};
+use wad_instruments::Reading;
+use wad_linux::{lock, sysctl::Sysctl};
+use wad_observing::{
+    log,
+    reading::Filter,
+    trace::{
+        Columns, Format, Head, Row, USUAL, VERSION,
+        files::{self, Bounds, Files, Out, Packing, Stream},
+        is_standard,
+        writer::{Closed, Outcome, Writer, piece_bytes},
+    },
+};
+use wad_toolbox::signals::Stop;
+
+use crate::cli;
+
+/// `wad trace`.
+pub fn run(args: &cli::Trace) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(trace(args))
+}
+
+async fn trace(args: &cli::Trace) -> Result<()> {
+    let columns = columns(args);
+    let fields = args.fields.iter().filter(|name| !is_standard(name)).cloned().collect();
+    let filter = Filter { fields, ..args.filter.to_filter() };
+    let instance = args.instance.name.name();
+    let socket = lock::socket(Path::new(lock::RUN_DIR), instance);
+    let request = Request::get(format!("/v1/flows?{filter}"));
+    let ask = || client::ask::<Reading>(&socket, instance, &request);
+
+    let first = ask().await?;
+    columns.check(&first)?;
+    if first.flows.is_empty()
+        && let Some(unknown) = columns.unsure(&args.fields)
+    {
+        log::say(&format!("until there is a flow, none can tell: {unknown}"));
+    }
+
+    let head = args.format.head(&Head {
+        wad_trace: VERSION,
+        version: env!("CARGO_PKG_VERSION"),
+        host: Sysctl::default().host_name(),
+        started: first.time,
+        interval_ms: u64::try_from(args.interval.as_millis())?,
+        instruments: columns.iter().collect(),
+    });
+    let mut tracer = Tracer {
+        columns: &columns,
+        format: args.format,
+        writer: Writer::start(out(args, &head)?, piece_bytes(args.max_bytes))?,
+        silence: None,
+        missed: 0,
+    };
+    // Standard output may have been closed already.
+    if tracer.take(&first) == Ok(()) {
+        tracer.follow(args, ask).await?;
+    }
+    tracer.finish()
+}
+
+/// The usual instruments, or those that are named; and the fields.
+fn columns(args: &cli::Trace) -> Columns {
+    let usual = if args.instruments.is_empty() { &USUAL[..] } else { &[] };
+    let names = usual.iter().copied().chain(args.instruments.iter().map(String::as_str));
+    Columns::new(names.chain(args.fields.iter().map(String::as_str)))
+}
+
+fn out(args: &cli::Trace, head: &[u8]) -> Result<Box<dyn Out>> {
+    let packing = if args.zstd { Packing::Zstd } else { Packing::None };
+    let Some(path) = &args.out else {
+        let stream = Stream::begin(io::stdout(), packing, head);
+        return Ok(Box::new(stream.context("cannot write to standard output")?));
+    };
+    let named = || format!("cannot write a trace to {}", path.display());
+    if files::is_stream(path) {
+        let file = OpenOptions::new().write(true).open(path).with_context(named)?;
+        return Ok(Box::new(Stream::begin(file, packing, head).with_context(named)?));
+    }
+    ensure!(
+        files::may_replace(path).with_context(named)?,
+        "{} is there, and is no trace: it is left alone; name another file",
+        path.display()
+    );
+    // Of a link, what it leads to is moved out of the way: it may be /dev/stdout.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+    let bounds = Bounds { max_bytes: args.max_bytes, keep: args.keep };
+    Ok(Box::new(Files::begin(path, packing, bounds, head).with_context(named)?))
+}
+
+struct Tracer<'a> {
+    columns: &'a Columns,
+    format: Format,
+    writer: Writer,
+    /// Why the agent did not answer the last time, if it did not.
+    silence: Option<String>,
+    /// Readings that should have been.
+    missed: u64,
+}
+
+impl Tracer<'_> {
+    /// Reads at each beat until it is told to end. Whoever restarts the agent need
+    /// not start the trace again.
+    async fn follow(
+        &mut self,
+        args: &cli::Trace,
+        ask: impl AsyncFn() -> Result<Reading, client::ClientError>,
+    ) -> Result<()> {
+        let mut stop = Stop::new()?;
+        let over = async {
+            match args.duration {
+                Some(duration) => time::sleep(duration).await,
+                None => future::pending().await,
+            }
+        };
+        let mut end = pin!(async {
+            tokio::select! {
+                () = stop.asked() => {}
+                () = over => {}
+            }
+        });
+        let mut last = Instant::now();
+        let mut beat = time::interval_at(last + args.interval, args.interval);
+        beat.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            let answer = async {
+                let at = beat.tick().await;
+                self.missed += beats_between(last, at, args.interval);
+                last = at;
+                ask().await
+            };
+            let answer = tokio::select! {
+                biased;
+                () = &mut end => return Ok(()),
+                answer = answer => answer,
+            };
+            match answer {
+                Ok(reading) => {
+                    self.is_heard();
+                    if self.take(&reading) == Err(Closed) {
+                        return Ok(());
+                    }
+                }
+                Err(error) => self.is_silent(&error),
+            }
+        }
+    }
+
+    fn take(&mut self, reading: &Reading) -> Result<(), Closed> {
+        let row = |flow| Row::new(reading.time, flow, self.columns);
+        let lines: Vec<u8> =
+            reading.flows.iter().flat_map(|flow| self.format.line(&row(flow))).collect();
+        self.writer.write(lines)
+    }
+
+    fn is_heard(&mut self) {
+        if self.silence.take().is_some() {
+            log::say("the agent answers again");
+        }
+    }
+
+    fn is_silent(&mut self, error: &client::ClientError) {
+        self.missed += 1;
+        let why = error.to_string();
+        if self.silence.as_ref() != Some(&why) {
+            log::say(&format!("{why}; the trace goes on as soon as it answers"));
+            self.silence = Some(why);
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        let Outcome { written, lost, error } = self.writer.finish();
+        log::say(&format!("{written} lines written, {} readings missed", self.missed));
+        if lost > 0 {
+            let why =
+                error.map_or_else(String::new, |error| format!(", the last ones for: {error}"));
+            bail!("{lost} lines are lost{why}");
+        }
+        Ok(())
+    }
+}
+
+/// Of those that should have been between two.
+fn beats_between(last: Instant, now: Instant, interval: Duration) -> u64 {
+    let beats = (now - last).as_secs_f64() / interval.as_secs_f64();
+    (beats.round() as u64).saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn beats_that_were_skipped_are_counted() {
+        let (last, interval) = (Instant::now(), Duration::from_millis(10));
+        for (ms, missed) in [(10, 0), (20, 1), (100, 9), (0, 0)] {
+            assert_eq!(beats_between(last, last + Duration::from_millis(ms), interval), missed);
+        }
+    }
+}

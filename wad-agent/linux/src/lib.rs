@@ -1,0 +1,9 @@
+//! Linux as `wad` uses it. This crate knows mechanisms, and no path or policy.
+
+pub mod bpffs;
+pub mod cgroup;
+pub mod lock;
+pub mod netlink;
+pub mod netns;
+pub mod privileges;
+pub mod sysctl;

@@ -1,0 +1,134 @@
+//! Kernel settings by their dotted names, read and written through /proc/sys.
+//! Values are text, as the kernel prints them, without the final newline.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The tree of settings: /proc/sys, or a folder that looks like it.
+#[derive(Clone, Debug)]
+pub struct Sysctl {
+    root: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read the kernel setting {key}")]
+    Read { key: String, source: io::Error },
+    #[error(
+        "cannot set {key} to {value} (it takes root, and for net.core the host's own network \
+         namespace)"
+    )]
+    Write { key: String, value: String, source: io::Error },
+    #[error("the kernel setting {key} is {value:?}, which does not end in a number")]
+    NotANumber { key: String, value: String, source: std::num::ParseIntError },
+}
+
+impl Default for Sysctl {
+    fn default() -> Self {
+        Self::at("/proc/sys")
+    }
+}
+
+impl Sysctl {
+    #[must_use]
+    pub fn at(root: impl AsRef<Path>) -> Self {
+        Self { root: root.as_ref().to_owned() }
+    }
+
+    pub fn read(&self, key: &str) -> Result<String, Error> {
+        match fs::read_to_string(self.file(key)) {
+            Ok(text) => Ok(text.trim_end().to_owned()),
+            Err(source) => Err(Error::Read { key: key.to_owned(), source }),
+        }
+    }
+
+    pub fn write(&self, key: &str, value: &str) -> Result<(), Error> {
+        // Not fs::write, which would create what does not exist.
+        let write = || {
+            let mut file =
+                fs::OpenOptions::new().write(true).truncate(true).open(self.file(key))?;
+            io::Write::write_all(&mut file, value.as_bytes())
+        };
+        write().map_err(|source| Error::Write {
+            key: key.to_owned(),
+            value: value.to_owned(),
+            source,
+        })
+    }
+
+    /// Empty where it cannot be read.
+    pub fn host_name(&self) -> String {
+        self.read("kernel.hostname").unwrap_or_default()
+    }
+
+    fn file(&self, key: &str) -> PathBuf {
+        self.root.join(key.replace('.', "/"))
+    }
+}
+
+/// The last number of a setting's value, which most often is its only one.
+pub fn last_number(key: &str, value: &str) -> Result<u64, Error> {
+    let last = value.split_whitespace().next_back().unwrap_or_default();
+    last.parse().map_err(|source| {
+        let (key, value) = (key.to_owned(), value.to_owned());
+        Error::NotANumber { key, value, source }
+    })
+}
+
+/// A folder with a few settings in it, for tests.
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    use super::*;
+
+    pub const BOOT_ID: &str = "1c1f0b6e-5d1c-4f4e-9d56-0f4f3a1f0a01";
+
+    pub fn tree(settings: &[(&str, &str)]) -> (tempfile::TempDir, Sysctl) {
+        let root = tempfile::tempdir().unwrap();
+        let sysctl = Sysctl::at(root.path());
+        for (key, value) in settings.iter().chain(&[("kernel.random.boot_id", BOOT_ID)]) {
+            let file = sysctl.file(key);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, format!("{value}\n")).unwrap();
+        }
+        (root, sysctl)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_without_the_newline_and_writes() {
+        let (_root, sysctl) = testing::tree(&[("net.core.rmem_max", "212992")]);
+        assert_eq!(sysctl.read("net.core.rmem_max").unwrap(), "212992");
+        sysctl.write("net.core.rmem_max", "4194304").unwrap();
+        assert_eq!(sysctl.read("net.core.rmem_max").unwrap(), "4194304");
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_and_not_created() {
+        let (_root, sysctl) = testing::tree(&[]);
+        assert!(sysctl.read("net.core.rmem_max").unwrap_err().to_string().contains("rmem_max"));
+        let error = sysctl.write("kernel.nonsense", "1").unwrap_err();
+        assert!(error.to_string().starts_with("cannot set kernel.nonsense to 1"));
+        assert!(sysctl.read("kernel.nonsense").is_err());
+    }
+
+    #[test]
+    fn of_a_list_the_last_is_read() {
+        assert_eq!(last_number("net.ipv4.tcp_rmem", "4096\t131072\t6291456").unwrap(), 6_291_456);
+        assert_eq!(last_number("net.core.rmem_max", "212992").unwrap(), 212_992);
+        for value in ["", "4096\tmany"] {
+            let error = last_number("net.ipv4.tcp_rmem", value).unwrap_err();
+            assert!(error.to_string().contains("net.ipv4.tcp_rmem"));
+        }
+    }
+
+    #[test]
+    fn the_running_kernel_has_a_boot_id() {
+        assert_eq!(Sysctl::default().read("kernel.random.boot_id").unwrap().len(), 36);
+    }
+}

@@ -1,0 +1,10 @@
+//! What becomes of flows, read from the kernel and told to whoever asks.
+
+pub mod diagnose;
+pub mod events;
+pub mod live_flows;
+pub mod log;
+pub mod metrics;
+pub mod reading;
+pub mod sinks;
+pub mod trace;

@@ -1,0 +1,183 @@
+//! `/metrics`: what the kernel's maps hold at the moment of a scrape, in the
+//! formats that Prometheus reads. The counts go on where a dead agent left them; only
+//! histograms, and what running flows have added, are the agent's own.
+//!
+//! Series are bounded: one set for each of the first `max_paths` paths in the
+//! order of the configuration, the others summed up under `path="other"`. A path
+//! that is itself named `other` is always part of that sum.
+
+mod collector;
+mod definitions;
+mod ends;
+mod live;
+mod reloads;
+mod text;
+
+use std::{
+    collections::HashMap,
+    error,
+    fmt::{self, Debug},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use prometheus_client::registry::Registry;
+use wad_common::counter::Counter;
+use wad_tuning::{
+    journal::Change,
+    readings::{KernelReadings, PathReading, PathState},
+    routes,
+};
+
+pub use self::{
+    ends::{Ended, Ends},
+    live::{Live, Seconds},
+    reloads::Reloads,
+};
+use crate::sinks::SinkReading;
+
+/// What the agent knows at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Readings {
+    /// In the order of the configuration.
+    pub paths: Vec<PathReading>,
+    pub counters: [u64; Counter::COUNT as usize],
+    pub generation: u64,
+    pub memory_limit_bytes: u64,
+    /// What the journal would undo.
+    pub changes: Vec<Change>,
+    pub reloads: Reloads,
+    pub routes: routes::Counts,
+    /// By `wad disable` without a path.
+    pub all_disabled: bool,
+    /// In the order of the configuration.
+    pub sources: Vec<SourceReading>,
+    /// Told so far, by name.
+    pub events: Vec<(&'static str, u64)>,
+    /// In the order of the configuration.
+    pub sinks: Vec<SinkReading>,
+    /// Measured paths.
+    pub paths_measured: PathsMeasured,
+    /// By path, of those that have seen a flow end.
+    pub ended: HashMap<Arc<str>, Ended>,
+    /// By path, of those that have had a flow that was seen running.
+    pub limited: HashMap<String, Seconds>,
+    pub derived: DerivedMeans,
+}
+
+/// Derived events that have a metric, as they are now.
+#[derive(Clone, Debug, Default)]
+pub struct DerivedMeans {
+    pub names: Vec<String>,
+    /// By path, in the order of the names.
+    pub means: HashMap<String, Vec<Option<f64>>>,
+}
+
+/// How polling a source goes.
+#[derive(Clone, Debug)]
+pub struct SourceReading {
+    pub name: String,
+    pub polls: u64,
+    /// By kind.
+    pub errors: Vec<(&'static str, u64)>,
+    /// When it last gave a value.
+    pub last_success: Option<SystemTime>,
+}
+
+/// Measured paths, by what is known of their bandwidth and RTT.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathsMeasured {
+    pub fresh: u64,
+    pub stale: u64,
+}
+
+impl From<KernelReadings> for Readings {
+    fn from(kernel: KernelReadings) -> Self {
+        let KernelReadings { paths, counters, generation, memory_limit_bytes, all_disabled } =
+            kernel;
+        Self { paths, counters, generation, memory_limit_bytes, all_disabled, ..Self::default() }
+    }
+}
+
+impl Readings {
+    /// Paths whose flows are left alone by `wad disable`.
+    #[must_use]
+    pub fn paths_disabled(&self) -> u64 {
+        self.paths.iter().filter(|path| path.state == PathState::Disabled).count() as u64
+    }
+
+    #[must_use]
+    pub fn counter(&self, counter: Counter) -> u64 {
+        self.counters[counter as usize]
+    }
+}
+
+pub type SourceError = Box<dyn error::Error + Send + Sync>;
+
+/// Takes the readings. It may block for as long as reading the maps takes.
+#[derive(Clone)]
+pub struct Source(Arc<dyn Fn() -> Result<Readings, SourceError> + Send + Sync>);
+
+impl Source {
+    pub fn new(read: impl Fn() -> Result<Readings, SourceError> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(read))
+    }
+
+    pub fn read(&self) -> Result<Readings, SourceError> {
+        self.0()
+    }
+}
+
+impl Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Source")
+    }
+}
+
+/// The two text formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0.0.
+    OpenMetrics,
+    /// Prometheus text format 0.0.4, which every scraper and `promtool` read.
+    Text,
+}
+
+impl Format {
+    /// What the scraper asks for; the plain text format in doubt.
+    #[must_use]
+    pub fn accepted(accept: &str) -> Self {
+        if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }
+    }
+
+    #[must_use]
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Writes one scrape.
+pub fn encode(
+    readings: Readings,
+    max_paths: usize,
+    started: SystemTime,
+    format: Format,
+) -> Result<String, fmt::Error> {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(collector::Scrape { readings, max_paths, started }));
+    let mut openmetrics = String::new();
+    prometheus_client::encoding::text::encode(&mut openmetrics, &registry)?;
+    let openmetrics = text::without_sums(&openmetrics);
+    Ok(match format {
+        Format::OpenMetrics => openmetrics,
+        Format::Text => text::from_openmetrics(&openmetrics),
+    })
+}
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+#[cfg(test)]
+mod tests;

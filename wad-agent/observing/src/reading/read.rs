@@ -1,0 +1,200 @@
+//! Reading the instruments of all flows at once.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    sync::{Arc, Mutex},
+};
+
+use jiff::Timestamp;
+use nix::time::{ClockId, clock_getres};
+use wad_common::instruments::Head;
+use wad_instruments::{
+    FieldError, Fields, Flow, Instrument, Reading, STANDARD, Seen, Values, ends,
+};
+use wad_struct_ops::{BtfError, KernelBtf};
+use wad_toolbox::{mutex::locked, refusals, shown};
+use wad_tuning::bpf::{InstrumentsReader, Tuning, TuningError};
+
+use super::Filter;
+
+/// Why there is no reading.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Fields(#[from] FieldError),
+    #[error("no path in force is called {0:?}: `wad status` lists them")]
+    UnknownPath(String),
+    #[error(transparent)]
+    Tuning(#[from] TuningError),
+    #[error(transparent)]
+    Btf(#[from] BtfError),
+    #[error("cannot tell how long a tick of the kernel's clock is")]
+    Tick(#[source] io::Error),
+}
+
+impl ReadError {
+    /// Whether it is the question that is wrong.
+    pub const fn is_of_question(&self) -> bool {
+        match self {
+            Self::UnknownPath(_) => true,
+            Self::Fields(error) => error.is_of_question(),
+            Self::Tuning(_) | Self::Btf(_) | Self::Tick(_) => false,
+        }
+    }
+}
+
+/// What reads them, for as long as the tuning is there. The kernel side is loaded at
+/// the first question.
+pub struct Instruments {
+    tuning: Arc<Tuning>,
+    readers: Mutex<Readers>,
+}
+
+/// Loaded so far.
+#[derive(Default)]
+struct Readers {
+    standard: Option<Reader>,
+    /// With the fields that were asked for last.
+    with_fields: Option<Reader>,
+    /// Of some instruments only.
+    narrow: Option<Reader>,
+}
+
+/// What is to be read of each flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Question {
+    /// Of the standard instruments those of these names; None for all.
+    only: Option<Vec<String>>,
+    fields: Vec<String>,
+}
+
+/// One for a list of fields.
+struct Reader {
+    kernel: InstrumentsReader,
+    view: View,
+    /// What the kernel said last; kept, because there is as much of it the next time.
+    output: Vec<u8>,
+}
+
+/// What is made of the kernel's bytes.
+struct View {
+    question: Question,
+    instruments: Vec<&'static Instrument>,
+    fields: Fields,
+    /// Of all values: instruments, then fields.
+    names: Arc<[String]>,
+    tick_ms: f64,
+}
+
+impl Instruments {
+    pub fn new(tuning: Arc<Tuning>) -> Self {
+        Self { tuning, readers: Mutex::default() }
+    }
+
+    /// The flows that a filter lets through, as they are now. It may block for tens
+    /// of milliseconds where there are thousands.
+    pub fn read(&self, filter: &Filter) -> Result<Reading, ReadError> {
+        self.answer(filter, &Question { only: None, fields: filter.fields.clone() })
+    }
+
+    /// All flows, with these instruments and members of `struct tcp_sock` alone: so
+    /// thousands can be read again and again.
+    pub fn read_only(
+        &self,
+        instruments: Vec<String>,
+        fields: Vec<String>,
+    ) -> Result<Reading, ReadError> {
+        self.answer(&Filter::default(), &Question { only: Some(instruments), fields })
+    }
+
+    fn answer(&self, filter: &Filter, question: &Question) -> Result<Reading, ReadError> {
+        if let Some(path) = filter.paths.iter().find(|path| !self.tuning.has_path(path)) {
+            return Err(ReadError::UnknownPath(path.clone()));
+        }
+        let mut readers = locked(&self.readers);
+        let Reader { output, kernel, view } = readers.get(&self.tuning, question)?;
+        let time = Timestamp::now();
+        kernel.read(output)?;
+        let records = kernel.records(output);
+        let wanted: Vec<_> = records.filter(|record| filter.takes(&record.head)).collect();
+        let policies: HashSet<u32> = wanted.iter().map(|record| record.head.policy).collect();
+        let names = self.tuning.names_of(&policies);
+        let removed: Arc<str> = Arc::from("(removed)");
+        let mut seen = HashSet::with_capacity(wanted.len());
+        let mut algorithms = HashMap::new();
+        let flows = wanted.iter().filter_map(|record| {
+            let head = &record.head;
+            let path = names.get(&head.policy).unwrap_or(&removed);
+            if !filter.takes_path(path) || !seen.insert(head.cookie) {
+                return None;
+            }
+            let congestion = algorithms
+                .entry(&head.congestion)
+                .or_insert_with(|| shown::text(&head.congestion).into());
+            Some(Flow {
+                cookie: head.cookie,
+                netns: head.netns.into(),
+                path: Arc::clone(path),
+                local: ends::local(head),
+                remote: ends::remote(head),
+                role: shown::role(head.role).into(),
+                outcome: shown::outcome(head.outcome).into(),
+                refused: refusals::of(&head.refused),
+                congestion: Arc::clone(congestion),
+                instruments: view.values(head, &|n| record.member(n)),
+            })
+        });
+        Ok(Reading { time, flows: flows.collect() })
+    }
+}
+
+impl Readers {
+    fn get(&mut self, tuning: &Tuning, question: &Question) -> Result<&mut Reader, ReadError> {
+        let place = if question.only.is_some() {
+            &mut self.narrow
+        } else if question.fields.is_empty() {
+            &mut self.standard
+        } else {
+            &mut self.with_fields
+        };
+        if place.as_ref().is_none_or(|reader| reader.view.question != *question) {
+            *place = Some(Reader::load(tuning, question)?);
+        }
+        Ok(place.as_mut().expect("there is one now"))
+    }
+}
+
+impl Reader {
+    fn load(tuning: &Tuning, question: &Question) -> Result<Self, ReadError> {
+        let btf = KernelBtf::read()?;
+        let is_wanted = |instrument: &&Instrument| {
+            let name = instrument.name;
+            question.only.as_ref().is_none_or(|only| only.iter().any(|own| own == name))
+        };
+        let instruments: Vec<_> = STANDARD.iter().filter(is_wanted).collect();
+        let fields = Fields::of(&btf, &instruments, &question.fields)?;
+        let kernel = tuning.instruments_reader(&btf, &fields.members)?;
+        let names = instruments.iter().map(|instrument| instrument.name.to_owned());
+        let names = names.chain(question.fields.iter().cloned()).collect();
+        let question = question.clone();
+        let view = View { question, instruments, fields, names, tick_ms: tick_ms()? };
+        Ok(Self { kernel, view, output: Vec::new() })
+    }
+}
+
+impl View {
+    fn values(&self, head: &Head, bytes: &dyn Fn(usize) -> u64) -> Values {
+        let seen = Seen { head, fields: &self.fields.standard, bytes, tick_ms: self.tick_ms };
+        let standard = self.instruments.iter().map(|instrument| seen.value(&instrument.origin));
+        let asked = self.fields.asked.iter().map(|field| Some(field.number(bytes(field.n))));
+        Values::new(Arc::clone(&self.names), standard.chain(asked))
+    }
+}
+
+/// The coarse clocks have just this resolution.
+fn tick_ms() -> Result<f64, ReadError> {
+    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE);
+    let tick = tick.map_err(|error| ReadError::Tick(error.into()))?;
+    Ok(tick.tv_sec() as f64 * 1e3 + tick.tv_nsec() as f64 / 1e6)
+}

@@ -1,0 +1,45 @@
+//! What can be wrong with a sink.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use wad_http::HttpError;
+use wad_toolbox::causes::told;
+
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    #[error("cannot write to standard output")]
+    Stdout(#[source] io::Error),
+    #[error("cannot write {}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error("cannot rename {}, which is full", file.display())]
+    Rotate { file: PathBuf, source: io::Error },
+    #[error("cannot send to {}", socket.display())]
+    Send { socket: PathBuf, source: io::Error },
+    #[error("cannot start what talks HTTP")]
+    Runtime(#[source] io::Error),
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error("cannot read what is spooled")]
+    Spool(#[source] io::Error),
+}
+
+impl SinkError {
+    /// What it asks to be given before it is tried again.
+    pub const fn wait(&self) -> Option<Duration> {
+        match self {
+            Self::Http(HttpError::Status { wait, .. }) => *wait,
+            _ => None,
+        }
+    }
+
+    /// With its causes, in one line.
+    pub fn told(&self) -> String {
+        match self {
+            Self::Http(error) => told(error),
+            error => match std::error::Error::source(error) {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            },
+        }
+    }
+}

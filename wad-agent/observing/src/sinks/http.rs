@@ -1,0 +1,44 @@
+//! Lines by POST, a batch at a time. Any answer but a success is tried again.
+
+use hyper::body::Bytes;
+use tokio::runtime::{Builder, Runtime};
+use wad_http::{Client, Terms};
+use wad_policy::config::Collector;
+
+use super::error::SinkError;
+
+const CONTENT_TYPE: &str = "application/x-ndjson";
+
+/// Nobody reads the body of a success; that of a refusal is shown in part.
+const MAX_RESPONSE_BYTES: usize = 1 << 20;
+
+pub struct Poster {
+    collector: Collector,
+    /// Made with the first batch.
+    runtime: Option<Runtime>,
+}
+
+impl Poster {
+    pub const fn new(collector: Collector) -> Self {
+        Self { collector, runtime: None }
+    }
+
+    pub fn post(&mut self, lines: &[u8]) -> Result<(), SinkError> {
+        let Collector { url, token_file, ca_file, timeout } = &self.collector;
+        let terms = Terms {
+            token_file: token_file.as_deref(),
+            ca_file: ca_file.as_deref(),
+            timeout: *timeout,
+            max_response_bytes: MAX_RESPONSE_BYTES,
+        };
+        let runtime = match &self.runtime {
+            Some(runtime) => runtime,
+            None => {
+                let runtime = Builder::new_current_thread().enable_all().build();
+                self.runtime.insert(runtime.map_err(SinkError::Runtime)?)
+            }
+        };
+        let client = Client::new(terms, url)?;
+        Ok(runtime.block_on(client.post(CONTENT_TYPE, Bytes::copy_from_slice(lines)))?)
+    }
+}

@@ -1,0 +1,65 @@
+//! What takes the lines of a sink.
+
+use std::io::{self, Write as _};
+
+use wad_policy::config::SinkKind;
+
+use super::{
+    datagrams::{Datagrams, Framing},
+    error::SinkError,
+    file::Rotated,
+    http::Poster,
+    spool::Batch,
+};
+
+/// One that may go on with what is behind the lines that it has taken.
+pub enum Target {
+    Stdout,
+    File(Rotated),
+    Datagrams(Datagrams),
+    Http(Poster),
+}
+
+/// Not all of a batch was taken.
+#[derive(Debug)]
+pub struct Refused {
+    /// Lines that were.
+    pub taken: usize,
+    pub error: SinkError,
+}
+
+impl Refused {
+    pub const fn all(error: SinkError) -> Self {
+        Self { taken: 0, error }
+    }
+}
+
+impl Target {
+    pub fn of(kind: SinkKind) -> Self {
+        match kind {
+            SinkKind::Stdout => Self::Stdout,
+            SinkKind::File(file) => Self::File(Rotated::new(file)),
+            SinkKind::Syslog { socket } => Self::Datagrams(Datagrams::new(socket, Framing::Syslog)),
+            SinkKind::Journald { socket } => {
+                Self::Datagrams(Datagrams::new(socket, Framing::Journald))
+            }
+            SinkKind::Http(collector) => Self::Http(Poster::new(collector)),
+        }
+    }
+
+    pub fn take(&mut self, batch: &Batch) -> Result<(), Refused> {
+        match self {
+            Self::Stdout => write_to_stdout(batch.bytes())
+                .map_err(|source| Refused::all(SinkError::Stdout(source))),
+            Self::File(file) => file.write(batch.bytes()).map_err(Refused::all),
+            Self::Datagrams(datagrams) => datagrams.send(batch),
+            Self::Http(poster) => poster.post(batch.bytes()).map_err(Refused::all),
+        }
+    }
+}
+
+fn write_to_stdout(bytes: &[u8]) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    out.flush()
+}

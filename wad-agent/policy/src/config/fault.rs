@@ -1,0 +1,121 @@
+//! One thing that is wrong in a file: what, where, and what to do about it.
+
+use std::{
+    fmt::{self, Display},
+    ops::Range,
+};
+
+use wad_toolbox::url::UrlError;
+
+/// Bytes of the file, end exclusive. 32 bits do: files are bounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    /// A range within a section that begins at `base_bytes` of the file.
+    pub fn new(base_bytes: usize, range: Range<usize>) -> Self {
+        let absolute = |offset: usize| u32::try_from(base_bytes + offset).unwrap_or(u32::MAX);
+        Self { start: absolute(range.start), end: absolute(range.end) }
+    }
+
+    pub const fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+/// What is wrong with a value, wherever it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    pub title: String,
+    /// Stands under the place.
+    pub label: String,
+    pub help: Option<String>,
+}
+
+impl Fault {
+    pub fn new(title: impl Into<String>, label: impl Into<String>) -> Self {
+        Self { title: title.into(), label: label.into(), help: None }
+    }
+
+    #[must_use]
+    pub fn help(self, help: impl Into<String>) -> Self {
+        Self { help: Some(help.into()), ..self }
+    }
+
+    pub const fn at(self, at: Span) -> Problem {
+        Problem { fault: self, at, also: None }
+    }
+}
+
+/// In one line, for where there is no file to point into.
+impl From<UrlError> for Fault {
+    fn from(UrlError { title, label, help }: UrlError) -> Self {
+        Self::new(title, label).help(help)
+    }
+}
+
+impl Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { title, label, help } = self;
+        write!(f, "{title}: {label}")?;
+        help.iter().try_for_each(|help| write!(f, "; {help}"))
+    }
+}
+
+/// A fault and its place.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    pub fault: Fault,
+    pub at: Span,
+    /// A second place that has to do with it.
+    pub also: Option<(Span, &'static str)>,
+}
+
+impl Problem {
+    #[must_use]
+    pub fn also(self, at: Span, label: &'static str) -> Self {
+        Self { also: Some((at, label)), ..self }
+    }
+}
+
+/// Beyond these, errors are only counted: a file of many megabytes can have
+/// millions of them.
+const KEPT: usize = 1_000;
+
+/// All that is wrong in a file.
+#[derive(Debug, Default)]
+pub struct Problems {
+    kept: Vec<Problem>,
+    count: usize,
+}
+
+impl Problems {
+    pub fn push(&mut self, problem: Problem) {
+        self.count += 1;
+        if self.kept.len() < KEPT {
+            self.kept.push(problem);
+        }
+    }
+
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// In the order of the file.
+    pub fn sorted(mut self) -> Vec<Problem> {
+        self.kept.sort_by_key(|problem| problem.at.start);
+        self.kept
+    }
+}
+
+/// A user's text within a message: quoted, control characters escaped, cut.
+pub fn quoted(text: &str) -> String {
+    const MOST: usize = 64;
+    let mut chars = text.chars();
+    let shown: String = chars.by_ref().take(MOST).flat_map(char::escape_debug).collect();
+    let more = if chars.next().is_some() { "..." } else { "" };
+    format!("`{shown}{more}`")
+}

@@ -1,0 +1,120 @@
+//! The configurations in `tests/config/`: every valid one is taken, and every
+//! invalid one is refused with the message that stands beside it. With
+//! `WAD_BLESS=1` the messages are written anew.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use wad_common::{control::Control, law::Aimd};
+
+use super::{
+    Config, ConfigError, Congestion, PathPolicy,
+    testing::{compare, host, root},
+};
+use crate::law::Law;
+
+/// The configurations of a folder, of which there is at least one.
+fn configurations(folder: &str) -> Vec<PathBuf> {
+    let folder = root().join("tests/config").join(folder);
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .expect("the folder is part of the repository")
+        .map(|entry| entry.expect("readable").path())
+        .filter(|file| file.extension().is_some_and(|kind| kind == "toml" || kind == "bin"))
+        .collect();
+    assert!(!files.is_empty(), "no configuration in {}", folder.display());
+    files.sort();
+    files
+}
+
+/// The message for a file, with its name for its path.
+fn refusal(file: &Path) -> String {
+    let error = match Config::load(file, &host()) {
+        Err(error) => error.to_string(),
+        Ok(_) => panic!("{} is taken", file.display()),
+    };
+    let name = file.file_name().expect("a file").to_string_lossy();
+    error.replace(&file.display().to_string(), &name) + "\n"
+}
+
+#[test]
+fn valid_configurations_are_taken() {
+    let sample = root().join("config/wad.toml");
+    for file in configurations("valid").into_iter().chain([sample]) {
+        if let Err(error) = Config::load(&file, &host()) {
+            panic!("{error}");
+        }
+    }
+}
+
+#[test]
+fn the_papers_entry_is_read_as_they_meant_it() {
+    let file = root().join("tests/config/valid/papers.toml");
+    let config = Config::load(&file, &host()).expect("valid");
+    let expected = PathPolicy {
+        name: "bob".to_owned(),
+        remote: vec!["10.5.128.74/32".parse().expect("a prefix")],
+        sndbuf_bytes: Some(3_751_239),
+        rcvbuf_bytes: Some(6_571_899),
+        divide: true,
+        congestion: Some(Congestion::Ours(Law::Aimd)),
+        control: Control {
+            aimd: Aimd { increase_q16: 6 << 16, keep_q16: 45_876 },
+            ..Control::STANDARD
+        },
+        no_delayed_acks: true,
+        allow_aggressive: true,
+        ..PathPolicy::default()
+    };
+    assert_eq!(config.paths, [expected]);
+}
+
+#[test]
+fn the_sample_shows_the_defaults_and_sizes_buffers() {
+    let sample = Config::load(&root().join("config/wad.toml"), &host()).expect("valid");
+    let empty = Config::parse("wad.toml", "", &host()).expect("valid");
+    assert_eq!(Config { paths: Vec::new(), ..sample.clone() }, empty);
+    // 622 Mbit/s times 70 ms are 5,442,500 bytes.
+    assert_eq!(sample.paths[0].sndbuf_bytes, Some(6_803_125));
+}
+
+#[test]
+fn a_table_given_again_far_behind_is_an_error() {
+    let filler = "# ...\n".repeat(20_000);
+    let text = format!("[log]\n{filler}[[path]]\nname = \"a\"\nremote = \"::1\"\n[log]\n");
+    let refused = Config::parse("wad.toml", &text, &host()).expect_err("twice").to_string();
+    assert!(refused.contains("[log] is there twice"), "{refused}");
+    assert!(refused.contains("wad.toml:20005:1"), "{refused}");
+}
+
+#[test]
+fn invalid_configurations_are_refused_with_their_message() {
+    for file in configurations("invalid") {
+        compare(&refusal(&file), &file.with_extension("stderr"));
+    }
+}
+
+/// Too large to keep: made here.
+fn compare_generated(name: &str, text: &str) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join(name);
+    fs::write(&file, text).expect("writable");
+    let message = refusal(&file);
+    assert!(message.len() < 10_000, "{name}: {} bytes", message.len());
+    let golden = root().join("tests/config/invalid").join(name);
+    compare(&message, &golden.with_extension("stderr"));
+}
+
+#[test]
+fn huge_files_are_refused_with_a_short_message() {
+    compare_generated("generated-10mb-one-line.toml", &"a".repeat(10_000_000));
+    compare_generated("generated-10mb-keys.toml", &"key = 1\n".repeat(1_250_000));
+    compare_generated("generated-40mb.toml", &"#\n".repeat(20_000_000));
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let error = Config::load(Path::new("/nonexistent/wad.toml"), &host());
+    assert!(matches!(error, Err(ConfigError::Read { file, .. }) if file.ends_with("wad.toml")));
+}

@@ -1,0 +1,143 @@
+//! The configuration: a TOML file, read strictly.
+//!
+//! A file is taken whole or not at all: unknown keys, values out of range and
+//! rules that can never match are errors, and all errors of a file are shown in
+//! one run. Units are in the names; a zero port is any port.
+
+mod aimd;
+mod buffers;
+mod congestion;
+mod consent;
+mod dedicated;
+mod derived;
+mod document;
+mod dscp;
+mod error;
+mod fault;
+mod field;
+pub mod fields;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+mod host;
+mod host_changes;
+mod line;
+mod overlap;
+mod pacing;
+mod path;
+mod path_policy;
+mod prefix;
+mod quantity;
+mod report;
+mod sections;
+mod setting;
+mod settings;
+mod sink;
+mod source;
+mod table;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod thresholds;
+
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod properties;
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use crate::derived::Derived;
+pub use crate::pair::{decrease, increase_segments};
+
+pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
+#[cfg(any(test, feature = "testing"))]
+pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
+pub use error::ConfigError;
+pub use host::Host;
+#[cfg(feature = "fuzz")]
+pub use host::loadable;
+pub use host_changes::{HostChanges, TransmitQueue};
+pub use field::{Checked, Field, Kind};
+pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
+pub use path_policy::{AutoBuffers, Congestion, MeasuredPath, Origin, PathPolicy};
+pub use prefix::{Mapped, covers_ipv4};
+pub use quantity::{bytes, duration};
+pub use setting::{InForce, Setting, Value, Window};
+pub use settings::Settings;
+pub use sink::{Collector, Kind as SinkKind, LogFile, Sink};
+pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
+pub use thresholds::Windows;
+
+/// A configuration without errors.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub agent: Agent,
+    pub metrics: Metrics,
+    pub limits: Limits,
+    pub log: Log,
+    pub api: Api,
+    pub host: HostChanges,
+    /// Of what paths carry; the first that knows has the say.
+    pub sources: Vec<Source>,
+    /// Of events.
+    pub sinks: Vec<Sink>,
+    /// What is made of the instruments of flows.
+    pub derived: Derived,
+    /// In the order of the file.
+    pub paths: Vec<PathPolicy>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agent {
+    /// Where the journal of changes to the host is kept.
+    pub state_dir: PathBuf,
+    pub on_exit: OnExit,
+}
+
+impl Default for Agent {
+    fn default() -> Self {
+        Self { state_dir: PathBuf::from("/var/lib/wad"), on_exit: OnExit::Restore }
+    }
+}
+
+/// What becomes of the tuning when the agent ends by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExit {
+    /// It is taken out of the kernel, and the host is as it was.
+    Restore,
+    /// It stays, for the next agent to take over, with what it needs of the host.
+    Keep,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Metrics {
+    pub listen: SocketAddr,
+    /// Paths with metrics of their own; those beyond are summed up as `other`.
+    pub max_paths: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Limits {
+    /// Memory that tuned flows may pin; None for a quarter of `tcp_mem[1]`.
+    pub max_memory_bytes: Option<u64>,
+    /// Largest buffer of any path, as the argument of SO_SNDBUF and SO_RCVBUF.
+    pub max_buffer_bytes: Option<u32>,
+    /// Least time between two changes of a measured path.
+    pub change_interval: Duration,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Log {
+    pub format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Api {
+    /// On loopback, beside the Unix socket; None for that alone.
+    pub listen: Option<SocketAddr>,
+}

@@ -1,0 +1,252 @@
+//! One `[[sink]]`: where events of flows are told.
+
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use toml::de::DeValue;
+use wad_toolbox::url::Url;
+
+use super::{
+    fault::{Fault, Problems, Span, quoted},
+    quantity,
+    source::{check_encryption, check_use, read_file},
+    table::{self, Key, Table, key},
+};
+use crate::event_name::EventName;
+
+pub const TABLE: &str = "sink";
+
+/// Most sinks: each has metrics of its own, and a thread.
+pub const MAX_SINKS: usize = 8;
+
+pub const KEYS: &[Key] = &[
+    key("name"),
+    key("kind"),
+    key("events"),
+    key("spool_max"),
+    key("path"),
+    key("max_size"),
+    key("keep"),
+    key("url"),
+    key("token_file"),
+    key("ca_file"),
+    key("timeout"),
+];
+
+const MIB: u64 = 1 << 20;
+const SPOOL_MAX_BYTES: u64 = 64 * MIB;
+const MAX_FILE_BYTES: u64 = 64 * MIB;
+const KEEP: u32 = 5;
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Where syslog daemons listen (syslog(3)).
+const SYSLOG_SOCKET: &str = "/dev/log";
+/// Of the native protocol of systemd-journald.
+const JOURNALD_SOCKET: &str = "/run/systemd/journal/socket";
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sink {
+    /// 1 to 63 letters, digits, - and _; unique.
+    pub name: String,
+    pub kind: Kind,
+    /// Those that it takes; at least one.
+    pub events: Vec<EventName>,
+    /// What it may leave on the disk while it is away.
+    pub spool_max_bytes: u64,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    Stdout,
+    File(LogFile),
+    Syslog { socket: PathBuf },
+    Journald { socket: PathBuf },
+    Http(Collector),
+}
+
+impl Kind {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Stdout => "stdout",
+            Self::File(_) => "file",
+            Self::Syslog { .. } => "syslog",
+            Self::Journald { .. } => "journald",
+            Self::Http(_) => "http",
+        }
+    }
+}
+
+/// A file that is renamed when it is full.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFile {
+    pub path: PathBuf,
+    pub max_bytes: u64,
+    /// Full ones that are kept.
+    pub keep: u32,
+}
+
+/// A service that takes JSON lines by POST.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collector {
+    pub url: Url,
+    /// Holds a bearer token; read anew for each request.
+    pub token_file: Option<PathBuf>,
+    /// PEM certificates that are trusted instead of the host's.
+    pub ca_file: Option<PathBuf>,
+    /// For one request, from the name look-up to the last byte.
+    pub timeout: Duration,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Stdout,
+    File,
+    Syslog,
+    Journald,
+    Http,
+}
+
+impl Asked {
+    fn parse(value: &DeValue<'_>) -> Result<Self, Fault> {
+        match table::text(value)? {
+            "stdout" => Ok(Self::Stdout),
+            "file" => Ok(Self::File),
+            "syslog" => Ok(Self::Syslog),
+            "journald" => Ok(Self::Journald),
+            "http" => Ok(Self::Http),
+            other => {
+                let title = format!("{} is no kind of sink", quoted(other));
+                let label = "it takes \"stdout\", \"file\", \"syslog\", \"journald\" or \"http\"";
+                Err(Fault::new(title, label))
+            }
+        }
+    }
+
+    /// With its article, and the keys that others have.
+    const fn others(self) -> (&'static str, &'static [&'static [&'static str]]) {
+        const FILE: &[&str] = &["max_size", "keep"];
+        const HTTP: &[&str] = &["url", "token_file", "ca_file", "timeout"];
+        match self {
+            Self::Stdout => ("a stdout sink", &[&["path"], FILE, HTTP]),
+            Self::File => ("a file sink", &[HTTP]),
+            Self::Syslog => ("a syslog sink", &[FILE, HTTP]),
+            Self::Journald => ("a journald sink", &[FILE, HTTP]),
+            Self::Http => ("an http sink", &[&["path"], FILE]),
+        }
+    }
+}
+
+/// Reads a sink, and where its name stands.
+pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Sink, Span)> {
+    table.require("name", problems, "add name = \"archive\", or how it is to show in metrics");
+    let help = "add kind = \"stdout\", \"file\", \"syslog\", \"journald\" or \"http\"";
+    table.require("kind", problems, help);
+    let name = table.read("name", problems, |value| parse_name(table::text(value)?));
+    let events = table.read_list("events", problems, parse_event);
+    let events = events.map(|events| events.into_iter().map(|event| event.value).collect());
+    let spool_max =
+        table.read("spool_max", problems, |value| quantity::size(value, MIB..=MIB << 16));
+    let asked = table.read("kind", problems, Asked::parse)?.value;
+    let (what, keys) = asked.others();
+    check_use(table, what, keys, problems);
+    let path = read_file(table, "path", problems);
+    let kind = match asked {
+        Asked::Stdout => Some(Kind::Stdout),
+        Asked::File => read_log_file(table, path, problems).map(Kind::File),
+        Asked::Syslog => {
+            let socket = path.unwrap_or_else(|| Path::new(SYSLOG_SOCKET).to_owned());
+            Some(Kind::Syslog { socket })
+        }
+        Asked::Journald => {
+            let socket = path.unwrap_or_else(|| Path::new(JOURNALD_SOCKET).to_owned());
+            Some(Kind::Journald { socket })
+        }
+        Asked::Http => read_collector(table, problems).map(Kind::Http),
+    };
+    let (kind, name) = (kind?, name?);
+    let sink = Sink {
+        name: name.value,
+        kind,
+        events: events.unwrap_or_else(|| EventName::ALL.to_vec()),
+        spool_max_bytes: spool_max.map_or(SPOOL_MAX_BYTES, |size| size.value),
+    };
+    Some((sink, name.at))
+}
+
+/// What only shows with all of them.
+pub fn check(sinks: &[Sink], names: &[Span], problems: &mut Problems) {
+    if let Some(at) = names.get(MAX_SINKS) {
+        let title = format!("{} sinks", names.len());
+        problems.push(Fault::new(title, format!("at most {MAX_SINKS}")).at(*at));
+    }
+    let (mut seen, mut files) = (HashSet::new(), HashSet::new());
+    for (sink, at) in sinks.iter().zip(names) {
+        if !seen.insert(sink.name.as_str()) {
+            let fault = Fault::new("two sinks have the same name", "not for the first time");
+            problems.push(fault.help("rename one of them").at(*at));
+        }
+        if let Kind::File(file) = &sink.kind
+            && !files.insert(file.path.as_path())
+        {
+            let fault = Fault::new("two sinks write to the same file", "not for the first time");
+            problems.push(fault.help("give each a `path` of its own").at(*at));
+        }
+    }
+}
+
+fn read_log_file(
+    table: &Table<'_>,
+    path: Option<PathBuf>,
+    problems: &mut Problems,
+) -> Option<LogFile> {
+    table.require("path", problems, "add path = \"/var/log/wad-events.jsonl\"");
+    let max_size = table.read("max_size", problems, |value| quantity::size(value, MIB..=MIB << 16));
+    let keep = table.read("keep", problems, |value| table::integer(value, 1..=1000, "files"));
+    Some(LogFile {
+        path: path?,
+        max_bytes: max_size.map_or(MAX_FILE_BYTES, |size| size.value),
+        // In range, hence whole.
+        keep: keep.map_or(KEEP, |keep| keep.value as u32),
+    })
+}
+
+fn read_collector(table: &Table<'_>, problems: &mut Problems) -> Option<Collector> {
+    table.require("url", problems, "add url = \"https://HOST:PORT/PATH\"");
+    let url = table.read("url", problems, |value| Ok(Url::parse(table::text(value)?)?));
+    let timeout = table.read("timeout", problems, |value| {
+        let range = Duration::from_millis(100)..=Duration::from_secs(300);
+        quantity::duration(table::text(value)?, range, "100ms to 5min")
+    });
+    let token_file = read_file(table, "token_file", problems);
+    let ca_file = read_file(table, "ca_file", problems);
+    let url = url?;
+    check_encryption(table, &url, problems);
+    Some(Collector {
+        url: url.value,
+        token_file,
+        ca_file,
+        timeout: timeout.map_or(TIMEOUT, |timeout| timeout.value),
+    })
+}
+
+/// It is the name of a folder, too.
+fn parse_name(name: &str) -> Result<String, Fault> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if (1..=63).contains(&name.len()) && name.chars().all(fits) {
+        return Ok(name.to_owned());
+    }
+    let title = format!("{} is no name of a sink", quoted(name));
+    Err(Fault::new(title, "1 to 63 letters, digits, - and _ only"))
+}
+
+fn parse_event(value: &DeValue<'_>) -> Result<EventName, Fault> {
+    let text = table::text(value)?;
+    EventName::ALL.into_iter().find(|event| event.label() == text).ok_or_else(|| {
+        let known = EventName::ALL.map(EventName::label).join(", ");
+        Fault::new(format!("{} is no event", quoted(text)), "none that is told")
+            .help(format!("it takes {known}"))
+    })
+}

@@ -1,0 +1,430 @@
+//! One `[[source]]`: a service that knows what paths carry, and how it is asked; or
+//! the flows themselves.
+
+use std::{
+    collections::HashSet,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use toml::de::DeValue;
+use wad_toolbox::url::Url;
+
+use super::{
+    fault::{Fault, Problems, Span, quoted},
+    path::parse_name,
+    quantity,
+    table::{self, Key, Located, Table, key},
+};
+
+pub const TABLE: &str = "source";
+
+/// Most sources: each has metrics of its own.
+pub const MAX_SOURCES: usize = 16;
+
+pub const KEYS: &[Key] = &[
+    key("name"),
+    key("kind"),
+    key("url"),
+    key("token_file"),
+    key("ca_file"),
+    key("interval"),
+    key("timeout"),
+    key("stale_after"),
+    key("max_response"),
+    key("from"),
+    key("label"),
+    key("bandwidth"),
+    key("bandwidth_unit"),
+    key("rtt"),
+    key("rtt_unit"),
+    key("loss"),
+    key("reordering"),
+    key("measured_at"),
+];
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+const INTERVAL: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_RESPONSE_BYTES: usize = 4 << 20;
+/// Transfers may be a week apart, and what one got is known for the next.
+const PASSIVE_STALE_AFTER: Duration = DAY.saturating_mul(8);
+
+/// How a source is asked, whatever its kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    /// 1 to 63 bytes, printable, unique.
+    pub name: String,
+    pub kind: Kind,
+    /// None where there is nobody to ask.
+    pub url: Option<Url>,
+    /// Holds a bearer token; read anew for each poll.
+    pub token_file: Option<PathBuf>,
+    /// PEM certificates that are trusted instead of the host's.
+    pub ca_file: Option<PathBuf>,
+    pub interval: Duration,
+    /// For one request, from the name look-up to the last byte.
+    pub timeout: Duration,
+    /// A measurement older than this counts no more.
+    pub stale_after: Duration,
+    pub max_response_bytes: usize,
+}
+
+/// What answers there.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    Prometheus(Prometheus),
+    PerfSonar(PerfSonar),
+    /// A JSON document of a schema of ours.
+    Http,
+    /// What the kernel measured on the flows themselves.
+    Passive,
+}
+
+impl Kind {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Prometheus(_) => "prometheus",
+            Self::PerfSonar(_) => "perfsonar",
+            Self::Http => "http",
+            Self::Passive => "passive",
+        }
+    }
+}
+
+/// A service of perfSONAR, and what of it is about this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PerfSonar {
+    pub service: Service,
+    /// The hosts that measure for this one; empty for all.
+    pub from: HashSet<IpAddr>,
+}
+
+/// Told apart by where they are, which is the same on all hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Where measurements are run.
+    PScheduler,
+    /// Where they are kept: as esmond did, and elmond does.
+    Archive,
+}
+
+impl Service {
+    fn at(url: &Url) -> Option<Self> {
+        match url.path.rsplit_once('/')?.1 {
+            "pscheduler" => Some(Self::PScheduler),
+            "archive" => Some(Self::Archive),
+            _ => None,
+        }
+    }
+}
+
+/// Queries in PromQL, one for each metric; each gives a series for each path.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prometheus {
+    /// Its value is a path's name, or an address in the path's `remote`.
+    pub label: String,
+    pub queries: Vec<Query>,
+    /// When it was measured, in seconds since 1970; where it is left out, what
+    /// Prometheus' `timestamp()` says of each query.
+    pub measured_at: Option<String>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Query {
+    pub metric: Metric,
+    pub promql: String,
+    /// Makes bit/s and seconds of what is asked for.
+    pub factor: f64,
+}
+
+/// What is known of a path: bit/s, seconds, and fractions of packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Metric {
+    Bandwidth,
+    Rtt,
+    Loss,
+    Reordering,
+}
+
+impl Metric {
+    pub const ALL: [Self; 4] = [Self::Bandwidth, Self::Rtt, Self::Loss, Self::Reordering];
+
+    /// The key of its query.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Bandwidth => "bandwidth",
+            Self::Rtt => "rtt",
+            Self::Loss => "loss",
+            Self::Reordering => "reordering",
+        }
+    }
+
+    const fn unit_key(self) -> Option<&'static str> {
+        match self {
+            Self::Bandwidth => Some("bandwidth_unit"),
+            Self::Rtt => Some("rtt_unit"),
+            Self::Loss | Self::Reordering => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Asked {
+    Prometheus,
+    PerfSonar,
+    Http,
+    Passive,
+}
+
+/// Keys of PromQL and what belongs to it.
+const QUERY_KEYS: [&str; 8] = [
+    "label",
+    "bandwidth",
+    "bandwidth_unit",
+    "rtt",
+    "rtt_unit",
+    "loss",
+    "reordering",
+    "measured_at",
+];
+
+/// Keys of what is asked over the network.
+const SERVICE_KEYS: [&str; 5] = ["url", "token_file", "ca_file", "timeout", "max_response"];
+
+impl Source {
+    /// What measured paths have where the file names no source.
+    pub fn passive() -> Self {
+        Self {
+            name: "flows".to_owned(),
+            kind: Kind::Passive,
+            url: None,
+            token_file: None,
+            ca_file: None,
+            interval: INTERVAL,
+            timeout: TIMEOUT,
+            stale_after: PASSIVE_STALE_AFTER,
+            max_response_bytes: MAX_RESPONSE_BYTES,
+        }
+    }
+}
+
+/// Reads a source, and where its name stands.
+pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)> {
+    table.require("name", problems, "add name = \"monitor\", or how it is to show in logs");
+    let help = "add kind = \"prometheus\", \"perfsonar\", \"http\" or \"passive\"";
+    table.require("kind", problems, help);
+    let name = table.read("name", problems, |value| parse_name(table::text(value)?));
+    let kind = table.read("kind", problems, |value| match table::text(value)? {
+        "prometheus" => Ok(Asked::Prometheus),
+        "perfsonar" => Ok(Asked::PerfSonar),
+        "http" => Ok(Asked::Http),
+        "passive" => Ok(Asked::Passive),
+        other => {
+            let title = format!("{} is no kind of source", quoted(other));
+            let label = "it takes \"prometheus\", \"perfsonar\", \"http\" or \"passive\"";
+            Err(Fault::new(title, label))
+        }
+    });
+    let is_passive = matches!(kind.as_ref().map(|kind| &kind.value), Some(Asked::Passive));
+    if !is_passive {
+        table.require("url", problems, "add url = \"https://HOST:PORT\"");
+    }
+    let url = table.read("url", problems, |value| Ok(Url::parse(table::text(value)?)?));
+    let second = Duration::from_secs(1);
+    let interval = read_time(table, "interval", second, "1s to 1d", problems);
+    let interval = interval.unwrap_or(INTERVAL);
+    let timeout = read_time(table, "timeout", second / 10, "100ms to 1d", problems);
+    let stale_after = read_time(table, "stale_after", second, "1s to 90d", problems);
+    let usual = if is_passive { PASSIVE_STALE_AFTER } else { Duration::from_secs(300) };
+    let stale_after = stale_after.unwrap_or(usual.max(interval * 3));
+    if let Some(at) = table.place("stale_after").filter(|_| stale_after < interval) {
+        let fault = Fault::new("`stale_after` is shorter than `interval`", "always stale");
+        problems.push(fault.help("polls are `interval` apart: 30s if it is left out").at(at));
+    }
+    let max_response =
+        table.read("max_response", problems, |value| quantity::size(value, 1 << 10..=64 << 20));
+    let token_file = read_file(table, "token_file", problems);
+    let ca_file = read_file(table, "ca_file", problems);
+    let kind = match kind.map(|kind| kind.value) {
+        Some(Asked::Http) => {
+            check_use(table, "an http source", &[&QUERY_KEYS, &["from"]], problems);
+            Some(Kind::Http)
+        }
+        Some(Asked::Passive) => {
+            let others: [&[&str]; 3] = [&SERVICE_KEYS, &QUERY_KEYS, &["from"]];
+            check_use(table, "a passive source", &others, problems);
+            Some(Kind::Passive)
+        }
+        Some(Asked::PerfSonar) => {
+            check_use(table, "a perfsonar source", &[&QUERY_KEYS], problems);
+            let from = table.read_list("from", problems, parse_address);
+            let from = from.unwrap_or_default().into_iter().map(|from| from.value).collect();
+            let service = url.as_ref().and_then(|url| read_service(url, problems));
+            service.map(|service| Kind::PerfSonar(PerfSonar { service, from }))
+        }
+        Some(Asked::Prometheus) => {
+            check_use(table, "a prometheus source", &[&["from"]], problems);
+            Some(Kind::Prometheus(read_prometheus(table, problems)))
+        }
+        None => None,
+    };
+    let kind = kind?;
+    let url = match kind {
+        Kind::Passive => None,
+        _ => Some(url?),
+    };
+    if let Some(url) = &url {
+        check_encryption(table, url, problems);
+    }
+    let name = name?;
+    let source = Source {
+        name: name.value,
+        kind,
+        url: url.map(|url| url.value),
+        token_file,
+        ca_file,
+        interval,
+        timeout: timeout.unwrap_or(TIMEOUT),
+        stale_after,
+        // In range, hence whole.
+        max_response_bytes: max_response.map_or(MAX_RESPONSE_BYTES, |size| size.value as usize),
+    };
+    Some((source, name.at))
+}
+
+pub fn check_encryption(table: &Table<'_>, url: &Located<Url>, problems: &mut Problems) {
+    if let Some(at) = table.place("token_file").filter(|_| !url.value.is_private()) {
+        let fault = Fault::new("the token would be sent in the clear", "to another host");
+        problems.push(fault.help("use an https:// URL").at(at).also(url.at, "not encrypted"));
+    }
+    if let Some(at) = table.place("ca_file").filter(|_| !url.value.is_https) {
+        let fault = Fault::new("`ca_file` has no effect", "there are no certificates");
+        problems.push(fault.help("use an https:// URL, or leave it out").at(at));
+    }
+}
+
+fn read_time(
+    table: &Table<'_>,
+    key: &str,
+    least: Duration,
+    range: &str,
+    problems: &mut Problems,
+) -> Option<Duration> {
+    let most = if range.ends_with("90d") { 90 * DAY } else { DAY };
+    let parse = |value: &DeValue<'_>| quantity::duration(table::text(value)?, least..=most, range);
+    table.read(key, problems, parse).map(|time| time.value)
+}
+
+pub fn read_file(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<PathBuf> {
+    let file = table.read(key, problems, |value| {
+        let file = table::text(value)?;
+        if Path::new(file).is_absolute() && !file.contains(char::is_control) {
+            return Ok(PathBuf::from(file));
+        }
+        Err(Fault::new(format!("{} is no absolute path", quoted(file)), "must begin with /"))
+    });
+    file.map(|file| file.value)
+}
+
+/// Keys of other kinds.
+pub fn check_use(table: &Table<'_>, kind: &str, keys: &[&[&str]], problems: &mut Problems) {
+    for (key, at) in keys.iter().copied().flatten().filter_map(|key| Some((key, table.place(key)?)))
+    {
+        let fault = Fault::new(format!("`{key}` has no effect on {kind}"), "not asked for");
+        problems.push(fault.help("leave it out").at(at));
+    }
+}
+
+fn parse_address(value: &DeValue<'_>) -> Result<IpAddr, Fault> {
+    let text = table::text(value)?;
+    text.parse().map_err(|_| {
+        let title = format!("{} is no address", quoted(text));
+        Fault::new(title, "of the host that measures").help("names are not taken")
+    })
+}
+
+fn read_service(url: &Located<Url>, problems: &mut Problems) -> Option<Service> {
+    let service = Service::at(&url.value);
+    if service.is_none() {
+        let fault = Fault::new("no service of perfSONAR is there", "which one is meant?");
+        let help = "let it end with /pscheduler, or with /esmond/perfsonar/archive";
+        problems.push(fault.help(help).at(url.at));
+    }
+    service
+}
+
+fn read_prometheus(table: &Table<'_>, problems: &mut Problems) -> Prometheus {
+    let label = table.read("label", problems, |value| parse_label(table::text(value)?));
+    let queries = Metric::ALL.into_iter().filter_map(|metric| read_query(table, metric, problems));
+    let queries: Vec<_> = queries.collect();
+    if !table.has("bandwidth") && !table.has("rtt") {
+        let fault = Fault::new("neither `bandwidth` nor `rtt`", "nothing follows from the others");
+        let help = "add rtt = 'probe_duration_seconds', or the PromQL that has it for each path";
+        problems.push(fault.help(help).at(table.at));
+    }
+    let measured_at = read_promql(table, "measured_at", problems);
+    let label = label.map_or_else(|| "path".to_owned(), |label| label.value);
+    Prometheus { label, queries, measured_at }
+}
+
+fn read_query(table: &Table<'_>, metric: Metric, problems: &mut Problems) -> Option<Query> {
+    let promql = read_promql(table, metric.key(), problems);
+    let factor = read_unit(table, metric, problems);
+    Some(Query { metric, promql: promql?, factor: factor? })
+}
+
+/// None where it is wrong or missing, and that was said.
+fn read_unit(table: &Table<'_>, metric: Metric, problems: &mut Problems) -> Option<f64> {
+    let Some(key) = metric.unit_key() else { return Some(1.0) };
+    let (at, has_query) = (table.place(metric.key()), table.has(metric.key()));
+    if let Some(unit) = table.place(key).filter(|_| !has_query) {
+        let fault = Fault::new(format!("`{key}` without `{}`", metric.key()), "a unit of what?");
+        problems.push(fault.help("leave it out, or add the query").at(unit));
+    }
+    if !table.has(key) {
+        // Prometheus' own unit of times; of rates there are two.
+        if metric == Metric::Rtt {
+            return Some(1.0);
+        }
+        let fault = Fault::new("`bandwidth` needs `bandwidth_unit`", "in bits, or in bytes?");
+        let help = "add bandwidth_unit = \"bit/s\", or \"B/s\" as is usual with Prometheus";
+        at.into_iter().for_each(|at| problems.push(fault.clone().help(help).at(at)));
+        return None;
+    }
+    let factor = table.read(key, problems, |value| {
+        let one = format!("1{}", table::text(value)?);
+        if metric == Metric::Rtt {
+            quantity::seconds(&one)
+        } else {
+            quantity::bits_per_second(&one)
+        }
+    });
+    factor.map(|factor| factor.value)
+}
+
+fn read_promql(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<String> {
+    const MOST: usize = 4_000;
+    let promql = table.read(key, problems, |value| {
+        let text = table::text(value)?.trim();
+        if text.is_empty() || text.len() > MOST {
+            let label = format!("must have 1 to {MOST} bytes");
+            return Err(Fault::new(format!("{} bytes of PromQL", text.len()), label));
+        }
+        Ok(text.to_owned())
+    });
+    promql.map(|promql| promql.value)
+}
+
+/// Prometheus' names of labels: `[a-zA-Z_][a-zA-Z0-9_]*`.
+fn parse_label(text: &str) -> Result<String, Fault> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit()) || !text.chars().all(fits)
+    {
+        let title = format!("{} is no name of a label", quoted(text));
+        return Err(Fault::new(title, "letters, digits and _ only"));
+    }
+    Ok(text.to_owned())
+}

@@ -1,0 +1,28 @@
+//! What tests of configurations have in common.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use super::Host;
+
+/// Returns a host that is the same on every machine.
+pub fn host() -> Host {
+    let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
+    Host { congestion_controls: owned(["reno", "cubic"]), loadable: owned(["bbr", "vegas"]) }
+}
+
+/// Returns the root of the repository.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Compares a message with a file, which `WAD_BLESS=1` writes.
+pub fn compare(message: &str, golden: &Path) {
+    if std::env::var_os("WAD_BLESS").is_some() {
+        fs::write(golden, message).expect("writable");
+    }
+    let expected = fs::read_to_string(golden).unwrap_or_default();
+    assert_eq!(message, expected, "{}; WAD_BLESS=1 writes it anew", golden.display());
+}

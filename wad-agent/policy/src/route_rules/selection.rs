@@ -1,0 +1,221 @@
+//! From paths to rules: the same order as the kernel side has for flows, so that a
+//! connection's route has the metrics of the path that it falls under.
+
+use std::{cmp::Reverse, collections::HashSet, sync::Arc};
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::{RouteMetrics, Rule, To};
+use crate::{
+    config::{PathPolicy, covers_ipv4},
+    switch::Disabled,
+};
+
+/// The paths that routes are about: those that want metrics, and those within their
+/// prefixes that do not. In the order of look-up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selection(Vec<Entry>);
+
+/// A path and one of its prefixes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    path: Arc<str>,
+    remote: IpNet,
+    /// None for a path that is for other local addresses only.
+    locals: Vec<Option<IpNet>>,
+    remote_port: u16,
+    local_port: u16,
+    metrics: RouteMetrics,
+}
+
+/// A rule, and the path that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Selected {
+    pub path: Arc<str>,
+    pub rule: Rule,
+}
+
+impl Selection {
+    pub fn of(paths: &[PathPolicy]) -> Self {
+        let wanting = paths.iter().filter(|path| !metrics(path).is_nothing());
+        let wanted: HashSet<IpNet> = wanting.flat_map(remotes).collect();
+        if wanted.is_empty() {
+            return Self::default();
+        }
+        let mut entries = Vec::new();
+        for path in paths {
+            let metrics = metrics(path);
+            let within = |net: &IpNet| around(*net).any(|around| wanted.contains(&around));
+            let name = Arc::from(path.name.as_str());
+            for remote in remotes(path).filter(|net| !metrics.is_nothing() || within(net)) {
+                entries.push(Entry {
+                    path: Arc::clone(&name),
+                    remote,
+                    locals: locals(path, &remote),
+                    remote_port: path.remote_port,
+                    local_port: path.local_port,
+                    metrics,
+                });
+            }
+        }
+        // Stable: the order of the file among the paths of a prefix.
+        entries.sort_by_key(|entry| Reverse(entry.remote.prefix_len()));
+        Self(entries)
+    }
+
+    /// What is disabled is given nothing, but goes on to be what it was.
+    pub fn rules(&self, disabled: &Disabled) -> Vec<Selected> {
+        let mut selected = Vec::new();
+        for entry in &self.0 {
+            let metrics =
+                if disabled.holds(&entry.path) { RouteMetrics::default() } else { entry.metrics };
+            let to = if metrics.is_nothing() { To::Main } else { To::Table(metrics.table()) };
+            for local in &entry.locals {
+                let rule = Rule {
+                    remote: entry.remote,
+                    local: *local,
+                    remote_port: entry.remote_port,
+                    local_port: entry.local_port,
+                    to,
+                };
+                selected.push(Selected { path: Arc::clone(&entry.path), rule });
+            }
+        }
+        // Past nothing there is nothing to go past.
+        let last = selected.iter().rposition(|selected| selected.rule.to != To::Main);
+        selected.truncate(last.map_or(0, |last| last + 1));
+        selected
+    }
+}
+
+fn metrics(path: &PathPolicy) -> RouteMetrics {
+    if path.observe {
+        return RouteMetrics::default();
+    }
+    RouteMetrics {
+        reorder_segments: path.reorder_segments.unwrap_or(0),
+        quickack: path.no_delayed_acks,
+    }
+}
+
+/// With that of IPv4 where a prefix covers it.
+fn remotes(path: &PathPolicy) -> impl Iterator<Item = IpNet> {
+    path.remote.iter().flat_map(|net| [Some(*net), ipv4_in(net)]).flatten()
+}
+
+fn ipv4_in(net: &IpNet) -> Option<IpNet> {
+    (net.addr().is_ipv6() && covers_ipv4(*net)).then(|| Ipv4Net::default().into())
+}
+
+/// Those of a remote prefix's family; one None for any.
+fn locals(path: &PathPolicy, remote: &IpNet) -> Vec<Option<IpNet>> {
+    if path.local.is_empty() {
+        return vec![None];
+    }
+    let all = path.local.iter().flat_map(|net| [Some(*net), ipv4_in(net)]).flatten();
+    let same = all.filter(|local| local.addr().is_ipv4() == remote.addr().is_ipv4());
+    same.map(|local| (local.prefix_len() > 0).then_some(local)).collect()
+}
+
+/// The prefix, and those around it.
+fn around(net: IpNet) -> impl Iterator<Item = IpNet> {
+    let v6 = net.addr().is_ipv4().then(|| "::/0".parse().expect("a prefix"));
+    std::iter::successors(Some(net), IpNet::supernet).chain(v6)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::config::{Config, testing::host};
+
+    fn rules(text: &str, disabled: &Disabled) -> Vec<String> {
+        let config = Config::parse("wad.toml", text, &host()).unwrap();
+        let selected = Selection::of(&config.paths).rules(disabled);
+        let shown = selected.iter().map(|Selected { path, rule }| {
+            let to = match rule.to {
+                To::Table(table) => table.to_string(),
+                To::Main => "main".to_owned(),
+            };
+            let local = rule.local.map_or(String::new(), |local| format!(" from {local}"));
+            format!("{path}: {}{local} :{} {to}", rule.remote, rule.remote_port)
+        });
+        shown.collect()
+    }
+
+    const NESTED: &str = "
+        [[path]]
+        name = 'wide'
+        remote = '10.0.0.0/8'
+        reorder = 9
+        [[path]]
+        name = 'elsewhere'
+        remote = '192.0.2.0/24'
+        [[path]]
+        name = 'plain'
+        remote = '10.1.0.0/16'
+        remote_port = 80
+        [[path]]
+        name = 'narrow'
+        remote = '10.1.2.0/24'
+        reorder = 19
+        delayed_ack = false
+    ";
+
+    #[test]
+    fn the_longest_prefix_comes_first_and_plain_paths_go_past_the_wider() {
+        assert_eq!(
+            rules(NESTED, &Disabled::default()),
+            [
+                "narrow: 10.1.2.0/24 :0 1190039",
+                "plain: 10.1.0.0/16 :80 main",
+                "wide: 10.0.0.0/8 :0 1190018"
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_disabled_is_gone_past() {
+        let paths = BTreeSet::from(["narrow".to_owned()]);
+        assert_eq!(
+            rules(NESTED, &Disabled { all: false, paths })[0],
+            "narrow: 10.1.2.0/24 :0 main"
+        );
+        let wide = BTreeSet::from(["wide".to_owned()]);
+        assert_eq!(
+            rules(NESTED, &Disabled { all: false, paths: wide }),
+            ["narrow: 10.1.2.0/24 :0 1190039"]
+        );
+        assert_eq!(rules(NESTED, &Disabled { all: true, paths: BTreeSet::new() }), [""; 0]);
+    }
+
+    #[test]
+    fn each_family_has_its_local_prefixes() {
+        let text = "[[path]]\nname = 'p'\nremote = ['10.0.0.0/8', '2001:db8::/32']\n\
+                    local = ['192.0.2.1', '192.0.2.2']\ndelayed_ack = false\n";
+        assert_eq!(
+            rules(text, &Disabled::default()),
+            [
+                "p: 10.0.0.0/8 from 192.0.2.1/32 :0 1190001",
+                "p: 10.0.0.0/8 from 192.0.2.2/32 :0 1190001"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_prefix_that_covers_ipv4_is_for_both() {
+        let text = "[[path]]\nname = 'p'\nremote = '::/0'\nreorder = 19\n\
+                    [[path]]\nname = 'q'\nremote = '10.0.0.0/8'\n";
+        assert_eq!(
+            rules(text, &Disabled::default()),
+            ["q: 10.0.0.0/8 :0 main", "p: ::/0 :0 1190038", "p: 0.0.0.0/0 :0 1190038"]
+        );
+    }
+
+    #[test]
+    fn no_metrics_no_rules() {
+        let text = "[[path]]\nname = 'p'\nremote = '::/0'\nmode = 'observe'\nreorder = 19\n";
+        assert_eq!(rules(text, &Disabled::default()), [""; 0]);
+    }
+}

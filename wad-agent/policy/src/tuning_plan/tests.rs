@@ -1,0 +1,170 @@
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::config::{Config, testing::host};
+
+const MIB: u64 = 1 << 20;
+/// Debian's.
+const KERNEL: KernelBuffers = KernelBuffers { sndbuf_bytes: 4_194_304, rcvbuf_bytes: 6_291_456 };
+const INTERVAL: Duration = Duration::from_secs(60);
+
+fn bounds() -> Bounds {
+    Bounds::new(None, 1 << 40, KERNEL)
+}
+
+fn capacity(mbit: f64, rtt_ms: f64) -> Capacity {
+    let (bits_per_second, rtt_seconds) = (Some(mbit * 1e6), Some(rtt_ms / 1e3));
+    Capacity { bits_per_second, rtt_seconds, is_least: false }
+}
+
+/// A path with these keys, separated by `;`.
+fn path(mode: &str, keys: &str) -> PathPolicy {
+    let keys = keys.replace(';', "\n");
+    let text = format!(
+        "[[source]]\nname = 's'\nkind = 'prometheus'\nurl = 'http://[::1]:9090'\nrtt = 'rtt'\n\
+         [[path]]\nname = 'p'\nremote = '10.0.0.0/8'\nallow = 'aggressive'\n\
+         mode = '{mode}'\n{keys}\n"
+    );
+    let config = Config::parse("wad.toml", &text, &host()).unwrap_or_else(|e| panic!("{e}"));
+    config.paths[0].clone()
+}
+
+const ALL: &str = "sndbuf = 'auto'; rcvbuf = 'auto'; initial_ssthresh = 'auto'; \
+                   max_cwnd = 'auto'; additive_increase = 'auto'";
+
+/// The one sizes by what the file says, the other by what is measured.
+#[test]
+fn what_is_measured_is_as_good_as_written_by_hand() {
+    for (mbit, rtt_ms) in [(622.0, 70.0), (2500.0, 120.0), (10.0, 1.0)] {
+        let line = format!("bandwidth = '{mbit}Mbit'; rtt = '{rtt_ms}ms'");
+        let by_hand = path("static", &format!("{line}; {ALL}"));
+        let measured = policy(&path("measured", ALL), capacity(mbit, rtt_ms), bounds());
+        assert_eq!(PathPolicy { measured: None, ..measured }, by_hand);
+    }
+}
+
+#[test]
+fn room_for_the_kernels_autotuning_follows_as_buffers_do() {
+    let measured = path("measured", "buffers = 'autotune'");
+    let plan = policy(&measured, capacity(622.0, 70.0), bounds());
+    assert_eq!(plan.autotune_bytes, Some(6_803_125));
+    assert_eq!((plan.sndbuf_bytes, plan.rcvbuf_bytes), (None, None));
+    assert_eq!(policy(&measured, Capacity::default(), bounds()).autotune_bytes, None);
+}
+
+#[test]
+fn without_a_measurement_the_files_values_hold_or_the_kernels() {
+    let line = "bandwidth = '622Mbit'; rtt = '70ms'";
+    let known = path("measured", &format!("{line}; {ALL}"));
+    let fallback = known.measured.unwrap().fallback;
+    assert_eq!(policy(&known, fallback, bounds()), known);
+    let unknown = path("measured", ALL);
+    let plan = policy(&unknown, unknown.measured.unwrap().fallback, bounds());
+    assert_eq!(plan, unknown);
+    assert_eq!((plan.sndbuf_bytes, plan.rcvbuf_bytes), (None, None));
+    assert_eq!(plan.control.max_cwnd, WindowSize::default());
+}
+
+#[test]
+fn what_flows_got_may_double() {
+    let nothing = Capacity::default();
+    let path = path("measured", ALL);
+    let plan = |mbit| policy(&path, with_room(capacity(mbit, 100.0), nothing, bounds()), bounds());
+    // Twice 250 Mbit/s times 100 ms.
+    let grown = plan(250.0);
+    assert_eq!((grown.sndbuf_bytes, grown.rcvbuf_bytes), (Some(6_250_000), Some(6_250_000)));
+    // As much as the kernel has for a sender, less than for a receiver.
+    let half = plan(100.0);
+    assert_eq!((half.sndbuf_bytes, half.rcvbuf_bytes), (Some(2_500_000), None));
+    // The kernel has more by itself: nothing follows, not even a window.
+    let small = PathPolicy { origin: path.origin, ..plan(10.0) };
+    assert_eq!(PathPolicy { bdp_bytes: path.bdp_bytes, ..small }, path);
+}
+
+#[test]
+fn what_flows_got_never_takes_away_from_what_the_file_says() {
+    let file = capacity(1000.0, 100.0);
+    let least = |mbit| with_room(capacity(mbit, 50.0), file, bounds());
+    assert_eq!(least(300.0), capacity(1000.0, 50.0));
+    assert_eq!(least(1000.0), Capacity { is_least: true, ..capacity(1600.0, 50.0) });
+    let rtt_only = Capacity { bits_per_second: None, ..capacity(0.0, 50.0) };
+    assert_eq!(with_room(rtt_only, file, bounds()), capacity(1000.0, 50.0));
+    assert_eq!(with_room(Capacity::default(), file, bounds()), file);
+}
+
+#[test]
+fn only_what_is_auto_follows() {
+    let path = path("measured", "sndbuf = '1MiB'; rcvbuf = 'auto'; max_cwnd = 1000");
+    let plan = policy(&path, capacity(622.0, 70.0), bounds());
+    assert_eq!(plan.sndbuf_bytes, Some(1 << 20));
+    assert_eq!(plan.rcvbuf_bytes, Some(6_803_125));
+    assert_eq!(plan.control.max_cwnd.segments, 1000);
+}
+
+#[test]
+fn buffers_are_for_as_many_streams() {
+    let path = path("measured", "sndbuf = 'auto'; equivalent_streams = 4");
+    let plan = policy(&path, capacity(622.0, 70.0), bounds());
+    assert_eq!(plan.sndbuf_bytes, Some(4 * 6_803_125));
+}
+
+#[test]
+fn no_measurement_goes_beyond_the_bounds() {
+    let path = path("measured", ALL);
+    let most = capacity(1e7, 60e3);
+    let sizes = |bounds| policy(&path, most, bounds).sndbuf_bytes;
+    assert_eq!(sizes(bounds()), Some((1 << 30) - 1));
+    assert_eq!(sizes(Bounds::new(Some(5_000_000), 1 << 40, KERNEL)), Some(5_000_000));
+    assert_eq!(sizes(Bounds::new(None, 64 * MIB, KERNEL)), Some(16 << 20));
+    assert_eq!(policy(&path, most, bounds()).control.max_cwnd.bytes, u32::MAX);
+}
+
+#[test]
+fn a_change_that_matters_is_made_at_once_and_a_small_one_not_at_all() {
+    let start = Instant::now();
+    let mut damper = Damper::new(capacity(1000.0, 20.0));
+    assert!(!damper.offer(capacity(1000.0, 21.9), start, INTERVAL));
+    assert!(damper.offer(capacity(1000.0, 120.0), start, INTERVAL));
+    assert_eq!(damper.capacity(), capacity(1000.0, 120.0));
+    // Too soon, then not any more.
+    assert!(!damper.offer(capacity(1000.0, 20.0), start + INTERVAL / 2, INTERVAL));
+    assert!(damper.offer(capacity(1000.0, 20.0), start + INTERVAL, INTERVAL));
+}
+
+#[test]
+fn a_path_that_is_not_known_any_more_is_a_change() {
+    let start = Instant::now();
+    let mut damper = Damper::new(capacity(1000.0, 20.0));
+    assert!(damper.offer(Capacity::default(), start, INTERVAL));
+    assert!(!damper.offer(Capacity::default(), start + INTERVAL, INTERVAL));
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_measured_there_is_one_change_in_an_interval(
+        polls in prop::collection::vec((0_u64..20_000, prop::option::of((1e-3_f64..1e6, 1e-3_f64..1e4))), 1..200)
+    ) {
+        let start = Instant::now();
+        let mut damper = Damper::new(Capacity::default());
+        let (mut now, mut last) = (start, None::<Instant>);
+        for (wait_ms, measured) in polls {
+            now += Duration::from_millis(wait_ms);
+            let wanted = measured.map_or_else(Capacity::default, |(mbit, ms)| capacity(mbit, ms));
+            if damper.offer(wanted, now, INTERVAL) {
+                prop_assert!(last.is_none_or(|last| now - last >= INTERVAL));
+                last = Some(now);
+            }
+        }
+    }
+
+    #[test]
+    fn buffers_never_shrink_as_a_path_grows(mbit in 1e-3_f64..1e7, ms in 1e-3_f64..6e4, times in 1.0_f64..10.0) {
+        let path = path("measured", ALL);
+        let smaller = policy(&path, capacity(mbit, ms), bounds());
+        let larger = policy(&path, capacity(mbit * times, ms), bounds());
+        prop_assert!(smaller.sndbuf_bytes <= larger.sndbuf_bytes);
+        prop_assert!(smaller.sndbuf_bytes >= Some(4096));
+    }
+}

@@ -1,0 +1,11 @@
+//! What many parts of `wad` borrow, and what knows none of them.
+
+pub mod amounts;
+pub mod causes;
+pub mod chance;
+pub mod mutex;
+pub mod refusals;
+pub mod shown;
+pub mod signals;
+pub mod url;
+pub mod whole_file;

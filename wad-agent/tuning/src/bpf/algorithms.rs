@@ -1,0 +1,139 @@
+//! The registration of our congestion controls with the kernel.
+
+use std::{
+    collections::HashMap,
+    os::fd::{AsFd as _, BorrowedFd},
+};
+
+use tracing::warn;
+use wad_common::tcp_sock::{RateSampleOffsets, TcpSockOffsets};
+use wad_policy::{
+    config::{Congestion, PathPolicy},
+    law::{self, Law},
+};
+use wad_struct_ops::{
+    self as struct_ops, BtfError, Callback, CongestionControl, KernelBtf, LinkedObject,
+    StructOpsError,
+};
+
+use super::{Pins, Result, maps, objects};
+use crate::instance::Instance;
+
+/// The laws that these paths name and that are not registered yet.
+pub fn missing(pins: &Pins, instance: &Instance, paths: &[PathPolicy]) -> Vec<Law> {
+    let is_named = |law: &Law| {
+        let ours = Some(Congestion::Ours(*law));
+        paths.iter().any(|path| !path.observe && path.congestion == ours)
+    };
+    let is_there = |law: &Law| pins.algorithm(&instance.algorithm(law.name())).exists();
+    Law::ALL.iter().copied().filter(|law| is_named(law) && !is_there(law)).collect()
+}
+
+/// Loads these laws. Only those that are needed: the verifier takes a second for some
+/// of them.
+pub fn load(
+    pins: &Pins,
+    instance: &Instance,
+    laws: &[Law],
+    btf: &KernelBtf,
+) -> Result<Vec<CongestionControl>> {
+    if laws.is_empty() || struct_ops::unsound(btf).is_some() {
+        return Ok(Vec::new());
+    }
+    let tcp_sock = tcp_sock_offsets(btf).map_err(StructOpsError::from)?;
+    let rate_sample = rate_sample_offsets(btf).map_err(StructOpsError::from)?;
+    let globals = HashMap::from([
+        ("TCP_SOCK", (maps::bytes(&tcp_sock), true)),
+        ("RATE_SAMPLE", (maps::bytes(&rate_sample), true)),
+    ]);
+    let maps = maps::open_all(pins)?;
+    let fds: HashMap<&str, BorrowedFd<'_>> =
+        maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
+    let object =
+        LinkedObject::link(objects::congestion(), globals, &fds).map_err(StructOpsError::from)?;
+    let load = |law: &Law| {
+        let name = instance.algorithm(law.name());
+        Ok(CongestionControl::load(&name, &callbacks(*law), &object, btf)?)
+    };
+    laws.iter().map(load).collect()
+}
+
+/// Registers and pins them: those that another build has registered, in their places.
+pub fn register(pins: &Pins, before: Option<&Pins>, laws: Vec<CongestionControl>) -> Result<()> {
+    let theirs = |law: &CongestionControl| {
+        before.map(|before| before.algorithm(law.name())).filter(|pin| pin.exists())
+    };
+    // Others first, whose names may be taken: then all is as it was.
+    let (replacing, others): (Vec<_>, Vec<_>) =
+        laws.into_iter().partition(|law| theirs(law).is_some());
+    for law in others.into_iter().chain(replacing) {
+        let pin = pins.algorithm(law.name());
+        match theirs(&law) {
+            Some(theirs) => law.replace(&theirs, &pin)?,
+            None => law.register(&pin)?,
+        }
+    }
+    Ok(())
+}
+
+/// Takes laws out again that no policy in force names.
+pub fn unregister(pins: &Pins, instance: &Instance, laws: &[Law]) {
+    for law in laws {
+        let pin = pins.algorithm(&instance.algorithm(law.name()));
+        if !pin.exists() {
+            continue;
+        }
+        if let Err(error) = CongestionControl::unpin(&pin) {
+            warn!("cannot remove {}: {error}", pin.display());
+        }
+    }
+}
+
+fn callbacks(law: Law) -> Vec<Callback> {
+    let callback =
+        |callback: &law::Callback| Callback { member: callback.member, program: callback.program };
+    law.entry().callbacks.iter().map(callback).collect()
+}
+
+fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
+    let tcp_sock = btf.structure("tcp_sock")?;
+    let offset = |member| Ok::<_, BtfError>(tcp_sock.member(member)?.offset_bytes());
+    let within = |path| btf.offset_bytes("tcp_sock", path);
+    let limited = tcp_sock.member("is_cwnd_limited")?;
+    Ok(TcpSockOffsets {
+        snd_cwnd: offset("snd_cwnd")?,
+        snd_ssthresh: offset("snd_ssthresh")?,
+        snd_cwnd_clamp: offset("snd_cwnd_clamp")?,
+        prior_cwnd: offset("prior_cwnd")?,
+        max_packets_out: offset("max_packets_out")?,
+        is_cwnd_limited: limited.offset_bytes(),
+        is_cwnd_limited_mask: limited.bit_mask(),
+        srtt_us: offset("srtt_us")?,
+        mss_cache: offset("mss_cache")?,
+        delivered: offset("delivered")?,
+        delivered_ce: offset("delivered_ce")?,
+        packets_out: offset("packets_out")?,
+        sacked_out: offset("sacked_out")?,
+        lost_out: offset("lost_out")?,
+        retrans_out: offset("retrans_out")?,
+        rate_delivered: offset("rate_delivered")?,
+        rate_interval_us: offset("rate_interval_us")?,
+        tcp_mstamp: offset("tcp_mstamp")?,
+        icsk_ca_state: within("inet_conn.icsk_ca_state")?,
+        icsk_ca_priv: within("inet_conn.icsk_ca_priv")?,
+        sk_pacing_rate: within("inet_conn.icsk_inet.sk.sk_pacing_rate")?,
+        sk_max_pacing_rate: within("inet_conn.icsk_inet.sk.sk_max_pacing_rate")?,
+        sk_pacing_status: within("inet_conn.icsk_inet.sk.sk_pacing_status")?,
+    })
+}
+
+fn rate_sample_offsets(btf: &KernelBtf) -> Result<RateSampleOffsets, BtfError> {
+    let rate_sample = btf.structure("rate_sample")?;
+    let offset = |member| Ok::<_, BtfError>(rate_sample.member(member)?.offset_bytes());
+    Ok(RateSampleOffsets {
+        argument: btf.parameters("tcp_congestion_ops", "cong_control")? - 1,
+        rtt_us: offset("rtt_us")?,
+        losses: offset("losses")?,
+        acked_sacked: offset("acked_sacked")?,
+    })
+}

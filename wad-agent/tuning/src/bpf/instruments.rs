@@ -1,0 +1,57 @@
+//! What TCP knows of the flows of the paths, read by an iterator over the flows'
+//! state: of all network namespaces, and of no socket that is not ours.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use wad_common::instruments::{Head, Members};
+use wad_struct_ops::KernelBtf;
+
+use super::{Pins, Result, TuningError, running};
+
+/// The iterator, ready to be run.
+pub struct InstrumentsReader {
+    link: OwnedFd,
+    record_bytes: usize,
+}
+
+/// What it says of a flow.
+pub struct Record<'a> {
+    pub head: Head,
+    members: &'a [u8],
+}
+
+impl Record<'_> {
+    /// The bytes of a member, in the lower ones of this.
+    pub fn member(&self, n: usize) -> u64 {
+        let bytes = &self.members[8 * n..8 * (n + 1)];
+        u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
+    }
+}
+
+impl InstrumentsReader {
+    /// Loads the iterator.
+    pub fn load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64, members: &Members) -> Result<Self> {
+        let link = running::link_flows(pins, btf, cgroup_id, ("wad_instruments", members))?;
+        let record_bytes = size_of::<Head>() + 8 * members.count as usize;
+        Ok(Self { link, record_bytes })
+    }
+
+    /// All flows, as they are now, in place of what is there. Where others end
+    /// meanwhile, one may be missing; where others begin, one may be there twice.
+    pub fn read(&self, output: &mut Vec<u8>) -> Result<()> {
+        output.clear();
+        running::read_to(self.link.as_fd(), output).map_err(TuningError::Running)
+    }
+
+    /// The flows in what was read.
+    pub fn records<'a>(&self, output: &'a [u8]) -> impl Iterator<Item = Record<'a>> {
+        output.chunks_exact(self.record_bytes).map(|bytes| {
+            let (head, members) = bytes.split_at(size_of::<Head>());
+            // SAFETY: there are as many bytes as a head has, all values of them are
+            // heads (integers only, see `record!` of wad-common), and the read asks
+            // for no alignment.
+            let head = unsafe { head.as_ptr().cast::<Head>().read_unaligned() };
+            Record { head, members }
+        })
+    }
+}

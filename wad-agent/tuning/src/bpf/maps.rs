@@ -1,0 +1,397 @@
+//! The pinned maps, from the agent's side.
+
+use std::{collections::HashMap, sync::Arc};
+
+use aya::maps::{
+    Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError,
+    lpm_trie::{Key, LpmTrie},
+};
+use tracing::warn;
+use wad_common::{
+    counter::{Counter, Setting},
+    policy::{Policy, Rule, RuleRun},
+    refused::Refusal,
+    stats::PathStats,
+};
+use wad_policy::{
+    config::{Origin, PathPolicy},
+    switch::Disabled,
+};
+use wad_toolbox::{refusals::RefusedFlows, shown};
+
+use super::{Pins, Result, TuningError};
+use crate::{
+    explain::{Answer, Basis, Known, Query, RuleSet, explain},
+    instance::Instance,
+    policy_set::{Making, PolicySet, Withheld},
+    readings::{KernelReadings, PathReading, PathState},
+};
+
+/// Names of the maps, as in wad-ebpf.
+pub const NAMES: [&str; 9] = [
+    "PREFIX_SETS",
+    "RULE_SETS",
+    "POLICY_SETS",
+    "SETTINGS",
+    "COUNTERS",
+    "PATHS",
+    "REFUSALS",
+    "FLOWS",
+    "EVENTS",
+];
+
+pub const BPF_F_NO_PREALLOC: u32 = 1;
+pub const BPF_F_INNER_MAP: u32 = 1 << 12;
+
+type Prefixes = LpmTrie<MapData, [u8; 16], RuleRun>;
+
+/// The maps that the agent reads and writes.
+pub struct Maps {
+    prefix_sets: ArrayOfMaps<MapData, Prefixes>,
+    rule_sets: ArrayOfMaps<MapData, Array<MapData, Rule>>,
+    policy_sets: ArrayOfMaps<MapData, Array<MapData, Policy>>,
+    settings: Array<MapData, u64>,
+    counters: Array<MapData, u64>,
+    paths: BpfHashMap<MapData, u32, PathStats>,
+    refusals: BpfHashMap<MapData, Refusal, u64>,
+    /// The paths in force, in the order of the file, with their indices.
+    pub names: Vec<(Arc<str>, u32)>,
+    max_flows: Vec<u32>,
+    disabled: Disabled,
+    /// Of paths whose flows are left alone, by their index.
+    withheld: HashMap<u32, Withheld>,
+    /// Of the paths that say what they carry, by their index.
+    origins: HashMap<u32, Origin>,
+    /// The maps in force, once this agent has put any there.
+    current: Option<Inner>,
+}
+
+/// The maps of one policy set.
+struct Inner {
+    rules: Arc<Array<MapData, Rule>>,
+    policies: Array<MapData, Policy>,
+    prefixes: Arc<Prefixes>,
+}
+
+/// Opens a pinned map.
+pub fn open(pins: &Pins, name: &'static str) -> Result<MapData> {
+    MapData::from_pin(pins.map(name)).map_err(named(name))
+}
+
+/// Opens all of them, by their names.
+pub fn open_all(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
+    NAMES.iter().map(|name| Ok((*name, open(pins, name)?))).collect()
+}
+
+/// A record as the kernel side reads it.
+pub fn bytes<T: aya::Pod>(record: &T) -> &[u8] {
+    // SAFETY: a plain record without padding.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(record).cast(), size_of::<T>()) }
+}
+
+impl Maps {
+    /// Opens the pinned maps.
+    pub fn open(pins: &Pins, disabled: &Disabled) -> Result<Self> {
+        let open = |name| open(pins, name);
+        Ok(Self {
+            prefix_sets: Map::ArrayOfMaps(open("PREFIX_SETS")?)
+                .try_into()
+                .map_err(named("PREFIX_SETS"))?,
+            rule_sets: Map::ArrayOfMaps(open("RULE_SETS")?)
+                .try_into()
+                .map_err(named("RULE_SETS"))?,
+            policy_sets: Map::ArrayOfMaps(open("POLICY_SETS")?)
+                .try_into()
+                .map_err(named("POLICY_SETS"))?,
+            settings: Map::Array(open("SETTINGS")?).try_into().map_err(named("SETTINGS"))?,
+            counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
+            paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
+            refusals: Map::HashMap(open("REFUSALS")?).try_into().map_err(named("REFUSALS"))?,
+            names: Vec::new(),
+            max_flows: Vec::new(),
+            disabled: disabled.clone(),
+            withheld: HashMap::new(),
+            origins: HashMap::new(),
+            current: None,
+        })
+    }
+
+    /// Puts a policy set in force, whole: no flow sees half of it; and the bound on
+    /// the memory that tuned flows may reserve. Returns the set's number. If it
+    /// fails, nothing is changed.
+    pub fn install(
+        &mut self,
+        paths: &[PathPolicy],
+        max_memory_bytes: u64,
+        instance: &Instance,
+    ) -> Result<u64> {
+        let generation = self.get(Setting::Generation)?;
+        let known = self.known_paths(generation)?;
+        let disabled = &self.disabled;
+        let making = Making { generation: generation + 1, known: &known, instance, disabled };
+        let set = PolicySet::new(paths, making);
+        let inner = Inner {
+            rules: Arc::new(rules(&set)?),
+            policies: policies(&set)?,
+            prefixes: Arc::new(prefixes(&set)?),
+        };
+        let max_memory_before = self.get(Setting::MaxMemory)?;
+        self.set(Setting::MaxMemory, max_memory_bytes)?;
+        if let Err(error) = self.put_in_force(generation, inner) {
+            self.set(Setting::MaxMemory, max_memory_before)?;
+            return Err(error);
+        }
+        // Of most paths there is nothing to tell.
+        let told = set.names.iter().zip(paths).filter(|(_, path)| path.origin != Origin::default());
+        self.origins = told.map(|((_, index), path)| (*index, path.origin)).collect();
+        self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
+        self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
+        self.withheld = set.withheld;
+        Ok(generation + 1)
+    }
+
+    /// Has the kernel side tell of flows that are changed while they run, or not.
+    pub fn tell_changes(&mut self, tells: bool) -> Result<()> {
+        self.set(Setting::TellsChanges, tells.into())
+    }
+
+    /// Puts a policy set in force that has settings for all paths but these, and
+    /// is the same otherwise. Returns its number. If it fails, nothing is changed.
+    pub fn switch(&mut self, disabled: &Disabled) -> Result<u64> {
+        let generation = self.get(Setting::Generation)?;
+        let error = named("POLICY_SETS");
+        let now = self.current.as_ref().ok_or(TuningError::NoSet)?;
+        let mut policies = Array::create(now.policies.len(), BPF_F_INNER_MAP).map_err(&error)?;
+        let mut withheld = HashMap::new();
+        for (name, index) in &self.names {
+            let aside = self.withheld.get(index);
+            let mut policy = match aside {
+                Some(aside) => aside.policy,
+                None => now.policies.get(index, 0).map_err(&error)?,
+            };
+            let observe = aside.is_some_and(|aside| aside.observe);
+            if observe || disabled.holds(name) {
+                withheld.insert(*index, Withheld { policy, observe });
+                policy = Policy::observing(policy.name);
+            }
+            let policy = Policy { generation: generation + 1, ..policy };
+            policies.set(*index, policy, 0).map_err(&error)?;
+        }
+        let (rules, prefixes) = (Arc::clone(&now.rules), Arc::clone(&now.prefixes));
+        self.put_in_force(generation, Inner { rules, policies, prefixes })?;
+        self.withheld = withheld;
+        self.disabled = disabled.clone();
+        Ok(generation + 1)
+    }
+
+    /// Makes a set the one after this generation.
+    fn put_in_force(&mut self, generation: u64, set: Inner) -> Result<()> {
+        self.fill(generation + 1, &set)?;
+        self.set(Setting::Generation, generation + 1)?;
+        // Changing an array of maps waits for the programs that run
+        // (`maybe_wait_bpf_programs()`): here for those that still read the set
+        // before, whose place is the next one's.
+        if let Err(error) = self.fill(generation + 1, &set) {
+            warn!("cannot wait for the end of the policy set before: {error}");
+        }
+        self.current = Some(set);
+        Ok(())
+    }
+
+    /// Frees the set before the one in force, which connections that were being
+    /// made when it changed have still been using.
+    pub fn retire(&mut self) -> Result<()> {
+        let generation = self.get(Setting::Generation)?;
+        let Some(set) = self.current.take() else { return Ok(()) };
+        let filled = self.fill(generation + 1, &set);
+        self.current = Some(set);
+        filled
+    }
+
+    /// Makes a set that of a generation.
+    fn fill(&mut self, generation: u64, set: &Inner) -> Result<()> {
+        let slot = (generation & 1) as u32;
+        self.rule_sets.set(slot, &set.rules, 0).map_err(named("RULE_SETS"))?;
+        self.policy_sets.set(slot, &set.policies, 0).map_err(named("POLICY_SETS"))?;
+        self.prefix_sets.set(slot, &set.prefixes, 0).map_err(named("PREFIX_SETS"))
+    }
+
+    /// Which path the flows of a question fall under, and what they get.
+    pub fn explain(&self, query: &Query) -> Result<Answer> {
+        let set = self.current.as_ref().ok_or(TuningError::NoSet)?;
+        let basis = Basis::PolicySet(self.get(Setting::Generation)?);
+        let mut answer = explain(&InForce { maps: self, set }, query, basis)?;
+        if let Some(path) = &mut answer.path
+            && let Some((_, index)) = self.names.iter().find(|(name, _)| **name == *path.name)
+        {
+            path.refused = self.refused()?.remove(index).unwrap_or_default();
+        }
+        Ok(answer)
+    }
+
+    /// Flows that were refused a setting, by the indices of their paths' policies.
+    fn refused(&self) -> Result<HashMap<u32, Vec<RefusedFlows>>> {
+        let mut counts = Vec::new();
+        for entry in self.refusals.iter() {
+            counts.push(entry.map_err(named("REFUSALS"))?);
+        }
+        counts.sort_unstable_by_key(|(refusal, _)| (refusal.setting, refusal.reason));
+        let mut by_path: HashMap<u32, Vec<_>> = HashMap::new();
+        for (refusal, flows) in counts {
+            by_path.entry(refusal.policy).or_default().push(RefusedFlows::new(refusal, flows));
+        }
+        Ok(by_path)
+    }
+
+    /// What the kernel side has counted.
+    pub fn readings(&self) -> Result<KernelReadings> {
+        let stats: HashMap<u32, PathStats> =
+            self.paths.iter().collect::<Result<_, _>>().map_err(named("PATHS"))?;
+        let mut refused = self.refused()?;
+        let mut counters = [0; Counter::COUNT as usize];
+        for (index, counter) in counters.iter_mut().enumerate() {
+            *counter = self.counters.get(&(index as u32), 0).map_err(named("COUNTERS"))?;
+        }
+        let paths =
+            self.names.iter().zip(&self.max_flows).map(|((name, index), max_flows)| PathReading {
+                name: name.clone(),
+                state: self.state(name, *index),
+                max_flows: *max_flows,
+                stats: stats.get(index).copied().unwrap_or_default(),
+                refused: refused.remove(index).unwrap_or_default(),
+            });
+        Ok(KernelReadings {
+            paths: paths.collect(),
+            counters,
+            generation: self.get(Setting::Generation)?,
+            memory_limit_bytes: self.get(Setting::MaxMemory)?,
+            all_disabled: self.disabled.all,
+        })
+    }
+
+    /// One count of those that concern no single path.
+    pub fn count(&self, counter: Counter) -> Result<u64> {
+        self.counters.get(&(counter as u32), 0).map_err(named("COUNTERS"))
+    }
+
+    fn state(&self, name: &str, index: u32) -> PathState {
+        if self.disabled.holds(name) {
+            PathState::Disabled
+        } else if self.withheld.contains_key(&index) {
+            PathState::Observed
+        } else {
+            PathState::Tuned
+        }
+    }
+
+    /// The paths in force, in the order of the file, with their policies.
+    pub fn policies(&self) -> Result<Vec<(Arc<str>, Policy)>> {
+        let slot = (self.get(Setting::Generation)? & 1) as u32;
+        let policies = self.policy_sets.get(&slot, 0).map_err(named("POLICY_SETS"))?;
+        let of = |(name, index): &(Arc<str>, u32)| {
+            let policy = policies.get(index, 0).map_err(named("POLICY_SETS"))?;
+            Ok((Arc::clone(name), policy))
+        };
+        self.names.iter().map(of).collect()
+    }
+
+    /// The paths in force, perhaps by an agent before this one, with their indices.
+    fn known_paths(&self, generation: u64) -> Result<HashMap<String, u32>> {
+        if generation == 0 {
+            return Ok(HashMap::new());
+        }
+        if self.current.is_some() {
+            let names = self.names.iter().map(|(name, index)| (name.as_ref().to_owned(), *index));
+            return Ok(names.collect());
+        }
+        let slot = (generation & 1) as u32;
+        let policies = self.policy_sets.get(&slot, 0).map_err(named("POLICY_SETS"))?;
+        let mut known = HashMap::new();
+        for index in 0..policies.len() {
+            let policy = policies.get(&index, 0).map_err(named("POLICY_SETS"))?;
+            if policy.name[0] != 0 {
+                known.insert(shown::text(&policy.name), index);
+            }
+        }
+        Ok(known)
+    }
+
+    fn get(&self, setting: Setting) -> Result<u64> {
+        self.settings.get(&(setting as u32), 0).map_err(named("SETTINGS"))
+    }
+
+    fn set(&mut self, setting: Setting, value: u64) -> Result<()> {
+        self.settings.set(setting as u32, value, 0).map_err(named("SETTINGS"))
+    }
+}
+
+/// The policy set in force, with what the agent knows beside it.
+struct InForce<'a> {
+    maps: &'a Maps,
+    set: &'a Inner,
+}
+
+impl RuleSet for InForce<'_> {
+    type Error = TuningError;
+
+    fn run(&self, address: u128, bits: u8) -> Result<Option<RuleRun>> {
+        let key = Key::new(bits.into(), address.to_be_bytes());
+        match self.set.prefixes.get(&key, 0) {
+            Ok(run) => Ok(Some(run)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(error) => Err(named("PREFIX_SETS")(error)),
+        }
+    }
+
+    fn rule(&self, index: u32) -> Result<Rule> {
+        self.set.rules.get(&index, 0).map_err(named("RULE_SETS"))
+    }
+
+    fn policy(&self, index: u32) -> Result<Known> {
+        let policy = match self.maps.withheld.get(&index) {
+            Some(withheld) => withheld.policy,
+            None => self.set.policies.get(&index, 0).map_err(named("POLICY_SETS"))?,
+        };
+        let state = self.maps.state(&shown::text(&policy.name), index);
+        let origin = self.maps.origins.get(&index).copied().unwrap_or_default();
+        Ok(Known { policy, state, origin })
+    }
+}
+
+// Maps have at least one place.
+
+fn prefixes(set: &PolicySet) -> Result<Prefixes> {
+    let error = named("PREFIX_SETS");
+    let entries = set.prefixes.len().max(1) as u32;
+    let mut map = Prefixes::create(entries, BPF_F_NO_PREALLOC).map_err(&error)?;
+    for (prefix, run) in &set.prefixes {
+        let key = Key::new(prefix.bits.into(), prefix.address.to_be_bytes());
+        map.insert(&key, run, 0).map_err(&error)?;
+    }
+    Ok(map)
+}
+
+fn rules(set: &PolicySet) -> Result<Array<MapData, Rule>> {
+    let error = named("RULE_SETS");
+    let mut map = Array::create(set.rules.len().max(1) as u32, BPF_F_INNER_MAP).map_err(&error)?;
+    for (index, rule) in set.rules.iter().enumerate() {
+        map.set(index as u32, rule, 0).map_err(&error)?;
+    }
+    Ok(map)
+}
+
+fn policies(set: &PolicySet) -> Result<Array<MapData, Policy>> {
+    let error = named("POLICY_SETS");
+    let entries = set.policies.len().max(1) as u32;
+    let mut map = Array::create(entries, BPF_F_INNER_MAP).map_err(&error)?;
+    for (index, policy) in set.policies.iter().enumerate() {
+        if let Some(policy) = policy {
+            map.set(index as u32, policy, 0).map_err(&error)?;
+        }
+    }
+    Ok(map)
+}
+
+fn named(name: &'static str) -> impl Fn(MapError) -> TuningError {
+    move |source| TuningError::Map { name, source }
+}

@@ -1,0 +1,395 @@
+//! wad's part in the kernel: maps, the tuner on its cgroup, and the congestion
+//! control, all pinned so that they outlive the agent.
+//!
+//! The owner of it all is [`Tuning`]: made fresh, taken over from an agent before, or
+//! put in the place of what one of another build left; given a policy set; and removed
+//! as a whole.
+
+mod algorithms;
+mod error;
+mod event_bytes;
+mod events;
+mod instruments;
+mod maps;
+mod objects;
+mod options;
+mod pins;
+mod progress;
+mod running;
+mod sets;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+
+use std::{
+    collections::{HashMap, HashSet},
+    fs::File,
+    os::fd::AsFd as _,
+    sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
+};
+
+use aya::{
+    EbpfLoader,
+    programs::{CgroupAttachMode, SockOps, links::FdLink},
+};
+use tracing::warn;
+use wad_common::{
+    choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, instruments::Members,
+    policy::Policy,
+};
+
+pub use error::TuningError;
+pub use events::Events;
+pub use instruments::InstrumentsReader;
+use maps::Maps;
+pub use pins::{Pins, PinsError, exist};
+pub use progress::ProgressReader;
+use running::Running;
+use wad_linux::cgroup::{self, Cgroup};
+use wad_policy::{config::PathPolicy, switch::Disabled};
+use wad_struct_ops::{self as struct_ops, BtfError, KernelBtf, sys};
+use wad_toolbox::mutex::locked;
+
+use crate::{
+    explain::{Answer, Query},
+    instance::Instance,
+    readings::KernelReadings,
+};
+
+type Result<T, E = TuningError> = std::result::Result<T, E>;
+
+/// The tuning of one instance.
+pub struct Tuning {
+    pins: Pins,
+    /// Read by whoever answers a question, written when the policy changes.
+    maps: Mutex<Maps>,
+    cgroup: File,
+    cgroup_id: u64,
+    /// None where the kernel lacks what it takes.
+    running: Option<Running>,
+}
+
+/// What a connection may take to be made, from its first packet on, and still get
+/// all of one policy set when that changes meanwhile: with the first SYN lost and an
+/// RTT of a second. One that takes longer keeps what it has by then.
+pub const HANDSHAKE: Duration = Duration::from_secs(3);
+
+/// How tuning came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    Fresh,
+    TakenOver,
+    /// From an agent of another build.
+    Upgraded,
+}
+
+/// Tuning that has just been started.
+pub struct Started {
+    pub tuning: Tuning,
+    pub how: Start,
+    /// The number of the policy set that was put in force.
+    pub policy_set: u64,
+}
+
+/// What new tuning starts with.
+pub struct Setup<'a> {
+    pub instance: &'a Instance,
+    pub cgroup: &'a Cgroup,
+    pub paths: &'a [PathPolicy],
+    pub max_memory_bytes: u64,
+    pub disabled: &'a Disabled,
+}
+
+impl Tuning {
+    /// Takes over what an agent of this build left, flows included, or brings
+    /// everything into the kernel, in the place of what another build left. If that
+    /// fails half-way, what was made is removed again.
+    pub fn start(pins: Pins, setup: &Setup<'_>) -> Result<Started> {
+        if !objects::are_embedded() {
+            return Err(TuningError::NoObjects);
+        }
+        let btf = KernelBtf::read()?;
+        if let Some(why) = struct_ops::unsound(&btf) {
+            warn!(
+                "this kernel is too old for wad's congestion controls: {why}; paths that name one \
+                 keep the kernel's default, and get everything else (Linux 6.1 has what is needed)"
+            );
+        }
+        let cgroup = setup.cgroup.file.try_clone().map_err(TuningError::Options)?;
+        let complete = |pins, InKernel { maps, how, policy_set }| {
+            let running = Running::load(&pins, &btf, setup.cgroup.id);
+            let cgroup_id = setup.cgroup.id;
+            let tuning = Self { pins, maps: Mutex::new(maps), cgroup, cgroup_id, running };
+            Started { tuning, how, policy_set }
+        };
+        if is_attached_to(&pins, setup.cgroup) {
+            let taken = take_over(&pins, setup, &btf)?;
+            return Ok(complete(pins, taken));
+        }
+        pins.remove_current()?;
+        match bring_up(&pins, setup, &btf) {
+            Ok(made) => Ok(complete(pins, made)),
+            Err(error) => {
+                // The first error is the one to report. Tuning of another build
+                // that is still in force stays.
+                if let Err(left) = pins.remove_current() {
+                    warn!("{left}");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// What the kernel side has counted.
+    pub fn readings(&self) -> Result<KernelReadings> {
+        self.maps().readings()
+    }
+
+    /// Puts other paths in force, whole; running flows follow at their next ACK.
+    /// Returns the number of the policy set. If it fails, nothing is changed.
+    pub fn change(
+        &self,
+        paths: &[PathPolicy],
+        max_memory_bytes: u64,
+        instance: &Instance,
+    ) -> Result<u64> {
+        let missing = algorithms::missing(&self.pins, instance, paths);
+        let registered = if missing.is_empty() {
+            Ok(())
+        } else {
+            KernelBtf::read()
+                .map_err(TuningError::from)
+                .and_then(|btf| algorithms::load(&self.pins, instance, &missing, &btf))
+                .and_then(|laws| algorithms::register(&self.pins, None, laws))
+        };
+        let changed = registered
+            .and_then(|()| options::follow(&self.pins, &self.cgroup, paths))
+            .and_then(|()| self.maps().install(paths, max_memory_bytes, instance));
+        if changed.is_err() {
+            algorithms::unregister(&self.pins, instance, &missing);
+        }
+        changed
+    }
+
+    /// Tunes new flows of all paths but these; running ones under a law of ours
+    /// follow at their next ACK. Returns the number of the policy set.
+    pub fn switch(&self, disabled: &Disabled) -> Result<u64> {
+        self.maps().switch(disabled)
+    }
+
+    /// Frees the policy set before the one in force: [`HANDSHAKE`] after a change.
+    pub fn retire(&self) -> Result<()> {
+        self.maps().retire()
+    }
+
+    /// Which path the flows of a question fall under, and what they get.
+    pub fn explain(&self, query: &Query) -> Result<Answer> {
+        self.maps().explain(query)
+    }
+
+    /// Whether a path in force has that name.
+    pub fn has_path(&self, name: &str) -> bool {
+        self.maps().names.iter().any(|(known, _)| **known == *name)
+    }
+
+    /// Brings the flows that run under the policy in force, in all network
+    /// namespaces: those that it has not seen, those for which it has changed, those
+    /// that it does not name any more, and those whose part of divided buffers is
+    /// another one. Whether some of the latter have to be visited again.
+    pub fn adopt_running(&self) -> Result<bool> {
+        self.running.as_ref().map_or(Ok(false), Running::bring_along)
+    }
+
+    /// Has flows that are changed while they run tell of it, or not.
+    pub fn tell_changes(&self, tells: bool) -> Result<()> {
+        self.maps().tell_changes(tells)
+    }
+
+    /// How many flows have come to paths that divide their buffers, or left them.
+    pub fn divisions(&self) -> Result<u64> {
+        self.maps().count(Counter::Divisions)
+    }
+
+    /// What reads how the flows get on.
+    pub fn progress_reader(&self) -> Result<ProgressReader> {
+        ProgressReader::load(&self.pins, self.cgroup_id)
+    }
+
+    /// What reads these members of `struct tcp_sock`, of every flow.
+    pub fn instruments_reader(
+        &self,
+        btf: &KernelBtf,
+        members: &Members,
+    ) -> Result<InstrumentsReader> {
+        InstrumentsReader::load(&self.pins, btf, self.cgroup_id, members)
+    }
+
+    /// The paths in force, in the order of the file, with their policies.
+    pub fn policies(&self) -> Result<Vec<(Arc<str>, Policy)>> {
+        self.maps().policies()
+    }
+
+    /// Names of the paths in force, by their policies' indices.
+    pub fn names(&self) -> HashMap<u32, Arc<str>> {
+        self.maps().names.iter().map(|(name, index)| (*index, name.clone())).collect()
+    }
+
+    /// The same of these only.
+    pub fn names_of(&self, indices: &HashSet<u32>) -> HashMap<u32, Arc<str>> {
+        let maps = self.maps();
+        let wanted = maps.names.iter().filter(|(_, index)| indices.contains(index));
+        wanted.map(|(name, index)| (*index, name.clone())).collect()
+    }
+
+    /// The same, in the order of the configuration.
+    pub fn path_names(&self) -> Vec<Arc<str>> {
+        self.maps().names.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    fn maps(&self) -> MutexGuard<'_, Maps> {
+        locked(&self.maps)
+    }
+
+    /// The events of flows.
+    pub fn events(&self) -> Result<Events> {
+        Events::open(&self.pins.map("EVENTS"))
+    }
+
+    /// Takes everything out of the kernel. Flows go on: those under an
+    /// algorithm of ours keep it until they end.
+    pub fn remove(&self) -> Result<()> {
+        Ok(self.pins.remove()?)
+    }
+}
+
+/// What a start has made or taken over.
+struct InKernel {
+    maps: Maps,
+    how: Start,
+    policy_set: u64,
+}
+
+fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
+    pins.make_folder()?;
+    sets::make(pins)?;
+    let mut object = load_object(pins, btf)?;
+    let mut maps = Maps::open(pins, setup.disabled)?;
+    let policy_set = maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
+    let tuner = load_tuner(&mut object)?;
+    let missing = algorithms::missing(pins, setup.instance, setup.paths);
+    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
+    let options = if options::is_wanted(setup.paths) { Some(options::load(pins)?) } else { None };
+    // All that the kernel may refuse is loaded. What another build left on this
+    // cgroup is changed for it, place by place: laws before the tuner that gives
+    // them. What is elsewhere goes: names of laws are taken.
+    let before = pins.others()?.into_iter().find(|other| is_attached_to(other, setup.cgroup));
+    if before.is_none() {
+        pins.remove_others()?;
+    }
+    algorithms::register(pins, before.as_ref(), laws)?;
+    if let Some(options) = options {
+        options::attach(&options, pins, before.as_ref(), &setup.cgroup.file)?;
+    }
+    let Some(before) = before else {
+        attach(tuner, pins, setup.cgroup)?;
+        return Ok(InKernel { maps, how: Start::Fresh, policy_set });
+    };
+    sys::take_link(&before.tuner_link(), tuner.fd()?.as_fd(), &pins.tuner_link())
+        .map_err(|source| TuningError::Replace { link: before.tuner_link(), source })?;
+    remove_rest(pins);
+    Ok(InKernel { maps, how: Start::Upgraded, policy_set })
+}
+
+fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
+    let missing = algorithms::missing(pins, setup.instance, setup.paths);
+    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
+    algorithms::register(pins, None, laws)?;
+    options::follow(pins, &setup.cgroup.file, setup.paths)?;
+    let mut maps = Maps::open(pins, setup.disabled)?;
+    let policy_set = maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
+    remove_rest(pins);
+    Ok(InKernel { maps, how: Start::TakenOver, policy_set })
+}
+
+/// Removes what is left of another build, whose links this one has taken.
+fn remove_rest(pins: &Pins) {
+    if let Err(left) = pins.remove_others() {
+        warn!("{left}; the next start tries again");
+    }
+}
+
+/// Whether the tuner that an agent left is on this cgroup. On another one, or on
+/// one that is gone, the ends of its flows go unseen: its counts are no use.
+fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
+    sys::open_pin(&pins.tuner_link())
+        .is_ok_and(|link| cgroup::attached_to(link.as_fd()) == Some(cgroup.id))
+}
+
+/// Makes and pins the maps, and gets the tuner ready for loading.
+fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
+    let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
+    let (choices, defaults) = (choices(btf)?, defaults(btf)?);
+    let mut loader = EbpfLoader::new();
+    loader.override_global("HAS_MPTCP", &has_mptcp, true);
+    loader.override_global("CHOICES", &choices, true);
+    loader.override_global("DEFAULTS", &defaults, true);
+    let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
+    for (name, path) in &paths {
+        loader.map_pin_path(name, path);
+    }
+    Ok(loader.load(objects::tuner())?)
+}
+
+fn choices(btf: &KernelBtf) -> Result<ChoiceOffsets, BtfError> {
+    let bit = |path| btf.offset_bits("tcp_sock", path);
+    let userlocks = bit("inet_conn.icsk_inet.sk.sk_userlocks")?;
+    let congestion = bit("inet_conn.icsk_ca_setsockopt")?;
+    Ok(ChoiceOffsets {
+        userlocks: userlocks / 8,
+        userlocks_shift: userlocks % 8,
+        congestion: congestion / 8,
+        congestion_mask: 1 << (congestion % 8),
+    })
+}
+
+fn defaults(btf: &KernelBtf) -> Result<DefaultOffsets, BtfError> {
+    // The second of three.
+    let middle = |sysctl| Ok(btf.offset_bytes("net", sysctl)? + size_of::<libc::c_int>() as u32);
+    Ok(DefaultOffsets {
+        net: btf.offset_bytes("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_net.net")?,
+        tcp_wmem: middle("ipv4.sysctl_tcp_wmem")?,
+        tcp_rmem: middle("ipv4.sysctl_tcp_rmem")?,
+    })
+}
+
+/// Loads the tuner or, where the kernel refuses that, the one that does without
+/// an instruction that came with Linux 5.12.
+fn load_tuner(object: &mut aya::Ebpf) -> Result<&mut SockOps> {
+    let Err(error) = tuner(object, "wad_tuner")?.load() else { return tuner(object, "wad_tuner") };
+    let plain = tuner(object, "wad_tuner_plain")?;
+    // What is wrong with both is said of the first.
+    plain.load().map_err(|_| error)?;
+    Ok(plain)
+}
+
+fn tuner<'a>(object: &'a mut aya::Ebpf, name: &'static str) -> Result<&'a mut SockOps> {
+    object
+        .program_mut(name)
+        .and_then(|program| program.try_into().ok())
+        .ok_or(TuningError::Lacks { what: "program", name })
+}
+
+/// Attaches beside other programs; a link never replaces one.
+fn attach(tuner: &mut SockOps, pins: &Pins, cgroup: &Cgroup) -> Result<()> {
+    let id = tuner.attach(&cgroup.file, CgroupAttachMode::Single).map_err(|source| {
+        TuningError::Attach {
+            cgroup: cgroup.path.clone(),
+            source: Box::new(source),
+            others: cgroup.programs_in_the_way(),
+        }
+    })?;
+    let link: FdLink = tuner.take_link(id)?.try_into()?;
+    let path = pins.tuner_link();
+    link.pin(&path).map_err(|source| TuningError::Pin { path, source })?;
+    Ok(())
+}

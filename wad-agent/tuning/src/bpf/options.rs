@@ -1,0 +1,62 @@
+//! The program that swallows what applications set by themselves: on the cgroup
+//! only while a path overrides that, because it runs at every setsockopt(2) there.
+
+use std::{
+    collections::HashMap,
+    fs::{self, File},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
+use wad_policy::config::PathPolicy;
+use wad_struct_ops::{self as struct_ops, LinkedObject, StructOpsError, sys};
+
+use super::{Pins, Result, TuningError, maps, objects};
+
+const PROGRAM: &str = "wad_options";
+
+/// Attaches it, or takes it off, as these paths want it.
+pub fn follow(pins: &Pins, cgroup: &File, paths: &[PathPolicy]) -> Result<()> {
+    let link = pins.options_link();
+    match (is_wanted(paths), link.exists()) {
+        (true, false) => attach(&load(pins)?, pins, None, cgroup),
+        (false, true) => fs::remove_file(&link).map_err(TuningError::Options),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a path of these needs it.
+pub fn is_wanted(paths: &[PathPolicy]) -> bool {
+    paths.iter().any(|path| path.override_setsockopt)
+}
+
+pub fn load(pins: &Pins) -> Result<OwnedFd> {
+    let maps = maps::open_all(pins)?;
+    let fds: HashMap<&str, BorrowedFd<'_>> =
+        maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
+    let object =
+        LinkedObject::link(objects::tuner(), HashMap::new(), &fds).map_err(StructOpsError::from)?;
+    Ok(struct_ops::load(&sys::ProgramLoad {
+        name: PROGRAM,
+        instructions: object.instructions(PROGRAM).map_err(StructOpsError::from)?,
+        program_type: bpf_prog_type::BPF_PROG_TYPE_CGROUP_SOCKOPT,
+        attach_type_id: 0,
+        attach_type: bpf_attach_type::BPF_CGROUP_SETSOCKOPT as u32,
+    })?)
+}
+
+/// In the place of another build's, where that has one.
+pub fn attach(program: &OwnedFd, pins: &Pins, before: Option<&Pins>, cgroup: &File) -> Result<()> {
+    let path = pins.options_link();
+    let theirs = before.map(Pins::options_link).filter(|link| link.exists());
+    let attached = match theirs {
+        Some(theirs) => sys::take_link(&theirs, program.as_fd(), &path),
+        None => sys::link_cgroup(
+            program.as_fd(),
+            cgroup.as_fd(),
+            bpf_attach_type::BPF_CGROUP_SETSOCKOPT,
+        )
+        .and_then(|link| sys::pin(&link, &path)),
+    };
+    attached.map_err(TuningError::Options)
+}

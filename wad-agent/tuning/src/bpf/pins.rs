@@ -1,0 +1,160 @@
+//! Where an instance's maps, programs and links are pinned:
+//! `/sys/fs/bpf/wad/INSTANCE/LAYOUT/`.
+//!
+//! A folder is complete once the tuner's link is in it, which is pinned last and
+//! removed first.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+use wad_linux::{bpffs::BPFFS, lock::Lock};
+use wad_struct_ops::CongestionControl;
+
+use super::objects;
+use crate::instance::Instance;
+
+const TUNER_LINK: &str = "tuner_link";
+const ENDS_LINK: &str = "ends_link";
+const OPTIONS_LINK: &str = "options_link";
+const ALGORITHM_PREFIX: &str = "wad_";
+
+/// Why the pins could not be had.
+#[derive(Debug, Error)]
+pub enum PinsError {
+    #[error("cannot make the folder {}: {source}", path.display())]
+    Make { path: PathBuf, source: io::Error },
+    #[error("cannot read the folder {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot remove {}: {source}", path.display())]
+    Remove { path: PathBuf, source: io::Error },
+}
+
+/// The pins of one instance.
+pub struct Pins {
+    root: PathBuf,
+    /// The folder of this build's layout.
+    current: PathBuf,
+}
+
+impl Pins {
+    /// Only whoever holds the instance's lock may change them.
+    pub fn new(_held: &Lock, instance: &Instance) -> Self {
+        let root = root(instance);
+        Self { current: root.join(objects::layout()), root }
+    }
+
+    pub fn map(&self, name: &str) -> PathBuf {
+        self.current.join(name)
+    }
+
+    pub fn tuner_link(&self) -> PathBuf {
+        self.current.join(TUNER_LINK)
+    }
+
+    /// Of what sees the end of flows that ran already, where that is needed.
+    pub fn ends_link(&self) -> PathBuf {
+        self.current.join(ENDS_LINK)
+    }
+
+    /// Of what swallows the options of applications, where a path overrides them.
+    pub fn options_link(&self) -> PathBuf {
+        self.current.join(OPTIONS_LINK)
+    }
+
+    /// `name` is what it is registered as.
+    pub fn algorithm(&self, name: &str) -> PathBuf {
+        self.current.join(name)
+    }
+
+    pub fn make_folder(&self) -> Result<(), PinsError> {
+        make_folder(&self.current)
+    }
+
+    /// Those of other builds.
+    pub fn others(&self) -> Result<Vec<Self>, PinsError> {
+        let others = entries(&self.root)?.into_iter().filter(|folder| *folder != self.current);
+        Ok(others.map(|current| Self { root: self.root.clone(), current }).collect())
+    }
+
+    /// Removes what other builds left.
+    pub fn remove_others(&self) -> Result<(), PinsError> {
+        self.others()?.iter().try_for_each(|other| remove_folder(&other.current))
+    }
+
+    /// Removes what is there of this build.
+    pub fn remove_current(&self) -> Result<(), PinsError> {
+        if self.current.exists() {
+            remove_folder(&self.current)?;
+        }
+        self.remove_empty();
+        Ok(())
+    }
+
+    /// Takes everything out of the kernel.
+    pub fn remove(&self) -> Result<(), PinsError> {
+        if !self.root.exists() {
+            return Ok(());
+        }
+        for folder in entries(&self.root)? {
+            remove_folder(&folder)?;
+        }
+        self.remove_empty();
+        Ok(())
+    }
+
+    /// Removes the folders around, as far as nothing else is in them.
+    fn remove_empty(&self) {
+        if fs::remove_dir(&self.root).is_ok() {
+            let _ = self.root.parent().map(fs::remove_dir);
+        }
+    }
+}
+
+/// Whether tuning of this instance is in the kernel, with or without an agent.
+pub fn exist(instance: &Instance) -> bool {
+    entries(&root(instance)).is_ok_and(|folders| !folders.is_empty())
+}
+
+fn root(instance: &Instance) -> PathBuf {
+    Path::new(BPFFS).join("wad").join(instance.name())
+}
+
+fn make_folder(path: &Path) -> Result<(), PinsError> {
+    fs::create_dir_all(path).map_err(|source| PinsError::Make { path: path.to_owned(), source })
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, PinsError> {
+    fs::read_dir(folder)
+        .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
+        .map_err(|source| PinsError::Read { path: folder.to_owned(), source })
+}
+
+/// The link first, so that no new flow comes under programs that are going;
+/// then the algorithms; then the maps. A link that another build has taken stays, by
+/// its other pin.
+fn remove_folder(folder: &Path) -> Result<(), PinsError> {
+    let link = folder.join(TUNER_LINK);
+    if link.exists() {
+        remove(&link, |path| fs::remove_file(path))?;
+    }
+    let (algorithms, others): (Vec<_>, Vec<_>) =
+        entries(folder)?.into_iter().partition(|path| is_algorithm(path));
+    for path in algorithms {
+        remove(&path, CongestionControl::unpin)?;
+    }
+    for path in others {
+        remove(&path, |path| fs::remove_file(path))?;
+    }
+    remove(folder, |path| fs::remove_dir(path))
+}
+
+fn is_algorithm(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(ALGORITHM_PREFIX))
+}
+
+fn remove(path: &Path, by: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), PinsError> {
+    by(path).map_err(|source| PinsError::Remove { path: path.to_owned(), source })
+}

@@ -1,0 +1,307 @@
+//! Flows that run already: found by an iterator over the sockets of each network
+//! namespace, brought under the policy that is in force, and let go where none is.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Read as _},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use aya::maps::MapData;
+use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
+use tracing::{info, warn};
+use wad_common::{flow::Visit, instruments::Members, sock::SockOffsets};
+use wad_linux::netns;
+use wad_struct_ops::{self as struct_ops, BtfError, KernelBtf, LinkedObject, StructOpsError, sys};
+
+use super::{Pins, Result, TuningError, maps, objects};
+
+/// How often a namespace is gone through at most: before Linux 6.17 a pass may
+/// miss sockets if others come and go meanwhile.
+const PASSES: usize = 8;
+
+/// The option that has a running flow's end reported (Linux 6.12).
+const FLAGS_OPTION: &str = "TCP_BPF_SOCK_OPS_CB_FLAGS";
+
+/// The iterator, ready to be run.
+pub struct Running {
+    link: OwnedFd,
+}
+
+/// What came of going through all namespaces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Outcome {
+    adopted: usize,
+    changed: usize,
+    left: usize,
+    divided: usize,
+    /// Those that were visited and have to be visited again, later.
+    dividing: usize,
+}
+
+impl Outcome {
+    fn of(output: &[u8]) -> Self {
+        let count = |visit: Visit| output.iter().filter(|byte| **byte == visit as u8).count();
+        Self {
+            adopted: count(Visit::Adopted),
+            changed: count(Visit::Changed),
+            left: count(Visit::Left),
+            divided: count(Visit::Divided),
+            dividing: count(Visit::Dividing),
+        }
+    }
+
+    const fn and(self, other: Self) -> Self {
+        Self {
+            adopted: self.adopted + other.adopted,
+            changed: self.changed + other.changed,
+            left: self.left + other.left,
+            divided: self.divided + other.divided,
+            dividing: self.dividing + other.dividing,
+        }
+    }
+
+    /// Whether another pass at once could do no more.
+    const fn is_done(self) -> bool {
+        self.adopted + self.changed + self.left + self.divided == 0
+    }
+}
+
+impl Running {
+    /// Loads the iterator. None, with a warning, where the kernel refuses it: tuning
+    /// then is for new flows only.
+    pub fn load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Option<Self> {
+        match try_load(pins, btf, cgroup_id) {
+            Ok(running) => Some(running),
+            Err(error) => {
+                warn!(
+                    "flows that run already stay as they are, now and when the policy changes: \
+                     {:#}",
+                    anyhow::Error::from(error)
+                );
+                None
+            }
+        }
+    }
+
+    /// Goes through all network namespaces until nothing is left to be done. Whether
+    /// some flows are to be visited again later.
+    pub fn bring_along(&self) -> Result<bool> {
+        let namespaces = netns::all().map_err(TuningError::Namespaces)?;
+        let mut outcome = Outcome::default();
+        let mut closed_to_us = 0;
+        for (n, visited) in
+            netns::in_each(&namespaces, || self.until_done()).into_iter().enumerate()
+        {
+            match visited {
+                Ok(done) => outcome = outcome.and(done.map_err(TuningError::Running)?),
+                // Its own needs no entering.
+                Err(_) if n == 0 => {
+                    outcome = outcome.and(self.until_done().map_err(TuningError::Running)?);
+                }
+                Err(_) => closed_to_us += 1,
+            }
+        }
+        if closed_to_us > 0 {
+            warn!(
+                namespaces = closed_to_us,
+                "flows that run in other network namespaces stay as they are: to enter them takes \
+                 CAP_SYS_ADMIN"
+            );
+        }
+        let Outcome { adopted, changed, left, dividing, .. } = outcome;
+        if adopted + changed + left > 0 {
+            info!(adopted, changed, left, "running flows follow the policy");
+        }
+        Ok(dividing > 0)
+    }
+
+    fn until_done(&self) -> io::Result<Outcome> {
+        let mut outcome = Outcome::default();
+        for _ in 0..PASSES {
+            // Only the last one tells who waits.
+            outcome.dividing = 0;
+            let done = self.pass()?;
+            outcome = outcome.and(done);
+            if done.is_done() {
+                break;
+            }
+        }
+        Ok(outcome)
+    }
+
+    /// One run in the calling thread's namespace.
+    fn pass(&self) -> io::Result<Outcome> {
+        Ok(Outcome::of(&read(self.link.as_fd())?))
+    }
+}
+
+/// What an iterator has to say: a run of it.
+pub fn read(link: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
+    let mut output = Vec::new();
+    read_to(link, &mut output)?;
+    Ok(output)
+}
+
+/// The same, behind what is there.
+pub fn read_to(link: BorrowedFd<'_>, output: &mut Vec<u8>) -> io::Result<()> {
+    let mut file = File::from(sys::create_iterator(link)?);
+    loop {
+        match file.read_to_end(output) {
+            Ok(_) => return Ok(()),
+            // After a million sockets with nothing to say (`bpf_seq_read()`).
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn try_load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<Running> {
+    // The object's programs refer to the maps by number until they are loaded.
+    let maps = maps::open_all(pins)?;
+    let object = link_object(&maps, btf, cgroup_id, &Members::NONE)?;
+    let program = struct_ops::load(&sys::ProgramLoad {
+        name: "wad_running",
+        instructions: object.instructions("wad_running").map_err(StructOpsError::from)?,
+        program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
+        attach_type_id: btf.function_id("bpf_iter_tcp")?,
+        attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
+    })?;
+    let link = sys::link_iterator(program.as_fd()).map_err(TuningError::Running)?;
+    if !btf.has_name(FLAGS_OPTION) && !pins.ends_link().exists() {
+        watch_ends(pins, btf, &object)?;
+    }
+    Ok(Running { link })
+}
+
+/// Has the end of flows that ran already seen by a tracing program, pinned beside
+/// the tuner.
+fn watch_ends(pins: &Pins, btf: &KernelBtf, object: &LinkedObject) -> Result<()> {
+    let program = struct_ops::load(&sys::ProgramLoad {
+        name: "wad_ended",
+        instructions: object.instructions("wad_ended").map_err(StructOpsError::from)?,
+        program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
+        attach_type_id: btf.typedef_id("btf_trace_inet_sock_set_state")?,
+        attach_type: bpf_attach_type::BPF_TRACE_RAW_TP as u32,
+    })?;
+    sys::link_raw_tracepoint(program.as_fd())
+        .and_then(|link| sys::pin(&link, &pins.ends_link()))
+        .map_err(TuningError::Running)
+}
+
+/// Loads an iterator over the flows' state, by its name, which reads so much of each.
+pub fn link_flows(
+    pins: &Pins,
+    btf: &KernelBtf,
+    cgroup_id: u64,
+    (name, members): (&'static str, &Members),
+) -> Result<OwnedFd> {
+    let maps = maps::open_all(pins)?;
+    let object = link_object(&maps, btf, cgroup_id, members)?;
+    let program = struct_ops::load(&sys::ProgramLoad {
+        name,
+        instructions: object.instructions(name).map_err(StructOpsError::from)?,
+        program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
+        attach_type_id: btf.function_id("bpf_iter_bpf_sk_storage_map")?,
+        attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
+    })?;
+    let flows = maps::open(pins, "FLOWS")?;
+    sys::link_map_iterator(program.as_fd(), flows.fd().as_fd()).map_err(TuningError::Running)
+}
+
+fn link_object(
+    maps: &[(&'static str, MapData)],
+    btf: &KernelBtf,
+    cgroup_id: u64,
+    members: &Members,
+) -> Result<LinkedObject> {
+    let sock = sock_offsets(btf)?;
+    let (choices, defaults) = (super::choices(btf)?, super::defaults(btf)?);
+    let has_flags_option = u8::from(btf.has_name(FLAGS_OPTION));
+    let globals = HashMap::from([
+        ("SOCK", (maps::bytes(&sock), true)),
+        ("CGROUP", (maps::bytes(&cgroup_id), true)),
+        ("MEMBERS", (maps::bytes(members), true)),
+        ("CHOICES", (maps::bytes(&choices), true)),
+        ("DEFAULTS", (maps::bytes(&defaults), true)),
+        ("HAS_FLAGS_OPTION", (maps::bytes(&has_flags_option), true)),
+    ]);
+    let fds: HashMap<&str, BorrowedFd<'_>> =
+        maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
+    Ok(LinkedObject::link(objects::tuner(), globals, &fds).map_err(StructOpsError::from)?)
+}
+
+fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
+    let tcp = |member| btf.offset_bytes("tcp_sock", member);
+    let sock =
+        |member: &str| btf.offset_bytes("tcp_sock", &format!("inet_conn.icsk_inet.sk.{member}"));
+    let common = |member: &str| sock(&format!("__sk_common.{member}"));
+    // Not every kernel has IPv6, or multipath TCP.
+    let or_none = |offset: Result<u32, BtfError>| offset.unwrap_or(0);
+    let chrono_type_bits = btf.offset_bits("tcp_sock", "chrono_type")?;
+    Ok(SockOffsets {
+        state: common("skc_state")?,
+        family: common("skc_family")?,
+        remote_v4: common("skc_daddr")?,
+        local_v4: common("skc_rcv_saddr")?,
+        remote_v6: or_none(common("skc_v6_daddr")),
+        local_v6: or_none(common("skc_v6_rcv_saddr")),
+        remote_port: common("skc_dport")?,
+        local_port: common("skc_num")?,
+        net: common("skc_net.net")?,
+        cgroup: sock("sk_cgrp_data.cgroup")?,
+        rmem_alloc: sock("sk_backlog.rmem_alloc")?,
+        bytes_acked: tcp("bytes_acked")?,
+        bytes_received: tcp("bytes_received")?,
+        data_segs_out: tcp("data_segs_out")?,
+        total_retrans: tcp("total_retrans")?,
+        srtt_us: tcp("srtt_us")?,
+        rtt_min: tcp("rtt_min")? + btf.offset_bytes("minmax_sample", "v")?,
+        rate_delivered: tcp("rate_delivered")?,
+        rate_interval_us: tcp("rate_interval_us")?,
+        app_limited: tcp("app_limited")?,
+        chrono_type: chrono_type_bits / 8,
+        chrono_type_shift: chrono_type_bits % 8,
+        chrono_start: tcp("chrono_start")?,
+        chrono_stat: tcp("chrono_stat")?,
+        snd_cwnd: tcp("snd_cwnd")?,
+        snd_ssthresh: tcp("snd_ssthresh")?,
+        mss_cache: tcp("mss_cache")?,
+        rcv_nxt: tcp("rcv_nxt")?,
+        rcv_wup: tcp("rcv_wup")?,
+        rcv_wnd: tcp("rcv_wnd")?,
+        is_mptcp: or_none(tcp("is_mptcp")),
+        scaling_ratio: or_none(tcp("scaling_ratio")),
+        congestion: tcp("inet_conn.icsk_ca_ops")?,
+        net_inode: btf.offset_bytes("net", "ns.inum")?,
+        net_congestion: btf.offset_bytes("net", "ipv4.tcp_congestion_control")?,
+        congestion_name: btf.offset_bytes("tcp_congestion_ops", "name")?,
+        cgroup_node: btf.offset_bytes("cgroup", "kn")?,
+        node_id: btf.offset_bytes("kernfs_node", "id")?,
+        cgroup_parent: btf.offset_bytes("cgroup", "self.parent")?,
+        state_cgroup: btf.offset_bytes("cgroup_subsys_state", "cgroup")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_done_is_read_from_the_output() {
+        let outcome = Outcome::of(b"aacladD");
+        let expected = Outcome { adopted: 3, changed: 1, left: 1, divided: 1, dividing: 1 };
+        assert_eq!(outcome, expected);
+        assert!(!outcome.is_done() && Outcome::of(b"DD").is_done());
+        assert_eq!(Outcome::of(b""), Outcome::default());
+        assert_eq!(outcome.and(outcome).adopted, 6);
+    }
+
+    #[test]
+    fn this_kernel_has_what_is_read_of_a_socket() {
+        let Ok(btf) = KernelBtf::read() else { return };
+        let offsets = sock_offsets(&btf).unwrap();
+        assert!(offsets.remote_v4 != offsets.local_v4 && offsets.cgroup > offsets.state);
+    }
+}

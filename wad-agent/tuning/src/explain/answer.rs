@@ -1,0 +1,116 @@
+//! The answer, as JSON has it.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use wad_policy::{
+    config::{Settings, Value},
+    law::Law,
+    route_rules::RouteMetrics,
+};
+
+use super::query::Query;
+use wad_toolbox::refusals::RefusedFlows;
+
+use crate::{readings::PathState, routes};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    pub remote: IpAddr,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remote_port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local: Option<IpAddr>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub local_port: Option<u16>,
+    pub from: Basis,
+    /// Null where no path is sure to match: the kernel's defaults.
+    pub path: Option<PathAnswer>,
+    /// The rules that come before that of the path, or all, and do not match, or
+    /// only under a condition.
+    pub tried: Vec<Tried>,
+}
+
+/// Where the answer comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// The running agent: this is in force.
+    PolicySet(u64),
+    /// No agent runs: it would be.
+    Configuration { file: PathBuf },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PathAnswer {
+    pub name: String,
+    /// By which it matches.
+    pub prefix: IpNet,
+    /// Whether flows get the settings.
+    pub state: PathState,
+    /// What is left out is left to the kernel.
+    #[serde(default)]
+    pub settings: Settings,
+    /// Sentences.
+    pub why: Vec<String>,
+    /// What the kernel has refused flows of the path so far.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedFlows>,
+}
+
+/// A rule that was tried.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tried {
+    pub path: String,
+    pub prefix: IpNet,
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// What a rule says of the flow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    Taken,
+    /// It would, were these so; the question leaves it open.
+    OnlyIf(Vec<String>),
+    /// It does not: it is for these.
+    OnlyFor(Vec<String>),
+}
+
+impl Answer {
+    /// Of no path yet.
+    #[must_use]
+    pub fn new(query: &Query, from: Basis) -> Self {
+        Self {
+            remote: query.remote.address,
+            remote_port: query.remote.port,
+            local: query.local.map(|local| local.address),
+            local_port: query.local.and_then(|local| local.port),
+            from,
+            path: None,
+            tried: Vec::new(),
+        }
+    }
+
+    /// With what comes by routes, which the kernel side knows nothing of.
+    #[must_use]
+    pub fn with_means(mut self, routes: &routes::State) -> Self {
+        if let Some(path) = self.path.as_mut().filter(|path| path.state == PathState::Tuned) {
+            let settings = &path.settings;
+            let reorder_segments = match settings.get("reorder_segments") {
+                Some(Value::Whole(segments)) => *segments as u32,
+                _ => 0,
+            };
+            let quickack = settings.get("delayed_ack") == Some(&Value::Flag(false));
+            let metrics = RouteMetrics { reorder_segments, quickack };
+            let undoes = match settings.get("congestion") {
+                Some(Value::Text(congestion)) => Law::of_algorithm(congestion).is_some(),
+                _ => false,
+            };
+            path.why.extend(routes::means(&path.name, metrics, undoes, routes));
+        }
+        self
+    }
+}

@@ -1,0 +1,155 @@
+//! The same lookup that the BPF program does for a flow, step by step, so that each
+//! rule on the way can be told.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use wad_common::policy::{Policy, Rule, RuleRun};
+use wad_policy::config::{InForce, Origin, Settings};
+
+use super::{
+    answer::{Answer, Basis, PathAnswer, Tried, Verdict},
+    query::Query,
+    why,
+};
+use crate::readings::PathState;
+
+/// A policy set, wherever it is.
+pub trait RuleSet {
+    type Error;
+
+    /// The run of the longest prefix that has an address and is no longer than
+    /// `bits`. IPv4 is mapped into IPv6.
+    fn run(&self, address: u128, bits: u8) -> Result<Option<RuleRun>, Self::Error>;
+    fn rule(&self, index: u32) -> Result<Rule, Self::Error>;
+    fn policy(&self, index: u32) -> Result<Known, Self::Error>;
+}
+
+/// A policy as its path has it, in force or not.
+#[derive(Clone, Copy, Debug)]
+pub struct Known {
+    pub policy: Policy,
+    pub state: PathState,
+    pub origin: Origin,
+}
+
+/// A rule that applies to an address, by this prefix.
+struct Candidate {
+    prefix: IpNet,
+    rule: Rule,
+}
+
+/// Which rule a flow falls under, and what follows.
+pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer, S::Error> {
+    let mut answer = Answer::new(query, from);
+    for Candidate { prefix, rule } in candidates(set, mapped(query.remote.address))? {
+        let known = set.policy(rule.policy)?;
+        let verdict = fit(&rule, query);
+        if verdict == Verdict::Taken {
+            let Known { policy, state, origin } = known;
+            answer.path = Some(PathAnswer {
+                name: why::name(&policy),
+                prefix,
+                state,
+                settings: Settings::explained(InForce { policy: &policy, origin: &origin }),
+                why: why::of(&policy, &origin, state),
+                refused: Vec::new(),
+            });
+            return Ok(answer);
+        }
+        answer.tried.push(Tried { path: why::name(&known.policy), prefix, verdict });
+    }
+    Ok(answer)
+}
+
+/// The rules of an address in their order. Each run has those of the prefixes around
+/// its own at its end.
+fn candidates<S: RuleSet>(set: &S, address: u128) -> Result<Vec<Candidate>, S::Error> {
+    let mut candidates = Vec::new();
+    let mut within = Some(128);
+    while let Some(most_bits) = within {
+        let Some(run) = set.run(address, most_bits)? else { break };
+        let bits = own_bits(set, address, most_bits, run)?;
+        within = bits.checked_sub(1);
+        let outer = match within {
+            Some(most_bits) => set.run(address, most_bits)?.map_or(0, |run| run.count),
+            None => 0,
+        };
+        let prefix = network(address, bits);
+        for index in run.first..run.first + run.count.saturating_sub(outer) {
+            candidates.push(Candidate { prefix, rule: set.rule(index)? });
+        }
+    }
+    Ok(candidates)
+}
+
+/// The length of the prefix that a run was found by: the least that finds it.
+fn own_bits<S: RuleSet>(
+    set: &S,
+    address: u128,
+    found_bits: u8,
+    run: RuleRun,
+) -> Result<u8, S::Error> {
+    let (mut less, mut enough) = (0, found_bits);
+    while less < enough {
+        let middle = less + (enough - less) / 2;
+        if set.run(address, middle)? == Some(run) {
+            enough = middle;
+        } else {
+            less = middle + 1;
+        }
+    }
+    Ok(enough)
+}
+
+fn mapped(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+/// The prefix of that length that has the address.
+fn network(address: u128, bits: u8) -> IpNet {
+    const MAPPED_BITS: u8 = 96;
+    let address = Ipv6Addr::from_bits(address);
+    let v4 = address.to_ipv4_mapped().zip(bits.checked_sub(MAPPED_BITS));
+    let net = match v4 {
+        Some((address, bits)) => Ipv4Net::new(address, bits).map(IpNet::V4),
+        None => Ipv6Net::new(address, bits).map(IpNet::V6),
+    };
+    net.expect("a length within the address").trunc()
+}
+
+/// What a rule says of a flow that is known in part.
+fn fit(rule: &Rule, query: &Query) -> Verdict {
+    let local = query.local;
+    let mut open = Vec::new();
+    let mut against = Vec::new();
+    for (what, wanted, known) in [
+        ("remote", rule.remote_port, query.remote.port),
+        ("local", rule.local_port, local.and_then(|local| local.port)),
+    ] {
+        match known {
+            _ if wanted == 0 => {}
+            Some(port) if port == wanted => {}
+            Some(_) => against.push(format!("{what} port {wanted}")),
+            None => open.push(format!("{what} port {wanted}")),
+        }
+    }
+    if rule.local_mask != [0; 2] {
+        let whole = |[high, low]: [u64; 2]| u128::from(high) << 64 | u128::from(low);
+        let (prefix, mask) = (whole(rule.local_prefix), whole(rule.local_mask));
+        let condition = format!("local address in {}", network(prefix, mask.leading_ones() as u8));
+        match local {
+            Some(local) if mapped(local.address) & mask == prefix => {}
+            Some(_) => against.push(condition),
+            None => open.push(condition),
+        }
+    }
+    match (against.is_empty(), open.is_empty()) {
+        (true, true) => Verdict::Taken,
+        (true, false) => Verdict::OnlyIf(open),
+        (false, _) => Verdict::OnlyFor(against),
+    }
+}

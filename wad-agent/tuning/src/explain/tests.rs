@@ -1,0 +1,205 @@
+//! Against a configuration with every kind of condition.
+
+use wad_common::refused::{Refusal, SocketSetting};
+use wad_policy::{
+    config::{Config, Value, Window, testing},
+    switch::Disabled,
+};
+
+use wad_toolbox::refusals::RefusedFlows;
+
+use super::{answer::Verdict, *};
+use crate::{instance::Instance, readings::PathState, routes};
+
+const POLICY: &str = r#"
+[[path]]
+name = "wide"
+remote = "10.0.0.0/8"
+sndbuf = "1MiB"
+[[path]]
+name = "web"
+remote = "10.5.0.0/16"
+remote_port = 443
+[[path]]
+name = "here"
+remote = "10.5.0.0/16"
+local = "192.0.2.0/24"
+local_port = 22
+[[path]]
+name = "tokyo"
+remote = "10.5.6.0/24"
+remote_port = 80
+bandwidth = "1Gbit"
+rtt = "180ms"
+sndbuf = "auto"
+rcvbuf = "20MiB"
+congestion = "wad_aimd"
+additive_increase = 0.529
+decrease = 0.3
+max_ssthresh = 100
+dscp = "le"
+[[path]]
+name = "six"
+remote = "2001:db8::/32"
+mode = "observe"
+initial_ssthresh = "1MiB"
+"#;
+
+fn ask_of(policy: &str, query: &str, disabled: &Disabled) -> Answer {
+    let config = Config::parse("wad.toml", policy, &testing::host()).expect("valid");
+    let query = Query::parse(query).expect("a query");
+    let offline = Offline::new(&config.paths, &Instance::default(), disabled);
+    offline.explain(&query, Basis::PolicySet(3))
+}
+
+fn ask(query: &str) -> Answer {
+    ask_of(POLICY, query, &Disabled::default())
+}
+
+fn path(query: &str) -> Option<String> {
+    ask(query).path.map(|path| format!("{} by {}", path.name, path.prefix))
+}
+
+#[test]
+fn the_first_rule_that_fits_is_taken_nearest_prefixes_first() {
+    for (query, expected) in [
+        ("remote=10.9.9.9", Some("wide by 10.0.0.0/8")),
+        ("remote=10.5.1.1", Some("wide by 10.0.0.0/8")),
+        ("remote=10.5.1.1:443", Some("web by 10.5.0.0/16")),
+        ("remote=10.5.1.1&local=192.0.2.9:22", Some("here by 10.5.0.0/16")),
+        ("remote=10.5.1.1&local=192.0.3.9:22", Some("wide by 10.0.0.0/8")),
+        ("remote=10.5.6.7:80", Some("tokyo by 10.5.6.0/24")),
+        ("remote=10.5.6.7:443", Some("web by 10.5.0.0/16")),
+        ("remote=::ffff:10.9.9.9", Some("wide by 10.0.0.0/8")),
+        ("remote=2001:db8::1", Some("six by 2001:db8::/32")),
+        ("remote=192.0.2.1", None),
+        ("remote=::1", None),
+    ] {
+        assert_eq!(path(query).as_deref(), expected, "{query}");
+    }
+}
+
+#[test]
+fn what_a_question_leaves_open_is_a_condition() {
+    let answer = ask("remote=10.5.6.7");
+    let tried: Vec<_> =
+        answer.tried.iter().map(|tried| (tried.path.as_str(), &tried.verdict)).collect();
+    let only_if = |conditions: &[&str]| {
+        Verdict::OnlyIf(conditions.iter().map(|text| (*text).to_owned()).collect())
+    };
+    assert_eq!(
+        tried,
+        [
+            ("tokyo", &only_if(&["remote port 80"])),
+            ("web", &only_if(&["remote port 443"])),
+            ("here", &only_if(&["local port 22", "local address in 192.0.2.0/24"])),
+        ]
+    );
+    let other = ask("remote=10.5.6.7:81&local=192.0.3.1");
+    assert_eq!(other.tried[0].verdict, Verdict::OnlyFor(vec!["remote port 80".to_owned()]));
+    assert_eq!(
+        other.tried[2].verdict,
+        Verdict::OnlyFor(vec!["local address in 192.0.2.0/24".to_owned()])
+    );
+}
+
+#[test]
+fn the_answer_for_people_is_as_agreed() {
+    let expected = "\
+10.5.6.7:80 falls under path tokyo, by 10.5.6.0/24 (policy set 3, in force)
+
+sndbuf                  28125000 bytes
+rcvbuf                  20971520 bytes
+congestion              wad_aimd
+additive_increase       0.529
+decrease                0.3
+max_ssthresh            100 segments
+dscp                    1
+- sndbuf is 1.25 times what the path holds: 1 Gbit/s times 180 ms are 22500000 bytes
+- rcvbuf is 20971520 bytes because the configuration says so; 1 Gbit/s times 180 ms are 22500000 bytes, of which it is 0.93 times as much
+- the kernel doubles both buffers, for structures of its own
+";
+    assert_eq!(ask("remote=10.5.6.7:80").to_string(), expected);
+    let expected = "\
+10.5.6.7:443 falls under path web, by 10.5.0.0/16 (policy set 3, in force)
+  path tokyo, by 10.5.6.0/24: not as it is for remote port 80
+
+it has no settings: flows are only counted
+";
+    assert_eq!(ask("remote=10.5.6.7:443").to_string(), expected);
+    let none = ask("remote=192.0.2.1").to_string();
+    assert!(none.ends_with(
+        "falls under no path (policy set 3, in force)\n\nits flows are as without wad\n"
+    ));
+}
+
+#[test]
+fn what_would_be_applied_is_shown_though_it_is_not() {
+    let observed = ask("remote=2001:db8::1").path.expect("a path");
+    assert_eq!(observed.state, PathState::Observed);
+    let ssthresh = observed.settings.get("initial_ssthresh");
+    assert_eq!(ssthresh, Some(&Value::Window(Window::Bytes(1 << 20))));
+    assert!(observed.why[0].contains("mode = \"observe\""));
+    let disabled = Disabled { all: false, paths: ["wide".to_owned()].into() };
+    let disabled = ask_of(POLICY, "remote=10.9.9.9", &disabled).path.expect("a path");
+    assert_eq!(disabled.state, PathState::Disabled);
+    assert_eq!(disabled.settings.get("sndbuf_bytes"), Some(&Value::Whole(1 << 20)));
+    assert!(disabled.why[0].contains("`wad enable`"));
+}
+
+#[test]
+fn the_answer_is_read_back_from_its_json() {
+    let answer = ask("remote=10.5.6.7:80");
+    let json = serde_json::to_value(&answer).unwrap();
+    assert_eq!(json["path"]["settings"]["sndbuf_bytes"], 28_125_000);
+    assert_eq!(json["path"]["state"], "tuned");
+    assert_eq!(json["from"]["policy_set"], 3);
+    assert_eq!(serde_json::from_value::<Answer>(json).unwrap(), answer);
+    let open = serde_json::to_value(ask("remote=10.5.1.1")).unwrap();
+    assert_eq!(open["tried"][0]["only_if"][0], "remote port 443");
+}
+
+#[test]
+fn a_default_route_for_both_families_is_found() {
+    let policy = "[[path]]\nname = 'all'\nremote = '::/0'\n";
+    let answer = ask_of(policy, "remote=192.0.2.1", &Disabled::default());
+    assert_eq!(answer.path.expect("a path").prefix.to_string(), "::/0");
+}
+
+#[test]
+fn the_means_of_reorder_and_of_acknowledgements_are_named() {
+    let policy = "[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\nreorder = 19\ndelayed_ack = false\n\
+                  congestion = 'wad_aimd'\n";
+    let answer = |disabled: &Disabled, routes: &routes::State| {
+        let answer = ask_of(policy, "remote=10.0.0.1", disabled).with_means(routes);
+        answer.path.expect("it falls under p")
+    };
+    let enabled = Disabled::default();
+    let path = answer(&enabled, &routes::State::Off);
+    assert_eq!(path.settings.get("reorder_segments"), Some(&Value::Whole(19)));
+    assert_eq!(path.settings.get("delayed_ack"), Some(&Value::Flag(false)));
+    assert!(path.why[0].contains("the law takes its decrease back"), "{:?}", path.why);
+    assert!(path.why[1].contains("two ticks"), "{:?}", path.why);
+    let in_force = routes::State::InForce(routes::Report::default());
+    assert!(answer(&enabled, &in_force).why[0].contains("table 1190039"));
+    // Its flows have neither.
+    let path = answer(&Disabled { all: true, ..Disabled::default() }, &in_force);
+    assert!(!path.why.concat().contains("table"), "{:?}", path.why);
+}
+
+#[test]
+fn what_the_kernel_has_refused_is_said_with_its_errno() {
+    let mut answer = ask("remote=10.9.9.9");
+    let json = serde_json::to_value(&answer).unwrap();
+    assert_eq!(json["path"].get("refused"), None, "nothing was refused");
+    let refusal =
+        Refusal { policy: 0, setting: SocketSetting::Sndbuf as u16, reason: libc::ENOMEM as u16 };
+    answer.path.as_mut().unwrap().refused = vec![RefusedFlows::new(refusal, 3)];
+    let text = answer.to_string();
+    let line = "\n- the kernel has refused sndbuf (ENOMEM) to 3 of its flows\n";
+    assert!(text.contains(line), "{text}");
+    let json = serde_json::to_value(&answer).unwrap();
+    let expected = serde_json::json!([{ "setting": "sndbuf", "errno": "ENOMEM", "flows": 3 }]);
+    assert_eq!(json["path"]["refused"], expected);
+    assert_eq!(serde_json::from_value::<Answer>(json).unwrap(), answer);
+}

@@ -1,0 +1,113 @@
+//! Why a policy gives what it gives: where the numbers come from.
+
+use wad_common::policy::{DIVIDES, Policy};
+use wad_policy::{
+    config::{AUTO_HEADROOM, InForce, Origin, fields},
+    tuning_plan::ROOM,
+};
+use wad_toolbox::shown::text;
+
+use crate::readings::PathState;
+
+/// The path's.
+pub fn name(policy: &Policy) -> String {
+    text(&policy.name)
+}
+
+/// Where the settings come from, and what they do not say by themselves.
+pub fn of(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
+    let mut why = Vec::new();
+    match state {
+        PathState::Tuned => {}
+        PathState::Observed => {
+            why.push("nothing of this is given to flows: mode = \"observe\"".to_owned());
+        }
+        PathState::Disabled => why.push(
+            "nothing of this is given to flows: the path is disabled until `wad enable`".to_owned(),
+        ),
+    }
+    why.extend(buffers(policy, origin));
+    let in_force = InForce { policy, origin };
+    why.extend(fields::all().filter_map(|field| (field.why)(in_force)).map(str::to_owned));
+    why
+}
+
+fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
+    let mut why = Vec::new();
+    let sizes = [
+        ("sndbuf", policy.sndbuf_bytes, origin.buffers.sndbuf),
+        ("rcvbuf", policy.rcvbuf_bytes, origin.buffers.rcvbuf),
+    ];
+    for (key, bytes, is_auto) in sizes.into_iter().filter(|(_, bytes, _)| *bytes > 0) {
+        let Some((rate, rtt)) = origin.capacity.bits_per_second.zip(origin.capacity.rtt_seconds)
+        else {
+            why.push(format!("{key} is {bytes} bytes because the configuration says so"));
+            continue;
+        };
+        let bdp_bytes = rate / 8.0 * rtt;
+        let path = format!("{} times {} are {bdp_bytes:.0} bytes", Rate(rate), Rtt(rtt));
+        why.push(match (is_auto, origin.streams) {
+            (false, _) => {
+                let times = f64::from(bytes) / bdp_bytes;
+                format!(
+                    "{key} is {bytes} bytes because the configuration says so; {path}, of \
+                         which it is {times:.2} times as much"
+                )
+            }
+            (true, 0 | 1) => format!("{key} is {AUTO_HEADROOM} times what the path holds: {path}"),
+            (true, k) => format!(
+                "{key} is {AUTO_HEADROOM} times what the path holds, for each of {k} streams: \
+                 {path}"
+            ),
+        });
+    }
+    if !why.is_empty() && origin.capacity.is_least {
+        why.push(format!(
+            "that rate is {ROOM} times what the path's flows got: each may get more than the last"
+        ));
+    }
+    if let Some(bdp_bytes) = origin.capacity.bdp_bytes().filter(|_| origin.buffers.autotune) {
+        why.push(format!(
+            "the kernel sizes both buffers, up to 2 times {AUTO_HEADROOM} times the {bdp_bytes:.0} \
+             bytes that the path holds: `wad run` raises the last of tcp_wmem and tcp_rmem so far, \
+             for all flows of its network namespace"
+        ));
+        return why;
+    }
+    if policy.flags & DIVIDES != 0 {
+        why.push(
+            "each of the path's flows gets an equal part, but no less than the kernel's default"
+                .to_owned(),
+        );
+    }
+    if !why.is_empty() {
+        why.push("the kernel doubles both buffers, for structures of its own".to_owned());
+    }
+    why
+}
+
+struct Rate(f64);
+
+impl std::fmt::Display for Rate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (number, unit) = match self.0 {
+            rate if rate >= 1e9 => (rate / 1e9, "Gbit/s"),
+            rate if rate >= 1e6 => (rate / 1e6, "Mbit/s"),
+            rate => (rate / 1e3, "kbit/s"),
+        };
+        write!(f, "{} {unit}", rounded(number))
+    }
+}
+
+/// What fixed point keeps.
+fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
+}
+
+struct Rtt(f64);
+
+impl std::fmt::Display for Rtt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ms", rounded(self.0 * 1e3))
+    }
+}

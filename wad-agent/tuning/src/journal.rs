@@ -1,0 +1,406 @@
+//! What wad changes on the host outside its own maps, written down before it is
+//! changed, so that it can be undone: on exit, by `wad cleanup`, and at the next
+//! start after a crash.
+//!
+//! `<state_dir>/journal-<instance>.jsonl` has one JSON object per line, with the
+//! id of the boot it belongs to: a reboot undoes everything by itself. A line is
+//! on disk (fsync) before its change is made, so a line cut short belongs to a
+//! change that was never made. A value that someone else changed since is left
+//! alone and reported.
+
+mod bpffs;
+mod damage;
+mod lines;
+mod transmit_queue;
+
+use std::{
+    fmt,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+use wad_linux::{
+    netlink,
+    netns::Identity,
+    sysctl::{self, Sysctl},
+};
+use wad_policy::config::TransmitQueue;
+
+pub use self::damage::Damage;
+#[cfg(feature = "fuzz")]
+pub use self::lines::fuzz;
+use self::lines::{Entry, Line};
+use self::transmit_queue::Queue;
+use crate::routes;
+
+/// One thing that wad changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// A kernel setting.
+    Sysctl { key: String, before: String, after: String },
+    /// The BPF file system, mounted where it was missing.
+    BpffsMount { dir: PathBuf },
+    /// The transmit queue of an interface, in packets.
+    TransmitQueue {
+        namespace: Identity,
+        index: u32,
+        interface: String,
+        before: String,
+        after: String,
+    },
+    /// Rules and routes of wad's own, all of them: they show whose they are.
+    Routes { namespace: Identity },
+}
+
+impl Change {
+    /// The same from its end to its beginning, if it has values.
+    fn undone(&self) -> Option<Self> {
+        let mut undone = self.clone();
+        let (before, after) = undone.values_mut()?;
+        std::mem::swap(before, after);
+        Some(undone)
+    }
+
+    /// Before and after.
+    fn values(&self) -> Option<(&str, &str)> {
+        match self {
+            Self::Sysctl { before, after, .. } | Self::TransmitQueue { before, after, .. } => {
+                Some((before, after))
+            }
+            Self::BpffsMount { .. } | Self::Routes { .. } => None,
+        }
+    }
+
+    fn values_mut(&mut self) -> Option<(&mut String, &mut String)> {
+        match self {
+            Self::Sysctl { before, after, .. } | Self::TransmitQueue { before, after, .. } => {
+                Some((before, after))
+            }
+            Self::BpffsMount { .. } | Self::Routes { .. } => None,
+        }
+    }
+}
+
+/// Something that could not be undone because others had a hand in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Left {
+    Sysctl { key: String, now: String, after: String },
+    BpffsInUse { dir: PathBuf },
+    TransmitQueue { interface: String, now: String, after: String },
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sysctl { key, now, after } => {
+                write!(f, "{key} is {now} now, not the {after} wad set: left as it is")
+            }
+            Self::TransmitQueue { interface, now, after } => write!(
+                f,
+                "the transmit queue of {interface} has {now} packets now, not the {after} wad \
+                 set: left as it is"
+            ),
+            Self::BpffsInUse { dir } => {
+                write!(f, "{}, mounted by wad, is in use by others: left mounted", dir.display())
+            }
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read the journal {}", .file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error(
+        "cannot write the journal {}, so nothing is changed on this host; see [agent] state_dir",
+        .file.display()
+    )]
+    Write { file: PathBuf, source: io::Error },
+    #[error("cannot keep a copy of the damaged journal {}", .file.display())]
+    Keep { file: PathBuf, source: io::Error },
+    #[error("cannot remove the journal {}", .file.display())]
+    Remove { file: PathBuf, source: io::Error },
+    #[error("cannot mount the BPF file system at {}", .dir.display())]
+    Mount { dir: PathBuf, source: nix::Error },
+    #[error("cannot unmount the BPF file system at {}", .dir.display())]
+    Unmount { dir: PathBuf, source: io::Error },
+    #[error("cannot tell this network namespace")]
+    Namespace { source: io::Error },
+    #[error(
+        "there is no interface {interface} with a transmit queue here; once there is, `wad reload` \
+         sets its length"
+    )]
+    NoInterface { interface: String },
+    #[error("the transmit queue of {interface}")]
+    TransmitQueue { interface: String, source: netlink::Error },
+    #[error(
+        "there are rules of a wad in this network namespace that this instance did not make; if \
+         they are of no running one, `ip rule flush protocol 119` and `ip -6 rule flush protocol \
+         119` remove them"
+    )]
+    RoutesOfAnother,
+    #[error("cannot remove rules and routes of wad's")]
+    Routes { source: netlink::Error },
+    #[error(transparent)]
+    Sysctl(#[from] sysctl::Error),
+}
+
+/// The journal of one instance, and the way to make the changes it records.
+#[derive(Debug)]
+pub struct Journal {
+    file: PathBuf,
+    boot_id: String,
+    sysctl: Sysctl,
+    entries: Vec<Entry>,
+    damage: Option<Damage>,
+}
+
+impl Journal {
+    /// Reads what an agent of this boot left behind, if anything. Creates nothing.
+    pub fn open(state_dir: &Path, instance: &str, sysctl: Sysctl) -> Result<Self, Error> {
+        let file = state_dir.join(format!("journal-{instance}.jsonl"));
+        let boot_id = sysctl.read("kernel.random.boot_id")?;
+        let bytes = match fs::read(&file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self { file, boot_id, sysctl, entries: Vec::new(), damage: None });
+            }
+            read => read.map_err(|source| Error::Read { file: file.clone(), source })?,
+        };
+        let found = lines::read(&bytes, &boot_id);
+        if let Some(line) = found.cut_short {
+            tracing::warn!(
+                "{}, line {line}: cut short before its change was made; ignored",
+                file.display()
+            );
+        }
+        let damage = if found.unreadable.is_empty() {
+            None
+        } else {
+            let kept = Damage::keep(&file, found.unreadable);
+            Some(kept.map_err(|source| Error::Keep { file: file.clone(), source })?)
+        };
+        let mut journal = Self { file, boot_id, sysctl, entries: Vec::new(), damage };
+        for change in found.changes {
+            lines::fold(&mut journal.entries, change);
+        }
+        if journal.entries.is_empty() {
+            journal.remove()?;
+        }
+        Ok(journal)
+    }
+
+    /// What there is to undo, folded: per setting, what it was before wad.
+    pub fn changes(&self) -> impl Iterator<Item = &Change> {
+        self.entries.iter().map(|entry| &entry.change)
+    }
+
+    /// What could not be read, and so is not among the changes.
+    #[must_use]
+    pub fn damage(&self) -> Option<&Damage> {
+        self.damage.as_ref()
+    }
+
+    #[must_use]
+    pub fn sysctl(&self) -> &Sysctl {
+        &self.sysctl
+    }
+
+    /// Whether wad changed `key`.
+    #[must_use]
+    pub fn has(&self, key: &str) -> bool {
+        self.entries.iter().any(|entry| entry.is_setting(key))
+    }
+
+    /// What `key` was before wad changed it, if `now` is wad's doing.
+    #[must_use]
+    pub fn before(&self, key: &str, now: &str) -> Option<&str> {
+        let entry = self.entries.iter().find(|entry| entry.is_setting(key))?;
+        entry.before_of(now)
+    }
+
+    /// Sets `key`, journalled.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
+        let before = self.sysctl.read(key)?;
+        let change = |before: &str, after: &str| Change::Sysctl {
+            key: key.to_owned(),
+            before: before.to_owned(),
+            after: after.to_owned(),
+        };
+        self.record(change(&before, value))?;
+        self.sysctl.write(key, value).map_err(|error| {
+            // As if it had been made and undone. Without this line the one before
+            // stands for a change that was never made, which undoing passes over.
+            let _ = self.record(change(value, &before));
+            error.into()
+        })
+    }
+
+    /// Sets `key` back to what it was before wad. The line comes after the
+    /// change here: until it is there, the older lines still say how to undo it.
+    pub fn restore(&mut self, key: &str) -> Result<(), Error> {
+        let now = self.sysctl.read(key)?;
+        let Some(before) = self.before(key, &now).map(str::to_owned) else { return Ok(()) };
+        self.sysctl.write(key, &before)?;
+        self.record(Change::Sysctl { key: key.to_owned(), before: now, after: before })
+    }
+
+    /// Mounts the BPF file system at `dir`, journalled.
+    pub fn ensure_bpffs(&mut self) -> Result<(), Error> {
+        let dir = Path::new(wad_linux::bpffs::BPFFS);
+        if wad_linux::bpffs::is_mounted() { Ok(()) } else { self.mount_bpffs(dir) }
+    }
+
+    /// Mounts a BPF file system, journalled.
+    fn mount_bpffs(&mut self, dir: &Path) -> Result<(), Error> {
+        self.record(Change::BpffsMount { dir: dir.to_owned() })?;
+        bpffs::mount(dir).map_err(|source| Error::Mount { dir: dir.to_owned(), source })
+    }
+
+    /// Sets the length of an interface's transmit queue, journalled.
+    pub fn set_transmit_queue(&mut self, wanted: &TransmitQueue) -> Result<(), Error> {
+        let TransmitQueue { interface, packets } = wanted;
+        let namespace = Identity::own().map_err(|source| Error::Namespace { source })?;
+        let failed = |source| Error::TransmitQueue { interface: interface.clone(), source };
+        let now = transmit_queue::of(namespace, interface).map_err(failed)?;
+        let Some(Queue { index, packets: now }) = now else {
+            return Err(Error::NoInterface { interface: interface.clone() });
+        };
+        if now == *packets {
+            return Ok(());
+        }
+        let change = |before: u32, after: u32| Change::TransmitQueue {
+            namespace,
+            index,
+            interface: interface.clone(),
+            before: before.to_string(),
+            after: after.to_string(),
+        };
+        self.record(change(now, *packets))?;
+        transmit_queue::set(namespace, Queue { index, packets: *packets }).map_err(|error| {
+            // As in `set`.
+            let _ = self.record(change(*packets, now));
+            failed(error)
+        })
+    }
+
+    /// Sets the transmit queues of all other interfaces back to what they were.
+    pub fn restore_transmit_queues_but(&mut self, wanted: &[TransmitQueue]) -> Result<(), Error> {
+        let is_wanted = |name: &str| wanted.iter().any(|queue| queue.interface == name);
+        let others: Vec<_> = self
+            .changes()
+            .filter_map(Change::undone)
+            .filter(|change| {
+                matches!(change, Change::TransmitQueue { interface, .. } if !is_wanted(interface))
+            })
+            .collect();
+        for undone in others {
+            let entry = self.entries.iter().find(|entry| entry.is_of_the_same(&undone));
+            if let Some(left) = entry.map(|entry| entry.undo(&self.sysctl)).transpose()?.flatten() {
+                tracing::warn!("{left}");
+            }
+            self.record(undone)?;
+        }
+        Ok(())
+    }
+
+    /// Before the first rule or route of wad's is made in this network namespace.
+    pub fn note_routes(&mut self) -> Result<(), Error> {
+        let namespace = Identity::own().map_err(|source| Error::Namespace { source })?;
+        let change = Change::Routes { namespace };
+        if self.changes().any(|known| *known == change) {
+            return Ok(());
+        }
+        // An agent before this one was in another.
+        self.undo_routes()?;
+        if routes::are_there(namespace).map_err(|source| Error::Routes { source })? {
+            return Err(Error::RoutesOfAnother);
+        }
+        self.record(change)
+    }
+
+    /// Removes rules and routes of wad's. A line of it is not needed: to remove them
+    /// once more does nothing.
+    pub fn undo_routes(&mut self) -> Result<(), Error> {
+        while let Some(place) = self.entries.iter().position(Entry::is_of_routes) {
+            self.entries[place].undo(&self.sysctl)?;
+            self.entries.remove(place);
+        }
+        Ok(())
+    }
+
+    /// Undoes everything, latest first, and removes the file. On an error the
+    /// rest is undone all the same and the file stays, for another try.
+    pub fn undo(&mut self) -> Result<Vec<Left>, Error> {
+        let mut left = Vec::new();
+        let mut first_error = None;
+        for entry in self.entries.iter().rev() {
+            match entry.undo(&self.sysctl) {
+                Ok(None) => {}
+                Ok(Some(one)) => left.push(one),
+                Err(error) => {
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if let Some(error) = first_error {
+            return Err(error);
+        }
+        self.entries.clear();
+        self.remove()?;
+        Ok(left)
+    }
+
+    fn record(&mut self, change: Change) -> Result<(), Error> {
+        let line = Line { boot_id: self.boot_id.clone(), change };
+        self.append(&line).map_err(|source| Error::Write { file: self.file.clone(), source })?;
+        lines::fold(&mut self.entries, line.change);
+        Ok(())
+    }
+
+    fn append(&self, line: &Line) -> io::Result<()> {
+        let dir = self.dir();
+        if !dir.exists() {
+            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+            dir.parent().map_or(Ok(()), sync_dir)?;
+        }
+        let mut file =
+            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.file)?;
+        let mut bytes = Vec::new();
+        // A line that was cut short must not swallow this one.
+        if let Some(last) = file.metadata()?.len().checked_sub(1) {
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, last)?;
+            if byte != *b"\n" {
+                bytes.push(b'\n');
+            }
+        }
+        serde_json::to_writer(&mut bytes, line)?;
+        bytes.push(b'\n');
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        sync_dir(dir)
+    }
+
+    fn remove(&self) -> Result<(), Error> {
+        let removed = match fs::remove_file(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.and_then(|()| sync_dir(self.dir())),
+        };
+        removed.map_err(|source| Error::Remove { file: self.file.clone(), source })
+    }
+
+    fn dir(&self) -> &Path {
+        self.file.parent().expect("the file's name was joined to its folder")
+    }
+}
+
+fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! Has the kernel load the congestion controls that paths name: BPF programs
+//! can only choose one that is there.
+
+use std::{collections::HashSet, ffi::OsString};
+
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt::TcpCongestion,
+};
+use wad_policy::config::{Congestion, PathPolicy};
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "path {path}: the kernel neither has nor loads the congestion control {name}: load its module \
+     (`modprobe tcp_{name}` says what is wrong), or change `congestion`"
+)]
+pub struct Error {
+    path: String,
+    name: String,
+    source: nix::Error,
+}
+
+/// Asks for each once. The kernel then runs `modprobe tcp_NAME` by itself, as for
+/// any process with CAP_NET_ADMIN (`tcp_ca_find_autoload()`), in its own
+/// namespaces.
+pub fn load(paths: &[PathPolicy]) -> Result<(), Error> {
+    let mut asked = HashSet::new();
+    for path in paths.iter().filter(|path| !path.observe) {
+        let Some(Congestion::Kernel(name)) = &path.congestion else { continue };
+        if asked.insert(name) {
+            choose(name).map_err(|source| Error {
+                path: path.name.clone(),
+                name: name.clone(),
+                source,
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// On a socket that is of no other use.
+fn choose(name: &str) -> nix::Result<()> {
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let tcp = socket(AddressFamily::Inet, SockType::Stream, flags, None)?;
+    setsockopt(&tcp, TcpCongestion, &OsString::from(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(congestion: Congestion) -> PathPolicy {
+        PathPolicy { name: "bob".to_owned(), congestion: Some(congestion), ..PathPolicy::default() }
+    }
+
+    /// Every kernel with TCP has `reno`, and lets anyone choose it.
+    #[test]
+    fn what_the_kernel_has_is_no_error() {
+        let kernel = |name: &str| path(Congestion::Kernel(name.to_owned()));
+        load(&[kernel("reno"), path(Congestion::Ours(wad_policy::law::Law::Aimd))]).unwrap();
+    }
+
+    #[test]
+    fn what_it_has_not_is_named_with_its_path() {
+        let error = load(&[path(Congestion::Kernel("no_such".to_owned()))]).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("path bob") && text.contains("modprobe tcp_no_such"), "{text}");
+        assert!(matches!(error.source, nix::Error::ENOENT | nix::Error::EPERM), "{error:?}");
+    }
+}

@@ -1,0 +1,14 @@
+//! A policy put into a host, and taken out again.
+
+pub mod bpf;
+pub mod ceilings;
+pub mod disabled_note;
+pub mod explain;
+pub mod host;
+pub mod instance;
+pub mod journal;
+pub mod kernel_modules;
+pub mod policy_set;
+pub mod readings;
+pub mod routes;
+pub mod state_dir;

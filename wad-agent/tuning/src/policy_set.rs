@@ -1,0 +1,279 @@
+//! From the configured paths to the three maps of a policy set.
+
+use std::collections::HashMap;
+
+use wad_common::policy::{CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, Policy, Rule, RuleRun};
+use wad_policy::{
+    config::{Congestion, Mapped, PathPolicy, fields},
+    switch::Disabled,
+};
+
+use crate::instance::Instance;
+
+/// What a set is made with.
+#[derive(Clone, Copy)]
+pub struct Making<'a> {
+    /// The set's number.
+    pub generation: u64,
+    /// Indices of paths of the set before: a path that is still there keeps its
+    /// index, and with it its statistics and running flows.
+    pub known: &'a HashMap<String, u32>,
+    pub instance: &'a Instance,
+    pub disabled: &'a Disabled,
+}
+
+/// What the maps of one set hold.
+#[derive(Debug, Default)]
+pub struct PolicySet {
+    pub prefixes: Vec<(Mapped, RuleRun)>,
+    pub rules: Vec<Rule>,
+    /// By index; None where a path is gone.
+    pub policies: Vec<Option<Policy>>,
+    /// The paths in the order of the file, with their policies' indices.
+    pub names: Vec<(String, u32)>,
+    /// What those would get whose flows are left alone.
+    pub withheld: HashMap<u32, Withheld>,
+}
+
+/// The settings of a path whose flows are left alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Withheld {
+    pub policy: Policy,
+    /// By the configuration, not by `wad disable`.
+    pub observe: bool,
+}
+
+impl PolicySet {
+    pub fn new(paths: &[PathPolicy], making: Making<'_>) -> Self {
+        let Making { generation, known, instance, disabled } = making;
+        let names = assign_indices(paths, known);
+        let mut policies = Vec::new();
+        let mut withheld = HashMap::new();
+        for (path, (_, index)) in paths.iter().zip(&names) {
+            let place = *index as usize;
+            if policies.len() <= place {
+                policies.resize(place + 1, None);
+            }
+            let mut policy = policy(path, instance);
+            let observe = path.observe;
+            if observe || disabled.holds(&path.name) {
+                withheld.insert(*index, Withheld { policy, observe });
+                policy = Policy::observing(policy.name);
+            }
+            policies[place] = Some(Policy { generation, ..policy });
+        }
+        let (prefixes, rules) = lay_out(paths, &names);
+        Self { prefixes, rules, policies, names, withheld }
+    }
+}
+
+impl PolicySet {
+    /// The run of the longest prefix of at most `bits` that has the address.
+    pub fn run(&self, address: u128, bits: u8) -> Option<RuleRun> {
+        let host = Mapped { address, bits: 128 };
+        let fitting =
+            self.prefixes.iter().filter(|(prefix, _)| prefix.bits <= bits && prefix.contains(host));
+        fitting.max_by_key(|(prefix, _)| prefix.bits).map(|(_, run)| *run)
+    }
+}
+
+/// A path seen before keeps its index; a new one gets one that no path had, as
+/// long as there are any, so that no running flow falls under a stranger.
+fn assign_indices(paths: &[PathPolicy], known: &HashMap<String, u32>) -> Vec<(String, u32)> {
+    let fresh = known.values().max().map_or(0, |max| max + 1);
+    let mut taken = vec![false; MAX_PATHS as usize];
+    for path in paths {
+        if let Some(&index) = known.get(&path.name) {
+            taken[index as usize] = true;
+        }
+    }
+    let mut candidates = (fresh..MAX_PATHS).chain(0..fresh);
+    let mut next_free = || {
+        let index = candidates.find(|&index| !taken[index as usize]);
+        index.expect("the configuration has at most MAX_PATHS paths")
+    };
+    let index_of = |path: &PathPolicy| known.get(&path.name).copied();
+    paths
+        .iter()
+        .map(|path| (path.name.clone(), index_of(path).unwrap_or_else(&mut next_free)))
+        .collect()
+}
+
+/// The run of each prefix: its own rules in the order of the file, then those of
+/// the prefixes around it, nearest first.
+fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Mapped, RuleRun)>, Vec<Rule>) {
+    let mut own: Vec<(Mapped, usize)> = paths
+        .iter()
+        .enumerate()
+        .flat_map(|(n, path)| path.remote.iter().map(move |&net| (Mapped::from(net), n)))
+        .collect();
+    // Sorted, a prefix stands behind the ones around it. Stable, so the order
+    // of the file remains.
+    own.sort_by_key(|&(prefix, _)| prefix);
+
+    let mut prefixes: Vec<(Mapped, RuleRun)> = Vec::new();
+    let mut rules: Vec<Rule> = Vec::new();
+    let mut around: Vec<(Mapped, RuleRun)> = Vec::new();
+    for group in own.chunk_by(|a, b| a.0 == b.0) {
+        let prefix = group[0].0;
+        while around.last().is_some_and(|(outer, _)| !outer.contains(prefix)) {
+            around.pop();
+        }
+        let first = rules.len();
+        for &(_, n) in group {
+            add_rules(&mut rules, &paths[n], names[n].1);
+        }
+        if let Some((_, run)) = around.last() {
+            let outer = run.first as usize..(run.first + run.count) as usize;
+            rules.extend_from_within(outer);
+        }
+        let run = RuleRun { first: first as u32, count: (rules.len() - first) as u32 };
+        around.push((prefix, run));
+        prefixes.push((prefix, run));
+    }
+    (prefixes, rules)
+}
+
+fn add_rules(rules: &mut Vec<Rule>, path: &PathPolicy, policy: u32) {
+    let rule = |local: Mapped| Rule {
+        local_prefix: halves(local.address),
+        local_mask: halves(local.mask()),
+        local_port: path.local_port,
+        remote_port: path.remote_port,
+        policy,
+    };
+    if path.local.is_empty() {
+        rules.push(rule(Mapped::ANY));
+    } else {
+        rules.extend(path.local.iter().map(|&net| rule(net.into())));
+    }
+}
+
+const fn halves(address: u128) -> [u64; 2] {
+    [(address >> 64) as u64, address as u64]
+}
+
+fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
+    let congestion = match &path.congestion {
+        None => String::new(),
+        Some(Congestion::Ours(law)) => instance.algorithm(law.name()),
+        Some(Congestion::Kernel(name)) => name.clone(),
+    };
+    let mut policy = Policy {
+        congestion: padded::<CONGESTION_BYTES>(&congestion),
+        control: path.control,
+        flags: 0,
+        ..Policy::observing(padded::<NAME_BYTES>(&path.name))
+    };
+    fields::all().for_each(|field| (field.put)(path, &mut policy));
+    policy
+}
+
+/// The text, cut and filled up with zeros, the last byte always one.
+fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let mut bytes = [0; N];
+    for (to, byte) in bytes.iter_mut().take(N - 1).zip(text.bytes()) {
+        *to = byte;
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use ipnet::IpNet;
+
+    use super::*;
+
+    fn path(name: &str, remote: &[&str]) -> PathPolicy {
+        PathPolicy {
+            name: name.to_owned(),
+            remote: remote.iter().map(|net| net.parse().expect("a prefix")).collect(),
+            ..PathPolicy::default()
+        }
+    }
+
+    fn set(paths: &[PathPolicy]) -> PolicySet {
+        set_after(&HashMap::new(), paths, &Disabled::default())
+    }
+
+    fn set_after(
+        known: &HashMap<String, u32>,
+        paths: &[PathPolicy],
+        disabled: &Disabled,
+    ) -> PolicySet {
+        PolicySet::new(
+            paths,
+            Making { generation: 7, known, instance: &Instance::default(), disabled },
+        )
+    }
+
+    fn policies_of(set: &PolicySet, prefix: &str) -> Vec<u32> {
+        let prefix = Mapped::from(prefix.parse::<IpNet>().expect("a prefix"));
+        let (_, run) = set.prefixes.iter().find(|(p, _)| *p == prefix).expect("in the set");
+        let rules = run.first as usize..(run.first + run.count) as usize;
+        set.rules[rules].iter().map(|rule| rule.policy).collect()
+    }
+
+    #[test]
+    fn a_run_holds_the_rules_of_the_prefixes_around_it_nearest_first() {
+        let set = set(&[
+            path("wide", &["10.0.0.0/8"]),
+            path("host", &["10.5.1.1/32"]),
+            path("narrow", &["10.5.0.0/16"]),
+            path("beside", &["10.6.0.0/16"]),
+        ]);
+        assert_eq!(policies_of(&set, "10.5.1.1/32"), [1, 2, 0]);
+        assert_eq!(policies_of(&set, "10.5.0.0/16"), [2, 0]);
+        assert_eq!(policies_of(&set, "10.6.0.0/16"), [3, 0]);
+        assert_eq!(policies_of(&set, "10.0.0.0/8"), [0]);
+    }
+
+    #[test]
+    fn rules_of_one_prefix_stand_in_the_order_of_the_file() {
+        let set = set(&[path("a", &["10.0.0.0/8"]), path("b", &["10.0.0.0/8"])]);
+        assert_eq!(policies_of(&set, "10.0.0.0/8"), [0, 1]);
+    }
+
+    #[test]
+    fn an_ipv6_default_route_is_around_everything() {
+        let set = set(&[path("all", &["::/0"]), path("four", &["0.0.0.0/0"])]);
+        assert_eq!(policies_of(&set, "0.0.0.0/0"), [1, 0]);
+    }
+
+    #[test]
+    fn a_path_keeps_its_index_and_a_new_one_gets_an_unused_one() {
+        let known = HashMap::from([("a".to_owned(), 4), ("gone".to_owned(), 7)]);
+        let paths = [path("new", &["10.0.0.0/8"]), path("a", &["11.0.0.0/8"])];
+        let set = set_after(&known, &paths, &Disabled::default());
+        assert_eq!(set.names, [("new".to_owned(), 8), ("a".to_owned(), 4)]);
+        assert!(set.policies[7].is_none() && set.policies[8].is_some());
+    }
+
+    #[test]
+    fn what_is_observed_or_disabled_keeps_its_settings_aside() {
+        let tuned =
+            |name: &str| PathPolicy { sndbuf_bytes: Some(100_000), ..path(name, &["10.0.0.0/8"]) };
+        let paths = [tuned("a"), PathPolicy { observe: true, ..tuned("b") }, tuned("c")];
+        let disabled = Disabled { all: false, paths: ["c".to_owned()].into() };
+        let set = set_after(&HashMap::new(), &paths, &disabled);
+        assert!(set.policies.iter().flatten().all(|policy| policy.generation == 7));
+        let sndbufs: Vec<_> =
+            set.policies.iter().flatten().map(|policy| policy.sndbuf_bytes).collect();
+        assert_eq!(sndbufs, [100_000, 0, 0]);
+        assert!(set.policies[1].is_some_and(|policy| policy.observes()));
+        let aside =
+            |index: u32| set.withheld.get(&index).map(|it| (it.policy.sndbuf_bytes, it.observe));
+        assert_eq!([0, 1, 2].map(aside), [None, Some((100_000, true)), Some((100_000, false))]);
+    }
+
+    #[test]
+    fn a_hundred_thousand_paths_are_laid_out_with_one_rule_each() {
+        let paths: Vec<_> = (0..100_000_u32)
+            .map(|n| {
+                path(&n.to_string(), &[&format!("10.{}.{}.{}/32", n >> 16, n >> 8 & 255, n & 255)])
+            })
+            .collect();
+        let set = set(&paths);
+        assert_eq!((set.prefixes.len(), set.rules.len()), (100_000, 100_000));
+    }
+}

@@ -1,0 +1,87 @@
+//! Where an instance's journal is for as long as there may be something in it:
+//! `/run/wad/<instance>.state_dir` says so, whatever has become of the
+//! configuration since. A reboot removes it, and what the journal would undo.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::unix::ffi::{OsStrExt as _, OsStringExt as _},
+    path::{Path, PathBuf},
+};
+
+use wad_linux::lock::Lock;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("cannot read {}, which says where the journal is", .file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("cannot write {}, which says where the journal is", .file.display())]
+    Write { file: PathBuf, source: io::Error },
+    #[error("cannot remove {}", .file.display())]
+    Remove { file: PathBuf, source: io::Error },
+}
+
+/// The note of one instance, for whoever holds its lock.
+pub struct StateDir {
+    file: PathBuf,
+}
+
+impl StateDir {
+    #[must_use]
+    pub fn of(lock: &Lock) -> Self {
+        Self { file: lock.beside("state_dir") }
+    }
+
+    /// As an agent before this one noted it.
+    pub fn noted(&self) -> Result<Option<PathBuf>, Error> {
+        match fs::read(&self.file) {
+            Ok(bytes) => Ok(Some(OsString::from_vec(bytes).into())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(source) => Err(Error::Read { file: self.file.clone(), source }),
+        }
+    }
+
+    /// Before anything is changed on the host.
+    pub fn note(&self, dir: &Path) -> Result<(), Error> {
+        let write = || {
+            let dir = std::path::absolute(dir)?;
+            // Whole or not at all.
+            let new = self.file.with_extension("state_dir.new");
+            fs::write(&new, dir.as_os_str().as_bytes())?;
+            fs::rename(&new, &self.file)
+        };
+        write().map_err(|source| Error::Write { file: self.file.clone(), source })
+    }
+
+    /// Once the journal has been undone.
+    pub fn forget(&self) -> Result<(), Error> {
+        match fs::remove_file(&self.file) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::Remove { file: self.file.clone(), source: error })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_outlives_the_agent_until_it_is_forgotten() {
+        let run = tempfile::tempdir().unwrap();
+        let take = || Lock::take(run.path(), "default").unwrap();
+        StateDir::of(&take()).note(Path::new("state")).unwrap();
+
+        let lock = take();
+        let state_dir = StateDir::of(&lock);
+        let dir = state_dir.noted().unwrap().unwrap();
+        assert!(dir.is_absolute() && dir.ends_with("state"), "{}", dir.display());
+        state_dir.forget().unwrap();
+        state_dir.forget().unwrap();
+        assert_eq!(state_dir.noted().unwrap(), None);
+        drop(lock);
+        assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+    }
+}

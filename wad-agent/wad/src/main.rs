@@ -1,0 +1,7 @@
+//! The program `wad`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    wad_commands::main()
+}
