@@ -11,6 +11,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use wad_observing::log;
+#[cfg(feature = "fuzz")]
 use wad_observing::trace::read::Rows;
 
 use self::flows::{Drawn, Traces};

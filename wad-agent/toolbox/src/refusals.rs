@@ -29,7 +29,10 @@ impl RefusedSetting {
     /// `reason` is not 0.
     fn new(setting: u16, reason: u16) -> Self {
         let known = SocketSetting::ALL.into_iter().find(|known| *known as u16 == setting);
-        Self { setting: known.map_or("unknown", SocketSetting::key).to_owned(), errno: errno(reason) }
+        Self {
+            setting: known.map_or("unknown", SocketSetting::key).to_owned(),
+            errno: errno(reason),
+        }
     }
 }
 

@@ -6,8 +6,7 @@ use std::{
 };
 
 use wad_agent::status::{PathStatus, Status};
-use wad_toolbox::refusals::RefusedFlows;
-use wad_toolbox::amounts::Bytes;
+use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows};
 use wad_tuning::{journal::Change, readings::PathState};
 
 /// Rows of paths before the rest is only counted.

@@ -8,6 +8,7 @@ use super::{
     budget::Budget,
     shown::{duration_seconds, goodput_bits_per_second},
 };
+use wad_toolbox::refusals;
 
 /// Flows that get a line at level `info`.
 const LINES_PER_SECOND: u32 = 20;
@@ -78,10 +79,7 @@ macro_rules! summary {
     }};
 }
 use summary;
-use wad_toolbox::{
-    refusals,
-    shown::{address, outcome, role, text},
-};
+use wad_toolbox::shown::{address, outcome, role, text};
 
 fn message(kind: u32) -> &'static str {
     if kind == Kind::Leave as u32 { "flow left its path" } else { "flow closed" }
@@ -164,7 +162,7 @@ mod tests {
     #[test]
     fn what_was_refused_is_named_where_anything_was() {
         let mut refused = event();
-        refused.flow.refused.note(SocketSetting::Pacing, Err(-nix::libc::EINVAL));
+        refused.flow.refused.note(SocketSetting::Pacing, Err(-libc::EINVAL));
         let lines = logged("", || Summaries::default().ended(&refused, "bob"));
         assert_eq!(lines[0]["level"], "INFO");
         assert_eq!(lines[0]["refused"], "pacing (EINVAL)");

@@ -9,15 +9,13 @@ use wad_common::{
     law::INFINITE_SSTHRESH,
 };
 use wad_policy::event_name::EventName;
-use wad_toolbox::{
-    refusals::{self, RefusedSetting},
-    shown::{address, outcome, role, text},
-};
+use wad_toolbox::shown::{address, outcome, role, text};
 
 use super::{
     record::{Ends, Record},
     shown::{duration_seconds, goodput_bits_per_second},
 };
+use wad_toolbox::refusals::{self, RefusedSetting};
 
 /// The values of a record, by its event.
 #[derive(Debug, Serialize)]
@@ -286,7 +284,7 @@ mod tests {
     #[test]
     fn what_the_kernel_refused_is_named_with_its_errno() {
         let mut open = Event { kind: Kind::Open as u32, ..event() };
-        open.flow.refused.note(SocketSetting::Congestion, Err(-nix::libc::ENOENT));
+        open.flow.refused.note(SocketSetting::Congestion, Err(-libc::ENOENT));
         let told_of_it = [
             named("open", Value::Null),
             named("tuned", Value::Null),

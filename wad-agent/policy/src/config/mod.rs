@@ -52,11 +52,11 @@ pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as au
 #[cfg(any(test, feature = "testing"))]
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
+pub use field::{Checked, Field, Kind};
 pub use host::Host;
 #[cfg(feature = "fuzz")]
 pub use host::loadable;
 pub use host_changes::{HostChanges, TransmitQueue};
-pub use field::{Checked, Field, Kind};
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use path_policy::{AutoBuffers, Congestion, MeasuredPath, Origin, PathPolicy};
 pub use prefix::{Mapped, covers_ipv4};

@@ -5,7 +5,6 @@ use wad_policy::{
     config::{Config, Value, Window, testing},
     switch::Disabled,
 };
-
 use wad_toolbox::refusals::RefusedFlows;
 
 use super::{answer::Verdict, *};

@@ -1,8 +1,6 @@
 //! The socket buffers of a path's flows.
 
-use wad_common::{
-    policy::{DIVIDES, OVERRIDES},
-};
+use wad_common::policy::{DIVIDES, OVERRIDES};
 
 use crate::config::{
     buffers::{MAX_BYTES, MIN_BYTES},

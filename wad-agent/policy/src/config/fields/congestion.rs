@@ -1,8 +1,6 @@
 //! The congestion control of a path's flows, and its parameters.
 
-use wad_common::{
-    control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, Pacing, WindowSize},
-};
+use wad_common::control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, Pacing, WindowSize};
 
 use crate::{
     config::{

@@ -1,8 +1,6 @@
 //! What a path's flows begin with, and what holds for their packets.
 
-use wad_common::{
-    policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS},
-};
+use wad_common::policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS};
 
 use crate::{
     config::{
