@@ -63,4 +63,4 @@ pub struct Event {
     /// Keeps the record free of implicit padding.
     pub reserved: u32,
 }
-record!(Event, size = 328);
+record!(Event, size = size_of::<Flow>() + 112);

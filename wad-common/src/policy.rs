@@ -92,7 +92,7 @@ pub struct Policy {
     /// [`NO_DELAYED_ACKS`], [`OVERRIDES`], [`DIVIDES`] and [`OBSERVE`].
     pub flags: u32,
 }
-record!(Policy, size = 168);
+record!(Policy, size = 120 + size_of::<Control>());
 
 /// Flows are matched, measured and counted, but nothing of them is changed. The
 /// policy then has no settings, and its parameters are those of

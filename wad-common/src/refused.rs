@@ -34,6 +34,20 @@ impl SocketSetting {
         Self::DelayedAck,
         Self::Congestion,
     ];
+
+    /// The key that a path of a configuration has for it.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Dscp => "dscp",
+            Self::Sndbuf => "sndbuf",
+            Self::Rcvbuf => "rcvbuf",
+            Self::InitialWindow => "initial_window",
+            Self::Pacing => "pacing",
+            Self::DelayedAck => "delayed_ack",
+            Self::Congestion => "congestion",
+        }
+    }
 }
 
 /// Places for settings: one of them is not used yet.

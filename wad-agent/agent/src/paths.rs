@@ -12,10 +12,9 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use wad_common::{control::WindowSize, policy::Policy};
+use wad_common::policy::Policy;
 use wad_observing::metrics::SourceError;
-use wad_policy::config::{Metric, decrease, increase_segments};
-use wad_toolbox::shown;
+use wad_policy::config::{InForce, Metric, Origin, Settings};
 
 use crate::{
     measured::{Board, State},
@@ -50,7 +49,8 @@ pub struct PathInfo {
     pub name: String,
     /// None for a path of mode "static".
     pub measured: Option<MeasuredInfo>,
-    pub policy: PolicyInfo,
+    /// Where there is no value, that is left to the kernel.
+    pub policy: Settings,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,39 +80,11 @@ pub struct CapacityInfo {
     pub rtt_seconds: Option<f64>,
 }
 
-/// What is left out is left to the kernel.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PolicyInfo {
-    pub sndbuf_bytes: Option<u32>,
-    pub rcvbuf_bytes: Option<u32>,
-    pub congestion: Option<String>,
-    pub additive_increase: f64,
-    pub decrease: f64,
-    pub initial_ssthresh: Option<Window>,
-    pub max_cwnd: Option<Window>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Window {
-    Segments(u32),
-    Bytes(u32),
-}
-
-impl Window {
-    const fn of(size: WindowSize) -> Option<Self> {
-        match size {
-            WindowSize { segments: 0, bytes: 0 } => None,
-            WindowSize { segments: 0, bytes } => Some(Self::Bytes(bytes)),
-            WindowSize { segments, .. } => Some(Self::Segments(segments)),
-        }
-    }
-}
-
 impl Paths {
     pub fn new(policies: &[(Arc<str>, Policy)], board: &Board, now: SystemTime) -> Self {
         let (store, states) = (board.store(), board.states());
         let sources = store.health().zip(board.sources.iter());
+        let origin = Origin::default();
         let path = |(name, policy): &(Arc<str>, Policy)| {
             let target = board.targets.named(name);
             let measured = target.and_then(|target| {
@@ -124,7 +96,11 @@ impl Paths {
                 let findings = store.findings(target, now);
                 Some(measured(states.get(target)?, &findings, known))
             });
-            PathInfo { name: name.to_string(), measured, policy: policy.into() }
+            PathInfo {
+                name: name.to_string(),
+                measured,
+                policy: Settings::of_path(InForce { policy, origin: &origin }),
+            }
         };
         Self {
             sources: sources.map(|(of, about)| source(of, about, now)).collect(),
@@ -167,23 +143,6 @@ fn measured(
             bits_per_second: capacity.bits_per_second,
             rtt_seconds: capacity.rtt_seconds,
         },
-    }
-}
-
-impl From<&Policy> for PolicyInfo {
-    fn from(policy: &Policy) -> Self {
-        let some = |number: u32| (number > 0).then_some(number);
-        let congestion = shown::text(&policy.congestion);
-        let control = &policy.control;
-        Self {
-            sndbuf_bytes: some(policy.sndbuf_bytes),
-            rcvbuf_bytes: some(policy.rcvbuf_bytes),
-            congestion: (!congestion.is_empty()).then_some(congestion),
-            additive_increase: increase_segments(control.aimd),
-            decrease: decrease(control.aimd),
-            initial_ssthresh: Window::of(control.initial_ssthresh),
-            max_cwnd: Window::of(control.max_cwnd),
-        }
     }
 }
 

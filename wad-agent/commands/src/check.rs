@@ -4,7 +4,6 @@
 mod columns;
 mod derived;
 mod host;
-mod settings;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -16,9 +15,7 @@ use std::{
     path::Path,
 };
 
-use wad_policy::config::{
-    Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, decrease, increase_segments,
-};
+use wad_policy::config::{Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, fields};
 use wad_tuning::ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX};
 
 use crate::output;
@@ -107,16 +104,13 @@ impl Display for Page<'_> {
         let paths = &self.config.paths;
         if !paths.is_empty() {
             let rows: Vec<_> = paths.iter().take(SHOWN).map(row).collect();
-            columns::write(f, COLUMNS, &rows)?;
+            columns::write(f, &titles(), &rows)?;
             write_more(f, paths.len())?;
             writeln!(f)?;
         }
         shares::write(f, paths)?;
-        let settings: Vec<_> = paths
-            .iter()
-            .map(|path| (path, settings::of(path)))
-            .filter(|(_, s)| !s.is_empty())
-            .collect();
+        let settings: Vec<_> =
+            paths.iter().map(|path| (path, words(path))).filter(|(_, s)| !s.is_empty()).collect();
         for (path, settings) in settings.iter().take(SHOWN) {
             columns::write_list(f, &format!("path {}", path.name), settings)?;
         }
@@ -170,39 +164,29 @@ impl Page<'_> {
     }
 }
 
-const COLUMNS: [&str; 8] =
-    ["PATH", "REMOTE", "SNDBUF", "RCVBUF", "IW", "CONGESTION", "AIMD(b, a)", "SHARE"];
+/// The titles of the columns: which flows, the fields that have one, and the share.
+fn titles() -> Vec<&'static str> {
+    let fields = fields::checked().iter().filter_map(|(_, checked)| checked.title);
+    ["PATH", "REMOTE"].into_iter().chain(fields).chain(["SHARE"]).collect()
+}
 
-fn row(path: &PathPolicy) -> [String; COLUMNS.len()] {
-    let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |n| n.to_string());
+fn row(path: &PathPolicy) -> Vec<String> {
+    let dash = || "-".to_owned();
     let remote = match path.remote.as_slice() {
-        [] => "-".to_owned(),
+        [] => dash(),
         [one] => one.to_string(),
         [first, rest @ ..] => format!("{first} +{}", rest.len()),
     };
-    let aimd = match &path.congestion {
-        Some(Congestion::Ours(law)) if law.takes("additive_increase") => {
-            let aimd = path.control.aimd;
-            format!("{}, {}", rounded(decrease(aimd)), rounded(increase_segments(aimd)))
-        }
-        _ => "-".to_owned(),
-    };
-    let share = path.shares();
-    [
-        path.name.clone(),
-        remote,
-        number(path.sndbuf_bytes),
-        number(path.rcvbuf_bytes),
-        number(path.initial_window_segments),
-        path.congestion.as_ref().map_or("-", Congestion::name).to_owned(),
-        aimd,
-        share.map_or_else(|| "-".to_owned(), |share| shares::rounded(share.most())),
-    ]
+    let share = path.shares().map_or_else(dash, |share| shares::rounded(share.most()));
+    let fields = fields::checked().iter().filter(|(_, checked)| checked.title.is_some());
+    let cells = fields.map(|(_, checked)| (checked.text)(path).unwrap_or_else(dash));
+    [path.name.clone(), remote].into_iter().chain(cells).chain([share]).collect()
 }
 
-/// Four digits behind the point, no trailing zeros: what fixed point keeps.
-fn rounded(number: f64) -> f64 {
-    (number * 1e4).round() / 1e4
+/// What a path gets beyond the columns, for the few that get it.
+fn words(path: &PathPolicy) -> Vec<String> {
+    let fields = fields::checked().iter().filter(|(_, checked)| checked.title.is_none());
+    fields.filter_map(|(_, checked)| (checked.text)(path)).collect()
 }
 
 fn note(path: &PathPolicy) -> Option<String> {

@@ -29,7 +29,10 @@ impl RefusedSetting {
     /// `reason` is not 0.
     fn new(setting: u16, reason: u16) -> Self {
         let known = SocketSetting::ALL.into_iter().find(|known| *known as u16 == setting);
-        Self { setting: known.map_or("unknown", key).to_owned(), errno: errno(reason) }
+        Self {
+            setting: known.map_or("unknown", SocketSetting::key).to_owned(),
+            errno: errno(reason),
+        }
     }
 }
 
@@ -49,18 +52,6 @@ pub fn of(refused: &Refused) -> Vec<RefusedSetting> {
 pub fn text(refused: &[RefusedSetting]) -> Option<String> {
     let texts: Vec<_> = refused.iter().map(ToString::to_string).collect();
     (!texts.is_empty()).then(|| texts.join(", "))
-}
-
-const fn key(setting: SocketSetting) -> &'static str {
-    match setting {
-        SocketSetting::Dscp => "dscp",
-        SocketSetting::Sndbuf => "sndbuf",
-        SocketSetting::Rcvbuf => "rcvbuf",
-        SocketSetting::InitialWindow => "initial_window",
-        SocketSetting::Pacing => "pacing",
-        SocketSetting::DelayedAck => "delayed_ack",
-        SocketSetting::Congestion => "congestion",
-    }
 }
 
 fn errno(reason: u16) -> Option<String> {
@@ -96,8 +87,8 @@ mod tests {
     fn each_refused_setting_is_named_with_its_errno() {
         let mut refused = Refused::default();
         assert_eq!((of(&refused), text(&of(&refused))), (vec![], None));
-        refused.note(SocketSetting::Congestion, Err(-libc::ENOENT));
-        refused.note(SocketSetting::Dscp, Err(-libc::EAFNOSUPPORT));
+        refused.note(SocketSetting::Congestion, Err(-nix::libc::ENOENT));
+        refused.note(SocketSetting::Dscp, Err(-nix::libc::EAFNOSUPPORT));
         refused.note_cut(SocketSetting::Sndbuf);
         let named = of(&refused);
         let expected = json!([
@@ -114,7 +105,7 @@ mod tests {
         let said = |setting, reason| RefusedSetting::new(setting, reason).to_string();
         assert_eq!(said(1, 524), "sndbuf (ENOTSUPP)");
         assert_eq!(said(1, 4000), "sndbuf (4000)");
-        assert_eq!(said(7, 1), "unknown (EPERM)");
+        assert_eq!(said(99, 1), "unknown (EPERM)");
     }
 
     #[test]

@@ -5,10 +5,10 @@ mod answer;
 mod lookup;
 mod offline;
 mod query;
-mod settings;
 mod show;
 #[cfg(test)]
 mod tests;
+mod why;
 
 pub use self::{
     answer::{Answer, Basis},

@@ -2,12 +2,9 @@
 
 use std::collections::HashMap;
 
-use wad_common::policy::{
-    CONGESTION_BYTES, DIVIDES, MAX_PATHS, NAME_BYTES, NO_DELAYED_ACKS, OVERRIDES, Policy, Rule,
-    RuleRun, SETS_TRAFFIC_CLASS,
-};
+use wad_common::policy::{CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, Policy, Rule, RuleRun};
 use wad_policy::{
-    config::{Congestion, Mapped, PathPolicy},
+    config::{Congestion, Mapped, PathPolicy, fields},
     switch::Disabled,
 };
 
@@ -162,26 +159,14 @@ fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
         Some(Congestion::Ours(law)) => instance.algorithm(law.name()),
         Some(Congestion::Kernel(name)) => name.clone(),
     };
-    Policy {
-        generation: 0,
-        name: padded::<NAME_BYTES>(&path.name),
+    let mut policy = Policy {
         congestion: padded::<CONGESTION_BYTES>(&congestion),
         control: path.control,
-        sndbuf_bytes: path.sndbuf_bytes.unwrap_or(0),
-        rcvbuf_bytes: path.rcvbuf_bytes.unwrap_or(0),
-        initial_window_segments: path.initial_window_segments.unwrap_or(0),
-        max_flows: path.max_flows.unwrap_or(0),
-        initial_receive_window_segments: path.initial_receive_window_segments.unwrap_or(0),
-        max_pacing_bytes_per_second: path.max_pacing_bytes_per_second.unwrap_or(0),
-        traffic_class: path.dscp.map_or(0, |dscp| u32::from(dscp) << 2 | SETS_TRAFFIC_CLASS),
-        flags: flag(path.no_delayed_acks, NO_DELAYED_ACKS)
-            | flag(path.override_setsockopt, OVERRIDES)
-            | flag(path.divide, DIVIDES),
-    }
-}
-
-const fn flag(is_set: bool, flag: u32) -> u32 {
-    if is_set { flag } else { 0 }
+        flags: 0,
+        ..Policy::observing(padded::<NAME_BYTES>(&path.name))
+    };
+    fields::all().for_each(|field| (field.put)(path, &mut policy));
+    policy
 }
 
 /// The text, cut and filled up with zeros, the last byte always one.

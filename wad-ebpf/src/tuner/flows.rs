@@ -10,12 +10,12 @@ use wad_common::{
         Asks, Counts, Flow, Outcome, Role, Settings,
         option::{CONGESTION, RCVBUF, SNDBUF},
     },
-    policy::{DIVIDES, NO_DELAYED_ACKS, OVERRIDES, Policy},
+    policy::{DIVIDES, OVERRIDES, Policy},
     refused::{Refused, SocketSetting},
 };
 use wad_ebpf::policies;
 
-use crate::{account, report, socket::Socket};
+use crate::{account, options, report, socket::Socket};
 
 /// The state of the socket's connection. A socket may make one connection after
 /// another; what is left of the last is none of the next one's. (To delete it
@@ -198,13 +198,7 @@ pub fn set_control<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
         }
         flow.refused.note(SocketSetting::InitialWindow, set);
     }
-    if policy.max_pacing_bytes_per_second != 0 {
-        let set = socket.set_max_pacing_rate(policy.max_pacing_bytes_per_second);
-        flow.refused.note(SocketSetting::Pacing, set);
-    }
-    if policy.flags & NO_DELAYED_ACKS != 0 {
-        flow.refused.note(SocketSetting::DelayedAck, socket.set_delayed_acks(false));
-    }
+    options::set(socket, flow);
     // Last: a law that paces reckons with the window at its start.
     if policy.congestion[0] != 0 && may_set(flow, CONGESTION) {
         let set = socket.set_congestion(&policy.congestion);

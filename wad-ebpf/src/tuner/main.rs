@@ -22,6 +22,7 @@
 mod account;
 mod flows;
 mod instruments;
+mod options;
 mod override_options;
 mod progress;
 mod report;

@@ -10,18 +10,15 @@ use core::ffi::c_void;
 use aya_ebpf::{bindings::BPF_TCP_CLOSE, helpers::generated::bpf_seq_write};
 use wad_common::{
     event::Kind,
-    flow::{
-        Asks, Flow, Outcome, Role, Visit,
-        option::{CONGESTION, RCVBUF},
-    },
-    policy::{NO_DELAYED_ACKS, Policy},
+    flow::{Asks, Flow, Outcome, Role, Visit, option::RCVBUF},
+    policy::Policy,
     refused::Refused,
 };
 use wad_ebpf::{counts, policies};
 
 use crate::{
     account::{self, FETCH},
-    flows, report,
+    flows, options, report,
     socket::{Socket as _, Visited},
 };
 
@@ -91,7 +88,7 @@ fn visit(socket: &Visited) -> Option<Visit> {
         }
         flows::note_choices(socket, flow);
         let had = flow.asks;
-        undo(socket, flow, &had, &Asks::default());
+        options::undo(socket, flow, &had, &Asks::default());
         flows::end(socket, flow, Kind::Leave);
         if index == NO_PATH {
             return Some(Visit::Left);
@@ -135,7 +132,7 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     let had = flow.asks;
     if policy.observes() {
         flows::note_choices(socket, flow);
-        undo(socket, flow, &had, &asks);
+        options::undo(socket, flow, &had, &asks);
         account::release(flow);
         flow.asks = asks;
         flow.refused = Refused::default();
@@ -151,7 +148,7 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
             return None;
         }
         flows::note_choices(socket, flow);
-        undo(socket, flow, &had, &asks);
+        options::undo(socket, flow, &had, &asks);
     } else {
         flow.outcome = account::reserve::<FETCH>(flow, policy) as u32;
         if !flow.is_tuned() {
@@ -222,33 +219,4 @@ fn divide(socket: &Visited, flow: &mut Flow) -> Option<Visit> {
 #[inline(always)]
 fn is_rcvbuf_reached(flow: &Flow) -> bool {
     u32::from(flow.given) & RCVBUF == 0 || flow.after.rcvbuf_bytes <= 2 * flow.rcvbuf_bytes()
-}
-
-/// Takes back what a policy gave, as far as the next one has nothing in its
-/// place. Buffers stay: there is no way back to those that the kernel sizes.
-#[inline(always)]
-fn undo(socket: &Visited, flow: &mut Flow, had: &Asks, next: &Asks) {
-    if !flow.is_tuned() {
-        return;
-    }
-    if u32::from(flow.given) & CONGESTION != 0 && next.congestion[0] == 0 {
-        // One that the application had chosen, or the namespace's default. That it is
-        // gone is no harm. A law of ours is what an agent before this one gave.
-        let before = &flow.before.congestion;
-        let is_known = before[0] != 0 && !before.starts_with(b"wad_");
-        if !is_known || socket.set_congestion(before).is_err() {
-            let _ = socket.set_congestion(&socket.default_congestion());
-        }
-        // The kernel notes it as a choice: it is not the application's.
-        socket.read_congestion(&mut flow.after.congestion);
-    }
-    if had.max_pacing_bytes_per_second != 0 && next.max_pacing_bytes_per_second == 0 {
-        let _ = socket.set_max_pacing_rate(u32::MAX);
-    }
-    if had.flags & !next.flags & NO_DELAYED_ACKS != 0 {
-        let _ = socket.set_delayed_acks(true);
-    }
-    if had.traffic_class != 0 && next.traffic_class == 0 {
-        let _ = socket.set_traffic_class(0);
-    }
 }

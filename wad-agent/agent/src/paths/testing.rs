@@ -1,21 +1,22 @@
 //! Paths for tests: a measured one of which not all is fresh, and a static one.
 
 use super::*;
+use wad_policy::config::{Value, Window};
 
 fn known(value: f64, age_seconds: f64, is_stale: bool) -> Option<Known> {
     Some(Known { value, source: "monitor".to_owned(), age_seconds, is_stale })
 }
 
-fn policy(sndbuf_bytes: u32, congestion: Option<&str>) -> PolicyInfo {
-    PolicyInfo {
-        sndbuf_bytes: Some(sndbuf_bytes),
-        rcvbuf_bytes: None,
-        congestion: congestion.map(str::to_owned),
-        additive_increase: 1.0,
-        decrease: 0.5,
-        initial_ssthresh: Some(Window::Bytes(3_732_000)),
-        max_cwnd: None,
-    }
+fn policy(sndbuf_bytes: u32, congestion: Option<&str>) -> Settings {
+    Settings::from([
+        ("sndbuf_bytes", Value::number(sndbuf_bytes)),
+        ("rcvbuf_bytes", None),
+        ("congestion", congestion.map(|name| Value::Text(name.to_owned()))),
+        ("additive_increase", Some(Value::Real(1.0))),
+        ("decrease", Some(Value::Real(0.5))),
+        ("initial_ssthresh", Some(Value::Window(Window::Bytes(3_732_000)))),
+        ("max_cwnd", None),
+    ])
 }
 
 pub fn example() -> Paths {

@@ -1,24 +1,25 @@
 //! Text in columns, each as wide as its widest cell.
 
-use std::fmt::{self, Write as _};
+use std::fmt::{self, Display, Write as _};
 
 /// Writes a heading and the rows under it.
-pub fn write<const N: usize>(
+pub fn write(
     f: &mut fmt::Formatter<'_>,
-    head: [&str; N],
-    rows: &[[String; N]],
+    head: &[&str],
+    rows: &[impl AsRef<[String]>],
 ) -> fmt::Result {
     let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
+        let cells = rows.iter().map(|row| row.as_ref()[column].chars().count());
         cells.chain([head[column].len()]).max().unwrap_or(0)
     };
-    let widths: Vec<_> = (0..N).map(width).collect();
-    let head = head.map(str::to_owned);
-    for row in [&head].into_iter().chain(rows) {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-        writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
+    let widths: Vec<_> = (0..head.len()).map(width).collect();
+    write_row(f, head, &widths)?;
+    rows.iter().try_for_each(|row| write_row(f, row.as_ref(), &widths))
+}
+
+fn write_row(f: &mut fmt::Formatter<'_>, cells: &[impl Display], widths: &[usize]) -> fmt::Result {
+    let cells = cells.iter().zip(widths).map(|(cell, &width)| format!("{cell:width$}"));
+    writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())
 }
 
 /// Writes `title: item, item` in lines of at most [`WIDTH`] columns, where an

@@ -24,13 +24,13 @@ pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
     let rows: Vec<_> =
         aggressive.iter().take(SHOWN).map(|(path, shares)| row(path, shares)).collect();
     let losses = LOSSES.map(|loss| format!("{loss:e}"));
-    let head = std::array::from_fn(|n| match n {
+    let head: [&str; LAST + 1] = std::array::from_fn(|n| match n {
         0 => "PATH",
         1 => "LAW",
         LAST => "FILLING THE PATH",
         loss => &losses[loss - 2],
     });
-    columns::write::<{ LAST + 1 }>(f, head, &rows)?;
+    columns::write(f, &head, &rows)?;
     write_more(f, aggressive.len())?;
     writeln!(f)
 }

@@ -5,7 +5,8 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::paths::{Known, PathInfo, Paths, SourceInfo};
+use wad_agent::paths::{Known, MeasuredInfo, PathInfo, Paths, SourceInfo};
+use wad_policy::config::fields;
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;
@@ -13,7 +14,8 @@ const MOST_PATHS: usize = 50;
 pub fn write(paths: &Paths, out: &mut dyn Write) -> io::Result<()> {
     if !paths.sources.is_empty() {
         let titles = ["SOURCE", "KIND", "POLLS", "ERRORS", "LAST VALUE", "URL"];
-        write_table(titles, paths.sources.iter().map(source).collect(), out)?;
+        let rows: Vec<_> = paths.sources.iter().map(source).collect();
+        write_table(&titles, &rows, out)?;
         for source in &paths.sources {
             if let Some(error) = &source.error {
                 writeln!(out, "{}: {error}", source.name.escape_debug())?;
@@ -21,18 +23,10 @@ pub fn write(paths: &Paths, out: &mut dyn Write) -> io::Result<()> {
         }
         writeln!(out)?;
     }
-    let titles = [
-        "PATH",
-        "BANDWIDTH",
-        "RTT",
-        "LOSS",
-        "REORDERED",
-        "POLICY FOR",
-        "SNDBUF",
-        "RCVBUF",
-        "CONGESTION",
-    ];
-    write_table(titles, paths.paths.iter().take(MOST_PATHS).map(path).collect(), out)?;
+    let known = ["PATH", "BANDWIDTH", "RTT", "LOSS", "REORDERED", "POLICY FOR"];
+    let titles: Vec<_> = known.into_iter().chain(columns().map(|(title, _)| title)).collect();
+    let rows: Vec<_> = paths.paths.iter().take(MOST_PATHS).map(path).collect();
+    write_table(&titles, &rows, out)?;
     match paths.paths.len().saturating_sub(MOST_PATHS) {
         0 => Ok(()),
         more => writeln!(out, "and {more} more paths; --json has them all"),
@@ -51,32 +45,35 @@ fn source(source: &SourceInfo) -> [String; 6] {
     ]
 }
 
-fn path(path: &PathInfo) -> [String; 9] {
-    let policy = &path.policy;
-    let number = |number: Option<u32>| number.map_or("-".to_owned(), |number| number.to_string());
-    let congestion = policy.congestion.clone().unwrap_or_else(|| "-".to_owned());
-    let name = path.name.escape_debug().to_string();
-    let (sndbuf, rcvbuf) = (number(policy.sndbuf_bytes), number(policy.rcvbuf_bytes));
-    let Some(measured) = &path.measured else {
-        let dash = || "-".to_owned();
-        let by = "the file".to_owned();
-        return [name, dash(), dash(), dash(), dash(), by, sndbuf, rcvbuf, congestion];
-    };
+/// The fields of the policy that have a column: its title, and the value's name.
+fn columns() -> impl Iterator<Item = (&'static str, &'static str)> {
+    fields::shown_of_paths().iter().filter_map(|(_, shown)| Some((shown.title?, shown.name)))
+}
+
+fn path(path: &PathInfo) -> Vec<String> {
+    let dash = || "-".to_owned();
+    let mut row = vec![path.name.escape_debug().to_string()];
+    row.extend(match &path.measured {
+        None => [dash(), dash(), dash(), dash(), "the file".to_owned()],
+        Some(measured) => measurements(measured),
+    });
+    let setting = |name| path.policy.get(name).map_or_else(dash, ToString::to_string);
+    row.extend(columns().map(|(_, name)| setting(name)));
+    row
+}
+
+fn measurements(measured: &MeasuredInfo) -> [String; 5] {
     let capacity = measured.policy_is_for;
     let policy_is_for = match (capacity.bits_per_second, capacity.rtt_seconds) {
         (Some(rate), Some(rtt)) => format!("{}, {}", bit_rate(rate), milliseconds(rtt)),
         _ => "nothing known".to_owned(),
     };
     [
-        name,
         known(measured.bandwidth_bits_per_second.as_ref(), bit_rate),
         known(measured.rtt_seconds.as_ref(), milliseconds),
         known(measured.loss.as_ref(), |loss| format!("{loss:.1e}")),
         known(measured.reordering.as_ref(), |part| format!("{part:.1e}")),
         policy_is_for,
-        sndbuf,
-        rcvbuf,
-        congestion,
     ]
 }
 
@@ -111,19 +108,19 @@ fn time(seconds: f64) -> String {
     }
 }
 
-fn write_table<const N: usize>(
-    titles: [&str; N],
-    rows: Vec<[String; N]>,
+fn write_table(
+    titles: &[&str],
+    rows: &[impl AsRef<[String]>],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let mut widths = titles.map(str::len);
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
+    let mut widths: Vec<_> = titles.iter().map(|title| title.len()).collect();
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row.as_ref()) {
             *width = (*width).max(cell.chars().count());
         }
     }
-    write_row(&titles, &widths, out)?;
-    rows.iter().try_for_each(|row| write_row(row, &widths, out))
+    write_row(titles, &widths, out)?;
+    rows.iter().try_for_each(|row| write_row(row.as_ref(), &widths, out))
 }
 
 fn write_row(cells: &[impl Display], widths: &[usize], out: &mut dyn Write) -> io::Result<()> {

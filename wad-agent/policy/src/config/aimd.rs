@@ -14,11 +14,11 @@ use super::{
 use crate::tuning_plan::rfc3649_pair;
 
 /// The range of the law for `a`, segments for each RTT.
-const INCREASE: RangeInclusive<f64> = 0.0625..=4096.0;
+pub const INCREASE: RangeInclusive<f64> = 0.0625..=4096.0;
 /// The range of the law for `b`.
-const DECREASE: RangeInclusive<f64> = 0.01..=0.9;
+pub const DECREASE: RangeInclusive<f64> = 0.01..=0.9;
 /// Above, `1 / (2k)` would be below the law's least decrease.
-const STREAMS: RangeInclusive<u64> = 2..=50;
+pub const STREAMS: RangeInclusive<u64> = 2..=50;
 
 /// RFC 6928: what any flow may start with.
 pub const STANDARD_INITIAL_WINDOW_SEGMENTS: u32 = 10;

@@ -9,7 +9,7 @@ use super::{
     fault::{Fault, Problems, quoted},
     line::Line,
     quantity,
-    table::{self, Field, Table},
+    table::{self, Located, Table},
 };
 
 /// Least argument of SO_SNDBUF and SO_RCVBUF: a page.
@@ -60,8 +60,8 @@ pub fn read(
             _ => quantity::size(value, MIN_BYTES..=MAX_BYTES).map(Size::Bytes),
         });
         match size {
-            Some(Field { value: Size::Bytes(bytes), .. }) => u32::try_from(bytes).ok(),
-            Some(Field { value: Size::Auto, at }) => {
+            Some(Located { value: Size::Bytes(bytes), .. }) => u32::try_from(bytes).ok(),
+            Some(Located { value: Size::Auto, at }) => {
                 (use_line, *is_auto) = (true, true);
                 line.check_auto(table, key, at, problems);
                 if let Some(bytes) = auto_bytes.filter(|&bytes| bytes > MAX_BYTES) {

@@ -7,7 +7,8 @@ use crate::law::Law;
 use super::{
     Congestion, Host,
     fault::{Fault, Problems, Span, quoted},
-    table::{self, Field, Table},
+    fields::congestion::LOSS,
+    table::{self, Located, Table},
 };
 
 /// The law that a key of our laws implies where none is chosen.
@@ -44,26 +45,10 @@ impl Choice {
     }
 }
 
-impl Congestion {
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Ours(law) => law.name(),
-            Self::Kernel(name) => name,
-        }
-    }
-}
-
 /// Reads `congestion` and `loss`, and what `dedicated` makes of them.
 pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Choice {
     let named = table.read("congestion", problems, |value| parse(table::text(value)?, host));
-    let loss = table.read("loss", problems, |value| match table::text(value)? {
-        "congestion" => Ok(Loss::Congestion),
-        "leaky" => Ok(Loss::Leaky),
-        other => {
-            let title = format!("{} is no cause of losses", quoted(other));
-            Err(Fault::new(title, "it takes \"congestion\" or \"leaky\""))
-        }
-    });
+    let loss = LOSS.word(table, problems);
     if let Some(at) = table.place("dedicated") {
         check_dedicated(table, at, problems);
         return Choice::new(Congestion::Ours(Law::Dedicated), Some(at));
@@ -74,12 +59,6 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Choice {
     let choice = resolve(table, named, loss, problems);
     check_keys(table, &choice, problems);
     choice
-}
-
-#[derive(Clone, Copy)]
-enum Loss {
-    Congestion,
-    Leaky,
 }
 
 fn parse(name: &str, host: &Host) -> Result<Congestion, Fault> {
@@ -114,13 +93,13 @@ fn no_such(name: &str, host: &Host) -> Fault {
 
 fn resolve(
     table: &Table<'_>,
-    named: Option<Field<Congestion>>,
-    loss: Option<Field<Loss>>,
+    named: Option<Located<Congestion>>,
+    loss: Option<Located<&str>>,
     problems: &mut Problems,
 ) -> Choice {
-    let leaky = loss.filter(|loss| matches!(loss.value, Loss::Leaky));
+    let leaky = loss.filter(|loss| loss.value == "leaky");
     match (named, leaky) {
-        (None | Some(Field { value: Congestion::Ours(IMPLIED), .. }), Some(leaky)) => {
+        (None | Some(Located { value: Congestion::Ours(IMPLIED), .. }), Some(leaky)) => {
             Choice::new(Congestion::Ours(Law::Leaky), Some(leaky.at))
         }
         (Some(named), leaky) => {

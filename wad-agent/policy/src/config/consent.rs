@@ -6,9 +6,9 @@ use super::{
     PathPolicy,
     aimd::STANDARD_INITIAL_WINDOW_SEGMENTS,
     congestion::Choice,
-    fault::{Fault, Problem, Problems, quoted},
+    fault::{Fault, Problem, Problems},
     prefix::covers_ipv4,
-    table::{self, Field, Table},
+    table::{Located, Table},
 };
 use crate::{
     law::{Consent, Law},
@@ -23,24 +23,13 @@ const BOUNDED_IPV6_BITS: u8 = 16;
 
 const ALLOW: &str = "where all who share the path agree, add allow = \"aggressive\"";
 
-pub fn read(table: &Table<'_>, problems: &mut Problems) -> bool {
-    let allow = table.read("allow", problems, |value| match table::text(value)? {
-        "aggressive" => Ok(()),
-        other => {
-            let title = format!("{} is nothing to allow", quoted(other));
-            Err(Fault::new(title, "it takes \"aggressive\""))
-        }
-    });
-    allow.is_some()
-}
-
 /// More than a standard flow's share has to be allowed, and the networks named
 /// on which it is.
 pub fn check(
     table: &Table<'_>,
     choice: &Choice,
     policy: &PathPolicy,
-    remote: &[Field<IpNet>],
+    remote: &[Located<IpNet>],
     problems: &mut Problems,
 ) {
     let reasons: Vec<_> = [share_reason(table, choice, policy), start_reason(table, policy)]

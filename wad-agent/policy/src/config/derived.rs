@@ -9,7 +9,7 @@ use wad_instruments::STANDARD;
 use super::{
     fault::{Fault, Problem, Problems, Span, quoted},
     quantity,
-    table::{self, Field, Key, Table, key},
+    table::{self, Key, Located, Table, key},
 };
 use crate::derived::{Definition, Derived, Limit, Mistake, Threshold};
 
@@ -79,7 +79,7 @@ fn read_value(
 }
 
 /// Points into the text, where that stands in the file as it is.
-fn at(mistake: Mistake, text: &Field<String>) -> Problem {
+fn at(mistake: Mistake, text: &Located<String>) -> Problem {
     let Mistake { at, title, label, help } = mistake;
     let quotes = (text.at.range().len()).saturating_sub(text.value.len());
     let start = text.at.range().start + 1;

@@ -15,7 +15,7 @@ use super::{
     buffers::MIN_BYTES as MIN_BUFFER_BYTES,
     derived,
     fault::{Fault, Problem, Problems, Span, quoted},
-    host_changes,
+    fields, host_changes,
     overlap::{self, Site},
     path, quantity, report, sections,
     sections::Section,
@@ -203,7 +203,7 @@ impl Document {
                 self.derived_sites.push(site);
             }
         }
-        for table in root.tables(path::TABLE, path::KEYS, problems) {
+        for table in root.tables(path::TABLE, fields::keys(), problems) {
             if let Some((policy, site)) = path::read(&table, host, problems) {
                 self.config.paths.push(policy);
                 self.sites.push(site);

@@ -4,19 +4,22 @@ use super::{
     congestion::Choice,
     fault::{Fault, Problems, Span},
     quantity,
-    table::{self, Field, Table},
+    table::{self, Located, Table},
 };
 use crate::tuning_plan::Capacity;
 
 const MAX_BITS_PER_SECOND: f64 = 10e12;
 const MAX_RTT_SECONDS: f64 = 60.0;
+/// The rates and times that a path can have, in words.
+pub const RATES: &str = "above 0, up to 10Tbit";
+pub const TIMES: &str = "above 0, up to 60s";
 
 /// Rate and round trip time, as far as the file has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
     /// Of `dedicated`, else of `bandwidth`.
     capacity: Capacity,
-    dedicated: Option<Field<f64>>,
+    dedicated: Option<Located<f64>>,
     /// The path is measured: the file need not say anything.
     is_measured: bool,
 }
@@ -40,7 +43,7 @@ impl Line {
     }
 
     /// A path of one's own: its rate, in bit/s.
-    pub const fn dedicated(&self) -> Option<Field<f64>> {
+    pub const fn dedicated(&self) -> Option<Located<f64>> {
         self.dedicated
     }
 
@@ -70,7 +73,7 @@ impl Line {
 /// A path's bandwidth, bit/s.
 pub fn bits_per_second(text: &str) -> Result<f64, Fault> {
     let rate = quantity::bits_per_second(text)?;
-    positive(rate, MAX_BITS_PER_SECOND, "above 0, up to 10Tbit")
+    positive(rate, MAX_BITS_PER_SECOND, RATES)
 }
 
 /// Whether a path can have this bandwidth.
@@ -86,7 +89,7 @@ pub fn is_rtt(seconds: f64) -> bool {
 /// A path's RTT, seconds.
 pub fn rtt_seconds(text: &str) -> Result<f64, Fault> {
     let time = quantity::seconds(text)?;
-    positive(time, MAX_RTT_SECONDS, "above 0, up to 60s")
+    positive(time, MAX_RTT_SECONDS, TIMES)
 }
 
 fn positive(number: f64, most: f64, range: &str) -> Result<f64, Fault> {

@@ -14,6 +14,8 @@ use super::{
 /// no bound, and no pacing.
 pub const MAX_BYTES_PER_SECOND: u32 = u32::MAX - 1;
 const MIN_BYTES_PER_SECOND: u32 = 1_000;
+/// The bounds of a rate, in words.
+pub const RANGE: &str = "8kbit to 34.3Gbit";
 
 #[derive(Clone, Copy, Debug)]
 pub struct Paced {

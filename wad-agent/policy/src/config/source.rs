@@ -15,7 +15,7 @@ use super::{
     fault::{Fault, Problems, Span, quoted},
     path::parse_name,
     quantity,
-    table::{self, Field, Key, Table, key},
+    table::{self, Key, Located, Table, key},
 };
 
 pub const TABLE: &str = "source";
@@ -295,7 +295,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
     Some((source, name.at))
 }
 
-pub fn check_encryption(table: &Table<'_>, url: &Field<Url>, problems: &mut Problems) {
+pub fn check_encryption(table: &Table<'_>, url: &Located<Url>, problems: &mut Problems) {
     if let Some(at) = table.place("token_file").filter(|_| !url.value.is_private()) {
         let fault = Fault::new("the token would be sent in the clear", "to another host");
         problems.push(fault.help("use an https:// URL").at(at).also(url.at, "not encrypted"));
@@ -346,7 +346,7 @@ fn parse_address(value: &DeValue<'_>) -> Result<IpAddr, Fault> {
     })
 }
 
-fn read_service(url: &Field<Url>, problems: &mut Problems) -> Option<Service> {
+fn read_service(url: &Located<Url>, problems: &mut Problems) -> Option<Service> {
     let service = Service::at(&url.value);
     if service.is_none() {
         let fault = Fault::new("no service of perfSONAR is there", "which one is meant?");

@@ -21,13 +21,9 @@ pub const fn key(name: &'static str) -> Key {
     Key { name, alias: None }
 }
 
-pub const fn aliased(name: &'static str, alias: &'static str) -> Key {
-    Key { name, alias: Some(alias) }
-}
-
 /// A value that was read, and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Field<T> {
+pub struct Located<T> {
     pub value: T,
     pub at: Span,
 }
@@ -133,7 +129,7 @@ impl<'t> Table<'t> {
         name: &str,
         problems: &mut Problems,
         parse: impl FnOnce(&DeValue<'t>) -> Result<T, Fault>,
-    ) -> Option<Field<T>> {
+    ) -> Option<Located<T>> {
         let (written, value) = self.get(name)?;
         self.parse(written, value, problems, parse)
     }
@@ -145,7 +141,7 @@ impl<'t> Table<'t> {
         name: &str,
         problems: &mut Problems,
         parse: impl Fn(&DeValue<'t>) -> Result<T, Fault>,
-    ) -> Option<Vec<Field<T>>> {
+    ) -> Option<Vec<Located<T>>> {
         let (written, value) = self.get(name)?;
         let Some(items) = value.get_ref().as_array() else {
             return Some(self.parse(written, value, problems, parse).into_iter().collect());
@@ -194,9 +190,9 @@ impl<'t> Table<'t> {
         value: &Spanned<DeValue<'t>>,
         problems: &mut Problems,
         parse: impl FnOnce(&DeValue<'t>) -> Result<T, Fault>,
-    ) -> Option<Field<T>> {
+    ) -> Option<Located<T>> {
         match parse(value.get_ref()) {
-            Ok(parsed) => Some(Field { value: parsed, at: self.span(value) }),
+            Ok(parsed) => Some(Located { value: parsed, at: self.span(value) }),
             Err(fault) => {
                 problems.push(self.problem(written, fault, value));
                 None

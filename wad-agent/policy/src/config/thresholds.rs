@@ -10,15 +10,13 @@ use super::{
     fault::{Fault, Problems},
     line::Line,
     quantity,
-    table::{self, Field, Table},
+    table::{self, Located, Table},
 };
 
 /// From the least window on; the most is 1.5 Tbit/s at 800 ms.
-const SEGMENTS: RangeInclusive<u64> = 2..=100_000_000;
+pub const SEGMENTS: RangeInclusive<u64> = 2..=100_000_000;
 /// From two jumbo segments on, up to what 32 bits hold.
-const BYTES: RangeInclusive<u64> = 18_000..=u32::MAX as u64;
-/// RFC 3742 suggests 100.
-const MAX_SSTHRESH_SEGMENTS: RangeInclusive<u64> = 2..=100_000;
+pub const BYTES: RangeInclusive<u64> = 18_000..=u32::MAX as u64;
 
 /// What headers and trailers leave of a packet of 1500 bytes on Ethernet is
 /// 0.941; without those of Ethernet, and with large segments, up to 0.993.
@@ -30,8 +28,6 @@ const MAX_CWND_OF_BDP: f64 = 1.0;
 pub struct Thresholds {
     pub initial_ssthresh: WindowSize,
     pub max_cwnd: WindowSize,
-    /// 0 for none.
-    pub max_ssthresh_segments: u32,
     pub auto: Windows,
     /// What the path carries is needed for them.
     pub use_line: bool,
@@ -65,8 +61,8 @@ pub fn read(table: &Table<'_>, line: &Line, problems: &mut Problems) -> Threshol
     let mut read = |key, of_bdp: f64, is_auto: &mut bool| {
         let size = table.read(key, problems, parse);
         match size {
-            Some(Field { value: Size::Given(size), .. }) => size,
-            Some(Field { value: Size::Auto, at }) => {
+            Some(Located { value: Size::Given(size), .. }) => size,
+            Some(Located { value: Size::Auto, at }) => {
                 (use_line, *is_auto) = (true, true);
                 line.check_auto(table, key, at, problems);
                 let bytes = line.bdp_bytes().map(|bdp_bytes| bdp_bytes * of_bdp);
@@ -91,17 +87,7 @@ pub fn read(table: &Table<'_>, line: &Line, problems: &mut Problems) -> Threshol
         read("initial_ssthresh", INITIAL_SSTHRESH_OF_BDP, &mut auto.initial_ssthresh);
     let max_cwnd = read("max_cwnd", MAX_CWND_OF_BDP, &mut auto.max_cwnd);
     check_order(table, initial_ssthresh, max_cwnd, problems);
-    let max_ssthresh = table.read("max_ssthresh", problems, |value| {
-        table::integer(value, MAX_SSTHRESH_SEGMENTS, "segments")
-    });
-    Thresholds {
-        initial_ssthresh,
-        max_cwnd,
-        // In range, hence whole.
-        max_ssthresh_segments: max_ssthresh.map_or(0, |segments| segments.value as u32),
-        auto,
-        use_line,
-    }
+    Thresholds { initial_ssthresh, max_cwnd, auto, use_line }
 }
 
 fn parse(value: &DeValue<'_>) -> Result<Size, Fault> {

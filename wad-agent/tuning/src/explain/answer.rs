@@ -4,7 +4,11 @@ use std::{net::IpAddr, path::PathBuf};
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use wad_policy::{law::Law, route_rules::RouteMetrics};
+use wad_policy::{
+    config::{Settings, Value},
+    law::Law,
+    route_rules::RouteMetrics,
+};
 
 use super::query::Query;
 use wad_toolbox::refusals::RefusedFlows;
@@ -45,66 +49,14 @@ pub struct PathAnswer {
     pub prefix: IpNet,
     /// Whether flows get the settings.
     pub state: PathState,
+    /// What is left out is left to the kernel.
+    #[serde(default)]
     pub settings: Settings,
     /// Sentences.
     pub why: Vec<String>,
     /// What the kernel has refused flows of the path so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedFlows>,
-}
-
-/// What is left out is left to the kernel.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Settings {
-    /// Argument of SO_SNDBUF, which the kernel doubles.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sndbuf_bytes: Option<u32>,
-    /// Argument of SO_RCVBUF, which the kernel doubles.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rcvbuf_bytes: Option<u32>,
-    /// Whether both are for all flows of the path together.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub divide: bool,
-    /// As it is registered.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub additive_increase_segments: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub decrease: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_ssthresh: Option<Window>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_cwnd: Option<Window>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_ssthresh_segments: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub standing_queue_segments: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dedicated_bytes_per_second: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_window_segments: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_receive_window_segments: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_pacing_bytes_per_second: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reorder_segments: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub delayed_ack: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub dscp: Option<u8>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub max_flows: Option<u32>,
-}
-
-/// A size of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Window {
-    Segments(u32),
-    Bytes(u32),
 }
 
 /// A rule that was tried.
@@ -146,12 +98,17 @@ impl Answer {
     #[must_use]
     pub fn with_means(mut self, routes: &routes::State) -> Self {
         if let Some(path) = self.path.as_mut().filter(|path| path.state == PathState::Tuned) {
-            let metrics = RouteMetrics {
-                reorder_segments: path.settings.reorder_segments.unwrap_or(0),
-                quickack: path.settings.delayed_ack == Some(false),
+            let settings = &path.settings;
+            let reorder_segments = match settings.get("reorder_segments") {
+                Some(Value::Whole(segments)) => *segments as u32,
+                _ => 0,
             };
-            let congestion = path.settings.congestion.as_deref();
-            let undoes = congestion.and_then(Law::of_algorithm).is_some();
+            let quickack = settings.get("delayed_ack") == Some(&Value::Flag(false));
+            let metrics = RouteMetrics { reorder_segments, quickack };
+            let undoes = match settings.get("congestion") {
+                Some(Value::Text(congestion)) => Law::of_algorithm(congestion).is_some(),
+                _ => false,
+            };
             path.why.extend(routes::means(&path.name, metrics, undoes, routes));
         }
         self

@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use wad_common::policy::{Policy, Rule, RuleRun};
-use wad_policy::config::Origin;
+use wad_policy::config::{InForce, Origin, Settings};
 
 use super::{
     answer::{Answer, Basis, PathAnswer, Tried, Verdict},
     query::Query,
-    settings,
+    why,
 };
 use crate::readings::PathState;
 
@@ -48,16 +48,16 @@ pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer
         if verdict == Verdict::Taken {
             let Known { policy, state, origin } = known;
             answer.path = Some(PathAnswer {
-                name: settings::name(&policy),
+                name: why::name(&policy),
                 prefix,
                 state,
-                settings: settings::of(&policy, &origin),
-                why: settings::why(&policy, &origin, state),
+                settings: Settings::explained(InForce { policy: &policy, origin: &origin }),
+                why: why::of(&policy, &origin, state),
                 refused: Vec::new(),
             });
             return Ok(answer);
         }
-        answer.tried.push(Tried { path: settings::name(&known.policy), prefix, verdict });
+        answer.tried.push(Tried { path: why::name(&known.policy), prefix, verdict });
     }
     Ok(answer)
 }

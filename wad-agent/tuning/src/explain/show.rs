@@ -2,11 +2,13 @@
 
 use std::fmt::{self, Display};
 
+use wad_policy::config::{Settings, fields};
+use wad_toolbox::refusals::RefusedFlows;
+
 use super::{
-    answer::{Answer, Basis, PathAnswer, Settings, Verdict, Window},
+    answer::{Answer, Basis, PathAnswer, Verdict},
     query::End,
 };
-use wad_toolbox::refusals::RefusedFlows;
 
 /// Columns of a setting's key.
 const KEY: usize = 22;
@@ -49,39 +51,12 @@ impl Display for Answer {
 }
 
 fn write_settings(f: &mut fmt::Formatter<'_>, settings: &Settings) -> fmt::Result {
-    let number = |number: Option<u32>, unit: &str| number.map(|number| format!("{number}{unit}"));
-    let window = |size: Option<Window>| {
-        size.map(|size| match size {
-            Window::Segments(segments) => format!("{segments} segments"),
-            Window::Bytes(bytes) => format!("{bytes} bytes"),
-        })
-    };
-    let rows = [
-        ("sndbuf", number(settings.sndbuf_bytes, " bytes")),
-        ("rcvbuf", number(settings.rcvbuf_bytes, " bytes")),
-        ("divide", settings.divide.then(|| "among the path's flows".to_owned())),
-        ("congestion", settings.congestion.clone()),
-        ("additive_increase", settings.additive_increase_segments.map(|a| a.to_string())),
-        ("decrease", settings.decrease.map(|b| b.to_string())),
-        ("initial_ssthresh", window(settings.initial_ssthresh)),
-        ("max_cwnd", window(settings.max_cwnd)),
-        ("max_ssthresh", number(settings.max_ssthresh_segments, " segments")),
-        ("standing_queue", number(settings.standing_queue_segments, " segments")),
-        (
-            "dedicated",
-            settings.dedicated_bytes_per_second.map(|rate| format!("{rate} bytes/s of payload")),
-        ),
-        ("initial_window", number(settings.initial_window_segments, " segments")),
-        ("initial_receive_window", number(settings.initial_receive_window_segments, " segments")),
-        ("pacing", number(settings.max_pacing_bytes_per_second, " bytes/s at most")),
-        ("reorder", number(settings.reorder_segments, " segments")),
-        ("delayed_ack", settings.delayed_ack.map(|delayed| delayed.to_string())),
-        ("dscp", settings.dscp.map(|dscp| dscp.to_string())),
-        ("max_flows", number(settings.max_flows, "")),
-    ];
-    let mut given = rows.iter().filter_map(|(key, value)| Some((key, value.as_ref()?))).peekable();
+    let mut given = fields::explained()
+        .iter()
+        .filter_map(|(field, setting)| Some((field.key, setting, settings.get(setting.name)?)))
+        .peekable();
     if given.peek().is_none() {
         return writeln!(f, "it has no settings: flows are only counted");
     }
-    given.try_for_each(|(key, value)| writeln!(f, "{key:KEY$}  {value}"))
+    given.try_for_each(|(key, setting, value)| writeln!(f, "{key:KEY$}  {}", setting.text(value)))
 }

@@ -2,7 +2,7 @@
 
 use wad_common::refused::{Refusal, SocketSetting};
 use wad_policy::{
-    config::{Config, testing},
+    config::{Config, Value, Window, testing},
     switch::Disabled,
 };
 use wad_toolbox::refusals::RefusedFlows;
@@ -136,12 +136,13 @@ it has no settings: flows are only counted
 fn what_would_be_applied_is_shown_though_it_is_not() {
     let observed = ask("remote=2001:db8::1").path.expect("a path");
     assert_eq!(observed.state, PathState::Observed);
-    assert_eq!(observed.settings.initial_ssthresh, Some(answer::Window::Bytes(1 << 20)));
+    let ssthresh = observed.settings.get("initial_ssthresh");
+    assert_eq!(ssthresh, Some(&Value::Window(Window::Bytes(1 << 20))));
     assert!(observed.why[0].contains("mode = \"observe\""));
     let disabled = Disabled { all: false, paths: ["wide".to_owned()].into() };
     let disabled = ask_of(POLICY, "remote=10.9.9.9", &disabled).path.expect("a path");
     assert_eq!(disabled.state, PathState::Disabled);
-    assert_eq!(disabled.settings.sndbuf_bytes, Some(1 << 20));
+    assert_eq!(disabled.settings.get("sndbuf_bytes"), Some(&Value::Whole(1 << 20)));
     assert!(disabled.why[0].contains("`wad enable`"));
 }
 
@@ -174,8 +175,8 @@ fn the_means_of_reorder_and_of_acknowledgements_are_named() {
     };
     let enabled = Disabled::default();
     let path = answer(&enabled, &routes::State::Off);
-    assert_eq!(path.settings.reorder_segments, Some(19));
-    assert_eq!(path.settings.delayed_ack, Some(false));
+    assert_eq!(path.settings.get("reorder_segments"), Some(&Value::Whole(19)));
+    assert_eq!(path.settings.get("delayed_ack"), Some(&Value::Flag(false)));
     assert!(path.why[0].contains("the law takes its decrease back"), "{:?}", path.why);
     assert!(path.why[1].contains("two ticks"), "{:?}", path.why);
     let in_force = routes::State::InForce(routes::Report::default());

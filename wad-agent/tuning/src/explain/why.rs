@@ -1,19 +1,12 @@
-//! What a policy gives, and where the numbers come from.
+//! Why a policy gives what it gives: where the numbers come from.
 
-use wad_common::{
-    control::{Control, IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, WindowSize},
-    policy::{DIVIDES, NO_DELAYED_ACKS, Policy, SETS_TRAFFIC_CLASS},
-};
+use wad_common::policy::{DIVIDES, Policy};
 use wad_policy::{
-    config::{
-        AUTO_HEADROOM, Origin, UNBOUNDED_PACING_BYTES_PER_SECOND, decrease, increase_segments,
-    },
-    law::Law,
+    config::{AUTO_HEADROOM, InForce, Origin, fields},
     tuning_plan::ROOM,
 };
 use wad_toolbox::shown::text;
 
-use super::answer::{Settings, Window};
 use crate::readings::PathState;
 
 /// The path's.
@@ -21,61 +14,8 @@ pub fn name(policy: &Policy) -> String {
     text(&policy.name)
 }
 
-pub fn of(policy: &Policy, origin: &Origin) -> Settings {
-    let some = |number: u32| (number > 0).then_some(number);
-    let congestion = text(&policy.congestion);
-    let general = Settings {
-        sndbuf_bytes: some(policy.sndbuf_bytes),
-        rcvbuf_bytes: some(policy.rcvbuf_bytes),
-        divide: policy.flags & DIVIDES != 0,
-        initial_window_segments: some(policy.initial_window_segments),
-        initial_receive_window_segments: some(policy.initial_receive_window_segments),
-        max_pacing_bytes_per_second: some(policy.max_pacing_bytes_per_second),
-        delayed_ack: (policy.flags & NO_DELAYED_ACKS != 0).then_some(false),
-        dscp: (policy.traffic_class & SETS_TRAFFIC_CLASS != 0)
-            .then_some((policy.traffic_class as u8) >> 2),
-        max_flows: some(policy.max_flows),
-        reorder_segments: some(origin.reorder_segments),
-        ..Settings::default()
-    };
-    let with_law = match Law::of_algorithm(&congestion) {
-        Some(law) => law_settings(law, &policy.control, general),
-        None => general,
-    };
-    Settings { congestion: (!congestion.is_empty()).then_some(congestion), ..with_law }
-}
-
-fn law_settings(law: Law, control: &Control, general: Settings) -> Settings {
-    let some = |number: u32| (number > 0).then_some(number);
-    let is_aimd = law.takes("additive_increase");
-    Settings {
-        additive_increase_segments: is_aimd.then(|| rounded(increase_segments(control.aimd))),
-        decrease: is_aimd.then(|| rounded(decrease(control.aimd))),
-        initial_ssthresh: window(control.initial_ssthresh),
-        max_cwnd: window(control.max_cwnd),
-        max_ssthresh_segments: some(control.max_ssthresh_segments),
-        standing_queue_segments: some(control.standing_queue_segments),
-        dedicated_bytes_per_second: (control.dedicated_bytes_per_second > 0)
-            .then_some(control.dedicated_bytes_per_second),
-        ..general
-    }
-}
-
-const fn window(size: WindowSize) -> Option<Window> {
-    match size {
-        WindowSize { segments: 0, bytes: 0 } => None,
-        WindowSize { segments: 0, bytes } => Some(Window::Bytes(bytes)),
-        WindowSize { segments, .. } => Some(Window::Segments(segments)),
-    }
-}
-
-/// What fixed point keeps.
-fn rounded(number: f64) -> f64 {
-    (number * 1e4).round() / 1e4
-}
-
 /// Where the settings come from, and what they do not say by themselves.
-pub fn why(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
+pub fn of(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
     let mut why = Vec::new();
     match state {
         PathState::Tuned => {}
@@ -87,16 +27,8 @@ pub fn why(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
         ),
     }
     why.extend(buffers(policy, origin));
-    let is_ours = Law::of_algorithm(&text(&policy.congestion)).is_some();
-    if is_ours && policy.control.flags & KEEP_WHEN_IDLE != 0 {
-        why.push("after a pause the window is as it was".to_owned());
-    }
-    if is_ours && policy.control.flags & IGNORE_LOCAL_STALLS != 0 {
-        why.push("a full queue of this host is not taken for congestion".to_owned());
-    }
-    if policy.max_pacing_bytes_per_second == UNBOUNDED_PACING_BYTES_PER_SECOND {
-        why.push("paced, at the rate that the law sets".to_owned());
-    }
+    let in_force = InForce { policy, origin };
+    why.extend(fields::all().filter_map(|field| (field.why)(in_force)).map(str::to_owned));
     why
 }
 
@@ -165,6 +97,11 @@ impl std::fmt::Display for Rate {
         };
         write!(f, "{} {unit}", rounded(number))
     }
+}
+
+/// What fixed point keeps.
+fn rounded(number: f64) -> f64 {
+    (number * 1e4).round() / 1e4
 }
 
 struct Rtt(f64);

@@ -1,0 +1,100 @@
+//! The socket buffers of a path's flows.
+
+use wad_common::policy::{DIVIDES, OVERRIDES};
+
+use crate::config::{
+    buffers::{MAX_BYTES, MIN_BYTES},
+    fault::Fault,
+    field::{Checked, Field, Kind},
+    setting::{Setting, Value},
+};
+
+const SIZE: Field =
+    Field { kind: Kind::Size { range: MIN_BYTES..=MAX_BYTES }, or: &["auto"], ..Field::NONE };
+
+const SNDBUF: Setting =
+    Setting::new("sndbuf_bytes", |in_force| Value::number(in_force.policy.sndbuf_bytes))
+        .unit(" bytes");
+const RCVBUF: Setting =
+    Setting::new("rcvbuf_bytes", |in_force| Value::number(in_force.policy.rcvbuf_bytes))
+        .unit(" bytes");
+
+pub const BUFFERS: &[Field] = &[
+    Field {
+        key: "sndbuf",
+        doc: "The send buffer, as the argument of SO_SNDBUF, which the kernel doubles.",
+        put: |path, policy| policy.sndbuf_bytes = path.sndbuf_bytes.unwrap_or(0),
+        check: Some(Checked::column("SNDBUF", |path| number(path.sndbuf_bytes))),
+        explain: Some(SNDBUF),
+        paths: Some(SNDBUF.title("SNDBUF")),
+        ..SIZE
+    },
+    Field {
+        key: "rcvbuf",
+        doc: "The receive buffer, as the argument of SO_RCVBUF, which the kernel doubles.",
+        put: |path, policy| policy.rcvbuf_bytes = path.rcvbuf_bytes.unwrap_or(0),
+        check: Some(Checked::column("RCVBUF", |path| number(path.rcvbuf_bytes))),
+        explain: Some(RCVBUF),
+        paths: Some(RCVBUF.title("RCVBUF")),
+        ..SIZE
+    },
+    Field {
+        key: "buffers",
+        kind: Kind::Other { takes: "\"autotune\"", range: "" },
+        doc: "That the kernel sizes both buffers, with room for 2.5 times what the path holds: \
+              the ceilings of the agent's network namespace are raised for it.",
+        check: Some(Checked::words(|path| {
+            path.autotune_bytes.map(|_| "buffers autotuned by the kernel".to_owned())
+        })),
+        ..Field::NONE
+    },
+    Field {
+        key: "divide",
+        kind: Kind::PapersSwitch,
+        default: "false",
+        doc: "Whether `sndbuf` and `rcvbuf` are for all of the path's connections together.",
+        read: |field, table, problems, path| {
+            path.divide = field.switch(table, problems).unwrap_or(false);
+            let at = table.place(field.key).filter(|_| path.divide);
+            if let Some(at) = at.filter(|_| !table.has("sndbuf") && !table.has("rcvbuf")) {
+                let title = "divide = true has no effect";
+                let fault = Fault::new(title, "there is no buffer to divide")
+                    .help("add `sndbuf` and `rcvbuf`, for all flows together, or leave it out");
+                problems.push(fault.at(at));
+            }
+        },
+        put: |path, policy| policy.flags |= flag(path.divide, DIVIDES),
+        check: Some(Checked::words(|path| {
+            path.divide.then(|| "buffers divided among its flows".to_owned())
+        })),
+        explain: Some(
+            Setting::new("divide", |in_force| {
+                (in_force.policy.flags & DIVIDES != 0).then_some(Value::Flag(true))
+            })
+            .words("among the path's flows"),
+        ),
+        ..Field::NONE
+    },
+    Field {
+        key: "override_setsockopt",
+        default: "false",
+        doc: "Whether buffers and `congestion` hold against what the application itself sets, \
+              which sees no error.",
+        read: |field, table, problems, path| {
+            path.override_setsockopt = field.switch(table, problems).unwrap_or(false);
+        },
+        put: |path, policy| policy.flags |= flag(path.override_setsockopt, OVERRIDES),
+        check: Some(Checked::words(|path| {
+            path.override_setsockopt.then(|| "override_setsockopt".to_owned())
+        })),
+        ..Field::NONE
+    },
+];
+
+fn number(bytes: Option<u32>) -> Option<String> {
+    bytes.map(|bytes| bytes.to_string())
+}
+
+const fn flag(is_set: bool, flag: u32) -> u32 {
+    if is_set { flag } else { 0 }
+}

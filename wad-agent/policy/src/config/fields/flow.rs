@@ -1,0 +1,151 @@
+//! What a path's flows begin with, and what holds for their packets.
+
+use wad_common::policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS};
+
+use crate::{
+    config::{
+        aimd::HANDSHAKE_SEGMENTS,
+        dscp,
+        field::{Checked, Field, Kind},
+        setting::{Setting, Value},
+    },
+    route_rules::MAX_REORDER_SEGMENTS,
+};
+
+pub const FLOW: &[Field] = &[
+    Field {
+        key: "initial_window",
+        // A first flight of 1.4 MB. The handshake bounds it further where this host
+        // connects: see `HANDSHAKE_SEGMENTS`.
+        kind: Kind::Whole { range: 1..=1_000, unit: "segments" },
+        default: "as it is, or ten for each of the `equivalent_streams`, up to 45",
+        doc: "The congestion window at the start.",
+        // That of equivalent streams is there already.
+        read: |field, table, problems, path| {
+            let given = field.whole(table, problems);
+            path.initial_window_segments = given.or(path.initial_window_segments);
+        },
+        put: |path, policy| {
+            policy.initial_window_segments = path.initial_window_segments.unwrap_or(0);
+        },
+        check: Some(
+            Checked::column("IW", |path| path.initial_window_segments.map(|n| n.to_string()))
+                .after("rcvbuf"),
+        ),
+        explain: Some(
+            Setting::new("initial_window_segments", |in_force| {
+                Value::number(in_force.policy.initial_window_segments)
+            })
+            .unit(" segments"),
+        ),
+        ..Field::NONE
+    },
+    Field {
+        key: "initial_receive_window",
+        // More would not fit into the handshake's window.
+        kind: Kind::Whole { range: 1..=HANDSHAKE_SEGMENTS as u64, unit: "segments" },
+        doc: "The receive window at the start.",
+        read: |field, table, problems, path| {
+            path.initial_receive_window_segments = field.whole(table, problems);
+        },
+        put: |path, policy| {
+            policy.initial_receive_window_segments =
+                path.initial_receive_window_segments.unwrap_or(0);
+        },
+        check: Some(Checked::words(|path| {
+            path.initial_receive_window_segments.map(|n| format!("initial_receive_window {n}"))
+        })),
+        explain: Some(
+            Setting::new("initial_receive_window_segments", |in_force| {
+                Value::number(in_force.policy.initial_receive_window_segments)
+            })
+            .unit(" segments"),
+        ),
+        ..Field::NONE
+    },
+    Field {
+        key: "reorder",
+        // From what TCP begins with (RFC 5681) to what `net.ipv4.tcp_max_reordering` lets it
+        // learn.
+        kind: Kind::Whole { range: 3..=MAX_REORDER_SEGMENTS as u64, unit: "segments" },
+        default: "the kernel's own",
+        doc: "The segments that may arrive before one sent ahead of them, before it counts as \
+              lost; takes `[host] routes`.",
+        read: |field, table, problems, path| {
+            path.reorder_segments = field.whole(table, problems);
+            path.origin.reorder_segments = path.reorder_segments.unwrap_or(0);
+        },
+        check: Some(Checked::words(|path| {
+            path.reorder_segments.map(|segments| format!("reorder {segments}"))
+        })),
+        explain: Some(
+            Setting::new("reorder_segments", |in_force| {
+                Value::number(in_force.origin.reorder_segments)
+            })
+            .unit(" segments"),
+        ),
+        ..Field::NONE
+    },
+    Field {
+        key: "delayed_ack",
+        alias: Some("delack"),
+        kind: Kind::PapersSwitch,
+        default: "true",
+        doc: "Whether an acknowledgement may wait; `false` sends it within two ticks of the \
+              kernel's clock, or at once with `[host] routes`.",
+        read: |field, table, problems, path| {
+            path.no_delayed_acks = field.switch(table, problems) == Some(false);
+        },
+        put: |path, policy| {
+            policy.flags |= if path.no_delayed_acks { NO_DELAYED_ACKS } else { 0 };
+        },
+        check: Some(Checked::words(|path| {
+            path.no_delayed_acks.then(|| "delayed_ack false".to_owned())
+        })),
+        explain: Some(Setting::new("delayed_ack", |in_force| {
+            (in_force.policy.flags & NO_DELAYED_ACKS != 0).then_some(Value::Flag(false))
+        })),
+        ..Field::NONE
+    },
+    Field {
+        key: "dscp",
+        kind: Kind::Other { takes: "a number, or a name such as \"le\"", range: "0 to 63" },
+        doc: "The differentiated services code point of the packets.",
+        read: |field, table, problems, path| {
+            path.dscp = table.read(field.key, problems, dscp::parse).map(|dscp| dscp.value);
+        },
+        put: |path, policy| {
+            policy.traffic_class =
+                path.dscp.map_or(0, |dscp| u32::from(dscp) << 2 | SETS_TRAFFIC_CLASS);
+        },
+        check: Some(Checked::words(|path| path.dscp.map(|dscp| format!("dscp {dscp}")))),
+        explain: Some(Setting::new("dscp", |in_force| {
+            let class = in_force.policy.traffic_class;
+            (class & SETS_TRAFFIC_CLASS != 0).then(|| Value::Whole(u64::from(class as u8 >> 2)))
+        })),
+        ..Field::NONE
+    },
+    Field {
+        key: "max_flows",
+        kind: Kind::Whole { range: 1..=u32::MAX as u64, unit: "flows" },
+        default: "no bound",
+        doc: "The most tuned connections at a time; others stay untuned.",
+        read: |field, table, problems, path| path.max_flows = field.whole(table, problems),
+        put: |path, policy| policy.max_flows = path.max_flows.unwrap_or(0),
+        explain: Some(Setting::new("max_flows", |in_force| {
+            Value::number(in_force.policy.max_flows)
+        })),
+        ..Field::NONE
+    },
+    Field {
+        key: "allow",
+        kind: Kind::Word { words: &["aggressive"], unless: "is nothing to allow" },
+        default: "nothing",
+        doc: "Consent to more than a standard flow's share, or initial window; not on prefixes \
+              shorter than /8 (IPv6: /16).",
+        read: |field, table, problems, path| {
+            path.allow_aggressive = field.word(table, problems).is_some();
+        },
+        ..Field::NONE
+    },
+];

@@ -1,0 +1,120 @@
+//! The policy of a path, valid and complete: what the file says and what follows from it.
+
+use ipnet::IpNet;
+use wad_common::control::Control;
+
+use super::thresholds::Windows;
+use crate::{law::Law, shares::Shares, tuning_plan::Capacity};
+
+/// Which flows, and what they get. None leaves a setting to the kernel.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PathPolicy {
+    /// 1 to 63 bytes, printable, unique.
+    pub name: String,
+    /// Networks, none twice, without IPv4-mapped ones.
+    pub remote: Vec<IpNet>,
+    /// As `remote`; empty for any.
+    pub local: Vec<IpNet>,
+    pub remote_port: u16,
+    pub local_port: u16,
+    /// What the path carries in a round trip time, where the file says so.
+    pub bdp_bytes: Option<u64>,
+    /// Argument of SO_SNDBUF, which the kernel doubles.
+    pub sndbuf_bytes: Option<u32>,
+    /// Argument of SO_RCVBUF, which the kernel doubles.
+    pub rcvbuf_bytes: Option<u32>,
+    /// Both are for all flows of the path together.
+    pub divide: bool,
+    /// The size, as an argument of SO_SNDBUF and SO_RCVBUF, that the kernel's
+    /// autotuning is to have room for, where it sizes the buffers.
+    pub autotune_bytes: Option<u32>,
+    pub congestion: Option<Congestion>,
+    /// In force where `congestion` is [`Congestion::Ours`].
+    pub control: Control,
+    pub initial_window_segments: Option<u32>,
+    pub initial_receive_window_segments: Option<u32>,
+    pub max_pacing_bytes_per_second: Option<u32>,
+    /// Acknowledgements are delayed as little as the kernel allows.
+    pub no_delayed_acks: bool,
+    /// Packets that may arrive before one that was sent ahead of them, before that
+    /// counts as lost.
+    pub reorder_segments: Option<u32>,
+    /// The application's own buffers and congestion control do not count.
+    pub override_setsockopt: bool,
+    /// 0 to 63.
+    pub dscp: Option<u8>,
+    pub max_flows: Option<u32>,
+    pub allow_aggressive: bool,
+    /// Nothing of the above is given to its flows: they are only counted.
+    pub observe: bool,
+    pub origin: Origin,
+    /// None where the values are those of the file.
+    pub measured: Option<MeasuredPath>,
+}
+
+impl PathPolicy {
+    /// The law of ours that its flows are under, if they are.
+    pub const fn law(&self) -> Option<Law> {
+        match self.congestion {
+            Some(Congestion::Ours(law)) => Some(law),
+            _ => None,
+        }
+    }
+
+    /// What its flows take beside standard ones. None under the kernel's algorithms, and
+    /// where losses are no measure.
+    pub fn shares(&self) -> Option<Shares> {
+        Shares::of(self.law()?, &self.control, self.bdp_bytes)
+    }
+}
+
+/// Where a path's settings come from, and what of them the kernel side has no part
+/// in.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Origin {
+    pub capacity: Capacity,
+    pub buffers: AutoBuffers,
+    /// Standard flows as which one is to behave; 0 for one.
+    pub streams: u32,
+    /// [`PathPolicy::reorder_segments`]; 0 for the kernel's own.
+    pub reorder_segments: u32,
+}
+
+/// What follows from the measurements of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MeasuredPath {
+    /// What the file says that the path carries: in force until it is measured,
+    /// and when that is too old.
+    pub fallback: Capacity,
+    pub buffers: AutoBuffers,
+    pub windows: Windows,
+    /// The pair of RFC 3649.
+    pub aimd_is_auto: bool,
+    /// Standard flows as which one is to behave; buffers are for all of them.
+    pub streams: u32,
+}
+
+/// Which of the path's buffers follow from what it carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AutoBuffers {
+    pub sndbuf: bool,
+    pub rcvbuf: bool,
+    /// Those that the kernel sizes.
+    pub autotune: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Congestion {
+    Ours(Law),
+    /// One that the kernel has, by its name.
+    Kernel(String),
+}
+
+impl Congestion {
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Ours(law) => law.name(),
+            Self::Kernel(name) => name,
+        }
+    }
+}
