@@ -23,8 +23,8 @@ use super::{
     table::{self, Key, Table, key},
 };
 use crate::{
+    config::route_rules::{MAX_RULES, Selection},
     derived::Derived,
-    route_rules::{MAX_RULES, Selection},
     switch::Disabled,
 };
 

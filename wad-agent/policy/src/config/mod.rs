@@ -28,6 +28,7 @@ mod path_policy;
 mod prefix;
 mod quantity;
 mod report;
+pub mod route_rules;
 mod sections;
 mod setting;
 mod settings;
