@@ -9,6 +9,7 @@
 //! costs, `compare` the laws beside the kernel's own, and `cli` what their programs
 //! have in common.
 
+mod algorithm;
 pub mod bench;
 pub mod bulk;
 pub mod cli;

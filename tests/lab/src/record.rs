@@ -4,6 +4,7 @@
 use wad_testbed::{emulated::wan::Wan, ss::Flow};
 
 use crate::{
+    algorithm::algorithm,
     counters::TcpCounters,
     measure::{Series, Sight},
     recovery,
@@ -173,14 +174,6 @@ impl Record {
     }
 }
 
-/// An algorithm's name, whatever the instance: `wad`'s own have two characters
-/// after the name in an instance for tests, as here.
-#[must_use]
-pub fn algorithm(registered: &str) -> &str {
-    let own = ["wad_aimd", "wad_highspeed", "wad_scalable", "wad_leaky", "wad_delay"];
-    own.into_iter().find(|own| registered.starts_with(own)).unwrap_or(registered)
-}
-
 /// Jain's fairness index (Jain, Chiu, Hawe: DEC-TR-301, 1984): 1 when all are
 /// alike, 1/n when one has it all; none for fewer than two.
 fn jain<'a>(rates: impl Iterator<Item = &'a f64> + Clone) -> Option<f64> {
@@ -198,14 +191,6 @@ fn busiest(sights: &[Sight]) -> Option<&Flow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_instance_does_not_change_the_algorithm() {
-        assert_eq!(
-            ["wad_aimd", "wad_aimd7k", "cubic", "wad_leaky"].map(algorithm),
-            ["wad_aimd", "wad_aimd", "cubic", "wad_leaky"]
-        );
-    }
 
     #[test]
     fn fairness_is_one_for_equals() {

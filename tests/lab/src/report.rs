@@ -11,9 +11,9 @@ use wad_testbed::{
 };
 
 use crate::{
+    algorithm::algorithm,
     counters::DUPLICATES,
     measure::median,
-    record::algorithm,
     recovery::Recovery,
     responses::{Cuts, Responses},
     run::Client,
