@@ -9,9 +9,11 @@
 //! costs, `compare` the laws beside the kernel's own, and `cli` what their programs
 //! have in common.
 
+mod algorithm;
 pub mod bench;
 pub mod bulk;
 pub mod cli;
+pub mod client;
 pub mod compare;
 pub mod counters;
 pub mod demo;

@@ -4,10 +4,11 @@
 use wad_testbed::{emulated::wan::Wan, ss::Flow};
 
 use crate::{
+    algorithm::algorithm,
     counters::TcpCounters,
     measure::{Series, Sight},
     recovery,
-    report::{Emulator, Flows, Point, Sample, algorithm},
+    report::{Emulator, Flows, Point, Sample},
     run::LabError,
     scenario::{Group, Load, Scenario, Variant},
     slow_start::slow_start,
@@ -190,14 +191,6 @@ fn busiest(sights: &[Sight]) -> Option<&Flow> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_instance_does_not_change_the_algorithm() {
-        assert_eq!(
-            ["wad_aimd", "wad_aimd7k", "cubic", "wad_leaky"].map(algorithm),
-            ["wad_aimd", "wad_aimd", "cubic", "wad_leaky"]
-        );
-    }
 
     #[test]
     fn fairness_is_one_for_equals() {

@@ -22,6 +22,7 @@ use wad_testbed::{
 };
 
 use crate::{
+    client::Client,
     measure::{Sight, WatchError},
     monitor::{Monitor, MonitorError},
     progress::{Line, Progress},
@@ -80,13 +81,6 @@ pub enum LabError {
     Untraced { variant: String },
     #[error("{variant} has flows of several kinds: only the lab's own client can run them")]
     OwnClientOnly { variant: String },
-}
-
-/// Who sends and receives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Client {
-    Own,
-    Iperf3,
 }
 
 /// A laboratory.

@@ -23,11 +23,12 @@ use wad_testbed::{
 use crate::{
     bulk::{Amount, Received, Sent},
     cli,
+    client::Client,
     counters::TcpCounters,
     iperf3,
     measure::{Series, Sight, Watch},
     record::Record,
-    run::{Client, Lab, LabError},
+    run::{Lab, LabError},
     scenario::{Group, Load, Scenario, Variant},
     udp,
 };

@@ -57,8 +57,18 @@ fn success(command: &Command, output: Output) -> Result<String, ProcessError> {
     })
 }
 
-/// Returns the words of a command.
 pub(crate) fn shown(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_command_says_what_it_wrote() {
+        let error = run("sh", &["-c", "echo broken >&2; exit 3"]).unwrap_err().to_string();
+        assert!(error.contains("broken") && error.contains('3'), "{error}");
+    }
 }

@@ -46,7 +46,7 @@ fn ensure_tuned(flow: &Flow, initial_window: u32) -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn data_in_the_syn() -> Result<()> {
     let stand = Stand::set_up("tfo")?;
     let wire = Wire::start()?;
@@ -96,7 +96,7 @@ fn open_with_loss(wire: &Wire, side: Side) -> Result<Connection> {
     })
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn after_a_lost_syn_the_initial_window_is_the_kernels() -> Result<()> {
     let stand = Stand::set_up("syn")?;
     let wire = Wire::start()?;

@@ -31,7 +31,7 @@ fn cleanup(home: &Home) -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_transmit_queue_is_set_and_comes_back() -> Result<()> {
     let stand = Stand::set_up("queue")?;
     let wire = Wire::start()?;

@@ -11,9 +11,10 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_lab::{
+    client::Client,
     progress::Line,
     report::{Flows, Report},
-    run::{Client, Lab},
+    run::Lab,
     scenario::Scenario,
 };
 use wad_testbed::{signal, tracing, wad::program};

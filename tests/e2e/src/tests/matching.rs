@@ -118,7 +118,7 @@ fn ports_and_the_local_prefix_choose_among_rules() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn v4_clients_of_a_dual_stack_socket_match_v4_prefixes() -> Result<()> {
     let stand = Stand::set_up("dual")?;
     let wire = Wire::start()?;

@@ -83,7 +83,7 @@ fn prometheus_scrapes_them() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn counts_are_those_of_the_flows() -> Result<()> {
     let stand = Stand::set_up("counts")?;
     let text = "rtt = '40ms'\nforward = { rate = '100Mbit', queue = { bdp = 4.0 }, \

@@ -77,7 +77,7 @@ impl Drop for Below {
     }
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn an_exclusive_program_is_named() -> Result<()> {
     let stand = Stand::set_up("exclusive")?;
     let wire = Wire::start()?;

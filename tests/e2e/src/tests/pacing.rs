@@ -27,7 +27,7 @@ fn path(text: &str) -> Result<Wan> {
     Ok(wan)
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_dedicated_path_keeps_window_and_rate_through_a_loss() -> Result<()> {
     let stand = Stand::set_up("dedicated")?;
     let wan = path(
@@ -130,7 +130,7 @@ fn ensure_paced(cases: &[Case], bursts: &[f64]) -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn packets_are_spread_where_pacing_is_on() -> Result<()> {
     let stand = Stand::set_up("spread")?;
     let cases = [

@@ -134,7 +134,7 @@ fn packets_carry_the_class_of_their_path() -> Result<()> {
 }
 
 /// BPF may not set it there: the rest of the policy holds, and it is told.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn an_ipv4_flow_of_an_ipv6_socket_is_tuned_but_for_its_class() -> Result<()> {
     let stand = Stand::set_up("mapped")?;
     let wire = Wire::start()?;
@@ -273,7 +273,7 @@ fn acknowledgement_delay_seconds(wire: &Wire) -> Result<f64> {
     Ok(delays[delays.len() / 2])
 }
 
-#[e2e(every_change, few)]
+#[e2e(long, few)]
 fn acknowledgements_wait_no_longer_than_their_path_allows() -> Result<()> {
     let stand = Stand::set_up("delack")?;
     let wire = Wire::start()?;

@@ -70,7 +70,7 @@ fn ensure_says(text: &str, words: &str) -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, alone, any_kernel)]
+#[e2e(long, beside)]
 fn each_is_named_with_its_errno_and_the_others_hold() -> Result<()> {
     let stand = Stand::set_up("refused")?;
     let wire = Wire::start()?;

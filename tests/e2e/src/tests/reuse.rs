@@ -57,7 +57,7 @@ fn await_nothing_held(home: &Home) -> Result<()> {
 /// Seen before: the first attempt's state was the second's, which ran under the
 /// policy of a path that it does not match, and gave back twice what was reserved
 /// once.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_socket_that_connects_again_elsewhere_is_another_flow() -> Result<()> {
     let stand = Stand::set_up("reuse")?;
     let netns = loopback()?;

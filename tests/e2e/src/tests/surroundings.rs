@@ -24,7 +24,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const POLICY: &str =
     "[[path]]\nname = 'p'\nremote = '10.81.0.0/16'\nrcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n";
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn the_bpf_file_system_is_mounted_and_unmounted_again() -> Result<()> {
     let stand = Stand::set_up("bpffs")?;
     let home = Home::create(&program()?, POLICY)?;

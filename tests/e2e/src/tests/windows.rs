@@ -130,7 +130,7 @@ fn a_window_ends_at_its_maximum() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn limited_slow_start_adds_half_of_the_limit_for_each_rtt() -> Result<()> {
     const RTT_SECONDS: f64 = 0.1;
     const HALF_SEGMENTS: f64 = 50.0;

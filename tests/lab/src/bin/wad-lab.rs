@@ -7,9 +7,10 @@ use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use wad_lab::{
     cli::{self, Peer, print},
+    client::Client,
     demo, page, progress,
     report::Report,
-    run::{Client, Lab},
+    run::Lab,
     scenario::Scenario,
     store, table, targets,
 };
