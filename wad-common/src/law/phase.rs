@@ -10,6 +10,9 @@ use super::Window;
 /// a law of ours: 0 before the first ACK for what it sent.
 pub const PLACE: u32 = 26;
 
+/// The names of the laws that keep it there begin with this.
+pub const LAW_PREFIX: &[u8] = b"wad_";
+
 /// What a law does with a flow, as an instrument.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +78,24 @@ impl ShownPhase {
             Self::Refill => "refill",
             Self::Settle => "settle",
             Self::Hold => "hold",
+        }
+    }
+
+    /// What it is, in one line.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::SlowStart => "the window grows as fast as slow start goes",
+            Self::LimitedSlowStart => "slow start is limited by max_ssthresh (RFC 3742)",
+            Self::CongestionAvoidance => "the window follows the law's own rule",
+            Self::Recovery => "the window was cut, or is being cut, for congestion",
+            Self::LocalStall => "a full queue of this host is waited for, unanswered",
+            Self::GentleSlowStart => "slow start goes on, slower, because a queue shows",
+            Self::Search => "slow start again, for what losses without congestion took",
+            Self::Drain => "the window is smaller, so that the queue runs empty",
+            Self::Refill => "the window is back; the ACKs of a drain come in",
+            Self::Settle => "the ACKs are of another window: the law waits for a round",
+            Self::Hold => "the window is held, whatever is lost",
         }
     }
 
