@@ -1,4 +1,4 @@
-//! Where a law is with a flow, in the words that users see.
+//! A phase says where a law is with a flow, in the words that users see.
 //!
 //! Each law has phases of its own, which it changes by a `transition_to` that asserts
 //! that an edge leads from the one to the other. What is here is what they have in
@@ -13,7 +13,7 @@ pub const PLACE: u32 = 26;
 /// The names of the laws that keep it there begin with this.
 pub const LAW_PREFIX: &[u8] = b"wad_";
 
-/// What a law does with a flow, as an instrument.
+/// A law does this with a flow, as an instrument shows it.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownPhase {
@@ -63,7 +63,7 @@ impl ShownPhase {
         Self::ALL.into_iter().find(|phase| *phase as u8 == number)
     }
 
-    /// Its name, for people and programs.
+    /// Returns its name, for people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -81,7 +81,7 @@ impl ShownPhase {
         }
     }
 
-    /// What it is, in one line.
+    /// Returns what it is, in one line.
     #[must_use]
     pub const fn about(self) -> &'static str {
         match self {
