@@ -1,4 +1,5 @@
-//! Where the kernel notes what an application has set by itself on a socket.
+//! The offsets say where the kernel notes what an application has set by itself on a
+//! socket.
 //!
 //! Resolved by the agent as the offsets of [`crate::tcp_sock`] are.
 
@@ -11,7 +12,7 @@ use crate::record;
 pub struct ChoiceOffsets {
     /// The byte that holds `sk_userlocks`.
     pub userlocks: u32,
-    /// How far up in it that begins.
+    /// It begins so many bits up in it.
     pub userlocks_shift: u32,
     /// The byte that holds the bit `icsk_ca_setsockopt`.
     pub congestion: u32,

@@ -1,4 +1,4 @@
-//! What a path asks of the congestion control, beyond its name.
+//! A path asks this of the congestion control, beyond its name.
 
 use crate::{law::Aimd, record};
 
@@ -14,8 +14,8 @@ pub struct WindowSize {
 record!(WindowSize, size = 8);
 
 impl WindowSize {
-    /// In segments of the flow's MSS, rounded down but not to none; zero for
-    /// none.
+    /// Returns it in segments of the flow's MSS, rounded down but not to none; zero
+    /// for none.
     #[inline(always)]
     #[must_use]
     pub const fn in_segments(self, mss_bytes: u32) -> u32 {
@@ -27,7 +27,7 @@ impl WindowSize {
     }
 }
 
-/// When a flow's packets are spread over the RTT.
+/// Pacing says when a flow's packets are spread over the RTT.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
@@ -87,7 +87,7 @@ impl Control {
         pacing: Pacing::LongPaths as u32,
     };
 
-    /// The same, whatever the law.
+    /// These make a standard flow, whatever the law.
     pub const AS_STANDARD: Self = Self { flags: RESPOND_AS_STANDARD, ..Self::STANDARD };
 }
 

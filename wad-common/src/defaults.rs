@@ -1,4 +1,5 @@
-//! Where the kernel keeps the buffers that a network namespace gives by default.
+//! The offsets say where the kernel keeps the buffers that a network namespace gives by
+//! default.
 //!
 //! Resolved by the agent as the offsets of [`crate::tcp_sock`] are.
 
@@ -8,11 +9,11 @@ use crate::record;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DefaultOffsets {
-    /// Of `struct tcp_sock`, `skc_net`: its network namespace, a pointer.
+    /// `skc_net` of `struct tcp_sock` is its network namespace, a pointer.
     pub net: u32,
-    /// Of `struct net`, `tcp_wmem[1]`, 32 bits.
+    /// `tcp_wmem[1]` of `struct net` has 32 bits.
     pub tcp_wmem: u32,
-    /// Of `struct net`, `tcp_rmem[1]`, 32 bits.
+    /// `tcp_rmem[1]` of `struct net` has 32 bits.
     pub tcp_rmem: u32,
 }
 record!(DefaultOffsets, size = 12);

@@ -3,8 +3,9 @@
 
 use crate::record;
 
-/// What one of so many flows gets of a buffer: an equal part, but no less than the
-/// kernel's default, unless all of it is less. Undivided where there are none.
+/// Returns what one of so many flows gets of a buffer: an equal part, but no less
+/// than the kernel's default, unless all of it is less. Undivided where there are
+/// none.
 #[inline(always)]
 #[must_use]
 pub const fn part_bytes(total_bytes: u32, flows: u32, default_bytes: u32) -> u32 {
@@ -28,13 +29,13 @@ pub struct Division {
     /// The window that is offered. It goes before the receive buffer, which has to
     /// hold what has been offered already.
     pub window_flows: u32,
-    /// What the kernel gives by default, half of `tcp_wmem[1]`.
+    /// The kernel gives this by default, half of `tcp_wmem[1]`.
     pub default_sndbuf_bytes: u32,
-    /// What the kernel gives by default, half of `tcp_rmem[1]`.
+    /// The kernel gives this by default, half of `tcp_rmem[1]`.
     pub default_rcvbuf_bytes: u32,
-    /// When the flow's congestion control looked last whether the send buffer is to
-    /// follow, by the flow's clock (`tcp_mstamp`). It wraps in 72 minutes: a look
-    /// may come an RTT late then.
+    /// The flow's congestion control looked last at this time whether the send buffer
+    /// is to follow, by the flow's clock (`tcp_mstamp`). It wraps in 72 minutes: a
+    /// look may come an RTT late then.
     pub looked_us: u32,
 }
 record!(Division, size = 24);
@@ -47,7 +48,7 @@ impl Division {
         self.sndbuf_flows == flows && self.rcvbuf_flows == flows && self.window_flows == flows
     }
 
-    /// The same division for all, that of a flow whose buffers are about to be set.
+    /// The division is the same for all flows whose buffers are about to be set.
     #[inline(always)]
     pub const fn set_among(&mut self, flows: u32) {
         self.sndbuf_flows = flows;

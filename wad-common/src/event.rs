@@ -1,4 +1,4 @@
-//! What the BPF programs tell the agent through the ring buffer.
+//! An event is what the BPF programs tell the agent through the ring buffer.
 
 use crate::{flow::Flow, record};
 
@@ -24,13 +24,13 @@ pub enum Kind {
 pub struct Event {
     /// The flow as its storage has it.
     pub flow: Flow,
-    /// When, CLOCK_MONOTONIC.
+    /// The event happened then, CLOCK_MONOTONIC.
     pub time_ns: u64,
     /// The socket's cookie, as `ss -e` shows it (sk:).
     pub cookie: u64,
-    /// Since it was matched: octets acknowledged by the peer.
+    /// The peer has acknowledged so many octets since it was matched.
     pub bytes_acked: u64,
-    /// Since it was matched: octets received in order.
+    /// So many octets were received in order since it was matched.
     pub bytes_received: u64,
     /// Remote address, IPv4 mapped into IPv6.
     pub remote: [u8; 16],
@@ -42,9 +42,9 @@ pub struct Event {
     pub local_port: u16,
     /// A [`Kind`].
     pub kind: u32,
-    /// Since it was matched: segments sent with data.
+    /// So many segments were sent with data since it was matched.
     pub data_segs_out: u32,
-    /// Since it was matched: segments retransmitted.
+    /// So many segments were retransmitted since it was matched.
     pub segs_retrans: u32,
     /// Smoothed RTT (tcpEStatsPathSmoothedRTT).
     pub srtt_us: u32,
@@ -56,7 +56,7 @@ pub struct Event {
     pub ssthresh_segments: u32,
     /// Sending maximum segment size.
     pub mss_bytes: u32,
-    /// What was delivered in the latest sample of the rate (`tcp_rate.c`).
+    /// So much was delivered in the latest sample of the rate (`tcp_rate.c`).
     pub delivered_segments: u32,
     /// The time that it took.
     pub delivered_in_us: u32,

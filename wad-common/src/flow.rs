@@ -1,4 +1,4 @@
-//! What is kept with each matched flow, in the socket's own storage.
+//! A flow's state is kept with each matched flow, in the socket's own storage.
 
 use crate::{
     division::{Division, part_bytes},
@@ -36,7 +36,8 @@ pub enum Role {
     Running = 2,
 }
 
-/// What became of a matched flow. The kernel side stores it as a number.
+/// An outcome says what became of a matched flow. The kernel side stores it as a
+/// number.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
@@ -53,7 +54,7 @@ pub enum Outcome {
     Observed = 4,
 }
 
-/// What a policy asks of a flow that can be changed while it runs, beside the
+/// A policy asks these of a flow: all that can be changed while it runs, beside the
 /// parameters of a law, which the law itself reads again. Zero for nothing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,15 +67,15 @@ pub struct Asks {
     pub rcvbuf_bytes: u32,
     /// Argument of SO_MAX_PACING_RATE.
     pub max_pacing_bytes_per_second: u32,
-    /// As [`Policy::traffic_class`].
+    /// It is as [`Policy::traffic_class`].
     pub traffic_class: u32,
-    /// As [`Policy::flags`].
+    /// They are as [`Policy::flags`].
     pub flags: u32,
 }
 record!(Asks, size = 36);
 
 impl Asks {
-    /// What this policy asks.
+    /// Returns what this policy asks.
     #[inline(always)]
     #[must_use]
     pub const fn of(policy: &Policy) -> Self {
@@ -113,7 +114,7 @@ pub mod option {
     pub const CONGESTION: u32 = 1 << 2;
 }
 
-/// What the kernel counts of a flow.
+/// The kernel counts these of a flow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -129,7 +130,7 @@ pub struct Counts {
 record!(Counts, size = 24);
 
 impl Counts {
-    /// What came since these. The kernel's counts of segments wrap.
+    /// Returns what came since these. The kernel's counts of segments wrap.
     #[inline(always)]
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
@@ -142,7 +143,7 @@ impl Counts {
     }
 }
 
-/// What a visit to a running flow did: a byte of the iterator's output.
+/// A visit's byte says what a visit to a running flow did: a byte of the iterator's output.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visit {
@@ -154,8 +155,8 @@ pub enum Visit {
     Left = b'l',
     /// Others came or went: it has another part of its path's buffers.
     Divided = b'd',
-    /// The same, but its receive buffer still has to hold what the other end was
-    /// offered: it is to be visited again.
+    /// It was changed, but its receive buffer still has to hold what the other end
+    /// was offered: it is to be visited again.
     Dividing = b'D',
 }
 
@@ -165,9 +166,9 @@ pub enum Visit {
 pub struct Flow {
     /// Memory reserved for it, given back when it closes.
     pub memory_bytes: u64,
-    /// When it was matched, CLOCK_MONOTONIC.
+    /// It was matched then, CLOCK_MONOTONIC.
     pub matched_ns: u64,
-    /// When it was established; 0 before.
+    /// It was established then; 0 before.
     pub established_ns: u64,
     /// Number of the policy set that it was matched with.
     pub generation: u64,
@@ -179,9 +180,9 @@ pub struct Flow {
     pub outcome: u32,
     /// Congestion window that the policy gave it at the start; 0 for none.
     pub initial_window_segments: u32,
-    /// What was counted before it was matched: of a flow that ran already.
+    /// This was counted before it was matched, where it ran already.
     pub earlier: Counts,
-    /// What its policy asked for when last it was applied.
+    /// Its policy asked for this when last it was applied.
     pub asks: Asks,
     /// Its part of the buffers that the policy asked for.
     pub division: Division,
@@ -189,11 +190,12 @@ pub struct Flow {
     pub given: u16,
     /// Which of them the application has chosen, and keeps.
     pub chosen: u16,
-    /// Before anything was changed.
+    /// The settings were these before anything was changed.
     pub before: Settings,
-    /// After everything was changed.
+    /// The settings were these after everything was changed.
     pub after: Settings,
-    /// What the kernel refused of what its policy asked for when last it was applied.
+    /// The kernel refused these of what its policy asked for when last it was
+    /// applied.
     pub refused: Refused,
 }
 record!(Flow, size = 216);

@@ -1,4 +1,4 @@
-//! What TCP knows of a flow, as the agent reads it when asked: a head that is the
+//! TCP knows this of a flow, and the agent reads it when asked: a head that is the
 //! same for all kernels, and the members of `struct tcp_sock` that were asked for.
 
 use crate::{policy::CONGESTION_BYTES, progress::Limits, record, refused::Refused};
@@ -6,16 +6,17 @@ use crate::{policy::CONGESTION_BYTES, progress::Limits, record, refused::Refused
 /// Members that are read of a flow at most.
 pub const MAX_MEMBERS: usize = 96;
 
-/// Where a number lies in `struct tcp_sock`.
+/// A place says where a number lies in `struct tcp_sock`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// From the start of the struct; of a bit field, its first byte.
+    /// It lies so many bytes from the start of the struct; of a bit field this is the
+    /// first byte.
     pub offset: u32,
     /// Bytes that hold it, 8 at most.
     pub bytes: u16,
-    /// Not 0 for a whole number of 1, 2, 4 or 8 bytes that the verifier is known to
-    /// let programs load: that is quicker than to ask the kernel for a copy.
+    /// It is not 0 for a whole number of 1, 2, 4 or 8 bytes that the verifier is
+    /// known to let programs load: that is quicker than to ask the kernel for a copy.
     pub is_plain: u16,
 }
 record!(Place, size = 8);
@@ -24,7 +25,7 @@ record!(Place, size = 8);
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Members {
-    /// How many there are.
+    /// There are so many.
     pub count: u32,
     /// The rest is not used.
     pub places: [Place; MAX_MEMBERS],
@@ -46,11 +47,11 @@ pub struct Head {
     pub cookie: u64,
     /// Now, CLOCK_MONOTONIC.
     pub now_ns: u64,
-    /// When it was established or, if it ran already, found; on the same clock.
+    /// It was established then or, if it ran already, found; on the same clock.
     pub established_ns: u64,
     /// Address of the other end in network byte order, IPv4 mapped into IPv6.
     pub remote: [u32; 4],
-    /// The same of this end.
+    /// This end has this address, in the same form.
     pub local: [u32; 4],
     /// In host byte order.
     pub remote_port: u16,
@@ -64,11 +65,11 @@ pub struct Head {
     pub outcome: u32,
     /// Inode of its network namespace.
     pub netns: u32,
-    /// Up to now.
+    /// These clocks are up to now.
     pub limits: Limits,
     /// Congestion control that it has, zero-terminated.
     pub congestion: [u8; CONGESTION_BYTES],
-    /// What the kernel refused of what its policy asks for.
+    /// The kernel refused these of what its policy asks for.
     pub refused: Refused,
 }
 record!(Head, size = 120);

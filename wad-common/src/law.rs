@@ -106,7 +106,7 @@ impl Window {
         (self.cwnd_segments as u64) << 16
     }
 
-    /// With this congestion window, or what the clamp leaves of it.
+    /// Returns it with this congestion window, or what the clamp leaves of that.
     #[inline(always)]
     const fn at_most_clamped(self, cwnd_segments: u32) -> Self {
         let clamp = self.clamp_segments;

@@ -1,5 +1,5 @@
-//! What both sides of the kernel boundary share: the records that the BPF
-//! programs and the agent exchange through maps, and the control laws.
+//! Both sides of the kernel boundary share this: the records that the BPF programs
+//! and the agent exchange through maps, and the control laws.
 //!
 //! No clock, no map, no log, no float: a law is given what it needs and returns
 //! what it decides, so the same code runs in the kernel, in tests and in the

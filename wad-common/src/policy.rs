@@ -32,8 +32,8 @@ pub struct RuleRun {
 }
 record!(RuleRun, size = 8);
 
-/// What a flow must fit beside its remote prefix. The address is that of this
-/// host, in network byte order, IPv4 mapped into IPv6.
+/// A flow must fit this beside its remote prefix. The address is that of this host,
+/// in network byte order, IPv4 mapped into IPv6.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
@@ -63,7 +63,7 @@ impl Rule {
     }
 }
 
-/// What a matched flow gets. Zero leaves a setting as it is.
+/// A matched flow gets this. Zero leaves a setting as it is.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -106,7 +106,7 @@ pub const OVERRIDES: u32 = 1 << 1;
 /// The buffers are for all flows of the path together.
 pub const DIVIDES: u32 = 1 << 2;
 
-/// Beside a [`Policy::traffic_class`]: it is to be set, even to zero.
+/// A [`Policy::traffic_class`] beside this is to be set, even to zero.
 pub const SETS_TRAFFIC_CLASS: u32 = 1 << 8;
 
 impl Policy {

@@ -1,10 +1,11 @@
-//! What a running flow tells of its path: the kernel's own measurements of it, as
-//! the agent reads them now and then.
+//! A running flow tells this of its path: the kernel's own measurements of it, as the
+//! agent reads them now and then.
 
 use crate::record;
 
-/// Why a flow sends no faster, as the kernel's clocks have it (`enum tcp_chrono`,
-/// include/linux/tcp.h): one of them runs while there is data to be acknowledged.
+/// These limits say why a flow sends no faster, as the kernel's clocks have it (`enum
+/// tcp_chrono`, include/linux/tcp.h): one of them runs while there is data to be
+/// acknowledged.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
@@ -18,7 +19,7 @@ pub struct Limits {
 record!(Limits, size = 12);
 
 impl Limits {
-    /// What came since these. The counts wrap.
+    /// Returns what came since these. The counts wrap.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
         Self {
@@ -39,12 +40,12 @@ pub struct Progress {
     pub bytes_acked: u64,
     /// Index of its policy.
     pub policy: u32,
-    /// What was delivered in the latest sample of the rate that the application
+    /// So much was delivered in the latest sample of the rate that the application
     /// did not limit, or in one that was higher (`tcp_rate_gen()`).
     pub delivered_segments: u32,
     /// The time that it took.
     pub delivered_in_us: u32,
-    /// Not 0 where the application limits what is on its way.
+    /// It is not 0 where the application limits what is on its way.
     pub app_limited: u32,
     /// Least RTT of the kernel's window of minutes (tcp_rtt_min); all ones for
     /// none.
@@ -55,7 +56,7 @@ pub struct Progress {
     pub cwnd_segments: u32,
     /// Slow start threshold.
     pub ssthresh_segments: u32,
-    /// Up to now.
+    /// These clocks are up to now.
     pub limits: Limits,
     /// Now, by the clock that counts those.
     pub ticks: u32,

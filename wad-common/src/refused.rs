@@ -2,7 +2,7 @@
 
 use crate::record;
 
-/// What a policy may set of a flow's socket. The number is its place among a flow's
+/// A policy may set these of a flow's socket. The number is its place among a flow's
 /// refusals.
 #[repr(u16)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub const PLACES: usize = 8;
 /// error: it cuts them to net.core.{w,r}mem_max. No errno is as large.
 pub const CUT: u16 = u16::MAX;
 
-/// What the kernel refused of one flow, each setting with its reason.
+/// The kernel refused these of one flow, each setting with its reason.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {

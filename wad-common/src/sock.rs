@@ -1,5 +1,5 @@
-//! Where the fields lie that the tuner reads of a socket that runs already, in
-//! the running kernel's structs.
+//! These offsets say where the fields lie that the tuner reads of a socket that runs
+//! already, in the running kernel's structs.
 //!
 //! Resolved by the agent as those of [`crate::tcp_sock`] are.
 
@@ -51,7 +51,7 @@ pub struct SockOffsets {
     pub app_limited: u32,
     /// The byte that holds `chrono_type`, two bits.
     pub chrono_type: u32,
-    /// Where they begin in the byte.
+    /// They begin so many bits up in the byte.
     pub chrono_type_shift: u32,
     /// `chrono_start`: ticks of the clock when it came to be so.
     pub chrono_start: u32,
@@ -77,20 +77,20 @@ pub struct SockOffsets {
     pub is_mptcp: u32,
     /// `inet_conn.icsk_ca_ops`: its algorithm, a pointer.
     pub congestion: u32,
-    /// Of `struct net`, `ns.inum`: inode of the namespace.
+    /// `ns.inum` of `struct net` is the inode of the namespace.
     pub net_inode: u32,
-    /// Of `struct net`, `ipv4.tcp_congestion_control`: the namespace's default
+    /// `ipv4.tcp_congestion_control` of `struct net` is the namespace's default
     /// algorithm, a pointer.
     pub net_congestion: u32,
-    /// Of `struct tcp_congestion_ops`, `name`.
+    /// `name` is of `struct tcp_congestion_ops`.
     pub congestion_name: u32,
-    /// Of `struct cgroup`, `kn`: its place in the file system, a pointer.
+    /// `kn` of `struct cgroup` is its place in the file system, a pointer.
     pub cgroup_node: u32,
-    /// Of `struct kernfs_node`, `id`: the inode number, 64 bits.
+    /// `id` of `struct kernfs_node` is the inode number, 64 bits.
     pub node_id: u32,
-    /// Of `struct cgroup`, `self.parent`: a pointer, null for the root.
+    /// `self.parent` of `struct cgroup` is a pointer, null for the root.
     pub cgroup_parent: u32,
-    /// Of `struct cgroup_subsys_state`, `cgroup`: a pointer.
+    /// `cgroup` of `struct cgroup_subsys_state` is a pointer.
     pub state_cgroup: u32,
 }
 record!(SockOffsets, size = 160);

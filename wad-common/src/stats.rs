@@ -1,5 +1,5 @@
-//! What is counted for each path, in the kernel, so that it goes on while no
-//! agent runs.
+//! Counts are kept for each path, in the kernel, so that it goes on while no agent
+//! runs.
 
 use crate::record;
 
@@ -9,7 +9,7 @@ use crate::record;
 pub struct PathStats {
     /// Connections, made or accepted, that matched.
     pub matched: u64,
-    /// Those that were established.
+    /// So many were established.
     pub opened: u64,
     /// Established ones that closed.
     pub closed: u64,

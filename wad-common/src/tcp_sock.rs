@@ -1,5 +1,5 @@
-//! Where the fields that a congestion control needs lie in the running kernel's
-//! structs.
+//! These offsets say where the fields that a congestion control needs lie in the
+//! running kernel's structs.
 //!
 //! They move from kernel to kernel, and rustc emits no relocations for them: the
 //! agent resolves them from the kernel's BTF and writes them into the object's

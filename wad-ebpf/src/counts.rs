@@ -30,7 +30,7 @@ impl Shared {
         COUNTERS.get_ptr_mut(counter as u32).map(Self)
     }
 
-    /// What it was before. Not relaxed: of that LLVM 22 makes the older
+    /// Returns what it was before. Not relaxed: of that LLVM 22 makes the older
     /// instruction, which has no result, and takes `amount` for it (seen).
     #[inline(always)]
     pub fn fetch_add(self, amount: u64) -> u64 {

@@ -1,4 +1,4 @@
-//! What the two BPF objects share: the maps, how a flow's policy is found, and what
+//! The two BPF objects share this: the maps, how a flow's policy is found, and what
 //! is counted.
 //!
 //! `tuner` (sock_ops) matches flows and sets what a socket option can set;

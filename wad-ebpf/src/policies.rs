@@ -1,4 +1,4 @@
-//! From a flow's addresses to its policy.
+//! A flow's policy is found from its addresses.
 
 use aya_ebpf::btf_maps::lpm_trie::Key;
 use wad_common::{

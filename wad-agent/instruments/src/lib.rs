@@ -14,6 +14,7 @@ use std::{borrow::Cow, fmt, net::SocketAddr, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
+use wad_common::law::ShownPhase;
 
 pub use self::{
     fields::{FieldError, Fields},
@@ -45,6 +46,12 @@ pub enum Kind {
     Counter,
     /// Goes up and down.
     Gauge,
+}
+
+/// Returns the phase that a value of the instrument `Phase` stands for.
+#[must_use]
+pub fn phase(value: f64) -> Option<ShownPhase> {
+    ShownPhase::ALL.into_iter().find(|phase| f64::from(*phase as u8) == value)
 }
 
 /// One number that TCP has of each flow.

@@ -2,7 +2,11 @@
 
 use std::cell::RefCell;
 
-use wad_common::{flow::Role, instruments::Head, law::INFINITE_SSTHRESH};
+use wad_common::{
+    flow::Role,
+    instruments::Head,
+    law::{INFINITE_SSTHRESH, ShownPhase, phase},
+};
 
 use super::field::Field;
 
@@ -25,6 +29,7 @@ members! {
     BytesReceived = "bytes_received",
     BytesRetrans = "bytes_retrans",
     BytesSent = "bytes_sent",
+    CaPrivate = "inet_conn.icsk_ca_priv[3]",
     CopiedSeq = "copied_seq",
     DataSegsIn = "data_segs_in",
     DataSegsOut = "data_segs_out",
@@ -61,6 +66,10 @@ members! {
     TotalRetrans = "total_retrans",
     WriteSeq = "write_seq",
 }
+
+/// Of the 64 bits of [`Member::CaPrivate`], the byte that holds the phase.
+const PHASE_BYTE: usize = phase::PLACE as usize % 8;
+const _: () = assert!(phase::PLACE / 8 == 3);
 
 /// `TCP_CLOSE_WAIT` (include/net/tcp_states.h).
 const CLOSE_WAIT: u64 = 8;
@@ -236,6 +245,15 @@ impl Seen<'_> {
         is_paced.then_some(rate as f64)
     }
 
+    /// The number of a [`ShownPhase`]. An algorithm of the kernel's has other things in
+    /// its place.
+    pub fn phase(&self) -> Option<f64> {
+        let number = self.get(Member::CaPrivate)?.to_ne_bytes()[PHASE_BYTE];
+        let is_of_law = self.head.congestion.starts_with(phase::LAW_PREFIX);
+        let phase = ShownPhase::from_number(number).filter(|_| is_of_law)?;
+        Some(f64::from(phase as u8))
+    }
+
     pub fn is_app_limited(&self) -> Option<f64> {
         self.get(Member::AppLimited).map(|until| u8::from(until != 0).into())
     }
@@ -344,6 +362,24 @@ mod tests {
         let found = Head { role: Role::Running as u32, ..head };
         assert_eq!(ms("SndLimTimeSnd", &found), None);
         assert_eq!(of("CurRTO", &[(Member::Rto, 51)]), Some(204_000.0));
+    }
+
+    #[test]
+    fn only_a_law_of_ours_has_a_phase() {
+        let mut kept = [0xff; 8];
+        kept[PHASE_BYTE] = ShownPhase::LimitedSlowStart as u8;
+        let members = [(Member::CaPrivate, u64::from_ne_bytes(kept))];
+        let phase = |congestion: &[u8], members| {
+            let mut head = Head::default();
+            head.congestion[..congestion.len()].copy_from_slice(congestion);
+            value("Phase", &head, members)
+        };
+        assert_eq!(phase(b"wad_highspeed", &members), Some(2.0));
+        assert_eq!(phase(b"wad_aimd3x", &members), Some(2.0));
+        assert_eq!(phase(b"cubic", &members), None);
+        // Before the first ACK, and what no law has left there.
+        assert_eq!(phase(b"wad_aimd", &[]), None);
+        assert_eq!(phase(b"wad_aimd", &[(Member::CaPrivate, u64::MAX)]), None);
     }
 
     #[test]

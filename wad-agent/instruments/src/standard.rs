@@ -197,4 +197,11 @@ pub const STANDARD: &[Instrument] = &[
         "1 while the application limits it; not in the RFC",
         By(|seen| seen.is_app_limited()),
     ),
+    of(
+        "Phase",
+        Number,
+        Gauge,
+        "where a law of ours is, as listed below; not in the RFC",
+        By(|seen| seen.phase()),
+    ),
 ];

@@ -17,6 +17,7 @@ pub fn flow(cookie: u64, seconds: f64, octets: f64) -> Flow {
         ("SndLimTimeRwin", Some(0.0)),
         ("SndLimTimeCwnd", Some(9000.0)),
         ("SndLimTimeSndbuf", Some(0.0)),
+        ("Phase", Some(2.0)),
     ];
     Flow {
         cookie,

@@ -12,7 +12,7 @@ use crate::record;
 pub struct Aimd {
     /// Additive increase `a`, segments for each RTT, in 1/65536.
     pub increase_q16: u32,
-    /// What a decrease leaves, `1 - b`, in 1/65536.
+    /// A decrease leaves this part, `1 - b`, in 1/65536.
     pub keep_q16: u32,
 }
 record!(Aimd, size = 8);

@@ -76,14 +76,14 @@ pub struct Delay {
     left_segments: u32,
     /// The window before a drain.
     full_segments: u32,
-    /// What an RTT adds where no queue shows; doubles with each such RTT.
+    /// An RTT adds this where no queue shows; it doubles with each such RTT.
     growth_segments: u32,
     /// Floors of this round that showed no queue, less those that did.
     empty_floors: i32,
 }
 record!(Delay, size = 64);
 
-/// What the law does with an ACK.
+/// A phase says what the law does with an ACK.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
@@ -123,7 +123,7 @@ impl Phase {
 }
 
 impl Delay {
-    /// Of a flow that begins.
+    /// A flow begins with this state.
     pub const START: Self = Self {
         credit_q16: 0,
         step_q16: 0,
@@ -191,7 +191,7 @@ impl Delay {
         self.is(Phase::Follow) && window.in_slow_start()
     }
 
-    /// Where the law is with a flow of this window.
+    /// Returns where the law is with a flow of this window.
     #[inline(always)]
     #[must_use]
     pub const fn phase(&self, window: &Window) -> ShownPhase {
@@ -208,8 +208,8 @@ impl Delay {
         }
     }
 
-    /// Down to the threshold, sending one segment for two that arrive: RFC 6937's
-    /// proportional rate reduction, for a half.
+    /// Goes down to the threshold, sending one segment for two that arrive: RFC
+    /// 6937's proportional rate reduction, for a half.
     #[inline(always)]
     fn reduce(&mut self, window: Window, sample: &Sample) -> Window {
         if !self.is(Phase::Reduce) {
@@ -226,7 +226,7 @@ impl Delay {
         Window { cwnd_segments, ..window }
     }
 
-    /// What the kernel did since the last ACK, taken into account.
+    /// Takes into account what the kernel did since the last ACK.
     #[inline(always)]
     fn take_up(&mut self, window: Window) -> Window {
         if self.is(Phase::Reduce) {
@@ -243,7 +243,7 @@ impl Delay {
         window
     }
 
-    /// What a floor says about the queue: the step of the next RTT, or the end
+    /// Takes what a floor says about the queue: the step of the next RTT, or the end
     /// of slow start.
     #[inline(always)]
     fn follow(&mut self, window: Window, sample: &Sample, floor_us: u32) -> Window {

@@ -69,25 +69,25 @@ use watch::Watch;
 const LEAK_SHIFT: u32 = 6;
 const FEW_SEGMENTS: u32 = 4;
 const FEW_SHIFT: u32 = 5;
-/// What a cut by the queue leaves besides, in 1/1024: 1% less, so that the base
-/// RTT shows again.
+/// A cut by the queue leaves this besides, in 1/1024: 1% less, so that the base RTT
+/// shows again.
 const DRAINED_Q10: u64 = 1014;
 /// Slow start slows down only from here on, as HyStart.
 const START_SEGMENTS: u32 = 16;
 /// Its end: a queue of a quarter of the base RTT, and of 4 ms at least.
 const START_QUEUE_SHIFT: u32 = 2;
 const START_QUEUE_US: u32 = 4000;
-/// Until then, with a queue: a quarter of the window for each RTT.
+/// Until then, with a queue, each RTT adds a quarter of the window.
 const GENTLE_SHIFT: u32 = 2;
-/// On a path known to leak, what it may find beyond its end the next time: an
-/// eighth. So an end that was no queue but a stall is not the last word.
+/// On a path known to leak it may find this beyond its end the next time: an eighth.
+/// So an end that was no queue but a stall is not the last word.
 const BEYOND_SHIFT: u32 = 3;
 
 /// The law's state of a flow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaky {
-    /// As [`Window::credit_q16`].
+    /// It is as [`Window::credit_q16`].
     credit_q16: u64,
     queue: Queue,
     cubic: Cubic,
@@ -107,7 +107,7 @@ pub struct Leaky {
 }
 record!(Leaky, size = 64);
 
-/// What follows from an ACK.
+/// A verdict says what follows from an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Nothing,
@@ -117,7 +117,7 @@ enum Verdict {
     Cut(Cut, u32),
 }
 
-/// What an ACK says besides a [`Sample`].
+/// An ACK says this besides a [`Sample`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Losses {
     /// Segments found lost on this ACK.
@@ -129,8 +129,8 @@ pub struct Losses {
 }
 
 impl Leaky {
-    /// Of a flow that begins, or is taken over after so many segments were
-    /// acknowledged with ECE.
+    /// Returns the state of a flow that begins, or is taken over after so many
+    /// segments were acknowledged with ECE.
     #[must_use]
     pub const fn start(marked_segments: u32) -> Self {
         Self {
@@ -234,7 +234,7 @@ impl Leaky {
         window.in_slow_start() && (self.is_start(Start::Fast) || self.is_start(Start::Over))
     }
 
-    /// Where the law is with a flow of this window.
+    /// Returns where the law is with a flow of this window.
     #[inline(always)]
     #[must_use]
     pub const fn phase(&self, window: &Window) -> ShownPhase {
@@ -251,7 +251,7 @@ impl Leaky {
         }
     }
 
-    /// What follows from losses, marks and timeouts.
+    /// Returns what follows from losses, marks and timeouts.
     #[inline(always)]
     fn judge(&mut self, window: Window, sample: &Sample, losses: &Losses) -> Verdict {
         let is_asked = self.asked != 0;
@@ -297,7 +297,7 @@ impl Leaky {
         }
     }
 
-    /// After a loss without a queue, on a path known to leak: slow start again.
+    /// Begins slow start again after a loss without a queue, on a path known to leak.
     #[inline(always)]
     fn search(&mut self, window: Window, sign: Sign) -> Window {
         let ssthresh_segments = match sign {

@@ -1,4 +1,4 @@
-//! What the laws that answer to losses have in common: what they do when the kernel,
+//! The laws that answer to losses have this in common: what they do when the kernel,
 //! which does the recovery, asks for a threshold or has changed its state. Such a law
 //! is a response, from a window to an [`Aimd`].
 //!
@@ -20,7 +20,7 @@ pub use phase::{Course, Phase};
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LossBased {
-    /// As [`Window::credit_q16`](super::Window::credit_q16).
+    /// It is as [`Window::credit_q16`](super::Window::credit_q16).
     pub credit_q16: u64,
     /// The window to give back after idle time.
     pub open: Open,
@@ -34,7 +34,7 @@ record!(LossBased, size = 32);
 /// A flow at a moment at which the kernel asks, or has changed its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// When the latest packet came or went, on a clock that does not go back.
+    /// The latest packet came or went then, on a clock that does not go back.
     pub now_us: u64,
     /// Smoothed RTT.
     pub srtt_us: u32,
@@ -48,7 +48,7 @@ pub struct Moment {
     pub in_flight_segments: u32,
     /// The latest sample of the delivery rate.
     pub delivery: Delivery,
-    /// What tells congestion from a full queue of this host.
+    /// These tell congestion from a full queue of this host.
     pub signs: Signs,
     /// The path wants no answer to a full queue of this host.
     pub ignores_stalls: bool,
@@ -63,7 +63,7 @@ pub struct Delivery {
     pub interval_us: u32,
 }
 
-/// How the kernel's state changes (`enum tcp_ca_state`).
+/// A change is of the kernel's state (`enum tcp_ca_state`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// An answer to a full queue of this host or to a mark is over (`TCP_CA_CWR`).

@@ -4,7 +4,7 @@
 /// Per cent of a window for each RTT, in congestion avoidance: the kernel's
 /// `tcp_pacing_ca_ratio`.
 const AVOIDANCE_PERCENT: u64 = 120;
-/// The same while the window doubles: `tcp_pacing_ss_ratio`.
+/// The ratio is this while the window doubles: `tcp_pacing_ss_ratio`.
 const SLOW_START_PERCENT: u64 = 200;
 
 /// The rate that spreads a window over its RTT, and lets it grow: 1.2 times the

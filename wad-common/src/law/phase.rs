@@ -1,4 +1,4 @@
-//! Where a law is with a flow, in the words that users see.
+//! A phase says where a law is with a flow, in the words that users see.
 //!
 //! Each law has phases of its own, which it changes by a `transition_to` that asserts
 //! that an edge leads from the one to the other. What is here is what they have in
@@ -10,7 +10,10 @@ use super::Window;
 /// a law of ours: 0 before the first ACK for what it sent.
 pub const PLACE: u32 = 26;
 
-/// What a law does with a flow, as an instrument.
+/// The names of the laws that keep it there begin with this.
+pub const LAW_PREFIX: &[u8] = b"wad_";
+
+/// A law does this with a flow, as an instrument shows it.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownPhase {
@@ -60,7 +63,7 @@ impl ShownPhase {
         Self::ALL.into_iter().find(|phase| *phase as u8 == number)
     }
 
-    /// Its name, for people and programs.
+    /// Returns its name, for people and programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -75,6 +78,24 @@ impl ShownPhase {
             Self::Refill => "refill",
             Self::Settle => "settle",
             Self::Hold => "hold",
+        }
+    }
+
+    /// Returns what it is, in one line.
+    #[must_use]
+    pub const fn about(self) -> &'static str {
+        match self {
+            Self::SlowStart => "the window grows as fast as slow start goes",
+            Self::LimitedSlowStart => "slow start is limited by max_ssthresh (RFC 3742)",
+            Self::CongestionAvoidance => "the window follows the law's own rule",
+            Self::Recovery => "the window was cut, or is being cut, for congestion",
+            Self::LocalStall => "a full queue of this host is waited for, unanswered",
+            Self::GentleSlowStart => "slow start goes on, slower, because a queue shows",
+            Self::Search => "slow start again, for what losses without congestion took",
+            Self::Drain => "the window is smaller, so that the queue runs empty",
+            Self::Refill => "the window is back; the ACKs of a drain come in",
+            Self::Settle => "the ACKs are of another window: the law waits for a round",
+            Self::Hold => "the window is held, whatever is lost",
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the laws that look at delay make of RTT samples.
+//! The laws that look at delay make this of RTT samples.
 //!
 //! A single sample tells little: a receiver waits before it acknowledges, a
 //! driver gathers packets, a scheduler is late. All of these only add, so the
@@ -28,7 +28,7 @@ pub struct Floor {
 record!(Floor, size = 8);
 
 impl Floor {
-    /// With no sample yet.
+    /// The floor has no sample yet.
     pub const EMPTY: Self = Self { least_us: u32::MAX, samples: 0, segments: 0 };
 
     /// Takes the RTT sample of an ACK; the floor, if it is the last one for it.
@@ -62,7 +62,7 @@ pub struct Rounds {
 record!(Rounds, size = 4);
 
 impl Rounds {
-    /// Before the first ACK, which ends it.
+    /// The first round is ended by the first ACK.
     pub const FIRST: Self = Self { end_segments: 0 };
 
     /// A round begins now.

@@ -1,9 +1,9 @@
-//! What a law with `cong_control` learns from one ACK.
+//! A law with `cong_control` learns this from one ACK.
 
 /// One ACK, and the flow after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When it came, on a clock that does not go back.
+    /// It came then, on a clock that does not go back.
     pub now_us: u64,
     /// RTT of the newest segment that it acknowledges; None where it tells none.
     pub rtt_us: Option<u32>,

@@ -7,8 +7,8 @@
 
 use crate::record;
 
-/// What tells a local stall from congestion: all that a drop, a time-out or a mark
-/// leaves behind.
+/// These signs tell a local stall from congestion: all that a drop, a time-out or a
+/// mark leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signs {
     /// Segments deemed lost, of those on their way.
@@ -27,12 +27,12 @@ pub struct Stall {
     ssthresh_segments: u32,
     /// Segments acknowledged with ECE until the last ACK.
     delivered_ce_segments: u32,
-    /// When it began, then when it ended.
+    /// It began then, or it ended then.
     changed_us: u64,
 }
 record!(Stall, size = 16);
 
-/// What an ACK says of a local stall.
+/// An ending is what an ACK says of a local stall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// None was on.

@@ -1,4 +1,4 @@
-//! What the kernel passes to a struct_ops program.
+//! The kernel passes a context to a struct_ops program.
 
 /// The arguments of its callback, each in 64 bits.
 #[repr(transparent)]

@@ -53,8 +53,8 @@ pub fn ssthresh(ctx: Context) -> u64 {
     tcp.cwnd_segments().into()
 }
 
-/// To the standard law, which knows no threshold as yet: to double the window from
-/// here would be the worst. It begins as after a loss.
+/// Falls back to the standard law, which knows no threshold as yet: to double the
+/// window from here would be the worst. It begins as after a loss.
 #[inline(always)]
 fn fall_back(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
     if tcp.ssthresh_segments() >= INFINITE_SSTHRESH {

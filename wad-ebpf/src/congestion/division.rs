@@ -14,7 +14,7 @@ use crate::tcp::Tcp;
 const SOL_SOCKET: i32 = 1;
 const SO_SNDBUF: i32 = 7;
 
-/// On each ACK of a flow whose path's buffers are divided.
+/// Lets the buffer follow, on each ACK of a flow whose path's buffers are divided.
 #[inline(always)]
 pub fn follow(tcp: Tcp) {
     // SAFETY: the kernel gave this program the socket.
@@ -53,7 +53,7 @@ fn set_part(tcp: Tcp, flow: &mut Flow, flows: u32) {
     flow.after.sndbuf_bytes = sndbuf_bytes(tcp);
 }
 
-/// As the kernel reports it, doubled.
+/// Returns it as the kernel reports it, doubled.
 #[inline(always)]
 fn sndbuf_bytes(tcp: Tcp) -> u32 {
     let mut bytes = 0_u32;

@@ -1,5 +1,5 @@
-//! What a flow keeps of its policy, in `icsk_ca_priv`: read again when the
-//! policy set has changed, so that a change holds from the flow's next ACK on.
+//! A flow keeps this of its policy in `icsk_ca_priv`: read again when the policy set
+//! has changed, so that a change holds from the flow's next ACK on.
 
 use wad_common::{
     control::{
@@ -17,15 +17,15 @@ const AIMD: u32 = 0;
 const GENERATION: u32 = 8;
 const MAX_SSTHRESH: u32 = 16;
 const MAX_CWND: u32 = 20;
-/// In 16 bits; the phase is behind them.
+/// The flags have 16 bits; the phase is behind them.
 const FLAGS: u32 = 24;
 const _: () = assert!(phase::PLACE == FLAGS + 2);
 const STANDING_QUEUE: u32 = 28;
 const DEDICATED_RATE: u32 = 32;
-/// In its place where a law is to respond as the standard one.
+/// It has that place where a law is to respond as the standard one.
 const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 
-/// Beside [`Control::flags`]: the path's buffers are divided among its flows.
+/// The path's buffers are divided among its flows: a flag beside [`Control::flags`].
 const DIVIDES: u32 = 1 << 15;
 const _: () =
     assert!((IGNORE_LOCAL_STALLS | KEEP_WHEN_IDLE | RESPOND_AS_STANDARD) >> DIVIDES.ilog2() == 0);
@@ -41,7 +41,7 @@ const HANDSHAKE_SEGMENTS: u32 = 2;
 pub struct Parameters(Tcp);
 
 impl Parameters {
-    /// At `init`: takes the policy, and sets what only a flow's start sets.
+    /// Takes the policy at `init`, and sets what only a flow's start sets.
     #[inline(always)]
     pub fn start(tcp: Tcp) -> Self {
         let control = take_policy(tcp, policies::generation());
@@ -58,7 +58,7 @@ impl Parameters {
         Self(tcp)
     }
 
-    /// Those in force at an ACK, which the flow's send buffer follows, too.
+    /// Returns those in force at an ACK, which the flow's send buffer follows, too.
     #[inline(always)]
     pub fn at_ack(tcp: Tcp) -> Self {
         let parameters = Self::of(tcp);
@@ -68,7 +68,7 @@ impl Parameters {
         parameters
     }
 
-    /// Those in force now.
+    /// Returns those in force now.
     #[inline(always)]
     pub fn of(tcp: Tcp) -> Self {
         let generation = policies::generation();
@@ -122,13 +122,14 @@ impl Parameters {
         self.has(RESPOND_AS_STANDARD)
     }
 
-    /// What a law of the window alone says of it, or the standard one in its place.
+    /// Returns what a law of the window alone says of it, or the standard one in its
+    /// place.
     #[inline(always)]
     pub fn unless_standard(self, response: impl Fn(u32) -> Aimd, cwnd_segments: u32) -> Aimd {
         if self.is_standard() { Aimd::STANDARD } else { response(cwnd_segments) }
     }
 
-    /// Where [`Self::is_standard`], growth earned but not yet granted.
+    /// Returns growth earned but not yet granted, where [`Self::is_standard`].
     #[inline(always)]
     pub fn standard_credit_q16(self) -> u64 {
         self.0.private(STANDARD_CREDIT_Q16)
@@ -150,7 +151,7 @@ impl Parameters {
         self.0.private(DEDICATED_RATE)
     }
 
-    /// Where a law that answers to losses is with the flow.
+    /// Returns where a law that answers to losses is with the flow.
     #[inline(always)]
     pub fn course(self) -> Course {
         self.0.private(phase::PLACE)
@@ -200,7 +201,7 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
     control
 }
 
-/// As [`Pacing`] says; a law that has to be paced sees to it on each ACK.
+/// Paces as [`Pacing`] says; a law that has to be paced sees to it on each ACK.
 #[inline(always)]
 fn follow_pacing(tcp: Tcp, pacing: u32, our_bound: u32) {
     let is_paced = pacing == Pacing::On as u32

@@ -35,7 +35,7 @@ impl RateSample {
         }
     }
 
-    /// With what the flow itself tells: what a law learns from the ACK.
+    /// Returns what a law learns from the ACK, with what the flow itself tells.
     #[inline(always)]
     pub fn told_of(self, tcp: Tcp) -> Sample {
         Sample {

@@ -1,6 +1,6 @@
-//! What a law with window and pacing rate to itself does for a flow whose path is
-//! not tuned any more: as the standard one (RFC 5681), without its own state,
-//! which stays for when the path is tuned again.
+//! A law with window and pacing rate to itself does this for a flow whose path is not
+//! tuned any more: as the standard one (RFC 5681), without its own state, which stays
+//! for when the path is tuned again.
 
 use wad_common::law::{Aimd, ShownPhase};
 

@@ -90,7 +90,7 @@ impl Tcp {
         delivered_ce_segments: delivered_ce as u32;
         sacked_segments: sacked_out as u32;
         lost_segments: lost_out as u32;
-        /// When the latest packet came or went.
+        /// The latest packet came or went then.
         now_us: tcp_mstamp as u64;
     }
 
@@ -138,7 +138,7 @@ impl Tcp {
         }
     }
 
-    /// What tells congestion from a full queue of this host.
+    /// Returns what tells congestion from a full queue of this host.
     #[inline(always)]
     pub fn signs(self) -> Signs {
         Signs {
@@ -164,7 +164,7 @@ impl Tcp {
         if self.is_cwnd_limited() { u32::MAX } else { self.entitled_by_flight_segments() }
     }
 
-    /// The same where something else than the window held the flow back.
+    /// Returns that window where something else than the window held the flow back.
     #[inline(always)]
     pub fn entitled_by_flight_segments(self) -> u32 {
         if self.cwnd_segments() < self.ssthresh_segments() {
@@ -206,14 +206,14 @@ impl Tcp {
         }
     }
 
-    /// From now on the flow is paced, at the rate that the kernel, or a law with
+    /// Paces the flow from now on, at the rate that the kernel, or a law with
     /// `cong_control`, sets on each ACK.
     #[inline(always)]
     pub fn pace(self) {
         self.change_pacing(SK_PACING_NONE, SK_PACING_NEEDED);
     }
 
-    /// From now on the flow sends what the window allows, at once, unless the
+    /// Lets the flow send what the window allows, at once, from now on, unless the
     /// application has set a bound of the rate, which is one that is not `ours`.
     #[inline(always)]
     pub fn stop_pacing(self, ours: u32) {
@@ -230,7 +230,8 @@ impl Tcp {
         }
     }
 
-    /// Within the bound that the application or the path's policy has set.
+    /// Sets the rate, within the bound that the application or the path's policy has
+    /// set.
     #[inline(always)]
     pub fn set_pacing_bytes_per_second(self, rate: u64) {
         let most: u64 = self.read(offset!(sk_max_pacing_rate));

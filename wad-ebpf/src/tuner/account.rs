@@ -13,13 +13,13 @@ use wad_ebpf::{
     maps::{PATHS, REFUSALS},
 };
 
-/// How a count is added to, which a program is compiled for. A kernel that lacks
-/// an instruction refuses a program that has it anywhere.
+/// A way says how a count is added to, which a program is compiled for. A kernel that
+/// lacks an instruction refuses a program that has it anywhere.
 pub const FETCH: bool = true;
 pub const PLAIN: bool = false;
 
-/// What a count was before, or was made of by others meanwhile. With [`PLAIN`] a
-/// bound is kept, too, but of two at a time both may find it reached.
+/// Returns what a count was before, or was made of by others meanwhile. With
+/// [`PLAIN`] a bound is kept, too, but of two at a time both may find it reached.
 #[inline(always)]
 fn add_to_others<const ADDITION: bool>(count: Shared, amount: u64) -> u64 {
     if ADDITION == FETCH {

@@ -1,5 +1,5 @@
-//! What is done to a flow, whichever program comes by it: matched, tuned, changed,
-//! and let go.
+//! This is done to a flow, whichever program comes by it: it is matched, tuned,
+//! changed, and let go.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
@@ -36,7 +36,7 @@ pub fn adopt<'a, const ADDITION: bool>(
     adopt_under::<ADDITION>(socket, role, policies::policy(generation, index)?, index)
 }
 
-/// The same for a flow that is known to fall under a policy, which has that index.
+/// Tunes a flow that is known to fall under a policy, which has that index.
 #[inline(always)]
 pub fn adopt_under<'a, const ADDITION: bool>(
     socket: &impl Socket,
@@ -72,7 +72,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     Some((flow, policy))
 }
 
-/// What a flow is to get. Its buffers are divided when they are reserved.
+/// A flow is to get this. Its buffers are divided when they are reserved.
 #[inline(always)]
 pub fn ask(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     flow.asks = Asks::of(policy);
@@ -119,7 +119,7 @@ fn may_set(flow: &Flow, option: u32) -> bool {
     flow.asks.flags & OVERRIDES != 0 || u32::from(flow.chosen) & option == 0
 }
 
-/// What should hold as early as can be.
+/// Sets what should hold as early as can be.
 #[inline(always)]
 pub fn set_before_data(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     if !flow.is_tuned() {
@@ -167,7 +167,7 @@ pub fn establish<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
     report::send(socket, flow, Kind::Open);
 }
 
-/// What came of it.
+/// Takes note of what came of it.
 #[inline(always)]
 pub fn read_back(socket: &impl Socket, flow: &mut Flow) {
     socket.read_buffers(&mut flow.after);

@@ -1,7 +1,7 @@
-//! What TCP knows of the flows of the paths: an iterator over the flows' state, in
-//! all network namespaces at once, which the agent reads when it is asked. It changes
-//! nothing, and takes no lock of a socket: a number may be one of a moment later
-//! than the next.
+//! TCP knows these things of the flows of the paths: an iterator over the flows'
+//! state, in all network namespaces at once, which the agent reads when it is asked.
+//! It changes nothing, and takes no lock of a socket: a number may be one of a moment
+//! later than the next.
 
 use core::ffi::c_void;
 
@@ -61,7 +61,7 @@ pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
     0
 }
 
-/// What the flow's state says of it.
+/// The flow's state says this of it.
 struct Known {
     established_ns: u64,
     policy: u32,

@@ -51,7 +51,7 @@ pub fn wad_tuner(ctx: SockOpsContext) -> u32 {
     tune::<{ account::FETCH }>(&ctx)
 }
 
-/// The same for kernels before Linux 5.12.
+/// This one is for kernels before Linux 5.12.
 #[sock_ops]
 pub fn wad_tuner_plain(ctx: SockOpsContext) -> u32 {
     tune::<{ account::PLAIN }>(&ctx)

@@ -1,7 +1,7 @@
-//! What the flows of the paths tell of them: an iterator over the flows' state, in
+//! The flows of the paths tell this of them: an iterator over the flows' state, in
 //! all network namespaces at once, which the agent reads now and then. It changes
-//! nothing, and takes no lock of a socket: a number may be one of a moment later
-//! than the next.
+//! nothing, and takes no lock of a socket: a number may be one of a moment later than
+//! the next.
 
 use core::ffi::c_void;
 

@@ -65,7 +65,7 @@ pub extern "C" fn wad_ended(ctx: *const u64) -> u32 {
     0
 }
 
-/// Of a flow that falls under no path: no policy set has so many.
+/// A flow that falls under no path has this index: no policy set has so many.
 const NO_PATH: u32 = u32::MAX;
 
 #[inline(always)]

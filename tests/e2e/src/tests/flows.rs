@@ -79,8 +79,8 @@ const SHOWN: [(&str, FromSs); 31] = [
 const COUNTERS: usize = 14;
 
 /// The others: this ss does not show them, or the kernel tells it another thing.
-const NOT_SHOWN: [&str; 5] =
-    ["ElapsedSecs", "CurTimeoutCount", "CurRwinSent", "SndLimTimeSnd", "IsAppLimited"];
+const NOT_SHOWN: [&str; 6] =
+    ["ElapsedSecs", "CurTimeoutCount", "CurRwinSent", "SndLimTimeSnd", "IsAppLimited", "Phase"];
 
 fn count(flow: &Flow, name: &str) -> Option<f64> {
     Some(flow.number(name).unwrap_or(0.0))

@@ -30,6 +30,7 @@ mod pacing;
 mod packets;
 mod passive;
 mod perfsonar;
+mod phases;
 mod policy_swap;
 mod refusals;
 mod refused_settings;

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use wad_common::law::ShownPhase;
 use wad_instruments::{STANDARD, WITHOUT_EQUAL};
 
 pub fn write(out: &mut dyn Write) -> io::Result<()> {
@@ -10,6 +11,10 @@ pub fn write(out: &mut dyn Write) -> io::Result<()> {
         // Padding takes a string.
         let (unit, kind) = (of.unit.to_string(), of.kind.to_string());
         writeln!(out, "{:<20}  {unit:<8}  {kind:<7}  {}", of.name, of.about)?;
+    }
+    writeln!(out, "\nThe phases of the laws whose names begin with wad_:\n")?;
+    for phase in ShownPhase::ALL {
+        writeln!(out, "{:>4}  {:<20}  {}", phase as u8, phase.name(), phase.about())?;
     }
     writeln!(
         out,

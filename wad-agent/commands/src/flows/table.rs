@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use wad_instruments::{Flow, Reading};
+use wad_instruments::{Flow, Reading, phase};
 
 use super::rates::Span;
 use wad_toolbox::refusals;
@@ -20,10 +20,20 @@ pub struct Columns {
     pub sort: Option<String>,
 }
 
-const TITLES: [&str; 9] =
-    ["PATH", "REMOTE", "LOCAL", "STATE", "CWND", "RTT", "RATE", "RETRANSMITTED", "LIMITED BY"];
+const TITLES: [&str; 10] = [
+    "PATH",
+    "REMOTE",
+    "LOCAL",
+    "STATE",
+    "PHASE",
+    "CWND",
+    "RTT",
+    "RATE",
+    "RETRANSMITTED",
+    "LIMITED BY",
+];
 /// The first so many are words, aligned to the left.
-const WORDS: usize = 4;
+const WORDS: usize = 5;
 
 /// Rates are those since the reading before, if there is one.
 pub fn write(
@@ -82,6 +92,7 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
         flow.remote.to_string(),
         flow.local.to_string(),
         outcome(flow),
+        shown(value("Phase").and_then(phase).map(|phase| phase.name().to_owned())),
         shown(segments.map(|(cwnd, mss)| format!("{:.0}", cwnd / mss))),
         shown(value("SmoothedRTT").map(|us| format!("{:.1} ms", us / 1e3))),
         shown(span.bits_per_second().map(rate)),
@@ -132,8 +143,8 @@ mod tests {
     fn is_as_agreed() {
         let columns = Columns { more: vec!["CurMSS".into(), "snd_wl1".into()], sort: None };
         let expected = "\
-PATH  REMOTE           LOCAL            STATE  CWND      RTT         RATE  RETRANSMITTED  LIMITED BY  CurMSS  snd_wl1
-bob   203.0.113.5:443  192.0.2.1:40000  tuned    10  75.1 ms  80.0 Mbit/s         0.100%     network    1448        -
+PATH  REMOTE           LOCAL            STATE  PHASE               CWND      RTT         RATE  RETRANSMITTED  LIMITED BY  CurMSS  snd_wl1
+bob   203.0.113.5:443  192.0.2.1:40000  tuned  limited_slow_start    10  75.1 ms  80.0 Mbit/s         0.100%     network    1448        -
 ";
         assert_eq!(table(vec![flow(1, 10.0, 1e8)], None, &columns), expected);
         assert_eq!(table(Vec::new(), None, &columns), "no flows\n");

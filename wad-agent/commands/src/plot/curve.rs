@@ -1,15 +1,18 @@
 //! What is drawn of each flow: points by seconds, in panels one under the other.
 
+use wad_common::law::ShownPhase;
+
 use super::flows::{Flow, Point};
 
 /// What is drawn, if it was traced.
-pub const INSTRUMENTS: [&str; 6] = [
+pub const INSTRUMENTS: [&str; 7] = [
     "CurCwnd",
     "CurSsthresh",
     "HCThruOctetsAcked",
     "HCThruOctetsReceived",
     "SmoothedRTT",
     "SegsRetrans",
+    "Phase",
 ];
 
 /// Seconds and a value; none where the line is broken.
@@ -27,6 +30,8 @@ pub struct Panel {
     pub lines: Vec<Curve>,
     /// The same, if there are any, in the same units.
     pub dashed: Vec<Curve>,
+    /// What the values 1, 2 and so on stand for, where they are no amounts.
+    pub names: Vec<&'static str>,
 }
 
 /// Those that have something to show.
@@ -54,6 +59,7 @@ pub fn panels(flows: &[Flow]) -> Vec<Panel> {
             least_step: 1.0,
             ..Panel::new("retransmitted since the start", &segments, retransmitted, Vec::new())
         },
+        Panel::of_phases(all(|flow| flow.values(|point| point.phase))),
     ];
     panels.into_iter().filter(|panel| panel.has_points()).collect()
 }
@@ -65,7 +71,29 @@ impl Panel {
         let highest = values().fold(0.0, f64::max);
         let fits = units.iter().find(|(unit, _)| highest >= *unit);
         let (unit, name) = fits.or(units.last()).copied().unwrap_or((1.0, ""));
-        Self { title: format!("{title} ({name})"), unit, least_step: 0.0, lines, dashed }
+        let title = format!("{title} ({name})");
+        Self { title, unit, least_step: 0.0, lines, dashed, names: Vec::new() }
+    }
+
+    /// The phases that occur, one above the other in the order of their numbers.
+    fn of_phases(lines: Vec<Curve>) -> Self {
+        let is_there = |phase: &ShownPhase| {
+            let mut values = lines.iter().flatten().flatten().map(|(_, value)| *value);
+            values.any(|value| wad_instruments::phase(value) == Some(*phase))
+        };
+        let there: Vec<ShownPhase> = ShownPhase::ALL.into_iter().filter(is_there).collect();
+        let rank = |value| {
+            let phase = wad_instruments::phase(value)?;
+            there.iter().position(|own| *own == phase).map(|place| (place + 1) as f64)
+        };
+        Self {
+            title: "phase of the law".to_owned(),
+            unit: 1.0,
+            least_step: 1.0,
+            lines: lines.into_iter().map(|line| stepped(line, rank)).collect(),
+            dashed: Vec::new(),
+            names: there.into_iter().map(ShownPhase::name).collect(),
+        }
     }
 
     fn has_points(&self) -> bool {
@@ -152,6 +180,19 @@ fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied()
+}
+
+/// The line of values that stay until there is another one.
+fn stepped(line: Curve, value: impl Fn(f64) -> Option<f64>) -> Curve {
+    let mut steps = Curve::new();
+    for point in line {
+        let next = point.and_then(|(seconds, raw)| Some((seconds, value(raw)?)));
+        if let (Some(Some((_, before))), Some((seconds, _))) = (steps.last().copied(), next) {
+            steps.push(Some((seconds, before)));
+        }
+        steps.push(next);
+    }
+    steps
 }
 
 /// The same line with at most four points for each step on the axis of time: the
@@ -242,8 +283,22 @@ mod tests {
             least_step: 0.0,
             lines: vec![vec![Some((0.0, 10.0))]],
             dashed: vec![vec![Some((0.0, threshold))]],
+            names: Vec::new(),
         };
         assert!((panel(15.0).highest() - 15.0).abs() < 1e-9);
         assert!((panel(1e9).highest() - 10.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn phases_are_steps_between_those_that_occur() {
+        let phases = [(0.0, 1.0), (1.0, 1.0), (2.0, 3.0), (3.0, 99.0)];
+        let point = |(seconds, phase)| (seconds, Point { phase: Some(phase), ..Point::default() });
+        let flow = Flow { label: String::new(), points: phases.map(point).to_vec() };
+        let [panel] = &panels(&[flow])[..] else { panic!("not one panel") };
+        assert_eq!(panel.names, ["slow_start", "congestion_avoidance"]);
+        let (last, expected) = (&panel.lines[0][2..], [(1.0, 1.0), (2.0, 1.0), (2.0, 2.0)]);
+        assert_eq!(last[..3], expected.map(Some));
+        // What is no phase is a gap.
+        assert_eq!(last[3..], [None]);
     }
 }

@@ -44,6 +44,7 @@ pub struct Point {
     pub ssthresh_octets: Option<f64>,
     pub rtt_us: Option<f64>,
     pub retransmitted: Option<f64>,
+    pub phase: Option<f64>,
 }
 
 /// A flow of a picture.
@@ -205,6 +206,7 @@ impl Point {
             ssthresh_octets: get("CurSsthresh"),
             rtt_us: get("SmoothedRTT"),
             retransmitted: get("SegsRetrans"),
+            phase: get("Phase"),
         }
     }
 }

@@ -26,7 +26,7 @@ const WIDEST: f64 = 3.2;
 const NARROWEST: f64 = 1.6;
 const STYLE: &str = "text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px;fill:#333}\
     .title{font-size:18px;font-weight:600;fill:#111}.grid{stroke:#e4e4e4}.axis{stroke:#888}\
-    .line,.dashed{fill:none;stroke-linejoin:round;stroke-linecap:round}\
+    .line,.dashed,.phase{fill:none;stroke-linejoin:round;stroke-linecap:round}\
     .dashed{stroke-width:1.3;stroke-dasharray:5 4;stroke-opacity:.8}";
 
 /// The picture.
@@ -69,13 +69,19 @@ struct Area {
 impl Area {
     fn draw(&self, svg: &mut String, panel: &Panel) {
         let highest = panel.highest() / panel.unit;
-        let step = round_step(highest).max(panel.least_step);
+        let is_named = !panel.names.is_empty();
+        let step = if is_named { 1.0 } else { round_step(highest).max(panel.least_step) };
         // Half a step of air, so that no line runs along the frame.
         let limit = ((highest / step + 0.5).ceil() * step).max(step);
         let bottom = self.top + HEIGHT;
         let y = |value: f64| self.top + (1.0 - value / limit) * HEIGHT;
         for value in steps(limit, step) {
             line(svg, "grid", (LEFT, y(value)), (RIGHT, y(value)));
+            if is_named {
+                let name = (value as usize).checked_sub(1).and_then(|place| panel.names.get(place));
+                text(svg, (LEFT + 4.0, y(value) - 4.0), "", name.unwrap_or(&""));
+                continue;
+            }
             let at = (LEFT - 8.0, y(value) + 4.0);
             text(svg, at, "text-anchor=\"end\"", &number(value, step));
         }
@@ -93,7 +99,8 @@ impl Area {
             let middle = (f64::midpoint(LEFT, RIGHT), bottom + 42.0);
             text(svg, middle, "text-anchor=\"middle\"", "time (s)");
         }
-        for (class, curves) in [("dashed", &panel.dashed), ("line", &panel.lines)] {
+        let lines = if is_named { "phase" } else { "line" };
+        for (class, curves) in [("dashed", &panel.dashed), (lines, &panel.lines)] {
             for (number, curve) in curves.iter().enumerate() {
                 let shown = |point: (f64, f64)| {
                     let (seconds, value) = (point.0, point.1 / panel.unit);

@@ -7,7 +7,7 @@ use wad_instruments::{Flow, Reading, STANDARD, Unit, Values};
 
 /// What is traced unless others are asked for: what `wad plot` shows, and what may
 /// have limited the flow.
-pub const USUAL: [&str; 9] = [
+pub const USUAL: [&str; 10] = [
     "HCThruOctetsAcked",
     "HCThruOctetsReceived",
     "SegsRetrans",
@@ -17,6 +17,7 @@ pub const USUAL: [&str; 9] = [
     "CurRwinRcvd",
     "SmoothedRTT",
     "MinRTT",
+    "Phase",
 ];
 
 /// One of them, as the head of a trace has it.

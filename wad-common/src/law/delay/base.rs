@@ -9,7 +9,7 @@
 
 use crate::{law::MIN_WINDOW_SEGMENTS, record};
 
-/// How long a base RTT is believed: ten seconds, in units of 1024 us. BBR's
+/// A base RTT is believed for so long: ten seconds, in units of 1024 us. BBR's
 /// `bbr_min_rtt_win_sec`.
 const OLD_TICKS: u32 = 9766;
 /// A drain takes an eighth of the window, for a round: an eighth of a BDP of
@@ -24,7 +24,7 @@ pub struct Base {
     rtt_us: u32,
     /// Least floor since it is sought.
     sought_us: u32,
-    /// When it was seen last, in units of 1024 us; wraps around after 50 days,
+    /// It was seen last then, in units of 1024 us; this wraps around after 50 days,
     /// after which idle flow a base may be old up to ten seconds late.
     seen_ticks: u32,
 }
@@ -60,13 +60,13 @@ impl Base {
         ticks(now_us).wrapping_sub(self.seen_ticks) >= OLD_TICKS
     }
 
-    /// From now on floors tell it anew.
+    /// Lets floors tell it anew from now on.
     #[inline(always)]
     pub const fn seek(&mut self) {
         self.sought_us = u32::MAX;
     }
 
-    /// What was found counts, if anything was.
+    /// Lets what was found count, if anything was.
     #[inline(always)]
     pub const fn renew(&mut self, now_us: u64) {
         if self.sought_us != u32::MAX {
@@ -75,7 +75,8 @@ impl Base {
         self.confirm(now_us);
     }
 
-    /// Of a window, the segments in the queue when RTTs are not below the floor.
+    /// Returns the segments of a window that are in the queue when RTTs are not below
+    /// the floor.
     #[inline(always)]
     pub fn queued_q16(&self, cwnd_segments: u32, floor_us: u32) -> u64 {
         if floor_us <= self.rtt_us {

@@ -1,4 +1,4 @@
-//! How CUBIC grows (RFC 9438), in fixed point.
+//! CUBIC grows as RFC 9438 has it, here in fixed point.
 
 use core::hint::black_box;
 
@@ -8,9 +8,9 @@ use crate::{
     record,
 };
 
-/// What a decrease leaves, in 1/1024: 0.7, as the kernel's `tcp_cubic.c` has it.
+/// A decrease leaves this, in 1/1024: 0.7, as the kernel's `tcp_cubic.c` has it.
 pub const KEEP_Q10: u64 = 717;
-/// What is left of the plateau where there is less than before: (1 + 0.7) / 2.
+/// This is left of the plateau where there is less than before: (1 + 0.7) / 2.
 const CONVERGED_Q10: u64 = (1024 + KEEP_Q10) / 2;
 /// C = 0.4 segments for each cubed second, in 2^-40 segments for each cubed tick.
 const C_Q40: u64 = 472;
@@ -29,9 +29,9 @@ const IDLE_TICKS: u32 = 1000;
 pub struct Cubic {
     /// `W_max`; 0 before there is one.
     plateau_segments: u32,
-    /// When the window gets there, K after the decrease.
+    /// The window gets there then, K after the decrease.
     plateau_tick: u32,
-    /// When it last grew.
+    /// It last grew then.
     grown_tick: u32,
 }
 record!(Cubic, size = 12);
@@ -97,9 +97,9 @@ impl Cubic {
     }
 }
 
-/// Of a number below 2^63, bit by bit, without a division; and without a branch,
-/// or the verifier would follow all two million ways through the loop: the compiler
-/// must not know a comparison for one, or it makes a branch of it.
+/// Returns the cube root of a number below 2^63, bit by bit, without a division; and
+/// without a branch, or the verifier would follow all two million ways through the
+/// loop: the compiler must not know a comparison for one, or it makes a branch of it.
 ///
 /// Not a function of its own: Linux 6.1 does not trace what matters through calls
 /// (`backtrack_insn()`), then takes every number for what matters, and finds hardly

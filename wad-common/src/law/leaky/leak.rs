@@ -9,7 +9,7 @@ const SPANS: u8 = 2;
 /// another one tells nothing new.
 const SETTLING_ROUNDS: u8 = 3;
 
-/// What is remembered of losses without a queue.
+/// This is remembered of losses without a queue.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leak {
@@ -17,13 +17,13 @@ pub struct Leak {
     spans: u8,
     /// Rounds that are left.
     settling_rounds: u8,
-    /// What speaks for a leak, with [`DRAINED`] and [`COUNTED`].
+    /// This speaks for a leak, with [`DRAINED`] and [`COUNTED`].
     evidence: u8,
 }
 record!(Leak, size = 3);
 
-/// What a loss without a queue adds to the evidence, and a cut takes from it: a leak
-/// does not wait for a queue, as nearly all losses of a queue do that is now and
+/// A loss without a queue adds this to the evidence, and a cut takes that from it: a
+/// leak does not wait for a queue, as nearly all losses of a queue do that is now and
 /// then not seen.
 const ADDED: u8 = 2;
 const TAKEN: u8 = 1;
@@ -37,7 +37,7 @@ const DRAINED: u8 = 0x80;
 /// much.
 const COUNTED: u8 = 0x40;
 
-/// What a loss without a queue says.
+/// A sign is what a loss without a queue says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sign {
     /// Nothing yet.
@@ -56,7 +56,7 @@ impl Leak {
         self.weight() >= KNOWN
     }
 
-    /// Of what speaks for a leak.
+    /// Returns the weight of what speaks for a leak.
     #[inline(always)]
     const fn weight(&self) -> u8 {
         self.evidence & !(DRAINED | COUNTED)

@@ -1,7 +1,7 @@
 //! The phases of the law for leaky paths: what slow start does next, and the answer to
 //! a loss of this round.
 
-/// What slow start does next.
+/// A start says what slow start does next.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
@@ -9,7 +9,7 @@ pub enum Start {
     Fast = 0,
     /// It adds a quarter for each RTT, until the queue is large.
     Gentle = 1,
-    /// The same, after a cut.
+    /// It adds a quarter for each RTT after a cut.
     Again = 2,
     /// It takes the window to a threshold that is known.
     Over = 3,
@@ -21,17 +21,17 @@ pub enum Start {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     None = 0,
-    /// By what the queue takes.
+    /// The window was cut by what the queue takes.
     Drain = 1,
-    /// To 0.7, from where slow start goes on.
+    /// It was cut to 0.7, from where slow start goes on.
     Others = 2,
-    /// To 0.7.
+    /// It was cut to 0.7.
     Congestion = 3,
-    /// To 0.7 in the end; the window grows to there from one segment.
+    /// It is cut to 0.7 in the end; the window grows to there from one segment.
     Timeout = 4,
 }
 
-/// Both.
+/// A phase is both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Phase {
     pub start: Start,

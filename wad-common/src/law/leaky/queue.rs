@@ -24,7 +24,7 @@ pub fn ticks(now_us: u64) -> u32 {
     (now_us >> TICK_SHIFT) as u32
 }
 
-/// What the samples of a flow tell.
+/// The samples of a flow tell this.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Queue {
@@ -94,13 +94,13 @@ impl Queue {
         }
     }
 
-    /// What the queue adds to the base RTT now.
+    /// Returns what the queue adds to the base RTT now.
     #[inline(always)]
     pub fn standing_us(&self) -> u32 {
         self.group_us.min(self.next_group_us).saturating_sub(self.base_us)
     }
 
-    /// What it has to add to be one.
+    /// Returns what it has to add to be one.
     #[inline(always)]
     pub fn noise_us(&self) -> u32 {
         (self.base_us >> NOISE_SHIFT).clamp(LEAST_NOISE_US, MOST_NOISE_US)

@@ -11,7 +11,7 @@ const TIME_SHIFT: u32 = 4;
 const LEAST_SHIFT: u32 = 6;
 const NOT_WATCHED: u16 = u16::MAX;
 
-/// Since when, and the least that the queue took since then.
+/// A watch has its begin, and the least that the queue took since then.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watch {

@@ -5,7 +5,8 @@ use crate::{
     record,
 };
 
-/// What such a law does with a flow. The numbers are those that are shown.
+/// A phase says what such a law does with a flow. The numbers are those that are
+/// shown.
 #[repr(u8)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
@@ -71,7 +72,7 @@ impl Phase {
     }
 }
 
-/// Why a phase changes.
+/// A cause says why a phase changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// An ACK came for a window that may grow: it is as the kernel has it now.
@@ -82,7 +83,8 @@ pub(super) enum Cause {
     Asked,
 }
 
-/// Where the law is with a flow: a [`Phase`], or none before the first ACK.
+/// A course says where the law is with a flow: a [`Phase`], or none before the first
+/// ACK.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
@@ -94,7 +96,7 @@ impl Course {
     /// A flow that begins. The kernel gives it this zero.
     pub const START: Self = Self { phase: 0 };
 
-    /// Where it is; None before the first ACK.
+    /// Returns where it is; None before the first ACK.
     #[must_use]
     pub const fn phase(self) -> Option<Phase> {
         Phase::from_number(self.phase)

@@ -1,4 +1,4 @@
-//! What an application has set by itself.
+//! An application has set these by itself.
 
 use core::ffi::c_void;
 

@@ -46,7 +46,7 @@ const LEAST_ACK_DELAYS_US: [u32; 3] = [2_000, 6_666, 20_000];
 /// `TCP_DELACK_MAX` (include/net/tcp.h).
 const USUAL_ACK_DELAY_US: u32 = 200_000;
 
-/// What a flow is like at the moment.
+/// A flow is like this at the moment.
 pub struct State {
     pub srtt_us: u32,
     pub min_rtt_us: u32,
@@ -62,7 +62,7 @@ pub trait Socket {
     /// Whether nothing was sent yet, so that an initial window has a meaning.
     const IS_NEW: bool;
 
-    /// As the kernel knows it.
+    /// It is as the kernel knows it.
     fn sk(&self) -> *mut c_void;
 
     fn ends(&self) -> Ends;

@@ -157,14 +157,14 @@ impl Visited {
         false
     }
 
-    /// Not 0 where the application limits what is on its way.
+    /// It is not 0 where the application limits what is on its way.
     #[inline(always)]
     pub fn app_limited(&self) -> u32 {
         self.read(offset!(app_limited))
     }
 
-    /// What has kept it from sending faster, and how long, with what the clock that
-    /// runs now has still to be given (`tcp_get_info_chrono_stats()`).
+    /// Returns what has kept it from sending faster, and how long, with what the
+    /// clock that runs now has still to be given (`tcp_get_info_chrono_stats()`).
     #[inline(always)]
     pub fn limits(&self, now_ticks: u32) -> Limits {
         let running = (self.read::<u8>(offset!(chrono_type)) >> offset!(chrono_type_shift)) & 3;
@@ -232,7 +232,7 @@ impl Visited {
         value
     }
 
-    /// What the other end may send still, having been told so
+    /// Returns what the other end may send still, having been told so
     /// (`tcp_receive_window()`).
     #[inline(always)]
     fn offered_bytes(&self) -> u32 {
