@@ -44,5 +44,6 @@ mod switch;
 mod takeover;
 mod top;
 mod trace;
+mod unsent;
 pub mod verifier;
 mod windows;
