@@ -71,8 +71,10 @@ pub struct Asks {
     pub traffic_class: u32,
     /// They are as [`Policy::flags`].
     pub flags: u32,
+    /// Argument of TCP_NOTSENT_LOWAT.
+    pub notsent_lowat_bytes: u32,
 }
-record!(Asks, size = 36);
+record!(Asks, size = 40);
 
 impl Asks {
     /// Returns what this policy asks.
@@ -86,6 +88,7 @@ impl Asks {
             max_pacing_bytes_per_second: policy.max_pacing_bytes_per_second,
             traffic_class: policy.traffic_class,
             flags: policy.flags,
+            notsent_lowat_bytes: policy.notsent_lowat_bytes,
         }
     }
 
@@ -99,6 +102,7 @@ impl Asks {
             && self.max_pacing_bytes_per_second == other.max_pacing_bytes_per_second
             && self.traffic_class == other.traffic_class
             && self.flags == other.flags
+            && self.notsent_lowat_bytes == other.notsent_lowat_bytes
     }
 }
 
@@ -112,6 +116,8 @@ pub mod option {
     pub const RCVBUF: u32 = 1 << 1;
     /// TCP_CONGESTION.
     pub const CONGESTION: u32 = 1 << 2;
+    /// TCP_NOTSENT_LOWAT, which the kernel keeps no note of.
+    pub const NOTSENT_LOWAT: u32 = 1 << 3;
 }
 
 /// The kernel counts these of a flow.
@@ -190,6 +196,8 @@ pub struct Flow {
     pub given: u16,
     /// Which of them the application has chosen, and keeps.
     pub chosen: u16,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
     /// The settings were these before anything was changed.
     pub before: Settings,
     /// The settings were these after everything was changed.
@@ -198,7 +206,7 @@ pub struct Flow {
     /// applied.
     pub refused: Refused,
 }
-record!(Flow, size = 216);
+record!(Flow, size = 224);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.
@@ -251,6 +259,7 @@ mod tests {
         congestion[15] = 1;
         assert!(!asks.is(&Asks { congestion, ..asks }));
         assert!(!asks.is(&Asks { traffic_class: 256, ..asks }));
+        assert!(!asks.is(&Asks { notsent_lowat_bytes: 4_096, ..asks }));
     }
 
     #[test]

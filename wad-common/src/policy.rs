@@ -91,8 +91,12 @@ pub struct Policy {
     pub traffic_class: u32,
     /// [`NO_DELAYED_ACKS`], [`OVERRIDES`], [`DIVIDES`] and [`OBSERVE`].
     pub flags: u32,
+    /// Argument of TCP_NOTSENT_LOWAT.
+    pub notsent_lowat_bytes: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Policy, size = 120 + size_of::<Control>());
+record!(Policy, size = 128 + size_of::<Control>());
 
 /// Flows are matched, measured and counted, but nothing of them is changed. The
 /// policy then has no settings, and its parameters are those of
@@ -126,6 +130,8 @@ impl Policy {
             max_pacing_bytes_per_second: 0,
             traffic_class: 0,
             flags: OBSERVE,
+            notsent_lowat_bytes: 0,
+            reserved: 0,
         }
     }
 

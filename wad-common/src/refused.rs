@@ -21,11 +21,13 @@ pub enum SocketSetting {
     DelayedAck = 5,
     /// TCP_CONGESTION.
     Congestion = 6,
+    /// TCP_NOTSENT_LOWAT.
+    NotsentLowat = 7,
 }
 
 impl SocketSetting {
     /// All of them, in the order of their places.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Dscp,
         Self::Sndbuf,
         Self::Rcvbuf,
@@ -33,6 +35,7 @@ impl SocketSetting {
         Self::Pacing,
         Self::DelayedAck,
         Self::Congestion,
+        Self::NotsentLowat,
     ];
 
     /// The key that a path of a configuration has for it.
@@ -46,11 +49,12 @@ impl SocketSetting {
             Self::Pacing => "pacing",
             Self::DelayedAck => "delayed_ack",
             Self::Congestion => "congestion",
+            Self::NotsentLowat => "notsent_lowat",
         }
     }
 }
 
-/// Places for settings: one of them is not used yet.
+/// Places for settings.
 pub const PLACES: usize = 8;
 
 /// The reason of a buffer that the kernel made smaller than was asked, without an

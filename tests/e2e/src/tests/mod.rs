@@ -45,5 +45,6 @@ mod switch;
 mod takeover;
 mod top;
 mod trace;
+mod unsent;
 pub mod verifier;
 mod windows;

@@ -28,6 +28,8 @@ pub struct PathPolicy {
     /// The size, as an argument of SO_SNDBUF and SO_RCVBUF, that the kernel's
     /// autotuning is to have room for, where it sizes the buffers.
     pub autotune_bytes: Option<u32>,
+    /// Argument of TCP_NOTSENT_LOWAT.
+    pub notsent_lowat_bytes: Option<u32>,
     pub congestion: Option<Congestion>,
     /// In force where `congestion` is [`Congestion::Ours`].
     pub control: Control,

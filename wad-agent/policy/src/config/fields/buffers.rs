@@ -6,6 +6,7 @@ use crate::config::{
     buffers::{MAX_BYTES, MIN_BYTES},
     fault::Fault,
     field::{Checked, Field, Kind},
+    quantity,
     setting::{Setting, Value},
 };
 
@@ -76,6 +77,30 @@ pub const BUFFERS: &[Field] = &[
         ..Field::NONE
     },
     Field {
+        key: "notsent_lowat",
+        kind: Kind::Size { range: MIN_BYTES..=MAX_BYTES },
+        default: "as it is, by default `net.ipv4.tcp_notsent_lowat`",
+        doc: "The most bytes that a socket takes before they are sent, as TCP_NOTSENT_LOWAT: less \
+              waits behind what is urgent. An application that has set it keeps its own.",
+        read: |field, table, problems, path| {
+            let bytes = table
+                .read(field.key, problems, |value| quantity::size(value, MIN_BYTES..=MAX_BYTES));
+            // In range, hence whole.
+            path.notsent_lowat_bytes = bytes.map(|bytes| bytes.value as u32);
+        },
+        put: |path, policy| policy.notsent_lowat_bytes = path.notsent_lowat_bytes.unwrap_or(0),
+        check: Some(Checked::words(|path| {
+            path.notsent_lowat_bytes.map(|bytes| format!("notsent_lowat {bytes} bytes"))
+        })),
+        explain: Some(
+            Setting::new("notsent_lowat_bytes", |in_force| {
+                Value::number(in_force.policy.notsent_lowat_bytes)
+            })
+            .unit(" bytes"),
+        ),
+        ..Field::NONE
+    },
+    Field {
         key: "override_setsockopt",
         default: "false",
         doc: "Whether buffers and `congestion` hold against what the application itself sets, \
@@ -97,4 +122,36 @@ fn number(bytes: Option<u32>) -> Option<String> {
 
 const fn flag(is_set: bool, flag: u32) -> u32 {
     if is_set { flag } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use wad_common::policy::Policy;
+
+    use crate::config::{
+        Config, InForce, Origin, PathPolicy, Settings, Value, fields, testing::host,
+    };
+
+    fn path(keys: &str) -> PathPolicy {
+        let text = format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\n{keys}\n");
+        Config::parse("wad.toml", &text, &host()).expect("valid").paths.remove(0)
+    }
+
+    fn policy(path: &PathPolicy) -> Policy {
+        let mut policy = Policy::observing([0; 64]);
+        fields::all().for_each(|field| (field.put)(path, &mut policy));
+        policy
+    }
+
+    #[test]
+    fn the_bound_of_unsent_bytes_reaches_the_kernel_side_and_is_explained() {
+        let bounded = path("notsent_lowat = '128KiB'");
+        assert_eq!(bounded.notsent_lowat_bytes, Some(131_072));
+        let policy_of = policy(&bounded);
+        assert_eq!(policy_of.notsent_lowat_bytes, 131_072);
+        let explained =
+            Settings::explained(InForce { policy: &policy_of, origin: &Origin::default() });
+        assert_eq!(explained.get("notsent_lowat_bytes"), Some(&Value::Whole(131_072)));
+        assert_eq!(policy(&path("")), Policy::observing([0; 64]));
+    }
 }
