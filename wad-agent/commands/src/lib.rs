@@ -4,6 +4,7 @@ mod check;
 mod cleanup;
 mod cli;
 mod diagnose;
+mod exit;
 mod explain;
 mod flows;
 #[cfg(feature = "fuzz")]
@@ -12,6 +13,7 @@ mod output;
 mod paths;
 mod plan;
 mod plot;
+pub mod reference;
 mod reload;
 mod run;
 mod status;
@@ -28,7 +30,10 @@ use wad_policy::switch::To;
 use wad_toolbox::causes::with_causes;
 use wad_tuning::routes;
 
-use crate::cli::{Cli, Command};
+use crate::{
+    cli::{Cli, Command},
+    exit::Exit,
+};
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
@@ -51,10 +56,10 @@ pub fn main() -> ExitCode {
         Command::Cleanup(args) => cleanup::run(&args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => Exit::Success.into(),
         Err(error) => {
             log::say(&format!("error: {}", with_causes(&error)));
-            ExitCode::FAILURE
+            Exit::Failure.into()
         }
     }
 }
