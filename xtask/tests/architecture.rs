@@ -86,7 +86,8 @@ fn read_crate(folder: PathBuf) -> Crate {
 }
 
 fn toml(file: &Path) -> toml::Table {
-    let text = fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    let text =
+        fs::read_to_string(file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     text.parse().unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
@@ -123,7 +124,8 @@ fn no_files_of_a_crate_go_in_a_circle() {
             }
             let tree = Tree::read(&start);
             files += tree.modules.len();
-            circles.extend(tree.circles().into_iter().map(|circle| format!("{}: {circle}", own.name)));
+            circles
+                .extend(tree.circles().into_iter().map(|circle| format!("{}: {circle}", own.name)));
         }
     }
     assert!(files > 300, "{files} files: were they found?");
@@ -149,7 +151,8 @@ impl Tree {
     /// Adds the module of a file, and those below it, whose files are in this folder.
     fn add(&mut self, name: Name, file: &Path, folder: &Path) {
         let text = fs::read_to_string(file).expect("a source");
-        let parsed = syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let parsed =
+            syn::parse_file(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         let mut seen = Seen { module: name.clone(), named: Vec::new() };
         seen.visit_file(&parsed);
         self.modules.insert(name.clone(), seen.named);
@@ -312,7 +315,11 @@ mod tests {
 
     #[test]
     fn a_circle_of_two_files_is_found() {
-        let files = [("lib.rs", "mod a; mod b;"), ("a.rs", "use crate::b::B;"), ("b.rs", "fn f() { crate::a::g() }")];
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "use crate::b::B;"),
+            ("b.rs", "fn f() { crate::a::g() }"),
+        ];
         assert_eq!(tree(&files), ["crate: a > b > a"]);
     }
 
