@@ -29,6 +29,10 @@ pub use sample::Sample;
 /// Least window after a decrease: RFC 5681 section 3.1, equation (4).
 pub const MIN_WINDOW_SEGMENTS: u32 = 2;
 
+/// Greatest increase of any law, 65,534 segments for each RTT: with more, an ACK
+/// for 2^32 segments would overflow the credit.
+pub const MAX_LAW_INCREASE_Q16: u32 = 65_534 * aimd::ONE_Q16;
+
 /// A threshold that is none: `TCP_INFINITE_SSTHRESH` (include/net/tcp.h).
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 

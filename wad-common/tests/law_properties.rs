@@ -4,11 +4,8 @@
 use kernel::TcpSock;
 use proptest::prelude::*;
 use wad_common::law::{
-    Aimd, MIN_WINDOW_SEGMENTS, Window,
-    aimd::{
-        MAX_INCREASE_Q16, MAX_KEEP_Q16, MAX_LAW_INCREASE_Q16, MIN_INCREASE_Q16, MIN_KEEP_Q16,
-        ONE_Q16,
-    },
+    Aimd, MAX_LAW_INCREASE_Q16, MIN_WINDOW_SEGMENTS, Window,
+    aimd::{MAX_INCREASE_Q16, MAX_KEEP_Q16, MIN_INCREASE_Q16, MIN_KEEP_Q16, ONE_Q16},
     highspeed, scalable,
 };
 

@@ -8,10 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::run::Progress;
-
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 const BETWEEN_REWRITES: Duration = Duration::from_millis(500);
+
+/// How far a run is.
+pub struct Progress<'a> {
+    pub scenario: &'a str,
+    pub variant: &'a str,
+    pub repeat: u32,
+    pub elapsed: Duration,
+    pub cwnd_segments: u32,
+}
 
 /// Shows the progress of a scenario's runs.
 pub struct Line {

@@ -7,7 +7,7 @@ use crate::{
     counters::TcpCounters,
     measure::{Series, Sight},
     recovery,
-    report::{Emulator, Flows, Point, Sample},
+    report::{Emulator, Flows, Point, Sample, algorithm},
     run::LabError,
     scenario::{Group, Load, Scenario, Variant},
     slow_start::slow_start,
@@ -171,14 +171,6 @@ impl Record {
         }
         points
     }
-}
-
-/// An algorithm's name, whatever the instance: `wad`'s own have two characters
-/// after the name in an instance for tests, as here.
-#[must_use]
-pub fn algorithm(registered: &str) -> &str {
-    let own = ["wad_aimd", "wad_highspeed", "wad_scalable", "wad_leaky", "wad_delay"];
-    own.into_iter().find(|own| registered.starts_with(own)).unwrap_or(registered)
 }
 
 /// Jain's fairness index (Jain, Chiu, Hawe: DEC-TR-301, 1984): 1 when all are

@@ -24,7 +24,7 @@ use wad_testbed::{
 use crate::{
     measure::{Sight, WatchError},
     monitor::{Monitor, MonitorError},
-    progress::Line,
+    progress::{Line, Progress},
     report::{self, Report},
     responses::{self, Responses},
     scenario::{Scenario, Variant},
@@ -87,15 +87,6 @@ pub enum LabError {
 pub enum Client {
     Own,
     Iperf3,
-}
-
-/// How far a run is.
-pub struct Progress<'a> {
-    pub scenario: &'a str,
-    pub variant: &'a str,
-    pub repeat: u32,
-    pub elapsed: Duration,
-    pub cwnd_segments: u32,
 }
 
 /// A laboratory.

@@ -11,6 +11,7 @@ pub mod beside;
 pub mod bpf;
 pub mod capture;
 pub mod cgroup;
+mod command;
 pub mod emulated;
 pub mod ends;
 pub mod episodes;

@@ -12,7 +12,7 @@ use std::{
 
 use nix::sched::{CloneFlags, setns};
 
-use crate::process::{ProcessError, run};
+use crate::command::{ProcessError, run};
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 

@@ -20,8 +20,9 @@ pub use board::{Board, State};
 use flows::Flows;
 use news::Changes;
 use wad_policy::{
+    capacity::Capacity,
     config::{Config, Metric, PathPolicy, Source},
-    tuning_plan::{self, Bounds, Capacity, Damper, KernelBuffers},
+    tuning_plan::{self, Bounds, Damper, KernelBuffers},
 };
 use wad_tuning::bpf::Tuning;
 

@@ -21,6 +21,11 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+#[cfg(feature = "fuzz")]
+pub use self::{
+    archive::fuzz as fuzz_archive, document::fuzz as fuzz_document,
+    prometheus::fuzz as fuzz_prometheus, pscheduler::fuzz as fuzz_pscheduler,
+};
 pub use cache::Cache;
 pub use error::{ErrorKind, SourceError};
 pub use passive::{Passive, Shown};

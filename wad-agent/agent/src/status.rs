@@ -8,10 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
-use wad_observing::{
-    metrics::{Readings, Reloads},
-    sinks::SinkReading,
-};
+use wad_observing::metrics::{Readings, Reloads, SinkReading};
 use wad_toolbox::refusals::RefusedFlows;
 use wad_tuning::{
     journal::Change,

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
+use clap::Args;
 use wad_linux::{
     bpffs,
     lock::{self, Lock},
@@ -18,10 +19,25 @@ use wad_tuning::{
     state_dir::StateDir,
 };
 
-use crate::{cli, output};
+use crate::{
+    arguments::{ConfigFile, InstanceName},
+    output,
+};
+
+#[derive(Debug, Args)]
+pub struct Cleanup {
+    /// Only rules and routes, which lead astray once nobody follows the host's own;
+    /// tuning goes on
+    #[arg(long)]
+    pub routes: bool,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub instance: InstanceName,
+}
 
 /// Does it all; where nothing was left, says so.
-pub fn run(args: &cli::Cleanup) -> Result<()> {
+pub fn run(args: &Cleanup) -> Result<()> {
     let _log = log::init(LogFormat::Text)?;
     let instance = &args.instance.name;
     // Not while an agent runs: it would be left with nothing.
@@ -68,7 +84,7 @@ pub fn run(args: &cli::Cleanup) -> Result<()> {
 }
 
 /// As the agent would have, had it not been killed.
-fn remove_routes(lock: &Lock, args: &cli::Cleanup) -> Result<()> {
+fn remove_routes(lock: &Lock, args: &Cleanup) -> Result<()> {
     let state_dir = state_dir(&StateDir::of(lock), &args.config.file)?;
     Ok(Journal::open(&state_dir, args.instance.name.name(), Sysctl::default())?.undo_routes()?)
 }

@@ -1,9 +1,10 @@
 //! `wad diagnose`: what limits a flow, how that is known, and the policy that would
 //! help.
 
-use std::thread;
+use std::{thread, time::Duration};
 
 use anyhow::{Result, bail};
+use clap::Args;
 use wad_instruments::Reading;
 use wad_observing::{
     diagnose::{Diagnosis, FIELDS, MOST_IN_FULL, Page, Span, Target, courses, worst_first},
@@ -11,13 +12,33 @@ use wad_observing::{
 };
 use wad_tuning::instance::Instance;
 
-use crate::{cli, flows, output};
+use crate::{
+    arguments::{Ask, parse_interval},
+    flows, output,
+};
+
+#[derive(Debug, Args)]
+pub struct Diagnose {
+    /// The flows to an address, or one by its cookie, which `wad flows` has; 0x before
+    /// what `ss -e` shows [default: all flows of all paths]
+    #[arg(value_name = "ADDRESS[:PORT]|COOKIE")]
+    pub target: Option<Target>,
+    /// How long to watch
+    #[arg(long, value_name = "SECONDS", default_value = "2", value_parser = parse_interval,
+          conflicts_with = "life")]
+    pub seconds: Duration,
+    /// Judge by a flow's whole life, at once
+    #[arg(long)]
+    pub life: bool,
+    #[command(flatten)]
+    pub ask: Ask,
+}
 
 /// Looks in the time that a flow is watched for: gauges are momentary.
 const LOOKS: u32 = 20;
 
 /// `wad diagnose`.
-pub fn run(args: &cli::Diagnose) -> Result<()> {
+pub fn run(args: &Diagnose) -> Result<()> {
     let readings = watch(args)?;
     let span = if args.life { Span::Life } else { Span::Watched };
     let courses = courses(&readings, args.target, span);
@@ -37,7 +58,7 @@ pub fn run(args: &cli::Diagnose) -> Result<()> {
     output::print(Page(&diagnoses))
 }
 
-fn nothing_found(args: &cli::Diagnose) -> String {
+fn nothing_found(args: &Diagnose) -> String {
     let what = match args.target {
         None => "no flow of any path".to_owned(),
         Some(Target::Cookie(cookie)) => format!("no flow with cookie {cookie}"),
@@ -50,7 +71,7 @@ fn nothing_found(args: &cli::Diagnose) -> String {
     )
 }
 
-fn watch(args: &cli::Diagnose) -> Result<Vec<Reading>> {
+fn watch(args: &Diagnose) -> Result<Vec<Reading>> {
     let ask = || read_flows(&args.ask.instance.name, args.target);
     if args.life {
         return Ok(vec![ask()?]);

@@ -5,18 +5,34 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use clap::Args;
 use wad_agent::client::{self, ClientError, Request};
 use wad_policy::config::{Config, Host};
 use wad_tuning::{
     disabled_note::Note,
-    explain::{Answer, Basis, Offline, Query},
+    explain::{Answer, Basis, End, Offline, Query},
     routes,
 };
 
-use crate::{cli, output};
+use crate::{arguments::Ask, output};
+
+#[derive(Debug, Args)]
+pub struct Explain {
+    /// The other end; without a port, paths for one are shown as conditions
+    #[arg(value_name = "ADDRESS[:PORT]")]
+    pub remote: End,
+    /// This host's end, where paths depend on it
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub local: Option<End>,
+    /// Answer from the configuration, even if an agent runs
+    #[arg(long)]
+    pub offline: bool,
+    #[command(flatten)]
+    pub ask: Ask,
+}
 
 /// `wad explain`.
-pub fn run(args: &cli::Explain) -> Result<()> {
+pub fn run(args: &Explain) -> Result<()> {
     let query = Query { remote: args.remote, local: args.local };
     let answer = if args.offline { None } else { ask_agent(args, &query)? };
     let answer = match answer {
@@ -30,7 +46,7 @@ pub fn run(args: &cli::Explain) -> Result<()> {
 }
 
 /// None if no agent runs.
-fn ask_agent(args: &cli::Explain, query: &Query) -> Result<Option<Answer>> {
+fn ask_agent(args: &Explain, query: &Query) -> Result<Option<Answer>> {
     let request = Request::get(format!("/v1/path?{query}"));
     match client::ask_instance(&args.ask.instance.name, &request) {
         Ok(answer) => Ok(Some(answer)),
@@ -42,7 +58,7 @@ fn ask_agent(args: &cli::Explain, query: &Query) -> Result<Option<Answer>> {
 }
 
 /// What an agent that starts now would put in force.
-fn from_configuration(args: &cli::Explain, query: &Query) -> Result<Answer> {
+fn from_configuration(args: &Explain, query: &Query) -> Result<Answer> {
     let file: PathBuf = args.ask.config.file.clone();
     let instance = &args.ask.instance.name;
     let config = Config::load(&file, &Host::read()?)?;

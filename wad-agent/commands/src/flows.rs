@@ -7,16 +7,43 @@ mod table;
 use std::{
     io::{self, IsTerminal as _, Write as _},
     thread,
+    time::Duration,
 };
 
 use anyhow::{Result, ensure};
+use clap::Args;
 use wad_agent::client::{self, Request};
 use wad_instruments::{Reading, STANDARD};
 use wad_observing::reading::Filter;
 use wad_tuning::instance::Instance;
 
 use self::table::Columns;
-use crate::{cli, output};
+use crate::{
+    arguments::{Ask, FlowFilter, parse_interval},
+    output,
+};
+
+#[derive(Debug, Args)]
+pub struct Flows {
+    #[command(flatten)]
+    pub filter: FlowFilter,
+    /// Show this instrument, or member of the kernel's `struct tcp_sock`, too; may be
+    /// given several times
+    #[arg(long = "field", value_name = "NAME")]
+    pub fields: Vec<String>,
+    /// Put the flows with most of this instrument, or field, first
+    #[arg(long, value_name = "NAME")]
+    pub sort: Option<String>,
+    /// Show them again and again, with what they did meanwhile
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1",
+          value_parser = parse_interval)]
+    pub watch: Option<Duration>,
+    /// List the instruments, and what RFC 4898 has that Linux has not
+    #[arg(long)]
+    pub instruments: bool,
+    #[command(flatten)]
+    pub ask: Ask,
+}
 
 /// Asks the running agent.
 pub fn ask(instance: &Instance, filter: &Filter) -> Result<Reading> {
@@ -24,7 +51,7 @@ pub fn ask(instance: &Instance, filter: &Filter) -> Result<Reading> {
 }
 
 /// `wad flows`.
-pub fn run(args: &cli::Flows) -> Result<()> {
+pub fn run(args: &Flows) -> Result<()> {
     if args.instruments {
         return output::print_by(instruments::write);
     }
@@ -57,7 +84,7 @@ pub fn run(args: &cli::Flows) -> Result<()> {
 
 /// What the table shows beside its usual columns, and what the agent is asked: the
 /// standard instruments are in every answer.
-fn question(args: &cli::Flows) -> (Columns, Filter) {
+fn question(args: &Flows) -> (Columns, Filter) {
     let is_standard = |name: &str| STANDARD.iter().any(|instrument| instrument.name == name);
     let fields = args.fields.iter().filter(|name| !is_standard(name)).cloned().collect();
     let columns = Columns { more: args.fields.clone(), sort: args.sort.clone() };

@@ -17,7 +17,10 @@ use wad_tuning::explain::Query;
 
 use crate::{check, plot};
 
-pub use wad_agent::sources::fuzz::{archive, document, http, prometheus, pscheduler};
+pub use wad_agent::sources::{
+    fuzz::http, fuzz_archive as archive, fuzz_document as document, fuzz_prometheus as prometheus,
+    fuzz_pscheduler as pscheduler,
+};
 pub use wad_observing::{sinks::fuzz as spool, trace::read::fuzz_packed as packed_trace};
 
 /// A configuration, and what `wad check` says of it.

@@ -1,5 +1,6 @@
 //! The command line of `wad`: each command with its arguments.
 
+mod arguments;
 mod check;
 mod cleanup;
 mod cli;

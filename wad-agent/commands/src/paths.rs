@@ -9,10 +9,10 @@ use wad_agent::{
     paths::Paths,
 };
 
-use crate::{cli, output};
+use crate::{arguments::Ask, output};
 
 /// `wad paths`.
-pub fn run(args: &cli::Ask) -> Result<()> {
+pub fn run(args: &Ask) -> Result<()> {
     let request = Request::get("/v1/paths");
     let paths: Paths = client::ask_instance(&args.instance.name, &request)?;
     if args.json {

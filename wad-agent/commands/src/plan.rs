@@ -1,6 +1,7 @@
 //! `wad plan`: what a path asks for, from its rate, RTT, loss rate and MTU
 //! alone. Nothing is measured, and no agent need run.
 
+mod arguments;
 mod laws;
 mod page;
 mod path;
@@ -17,11 +18,12 @@ use serde::Serialize;
 use wad_common::law::highspeed;
 use wad_policy::config::{MAX_BUFFER_BYTES, auto_buffer_bytes, decrease, increase_segments};
 
+pub use self::arguments::Arguments;
 use self::{
     laws::{LawPlan, compare},
     path::PathNumbers,
 };
-use crate::{cli, output};
+use crate::output;
 
 /// The window that a flow gets from the kernel's default `tcp_rmem`: half of its
 /// 6 MiB, the rest being what the kernel spends on structures.
@@ -44,7 +46,7 @@ struct Question {
 }
 
 impl Question {
-    fn of(args: &cli::Plan) -> Self {
+    fn of(args: &Arguments) -> Self {
         Self {
             rate: args.rate.text.clone(),
             bits_per_second: args.rate.bits_per_second,
@@ -143,7 +145,7 @@ fn mtus(question: &Question) -> Vec<MtuPlan> {
 }
 
 /// Prints the plan.
-pub fn run(args: &cli::Plan) -> Result<()> {
+pub fn run(args: &Arguments) -> Result<()> {
     let question = Question::of(args);
     let segments = question.path().bdp_bytes() / f64::from(question.path().mss_bytes);
     if segments > f64::from(u32::MAX) {

@@ -5,20 +5,30 @@ mod curve;
 mod flows;
 mod svg;
 
-use std::fs;
-#[cfg(feature = "fuzz")]
-use std::path::Path;
+use std::{fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
 use wad_observing::log;
 #[cfg(feature = "fuzz")]
 use wad_observing::trace::read::Rows;
 
 use self::flows::{Drawn, Traces};
-use crate::{cli, output};
+use crate::output;
+
+#[derive(Debug, Args)]
+pub struct Plot {
+    /// What `wad trace` wrote, in either format, packed or not; FILE, FILE.1, ... are
+    /// one trace, others are set beside it
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// The picture (SVG) [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
 
 /// `wad plot`.
-pub fn run(args: &cli::Plot) -> Result<()> {
+pub fn run(args: &Plot) -> Result<()> {
     let mut traces = Traces::default();
     for file in &args.files {
         let damage = traces.read(file).with_context(|| file.display().to_string())?;
@@ -60,7 +70,7 @@ fn picture(traces: &Traces) -> Result<String> {
 pub fn fuzz(bytes: &[u8]) {
     let Ok(rows) = Rows::new(bytes) else { return };
     let mut traces = Traces::default();
-    let _damage = traces.take(Path::new("trace"), rows);
+    let _damage = traces.take(std::path::Path::new("trace"), rows);
     if let Ok(picture) = picture(&traces) {
         let read = roxmltree::Document::parse(&picture);
         assert!(read.is_ok(), "{read:?}: {picture}");

@@ -11,13 +11,13 @@ use wad_agent::{
     reload::Outcome,
 };
 
-use crate::{cli, output};
+use crate::{arguments::Ask, output};
 
 /// Room for a configuration of 100,000 paths on a busy host.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `wad reload`.
-pub fn run(args: &cli::Ask) -> Result<()> {
+pub fn run(args: &Ask) -> Result<()> {
     let request =
         Request { method: Method::POST, patience: PATIENCE, ..Request::get("/v1/reload") };
     let outcome: Outcome = client::ask_instance(&args.instance.name, &request)?;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use wad_agent::run::{self, Options};
 
-use crate::cli::{ConfigFile, InstanceName};
+use crate::arguments::{ConfigFile, InstanceName};
 
 #[derive(Debug, Args)]
 pub struct Run {

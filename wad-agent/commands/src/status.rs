@@ -13,10 +13,10 @@ use wad_agent::{
 use wad_linux::{bpffs, lock};
 use wad_tuning::{bpf, instance::Instance};
 
-use crate::{cli, output};
+use crate::{arguments::Ask, output};
 
 /// `wad status`.
-pub fn run(args: &cli::Ask) -> Result<()> {
+pub fn run(args: &Ask) -> Result<()> {
     let instance = &args.instance.name;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match runtime.block_on(ask(Path::new(lock::RUN_DIR), instance.name())) {

@@ -1,6 +1,7 @@
 //! `wad disable` and `wad enable`: the kill switch, asked of the running agent.
 
 use anyhow::{Result, bail};
+use clap::Args;
 use hyper::{Method, body::Bytes};
 use wad_agent::{
     client::{self, Request},
@@ -8,10 +9,18 @@ use wad_agent::{
 };
 use wad_policy::switch::{Order, To, summary};
 
-use crate::{cli, output};
+use crate::{arguments::Ask, output};
+
+#[derive(Debug, Args)]
+pub struct Switch {
+    /// The path's name [default: all paths]
+    pub path: Option<String>,
+    #[command(flatten)]
+    pub ask: Ask,
+}
 
 /// `wad disable`, `wad enable`.
-pub fn run(to: To, args: &cli::Switch) -> Result<()> {
+pub fn run(to: To, args: &Switch) -> Result<()> {
     let order = Order { to, path: args.path.clone() };
     let request = Request {
         method: Method::POST,

@@ -16,6 +16,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
+use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use wad_instruments::Reading;
 use wad_tuning::instance::Instance;
@@ -26,12 +27,26 @@ use self::{
     screen::{Screen, Signals},
     state::{State, Then},
 };
-use crate::{cli, diagnose::read_flows};
+use crate::{
+    arguments::{ConfigFile, InstanceName, parse_interval},
+    diagnose::read_flows,
+};
+
+#[derive(Debug, Args)]
+pub struct Top {
+    /// From one reading to the next
+    #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
+    pub interval: Duration,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub instance: InstanceName,
+}
 
 /// A signal waits for so long at most, and so does an answer of the agent.
 const TICK: Duration = Duration::from_millis(50);
 
-pub fn run(args: &cli::Top) -> Result<()> {
+pub fn run(args: &Top) -> Result<()> {
     ensure!(
         io::stdout().is_terminal() && io::stdin().is_terminal(),
         "`wad top` needs a terminal; `wad flows` is for files and pipes"

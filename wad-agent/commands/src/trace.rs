@@ -1,9 +1,17 @@
 //! `wad trace`: chosen instruments of chosen flows, read at a steady beat and
 //! written to a file.
 
-use std::{fs, fs::OpenOptions, future, io, path::Path, pin::pin, time::Duration};
+use std::{
+    fs,
+    fs::OpenOptions,
+    future, io,
+    path::{Path, PathBuf},
+    pin::pin,
+    time::Duration,
+};
 
 use anyhow::{Context as _, Result, bail, ensure};
+use clap::Args;
 use tokio::time::{self, Instant, MissedTickBehavior};
 use wad_agent::client::{self, Request};
 use wad_instruments::Reading;
@@ -18,17 +26,75 @@ use wad_observing::{
         writer::{Closed, Outcome, Writer, piece_bytes},
     },
 };
+use wad_policy::config;
 use wad_toolbox::signals::Stop;
 
-use crate::cli;
+use crate::arguments::{ConfigFile, FlowFilter, InstanceName};
+
+#[derive(Debug, Args)]
+pub struct Trace {
+    #[command(flatten)]
+    pub filter: FlowFilter,
+    /// These instead of the usual ones, by the names that `wad flows --instruments`
+    /// lists
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub instruments: Vec<String>,
+    /// This member of the kernel's `struct tcp_sock` too; may be given several times
+    #[arg(long = "field", value_name = "NAME")]
+    pub fields: Vec<String>,
+    /// Between two readings: 10ms to 1h
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_beat)]
+    pub interval: Duration,
+    /// End after this time [default: at SIGINT or SIGTERM]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// How lines are written
+    #[arg(long, value_name = "FORMAT", default_value = "json")]
+    pub format: Format,
+    /// Pack them with zstd
+    #[arg(long)]
+    pub zstd: bool,
+    /// Write to this file; an older trace there is kept as FILE.1 [default: standard
+    /// output, without bound]
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Begin another file when this one would be larger
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_file_size)]
+    pub max_bytes: u64,
+    /// Files that are kept: FILE and the older FILE.1, FILE.2, ...
+    #[arg(long, value_name = "N", default_value_t = 8,
+          value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub keep: u32,
+    #[command(flatten)]
+    pub config: ConfigFile,
+    #[command(flatten)]
+    pub instance: InstanceName,
+}
+
+fn parse_beat(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(10)..=Duration::from_secs(3600);
+    config::duration(text, range, "10ms to 1h").map_err(|fault| fault.to_string())
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_millis(10)..=Duration::from_secs(365 * 86_400);
+    config::duration(text, range, "10ms to 365d").map_err(|fault| fault.to_string())
+}
+
+/// What a file needs for its first line and one more.
+fn parse_file_size(text: &str) -> Result<u64, String> {
+    const LEAST: u64 = 64 << 10;
+    let bytes = config::bytes(text).map_err(|fault| fault.to_string())?;
+    if bytes < LEAST { Err("it takes 64KiB or more".to_owned()) } else { Ok(bytes) }
+}
 
 /// `wad trace`.
-pub fn run(args: &cli::Trace) -> Result<()> {
+pub fn run(args: &Trace) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(trace(args))
 }
 
-async fn trace(args: &cli::Trace) -> Result<()> {
+async fn trace(args: &Trace) -> Result<()> {
     let columns = columns(args);
     let fields = args.fields.iter().filter(|name| !is_standard(name)).cloned().collect();
     let filter = Filter { fields, ..args.filter.to_filter() };
@@ -68,13 +134,13 @@ async fn trace(args: &cli::Trace) -> Result<()> {
 }
 
 /// The usual instruments, or those that are named; and the fields.
-fn columns(args: &cli::Trace) -> Columns {
+fn columns(args: &Trace) -> Columns {
     let usual = if args.instruments.is_empty() { &USUAL[..] } else { &[] };
     let names = usual.iter().copied().chain(args.instruments.iter().map(String::as_str));
     Columns::new(names.chain(args.fields.iter().map(String::as_str)))
 }
 
-fn out(args: &cli::Trace, head: &[u8]) -> Result<Box<dyn Out>> {
+fn out(args: &Trace, head: &[u8]) -> Result<Box<dyn Out>> {
     let packing = if args.zstd { Packing::Zstd } else { Packing::None };
     let Some(path) = &args.out else {
         let stream = Stream::begin(io::stdout(), packing, head);
@@ -111,7 +177,7 @@ impl Tracer<'_> {
     /// not start the trace again.
     async fn follow(
         &mut self,
-        args: &cli::Trace,
+        args: &Trace,
         ask: impl AsyncFn() -> Result<Reading, client::ClientError>,
     ) -> Result<()> {
         let mut stop = Stop::new()?;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use wad_common::instruments::{MAX_MEMBERS, Members, Place};
 use wad_struct_ops::{BtfError, KernelBtf, Number};
 
-use super::{Instrument, seen::MEMBERS};
+use super::{Instrument, field::Field, seen::MEMBERS};
 
 const STRUCT: &str = "tcp_sock";
 
@@ -37,39 +37,6 @@ impl FieldError {
 fn list(names: &[String]) -> String {
     let quoted: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
     format!("{} {}", if quoted.len() == 1 { "is" } else { "are" }, quoted.join(", "))
-}
-
-/// A member that is read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Its place among those that are read.
-    pub n: usize,
-    /// Of a bit field, where it begins within the bytes.
-    shift: u32,
-    size_bits: u32,
-    is_signed: bool,
-}
-
-impl Field {
-    /// One of 64 bits.
-    pub const fn whole(n: usize) -> Self {
-        Self { n, shift: 0, size_bits: 64, is_signed: false }
-    }
-
-    /// Its own bits of the bytes that hold it, the others zero.
-    pub const fn bits(self, bytes: u64) -> u64 {
-        (bytes >> self.shift) & (u64::MAX >> (64 - self.size_bits))
-    }
-
-    pub fn number(self, bytes: u64) -> f64 {
-        let bits = self.bits(bytes);
-        if self.is_signed {
-            let unused = 64 - self.size_bits;
-            ((bits << unused).cast_signed() >> unused) as f64
-        } else {
-            bits as f64
-        }
-    }
 }
 
 /// All that is read of a flow.

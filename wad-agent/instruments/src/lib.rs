@@ -2,6 +2,7 @@
 //! that Web100 showed, read from the kernel's own structs.
 
 pub mod ends;
+mod field;
 mod fields;
 mod seen;
 mod standard;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use wad_common::{flow::Role, instruments::Head, law::INFINITE_SSTHRESH};
 
-use super::fields::Field;
+use super::field::Field;
 
 macro_rules! members {
     ($($name:ident = $path:literal,)*) => {

@@ -3,6 +3,7 @@
 
 mod advice;
 mod course;
+mod finding;
 mod limit;
 mod mtu;
 mod receiver;
@@ -20,7 +21,8 @@ use wad_instruments::{Flow, Reading};
 
 use self::{
     advice::{Advice, advise},
-    triage::{Direction, Finding, triage},
+    finding::{Direction, Finding},
+    triage::triage,
 };
 pub use self::{
     course::{Course, Span},

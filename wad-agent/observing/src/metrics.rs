@@ -34,7 +34,6 @@ pub use self::{
     live::{Live, Seconds},
     reloads::Reloads,
 };
-use crate::sinks::SinkReading;
 
 /// What the agent knows at one moment.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +81,18 @@ pub struct SourceReading {
     pub errors: Vec<(&'static str, u64)>,
     /// When it last gave a value.
     pub last_success: Option<SystemTime>,
+}
+
+/// How a sink gets on.
+#[derive(Clone, Debug)]
+pub struct SinkReading {
+    pub name: String,
+    pub kind: &'static str,
+    pub sent: u64,
+    /// By reason.
+    pub lost: Vec<(&'static str, u64)>,
+    pub spooled_bytes: u64,
+    pub failing: Option<String>,
 }
 
 /// Measured paths, by what is known of their bandwidth and RTT.

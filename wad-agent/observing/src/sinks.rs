@@ -35,7 +35,7 @@ use wad_linux::sysctl::Sysctl;
 use wad_policy::{config::Sink, event_name::EventName};
 use wad_toolbox::{chance::chance, mutex::locked};
 
-pub use self::counts::{Board, SinkReading};
+pub use self::counts::Board;
 #[cfg(feature = "fuzz")]
 pub use self::spool::fuzz;
 use self::{

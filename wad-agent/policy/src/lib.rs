@@ -1,13 +1,13 @@
 //! The policy as data: what a file says of paths, and what follows from it. Nothing
 //! here changes a host.
 
+pub mod capacity;
 pub mod config;
 pub mod derived;
 pub mod event_name;
 pub mod law;
 pub mod pair;
 pub mod response;
-pub mod route_rules;
 pub mod shares;
 pub mod switch;
 pub mod tuning_plan;

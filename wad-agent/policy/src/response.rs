@@ -5,7 +5,7 @@
 //! in segments. A flow's rate is its window for each RTT, so at the same losses
 //! and RTT the quotient of two windows is that of the flows' rates.
 
-use wad_common::law::{Aimd, aimd::MAX_LAW_INCREASE_Q16, highspeed, scalable};
+use wad_common::law::{Aimd, MAX_LAW_INCREASE_Q16, highspeed, scalable};
 
 use crate::pair::{decrease, increase_segments};
 

@@ -3,44 +3,14 @@
 
 mod damper;
 
-use wad_common::{
-    control::WindowSize,
-    law::{Aimd, highspeed},
-};
+use wad_common::{control::WindowSize, law::Aimd};
 
 pub use damper::Damper;
 
 use crate::{
+    capacity::{Capacity, rfc3649_pair},
     config::{MAX_BUFFER_BYTES, MeasuredPath, PathPolicy, Windows, auto_buffer_bytes},
-    shares::PACKET_BYTES,
 };
-
-/// What a path carries, as far as it is known.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Capacity {
-    pub bits_per_second: Option<f64>,
-    pub rtt_seconds: Option<f64>,
-    /// Whether it is only what flows had room for: then the path may carry more,
-    /// and what the kernel gives by itself is not to be undercut.
-    pub is_least: bool,
-}
-
-impl Capacity {
-    /// The bandwidth-delay product, in bytes.
-    pub fn bdp_bytes(self) -> Option<f64> {
-        Some(self.bits_per_second? / 8.0 * self.rtt_seconds?)
-    }
-
-    /// What is not known here, from there.
-    #[must_use]
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            bits_per_second: self.bits_per_second.or(other.bits_per_second),
-            rtt_seconds: self.rtt_seconds.or(other.rtt_seconds),
-            is_least: self.is_least,
-        }
-    }
-}
 
 /// What a plan has for a path where the flows themselves got so much: with the
 /// buffers' own headroom twice that ([`auto_buffer_bytes`]). So each transfer may
@@ -146,12 +116,6 @@ pub fn policy(path: &PathPolicy, capacity: Capacity, bounds: Bounds) -> PathPoli
         policy.control.aimd = bdp_bytes.map_or(Aimd::STANDARD, rfc3649_pair);
     }
     policy
-}
-
-/// RFC 3649's increase and decrease at the window that fills the path.
-pub fn rfc3649_pair(bdp_bytes: f64) -> Aimd {
-    // Saturates: the table ends far below.
-    highspeed::response((bdp_bytes / PACKET_BYTES) as u32)
 }
 
 #[cfg(test)]

@@ -87,8 +87,8 @@ mod tests {
     fn each_refused_setting_is_named_with_its_errno() {
         let mut refused = Refused::default();
         assert_eq!((of(&refused), text(&of(&refused))), (vec![], None));
-        refused.note(SocketSetting::Congestion, Err(-nix::libc::ENOENT));
-        refused.note(SocketSetting::Dscp, Err(-nix::libc::EAFNOSUPPORT));
+        refused.note(SocketSetting::Congestion, Err(-libc::ENOENT));
+        refused.note(SocketSetting::Dscp, Err(-libc::EAFNOSUPPORT));
         refused.note_cut(SocketSetting::Sndbuf);
         let named = of(&refused);
         let expected = json!([

@@ -2,7 +2,10 @@
 //! changed is told, and flows do without.
 
 use tracing::warn;
-use wad_policy::{config::HostChanges, route_rules::Selection, switch::Disabled};
+use wad_policy::{
+    config::{HostChanges, route_rules::Selection},
+    switch::Disabled,
+};
 use wad_toolbox::causes::with_causes;
 
 use crate::{

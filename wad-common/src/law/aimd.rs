@@ -24,9 +24,6 @@ pub const ONE_Q16: u32 = 1 << 16;
 pub const MIN_INCREASE_Q16: u32 = ONE_Q16 / 16;
 /// Greatest additive increase of an operator's choice: 4096 segments for each RTT.
 pub const MAX_INCREASE_Q16: u32 = 4096 * ONE_Q16;
-/// Greatest increase of any law, 65,534 segments for each RTT: with more, an ACK
-/// for 2^32 segments would overflow the credit.
-pub const MAX_LAW_INCREASE_Q16: u32 = 65_534 * ONE_Q16;
 /// Least part that a decrease leaves: b = 0.9.
 pub const MIN_KEEP_Q16: u32 = ONE_Q16 - 58_982;
 /// Greatest part that a decrease leaves: b = 0.01.

@@ -28,8 +28,8 @@
 //! this one gets little: it is for paths that it does not share with them.
 
 use super::{
-    MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window,
-    aimd::{MAX_LAW_INCREASE_Q16, ONE_Q16},
+    MAX_LAW_INCREASE_Q16, MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window,
+    aimd::ONE_Q16,
     rtt::{Floor, Rounds},
     slow_start,
 };

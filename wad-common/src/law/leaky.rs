@@ -45,7 +45,7 @@
 //! window before the last cut.
 
 use super::{
-    INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window, aimd::MAX_LAW_INCREASE_Q16,
+    INFINITE_SSTHRESH, MAX_LAW_INCREASE_Q16, MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window,
     rtt::Rounds, slow_start,
 };
 use crate::record;

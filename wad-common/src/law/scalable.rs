@@ -5,7 +5,10 @@
 //! As the kernel's `tcp_scalable.c`, but for rounding: what a decrease leaves is
 //! rounded down here, up there, where a window below 8 segments is not reduced.
 
-use super::aimd::{Aimd, MAX_LAW_INCREASE_Q16, ONE_Q16};
+use super::{
+    MAX_LAW_INCREASE_Q16,
+    aimd::{Aimd, ONE_Q16},
+};
 
 /// Segments acknowledged for one segment of growth.
 const SEGMENTS_PER_INCREASE: u32 = 100;

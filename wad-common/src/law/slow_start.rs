@@ -6,7 +6,7 @@
 //! (max_ssthresh / 2) cut down to a whole number, and thereby by up to half more
 //! than its own bound where K is 2. Here K is not cut down.
 
-use super::{Window, aimd::MAX_LAW_INCREASE_Q16};
+use super::{MAX_LAW_INCREASE_Q16, Window};
 
 /// The window after an ACK in slow start, and the acknowledged segments left
 /// over for congestion avoidance: those after it reached ssthresh.

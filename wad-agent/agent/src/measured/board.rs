@@ -3,10 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use wad_observing::metrics::{PathsMeasured, Readings, SourceReading};
-use wad_policy::{
-    config::Source,
-    tuning_plan::{Capacity, Damper},
-};
+use wad_policy::{capacity::Capacity, config::Source, tuning_plan::Damper};
 use wad_toolbox::mutex::locked;
 
 use super::Shared;

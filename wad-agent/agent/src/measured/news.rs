@@ -4,7 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use tracing::{info, warn};
-use wad_policy::{config::Metric, tuning_plan::Capacity};
+use wad_policy::{capacity::Capacity, config::Metric};
 
 /// Paths that are named in a line.
 const NAMED: usize = 5;

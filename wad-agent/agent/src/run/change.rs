@@ -5,9 +5,9 @@ use std::sync::Arc;
 use anyhow::Result;
 use tracing::{info, warn};
 use wad_policy::{
+    config::route_rules::Selection,
     config::{HostChanges, PathPolicy},
     event_name::EventName,
-    route_rules::Selection,
 };
 use wad_tuning::{
     bpf::{self, Pins, Setup, Start, Started, Tuning},

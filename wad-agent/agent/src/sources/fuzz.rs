@@ -11,11 +11,6 @@ use wad_toolbox::url::Url;
 
 use super::{Answer, SourceError, Store, Targets, error::is_possible};
 
-pub use super::{
-    archive::fuzz as archive, document::fuzz as document, prometheus::fuzz as prometheus,
-    pscheduler::fuzz as pscheduler,
-};
-
 static CONFIG: LazyLock<(Config, Targets)> = LazyLock::new(|| {
     let text = "[[source]]\nname = 's'\nkind = 'http'\nurl = 'http://a'\n\
                 [[path]]\nname = 'a'\nremote = '10.0.0.0/8'\nmode = 'measured'\n\

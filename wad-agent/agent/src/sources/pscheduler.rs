@@ -44,7 +44,8 @@ pub async fn poll(
         tasks.extend(poll.tasks(test, client.host()).await?);
     }
     let from = &perfsonar.from;
-    let hosts = Hosts::look_up(&tasks, from, targets, source.timeout, &mut poll.errors).await;
+    let named = task::hosts(&tasks, from, targets);
+    let hosts = Hosts::look_up(named, source.timeout, &mut poll.errors).await;
     let chosen = choose(&tasks, from, targets, &hosts);
     if tasks.is_empty() && poll.errors.is_empty() {
         poll.errors.push(SourceError::Empty { query: "tasks" });

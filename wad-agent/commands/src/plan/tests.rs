@@ -12,11 +12,12 @@ use wad_policy::{
 };
 
 use super::{
-    Plan, Question,
+    Arguments, Plan, Question,
+    arguments::{Rate, Rtt},
     page::Page,
     simulation::{Bottleneck, Flow, Losses, What, full, mean_window_segments, recovery_rtts},
 };
-use crate::cli;
+use crate::cli::{Cli, Command};
 
 /// Compares a text with the reviewed one.
 pub fn check(name: &str, text: &str) {
@@ -34,9 +35,9 @@ pub fn check(name: &str, text: &str) {
 }
 
 fn question(rate: &str, rtt: &str, loss: Option<f64>, mtu_bytes: u32) -> Question {
-    let rate = cli::Rate::parse(rate).expect("a rate");
-    let rtt = cli::Rtt::parse(rtt).expect("a time");
-    Question::of(&cli::Plan { rate, rtt, loss, mtu: mtu_bytes, json: false })
+    let rate = Rate::parse(rate).expect("a rate");
+    let rtt = Rtt::parse(rtt).expect("a time");
+    Question::of(&Arguments { rate, rtt, loss, mtu: mtu_bytes, json: false })
 }
 
 fn questions() -> Vec<(&'static str, Question)> {
@@ -223,10 +224,10 @@ fn simulated_means_beside_the_response_functions() {
     check("mean-windows", &text);
 }
 
-fn parse(args: &[&str]) -> Result<cli::Plan, String> {
+fn parse(args: &[&str]) -> Result<Arguments, String> {
     let args = ["wad", "plan"].iter().chain(args);
-    match cli::Cli::try_parse_from(args).map_err(|error| error.to_string())?.command {
-        cli::Command::Plan(plan) => Ok(plan),
+    match Cli::try_parse_from(args).map_err(|error| error.to_string())?.command {
+        Command::Plan(plan) => Ok(plan),
         other => panic!("{other:?}"),
     }
 }

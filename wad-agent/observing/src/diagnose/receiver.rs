@@ -4,9 +4,9 @@ use wad_toolbox::amounts::{Rate, Time};
 
 use super::{
     course::Course,
+    finding::{Direction, Finding},
     limit::Limit,
     sender::{bytes, min_rtt_seconds, rtt_seconds},
-    triage::{Direction, Finding},
 };
 
 /// Unread data take this part of the room, or more: the application is behind.

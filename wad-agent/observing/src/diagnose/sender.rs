@@ -1,12 +1,11 @@
 //! What limits a flow whose data this end sends.
 
-use serde::Serialize;
 use wad_toolbox::amounts::{Bytes, Rate, Time};
 
 use super::{
     course::Course,
+    finding::{Direction, Finding, Shares},
     limit::Limit,
-    triage::{Direction, Finding},
 };
 
 /// Below this part of the largest window that the peer has offered, its window is
@@ -42,35 +41,6 @@ const RENO_WINDOW: f64 = 1.2;
 
 const UNCOUNTED: &str = "what it waited for is not known: the time was too short, or it was found running \
                          and nobody saw its beginning";
-
-/// Parts of the time, by what the kernel says the flow waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Shares {
-    pub peer_window: f64,
-    pub send_buffer: f64,
-    /// Nothing to send.
-    pub application: f64,
-    /// The congestion window, or pacing.
-    pub congestion_window: f64,
-}
-
-impl Shares {
-    /// None where the timers are not there, or did not run.
-    #[must_use]
-    pub fn of(course: &Course<'_>) -> Option<Self> {
-        let rwin = course.grown("SndLimTimeRwin")?;
-        let cwnd = course.grown("SndLimTimeCwnd")?;
-        let own = course.grown("SndLimTimeSnd").or_else(|| course.rest_ms(rwin + cwnd))?;
-        let sndbuf = course.grown("SndLimTimeSndbuf")?.min(own);
-        let all = rwin + cwnd + own;
-        (all > 0.0).then(|| Self {
-            peer_window: rwin / all,
-            send_buffer: sndbuf / all,
-            application: (own - sndbuf) / all,
-            congestion_window: cwnd / all,
-        })
-    }
-}
 
 #[must_use]
 pub fn triage(course: &Course<'_>) -> Finding {

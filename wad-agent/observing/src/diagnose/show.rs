@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 
 use wad_toolbox::amounts::Rate;
 
-use super::{Diagnosis, advice::Place, sender::percent, triage::Direction};
+use super::{Diagnosis, advice::Place, finding::Direction, sender::percent};
 
 /// As many are shown in full.
 pub const MOST_IN_FULL: usize = 2;

@@ -1,39 +1,12 @@
 //! From the course of a flow to what limits it, as Web100's triage and NDT's report
 //! do it from the same timers: receiver, sender, or network.
 
-use serde::Serialize;
-
 use super::{
     course::Course,
+    finding::{Direction, Finding, Shares},
     limit::Limit,
-    receiver,
-    sender::{self, Shares},
+    receiver, sender,
 };
-
-/// Who sends the data that matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Direction {
-    /// This end does.
-    Sending,
-    /// The other end does.
-    Receiving,
-}
-
-/// What limits a flow, and how that is known.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Finding {
-    pub direction: Direction,
-    pub limit: Limit,
-    /// Part of the time that it is so, where the kernel counts it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub share: Option<f64>,
-    /// Of this end as a sender.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub shares: Option<Shares>,
-    /// Sentences.
-    pub evidence: Vec<String>,
-}
 
 /// Never panics, whatever the numbers are.
 #[must_use]

@@ -8,7 +8,7 @@ use std::sync::{
 use wad_policy::{config::Sink, event_name::EventName};
 use wad_toolbox::mutex::locked;
 
-use crate::metrics::Readings;
+use crate::metrics::{Readings, SinkReading};
 
 const EVENTS: usize = EventName::ALL.len();
 
@@ -87,18 +87,6 @@ impl SinkCounts {
             failing: locked(&self.failing).clone(),
         }
     }
-}
-
-/// How a sink gets on.
-#[derive(Clone, Debug)]
-pub struct SinkReading {
-    pub name: String,
-    pub kind: &'static str,
-    pub sent: u64,
-    /// By reason.
-    pub lost: Vec<(&'static str, u64)>,
-    pub spooled_bytes: u64,
-    pub failing: Option<String>,
 }
 
 /// Tells how the sinks get on.

@@ -11,7 +11,10 @@ use std::{
 
 use serde::Deserialize;
 
-use super::{error::SinkError, spool::Batch, target::Refused};
+use super::{
+    error::{Refused, SinkError},
+    spool::Batch,
+};
 
 /// How long a daemon may let its socket be full.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -43,3 +43,17 @@ impl SinkError {
         }
     }
 }
+
+/// Not all of a batch was taken.
+#[derive(Debug)]
+pub struct Refused {
+    /// Lines that were.
+    pub taken: usize,
+    pub error: SinkError,
+}
+
+impl Refused {
+    pub const fn all(error: SinkError) -> Self {
+        Self { taken: 0, error }
+    }
+}

@@ -6,9 +6,9 @@ use tracing::{info, warn};
 use wad_toolbox::{chance::chance, mutex::locked};
 
 use super::{
-    error::SinkError,
+    error::{Refused, SinkError},
     outbox::Outbox,
-    target::{Refused, Target},
+    target::Target,
 };
 
 /// Lines given at once: some 400.

@@ -6,7 +6,7 @@ use wad_policy::config::SinkKind;
 
 use super::{
     datagrams::{Datagrams, Framing},
-    error::SinkError,
+    error::{Refused, SinkError},
     file::Rotated,
     http::Poster,
     spool::Batch,
@@ -18,20 +18,6 @@ pub enum Target {
     File(Rotated),
     Datagrams(Datagrams),
     Http(Poster),
-}
-
-/// Not all of a batch was taken.
-#[derive(Debug)]
-pub struct Refused {
-    /// Lines that were.
-    pub taken: usize,
-    pub error: SinkError,
-}
-
-impl Refused {
-    pub const fn all(error: SinkError) -> Self {
-        Self { taken: 0, error }
-    }
 }
 
 impl Target {

@@ -15,7 +15,10 @@ use tempfile::TempDir;
 use wad_policy::config::{Config, testing::host};
 
 use super::*;
-use crate::{events::record::Ends, metrics::Readings};
+use crate::{
+    events::record::Ends,
+    metrics::{Readings, SinkReading},
+};
 
 const LIMIT: Duration = Duration::from_secs(20);
 

@@ -11,7 +11,7 @@ use super::{
     line::Line,
     table::{self, Table},
 };
-use crate::tuning_plan::rfc3649_pair;
+use crate::capacity::rfc3649_pair;
 
 /// The range of the law for `a`, segments for each RTT.
 pub const INCREASE: RangeInclusive<f64> = 0.0625..=4096.0;

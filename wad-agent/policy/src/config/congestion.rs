@@ -7,7 +7,7 @@ use crate::law::Law;
 use super::{
     Congestion, Host,
     fault::{Fault, Problems, Span, quoted},
-    fields::congestion::LOSS,
+    field::Field,
     table::{self, Located, Table},
 };
 
@@ -46,13 +46,13 @@ impl Choice {
 }
 
 /// Reads `congestion` and `loss`, and what `dedicated` makes of them.
-pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Choice {
+pub fn read(table: &Table<'_>, host: &Host, loss: &Field, problems: &mut Problems) -> Choice {
     let named = table.read("congestion", problems, |value| parse(table::text(value)?, host));
-    let loss = LOSS.word(table, problems);
     if let Some(at) = table.place("dedicated") {
         check_dedicated(table, at, problems);
         return Choice::new(Congestion::Ours(Law::Dedicated), Some(at));
     }
+    let loss = loss.word(table, problems);
     if named.is_none() && table.has("congestion") || loss.is_none() && table.has("loss") {
         return Choice { in_doubt: true, ..Choice::default() };
     }

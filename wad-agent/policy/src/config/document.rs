@@ -22,8 +22,8 @@ use super::{
     table::{self, Table},
 };
 use crate::{
+    config::route_rules::{MAX_RULES, Selection},
     derived::Derived,
-    route_rules::{MAX_RULES, Selection},
     switch::Disabled,
 };
 

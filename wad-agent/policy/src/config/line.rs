@@ -6,7 +6,7 @@ use super::{
     quantity,
     table::{self, Located, Table},
 };
-use crate::tuning_plan::Capacity;
+use crate::capacity::Capacity;
 
 const MAX_BITS_PER_SECOND: f64 = 10e12;
 const MAX_RTT_SECONDS: f64 = 60.0;

@@ -31,6 +31,7 @@ mod prefix;
 mod quantity;
 mod reference;
 mod report;
+pub mod route_rules;
 mod sections;
 mod setting;
 mod settings;

@@ -40,7 +40,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let match_in_doubt = problems.count() > before;
 
     let line = Line::read(table, is_measured, problems);
-    let choice = congestion::read(table, host, problems);
+    let choice = congestion::read(table, host, &fields::congestion::LOSS, problems);
     let aimd::Given { aimd, streams, is_auto: aimd_is_auto } = aimd::read(table, &line, problems);
     let buffers = buffers::read(table, &line, streams, problems);
     let thresholds = thresholds::read(table, &line, problems);

@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use wad_common::control::Control;
 
 use super::thresholds::Windows;
-use crate::{law::Law, shares::Shares, tuning_plan::Capacity};
+use crate::{capacity::Capacity, law::Law, shares::Shares};
 
 /// Which flows, and what they get. None leaves a setting to the kernel.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::Capacity;
+use crate::capacity::Capacity;
 
 /// Of the bandwidth-delay product: less is left alone. The buffers' headroom
 /// covers it.

@@ -5,9 +5,9 @@ use std::{net::IpAddr, path::PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
+    config::route_rules::RouteMetrics,
     config::{Settings, Value},
     law::Law,
-    route_rules::RouteMetrics,
 };
 
 use super::query::Query;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use ipnet::IpNet;
-use wad_policy::route_rules::RouteMetrics;
+use wad_policy::config::route_rules::RouteMetrics;
 
 use super::route::{Found, Reason, Route};
 

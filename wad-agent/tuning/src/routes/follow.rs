@@ -13,7 +13,7 @@ use tokio::{
 };
 use tracing::{info, warn};
 use wad_linux::netlink::{self, Error, Netlink};
-use wad_policy::route_rules::{RouteMetrics, Selected};
+use wad_policy::config::route_rules::{RouteMetrics, Selected};
 use wad_toolbox::causes::with_causes;
 
 use super::{

@@ -12,7 +12,7 @@ use netlink_packet_route::{
 };
 use nix::libc::{ENOENT, ESRCH};
 use wad_linux::netlink::{Error, Family, Netlink};
-use wad_policy::route_rules::{RouteMetrics, Rule, Selected, To};
+use wad_policy::config::route_rules::{RouteMetrics, Rule, Selected, To};
 
 use super::{
     MAIN_PRIORITY, MAIN_TABLE, PROTOCOL,

@@ -12,7 +12,7 @@ use netlink_packet_route::{
     },
 };
 use wad_linux::netlink::Family;
-use wad_policy::route_rules::RouteMetrics;
+use wad_policy::config::route_rules::RouteMetrics;
 
 use super::{
     PROTOCOL,

@@ -8,7 +8,7 @@ use netlink_packet_route::{
     rule::{RuleAction, RuleAttribute, RuleMessage, RulePortRange},
 };
 use wad_linux::netlink::Family;
-use wad_policy::route_rules::{Rule, To};
+use wad_policy::config::route_rules::{Rule, To};
 
 use super::{MAIN_PRIORITY, MAIN_TABLE, PRIORITY, PROTOCOL};
 

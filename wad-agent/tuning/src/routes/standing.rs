@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use wad_policy::route_rules::RouteMetrics;
+use wad_policy::config::route_rules::RouteMetrics;
 use wad_toolbox::mutex::locked;
 
 /// Shared by who follows the routes and who tells of them.

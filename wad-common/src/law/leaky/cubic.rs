@@ -4,7 +4,7 @@ use core::hint::black_box;
 
 use super::queue::ticks;
 use crate::{
-    law::{Sample, Window, aimd::MAX_LAW_INCREASE_Q16},
+    law::{MAX_LAW_INCREASE_Q16, Sample, Window},
     record,
 };
 

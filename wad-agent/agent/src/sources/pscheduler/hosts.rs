@@ -1,7 +1,7 @@
 //! The hosts that tasks name: mostly by name, where paths have addresses.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeSet, HashMap},
     io,
     net::IpAddr,
     time::Duration,
@@ -13,7 +13,6 @@ use tokio::{
 };
 use wad_http::HttpError;
 
-use super::task::Task;
 use crate::sources::{SourceError, Targets};
 
 /// Addresses by name.
@@ -21,30 +20,24 @@ use crate::sources::{SourceError, Targets};
 pub struct Hosts(HashMap<String, Vec<IpAddr>>);
 
 impl Hosts {
-    /// Looks up the names that matter, all in so much time. What is not found is
+    /// Looks up names, all in so much time. What is not found is
     /// said.
     pub async fn look_up(
-        tasks: &[Task],
-        from: &HashSet<IpAddr>,
-        targets: &Targets,
+        names: BTreeSet<&str>,
         most: Duration,
         errors: &mut Vec<SourceError>,
     ) -> Self {
         let deadline = Instant::now() + most;
-        let sources = tasks.iter().filter(|_| !from.is_empty()).map(|task| &task.source);
-        let dests = tasks.iter().map(|task| &task.dest);
-        let dests = dests.filter(|dest| targets.named(dest).is_none());
-        let names: BTreeSet<&String> = sources.chain(dests).collect();
         let mut hosts = Self::default();
         for name in names.into_iter().filter(|name| name.parse::<IpAddr>().is_err()) {
             let late = |_| io::ErrorKind::TimedOut.into();
-            let found = timeout_at(deadline, lookup_host((name.as_str(), 0))).await;
+            let found = timeout_at(deadline, lookup_host((name, 0))).await;
             match found.map_err(late).flatten() {
                 Ok(found) => {
-                    hosts.0.insert(name.clone(), found.map(|address| address.ip()).collect());
+                    hosts.0.insert(name.to_owned(), found.map(|address| address.ip()).collect());
                 }
                 Err(source) => {
-                    errors.push(HttpError::Resolve { host: name.clone(), source }.into());
+                    errors.push(HttpError::Resolve { host: name.to_owned(), source }.into());
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Tasks of a pScheduler, and which of them measure a path.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     fmt,
     net::IpAddr,
 };
@@ -114,6 +114,17 @@ impl Task {
         let is_limited = bandwidth.is_some() || udp == Some(true);
         Ok(Self { test, id, source, dest, is_limited })
     }
+}
+
+/// Returns the hosts whose addresses tell which tasks measure a path.
+pub fn hosts<'t>(
+    tasks: &'t [Task],
+    from: &HashSet<IpAddr>,
+    targets: &Targets,
+) -> BTreeSet<&'t str> {
+    let sources = tasks.iter().filter(|_| !from.is_empty()).map(|task| task.source.as_str());
+    let dests = tasks.iter().map(|task| task.dest.as_str());
+    sources.chain(dests.filter(|dest| targets.named(dest).is_none())).collect()
 }
 
 /// A task, and the paths that it measures.

@@ -3,13 +3,13 @@
 use wad_common::policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS};
 
 use crate::{
+    config::route_rules::MAX_REORDER_SEGMENTS,
     config::{
         aimd::HANDSHAKE_SEGMENTS,
         dscp,
         field::{Checked, Field, Kind},
         setting::{Setting, Value},
     },
-    route_rules::MAX_REORDER_SEGMENTS,
 };
 
 pub const FLOW: &[Field] = &[
