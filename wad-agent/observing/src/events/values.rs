@@ -223,6 +223,27 @@ mod tests {
         told
     }
 
+    /// The reference in the book is made of these lines. That of `derived` is not told here.
+    #[test]
+    fn lines_are_as_the_reference_has_them() {
+        let mut event = event();
+        event.flow.refused.note(SocketSetting::Congestion, Err(-libc::ENOENT));
+        let mut lines = String::new();
+        for kind in [Kind::Open, Kind::Change, Kind::Close, Kind::Leave] {
+            write_lines(&Event { kind: kind as u32, ..event }, &mut lines);
+        }
+        let golden = include_str!("testdata/lines.jsonl");
+        let others = |line: &&str| !line.contains("\"event\":\"derived\"");
+        let expected: Vec<_> = golden.lines().filter(others).collect();
+        assert_eq!(lines.lines().collect::<Vec<_>>(), expected, "{lines}");
+    }
+
+    fn write_lines(event: &Event, lines: &mut String) {
+        records(event, "bob", Timestamp::UNIX_EPOCH, |record| {
+            *lines += &String::from_utf8(record.line(&teller(), 0).unwrap()).unwrap();
+        });
+    }
+
     fn names(event: &Event) -> Vec<(String, Value)> {
         told(event).into_iter().map(|(name, values)| (name, values["why"].clone())).collect()
     }

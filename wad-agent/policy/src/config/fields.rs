@@ -18,8 +18,9 @@ use super::{
     PathPolicy,
     fault::Problems,
     field::{Checked, Field},
+    keys::Key,
     setting::Setting,
-    table::{Key, Table},
+    table::Table,
 };
 
 use self::{
@@ -45,7 +46,7 @@ pub(super) fn read_settings(table: &Table<'_>, problems: &mut Problems, policy: 
 /// The keys that a path may have.
 pub(super) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> =
-        LazyLock::new(|| all().map(|field| Key { name: field.key, alias: field.alias }).collect());
+        LazyLock::new(|| all().map(|field| Key::of_field(field.key, field.alias)).collect());
     &KEYS
 }
 
