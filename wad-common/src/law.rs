@@ -11,14 +11,19 @@
 pub mod aimd;
 pub mod delay;
 pub mod highspeed;
+pub mod idle;
 pub mod leaky;
+pub mod loss_based;
 pub mod pacing;
+pub mod phase;
 pub mod rtt;
 mod sample;
 pub mod scalable;
 pub mod slow_start;
+pub mod stall;
 
 pub use aimd::Aimd;
+pub use phase::ShownPhase;
 pub use sample::Sample;
 
 /// Least window after a decrease: RFC 5681 section 3.1, equation (4).
@@ -50,6 +55,14 @@ impl Window {
     #[must_use]
     pub const fn in_slow_start(&self) -> bool {
         self.cwnd_segments < self.ssthresh_segments
+    }
+
+    /// Whether slow start, where the window is in it, is limited (RFC 3742).
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_limited(&self) -> bool {
+        self.ssthresh_segments > self.max_ssthresh_segments
+            && self.cwnd_segments >= self.max_ssthresh_segments
     }
 
     /// The segments of growth that an ACK earns at this increase for each RTT,

@@ -30,6 +30,7 @@ mod test;
 mod tool_folders;
 mod toolchains;
 mod tools;
+mod verifier;
 mod vm;
 
 #[derive(Parser)]
@@ -103,12 +104,19 @@ enum Command {
         /// All of them if none is named
         #[arg(value_name = "KERNEL", value_parser = vm::names())]
         kernels: Vec<String>,
-        /// Only the tests with this in their names
-        #[arg(long, value_name = "NAME")]
-        test: Option<String>,
+        /// Only the tests with this in their names, or with one of these
+        #[arg(long = "test", value_name = "NAME")]
+        tests: Vec<String>,
         /// Every test that can be run there, not only those of every change
         #[arg(long)]
         long: bool,
+    },
+    /// Write what the verifier processes of each BPF program under each kernel, in
+    /// tests/verifier.toml, which changes are held against
+    Verifier {
+        /// Beside this machine's; all of them if none is named
+        #[arg(value_name = "KERNEL", value_parser = vm::names())]
+        kernels: Vec<String>,
     },
     /// Build the static binaries to ship, in target/dist
     Dist {
@@ -188,9 +196,8 @@ fn run(command: Command) -> Result<()> {
         Command::Vm { other: Some(VmCommand::Lab { kernel, arguments }), .. } => {
             vm::lab(&kernel, &arguments)
         }
-        Command::Vm { other: None, kernels, test, long } => {
-            vm::run(&kernels, test.as_deref(), long)
-        }
+        Command::Vm { other: None, kernels, tests, long } => vm::run(&kernels, &tests, long),
+        Command::Verifier { kernels } => verifier::run(&kernels),
         Command::Dist { machines, sizes } => dist::run(&machines, sizes),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),

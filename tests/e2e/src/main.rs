@@ -11,7 +11,7 @@ use anyhow::Result;
 use clap::Parser;
 use wad_lab::cli::{self, Peer};
 
-use self::harness::Choice;
+use self::harness::{Choice, Places};
 
 /// Tests of the whole of wad, with WAD_BIN as the program
 #[derive(Parser)]
@@ -21,10 +21,12 @@ struct Arguments {
     /// Say of each test where it is run, and run none
     #[arg(long)]
     list: bool,
-    /// How many of those that bear it are run beside each other; twice as many as
-    /// there are processors if left out
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    places: Option<u32>,
+    /// One test at a time, whatever each bears
+    #[arg(long)]
+    one_at_a_time: bool,
+    /// Print what the verifier processed of each program under this kernel, and run none
+    #[arg(long, conflicts_with = "list")]
+    verifier: bool,
     /// The test to be run in this process
     #[arg(long, hide = true, value_name = "NAME")]
     one: Option<String>,
@@ -60,8 +62,17 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         cli::print(harness::list(&tests).trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
+    if arguments.verifier {
+        cli::print(tests::verifier::show()?.trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
-    let places = arguments.places.unwrap_or(2 * processors);
+    let places = if arguments.one_at_a_time {
+        Places { beside: 1, few: 1 }
+    } else {
+        // Those that bear any others wait most of the time.
+        Places { beside: 2 * processors, few: processors + processors / 2 }
+    };
     let passed_over = Choice::default().tests().len() - tests.len();
     harness::run(&tests, places, passed_over)
 }

@@ -1,9 +1,10 @@
-//! Small BPF programs of this crate's own, instruction by instruction.
+//! Small BPF programs of this crate's own, instruction by instruction, and what the
+//! kernel tells of programs.
 
 use std::{
     ffi::CStr,
     io,
-    os::fd::{FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
 };
 
 // include/uapi/linux/bpf.h
@@ -68,4 +69,75 @@ pub fn command<T>(command: libc::c_long, attribute: &mut T) -> io::Result<i32> {
     let result =
         unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size_of::<T>()) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
+}
+
+const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
+const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
+const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+
+/// A program in the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loaded {
+    pub id: u32,
+    /// The first 15 letters of its name.
+    pub name: String,
+    /// Instructions that the verifier processed, along all paths; none where the kernel
+    /// does not say, as before Linux 5.16.
+    pub verified_instructions: Option<u32>,
+}
+
+/// Returns all programs in the kernel, by their ids.
+///
+/// # Errors
+/// Without root.
+pub fn loaded() -> io::Result<Vec<Loaded>> {
+    let mut all = Vec::new();
+    let mut last = 0;
+    loop {
+        // The fields of `union bpf_attr`: an id, and the next one, which the kernel fills in.
+        let mut next = [last, 0, 0];
+        match command(BPF_PROG_GET_NEXT_ID, &mut next) {
+            Ok(_) => last = next[1],
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Ok(all),
+            Err(error) => return Err(error),
+        }
+        match info(last) {
+            Ok(program) => all.push(program),
+            // It has gone meanwhile.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn info(id: u32) -> io::Result<Loaded> {
+    /// The fields of `union bpf_attr` for BPF_OBJ_GET_INFO_BY_FD.
+    #[repr(C)]
+    struct Ask {
+        program: u32,
+        bytes: u32,
+        at: u64,
+    }
+    // The fields of `struct bpf_prog_info`, by their offsets.
+    const BYTES: usize = 232;
+    const NAME: usize = 64;
+    const VERIFIED: usize = 216;
+
+    let program = command(BPF_PROG_GET_FD_BY_ID, &mut [id, 0, 0])?;
+    // SAFETY: a descriptor that was just made and is nobody else's.
+    let program = unsafe { OwnedFd::from_raw_fd(program) };
+    let mut info = [0_u8; BYTES];
+    let mut ask = Ask {
+        program: program.as_raw_fd().cast_unsigned(),
+        bytes: BYTES as u32,
+        at: info.as_mut_ptr() as u64,
+    };
+    command(BPF_OBJ_GET_INFO_BY_FD, &mut ask)?;
+    let name = info[NAME..NAME + 16].split(|byte| *byte == 0).next().unwrap_or_default();
+    let verified = info[VERIFIED..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+    Ok(Loaded {
+        id,
+        name: String::from_utf8_lossy(name).into_owned(),
+        verified_instructions: (verified > 0).then_some(verified),
+    })
 }

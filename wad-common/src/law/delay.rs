@@ -28,7 +28,7 @@
 //! this one gets little: it is for paths that it does not share with them.
 
 use super::{
-    MIN_WINDOW_SEGMENTS, Sample, Window,
+    MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window,
     aimd::{MAX_LAW_INCREASE_Q16, ONE_Q16},
     rtt::{Floor, Rounds},
     slow_start,
@@ -100,6 +100,28 @@ enum Phase {
     Reduce = 4,
 }
 
+impl Phase {
+    const ALL: [Self; 5] = [Self::Follow, Self::Settle, Self::Drain, Self::Refill, Self::Reduce];
+
+    fn from_number(number: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|phase| *phase as u32 == number)
+    }
+
+    /// Whether an edge leads to `next`.
+    const fn leads_to(self, next: Self) -> bool {
+        match next {
+            // Each ends there; so does what congestion interrupts, this one, too.
+            Self::Follow => true,
+            // A queue showed in slow start, or idle time took a drained window.
+            Self::Settle => matches!(self, Self::Follow | Self::Drain),
+            Self::Drain => matches!(self, Self::Follow),
+            Self::Refill => matches!(self, Self::Drain),
+            // Whatever the law does, but not twice.
+            Self::Reduce => !matches!(self, Self::Reduce),
+        }
+    }
+}
+
 impl Delay {
     /// Of a flow that begins.
     pub const START: Self = Self {
@@ -158,7 +180,7 @@ impl Delay {
     pub fn on_congestion(&mut self, cwnd_segments: u32) -> u32 {
         let is_drained = self.is(Phase::Drain) && self.left_segments == cwnd_segments;
         let full_segments = if is_drained { self.full_segments } else { cwnd_segments };
-        self.enter(Phase::Follow);
+        self.transition_to(Phase::Follow);
         (full_segments / 2).max(MIN_WINDOW_SEGMENTS)
     }
 
@@ -169,12 +191,29 @@ impl Delay {
         self.is(Phase::Follow) && window.in_slow_start()
     }
 
+    /// Where the law is with a flow of this window.
+    #[inline(always)]
+    #[must_use]
+    pub const fn phase(&self, window: &Window) -> ShownPhase {
+        if self.is(Phase::Follow) {
+            ShownPhase::of_growing(window)
+        } else if self.is(Phase::Settle) {
+            ShownPhase::Settle
+        } else if self.is(Phase::Drain) {
+            ShownPhase::Drain
+        } else if self.is(Phase::Refill) {
+            ShownPhase::Refill
+        } else {
+            ShownPhase::Recovery
+        }
+    }
+
     /// Down to the threshold, sending one segment for two that arrive: RFC 6937's
     /// proportional rate reduction, for a half.
     #[inline(always)]
     fn reduce(&mut self, window: Window, sample: &Sample) -> Window {
         if !self.is(Phase::Reduce) {
-            self.enter(Phase::Reduce);
+            self.transition_to(Phase::Reduce);
             // The first segment found lost goes out at once (RFC 6675 section 5).
             self.credit_q16 = ONE_Q16.into();
         }
@@ -191,7 +230,7 @@ impl Delay {
     #[inline(always)]
     fn take_up(&mut self, window: Window) -> Window {
         if self.is(Phase::Reduce) {
-            self.enter(Phase::Follow);
+            self.transition_to(Phase::Follow);
             // Larger than it was left: the reduction was undone.
             if window.cwnd_segments <= self.left_segments {
                 let kept_segments = window.cwnd_segments.min(window.ssthresh_segments);
@@ -199,7 +238,7 @@ impl Delay {
             }
         } else if self.is(Phase::Drain) && window.cwnd_segments != self.left_segments {
             // After idle time: the window is not what it was drained from.
-            self.enter(Phase::Settle);
+            self.transition_to(Phase::Settle);
         }
         window
     }
@@ -216,7 +255,7 @@ impl Delay {
             }
             // The ACKs of the next round are of what was sent too fast, the first
             // of all before anything was known of it.
-            self.enter(Phase::Settle);
+            self.transition_to(Phase::Settle);
             self.rounds.begin(sample);
             return Window { ssthresh_segments: window.cwnd_segments, ..window };
         }
@@ -241,13 +280,13 @@ impl Delay {
     #[inline(always)]
     fn next_phase(&mut self, window: Window, sample: &Sample) -> Window {
         if self.is(Phase::Settle) {
-            self.enter(Phase::Follow);
+            self.transition_to(Phase::Follow);
         } else if self.is(Phase::Drain) {
-            self.enter(Phase::Refill);
+            self.transition_to(Phase::Refill);
             return window.at_most_clamped(self.full_segments);
         } else if self.is(Phase::Refill) {
             self.base.renew(sample.now_us);
-            self.enter(Phase::Follow);
+            self.transition_to(Phase::Follow);
         } else if !window.in_slow_start() {
             return self.next_round(window, sample);
         }
@@ -258,7 +297,7 @@ impl Delay {
     #[inline(always)]
     fn next_round(&mut self, window: Window, sample: &Sample) -> Window {
         if self.base.is_old(sample.now_us) {
-            self.enter(Phase::Drain);
+            self.transition_to(Phase::Drain);
             self.base.seek();
             self.full_segments = window.cwnd_segments;
             self.left_segments = base::drained_segments(window.cwnd_segments, self.queue_segments);
@@ -350,10 +389,16 @@ impl Delay {
         self.phase == phase as u32
     }
 
-    /// What was earned in another phase counts no more.
+    /// The only way from one phase to another. What was earned in the one counts no
+    /// more in the other.
     #[inline(always)]
-    const fn enter(&mut self, phase: Phase) {
-        self.phase = phase as u32;
+    fn transition_to(&mut self, next: Phase) {
+        debug_assert!(
+            Phase::from_number(self.phase).is_some_and(|phase| phase.leads_to(next)),
+            "no edge leads from {:?} to {next:?}",
+            Phase::from_number(self.phase),
+        );
+        self.phase = next as u32;
         self.step_q16 = 0;
         self.credit_q16 = 0;
         self.growth_segments = 0;

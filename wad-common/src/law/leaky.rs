@@ -45,13 +45,14 @@
 //! window before the last cut.
 
 use super::{
-    INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS, Sample, Window, aimd::MAX_LAW_INCREASE_Q16,
+    INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window, aimd::MAX_LAW_INCREASE_Q16,
     rtt::Rounds, slow_start,
 };
 use crate::record;
 
 mod cubic;
 mod leak;
+mod phase;
 mod queue;
 #[cfg(test)]
 mod tests;
@@ -59,6 +60,7 @@ mod watch;
 
 use cubic::{Cubic, KEEP_Q10};
 use leak::{Leak, Sign};
+use phase::{Cut, Phase, Start};
 use queue::Queue;
 use watch::Watch;
 
@@ -104,36 +106,6 @@ pub struct Leaky {
     start: u8,
 }
 record!(Leaky, size = 64);
-
-/// What slow start does next.
-#[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Start {
-    /// It doubles the window until there is a queue.
-    Fast = 0,
-    /// It adds a quarter for each RTT, until the queue is large.
-    Gentle = 1,
-    /// The same, after a cut.
-    Again = 2,
-    /// It takes the window to a threshold that is known.
-    Over = 3,
-}
-
-/// The answer to a loss of this round. A round begins with it, because the losses
-/// of what was out are of the same event.
-#[repr(u8)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Cut {
-    None = 0,
-    /// By what the queue takes.
-    Drain = 1,
-    /// To 0.7, from where slow start goes on.
-    Others = 2,
-    /// To 0.7.
-    Congestion = 3,
-    /// To 0.7 in the end; the window grows to there from one segment.
-    Timeout = 4,
-}
 
 /// What follows from an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,7 +169,7 @@ impl Leaky {
         if self.rounds.ends(sample) {
             self.leak.round_ends();
             self.lost_segments = 0;
-            self.cut = Cut::None as u8;
+            self.transition_to(None, Some(Cut::None));
         }
     }
 
@@ -216,8 +188,7 @@ impl Leaky {
         };
         if self.is_cut(Cut::Others) && self.is_too_many(window) {
             // The queue overflowed with its own packets after all.
-            self.cut = Cut::Congestion as u8;
-            self.start = Start::Over as u8;
+            self.transition_to(Some(Start::Over), Some(Cut::Congestion));
             let ssthresh_segments = window.cwnd_segments.max(MIN_WINDOW_SEGMENTS);
             return Window { ssthresh_segments, ..window };
         }
@@ -239,7 +210,7 @@ impl Leaky {
         let grown = if window.in_slow_start() {
             self.start_up(bounded, sample)
         } else {
-            self.start = Start::Over as u8;
+            self.transition_to(Some(Start::Over), None);
             let increase_q16 = self.cubic.increase_q16(bounded, sample, self.queue.rtt_us());
             earned(bounded, increase_q16, sample)
         };
@@ -261,6 +232,23 @@ impl Leaky {
     #[must_use]
     pub fn is_starting(&self, window: &Window) -> bool {
         window.in_slow_start() && (self.is_start(Start::Fast) || self.is_start(Start::Over))
+    }
+
+    /// Where the law is with a flow of this window.
+    #[inline(always)]
+    #[must_use]
+    pub const fn phase(&self, window: &Window) -> ShownPhase {
+        if self.is_cut(Cut::Drain) {
+            ShownPhase::Drain
+        } else if self.is_cut(Cut::Others) || self.is_cut(Cut::Congestion) {
+            ShownPhase::Recovery
+        } else if self.is_start(Start::Gentle) && window.in_slow_start() {
+            ShownPhase::GentleSlowStart
+        } else if self.is_start(Start::Again) && window.in_slow_start() {
+            if self.leak.is_known() { ShownPhase::Search } else { ShownPhase::GentleSlowStart }
+        } else {
+            ShownPhase::of_growing(window)
+        }
     }
 
     /// What follows from losses, marks and timeouts.
@@ -320,7 +308,7 @@ impl Leaky {
         if !self.is_start(Start::Over) || window.cwnd_segments >= ssthresh_segments {
             return window;
         }
-        self.start = Start::Again as u8;
+        self.transition_to(Some(Start::Again), None);
         Window { ssthresh_segments, ..window }
     }
 
@@ -345,7 +333,8 @@ impl Leaky {
         self.credit_q16 = 0;
         self.watch = Watch::NONE;
         self.leak.cut(is_drain);
-        self.cut = cut as u8;
+        let start = if cut == Cut::Others { Start::Again } else { Start::Over };
+        self.transition_to(Some(start), Some(cut));
         // After a timeout nearly nothing is out, but what was is still to be heard of.
         let out_segments = if is_timeout { from_segments } else { sample.in_flight_segments };
         // And one more: what was out is acknowledged with ECE to the last segment, as
@@ -355,10 +344,8 @@ impl Leaky {
         let cwnd_segments =
             if is_timeout { window.cwnd_segments } else { kept_segments.min(window.cwnd_segments) };
         if cut == Cut::Others {
-            self.start = Start::Again as u8;
             return Window { cwnd_segments, ..window };
         }
-        self.start = Start::Over as u8;
         Window { cwnd_segments, ssthresh_segments: kept_segments, ..window }
     }
 
@@ -368,11 +355,11 @@ impl Leaky {
         let cwnd_segments = window.cwnd_segments;
         if self.is_start(Start::Over) && window.ssthresh_segments >= INFINITE_SSTHRESH {
             // A cut was undone that had ended slow start.
-            self.start = Start::Again as u8;
+            self.transition_to(Some(Start::Again), None);
         }
         if self.is_start(Start::Fast) && cwnd_segments >= START_SEGMENTS && self.queue.is_standing()
         {
-            self.start = Start::Gentle as u8;
+            self.transition_to(Some(Start::Gentle), None);
         }
         if self.is_start(Start::Fast) || self.is_start(Start::Over) {
             return slow_start::on_ack(window, sample.acked_segments).0;
@@ -397,7 +384,7 @@ impl Leaky {
         };
         self.cubic.rise(sample.now_us, cwnd_segments, plateau_segments);
         self.leak.slow_start_ends();
-        self.start = Start::Over as u8;
+        self.transition_to(Some(Start::Over), None);
         let ssthresh_segments = cwnd_segments.max(MIN_WINDOW_SEGMENTS);
         Window { ssthresh_segments, credit_q16: 0, ..window }
     }
@@ -407,6 +394,24 @@ impl Leaky {
     fn is_too_many(&self, window: Window) -> bool {
         let few_segments = (window.cwnd_segments >> FEW_SHIFT).clamp(1, FEW_SEGMENTS);
         u32::from(self.lost_segments) > few_segments + (window.cwnd_segments >> LEAK_SHIFT)
+    }
+
+    /// The only way from one phase to another: what slow start does next, the answer to
+    /// a loss of this round, or both; None leaves the one as it is.
+    #[inline(always)]
+    fn transition_to(&mut self, start: Option<Start>, cut: Option<Cut>) {
+        let before = Phase::from_numbers(self.start, self.cut);
+        if let Some(start) = start {
+            self.start = start as u8;
+        }
+        if let Some(cut) = cut {
+            self.cut = cut as u8;
+        }
+        let after = Phase::from_numbers(self.start, self.cut);
+        debug_assert!(
+            before.zip(after).is_some_and(|(before, after)| before.leads_to(after)),
+            "no edge leads from {before:?} to {after:?}",
+        );
     }
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! With `cong_control` the kernel leaves window and rate to the law, in recovery
 //! and after idle time, too.
 
-use wad_common::law::{Aimd, INFINITE_SSTHRESH};
+use wad_common::law::{Aimd, INFINITE_SSTHRESH, ShownPhase};
 
 use crate::{context::Context, parameters::Parameters, standard, tcp::Tcp};
 
@@ -40,6 +40,7 @@ pub fn cong_control(ctx: Context) -> u64 {
         tcp.set_cwnd_segments(held_segments);
     }
     hold_rate(tcp, parameters);
+    parameters.show(ShownPhase::Hold);
     0
 }
 

@@ -36,6 +36,7 @@ pub fn cong_control(ctx: Context) -> u64 {
     let mut law: Delay = tcp.private(STATE);
     let after = law.on_ack(before, &sample, parameters.standing_queue_segments());
     let is_starting = law.is_starting(&after);
+    parameters.show(law.phase(&after));
     tcp.set_private(STATE, law);
     tcp.change_window(before, after);
     pacing::follow_window(tcp, is_starting);

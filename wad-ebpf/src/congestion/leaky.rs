@@ -48,6 +48,7 @@ pub fn cong_control(ctx: Context) -> u64 {
         let before = parameters.bounded_window(0);
         let after = law.grow(before, &sample);
         tcp.change_window(before, after);
+        parameters.show(law.phase(&after));
         law.is_starting(&after)
     });
     pacing::follow_window(tcp, is_starting);

@@ -5,9 +5,16 @@
 //! itself does proportional rate reduction (RFC 6937) during recovery. ECN marks
 //! reach `ssthresh` as losses do (RFC 3168 section 6.1.2).
 
+use core::mem::offset_of;
+
 use wad_common::{
     control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE},
-    law::{Aimd, INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS},
+    law::{
+        Aimd, INFINITE_SSTHRESH,
+        idle::Open,
+        loss_based::{Change, Course, LossBased, Moment},
+        stall::{Ending, Stall},
+    },
 };
 
 use crate::{
@@ -16,17 +23,10 @@ use crate::{
     tcp::Tcp,
 };
 
-// Places in `icsk_ca_priv`.
-const CREDIT_Q16: u32 = LAW_STATE;
-/// The window after the last ACK; 0 since the last congestion event.
-const OPEN_CWND: u32 = LAW_STATE + 8;
-/// The threshold before a local stall; 0 if there was none.
-const STALLED_SSTHRESH: u32 = LAW_STATE + 12;
-/// Segments acknowledged with ECE until the last ACK.
-const DELIVERED_CE: u32 = LAW_STATE + 16;
-/// When the local stall began, then when it ended, by the flow's clock
-/// (`tcp_mstamp`).
-const STALLED_US: u32 = LAW_STATE + 24;
+// Places in `icsk_ca_priv`. An ACK reads and writes only what it needs of the state.
+const CREDIT_Q16: u32 = LAW_STATE + offset_of!(LossBased, credit_q16) as u32;
+const OPEN: u32 = LAW_STATE + offset_of!(LossBased, open) as u32;
+const STALL: u32 = LAW_STATE + offset_of!(LossBased, stall) as u32;
 
 // enum tcp_ca_state (include/uapi/linux/tcp.h), of which what is above is LOSS.
 const TCP_CA_RECOVERY: u8 = 3;
@@ -51,19 +51,27 @@ pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u
         tcp.entitled_segments()
     };
     let mut before = parameters.bounded_window(tcp.private(CREDIT_Q16));
+    let mut after = before;
     if before.cwnd_segments > before.clamp_segments {
+        before.cwnd_segments = before.clamp_segments;
+        after = before;
         tcp.set_cwnd_segments(before.clamp_segments);
     } else if before.cwnd_segments < entitled_segments {
         before.clamp_segments = before.clamp_segments.min(entitled_segments);
         let law = response(parameters, before.cwnd_segments);
-        let after = law.on_ack(before, ctx.argument(2) as u32);
+        after = law.on_ack(before, ctx.argument(2) as u32);
         if after.cwnd_segments != before.cwnd_segments {
             tcp.set_cwnd_segments(after.cwnd_segments);
         }
         tcp.set_private(CREDIT_Q16, after.credit_q16);
     }
+    let mut course = parameters.course();
+    course.grow(&before, &after);
+    parameters.set_course(course);
     if parameters.has(KEEP_WHEN_IDLE) {
-        tcp.set_private(OPEN_CWND, tcp.cwnd_segments());
+        let mut open = Open::UNKNOWN;
+        open.note(after.cwnd_segments);
+        tcp.set_private(OPEN, open);
     }
     0
 }
@@ -72,75 +80,34 @@ pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u
 pub fn ssthresh(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::of(tcp);
-    let cwnd_segments = if is_unanswered(tcp) {
-        // The window has followed it: what is on its way is all that is known.
+    let answer = with_state(tcp, parameters, |law, course, moment| {
+        law.on_asked(course, moment, |segments| response(parameters, segments))
+    });
+    if answer.had_none {
         tcp.set_ssthresh_segments(INFINITE_SSTHRESH);
-        tcp.in_flight_segments().max(MIN_WINDOW_SEGMENTS)
-    } else {
-        tcp.cwnd_segments()
-    };
-    if parameters.has(IGNORE_LOCAL_STALLS) && is_local_stall(tcp) {
-        if tcp.private::<u32>(STALLED_SSTHRESH) == 0 {
-            tcp.set_private(STALLED_SSTHRESH, tcp.ssthresh_segments());
-        }
-        tcp.set_private(STALLED_US, tcp.now_us());
-        // What the kernel's recovery steers to, and ends at.
-        return cwnd_segments.into();
     }
-    decrease(tcp, parameters, cwnd_segments, response).into()
+    answer.ssthresh_segments.into()
 }
 
-/// A loss while the kernel answers to a local stall is part of that answer for
-/// it: it does not ask for a threshold again.
 #[inline(always)]
 pub fn set_state(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
     let tcp = Tcp::of(ctx);
+    let parameters = Parameters::of(tcp);
     // The kernel passes one byte; the rest of the register is not defined.
-    let state = ctx.argument(1) as u8;
-    if is_unanswered(tcp) {
-        answer_unasked(tcp, Parameters::of(tcp), response);
-    } else if state >= TCP_CA_RECOVERY && tcp.private::<u32>(STALLED_SSTHRESH) != 0 {
-        answer_late(tcp, Parameters::of(tcp), response);
+    let is_of_loss = ctx.argument(1) as u8 >= TCP_CA_RECOVERY;
+    let change = match (tcp.is_in_cwr(), is_of_loss) {
+        (true, true) => Change::LossFoundInCwr,
+        (true, false) => Change::CwrEnds,
+        (false, true) => Change::LossFound,
+        (false, false) => Change::Other,
+    };
+    let ssthresh_segments = with_state(tcp, parameters, |law, course, moment| {
+        law.on_change(course, moment, change, |segments| response(parameters, segments))
+    });
+    if let Some(ssthresh_segments) = ssthresh_segments {
+        reduce_to(tcp, ssthresh_segments);
     }
     0
-}
-
-/// The threshold after a congestion event at this window.
-#[inline(always)]
-fn decrease(
-    tcp: Tcp,
-    parameters: Parameters,
-    cwnd_segments: u32,
-    response: impl Fn(Parameters, u32) -> Aimd,
-) -> u32 {
-    // To lower what it can't use would lower nothing (RFC 5681 equation 4).
-    let used_segments = if is_held_by_host(tcp, parameters) {
-        cwnd_segments.min(tcp.used_segments())
-    } else {
-        cwnd_segments
-    };
-    tcp.set_private(STALLED_SSTHRESH, 0_u32);
-    tcp.set_private(OPEN_CWND, 0_u32);
-    tcp.set_private(CREDIT_Q16, 0_u64);
-    response(parameters, used_segments).on_congestion(used_segments)
-}
-
-/// What was taken for a local stall alone was congestion, too: the answer to the
-/// window of then.
-#[inline(always)]
-fn answer_late(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
-    let stalled_segments = tcp.prior_cwnd_segments();
-    reduce_to(tcp, decrease(tcp, parameters, stalled_segments, response));
-}
-
-/// The answer that no program gave when the kernel asked, to the window of then.
-#[inline(always)]
-fn answer_unasked(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
-    let cwnd_segments = tcp.prior_cwnd_segments();
-    let is_ignored = parameters.has(IGNORE_LOCAL_STALLS) && tcp.is_in_cwr() && is_local_stall(tcp);
-    let ssthresh_segments =
-        if is_ignored { cwnd_segments } else { decrease(tcp, parameters, cwnd_segments, response) };
-    reduce_to(tcp, ssthresh_segments);
 }
 
 #[inline(always)]
@@ -151,40 +118,12 @@ fn reduce_to(tcp: Tcp, ssthresh_segments: u32) {
     }
 }
 
-/// Whether the kernel took for a threshold what no program has returned; the window
-/// follows it, to 980 million segments within an RTT (seen). A kernel that is
-/// hardened to run no BPF program while init (PID 1) has the processor skips them for
-/// packets that an interrupt brings meanwhile, too, and finds in place of the result
-/// what else was on its stack: half a return address, which is above all thresholds
-/// (Linux 6.18 of a cloud's virtual machines, where `__bpf_prog_enter()` compares
-/// `current->tgid` with 1).
-#[inline(always)]
-fn is_unanswered(tcp: Tcp) -> bool {
-    tcp.ssthresh_segments() > INFINITE_SSTHRESH
-}
-
-/// Whether the kernel reports a full queue of this host (`tcp_enter_cwr()` from
-/// `__tcp_transmit_skb()`): nothing is lost or acknowledged selectively, as
-/// after a drop or a time-out, and the ACK before this had no ECE, as after a
-/// mark. A drop that the tail loss probe has repaired looks the same here
-/// (`tcp_process_tlp_ack()`); the next ACK tells.
-#[inline(always)]
-fn is_local_stall(tcp: Tcp) -> bool {
-    tcp.lost_segments() == 0
-        && tcp.sacked_segments() == 0
-        && tcp.delivered_ce_segments() == tcp.private::<u32>(DELIVERED_CE)
-}
-
-/// Whether within the last RTT it was a full queue of this host that held the flow
-/// back, and not its window: the kernel's note that the window did is of the one
-/// that it had reduced meanwhile. A window that grew by it would grow without end.
+/// Whether a full queue of this host held the flow back, where the path tells us not
+/// to heed one.
 #[inline(always)]
 fn is_held_by_host(tcp: Tcp, parameters: Parameters) -> bool {
-    if !parameters.has(IGNORE_LOCAL_STALLS) {
-        return false;
-    }
-    let since_us = tcp.now_us().wrapping_sub(tcp.private(STALLED_US));
-    tcp.private::<u32>(STALLED_SSTHRESH) != 0 || since_us < u64::from(tcp.srtt_us())
+    parameters.has(IGNORE_LOCAL_STALLS)
+        && tcp.private::<Stall>(STALL).holds_back(tcp.now_us(), tcp.srtt_us())
 }
 
 /// Takes back what the kernel did to a flow for reasons that its path tells us
@@ -192,34 +131,50 @@ fn is_held_by_host(tcp: Tcp, parameters: Parameters) -> bool {
 #[inline(always)]
 fn make_good(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
     if parameters.has(IGNORE_LOCAL_STALLS) {
-        let stalled_segments: u32 = tcp.private(STALLED_SSTHRESH);
-        if stalled_segments != 0 {
-            if has_proved_congestion(tcp) {
-                answer_late(tcp, parameters, response);
-            } else {
-                tcp.set_ssthresh_segments(stalled_segments);
-                tcp.set_private(STALLED_SSTHRESH, 0_u32);
-                tcp.set_private(STALLED_US, tcp.now_us());
+        let mut stall: Stall = tcp.private(STALL);
+        let ending = stall.on_ack(tcp.now_us(), tcp.delivered_ce_segments());
+        tcp.set_private(STALL, stall);
+        match ending {
+            Ending::None => {}
+            Ending::MadeGood(ssthresh_segments) => tcp.set_ssthresh_segments(ssthresh_segments),
+            Ending::Congestion => {
+                let ssthresh_segments = with_state(tcp, parameters, |law, course, moment| {
+                    law.answer_late(course, moment, |segments| response(parameters, segments))
+                });
+                reduce_to(tcp, ssthresh_segments);
             }
         }
-        tcp.set_private(DELIVERED_CE, tcp.delivered_ce_segments());
     }
-    // After idle time (`tcp_cwnd_restart()`) and while the application sends less
-    // (`tcp_cwnd_application_limited()`) the kernel takes the window back without
-    // asking the law. This comes an RTT later: the first flight is the kernel's.
     if parameters.has(KEEP_WHEN_IDLE) {
-        let open_segments: u32 = tcp.private(OPEN_CWND);
-        if open_segments > tcp.cwnd_segments() {
-            tcp.set_cwnd_segments(open_segments);
+        let open: Open = tcp.private(OPEN);
+        if let Some(segments) = open.lost_segments(tcp.cwnd_segments()) {
+            tcp.set_cwnd_segments(segments);
         }
     }
 }
 
-/// Whether what looked like a local stall was more: its end came with the very
-/// ACK that reported it, as when a probe repairs a loss, or a mark came in the
-/// meantime, to which the kernel does not answer then.
+/// Lets the law act on its whole state, at this moment.
 #[inline(always)]
-fn has_proved_congestion(tcp: Tcp) -> bool {
-    tcp.now_us() == tcp.private::<u64>(STALLED_US)
-        || tcp.delivered_ce_segments() != tcp.private::<u32>(DELIVERED_CE)
+fn with_state<T>(
+    tcp: Tcp,
+    parameters: Parameters,
+    act: impl FnOnce(&mut LossBased, &mut Course, &Moment) -> T,
+) -> T {
+    let moment = Moment {
+        now_us: tcp.now_us(),
+        srtt_us: tcp.srtt_us(),
+        cwnd_segments: tcp.cwnd_segments(),
+        ssthresh_segments: tcp.ssthresh_segments(),
+        prior_cwnd_segments: tcp.prior_cwnd_segments(),
+        in_flight_segments: tcp.in_flight_segments(),
+        delivery: tcp.delivery(),
+        signs: tcp.signs(),
+        ignores_stalls: parameters.has(IGNORE_LOCAL_STALLS),
+    };
+    let mut law: LossBased = tcp.private(LAW_STATE);
+    let mut course = parameters.course();
+    let result = act(&mut law, &mut course, &moment);
+    tcp.set_private(LAW_STATE, law);
+    parameters.set_course(course);
+    result
 }

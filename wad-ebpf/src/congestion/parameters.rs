@@ -2,8 +2,10 @@
 //! policy set has changed, so that a change holds from the flow's next ACK on.
 
 use wad_common::{
-    control::{Control, LONG_PATH_US, Pacing, RESPOND_AS_STANDARD},
-    law::{Aimd, INFINITE_SSTHRESH, Window},
+    control::{
+        Control, IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, LONG_PATH_US, Pacing, RESPOND_AS_STANDARD,
+    },
+    law::{Aimd, INFINITE_SSTHRESH, ShownPhase, Window, loss_based::Course, phase},
     policy,
 };
 use wad_ebpf::{maps, policies};
@@ -15,14 +17,18 @@ const AIMD: u32 = 0;
 const GENERATION: u32 = 8;
 const MAX_SSTHRESH: u32 = 16;
 const MAX_CWND: u32 = 20;
+/// In 16 bits; the phase is behind them.
 const FLAGS: u32 = 24;
+const _: () = assert!(phase::PLACE == FLAGS + 2);
 const STANDING_QUEUE: u32 = 28;
 const DEDICATED_RATE: u32 = 32;
 /// In its place where a law is to respond as the standard one.
 const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 
 /// Beside [`Control::flags`]: the path's buffers are divided among its flows.
-const DIVIDES: u32 = 1 << 31;
+const DIVIDES: u32 = 1 << 15;
+const _: () =
+    assert!((IGNORE_LOCAL_STALLS | KEEP_WHEN_IDLE | RESPOND_AS_STANDARD) >> DIVIDES.ilog2() == 0);
 
 /// From here on it is the law's own, 64 bytes.
 pub const LAW_STATE: u32 = 40;
@@ -96,13 +102,18 @@ impl Parameters {
 
     #[inline(always)]
     pub fn has(self, flag: u32) -> bool {
-        self.0.private::<u32>(FLAGS) & flag != 0
+        self.flags() & flag != 0
     }
 
     /// Whether there is any of the path's [`Control::flags`].
     #[inline(always)]
     pub fn has_flags(self) -> bool {
-        self.0.private::<u32>(FLAGS) & !DIVIDES != 0
+        self.flags() & !DIVIDES != 0
+    }
+
+    #[inline(always)]
+    fn flags(self) -> u32 {
+        self.0.private::<u16>(FLAGS).into()
     }
 
     /// Whether the law's own response is not wanted any more.
@@ -138,6 +149,23 @@ impl Parameters {
     pub fn dedicated_bytes_per_second(self) -> u64 {
         self.0.private(DEDICATED_RATE)
     }
+
+    /// Where a law that answers to losses is with the flow.
+    #[inline(always)]
+    pub fn course(self) -> Course {
+        self.0.private(phase::PLACE)
+    }
+
+    #[inline(always)]
+    pub fn set_course(self, course: Course) {
+        self.0.set_private(phase::PLACE, course);
+    }
+
+    /// Shows where any other law is with the flow.
+    #[inline(always)]
+    pub fn show(self, phase: ShownPhase) {
+        self.0.set_private(phase::PLACE, phase as u8);
+    }
 }
 
 /// Reads the flow's parameters from its policy. A flow without one, because an
@@ -160,7 +188,8 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         tcp.set_private(MAX_SSTHRESH, or_none(control.max_ssthresh_segments));
         tcp.set_private(MAX_CWND, or_none(control.max_cwnd.in_segments(tcp.mss_bytes())));
         let divides = policy.is_some_and(|policy| policy.flags & policy::DIVIDES != 0);
-        tcp.set_private(FLAGS, control.flags | if divides { DIVIDES } else { 0 });
+        let flags = control.flags | if divides { DIVIDES } else { 0 };
+        tcp.set_private(FLAGS, flags as u16);
         tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);
         tcp.set_private(DEDICATED_RATE, control.dedicated_bytes_per_second);
         // As what the path asked for before is taken back only after this.

@@ -2,7 +2,7 @@
 //! not tuned any more: as the standard one (RFC 5681), without its own state,
 //! which stays for when the path is tuned again.
 
-use wad_common::law::Aimd;
+use wad_common::law::{Aimd, ShownPhase};
 
 use crate::{context::Context, pacing, parameters::Parameters, rate_sample::RateSample, tcp::Tcp};
 
@@ -10,11 +10,13 @@ use crate::{context::Context, pacing, parameters::Parameters, rate_sample::RateS
 pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
     let mut before = parameters.bounded_window(parameters.standard_credit_q16());
     if tcp.is_reducing() {
+        parameters.show(ShownPhase::Recovery);
         // At once, not spread over the recovery (RFC 5681 section 3.2, step 2).
         if before.cwnd_segments > before.ssthresh_segments {
             tcp.set_cwnd_segments(before.ssthresh_segments);
         }
     } else {
+        parameters.show(ShownPhase::of_growing(&before));
         let entitled_segments = tcp.entitled_segments();
         if before.cwnd_segments < entitled_segments {
             before.clamp_segments = before.clamp_segments.min(entitled_segments);

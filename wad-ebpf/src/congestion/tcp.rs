@@ -2,7 +2,10 @@
 
 use core::ffi::c_void;
 
-use wad_common::{law::Window, tcp_sock::TcpSockOffsets};
+use wad_common::{
+    law::{Window, loss_based::Delivery, stall::Signs},
+    tcp_sock::TcpSockOffsets,
+};
 
 use crate::context::Context;
 
@@ -126,16 +129,23 @@ impl Tcp {
         self.read::<u32>(offset!(srtt_us)) >> 3
     }
 
-    /// What is on its way on average: the rate of delivery, as last sampled, in an
-    /// RTT (`tcp_rate_gen()`). Unbounded before the first sample.
+    /// The latest sample of the delivery rate.
     #[inline(always)]
-    pub fn used_segments(self) -> u32 {
-        let interval_us: u32 = self.read(offset!(rate_interval_us));
-        if interval_us == 0 {
-            return u32::MAX;
+    pub fn delivery(self) -> Delivery {
+        Delivery {
+            segments: self.read(offset!(rate_delivered)),
+            interval_us: self.read(offset!(rate_interval_us)),
         }
-        let delivered: u32 = self.read(offset!(rate_delivered));
-        (u64::from(delivered) * u64::from(self.srtt_us()) / u64::from(interval_us)) as u32
+    }
+
+    /// What tells congestion from a full queue of this host.
+    #[inline(always)]
+    pub fn signs(self) -> Signs {
+        Signs {
+            lost_segments: self.lost_segments(),
+            sacked_segments: self.sacked_segments(),
+            delivered_ce_segments: self.delivered_ce_segments(),
+        }
     }
 
     /// Whether the window held the flow back when last it was full.

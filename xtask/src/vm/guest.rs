@@ -15,10 +15,13 @@ use crate::exec;
 
 /// Programs that the tests and their helpers run. Busybox has the others, and is
 /// looked in last: some of its own are less than these.
-const TOOLS: [&str; 11] = [
-    "bash", "bpftool", "ethtool", "ip", "mount", "setpriv", "ss", "tc", "tcpdump", "umount",
-    "unshare",
+const TOOLS: [&str; 17] = [
+    "bash", "bpftool", "curl", "ethtool", "ip", "iperf3", "mount", "nginx", "openssl", "setpriv",
+    "ss", "tc", "tcpdump", "tmux", "umount", "unshare", "zstd",
 ];
+
+/// How letters are encoded, which tmux asks for.
+const LOCALE: &str = "/usr/lib/locale/C.utf8";
 
 const INIT: &str = include_str!("init.sh");
 
@@ -67,6 +70,7 @@ fn add_tools(archive: &mut Archive) -> Result<()> {
     for library in libraries {
         archive.file(library.trim_start_matches('/'), &read(Path::new(&library))?);
     }
+    add_folder(archive, Path::new("/"), Path::new(LOCALE))?;
     let busybox = find("busybox")?;
     archive.file("busybox/busybox", &read(&busybox)?);
     let applets = exec::output(Command::new(&busybox).arg("--list"))

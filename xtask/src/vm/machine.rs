@@ -87,8 +87,10 @@ pub fn run(kernel: &Path, first_files: &Path, name: &str, manner: &Manner<'_>) -
     let output = running.0.stdout.take().context("QEMU has no output")?;
     let from = read_lines(output);
     let mut lines = Vec::new();
+    let begun = Instant::now();
     let end = watch(&from, manner.limits, |line| {
-        eprintln!("{name} | {line}");
+        // With this machine's time: the other's own jumps.
+        eprintln!("{name} {:>4} s | {line}", begun.elapsed().as_secs());
         lines.push(line);
     });
     // A last line without an end is read only now.

@@ -55,19 +55,17 @@ pub fn names() -> PossibleValuesParser {
 /// Runs the tests of every change, or in the long run all that can be run there, under
 /// the named kernels, or all; or only those with a name. Each kernel gets a line at the
 /// end.
-pub fn run(names: &[String], only: Option<&str>, long: bool) -> Result<()> {
+pub fn run(names: &[String], only: &[String], long: bool) -> Result<()> {
     let wad = prepare()?;
     let program = programs::end_to_end(TARGET)?;
-    let wanted: Vec<&Wanted> = kernel::ALL
-        .iter()
-        .filter(|wanted| names.is_empty() || names.iter().any(|name| name == wanted.name))
-        .collect();
+    let wanted = wanted(names);
 
     let outcomes = in_parallel(&wanted, |wanted| {
         let begun = Instant::now();
         let limits = if long { LONG } else { TESTS };
+        // Paths of the tests are as fast as in the lab.
         let manner =
-            Manner { parameters: wanted.parameters, instruction: Instruction::TwoNs, limits };
+            Manner { parameters: wanted.parameters, instruction: Instruction::OneNs, limits };
         let run = tests(wanted, &program, only, long);
         let outcome = boot(wanted, &manner, &wad, &run)
             .map(|(kernel, console)| (kernel.release, verdict::judge(&console, &run.name)));
@@ -103,17 +101,50 @@ pub fn run(names: &[String], only: Option<&str>, long: bool) -> Result<()> {
     bail!("not passed under {}", failures.join(", "))
 }
 
+/// The named kernels, or all.
+fn wanted(names: &[String]) -> Vec<&'static Wanted> {
+    let is_named =
+        |wanted: &&Wanted| names.is_empty() || names.iter().any(|name| name == wanted.name);
+    kernel::ALL.iter().filter(is_named).collect()
+}
+
 /// The end-to-end tests for a kernel.
-fn tests(wanted: &Wanted, program: &Path, only: Option<&str>, long: bool) -> Run {
+fn tests(wanted: &Wanted, program: &Path, only: &[String], long: bool) -> Run {
     // One at a time: there is one processor, and time in which nothing goes on passes
     // at once.
     let tier = if long { "--machines=long" } else { "--machines=every-change" };
-    let mut arguments = vec!["--places=1".to_owned(), tier.to_owned()];
+    let mut arguments = vec!["--one-at-a-time".to_owned(), tier.to_owned()];
     if !wanted.has_struct_ops {
         arguments.push("--any-kernel".to_owned());
     }
-    arguments.extend(only.map(str::to_owned));
+    arguments.extend_from_slice(only);
     Run { name: "wad-e2e".to_owned(), program: program.to_owned(), arguments, reads: None }
+}
+
+/// What the end-to-end tests print of the verifier under the named kernels, or all.
+pub fn verifier(names: &[String]) -> Result<Vec<String>> {
+    let wad = prepare()?;
+    let program = programs::end_to_end(TARGET)?;
+    let run = Run {
+        name: "wad-e2e".to_owned(),
+        program,
+        arguments: vec!["--verifier".to_owned()],
+        reads: None,
+    };
+    let wanted: Vec<&Wanted> =
+        wanted(names).into_iter().filter(|wanted| wanted.has_struct_ops).collect();
+    let consoles = in_parallel(&wanted, |wanted| {
+        let manner = Manner {
+            parameters: wanted.parameters,
+            instruction: Instruction::TwoNs,
+            limits: TESTS,
+        };
+        let (_, console) = boot(wanted, &manner, &wad, &run)?;
+        let ended = console.lines.iter().any(|line| line == "vm: end wad-e2e 0");
+        ensure!(ended, "the programs cannot be loaded under {}", wanted.name);
+        Ok(console.lines)
+    });
+    Ok(consoles.into_iter().collect::<Result<Vec<_>>>()?.concat())
 }
 
 /// Compares laws of ours, all or the named one, with the kernel's.

@@ -3,8 +3,9 @@
 //!
 //! - `every_change`: in virtual machines at every change, as a kernel's difference may
 //!   well break it; `long`: there only in the long run; or `never = "REASON"`;
-//! - `beside` others on a host, or `alone`, as it measures, or changes or counts what
-//!   is the host's;
+//! - on a host `beside` others; beside a `few`, as it measures, but takes a fraction of a
+//!   processor for it; or `alone`, as what it measures takes the whole machine, or as it
+//!   changes, counts or traces what is the host's;
 //! - `any_kernel`: also where no congestion control by BPF can be registered.
 //!
 //! A function with the attribute returns an `anyhow::Result<()>`. Without it, it is
@@ -47,6 +48,7 @@ impl Said {
                     _ => return Err("never = \"why it cannot be run there\"".to_owned()),
                 },
                 "beside" => said.company = Some("Beside"),
+                "few" => said.company = Some("Few"),
                 "alone" => said.company = Some("Alone"),
                 "any_kernel" => said.any_kernel = true,
                 "," => {}
@@ -67,7 +69,9 @@ impl Said {
         let Some(machines) = &self.machines else {
             return missing("in virtual machines `every_change`, `long`, or `never = \"REASON\"`");
         };
-        let Some(company) = self.company else { return missing("`beside` others or `alone`") };
+        let Some(company) = self.company else {
+            return missing("`beside` others, beside a `few` or `alone`");
+        };
         let any_kernel = self.any_kernel;
         format!(
             "::inventory::submit! {{ crate::harness::Test {{

@@ -16,6 +16,7 @@ pub fn list(tests: &[&Test]) -> String {
         };
         let company = match test.company {
             Company::Beside => "beside others",
+            Company::Few => "beside a few",
             Company::Alone => "alone",
         };
         let _ = writeln!(text, "{}: test; {company}; in virtual machines {machines}", test.name());
@@ -23,10 +24,11 @@ pub fn list(tests: &[&Test]) -> String {
     let count = |is: fn(&Test) -> bool| tests.iter().filter(|test| is(test)).count();
     let _ = writeln!(
         text,
-        "\n{} tests: {} beside others, {} alone; in virtual machines {} at every change, {} more \
-         in the long run, {} never",
+        "\n{} tests: {} beside others, {} beside a few, {} alone; in virtual machines {} at every \
+         change, {} more in the long run, {} never",
         tests.len(),
         count(|test| test.company == Company::Beside),
+        count(|test| test.company == Company::Few),
         count(|test| test.company == Company::Alone),
         count(|test| test.machines == Machines::EveryChange),
         count(|test| test.machines == Machines::Long),

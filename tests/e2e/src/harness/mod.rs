@@ -1,13 +1,17 @@
 //! The harness of the end-to-end tests. Each test is a process of its own, as it is in
 //! a cgroup, has signals caught and names things by its process id; those that may are
-//! run beside each other, then the others one at a time.
+//! run beside each other, then those that may beside a few, then the others one at a time.
 
 mod host;
 mod list;
 mod one;
 mod run;
 
-pub use self::{list::list, one::run_one, run::run};
+pub use self::{
+    list::list,
+    one::run_one,
+    run::{Places, run},
+};
 
 /// A test, as `#[e2e(...)]` registers it where it stands.
 pub struct Test {
@@ -36,9 +40,12 @@ pub enum Machines {
 /// What a test bears beside it on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// Others that do, too.
+    /// As many others as wait for most of their time.
     Beside,
-    /// Nothing: it measures, or changes or counts what is the host's.
+    /// A few others: it measures, but takes a fraction of a processor for it.
+    Few,
+    /// Nothing: what it measures takes the whole machine, or it changes, counts or traces
+    /// what is the host's.
     Alone,
 }
 
@@ -96,5 +103,54 @@ impl Choice {
         (self.filters.is_empty() || self.filters.iter().any(fits))
             && in_tier
             && (test.any_kernel || !self.any_kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn choice(filter: &str, exact: bool, machines: Option<Tier>) -> Choice {
+        Choice { filters: vec![filter.to_owned()], exact, machines, any_kernel: false }
+    }
+
+    const fn test(path: &'static str, machines: Machines) -> Test {
+        Test { path, machines, company: Company::Alone, any_kernel: false, run: || Ok(()) }
+    }
+
+    #[test]
+    fn a_name_is_that_of_one_test_and_begins_with_its_file() {
+        let tests = Choice::default().tests();
+        let names: HashSet<&str> = tests.iter().map(|test| test.name()).collect();
+        assert!(!tests.is_empty() && names.len() == tests.len());
+        assert!(names.iter().all(|name| name.split("::").count() == 2), "{names:?}");
+    }
+
+    #[test]
+    fn a_filter_is_a_part_of_a_name_or_all_of_it() {
+        let test = test("wad_e2e::tests::flows::are_shown", Machines::Long);
+        assert!(choice("are", false, None).has(&test));
+        assert!(!choice("are", true, None).has(&test));
+        assert!(choice("flows::are_shown", true, None).has(&test));
+        assert!(!choice("wad_e2e", false, None).has(&test));
+    }
+
+    #[test]
+    fn the_long_run_has_what_is_run_at_every_change() {
+        let tiers = [Machines::EveryChange, Machines::Long, Machines::Never("it is too large")];
+        let in_run = |tier| tiers.map(|machines| choice("", false, tier).has(&test("x", machines)));
+        assert_eq!(in_run(None), [true, true, true]);
+        assert_eq!(in_run(Some(Tier::EveryChange)), [true, false, false]);
+        assert_eq!(in_run(Some(Tier::Long)), [true, true, false]);
+    }
+
+    #[test]
+    fn kernels_without_our_congestion_controls_get_only_what_bears_that() {
+        let only = Choice { any_kernel: true, ..Choice::default() };
+        let test = test("x", Machines::EveryChange);
+        assert!(!only.has(&test));
+        assert!(only.has(&Test { any_kernel: true, ..test }));
     }
 }

@@ -40,8 +40,27 @@ struct Outcome {
     output: String,
 }
 
+/// How many are run at a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Places {
+    /// Of those that bear any others.
+    pub beside: u32,
+    /// Of those that bear a few.
+    pub few: u32,
+}
+
+impl Places {
+    const fn of(self, company: Company) -> u32 {
+        match company {
+            Company::Beside => self.beside,
+            Company::Few => self.few,
+            Company::Alone => 1,
+        }
+    }
+}
+
 /// Runs them: those that bear it in as many places beside each other, then the others.
-pub fn run(tests: &[&'static Test], places: u32, passed_over: usize) -> Result<ExitCode> {
+pub fn run(tests: &[&'static Test], places: Places, passed_over: usize) -> Result<ExitCode> {
     ensure!(!tests.is_empty(), "no test has such a name");
     ensure!(Uid::effective().is_root(), "run it as root: it makes network namespaces");
     signal::catch().context("cannot handle signals")?;
@@ -49,16 +68,19 @@ pub fn run(tests: &[&'static Test], places: u32, passed_over: usize) -> Result<E
     let begun = Instant::now();
     print(&format!("\nrunning {} tests\n", tests.len()));
 
-    let (beside, alone): (Vec<&Test>, Vec<&Test>) =
-        tests.iter().partition(|test| places > 1 && test.company == Company::Beside);
     let mut outcomes = Vec::new();
-    if !beside.is_empty() {
-        let _host = Host::set_up()?;
-        outcomes.extend(in_places(&beside, places));
-    }
-    for test in alone {
-        if signal::check().is_ok() {
-            outcomes.push(run_one(test, None));
+    for company in [Company::Beside, Company::Few, Company::Alone] {
+        let tests: Vec<_> = tests.iter().copied().filter(|test| test.company == company).collect();
+        let places = places.of(company);
+        if places > 1 && !tests.is_empty() && signal::check().is_ok() {
+            let _host = Host::set_up()?;
+            outcomes.extend(in_places(&tests, places));
+            continue;
+        }
+        for test in tests {
+            if signal::check().is_ok() {
+                outcomes.push(run_one(test, None));
+            }
         }
     }
     Ok(conclude(&outcomes, tests.len(), passed_over, begun.elapsed()))

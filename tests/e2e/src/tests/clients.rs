@@ -171,7 +171,7 @@ fn first_flight(packets: &[Packet], from: SocketAddr, rtt: Duration) -> u32 {
     flight.map(|packet| packet.payload_bytes.div_ceil(mss)).sum()
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn the_first_flight_is_the_initial_window() -> Result<()> {
     let stand = Stand::set_up("first")?;
     let rtt = Duration::from_millis(80);

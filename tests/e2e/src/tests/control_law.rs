@@ -129,7 +129,7 @@ fn hardly_sending() -> Result<()> {
 }
 
 /// One test: the minute passes while the losses are looked at.
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn the_window_falls_grows_and_stays_as_the_law_says() -> Result<()> {
     let stand = Stand::set_up("law")?;
     let paths = LAWS.map(|(port, keys, _)| (port, keys));

@@ -115,7 +115,7 @@ fn fills_the_path(port: u16, queue: [f64; 2]) -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, few)]
 fn fills_the_path_with_a_small_queue() -> Result<()> {
     let stand = Stand::set_up("delay")?;
     let home = Home::create(&program()?, POLICY)?;

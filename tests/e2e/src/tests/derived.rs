@@ -43,7 +43,7 @@ fn number(instruments: &Value, name: &str) -> Result<f64> {
     instruments[name].as_f64().with_context(|| format!("no {name} in {instruments}"))
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn they_stand_beside_the_instruments_and_in_the_metrics() -> Result<()> {
     let stand = Stand::set_up("derived")?;
     let wire = Wire::start()?;
@@ -83,7 +83,7 @@ fn they_stand_beside_the_instruments_and_in_the_metrics() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_threshold_makes_one_event_of_a_flow_that_is_beyond_it() -> Result<()> {
     let stand = Stand::set_up("threshold")?;
     let wire = Wire::start()?;
@@ -126,7 +126,7 @@ fn a_threshold_makes_one_event_of_a_flow_that_is_beyond_it() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_field_that_the_kernel_lacks_costs_no_more_than_its_events() -> Result<()> {
     let stand = Stand::set_up("no_field")?;
     let wire = Wire::start()?;

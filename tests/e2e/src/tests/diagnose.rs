@@ -92,7 +92,7 @@ fn other_large(line: &str) -> String {
     }
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn small_buffers_are_named_and_the_advice_makes_them_large_enough() -> Result<()> {
     let stand = Stand::set_up("diagnose")?;
     let wan = path(PATH)?;
@@ -119,7 +119,7 @@ fn small_buffers_are_named_and_the_advice_makes_them_large_enough() -> Result<()
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn applications_are_named_from_either_end() -> Result<()> {
     let stand = Stand::set_up("diagnose")?;
     let wan = path(PATH)?;
@@ -188,7 +188,7 @@ fn applications_are_named_from_either_end() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn the_path_is_named_by_its_rate_its_losses_and_its_packets() -> Result<()> {
     let stand = Stand::set_up("diagnose")?;
     let home = Home::create(&program()?, &policy("", ""))?;
@@ -219,7 +219,7 @@ fn the_path_is_named_by_its_rate_its_losses_and_its_packets() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn what_cannot_be_diagnosed_is_said() -> Result<()> {
     let stand = Stand::set_up("diagnose")?;
     let home = Home::create(&program()?, &policy("", ""))?;

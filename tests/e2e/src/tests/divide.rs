@@ -128,7 +128,7 @@ fn connecting(wan: &Wan, to: SocketAddr) -> Result<(TcpStream, Instant)> {
     Ok((tcp::connect(wan.a(), to)?, begun))
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, few)]
 fn senders_under_our_laws_have_their_part_within_a_round_trip() -> Result<()> {
     const TOTAL: usize = 1_600_000;
     let stand = Stand::set_up("senders")?;
@@ -197,7 +197,7 @@ fn senders_under_our_laws_have_their_part_within_a_round_trip() -> Result<()> {
 }
 
 /// The window scale is for the whole buffer: the last one that is left gets that.
-#[e2e(every_change, alone)]
+#[e2e(long, few)]
 fn receivers_have_their_part_within_a_second() -> Result<()> {
     const TOTAL: usize = 4_000_000;
     let stand = Stand::set_up("receivers")?;
@@ -252,7 +252,7 @@ fn accept(listener: &TcpListener, near: TcpStream) -> Result<Connection> {
 }
 
 /// Nothing is sent: no ACK calls a law of ours, and `bbr` is none.
-#[e2e(every_change, alone)]
+#[e2e(long, few)]
 fn idle_flows_and_those_under_bbr_have_their_part_within_a_second() -> Result<()> {
     const TOTAL: usize = 1_600_000;
     let stand = Stand::set_up("idle")?;

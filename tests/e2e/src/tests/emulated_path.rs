@@ -74,7 +74,7 @@ fn carries_its_rate_at_its_delay() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn every_byte_arrives_over_a_bad_path() -> Result<()> {
     let path: Path = toml::from_str(
         "rtt = '20ms'\nmtu = 4000\n\

@@ -188,7 +188,7 @@ fn others_fit(flow: &Value, begun: Instant) -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn counts_of_a_flow_at_work_lie_between_those_of_ss() -> Result<()> {
     let stand = Stand::set_up("flows-work")?;
     let wire = Wire::start()?;
@@ -219,7 +219,7 @@ fn counts_of_a_flow_at_work_lie_between_those_of_ss() -> Result<()> {
     })
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn flows_are_chosen_and_fields_are_shown_by_name() -> Result<()> {
     let stand = Stand::set_up("flows-chosen")?;
     let wire = Wire::start()?;

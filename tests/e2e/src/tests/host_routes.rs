@@ -231,7 +231,7 @@ fn guard_of(agent: &Agent<'_>) -> Result<Pid> {
     anyhow::bail!("the agent has no guard")
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_new_gateway_is_followed_at_once() -> Result<()> {
     let stand = Stand::set_up("gateway")?;
     let net = Net::start()?;
@@ -267,7 +267,7 @@ fn a_new_gateway_is_followed_at_once() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_new_gateway_while_nobody_follows() -> Result<()> {
     let stand = Stand::set_up("dead")?;
     let net = Net::start()?;
@@ -311,7 +311,7 @@ enum End {
     Reload,
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn nothing_is_left_and_nothing_of_others_is_touched() -> Result<()> {
     let stand = Stand::set_up("left")?;
     let net = Net::start()?;
@@ -452,7 +452,7 @@ fn two_agents_do_not_share_them() -> Result<()> {
 }
 
 /// Who accepts a connection has its metrics as well.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn accepted_connections_have_them() -> Result<()> {
     let stand = Stand::set_up("accepted")?;
     let net = Net::start()?;

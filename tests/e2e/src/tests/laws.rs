@@ -15,7 +15,7 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-const LAWS: [(&str, &str); 6] = [
+pub(super) const LAWS: [(&str, &str); 6] = [
     ("wad_aimd", "congestion = \"wad_aimd\"; ignore_local_stalls = true; idle = \"keep\""),
     ("wad_highspeed", "congestion = \"wad_highspeed\"; max_ssthresh = 100"),
     ("wad_scalable", "congestion = \"wad_scalable\"; initial_ssthresh = 300"),

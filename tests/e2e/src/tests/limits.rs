@@ -23,7 +23,7 @@ fn is_tuned(wire: &Wire, connection: &Connection, sndbuf_bytes: u64) -> Result<b
     Ok(tuned)
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_path_tunes_max_flows_at_a_time() -> Result<()> {
     let stand = Stand::set_up("flows")?;
     let wire = Wire::start()?;
@@ -63,7 +63,7 @@ fn a_path_tunes_max_flows_at_a_time() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn tuned_flows_pin_no_more_than_max_memory() -> Result<()> {
     let stand = Stand::set_up("memory")?;
     let wire = Wire::start()?;

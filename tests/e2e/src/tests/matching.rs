@@ -71,7 +71,7 @@ fn the_longest_remote_prefix_wins() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn ports_and_the_local_prefix_choose_among_rules() -> Result<()> {
     let stand = Stand::set_up("ports")?;
     let wire = Wire::start()?;
@@ -152,7 +152,7 @@ fn v4_clients_of_a_dual_stack_socket_match_v4_prefixes() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn flows_of_no_path_are_as_without_wad() -> Result<()> {
     let stand = Stand::set_up("none")?;
     let wire = Wire::start()?;

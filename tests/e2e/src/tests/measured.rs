@@ -157,7 +157,7 @@ struct Told {
     polls: u32,
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_transfer_follows_the_rtt_within_two_polls() -> Result<()> {
     const MBIT: u64 = 300;
     const RTTS_MS: [u64; 2] = [20, 120];

@@ -44,4 +44,5 @@ mod switch;
 mod takeover;
 mod top;
 mod trace;
+pub mod verifier;
 mod windows;

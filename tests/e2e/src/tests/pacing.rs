@@ -153,7 +153,7 @@ fn packets_are_spread_where_pacing_is_on() -> Result<()> {
     ensure_paced(&cases, &bursts)
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_flow_that_runs_is_spread_as_its_path_says_now() -> Result<()> {
     let stand = Stand::set_up("respread")?;
     let rtt = Duration::from_millis(40);
@@ -187,7 +187,7 @@ fn a_flow_that_runs_is_spread_as_its_path_says_now() -> Result<()> {
     ensure_paced(&cases, &bursts)
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn on_a_short_path_only_what_is_asked_for_is_spread() -> Result<()> {
     let stand = Stand::set_up("short")?;
     let cases = [

@@ -273,7 +273,7 @@ fn acknowledgement_delay_seconds(wire: &Wire) -> Result<f64> {
     Ok(delays[delays.len() / 2])
 }
 
-#[e2e(every_change, alone)]
+#[e2e(every_change, few)]
 fn acknowledgements_wait_no_longer_than_their_path_allows() -> Result<()> {
     let stand = Stand::set_up("delack")?;
     let wire = Wire::start()?;

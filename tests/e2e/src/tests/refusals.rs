@@ -57,7 +57,7 @@ fn ensure_names(said: &str, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(every_change, alone, any_kernel)]
 fn without_privilege() -> Result<()> {
     let stand = Stand::set_up("nobody")?;
     let home = Home::create(&program()?, POLICY)?;
@@ -71,7 +71,7 @@ fn without_privilege() -> Result<()> {
     ensure_names(&refused(&home, nobody)?, &["CAP_BPF", "CAP_NET_ADMIN", "run it as root"])
 }
 
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(every_change, alone, any_kernel)]
 fn without_one_capability() -> Result<()> {
     let stand = Stand::set_up("capability")?;
     let home = Home::create(&program()?, POLICY)?;
@@ -84,7 +84,7 @@ fn without_one_capability() -> Result<()> {
     ensure_names(&said, &["CAP_NET_ADMIN"])
 }
 
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(every_change, alone, any_kernel)]
 fn without_type_information_of_the_kernel() -> Result<()> {
     let stand = Stand::set_up("btf")?;
     let home = Home::create(&program()?, POLICY)?;
@@ -94,7 +94,7 @@ fn without_type_information_of_the_kernel() -> Result<()> {
     ensure_names(&said, &["/sys/kernel/btf/vmlinux", "CONFIG_DEBUG_INFO_BTF"])
 }
 
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(every_change, alone, any_kernel)]
 fn without_cgroup_v2() -> Result<()> {
     let _stand = Stand::set_up("cgroup")?;
     let home = Home::create(&program()?, POLICY)?;
@@ -110,7 +110,7 @@ fn without_cgroup_v2() -> Result<()> {
     ensure_names(&refused(&home, missing)?, &["/sys/fs/cgroup/no such folder"])
 }
 
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(every_change, alone, any_kernel)]
 fn with_the_metrics_port_in_use() -> Result<()> {
     let stand = Stand::set_up("port")?;
     let home = Home::create(&program()?, POLICY)?;
@@ -120,7 +120,7 @@ fn with_the_metrics_port_in_use() -> Result<()> {
     ensure_names(&said, &[&address, "another program listens", "[metrics] listen"])
 }
 
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(every_change, alone, any_kernel)]
 fn commands_to_an_agent_that_is_not_there() -> Result<()> {
     let _stand = Stand::set_up("absent")?;
     let home = Home::create(&program()?, POLICY)?;

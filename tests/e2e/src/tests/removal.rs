@@ -92,7 +92,7 @@ fn every_end_takes_everything_out_and_flows_go_on() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn what_someone_else_set_is_left_and_reported() -> Result<()> {
     let stand = Stand::set_up("other")?;
     let home = Home::create(&program()?, POLICY)?;

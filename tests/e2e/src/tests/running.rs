@@ -112,7 +112,7 @@ fn a_thousand_flows_in_twenty_namespaces_are_adopted_at_start() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn flows_of_another_cgroup_are_left_alone() -> Result<()> {
     let stand = Stand::set_up("ours")?;
     let wire = Wire::start()?;
@@ -216,7 +216,7 @@ fn a_change_of_the_policy_reaches_flows_that_run() -> Result<()> {
 
 /// A law takes the parameters of the path that a flow comes under, even if it is the
 /// law that it has already.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_flow_that_comes_under_another_path_gets_its_parameters() -> Result<()> {
     let stand = Stand::set_up("other")?;
     let wire = Wire::start()?;
@@ -281,7 +281,7 @@ const MEASURED: &str = "[limits]\nmax_memory = '1GiB'\n[[source]]\nname = 'flows
      kind = 'passive'\ninterval = '1s'\n[[path]]\nname = 'p'\nremote = '10.81.0.2'\n\
      mode = 'measured'\nsndbuf = 'auto'\n";
 
-#[e2e(every_change, alone)]
+#[e2e(long, few)]
 fn a_flow_that_runs_shows_what_its_path_carries() -> Result<()> {
     let stand = Stand::set_up("shown")?;
     let wire = Wire::start()?;

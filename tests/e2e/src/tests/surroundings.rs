@@ -52,7 +52,7 @@ fn the_bpf_file_system_is_mounted_and_unmounted_again() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn the_root_of_cgroup_v2_is_found_where_it_is_mounted() -> Result<()> {
     let _stand = Stand::set_up("root")?;
     let wire = Wire::start()?;

@@ -77,7 +77,7 @@ fn a_killed_agent_leaves_tuning_that_the_next_takes_over() -> Result<()> {
     })
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_successor_brings_its_own_policy() -> Result<()> {
     let stand = Stand::set_up("policy")?;
     let wire = Wire::start()?;
@@ -97,7 +97,7 @@ fn a_successor_brings_its_own_policy() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_second_run_is_refused_by_name_and_harms_nothing() -> Result<()> {
     let stand = Stand::set_up("second")?;
     let wire = Wire::start()?;

@@ -1,5 +1,5 @@
 use super::{Delay, GENTLE_SEGMENTS, Phase, Sample, Window};
-use crate::law::INFINITE_SSTHRESH;
+use crate::law::{INFINITE_SSTHRESH, ShownPhase};
 
 const BASE_US: u32 = 100_000;
 
@@ -264,4 +264,48 @@ fn a_window_that_idle_time_took_is_not_filled_again_by_a_drain() {
     flow.window.ssthresh_segments = 750;
     flow.ack(BASE_US);
     assert!(flow.window.cwnd_segments <= 11, "{:?}", flow.window);
+}
+
+#[test]
+fn edges_lead_where_the_law_goes_and_nowhere_else() {
+    use Phase::{Drain, Follow, Reduce, Refill, Settle};
+    let edges = [
+        (Follow, Settle),
+        (Follow, Drain),
+        (Follow, Reduce),
+        (Settle, Reduce),
+        (Drain, Settle),
+        (Drain, Refill),
+        (Drain, Reduce),
+        (Refill, Reduce),
+    ];
+    for from in Phase::ALL {
+        for to in Phase::ALL {
+            let is_edge = to == Follow || edges.contains(&(from, to));
+            assert_eq!(from.leads_to(to), is_edge, "{from:?} {to:?}");
+        }
+    }
+}
+
+#[test]
+#[should_panic(expected = "no edge leads from Some(Settle) to Refill")]
+fn what_settles_is_not_refilled() {
+    let mut law = Delay::START;
+    law.transition_to(Phase::Settle);
+    law.transition_to(Phase::Refill);
+}
+
+#[test]
+fn where_it_is_shows() {
+    let mut flow = Flow::new(50, INFINITE_SSTHRESH);
+    let shown = |flow: &Flow| flow.law.phase(&flow.window);
+    flow.round(BASE_US);
+    assert_eq!(shown(&flow), ShownPhase::SlowStart);
+    flow.window.max_ssthresh_segments = 80;
+    assert_eq!(shown(&flow), ShownPhase::LimitedSlowStart);
+    let mut flow = Flow::settled(1000);
+    assert_eq!(shown(&flow), ShownPhase::CongestionAvoidance);
+    flow.lose();
+    flow.ack(BASE_US);
+    assert_eq!(shown(&flow), ShownPhase::Recovery);
 }

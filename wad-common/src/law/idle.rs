@@ -1,0 +1,57 @@
+//! Idle time: after it (`tcp_cwnd_restart()`), and while the application sends less
+//! than it may (`tcp_cwnd_application_limited()`), the kernel takes the window back
+//! without asking the law. Where a path says so, a flow gets it back with the next
+//! ACK, an RTT later: the first flight is the kernel's.
+
+use crate::record;
+
+/// The window as the last ACK left it, for as long as nothing but idle time can have
+/// changed it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// 0 since the last congestion event.
+    cwnd_segments: u32,
+}
+record!(Open, size = 4);
+
+impl Open {
+    /// No window is known. The kernel gives a flow this zero.
+    pub const UNKNOWN: Self = Self { cwnd_segments: 0 };
+
+    /// The window to give back to a flow with this one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn lost_segments(self, cwnd_segments: u32) -> Option<u32> {
+        if self.cwnd_segments > cwnd_segments { Some(self.cwnd_segments) } else { None }
+    }
+
+    /// Takes note of the window that an ACK leaves.
+    #[inline(always)]
+    pub const fn note(&mut self, cwnd_segments: u32) {
+        self.cwnd_segments = cwnd_segments;
+    }
+
+    /// Forgets it: what took the window was congestion.
+    #[inline(always)]
+    pub const fn forget(&mut self) {
+        *self = Self::UNKNOWN;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Open;
+
+    #[test]
+    fn what_idle_time_took_comes_back_and_what_congestion_took_does_not() {
+        let mut open = Open::UNKNOWN;
+        assert_eq!(open.lost_segments(10), None);
+        open.note(500);
+        assert_eq!(open.lost_segments(10), Some(500));
+        assert_eq!(open.lost_segments(500), None);
+        assert_eq!(open.lost_segments(600), None);
+        open.forget();
+        assert_eq!(open.lost_segments(10), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! What the laws that answer to losses have in common: what they do when the kernel,
+//! which does the recovery, asks for a threshold or has changed its state. Such a law
+//! is a response, from a window to an [`Aimd`].
+//!
+//! How a flow grows between congestion events says [`Aimd::on_ack`].
+
+use super::{
+    Aimd, INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS,
+    idle::Open,
+    stall::{Signs, Stall},
+};
+use crate::record;
+
+mod phase;
+
+use phase::Cause;
+pub use phase::{Course, Phase};
+
+/// The state of a flow under such a law. The kernel gives it these zeros.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LossBased {
+    /// As [`Window::credit_q16`](super::Window::credit_q16).
+    pub credit_q16: u64,
+    /// The window to give back after idle time.
+    pub open: Open,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
+    /// The last local stall.
+    pub stall: Stall,
+}
+record!(LossBased, size = 32);
+
+/// A flow at a moment at which the kernel asks, or has changed its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// When the latest packet came or went, on a clock that does not go back.
+    pub now_us: u64,
+    /// Smoothed RTT.
+    pub srtt_us: u32,
+    /// Congestion window (`snd_cwnd`).
+    pub cwnd_segments: u32,
+    /// Slow start threshold (`snd_ssthresh`).
+    pub ssthresh_segments: u32,
+    /// The window when the kernel last asked (`prior_cwnd`).
+    pub prior_cwnd_segments: u32,
+    /// Segments on their way.
+    pub in_flight_segments: u32,
+    /// The latest sample of the delivery rate.
+    pub delivery: Delivery,
+    /// What tells congestion from a full queue of this host.
+    pub signs: Signs,
+    /// The path wants no answer to a full queue of this host.
+    pub ignores_stalls: bool,
+}
+
+/// A sample of the rate at which segments are delivered (`tcp_rate_gen()`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// Segments delivered...
+    pub segments: u32,
+    /// ...in this time; 0 before the first sample.
+    pub interval_us: u32,
+}
+
+/// How the kernel's state changes (`enum tcp_ca_state`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// An answer to a full queue of this host or to a mark is over (`TCP_CA_CWR`).
+    CwrEnds,
+    /// A loss was found (`TCP_CA_Recovery`, `TCP_CA_Loss`).
+    LossFound,
+    /// Both: the one while the kernel answered to the other.
+    LossFoundInCwr,
+    /// Anything else.
+    Other,
+}
+
+/// The answer to the kernel's question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The threshold that it asks for.
+    pub ssthresh_segments: u32,
+    /// The one that it has now is none: [`INFINITE_SSTHRESH`] is to take its place.
+    pub had_none: bool,
+}
+
+/// Whether the kernel took for a threshold what no program has returned; the window
+/// follows it, to 980 million segments within an RTT (seen). A kernel that is
+/// hardened to run no BPF program while init (PID 1) has the processor skips them for
+/// packets that an interrupt brings meanwhile, too, and finds in place of the result
+/// what else was on its stack: half a return address, which is above all thresholds
+/// (Linux 6.18 of a cloud's virtual machines, where `__bpf_prog_enter()` compares
+/// `current->tgid` with 1).
+#[inline(always)]
+#[must_use]
+pub const fn is_unanswered(ssthresh_segments: u32) -> bool {
+    ssthresh_segments > INFINITE_SSTHRESH
+}
+
+impl LossBased {
+    /// A flow that begins.
+    pub const START: Self =
+        Self { credit_q16: 0, open: Open::UNKNOWN, reserved: 0, stall: Stall::NONE };
+
+    /// The threshold, when the kernel asks for one.
+    #[inline(always)]
+    #[must_use]
+    pub fn on_asked(
+        &mut self,
+        course: &mut Course,
+        moment: &Moment,
+        response: impl Fn(u32) -> Aimd,
+    ) -> Answer {
+        let had_none = is_unanswered(moment.ssthresh_segments);
+        let (cwnd_segments, ssthresh_segments) = if had_none {
+            // The window has followed it: what is on its way is all that is known.
+            (moment.in_flight_segments.max(MIN_WINDOW_SEGMENTS), INFINITE_SSTHRESH)
+        } else {
+            (moment.cwnd_segments, moment.ssthresh_segments)
+        };
+        let ssthresh_segments = if moment.ignores_stalls && self.stall.shows_in(&moment.signs) {
+            self.stall.begin(ssthresh_segments, moment.now_us);
+            course.transition_to(Cause::Asked, Phase::LocalStall);
+            // What the kernel's recovery steers to, and ends at.
+            cwnd_segments
+        } else {
+            self.decrease(course, moment, cwnd_segments, response)
+        };
+        Answer { ssthresh_segments, had_none }
+    }
+
+    /// The threshold and the most window that a flow is to have after the kernel has
+    /// changed its state; None where it has them.
+    ///
+    /// A loss while the kernel answers to a local stall is part of that answer for it:
+    /// it does not ask for a threshold again.
+    #[inline(always)]
+    #[must_use]
+    pub fn on_change(
+        &mut self,
+        course: &mut Course,
+        moment: &Moment,
+        change: Change,
+        response: impl Fn(u32) -> Aimd,
+    ) -> Option<u32> {
+        if is_unanswered(moment.ssthresh_segments) {
+            return Some(self.answer_unasked(course, moment, change, response));
+        }
+        let is_of_loss = matches!(change, Change::LossFound | Change::LossFoundInCwr);
+        if is_of_loss && self.stall.is_on() {
+            return Some(self.answer_late(course, moment, response));
+        }
+        None
+    }
+
+    /// The threshold and the most window after an ACK told that what was taken for a
+    /// local stall alone was congestion, too: the answer to the window of then.
+    #[inline(always)]
+    #[must_use]
+    pub fn answer_late(
+        &mut self,
+        course: &mut Course,
+        moment: &Moment,
+        response: impl Fn(u32) -> Aimd,
+    ) -> u32 {
+        self.decrease(course, moment, moment.prior_cwnd_segments, response)
+    }
+
+    /// The answer that no program gave when the kernel asked, to the window of then.
+    #[inline(always)]
+    fn answer_unasked(
+        &mut self,
+        course: &mut Course,
+        moment: &Moment,
+        change: Change,
+        response: impl Fn(u32) -> Aimd,
+    ) -> u32 {
+        let cwnd_segments = moment.prior_cwnd_segments;
+        let is_of_cwr = matches!(change, Change::CwrEnds | Change::LossFoundInCwr);
+        if moment.ignores_stalls && is_of_cwr && self.stall.shows_in(&moment.signs) {
+            course.transition_to(Cause::Asked, Phase::LocalStall);
+            return cwnd_segments;
+        }
+        self.decrease(course, moment, cwnd_segments, response)
+    }
+
+    /// The threshold after a congestion event at this window.
+    #[inline(always)]
+    fn decrease(
+        &mut self,
+        course: &mut Course,
+        moment: &Moment,
+        cwnd_segments: u32,
+        response: impl Fn(u32) -> Aimd,
+    ) -> u32 {
+        // To lower what it can't use would lower nothing (RFC 5681 equation 4).
+        let is_held = moment.ignores_stalls && self.stall.holds_back(moment.now_us, moment.srtt_us);
+        let used_segments = if is_held {
+            cwnd_segments.min(moment.delivery.in_rtt(moment.srtt_us))
+        } else {
+            cwnd_segments
+        };
+        self.stall.forget();
+        self.open.forget();
+        self.credit_q16 = 0;
+        course.transition_to(Cause::Asked, Phase::Recovery);
+        response(used_segments).on_congestion(used_segments)
+    }
+}
+
+impl Delivery {
+    /// The segments that are on their way on average: those of an RTT. Unbounded
+    /// before the first sample.
+    #[inline(always)]
+    #[must_use]
+    pub const fn in_rtt(self, srtt_us: u32) -> u32 {
+        if self.interval_us == 0 {
+            return u32::MAX;
+        }
+        (self.segments as u64 * srtt_us as u64 / self.interval_us as u64) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests;
