@@ -25,7 +25,6 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-
 use wad_observing::log;
 use wad_policy::switch::To;
 use wad_toolbox::causes::with_causes;

@@ -9,13 +9,15 @@ use wad_common::{
     law::INFINITE_SSTHRESH,
 };
 use wad_policy::event_name::EventName;
-use wad_toolbox::shown::{address, outcome, role, text};
+use wad_toolbox::{
+    refusals::{self, RefusedSetting},
+    shown::{address, outcome, role, text},
+};
 
 use super::{
     record::{Ends, Record},
     shown::{duration_seconds, goodput_bits_per_second},
 };
-use wad_toolbox::refusals::{self, RefusedSetting};
 
 /// The values of a record, by its event.
 #[derive(Debug, Serialize)]
@@ -205,10 +207,10 @@ const fn limit(flow: &Flow) -> Option<&'static str> {
 mod tests {
     use serde_json::{Value, json};
     use wad_common::refused::SocketSetting;
+    use wad_tuning::bpf::testing::event;
 
     use super::*;
     use crate::events::record::testing::teller;
-    use wad_tuning::bpf::testing::event;
 
     /// Names and values of what is told of an event.
     fn told(event: &Event) -> Vec<(String, Value)> {

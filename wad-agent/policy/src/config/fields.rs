@@ -14,6 +14,9 @@ pub(super) mod matched;
 
 use std::sync::LazyLock;
 
+use self::{
+    buffers::BUFFERS, capacity::CAPACITY, congestion::CONGESTION, flow::FLOW, matched::MATCHED,
+};
 use super::{
     PathPolicy,
     fault::Problems,
@@ -21,10 +24,6 @@ use super::{
     keys::Key,
     setting::Setting,
     table::Table,
-};
-
-use self::{
-    buffers::BUFFERS, capacity::CAPACITY, congestion::CONGESTION, flow::FLOW, matched::MATCHED,
 };
 
 /// All of them, in the order of the documentation.

@@ -49,9 +49,6 @@ mod properties;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use crate::derived::Derived;
-pub use crate::pair::{decrease, increase_segments};
-
 pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
 #[cfg(any(test, feature = "testing"))]
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
@@ -72,6 +69,9 @@ pub use settings::Settings;
 pub use sink::{Collector, Kind as SinkKind, LogFile, Sink};
 pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
 pub use thresholds::Windows;
+
+use crate::derived::Derived;
+pub use crate::pair::{decrease, increase_segments};
 
 /// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]
