@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-pub use board::{Board, State};
+pub use board::{Board, MeasuredState};
 use flows::Flows;
 use news::Changes;
 use tokio::time::{Interval, MissedTickBehavior, interval};
@@ -222,11 +222,16 @@ fn wanted(findings: &Findings, fallback: Capacity, bounds: Bounds) -> Capacity {
 }
 
 /// Of each measured path, in the order of the file.
-fn states(paths: &[PathPolicy], store: &Store, bounds: Bounds, time: SystemTime) -> Vec<State> {
+fn states(
+    paths: &[PathPolicy],
+    store: &Store,
+    bounds: Bounds,
+    time: SystemTime,
+) -> Vec<MeasuredState> {
     let measured = paths.iter().filter_map(|path| path.measured);
     let state = |(target, measured): (usize, wad_policy::config::MeasuredPath)| {
         let findings = store.findings(target, time);
-        State {
+        MeasuredState {
             fallback: measured.fallback,
             damper: Damper::new(wanted(&findings, measured.fallback, bounds)),
             is_fresh: CAPACITY.map(|metric| findings.fresh(metric).is_some()),

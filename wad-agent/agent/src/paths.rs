@@ -17,7 +17,7 @@ use wad_observing::metrics::SourceError;
 use wad_policy::config::{InForce, Metric, Origin, Settings};
 
 use crate::{
-    measured::{Board, State},
+    measured::{Board, MeasuredState},
     sources::{ErrorKind, Findings, Found, Health},
 };
 
@@ -128,7 +128,7 @@ fn source(
 }
 
 fn measured(
-    state: &State,
+    state: &MeasuredState,
     findings: &Findings,
     known: impl Fn(Option<Found>) -> Option<Known>,
 ) -> MeasuredInfo {

@@ -16,12 +16,12 @@ pub use self::{
 };
 
 /// Where to answer whoever asked for a reload.
-pub type Answer = oneshot::Sender<Outcome>;
+pub type Answer = oneshot::Sender<ReloadOutcome>;
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum ReloadOutcome {
     /// The file's paths and limits are in force.
     Applied {
         policy_set: u64,
@@ -34,7 +34,7 @@ pub enum Outcome {
     Failed { reason: String },
 }
 
-impl Outcome {
+impl ReloadOutcome {
     /// Counts it among those since the start.
     pub fn count(&self, reloads: &mut Reloads) {
         match self {
@@ -74,10 +74,10 @@ mod tests {
     #[test]
     fn outcomes_are_counted_and_a_good_one_ends_the_lag() {
         let mut reloads = Reloads::default();
-        Outcome::Failed { reason: String::new() }.count(&mut reloads);
-        Outcome::Refused { reason: String::new() }.count(&mut reloads);
+        ReloadOutcome::Failed { reason: String::new() }.count(&mut reloads);
+        ReloadOutcome::Refused { reason: String::new() }.count(&mut reloads);
         assert!(reloads.is_behind && reloads.loaded.is_none());
-        Outcome::Applied { policy_set: 2, diff: Diff::default() }.count(&mut reloads);
+        ReloadOutcome::Applied { policy_set: 2, diff: Diff::default() }.count(&mut reloads);
         assert!(!reloads.is_behind && reloads.loaded.is_some());
         assert_eq!((reloads.applied, reloads.refused, reloads.failed), (1, 1, 1));
     }
@@ -85,11 +85,11 @@ mod tests {
     #[test]
     fn an_outcome_is_read_back_from_its_json() {
         let diff = Diff { added: vec!["bob".to_owned()], unchanged: 3, ..Diff::default() };
-        let applied = Outcome::Applied { policy_set: 4, diff };
+        let applied = ReloadOutcome::Applied { policy_set: 4, diff };
         let json = serde_json::to_value(&applied).unwrap();
         assert_eq!(json["result"], "applied");
         assert_eq!(json["added"][0], "bob");
-        assert_eq!(serde_json::from_value::<Outcome>(json).unwrap(), applied);
+        assert_eq!(serde_json::from_value::<ReloadOutcome>(json).unwrap(), applied);
     }
 
     #[test]

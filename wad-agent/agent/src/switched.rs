@@ -5,12 +5,12 @@ use tokio::sync::oneshot;
 use wad_policy::switch::Disabled;
 
 /// Where to answer whoever asked for it.
-pub type Answer = oneshot::Sender<Outcome>;
+pub type Answer = oneshot::Sender<SwitchOutcome>;
 
 /// What came of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
-pub enum Outcome {
+pub enum SwitchOutcome {
     Done {
         policy_set: u64,
         disabled: Disabled,

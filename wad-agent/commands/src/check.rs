@@ -32,7 +32,7 @@ pub fn run(file: &Path) -> anyhow::Result<()> {
     output::print(page)
 }
 
-/// See [`crate::fuzz`].
+/// For libFuzzer, see `tests/fuzz`.
 #[cfg(feature = "fuzz")]
 pub fn fuzz(config: &Config, host: &Host) {
     let ceilings = Ceiling::all(config, |_| None);

@@ -65,9 +65,9 @@ fn from_configuration(args: &Explain, query: &Query) -> Result<Answer> {
     let disabled = Note::of(&config.agent.state_dir, instance.name()).read()?;
     let from = Basis::Configuration { file };
     let routes = if config.host.routes {
-        routes::State::InForce(routes::Report::default())
+        routes::RoutesState::InForce(routes::Report::default())
     } else {
-        routes::State::Off
+        routes::RoutesState::Off
     };
     Ok(Offline::new(&config.paths, instance, &disabled).explain(query, from).with_means(&routes))
 }

@@ -65,7 +65,7 @@ fn picture(traces: &Traces) -> Result<String> {
     Ok(svg::render(&traces.title(), &flows, &panels))
 }
 
-/// See [`crate::fuzz`].
+/// For libFuzzer, see `tests/fuzz`.
 #[cfg(feature = "fuzz")]
 pub fn fuzz(bytes: &[u8]) {
     let Ok(rows) = Rows::new(bytes) else { return };

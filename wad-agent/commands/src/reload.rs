@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use hyper::Method;
 use wad_agent::{
     client::{self, Request},
-    reload::Outcome,
+    reload::ReloadOutcome,
 };
 
 use crate::{arguments::Ask, output};
@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub fn run(args: &Ask) -> Result<()> {
     let request =
         Request { method: Method::POST, patience: PATIENCE, ..Request::get("/v1/reload") };
-    let outcome: Outcome = client::ask_instance(&args.instance.name, &request)?;
+    let outcome: ReloadOutcome = client::ask_instance(&args.instance.name, &request)?;
     if args.json {
         output::print_json(&outcome)?;
     }
     match outcome {
-        Outcome::Applied { policy_set, diff } if !args.json => show::print(policy_set, &diff),
-        Outcome::Applied { .. } => Ok(()),
-        Outcome::Refused { reason } => bail!("nothing was changed: {reason}"),
-        Outcome::Failed { reason } => bail!("put back as it was: {reason}"),
+        ReloadOutcome::Applied { policy_set, diff } if !args.json => show::print(policy_set, &diff),
+        ReloadOutcome::Applied { .. } => Ok(()),
+        ReloadOutcome::Refused { reason } => bail!("nothing was changed: {reason}"),
+        ReloadOutcome::Failed { reason } => bail!("put back as it was: {reason}"),
     }
 }

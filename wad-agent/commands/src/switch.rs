@@ -5,7 +5,7 @@ use clap::Args;
 use hyper::{Method, body::Bytes};
 use wad_agent::{
     client::{self, Request},
-    switched::Outcome,
+    switched::SwitchOutcome,
 };
 use wad_policy::switch::{Order, To, summary};
 
@@ -27,18 +27,18 @@ pub fn run(to: To, args: &Switch) -> Result<()> {
         body: Bytes::from(serde_json::to_vec(&order)?),
         ..Request::get("/v1/switch")
     };
-    let outcome: Outcome = client::ask_instance(&args.ask.instance.name, &request)?;
+    let outcome: SwitchOutcome = client::ask_instance(&args.ask.instance.name, &request)?;
     if args.ask.json {
         output::print_json(&outcome)?;
     }
     match outcome {
-        Outcome::Done { .. } if args.ask.json => Ok(()),
-        Outcome::Done { policy_set, disabled, warning } => {
+        SwitchOutcome::Done { .. } if args.ask.json => Ok(()),
+        SwitchOutcome::Done { policy_set, disabled, warning } => {
             let warning = warning.map_or(String::new(), |warning| warning + "\n");
             let summary = summary(&disabled);
             output::print(format_args!("policy set {policy_set} is in force: {summary}\n{warning}"))
         }
-        Outcome::Refused { reason } | Outcome::Failed { reason } => {
+        SwitchOutcome::Refused { reason } | SwitchOutcome::Failed { reason } => {
             bail!("nothing was changed: {reason}")
         }
     }

@@ -25,7 +25,7 @@ pub use self::draw::KEYS;
 use self::{
     draw::{draw, page},
     screen::{Screen, Signals},
-    state::{State, Then},
+    state::{Then, TopState},
 };
 use crate::{
     arguments::{ConfigFile, InstanceName, parse_interval},
@@ -52,7 +52,7 @@ pub fn run(args: &Top) -> Result<()> {
         "`wad top` needs a terminal; `wad flows` is for files and pipes"
     );
     let instance = &args.instance.name;
-    let mut state = State::new(read_flows(instance, None)?);
+    let mut state = TopState::new(read_flows(instance, None)?);
     let readings = follow(instance.clone(), args.interval);
     let signals = Signals::catch().context("cannot handle signals")?;
     let mut screen = Screen::open().context("cannot use the terminal")?;
@@ -76,7 +76,7 @@ fn follow(instance: Instance, interval: Duration) -> Receiver<Result<Reading>> {
 /// Until somebody ends it.
 fn show(
     screen: &mut Screen,
-    state: &mut State,
+    state: &mut TopState,
     readings: &Receiver<Result<Reading>>,
     signals: &Signals,
 ) -> io::Result<()> {

@@ -23,7 +23,7 @@ use wad_observing::{
         Columns, Format, Head, Row, USUAL, VERSION,
         files::{self, Bounds, Files, Out, Packing, Stream},
         is_standard,
-        writer::{Closed, Outcome, Writer, piece_bytes},
+        writer::{Closed, WriteOutcome, Writer, piece_bytes},
     },
 };
 use wad_policy::config;
@@ -243,7 +243,7 @@ impl Tracer<'_> {
     }
 
     fn finish(self) -> Result<()> {
-        let Outcome { written, lost, error } = self.writer.finish();
+        let WriteOutcome { written, lost, error } = self.writer.finish();
         log::say(&format!("{written} lines written, {} readings missed", self.missed));
         if lost > 0 {
             let why =

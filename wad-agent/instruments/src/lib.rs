@@ -4,6 +4,7 @@
 pub mod ends;
 mod field;
 mod fields;
+pub mod name;
 mod seen;
 mod standard;
 #[cfg(any(test, feature = "testing"))]

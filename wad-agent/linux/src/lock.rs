@@ -13,7 +13,7 @@ use std::{
 pub const RUN_DIR: &str = "/run/wad";
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum LockError {
     #[error(
         "wad runs already as instance \"{instance}\" (process {pid}): stop it first, or choose \
          another --instance"
@@ -40,9 +40,9 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub fn take(run_dir: &Path, instance: &str) -> Result<Self, Error> {
+    pub fn take(run_dir: &Path, instance: &str) -> Result<Self, LockError> {
         let file = run_dir.join(format!("{instance}.lock"));
-        let failed = |source| Error::Lock { file: file.clone(), source };
+        let failed = |source| LockError::Lock { file: file.clone(), source };
         let held = loop {
             let opened = open(run_dir, &file).map_err(failed)?;
             match opened.try_lock() {
@@ -110,14 +110,14 @@ fn write_pid(mut held: &File) -> io::Result<()> {
     writeln!(held, "{}", process::id())
 }
 
-fn running(instance: &str, mut lock: File) -> Error {
+fn running(instance: &str, mut lock: File) -> LockError {
     let mut pid = String::new();
     let pid = match lock.read_to_string(&mut pid) {
         Ok(1..) => pid.trim().to_owned(),
         // It is just starting.
         _ => "unknown".to_owned(),
     };
-    Error::Running { instance: instance.to_owned(), pid }
+    LockError::Running { instance: instance.to_owned(), pid }
 }
 
 #[cfg(test)]
@@ -142,7 +142,7 @@ mod tests {
     fn only_what_is_denied_takes_root() {
         let said = |errno| {
             let source = io::Error::from_raw_os_error(errno);
-            Error::Lock { file: "/run/wad/default.lock".into(), source }.to_string()
+            LockError::Lock { file: "/run/wad/default.lock".into(), source }.to_string()
         };
         assert_eq!(said(libc::EACCES), "cannot lock /run/wad/default.lock (it takes root)");
         assert_eq!(said(libc::EPERM), "cannot lock /run/wad/default.lock (it takes root)");

@@ -16,7 +16,7 @@ use rtnetlink::{Handle, IpVersion};
 use crate::netns::{self, Identity};
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum NetlinkError {
     #[error("cannot speak to the kernel by rtnetlink")]
     Socket { source: io::Error },
     #[error("cannot enter the network namespace that was changed")]
@@ -27,7 +27,7 @@ pub enum Error {
     Request { what: &'static str, source: io::Error },
 }
 
-impl Error {
+impl NetlinkError {
     fn request(what: &'static str) -> impl Fn(rtnetlink::Error) -> Self {
         move |error| {
             let source = match error {
@@ -72,18 +72,18 @@ pub struct Netlink(Handle);
 
 impl Netlink {
     /// On a tokio runtime, which it lives on.
-    pub fn open() -> Result<Self, Error> {
+    pub fn open() -> Result<Self, NetlinkError> {
         let (connection, handle, _) =
-            rtnetlink::new_connection().map_err(|source| Error::Socket { source })?;
+            rtnetlink::new_connection().map_err(|source| NetlinkError::Socket { source })?;
         tokio::spawn(connection);
         Ok(Self(handle))
     }
 
-    pub async fn links(&self) -> Result<Vec<LinkMessage>, Error> {
+    pub async fn links(&self) -> Result<Vec<LinkMessage>, NetlinkError> {
         collect("list interfaces", self.0.link().get().execute()).await
     }
 
-    pub async fn routes(&self, family: Family) -> Result<Vec<RouteMessage>, Error> {
+    pub async fn routes(&self, family: Family) -> Result<Vec<RouteMessage>, NetlinkError> {
         let mut all = RouteMessage::default();
         all.header.address_family = family.address_family();
         collect("list routes", self.0.route().get(all).execute()).await
@@ -94,7 +94,7 @@ impl Netlink {
         &self,
         local: IpAddr,
         remote: IpAddr,
-    ) -> Result<Option<RouteMessage>, Error> {
+    ) -> Result<Option<RouteMessage>, NetlinkError> {
         let (family, bits) = match remote {
             IpAddr::V4(_) => (Family::V4, 32),
             IpAddr::V6(_) => (Family::V6, 128),
@@ -113,7 +113,7 @@ impl Netlink {
     }
 
     /// In the order in which they are followed.
-    pub async fn rules(&self, family: Family) -> Result<Vec<RuleMessage>, Error> {
+    pub async fn rules(&self, family: Family) -> Result<Vec<RuleMessage>, NetlinkError> {
         let version = match family {
             Family::V4 => IpVersion::V4,
             Family::V6 => IpVersion::V6,
@@ -127,15 +127,15 @@ impl Netlink {
         what: &'static str,
         message: RouteNetlinkMessage,
         flags: u16,
-    ) -> Result<(), Error> {
+    ) -> Result<(), NetlinkError> {
         let mut request = NetlinkMessage::from(message);
         request.header.flags = NLM_F_REQUEST | NLM_F_ACK | flags;
-        let mut answers = self.0.request(request).map_err(Error::request(what))?;
+        let mut answers = self.0.request(request).map_err(NetlinkError::request(what))?;
         while let Some(answer) = answers.next().await {
             if let NetlinkPayload::Error(error) = answer.payload
                 && error.code.is_some()
             {
-                return Err(Error::Request { what, source: error.to_io() });
+                return Err(NetlinkError::Request { what, source: error.to_io() });
             }
         }
         Ok(())
@@ -145,17 +145,17 @@ impl Netlink {
 async fn collect<T>(
     what: &'static str,
     answers: impl Stream<Item = Result<T, rtnetlink::Error>>,
-) -> Result<Vec<T>, Error> {
-    answers.try_collect().await.map_err(Error::request(what))
+) -> Result<Vec<T>, NetlinkError> {
+    answers.try_collect().await.map_err(NetlinkError::request(what))
 }
 
 /// Does work in a network namespace, on a thread of its own; None if it is gone, or
 /// out of sight.
 pub fn inside<T: Send>(
     namespace: Identity,
-    work: impl AsyncFnOnce(Netlink) -> Result<T, Error> + Send,
-) -> Result<Option<T>, Error> {
-    let entering = |source| Error::Namespace { source };
+    work: impl AsyncFnOnce(Netlink) -> Result<T, NetlinkError> + Send,
+) -> Result<Option<T>, NetlinkError> {
+    let entering = |source| NetlinkError::Namespace { source };
     // Entering one's own takes a privilege, too.
     let other = if Identity::own().map_err(entering)? == namespace {
         None
@@ -176,9 +176,9 @@ pub fn inside<T: Send>(
 }
 
 /// For a thread that speaks to the kernel.
-pub fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+pub fn runtime() -> Result<tokio::runtime::Runtime, NetlinkError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|source| Error::Socket { source })
+        .map_err(|source| NetlinkError::Socket { source })
 }

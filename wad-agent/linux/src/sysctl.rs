@@ -13,7 +13,7 @@ pub struct Sysctl {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum SysctlError {
     #[error("cannot read the kernel setting {key}")]
     Read { key: String, source: io::Error },
     #[error(
@@ -37,21 +37,21 @@ impl Sysctl {
         Self { root: root.as_ref().to_owned() }
     }
 
-    pub fn read(&self, key: &str) -> Result<String, Error> {
+    pub fn read(&self, key: &str) -> Result<String, SysctlError> {
         match fs::read_to_string(self.file(key)) {
             Ok(text) => Ok(text.trim_end().to_owned()),
-            Err(source) => Err(Error::Read { key: key.to_owned(), source }),
+            Err(source) => Err(SysctlError::Read { key: key.to_owned(), source }),
         }
     }
 
-    pub fn write(&self, key: &str, value: &str) -> Result<(), Error> {
+    pub fn write(&self, key: &str, value: &str) -> Result<(), SysctlError> {
         // Not fs::write, which would create what does not exist.
         let write = || {
             let mut file =
                 fs::OpenOptions::new().write(true).truncate(true).open(self.file(key))?;
             io::Write::write_all(&mut file, value.as_bytes())
         };
-        write().map_err(|source| Error::Write {
+        write().map_err(|source| SysctlError::Write {
             key: key.to_owned(),
             value: value.to_owned(),
             source,
@@ -69,11 +69,11 @@ impl Sysctl {
 }
 
 /// The last number of a setting's value, which most often is its only one.
-pub fn last_number(key: &str, value: &str) -> Result<u64, Error> {
+pub fn last_number(key: &str, value: &str) -> Result<u64, SysctlError> {
     let last = value.split_whitespace().next_back().unwrap_or_default();
     last.parse().map_err(|source| {
         let (key, value) = (key.to_owned(), value.to_owned());
-        Error::NotANumber { key, value, source }
+        SysctlError::NotANumber { key, value, source }
     })
 }
 

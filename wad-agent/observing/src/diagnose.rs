@@ -17,7 +17,7 @@ mod triage;
 use std::{cmp::Reverse, collections::HashMap, net::SocketAddr, sync::Arc};
 
 use serde::Serialize;
-use wad_instruments::{Flow, Reading};
+use wad_instruments::{Flow, Reading, name};
 
 use self::{
     advice::{Advice, advise},
@@ -58,8 +58,8 @@ impl Diagnosis {
         let flow = course.flow();
         let finding = triage(course);
         let counter = match finding.direction {
-            Direction::Sending => "HCThruOctetsAcked",
-            Direction::Receiving => "HCThruOctetsReceived",
+            Direction::Sending => name::HC_THRU_OCTETS_ACKED,
+            Direction::Receiving => name::HC_THRU_OCTETS_RECEIVED,
         };
         Self {
             cookie: flow.cookie,

@@ -21,7 +21,7 @@ use self::writer::Lines;
 const VARIABLE: &str = "WAD_LOG";
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum LogError {
     #[error("the variable {VARIABLE} is no filter for the log: {value:?} (try info or debug)")]
     Filter { value: String, source: filter::ParseError },
     #[error("the variable {VARIABLE} is not UTF-8")]
@@ -34,13 +34,13 @@ pub enum Error {
 
 /// Sets up the log of this process, once. What is returned has to be dropped
 /// last, or the last lines may be missing.
-pub fn init(format: LogFormat) -> Result<Flush, Error> {
+pub fn init(format: LogFormat) -> Result<Flush, LogError> {
     use tracing_subscriber::util::SubscriberInitExt;
 
     let filter = match env::var(VARIABLE) {
         Ok(value) => value,
         Err(env::VarError::NotPresent) => String::new(),
-        Err(env::VarError::NotUnicode(_)) => return Err(Error::NotText),
+        Err(env::VarError::NotUnicode(_)) => return Err(LogError::NotText),
     };
     let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let style = match (format, io::stderr().is_terminal() && !no_color) {
@@ -48,7 +48,7 @@ pub fn init(format: LogFormat) -> Result<Flush, Error> {
         (LogFormat::Text, true) => Style::Colored,
         (LogFormat::Text, false) => Style::Plain,
     };
-    let (lines, flush) = standard_error().map_err(Error::Start)?;
+    let (lines, flush) = standard_error().map_err(LogError::Start)?;
     subscriber(style, &filter, move || lines.clone())?.try_init()?;
     Ok(flush)
 }
@@ -99,14 +99,14 @@ enum Style {
     Json,
 }
 
-fn subscriber<W>(style: Style, filter: &str, writer: W) -> Result<Dispatch, Error>
+fn subscriber<W>(style: Style, filter: &str, writer: W) -> Result<Dispatch, LogError>
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
     let filter = EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
         .parse(in_all_crates(filter))
-        .map_err(|source| Error::Filter { value: filter.to_owned(), source })?;
+        .map_err(|source| LogError::Filter { value: filter.to_owned(), source })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     Ok(match style {
         Style::Json => builder.json().flatten_event(true).into(),

@@ -10,7 +10,7 @@ use wad_linux::sysctl::last_number;
 use wad_policy::config::PathPolicy;
 use wad_toolbox::causes::with_causes;
 
-use crate::journal::{Error, Journal};
+use crate::journal::{Journal, JournalError};
 
 /// The largest buffers that any policy asks for; zero where none asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Ceilings {
 
     /// Raises what is too low, all of it or nothing. What an agent that died raised
     /// counts as wad's own.
-    pub fn raise(self, journal: &mut Journal) -> Result<Raised, Error> {
+    pub fn raise(self, journal: &mut Journal) -> Result<Raised, JournalError> {
         let mut raised = Raised::default();
         for (key, need_bytes) in self.needs() {
             match adjust(journal, key, need_bytes, Ordering::Greater) {
@@ -68,7 +68,7 @@ impl Ceilings {
 
     /// Lowers what wad raised and no longer needs, never below what it was
     /// before wad. For when the policies that needed more are out of force.
-    pub fn lower(self, journal: &mut Journal) -> Result<(), Error> {
+    pub fn lower(self, journal: &mut Journal) -> Result<(), JournalError> {
         for (key, need_bytes) in self.needs() {
             adjust(journal, key, need_bytes, Ordering::Less)?;
         }
@@ -109,7 +109,7 @@ impl Raised {
 }
 
 impl Moved {
-    fn undo(&self, journal: &mut Journal) -> Result<(), Error> {
+    fn undo(&self, journal: &mut Journal) -> Result<(), JournalError> {
         let now = journal.sysctl().read(self.key)?;
         if now != self.after {
             Ok(())
@@ -127,7 +127,7 @@ fn adjust(
     key: &'static str,
     need_bytes: u64,
     direction: Ordering,
-) -> Result<Option<Moved>, Error> {
+) -> Result<Option<Moved>, JournalError> {
     if need_bytes == 0 && !journal.has(key) {
         // Not every network namespace has the setting.
         return Ok(None);

@@ -10,7 +10,7 @@ use wad_policy::switch::Disabled;
 use wad_toolbox::whole_file;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum NoteError {
     #[error("cannot read {}, which says what is disabled", .file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error(
@@ -36,18 +36,18 @@ impl Note {
         Self { file: state_dir.join(format!("disabled-{instance}.json")) }
     }
 
-    pub fn read(&self) -> Result<Disabled, Error> {
+    pub fn read(&self) -> Result<Disabled, NoteError> {
         let text = match fs::read(&self.file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Disabled::default()),
-            Err(source) => return Err(Error::Read { file: self.file.clone(), source }),
+            Err(source) => return Err(NoteError::Read { file: self.file.clone(), source }),
         };
         serde_json::from_slice(&text)
-            .map_err(|source| Error::Unreadable { file: self.file.clone(), source })
+            .map_err(|source| NoteError::Unreadable { file: self.file.clone(), source })
     }
 
     /// Whole or not at all; on disk when it returns.
-    pub fn write(&self, disabled: &Disabled) -> Result<(), Error> {
+    pub fn write(&self, disabled: &Disabled) -> Result<(), NoteError> {
         if disabled.is_nothing() {
             return self.remove().map(|_was_there| ());
         }
@@ -56,15 +56,15 @@ impl Note {
             content.push(b'\n');
             whole_file::write(&self.file, &content)
         };
-        write().map_err(|source| Error::Write { file: self.file.clone(), source })
+        write().map_err(|source| NoteError::Write { file: self.file.clone(), source })
     }
 
     /// Returns whether there was one.
-    pub fn remove(&self) -> Result<bool, Error> {
+    pub fn remove(&self) -> Result<bool, NoteError> {
         match fs::remove_file(&self.file) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(source) => Err(Error::Remove { file: self.file.clone(), source }),
+            Err(source) => Err(NoteError::Remove { file: self.file.clone(), source }),
         }
     }
 }

@@ -10,7 +10,7 @@ use wad_toolbox::causes::with_causes;
 
 use crate::{
     journal::Journal,
-    routes::{Follower, Standing, State},
+    routes::{Follower, RoutesState, Standing},
 };
 
 pub const MAX_BACKLOG: &str = "net.core.netdev_max_backlog";
@@ -69,21 +69,21 @@ impl Host {
             Err(error) => {
                 let reason = with_causes(&error);
                 warn!("[host] routes: nothing is in force: {reason}");
-                self.standing.set(State::Failed(reason));
+                self.standing.set(RoutesState::Failed(reason));
             }
         }
     }
 
     fn leave_routes(&mut self, journal: &mut Journal) {
         self.follower = None;
-        self.standing.set(State::Off);
+        self.standing.set(RoutesState::Off);
         if let Err(error) = journal.undo_routes() {
             warn!("[host]: {}", with_causes(&error.into()));
         }
     }
 }
 
-fn backlog(wanted: Option<u32>, journal: &mut Journal) -> Result<(), crate::journal::Error> {
+fn backlog(wanted: Option<u32>, journal: &mut Journal) -> Result<(), crate::journal::JournalError> {
     match wanted.map(|packets| packets.to_string()) {
         // Not every network namespace has the setting.
         None if !journal.has(MAX_BACKLOG) => Ok(()),

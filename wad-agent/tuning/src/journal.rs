@@ -114,7 +114,7 @@ impl fmt::Display for Left {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum JournalError {
     #[error("cannot read the journal {}", .file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error(
@@ -138,7 +138,7 @@ pub enum Error {
     )]
     NoInterface { interface: String },
     #[error("the transmit queue of {interface}")]
-    TransmitQueue { interface: String, source: netlink::Error },
+    TransmitQueue { interface: String, source: netlink::NetlinkError },
     #[error(
         "there are rules of a wad in this network namespace that this instance did not make; if \
          they are of no running one, `ip rule flush protocol 119` and `ip -6 rule flush protocol \
@@ -146,9 +146,9 @@ pub enum Error {
     )]
     RoutesOfAnother,
     #[error("cannot remove rules and routes of wad's")]
-    Routes { source: netlink::Error },
+    Routes { source: netlink::NetlinkError },
     #[error(transparent)]
-    Sysctl(#[from] sysctl::Error),
+    Sysctl(#[from] sysctl::SysctlError),
 }
 
 /// The journal of one instance, and the way to make the changes it records.
@@ -163,14 +163,14 @@ pub struct Journal {
 
 impl Journal {
     /// Reads what an agent of this boot left behind, if anything. Creates nothing.
-    pub fn open(state_dir: &Path, instance: &str, sysctl: Sysctl) -> Result<Self, Error> {
+    pub fn open(state_dir: &Path, instance: &str, sysctl: Sysctl) -> Result<Self, JournalError> {
         let file = state_dir.join(format!("journal-{instance}.jsonl"));
         let boot_id = sysctl.read("kernel.random.boot_id")?;
         let bytes = match fs::read(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self { file, boot_id, sysctl, entries: Vec::new(), damage: None });
             }
-            read => read.map_err(|source| Error::Read { file: file.clone(), source })?,
+            read => read.map_err(|source| JournalError::Read { file: file.clone(), source })?,
         };
         let found = lines::read(&bytes, &boot_id);
         if let Some(line) = found.cut_short {
@@ -183,7 +183,7 @@ impl Journal {
             None
         } else {
             let kept = Damage::keep(&file, found.unreadable);
-            Some(kept.map_err(|source| Error::Keep { file: file.clone(), source })?)
+            Some(kept.map_err(|source| JournalError::Keep { file: file.clone(), source })?)
         };
         let mut journal = Self { file, boot_id, sysctl, entries: Vec::new(), damage };
         for change in found.changes {
@@ -225,7 +225,7 @@ impl Journal {
     }
 
     /// Sets `key`, journalled.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), JournalError> {
         let before = self.sysctl.read(key)?;
         let change = |before: &str, after: &str| Change::Sysctl {
             key: key.to_owned(),
@@ -243,7 +243,7 @@ impl Journal {
 
     /// Sets `key` back to what it was before wad. The line comes after the
     /// change here: until it is there, the older lines still say how to undo it.
-    pub fn restore(&mut self, key: &str) -> Result<(), Error> {
+    pub fn restore(&mut self, key: &str) -> Result<(), JournalError> {
         let now = self.sysctl.read(key)?;
         let Some(before) = self.before(key, &now).map(str::to_owned) else { return Ok(()) };
         self.sysctl.write(key, &before)?;
@@ -251,25 +251,25 @@ impl Journal {
     }
 
     /// Mounts the BPF file system at `dir`, journalled.
-    pub fn ensure_bpffs(&mut self) -> Result<(), Error> {
+    pub fn ensure_bpffs(&mut self) -> Result<(), JournalError> {
         let dir = Path::new(wad_linux::bpffs::BPFFS);
         if wad_linux::bpffs::is_mounted() { Ok(()) } else { self.mount_bpffs(dir) }
     }
 
     /// Mounts a BPF file system, journalled.
-    fn mount_bpffs(&mut self, dir: &Path) -> Result<(), Error> {
+    fn mount_bpffs(&mut self, dir: &Path) -> Result<(), JournalError> {
         self.record(Change::BpffsMount { dir: dir.to_owned() })?;
-        bpffs::mount(dir).map_err(|source| Error::Mount { dir: dir.to_owned(), source })
+        bpffs::mount(dir).map_err(|source| JournalError::Mount { dir: dir.to_owned(), source })
     }
 
     /// Sets the length of an interface's transmit queue, journalled.
-    pub fn set_transmit_queue(&mut self, wanted: &TransmitQueue) -> Result<(), Error> {
+    pub fn set_transmit_queue(&mut self, wanted: &TransmitQueue) -> Result<(), JournalError> {
         let TransmitQueue { interface, packets } = wanted;
-        let namespace = Identity::own().map_err(|source| Error::Namespace { source })?;
-        let failed = |source| Error::TransmitQueue { interface: interface.clone(), source };
+        let namespace = Identity::own().map_err(|source| JournalError::Namespace { source })?;
+        let failed = |source| JournalError::TransmitQueue { interface: interface.clone(), source };
         let now = transmit_queue::of(namespace, interface).map_err(failed)?;
         let Some(Queue { index, packets: now }) = now else {
-            return Err(Error::NoInterface { interface: interface.clone() });
+            return Err(JournalError::NoInterface { interface: interface.clone() });
         };
         if now == *packets {
             return Ok(());
@@ -290,7 +290,10 @@ impl Journal {
     }
 
     /// Sets the transmit queues of all other interfaces back to what they were.
-    pub fn restore_transmit_queues_but(&mut self, wanted: &[TransmitQueue]) -> Result<(), Error> {
+    pub fn restore_transmit_queues_but(
+        &mut self,
+        wanted: &[TransmitQueue],
+    ) -> Result<(), JournalError> {
         let is_wanted = |name: &str| wanted.iter().any(|queue| queue.interface == name);
         let others: Vec<_> = self
             .changes()
@@ -310,23 +313,23 @@ impl Journal {
     }
 
     /// Before the first rule or route of wad's is made in this network namespace.
-    pub fn note_routes(&mut self) -> Result<(), Error> {
-        let namespace = Identity::own().map_err(|source| Error::Namespace { source })?;
+    pub fn note_routes(&mut self) -> Result<(), JournalError> {
+        let namespace = Identity::own().map_err(|source| JournalError::Namespace { source })?;
         let change = Change::Routes { namespace };
         if self.changes().any(|known| *known == change) {
             return Ok(());
         }
         // An agent before this one was in another.
         self.undo_routes()?;
-        if routes::are_there(namespace).map_err(|source| Error::Routes { source })? {
-            return Err(Error::RoutesOfAnother);
+        if routes::are_there(namespace).map_err(|source| JournalError::Routes { source })? {
+            return Err(JournalError::RoutesOfAnother);
         }
         self.record(change)
     }
 
     /// Removes rules and routes of wad's. A line of it is not needed: to remove them
     /// once more does nothing.
-    pub fn undo_routes(&mut self) -> Result<(), Error> {
+    pub fn undo_routes(&mut self) -> Result<(), JournalError> {
         while let Some(place) = self.entries.iter().position(Entry::is_of_routes) {
             self.entries[place].undo(&self.sysctl)?;
             self.entries.remove(place);
@@ -336,7 +339,7 @@ impl Journal {
 
     /// Undoes everything, latest first, and removes the file. On an error the
     /// rest is undone all the same and the file stays, for another try.
-    pub fn undo(&mut self) -> Result<Vec<Left>, Error> {
+    pub fn undo(&mut self) -> Result<Vec<Left>, JournalError> {
         let mut left = Vec::new();
         let mut first_error = None;
         for entry in self.entries.iter().rev() {
@@ -356,9 +359,10 @@ impl Journal {
         Ok(left)
     }
 
-    fn record(&mut self, change: Change) -> Result<(), Error> {
+    fn record(&mut self, change: Change) -> Result<(), JournalError> {
         let line = Line { boot_id: self.boot_id.clone(), change };
-        self.append(&line).map_err(|source| Error::Write { file: self.file.clone(), source })?;
+        self.append(&line)
+            .map_err(|source| JournalError::Write { file: self.file.clone(), source })?;
         lines::fold(&mut self.entries, line.change);
         Ok(())
     }
@@ -387,12 +391,12 @@ impl Journal {
         sync_dir(dir)
     }
 
-    fn remove(&self) -> Result<(), Error> {
+    fn remove(&self) -> Result<(), JournalError> {
         let removed = match fs::remove_file(&self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed.and_then(|()| sync_dir(self.dir())),
         };
-        removed.map_err(|source| Error::Remove { file: self.file.clone(), source })
+        removed.map_err(|source| JournalError::Remove { file: self.file.clone(), source })
     }
 
     fn dir(&self) -> &Path {

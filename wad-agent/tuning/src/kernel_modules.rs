@@ -13,7 +13,7 @@ use wad_policy::config::{Congestion, PathPolicy};
     "path {path}: the kernel neither has nor loads the congestion control {name}: load its module \
      (`modprobe tcp_{name}` says what is wrong), or change `congestion`"
 )]
-pub struct Error {
+pub struct ModuleError {
     path: String,
     name: String,
     source: nix::Error,
@@ -22,12 +22,12 @@ pub struct Error {
 /// Asks for each once. The kernel then runs `modprobe tcp_NAME` by itself, as for
 /// any process with CAP_NET_ADMIN (`tcp_ca_find_autoload()`), in its own
 /// namespaces.
-pub fn load(paths: &[PathPolicy]) -> Result<(), Error> {
+pub fn load(paths: &[PathPolicy]) -> Result<(), ModuleError> {
     let mut asked = HashSet::new();
     for path in paths.iter().filter(|path| !path.observe) {
         let Some(Congestion::Kernel(name)) = &path.congestion else { continue };
         if asked.insert(name) {
-            choose(name).map_err(|source| Error {
+            choose(name).map_err(|source| ModuleError {
                 path: path.name.clone(),
                 name: name.clone(),
                 source,

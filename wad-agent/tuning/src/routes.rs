@@ -26,7 +26,7 @@ pub use self::{
     follow::Follower,
     guard::{COMMAND as GUARD, run as run_guard},
     remove::{are_there, remove},
-    standing::{Counts, Report, Standing, State, means},
+    standing::{Counts, Report, RoutesState, Standing, means},
 };
 
 /// Whose the rules and routes are, in a column that others leave alone.

@@ -12,7 +12,7 @@ use std::{
 use wad_linux::lock::Lock;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum StateDirError {
     #[error("cannot read {}, which says where the journal is", .file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error("cannot write {}, which says where the journal is", .file.display())]
@@ -33,16 +33,16 @@ impl StateDir {
     }
 
     /// As an agent before this one noted it.
-    pub fn noted(&self) -> Result<Option<PathBuf>, Error> {
+    pub fn noted(&self) -> Result<Option<PathBuf>, StateDirError> {
         match fs::read(&self.file) {
             Ok(bytes) => Ok(Some(OsString::from_vec(bytes).into())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(Error::Read { file: self.file.clone(), source }),
+            Err(source) => Err(StateDirError::Read { file: self.file.clone(), source }),
         }
     }
 
     /// Before anything is changed on the host.
-    pub fn note(&self, dir: &Path) -> Result<(), Error> {
+    pub fn note(&self, dir: &Path) -> Result<(), StateDirError> {
         let write = || {
             let dir = std::path::absolute(dir)?;
             // Whole or not at all.
@@ -50,14 +50,14 @@ impl StateDir {
             fs::write(&new, dir.as_os_str().as_bytes())?;
             fs::rename(&new, &self.file)
         };
-        write().map_err(|source| Error::Write { file: self.file.clone(), source })
+        write().map_err(|source| StateDirError::Write { file: self.file.clone(), source })
     }
 
     /// Once the journal has been undone.
-    pub fn forget(&self) -> Result<(), Error> {
+    pub fn forget(&self) -> Result<(), StateDirError> {
         match fs::remove_file(&self.file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(Error::Remove { file: self.file.clone(), source: error })
+                Err(StateDirError::Remove { file: self.file.clone(), source: error })
             }
             _ => Ok(()),
         }

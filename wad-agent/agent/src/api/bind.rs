@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, UnixListener};
 use wad_linux::lock::Lock;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum BindError {
     #[error("another program listens on {address}; set [{table}] listen to a free address")]
     InUse { table: &'static str, address: SocketAddr },
     #[error(
@@ -28,17 +28,17 @@ pub enum Error {
 }
 
 /// For the address that a table of the configuration has.
-pub async fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpListener, Error> {
+pub async fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
-        io::ErrorKind::AddrInUse => Error::InUse { table, address },
-        io::ErrorKind::AddrNotAvailable => Error::NotOurs { table, address },
-        _ => Error::Tcp { table, address, source },
+        io::ErrorKind::AddrInUse => BindError::InUse { table, address },
+        io::ErrorKind::AddrNotAvailable => BindError::NotOurs { table, address },
+        _ => BindError::Tcp { table, address, source },
     })
 }
 
 /// Replaces the socket of a dead agent; the lock says that there is no live one.
 /// It must be called within a tokio runtime.
-pub fn bind_control(lock: &Lock) -> Result<UnixListener, Error> {
+pub fn bind_control(lock: &Lock) -> Result<UnixListener, BindError> {
     let socket = lock.socket();
     // Bound under another name until only root may open it.
     let private = socket.with_extension("new");
@@ -52,5 +52,5 @@ pub fn bind_control(lock: &Lock) -> Result<UnixListener, Error> {
         fs::rename(&private, socket)?;
         Ok(listener)
     };
-    bind().map_err(|source| Error::Control { socket: socket.to_owned(), source })
+    bind().map_err(|source| BindError::Control { socket: socket.to_owned(), source })
 }

@@ -20,7 +20,7 @@ use wad_tuning::explain::Basis;
 use super::*;
 use crate::{
     client::{self, ClientError, Request},
-    reload::{Diff, Outcome},
+    reload::{Diff, ReloadOutcome},
 };
 
 async fn ask(run_dir: &Path, instance: &str) -> Result<Status, ClientError> {
@@ -231,20 +231,21 @@ async fn a_reload_is_answered_by_whoever_does_it() {
     let task = tokio::spawn(serve(listener, router, stopped));
 
     let reload = Request { method: hyper::Method::POST, ..Request::get("/v1/reload") };
-    let ask = || client::ask::<Outcome>(lock.socket(), "default", &reload);
+    let ask = || client::ask::<ReloadOutcome>(lock.socket(), "default", &reload);
     let agent = async {
         let Some(Command::Reload(answer)) = asked.recv().await else { panic!("not asked") };
-        answer.send(Outcome::Applied { policy_set: 7, diff: Diff::default() }).unwrap();
+        answer.send(ReloadOutcome::Applied { policy_set: 7, diff: Diff::default() }).unwrap();
     };
     let (outcome, ()) = tokio::join!(ask(), agent);
-    assert_eq!(outcome.unwrap(), Outcome::Applied { policy_set: 7, diff: Diff::default() });
+    assert_eq!(outcome.unwrap(), ReloadOutcome::Applied { policy_set: 7, diff: Diff::default() });
 
     // Nobody does it any more.
     drop(asked);
     let error = ask().await.unwrap_err().to_string();
     assert!(error.contains("the agent is stopping"), "{error}");
     // Looking alone changes nothing.
-    let look = client::ask::<Outcome>(lock.socket(), "default", &Request::get("/v1/reload")).await;
+    let look =
+        client::ask::<ReloadOutcome>(lock.socket(), "default", &Request::get("/v1/reload")).await;
     assert!(look.unwrap_err().to_string().contains("405"));
     drop(stop);
     task.await.unwrap();

@@ -11,7 +11,7 @@ use crate::sources::{ErrorKind, Health, Store, Targets};
 
 /// One measured path.
 #[derive(Clone, Copy, Debug)]
-pub struct State {
+pub struct MeasuredState {
     /// What the file says.
     pub fallback: Capacity,
     /// What the policy in force is made of.
@@ -26,11 +26,16 @@ pub struct Board {
     pub sources: Arc<[(&'static str, Option<String>)]>,
     pub targets: Arc<Targets>,
     pub store: Shared<Store>,
-    states: Shared<Vec<State>>,
+    states: Shared<Vec<MeasuredState>>,
 }
 
 impl Board {
-    pub fn new(sources: &[Source], targets: Targets, store: Store, states: Vec<State>) -> Self {
+    pub fn new(
+        sources: &[Source],
+        targets: Targets,
+        store: Store,
+        states: Vec<MeasuredState>,
+    ) -> Self {
         Self {
             sources: sources
                 .iter()
@@ -76,7 +81,7 @@ impl Board {
         locked(&self.store)
     }
 
-    pub fn states(&self) -> MutexGuard<'_, Vec<State>> {
+    pub fn states(&self) -> MutexGuard<'_, Vec<MeasuredState>> {
         locked(&self.states)
     }
 }

@@ -28,7 +28,7 @@ use super::{
 use crate::{
     api::Command,
     measured::{Board, Measured},
-    reload::{self, Diff, Fingerprints, InForce, Outcome, Refusal},
+    reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
     switched,
 };
 
@@ -125,19 +125,19 @@ impl<'a> Running<'a> {
     }
 
     /// Reads the configuration again, and puts it in force or changes nothing.
-    fn reload(&mut self) -> Outcome {
+    fn reload(&mut self) -> ReloadOutcome {
         let outcome = match self.read_again() {
-            Err(error) => Outcome::Refused { reason: with_causes(&error) },
+            Err(error) => ReloadOutcome::Refused { reason: with_causes(&error) },
             Ok(config) => match self.apply(config) {
-                Ok((policy_set, diff)) => Outcome::Applied { policy_set, diff },
-                Err(error) => Outcome::Failed { reason: with_causes(&error) },
+                Ok((policy_set, diff)) => ReloadOutcome::Applied { policy_set, diff },
+                Err(error) => ReloadOutcome::Failed { reason: with_causes(&error) },
             },
         };
         match &outcome {
-            Outcome::Applied { policy_set, diff } => {
+            ReloadOutcome::Applied { policy_set, diff } => {
                 info!(policy_set, "the configuration's paths are in force: {diff}");
             }
-            Outcome::Refused { reason } | Outcome::Failed { reason } => {
+            ReloadOutcome::Refused { reason } | ReloadOutcome::Failed { reason } => {
                 error!("the policy stays as it was: {reason}");
             }
         }
@@ -174,18 +174,20 @@ impl<'a> Running<'a> {
     }
 
     /// Disables or enables, first in the kernel: of all things this has to work.
-    fn switch(&mut self, order: &Order) -> switched::Outcome {
+    fn switch(&mut self, order: &Order) -> switched::SwitchOutcome {
         let force = &mut self.force;
         let disabled = match force.disabled.after(order, |path| force.tuning().has_path(path)) {
             Ok(disabled) => disabled,
-            Err(refusal) => return switched::Outcome::Refused { reason: refusal.to_string() },
+            Err(refusal) => {
+                return switched::SwitchOutcome::Refused { reason: refusal.to_string() };
+            }
         };
         let policy_set = match force.tuning().switch(&disabled) {
             Ok(policy_set) => policy_set,
             Err(error) => {
                 let reason = with_causes(&error.into());
                 error!("what is disabled stays as it was: {reason}");
-                return switched::Outcome::Failed { reason };
+                return switched::SwitchOutcome::Failed { reason };
             }
         };
         force.adopt_anew();
@@ -200,7 +202,7 @@ impl<'a> Running<'a> {
         force.host.follow(&disabled);
         force.disabled = disabled.clone();
         give_memory_back();
-        switched::Outcome::Done { policy_set, disabled, warning }
+        switched::SwitchOutcome::Done { policy_set, disabled, warning }
     }
 
     /// Measured paths follow what is measured.

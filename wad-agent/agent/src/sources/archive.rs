@@ -92,7 +92,7 @@ pub async fn poll(
     Ok(answer)
 }
 
-/// See [`crate::fuzz`].
+/// For libFuzzer, see `tests/fuzz`.
 #[cfg(feature = "fuzz")]
 pub fn fuzz(body: &[u8]) {
     let (_, targets) = super::fuzz::configured();

@@ -17,7 +17,7 @@ use super::{Reading, Sample, Store, Targets};
 const MAX_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum CacheError {
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error("{} is damaged", file.display())]
@@ -61,8 +61,8 @@ impl Cache {
     }
 
     /// Puts what is there into the store.
-    pub fn read(&self, store: &mut Store, targets: &Targets) -> Result<(), Error> {
-        let read = |source| Error::Read { file: self.file.clone(), source };
+    pub fn read(&self, store: &mut Store, targets: &Targets) -> Result<(), CacheError> {
+        let read = |source| CacheError::Read { file: self.file.clone(), source };
         let bytes = match fs::metadata(&self.file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
             Ok(metadata) if metadata.len() > MAX_BYTES => {
@@ -71,10 +71,10 @@ impl Cache {
             _ => fs::read(&self.file).map_err(read)?,
         };
         restore(&bytes, store, targets)
-            .map_err(|source| Error::Damaged { file: self.file.clone(), source })
+            .map_err(|source| CacheError::Damaged { file: self.file.clone(), source })
     }
 
-    /// See [`crate::fuzz`].
+    /// For libFuzzer, see `tests/fuzz`.
     #[cfg(feature = "fuzz")]
     pub fn fuzz(bytes: &[u8]) {
         let (sources, targets) = super::fuzz::configured();
@@ -97,8 +97,8 @@ impl Cache {
     }
 
     /// Whole or not at all.
-    pub fn write(&self, content: &[u8]) -> Result<(), Error> {
+    pub fn write(&self, content: &[u8]) -> Result<(), CacheError> {
         whole_file::write(&self.file, content)
-            .map_err(|source| Error::Write { file: self.file.clone(), source })
+            .map_err(|source| CacheError::Write { file: self.file.clone(), source })
     }
 }

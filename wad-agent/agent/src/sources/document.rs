@@ -69,7 +69,7 @@ fn read(body: &[u8], targets: &Targets, now: SystemTime) -> Result<Answer, Sourc
     Ok(answer)
 }
 
-/// See [`crate::fuzz`].
+/// For libFuzzer, see `tests/fuzz`.
 #[cfg(feature = "fuzz")]
 pub fn fuzz(body: &[u8]) {
     let (_, targets) = super::fuzz::configured();

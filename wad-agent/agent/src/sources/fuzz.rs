@@ -1,4 +1,4 @@
-//! Answers of sources; see [`crate::fuzz`].
+//! Answers of sources; see `tests/fuzz`.
 
 use std::{
     sync::LazyLock,

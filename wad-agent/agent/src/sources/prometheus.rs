@@ -47,7 +47,7 @@ pub async fn poll(
     Ok(poll.answer)
 }
 
-/// See [`crate::fuzz`].
+/// For libFuzzer, see `tests/fuzz`.
 #[cfg(feature = "fuzz")]
 pub fn fuzz(body: &[u8]) {
     let (client, (_, targets)) = (super::fuzz::client(0), super::fuzz::configured());

@@ -22,7 +22,7 @@ use wad_policy::config::{Metric, PerfSonar, Source};
 
 use self::{
     hosts::Hosts,
-    run::{Outcome, Run, values},
+    run::{Run, RunOutcome, values},
     task::{Chosen, Id, Task, Test, choose},
 };
 use super::{Answer, Reading, Sample, SourceError, Targets, error::is_possible};
@@ -57,7 +57,7 @@ pub async fn poll(
     Ok(poll.answer())
 }
 
-/// See [`crate::fuzz`].
+/// For libFuzzer, see `tests/fuzz`.
 #[cfg(feature = "fuzz")]
 pub fn fuzz(body: &[u8]) {
     let (client, (_, targets)) = (super::fuzz::client(0), super::fuzz::configured());
@@ -67,7 +67,7 @@ pub fn fuzz(body: &[u8]) {
     let _ = choose(&tasks, &std::collections::HashSet::new(), targets, &Hosts::default());
     let _ = serde_json::from_slice::<Vec<Id>>(body);
     let Ok(run) = serde_json::from_slice::<Run>(body) else { return };
-    let Outcome::Result { result, ended_at_seconds } = run.outcome() else { return };
+    let RunOutcome::Result { result, ended_at_seconds } = run.outcome() else { return };
     let mut poll = Poll { client: &client, targets, errors: Vec::new(), latest: BTreeMap::new() };
     for test in Test::ALL {
         let raw = serde_json::json!({"href": "/a", "test": {"spec": {"dest": "b"}}});
@@ -163,14 +163,14 @@ impl Poll<'_> {
         for run in runs.iter().rev().take(MOST_RUNS) {
             let run: Option<Run> = self.ask(&format!("/tasks/{id}/runs/{run}")).await?;
             match run.map(Run::outcome) {
-                Some(Outcome::UnderWay) => {}
-                Some(Outcome::Result { result, ended_at_seconds }) => {
+                Some(RunOutcome::UnderWay) => {}
+                Some(RunOutcome::Result { result, ended_at_seconds }) => {
                     self.take(chosen, &result, ended_at_seconds);
                     return Ok(true);
                 }
                 // Of several the last one says it.
-                Some(Outcome::Failure { .. }) if is_told => {}
-                Some(Outcome::Failure { reason }) => {
+                Some(RunOutcome::Failure { .. }) if is_told => {}
+                Some(RunOutcome::Failure { reason }) => {
                     let (query, reason) = (test.name(), shown(&reason));
                     let dest = shown(dest);
                     self.errors.push(SourceError::Failed { query, dest, reason });

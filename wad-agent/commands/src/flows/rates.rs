@@ -1,6 +1,6 @@
 //! What a flow did over a time: since its start, or since another reading.
 
-use wad_instruments::Flow;
+use wad_instruments::{Flow, name};
 
 /// A flow now, and at an earlier reading.
 pub struct Span<'a> {
@@ -11,9 +11,9 @@ pub struct Span<'a> {
 
 /// Who holds a flow back most of the time.
 const LIMITS: [(&str, &str); 3] = [
-    ("SndLimTimeRwin", "receiver"),
-    ("SndLimTimeCwnd", "network"),
-    ("SndLimTimeSndbuf", "send buffer"),
+    (name::SND_LIM_TIME_RWIN, "receiver"),
+    (name::SND_LIM_TIME_CWND, "network"),
+    (name::SND_LIM_TIME_SNDBUF, "send buffer"),
 ];
 
 impl Span<'_> {
@@ -32,19 +32,20 @@ impl Span<'_> {
         if self.before.is_none() && self.now.role == "running" {
             return None;
         }
-        self.growth("ElapsedSecs").filter(|seconds| *seconds > 0.0)
+        self.growth(name::ELAPSED_SECS).filter(|seconds| *seconds > 0.0)
     }
 
     /// In both directions.
     pub fn bits_per_second(&self) -> Option<f64> {
-        let octets = self.growth("HCThruOctetsAcked")? + self.growth("HCThruOctetsReceived")?;
+        let octets = self.growth(name::HC_THRU_OCTETS_ACKED)?
+            + self.growth(name::HC_THRU_OCTETS_RECEIVED)?;
         Some(octets * 8.0 / self.seconds()?)
     }
 
     /// Of the segments that were sent with data.
     pub fn retransmitted(&self) -> Option<f64> {
-        let sent = self.growth("DataSegsOut").filter(|sent| *sent > 0.0)?;
-        Some(self.growth("SegsRetrans")? / sent)
+        let sent = self.growth(name::DATA_SEGS_OUT).filter(|sent| *sent > 0.0)?;
+        Some(self.growth(name::SEGS_RETRANS)? / sent)
     }
 
     /// What held it back for most of the time, if it had anything to send.

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use wad_instruments::{Flow, Reading, phase};
+use wad_instruments::{Flow, Reading, name, phase};
 use wad_toolbox::refusals;
 
 use super::rates::Span;
@@ -86,15 +86,15 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
     let flow = span.now;
     let value = |name: &str| flow.instruments.get(name);
     let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-    let segments = value("CurCwnd").zip(value("CurMSS")).filter(|(_, mss)| *mss > 0.0);
+    let segments = value(name::CUR_CWND).zip(value(name::CUR_MSS)).filter(|(_, mss)| *mss > 0.0);
     let mut row = vec![
         flow.path.escape_debug().to_string(),
         flow.remote.to_string(),
         flow.local.to_string(),
         outcome(flow),
-        shown(value("Phase").and_then(phase).map(|phase| phase.name().to_owned())),
+        shown(value(name::PHASE).and_then(phase).map(|phase| phase.name().to_owned())),
         shown(segments.map(|(cwnd, mss)| format!("{:.0}", cwnd / mss))),
-        shown(value("SmoothedRTT").map(|us| format!("{:.1} ms", us / 1e3))),
+        shown(value(name::SMOOTHED_RTT).map(|us| format!("{:.1} ms", us / 1e3))),
         shown(span.bits_per_second().map(rate)),
         shown(span.retransmitted().map(|part| format!("{:.3}%", part * 100.0))),
         shown(span.limited_by().map(str::to_owned)),

@@ -1,18 +1,19 @@
 //! What is drawn of each flow: points by seconds, in panels one under the other.
 
 use wad_common::law::ShownPhase;
+use wad_instruments::name;
 
 use super::flows::{Flow, Point};
 
 /// What is drawn, if it was traced.
 pub const INSTRUMENTS: [&str; 7] = [
-    "CurCwnd",
-    "CurSsthresh",
-    "HCThruOctetsAcked",
-    "HCThruOctetsReceived",
-    "SmoothedRTT",
-    "SegsRetrans",
-    "Phase",
+    name::CUR_CWND,
+    name::CUR_SSTHRESH,
+    name::HC_THRU_OCTETS_ACKED,
+    name::HC_THRU_OCTETS_RECEIVED,
+    name::SMOOTHED_RTT,
+    name::SEGS_RETRANS,
+    name::PHASE,
 ];
 
 /// Seconds and a value; none where the line is broken.

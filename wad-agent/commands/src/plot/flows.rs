@@ -3,9 +3,10 @@
 use std::{collections::HashMap, io::BufRead, net::SocketAddr, path::Path, sync::Arc};
 
 use jiff::Timestamp;
+use wad_instruments::name;
 use wad_observing::trace::{
     Row,
-    read::{Damage, Error, Rows},
+    read::{Damage, Rows, TraceError},
 };
 
 /// Colours that can be told apart.
@@ -63,7 +64,7 @@ pub struct Drawn {
 
 impl Traces {
     /// Takes a file in, and says what of it cannot be read.
-    pub fn read(&mut self, file: &Path) -> Result<Option<Damage>, Error> {
+    pub fn read(&mut self, file: &Path) -> Result<Option<Damage>, TraceError> {
         Ok(self.take(file, Rows::open(file)?))
     }
 
@@ -200,13 +201,13 @@ impl Point {
         let sane = |value: &f64| (0.0..1e18).contains(value);
         let get = |name| row.instruments.get(name).filter(sane);
         Self {
-            acked_octets: get("HCThruOctetsAcked"),
-            received_octets: get("HCThruOctetsReceived"),
-            cwnd_octets: get("CurCwnd"),
-            ssthresh_octets: get("CurSsthresh"),
-            rtt_us: get("SmoothedRTT"),
-            retransmitted: get("SegsRetrans"),
-            phase: get("Phase"),
+            acked_octets: get(name::HC_THRU_OCTETS_ACKED),
+            received_octets: get(name::HC_THRU_OCTETS_RECEIVED),
+            cwnd_octets: get(name::CUR_CWND),
+            ssthresh_octets: get(name::CUR_SSTHRESH),
+            rtt_us: get(name::SMOOTHED_RTT),
+            retransmitted: get(name::SEGS_RETRANS),
+            phase: get(name::PHASE),
         }
     }
 }

@@ -11,7 +11,7 @@ use wad_toolbox::amounts::Rate;
 
 use super::{
     columns::{Column, FLOWS, PATHS},
-    state::{State, View},
+    state::{TopState, View},
 };
 
 /// What keys do: shown for `?`, and by `wad top --help`.
@@ -36,7 +36,7 @@ pub fn page(height: u16) -> usize {
     height.saturating_sub(OTHER_LINES).max(1).into()
 }
 
-pub fn draw(frame: &mut Frame<'_>, state: &State) {
+pub fn draw(frame: &mut Frame<'_>, state: &TopState) {
     let [summary, table, hint] =
         Layout::vertical([Constraint::Length(1), Constraint::Fill(1), Constraint::Length(1)])
             .areas(frame.area());
@@ -51,7 +51,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State) {
     }
 }
 
-fn summary(state: &State) -> Line<'static> {
+fn summary(state: &TopState) -> Line<'static> {
     let sum = |rates: Vec<f64>| Rate(rates.iter().sum());
     let sent = sum(state.paths.iter().map(|path| path.sent).collect());
     let received = sum(state.paths.iter().map(|path| path.received).collect());
@@ -67,7 +67,7 @@ fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-fn hint(state: &State) -> Line<'static> {
+fn hint(state: &TopState) -> Line<'static> {
     if let Some(trouble) = &state.trouble {
         return Line::styled(trouble.clone(), Modifier::REVERSED);
     }
@@ -85,7 +85,7 @@ fn draw_table<R>(
     frame: &mut Frame<'_>,
     area: Rect,
     columns: &[Column<R>],
-    (state, rows): (&State, &[&R]),
+    (state, rows): (&TopState, &[&R]),
 ) {
     let columns: Vec<(usize, &Column<R>)> =
         columns.iter().enumerate().filter(|(_, column)| column.from_width <= area.width).collect();

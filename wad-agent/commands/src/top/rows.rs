@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use wad_instruments::{Flow, Reading};
+use wad_instruments::{Flow, Reading, name};
 use wad_observing::diagnose::{self, Course, Limit};
 
 /// Rates are of bits per second; what is not known yet is None.
@@ -50,17 +50,17 @@ fn row(before: Option<&Flow>, flow: &Flow) -> FlowRow {
     let rate = |counter| Some(course.as_ref()?.rate(counter)? * 8.0);
     let gauge = |name| flow.instruments.get(name);
     let grown = |counter| course.as_ref()?.grown(counter);
-    let retransmitted = grown("SegsRetrans").zip(grown("DataSegsOut"));
+    let retransmitted = grown(name::SEGS_RETRANS).zip(grown(name::DATA_SEGS_OUT));
     FlowRow {
         path: shown(&flow.path),
         remote: flow.remote.to_string(),
         local: flow.local.to_string(),
         congestion: flow.congestion.to_string(),
         cookie: flow.cookie,
-        sent: rate("HCThruOctetsAcked"),
-        received: rate("HCThruOctetsReceived"),
-        cwnd_bytes: gauge("CurCwnd"),
-        rtt_seconds: gauge("SmoothedRTT").map(|us| us / 1e6),
+        sent: rate(name::HC_THRU_OCTETS_ACKED),
+        received: rate(name::HC_THRU_OCTETS_RECEIVED),
+        cwnd_bytes: gauge(name::CUR_CWND),
+        rtt_seconds: gauge(name::SMOOTHED_RTT).map(|us| us / 1e6),
         retransmitted: retransmitted.and_then(|(again, all)| (all > 0.0).then(|| again / all)),
         limit: course.as_ref().map_or(Limit::Unknown, diagnose::limit),
     }

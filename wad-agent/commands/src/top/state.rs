@@ -23,7 +23,7 @@ pub enum Then {
 }
 
 #[derive(Debug)]
-pub struct State {
+pub struct TopState {
     pub view: View,
     pub flows: Vec<FlowRow>,
     pub paths: Vec<PathRow>,
@@ -44,7 +44,7 @@ pub struct State {
     pub trouble: Option<String>,
 }
 
-impl State {
+impl TopState {
     #[must_use]
     pub fn new(first: Reading) -> Self {
         let mut state = Self {

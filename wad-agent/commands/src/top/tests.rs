@@ -10,7 +10,7 @@ use wad_instruments::{Flow, Reading};
 
 use super::{
     draw::{KEYS, draw, page},
-    state::{State, Then, View},
+    state::{Then, TopState, View},
 };
 
 const SMALL: (u16, u16) = (80, 24);
@@ -50,14 +50,14 @@ fn reading(seconds: u32, flows: u16, paths: u16) -> Reading {
     Reading { time: Timestamp::UNIX_EPOCH, flows: (0..flows).map(flow).collect() }
 }
 
-fn watched(flows: u16, paths: u16) -> State {
-    let mut state = State::new(reading(1, flows, paths));
+fn watched(flows: u16, paths: u16) -> TopState {
+    let mut state = TopState::new(reading(1, flows, paths));
     state.take(Ok(reading(2, flows, paths)));
     state
 }
 
 /// Its lines.
-fn picture(state: &mut State, (width, height): (u16, u16)) -> Vec<String> {
+fn picture(state: &mut TopState, (width, height): (u16, u16)) -> Vec<String> {
     state.page = page(height);
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| draw(frame, state)).unwrap();
@@ -66,7 +66,7 @@ fn picture(state: &mut State, (width, height): (u16, u16)) -> Vec<String> {
     symbols.map(|row| row.iter().map(|cell| cell.symbol()).collect()).collect()
 }
 
-fn press(state: &mut State, keys: &str) -> Then {
+fn press(state: &mut TopState, keys: &str) -> Then {
     let key = |letter| match letter {
         '\n' => KeyCode::Enter,
         '\t' => KeyCode::Tab,
@@ -199,7 +199,7 @@ fn keys_are_shown_and_heeded() {
 
 #[test]
 fn a_flow_that_is_new_has_no_rate_yet() {
-    let mut state = State::new(reading(1, 1, 1));
+    let mut state = TopState::new(reading(1, 1, 1));
     let lines = picture(&mut state, SMALL);
     assert!(lines[2].starts_with("-       -"), "{}", lines[2]);
 }
@@ -208,5 +208,5 @@ fn a_flow_that_is_new_has_no_rate_yet() {
 fn names_cannot_speak_to_the_terminal() {
     let mut reading = reading(1, 1, 1);
     reading.flows[0].path = "\u{1b}[2J".into();
-    assert_eq!(State::new(reading).flows[0].path, "\\u{1b}[2J");
+    assert_eq!(TopState::new(reading).flows[0].path, "\\u{1b}[2J");
 }

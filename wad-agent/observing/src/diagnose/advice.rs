@@ -2,6 +2,7 @@
 //! that nothing here can.
 
 use serde::Serialize;
+use wad_instruments::name;
 use wad_policy::{config::MAX_BUFFER_BYTES, law::Law};
 
 use super::{
@@ -54,7 +55,7 @@ pub fn advise(limit: Limit, course: &Course<'_>) -> Advice {
     match limit {
         Limit::PeerWindow => peer_window(course),
         Limit::OwnWindow => Advice::here(
-            buffer("rcvbuf", course.mean("CurRwinSent")),
+            buffer("rcvbuf", course.mean(name::CUR_RWIN_SENT)),
             "a receive window never gets larger than the window scale of the handshake allows: \
              only a new connection has all of it",
         ),
@@ -122,9 +123,9 @@ fn peer_window(course: &Course<'_>) -> Advice {
 
 /// Rate times RTT, or what is on its way where that is more.
 fn sent_in_a_round_trip(course: &Course<'_>) -> Option<f64> {
-    let product = course.rate("HCThruOctetsAcked").zip(rtt_seconds(course));
+    let product = course.rate(name::HC_THRU_OCTETS_ACKED).zip(rtt_seconds(course));
     let product = product.map(|(rate, rtt)| rate * rtt);
-    [product, course.mean("CurRetxQueue")].into_iter().flatten().reduce(f64::max)
+    [product, course.mean(name::CUR_RETX_QUEUE)].into_iter().flatten().reduce(f64::max)
 }
 
 /// A line for a buffer that is to hold more than this.
@@ -158,7 +159,8 @@ fn growth(course: &Course<'_>) -> Advice {
     let is_standard = ["cubic", "reno", Law::Aimd.name()]
         .iter()
         .any(|name| course.flow().congestion.starts_with(name));
-    let segments = course.last("CurCwnd").zip(course.last("CurMSS")).map(|(cwnd, mss)| cwnd / mss);
+    let segments =
+        course.last(name::CUR_CWND).zip(course.last(name::CUR_MSS)).map(|(cwnd, mss)| cwnd / mss);
     if !is_standard || segments.is_none_or(|segments| segments <= STANDARD_SEGMENTS) {
         return Advice::nothing(
             "nothing here can: it grows as fast as its congestion control has it",

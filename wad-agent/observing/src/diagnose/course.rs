@@ -1,6 +1,6 @@
 //! A flow over a span of time: what its counters grew by, and what its gauges were.
 
-use wad_instruments::Flow;
+use wad_instruments::{Flow, name};
 
 /// The kernel's clock for the timers of a flow has ticks of 1 to 10 ms.
 const LEAST_SECONDS: f64 = 1e-3;
@@ -80,7 +80,7 @@ impl<'a> Course<'a> {
     /// The length of the span, unless it is too short for a rate.
     #[must_use]
     pub fn seconds(&self) -> Option<f64> {
-        self.grown("ElapsedSecs").filter(|seconds| *seconds >= LEAST_SECONDS)
+        self.grown(name::ELAPSED_SECS).filter(|seconds| *seconds >= LEAST_SECONDS)
     }
 
     /// Per second.

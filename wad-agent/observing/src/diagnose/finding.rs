@@ -1,6 +1,7 @@
 //! What is found of a flow: what limits it, and how that is known.
 
 use serde::Serialize;
+use wad_instruments::name;
 
 use super::{course::Course, limit::Limit};
 
@@ -44,10 +45,10 @@ impl Shares {
     /// None where the timers are not there, or did not run.
     #[must_use]
     pub fn of(course: &Course<'_>) -> Option<Self> {
-        let rwin = course.grown("SndLimTimeRwin")?;
-        let cwnd = course.grown("SndLimTimeCwnd")?;
-        let own = course.grown("SndLimTimeSnd").or_else(|| course.rest_ms(rwin + cwnd))?;
-        let sndbuf = course.grown("SndLimTimeSndbuf")?.min(own);
+        let rwin = course.grown(name::SND_LIM_TIME_RWIN)?;
+        let cwnd = course.grown(name::SND_LIM_TIME_CWND)?;
+        let own = course.grown(name::SND_LIM_TIME_SND).or_else(|| course.rest_ms(rwin + cwnd))?;
+        let sndbuf = course.grown(name::SND_LIM_TIME_SNDBUF)?.min(own);
         let all = rwin + cwnd + own;
         (all > 0.0).then(|| Self {
             peer_window: rwin / all,

@@ -7,9 +7,9 @@ use netlink_packet_route::{
     link::LinkAttribute,
     route::{RouteAttribute, RouteMessage},
 };
-use wad_instruments::Flow;
+use wad_instruments::{Flow, name};
 use wad_linux::{
-    netlink::{self, Error},
+    netlink::{self, NetlinkError},
     netns::Identity,
 };
 
@@ -28,8 +28,9 @@ pub struct Interface {
 
 /// By which a flow's packets leave its network namespace; None if that is out of
 /// sight, or the route is gone.
-pub fn interface(flow: &Flow) -> Result<Option<Interface>, Error> {
-    let namespace = Identity::of_inode(flow.netns).map_err(|source| Error::Namespace { source })?;
+pub fn interface(flow: &Flow) -> Result<Option<Interface>, NetlinkError> {
+    let namespace =
+        Identity::of_inode(flow.netns).map_err(|source| NetlinkError::Namespace { source })?;
     let (local, remote) = (flow.local.ip().to_canonical(), flow.remote.ip().to_canonical());
     let found = netlink::inside(namespace, async move |netlink| {
         let route = netlink.route_to(local, remote).await?;
@@ -67,7 +68,7 @@ pub fn shortfall(course: &Course<'_>, interface: &Interface) -> Option<String> {
              with a smaller MTU, is on the way"
         ));
     }
-    let mss = course.last("CurMSS").filter(|bytes| *bytes > 0.0)?;
+    let mss = course.last(name::CUR_MSS).filter(|bytes| *bytes > 0.0)?;
     let headers = if is_v6(course.flow()) { 60.0 } else { 40.0 };
     (mss + headers + MOST_OPTIONS_BYTES < path).then(|| {
         format!(

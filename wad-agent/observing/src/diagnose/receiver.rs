@@ -1,5 +1,6 @@
 //! What limits a flow whose data the other end sends, as far as this end shows it.
 
+use wad_instruments::name;
 use wad_toolbox::amounts::{Rate, Time};
 
 use super::{
@@ -20,7 +21,7 @@ pub fn triage(course: &Course<'_>) -> Finding {
         .map(|evidence| (Limit::ReceivingApplication, evidence))
         .or_else(|| window(course).map(|evidence| (Limit::OwnWindow, evidence)))
         .unwrap_or_else(|| (Limit::OtherEnd, hidden(course)));
-    let rate = course.rate("HCThruOctetsReceived");
+    let rate = course.rate(name::HC_THRU_OCTETS_RECEIVED);
     let rate = rate.map(|rate| format!("{} received", Rate(rate * 8.0)));
     Finding {
         direction: Direction::Receiving,
@@ -32,7 +33,8 @@ pub fn triage(course: &Course<'_>) -> Finding {
 }
 
 fn unread(course: &Course<'_>) -> Option<Vec<String>> {
-    let (unread, offered) = (course.mean("CurAppRQueue")?, course.mean("CurRwinSent")?);
+    let (unread, offered) =
+        (course.mean(name::CUR_APP_R_QUEUE)?, course.mean(name::CUR_RWIN_SENT)?);
     (unread > 0.0 && unread >= UNREAD * (unread + offered)).then(|| {
         let (unread, offered) = (bytes(unread), bytes(offered));
         vec![format!("{unread} wait to be read here, and leave a window of {offered}")]
@@ -42,8 +44,8 @@ fn unread(course: &Course<'_>) -> Option<Vec<String>> {
 /// The RTT that a receiver knows may be that of the handshake: a queue since then
 /// makes the window look larger than it is.
 fn window(course: &Course<'_>) -> Option<Vec<String>> {
-    let rate = course.rate("HCThruOctetsReceived")?;
-    let offered = course.mean("CurRwinSent")?;
+    let rate = course.rate(name::HC_THRU_OCTETS_RECEIVED)?;
+    let offered = course.mean(name::CUR_RWIN_SENT)?;
     let rtt = rtt_seconds(course).or_else(|| min_rtt_seconds(course))?;
     (rate * rtt >= FILLED_WINDOW * offered).then(|| {
         vec![format!(
@@ -57,7 +59,7 @@ fn window(course: &Course<'_>) -> Option<Vec<String>> {
 
 fn hidden(course: &Course<'_>) -> Vec<String> {
     let mut evidence = Vec::new();
-    if let Some(offered) = course.mean("CurRwinSent") {
+    if let Some(offered) = course.mean(name::CUR_RWIN_SENT) {
         evidence.push(format!(
             "data are read as they come, and the window of {} has room",
             bytes(offered)

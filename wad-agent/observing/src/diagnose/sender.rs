@@ -1,5 +1,6 @@
 //! What limits a flow whose data this end sends.
 
+use wad_instruments::name;
 use wad_toolbox::amounts::{Bytes, Rate, Time};
 
 use super::{
@@ -94,7 +95,7 @@ fn send_buffer_or_path(course: &Course<'_>) -> (Limit, Vec<String>) {
 }
 
 fn peer(course: &Course<'_>) -> (Limit, Vec<String>) {
-    let (window, largest) = (course.mean("CurRwinRcvd"), course.most(MAX_WINDOW));
+    let (window, largest) = (course.mean(name::CUR_RWIN_RCVD), course.most(MAX_WINDOW));
     if let (Some(window), Some(largest)) = (window, largest)
         && window < CLOSED_WINDOW * largest
     {
@@ -129,7 +130,7 @@ pub const MAX_PACING: &str = "inet_conn.icsk_inet.sk.sk_max_pacing_rate";
 pub const QUEUED: &str = "inet_conn.icsk_inet.sk.sk_wmem_queued";
 
 fn full_buffer(course: &Course<'_>) -> Vec<String> {
-    let (sent, buffer) = (course.mean("CurRetxQueue"), course.last("SndBuf"));
+    let (sent, buffer) = (course.mean(name::CUR_RETX_QUEUE), course.last(name::SND_BUF));
     let evidence = sent.zip(buffer).map(|(sent, buffer)| {
         format!(
             "the application waits to write more: the send buffer, {} as the kernel counts, is \
@@ -144,8 +145,8 @@ fn full_buffer(course: &Course<'_>) -> Vec<String> {
 /// Data wait, and neither end holds them up: the congestion window does, or seems to.
 fn network(course: &Course<'_>) -> (Limit, Vec<String>) {
     let none = |counter| course.grown(counter).is_none_or(|grown| grown == 0.0);
-    let timeouts = course.last("CurTimeoutCount").unwrap_or(0.0);
-    if timeouts > 0.0 && none("HCThruOctetsAcked") {
+    let timeouts = course.last(name::CUR_TIMEOUT_COUNT).unwrap_or(0.0);
+    if timeouts > 0.0 && none(name::HC_THRU_OCTETS_ACKED) {
         let evidence = format!("nothing is acknowledged; {timeouts} timeouts in a row");
         return (Limit::Loss, vec![evidence]);
     }
@@ -154,7 +155,7 @@ fn network(course: &Course<'_>) -> (Limit, Vec<String>) {
     if is_buffer_small(course) == Some(true) {
         return send_buffer_or_path(course);
     }
-    if course.mean("IsAppLimited").is_some_and(|limited| limited >= 0.5) {
+    if course.mean(name::IS_APP_LIMITED).is_some_and(|limited| limited >= 0.5) {
         let evidence = "what the application writes is sent at once, and the window has room";
         return (Limit::SendingApplication, vec![evidence.to_owned()]);
     }
@@ -170,8 +171,8 @@ fn network(course: &Course<'_>) -> (Limit, Vec<String>) {
     if let Some(evidence) = held(course) {
         return (Limit::WindowCap, vec![evidence]);
     }
-    let window = course.last("CurCwnd");
-    let threshold = course.last("CurSsthresh");
+    let window = course.last(name::CUR_CWND);
+    let threshold = course.last(name::CUR_SSTHRESH);
     match (window, threshold) {
         (Some(window), Some(threshold)) if window >= threshold => {
             let evidence = format!(
@@ -192,25 +193,25 @@ fn network(course: &Course<'_>) -> (Limit, Vec<String>) {
 /// Whether the buffer is full, and has no room for a whole congestion window, or for
 /// more than what is on its way.
 fn is_buffer_small(course: &Course<'_>) -> Option<bool> {
-    let (queued, buffer) = (course.mean(QUEUED)?, course.mean("SndBuf")?);
-    let (unsent, sent) = (course.mean("CurAppWQueue")?, course.mean("CurRetxQueue")?);
+    let (queued, buffer) = (course.mean(QUEUED)?, course.mean(name::SND_BUF)?);
+    let (unsent, sent) = (course.mean(name::CUR_APP_W_QUEUE)?, course.mean(name::CUR_RETX_QUEUE)?);
     let is_full = queued > 0.0 && queued >= FULL_BUFFER * buffer;
-    let is_small = buffer < course.mean("CurCwnd")? || unsent <= NOTABLE_PART * sent;
+    let is_small = buffer < course.mean(name::CUR_CWND)? || unsent <= NOTABLE_PART * sent;
     Some(is_full && is_small)
 }
 
 /// By a rate that was set: that of a law follows its window, and is no limit.
 fn pacing(course: &Course<'_>) -> Option<String> {
     let most = course.last(MAX_PACING)?;
-    let pacing = course.last("PacingRate")?;
-    let sent = course.rate("HCThruOctetsAcked")?;
+    let pacing = course.last(name::PACING_RATE)?;
+    let sent = course.rate(name::HC_THRU_OCTETS_ACKED)?;
     (pacing >= most && sent >= PACED * most)
         .then(|| format!("{} of the {} that it may send", Rate(sent * 8.0), Rate(most * 8.0)))
 }
 
 fn path_rate(course: &Course<'_>) -> Option<String> {
     let (rtt, least) = (rtt_seconds(course)?, min_rtt_seconds(course)?);
-    let rate = course.rate("HCThruOctetsAcked")?;
+    let rate = course.rate(name::HC_THRU_OCTETS_ACKED)?;
     if rtt >= QUEUE_FACTOR * least && rtt - least >= QUEUE_SECONDS {
         return Some(format!(
             "{} come through, and more only wait longer: the RTT is {}, without queue {}",
@@ -222,8 +223,8 @@ fn path_rate(course: &Course<'_>) -> Option<String> {
     if course.flow().congestion.starts_with("bbr") {
         return Some(format!("BBR has found that the path carries {}", Rate(rate * 8.0)));
     }
-    let (sent, window) = (course.mean("CurRetxQueue")?, course.mean("CurCwnd")?);
-    (sent < FILLED_WINDOW * window && course.mean("CurAppWQueue")? > 0.0).then(|| {
+    let (sent, window) = (course.mean(name::CUR_RETX_QUEUE)?, course.mean(name::CUR_CWND)?);
+    (sent < FILLED_WINDOW * window && course.mean(name::CUR_APP_W_QUEUE)? > 0.0).then(|| {
         format!(
             "data wait in this host, with {} of a congestion window of {} used: its own device, \
              or processor, takes no more than {}",
@@ -235,12 +236,13 @@ fn path_rate(course: &Course<'_>) -> Option<String> {
 }
 
 fn loss(course: &Course<'_>) -> Option<Vec<String>> {
-    let lost = course.grown("SegsRetrans").filter(|lost| *lost > 0.0)?;
+    let lost = course.grown(name::SEGS_RETRANS).filter(|lost| *lost > 0.0)?;
     let mut evidence = Vec::new();
-    if let Some(sent) = course.grown("DataSegsOut").filter(|sent| *sent >= lost) {
+    if let Some(sent) = course.grown(name::DATA_SEGS_OUT).filter(|sent| *sent >= lost) {
         let rate = lost / sent;
         let mut text = format!("{lost} of {sent} segments sent again, {}", percent(rate));
-        if let (Some(mss), Some(window)) = (course.last("CurMSS"), course.mean("CurCwnd")) {
+        if let (Some(mss), Some(window)) = (course.last(name::CUR_MSS), course.mean(name::CUR_CWND))
+        {
             text += &format!(
                 "; at that rate a standard flow's window is {}, this one's {}",
                 bytes(RENO_WINDOW / rate.sqrt() * mss),
@@ -256,9 +258,9 @@ fn loss(course: &Course<'_>) -> Option<Vec<String>> {
 }
 
 fn held(course: &Course<'_>) -> Option<String> {
-    let (least, most) = (course.least("CurCwnd")?, course.most("CurCwnd")?);
+    let (least, most) = (course.least(name::CUR_CWND)?, course.most(name::CUR_CWND)?);
     let rtts = course.seconds()? / rtt_seconds(course)?;
-    let is_filled = course.mean("CurRetxQueue")? >= FILLED_WINDOW * most;
+    let is_filled = course.mean(name::CUR_RETX_QUEUE)? >= FILLED_WINDOW * most;
     (least >= most && is_filled && rtts >= HELD_RTTS)
         .then(|| format!("the congestion window is full, and stays at {}", bytes(most)))
 }
@@ -266,13 +268,13 @@ fn held(course: &Course<'_>) -> Option<String> {
 /// What one wants to know of any flow.
 fn common(course: &Course<'_>) -> Vec<String> {
     let mut evidence = Vec::new();
-    if let Some(rate) = course.rate("HCThruOctetsAcked") {
+    if let Some(rate) = course.rate(name::HC_THRU_OCTETS_ACKED) {
         evidence.push(format!("{} acknowledged", Rate(rate * 8.0)));
     }
     if let (Some(rtt), Some(least)) = (rtt_seconds(course), min_rtt_seconds(course)) {
         evidence.push(format!("RTT {}, at least {}", Time(rtt), Time(least)));
     }
-    if let (Some(window), Some(mss)) = (course.mean("CurCwnd"), course.last("CurMSS"))
+    if let (Some(window), Some(mss)) = (course.mean(name::CUR_CWND), course.last(name::CUR_MSS))
         && mss >= 1.0
     {
         let segments = window / mss;
@@ -283,11 +285,11 @@ fn common(course: &Course<'_>) -> Vec<String> {
 
 /// Mean of the smoothed one; None where there is none.
 pub fn rtt_seconds(course: &Course<'_>) -> Option<f64> {
-    course.mean("SmoothedRTT").filter(|us| *us >= LEAST_RTT_US).map(|us| us / 1e6)
+    course.mean(name::SMOOTHED_RTT).filter(|us| *us >= LEAST_RTT_US).map(|us| us / 1e6)
 }
 
 pub fn min_rtt_seconds(course: &Course<'_>) -> Option<f64> {
-    course.last("MinRTT").filter(|us| *us >= LEAST_RTT_US).map(|us| us / 1e6)
+    course.last(name::MIN_RTT).filter(|us| *us >= LEAST_RTT_US).map(|us| us / 1e6)
 }
 
 /// Rounded: a mean has fractions.

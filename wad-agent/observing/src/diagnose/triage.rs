@@ -1,6 +1,8 @@
 //! From the course of a flow to what limits it, as Web100's triage and NDT's report
 //! do it from the same timers: receiver, sender, or network.
 
+use wad_instruments::name;
+
 use super::{
     course::Course,
     finding::{Direction, Finding, Shares},
@@ -28,8 +30,9 @@ pub fn triage(course: &Course<'_>) -> Finding {
 fn direction(course: &Course<'_>) -> Option<Direction> {
     let grown = |counter| course.grown(counter).unwrap_or(0.0);
     let last = |gauge| course.last(gauge).unwrap_or(0.0);
-    let moved = (grown("HCThruOctetsAcked"), grown("HCThruOctetsReceived"));
-    let waiting = (last("CurRetxQueue") + last("CurAppWQueue"), last("CurAppRQueue"));
+    let moved = (grown(name::HC_THRU_OCTETS_ACKED), grown(name::HC_THRU_OCTETS_RECEIVED));
+    let waiting =
+        (last(name::CUR_RETX_QUEUE) + last(name::CUR_APP_W_QUEUE), last(name::CUR_APP_R_QUEUE));
     [moved, waiting].into_iter().find_map(|(out, back)| {
         if out > back {
             Some(Direction::Sending)

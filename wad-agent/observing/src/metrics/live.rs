@@ -3,14 +3,18 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use wad_instruments::{Flow, Reading};
+use wad_instruments::{Flow, Reading, name};
 
 use super::PathReading;
 
 /// The instruments that are added to the counts of a path, in the order of
 /// [`totals`].
-const COUNTED: [&str; 4] =
-    ["HCThruOctetsAcked", "HCThruOctetsReceived", "DataSegsOut", "SegsRetrans"];
+const COUNTED: [&str; 4] = [
+    name::HC_THRU_OCTETS_ACKED,
+    name::HC_THRU_OCTETS_RECEIVED,
+    name::DATA_SEGS_OUT,
+    name::SEGS_RETRANS,
+];
 
 /// By what a flow was held back, as the label says it.
 pub const LIMITS: [&str; 4] = ["network", "receiver", "send_buffer", "application"];
@@ -138,12 +142,12 @@ fn counts(flow: &Flow) -> Counts {
 
 fn limited(flow: &Flow) -> Seconds {
     let seconds = |name| flow.instruments.get(name).unwrap_or(0.0) / 1e3;
-    let send_buffer = seconds("SndLimTimeSndbuf");
+    let send_buffer = seconds(name::SND_LIM_TIME_SNDBUF);
     [
-        seconds("SndLimTimeCwnd"),
-        seconds("SndLimTimeRwin"),
+        seconds(name::SND_LIM_TIME_CWND),
+        seconds(name::SND_LIM_TIME_RWIN),
         send_buffer,
-        (seconds("SndLimTimeSnd") - send_buffer).max(0.0),
+        (seconds(name::SND_LIM_TIME_SND) - send_buffer).max(0.0),
     ]
 }
 

@@ -91,7 +91,7 @@ struct Passed {
     damaged: u64,
 }
 
-/// See [`crate::fuzz`]: the position and the segments, with form feeds between them.
+/// For libFuzzer, see `tests/fuzz`: the position and the segments, with form feeds between them.
 #[cfg(feature = "fuzz")]
 pub fn fuzz(bytes: &[u8]) {
     const LAST: &[u8] = b"{\"is\": \"last\"}";

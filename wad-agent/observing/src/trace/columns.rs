@@ -3,21 +3,21 @@
 use std::fmt::Display;
 
 use serde::Serialize;
-use wad_instruments::{Flow, Reading, STANDARD, Unit, Values};
+use wad_instruments::{Flow, Reading, STANDARD, Unit, Values, name};
 
 /// What is traced unless others are asked for: what `wad plot` shows, and what may
 /// have limited the flow.
 pub const USUAL: [&str; 10] = [
-    "HCThruOctetsAcked",
-    "HCThruOctetsReceived",
-    "SegsRetrans",
-    "CurCwnd",
-    "CurSsthresh",
-    "PipeSize",
-    "CurRwinRcvd",
-    "SmoothedRTT",
-    "MinRTT",
-    "Phase",
+    name::HC_THRU_OCTETS_ACKED,
+    name::HC_THRU_OCTETS_RECEIVED,
+    name::SEGS_RETRANS,
+    name::CUR_CWND,
+    name::CUR_SSTHRESH,
+    name::PIPE_SIZE,
+    name::CUR_RWIN_RCVD,
+    name::SMOOTHED_RTT,
+    name::MIN_RTT,
+    name::PHASE,
 ];
 
 /// One of them, as the head of a trace has it.

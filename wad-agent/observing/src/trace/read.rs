@@ -29,7 +29,7 @@ pub fn begins_a_trace(first: &[u8]) -> bool {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum TraceError {
     #[error("cannot read it")]
     Read(#[from] io::Error),
     #[error("it is no trace of wad's")]
@@ -76,22 +76,22 @@ struct Head {
 }
 
 impl Rows<BufReader<File>> {
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(path: &Path) -> Result<Self, TraceError> {
         Self::new(BufReader::new(File::open(path)?))
     }
 }
 
 impl<R: BufRead> Rows<R> {
-    pub fn new(mut source: R) -> Result<Self, Error> {
+    pub fn new(mut source: R) -> Result<Self, TraceError> {
         let is_packed = source.fill_buf()?.starts_with(&ZSTD);
         let mut text = match is_packed {
             true => Unpacked::Zstd(Box::new(BufReader::new(Frames::new(source)))),
             false => Unpacked::Plain(source),
         };
-        let first = text.fill_buf().map_err(|error| Error::Head(error.to_string()))?;
+        let first = text.fill_buf().map_err(|error| TraceError::Head(error.to_string()))?;
         let is_json = first.starts_with(JSON);
         if !is_json && !first.starts_with(CSV) {
-            return Err(Error::NoTrace);
+            return Err(TraceError::NoTrace);
         }
         let whole = Whole::new(text);
         let lines = if is_json { Lines::json(whole)? } else { Lines::csv(whole)? };
@@ -104,7 +104,7 @@ impl<R: BufRead> Rows<R> {
     }
 }
 
-/// See [`crate::fuzz`].
+/// For libFuzzer, see `tests/fuzz`.
 #[cfg(feature = "fuzz")]
 pub fn fuzz(bytes: &[u8]) {
     let Ok(rows) = Rows::new(bytes) else { return };
@@ -129,27 +129,27 @@ pub fn fuzz_packed(bytes: &[u8]) {
 }
 
 impl<R: BufRead> Lines<R> {
-    fn json(whole: Whole<Unpacked<R>>) -> Result<Self, Error> {
+    fn json(whole: Whole<Unpacked<R>>) -> Result<Self, TraceError> {
         let (mut from, mut line) = (BufReader::new(whole), String::new());
         from.read_line(&mut line)?;
         let cut = || from.get_ref().end().unwrap_or("it is empty").to_owned();
         if line.is_empty() {
-            return Err(Error::Head(cut()));
+            return Err(TraceError::Head(cut()));
         }
         let head: Head =
-            serde_json::from_str(&line).map_err(|error| Error::Head(error.to_string()))?;
+            serde_json::from_str(&line).map_err(|error| TraceError::Head(error.to_string()))?;
         if head.wad_trace > VERSION {
-            return Err(Error::Later(head.wad_trace));
+            return Err(TraceError::Later(head.wad_trace));
         }
         Ok(Self::Json { from, line })
     }
 
-    fn csv(whole: Whole<Unpacked<R>>) -> Result<Self, Error> {
+    fn csv(whole: Whole<Unpacked<R>>) -> Result<Self, TraceError> {
         let mut from = csv::Reader::from_reader(whole);
-        let head = from.headers().map_err(|error| Error::Head(error.to_string()))?.clone();
+        let head = from.headers().map_err(|error| TraceError::Head(error.to_string()))?.clone();
         if !head.iter().take(FLOW.len()).eq(FLOW) {
             let cut = from.get_ref().end().unwrap_or("it names other columns");
-            return Err(Error::Head(cut.to_owned()));
+            return Err(TraceError::Head(cut.to_owned()));
         }
         let names = head.iter().skip(FLOW.len()).map(|column| instrument(column).to_owned());
         Ok(Self::Csv { from, record: csv::StringRecord::new(), names: names.collect() })

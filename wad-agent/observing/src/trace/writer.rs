@@ -32,7 +32,7 @@ pub fn piece_bytes(max_file_bytes: u64) -> usize {
 
 /// What became of the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct WriteOutcome {
     pub written: u64,
     pub lost: u64,
     /// What the last ones were lost for.
@@ -44,7 +44,7 @@ pub struct Writer {
     lines: Sender<Vec<u8>>,
     waiting: Arc<AtomicUsize>,
     unheld: u64,
-    thread: JoinHandle<Outcome>,
+    thread: JoinHandle<WriteOutcome>,
 }
 
 /// Nobody reads them any more.
@@ -60,7 +60,7 @@ impl Writer {
             piece_bytes,
             waiting: Arc::clone(&waiting),
             pending: Vec::new(),
-            outcome: Outcome::default(),
+            outcome: WriteOutcome::default(),
         };
         let thread = thread::Builder::new().name("writer".to_owned()).spawn(|| task.run(lines))?;
         Ok(Self { lines: sender, waiting, unheld: 0, thread })
@@ -81,7 +81,7 @@ impl Writer {
     }
 
     /// Writes what is left.
-    pub fn finish(self) -> Outcome {
+    pub fn finish(self) -> WriteOutcome {
         drop(self.lines);
         let mut outcome = self.thread.join().unwrap_or_default();
         if self.unheld > 0 {
@@ -97,11 +97,11 @@ struct Task<O> {
     piece_bytes: usize,
     waiting: Arc<AtomicUsize>,
     pending: Vec<u8>,
-    outcome: Outcome,
+    outcome: WriteOutcome,
 }
 
 impl<O: Out> Task<O> {
-    fn run(mut self, lines: Receiver<Vec<u8>>) -> Outcome {
+    fn run(mut self, lines: Receiver<Vec<u8>>) -> WriteOutcome {
         let mut due = Instant::now() + DELAY;
         loop {
             let more = lines.recv_timeout(due.saturating_duration_since(Instant::now()));
@@ -203,7 +203,7 @@ mod tests {
         for line in 0..100 {
             writer.write(format!("line {line}\n").into_bytes()).unwrap();
         }
-        assert_eq!(writer.finish(), Outcome { written: 100, lost: 0, error: None });
+        assert_eq!(writer.finish(), WriteOutcome { written: 100, lost: 0, error: None });
         let pieces = &disk.0.lock().unwrap().pieces;
         assert!(pieces.iter().all(|piece| piece.len() <= 10 && piece.ends_with(b"\n")));
         assert!(pieces.concat().ends_with(b"line 98\nline 99\n"));
@@ -220,7 +220,7 @@ mod tests {
         }
         disk.0.lock().unwrap().fault = None;
         writer.write(b"ef\n".to_vec()).unwrap();
-        assert_eq!(writer.finish(), Outcome { written: 1, lost: 2, error: None });
+        assert_eq!(writer.finish(), WriteOutcome { written: 1, lost: 2, error: None });
         assert_eq!(disk.0.lock().unwrap().pieces, [b"ef\n"]);
     }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use wad_instruments::Values;
+use wad_instruments::{Values, name};
 
 use super::{
     Mistake,
@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The instrument that tells how much later another reading of a flow is.
-pub const CLOCK: &str = "ElapsedSecs";
+pub const CLOCK: &str = name::ELAPSED_SECS;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expression {

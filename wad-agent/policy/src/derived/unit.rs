@@ -3,7 +3,7 @@
 
 use std::fmt::{self, Display};
 
-use wad_instruments as instruments;
+use wad_instruments::{self as instruments, name};
 
 /// In the order of [`Unit::powers`].
 const NAMES: [&str; 4] = ["octets", "segments", "events", "s"];
@@ -65,7 +65,7 @@ impl Measure {
     pub fn of(instrument: &instruments::Instrument) -> (Self, f64) {
         use instruments::Unit as Own;
         // So that segments times it are octets, and octets divided by it segments.
-        if instrument.name == "CurMSS" {
+        if instrument.name == name::CUR_MSS {
             return (Self::Of(Unit::of([1, -1, 0, 0])), 1.0);
         }
         match instrument.unit {

@@ -31,7 +31,7 @@ pub struct Running {
 
 /// What came of going through all namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Outcome {
+struct Passed {
     adopted: usize,
     changed: usize,
     left: usize,
@@ -40,7 +40,7 @@ struct Outcome {
     dividing: usize,
 }
 
-impl Outcome {
+impl Passed {
     fn of(output: &[u8]) -> Self {
         let count = |visit: Visit| output.iter().filter(|byte| **byte == visit as u8).count();
         Self {
@@ -89,7 +89,7 @@ impl Running {
     /// some flows are to be visited again later.
     pub fn bring_along(&self) -> Result<bool> {
         let namespaces = netns::all().map_err(TuningError::Namespaces)?;
-        let mut outcome = Outcome::default();
+        let mut outcome = Passed::default();
         let mut closed_to_us = 0;
         for (n, visited) in
             netns::in_each(&namespaces, || self.until_done()).into_iter().enumerate()
@@ -110,15 +110,15 @@ impl Running {
                  CAP_SYS_ADMIN"
             );
         }
-        let Outcome { adopted, changed, left, dividing, .. } = outcome;
+        let Passed { adopted, changed, left, dividing, .. } = outcome;
         if adopted + changed + left > 0 {
             info!(adopted, changed, left, "running flows follow the policy");
         }
         Ok(dividing > 0)
     }
 
-    fn until_done(&self) -> io::Result<Outcome> {
-        let mut outcome = Outcome::default();
+    fn until_done(&self) -> io::Result<Passed> {
+        let mut outcome = Passed::default();
         for _ in 0..PASSES {
             // Only the last one tells who waits.
             outcome.dividing = 0;
@@ -132,8 +132,8 @@ impl Running {
     }
 
     /// One run in the calling thread's namespace.
-    fn pass(&self) -> io::Result<Outcome> {
-        Ok(Outcome::of(&read(self.link.as_fd())?))
+    fn pass(&self) -> io::Result<Passed> {
+        Ok(Passed::of(&read(self.link.as_fd())?))
     }
 }
 
@@ -290,11 +290,11 @@ mod tests {
 
     #[test]
     fn what_was_done_is_read_from_the_output() {
-        let outcome = Outcome::of(b"aacladD");
-        let expected = Outcome { adopted: 3, changed: 1, left: 1, divided: 1, dividing: 1 };
+        let outcome = Passed::of(b"aacladD");
+        let expected = Passed { adopted: 3, changed: 1, left: 1, divided: 1, dividing: 1 };
         assert_eq!(outcome, expected);
-        assert!(!outcome.is_done() && Outcome::of(b"DD").is_done());
-        assert_eq!(Outcome::of(b""), Outcome::default());
+        assert!(!outcome.is_done() && Passed::of(b"DD").is_done());
+        assert_eq!(Passed::of(b""), Passed::default());
         assert_eq!(outcome.and(outcome).adopted, 6);
     }
 

@@ -94,7 +94,7 @@ impl Answer {
 
     /// With what comes by routes, which the kernel side knows nothing of.
     #[must_use]
-    pub fn with_means(mut self, routes: &routes::State) -> Self {
+    pub fn with_means(mut self, routes: &routes::RoutesState) -> Self {
         if let Some(path) = self.path.as_mut().filter(|path| path.state == PathState::Tuned) {
             let settings = &path.settings;
             let reorder_segments = match settings.get("reorder_segments") {

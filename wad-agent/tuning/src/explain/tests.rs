@@ -169,17 +169,17 @@ fn a_default_route_for_both_families_is_found() {
 fn the_means_of_reorder_and_of_acknowledgements_are_named() {
     let policy = "[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\nreorder = 19\ndelayed_ack = false\n\
                   congestion = 'wad_aimd'\n";
-    let answer = |disabled: &Disabled, routes: &routes::State| {
+    let answer = |disabled: &Disabled, routes: &routes::RoutesState| {
         let answer = ask_of(policy, "remote=10.0.0.1", disabled).with_means(routes);
         answer.path.expect("it falls under p")
     };
     let enabled = Disabled::default();
-    let path = answer(&enabled, &routes::State::Off);
+    let path = answer(&enabled, &routes::RoutesState::Off);
     assert_eq!(path.settings.get("reorder_segments"), Some(&Value::Whole(19)));
     assert_eq!(path.settings.get("delayed_ack"), Some(&Value::Flag(false)));
     assert!(path.why[0].contains("the law takes its decrease back"), "{:?}", path.why);
     assert!(path.why[1].contains("two ticks"), "{:?}", path.why);
-    let in_force = routes::State::InForce(routes::Report::default());
+    let in_force = routes::RoutesState::InForce(routes::Report::default());
     assert!(answer(&enabled, &in_force).why[0].contains("table 1190039"));
     // Its flows have neither.
     let path = answer(&Disabled { all: true, ..Disabled::default() }, &in_force);

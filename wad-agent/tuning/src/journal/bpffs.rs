@@ -9,7 +9,7 @@ use nix::{
     sys::statfs::{BPF_FS_MAGIC, statfs},
 };
 
-use super::{Error, Left};
+use super::{JournalError, Left};
 
 /// Files that the kernel itself puts into a new BPF file system
 /// (CONFIG_BPF_PRELOAD).
@@ -20,8 +20,8 @@ pub fn mount(dir: &Path) -> nix::Result<()> {
     mount_fs(Some("bpf"), dir, Some("bpf"), flags, Some("mode=0700"))
 }
 
-pub fn unmount(dir: &Path) -> Result<Option<Left>, Error> {
-    let failed = |source: io::Error| Error::Unmount { dir: dir.to_owned(), source };
+pub fn unmount(dir: &Path) -> Result<Option<Left>, JournalError> {
+    let failed = |source: io::Error| JournalError::Unmount { dir: dir.to_owned(), source };
     match statfs(dir) {
         Ok(found) if found.filesystem_type() == BPF_FS_MAGIC => {}
         // Never mounted, or unmounted by someone else.

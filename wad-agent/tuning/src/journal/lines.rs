@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use wad_linux::{netns::Identity, sysctl::Sysctl};
 
 use super::{
-    Change, Error, Left, bpffs,
+    Change, JournalError, Left, bpffs,
     transmit_queue::{self, Queue},
 };
 use crate::routes;
@@ -44,7 +44,7 @@ pub fn read(bytes: &[u8], boot_id: &str) -> Found {
     found
 }
 
-/// See [`crate::fuzz`].
+/// For libFuzzer, see `tests/fuzz`.
 #[cfg(feature = "fuzz")]
 pub fn fuzz(bytes: &[u8]) {
     const BOOT_ID: &str = "b";
@@ -106,7 +106,7 @@ impl Entry {
         is_ours.then_some(before)
     }
 
-    pub fn undo(&self, sysctl: &Sysctl) -> Result<Option<Left>, Error> {
+    pub fn undo(&self, sysctl: &Sysctl) -> Result<Option<Left>, JournalError> {
         let (key, before, after) = match &self.change {
             Change::BpffsMount { dir } => return bpffs::unmount(dir),
             Change::TransmitQueue { namespace, index, interface, after, .. } => {
@@ -115,7 +115,7 @@ impl Entry {
             }
             Change::Routes { namespace } => {
                 let removed = routes::remove(*namespace);
-                return removed.map(|()| None).map_err(|source| Error::Routes { source });
+                return removed.map(|()| None).map_err(|source| JournalError::Routes { source });
             }
             Change::Sysctl { key, before, after } => (key, before, after),
         };
@@ -124,7 +124,7 @@ impl Entry {
             return Ok(None);
         }
         match self.before_of(&now) {
-            Some(before) => sysctl.write(key, before).map(|()| None).map_err(Error::from),
+            Some(before) => sysctl.write(key, before).map(|()| None).map_err(JournalError::from),
             None => Ok(Some(Left::Sysctl { key: key.clone(), now, after: after.clone() })),
         }
     }
@@ -133,8 +133,9 @@ impl Entry {
         &self,
         (namespace, index, interface): (Identity, u32, &str),
         after: &str,
-    ) -> Result<Option<Left>, Error> {
-        let failed = |source| Error::TransmitQueue { interface: interface.to_owned(), source };
+    ) -> Result<Option<Left>, JournalError> {
+        let failed =
+            |source| JournalError::TransmitQueue { interface: interface.to_owned(), source };
         let Some(now) = transmit_queue::packets(namespace, index).map_err(failed)? else {
             return Ok(None);
         };

@@ -71,7 +71,7 @@ fn the_line_comes_before_the_change() {
         entries: Vec::new(),
         damage: None,
     };
-    assert!(matches!(journal.set(RMEM, "6571899"), Err(Error::Write { .. })));
+    assert!(matches!(journal.set(RMEM, "6571899"), Err(JournalError::Write { .. })));
     assert_eq!(host.rmem(), "212992");
 }
 

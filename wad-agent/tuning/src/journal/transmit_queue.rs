@@ -5,7 +5,7 @@ use netlink_packet_route::{
     link::{LinkAttribute, LinkMessage},
 };
 use wad_linux::{
-    netlink::{self, Error, Netlink},
+    netlink::{self, Netlink, NetlinkError},
     netns::Identity,
 };
 
@@ -17,17 +17,17 @@ pub struct Queue {
 }
 
 /// By its name; None if there is none.
-pub fn of(namespace: Identity, interface: &str) -> Result<Option<Queue>, Error> {
+pub fn of(namespace: Identity, interface: &str) -> Result<Option<Queue>, NetlinkError> {
     find(namespace, |link| link.attributes.contains(&LinkAttribute::IfName(interface.to_owned())))
 }
 
 /// None if it is gone, or its namespace is.
-pub fn packets(namespace: Identity, index: u32) -> Result<Option<u32>, Error> {
+pub fn packets(namespace: Identity, index: u32) -> Result<Option<u32>, NetlinkError> {
     let queue = find(namespace, |link| link.header.index == index)?;
     Ok(queue.map(|queue| queue.packets))
 }
 
-pub fn set(namespace: Identity, queue: Queue) -> Result<(), Error> {
+pub fn set(namespace: Identity, queue: Queue) -> Result<(), NetlinkError> {
     let Queue { index, packets } = queue;
     let mut link = LinkMessage::default();
     link.header.index = index;
@@ -42,7 +42,7 @@ pub fn set(namespace: Identity, queue: Queue) -> Result<(), Error> {
 fn find(
     namespace: Identity,
     is_it: impl Fn(&LinkMessage) -> bool + Send + Sync,
-) -> Result<Option<Queue>, Error> {
+) -> Result<Option<Queue>, NetlinkError> {
     let found = netlink::inside(namespace, async |netlink| {
         let links = netlink.links().await?;
         let link = links.iter().find(|link| is_it(link));

@@ -12,7 +12,7 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tracing::{info, warn};
-use wad_linux::netlink::{self, Error, Netlink};
+use wad_linux::netlink::{self, Netlink, NetlinkError};
 use wad_policy::config::route_rules::{RouteMetrics, Selected};
 use wad_toolbox::causes::with_causes;
 
@@ -22,7 +22,7 @@ use super::{
     pass::pass,
     remove::clear,
     route,
-    standing::{Report, Standing, State},
+    standing::{Report, RoutesState, Standing},
 };
 
 /// What may change how a packet goes. Links and addresses that go take routes with
@@ -86,7 +86,7 @@ impl Drop for Follower {
         {
             warn!("the thread that follows routes has panicked");
         }
-        self.standing.set(State::Off);
+        self.standing.set(RoutesState::Off);
     }
 }
 
@@ -121,7 +121,7 @@ fn follow(mut wanted: watch::Receiver<Vec<Selected>>, standing: &Standing, done:
 
 fn fail(standing: &Standing, error: impl Into<anyhow::Error>) {
     let reason = with_causes(&error.into());
-    let state = State::Failed(reason.clone());
+    let state = RoutesState::Failed(reason.clone());
     if standing.set(state.clone()) != state {
         warn!("[host] routes: nothing is in force: {reason}");
     }
@@ -133,17 +133,17 @@ async fn attend(
     standing: &Standing,
     guard: &mut Option<Guard>,
     done: impl Fn(),
-) -> Result<(), Error> {
+) -> Result<(), NetlinkError> {
     // First: what happens from here on is told.
-    let (connection, _handle, mut events) =
-        rtnetlink::new_multicast_connection(&GROUPS).map_err(|source| Error::Socket { source })?;
+    let (connection, _handle, mut events) = rtnetlink::new_multicast_connection(&GROUPS)
+        .map_err(|source| NetlinkError::Socket { source })?;
     tokio::spawn(connection);
     let mut netlink = Netlink::open()?;
     loop {
         let begun = Instant::now();
         let selected = wanted.borrow_and_update().clone();
         if !selected.is_empty() && !guard.as_mut().is_some_and(Guard::is_there) {
-            *guard = Some(Guard::start().map_err(|source| Error::Guard { source })?);
+            *guard = Some(Guard::start().map_err(|source| NetlinkError::Guard { source })?);
         }
         tell(standing, pass(&mut netlink, &selected).await?);
         done();
@@ -172,7 +172,7 @@ type Event = (netlink_packet_core::NetlinkMessage<RouteNetlinkMessage>, rtnetlin
 /// Waits for something that may matter.
 async fn happened(
     events: &mut (impl futures_util::Stream<Item = Event> + Unpin),
-) -> Result<(), Error> {
+) -> Result<(), NetlinkError> {
     while let Some((message, _)) = events.next().await {
         let route = match &message.payload {
             NetlinkPayload::InnerMessage(
@@ -186,13 +186,13 @@ async fn happened(
             return Ok(());
         }
     }
-    Err(Error::Socket { source: io::ErrorKind::UnexpectedEof.into() })
+    Err(NetlinkError::Socket { source: io::ErrorKind::UnexpectedEof.into() })
 }
 
 /// To the log, what is new.
 fn tell(standing: &Standing, report: Report) {
-    let before = match standing.set(State::InForce(report.clone())) {
-        State::InForce(before) => before,
+    let before = match standing.set(RoutesState::InForce(report.clone())) {
+        RoutesState::InForce(before) => before,
         _ => {
             info!(copies = report.copies, "[host] routes are in force");
             Report::default()

@@ -11,7 +11,7 @@ use netlink_packet_route::{
     rule::{RuleAttribute, RuleMessage},
 };
 use nix::libc::{ENOENT, ESRCH};
-use wad_linux::netlink::{Error, Family, Netlink};
+use wad_linux::netlink::{Family, Netlink, NetlinkError};
 use wad_policy::config::route_rules::{RouteMetrics, Rule, Selected, To};
 
 use super::{
@@ -23,7 +23,7 @@ use super::{
 };
 
 /// Once, from what is there to what is wanted.
-pub async fn pass(netlink: &mut Netlink, selected: &[Selected]) -> Result<Report, Error> {
+pub async fn pass(netlink: &mut Netlink, selected: &[Selected]) -> Result<Report, NetlinkError> {
     let vrfs = route::vrfs(&netlink.links().await?);
     let mut report = Report::default();
     for family in Family::ALL {
@@ -42,7 +42,7 @@ async fn pass_family(
     selected: &[&Selected],
     vrfs: &[Vrf],
     report: &mut Report,
-) -> Result<(), Error> {
+) -> Result<(), NetlinkError> {
     let rules = match netlink.rules(family).await {
         // A kernel without IPv6, or without rules: nobody asks for them.
         Err(_) if selected.is_empty() => return Ok(()),
@@ -140,7 +140,7 @@ async fn put(
     netlink: &mut Netlink,
     there: &BTreeMap<Place, There>,
     copies: &Copies,
-) -> Result<(), (Place, Way, Error)> {
+) -> Result<(), (Place, Way, NetlinkError)> {
     let is_there = |place: &Place, route: &Route| {
         there.get(place).is_some_and(|there| there.route.as_ref() == Some(route))
     };
@@ -155,7 +155,11 @@ async fn put(
     Ok(())
 }
 
-async fn remove(netlink: &mut Netlink, place: Place, header: &RouteHeader) -> Result<(), Error> {
+async fn remove(
+    netlink: &mut Netlink,
+    place: Place,
+    header: &RouteHeader,
+) -> Result<(), NetlinkError> {
     let mut message = RouteMessage::default();
     message.header = RouteHeader { table: 0, ..header.clone() };
     // Of any scope.
@@ -204,7 +208,7 @@ impl Rules {
 
     /// New rules of a priority come after those that are there: any that is out of
     /// place takes all of them to be made anew. Meanwhile the main table decides.
-    async fn make(&self, netlink: &mut Netlink, wanted: &[Rule]) -> Result<(), Error> {
+    async fn make(&self, netlink: &mut Netlink, wanted: &[Rule]) -> Result<(), NetlinkError> {
         let there = self.ours.iter().map(|(_, rule)| rule.as_ref());
         if !self.is_between && there.eq(wanted.iter().map(Some)) {
             return Ok(());
@@ -217,7 +221,7 @@ impl Rules {
         Ok(())
     }
 
-    async fn remove(&self, netlink: &mut Netlink) -> Result<(), Error> {
+    async fn remove(&self, netlink: &mut Netlink) -> Result<(), NetlinkError> {
         for (message, _) in &self.ours {
             let message = RouteNetlinkMessage::DelRule(message.clone());
             unless_gone(netlink.change("remove a rule of wad's", message, 0).await)?;
@@ -227,7 +231,7 @@ impl Rules {
 }
 
 /// Takes all that is ours out of a family: the rules first.
-pub async fn clear(netlink: &mut Netlink, family: Family) -> Result<(), Error> {
+pub async fn clear(netlink: &mut Netlink, family: Family) -> Result<(), NetlinkError> {
     // Where there are no rules, there are none of ours.
     let Ok(rules) = netlink.rules(family).await else { return Ok(()) };
     Rules::read(&rules, family).remove(netlink).await?;
@@ -237,7 +241,7 @@ pub async fn clear(netlink: &mut Netlink, family: Family) -> Result<(), Error> {
     Ok(())
 }
 
-fn unless_gone(removed: Result<(), Error>) -> Result<(), Error> {
+fn unless_gone(removed: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
     match removed {
         Err(error) if matches!(error.errno(), Some(ENOENT | ESRCH)) => Ok(()),
         removed => removed,

@@ -7,10 +7,10 @@ use wad_toolbox::mutex::locked;
 
 /// Shared by who follows the routes and who tells of them.
 #[derive(Clone, Debug, Default)]
-pub struct Standing(Arc<Mutex<State>>);
+pub struct Standing(Arc<Mutex<RoutesState>>);
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum RoutesState {
     /// `[host] routes` is off.
     #[default]
     Off,
@@ -43,18 +43,18 @@ pub struct Counts {
 }
 
 impl Standing {
-    pub fn get(&self) -> State {
+    pub fn get(&self) -> RoutesState {
         locked(&self.0).clone()
     }
 
     /// Returns what it was.
-    pub fn set(&self, state: State) -> State {
+    pub fn set(&self, state: RoutesState) -> RoutesState {
         std::mem::replace(&mut *locked(&self.0), state)
     }
 
     pub fn counts(&self) -> Counts {
         match &*locked(&self.0) {
-            State::InForce(report) => {
+            RoutesState::InForce(report) => {
                 Counts { copies: report.copies as u64, refused: report.refused.len() as u64 }
             }
             _ => Counts::default(),
@@ -64,9 +64,9 @@ impl Standing {
 
 /// By what means a path's metrics come to its connections, in sentences. `undoes` is
 /// for the laws that take back a decrease for what was no loss.
-pub fn means(path: &str, metrics: RouteMetrics, undoes: bool, state: &State) -> Vec<String> {
+pub fn means(path: &str, metrics: RouteMetrics, undoes: bool, state: &RoutesState) -> Vec<String> {
     let mut means = Vec::new();
-    let is_on = matches!(state, State::InForce(_));
+    let is_on = matches!(state, RoutesState::InForce(_));
     let table = metrics.table();
     if metrics.reorder_segments > 0 {
         means.push(match (is_on, undoes) {
@@ -98,9 +98,9 @@ pub fn means(path: &str, metrics: RouteMetrics, undoes: bool, state: &State) -> 
         return means;
     }
     match state {
-        State::Off => {}
-        State::Failed(reason) => means.push(format!("its routes are left alone: {reason}")),
-        State::InForce(report) => {
+        RoutesState::Off => {}
+        RoutesState::Failed(reason) => means.push(format!("its routes are left alone: {reason}")),
+        RoutesState::InForce(report) => {
             let refused = report.refused.iter().filter(|refused| *refused.path == *path);
             means.extend(refused.map(|refused| refused.what.clone()));
             if report.others_come_first {
@@ -123,14 +123,14 @@ mod tests {
 
     #[test]
     fn the_means_depend_on_the_routes_and_on_the_law() {
-        let off = means("p", METRICS, true, &State::Off);
+        let off = means("p", METRICS, true, &RoutesState::Off);
         assert!(off[0].contains("takes its decrease back"), "{off:?}");
         assert!(off[1].contains("two ticks"), "{off:?}");
         assert_eq!(
-            means("p", METRICS, false, &State::Off)[0],
+            means("p", METRICS, false, &RoutesState::Off)[0],
             "reorder has no effect without [host] routes"
         );
-        let failed = means("p", METRICS, false, &State::Failed("no rules here".to_owned()));
+        let failed = means("p", METRICS, false, &RoutesState::Failed("no rules here".to_owned()));
         assert_eq!(failed[2], "its routes are left alone: no rules here");
 
         let refused = |path| Refused { path: Arc::from(path), what: format!("{path}'s") };
@@ -139,7 +139,7 @@ mod tests {
             refused: vec![refused("p"), refused("q")],
             others_come_first: true,
         };
-        let on = means("p", METRICS, false, &State::InForce(report));
+        let on = means("p", METRICS, false, &RoutesState::InForce(report));
         assert!(on[0].contains("table 1190039"), "{on:?}");
         assert!(on[1].contains("not delayed"), "{on:?}");
         assert_eq!(on[2], "p's");
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn of_a_path_without_metrics_there_is_nothing_to_tell() {
-        let failed = State::Failed("no rules here".to_owned());
+        let failed = RoutesState::Failed("no rules here".to_owned());
         assert_eq!(means("p", RouteMetrics::default(), true, &failed), [""; 0]);
     }
 }

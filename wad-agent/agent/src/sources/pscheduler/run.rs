@@ -23,7 +23,7 @@ pub struct Run {
 
 /// What came of a run.
 #[derive(Debug, PartialEq)]
-pub enum Outcome {
+pub enum RunOutcome {
     UnderWay,
     Result {
         result: Value,
@@ -36,21 +36,21 @@ pub enum Outcome {
 }
 
 impl Run {
-    pub fn outcome(self) -> Outcome {
+    pub fn outcome(self) -> RunOutcome {
         let Self { state, end_time, result_merged: result, errors } = self;
         let reason = match state.as_str() {
             "scheduling" | "pending" | "on-deck" | "running" | "cleanup" => {
-                return Outcome::UnderWay;
+                return RunOutcome::UnderWay;
             }
             "finished" if result.is_null() => "its result is null".to_owned(),
             "finished" if result["succeeded"] == true => {
                 let ended_at_seconds = end_time.as_duration().as_secs_f64();
-                return Outcome::Result { result, ended_at_seconds };
+                return RunOutcome::Result { result, ended_at_seconds };
             }
             "finished" => result["error"].as_str().unwrap_or("no reason is given").to_owned(),
             state => errors.map_or_else(|| state.to_owned(), |errors| format!("{state}: {errors}")),
         };
-        Outcome::Failure { reason }
+        RunOutcome::Failure { reason }
     }
 }
 
@@ -122,10 +122,10 @@ mod tests {
     fn only_what_has_finished_well_has_a_result() {
         let result = json!({"succeeded": true, "diags": "x"});
         let ended_at_seconds = 1_779_192_030.0;
-        let expected = Outcome::Result { result: result.clone(), ended_at_seconds };
+        let expected = RunOutcome::Result { result: result.clone(), ended_at_seconds };
         assert_eq!(run("finished", result.clone()).outcome(), expected);
         for state in ["scheduling", "pending", "on-deck", "running", "cleanup"] {
-            assert_eq!(run(state, Value::Null).outcome(), Outcome::UnderWay, "{state}");
+            assert_eq!(run(state, Value::Null).outcome(), RunOutcome::UnderWay, "{state}");
         }
         for (state, result, expected) in [
             ("overdue", Value::Null, "overdue"),
@@ -142,10 +142,10 @@ mod tests {
             ("finished", json!([1]), "no reason is given"),
         ] {
             let reason = expected.to_owned();
-            assert_eq!(run(state, result).outcome(), Outcome::Failure { reason }, "{state}");
+            assert_eq!(run(state, result).outcome(), RunOutcome::Failure { reason }, "{state}");
         }
         let failed = Run { errors: Some("late".to_owned()), ..run("missed", Value::Null) };
-        assert_eq!(failed.outcome(), Outcome::Failure { reason: "missed: late".to_owned() });
+        assert_eq!(failed.outcome(), RunOutcome::Failure { reason: "missed: late".to_owned() });
     }
 
     #[test]

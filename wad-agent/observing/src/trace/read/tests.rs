@@ -7,7 +7,7 @@ use super::*;
 use crate::trace::{row::Format, testing::lines};
 
 /// The rows of a trace, and whether all of it was read.
-fn rows(trace: &[u8]) -> Result<(Vec<Row>, bool), Error> {
+fn rows(trace: &[u8]) -> Result<(Vec<Row>, bool), TraceError> {
     let mut rows = Rows::new(trace)?;
     let read: Vec<_> = rows.by_ref().collect();
     Ok((read, rows.damage().is_none()))
@@ -65,10 +65,10 @@ fn a_trace_cut_off_at_any_byte_is_read_up_to_the_last_whole_line() {
 
 #[test]
 fn what_is_no_trace_is_said_to_be_none() {
-    assert!(matches!(rows(b""), Err(Error::NoTrace)));
-    assert!(matches!(rows(b"root:x:0:0:root:/root:/bin/sh\n"), Err(Error::NoTrace)));
-    assert!(matches!(rows(b"{\"wad_trace\":2}\n"), Err(Error::Later(2))));
-    assert!(matches!(rows(b"time,cookie,colour\n"), Err(Error::Head(_))));
+    assert!(matches!(rows(b""), Err(TraceError::NoTrace)));
+    assert!(matches!(rows(b"root:x:0:0:root:/root:/bin/sh\n"), Err(TraceError::NoTrace)));
+    assert!(matches!(rows(b"{\"wad_trace\":2}\n"), Err(TraceError::Later(2))));
+    assert!(matches!(rows(b"time,cookie,colour\n"), Err(TraceError::Head(_))));
     let mut lines = lines(Format::Csv, 3);
     lines[3] = b"yesterday,1,2,p,1.2.3.4:5,1.2.3.4:5,cubic\n".to_vec();
     let trace = lines.concat();
