@@ -27,7 +27,7 @@ pub enum Error {
     Control { socket: PathBuf, source: io::Error },
 }
 
-/// For the address that a table of the configuration has.
+/// Binds the address that a table of the configuration has.
 pub async fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpListener, Error> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => Error::InUse { table, address },
