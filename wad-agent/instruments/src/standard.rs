@@ -27,7 +27,7 @@ const fn of(
     Instrument { name, unit, kind, about, origin }
 }
 
-/// In the order in which they are shown.
+/// The instruments, in the order in which they are shown.
 pub const STANDARD: &[Instrument] = &[
     of(
         "ElapsedSecs",
