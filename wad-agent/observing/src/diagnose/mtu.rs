@@ -26,8 +26,8 @@ pub struct Interface {
     pub mtu_bytes: u32,
 }
 
-/// By which a flow's packets leave its network namespace; None if that is out of
-/// sight, or the route is gone.
+/// Returns the interface by which a flow's packets leave its network namespace; None
+/// if that is out of sight, or the route is gone.
 pub fn interface(flow: &Flow) -> Result<Option<Interface>, Error> {
     let namespace = Identity::of_inode(flow.netns).map_err(|source| Error::Namespace { source })?;
     let (local, remote) = (flow.local.ip().to_canonical(), flow.remote.ip().to_canonical());
@@ -56,7 +56,7 @@ fn device(route: &RouteMessage) -> Option<u32> {
     })
 }
 
-/// What the flow's packets could be larger than, if anything.
+/// Returns what the flow's packets could be larger than, if anything.
 #[must_use]
 pub fn shortfall(course: &Course<'_>, interface: &Interface) -> Option<String> {
     let Interface { name, mtu_bytes } = interface;
