@@ -13,7 +13,7 @@ use super::fault::{Fault, Problem, Problems, Span, quoted};
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     pub name: &'static str,
-    /// Another name for the same.
+    /// An alias is another name for the same.
     pub alias: Option<&'static str>,
 }
 
@@ -33,7 +33,7 @@ pub struct Table<'t> {
     entries: &'t DeTable<'t>,
     keys: &'static [Key],
     base_bytes: usize,
-    /// Its header.
+    /// The place of its header.
     pub at: Span,
 }
 
@@ -118,7 +118,7 @@ impl<'t> Table<'t> {
         self.get(name).is_some()
     }
 
-    /// Where the key's value stands, if it is there.
+    /// Returns where the key's value stands, if it is there.
     pub fn place(&self, name: &str) -> Option<Span> {
         self.get(name).map(|(_, value)| self.span(value))
     }
