@@ -80,7 +80,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 const MIB: u64 = 1 << 20;
-/// What a sink may leave on the disk, as a file or in its spool.
+/// Bytes that a sink may leave on the disk, as a file or in its spool.
 const FILE_BYTES: RangeInclusive<u64> = MIB..=MIB << 16;
 const KEPT: RangeInclusive<u64> = 1..=1000;
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
