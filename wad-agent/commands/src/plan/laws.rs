@@ -24,7 +24,7 @@ pub struct LawPlan {
     pub recovery_seconds: f64,
     /// Loss rate at which the mean window just fills the path.
     pub filling_loss: f64,
-    /// The rate that one flow gets at the path's loss rate.
+    /// Window, share and rate of one flow at the path's loss rate.
     pub at_loss: Option<AtLoss>,
 }
 

@@ -44,7 +44,7 @@ pub enum Takes {
 pub enum LeftOut {
     /// The file is refused.
     Refused,
-    /// It is as with this value, written as in the file.
+    /// The key counts as if it had this value, written as in the file.
     Value(&'static str),
     /// Something that no value stands for, in Markdown.
     Means(&'static str),
