@@ -24,7 +24,7 @@ mod tool_folders;
 /// The objects: one for each binary of wad-ebpf.
 const OBJECTS: [&str; 2] = ["tuner", "congestion"];
 
-/// What they are made of, beside the linker.
+/// The programs' inputs: what they are made of, beside the linker.
 const INPUTS: [&str; 7] = [
     "Cargo.toml",
     "wad-common/Cargo.toml",

@@ -1,5 +1,5 @@
-//! What a running agent answers over HTTP: Prometheus on a TCP address, and the
-//! commands of `wad` on a Unix socket that only root may open.
+//! A running agent answers over HTTP: Prometheus on a TCP address, and the commands
+//! of `wad` on a Unix socket that only root may open.
 
 mod bind;
 mod serve;
@@ -33,7 +33,7 @@ use crate::{
     switched,
 };
 
-/// What the answers are made of.
+/// Holds what the answers are made of.
 #[derive(Debug)]
 pub struct Api {
     pub about: About,
@@ -45,7 +45,7 @@ pub struct Api {
     pub flows: reading::Source,
 }
 
-/// What the metrics' address serves.
+/// Returns what the metrics' address serves.
 pub fn metrics_router(api: Arc<Api>) -> Router {
     Router::new()
         .route("/", get(|| async { Html(LANDING_PAGE) }))
@@ -54,19 +54,19 @@ pub fn metrics_router(api: Arc<Api>) -> Router {
         .with_state(api)
 }
 
-/// What the address of `[api]` serves: what anyone on this host may know.
+/// Returns what the address of `[api]` serves: what anyone on this host may know.
 pub fn paths_router(api: Arc<Api>) -> Router {
     Router::new().route("/v1/path", get(path)).with_state(api)
 }
 
-/// What the agent is asked to do, and where it answers.
+/// A command says what the agent is asked to do, and where it answers.
 #[derive(Debug)]
 pub enum Command {
     Reload(reload::Answer),
     Switch(switch::Order, switched::Answer),
 }
 
-/// What the Unix socket serves.
+/// Returns what the Unix socket serves.
 pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
     let switches = commands.clone();
     let reload = move || ask(commands, Command::Reload);
@@ -133,8 +133,8 @@ async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Ref
     task.await.map_err(|error| failed(error.into()))?.map(Json).map_err(failed)
 }
 
-/// With the time that the reading took, without the answer (the header Server-Timing
-/// of the W3C).
+/// Answers with the flows, and with the time that the reading took, without the
+/// answer (the header Server-Timing of the W3C).
 async fn flows(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Response> {
     let wrong = |error: &dyn Error| (StatusCode::BAD_REQUEST, format!("{error}\n")).into_response();
     let failed = |error: SourceError| Failure(error).into_response();
@@ -155,7 +155,7 @@ async fn flows(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Respon
     )
 }
 
-/// For programs that ask: JSON, too.
+/// A refusal is JSON, too, for programs that ask.
 struct Refusal(StatusCode, String);
 
 impl IntoResponse for Refusal {

@@ -25,20 +25,20 @@ use wad_tuning::instance::Instance;
 
 const JSON: &str = "application/json";
 
-/// What is asked of the agent.
+/// Holds what is asked of the agent.
 #[derive(Clone, Debug)]
 pub struct Request {
     pub method: Method,
-    /// With what follows a `?`, if anything does.
+    /// The path, with what follows a `?`, if anything does.
     pub path: String,
     /// JSON, or empty.
     pub body: Bytes,
-    /// What a busy agent may take to answer.
+    /// Time that a busy agent may take to answer.
     pub patience: Duration,
 }
 
 impl Request {
-    /// For what is only looked up.
+    /// Makes a request for what is only looked up.
     #[must_use]
     pub fn get(path: impl Into<String>) -> Self {
         let patience = Duration::from_secs(10);
@@ -107,7 +107,7 @@ pub async fn ask<T: DeserializeOwned>(
         .map_err(|source| ClientError::Unreadable { socket: at(), source })
 }
 
-/// One request, one answer, whole.
+/// Sends one request, and returns its answer, whole.
 pub async fn send(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     request: &Request,

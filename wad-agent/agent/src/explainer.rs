@@ -1,4 +1,4 @@
-//! What answers `wad explain` and the agent's `/v1/path` from what is in force.
+//! Answers `wad explain` and the agent's `/v1/path` from what is in force.
 
 use std::{
     fmt::{self, Debug},

@@ -1,5 +1,5 @@
-//! What is made of the events of flows: records for the sinks, and for those that end,
-//! or leave their path, a line of the log, and what they showed of the path.
+//! The agent makes of the events of flows: records for the sinks, and for those that
+//! end, or leave their path, a line of the log, and what they showed of the path.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -37,12 +37,13 @@ pub struct FlowLog {
 struct Lines {
     /// Names of the paths by their policies' indices.
     names: HashMap<u32, Arc<str>>,
-    /// Those of the set before: flows that leave with their path are events after it.
+    /// The names of the set before: flows that leave with their path are events after
+    /// it.
     names_before: HashMap<u32, Arc<str>>,
     summaries: Summaries,
     sinks: Arc<Sinks>,
     ends: Ends,
-    /// Of their paths, by the same indices.
+    /// The values that ended flows showed of their paths, by the same indices.
     shown: HashMap<u32, Shown>,
 }
 
@@ -75,8 +76,8 @@ impl FlowLog {
         self.lines.names.get(&policy).map(AsRef::as_ref)
     }
 
-    /// What the flows that have ended since the last call showed of their paths, by
-    /// the indices of their policies.
+    /// Returns what the flows that have ended since the last call showed of their
+    /// paths, by the indices of their policies.
     pub fn take_shown(&mut self) -> HashMap<u32, Shown> {
         std::mem::take(&mut self.lines.shown)
     }
@@ -94,7 +95,7 @@ impl FlowLog {
         }
     }
 
-    /// What is there still, once no more can come.
+    /// Takes what is there still, once no more can come.
     pub fn finish(mut self) {
         self.events.drain(LAST_EVENTS, &mut |event| self.lines.add(&event));
         self.lines.summaries.report_held_back();

@@ -40,8 +40,8 @@ const CAPACITY: [Metric; 2] = [Metric::Bandwidth, Metric::Rtt];
 
 /// All measured paths of a configuration.
 pub struct Measured {
-    /// As the file has them, the others too: what is put in force is whole. Empty
-    /// where none is measured.
+    /// The paths as the file has them, the others too: what is put in force is whole.
+    /// Empty where none is measured.
     paths: Vec<PathPolicy>,
     sources: Vec<Source>,
     board: Board,
@@ -51,7 +51,7 @@ pub struct Measured {
     cache: Cache,
     saved_at: Instant,
     polling: Polling,
-    /// None where no source is passive.
+    /// The flows as a source; None where no source is passive.
     flows: Option<Flows>,
 }
 
@@ -86,7 +86,8 @@ impl Measured {
         }
     }
 
-    /// What is known from before a change of the configuration holds on.
+    /// Takes over what is known from before a change of the configuration: it holds
+    /// on.
     pub fn take_over(&mut self, before: &Self) {
         self.board.take_over(&before.board);
     }
@@ -112,7 +113,7 @@ impl Measured {
         self.max_memory_bytes
     }
 
-    /// For those who answer questions.
+    /// Returns the board, for those who answer questions.
     pub fn board(&self) -> Board {
         self.board.clone()
     }
@@ -195,19 +196,19 @@ fn write(cache: &Cache, content: &[u8]) {
     }
 }
 
-/// Where the cache of an instance is.
+/// Returns where the cache of an instance is.
 pub fn cache(state_dir: &Path, instance: &str) -> Cache {
     Cache::new(state_dir, instance)
 }
 
-/// When to review.
+/// Ticks when it is time to review.
 pub fn reviews() -> Interval {
     let mut reviews = interval(REVIEW_INTERVAL);
     reviews.set_missed_tick_behavior(MissedTickBehavior::Delay);
     reviews
 }
 
-/// What a policy is to be made of.
+/// Returns what a policy is to be made of.
 fn wanted(findings: &Findings, fallback: Capacity, bounds: Bounds) -> Capacity {
     let measured = Capacity {
         bits_per_second: findings.fresh(Metric::Bandwidth),

@@ -1,5 +1,5 @@
-//! What is known of each path, from where, how old it is, and the policy that came of
-//! it, as the kernel has it: the answer to `wad paths`.
+//! The report on paths says what is known of each path, from where, how old it is,
+//! and the policy that came of it, as the kernel has it: the answer to `wad paths`.
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -24,7 +24,7 @@ use crate::{
 /// All that is shown.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Paths {
-    /// In the order of the configuration, as are the paths.
+    /// The sources, in the order of the configuration, as are the paths.
     pub sources: Vec<SourceInfo>,
     pub paths: Vec<PathInfo>,
 }
@@ -33,23 +33,23 @@ pub struct Paths {
 pub struct SourceInfo {
     pub name: String,
     pub kind: String,
-    /// None where there is nobody to ask.
+    /// The source's URL; None where there is nobody to ask.
     pub url: Option<String>,
     pub polls: u64,
-    /// By kind, those that there were.
+    /// The errors that there were, by kind.
     pub errors: BTreeMap<String, u64>,
-    /// Since it last gave a value.
+    /// Time since it last gave a value.
     pub age_seconds: Option<f64>,
-    /// What was wrong at the last poll.
+    /// The error at the last poll.
     pub error: Option<String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathInfo {
     pub name: String,
-    /// None for a path of mode "static".
+    /// The measurements; None for a path of mode "static".
     pub measured: Option<MeasuredInfo>,
-    /// Where there is no value, that is left to the kernel.
+    /// The policy's settings; where one has no value, it is left to the kernel.
     pub policy: Settings,
 }
 
@@ -60,7 +60,7 @@ pub struct MeasuredInfo {
     /// Fractions of packets.
     pub loss: Option<Known>,
     pub reordering: Option<Known>,
-    /// What the policy in force is made of.
+    /// The capacity that the policy in force is made of.
     pub policy_is_for: CapacityInfo,
 }
 

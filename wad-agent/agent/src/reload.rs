@@ -15,10 +15,10 @@ pub use self::{
     watch::Watch,
 };
 
-/// Where to answer whoever asked for a reload.
+/// Says where to answer whoever asked for a reload.
 pub type Answer = oneshot::Sender<ReloadOutcome>;
 
-/// What came of it.
+/// An outcome says what came of a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum ReloadOutcome {
@@ -30,7 +30,8 @@ pub enum ReloadOutcome {
     },
     /// The file is wrong, or changes what takes a restart. Nothing was changed.
     Refused { reason: String },
-    /// This host would not have it. What had been changed was put back.
+    /// This host would not have the configuration. What had been changed was put
+    /// back.
     Failed { reason: String },
 }
 
@@ -45,7 +46,7 @@ impl ReloadOutcome {
     }
 }
 
-/// Why a file is not put in force.
+/// Says why a file is not put in force.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
     #[error("{}", restart_only(.0))]
@@ -60,7 +61,8 @@ fn restart_only(fields: &[&str]) -> String {
     )
 }
 
-/// By which a text is known again; None for one that could not be read.
+/// Returns the number by which a text is known again; None for one that could not be
+/// read.
 pub fn fingerprint<E>(text: &Result<String, E>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     text.as_ref().ok()?.hash(&mut hasher);

@@ -38,12 +38,12 @@ use wad_tuning::{
 use self::{events::Events, memory::keep_little_memory, running::Running, servers::Listeners};
 use crate::{measured, reload, sources::Cache};
 
-/// How the agent is to be run.
+/// Says how the agent is to be run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The configuration's file.
     pub config: PathBuf,
-    /// None for the root of cgroup v2: all flows.
+    /// The cgroup; None for the root of cgroup v2: all flows.
     pub cgroup: Option<PathBuf>,
     pub instance: Instance,
 }
@@ -116,14 +116,14 @@ struct Agent<'a> {
     cgroup: Cgroup,
     lock: &'a Lock,
     privileges: Privileges,
-    /// Of what is disabled.
+    /// The note of what is disabled.
     note: Note,
-    /// What sources said, across restarts.
+    /// The cache of what sources said, across restarts.
     cache: Cache,
     sinks: Arc<Sinks>,
 }
 
-/// What the agent begins with.
+/// Holds what the agent begins with.
 pub struct Begin {
     pub config: Config,
     /// The fingerprint of the text that the configuration is of.

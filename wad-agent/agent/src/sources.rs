@@ -45,7 +45,7 @@ pub struct Sample {
     pub measured_at_seconds: f64,
 }
 
-/// What one poll found, and what was wrong with the rest.
+/// An answer holds what one poll found, and what was wrong with the rest.
 #[derive(Debug, Default)]
 pub struct Answer {
     pub readings: Vec<Reading>,

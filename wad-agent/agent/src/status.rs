@@ -1,4 +1,4 @@
-//! What the agent says of itself, as JSON between it and `wad status`.
+//! A status is what the agent says of itself, as JSON between it and `wad status`.
 
 use std::{
     path::PathBuf,
@@ -15,7 +15,7 @@ use wad_tuning::{
     readings::{PathReading, PathState},
 };
 
-/// What stays the same for as long as the agent runs.
+/// Holds what stays the same for as long as the agent runs.
 #[derive(Clone, Debug)]
 pub struct About {
     pub instance: String,
@@ -34,31 +34,31 @@ pub struct Status {
     pub config: PathBuf,
     pub cgroup: PathBuf,
     pub generation: u64,
-    /// Of the configuration, since the start.
+    /// Reloads of the configuration, since the start.
     pub reloads: ReloadStatus,
     pub memory_reserved_bytes: u64,
     pub memory_limit_bytes: u64,
     pub events_lost: u64,
     pub mptcp_subflows: u64,
     pub flows_without_storage: u64,
-    /// In the order of the configuration.
+    /// The sinks, in the order of the configuration.
     pub sinks: Vec<SinkStatus>,
-    /// By `wad disable` without a path.
+    /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
-    /// In the order of the configuration.
+    /// The paths, in the order of the configuration.
     pub paths: Vec<PathStatus>,
-    /// What wad changed on the host and will undo.
+    /// The changes that wad made on the host and will undo.
     pub changes: Vec<Change>,
 }
 
-/// How a sink of events gets on.
+/// Says how a sink of events gets on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SinkStatus {
     pub name: String,
     pub kind: String,
     pub sent: u64,
     pub lost: u64,
-    /// What it has still to take.
+    /// Bytes that it has still to take.
     pub spooled_bytes: u64,
     /// Why it took nothing when it was last tried.
     pub failing: Option<String>,
@@ -100,14 +100,14 @@ pub struct PathStatus {
     pub flows_closed: u64,
     pub flows_tuned: u64,
     pub flows_untuned: Untuned,
-    /// What the kernel refused, by setting and errno.
+    /// The settings that the kernel refused, by setting and errno.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedFlows>,
     pub sent_bytes: u64,
     pub received_bytes: u64,
     pub segments_sent: u64,
     pub segments_retransmitted: u64,
-    /// Of the flow that closed last.
+    /// Round trip time of the flow that closed last.
     pub rtt_us: Option<u64>,
 }
 

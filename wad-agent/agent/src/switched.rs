@@ -1,13 +1,13 @@
-//! What comes of `wad disable` and `wad enable`, as the agent answers.
+//! The outcome is what comes of `wad disable` and `wad enable`, as the agent answers.
 
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use wad_policy::switch::Disabled;
 
-/// Where to answer whoever asked for it.
+/// Says where to answer whoever asked for the switch.
 pub type Answer = oneshot::Sender<SwitchOutcome>;
 
-/// What came of it.
+/// An outcome says what came of the order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum SwitchOutcome {

@@ -54,7 +54,7 @@ struct Ceiling {
 }
 
 impl Ceiling {
-    /// Those that the configuration needs.
+    /// Returns the settings of the kernel that the configuration needs.
     fn all(config: &Config, read: impl Fn(&str) -> Option<u64>) -> Vec<Self> {
         let Ceilings { rcvbuf_bytes, sndbuf_bytes, tuned_bytes } = Ceilings::of(&config.paths);
         let fixed = [(WMEM_MAX, sndbuf_bytes), (RMEM_MAX, rcvbuf_bytes)];
@@ -183,7 +183,7 @@ fn row(path: &PathPolicy) -> Vec<String> {
     [path.name.clone(), remote].into_iter().chain(cells).chain([share]).collect()
 }
 
-/// What a path gets beyond the columns, for the few that get it.
+/// Returns what a path gets beyond the columns, for the few that get it.
 fn words(path: &PathPolicy) -> Vec<String> {
     let fields = fields::checked().iter().filter(|(_, checked)| checked.title.is_none());
     fields.filter_map(|(_, checked)| (checked.text)(path)).collect()

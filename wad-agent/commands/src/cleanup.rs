@@ -83,13 +83,13 @@ pub fn run(args: &Cleanup) -> Result<()> {
     journal.damage().map_or(Ok(()), |damage| Err(anyhow!("{damage}")))
 }
 
-/// As the agent would have, had it not been killed.
+/// Removes the routes, as the agent would have, had it not been killed.
 fn remove_routes(lock: &Lock, args: &Cleanup) -> Result<()> {
     let state_dir = state_dir(&StateDir::of(lock), &args.config.file)?;
     Ok(Journal::open(&state_dir, args.instance.name.name(), Sysctl::default())?.undo_routes()?)
 }
 
-/// Where the journal is: as the agent noted it, as configured, or the default
+/// Returns where the journal is: as the agent noted it, as configured, or the default
 /// where the configuration has been removed already.
 fn state_dir(noted: &StateDir, config: &Path) -> Result<PathBuf> {
     if let Some(dir) = noted.noted()? {

@@ -84,7 +84,7 @@ fn watch(args: &Diagnose) -> Result<Vec<Reading>> {
     Ok(readings)
 }
 
-/// What the agent sees of flows now, with all that a diagnosis needs.
+/// Reads what the agent sees of flows now, with all that a diagnosis needs.
 pub fn read_flows(instance: &Instance, target: Option<Target>) -> Result<Reading> {
     let filter = target.map_or_else(Filter::default, Target::to_filter);
     let fields = FIELDS.map(str::to_owned).to_vec();

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// What the exit code of a command says.
+/// Says what the exit code of a command tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Success,

@@ -45,7 +45,7 @@ pub fn run(args: &Explain) -> Result<()> {
     output::print(answer)
 }
 
-/// None if no agent runs.
+/// Asks the agent; None if no agent runs.
 fn ask_agent(args: &Explain, query: &Query) -> Result<Option<Answer>> {
     let request = Request::get(format!("/v1/path?{query}"));
     match client::ask_instance(&args.ask.instance.name, &request) {
@@ -57,7 +57,7 @@ fn ask_agent(args: &Explain, query: &Query) -> Result<Option<Answer>> {
     }
 }
 
-/// What an agent that starts now would put in force.
+/// Answers with what an agent that starts now would put in force.
 fn from_configuration(args: &Explain, query: &Query) -> Result<Answer> {
     let file: PathBuf = args.ask.config.file.clone();
     let instance = &args.ask.instance.name;

@@ -82,8 +82,8 @@ pub fn run(args: &Flows) -> Result<()> {
     }
 }
 
-/// What the table shows beside its usual columns, and what the agent is asked: the
-/// standard instruments are in every answer.
+/// Returns what the table shows beside its usual columns, and what the agent is
+/// asked: the standard instruments are in every answer.
 fn question(args: &Flows) -> (Columns, Filter) {
     let is_standard = |name: &str| STANDARD.iter().any(|instrument| instrument.name == name);
     let fields = args.fields.iter().filter(|name| !is_standard(name)).cloned().collect();

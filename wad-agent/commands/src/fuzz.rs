@@ -60,7 +60,8 @@ pub fn derived(bytes: &[u8]) {
     }
 }
 
-/// One flow with all instruments, as small and as large as can be.
+/// These are readings of one flow with all instruments, with values as small and as
+/// large as can be.
 static FLOWS: LazyLock<Vec<Flow>> = LazyLock::new(|| {
     let values = [0.0, 1.0, -1.0, 1e-300, 1448.0, f64::MAX, f64::MIN];
     let flow = |value| Flow {
@@ -84,7 +85,7 @@ pub fn trace(bytes: &[u8]) {
     plot::fuzz(bytes);
 }
 
-/// What the Unix socket is asked.
+/// Reads what the Unix socket is asked.
 pub fn query(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     if let Ok(filter) = Filter::parse(text) {
@@ -96,8 +97,8 @@ pub fn query(bytes: &[u8]) {
     let _ = serde_json::from_str::<switch::Order>(text);
 }
 
-/// What an agent before this one has left: its journal, what it measured, and what was
-/// disabled.
+/// Reads what an agent before this one has left: its journal, what it measured, and
+/// what was disabled.
 pub fn state(bytes: &[u8]) {
     wad_tuning::journal::fuzz(bytes);
     Cache::fuzz(bytes);

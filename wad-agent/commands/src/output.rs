@@ -1,5 +1,5 @@
-//! What commands print on standard output. Whoever reads only the head of it, as
-//! `head` does, has seen enough.
+//! Commands print on standard output. Whoever reads only the head of it, as `head`
+//! does, has seen enough.
 
 use std::{
     fmt::Display,

@@ -32,13 +32,13 @@ const DEFAULT_WINDOW_BYTES: f64 = 3.0 * 1_048_576.0;
 /// MTUs that are set beside the path's own.
 const MTUS_BYTES: [u32; 2] = [1500, 9000];
 
-/// What was asked.
+/// Holds what was asked.
 #[derive(Clone, Debug)]
 struct Question {
-    /// As written.
+    /// The rate as written.
     rate: String,
     bits_per_second: f64,
-    /// As written.
+    /// The round trip time as written.
     rtt: String,
     rtt_seconds: f64,
     loss: Option<f64>,
@@ -66,7 +66,7 @@ impl Question {
     }
 }
 
-/// What comes of it, as `--json` prints it.
+/// A plan is what comes of a question, as `--json` prints it.
 #[derive(Clone, Debug, Serialize)]
 struct Plan {
     rate_bits_per_second: f64,
@@ -76,8 +76,8 @@ struct Plan {
     mss_bytes: u32,
     bdp_bytes: f64,
     bdp_segments: u32,
-    /// Of each socket buffer, as `"auto"` has it, or the most there is;
-    /// the kernel doubles it.
+    /// The size of each socket buffer, as `"auto"` has it, or the most there is; the
+    /// kernel doubles it.
     buffer_bytes: u64,
     /// DataTAG's formula for the standard law.
     responsiveness_seconds: f64,

@@ -73,7 +73,7 @@ fn follow(instance: Instance, interval: Duration) -> Receiver<Result<Reading>> {
     receiver
 }
 
-/// Until somebody ends it.
+/// Shows the screen until somebody ends it.
 fn show(
     screen: &mut Screen,
     state: &mut TopState,

@@ -81,7 +81,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     config::duration(text, range, "10ms to 365d").map_err(|fault| fault.to_string())
 }
 
-/// What a file needs for its first line and one more.
+/// Reads a size, at least what a file needs for its first line and one more.
 fn parse_file_size(text: &str) -> Result<u64, String> {
     const LEAST: u64 = 64 << 10;
     let bytes = config::bytes(text).map_err(|fault| fault.to_string())?;
@@ -254,7 +254,7 @@ impl Tracer<'_> {
     }
 }
 
-/// Of those that should have been between two.
+/// Counts the beats that should have been between two.
 fn beats_between(last: Instant, now: Instant, interval: Duration) -> u64 {
     let beats = (now - last).as_secs_f64() / interval.as_secs_f64();
     (beats.round() as u64).saturating_sub(1)

@@ -1,5 +1,5 @@
-//! One request over HTTP or HTTPS, to the last byte of its answer, within bounds of
-//! time and size.
+//! Sends one request over HTTP or HTTPS, to the last byte of its answer, within bounds
+//! of time and size.
 //!
 //! A connection for each: they are seconds apart. Redirects are not followed,
 //! and no proxy is used.
@@ -40,25 +40,25 @@ use wad_toolbox::url::Url;
 
 type Result<T, E = HttpError> = std::result::Result<T, E>;
 
-/// Of an answer's head. Sources have no use for more.
+/// An answer's head may have this many bytes. Sources have no use for more.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// Of the reason that comes with a refusal.
+/// Most characters of the reason that comes with a refusal.
 const MAX_REASON_CHARS: usize = 200;
 
-/// What bounds a request, and what it is trusted by.
+/// Terms are what bounds a request, and what it is trusted by.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
     /// Holds a bearer token.
     pub token_file: Option<&'a Path>,
     /// PEM certificates that are trusted instead of the host's.
     pub ca_file: Option<&'a Path>,
-    /// From the name look-up to the last byte.
+    /// Time from the name look-up to the last byte.
     pub timeout: Duration,
     pub max_response_bytes: usize,
 }
 
-/// Why a request has no answer that can be used.
+/// Says why a request has no answer that can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     #[error("cannot read {}", file.display())]
@@ -81,14 +81,14 @@ pub enum HttpError {
     Status {
         status: u16,
         reason: String,
-        /// Before it is asked again.
+        /// Time before it is asked again.
         wait: Option<Duration>,
     },
     #[error("the answer has more than {most} bytes (max_response)")]
     TooLarge { most: usize },
 }
 
-/// What several requests to a server have in common.
+/// A client holds what several requests to a server have in common.
 pub struct Client<'a> {
     terms: Terms<'a>,
     url: &'a Url,
@@ -252,7 +252,8 @@ fn tls_error(url: &Url, error: io::Error) -> HttpError {
     }
 }
 
-/// What the server asks to be given: seconds, or until when (RFC 9110 section 10.2.3).
+/// Returns what the server asks to be given: seconds, or until when (RFC 9110 section
+/// 10.2.3).
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if let Ok(seconds) = text.parse() {
@@ -270,7 +271,7 @@ fn refusal(status: StatusCode, wait: Option<Duration>, body: Result<Bytes>) -> H
     HttpError::Status { status: status.as_u16(), reason, wait }
 }
 
-/// Another's text as a log takes it.
+/// Returns another's text as a log takes it.
 pub fn shown(text: &str) -> String {
     text.trim().chars().take(MAX_REASON_CHARS).flat_map(char::escape_debug).collect()
 }
@@ -278,7 +279,7 @@ pub fn shown(text: &str) -> String {
 /// RFC 3986's unreserved characters stay as they are.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
-/// As a part of a URL's query.
+/// Writes a text as a part of a URL's query.
 pub fn encoded(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, ENCODED)
 }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use wad_common::instruments::Head;
 use wad_toolbox::shown;
 
-/// This host's end.
+/// Returns this host's end.
 pub fn local(head: &Head) -> SocketAddr {
     address(head.local, head.local_port)
 }

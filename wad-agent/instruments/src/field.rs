@@ -1,23 +1,23 @@
-//! One member of a struct, in the bytes that hold it.
+//! A field is one member of a struct, in the bytes that hold it.
 
 /// A member that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Its place among those that are read.
+    /// The member's place among those that are read.
     pub n: usize,
-    /// Of a bit field, where it begins within the bytes.
+    /// Where a bit field begins within the bytes.
     pub shift: u32,
     pub size_bits: u32,
     pub is_signed: bool,
 }
 
 impl Field {
-    /// One of 64 bits.
+    /// Makes a field of 64 bits.
     pub const fn whole(n: usize) -> Self {
         Self { n, shift: 0, size_bits: 64, is_signed: false }
     }
 
-    /// Its own bits of the bytes that hold it, the others zero.
+    /// Returns its own bits of the bytes that hold it, the others zero.
     pub const fn bits(self, bytes: u64) -> u64 {
         (bytes >> self.shift) & (u64::MAX >> (64 - self.size_bits))
     }

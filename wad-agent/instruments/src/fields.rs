@@ -12,7 +12,7 @@ const STRUCT: &str = "tcp_sock";
 /// Names that are offered in the place of an unknown one.
 const MOST_NEAR: usize = 3;
 
-/// Why members cannot be read by these names.
+/// Says why members cannot be read by these names.
 #[derive(Debug, thiserror::Error)]
 pub enum FieldError {
     #[error("`{name}` is no number in this kernel's `struct tcp_sock`; near to it {}", list(near))]
@@ -44,15 +44,15 @@ fn list(names: &[String]) -> String {
 pub struct Fields {
     /// Where it is.
     pub members: Members,
-    /// Those of the instruments, in the order of [`MEMBERS`]; None for what none of them
-    /// is made of, and for what this kernel lacks.
+    /// The fields of the instruments, in the order of [`MEMBERS`]; None for what none of
+    /// them is made of, and for what this kernel lacks.
     pub standard: Vec<Option<Field>>,
-    /// Those that were asked for by name.
+    /// The fields that were asked for by name.
     pub asked: Vec<Field>,
 }
 
 impl Fields {
-    /// What these instruments are made of, and members by their names.
+    /// Returns what these instruments are made of, and members by their names.
     pub fn of(
         btf: &KernelBtf,
         instruments: &[&Instrument],
@@ -80,7 +80,7 @@ impl Fields {
     }
 }
 
-/// None where there is no more room.
+/// Adds a member; None where there is no more room.
 fn add(members: &mut Members, number: Number, is_plain: bool) -> Option<Field> {
     let n = members.count as usize;
     let (offset, shift) = (number.offset_bits / 8, number.offset_bits % 8);
@@ -101,7 +101,7 @@ fn refusal(btf: &KernelBtf, name: &str, error: BtfError) -> FieldError {
     FieldError::UnknownField { name: name.to_owned(), near: nearest(name, &known) }
 }
 
-/// The same name elsewhere comes first.
+/// Returns the nearest names: the same name elsewhere comes first.
 fn nearest(name: &str, known: &[String]) -> Vec<String> {
     let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_owned();
     let wanted = last(name);
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(nearest("snd_wn", &known)[..2], ["snd_wnd", "snd_wl1"]);
     }
 
-    /// On a host that tells of its kernel's types.
+    /// The test is for a host that tells of its kernel's types.
     #[test]
     fn this_kernels_members_are_found() {
         let Ok(btf) = KernelBtf::read() else { return };

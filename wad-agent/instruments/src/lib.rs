@@ -1,5 +1,5 @@
-//! What TCP knows of the flows of the paths, in the words of RFC 4898: the numbers
-//! that Web100 showed, read from the kernel's own structs.
+//! Instruments are what TCP knows of the flows of the paths, in the words of RFC
+//! 4898: the numbers that Web100 showed, read from the kernel's own structs.
 
 pub mod ends;
 mod field;
@@ -25,7 +25,7 @@ pub use self::{
     without_equal::WITHOUT_EQUAL,
 };
 
-/// What a number counts.
+/// A unit is what a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     Octets,
@@ -40,7 +40,7 @@ pub enum Unit {
     Number,
 }
 
-/// How a number behaves over a flow's life.
+/// Says how a number behaves over a flow's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Only grows.
@@ -58,11 +58,12 @@ pub fn phase(value: f64) -> Option<ShownPhase> {
 /// One number that TCP has of each flow.
 #[derive(Debug)]
 pub struct Instrument {
-    /// As in RFC 4898, without its prefix (`tcpEStatsPerf`, `tcpEStatsPath`, ...).
+    /// The name as in RFC 4898, without its prefix (`tcpEStatsPerf`, `tcpEStatsPath`,
+    /// ...).
     pub name: &'static str,
     pub unit: Unit,
     pub kind: Kind,
-    /// What it is, in one line, with what differs from the RFC.
+    /// A description of it in one line, with what differs from the RFC.
     pub about: &'static str,
     pub origin: Origin,
 }
@@ -98,7 +99,7 @@ pub struct Reading {
     pub flows: Vec<Flow>,
 }
 
-/// One flow. Of thousands that are read each second, the texts are shared.
+/// Holds one flow. Of thousands that are read each second, the texts are shared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Flow {
     /// The socket's, as `ss -e` shows it (sk:, there hexadecimal). No other socket
@@ -111,9 +112,9 @@ pub struct Flow {
     pub remote: SocketAddr,
     /// Who opened it: "connected", "accepted", "running" (found by the agent).
     pub role: Cow<'static, str>,
-    /// What became of it: "tuned", "observed", "no_memory", "too_many".
+    /// The outcome of it: "tuned", "observed", "no_memory", "too_many".
     pub outcome: Cow<'static, str>,
-    /// What the kernel refused of what its policy asks for.
+    /// Settings that the kernel refused of what its policy asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedSetting>,
     /// Congestion control that it has now.
@@ -126,15 +127,15 @@ pub struct Flow {
 /// a slow start threshold that is infinite.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Values {
-    /// Of all flows of a reading the same.
+    /// The names, the same for all flows of a reading.
     names: Arc<[String]>,
     values: Vec<Option<f64>>,
 }
 
 impl Values {
-    /// As many as there are names.
+    /// Takes as many values as there are names.
     pub fn new(names: Arc<[String]>, values: impl IntoIterator<Item = Option<f64>>) -> Self {
-        /// For values that are added: else all of them would move.
+        /// Room for values that are added: else all of them would move.
         const ROOM: usize = 8;
         let mut all = Vec::with_capacity(names.len() + ROOM);
         all.extend(values);
@@ -142,7 +143,8 @@ impl Values {
         Self { names, values: all }
     }
 
-    /// None where it is not among them, or has no value.
+    /// Returns the value by its name; None where it is not among them, or has no
+    /// value.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<f64> {
         self.iter().find(|(own, _)| *own == name)?.1
@@ -154,7 +156,7 @@ impl Values {
         self.names.iter().any(|own| own == name)
     }
 
-    /// Of its values.
+    /// Returns the names of its values.
     #[must_use]
     pub const fn names(&self) -> &Arc<[String]> {
         &self.names

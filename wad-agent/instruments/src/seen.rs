@@ -18,7 +18,7 @@ macro_rules! members {
             $($name,)*
         }
 
-        /// Their names, in that order.
+        /// The names of the members, in that order.
         pub const MEMBERS: &[&str] = &[$($path,)*];
     };
 }
@@ -67,7 +67,7 @@ members! {
     WriteSeq = "write_seq",
 }
 
-/// Of the 64 bits of [`Member::CaPrivate`], the byte that holds the phase.
+/// The byte that holds the phase, of the 64 bits of [`Member::CaPrivate`].
 const PHASE_BYTE: usize = phase::PLACE as usize % 8;
 const _: () = assert!(phase::PLACE / 8 == 3);
 
@@ -77,7 +77,7 @@ const CLOSE_WAIT: u64 = 8;
 /// the future, for nothing is locked.
 const AHEAD_TICKS: u32 = 16;
 
-/// Where an instrument comes from.
+/// Says where an instrument comes from.
 #[derive(Debug)]
 pub enum Origin {
     /// A member as it is.
@@ -103,15 +103,15 @@ impl Origin {
     }
 }
 
-/// One flow at one moment.
+/// Holds one flow at one moment.
 pub struct Seen<'a> {
     pub head: &'a Head,
-    /// In the order of [`MEMBERS`]; None where this kernel has no such member, or none
-    /// of the instruments wanted is made of it.
+    /// The fields, in the order of [`MEMBERS`]; None where this kernel has no such
+    /// member, or none of the instruments wanted is made of it.
     pub fields: &'a [Option<Field>],
     /// The bytes of a field, by its place among those that are read.
     pub bytes: &'a dyn Fn(usize) -> u64,
-    /// Of the kernel's clock.
+    /// A tick of the kernel's clock.
     pub tick_ms: f64,
 }
 
@@ -137,7 +137,8 @@ impl Seen<'_> {
         Some(self.number(segments)? * self.number(Member::MssCache)?)
     }
 
-    /// What lies between two sequence numbers, if the second is not before the first.
+    /// Returns what lies between two sequence numbers, if the second is not before the
+    /// first.
     fn between(&self, first: Member, second: Member) -> Option<u32> {
         let distance = (self.get(second)? as u32).wrapping_sub(self.get(first)? as u32);
         Some(if (distance as i32) < 0 { 0 } else { distance })
@@ -188,7 +189,8 @@ impl Seen<'_> {
         (us > 0).then_some(us as f64)
     }
 
-    /// As in `tcp_info`: the mean deviation, of which the kernel keeps four times.
+    /// Returns the variation as in `tcp_info`: the mean deviation, of which the kernel
+    /// keeps four times.
     pub fn rtt_variation_us(&self) -> Option<f64> {
         self.smoothed_rtt_us()?;
         Some((self.get(Member::MdevUs)? >> 2) as f64)
@@ -203,7 +205,8 @@ impl Seen<'_> {
         Some(self.number(Member::Rto)? * self.tick_ms * 1e3)
     }
 
-    /// Of a flow that was found running nobody knows how long it has run.
+    /// Returns the time limited by the sender: of a flow that was found running nobody
+    /// knows how long it has run.
     pub fn sender_limited_ms(&self) -> Option<f64> {
         if self.head.role == Role::Running as u32 {
             return None;

@@ -28,7 +28,7 @@ const fn of(
     Instrument { name, unit, kind, about, origin }
 }
 
-/// In the order in which they are shown.
+/// The instruments, in the order in which they are shown.
 pub const STANDARD: &[Instrument] = &[
     of(
         name::ELAPSED_SECS,

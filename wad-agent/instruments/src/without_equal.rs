@@ -1,4 +1,4 @@
-//! What RFC 4898 has, and Linux keeps no equal of.
+//! RFC 4898 has fields that Linux keeps no equal of.
 
 /// Names of the RFC without their prefixes, and why there is no instrument. A field is
 /// a member of `struct tcp_sock`.

@@ -2,7 +2,7 @@
 
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
-/// Where it belongs.
+/// The BPF file system belongs here.
 pub const BPFFS: &str = "/sys/fs/bpf";
 
 /// Whether it is mounted where it belongs.

@@ -15,7 +15,7 @@ use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_link_info};
 use thiserror::Error;
 use wad_struct_ops::sys::{bpf, zeroed};
 
-/// Why there is no cgroup to attach to.
+/// Says why there is no cgroup to attach to.
 #[derive(Debug, Error)]
 pub enum CgroupError {
     #[error("cannot read /proc/self/mountinfo (is /proc mounted?)")]
@@ -71,7 +71,7 @@ impl Cgroup {
     }
 }
 
-/// Where the cgroup v2 hierarchy is mounted: /sys/fs/cgroup, or below it in a
+/// Returns where the cgroup v2 hierarchy is mounted: /sys/fs/cgroup, or below it in a
 /// hybrid set-up.
 fn root() -> Result<PathBuf, CgroupError> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(CgroupError::Mounts)?;

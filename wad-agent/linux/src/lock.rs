@@ -1,4 +1,4 @@
-//! One agent per instance: a lock under /run/wad that the kernel drops with the
+//! One agent runs per instance: a lock under /run/wad that the kernel drops with the
 //! process that holds it, and the socket by which commands reach that agent.
 
 use std::{
@@ -23,7 +23,7 @@ pub enum LockError {
     Lock { file: PathBuf, source: io::Error },
 }
 
-/// Where the agent of an instance listens for commands.
+/// Returns where the agent of an instance listens for commands.
 #[must_use]
 pub fn socket(run_dir: &Path, instance: &str) -> PathBuf {
     run_dir.join(format!("{instance}.sock"))
@@ -66,7 +66,7 @@ impl Lock {
         &self.socket
     }
 
-    /// Another file of this instance, which dropping the lock leaves.
+    /// Returns another file of this instance, which dropping the lock leaves.
     #[must_use]
     pub fn beside(&self, extension: &str) -> PathBuf {
         self.file.with_extension(extension)

@@ -38,7 +38,7 @@ impl NetlinkError {
         }
     }
 
-    /// What the kernel said, if it was asked.
+    /// Returns what the kernel said, if it was asked.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -71,7 +71,7 @@ impl Family {
 pub struct Netlink(Handle);
 
 impl Netlink {
-    /// On a tokio runtime, which it lives on.
+    /// Opens a socket on a tokio runtime, which it lives on.
     pub fn open() -> Result<Self, NetlinkError> {
         let (connection, handle, _) =
             rtnetlink::new_connection().map_err(|source| NetlinkError::Socket { source })?;
@@ -89,7 +89,8 @@ impl Netlink {
         collect("list routes", self.0.route().get(all).execute()).await
     }
 
-    /// That which packets between these addresses take; None if there is none.
+    /// Returns the route that packets between these addresses take; None if there is
+    /// none.
     pub async fn route_to(
         &self,
         local: IpAddr,
@@ -112,7 +113,7 @@ impl Netlink {
         }
     }
 
-    /// In the order in which they are followed.
+    /// Returns the rules in the order in which they are followed.
     pub async fn rules(&self, family: Family) -> Result<Vec<RuleMessage>, NetlinkError> {
         let version = match family {
             Family::V4 => IpVersion::V4,
@@ -175,7 +176,7 @@ pub fn inside<T: Send>(
     })
 }
 
-/// For a thread that speaks to the kernel.
+/// Makes a runtime for a thread that speaks to the kernel.
 pub fn runtime() -> Result<tokio::runtime::Runtime, NetlinkError> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug)]
 pub struct Netns(File);
 
-/// Which network namespace one is, for as long as it is there.
+/// Says which network namespace one is, for as long as it is there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     device: u64,
@@ -28,12 +28,12 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of the namespace that this process is in.
+    /// Returns the identity of the namespace that this process is in.
     pub fn own() -> io::Result<Self> {
         Ok(Self::of(&fs::metadata(OWN)?))
     }
 
-    /// Of the one that `lsns` shows by this number.
+    /// Returns the identity of the namespace that `lsns` shows by this number.
     pub fn of_inode(inode: u64) -> io::Result<Self> {
         // All of them are on one file system.
         Ok(Self { inode, ..Self::own()? })
@@ -79,7 +79,7 @@ pub fn in_each<T: Send>(namespaces: &[Netns], inside: impl Fn() -> T + Send) -> 
     })
 }
 
-/// One of them, if it can be seen.
+/// Finds a namespace, if it can be seen.
 pub fn find(wanted: Identity) -> io::Result<Option<Netns>> {
     let is_wanted = |netns: &Netns| identity(&netns.0).is_ok_and(|found| found == wanted);
     Ok(all()?.into_iter().find(is_wanted))
@@ -97,7 +97,7 @@ fn of_processes() -> io::Result<impl Iterator<Item = PathBuf>> {
     Ok(paths.filter(move |path| is_process(path)).map(|path| path.join("ns/net")))
 }
 
-/// Where a line of the table of mounts has a network namespace
+/// Returns where a line of the table of mounts has a network namespace
 /// (proc_pid_mountinfo(5)).
 pub fn mounted(line: &str) -> Option<PathBuf> {
     let (mount, filesystem) = line.split_once(" - ")?;

@@ -1,11 +1,11 @@
-//! What this process may do, checked before anything is tried.
+//! Checks what this process may do, before anything is tried.
 
 use std::{fs, io, path::Path};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
 use thiserror::Error;
 
-/// What wad needs of a process, and of the kernel it runs on.
+/// Says what wad needs of a process, and of the kernel it runs on.
 #[derive(Debug, Error)]
 pub enum PrivilegeError {
     #[error("cannot read /proc/self/status: {0}")]
@@ -28,7 +28,7 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 const CAP_SYS_ADMIN: u32 = 21;
 const NEEDED: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
 
-/// What this process may do beyond what is needed.
+/// Privileges are what this process may do beyond what is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privileges {
     /// Opening maps by their numbers, without which the policy set of an agent

@@ -35,7 +35,7 @@ pub use self::{
 pub const FIELDS: [&str; 4] =
     [sender::MAX_WINDOW, sender::MAX_PACING, sender::QUEUED, mtu::PATH_MTU];
 
-/// What is said of a flow.
+/// A diagnosis is what is said of a flow.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
     pub cookie: u64,
@@ -85,13 +85,13 @@ impl Diagnosis {
     }
 }
 
-/// In short, for many flows at a time.
+/// Returns the limit in short, for many flows at a time.
 #[must_use]
 pub fn limit(course: &Course<'_>) -> Limit {
     triage(course).limit
 }
 
-/// Of the flows that were there until the last look.
+/// Returns the courses of the flows that were there until the last look.
 pub fn courses(readings: &[Reading], target: Option<Target>, span: Span) -> Vec<Course<'_>> {
     let mut samples: HashMap<u64, Vec<&Flow>> = HashMap::new();
     for flow in readings.iter().flat_map(|reading| &reading.flows) {

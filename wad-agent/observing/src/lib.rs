@@ -1,4 +1,5 @@
-//! What becomes of flows, read from the kernel and told to whoever asks.
+//! This crate tells what becomes of flows, read from the kernel and told to whoever
+//! asks.
 
 pub mod diagnose;
 pub mod events;

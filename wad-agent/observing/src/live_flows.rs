@@ -1,4 +1,4 @@
-//! What the flows that run give beside their instruments: counts of their paths that
+//! The flows that run give this beside their instruments: counts of their paths that
 //! advance while they run, and derived events.
 
 use std::{
@@ -47,11 +47,11 @@ struct State {
     crossings: Crossings,
     /// The latest, and the one before.
     looks: [Option<Look>; 2],
-    /// That flows cannot be read is told once.
+    /// The reading has failed: that flows cannot be read is told once.
     has_failed: bool,
 }
 
-/// What flows had at one time, by their cookies.
+/// Holds what flows had at one time, by their cookies.
 struct Look {
     time: Timestamp,
     values: HashMap<u64, Values>,
@@ -151,7 +151,7 @@ impl LiveFlows {
         }
     }
 
-    /// With the fields that derived events need.
+    /// Reads the flows with the fields that derived events need.
     fn read_for(&self, derived: &Derived, filter: &Filter) -> Result<Reading, ReadError> {
         let mut more = derived.fields();
         more.retain(|field| !filter.fields.contains(field));
@@ -203,7 +203,7 @@ struct DerivedValues<'a> {
     unit: Option<&'a str>,
     #[serde(flatten)]
     limit: Limit,
-    /// For so long it has been beyond it.
+    /// The time for which it has been beyond the limit.
     seconds: f64,
 }
 

@@ -121,7 +121,7 @@ pub mod testing {
 
     use super::*;
 
-    /// What `run` logs as JSON, a line each, under a filter.
+    /// Returns what `run` logs as JSON, a line each, under a filter.
     pub fn logged(filter: &str, run: impl FnOnce()) -> Vec<serde_json::Value> {
         let text = written(Style::Json, filter, run);
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

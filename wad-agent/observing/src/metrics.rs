@@ -35,31 +35,32 @@ pub use self::{
     reloads::Reloads,
 };
 
-/// What the agent knows at one moment.
+/// Holds what the agent knows at one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Readings {
-    /// In the order of the configuration.
+    /// The paths, in the order of the configuration.
     pub paths: Vec<PathReading>,
     pub counters: [u64; Counter::COUNT as usize],
     pub generation: u64,
     pub memory_limit_bytes: u64,
-    /// What the journal would undo.
+    /// The changes that the journal would undo.
     pub changes: Vec<Change>,
     pub reloads: Reloads,
     pub routes: routes::Counts,
-    /// By `wad disable` without a path.
+    /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
-    /// In the order of the configuration.
+    /// The sources, in the order of the configuration.
     pub sources: Vec<SourceReading>,
     /// Told so far, by name.
     pub events: Vec<(&'static str, u64)>,
-    /// In the order of the configuration.
+    /// The sinks, in the order of the configuration.
     pub sinks: Vec<SinkReading>,
     /// Measured paths.
     pub paths_measured: PathsMeasured,
-    /// By path, of those that have seen a flow end.
+    /// How flows ended, by path, of those that have seen a flow end.
     pub ended: HashMap<Arc<str>, Ended>,
-    /// By path, of those that have had a flow that was seen running.
+    /// The times flows were limited, by path, of those that have had a flow that was
+    /// seen running.
     pub limited: HashMap<String, Seconds>,
     pub derived: DerivedMeans,
 }
@@ -68,28 +69,28 @@ pub struct Readings {
 #[derive(Clone, Debug, Default)]
 pub struct DerivedMeans {
     pub names: Vec<String>,
-    /// By path, in the order of the names.
+    /// The means, by path, in the order of the names.
     pub means: HashMap<String, Vec<Option<f64>>>,
 }
 
-/// How polling a source goes.
+/// Says how polling a source goes.
 #[derive(Clone, Debug)]
 pub struct SourceReading {
     pub name: String,
     pub polls: u64,
-    /// By kind.
+    /// The errors, by kind.
     pub errors: Vec<(&'static str, u64)>,
     /// When it last gave a value.
     pub last_success: Option<SystemTime>,
 }
 
-/// How a sink gets on.
+/// Says how a sink gets on.
 #[derive(Clone, Debug)]
 pub struct SinkReading {
     pub name: String,
     pub kind: &'static str,
     pub sent: u64,
-    /// By reason.
+    /// The lost events, by reason.
     pub lost: Vec<(&'static str, u64)>,
     pub spooled_bytes: u64,
     pub failing: Option<String>,
@@ -155,7 +156,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What the scraper asks for; the plain text format in doubt.
+    /// Returns the format that the scraper asks for; the plain text format in doubt.
     #[must_use]
     pub fn accepted(accept: &str) -> Self {
         if accept.contains("application/openmetrics-text") { Self::OpenMetrics } else { Self::Text }

@@ -1,5 +1,6 @@
-//! Where events of flows are told: each sink takes them in their order, at least once,
-//! and however slow it is, or away, neither the agent nor another sink waits for it.
+//! Sinks are where events of flows are told: each takes them in their order, at least
+//! once, and however slow it is, or away, neither the agent nor another sink waits for
+//! it.
 //!
 //! A record becomes a line, and goes through a bounded queue to the thread that puts it
 //! into the spools of its sinks; a thread for each sink takes it from there. What is
@@ -49,14 +50,14 @@ use crate::events::{Record, Teller};
 const ROOM: usize = 16_384;
 /// Lines that are put into the spools at once.
 const LINES_AT_ONCE: usize = 1024;
-/// What is not told yet gets this long at the end of the agent; the rest is for the
-/// next one.
+/// Events that are not told yet get this long at the end of the agent; the rest is for
+/// the next one.
 const GRACE: Duration = Duration::from_secs(1);
 
 enum Message {
-    /// And which event it tells of.
+    /// A line to tell, with the event that it tells of.
     Line(EventName, Vec<u8>),
-    /// No more lines come.
+    /// The end: no more lines come.
     End,
 }
 
@@ -67,7 +68,7 @@ pub struct Sinks {
     number: AtomicU64,
     counts: Arc<Counts>,
     outboxes: Arc<[Outbox]>,
-    /// None where there are no sinks.
+    /// The queue; None where there are no sinks.
     queue: Option<SyncSender<Message>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
@@ -122,7 +123,7 @@ impl Sinks {
         }
     }
 
-    /// For those who answer questions.
+    /// Returns the board, for those who answer questions.
     pub fn board(&self) -> Board {
         Board::new(Arc::clone(&self.counts))
     }

@@ -1,10 +1,10 @@
-//! What a path carries, and what follows from that alone.
+//! A capacity is what a path carries, and tells what follows from that alone.
 
 use wad_common::law::{Aimd, highspeed};
 
 use crate::shares::PACKET_BYTES;
 
-/// What a path carries, as far as it is known.
+/// A capacity is what a path carries, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Capacity {
     pub bits_per_second: Option<f64>,
@@ -20,7 +20,7 @@ impl Capacity {
         Some(self.bits_per_second? / 8.0 * self.rtt_seconds?)
     }
 
-    /// What is not known here, from there.
+    /// Takes what is not known here, from there.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         Self {

@@ -34,35 +34,35 @@ use self::{
 
 type Names = Arc<[String]>;
 
-/// What a field of the kernel's is told apart by.
+/// The prefix that a field of the kernel's is told apart by.
 const FIELD: &str = "tcp_sock.";
 
 /// All of a file, in its order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Derived(pub Vec<Definition>);
 
-/// One `[[derived]]`.
+/// Holds one `[[derived]]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Definition {
     pub name: String,
-    /// As it is written.
+    /// The expression as it is written.
     pub text: String,
     expression: Expression,
     pub measure: Measure,
-    /// To be shown beside its numbers.
+    /// The unit to be shown beside its numbers.
     pub unit: Option<String>,
     pub threshold: Option<Threshold>,
-    /// Its mean over a path's flows is a metric.
+    /// The number's mean over a path's flows is a metric.
     pub has_metric: bool,
 }
 
-/// When it is an event.
+/// Says when it is an event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Threshold {
     pub limit: Limit,
-    /// So long without a break.
+    /// Time that it must last without a break.
     pub lasting: Duration,
-    /// Whose flows; empty for all.
+    /// The paths whose flows are meant; empty for all.
     pub paths: Vec<String>,
 }
 
@@ -82,7 +82,7 @@ impl Limit {
     }
 }
 
-/// What is wrong with an expression, and where in its text, in bytes.
+/// A mistake says what is wrong with an expression, and where in its text, in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     pub at: Range<usize>,
@@ -117,7 +117,8 @@ impl Definition {
         })
     }
 
-    /// What stands for one that is wrong, so that no other error follows from it.
+    /// Returns what stands for one that is wrong, so that no other error follows from
+    /// it.
     pub fn in_doubt(name: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -164,7 +165,7 @@ impl Derived {
         self.0.iter().any(|definition| definition.name == name)
     }
 
-    /// Those whose means are metrics.
+    /// Returns the definitions whose means are metrics.
     pub fn metrics(&self) -> impl Iterator<Item = &Definition> {
         self.0.iter().filter(|definition| definition.has_metric)
     }

@@ -1,4 +1,4 @@
-//! What happens to flows, by the names under which it is told.
+//! An event is what happens to flows, by the names under which it is told.
 
 use serde::Serialize;
 
@@ -7,15 +7,15 @@ use serde::Serialize;
 pub enum EventName {
     /// A flow of a path is established, or was found running.
     Open,
-    /// It has got what its path says, at least in part.
+    /// The flow has got what its path says, at least in part.
     Tuned,
-    /// It ran already when it got that, or something else than before.
+    /// The flow ran already when it got that, or something else than before.
     Retuned,
-    /// It was left alone, or a setting was refused.
+    /// The flow was left alone, or a setting was refused.
     Limited,
-    /// It closed; the counts are final.
+    /// The flow closed; the counts are final.
     Closed,
-    /// It goes on, but no more as a flow of its path.
+    /// The flow goes on, but no more as a flow of its path.
     Left,
     /// A derived event's value is beyond its threshold.
     Derived,
@@ -44,7 +44,7 @@ impl EventName {
         }
     }
 
-    /// When it is told, for the reference.
+    /// Returns when it is told, for the reference.
     pub const fn when(self) -> &'static str {
         match self {
             Self::Open => "a connection of a path is established, or found running",
@@ -57,7 +57,7 @@ impl EventName {
         }
     }
 
-    /// As NetLogger has levels.
+    /// Returns the level, as NetLogger has levels.
     pub const fn level(self) -> &'static str {
         match self {
             Self::Limited | Self::Derived => "Warn",

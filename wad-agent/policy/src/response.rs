@@ -26,7 +26,7 @@ struct Line {
 }
 
 impl Line {
-    /// Where no line bounds the window.
+    /// The response where no line bounds the window.
     const NONE: Self = Self { factor: f64::INFINITY, exponent: 1.0 };
 
     /// `sqrt(a (2 - b) / (2 b p))` (Floyd, Handley and Padhye, "A Comparison of

@@ -1,5 +1,5 @@
-//! What a path's flows take beside standard ones, from the response function of
-//! their law.
+//! Shares are what a path's flows take beside standard ones, from the response
+//! function of their law.
 
 use wad_common::control::Control;
 
@@ -12,33 +12,33 @@ use crate::{
 /// where HighSpeed TCP parts from the standard to one loss in 15 GB.
 pub const LOSSES: [f64; 5] = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7];
 
-/// Of the path's bandwidth-delay product, a segment and its headers.
+/// Size of a packet of the path's bandwidth-delay product, a segment and its headers.
 pub const PACKET_BYTES: f64 = 1_500.0;
 
 /// Rates over that of a standard flow, at the same losses and the same RTT;
 /// infinite where the flow takes what there is, and that is not known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shares {
-    /// At each of [`LOSSES`]; None where the mean window would exceed the path:
-    /// the flow has more losses then, of its own making.
+    /// The shares at each of [`LOSSES`]; None where the mean window would exceed the
+    /// path: the flow has more losses then, of its own making.
     pub at: [Option<f64>; LOSSES.len()],
     pub filling: Filling,
 }
 
-/// What it takes to fill the path.
+/// Says what it takes to fill the path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Filling {
-    /// What the path carries is not known.
+    /// The answer is open: what the path carries is not known.
     Unknown,
     /// A loss rate as low as this; the share there, which is the most.
     At { loss: f64, share: f64 },
-    /// Its window does not depend on losses.
+    /// The law's window does not depend on losses.
     Always,
 }
 
 impl Shares {
-    /// What flows under a law take on a path that carries so much, as far as that is
-    /// known. None where losses and a standard flow's answer are no measure.
+    /// Returns what flows under a law take on a path that carries so much, as far as
+    /// that is known. None where losses and a standard flow's answer are no measure.
     pub fn of(law: Law, control: &Control, bdp_bytes: Option<u64>) -> Option<Self> {
         let path_segments = bdp_bytes.map(|bytes| bytes as f64 / PACKET_BYTES);
         match law.entry().answer {
@@ -50,7 +50,7 @@ impl Shares {
         }
     }
 
-    /// Of a law whose window follows from the losses.
+    /// Returns the shares of a law whose window follows from the losses.
     fn answering(response: Response, path_segments: Option<f64>) -> Self {
         let Some(path_segments) = path_segments else {
             let at = LOSSES.map(|loss| Some(response.share(loss)));
@@ -62,7 +62,7 @@ impl Shares {
         Self { at: LOSSES.map(share), filling }
     }
 
-    /// Of a law that fills the path at any of the losses.
+    /// Returns the shares of a law that fills the path at any of the losses.
     fn filling(path_segments: Option<f64>) -> Self {
         let share = |loss: f64| match path_segments {
             Some(path) => (path / Response::standard().mean_window_segments(loss)).max(1.0),

@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// What is disabled.
+/// Holds what is disabled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Disabled {
     /// Every path, also those to come.
     pub all: bool,
-    /// These by name, whether the configuration has them or not.
+    /// The paths disabled by name, whether the configuration has them or not.
     pub paths: BTreeSet<String>,
 }
 
@@ -27,7 +27,7 @@ impl Disabled {
         !self.all && self.paths.is_empty()
     }
 
-    /// What will be disabled after this.
+    /// Returns what will be disabled after this.
     pub fn after(&self, order: &Order, is_path: impl Fn(&str) -> bool) -> Result<Self, Refusal> {
         let mut next = self.clone();
         match (order.to, &order.path) {
@@ -51,7 +51,7 @@ impl Disabled {
     }
 }
 
-/// Which way to turn it.
+/// Says which way to turn it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum To {
@@ -59,16 +59,16 @@ pub enum To {
     Enable,
 }
 
-/// What is asked of the agent.
+/// Says what is asked of the agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Order {
     pub to: To,
-    /// None for all.
+    /// The path; None for all.
     pub path: Option<String>,
 }
 
-/// Why nothing is done.
+/// Says why nothing is done.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     #[error("no path in force has the name {0:?}; `wad status` lists them")]
@@ -77,7 +77,7 @@ pub enum Refusal {
     All(String),
 }
 
-/// In a few words.
+/// Returns a summary in a few words.
 #[must_use]
 pub fn summary(disabled: &Disabled) -> String {
     if disabled.all {

@@ -1,5 +1,5 @@
-//! From what a path is measured to carry to the policy that is put in force:
-//! pure functions of a path's configuration and its measurements.
+//! Turns what a path is measured to carry into the policy that is put in force: pure
+//! functions of a path's configuration and its measurements.
 
 mod damper;
 
@@ -11,16 +11,16 @@ use crate::{
     config::{MAX_BUFFER_BYTES, MeasuredPath, PathPolicy, Windows, auto_buffer_bytes},
 };
 
-/// What a plan has for a path where the flows themselves got so much: with the
-/// buffers' own headroom twice that ([`auto_buffer_bytes`]). So each transfer may
-/// double what is known, until it is the path that limits it.
+/// The room is what a plan has for a path where the flows themselves got so much:
+/// with the buffers' own headroom twice that ([`auto_buffer_bytes`]). So each
+/// transfer may double what is known, until it is the path that limits it.
 pub const ROOM: f64 = 1.6;
 
-/// Of the memory that all tuned flows may pin, what a measurement may make of
-/// one buffer. The kernel doubles it, and a flow has two: one flow fits.
+/// The divisor of the memory that all tuned flows may pin, for what a measurement may
+/// make of one buffer. The kernel doubles it, and a flow has two: one flow fits.
 const MEMORY_PER_BUFFER: u64 = 4;
 
-/// What no measurement goes beyond.
+/// Holds what no measurement goes beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     max_buffer_bytes: u64,
@@ -47,9 +47,9 @@ impl Bounds {
     }
 }
 
-/// What a path's policy is to be made of, where its own flows got so much: more than
-/// that. What they got says little where the file knows of more, or where the kernel
-/// gives as much by itself: then the file's values hold, or the kernel's.
+/// Returns what a path's policy is to be made of, where its own flows got so much:
+/// more than that. What they got says little where the file knows of more, or where
+/// the kernel gives as much by itself: then the file's values hold, or the kernel's.
 #[must_use]
 pub fn with_room(got: Capacity, fallback: Capacity, bounds: Bounds) -> Capacity {
     let file = Capacity { bits_per_second: None, is_least: false, ..got }.or(fallback);

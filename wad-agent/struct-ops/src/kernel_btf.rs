@@ -9,7 +9,7 @@ use thiserror::Error;
 
 const PATH: &str = "/sys/kernel/btf/vmlinux";
 
-/// Why the kernel's types could not be read.
+/// Says why the kernel's types could not be read.
 #[derive(Debug, Error)]
 pub enum BtfError {
     #[error(
@@ -34,7 +34,7 @@ pub enum BtfError {
 /// A number within a struct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Number {
-    /// From the start of the struct.
+    /// Offset from the start of the struct.
     pub offset_bits: u32,
     /// 64 at most.
     pub size_bits: u32,
@@ -52,9 +52,9 @@ impl Number {
 #[derive(Clone, Debug)]
 pub struct Struct {
     name: String,
-    /// Its id among the kernel's types.
+    /// The struct's id among the kernel's types.
     pub type_id: u32,
-    /// Its size.
+    /// The struct's size.
     pub size_bytes: u32,
     members: Vec<Member>,
 }
@@ -64,21 +64,22 @@ pub struct Struct {
 pub struct Member {
     name: String,
     type_id: u32,
-    /// Its place among the members.
+    /// The member's place among the members.
     pub index: u32,
-    /// From the start of the struct.
+    /// Offset from the start of the struct.
     pub offset_bits: u32,
-    /// Of a bit field, its size; else 0.
+    /// Size of a bit field; else 0.
     field_bits: u32,
 }
 
 impl Member {
-    /// From the start of the struct; of a bit field, the byte that holds it.
+    /// Returns the offset from the start of the struct; of a bit field, the byte that
+    /// holds it.
     pub const fn offset_bytes(&self) -> u32 {
         self.offset_bits / 8
     }
 
-    /// Of a bit field of one bit, its mask within that byte.
+    /// Returns the mask of a bit field of one bit, within that byte.
     pub const fn bit_mask(&self) -> u32 {
         if cfg!(target_endian = "little") {
             1 << (self.offset_bits % 8)
@@ -107,7 +108,7 @@ pub struct KernelBtf {
     structs: HashMap<String, u32>,
 }
 
-/// What an array's type says.
+/// Holds what an array's type says.
 struct Array {
     /// Type of what it holds.
     of: u32,
@@ -205,7 +206,7 @@ impl KernelBtf {
         self.offset_bits(of, path).map(|bits| bits / 8)
     }
 
-    /// The same in bits, for a bit field.
+    /// Returns a member's offset in bits, for a bit field.
     pub fn offset_bits(&self, of: &str, path: &str) -> Result<u32, BtfError> {
         let mut within = self.structure(of)?;
         let mut offset = 0;
@@ -250,8 +251,8 @@ impl KernelBtf {
         }
     }
 
-    /// What [`KernelBtf::number`] takes for a struct, without the places of arrays
-    /// after the first.
+    /// Returns what [`KernelBtf::number`] takes for a struct, without the places of
+    /// arrays after the first.
     pub fn numbers(&self, of: &str) -> Result<Vec<String>, BtfError> {
         let mut paths = Vec::new();
         self.collect_numbers(self.structure(of)?.type_id, "", &mut paths)?;
@@ -303,7 +304,7 @@ impl KernelBtf {
         Ok(Some(Array { of, length }))
     }
 
-    /// Of a number or a struct: arrays of others have no numbers.
+    /// Returns the size of a number or a struct: arrays of others have no numbers.
     fn size_bits(&self, type_id: u32) -> Result<Option<u32>, BtfError> {
         let at = self.record(self.unmodified(type_id)?)?;
         let kind = (read_u32(&self.data, at + 4)? >> 24) & 0x1f;
@@ -331,7 +332,7 @@ impl KernelBtf {
         self.structure_by_id(self.unmodified(member.type_id)?)
     }
 
-    /// One without a name, too.
+    /// Returns a struct, one without a name, too.
     fn structure_by_id(&self, type_id: u32) -> Result<Struct, BtfError> {
         let at = self.record(type_id)?;
         let name = string(&self.data, self.strings + read_u32(&self.data, at)? as usize)?;

@@ -57,7 +57,8 @@ pub fn unsound(btf: &KernelBtf) -> Option<&'static str> {
     )
 }
 
-/// Not supported, of the kernel's own numbers (include/linux/errno.h).
+/// The error "not supported" is one of the kernel's own numbers
+/// (include/linux/errno.h).
 const ENOTSUPP: i32 = 524;
 
 const OPS: &str = "tcp_congestion_ops";
@@ -69,7 +70,7 @@ const LOG_LINES: usize = 4;
 const FREE_LIMIT: Duration = Duration::from_secs(1);
 const FREE_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Why an algorithm could not be registered.
+/// Says why an algorithm could not be registered.
 #[derive(Debug, Error)]
 pub enum StructOpsError {
     #[error(transparent)]
@@ -104,10 +105,11 @@ pub struct CongestionControl {
     way: Way,
 }
 
-/// How it is registered.
+/// Says how it is registered.
 enum Way {
     Link,
-    /// Before Linux 6.4: with this value, which holds descriptors of the programs.
+    /// Before Linux 6.4 it is registered with this value, which holds descriptors of
+    /// the programs.
     Value {
         value: Vec<u8>,
         _programs: Vec<OwnedFd>,
@@ -149,7 +151,7 @@ impl CongestionControl {
         Ok(Self { name: name.to_owned(), map, way })
     }
 
-    /// What it is to be registered as.
+    /// Returns the name that it is to be registered as.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -182,7 +184,7 @@ impl CongestionControl {
         }
     }
 
-    /// The same in the place of what is registered under the name and pinned at
+    /// Registers it in the place of what is registered under the name and pinned at
     /// `pinned`, which stays there. Before Linux 6.4 the name is gone for a moment.
     pub fn replace(self, pinned: &Path, path: &Path) -> Result<(), StructOpsError> {
         let replaced = match self.way {
@@ -279,7 +281,7 @@ pub fn load(program: &sys::ProgramLoad<'_>) -> Result<OwnedFd, StructOpsError> {
     })
 }
 
-/// What the kernel and its verifier said of a program, and what may help: one
+/// Returns what the kernel and its verifier said of a program, and what may help: one
 /// line.
 pub fn refusal(error: &io::Error, log: &str) -> String {
     let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -289,7 +291,7 @@ pub fn refusal(error: &io::Error, log: &str) -> String {
     }
 }
 
-/// What may help when the kernel refuses a program.
+/// Returns what may help when the kernel refuses a program.
 pub fn cure(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EPERM) => {

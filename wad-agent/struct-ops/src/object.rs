@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::sys;
 
-/// Why an object could not be made ready for loading.
+/// Says why an object could not be made ready for loading.
 #[derive(Debug, Error)]
 pub enum ObjectError {
     #[error("the BPF object is malformed")]

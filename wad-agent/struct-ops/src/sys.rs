@@ -25,7 +25,8 @@ pub struct ProgramLoad<'a> {
     pub program_type: bpf_prog_type,
     /// Type id of what it is for, among the kernel's types.
     pub attach_type_id: u32,
-    /// Of struct_ops, which member of that struct; else a `bpf_attach_type`.
+    /// The attach type: of struct_ops, which member of that struct; else a
+    /// `bpf_attach_type`.
     pub attach_type: u32,
 }
 
@@ -157,7 +158,7 @@ pub fn link_iterator(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
 }
 
-/// The same for a program that goes through the elements of a map.
+/// Links a program that goes through the elements of a map.
 pub fn link_map_iterator(program: BorrowedFd<'_>, map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // The only member that counts of `union bpf_iter_link_info`.
     let map_fd = map.as_raw_fd() as u32;

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-/// Of bits per second: three digits and a unit.
+/// A rate is of bits per second: three digits and a unit.
 pub struct Rate(pub f64);
 
 impl Display for Rate {
@@ -14,7 +14,7 @@ impl Display for Rate {
     }
 }
 
-/// Of seconds, as one would say it: "23.1 min".
+/// A time is of seconds, as one would say it: "23.1 min".
 pub struct Time(pub f64);
 
 impl Display for Time {
@@ -46,7 +46,7 @@ impl Display for Digits {
     }
 }
 
-/// In binary units.
+/// Bytes are shown in binary units.
 pub struct Bytes(pub u64);
 
 impl Display for Bytes {

@@ -10,7 +10,8 @@ pub fn with_causes(error: &anyhow::Error) -> String {
     joined(error.chain())
 }
 
-/// The same in one line that has an end: some of it is what a service sent.
+/// Returns an error with its causes in one line that has an end: some of it is what a
+/// service sent.
 pub fn told(error: &(dyn Error + 'static)) -> String {
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),

@@ -1,4 +1,4 @@
-//! What many parts of `wad` borrow, and what knows none of them.
+//! The toolbox is what many parts of `wad` borrow, and it knows none of them.
 
 pub mod amounts;
 pub mod causes;

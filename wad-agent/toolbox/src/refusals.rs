@@ -1,5 +1,5 @@
-//! What the kernel refused of flows, in words: which setting, by the name that its key
-//! has in a configuration, and why.
+//! Refusals are what the kernel refused of flows, in words: which setting, by the name
+//! that its key has in a configuration, and why.
 
 use std::fmt::{self, Display};
 
@@ -10,10 +10,10 @@ use wad_common::refused::{CUT, Refusal, Refused, SocketSetting};
 /// A setting that a flow was refused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct RefusedSetting {
-    /// As in a configuration.
+    /// The setting's name as in a configuration.
     pub setting: String,
-    /// As in errno(3). None where the kernel gave less without an error: a buffer that
-    /// it cut to net.core.wmem_max or net.core.rmem_max.
+    /// The error as in errno(3). None where the kernel gave less without an error: a
+    /// buffer that it cut to net.core.wmem_max or net.core.rmem_max.
     pub errno: Option<String>,
 }
 
@@ -55,7 +55,7 @@ pub fn text(refused: &[RefusedSetting]) -> Option<String> {
 }
 
 fn errno(reason: u16) -> Option<String> {
-    /// One of the kernel's own (include/linux/errno.h).
+    /// The number is one of the kernel's own (include/linux/errno.h).
     const ENOTSUPP: u16 = 524;
     match reason {
         CUT => None,

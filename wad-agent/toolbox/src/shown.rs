@@ -1,4 +1,4 @@
-//! What the kernel side has, in words.
+//! Shows what the kernel side has, in words.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,4 +1,4 @@
-//! Where a service is asked.
+//! A URL says where a service is asked.
 
 use std::fmt::{self, Display};
 
@@ -15,7 +15,7 @@ pub struct Url {
     pub path: String,
 }
 
-/// Why a text is no URL: what is wrong, a label for the place, and what to do.
+/// Says why a text is no URL: what is wrong, a label for the place, and what to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{title}: {label}")]
 pub struct UrlError {
@@ -68,7 +68,8 @@ impl Url {
         })
     }
 
-    /// As a request names it: with brackets and port, as far as they are needed.
+    /// Returns the host as a request names it: with brackets and port, as far as they
+    /// are needed.
     pub fn authority(&self) -> String {
         let Self { host, port, .. } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };

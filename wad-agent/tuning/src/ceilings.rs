@@ -33,7 +33,7 @@ pub const TCP_WMEM: &str = "net.ipv4.tcp_wmem";
 const JUMBO_SEGMENT_BYTES: u32 = 9_000;
 
 impl Ceilings {
-    /// What these paths need.
+    /// Returns what these paths need.
     pub fn of(paths: &[PathPolicy]) -> Self {
         let largest = |bytes: fn(&PathPolicy) -> Option<u32>| {
             let tuned = paths.iter().filter(|path| !path.observe);

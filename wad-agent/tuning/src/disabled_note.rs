@@ -1,4 +1,4 @@
-//! What is disabled, noted in `<state_dir>/disabled-<instance>.json` so that it is
+//! Notes what is disabled in `<state_dir>/disabled-<instance>.json` so that it is
 //! still so after a restart, a crash or a reboot. No file: nothing is.
 
 use std::{

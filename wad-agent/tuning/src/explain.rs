@@ -1,5 +1,6 @@
-//! Which path the flows to an address fall under, what they get, and why: from what
-//! is in force in the kernel or, where no agent runs, from the configuration.
+//! Explains which path the flows to an address fall under, what they get, and why:
+//! from what is in force in the kernel or, where no agent runs, from the
+//! configuration.
 
 mod answer;
 mod lookup;

@@ -15,7 +15,7 @@ use crate::{
 
 pub const MAX_BACKLOG: &str = "net.core.netdev_max_backlog";
 
-/// As it is in force.
+/// Holds what is in force on the host.
 #[derive(Debug, Default)]
 pub struct Host {
     selection: Selection,

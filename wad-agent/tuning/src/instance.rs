@@ -1,4 +1,5 @@
-//! What keeps several agents on one host apart: pins, algorithm names, journal.
+//! An instance is what keeps several agents on one host apart: pins, algorithm names,
+//! journal.
 
 use anyhow::{Result, ensure};
 use wad_struct_ops::NAME_BYTES;
@@ -32,8 +33,8 @@ impl Instance {
         &self.0
     }
 
-    /// What an algorithm is registered as. Names are global to the host and
-    /// have 15 characters, so another instance's end in two characters made
+    /// Returns the name that an algorithm is registered as. Names are global to the
+    /// host and have 15 characters, so another instance's end in two characters made
     /// from its name.
     pub fn algorithm(&self, base: &str) -> String {
         if *self == Self::default() {

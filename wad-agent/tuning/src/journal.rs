@@ -1,6 +1,6 @@
-//! What wad changes on the host outside its own maps, written down before it is
-//! changed, so that it can be undone: on exit, by `wad cleanup`, and at the next
-//! start after a crash.
+//! The journal holds what wad changes on the host outside its own maps, written down
+//! before it is changed, so that it can be undone: on exit, by `wad cleanup`, and at
+//! the next start after a crash.
 //!
 //! `<state_dir>/journal-<instance>.jsonl` has one JSON object per line, with the
 //! id of the boot it belongs to: a reboot undoes everything by itself. A line is
@@ -38,7 +38,7 @@ use self::{
 };
 use crate::routes;
 
-/// One thing that wad changed.
+/// A change is one thing that wad changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
@@ -59,7 +59,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The same from its end to its beginning, if it has values.
+    /// Returns the change from its end to its beginning, if it has values.
     fn undone(&self) -> Option<Self> {
         let mut undone = self.clone();
         let (before, after) = undone.values_mut()?;
@@ -67,7 +67,7 @@ impl Change {
         Some(undone)
     }
 
-    /// Before and after.
+    /// Returns the values before and after.
     fn values(&self) -> Option<(&str, &str)> {
         match self {
             Self::Sysctl { before, after, .. } | Self::TransmitQueue { before, after, .. } => {
@@ -195,12 +195,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// What there is to undo, folded: per setting, what it was before wad.
+    /// Returns what there is to undo, folded: per setting, what it was before wad.
     pub fn changes(&self) -> impl Iterator<Item = &Change> {
         self.entries.iter().map(|entry| &entry.change)
     }
 
-    /// What could not be read, and so is not among the changes.
+    /// Returns what could not be read, and so is not among the changes.
     #[must_use]
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
@@ -217,7 +217,7 @@ impl Journal {
         self.entries.iter().any(|entry| entry.is_setting(key))
     }
 
-    /// What `key` was before wad changed it, if `now` is wad's doing.
+    /// Returns what `key` was before wad changed it, if `now` is wad's doing.
     #[must_use]
     pub fn before(&self, key: &str, now: &str) -> Option<&str> {
         let entry = self.entries.iter().find(|entry| entry.is_setting(key))?;
@@ -312,7 +312,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Before the first rule or route of wad's is made in this network namespace.
+    /// Notes routes before the first rule or route of wad's is made in this network
+    /// namespace.
     pub fn note_routes(&mut self) -> Result<(), JournalError> {
         let namespace = Identity::own().map_err(|source| JournalError::Namespace { source })?;
         let change = Change::Routes { namespace };

@@ -37,7 +37,7 @@ pub fn load(paths: &[PathPolicy]) -> Result<(), ModuleError> {
     Ok(())
 }
 
-/// On a socket that is of no other use.
+/// Chooses an algorithm on a socket that is of no other use.
 fn choose(name: &str) -> nix::Result<()> {
     let flags = SockFlag::SOCK_CLOEXEC;
     let tcp = socket(AddressFamily::Inet, SockType::Stream, flags, None)?;

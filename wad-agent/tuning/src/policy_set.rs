@@ -1,4 +1,4 @@
-//! From the configured paths to the three maps of a policy set.
+//! Turns the configured paths into the three maps of a policy set.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use wad_policy::{
 
 use crate::instance::Instance;
 
-/// What a set is made with.
+/// Holds what a set is made with.
 #[derive(Clone, Copy)]
 pub struct Making<'a> {
     /// The set's number.
@@ -22,16 +22,16 @@ pub struct Making<'a> {
     pub disabled: &'a Disabled,
 }
 
-/// What the maps of one set hold.
+/// A policy set is what the maps of one set hold.
 #[derive(Debug, Default)]
 pub struct PolicySet {
     pub prefixes: Vec<(Mapped, RuleRun)>,
     pub rules: Vec<Rule>,
-    /// By index; None where a path is gone.
+    /// The policies, by index; None where a path is gone.
     pub policies: Vec<Option<Policy>>,
     /// The paths in the order of the file, with their policies' indices.
     pub names: Vec<(String, u32)>,
-    /// What those would get whose flows are left alone.
+    /// The settings that paths would get whose flows are left alone.
     pub withheld: HashMap<u32, Withheld>,
 }
 
@@ -39,7 +39,7 @@ pub struct PolicySet {
 #[derive(Clone, Copy, Debug)]
 pub struct Withheld {
     pub policy: Policy,
-    /// By the configuration, not by `wad disable`.
+    /// Flows are left alone by the configuration, not by `wad disable`.
     pub observe: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel side has counted, by path and in all.
+//! Readings are what the kernel side has counted, by path and in all.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use wad_toolbox::refusals::RefusedFlows;
 /// The counts of one moment.
 #[derive(Clone, Debug)]
 pub struct KernelReadings {
-    /// In the order of the configuration.
+    /// The paths, in the order of the configuration.
     pub paths: Vec<PathReading>,
     pub counters: [u64; Counter::COUNT as usize],
     pub generation: u64,
     pub memory_limit_bytes: u64,
-    /// By `wad disable` without a path.
+    /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
 }
 
-/// What becomes of a path's flows.
+/// Says what becomes of a path's flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathState {
@@ -36,6 +36,6 @@ pub struct PathReading {
     pub state: PathState,
     pub max_flows: u32,
     pub stats: PathStats,
-    /// Of its flows that were refused a setting, by setting and reason.
+    /// Counts of its flows that were refused a setting, by setting and reason.
     pub refused: Vec<RefusedFlows>,
 }

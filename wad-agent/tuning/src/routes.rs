@@ -29,11 +29,13 @@ pub use self::{
     standing::{Counts, Report, RoutesState, Standing, means},
 };
 
-/// Whose the rules and routes are, in a column that others leave alone.
+/// The protocol says whose the rules and routes are, in a column that others leave
+/// alone.
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(119);
 
 /// Right before the rule of the main table: whatever rules others have come first.
 const PRIORITY: u32 = 32_765;
-/// That rule's, as the kernel makes it (`fib_default_rules_init()`), and its table.
+/// The priority of the main table's rule, as the kernel makes it
+/// (`fib_default_rules_init()`), and its table.
 const MAIN_PRIORITY: u32 = 32_766;
 const MAIN_TABLE: u32 = 254;

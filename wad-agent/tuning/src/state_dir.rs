@@ -1,6 +1,6 @@
-//! Where an instance's journal is for as long as there may be something in it:
-//! `/run/wad/<instance>.state_dir` says so, whatever has become of the
-//! configuration since. A reboot removes it, and what the journal would undo.
+//! Says where an instance's journal is for as long as there may be something in it:
+//! `/run/wad/<instance>.state_dir` says so, whatever has become of the configuration
+//! since. A reboot removes it, and what the journal would undo.
 
 use std::{
     ffi::OsString,
@@ -32,7 +32,7 @@ impl StateDir {
         Self { file: lock.beside("state_dir") }
     }
 
-    /// As an agent before this one noted it.
+    /// Returns the folder as an agent before this one noted it.
     pub fn noted(&self) -> Result<Option<PathBuf>, StateDirError> {
         match fs::read(&self.file) {
             Ok(bytes) => Ok(Some(OsString::from_vec(bytes).into())),
@@ -41,7 +41,7 @@ impl StateDir {
         }
     }
 
-    /// Before anything is changed on the host.
+    /// Notes the folder before anything is changed on the host.
     pub fn note(&self, dir: &Path) -> Result<(), StateDirError> {
         let write = || {
             let dir = std::path::absolute(dir)?;

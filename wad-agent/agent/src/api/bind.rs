@@ -27,7 +27,7 @@ pub enum BindError {
     Control { socket: PathBuf, source: io::Error },
 }
 
-/// For the address that a table of the configuration has.
+/// Binds the address that a table of the configuration has.
 pub async fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
     TcpListener::bind(address).await.map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse { table, address },

@@ -18,7 +18,7 @@ use tokio::{
 const CONNECTIONS: usize = 64;
 /// Longest life of a connection.
 const LIFE: Duration = Duration::from_secs(30);
-/// What connections get to end after the agent was told to stop.
+/// Connections get this long to end after the agent was told to stop.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// Serves until `stop` holds true or its sender is gone, and [`GRACE`] longer.

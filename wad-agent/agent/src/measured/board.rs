@@ -1,4 +1,5 @@
-//! What is known and in force, for those who ask and those who answer.
+//! The board shows what is known and in force, for those who ask and those who
+//! answer.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,12 +10,12 @@ use wad_toolbox::mutex::locked;
 use super::Shared;
 use crate::sources::{ErrorKind, Health, Store, Targets};
 
-/// One measured path.
+/// Holds the state of one measured path.
 #[derive(Clone, Copy, Debug)]
 pub struct MeasuredState {
-    /// What the file says.
+    /// The capacity that the file gives.
     pub fallback: Capacity,
-    /// What the policy in force is made of.
+    /// The damper knows what the policy in force is made of.
     pub damper: Damper,
     /// Whether bandwidth and RTT are measured, and not long ago.
     pub is_fresh: [bool; 2],
@@ -62,7 +63,7 @@ impl Board {
         }
     }
 
-    /// What the metrics tell of it.
+    /// Adds to the readings what the metrics tell of it.
     pub fn read(&self, readings: &mut Readings) {
         let source = |(name, health): (&str, &Health)| SourceReading {
             name: name.to_owned(),

@@ -15,15 +15,15 @@ use crate::sources::{Answer, Passive, Shown, seconds_since_1970};
 
 /// The source of kind "passive".
 pub struct Flows {
-    /// Its place in the order of the file.
+    /// The source's place in the order of the file.
     source: usize,
     passive: Passive,
-    /// None where flows that run cannot be read.
+    /// The reader of flows; None where flows that run cannot be read.
     reader: Option<ProgressReader>,
 }
 
 impl Flows {
-    /// None where no source is of that kind.
+    /// Returns the source; None where no source is of that kind.
     pub fn of(sources: &[Source], tuning: &Tuning) -> Option<Self> {
         let is_passive = |source: &Source| source.kind == SourceKind::Passive;
         let source = sources.iter().position(is_passive)?;
@@ -65,7 +65,7 @@ impl Flows {
         }
     }
 
-    /// Those that run. Where that fails once, it is not tried again.
+    /// Reads the flows that run. Where that fails once, it is not tried again.
     fn read(&mut self) -> Vec<Progress> {
         let Some(reader) = &self.reader else { return Vec::new() };
         match reader.read().map_err(anyhow::Error::from) {

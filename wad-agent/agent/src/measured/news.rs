@@ -1,5 +1,5 @@
-//! What the log says of measured paths: each thing once, and of many paths at
-//! once a few names and a number.
+//! The log says of measured paths: each thing once, and of many paths at once a few
+//! names and a number.
 
 use std::{fmt, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! What differs between the configuration in force and another one. Of the paths
-//! in force only a fingerprint is kept: 100,000 of them would fill the agent.
+//! Compares the configuration in force with another one. Of the paths in force only a
+//! fingerprint is kept: 100,000 of them would fill the agent.
 
 use std::{
     collections::HashMap,
@@ -23,7 +23,7 @@ pub struct Diff {
     /// Paths, in the order of the new file.
     pub added: Vec<String>,
     pub changed: Vec<String>,
-    /// In the order of the old one.
+    /// The removed paths, in the order of the old one.
     pub removed: Vec<String>,
     /// Paths that are as they were.
     pub unchanged: usize,
@@ -38,7 +38,7 @@ pub struct Diff {
 pub struct InForce {
     /// All but its paths.
     rest: Config,
-    /// In the order of the file.
+    /// The paths, with their fingerprints, in the order of the file.
     paths: Vec<(Arc<str>, u64)>,
 }
 
@@ -51,7 +51,7 @@ impl InForce {
         Self { rest: config, paths }
     }
 
-    /// What becomes of the tuning at the agent's end.
+    /// Returns what becomes of the tuning at the agent's end.
     pub const fn on_exit(&self) -> OnExit {
         self.rest.agent.on_exit
     }
@@ -92,7 +92,7 @@ impl InForce {
         .collect()
     }
 
-    /// What putting `next` in force changes.
+    /// Returns what putting `next` in force changes.
     pub fn diff(&self, next: &Config, prints: &Fingerprints) -> Diff {
         let mut before: HashMap<&str, (usize, u64)> = self
             .paths
@@ -133,7 +133,8 @@ impl InForce {
     }
 }
 
-/// Of a configuration's paths, in its order: a third of a second for 100,000.
+/// The fingerprints of a configuration's paths, in its order: a third of a second for
+/// 100,000.
 pub struct Fingerprints(Vec<u64>);
 
 impl Fingerprints {
@@ -142,8 +143,8 @@ impl Fingerprints {
     }
 }
 
-/// Of all that a path says: every field shows in its `Debug` form, also those that
-/// have no hash, as rates.
+/// Returns the fingerprint of all that a path says: every field shows in its `Debug`
+/// form, also those that have no hash, as rates.
 fn fingerprint(path: &PathPolicy) -> u64 {
     struct Hashed(DefaultHasher);
 
@@ -160,7 +161,7 @@ fn fingerprint(path: &PathPolicy) -> u64 {
     hashed.0.finish()
 }
 
-/// For a line of the log.
+/// The difference is shown as a line of the log has it.
 impl Display for Diff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();

@@ -32,7 +32,7 @@ use tokio::{
 const QUIET: Duration = Duration::from_millis(200);
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// As many as the kernel follows (`MAXSYMLINKS`).
+/// Links are followed as far as the kernel follows them (`MAXSYMLINKS`).
 const MOST_LINKS: usize = 40;
 
 const EVENTS: AddWatchFlags = AddWatchFlags::IN_CLOSE_WRITE
@@ -199,7 +199,7 @@ fn names(path: &Path) -> impl Iterator<Item = OsString> {
     names.map(OsStr::to_owned)
 }
 
-/// As tokio wants it.
+/// The descriptor is wrapped as tokio wants it.
 struct Descriptor(Inotify);
 
 impl AsRawFd for Descriptor {

@@ -1,5 +1,5 @@
-//! What the answers to questions are made of: what the kernel counts, and what the
-//! agent knows beside it.
+//! The answers to questions are made of what the kernel counts, and of what the agent
+//! knows beside it.
 
 use std::{
     sync::{Arc, Mutex},

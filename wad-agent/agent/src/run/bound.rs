@@ -6,8 +6,8 @@ use wad_linux::sysctl::Sysctl;
 use wad_policy::{config::Config, tuning_plan::KernelBuffers};
 use wad_tuning::journal::Journal;
 
-/// What tuned flows may pin: as configured, or a quarter of where the kernel
-/// begins to press on TCP's memory (`tcp_mem[1]`, in pages; tcp(7)).
+/// Returns how much memory tuned flows may pin: as configured, or a quarter of where
+/// the kernel begins to press on TCP's memory (`tcp_mem[1]`, in pages; tcp(7)).
 pub fn max_memory_bytes(config: &Config, sysctl: &Sysctl) -> Result<u64> {
     if let Some(bytes) = config.limits.max_memory_bytes {
         return Ok(bytes);

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::flow_log::FlowLog;
 
-/// What is to be in force.
+/// Holds what is to be in force.
 pub struct Wanted<'w> {
     pub policies: &'w [PathPolicy],
     pub max_memory_bytes: u64,
@@ -31,7 +31,8 @@ pub struct Wanted<'w> {
 #[derive(Clone, Copy, Debug)]
 pub struct Installed {
     pub policy_set: u64,
-    /// None where tuning was there, and was given another policy set.
+    /// How tuning started; None where tuning was there, and was given another policy
+    /// set.
     start: Option<Start>,
 }
 
@@ -42,7 +43,7 @@ pub fn put(force: &mut Force<'_>, plan: &[Step], wanted: &Wanted<'_>) -> Result<
     Ok(change.installed.expect("every plan installs a policy set"))
 }
 
-/// One plan being carried out, with what its undo takes.
+/// A change is one plan being carried out, with what its undo takes.
 struct Change<'c, 'a, 'w> {
     force: &'c mut Force<'a>,
     wanted: &'c Wanted<'w>,

@@ -1,5 +1,5 @@
-//! When flows of paths that divide their buffers are brought along: after others
-//! have come or gone, and until receive buffers have given up what they hold.
+//! Decides when flows of paths that divide their buffers are brought along: after
+//! others have come or gone, and until receive buffers have given up what they hold.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 const PROMPT_VISITS: u32 = 8;
 const MAX_PAUSE_LOOKS: u32 = 25;
 
-/// When to look.
+/// Ticks when it is time to look.
 pub fn looks() -> Interval {
     let mut looks = interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -31,8 +31,8 @@ pub struct Divisions {
 }
 
 impl Divisions {
-    /// At a look: whether flows are to be visited now, with so many comings and
-    /// goings counted.
+    /// Returns at a look whether flows are to be visited now, with so many comings
+    /// and goings counted.
     pub const fn are_due(&mut self, counted: u64) -> bool {
         self.looks += 1;
         if counted != self.seen {
@@ -48,7 +48,7 @@ impl Divisions {
         if longer > MAX_PAUSE_LOOKS { MAX_PAUSE_LOOKS } else { longer }
     }
 
-    /// They were visited; some of them wait.
+    /// Notes that the flows were visited, and whether some of them wait.
     pub const fn visited(&mut self, some_wait: bool) {
         self.looks = 0;
         self.visits = if some_wait { self.visits.saturating_add(1) } else { 0 };

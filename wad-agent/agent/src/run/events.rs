@@ -1,5 +1,5 @@
-//! What the agent waits for: signals, commands, its file, and the times at which it
-//! looks at its flows and measurements.
+//! The agent waits for signals, commands, its file, and the times at which it looks
+//! at its flows and measurements.
 
 use std::{io, path::Path};
 
@@ -15,7 +15,7 @@ use wad_toolbox::signals::{Stop, handle};
 use super::{divisions, force::Force};
 use crate::{api::Command, measured, reload::Watch};
 
-/// One thing to act on.
+/// An event is one thing to act on.
 pub enum Event {
     Stop,
     /// SIGHUP.
@@ -33,11 +33,11 @@ pub enum Event {
     FlowsEnded(Result<()>),
 }
 
-/// Where events come from.
+/// Says where events come from.
 pub struct Events {
     stop: Stop,
     hang_up: Signal,
-    /// None where it is not watched.
+    /// The watched file; None where it is not watched.
     file: Option<Watch>,
     commands: mpsc::Receiver<Command>,
     reviews: Interval,
@@ -94,7 +94,7 @@ async fn at(when: Option<time::Instant>) {
     }
 }
 
-/// Where it is not watched, it never changes.
+/// Waits until the file changes: where it is not watched, it never does.
 async fn changed(file: &mut Option<Watch>) -> io::Result<()> {
     match file {
         Some(file) => file.changed().await,

@@ -1,4 +1,4 @@
-//! What is in force on this host: nothing at the start, and from then on what the
+//! Holds what is in force on this host: nothing at the start, and from then on what the
 //! last plan left. Flows are brought under it here.
 
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use wad_tuning::{
 use super::{Agent, divisions::Divisions};
 use crate::flow_log::FlowLog;
 
-/// What is in force.
+/// Holds what is in force.
 pub struct Force<'a> {
     pub agent: &'a Agent<'a>,
     pub journal: &'a mut Journal,
     pub disabled: Disabled,
     pub host: Host,
-    /// None until the start has installed it.
+    /// The tuning; None until the start has installed it.
     pub(super) tuning: Option<Arc<Tuning>>,
-    /// None until the start follows them.
+    /// The log of flows; None until the start follows them.
     pub(super) flows: Option<FlowLog>,
-    /// What flows that have ended leave to the metrics.
+    /// The ends of flows that have ended, which they leave to the metrics.
     pub ends: Ends,
     divisions: Divisions,
     /// When the policy set before the one in force is to go.

@@ -13,7 +13,8 @@ pub fn keep_little_memory() {
     }
 }
 
-/// What lies between pieces that are kept is given back only on demand.
+/// Gives memory back to the kernel: what lies between pieces that are kept is given
+/// back only on demand.
 pub fn give_memory_back() {
     // SAFETY: an allocator may be asked at any time; musl's does it by itself.
     #[cfg(target_env = "gnu")]

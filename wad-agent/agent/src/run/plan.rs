@@ -3,8 +3,9 @@
 
 use anyhow::Result;
 
-/// One step of a plan. The first four fail whole, and then have changed nothing. Those
-/// after them cannot fail: they tell of what they cannot do, and flows do without.
+/// A step is one part of a plan. The first four fail whole, and then have changed
+/// nothing. Those after them cannot fail: they tell of what they cannot do, and flows
+/// do without.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     LoadModules,
@@ -28,8 +29,8 @@ pub const CONFIGURATION: &[Step] = &[
     Step::LowerCeilings,
 ];
 
-/// Other values for the paths of the configuration in force: their names, their
-/// algorithms and the host stay as they are.
+/// The plan gives other values for the paths of the configuration in force: their
+/// names, their algorithms and the host stay as they are.
 pub const VALUES: &[Step] =
     &[Step::RaiseCeilings, Step::InstallPolicySet, Step::AdoptFlows, Step::LowerCeilings];
 

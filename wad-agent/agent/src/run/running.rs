@@ -44,9 +44,9 @@ pub struct Running<'a> {
     pub live: Arc<LiveFlows>,
 }
 
-/// What the answers to questions say beside the kernel's counts.
+/// Holds what the answers to questions say beside the kernel's counts.
 pub struct Told {
-    /// What the journal would undo.
+    /// The changes that the journal would undo.
     pub changes: Vec<Change>,
     pub reloads: Reloads,
 }

@@ -1,5 +1,5 @@
-//! Where the agent answers questions: the addresses of `[metrics]` and `[api]`, and
-//! the instance's Unix socket.
+//! The agent answers questions at the addresses of `[metrics]` and `[api]`, and the
+//! instance's Unix socket.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub struct Listeners {
     control: UnixListener,
 }
 
-/// Those who answer, until they are told to stop.
+/// The servers answer until they are told to stop.
 pub struct Servers {
     stopping: watch::Sender<bool>,
     tasks: Vec<JoinHandle<()>>,
@@ -53,7 +53,7 @@ impl Listeners {
 }
 
 impl Servers {
-    /// No further question is taken.
+    /// Stops the servers: no further question is taken.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }

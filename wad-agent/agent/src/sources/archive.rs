@@ -17,7 +17,7 @@ use super::{Answer, Reading, Sample, SourceError, Targets, error::is_possible, n
 /// Most measurements that one answer of the archive may list.
 const MOST_MEASUREMENTS: usize = 1_000;
 
-/// What of a path an event tells.
+/// Events of the archive tell these metrics of a path.
 const EVENTS: [(&str, Metric); 4] = [
     ("throughput", Metric::Bandwidth),
     ("histogram-rtt", Metric::Rtt),
@@ -25,7 +25,7 @@ const EVENTS: [(&str, Metric); 4] = [
     ("packet-loss-rate-bidir", Metric::Loss),
 ];
 
-/// One measurement, of one tool, between two hosts.
+/// A measurement is made by one tool between two hosts.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Measurement {
@@ -55,7 +55,7 @@ struct Event {
     val: Value,
 }
 
-/// Where the values are that are to be asked for.
+/// Says where the values are that are to be asked for.
 #[derive(Clone, Debug, PartialEq)]
 struct Values {
     uri: String,
@@ -141,8 +141,8 @@ fn choose(
     chosen
 }
 
-/// Of all values that the archive has: the largest rate and the smallest RTT, as
-/// other traffic only makes them worse; of losses the latest.
+/// Returns the best of all values that the archive has: the largest rate and the
+/// smallest RTT, as other traffic only makes them worse; of losses the latest.
 fn best(
     metric: Metric,
     query: &'static str,
@@ -175,7 +175,8 @@ fn best(
     })
 }
 
-/// In our units. A histogram has milliseconds for keys and counts for values.
+/// Returns the value in our units. A histogram has milliseconds for keys and counts
+/// for values.
 fn value_of(metric: Metric, val: &Value) -> Option<f64> {
     if metric != Metric::Rtt {
         return number(val);
@@ -199,7 +200,7 @@ mod tests {
         Targets::new(&config.unwrap_or_else(|error| panic!("{error}")).paths)
     }
 
-    /// As in esmond's documentation, but for the addresses.
+    /// The metadata are as in esmond's documentation, but for the addresses.
     const METADATA: &str = r#"[
         {"source": "192.0.2.1", "destination": "198.51.100.2", "measurement-agent": "192.0.2.1",
          "tool-name": "bwctl/iperf3", "metadata-key": "f6b732e9f351487a96126f0c25e5e546",

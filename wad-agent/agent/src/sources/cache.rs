@@ -13,7 +13,7 @@ use wad_toolbox::whole_file;
 
 use super::{Reading, Sample, Store, Targets};
 
-/// Of 100,000 paths with all metrics from two sources.
+/// A cache has room for 100,000 paths with all metrics from two sources.
 const MAX_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +36,7 @@ type Kept = BTreeMap<String, (f64, f64)>;
 
 #[derive(Default, Deserialize, Serialize)]
 struct Content {
-    /// By source and path.
+    /// The values kept, by source and path.
     sources: BTreeMap<String, BTreeMap<String, Kept>>,
 }
 
@@ -85,7 +85,7 @@ impl Cache {
         }
     }
 
-    /// What [`Cache::write`] is to write.
+    /// Returns what [`Cache::write`] is to write.
     pub fn content(store: &Store, targets: &Targets) -> Vec<u8> {
         let mut content = Content::default();
         for (source, Reading { target, metric, sample }) in store.samples() {

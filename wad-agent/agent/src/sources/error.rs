@@ -1,4 +1,5 @@
-//! What can be wrong with a source. The kinds are closed: they label a metric.
+//! An error says what is wrong with a source. The kinds are closed: they label a
+//! metric.
 
 use wad_http::HttpError;
 use wad_policy::config::Metric;
@@ -100,7 +101,8 @@ impl SourceError {
         }
     }
 
-    /// With its causes, in one line that has an end: some of it is what a service sent.
+    /// Returns the error with its causes, in one line that has an end: some of it is
+    /// what a service sent.
     pub fn told(&self) -> String {
         told(self)
     }

@@ -30,14 +30,14 @@ pub fn configured() -> (&'static [Source], &'static Targets) {
 static URL: LazyLock<Url> =
     LazyLock::new(|| Url { is_https: false, host: "a".to_owned(), port: 80, path: String::new() });
 
-/// One that asks nobody.
+/// Returns a client that asks nobody.
 pub fn client(max_response_bytes: usize) -> Client<'static> {
     let timeout = Duration::from_secs(1);
     let terms = Terms { token_file: None, ca_file: None, timeout, max_response_bytes };
     Client::new(terms, &URL).expect("there is no file to read")
 }
 
-/// What a server sends.
+/// Reads what a server sends.
 pub fn http(bytes: &[u8]) {
     hold(http::fuzz(bytes).map(|_| Answer::default()).map_err(SourceError::from));
 }

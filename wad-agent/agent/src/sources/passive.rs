@@ -1,6 +1,6 @@
-//! What a path's own flows show of it: the rate at which the kernel saw them
-//! delivered, and their least RTT. No traffic is added, and no callback: flows are
-//! looked at now and then while they run, and when they end.
+//! A path's own flows show of it: the rate at which the kernel saw them delivered, and
+//! their least RTT. No traffic is added, and no callback: flows are looked at now and
+//! then while they run, and when they end.
 //!
 //! What flows get is the least that the path carries: it may be the application,
 //! the receiver's window or their own buffer that held them back. So a higher rate
@@ -22,14 +22,16 @@ use super::{Reading, Sample, error::is_possible};
 /// long as the kernel's own for a flow's least RTT (`tcp_min_rtt_wlen`, ip-sysctl).
 const WINDOW_LOOKS: u32 = 10;
 
-/// Of a value: what is nearer to the best is as good, and the best was seen again.
+/// The tolerance is a part of a value: what is nearer to the best is as good, and the
+/// best was seen again.
 const TOLERANCE: f64 = 0.05;
 
-/// Of the time between two looks, in percent: a flow that was busy for so much of it,
-/// neither its peer's window nor its own buffer in the way, was held back by the path.
+/// The least part of the time between two looks that counts as busy, in percent: a
+/// flow that was busy for so much of it, neither its peer's window nor its own buffer
+/// in the way, was held back by the path.
 const BUSY_PERCENT: u64 = 90;
 
-/// What flows of one path show.
+/// Holds what flows of one path show.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shown {
     /// Payload that was delivered.
@@ -40,7 +42,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// By a flow at its end.
+    /// Returns what is shown by a flow at its end.
     pub fn at_end(event: &Event) -> Self {
         Self {
             bits_per_second: rate(event.delivered_segments, event.mss_bytes, event.delivered_in_us),
@@ -49,7 +51,7 @@ impl Shown {
         }
     }
 
-    /// By a flow that runs.
+    /// Returns what is shown by a flow that runs.
     fn now(before: &Progress, now: &Progress) -> Self {
         Self {
             bits_per_second: rate(now.delivered_segments, now.mss_bytes, now.delivered_in_us),
@@ -71,7 +73,7 @@ impl Shown {
     }
 }
 
-/// As `tcp_compute_delivery_rate()`.
+/// Returns the rate, as `tcp_compute_delivery_rate()`.
 fn rate(segments: u32, mss_bytes: u32, in_us: u32) -> Option<f64> {
     let bits = 8.0 * f64::from(segments) * f64::from(mss_bytes);
     (bits > 0.0 && in_us > 0).then(|| bits * 1e6 / f64::from(in_us))
@@ -92,7 +94,7 @@ fn is_free(before: &Progress, now: &Progress) -> bool {
         && busy * 100 >= all * BUSY_PERCENT
 }
 
-/// What is known of a path: the best sample, and what came after it.
+/// An estimate is what is known of a path: the best sample, and what came after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Estimate {
     best: Sample,
@@ -130,15 +132,15 @@ impl Estimate {
     }
 }
 
-/// What the flows of all measured paths showed.
+/// Holds what the flows of all measured paths showed.
 #[derive(Debug)]
 pub struct Passive {
     interval: Duration,
     stale_after: Duration,
     looked_at: Option<Instant>,
-    /// As they were then, by their cookies.
+    /// The flows as they were at that look, by their cookies.
     flows: HashMap<u64, Progress>,
-    /// By target and metric.
+    /// The estimates, by target and metric.
     estimates: HashMap<(usize, Metric), Estimate>,
 }
 
@@ -158,9 +160,9 @@ impl Passive {
         self.looked_at.is_none_or(|at| now.saturating_duration_since(at) >= self.interval)
     }
 
-    /// What the flows that run show, by the indices of their policies: those that
-    /// have got anything delivered since the last look, each by itself and all of a
-    /// path together.
+    /// Returns what the flows that run show, by the indices of their policies: those
+    /// that have got anything delivered since the last look, each by itself and all of
+    /// a path together.
     pub fn look(&mut self, flows: Vec<Progress>, now: Instant) -> HashMap<u32, Shown> {
         let elapsed = self.looked_at.map(|at| now.saturating_duration_since(at).as_secs_f64());
         let mut paths: HashMap<u32, (Shown, u64)> = HashMap::new();

@@ -66,7 +66,7 @@ async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc
     }
 }
 
-/// One round of questions.
+/// Asks the source one round of questions.
 pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceError> {
     let Some(url) = &source.url else { return Ok(Answer::default()) };
     let client = Client::new(terms(source), url)?;

@@ -63,7 +63,7 @@ pub fn fuzz(body: &[u8]) {
     super::fuzz::hold(answer);
 }
 
-/// By target.
+/// The values are kept by target.
 type Values = HashMap<usize, Value>;
 
 struct Poll<'a> {

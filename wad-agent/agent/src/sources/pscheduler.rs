@@ -77,7 +77,7 @@ pub fn fuzz(body: &[u8]) {
     super::fuzz::hold(Ok(poll.answer()));
 }
 
-/// What is not too old, and not to come, as a query has it.
+/// Returns the span of what is not too old, and not to come, as a query has it.
 fn span(now: SystemTime, source: &Source) -> String {
     let text = |time: SystemTime| {
         let time = Timestamp::try_from(time).unwrap_or(Timestamp::UNIX_EPOCH);
@@ -91,7 +91,7 @@ struct Poll<'a> {
     client: &'a Client<'a>,
     targets: &'a Targets,
     errors: Vec<SourceError>,
-    /// By target.
+    /// The latest samples, by target.
     latest: BTreeMap<(usize, Metric), Sample>,
 }
 
@@ -107,8 +107,8 @@ impl Poll<'_> {
         serde_json::from_slice(&body).map_err(|source| SourceError::Malformed { source })
     }
 
-    /// As `get`, but what is wrong with this answer alone leaves the others;
-    /// anything else would be met again.
+    /// Asks as `get` does, but what is wrong with this answer alone leaves the
+    /// others; anything else would be met again.
     async fn ask<T: DeserializeOwned>(&mut self, path: &str) -> Result<Option<T>, SourceError> {
         match self.get(path).await {
             Ok(answer) => Ok(Some(answer)),
@@ -182,7 +182,7 @@ impl Poll<'_> {
         Ok(is_told)
     }
 
-    /// Of several tasks the latest result counts.
+    /// Takes a result: of several tasks the latest counts.
     fn take(&mut self, chosen: &Chosen<'_>, result: &Value, measured_at_seconds: f64) {
         let test = chosen.task.test;
         for (metric, value) in values(test, result) {

@@ -1,4 +1,5 @@
-//! What all sources have said, the last good value of each, and how they are.
+//! The store keeps what all sources have said, the last good value of each, and how
+//! they are.
 
 use std::{
     collections::BTreeMap,
@@ -14,14 +15,14 @@ use super::{
 
 const METRICS: usize = Metric::ALL.len();
 
-/// How polling a source goes.
+/// Says how polling a source goes.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     pub polls: u64,
     errors: BTreeMap<ErrorKind, u64>,
     /// When it last gave a value.
     pub last_success: Option<SystemTime>,
-    /// What was wrong at the last poll.
+    /// The failure at the last poll.
     pub failing: Option<Failing>,
 }
 
@@ -37,30 +38,30 @@ impl Health {
     }
 }
 
-/// One source.
+/// Holds what is known of one source.
 #[derive(Debug)]
 struct Known {
     name: String,
     stale_after: Duration,
     is_passive: bool,
     health: Health,
-    /// By target.
+    /// The samples, by target.
     samples: Vec<[Option<Sample>; METRICS]>,
 }
 
-/// What is known of a path at one moment.
+/// Findings are what is known of a path at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Findings([Option<Found>; METRICS]);
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Found {
-    /// By the order of the file.
+    /// The source's place in the order of the file.
     pub source: usize,
     pub value: f64,
     pub age_seconds: f64,
     /// Too old to count.
     pub is_stale: bool,
-    /// What flows have got: the path may carry more.
+    /// The value is what flows have got: the path may carry more.
     pub is_least: bool,
 }
 
@@ -171,8 +172,8 @@ impl Store {
         }
     }
 
-    /// What counts for a path: for each metric the first source that has a value
-    /// that is not too old; where none has, the latest that there was.
+    /// Returns what counts for a path: for each metric the first source that has a
+    /// value that is not too old; where none has, the latest that there was.
     pub fn findings(&self, target: usize, now: SystemTime) -> Findings {
         let now_seconds = seconds_since_1970(now);
         let found = |metric: Metric| {
@@ -210,7 +211,7 @@ impl Store {
     }
 }
 
-/// What has changed about a source.
+/// News say what has changed about a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum News {
     Failing(String),

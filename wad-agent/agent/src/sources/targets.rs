@@ -1,5 +1,5 @@
-//! Which measured path a label of a source's series means: by its name, or by an
-//! address or prefix in its `remote`.
+//! A label of a source's series means a measured path: by its name, or by an address
+//! or prefix in its `remote`.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -47,7 +47,7 @@ impl Targets {
         self.by_name.get(name).copied()
     }
 
-    /// What a label means; none, or more than one.
+    /// Returns the targets that a label means; none, or more than one.
     pub fn find(&self, label: &str) -> Vec<usize> {
         if let Some(&target) = self.by_name.get(label) {
             return vec![target];
@@ -71,7 +71,8 @@ impl Targets {
     }
 }
 
-/// As `192.0.2.1`, `192.0.2.1:9115`, `[2001:db8::1]:9115`, `192.0.2.0/24`.
+/// Reads an address as `192.0.2.1`, `192.0.2.1:9115`, `[2001:db8::1]:9115`,
+/// `192.0.2.0/24`.
 fn address(label: &str) -> Option<IpNet> {
     let address: Option<IpAddr> = label.parse().ok();
     let with_port = || label.parse().map(|address: SocketAddr| address.ip()).ok();

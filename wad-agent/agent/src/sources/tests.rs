@@ -29,7 +29,7 @@ fn vector(series: &[(&str, &str)]) -> Reply {
     json(&format!(r#"{{"status":"success","data":{{"resultType":"vector","result":[{result}]}}}}"#))
 }
 
-/// Of a query for values, or for their times.
+/// Answers a query for values, or for their times.
 fn rtt(head: &str, series: &[(&str, &str)]) -> Reply {
     if !head.contains("timestamp%28") {
         return vector(series);
@@ -53,7 +53,7 @@ async fn ask(address: SocketAddr, keys: &str) -> Result<Answer, SourceError> {
     poll(&config.sources[0], &Targets::new(&config.paths)).await
 }
 
-/// What comes of a poll: readings, or the kinds of errors.
+/// Returns what comes of a poll: readings, or the kinds of errors.
 async fn polled(script: Script) -> (Vec<Reading>, Vec<&'static str>) {
     let server = Server::start(script).await;
     match ask(server.address, "").await {

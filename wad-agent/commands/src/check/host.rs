@@ -1,4 +1,4 @@
-//! What `[host]` changes, and what a path lacks without it.
+//! Shows what `[host]` changes, and what a path lacks without it.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub fn write(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     Ok(())
 }
 
-/// What cannot be had by other means than routes.
+/// Returns a note of what cannot be had by other means than routes.
 pub fn note(path: &PathPolicy, is_routed: bool) -> Option<String> {
     path.reorder_segments.filter(|_| !is_routed && !path.observe)?;
     let instead = match &path.congestion {

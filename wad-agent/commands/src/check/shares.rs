@@ -1,4 +1,4 @@
-//! Which paths are aggressive, and by how much.
+//! Shows which paths are aggressive, and by how much.
 
 use std::fmt;
 

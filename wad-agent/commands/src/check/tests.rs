@@ -1,4 +1,4 @@
-//! What `wad check` prints, whole pages.
+//! These tests compare what `wad check` prints, whole pages.
 
 use wad_policy::config::testing::{compare, root};
 

@@ -1,11 +1,11 @@
-//! What a flow did over a time: since its start, or since another reading.
+//! Rates say what a flow did over a time: since its start, or since another reading.
 
 use wad_instruments::{Flow, name};
 
 /// A flow now, and at an earlier reading.
 pub struct Span<'a> {
     pub now: &'a Flow,
-    /// None for since its start.
+    /// The reading before; None for the time since the flow's start.
     pub before: Option<&'a Flow>,
 }
 
@@ -17,7 +17,7 @@ const LIMITS: [(&str, &str); 3] = [
 ];
 
 impl Span<'_> {
-    /// What a count grew by.
+    /// Returns what a count grew by.
     fn growth(&self, name: &str) -> Option<f64> {
         let now = self.now.instruments.get(name)?;
         match self.before {
@@ -26,8 +26,9 @@ impl Span<'_> {
         }
     }
 
-    /// None for what is not known of a flow that was found running: the kernel has
-    /// counted from its start, the clock here runs since it was found.
+    /// Returns the length of the time; None for what is not known of a flow that was
+    /// found running: the kernel has counted from its start, the clock here runs
+    /// since it was found.
     fn seconds(&self) -> Option<f64> {
         if self.before.is_none() && self.now.role == "running" {
             return None;
@@ -35,20 +36,21 @@ impl Span<'_> {
         self.growth(name::ELAPSED_SECS).filter(|seconds| *seconds > 0.0)
     }
 
-    /// In both directions.
+    /// Returns the rate in both directions.
     pub fn bits_per_second(&self) -> Option<f64> {
         let octets = self.growth(name::HC_THRU_OCTETS_ACKED)?
             + self.growth(name::HC_THRU_OCTETS_RECEIVED)?;
         Some(octets * 8.0 / self.seconds()?)
     }
 
-    /// Of the segments that were sent with data.
+    /// Returns the part retransmitted of the segments that were sent with data.
     pub fn retransmitted(&self) -> Option<f64> {
         let sent = self.growth(name::DATA_SEGS_OUT).filter(|sent| *sent > 0.0)?;
         Some(self.growth(name::SEGS_RETRANS)? / sent)
     }
 
-    /// What held it back for most of the time, if it had anything to send.
+    /// Returns what held the flow back for most of the time, if it had anything to
+    /// send.
     pub fn limited_by(&self) -> Option<&'static str> {
         let limits = LIMITS.map(|(name, who)| Some((self.growth(name)?, who)));
         let limited: f64 = limits.iter().flatten().map(|(ms, _)| ms).sum();

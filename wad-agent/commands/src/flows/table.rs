@@ -10,13 +10,13 @@ use wad_toolbox::refusals;
 
 use super::rates::Span;
 
-/// What is shown beside the usual.
+/// Columns hold what is shown beside the usual.
 #[derive(Clone, Debug, Default)]
 pub struct Columns {
     /// Instruments or fields.
     pub more: Vec<String>,
-    /// One of them, or of those that every reading has: the highest comes first. By
-    /// path where there is none.
+    /// The column to sort by, one of `more`, or of those that every reading has: the
+    /// highest comes first. By path where there is none.
     pub sort: Option<String>,
 }
 
@@ -103,7 +103,7 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
     row
 }
 
-/// What became of it, and what it did not get.
+/// Returns what became of it, and what it did not get.
 fn outcome(flow: &Flow) -> String {
     match refusals::text(&flow.refused) {
         Some(refused) => format!("{} but {refused}", flow.outcome),

@@ -1,4 +1,5 @@
-//! What is known of paths, for people: a table of the sources, one of the paths.
+//! Shows what is known of paths, for people: a table of the sources, one of the
+//! paths.
 
 use std::{
     fmt::Display,
@@ -98,7 +99,7 @@ fn milliseconds(seconds: f64) -> String {
     format!("{:.1} ms", seconds * 1e3)
 }
 
-/// In the largest unit of which there are two.
+/// Returns the time in the largest unit of which there are two.
 fn time(seconds: f64) -> String {
     match seconds {
         0.0..120.0 => format!("{seconds:.0}s"),

@@ -1,4 +1,4 @@
-//! What `wad plan` is asked.
+//! The arguments of `wad plan` say what it is asked.
 
 use clap::Args;
 use wad_policy::config;

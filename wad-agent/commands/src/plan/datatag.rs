@@ -19,7 +19,7 @@ const PAPER: [(f64, f64, f64); 6] = [
     (10e9, 0.120, 90.0 * 60.0),
 ];
 
-/// And since then.
+/// Faster paths have come since then.
 const FASTER: [(f64, f64); 3] = [(40e9, 0.120), (100e9, 0.120), (400e9, 0.120)];
 
 fn path(bits_per_second: f64, rtt_seconds: f64) -> PathNumbers {

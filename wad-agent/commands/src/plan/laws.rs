@@ -20,17 +20,18 @@ pub struct LawPlan {
     pub increase_segments: Option<f64>,
     /// `b`, the fraction of that window that a loss takes.
     pub decrease: f64,
-    /// From one loss at a full path without a queue until it is full again.
+    /// Time from one loss at a full path without a queue until it is full again.
     pub recovery_seconds: f64,
     /// Loss rate at which the mean window just fills the path.
     pub filling_loss: f64,
-    /// What one flow gets at the path's loss rate.
+    /// Window, share and rate of one flow at the path's loss rate.
     pub at_loss: Option<AtLoss>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct AtLoss {
-    /// No more than a connection can have; it may be more than the path takes.
+    /// The mean window, no more than a connection can have; it may be more than the
+    /// path takes.
     pub mean_window_segments: f64,
     /// The law itself, simulated with a loss of one segment in so many; not for
     /// `cubic`.

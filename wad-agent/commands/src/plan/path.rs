@@ -3,7 +3,7 @@
 /// Headers in each packet: IPv4, TCP, and its timestamps.
 const HEADER_BYTES: u32 = 20 + 20 + 12;
 
-/// What one connection can have on its way: the largest window of RFC 7323,
+/// The most that one connection can have on its way: the largest window of RFC 7323,
 /// 65,535 scaled by 2^14.
 pub const MAX_WINDOW_BYTES: f64 = 65_535.0 * 16_384.0;
 
@@ -32,7 +32,7 @@ impl PathNumbers {
         (segments as u32).max(wad_common::law::MIN_WINDOW_SEGMENTS)
     }
 
-    /// Of one connection: [`MAX_WINDOW_BYTES`].
+    /// Returns the largest window of one connection: [`MAX_WINDOW_BYTES`].
     pub fn max_window_segments(&self) -> f64 {
         MAX_WINDOW_BYTES / f64::from(self.mss_bytes)
     }

@@ -10,9 +10,9 @@ use super::{DEFAULT_WINDOW_BYTES, Question, path::MAX_WINDOW_BYTES};
 /// From this part of the path's window on slow start is limited: it then grows
 /// by a sixteenth of the window in an RTT, and takes 14 RTTs to the whole.
 const WINDOWS_PER_MAX_SSTHRESH: u32 = 8;
-/// What RFC 3742 suggests: no flow needs less.
+/// The least is what RFC 3742 suggests: no flow needs less.
 const LEAST_MAX_SSTHRESH_SEGMENTS: u32 = 100;
-/// What the configuration takes.
+/// The most is what the configuration takes.
 const MOST_MAX_SSTHRESH_SEGMENTS: u32 = 100_000;
 /// A path that loses more is no leaky one to the law for such (its
 /// [module](wad_common::law::leaky)).

@@ -7,18 +7,18 @@
 
 use wad_common::law::{Aimd, Window};
 
-/// Where a path is narrowest.
+/// Says where a path is narrowest.
 #[derive(Clone, Copy, Debug)]
 pub struct Bottleneck {
     /// Bandwidth-delay product: the window that fills it.
     pub bdp_segments: u32,
-    /// What is queued there before a segment is lost.
+    /// Segments that are queued there before a segment is lost.
     pub queue_segments: u32,
-    /// Without a queue.
+    /// Round trip time without a queue.
     pub rtt_seconds: f64,
 }
 
-/// What the path loses by itself.
+/// Losses are what the path loses by itself.
 #[derive(Clone, Copy, Debug)]
 pub enum Losses {
     /// One segment, in the RTT of this number.
@@ -27,7 +27,7 @@ pub enum Losses {
     OneIn(f64),
 }
 
-/// One RTT of a flow.
+/// Holds one RTT of a flow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rtt {
     pub number: u64,
@@ -56,7 +56,7 @@ pub struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// One that begins with this window and threshold.
+    /// Makes a simulation that begins with this window and threshold.
     pub fn new(
         law: &'a dyn Fn(u32) -> Aimd,
         bottleneck: Bottleneck,

@@ -63,7 +63,7 @@ fn json_is_as_reviewed() {
     check("json", &(serde_json::to_string_pretty(&plan).expect("JSON") + "\n"));
 }
 
-/// What `wad check` makes of a plan's policy.
+/// Returns what `wad check` makes of a plan's policy.
 fn checked(question: &Question) -> Config {
     checked_toml(&Plan::of(question).policy_toml)
 }

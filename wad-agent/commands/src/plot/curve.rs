@@ -1,11 +1,11 @@
-//! What is drawn of each flow: points by seconds, in panels one under the other.
+//! Each flow is drawn as points by seconds, in panels one under the other.
 
 use wad_common::law::ShownPhase;
 use wad_instruments::name;
 
 use super::flows::{Flow, Point};
 
-/// What is drawn, if it was traced.
+/// The instruments that are drawn, where they were traced.
 pub const INSTRUMENTS: [&str; 7] = [
     name::CUR_CWND,
     name::CUR_SSTHRESH,
@@ -21,21 +21,21 @@ pub type Curve = Vec<Option<(f64, f64)>>;
 
 #[derive(Debug)]
 pub struct Panel {
-    /// What is drawn, and its unit.
+    /// The title: what is drawn, and its unit.
     pub title: String,
     /// Values are divided by this.
     pub unit: f64,
     /// Between two lines of the grid: there is no half of what is counted.
     pub least_step: f64,
-    /// Of each flow.
+    /// The line of each flow.
     pub lines: Vec<Curve>,
-    /// The same, if there are any, in the same units.
+    /// Dashed lines of each flow, if there are any, in the same units.
     pub dashed: Vec<Curve>,
-    /// What the values 1, 2 and so on stand for, where they are no amounts.
+    /// Names that the values 1, 2 and so on stand for, where they are no amounts.
     pub names: Vec<&'static str>,
 }
 
-/// Those that have something to show.
+/// Returns the panels that have something to show.
 pub fn panels(flows: &[Flow]) -> Vec<Panel> {
     let all = |curve: fn(&Flow) -> Curve| flows.iter().map(curve).collect::<Vec<_>>();
     let octets = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
@@ -66,7 +66,7 @@ pub fn panels(flows: &[Flow]) -> Vec<Panel> {
 }
 
 impl Panel {
-    /// In the largest unit that its values reach.
+    /// Makes a panel in the largest unit that its values reach.
     fn new(title: &str, units: &[(f64, &str)], lines: Vec<Curve>, dashed: Vec<Curve>) -> Self {
         let values = || lines.iter().chain(&dashed).flatten().flatten().map(|(_, value)| *value);
         let highest = values().fold(0.0, f64::max);
@@ -129,9 +129,10 @@ impl Flow {
         curve
     }
 
-    /// Of what the other end acknowledged, or of what it sent where that is more, over
-    /// at least a tenth of a second, a hundred and fiftieth of all, and four RTTs: what
-    /// goes out in a burst is acknowledged in a burst, an RTT after the one before.
+    /// Returns the rate of what the other end acknowledged, or of what it sent where
+    /// that is more, over at least a tenth of a second, a hundred and fiftieth of all,
+    /// and four RTTs: what goes out in a burst is acknowledged in a burst, an RTT after
+    /// the one before.
     fn bits_per_second(&self) -> Curve {
         let span = self.points.last().map_or(0.0, |(last, _)| last - self.points[0].0);
         let rtts = self.points.iter().filter_map(|(_, point)| point.rtt_us);
@@ -196,7 +197,7 @@ fn stepped(line: Curve, value: impl Fn(f64) -> Option<f64>) -> Curve {
     steps
 }
 
-/// The same line with at most four points for each step on the axis of time: the
+/// Returns the line with at most four points for each step on the axis of time: the
 /// first and last there, the least and the most.
 pub fn thinned(curve: &Curve, step_seconds: f64) -> Curve {
     let mut thin = Curve::new();

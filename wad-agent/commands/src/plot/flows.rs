@@ -23,7 +23,7 @@ struct Trace {
     flows: Vec<Points>,
 }
 
-/// No two flows of a boot have the same.
+/// A key tells flows apart: no two flows of a boot have the same.
 #[derive(PartialEq, Eq, Hash, Debug)]
 struct Key(u64, SocketAddr, SocketAddr);
 
@@ -36,7 +36,7 @@ struct Points {
     points: Vec<(Timestamp, Point)>,
 }
 
-/// What is drawn of a flow at a time, as far as it was traced.
+/// A point holds what is drawn of a flow at a time, as far as it was traced.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Point {
     pub acked_octets: Option<f64>,
@@ -52,7 +52,7 @@ pub struct Point {
 #[derive(Debug)]
 pub struct Flow {
     pub label: String,
-    /// By seconds since its trace began.
+    /// The points, by seconds since its trace began.
     pub points: Vec<(f64, Point)>,
 }
 
@@ -68,7 +68,7 @@ impl Traces {
         Ok(self.take(file, Rows::open(file)?))
     }
 
-    /// The same, of a file that is open.
+    /// Takes the rows of a file that is open.
     pub fn take<R: BufRead>(&mut self, file: &Path, mut rows: Rows<R>) -> Option<Damage> {
         let name = name(file);
         let known = self.0.iter().position(|trace| trace.name == name);
@@ -130,7 +130,7 @@ impl Traces {
     }
 }
 
-/// What a file and those before it are called: without the number.
+/// Returns what a file and those before it are called: without the number.
 fn name(file: &Path) -> String {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let name = file.to_string_lossy();
@@ -162,7 +162,7 @@ impl Trace {
         self.flows.iter().flat_map(|flow| &flow.points).map(|(time, _)| *time).min()
     }
 
-    /// Without folder and extension.
+    /// Returns the name without folder and extension.
     fn short_name(&self) -> &str {
         let name = without_extension(&self.name);
         name.rsplit_once('/').map_or(name, |(_, name)| name)
@@ -175,7 +175,7 @@ fn without_extension(name: &str) -> &str {
 }
 
 impl Points {
-    /// That it carried while it was traced, in either direction.
+    /// Returns the octets that it carried while it was traced, in either direction.
     fn octets(&self) -> f64 {
         let grown = |octets: fn(&Point) -> Option<f64>| {
             let mut known = self.points.iter().filter_map(|(_, point)| octets(point));
@@ -185,7 +185,8 @@ impl Points {
         grown(|point| point.acked_octets).max(grown(|point| point.received_octets))
     }
 
-    /// In the order of time: clocks are set, and files may be named in any order.
+    /// Returns the points in the order of time: clocks are set, and files may be
+    /// named in any order.
     fn since(&self, begun: Timestamp) -> Vec<(f64, Point)> {
         let seconds = |time: Timestamp| time.duration_since(begun).as_secs_f64();
         let mut points: Vec<_> =

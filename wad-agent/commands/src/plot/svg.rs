@@ -11,17 +11,17 @@ const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 80.0;
 const RIGHT: f64 = 970.0;
 const TOP: f64 = 56.0;
-/// Of a label of a flow.
+/// Height of a label of a flow.
 const LABEL: f64 = 20.0;
-/// Of a panel's plotting area, and between two.
+/// Height of a panel's plotting area, and between two.
 const HEIGHT: f64 = 170.0;
 const BETWEEN: f64 = 46.0;
 const BOTTOM: f64 = 56.0;
 /// Told apart by the colour-blind, too (Okabe and Ito; grey for their yellow).
 const COLOURS: [&str; MOST] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
-/// Of the line of the first flow and of the last: where lines run on one another, those
-/// below show at the edges.
+/// Width of the line of the first flow and of the last: where lines run on one another,
+/// those below show at the edges.
 const WIDEST: f64 = 3.2;
 const NARROWEST: f64 = 1.6;
 const STYLE: &str = "text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px;fill:#333}\
@@ -58,10 +58,10 @@ pub fn render(title: &str, flows: &[Flow], panels: &[Panel]) -> String {
     svg
 }
 
-/// Where a panel is drawn.
+/// Says where a panel is drawn.
 struct Area {
     top: f64,
-    /// That the axis of time has.
+    /// Seconds that the axis of time has.
     seconds: f64,
     is_last: bool,
 }
@@ -138,7 +138,8 @@ impl Area {
     }
 }
 
-/// Of the line of a flow, of so many. A dashed one has its own width.
+/// Returns the stroke of the line of a flow, of so many. A dashed one has its own
+/// width.
 fn stroke(number: usize, count: usize) -> String {
     let colour = COLOURS[number % COLOURS.len()];
     let narrower = (WIDEST - NARROWEST) / count.saturating_sub(1).max(1) as f64;
@@ -157,8 +158,8 @@ fn steps(limit: f64, step: f64) -> impl Iterator<Item = f64> {
     (0..=(limit / step + 1e-9) as u32).map(move |number| f64::from(number) * step)
 }
 
-/// With as many decimals as its step has, and a thin space between groups of three
-/// digits.
+/// Writes a number with as many decimals as its step has, and a thin space between
+/// groups of three digits.
 fn number(value: f64, step: f64) -> String {
     let decimals = if step < 1.0 { (-step.log10()).ceil() as usize } else { 0 };
     let text = format!("{value:.decimals$}");

@@ -10,7 +10,7 @@ use super::{head, row};
 /// Lines of all events. The tests of the events hold what is told against them.
 const LINES: &str = include_str!("../../../observing/src/events/testdata/lines.jsonl");
 
-/// What the values are, in the order of the page.
+/// The values of events, with what they are, in the order of the page.
 const VALUES: &[(&str, &str)] = &[
     ("policy_set", "the number of the policy set that the connection has got it from"),
     ("role", "`connected`, `accepted`, or `running`: found running"),

@@ -1,4 +1,4 @@
-//! What a reload changed, for people.
+//! Shows what a reload changed, for people.
 
 use anyhow::Result;
 use wad_agent::reload::{Diff, Names};

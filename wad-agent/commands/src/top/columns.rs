@@ -14,7 +14,7 @@ pub struct Column<R> {
     /// The narrowest terminal that has room for it.
     pub from_width: u16,
     pub cell: fn(&R) -> String,
-    /// What one wants to see first comes first.
+    /// The order of rows: what one wants to see first comes first.
     pub order: fn(&R, &R) -> Ordering,
 }
 

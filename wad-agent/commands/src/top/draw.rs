@@ -14,7 +14,7 @@ use super::{
     state::{TopState, View},
 };
 
-/// What keys do: shown for `?`, and by `wad top --help`.
+/// The text says what keys do: it is shown for `?`, and by `wad top --help`.
 pub const KEYS: &str = "\
 f, p, Tab     flows, paths, the other of the two
 s             sort by the next column

@@ -1,5 +1,5 @@
-//! What is shown of each flow and of each path: from two readings, one after the
-//! other.
+//! Rows hold what is shown of each flow and of each path: from two readings, one
+//! after the other.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,11 +33,11 @@ pub struct PathRow {
     pub rtt_seconds: Option<f64>,
     /// The mean of its flows that send.
     pub retransmitted: Option<f64>,
-    /// What limits most of those that are not idle.
+    /// The limit of most of those that are not idle.
     pub limit: Limit,
 }
 
-/// In the order of the later reading.
+/// Returns the rows of flows, in the order of the later reading.
 #[must_use]
 pub fn flows(before: Option<&Reading>, after: &Reading) -> Vec<FlowRow> {
     let before = before.map_or(&[][..], |reading| &reading.flows);
@@ -71,7 +71,7 @@ fn shown(name: &str) -> String {
     name.escape_debug().to_string()
 }
 
-/// By name.
+/// Returns the rows of paths, by name.
 #[must_use]
 pub fn paths(flows: &[FlowRow]) -> Vec<PathRow> {
     let mut paths: BTreeMap<&str, Vec<&FlowRow>> = BTreeMap::new();

@@ -64,8 +64,8 @@ fn give_back() {
     let _ = disable_raw_mode();
 }
 
-/// Before its message, which would go with the screen; and where a panic aborts,
-/// nothing is dropped.
+/// Gives the terminal back at a panic before its message, which would go with the
+/// screen; and where a panic aborts, nothing is dropped.
 fn give_back_at_a_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -77,7 +77,7 @@ fn give_back_at_a_panic() {
     });
 }
 
-/// What others ask of this process.
+/// Signals are what others ask of this process.
 pub struct Signals {
     stop: Arc<AtomicBool>,
     suspend: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! What `wad top` shows, and what keys do to it.
+//! The state is what `wad top` shows, and what keys do to it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use wad_instruments::Reading;
@@ -14,7 +14,7 @@ pub enum View {
     Paths,
 }
 
-/// What the terminal is to do.
+/// Says what the terminal is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
     GoOn,
@@ -66,7 +66,7 @@ impl TopState {
         state
     }
 
-    /// What the agent answered. While it is paused, nothing changes.
+    /// Takes what the agent answered. While it is paused, nothing changes.
     pub fn take(&mut self, answer: anyhow::Result<Reading>) {
         if self.is_paused {
             return;
@@ -88,7 +88,7 @@ impl TopState {
         self.sort[self.view as usize]
     }
 
-    /// Those that the filter leaves, in their order.
+    /// Returns the flows that the filter leaves, in their order.
     #[must_use]
     pub fn shown_flows(&self) -> Vec<&FlowRow> {
         self.shown(&self.flows, &FLOWS)

@@ -16,8 +16,8 @@ use super::{
 const SMALL: (u16, u16) = (80, 24);
 const LARGE: (u16, u16) = (200, 50);
 
-/// So many flows on so many paths, each of which has sent 1 MB in each second so
-/// far, the n-th n bytes more, and waited for the peer's window.
+/// Returns a reading of so many flows on so many paths, each of which has sent 1 MB
+/// in each second so far, the n-th n bytes more, and waited for the peer's window.
 fn reading(seconds: u32, flows: u16, paths: u16) -> Reading {
     let flow = |index: u16| {
         let octets = f64::from(seconds) * (1e6 + f64::from(index));
@@ -56,7 +56,7 @@ fn watched(flows: u16, paths: u16) -> TopState {
     state
 }
 
-/// Its lines.
+/// Returns the lines of the screen.
 fn picture(state: &mut TopState, (width, height): (u16, u16)) -> Vec<String> {
     state.page = page(height);
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();

@@ -1,5 +1,5 @@
-//! What would help: lines for the policy of the path, here or at the other end, or
-//! that nothing here can.
+//! Advice says what would help: lines for the policy of the path, here or at the
+//! other end, or that nothing here can.
 
 use serde::Serialize;
 use wad_instruments::name;
@@ -20,10 +20,11 @@ const LEAST_BUFFER_BYTES: u64 = 64 << 10;
 const UNSCALED_WINDOW: f64 = 65_535.0;
 /// RFC 3649, section 5: up to this window HighSpeed TCP is a standard flow.
 const STANDARD_SEGMENTS: f64 = 38.0;
-/// What the configuration takes at most, and where flows that are short gain most.
+/// The window is what the configuration takes at most, and where flows that are short
+/// gain most.
 const INITIAL_WINDOW_SEGMENTS: u32 = 45;
 
-/// Whose policy.
+/// The place says whose policy it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
@@ -34,7 +35,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
     pub place: Place,
-    /// For the path's `[[path]]`; empty where no policy helps.
+    /// Lines for the path's `[[path]]`; empty where no policy helps.
     pub lines: Vec<String>,
     /// Sentences.
     pub notes: Vec<String>,

@@ -5,12 +5,12 @@ use wad_instruments::{Flow, name};
 /// The kernel's clock for the timers of a flow has ticks of 1 to 10 ms.
 const LEAST_SECONDS: f64 = 1e-3;
 
-/// What is looked at.
+/// A span is what is looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Span {
-    /// From the first sample to the last.
+    /// The flow from the first sample to the last.
     Watched,
-    /// From its beginning to the last sample.
+    /// The flow from its beginning to the last sample.
     Life,
 }
 
@@ -22,7 +22,7 @@ pub struct Course<'a> {
 }
 
 impl<'a> Course<'a> {
-    /// None without a sample, or where one is no span.
+    /// Returns the course; None without a sample, or where one is no span.
     #[must_use]
     pub fn new(samples: Vec<&'a Flow>, span: Span) -> Option<Self> {
         let least = match span {
@@ -32,19 +32,19 @@ impl<'a> Course<'a> {
         (samples.len() >= least).then_some(Self { samples, span })
     }
 
-    /// From one reading of it to the next.
+    /// Returns the course from one reading of it to the next.
     #[must_use]
     pub fn between(before: &'a Flow, after: &'a Flow) -> Option<Self> {
         Self::new(vec![before, after], Span::Watched)
     }
 
-    /// As it was seen last.
+    /// Returns the flow as it was seen last.
     #[must_use]
     pub fn flow(&self) -> &'a Flow {
         self.samples[self.samples.len() - 1]
     }
 
-    /// By how much a counter grew; None where that is not known, as of one that
+    /// Returns by how much a counter grew; None where that is not known, as of one that
     /// became smaller.
     #[must_use]
     pub fn grown(&self, counter: &str) -> Option<f64> {
@@ -60,7 +60,7 @@ impl<'a> Course<'a> {
         sane(self.flow(), name)
     }
 
-    /// Of the samples that have it.
+    /// Returns the mean of the samples that have it.
     #[must_use]
     pub fn mean(&self, gauge: &str) -> Option<f64> {
         let values: Vec<f64> = self.values(gauge).collect();
@@ -89,8 +89,8 @@ impl<'a> Course<'a> {
         Some(self.grown(counter)? / self.seconds()?)
     }
 
-    /// What other timers have left of it. A flow that was found running has a life that
-    /// nobody knows the length of.
+    /// Returns what other timers have left of the time. A flow that was found running
+    /// has a life that nobody knows the length of.
     #[must_use]
     pub fn rest_ms(&self, others_ms: f64) -> Option<f64> {
         match self.span {
@@ -104,7 +104,8 @@ impl<'a> Course<'a> {
     }
 }
 
-/// No instrument is negative, or larger than a counter of the kernel's.
+/// Returns an instrument's value where it is sane: no instrument is negative, or larger
+/// than a counter of the kernel's.
 fn sane(flow: &Flow, name: &str) -> Option<f64> {
     flow.instruments.get(name).filter(|value| (0.0..=u64::MAX as f64).contains(value))
 }

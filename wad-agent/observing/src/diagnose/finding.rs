@@ -1,4 +1,4 @@
-//! What is found of a flow: what limits it, and how that is known.
+//! A finding says what is found of a flow: what limits it, and how that is known.
 
 use serde::Serialize;
 use wad_instruments::name;
@@ -9,13 +9,13 @@ use super::{course::Course, limit::Limit};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// This end does.
+    /// This end sends.
     Sending,
     /// The other end does.
     Receiving,
 }
 
-/// What limits a flow, and how that is known.
+/// Says what limits a flow, and how that is known.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
     pub direction: Direction,
@@ -23,7 +23,7 @@ pub struct Finding {
     /// Part of the time that it is so, where the kernel counts it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<f64>,
-    /// Of this end as a sender.
+    /// Shares of this end as a sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shares: Option<Shares>,
     /// Sentences.
@@ -42,7 +42,7 @@ pub struct Shares {
 }
 
 impl Shares {
-    /// None where the timers are not there, or did not run.
+    /// Returns the shares; None where the timers are not there, or did not run.
     #[must_use]
     pub fn of(course: &Course<'_>) -> Option<Self> {
         let rwin = course.grown(name::SND_LIM_TIME_RWIN)?;

@@ -1,4 +1,4 @@
-//! What can limit a flow.
+//! Limits are what can limit a flow.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ pub enum Limit {
     SendingApplication,
     /// Does not read what has come.
     ReceivingApplication,
-    /// What the narrowest place on the way carries.
+    /// The rate that the narrowest place on the way carries.
     PathRate,
     Loss,
     /// A pacing rate that was set.
@@ -54,7 +54,7 @@ impl Limit {
         }
     }
 
-    /// For a narrow column.
+    /// Returns the words for a narrow column.
     #[must_use]
     pub const fn short(self) -> &'static str {
         match self {
@@ -75,7 +75,7 @@ impl Limit {
         }
     }
 
-    /// Those that a person could do something about come first.
+    /// Returns the urgency: those that a person could do something about come first.
     #[must_use]
     pub const fn urgency(self) -> u8 {
         match self {

@@ -57,7 +57,7 @@ fn device(route: &RouteMessage) -> Option<u32> {
     })
 }
 
-/// What the flow's packets could be larger than, if anything.
+/// Returns what the flow's packets could be larger than, if anything.
 #[must_use]
 pub fn shortfall(course: &Course<'_>, interface: &Interface) -> Option<String> {
     let Interface { name, mtu_bytes } = interface;

@@ -1,4 +1,5 @@
-//! What limits a flow whose data the other end sends, as far as this end shows it.
+//! Finds what limits a flow whose data the other end sends, as far as this end shows
+//! it.
 
 use wad_instruments::name;
 use wad_toolbox::amounts::{Rate, Time};

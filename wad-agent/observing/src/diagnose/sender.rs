@@ -1,4 +1,4 @@
-//! What limits a flow whose data this end sends.
+//! Finds what limits a flow whose data this end sends.
 
 use wad_instruments::name;
 use wad_toolbox::amounts::{Bytes, Rate, Time};
@@ -66,7 +66,7 @@ pub fn triage(course: &Course<'_>) -> Finding {
     Finding { direction: Direction::Sending, limit, share, shares, evidence }
 }
 
-/// By the longest of the waits.
+/// Returns the limit by the longest of the waits.
 fn limit(course: &Course<'_>, shares: &Shares) -> (Limit, Vec<String>) {
     let Shares { peer_window, send_buffer, application, congestion_window } = *shares;
     let waits = [peer_window, send_buffer, application, congestion_window];
@@ -200,7 +200,8 @@ fn is_buffer_small(course: &Course<'_>) -> Option<bool> {
     Some(is_full && is_small)
 }
 
-/// By a rate that was set: that of a law follows its window, and is no limit.
+/// Tells of a limit by a rate that was set: that of a law follows its window, and is
+/// no limit.
 fn pacing(course: &Course<'_>) -> Option<String> {
     let most = course.last(MAX_PACING)?;
     let pacing = course.last(name::PACING_RATE)?;
@@ -265,7 +266,7 @@ fn held(course: &Course<'_>) -> Option<String> {
         .then(|| format!("the congestion window is full, and stays at {}", bytes(most)))
 }
 
-/// What one wants to know of any flow.
+/// Returns what one wants to know of any flow.
 fn common(course: &Course<'_>) -> Vec<String> {
     let mut evidence = Vec::new();
     if let Some(rate) = course.rate(name::HC_THRU_OCTETS_ACKED) {

@@ -6,7 +6,7 @@ use wad_toolbox::amounts::Rate;
 
 use super::{Diagnosis, advice::Place, finding::Direction, sender::percent};
 
-/// As many are shown in full.
+/// This many diagnoses are shown in full.
 pub const MOST_IN_FULL: usize = 2;
 /// Rows of a table before the rest is only counted: with titles and hint a terminal
 /// of 24 lines.

@@ -1,4 +1,4 @@
-//! Which flows are asked about.
+//! Says which flows are asked about.
 
 use std::str::FromStr;
 
@@ -7,10 +7,10 @@ use wad_tuning::explain::{End, QueryError};
 
 use crate::reading::{Filter, parse_cookie};
 
-/// What is written on the command line.
+/// A target is what is written on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// As `wad flows` has it.
+    /// The cookie as `wad flows` has it.
     Cookie(u64),
     Remote(End),
 }

@@ -81,7 +81,7 @@ fn diagnose_flows(before: &Flow, after: &Flow) -> Diagnosis {
     Diagnosis::new(&Course::new(vec![before, after], Span::Watched).unwrap())
 }
 
-/// With the same changes before and after, and then those of after.
+/// Diagnoses a flow with the same changes before and after, and then those of after.
 fn diagnose(both: &[(&str, f64)], after: &[(&str, f64)]) -> Diagnosis {
     diagnose_flows(&flow(&[both]), &flow(&[AFTER, both, after]))
 }

@@ -1,5 +1,5 @@
-//! From the course of a flow to what limits it, as Web100's triage and NDT's report
-//! do it from the same timers: receiver, sender, or network.
+//! Goes from the course of a flow to what limits it, as Web100's triage and NDT's
+//! report do it from the same timers: receiver, sender, or network.
 
 use wad_instruments::name;
 
@@ -26,7 +26,7 @@ pub fn triage(course: &Course<'_>) -> Finding {
     }
 }
 
-/// That in which more data go or, if none do, wait.
+/// Returns the direction in which more data go or, if none do, wait.
 fn direction(course: &Course<'_>) -> Option<Direction> {
     let grown = |counter| course.grown(counter).unwrap_or(0.0);
     let last = |gauge| course.last(gauge).unwrap_or(0.0);

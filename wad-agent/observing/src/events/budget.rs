@@ -5,7 +5,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 
 #[derive(Debug)]
 pub struct Budget {
-    /// What one line costs; a second's worth is the most that is saved up.
+    /// Time that one line costs; a second's worth is the most that is saved up.
     line_ns: u64,
     saved_ns: u64,
     last_ns: u64,
@@ -13,7 +13,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// It starts full. `per_second` is at least 1.
+    /// Makes a budget, which starts full. `per_second` is at least 1.
     #[must_use]
     pub const fn new(per_second: u32) -> Self {
         let line_ns = SECOND_NS / per_second as u64;

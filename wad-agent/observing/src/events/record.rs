@@ -1,5 +1,5 @@
-//! One event for whoever keeps them: a line of JSON with the fields of NetLogger
-//! (time, program, event, source host, destination host, values). The book
+//! A record is one event for whoever keeps them: a line of JSON with the fields of
+//! NetLogger (time, program, event, source host, destination host, values). The book
 //! documents it under "Events"; [`SCHEMA`] rises when a reader would have to know.
 
 use std::net::{IpAddr, SocketAddr};
@@ -10,7 +10,8 @@ use wad_policy::event_name::EventName;
 
 pub const SCHEMA: u32 = 1;
 
-/// What is told; whose it is and what makes it unique is added with [`Record::line`].
+/// A record holds what is told; whose it is and what makes it unique is added with
+/// [`Record::line`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Record<'a, V> {
     pub time: Timestamp,
@@ -23,7 +24,7 @@ pub struct Record<'a, V> {
     pub values: V,
 }
 
-/// Of a flow.
+/// The ends of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
     pub local: SocketAddr,
@@ -35,7 +36,7 @@ pub struct Ends {
 pub struct Teller {
     pub host: String,
     pub instance: String,
-    /// No other run of an agent has it.
+    /// The run's name, which no other run of an agent has.
     pub run: String,
 }
 
@@ -59,7 +60,8 @@ struct Line<'a, V> {
 }
 
 impl<V: Serialize> Record<'_, V> {
-    /// With the final newline, and without any other. `number` is its own in this run.
+    /// Returns the line with the final newline, and without any other. `number` is its
+    /// own in this run.
     pub fn line(&self, teller: &Teller, number: u64) -> serde_json::Result<Vec<u8>> {
         let Ends { local, remote } = self.ends;
         let line = Line {

@@ -1,8 +1,9 @@
-//! How long a flow of an event was there, and what it carried.
+//! Tells how long a flow of an event was there, and what it carried.
 
 use wad_common::event::Event;
 
-/// Since it was established, or found; to the millisecond, as nobody reads more.
+/// Returns the time since it was established, or found; to the millisecond, as nobody
+/// reads more.
 pub fn duration_seconds(event: &Event) -> f64 {
     (duration_ns(event) as f64 / 1e6).round() / 1e3
 }
@@ -15,7 +16,7 @@ fn duration_ns(event: &Event) -> u64 {
     }
 }
 
-/// Of the direction that carried more.
+/// Returns the goodput of the direction that carried more.
 pub fn goodput_bits_per_second(event: &Event) -> u64 {
     let bits = u128::from(event.bytes_acked.max(event.bytes_received)) * 8;
     let rate = (bits * 1_000_000_000).checked_div(duration_ns(event).into());

@@ -1,5 +1,5 @@
-//! One line of the log for each tuned flow that ends: who with whom, for how
-//! long, how fast, and what was changed. Levels: `info`, `debug` beyond
+//! The log has one line for each tuned flow that ends: who with whom, for how long,
+//! how fast, and what was changed. Levels: `info`, `debug` beyond
 //! [`LINES_PER_SECOND`] and for flows that were left alone.
 
 use wad_common::event::{Event, Kind};

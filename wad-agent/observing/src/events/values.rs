@@ -1,5 +1,5 @@
-//! What the kernel side tells of a flow, as records: one event of its may be two or
-//! three of theirs.
+//! Makes records of what the kernel side tells of a flow: one event of its may be two
+//! or three of theirs.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -54,7 +54,7 @@ pub enum Values {
     Ended(Box<Summary>),
 }
 
-/// Of a socket; 0 where the kernel did not say.
+/// The settings of a socket; 0 where the kernel did not say.
 #[derive(Debug, Serialize)]
 pub struct Settings {
     congestion: String,
@@ -71,7 +71,7 @@ impl From<&flow::Settings> for Settings {
     }
 }
 
-/// Of a flow at its end.
+/// The summary of a flow at its end.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     role: &'static str,
@@ -86,7 +86,7 @@ pub struct Summary {
     srtt_us: u32,
     min_rtt_us: u32,
     cwnd_segments: u32,
-    /// None while it is infinite.
+    /// The slow start threshold; None while it is infinite.
     ssthresh_segments: Option<u32>,
     mss_bytes: u32,
     before: Settings,
@@ -193,7 +193,7 @@ fn retuned(why: &'static str, flow: &Flow) -> Values {
     }
 }
 
-/// As the metric `wad_flows_untuned_total` has it.
+/// Returns the limit as the metric `wad_flows_untuned_total` has it.
 const fn limit(flow: &Flow) -> Option<&'static str> {
     match flow.outcome {
         n if n == Outcome::NoMemory as u32 => Some("memory"),

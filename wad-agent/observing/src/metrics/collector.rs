@@ -23,7 +23,7 @@ use super::{
 /// The label of the sum of all paths that have no series of their own.
 const OTHER: &str = "other";
 
-/// One scrape.
+/// Holds one scrape.
 #[derive(Debug)]
 pub struct Scrape {
     pub readings: Readings,
@@ -148,13 +148,13 @@ fn time(at: SystemTime) -> ConstGauge<f64> {
     ConstGauge::new(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64())
 }
 
-/// What there is to say of a path.
+/// Holds what there is to say of a path.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     stats: PathStats,
-    /// None where no flow has ended yet.
+    /// How flows ended; None where no flow has ended yet.
     ended: Option<Ended>,
-    /// None where none has been seen running.
+    /// The times flows were limited; None where none has been seen running.
     limited: Option<Seconds>,
 }
 
@@ -216,7 +216,8 @@ impl<'a> Series<'a> {
         self.all().try_for_each(|(name, counted)| sample(&mut family, name, counted, &metric.value))
     }
 
-    /// Not of the others: a mean of means tells of none of them.
+    /// Encodes the derived means of the paths that are shown, not of the others: a
+    /// mean of means tells of none of them.
     fn encode_derived(&self, readings: &Readings, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let derived = &readings.derived;
         if derived.means.values().flatten().all(Option::is_none) {
@@ -269,7 +270,7 @@ fn sample(
     }
 }
 
-/// Its sum and count are dropped later.
+/// Encodes a histogram: its sum and count are dropped later.
 fn histogram(family: &mut MetricEncoder, bounds: &[f64], buckets: &Buckets) -> fmt::Result {
     let bounds = bounds.iter().copied().chain([f64::INFINITY]);
     let buckets: Vec<_> = bounds.zip(buckets.iter().copied()).collect();

@@ -18,7 +18,7 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// With its unit, as samples have it.
+    /// Returns the name with its unit, as samples have it.
     pub fn full_name(&self) -> String {
         let unit = self.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
         format!("{}{}", self.name, unit.unwrap_or_default())
@@ -36,7 +36,8 @@ pub enum PathValue {
     Gauge(OfPath),
     /// Counters by the label `reason`.
     Reasons(&'static [(&'static str, OfPath)]),
-    /// Of the flows that ended: bounds of the buckets, and how many are in each.
+    /// A histogram of the flows that ended: bounds of the buckets, and how many are in
+    /// each.
     Histogram(&'static [f64], fn(&Ended) -> &Buckets),
     /// Seconds by the label `factor`, what held the path's flows back ([`super::live::LIMITS`]).
     Limited,
@@ -312,36 +313,36 @@ pub const HOST: &[HostMetric] = &[
     },
 ];
 
-/// By the label `source`.
+/// The metric has the label `source`.
 pub const SOURCE_POLLS: Definition =
     Definition { name: "wad_source_polls", unit: None, help: "Polls of a source of path metrics" };
 
-/// By the labels `source` and `kind`.
+/// The metric has the labels `source` and `kind`.
 pub const SOURCE_ERRORS: Definition = Definition {
     name: "wad_source_errors",
     unit: None,
     help: "What was wrong with a source of path metrics, or with a value of it, by kind",
 };
 
-/// By the label `source`.
+/// The metric has the label `source`.
 pub const SOURCE_SUCCESS: Definition = Definition {
     name: "wad_source_last_success_timestamp",
     unit: Some(Unit::Seconds),
     help: "When a source of path metrics last gave a value, since the Unix epoch",
 };
 
-/// By the label `event`.
+/// The metric has the label `event`.
 pub const EVENTS: Definition =
     Definition { name: "wad_events", unit: None, help: "Events of flows that were told, by name" };
 
-/// By the label `sink`.
+/// The metric has the label `sink`.
 pub const SINK_SENT: Definition = Definition {
     name: "wad_sink_sent",
     unit: None,
     help: "Events that a sink has taken, since the start of the agent",
 };
 
-/// By the labels `sink` and `reason`.
+/// The metric has the labels `sink` and `reason`.
 pub const SINK_LOST: Definition = Definition {
     name: "wad_sink_lost",
     unit: None,
@@ -349,14 +350,14 @@ pub const SINK_LOST: Definition = Definition {
            the disk did not take them (disk), or they cannot be read any more (damaged)",
 };
 
-/// By the label `sink`.
+/// The metric has the label `sink`.
 pub const SINK_SPOOLED: Definition = Definition {
     name: "wad_sink_spooled",
     unit: Some(Unit::Bytes),
     help: "Events that a sink has still to take",
 };
 
-/// By the labels `path` and `name`.
+/// The metric has the labels `path` and `name`.
 pub const DERIVED: Definition = Definition {
     name: "wad_path_derived",
     unit: None,

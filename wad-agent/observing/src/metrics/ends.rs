@@ -1,4 +1,4 @@
-//! How flows ended, by path: what histograms are made of. Kept by the agent, from the
+//! Histograms are made of how flows ended, by path. Kept by the agent, from the
 //! events of flows; so they begin anew with it.
 
 use std::{
@@ -26,11 +26,11 @@ pub type Buckets = [u64; MOST_BUCKETS];
 /// The ended flows of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ended {
-    /// Of those that have measured it.
+    /// Round trip times of those that have measured it.
     pub rtt: Buckets,
-    /// Of the direction that carried more, where any data was carried.
+    /// Goodput of the direction that carried more, where any data was carried.
     pub goodput: Buckets,
-    /// Of the segments with data, where any was sent.
+    /// Part retransmitted of the segments with data, where any was sent.
     pub retransmitted: Buckets,
 }
 
@@ -51,7 +51,7 @@ impl Ended {
         }
     }
 
-    /// Those of another path, too.
+    /// Adds those of another path, too.
     pub fn merge(&mut self, other: &Self) {
         let Self { rtt, goodput, retransmitted } = other;
         for (own, other) in [
@@ -70,7 +70,8 @@ fn count(buckets: &mut Buckets, bounds: &[f64], value: f64) {
     buckets[bucket] = buckets[bucket].saturating_add(1);
 }
 
-/// Of all paths that have seen a flow end. Shared by who counts and who answers.
+/// Holds the ends of all paths that have seen a flow end. Shared by who counts and
+/// who answers.
 #[derive(Clone, Debug, Default)]
 pub struct Ends(Arc<Mutex<HashMap<Arc<str>, Ended>>>);
 

@@ -1,4 +1,4 @@
-//! What the flows that run add to the counts of their paths, which the kernel side
+//! The flows that run add this to the counts of their paths, which the kernel side
 //! only adds up as flows end.
 
 use std::{collections::HashMap, sync::Arc};
@@ -16,20 +16,20 @@ const COUNTED: [&str; 4] = [
     name::SEGS_RETRANS,
 ];
 
-/// By what a flow was held back, as the label says it.
+/// The labels say by what a flow was held back.
 pub const LIMITS: [&str; 4] = ["network", "receiver", "send_buffer", "application"];
 
 type Counts = [u64; COUNTED.len()];
-/// By [`LIMITS`].
+/// The seconds are in the order of [`LIMITS`].
 pub type Seconds = [f64; LIMITS.len()];
 
-/// What is remembered between two readings.
+/// Holds what is remembered between two readings.
 #[derive(Debug, Default)]
 pub struct Live {
     flows: HashMap<u64, Known>,
-    /// Those that the latest reading lacked: a reading may miss a flow as others end.
+    /// Flows that the latest reading lacked: a reading may miss a flow as others end.
     missed: HashMap<u64, Known>,
-    /// What was shown of the paths that have had flows: it never goes back.
+    /// The counts shown of the paths that have had flows: they never go back.
     paths: HashMap<Arc<str>, Shown>,
     /// Whether there was a reading before: what flows were held back until the first
     /// was another agent's to count.
@@ -40,7 +40,7 @@ pub struct Live {
 #[derive(Clone, Debug)]
 struct Known {
     path: Arc<str>,
-    /// Not its path's.
+    /// Counts of the flow, not its path's.
     before: Counts,
     limited: Seconds,
 }
@@ -55,7 +55,7 @@ impl Known {
 struct Shown {
     totals: Counts,
     limited: Seconds,
-    /// Of the flows that run now.
+    /// Counts of the flows that run now.
     running: Counts,
     is_there: bool,
 }
@@ -100,7 +100,8 @@ impl Live {
         self.show(paths)
     }
 
-    /// Where flows cannot be read: what was shown of the paths holds on.
+    /// Keeps what was shown where flows cannot be read: what was shown of the paths
+    /// holds on.
     pub fn keep(&mut self, paths: &mut [PathReading]) -> HashMap<String, Seconds> {
         self.paths.values_mut().for_each(|path| path.running = Counts::default());
         self.show(paths)
@@ -165,7 +166,8 @@ mod tests {
         Flow { cookie, role: role.into(), ..flow(&values) }
     }
 
-    /// What is shown of the path bob, of whose closed flows so much is counted.
+    /// Returns what is shown of the path bob, of whose closed flows so much is
+    /// counted.
     fn shown(live: &mut Live, closed: u64, flows: Vec<Flow>) -> (u64, f64) {
         let stats = PathStats { bytes_acked: closed, ..PathStats::default() };
         let mut paths = [path("eve", PathStats::default()), path("bob", stats)];

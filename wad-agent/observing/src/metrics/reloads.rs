@@ -1,4 +1,4 @@
-//! How often the configuration was read again, and what came of it.
+//! Counts how often the configuration was read again, and what came of it.
 
 use std::time::SystemTime;
 
@@ -15,7 +15,8 @@ pub struct Reloads {
 }
 
 impl Reloads {
-    /// None so far: the start has just read the configuration.
+    /// Returns the counts at the start, without a reload so far: the start has just
+    /// read the configuration.
     #[must_use]
     pub fn start() -> Self {
         Self { loaded: Some(SystemTime::now()), ..Self::default() }

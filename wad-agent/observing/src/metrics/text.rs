@@ -1,13 +1,13 @@
-//! From what the encoder writes to what is served: fewer series, and the Prometheus
-//! text format 0.0.4. There the samples are those of OpenMetrics; families differ in
-//! name and type, and there are no units and no end mark.
+//! Turns what the encoder writes into what is served: fewer series, and the
+//! Prometheus text format 0.0.4. There the samples are those of OpenMetrics; families
+//! differ in name and type, and there are no units and no end mark.
 
 use std::fmt::Write;
 
 use super::definitions::{PATH, PathValue};
 
-/// Without the sums and counts of histograms, which both formats may do without: they
-/// would be two more series of each, for each path.
+/// Returns the text without the sums and counts of histograms, which both formats may
+/// do without: they would be two more series of each, for each path.
 pub fn without_sums(openmetrics: &str) -> String {
     let dropped: Vec<_> = PATH
         .iter()

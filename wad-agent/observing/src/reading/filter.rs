@@ -1,4 +1,4 @@
-//! Which flows are asked for, and what of them beside the standard instruments.
+//! Says which flows are asked for, and what of them beside the standard instruments.
 
 use std::{
     fmt::{self, Display},
@@ -15,7 +15,7 @@ use wad_instruments::ends;
 /// each has to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// By name.
+    /// The paths, by name.
     pub paths: Vec<String>,
     pub remotes: Vec<Remote>,
     pub cookies: Vec<u64>,
@@ -23,7 +23,7 @@ pub struct Filter {
     pub fields: Vec<String>,
 }
 
-/// Where the other end may be.
+/// Says where the other end may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote(IpNet);
 
@@ -101,7 +101,7 @@ impl Filter {
     }
 }
 
-/// As it is asked of the agent.
+/// The filter is written as it is asked of the agent.
 impl Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();

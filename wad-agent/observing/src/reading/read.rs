@@ -18,7 +18,7 @@ use wad_tuning::bpf::{InstrumentsReader, Tuning, TuningError};
 
 use super::Filter;
 
-/// Why there is no reading.
+/// Says why there is no reading.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     #[error(transparent)]
@@ -44,8 +44,8 @@ impl ReadError {
     }
 }
 
-/// What reads them, for as long as the tuning is there. The kernel side is loaded at
-/// the first question.
+/// Reads the instruments of flows, for as long as the tuning is there. The kernel
+/// side is loaded at the first question.
 pub struct Instruments {
     tuning: Arc<Tuning>,
     readers: Mutex<Readers>,
@@ -55,34 +55,35 @@ pub struct Instruments {
 #[derive(Default)]
 struct Readers {
     standard: Option<Reader>,
-    /// With the fields that were asked for last.
+    /// The reader with the fields that were asked for last.
     with_fields: Option<Reader>,
-    /// Of some instruments only.
+    /// The reader of some instruments only.
     narrow: Option<Reader>,
 }
 
-/// What is to be read of each flow.
+/// Says what is to be read of each flow.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Question {
-    /// Of the standard instruments those of these names; None for all.
+    /// The names of the standard instruments to read; None for all.
     only: Option<Vec<String>>,
     fields: Vec<String>,
 }
 
-/// One for a list of fields.
+/// A reader is for a list of fields.
 struct Reader {
     kernel: InstrumentsReader,
     view: View,
-    /// What the kernel said last; kept, because there is as much of it the next time.
+    /// The output: what the kernel said last; kept, because there is as much of it
+    /// the next time.
     output: Vec<u8>,
 }
 
-/// What is made of the kernel's bytes.
+/// A view is what is made of the kernel's bytes.
 struct View {
     question: Question,
     instruments: Vec<&'static Instrument>,
     fields: Fields,
-    /// Of all values: instruments, then fields.
+    /// The names of all values: instruments, then fields.
     names: Arc<[String]>,
     tick_ms: f64,
 }

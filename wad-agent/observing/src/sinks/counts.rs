@@ -1,4 +1,4 @@
-//! What is counted of events and their sinks.
+//! Counts are kept of events and their sinks.
 
 use std::sync::{
     Arc, Mutex,
@@ -12,7 +12,7 @@ use crate::metrics::{Readings, SinkReading};
 
 const EVENTS: usize = EventName::ALL.len();
 
-/// Where lines are lost: closed, as they label a metric.
+/// Reasons say where lines are lost: they are closed, as they label a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// Events come faster than they are written to the spools.
@@ -21,7 +21,7 @@ pub enum Reason {
     Spool,
     /// The spool can't be written, and no more fit into memory.
     Disk,
-    /// What was in the spool can't be read any more.
+    /// The events in the spool can't be read any more.
     Damaged,
 }
 
@@ -52,7 +52,7 @@ pub struct SinkCounts {
     pub sent: AtomicU64,
     pub lost: [AtomicU64; Reason::ALL.len()],
     pub spooled_bytes: AtomicU64,
-    /// What was wrong when it was last tried.
+    /// The failure when it was last tried.
     pub failing: Mutex<Option<String>>,
 }
 
@@ -98,7 +98,7 @@ impl Board {
         Self(counts)
     }
 
-    /// Of all sinks together.
+    /// Returns the spooled bytes of all sinks together.
     pub fn spooled_bytes(&self) -> u64 {
         self.0.sinks.iter().map(|sink| sink.spooled_bytes.load(Ordering::Relaxed)).sum()
     }

@@ -34,11 +34,11 @@ pub enum Framing {
 pub struct Datagrams {
     path: PathBuf,
     framing: Framing,
-    /// None where it has to be connected anew.
+    /// The socket; None where it has to be connected anew.
     socket: Option<UnixDatagram>,
 }
 
-/// What of a line is shown beside it.
+/// Holds what of a line is shown beside it.
 #[derive(Deserialize)]
 struct Head<'a> {
     event: &'a str,

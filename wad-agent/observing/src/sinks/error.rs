@@ -1,4 +1,4 @@
-//! What can be wrong with a sink.
+//! Errors say what is wrong with a sink.
 
 use std::{io, path::PathBuf, time::Duration};
 
@@ -24,7 +24,7 @@ pub enum SinkError {
 }
 
 impl SinkError {
-    /// What it asks to be given before it is tried again.
+    /// Returns the time that it asks to be given before it is tried again.
     pub const fn wait(&self) -> Option<Duration> {
         match self {
             Self::Http(HttpError::Status { wait, .. }) => *wait,
@@ -32,7 +32,7 @@ impl SinkError {
         }
     }
 
-    /// With its causes, in one line.
+    /// Returns the error with its causes, in one line.
     pub fn told(&self) -> String {
         match self {
             Self::Http(error) => told(error),
@@ -44,7 +44,7 @@ impl SinkError {
     }
 }
 
-/// Not all of a batch was taken.
+/// A refusal says that not all of a batch was taken.
 #[derive(Debug)]
 pub struct Refused {
     /// Lines that were.

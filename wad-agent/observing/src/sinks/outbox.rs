@@ -84,7 +84,7 @@ impl Outbox {
         }
     }
 
-    /// So many lines of that batch have been taken.
+    /// Notes that so many lines of that batch have been taken.
     pub fn advance(&self, batch: &Batch, lines: usize) {
         let mut state = self.state();
         let lost = state.spool.advance(batch, lines);
@@ -100,7 +100,8 @@ impl Outbox {
         !state.is_finishing
     }
 
-    /// No more lines come; what fails now is left for the next agent.
+    /// Ends the outbox: no more lines come; what fails now is left for the next
+    /// agent.
     pub fn finish(&self) {
         self.state().is_finishing = true;
         self.changed.notify_all();

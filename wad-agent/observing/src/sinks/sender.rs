@@ -1,4 +1,4 @@
-//! What empties a spool: the thread of one sink.
+//! The thread of one sink empties its spool.
 
 use std::time::Duration;
 
@@ -47,7 +47,7 @@ pub fn run(outbox: &Outbox) {
     }
 }
 
-/// One batch. Whether there can be more.
+/// Sends one batch, and returns whether there can be more.
 fn send(outbox: &Outbox, target: &mut Target) -> Result<bool, SinkError> {
     let Some(batch) = outbox.next(BATCH_BYTES).map_err(SinkError::Spool)? else {
         return Ok(false);
@@ -66,7 +66,7 @@ fn send(outbox: &Outbox, target: &mut Target) -> Result<bool, SinkError> {
     }
 }
 
-/// To the log, when it fails for the first time, and when it is well again.
+/// Tells the log, when it fails for the first time, and when it is well again.
 fn tell(outbox: &Outbox, error: Option<&SinkError>) {
     let sink = outbox.sink.name.as_str();
     let told = error.map(SinkError::told);

@@ -1,5 +1,5 @@
-//! What a sink has not taken yet, on the disk, in order: it outlives the agent,
-//! whatever ends that.
+//! A spool holds what a sink has not taken yet, on the disk, in order: it outlives the
+//! agent, whatever ends that.
 //!
 //! A folder of numbered files, segments, of whole lines; the oldest is read, the
 //! newest is written, and one that has been read is removed. How far the oldest has
@@ -23,10 +23,10 @@ const MEMORY_BYTES: usize = 1 << 20;
 /// A spool has about so many segments when it is full.
 const SEGMENTS: u64 = 16;
 const MAX_SEGMENT_BYTES: u64 = 8 << 20;
-/// How far the oldest segment has been read.
+/// The file that says how far the oldest segment has been read.
 const POSITION: &str = "position";
 const SUFFIX: &str = ".jsonl";
-/// Of a segment. No sink gets so far: beyond it is damage.
+/// The number of a segment is at most this. No sink gets so far: beyond it is damage.
 const MAX_NUMBER: u64 = 1 << 48;
 
 /// Lines that are lost, by why.
@@ -36,7 +36,7 @@ pub struct Lost {
     pub full: u64,
     /// The disk does not take them, and there are as many in memory as may be.
     pub disk: u64,
-    /// They can't be read any more.
+    /// Lines that can't be read any more.
     pub damaged: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct Spool {
     max_bytes: u64,
     /// Oldest first.
     segments: VecDeque<Segment>,
-    /// Of the oldest segment.
+    /// Bytes read of the oldest segment.
     read_bytes: u64,
     next_number: u64,
     /// The newest segment, if it was made by this run and takes more.
@@ -72,18 +72,18 @@ pub struct Batch {
     bytes: Vec<u8>,
     lines: Vec<Place>,
     is_in_memory: bool,
-    /// With what is damaged behind the last line.
+    /// The end, with what is damaged behind the last line.
     end: Passed,
 }
 
-/// Where a line ends.
+/// Says where a line ends.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     in_batch: usize,
     passed: Passed,
 }
 
-/// What has been passed of the segment with a line, and all before it.
+/// Says what has been passed of the segment with a line, and all before it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     bytes: u64,
@@ -126,7 +126,7 @@ impl Batch {
         &self.bytes
     }
 
-    /// Without newlines.
+    /// Returns the lines without newlines.
     pub fn lines(&self) -> impl Iterator<Item = &[u8]> {
         let starts = [0].into_iter().chain(self.lines.iter().map(|place| place.in_batch));
         starts.zip(&self.lines).map(|(start, place)| &self.bytes[start..place.in_batch - 1])
@@ -216,8 +216,8 @@ impl Spool {
         }
     }
 
-    /// So many lines of a batch, the last that was given, have been taken, none of them
-    /// or all. What is lost before and among them.
+    /// Notes that so many lines of a batch, the last that was given, have been taken,
+    /// none of them or all. Returns what is lost before and among them.
     pub fn advance(&mut self, batch: &Batch, lines: usize) -> Lost {
         if batch.is_in_memory {
             self.is_memory_given = false;
@@ -407,7 +407,8 @@ impl Spool {
         }
     }
 
-    /// Where that fails, lines are told again after a restart.
+    /// Notes how far it was read; where that fails, lines are told again after a
+    /// restart.
     fn note(&self, number: u64, read_bytes: u64) {
         // Of one length, and written at once, so that one that is read is whole.
         let text = format!("{number:020} {read_bytes:020}\n");
@@ -428,7 +429,7 @@ fn is_record(line: &[u8]) -> bool {
     line.starts_with(b"{") && line.ends_with(b"}\n") && !line.contains(&0)
 }
 
-/// How many bytes of a file are whole lines; what is behind them is cut off.
+/// Returns how many bytes of a file are whole lines; what is behind them is cut off.
 fn whole_lines(file: &Path, bytes: u64) -> io::Result<u64> {
     const STEP: usize = 1 << 16;
     let open = OpenOptions::new().read(true).write(true).open(file)?;

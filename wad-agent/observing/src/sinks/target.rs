@@ -1,4 +1,4 @@
-//! What takes the lines of a sink.
+//! A target takes the lines of a sink.
 
 use std::io::{self, Write as _};
 
@@ -12,7 +12,7 @@ use super::{
     spool::Batch,
 };
 
-/// One that may go on with what is behind the lines that it has taken.
+/// A target may go on with what is behind the lines that it has taken.
 pub enum Target {
     Stdout,
     File(Rotated),

@@ -45,7 +45,7 @@ fn reading(sinks: &Sinks) -> SinkReading {
     readings.sinks.remove(0)
 }
 
-/// Until the first sink is as it should be.
+/// Waits until the first sink is as it should be.
 fn await_sink(sinks: &Sinks, fits: impl Fn(&SinkReading) -> bool) -> SinkReading {
     let begun = Instant::now();
     loop {
@@ -174,7 +174,7 @@ fn daemons_get_a_datagram_for_each_and_may_be_away() {
     }
 }
 
-/// What came by POST, of which the first few were refused.
+/// Holds what came by POST, of which the first few were refused.
 #[derive(Default)]
 struct Taken {
     requests: Vec<(String, Instant)>,

@@ -1,12 +1,12 @@
-//! Which instruments of each flow are traced.
+//! Says which instruments of each flow are traced.
 
 use std::fmt::Display;
 
 use serde::Serialize;
 use wad_instruments::{Flow, Reading, STANDARD, Unit, Values, name};
 
-/// What is traced unless others are asked for: what `wad plot` shows, and what may
-/// have limited the flow.
+/// The instruments that are traced unless others are asked for: what `wad plot`
+/// shows, and what may have limited the flow.
 pub const USUAL: [&str; 10] = [
     name::HC_THRU_OCTETS_ACKED,
     name::HC_THRU_OCTETS_RECEIVED,
@@ -20,11 +20,11 @@ pub const USUAL: [&str; 10] = [
     name::PHASE,
 ];
 
-/// One of them, as the head of a trace has it.
+/// A column is a traced instrument, as the head of a trace has it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Column {
     pub name: String,
-    /// None where it is not known, as of members of `tcp_sock`.
+    /// The unit; None where it is not known, as of members of `tcp_sock`.
     pub unit: Option<String>,
 }
 
@@ -32,7 +32,7 @@ pub struct Column {
 pub struct Columns(Vec<Column>);
 
 impl Columns {
-    /// In the order in which they are named, each once.
+    /// Makes the columns in the order in which they are named, each once.
     pub fn new<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Self {
         let mut columns: Vec<Column> = Vec::new();
         for name in names {
@@ -53,8 +53,8 @@ impl Columns {
         self.0.iter().map(value).collect()
     }
 
-    /// What is wrong with the names, as far as the flows of a reading tell: derived
-    /// instruments are known to the agent only.
+    /// Returns what is wrong with the names, as far as the flows of a reading tell:
+    /// derived instruments are known to the agent only.
     pub fn check(&self, reading: &Reading) -> Result<(), Unknown> {
         let Some(flow) = reading.flows.first() else { return Ok(()) };
         match self.0.iter().find(|column| !flow.instruments.has(&column.name)) {

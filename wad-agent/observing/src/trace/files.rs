@@ -1,5 +1,5 @@
-//! Where lines go: a file that is rotated, or standard output. What is there is
-//! always whole: a piece that cannot be written to its end is cut off again.
+//! Lines go to a file that is rotated, or to standard output. What is there is always
+//! whole: a piece that cannot be written to its end is cut off again.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -24,8 +24,8 @@ impl Out for Box<dyn Out> {
     }
 }
 
-/// How lines are packed. Each piece is a frame of zstd of its own: a file of them is
-/// valid up to the last one that is whole.
+/// Says how lines are packed. Each piece is a frame of zstd of its own: a file of
+/// them is valid up to the last one that is whole.
 #[derive(Clone, Copy, Debug)]
 pub enum Packing {
     None,
@@ -66,10 +66,10 @@ impl<W: Write + Send> Out for Stream<W> {
     }
 }
 
-/// How much is kept.
+/// Bounds say how much is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Of each file.
+    /// Most bytes of each file.
     pub max_bytes: u64,
     /// Files, with the one that is written: FILE, FILE.1, ... up to FILE.(keep - 1),
     /// which is the oldest.

@@ -40,7 +40,7 @@ pub enum TraceError {
     Later(u32),
 }
 
-/// What of a trace cannot be read.
+/// Says what of a trace cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("only its first {lines} lines can be read: {what}")]
 pub struct Damage {
@@ -69,7 +69,7 @@ enum Unpacked<R> {
     Zstd(Box<BufReader<Frames<R>>>),
 }
 
-/// What is needed of the first line.
+/// Holds what is needed of the first line.
 #[derive(Deserialize)]
 struct Head {
     wad_trace: u32,
@@ -98,7 +98,7 @@ impl<R: BufRead> Rows<R> {
         Ok(Self { lines, read: 1, damage: None })
     }
 
-    /// What could not be read, once all rows are taken.
+    /// Returns what could not be read, once all rows are taken.
     pub fn damage(&self) -> Option<&Damage> {
         self.damage.as_ref()
     }
@@ -121,7 +121,7 @@ pub fn fuzz(bytes: &[u8]) {
     }
 }
 
-/// The same, of what is packed. A few bytes may unpack to gigabytes.
+/// Fuzzes the reading of what is packed. A few bytes may unpack to gigabytes.
 #[cfg(feature = "fuzz")]
 pub fn fuzz_packed(bytes: &[u8]) {
     const ENOUGH_BYTES: u64 = 4 << 20;

@@ -1,4 +1,4 @@
-//! What a line of a trace says, and how it is written: as JSON or as CSV.
+//! A row is what a line of a trace says, and how it is written: as JSON or as CSV.
 
 use std::{io, net::SocketAddr, sync::Arc};
 
@@ -30,7 +30,7 @@ pub struct Head<'a> {
     pub instruments: Vec<&'a Column>,
 }
 
-/// What CSV calls the columns before the instruments.
+/// CSV has these columns before the instruments.
 pub const FLOW: [&str; 7] = ["time", "cookie", "netns", "path", "local", "remote", "congestion"];
 
 /// A flow at one time.
@@ -76,7 +76,7 @@ impl Row {
         fields
     }
 
-    /// From the fields of a line, with the names of its instruments.
+    /// Makes a row from the fields of a line, with the names of its instruments.
     pub fn of_fields<'f>(
         mut fields: impl Iterator<Item = &'f str>,
         names: &[String],
@@ -106,7 +106,7 @@ fn parsed<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
 }
 
 impl Format {
-    /// What a file begins with.
+    /// Returns what a file begins with.
     pub fn head(self, head: &Head<'_>) -> Vec<u8> {
         match self {
             Self::Json => line_of_json(head),

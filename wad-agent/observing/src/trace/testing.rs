@@ -58,7 +58,7 @@ pub fn lines(format: Format, polls: u32) -> Vec<Vec<u8>> {
     lines
 }
 
-/// What can be read of a file, and what is wrong with it.
+/// Returns what can be read of a file, and what is wrong with it.
 pub fn rows_of(file: &Path) -> (Vec<Row>, Option<Damage>) {
     let mut rows = Rows::open(file).unwrap();
     let read = rows.by_ref().collect();

@@ -19,9 +19,9 @@ use crate::log;
 /// With the time that writing takes, no line is older than a second until it is
 /// written.
 const DELAY: Duration = Duration::from_millis(500);
-/// That may wait.
+/// Bytes that may wait.
 const MAX_WAITING_BYTES: usize = 64 << 20;
-/// That are written at once, unless files are smaller.
+/// Bytes that are written at once, unless files are smaller.
 const MAX_PIECE_BYTES: usize = 1 << 20;
 
 /// The most that is written at once, so that a piece, with the head of a file, fits
@@ -30,12 +30,12 @@ pub fn piece_bytes(max_file_bytes: u64) -> usize {
     usize::try_from(max_file_bytes / 4).map_or(MAX_PIECE_BYTES, |bytes| bytes.min(MAX_PIECE_BYTES))
 }
 
-/// What became of the lines.
+/// Says what became of the lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
     pub written: u64,
     pub lost: u64,
-    /// What the last ones were lost for.
+    /// The error that the last ones were lost for.
     pub error: Option<String>,
 }
 
@@ -152,7 +152,7 @@ impl<O: Out> Task<O> {
     }
 }
 
-/// How many of the first bytes are whole lines, at most so many, or one line.
+/// Returns how many of the first bytes are whole lines, at most so many, or one line.
 fn whole(lines: &[u8], most: usize) -> usize {
     let end = |byte: &u8| *byte == b'\n';
     let fit = &lines[..most.min(lines.len())];

@@ -21,11 +21,11 @@ pub const STREAMS: RangeInclusive<u64> = 2..=50;
 
 /// RFC 6928: what any flow may start with.
 pub const STANDARD_INITIAL_WINDOW_SEGMENTS: u32 = 10;
-/// What a SYN-ACK's window of 65,535 bytes leaves of an initial window, in
+/// Segments that a SYN-ACK's window of 65,535 bytes leaves of an initial window, in
 /// segments of 1460 bytes.
 pub const HANDSHAKE_SEGMENTS: u32 = 45;
 
-/// As many standard flows as one is to behave as; None for one.
+/// One flow is to behave as this many standard flows; None for one.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams(pub u32);
 
@@ -43,12 +43,12 @@ impl Streams {
     }
 }
 
-/// What the file says of both.
+/// Holds what the file says of both.
 #[derive(Clone, Copy, Debug)]
 pub struct Given {
     pub aimd: Aimd,
     pub streams: Option<Streams>,
-    /// They are RFC 3649's for what the path carries.
+    /// The values are RFC 3649's for what the path carries.
     pub is_auto: bool,
 }
 

@@ -27,10 +27,10 @@ pub const AUTO_HEADROOM: f64 = 1.25;
 pub struct Buffers {
     pub sndbuf_bytes: Option<u32>,
     pub rcvbuf_bytes: Option<u32>,
-    /// What the kernel's autotuning is to have room for.
+    /// Bytes that the kernel's autotuning is to have room for.
     pub autotune_bytes: Option<u32>,
     pub auto: AutoBuffers,
-    /// What the path carries is needed for them.
+    /// The line is used: what the path carries is needed for them.
     pub use_line: bool,
 }
 
@@ -106,8 +106,8 @@ fn check_alone(table: &Table<'_>, problems: &mut Problems) {
     }
 }
 
-/// What "auto" asks for. For a short, slow path, the least there is; for a long,
-/// fast one more than [`MAX_BYTES`], which is then an error.
+/// Returns what "auto" asks for. For a short, slow path, the least there is; for a
+/// long, fast one more than [`MAX_BYTES`], which is then an error.
 pub fn auto_bytes(bdp_bytes: f64) -> u64 {
     ((bdp_bytes * AUTO_HEADROOM).round() as u64).max(MIN_BYTES)
 }

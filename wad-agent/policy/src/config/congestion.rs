@@ -1,4 +1,4 @@
-//! Which congestion control a path gets, and which keys mean anything to it.
+//! Reads which congestion control a path gets, and which keys mean anything to it.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -20,14 +20,14 @@ fn keys() -> impl Iterator<Item = &'static str> {
     KEYS.iter().copied()
 }
 
-/// What a path gets, and the place that says so.
+/// Holds what a path gets, and the place that says so.
 #[derive(Debug, Default)]
 pub struct Choice {
-    /// None for the host's default, or where it could not be read.
+    /// The algorithm; None for the host's default, or where it could not be read.
     pub congestion: Option<Congestion>,
-    /// None where a key of a law implies it.
+    /// The place in the file; None where a key of a law implies it.
     pub at: Option<Span>,
-    /// It could not be read: nothing more is to be said about it.
+    /// The choice could not be read: nothing more is to be said about it.
     pub in_doubt: bool,
 }
 

@@ -85,7 +85,7 @@ fn measured_reason(shares: &Shares) -> Fault {
     Fault::new(title, label).help(ALLOW)
 }
 
-/// The same at any loss rate.
+/// Returns a problem where the share is the same at any loss rate.
 fn aimd_reason(table: &Table<'_>, policy: &PathPolicy, share: f64) -> Option<Problem> {
     let title = format!("this takes {share:.2} times a standard flow's share");
     let fault = Fault::new(title, "at the same losses");
@@ -127,7 +127,8 @@ fn start_reason(table: &Table<'_>, policy: &PathPolicy) -> Option<Problem> {
     Some(Fault::new(title, label).help(ALLOW).at(at))
 }
 
-/// No default route: `::ffff:0:0/96` is IPv4's, and shorter ones hold it.
+/// Returns whether this is no default route: `::ffff:0:0/96` is IPv4's, and shorter
+/// ones hold it.
 fn is_bounded(net: IpNet) -> bool {
     match net {
         IpNet::V4(net) => net.prefix_len() >= BOUNDED_IPV4_BITS,

@@ -9,8 +9,8 @@ use super::{
     thresholds,
 };
 
-/// Of a dedicated path's rate: headers take 3.5%, and retransmissions have to
-/// find room as well.
+/// The payload's part of a dedicated path's rate: headers take 3.5%, and
+/// retransmissions have to find room as well.
 const DEDICATED_PAYLOAD: f64 = 0.95;
 
 /// The window and the rate of a path of one's own.

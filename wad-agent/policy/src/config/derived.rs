@@ -1,5 +1,5 @@
-//! One `[[derived]]`: a number made of the instruments of a flow, and when it is an
-//! event.
+//! Reads one `[[derived]]`: a number made of the instruments of a flow, and when it
+//! is an event.
 
 use std::{collections::HashSet, ops::RangeInclusive, time::Duration};
 
@@ -66,7 +66,7 @@ const LASTING: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(8
 pub struct Site {
     pub name: Span,
     pub metric: Option<Span>,
-    /// Of the threshold's paths, in their order.
+    /// The places of the threshold's paths, in their order.
     pub paths: Vec<Span>,
 }
 
@@ -142,8 +142,8 @@ fn read_threshold(table: &Table<'_>, problems: &mut Problems) -> (Option<Thresho
     (limit.map(|limit| Threshold { limit, lasting, paths }), places)
 }
 
-/// As instruments are called, so that expressions can have it; and no field of the
-/// kernel's begins so.
+/// Reads a name: it is as instruments are called, so that expressions can have it;
+/// and no field of the kernel's begins so.
 fn parse_name(name: &str) -> Result<String, Fault> {
     let is_instrument = STANDARD.iter().any(|known| known.name == name);
     let is_name = name.starts_with(|c: char| c.is_ascii_uppercase())
@@ -170,8 +170,8 @@ fn parse_unit(unit: &str) -> Result<String, Fault> {
     Ok(unit.to_owned())
 }
 
-/// What only shows once all of the file is read: names given twice, too many of
-/// them, paths that are not there.
+/// Checks what only shows once all of the file is read: names given twice, too many
+/// of them, paths that are not there.
 pub fn check(derived: &Derived, sites: &[Site], known: &HashSet<&str>, problems: &mut Problems) {
     if let Some(site) = sites.get(MAX_DERIVED) {
         let label = format!("at most {MAX_DERIVED}");

@@ -40,7 +40,7 @@ const TABLES: &[Key] = &[
     key(path::TABLE),
 ];
 
-/// Those that there may be more of.
+/// The tables that there may be more of.
 const ARRAYS: [&str; 4] = [source::TABLE, sink::TABLE, derived::TABLE, path::TABLE];
 
 impl Config {
@@ -96,7 +96,8 @@ impl Config {
         }
     }
 
-    /// Where the file names no source, measured paths have their own flows.
+    /// Adds a source: where the file names no source, measured paths have their own
+    /// flows.
     fn measure_somehow(&mut self) {
         if self.sources.is_empty() && self.paths.iter().any(|path| path.measured.is_some()) {
             self.sources.push(Source::passive());
@@ -107,15 +108,15 @@ impl Config {
 /// The defaults, and what was read so far.
 struct Document {
     config: Config,
-    /// Of the paths, in their order.
+    /// The places of the paths, in their order.
     sites: Vec<Site>,
     /// Where `[host] routes` is.
     routes: Option<Span>,
-    /// Of the sources' names, in their order.
+    /// The places of the sources' names, in their order.
     source_names: Vec<Span>,
-    /// Of the sinks' names, in their order.
+    /// The places of the sinks' names, in their order.
     sink_names: Vec<Span>,
-    /// Of the derived events, in their order.
+    /// The places of the derived events, in their order.
     derived_sites: Vec<derived::Site>,
     /// The tables that were there.
     seen: HashMap<&'static str, Span>,
@@ -152,7 +153,7 @@ impl Default for Document {
 }
 
 impl Document {
-    /// Only what ends the reading is returned as an error.
+    /// Reads the file: only what ends the reading is returned as an error.
     fn read(
         &mut self,
         section: Section<'_>,

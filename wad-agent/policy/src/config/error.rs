@@ -1,4 +1,4 @@
-//! What can be wrong with a configuration file as a whole.
+//! Errors say what is wrong with a configuration file as a whole.
 
 use std::{io, path::PathBuf};
 

@@ -1,4 +1,5 @@
-//! One thing that is wrong in a file: what, where, and what to do about it.
+//! A problem is one thing that is wrong in a file: what, where, and what to do about
+//! it.
 
 use std::{
     fmt::{self, Display},
@@ -26,7 +27,7 @@ impl Span {
     }
 }
 
-/// What is wrong with a value, wherever it stands.
+/// Says what is wrong with a value, wherever it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     pub title: String,
@@ -50,7 +51,7 @@ impl Fault {
     }
 }
 
-/// In one line, for where there is no file to point into.
+/// The fault is told in one line, for where there is no file to point into.
 impl From<UrlError> for Fault {
     fn from(UrlError { title, label, help }: UrlError) -> Self {
         Self::new(title, label).help(help)
@@ -104,7 +105,7 @@ impl Problems {
         self.count
     }
 
-    /// In the order of the file.
+    /// Returns the problems in the order of the file.
     pub fn sorted(mut self) -> Vec<Problem> {
         self.kept.sort_by_key(|problem| problem.at.start);
         self.kept

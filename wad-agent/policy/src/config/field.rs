@@ -15,12 +15,12 @@ use super::{
 /// A field that a path may have.
 pub struct Field {
     pub key: &'static str,
-    /// Another name for the same: that of the Net100 papers.
+    /// An alias is another name for the same: that of the Net100 papers.
     pub alias: Option<&'static str>,
     pub kind: Kind,
     /// Words that it takes in place of a value of its kind.
     pub or: &'static [&'static str],
-    /// What holds where it is left out.
+    /// The default: what holds where it is left out.
     pub default: &'static str,
     /// A sentence for the documentation.
     pub doc: &'static str,
@@ -42,7 +42,7 @@ pub struct Field {
 /// Takes a field out of a table, into the policy.
 type Read = fn(&Field, &Table<'_>, &mut Problems, &mut PathPolicy);
 
-/// What a field takes.
+/// A kind is what a field takes.
 pub enum Kind {
     /// A whole number; the unit is what it counts.
     Whole {
@@ -66,19 +66,19 @@ pub enum Kind {
     Switch,
     /// `true` or `false`, for which the papers have 1 and 0.
     PapersSwitch,
-    /// One of some words. `unless` is said of any other.
+    /// A word, out of some. `unless` is said of any other.
     Word {
         words: &'static [&'static str],
         unless: &'static str,
     },
-    /// What is described by itself.
+    /// Anything else, which is described by itself.
     Other {
         takes: &'static str,
         range: &'static str,
     },
 }
 
-/// How `wad check` shows a field, where the file has it.
+/// Says how `wad check` shows a field, where the file has it.
 #[derive(Clone, Copy)]
 pub struct Checked {
     /// The heading of a column that it has to itself; None among the words of the path.
@@ -103,7 +103,7 @@ impl Checked {
 }
 
 impl Field {
-    /// What most fields have nothing of.
+    /// The base of a field: what most fields have nothing of.
     pub const NONE: Self = Self {
         key: "",
         alias: None,
@@ -119,7 +119,7 @@ impl Field {
         paths: None,
     };
 
-    /// Its whole number, if it is there and within the range.
+    /// Reads the field's whole number, if it is there and within the range.
     pub(super) fn whole(&self, table: &Table<'_>, problems: &mut Problems) -> Option<u32> {
         let Kind::Whole { range, unit } = &self.kind else { return None };
         let parse = |value: &DeValue<'_>| table::integer(value, range.clone(), unit);
@@ -152,7 +152,7 @@ impl Field {
         table.read(self.key, problems, parse)
     }
 
-    /// What it takes, for the documentation.
+    /// Returns what it takes, for the documentation.
     pub fn type_words(&self) -> String {
         let own = match &self.kind {
             Kind::Whole { .. } => "a whole number",

@@ -49,21 +49,21 @@ pub(super) fn keys() -> &'static [Key] {
     &KEYS
 }
 
-/// Those that `wad check` shows, in its order.
+/// Returns the fields that `wad check` shows, in its order.
 pub fn checked() -> &'static [(&'static Field, &'static Checked)] {
     static CHECKED: LazyLock<Vec<(&Field, &Checked)>> =
         LazyLock::new(|| in_order(|field| field.check.as_ref(), |checked| checked.after));
     &CHECKED
 }
 
-/// Those that `wad explain` shows, in its order.
+/// Returns the fields that `wad explain` shows, in its order.
 pub fn explained() -> &'static [(&'static Field, &'static Setting)] {
     static EXPLAINED: LazyLock<Vec<(&Field, &Setting)>> =
         LazyLock::new(|| in_order(|field| field.explain.as_ref(), |setting| setting.after));
     &EXPLAINED
 }
 
-/// Those that `wad paths` shows, in its order.
+/// Returns the fields that `wad paths` shows, in its order.
 pub fn shown_of_paths() -> &'static [(&'static Field, &'static Setting)] {
     static SHOWN: LazyLock<Vec<(&Field, &Setting)>> =
         LazyLock::new(|| in_order(|field| field.paths.as_ref(), |setting| setting.after));

@@ -1,4 +1,4 @@
-//! What a configuration has to fit on this host.
+//! Reads what a configuration has to fit on this host.
 
 use std::{fs, path::Path};
 
@@ -7,12 +7,12 @@ use super::ConfigError;
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
-/// What the host offers.
+/// Holds what the host offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
     /// Congestion controls that the kernel has loaded.
     pub congestion_controls: Vec<String>,
-    /// Those that it has as modules.
+    /// Algorithms that it has as modules.
     pub loadable: Vec<String>,
 }
 

@@ -43,7 +43,7 @@ const NAME_BYTES: usize = 16;
 pub struct HostChanges {
     /// `reorder` and `delayed_ack` as metrics of routes.
     pub routes: bool,
-    /// By interface.
+    /// The queues' lengths, by interface.
     pub transmit_queues: Vec<TransmitQueue>,
     /// Packets that may wait for a processor, each.
     pub netdev_max_backlog: Option<u32>,
@@ -79,7 +79,7 @@ fn packets(value: &DeValue<'_>) -> Result<u32, Fault> {
     Ok(table::integer(value, PACKETS, "packets")? as u32)
 }
 
-/// As `dev_valid_name()` has it.
+/// Returns whether a name is one of an interface, as `dev_valid_name()` has it.
 fn is_interface(name: &str) -> bool {
     (1..NAME_BYTES).contains(&name.len())
         && name != "."

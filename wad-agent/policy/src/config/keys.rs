@@ -9,11 +9,11 @@ pub struct Key {
     pub name: &'static str,
     /// Another name for the same.
     pub alias: Option<&'static str>,
-    /// None where the reference has it from elsewhere.
+    /// The reference of the key; None where it has that from elsewhere.
     pub doc: Option<Doc>,
 }
 
-/// What the reference says of a key.
+/// Holds what the reference says of a key.
 #[derive(Debug)]
 pub struct Doc {
     pub takes: Takes,
@@ -39,12 +39,12 @@ pub enum Takes {
     Switch,
 }
 
-/// What holds where a key is not there.
+/// Says what holds where a key is not there.
 #[derive(Debug)]
 pub enum LeftOut {
     /// The file is refused.
     Refused,
-    /// The same as with this value, written as in the file.
+    /// The key counts as if it had this value, written as in the file.
     Value(&'static str),
     /// Something that no value stands for, in Markdown.
     Means(&'static str),

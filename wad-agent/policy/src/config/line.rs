@@ -1,4 +1,4 @@
-//! What the file says that the path carries: its rate and its round trip time.
+//! Reads what the file says that the path carries: its rate and its round trip time.
 
 use super::{
     congestion::Choice,
@@ -17,7 +17,7 @@ pub const TIMES: &str = "above 0, up to 60s";
 /// Rate and round trip time, as far as the file has them.
 #[derive(Clone, Copy, Debug)]
 pub struct Line {
-    /// Of `dedicated`, else of `bandwidth`.
+    /// The capacity of `dedicated`, else of `bandwidth`.
     capacity: Capacity,
     dedicated: Option<Located<f64>>,
     /// The path is measured: the file need not say anything.

@@ -82,13 +82,13 @@ pub struct Config {
     pub log: Log,
     pub api: Api,
     pub host: HostChanges,
-    /// Of what paths carry; the first that knows has the say.
+    /// Sources of what paths carry; the first that knows has the say.
     pub sources: Vec<Source>,
-    /// Of events.
+    /// Sinks of events.
     pub sinks: Vec<Sink>,
-    /// What is made of the instruments of flows.
+    /// Numbers made of the instruments of flows.
     pub derived: Derived,
-    /// In the order of the file.
+    /// The paths, in the order of the file.
     pub paths: Vec<PathPolicy>,
 }
 
@@ -105,12 +105,13 @@ impl Default for Agent {
     }
 }
 
-/// What becomes of the tuning when the agent ends by itself.
+/// Says what becomes of the tuning when the agent ends by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExit {
-    /// It is taken out of the kernel, and the host is as it was.
+    /// The tuning is taken out of the kernel, and the host is as it was.
     Restore,
-    /// It stays, for the next agent to take over, with what it needs of the host.
+    /// The tuning stays, for the next agent to take over, with what it needs of the
+    /// host.
     Keep,
 }
 
@@ -144,6 +145,6 @@ pub enum LogFormat {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Api {
-    /// On loopback, beside the Unix socket; None for that alone.
+    /// An address on loopback, beside the Unix socket; None for that alone.
     pub listen: Option<SocketAddr>,
 }

@@ -1,4 +1,4 @@
-//! What is wrong between paths: names given twice, rules that never match, too
+//! Finds what is wrong between paths: names given twice, rules that never match, too
 //! many rules for one address.
 //!
 //! A path is one rule for each pair of a remote and a local prefix. The longest
@@ -19,7 +19,7 @@ use super::{
 /// kernel memory.
 const MAX_RULES: usize = 1 << 20;
 
-/// Where a path is in the file.
+/// Says where a path is in the file.
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     pub name: Span,
@@ -89,7 +89,7 @@ impl Rule {
     }
 }
 
-/// What becomes of a path's rules.
+/// Says what becomes of a path's rules.
 #[derive(Clone, Copy, Default)]
 struct Fate {
     rules: usize,

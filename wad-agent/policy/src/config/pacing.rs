@@ -19,7 +19,7 @@ pub const RANGE: &str = "8kbit to 34.3Gbit";
 
 #[derive(Clone, Copy, Debug)]
 pub struct Paced {
-    /// For laws of ours.
+    /// Pacing for laws of ours.
     pub pacing: Pacing,
     /// Argument of SO_MAX_PACING_RATE.
     pub max_bytes_per_second: Option<u32>,

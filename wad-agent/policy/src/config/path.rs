@@ -1,4 +1,4 @@
-//! One `[[path]]`: which flows, and what they get.
+//! Reads one `[[path]]`: which flows, and what they get.
 
 use std::collections::HashSet;
 

@@ -6,18 +6,19 @@ use wad_common::control::Control;
 use super::thresholds::Windows;
 use crate::{capacity::Capacity, law::Law, shares::Shares};
 
-/// Which flows, and what they get. None leaves a setting to the kernel.
+/// A policy says which flows are meant, and what they get. None leaves a setting to the
+/// kernel.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathPolicy {
     /// 1 to 63 bytes, printable, unique.
     pub name: String,
     /// Networks, none twice, without IPv4-mapped ones.
     pub remote: Vec<IpNet>,
-    /// As `remote`; empty for any.
+    /// Local networks, as `remote`; empty for any.
     pub local: Vec<IpNet>,
     pub remote_port: u16,
     pub local_port: u16,
-    /// What the path carries in a round trip time, where the file says so.
+    /// Bytes that the path carries in a round trip time, where the file says so.
     pub bdp_bytes: Option<u64>,
     /// Argument of SO_SNDBUF, which the kernel doubles.
     pub sndbuf_bytes: Option<u32>,
@@ -31,7 +32,7 @@ pub struct PathPolicy {
     /// Argument of TCP_NOTSENT_LOWAT.
     pub notsent_lowat_bytes: Option<u32>,
     pub congestion: Option<Congestion>,
-    /// In force where `congestion` is [`Congestion::Ours`].
+    /// The law's parameters, in force where `congestion` is [`Congestion::Ours`].
     pub control: Control,
     pub initial_window_segments: Option<u32>,
     pub initial_receive_window_segments: Option<u32>,
@@ -50,7 +51,7 @@ pub struct PathPolicy {
     /// Nothing of the above is given to its flows: they are only counted.
     pub observe: bool,
     pub origin: Origin,
-    /// None where the values are those of the file.
+    /// The measurements; None where the values are those of the file.
     pub measured: Option<MeasuredPath>,
 }
 
@@ -63,14 +64,14 @@ impl PathPolicy {
         }
     }
 
-    /// What its flows take beside standard ones. None under the kernel's algorithms, and
-    /// where losses are no measure.
+    /// Returns what its flows take beside standard ones. None under the kernel's
+    /// algorithms, and where losses are no measure.
     pub fn shares(&self) -> Option<Shares> {
         Shares::of(self.law()?, &self.control, self.bdp_bytes)
     }
 }
 
-/// Where a path's settings come from, and what of them the kernel side has no part
+/// Says where a path's settings come from, and what of them the kernel side has no part
 /// in.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Origin {
@@ -82,11 +83,11 @@ pub struct Origin {
     pub reorder_segments: u32,
 }
 
-/// What follows from the measurements of a path.
+/// Holds what follows from the measurements of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MeasuredPath {
-    /// What the file says that the path carries: in force until it is measured,
-    /// and when that is too old.
+    /// The capacity that the file says that the path carries: in force until it is
+    /// measured, and when that is too old.
     pub fallback: Capacity,
     pub buffers: AutoBuffers,
     pub windows: Windows,
@@ -96,19 +97,19 @@ pub struct MeasuredPath {
     pub streams: u32,
 }
 
-/// Which of the path's buffers follow from what it carries.
+/// Says which of the path's buffers follow from what it carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AutoBuffers {
     pub sndbuf: bool,
     pub rcvbuf: bool,
-    /// Those that the kernel sizes.
+    /// The buffers that the kernel sizes.
     pub autotune: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Congestion {
     Ours(Law),
-    /// One that the kernel has, by its name.
+    /// An algorithm that the kernel has, by its name.
     Kernel(String),
 }
 

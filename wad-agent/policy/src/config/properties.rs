@@ -100,7 +100,7 @@ fn a_hundred_thousand_paths_are_read_in_linear_time() {
     assert!(took < Duration::from_secs(30), "{took:?}");
 }
 
-/// Of this thread: other tests run beside it.
+/// Returns the processor time of this thread: other tests run beside it.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("a clock of each thread").into()
 }

@@ -30,7 +30,7 @@ const BYTE_RATES: Units =
 
 const TIMES: Units = &[("us", 1e-6), ("ms", 1e-3), ("s", 1.0)];
 
-/// Of what is done now and then; no path's.
+/// The units of what is done now and then; no path's.
 const LONG_TIMES: Units =
     &[("ms", 1e-3), ("s", 1.0), ("min", 60.0), ("h", 3_600.0), ("d", 86_400.0)];
 

@@ -8,10 +8,10 @@ use super::fault::{Fault, Problem, Span};
 const SHOWN: usize = 20;
 /// Width in columns; a longer line is shown around the place in question.
 const WIDTH: usize = 120;
-/// What of a place is marked at most, in bytes.
+/// The most of a place that is marked, in bytes.
 const MARKED_BYTES: usize = WIDTH / 2;
-/// What of a line is shown at most beyond the place, in bytes. More than the
-/// width, so that the renderer sees there is more and says so.
+/// The most of a line that is shown beyond the place, in bytes. More than the width,
+/// so that the renderer sees there is more and says so.
 const BEYOND_BYTES: usize = 4 * WIDTH;
 
 /// The errors of a file, and how many more there are.

@@ -1,6 +1,5 @@
-//! Which rules and tables of routes the paths ask for: `reorder` and `delayed_ack =
-//! false` are metrics of routes, and rules lead connections to the tables that have
-//! them.
+//! The paths ask for rules and tables of routes: `reorder` and `delayed_ack = false`
+//! are metrics of routes, and rules lead connections to the tables that have them.
 
 mod selection;
 
@@ -11,13 +10,13 @@ pub use self::selection::{Selected, Selection};
 /// The tables begin here: one for each pair of metrics.
 const FIRST_TABLE: u32 = 1_190_000;
 
-/// What `net.ipv4.tcp_max_reordering` allows by default.
+/// The reordering that `net.ipv4.tcp_max_reordering` allows by default.
 pub const MAX_REORDER_SEGMENTS: u32 = 300;
 
 /// Each look-up of a route goes through all rules.
 pub const MAX_RULES: usize = 256;
 
-/// What a path wants of its routes.
+/// Says what a path wants of its routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RouteMetrics {
     /// 0 for none.
@@ -35,7 +34,7 @@ impl RouteMetrics {
         FIRST_TABLE + 2 * self.reorder_segments + u32::from(self.quickack)
     }
 
-    /// Those of a table of ours.
+    /// Returns the metrics of a table of ours.
     pub fn of_table(table: u32) -> Option<Self> {
         let number = table.checked_sub(FIRST_TABLE)?;
         let metrics = Self { reorder_segments: number / 2, quickack: number % 2 == 1 };
@@ -44,7 +43,7 @@ impl RouteMetrics {
     }
 }
 
-/// For TCP connections of this host; what it forwards is left alone.
+/// The rule is for TCP connections of this host; what it forwards is left alone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Rule {
     pub remote: IpNet,
@@ -57,7 +56,7 @@ pub struct Rule {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum To {
-    /// One of ours.
+    /// A table of ours.
     Table(u32),
     /// The rule of the main table, past rules of ours for wider prefixes.
     Main,

@@ -1,4 +1,4 @@
-//! What a field comes to once it is in force, as commands show it.
+//! A setting is what a field comes to once it is in force, as commands show it.
 
 use std::fmt::{self, Display};
 
@@ -22,7 +22,7 @@ impl InForce<'_> {
         Some(shown::text(&self.policy.congestion)).filter(|name| !name.is_empty())
     }
 
-    /// Which law of ours it is, if it is one.
+    /// Returns which law of ours it is, if it is one.
     pub fn law(&self) -> Option<Law> {
         Law::of_algorithm(&self.congestion()?)
     }
@@ -76,20 +76,20 @@ impl Display for Value {
     }
 }
 
-/// How a command shows what is in force of a field.
+/// Says how a command shows what is in force of a field.
 #[derive(Clone, Copy)]
 pub struct Setting {
     /// The name in JSON, with the unit.
     pub name: &'static str,
-    /// What follows the value in text.
+    /// The unit: what follows the value in text.
     pub unit: &'static str,
-    /// What stands in text in place of the value.
+    /// Words that stand in text in place of the value.
     pub words: Option<&'static str>,
     /// The heading of a column that it has to itself.
     pub title: Option<&'static str>,
     /// The key of the field behind which it is shown; None for its place in the table.
     pub after: Option<&'static str>,
-    /// None where it is left to the kernel.
+    /// Returns the value; None where it is left to the kernel.
     pub value: fn(InForce<'_>) -> Option<Value>,
 }
 

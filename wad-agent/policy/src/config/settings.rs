@@ -17,7 +17,8 @@ use super::{
 pub struct Settings(Vec<(Cow<'static, str>, Option<Value>)>);
 
 impl Settings {
-    /// Those that `wad explain` shows: what is left out is left to the kernel.
+    /// Returns the settings that `wad explain` shows: what is left out is left to the
+    /// kernel.
     pub fn explained(in_force: InForce<'_>) -> Self {
         let values = fields::explained().iter().filter_map(|(_, setting)| {
             let value = (setting.value)(in_force)?;
@@ -26,7 +27,8 @@ impl Settings {
         Self(values.collect())
     }
 
-    /// Those that `wad paths` shows: what is left to the kernel is there without a value.
+    /// Returns the settings that `wad paths` shows: what is left to the kernel is there
+    /// without a value.
     pub fn of_path(in_force: InForce<'_>) -> Self {
         let value = |(_, setting): &(_, &Setting)| (setting.name.into(), (setting.value)(in_force));
         Self(fields::shown_of_paths().iter().map(value).collect())
@@ -37,7 +39,7 @@ impl Settings {
     }
 }
 
-/// In whatever order.
+/// Settings are equal in whatever order.
 impl PartialEq for Settings {
     fn eq(&self, other: &Self) -> bool {
         self.0.len() == other.0.len() && self.0.iter().all(|setting| other.0.contains(setting))

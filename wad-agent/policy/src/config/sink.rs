@@ -1,4 +1,4 @@
-//! One `[[sink]]`: where events of flows are told.
+//! Reads one `[[sink]]`: where events of flows are told.
 
 use std::{
     collections::HashSet,
@@ -80,7 +80,7 @@ pub const KEYS: &[Key] = &[
 ];
 
 const MIB: u64 = 1 << 20;
-/// What a sink may leave on the disk, as a file or in its spool.
+/// Bytes that a sink may leave on the disk, as a file or in its spool.
 const FILE_BYTES: RangeInclusive<u64> = MIB..=MIB << 16;
 const KEPT: RangeInclusive<u64> = 1..=1000;
 const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
@@ -92,7 +92,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where syslog daemons listen (syslog(3)).
 const SYSLOG_SOCKET: &str = "/dev/log";
-/// Of the native protocol of systemd-journald.
+/// The socket of the native protocol of systemd-journald.
 const JOURNALD_SOCKET: &str = "/run/systemd/journal/socket";
 
 #[derive(Clone, Debug, PartialEq)]
@@ -100,9 +100,9 @@ pub struct Sink {
     /// 1 to 63 letters, digits, - and _; unique.
     pub name: String,
     pub kind: Kind,
-    /// Those that it takes; at least one.
+    /// Events that it takes; at least one.
     pub events: Vec<EventName>,
-    /// What it may leave on the disk while it is away.
+    /// Bytes that it may leave on the disk while it is away.
     pub spool_max_bytes: u64,
 }
 
@@ -144,7 +144,7 @@ pub struct Collector {
     pub token_file: Option<PathBuf>,
     /// PEM certificates that are trusted instead of the host's.
     pub ca_file: Option<PathBuf>,
-    /// For one request, from the name look-up to the last byte.
+    /// Time for one request, from the name look-up to the last byte.
     pub timeout: Duration,
 }
 
@@ -173,7 +173,7 @@ impl Asked {
         }
     }
 
-    /// With its article, and the keys that others have.
+    /// Returns the kind's name with its article, and the keys that others have.
     const fn others(self) -> (&'static str, &'static [&'static [&'static str]]) {
         const FILE: &[&str] = &["max_size", "keep"];
         const HTTP: &[&str] = &["url", "token_file", "ca_file", "timeout"];
@@ -223,7 +223,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Sink, Span)> 
     Some((sink, name.at))
 }
 
-/// What only shows with all of them.
+/// Checks what only shows with all of them.
 pub fn check(sinks: &[Sink], names: &[Span], problems: &mut Problems) {
     if let Some(at) = names.get(MAX_SINKS) {
         let title = format!("{} sinks", names.len());
@@ -278,7 +278,7 @@ fn read_collector(table: &Table<'_>, problems: &mut Problems) -> Option<Collecto
     })
 }
 
-/// It is the name of a folder, too.
+/// Reads a name: it is the name of a folder, too.
 fn parse_name(name: &str) -> Result<String, Fault> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
     if (1..=63).contains(&name.len()) && name.chars().all(fits) {

@@ -1,5 +1,5 @@
-//! One `[[source]]`: a service that knows what paths carry, and how it is asked; or
-//! the flows themselves.
+//! Reads one `[[source]]`: a service that knows what paths carry, and how it is
+//! asked; or the flows themselves.
 
 use std::{
     collections::HashSet,
@@ -119,34 +119,34 @@ const MAX_RESPONSE_BYTES: usize = 4 << 20;
 /// Transfers may be a week apart, and what one got is known for the next.
 const PASSIVE_STALE_AFTER: Duration = DAY.saturating_mul(8);
 
-/// How a source is asked, whatever its kind.
+/// Says how a source is asked, whatever its kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     /// 1 to 63 bytes, printable, unique.
     pub name: String,
     pub kind: Kind,
-    /// None where there is nobody to ask.
+    /// The URL; None where there is nobody to ask.
     pub url: Option<Url>,
     /// Holds a bearer token; read anew for each poll.
     pub token_file: Option<PathBuf>,
     /// PEM certificates that are trusted instead of the host's.
     pub ca_file: Option<PathBuf>,
     pub interval: Duration,
-    /// For one request, from the name look-up to the last byte.
+    /// Time for one request, from the name look-up to the last byte.
     pub timeout: Duration,
     /// A measurement older than this counts no more.
     pub stale_after: Duration,
     pub max_response_bytes: usize,
 }
 
-/// What answers there.
+/// A kind is what answers there.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Prometheus(Prometheus),
     PerfSonar(PerfSonar),
     /// A JSON document of a schema of ours.
     Http,
-    /// What the kernel measured on the flows themselves.
+    /// The measurements of the kernel on the flows themselves.
     Passive,
 }
 
@@ -191,7 +191,7 @@ impl Service {
 /// Queries in PromQL, one for each metric; each gives a series for each path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prometheus {
-    /// Its value is a path's name, or an address in the path's `remote`.
+    /// The label's value is a path's name, or an address in the path's `remote`.
     pub label: String,
     pub queries: Vec<Query>,
     /// When it was measured, in seconds since 1970; where it is left out, what
@@ -207,7 +207,7 @@ pub struct Query {
     pub factor: f64,
 }
 
-/// What is known of a path: bit/s, seconds, and fractions of packets.
+/// A metric is what is known of a path: bit/s, seconds, and fractions of packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Metric {
     Bandwidth,
@@ -262,7 +262,7 @@ const QUERY_KEYS: [&str; 8] = [
 const SERVICE_KEYS: [&str; 5] = ["url", "token_file", "ca_file", "timeout", "max_response"];
 
 impl Source {
-    /// What measured paths have where the file names no source.
+    /// Returns the source that measured paths have where the file names no source.
     pub fn passive() -> Self {
         Self {
             name: "flows".to_owned(),
@@ -441,7 +441,7 @@ fn read_query(table: &Table<'_>, metric: Metric, problems: &mut Problems) -> Opt
     Some(Query { metric, promql: promql?, factor: factor? })
 }
 
-/// None where it is wrong or missing, and that was said.
+/// Reads a unit; None where it is wrong or missing, and that was said.
 fn read_unit(table: &Table<'_>, metric: Metric, problems: &mut Problems) -> Option<f64> {
     let Some(key) = metric.unit_key() else { return Some(1.0) };
     let (at, has_query) = (table.place(metric.key()), table.has(metric.key()));

@@ -24,7 +24,7 @@ pub struct Table<'t> {
     entries: &'t DeTable<'t>,
     keys: &'static [Key],
     base_bytes: usize,
-    /// Its header.
+    /// The place of its header.
     pub at: Span,
 }
 
@@ -109,7 +109,7 @@ impl<'t> Table<'t> {
         self.get(name).is_some()
     }
 
-    /// Where the key's value stands, if it is there.
+    /// Returns where the key's value stands, if it is there.
     pub fn place(&self, name: &str) -> Option<Span> {
         self.get(name).map(|(_, value)| self.span(value))
     }

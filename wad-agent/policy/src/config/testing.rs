@@ -1,4 +1,4 @@
-//! What tests of configurations have in common.
+//! Helps the tests of configurations, with what they have in common.
 
 use std::{
     fs,

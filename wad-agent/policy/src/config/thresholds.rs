@@ -13,12 +13,12 @@ use super::{
     table::{self, Located, Table},
 };
 
-/// From the least window on; the most is 1.5 Tbit/s at 800 ms.
+/// Segments from the least window on; the most is 1.5 Tbit/s at 800 ms.
 pub const SEGMENTS: RangeInclusive<u64> = 2..=100_000_000;
-/// From two jumbo segments on, up to what 32 bits hold.
+/// Bytes from two jumbo segments on, up to what 32 bits hold.
 pub const BYTES: RangeInclusive<u64> = 18_000..=u32::MAX as u64;
 
-/// What headers and trailers leave of a packet of 1500 bytes on Ethernet is
+/// The part that headers and trailers leave of a packet of 1500 bytes on Ethernet is
 /// 0.941; without those of Ethernet, and with large segments, up to 0.993.
 const INITIAL_SSTHRESH_OF_BDP: f64 = 0.96;
 /// A little above what is payload: a bound, and no goal.
@@ -29,11 +29,11 @@ pub struct Thresholds {
     pub initial_ssthresh: WindowSize,
     pub max_cwnd: WindowSize,
     pub auto: Windows,
-    /// What the path carries is needed for them.
+    /// The line is used: what the path carries is needed for them.
     pub use_line: bool,
 }
 
-/// Which of the bounds follow from what the path carries.
+/// Says which of the bounds follow from what the path carries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Windows {
     pub initial_ssthresh: bool,
@@ -127,7 +127,7 @@ pub fn in_bytes(bytes: f64) -> Result<WindowSize, Fault> {
     }
 }
 
-/// As far as both are of one unit.
+/// Checks the order as far as both are of one unit.
 fn check_order(
     table: &Table<'_>,
     initial_ssthresh: WindowSize,

@@ -8,10 +8,10 @@ use wad_instruments::{Flow, Reading};
 
 use super::{Definition, Derived, Limit};
 
-/// What is remembered between two looks.
+/// Holds what is remembered between two looks.
 #[derive(Debug, Default)]
 pub struct Crossings {
-    /// By the flow's cookie, and the name of what crossed.
+    /// Crossings that are open, by the flow's cookie, and the name of what crossed.
     open: HashMap<(u64, String), Open>,
 }
 
@@ -32,7 +32,8 @@ pub struct Crossed<'a> {
 }
 
 impl Crossings {
-    /// Those of this reading, whose flows have the derived values, that are news.
+    /// Returns the crossings of this reading, whose flows have the derived values,
+    /// that are news.
     pub fn look<'a>(&mut self, derived: &'a Derived, reading: &'a Reading) -> Vec<Crossed<'a>> {
         let mut before = std::mem::take(&mut self.open);
         let mut news = Vec::new();

@@ -18,7 +18,7 @@ pub struct Expression {
     pub steps: Vec<Step>,
 }
 
-/// One number or operator, and where it stands in the text.
+/// A step is one number or operator, and where it stands in the text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     pub operation: Operation,
@@ -31,7 +31,8 @@ pub enum Operation {
     Name(Name),
     Negate,
     Binary(Binary),
-    /// Of what the steps from this one on make, per second between two readings.
+    /// The rate of what the steps from this one on make, per second between two
+    /// readings.
     Rate {
         from: usize,
     },
@@ -45,7 +46,7 @@ pub struct Name {
     pub measure: Measure,
     /// Makes seconds of times.
     pub divisor: f64,
-    /// Of `tcp_sock`: a reading has it only if it was asked for.
+    /// A field of `tcp_sock`: a reading has it only if it was asked for.
     pub is_field: bool,
 }
 
@@ -81,13 +82,13 @@ impl Binary {
 }
 
 impl Expression {
-    /// None where a part has no value, or there is none: a division by zero, an
-    /// overflow, a rate without an earlier reading.
+    /// Returns the value; None where a part has no value, or there is none: a
+    /// division by zero, an overflow, a rate without an earlier reading.
     pub fn value(&self, now: &Values, earlier: Option<&Values>) -> Option<f64> {
         value(&self.steps, now, earlier)
     }
 
-    /// What it measures.
+    /// Returns what the expression measures.
     pub fn measure(&self) -> Result<Measure, Mistake> {
         // What the parser makes is never short of operands.
         const WHOLE: &str = "each operator has its operands";

@@ -6,8 +6,8 @@ use wad_instruments::Reading;
 
 use super::Derived;
 
-/// By path, in the order of the definitions that have a metric. None where no flow
-/// of the path has a value.
+/// Returns the means by path, in the order of the definitions that have a metric.
+/// None where no flow of the path has a value.
 pub fn means(derived: &Derived, reading: &Reading) -> HashMap<String, Vec<Option<f64>>> {
     let names: Vec<_> = derived.metrics().map(|metric| metric.name.as_str()).collect();
     if names.is_empty() {

@@ -1,4 +1,4 @@
-//! From text to an expression: numbers, names, `+ - * /`, parentheses, `min`,
+//! Parses text into an expression: numbers, names, `+ - * /`, parentheses, `min`,
 //! `max` and `rate`. By precedence climbing; bounded in length and depth.
 
 use std::ops::Range;
@@ -15,7 +15,8 @@ const MAX_DEPTH: usize = 50;
 
 const FUNCTIONS: [&str; 3] = ["min", "max", "rate"];
 
-/// What a sign binds: a product before a sum, a sign of a number before both.
+/// The strength with which a sign binds: a product before a sum, a sign of a number
+/// before both.
 const SUM: u8 = 1;
 const PRODUCT: u8 = 2;
 const SIGN: u8 = 3;
@@ -47,7 +48,7 @@ enum Token<'t> {
 
 struct Parser<'t, F> {
     text: &'t str,
-    /// Of what has been read.
+    /// End of what has been read.
     end: usize,
     depth: usize,
     is_in_rate: bool,

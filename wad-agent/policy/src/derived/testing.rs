@@ -20,7 +20,8 @@ pub fn flow(values: &[(&str, f64)]) -> Flow {
     }
 }
 
-/// One flow, and how it was at an earlier reading.
+/// Adds the derived values to one flow, from it and from how it was at an earlier
+/// reading.
 pub fn extend(derived: &Derived, flow: &mut Flow, earlier: Option<&Flow>) {
     derived.extend(std::slice::from_mut(flow), |_| earlier.map(|flow| &flow.instruments));
 }

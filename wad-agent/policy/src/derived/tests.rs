@@ -177,7 +177,7 @@ fn depth_and_length_are_bounded() {
     assert_eq!(value(&format!("1{}", "+1".repeat(499))), Some(500.0));
 }
 
-/// Of which expressions that come close are made.
+/// Expressions that come close are made of these.
 const SCRAPS: &[&str] = &[
     "HCDataOctetsOut",
     "ElapsedSecs",

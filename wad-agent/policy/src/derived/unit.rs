@@ -1,11 +1,11 @@
-//! What the numbers of an expression measure: powers of octets, segments, events
-//! and seconds. A sum of different things is a mistake in the file.
+//! Units are what the numbers of an expression measure: powers of octets, segments,
+//! events and seconds. A sum of different things is a mistake in the file.
 
 use std::fmt::{self, Display};
 
 use wad_instruments::{self as instruments, name};
 
-/// In the order of [`Unit::powers`].
+/// The names, in the order of [`Unit::powers`].
 const NAMES: [&str; 4] = ["octets", "segments", "events", "s"];
 
 /// A product of powers; all zero for a ratio of like things.
@@ -21,7 +21,7 @@ impl Unit {
         Self { powers }
     }
 
-    /// None beyond powers that mean anything.
+    /// Combines two units; None beyond powers that mean anything.
     fn combine(self, other: Self, power: fn(i8, i8) -> Option<i8>) -> Option<Self> {
         let mut powers = [0; NAMES.len()];
         for (n, combined) in powers.iter_mut().enumerate() {
@@ -50,7 +50,7 @@ impl Display for Unit {
     }
 }
 
-/// What is known of a number's unit.
+/// A measure is what is known of a number's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
     /// A bare number: in a sum it is of the unit that it stands beside.
@@ -80,7 +80,8 @@ impl Measure {
         }
     }
 
-    /// Of a sum, and of the less or the greater of two: None where they differ.
+    /// Returns the measure of a sum, and of the less or the greater of two: None
+    /// where they differ.
     pub fn like(self, other: Self) -> Option<Self> {
         match (self, other) {
             (Self::Of(one), Self::Of(two)) => (one == two).then_some(self),
@@ -91,12 +92,12 @@ impl Measure {
         }
     }
 
-    /// None where the powers become too large.
+    /// Returns the product's measure; None where the powers become too large.
     pub fn times(self, other: Self) -> Option<Self> {
         self.combine(other, i8::checked_add)
     }
 
-    /// None where the powers become too large.
+    /// Returns the quotient's measure; None where the powers become too large.
     pub fn per(self, other: Self) -> Option<Self> {
         self.combine(other, i8::checked_sub)
     }

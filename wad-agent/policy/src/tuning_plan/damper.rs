@@ -1,4 +1,4 @@
-//! When a measured path's policy changes: not for every measurement, and not
+//! Decides when a measured path's policy changes: not for every measurement, and not
 //! often.
 //!
 //! A measurement scatters, and a path may flap between two routes. A change that
@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use crate::capacity::Capacity;
 
-/// Of the bandwidth-delay product: less is left alone. The buffers' headroom
-/// covers it.
+/// The least change, in parts of the bandwidth-delay product: less is left alone. The
+/// buffers' headroom covers it.
 const LEAST_CHANGE: f64 = 0.1;
 
-/// What is in force on a path.
+/// A damper knows what is in force on a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Damper {
     capacity: Capacity,
@@ -27,7 +27,7 @@ impl Damper {
         Self { capacity, changed_at: None }
     }
 
-    /// What the policy in force was made of.
+    /// Returns the capacity that the policy in force was made of.
     pub const fn capacity(&self) -> Capacity {
         self.capacity
     }

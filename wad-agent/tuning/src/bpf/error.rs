@@ -1,4 +1,5 @@
-//! Why tuning could not be brought into the kernel, with what to do about it.
+//! The error says why tuning could not be brought into the kernel, with what to do
+//! about it.
 
 use std::{error::Error, path::PathBuf};
 
@@ -7,7 +8,7 @@ use wad_struct_ops::{self as struct_ops, BtfError, StructOpsError};
 
 use super::{PinsError, cgroup};
 
-/// Why tuning could not be brought into the kernel.
+/// Says why tuning could not be brought into the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum TuningError {
     #[error(
@@ -47,7 +48,7 @@ pub enum TuningError {
     NoSet,
     #[error("cannot use the BPF map `{name}`")]
     Map { name: &'static str, source: aya::maps::MapError },
-    /// With its cause in the middle, hence not as its source (`r#`).
+    /// The text has its cause in the middle, hence not as its source (`r#`).
     #[error(
         "cannot attach to the cgroup {}: {}{}",
         cgroup.display(), root_cause(&**source), describe_others(others)
@@ -67,12 +68,12 @@ impl From<ProgramError> for TuningError {
     }
 }
 
-/// What is at the bottom of it: aya's own words name system calls.
+/// Returns what is at the bottom of an error: aya's own words name system calls.
 fn root_cause(error: &dyn Error) -> String {
     error.source().map_or_else(|| error.to_string(), root_cause)
 }
 
-/// What the kernel and its verifier said, and what may help.
+/// Returns what the kernel and its verifier said, and what may help.
 fn refusal(error: &ProgramError) -> String {
     match error {
         ProgramError::LoadError { io_error, verifier_log } => {
@@ -112,7 +113,7 @@ mod tests {
         SyscallError { call: "bpf_link_create", io_error }.into()
     }
 
-    /// As `main` prints it.
+    /// Returns an error as `main` prints it.
     fn printed(error: TuningError) -> String {
         format!("{:#}", anyhow::Error::from(error))
     }

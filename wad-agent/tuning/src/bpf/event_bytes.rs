@@ -1,4 +1,4 @@
-//! From bytes of the ring buffer to an event.
+//! Turns bytes of the ring buffer into an event.
 
 use std::ptr;
 

@@ -1,4 +1,4 @@
-//! What TCP knows of the flows of the paths, read by an iterator over the flows'
+//! Reads what TCP knows of the flows of the paths, by an iterator over the flows'
 //! state: of all network namespaces, and of no socket that is not ours.
 
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,7 +14,7 @@ pub struct InstrumentsReader {
     record_bytes: usize,
 }
 
-/// What it says of a flow.
+/// A record holds what the iterator says of a flow.
 pub struct Record<'a> {
     pub head: Head,
     members: &'a [u8],

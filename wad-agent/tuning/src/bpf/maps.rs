@@ -58,9 +58,9 @@ pub struct Maps {
     pub names: Vec<(Arc<str>, u32)>,
     max_flows: Vec<u32>,
     disabled: Disabled,
-    /// Of paths whose flows are left alone, by their index.
+    /// The settings of paths whose flows are left alone, by their index.
     withheld: HashMap<u32, Withheld>,
-    /// Of the paths that say what they carry, by their index.
+    /// The origins of the paths that say what they carry, by their index.
     origins: HashMap<u32, Origin>,
     /// The maps in force, once this agent has put any there.
     current: Option<Inner>,
@@ -216,7 +216,7 @@ impl Maps {
         self.prefix_sets.set(slot, &set.prefixes, 0).map_err(named("PREFIX_SETS"))
     }
 
-    /// Which path the flows of a question fall under, and what they get.
+    /// Returns which path the flows of a question fall under, and what they get.
     pub fn explain(&self, query: &Query) -> Result<Answer> {
         let set = self.current.as_ref().ok_or(TuningError::NoSet)?;
         let basis = Basis::PolicySet(self.get(Setting::Generation)?);
@@ -243,7 +243,7 @@ impl Maps {
         Ok(by_path)
     }
 
-    /// What the kernel side has counted.
+    /// Returns what the kernel side has counted.
     pub fn readings(&self) -> Result<KernelReadings> {
         let stats: HashMap<u32, PathStats> =
             self.paths.iter().collect::<Result<_, _>>().map_err(named("PATHS"))?;
@@ -269,7 +269,7 @@ impl Maps {
         })
     }
 
-    /// One count of those that concern no single path.
+    /// Returns one count of those that concern no single path.
     pub fn count(&self, counter: Counter) -> Result<u64> {
         self.counters.get(&(counter as u32), 0).map_err(named("COUNTERS"))
     }

@@ -64,21 +64,21 @@ pub struct Tuning {
     maps: Mutex<Maps>,
     cgroup: File,
     cgroup_id: u64,
-    /// None where the kernel lacks what it takes.
+    /// The programs for flows that run; None where the kernel lacks what it takes.
     running: Option<Running>,
 }
 
-/// What a connection may take to be made, from its first packet on, and still get
+/// Time that a connection may take to be made, from its first packet on, and still get
 /// all of one policy set when that changes meanwhile: with the first SYN lost and an
 /// RTT of a second. One that takes longer keeps what it has by then.
 pub const HANDSHAKE: Duration = Duration::from_secs(3);
 
-/// How tuning came about.
+/// Says how tuning came about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
     Fresh,
     TakenOver,
-    /// From an agent of another build.
+    /// Tuning was taken over from an agent of another build.
     Upgraded,
 }
 
@@ -90,7 +90,7 @@ pub struct Started {
     pub policy_set: u64,
 }
 
-/// What new tuning starts with.
+/// Holds what new tuning starts with.
 pub struct Setup<'a> {
     pub instance: &'a Instance,
     pub cgroup: &'a Cgroup,
@@ -139,7 +139,7 @@ impl Tuning {
         }
     }
 
-    /// What the kernel side has counted.
+    /// Returns what the kernel side has counted.
     pub fn readings(&self) -> Result<KernelReadings> {
         self.maps().readings()
     }
@@ -181,7 +181,7 @@ impl Tuning {
         self.maps().retire()
     }
 
-    /// Which path the flows of a question fall under, and what they get.
+    /// Returns which path the flows of a question fall under, and what they get.
     pub fn explain(&self, query: &Query) -> Result<Answer> {
         self.maps().explain(query)
     }
@@ -204,17 +204,18 @@ impl Tuning {
         self.maps().tell_changes(tells)
     }
 
-    /// How many flows have come to paths that divide their buffers, or left them.
+    /// Returns how many flows have come to paths that divide their buffers, or left
+    /// them.
     pub fn divisions(&self) -> Result<u64> {
         self.maps().count(Counter::Divisions)
     }
 
-    /// What reads how the flows get on.
+    /// Returns what reads how the flows get on.
     pub fn progress_reader(&self) -> Result<ProgressReader> {
         ProgressReader::load(&self.pins, self.cgroup_id)
     }
 
-    /// What reads these members of `struct tcp_sock`, of every flow.
+    /// Returns what reads these members of `struct tcp_sock`, of every flow.
     pub fn instruments_reader(
         &self,
         btf: &KernelBtf,
@@ -233,14 +234,14 @@ impl Tuning {
         self.maps().names.iter().map(|(name, index)| (*index, name.clone())).collect()
     }
 
-    /// The same of these only.
+    /// Returns the names of the paths with these indices only.
     pub fn names_of(&self, indices: &HashSet<u32>) -> HashMap<u32, Arc<str>> {
         let maps = self.maps();
         let wanted = maps.names.iter().filter(|(_, index)| indices.contains(index));
         wanted.map(|(name, index)| (*index, name.clone())).collect()
     }
 
-    /// The same, in the order of the configuration.
+    /// Returns the names of the paths, in the order of the configuration.
     pub fn path_names(&self) -> Vec<Arc<str>> {
         self.maps().names.iter().map(|(name, _)| name.clone()).collect()
     }
@@ -261,7 +262,7 @@ impl Tuning {
     }
 }
 
-/// What a start has made or taken over.
+/// Holds what a start has made or taken over.
 struct InKernel {
     maps: Maps,
     how: Start,

@@ -45,7 +45,7 @@ pub fn load(pins: &Pins) -> Result<OwnedFd> {
     })?)
 }
 
-/// In the place of another build's, where that has one.
+/// Attaches a program in the place of another build's, where that has one.
 pub fn attach(program: &OwnedFd, pins: &Pins, before: Option<&Pins>, cgroup: &File) -> Result<()> {
     let path = pins.options_link();
     let theirs = before.map(Pins::options_link).filter(|link| link.exists());

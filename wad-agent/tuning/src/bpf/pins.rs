@@ -1,4 +1,4 @@
-//! Where an instance's maps, programs and links are pinned:
+//! Pins are where an instance's maps, programs and links are pinned:
 //! `/sys/fs/bpf/wad/INSTANCE/LAYOUT/`.
 //!
 //! A folder is complete once the tuner's link is in it, which is pinned last and
@@ -21,7 +21,7 @@ const ENDS_LINK: &str = "ends_link";
 const OPTIONS_LINK: &str = "options_link";
 const ALGORITHM_PREFIX: &str = "wad_";
 
-/// Why the pins could not be had.
+/// Says why the pins could not be had.
 #[derive(Debug, Error)]
 pub enum PinsError {
     #[error("cannot make the folder {}: {source}", path.display())]
@@ -40,7 +40,7 @@ pub struct Pins {
 }
 
 impl Pins {
-    /// Only whoever holds the instance's lock may change them.
+    /// Makes the pins: only whoever holds the instance's lock may change them.
     pub fn new(_held: &Lock, instance: &Instance) -> Self {
         let root = root(instance);
         Self { current: root.join(objects::layout()), root }
@@ -54,12 +54,14 @@ impl Pins {
         self.current.join(TUNER_LINK)
     }
 
-    /// Of what sees the end of flows that ran already, where that is needed.
+    /// Returns the pin of the link of what sees the end of flows that ran already,
+    /// where that is needed.
     pub fn ends_link(&self) -> PathBuf {
         self.current.join(ENDS_LINK)
     }
 
-    /// Of what swallows the options of applications, where a path overrides them.
+    /// Returns the pin of the link of what swallows the options of applications,
+    /// where a path overrides them.
     pub fn options_link(&self) -> PathBuf {
         self.current.join(OPTIONS_LINK)
     }
@@ -73,7 +75,7 @@ impl Pins {
         make_folder(&self.current)
     }
 
-    /// Those of other builds.
+    /// Returns the pins of other builds.
     pub fn others(&self) -> Result<Vec<Self>, PinsError> {
         let others = entries(&self.root)?.into_iter().filter(|folder| *folder != self.current);
         Ok(others.map(|current| Self { root: self.root.clone(), current }).collect())

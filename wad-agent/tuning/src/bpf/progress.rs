@@ -1,4 +1,4 @@
-//! What the flows of the paths tell of them, read by an iterator over the flows'
+//! Reads what the flows of the paths tell of them, by an iterator over the flows'
 //! state: of all network namespaces, and of no socket that is not ours.
 
 use std::os::fd::{AsFd as _, OwnedFd};

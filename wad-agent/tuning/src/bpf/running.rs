@@ -29,14 +29,14 @@ pub struct Running {
     link: OwnedFd,
 }
 
-/// What came of going through all namespaces.
+/// Says what came of going through all namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Passed {
     adopted: usize,
     changed: usize,
     left: usize,
     divided: usize,
-    /// Those that were visited and have to be visited again, later.
+    /// Flows that were visited and have to be visited again, later.
     dividing: usize,
 }
 
@@ -131,20 +131,20 @@ impl Running {
         Ok(outcome)
     }
 
-    /// One run in the calling thread's namespace.
+    /// Makes one run in the calling thread's namespace.
     fn pass(&self) -> io::Result<Passed> {
         Ok(Passed::of(&read(self.link.as_fd())?))
     }
 }
 
-/// What an iterator has to say: a run of it.
+/// Returns what an iterator has to say: a run of it.
 pub fn read(link: BorrowedFd<'_>) -> io::Result<Vec<u8>> {
     let mut output = Vec::new();
     read_to(link, &mut output)?;
     Ok(output)
 }
 
-/// The same, behind what is there.
+/// Reads what an iterator has to say, behind what is there.
 pub fn read_to(link: BorrowedFd<'_>, output: &mut Vec<u8>) -> io::Result<()> {
     let mut file = File::from(sys::create_iterator(link)?);
     loop {

@@ -30,29 +30,29 @@ pub struct Answer {
     pub tried: Vec<Tried>,
 }
 
-/// Where the answer comes from.
+/// Says where the answer comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// The running agent: this is in force.
     PolicySet(u64),
-    /// No agent runs: it would be.
+    /// The configuration would be in force: no agent runs.
     Configuration { file: PathBuf },
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PathAnswer {
     pub name: String,
-    /// By which it matches.
+    /// The prefix by which it matches.
     pub prefix: IpNet,
     /// Whether flows get the settings.
     pub state: PathState,
-    /// What is left out is left to the kernel.
+    /// The settings; what is left out is left to the kernel.
     #[serde(default)]
     pub settings: Settings,
     /// Sentences.
     pub why: Vec<String>,
-    /// What the kernel has refused flows of the path so far.
+    /// Settings that the kernel has refused flows of the path so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedFlows>,
 }
@@ -66,19 +66,19 @@ pub struct Tried {
     pub verdict: Verdict,
 }
 
-/// What a rule says of the flow.
+/// A verdict is what a rule says of the flow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Taken,
-    /// It would, were these so; the question leaves it open.
+    /// The rule would be taken, were these so; the question leaves it open.
     OnlyIf(Vec<String>),
-    /// It does not: it is for these.
+    /// The rule is not taken: it is for these.
     OnlyFor(Vec<String>),
 }
 
 impl Answer {
-    /// Of no path yet.
+    /// Makes an answer of no path yet.
     #[must_use]
     pub fn new(query: &Query, from: Basis) -> Self {
         Self {
@@ -92,7 +92,8 @@ impl Answer {
         }
     }
 
-    /// With what comes by routes, which the kernel side knows nothing of.
+    /// Returns the answer with what comes by routes, which the kernel side knows
+    /// nothing of.
     #[must_use]
     pub fn with_means(mut self, routes: &routes::RoutesState) -> Self {
         if let Some(path) = self.path.as_mut().filter(|path| path.state == PathState::Tuned) {

@@ -1,5 +1,5 @@
-//! The same lookup that the BPF program does for a flow, step by step, so that each
-//! rule on the way can be told.
+//! Makes the same lookup that the BPF program does for a flow, step by step, so that
+//! each rule on the way can be told.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -39,7 +39,7 @@ struct Candidate {
     rule: Rule,
 }
 
-/// Which rule a flow falls under, and what follows.
+/// Returns which rule a flow falls under, and what follows.
 pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer, S::Error> {
     let mut answer = Answer::new(query, from);
     for Candidate { prefix, rule } in candidates(set, mapped(query.remote.address))? {
@@ -121,7 +121,7 @@ fn network(address: u128, bits: u8) -> IpNet {
     net.expect("a length within the address").trunc()
 }
 
-/// What a rule says of a flow that is known in part.
+/// Returns what a rule says of a flow that is known in part.
 fn fit(rule: &Rule, query: &Query) -> Verdict {
     let local = query.local;
     let mut open = Vec::new();

@@ -27,7 +27,8 @@ impl<'a> Offline<'a> {
         Self { set: PolicySet::new(paths, making), paths }
     }
 
-    /// Which path the flows of a question would fall under, and what they would get.
+    /// Returns which path the flows of a question would fall under, and what they would
+    /// get.
     #[must_use]
     pub fn explain(&self, query: &Query, from: Basis) -> Answer {
         let Ok(answer) = explain(self, query, from);

@@ -1,5 +1,5 @@
-//! What is asked: the other end of a flow, and perhaps this one, as far as they are
-//! known.
+//! A query is what is asked: the other end of a flow, and perhaps this one, as far as
+//! they are known.
 
 use std::{
     fmt::{self, Display},
@@ -55,7 +55,7 @@ impl FromStr for End {
     }
 }
 
-/// As it is read.
+/// An end is written as it is read.
 impl Display for End {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
@@ -85,7 +85,7 @@ impl Query {
     }
 }
 
-/// As it is asked of the agent.
+/// A query is written as it is asked of the agent.
 impl Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "remote={}", self.remote)?;

@@ -1,4 +1,4 @@
-//! Why a policy gives what it gives: where the numbers come from.
+//! Tells why a policy gives what it gives: where the numbers come from.
 
 use wad_common::policy::{DIVIDES, Policy};
 use wad_policy::{
@@ -14,7 +14,7 @@ pub fn name(policy: &Policy) -> String {
     text(&policy.name)
 }
 
-/// Where the settings come from, and what they do not say by themselves.
+/// Returns where the settings come from, and what they do not say by themselves.
 pub fn of(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
     let mut why = Vec::new();
     match state {
@@ -99,7 +99,7 @@ impl std::fmt::Display for Rate {
     }
 }
 
-/// What fixed point keeps.
+/// Returns what fixed point keeps.
 fn rounded(number: f64) -> f64 {
     (number * 1e4).round() / 1e4
 }

@@ -11,7 +11,7 @@ use std::{
 /// Lines that are listed; of more, the number.
 const LISTED: usize = 10;
 
-/// What a journal does not tell any more. Lines are numbered from 1.
+/// Says what a journal does not tell any more. Lines are numbered from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
     journal: PathBuf,

@@ -18,10 +18,10 @@ pub struct Line {
     pub change: Change,
 }
 
-/// What a file holds. Lines are numbered from 1.
+/// Lists what a file holds. Lines are numbered from 1.
 #[derive(Default)]
 pub struct Found {
-    /// Of this boot, in order.
+    /// Changes of this boot, in order.
     pub changes: Vec<Change>,
     pub unreadable: Vec<usize>,
     /// The last line, where it ends without a newline and says nothing whole.
@@ -62,7 +62,7 @@ pub fn fuzz(bytes: &[u8]) {
     }
 }
 
-/// One thing to undo: the first `before` and the last `after` of a setting.
+/// Holds one thing to undo: the first `before` and the last `after` of a setting.
 #[derive(Debug)]
 pub struct Entry {
     pub change: Change,
@@ -99,7 +99,7 @@ impl Entry {
         matches!(self.change, Change::Routes { .. })
     }
 
-    /// What the setting was before wad, if `now` is a value that wad gave it.
+    /// Returns what the setting was before wad, if `now` is a value that wad gave it.
     pub fn before_of(&self, now: &str) -> Option<&str> {
         let (before, after) = self.change.values()?;
         let is_ours = after == now || self.earlier.iter().any(|earlier| earlier == now);

@@ -22,7 +22,7 @@ impl Host {
         Self { state: tempfile::tempdir().unwrap(), _root: root, sysctl }
     }
 
-    /// As a new agent would; dropping the result is a crash.
+    /// Opens a journal as a new agent would; dropping the result is a crash.
     fn journal(&self) -> Journal {
         Journal::open(&self.state.path().join("wad"), "default", self.sysctl.clone()).unwrap()
     }
@@ -213,7 +213,7 @@ fn cut_anywhere_the_complete_lines_hold_and_more_can_follow() {
     assert!(str::from_utf8(&whole).is_ok());
 }
 
-/// Of an agent in a network namespace that is gone by now.
+/// The change is of an agent in a network namespace that is gone by now.
 #[test]
 fn what_went_with_its_namespace_is_undone() {
     let host = Host::new();

@@ -16,12 +16,12 @@ pub struct Queue {
     pub packets: u32,
 }
 
-/// By its name; None if there is none.
+/// Finds a queue by its name; None if there is none.
 pub fn of(namespace: Identity, interface: &str) -> Result<Option<Queue>, NetlinkError> {
     find(namespace, |link| link.attributes.contains(&LinkAttribute::IfName(interface.to_owned())))
 }
 
-/// None if it is gone, or its namespace is.
+/// Returns the queue's length; None if it is gone, or its namespace is.
 pub fn packets(namespace: Identity, index: u32) -> Result<Option<u32>, NetlinkError> {
     let queue = find(namespace, |link| link.header.index == index)?;
     Ok(queue.map(|queue| queue.packets))

@@ -1,5 +1,5 @@
-//! Which routes the tables of ours are to have: a pure function of the main table
-//! and of what is wanted.
+//! Finds which routes the tables of ours are to have: a pure function of the main
+//! table and of what is wanted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use super::route::{Found, Reason, Route};
 /// Routes within a prefix that are copied; a host that has more is a router.
 pub const MAX_WITHIN: usize = 1_000;
 
-/// Where a route is, and which of those to the same network it is.
+/// Says where a route is, and which of those to the same network it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place {
     pub table: u32,
@@ -20,7 +20,7 @@ pub struct Place {
     pub priority: u32,
 }
 
-/// What leads to a table.
+/// Says what leads to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wanted {
     pub table: u32,
@@ -45,7 +45,7 @@ pub struct Copies {
 /// Networks of tables that the kernel would not have a copy for, and what it said.
 pub type Blocked = HashMap<(u32, IpNet), String>;
 
-/// For one family.
+/// Returns the copies for one family.
 pub fn copies(main: &[Found], wanted: &[Wanted], blocked: &Blocked) -> Copies {
     let mut groups: BTreeMap<IpNet, Vec<&Found>> = BTreeMap::new();
     for found in main {

@@ -25,8 +25,8 @@ use super::{
     standing::{Report, RoutesState, Standing},
 };
 
-/// What may change how a packet goes. Links and addresses that go take routes with
-/// them that nobody is told of.
+/// The groups tell what may change how a packet goes. Links and addresses that go
+/// take routes with them that nobody is told of.
 const GROUPS: [MulticastGroup; 7] = [
     MulticastGroup::Link,
     MulticastGroup::Ipv4Ifaddr,
@@ -39,11 +39,11 @@ const GROUPS: [MulticastGroup; 7] = [
 
 /// Between two passes, at least; changes come in bursts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// And so many times as long as the last one took.
+/// The pause lasts at least so many times as long as the last pass took.
 const REST: u32 = 9;
-/// After a failure, if nothing happens before.
+/// The wait after a failure, if nothing happens before.
 const AGAIN: Duration = Duration::from_secs(5);
-/// For the first pass, that a start waits for.
+/// The limit for the first pass, that a start waits for.
 const FIRST: Duration = Duration::from_secs(5);
 
 /// Rules and routes in the agent's network namespace, kept as they are to be until it
@@ -127,7 +127,7 @@ fn fail(standing: &Standing, error: impl Into<anyhow::Error>) {
     }
 }
 
-/// Until it is over, or something fails.
+/// Attends until it is over, or something fails.
 async fn attend(
     wanted: &mut watch::Receiver<Vec<Selected>>,
     standing: &Standing,
@@ -189,7 +189,7 @@ async fn happened(
     Err(NetlinkError::Socket { source: io::ErrorKind::UnexpectedEof.into() })
 }
 
-/// To the log, what is new.
+/// Tells the log what is new.
 fn tell(standing: &Standing, report: Report) {
     let before = match standing.set(RoutesState::InForce(report.clone())) {
         RoutesState::InForce(before) => before,

@@ -89,7 +89,7 @@ async fn pass_family(
     Ok(())
 }
 
-/// To each path that it concerns.
+/// Returns the refusal for each path that it concerns.
 fn refused(refusal: &Refusal, selected: &[&Selected]) -> Vec<Refused> {
     let Wanted { table, prefix } = refusal.wanted;
     let concerns = |rule: &Rule| rule.remote == prefix && rule.to == To::Table(table);
@@ -114,7 +114,7 @@ fn tables(rules: &[Rule]) -> Vec<Wanted> {
 /// A route of ours as it is in the kernel.
 struct There {
     header: RouteHeader,
-    /// None for one that is unlike any we make.
+    /// The route; None for one that is unlike any we make.
     route: Option<Route>,
 }
 
@@ -174,11 +174,11 @@ async fn remove(
     unless_gone(removed)
 }
 
-/// Those of a family, in their order.
+/// The rules of a family, in their order.
 struct Rules {
-    /// With what they say, if they are as we make them.
+    /// Our rules, with what they say, if they are as we make them.
     ours: Vec<(RuleMessage, Option<Rule>)>,
-    /// One of others has come between ours and that of the main table.
+    /// A rule of others has come between ours and that of the main table.
     is_between: bool,
     others_come_first: bool,
     has_main: bool,

@@ -35,7 +35,7 @@ pub enum Way {
     Throw,
 }
 
-/// One way out.
+/// A hop is one way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hop {
     pub device: u32,
@@ -45,11 +45,11 @@ pub struct Hop {
     pub scope: RouteScope,
     /// The gateway is on the link, whatever addresses say.
     pub on_link: bool,
-    /// By their numbers.
+    /// The metrics, by their numbers.
     pub metrics: Vec<RouteMetric>,
 }
 
-/// Why a route is not copied.
+/// Says why a route is not copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     Multipath,
@@ -109,7 +109,8 @@ pub fn table(message: &RouteMessage) -> u32 {
     whole.unwrap_or(message.header.table.into())
 }
 
-/// None for what no look-up finds: entries of a cache, and routes out of order.
+/// Returns the route; None for what no look-up finds: entries of a cache, and routes
+/// out of order.
 pub fn found(message: &RouteMessage, family: Family, vrfs: &[Vrf]) -> Option<Found> {
     let header = &message.header;
     if header.flags.intersects(RouteFlags::Cloned | RouteFlags::Dead) {
@@ -195,7 +196,7 @@ impl Route {
         Self { to, tos: 0, priority: default_priority(family(&to)), way: Way::Throw }
     }
 
-    /// The same for another prefix, with these metrics in place of its own.
+    /// Returns the route for another prefix, with these metrics in place of its own.
     #[must_use]
     pub fn copy(&self, to: IpNet, ours: RouteMetrics) -> Self {
         let mut copy = Self { to, ..self.clone() };
@@ -257,7 +258,7 @@ impl Route {
     }
 }
 
-/// What the kernel takes for none (`IP6_RT_PRIO_USER`).
+/// Returns the priority that the kernel takes for none (`IP6_RT_PRIO_USER`).
 const fn default_priority(family: Family) -> u32 {
     match family {
         Family::V4 => 0,

@@ -54,7 +54,7 @@ pub fn message(rule: &Rule) -> RuleMessage {
     message
 }
 
-/// None for a rule that is none of ours.
+/// Reads a rule; None for a rule that is none of ours.
 #[must_use]
 pub fn read(message: &RuleMessage, family: Family) -> Option<Rule> {
     let mut addresses = [None, None];

@@ -1,4 +1,5 @@
-//! How it stands with the routes, for whoever asks: explanations, metrics, the log.
+//! Says how it stands with the routes, for whoever asks: explanations, metrics, the
+//! log.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,11 +20,11 @@ pub enum RoutesState {
     InForce(Report),
 }
 
-/// What came of a pass.
+/// Says what came of a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub copies: usize,
-    /// What is left as it is.
+    /// Refusals: what is left as it is.
     pub refused: Vec<Refused>,
     /// There are rules of others before ours.
     pub others_come_first: bool,
@@ -35,7 +36,7 @@ pub struct Refused {
     pub what: String,
 }
 
-/// For the metrics.
+/// Counts for the metrics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     pub copies: u64,
@@ -62,8 +63,8 @@ impl Standing {
     }
 }
 
-/// By what means a path's metrics come to its connections, in sentences. `undoes` is
-/// for the laws that take back a decrease for what was no loss.
+/// Returns by what means a path's metrics come to its connections, in sentences.
+/// `undoes` is for the laws that take back a decrease for what was no loss.
 pub fn means(path: &str, metrics: RouteMetrics, undoes: bool, state: &RoutesState) -> Vec<String> {
     let mut means = Vec::new();
     let is_on = matches!(state, RoutesState::InForce(_));

@@ -57,7 +57,7 @@ fn flow(second: u32) -> Progress {
     }
 }
 
-/// What two looks at these flows show, a second apart.
+/// Returns what two looks at these flows show, a second apart.
 fn seen(before: &[Progress], now: &[Progress]) -> HashMap<u32, Shown> {
     let (mut passive, start) = (passive(1), Instant::now());
     assert!(passive.is_due(start));

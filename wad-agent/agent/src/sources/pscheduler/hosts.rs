@@ -44,7 +44,7 @@ impl Hosts {
         hosts
     }
 
-    /// Its addresses; none if they could not be found.
+    /// Returns the host's addresses; none if they could not be found.
     pub fn of(&self, host: &str) -> Vec<IpAddr> {
         let given = host.parse().map(|address| vec![address]).ok();
         given.or_else(|| self.0.get(host).cloned()).unwrap_or_default()

@@ -8,8 +8,8 @@ use wad_policy::config::Metric;
 use super::task::Test;
 use crate::sources::number;
 
-/// As far as it matters here. Streams, intervals and the tools' own output can
-/// have any shape.
+/// A run is read as far as it matters here. Streams, intervals and the tools' own
+/// output can have any shape.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Run {
@@ -21,13 +21,13 @@ pub struct Run {
     errors: Option<String>,
 }
 
-/// What came of a run.
+/// An outcome says what came of a run.
 #[derive(Debug, PartialEq)]
 pub enum RunOutcome {
     UnderWay,
     Result {
         result: Value,
-        /// Since 1970.
+        /// When the run ended, since 1970.
         ended_at_seconds: f64,
     },
     Failure {
@@ -62,7 +62,8 @@ pub struct Given {
     is_missing: bool,
 }
 
-/// What a test is made for has to be there; what comes with it need not.
+/// Returns the values: what a test is made for has to be there; what comes with it
+/// need not.
 pub fn values(test: Test, result: &Value) -> Vec<(Metric, Given)> {
     let at = |pointer| result.pointer(pointer).unwrap_or(&Value::Null);
     let plain = |pointer, read: fn(&Value) -> Option<f64>| {
@@ -95,7 +96,7 @@ pub fn values(test: Test, result: &Value) -> Vec<(Metric, Given)> {
     given.filter(|(n, (_, given))| *n == 0 || !given.is_missing).map(|(_, given)| given).collect()
 }
 
-/// Of an ISO 8601 duration.
+/// Returns the seconds of an ISO 8601 duration.
 fn seconds(value: &Value) -> Option<f64> {
     let duration = SpanParser::new().parse_duration(value.as_str()?).ok()?;
     Some(duration.as_secs_f64())
@@ -107,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// As a server has it, but for what does not matter.
+    /// Returns a run as a server has it, but for what does not matter.
     fn run(state: &str, result: Value) -> Run {
         let run = json!({
             "start-time": "2026-05-19T12:00:00Z", "end-time": "2026-05-19T14:00:30+02:00",

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::hosts::Hosts;
 use crate::sources::Targets;
 
-/// Of a path and a kind of test: the last ones count. Meshes are made anew each
-/// day, and the tasks of the days before stay listed.
+/// At most so many tasks of a path and a kind of test are read: the last ones count.
+/// Meshes are made anew each day, and the tasks of the days before stay listed.
 const MOST_TASKS: usize = 4;
 
 /// Kinds of tests that tell something of a path.
@@ -40,7 +40,7 @@ impl Test {
     }
 }
 
-/// What a URL of the server ends with.
+/// An id is what a URL of the server ends with.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Id(String);
@@ -72,7 +72,7 @@ pub struct Task {
     pub id: Id,
     pub source: String,
     pub dest: String,
-    /// It sends no faster than it is told to: that says nothing of the path.
+    /// The test sends no faster than it is told to: that says nothing of the path.
     is_limited: bool,
 }
 
@@ -101,7 +101,7 @@ struct Spec {
 }
 
 impl Task {
-    /// Where it does not say who measures, that is the server's host.
+    /// Reads a task; where it does not say who measures, that is the server's host.
     pub fn read(test: Test, raw: Value, server: &str) -> serde_json::Result<Self> {
         let Raw { href: id, test: RawTest { spec } } = serde_json::from_value(raw)?;
         let Spec { source, dest, reverse, udp, bandwidth } = spec;
@@ -134,8 +134,9 @@ pub struct Chosen<'t> {
     pub targets: Vec<usize>,
 }
 
-/// Those that measure a path, from one of these hosts or from any if there are
-/// none. Of each kind the last one is first, as the server lists it at the end.
+/// Returns the tasks that measure a path, from one of these hosts or from any if
+/// there are none. Of each kind the last one is first, as the server lists it at the
+/// end.
 pub fn choose<'t>(
     tasks: &'t [Task],
     from: &HashSet<IpAddr>,

@@ -12,7 +12,7 @@ fn request(head: &str) -> (&str, &str) {
     target.split_once('?').unwrap_or((target, ""))
 }
 
-/// One task of a kind for each of these hosts, whose id is its place.
+/// Returns one task of a kind for each of these hosts, whose id is its place.
 fn tasks(query: &str, kind: &str, dests: &[&str]) -> Reply {
     if !query.ends_with(&format!("%22{kind}%22%7D%7D")) {
         return json("[]");

@@ -9,15 +9,15 @@ use tokio::{
     time::sleep,
 };
 
-/// What the server does with a connection, by the head of the request.
+/// A script says what the server does with a connection, by the head of the request.
 pub type Script = fn(&str) -> Reply;
 
 pub enum Reply {
     /// Status line's end, type and body.
     Whole(&'static str, &'static str, String),
-    /// As it is, then the end.
+    /// These bytes as they are, then the end.
     Raw(Vec<u8>),
-    /// So many bytes of a body, as fast as they are taken.
+    /// A body of so many bytes, as fast as they are taken.
     Endless(u64),
     /// A byte every now and then.
     Drip,

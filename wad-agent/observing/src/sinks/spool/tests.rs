@@ -235,7 +235,7 @@ fn memory_is_bounded_too() {
 #[derive(Clone, Debug)]
 enum Step {
     Put(u64),
-    /// So many lines of the next batch.
+    /// Take so many lines of the next batch.
     Take(usize),
     Restart,
 }

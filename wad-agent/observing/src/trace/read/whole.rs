@@ -20,7 +20,7 @@ impl<R: BufRead> Whole<R> {
         Self { source, line: Vec::new(), given: 0, end: None, is_over: false }
     }
 
-    /// What came before the end of the file, if anything did.
+    /// Returns what came before the end of the file, if anything did.
     pub fn end(&self) -> Option<&str> {
         self.end.as_deref()
     }

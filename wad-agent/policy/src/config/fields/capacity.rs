@@ -1,4 +1,4 @@
-//! What a path carries.
+//! These fields say what a path carries.
 
 use crate::config::{
     field::{Field, Kind},

@@ -1,4 +1,4 @@
-//! What a path's flows begin with, and what holds for their packets.
+//! These fields say what a path's flows begin with, and what holds for their packets.
 
 use wad_common::policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS};
 

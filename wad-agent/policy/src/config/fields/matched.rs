@@ -1,4 +1,4 @@
-//! Which flows a path is for, and whether they get anything.
+//! These fields say which flows a path is for, and whether they get anything.
 
 use crate::config::field::{Checked, Field, Kind};
 
@@ -65,7 +65,7 @@ pub const MATCHED: &[Field] = &[
     MODE,
 ];
 
-/// In range, hence whole.
+/// Returns the port, which is in range, hence whole.
 fn port(number: Option<u32>) -> u16 {
     number.map_or(0, |number| number as u16)
 }

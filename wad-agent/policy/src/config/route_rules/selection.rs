@@ -1,5 +1,5 @@
-//! From paths to rules: the same order as the kernel side has for flows, so that a
-//! connection's route has the metrics of the path that it falls under.
+//! Turns paths into rules: they have the same order as the kernel side has for flows,
+//! so that a connection's route has the metrics of the path that it falls under.
 
 use std::{cmp::Reverse, collections::HashSet, sync::Arc};
 
@@ -21,7 +21,7 @@ pub struct Selection(Vec<Entry>);
 struct Entry {
     path: Arc<str>,
     remote: IpNet,
-    /// None for a path that is for other local addresses only.
+    /// The local addresses; None for a path that is for other local addresses only.
     locals: Vec<Option<IpNet>>,
     remote_port: u16,
     local_port: u16,
@@ -63,7 +63,8 @@ impl Selection {
         Self(entries)
     }
 
-    /// What is disabled is given nothing, but goes on to be what it was.
+    /// Returns the rules: what is disabled is given nothing, but goes on to be what
+    /// it was.
     pub fn rules(&self, disabled: &Disabled) -> Vec<Selected> {
         let mut selected = Vec::new();
         for entry in &self.0 {
@@ -98,7 +99,7 @@ fn metrics(path: &PathPolicy) -> RouteMetrics {
     }
 }
 
-/// With that of IPv4 where a prefix covers it.
+/// Returns a path's remote prefixes, with that of IPv4 where a prefix covers it.
 fn remotes(path: &PathPolicy) -> impl Iterator<Item = IpNet> {
     path.remote.iter().flat_map(|net| [Some(*net), ipv4_in(net)]).flatten()
 }
@@ -107,7 +108,7 @@ fn ipv4_in(net: &IpNet) -> Option<IpNet> {
     (net.addr().is_ipv6() && covers_ipv4(*net)).then(|| Ipv4Net::default().into())
 }
 
-/// Those of a remote prefix's family; one None for any.
+/// Returns the local prefixes of a remote prefix's family; one None for any.
 fn locals(path: &PathPolicy, remote: &IpNet) -> Vec<Option<IpNet>> {
     if path.local.is_empty() {
         return vec![None];
