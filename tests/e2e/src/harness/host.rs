@@ -12,7 +12,7 @@ use wad_testbed::{
 /// that stops lowers what it has raised, whoever else needs it.
 const CEILING: &str = "33554432";
 
-/// Undone when dropped.
+/// The host is put back as it was when this is dropped.
 pub struct Host {
     // Dropped in this order.
     _ceilings: [Changed; 2],

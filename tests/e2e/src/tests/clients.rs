@@ -64,8 +64,8 @@ fn path(rate: &str, rtt: &str) -> Result<Wan> {
     Ok(wan)
 }
 
-/// The flows to and from ports of the far end, as its peer and itself have them,
-/// once so many have moved data.
+/// Returns the flows to and from ports of the far end, as its peer and itself have
+/// them, once so many have moved data.
 fn busy_flows(wan: &Wan, ports: &[u16], count: usize) -> Result<[Vec<Flow>; 2]> {
     let filter = |side| {
         let ports: Vec<String> = ports.iter().map(|port| format!("{side} = :{port}")).collect();
@@ -226,10 +226,10 @@ fn a_connection_from_before_comes_under_the_policy_undisturbed() -> Result<()> {
     Ok(())
 }
 
-/// What a receiver's policy has for its window.
+/// A receiver's policy sets this for its window.
 const WINDOW_BYTES: u64 = 8 * MIB;
 
-/// The largest window that a sender is offered; no longer looked at than it
+/// Returns the largest window that a sender is offered; no longer looked at than it
 /// takes to be nearly all of it.
 fn widest_window(
     sender: (&std::net::TcpStream, &Netns),

@@ -54,7 +54,7 @@ fn path(text: &str) -> Result<Wan> {
     Ok(wan)
 }
 
-/// Two losses, of which the second is looked at.
+/// Checks a flow with two losses, of which the second is looked at.
 fn one_loss(port: u16, law: Law) -> Result<()> {
     let wan = path(&losses(law))?;
     let trace = Trace::start(port..=port)?;
@@ -97,7 +97,7 @@ fn one_loss(port: u16, law: Law) -> Result<()> {
     Ok(())
 }
 
-/// 10 kB/s for a minute, in small writes and in bursts of ten.
+/// Sends 10 kB/s for a minute, in small writes and in bursts of ten.
 fn hardly_sending() -> Result<()> {
     let wan = path(LOSSLESS)?;
     let open = || Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], IDLE.0));
@@ -128,7 +128,7 @@ fn hardly_sending() -> Result<()> {
     Ok(())
 }
 
-/// One test: the minute passes while the losses are looked at.
+/// The laws are one test: the minute passes while the losses are looked at.
 #[e2e(long, alone)]
 fn the_window_falls_grows_and_stays_as_the_law_says() -> Result<()> {
     let stand = Stand::set_up("law")?;

@@ -54,7 +54,7 @@ fn explain(home: &Home, arguments: &[&str]) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("not JSON")
 }
 
-/// As a script asks.
+/// Asks with curl, as a script does.
 fn curl(arguments: &[&str]) -> Result<Value> {
     let answer =
         run_command(Command::new("curl").args(["--silent", "--show-error"]).args(arguments))?;

@@ -80,7 +80,7 @@ fn data_in_the_syn() -> Result<()> {
     Ok(())
 }
 
-/// A connection whose first packet from one side is lost on the wire.
+/// Opens a connection whose first packet from one side is lost on the wire.
 fn open_with_loss(wire: &Wire, side: Side) -> Result<Connection> {
     let to = at(ADDRESSES_V4[1], 7000);
     let listener = tcp::listen(wire.b(), to)?;

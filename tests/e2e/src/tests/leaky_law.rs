@@ -51,7 +51,7 @@ const SOUND: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp =
 const ONE_LOSS_ONE_MARK: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', \
      queue = { bdp = 0.5 }, drop_at = ['2s'], mark_at = ['4s'] }\n";
 
-/// A flow that sends all it can for so long.
+/// Watches a flow that sends all it can for so long.
 fn watch(path: &str, port: u16, span: Duration) -> Result<(Path, Vec<Sample>, Counters)> {
     let path: Path = toml::from_str(path)?;
     let wan = Wan::start(&path)?;
@@ -69,12 +69,12 @@ fn watch(path: &str, port: u16, span: Duration) -> Result<(Path, Vec<Sample>, Co
     Ok((path, samples, forward))
 }
 
-/// The least window among these.
+/// Returns the least window among these.
 fn least(samples: &[Sample]) -> Result<u32> {
     samples.iter().map(|sample| sample.flow.cwnd_segments).min().context("no sample")
 }
 
-/// From so long after the first sample on.
+/// Returns the samples from so long after the first sample on.
 fn from(samples: &[Sample], after: Duration) -> &[Sample] {
     let begin = samples.iter().position(|sample| sample.at - samples[0].at >= after);
     &samples[begin.unwrap_or(samples.len())..]

@@ -32,7 +32,7 @@ fn path(name: &str, port: u16, keys: &str) -> String {
     )
 }
 
-/// What can be seen of a flow's settings.
+/// Returns what can be seen of a flow's settings.
 fn settings_of(flow: &Flow) -> (&str, u64, u64, u32, Option<(u8, u8)>) {
     let Flow { congestion, sndbuf_bytes, rcvbuf_bytes, cwnd_segments, window_scales, .. } = flow;
     (congestion, *sndbuf_bytes, *rcvbuf_bytes, *cwnd_segments, *window_scales)
@@ -242,7 +242,7 @@ impl Bench<'_> {
         until(what, SOON, || self.windows(), |windows| fit(windows))
     }
 
-    /// How many have a law of wad's.
+    /// Returns how many flows have a law of wad's.
     fn under_laws(&self) -> Result<usize> {
         let mut count = 0;
         for connection in self.connections {
@@ -254,8 +254,8 @@ impl Bench<'_> {
     }
 }
 
-/// Under every law: the namespace's default at once, and no bound, as long as the
-/// path is disabled; then its own again.
+/// Flows under every law get the namespace's default at once, and no bound, as long as
+/// the path is disabled; then their own settings again.
 #[e2e(long, alone)]
 fn running_flows_go_back_while_they_are_disabled() -> Result<()> {
     let stand = Stand::set_up("running")?;

@@ -1,6 +1,6 @@
-//! What wad's BPF programs cost the kernel's verifier, which gives up after a million
-//! instructions: a table, `tests/verifier.toml`, has what it processed of each program
-//! under each kernel. `cargo xtask verifier` writes it anew.
+//! The cost of wad's BPF programs to the kernel's verifier, which gives up after a
+//! million instructions, is held against a table, `tests/verifier.toml`, of what it
+//! processed of each program under each kernel. `cargo xtask verifier` writes it anew.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -71,7 +71,7 @@ fn wrong(series: &str, expected: Option<&Costs>, seen: &Costs) -> String {
     lines
 }
 
-/// What a program may take, in hundredths.
+/// Returns what a program may take, in hundredths.
 fn most_of(was: u32) -> u64 {
     u64::from(was) * u64::from(100 + MOST_GROWTH_PERCENT)
 }
@@ -84,7 +84,7 @@ pub fn show() -> Result<String> {
     Ok(lines.map(|(name, cost)| format!("verifier {series} {name} {cost}\n")).collect())
 }
 
-/// The first two numbers of the kernel's release.
+/// Returns the first two numbers of the kernel's release.
 fn series() -> Result<String> {
     let release = sysctl::get("kernel.osrelease")?;
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());

@@ -1,5 +1,5 @@
-//! Where windows begin, slow down and end: initial and maximum thresholds, and
-//! what idle time leaves. Windows count segments, as ss has them.
+//! Windows begin, slow down and end at places that policies set: initial and maximum
+//! thresholds, and what idle time leaves. Windows count segments, as ss has them.
 
 use std::{
     io::Write as _,
