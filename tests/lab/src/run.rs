@@ -33,10 +33,10 @@ use crate::{
 };
 
 const BETWEEN_RUNS: Duration = Duration::from_millis(300);
-/// For an agent to take in what a transfer showed.
+/// An agent has this time to take in what a transfer showed.
 const BETWEEN_TRANSFERS: Duration = Duration::from_secs(3);
 
-/// What made an experiment fail.
+/// Tells what made an experiment fail.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     #[error(transparent)]

@@ -14,7 +14,7 @@ const MOST_SECONDS: f64 = 2.0;
 const MOST_SCRAPE_SECONDS: f64 = 0.1;
 const MOST_SCRAPE_BYTES: f64 = 2e6;
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// Without root, or where a step fails.

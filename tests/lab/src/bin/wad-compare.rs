@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all are close to the kernel's.
+/// Compares, and returns whether all ratios are close to the kernel's.
 fn run() -> Result<bool> {
     let wad = wad::program()?;
     let only = env::args().nth(1);

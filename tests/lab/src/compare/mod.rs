@@ -47,7 +47,7 @@ const SETTLED_LOSSES: u32 = 8;
 const OUR_PORT: u16 = 7001;
 const KERNELS_PORT: u16 = 7002;
 
-/// What is compared.
+/// Holds what is compared.
 pub struct Case {
     pub ours: &'static str,
     pub kernels: &'static str,
@@ -55,7 +55,7 @@ pub struct Case {
     pub loss: f64,
     /// About what the law has on average: tells how fast a flow is.
     expected_segments: f64,
-    /// Of one flow while its window counts.
+    /// One flow has so many losses while its window counts.
     losses: u32,
 }
 
@@ -86,8 +86,8 @@ impl Case {
         LEAST_RTT.max(Duration::from_secs_f64(least))
     }
 
-    /// What ends slow start well below the window to be expected: of the window that
-    /// counts, little is what slow start left, which both laws have in common.
+    /// Returns what ends slow start well below the window to be expected: of the window
+    /// that counts, little is what slow start left, which both laws have in common.
     fn first_loss(&self) -> f64 {
         (8.0 / self.expected_segments).min(0.05)
     }
@@ -150,7 +150,7 @@ fn prepare(wire: &Wire) -> Result<()> {
         .context("net.core.netdev_max_backlog")
 }
 
-/// Mean window of the flow of one turn.
+/// Returns the mean window of the flow of one turn.
 fn one_turn(wire: &Wire, case: &Case, pair: u64, port: u16, algorithm: &str) -> Result<f64> {
     // All bits of it count: netem's generator begins badly with few.
     let seed = Random::new(pair).next();
