@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-/// What becomes of a request.
+/// Tells what becomes of a request.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The status line's end, the type, and the body.
     Whole(&'static str, &'static str, String),
-    /// As it is, then the connection is closed.
+    /// Sends this as it is, then closes the connection.
     Raw(Vec<u8>),
     /// A body of so many bytes.
     Large(usize),

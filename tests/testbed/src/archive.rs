@@ -13,7 +13,7 @@ use std::{
 
 use serde_json::Value;
 
-/// What it has taken, which outlives it.
+/// Holds what an archive has taken, which outlives it.
 pub type Taken = Arc<Mutex<Vec<Value>>>;
 
 /// The server; away when dropped.
@@ -23,7 +23,7 @@ pub struct Archive {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A port of the loopback that nobody has.
+/// Returns a port of the loopback that nobody has.
 ///
 /// # Errors
 /// When there is none.

@@ -50,7 +50,7 @@ pub fn load(kind: u32, name: &CStr, program: &[u64]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(program) })
 }
 
-/// `struct bpf_insn`; `registers` is the source above the destination.
+/// Returns a `struct bpf_insn`; `registers` is the source above the destination.
 #[must_use]
 pub const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> u64 {
     code as u64
@@ -59,7 +59,7 @@ pub const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -
         | (immediate as u32 as u64) << 32
 }
 
-/// A command of bpf(2) with the fields of `union bpf_attr` that it needs.
+/// Calls bpf(2) with a command and the fields of `union bpf_attr` that it needs.
 ///
 /// # Errors
 /// When the kernel refuses it.

@@ -17,7 +17,7 @@ const BPF_PROG_TYPE_SOCK_OPS: u32 = 13;
 const BPF_CGROUP_SOCK_OPS: u32 = 3;
 const BPF_SOCK_OPS_RWND_INIT: i32 = 2;
 
-/// Whether others may be attached to the same cgroup.
+/// Tells whether others may be attached to the same cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Sharing {

@@ -45,14 +45,14 @@ pub mod transfers;
 pub mod veth;
 pub mod wad;
 
-/// A line for the person who runs it. A closed terminal is no reason to fail:
+/// Prints a line for the person who runs it. A closed terminal is no reason to fail:
 /// `eprintln!` would panic, and leave behind what the guards would undo.
 pub fn say(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// CLOCK_MONOTONIC, the same in all processes of the host.
+/// Returns CLOCK_MONOTONIC, the same in all processes of the host.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let clock = nix::time::ClockId::CLOCK_MONOTONIC;

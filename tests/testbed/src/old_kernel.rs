@@ -18,7 +18,7 @@ pub struct BpfFileSystem {
     is_ours: bool,
 }
 
-/// What went wrong in playing.
+/// Tells what went wrong in playing.
 #[derive(Debug, thiserror::Error)]
 pub enum OldKernelError {
     #[error(transparent)]
@@ -49,8 +49,8 @@ impl Drop for BpfFileSystem {
     }
 }
 
-/// A shell script after which, in its mount namespace, nothing in the kernel has
-/// those names.
+/// Returns a shell script after which, in its mount namespace, nothing in the kernel
+/// has those names.
 ///
 /// # Errors
 /// When the type information cannot be read, or the folder not be written.

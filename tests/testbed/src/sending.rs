@@ -54,7 +54,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// One, now.
+    /// Takes one sample, now.
     ///
     /// # Errors
     /// When ss shows no such flow.
@@ -66,7 +66,8 @@ impl Sample {
     }
 }
 
-/// Samples of each of the connecting ends for some time, as many as ss can be run.
+/// Takes samples of each of the connecting ends for some time, as many as ss can be
+/// run.
 ///
 /// # Errors
 /// When ss does not show one of them.

@@ -16,8 +16,9 @@ use crate::{
 /// most that `tcp_rmem` gives it.
 pub const UNTUNED_WINDOW_BYTES: u32 = 6_291_456 / 2;
 
-/// Per network namespace. Debian's values are the kernel's own defaults, but for
-/// `tcp_no_metrics_save`: what one run learns of the path must not help the next.
+/// These settings are per network namespace. Debian's values are the kernel's own
+/// defaults, but for `tcp_no_metrics_save`: what one run learns of the path must not
+/// help the next.
 const NAMESPACE: [(&str, &str); 18] = [
     TCP_RMEM,
     TCP_WMEM,
@@ -43,12 +44,12 @@ const TCP_RMEM: (&str, &str) = ("net.ipv4.tcp_rmem", "4096 131072 6291456");
 const TCP_WMEM: (&str, &str) = ("net.ipv4.tcp_wmem", "4096 16384 4194304");
 /// Ceilings of the whole host, for receive buffers.
 pub const RMEM_MAX: (&str, &str) = ("net.core.rmem_max", "212992");
-/// The same for send buffers.
+/// Ceilings of the whole host for send buffers.
 pub const WMEM_MAX: (&str, &str) = ("net.core.wmem_max", "212992");
 const ECN: &str = "net.ipv4.tcp_ecn";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
-/// What went wrong with a setting.
+/// Tells what went wrong with a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error(transparent)]
@@ -118,7 +119,7 @@ pub fn ask_for_ecn(wan: &Wan) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// Other values of those of the namespaces, at both ends.
+/// Sets other values of the namespaces' settings, at both ends.
 ///
 /// # Errors
 /// When the kernel refuses one.
@@ -129,13 +130,13 @@ pub fn change(wan: &Wan, sysctls: &BTreeMap<String, String>) -> Result<(), Setti
     Ok(())
 }
 
-/// Whether it is one of those that are set and reported.
+/// Tells whether a setting is one of those that are set and reported.
 #[must_use]
 pub fn is_known(sysctl: &str) -> bool {
     NAMESPACE.iter().any(|(name, _)| *name == sysctl)
 }
 
-/// Sets one namespace.
+/// Sets the settings of one namespace.
 ///
 /// # Errors
 /// When the kernel refuses a value.
@@ -144,7 +145,7 @@ pub fn apply_to(netns: &Netns) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// The values in force now, by name; those of the namespaces hold at both ends.
+/// Returns the values in force now, by name; those of the namespaces hold at both ends.
 ///
 /// # Errors
 /// When one cannot be read, or the ends differ.

@@ -58,7 +58,7 @@ impl Turn {
     }
 }
 
-/// The value, fields separated by one blank.
+/// Returns the value, fields separated by one blank.
 ///
 /// # Errors
 /// When there is no such setting.

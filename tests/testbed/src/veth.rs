@@ -21,7 +21,7 @@ pub enum Side {
     B,
 }
 
-/// What went wrong in setting up a wire.
+/// Tells what went wrong in setting up a wire.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     #[error(transparent)]
@@ -52,13 +52,13 @@ impl Wire {
         Ok(Self { ends })
     }
 
-    /// The near end.
+    /// Returns the near end.
     #[must_use]
     pub const fn a(&self) -> &Netns {
         &self.ends.a
     }
 
-    /// The far end.
+    /// Returns the far end.
     #[must_use]
     pub const fn b(&self) -> &Netns {
         &self.ends.b

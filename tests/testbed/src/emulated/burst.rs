@@ -18,7 +18,7 @@ const MOST_PIECES: usize = 62;
 #[derive(Debug, Default)]
 pub struct Burst {
     vnet: [u8; VNET_BYTES],
-    /// None for what is not TCP.
+    /// The headers of the packet; none for what is not TCP.
     header: Option<Header>,
     pieces: Vec<(Rc<Packet>, Range<usize>)>,
     segments: u32,
@@ -98,7 +98,7 @@ impl Burst {
         std::iter::once(self.vnet.as_slice()).chain(header).chain(pieces)
     }
 
-    /// Empties it for the next one.
+    /// Empties the burst for the next one.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.segments = 0;
@@ -131,7 +131,7 @@ mod tests {
         Packet::new(frame).unwrap().split().collect()
     }
 
-    /// What is written when these arrive together.
+    /// Returns what is written when these arrive together.
     fn deliver(segments: &[Segment]) -> Vec<Vec<u8>> {
         let (mut burst, mut frames) = (Burst::default(), Vec::new());
         for segment in segments {
@@ -145,7 +145,7 @@ mod tests {
         frames
     }
 
-    /// `frame` with the sequence number moved on, as the next packet of a flow.
+    /// Returns `frame` with the sequence number moved on, as the next packet of a flow.
     fn later(ipv4: bool, payload_bytes: usize, by: u32) -> Vec<u8> {
         let mut bytes = frame(ipv4, 0x10, payload_bytes, 1448);
         let at = VNET_BYTES + if ipv4 { 24 } else { 44 };
