@@ -14,7 +14,7 @@ use crate::tool_folders;
 /// Version of bpf-linker.
 pub const LINKER_VERSION: &str = "0.13.0";
 
-/// What the BPF programs are compiled with.
+/// Holds what the BPF programs are compiled with.
 pub struct BpfToolchain {
     root: PathBuf,
     /// Name of the nightly, as rustup knows it.
@@ -50,7 +50,7 @@ impl BpfToolchain {
         Ok(Self { root: root.to_path_buf(), pin: pin.to_owned() })
     }
 
-    /// Where the nightly is installed, if it is.
+    /// Returns where the nightly is installed, if it is.
     pub fn sysroot(&self) -> Option<PathBuf> {
         let output = Command::new("rustup")
             .args(["which", "--toolchain", &self.pin, "rustc"])
@@ -71,12 +71,12 @@ impl BpfToolchain {
         tool_folders::folder(&self.root, &name)
     }
 
-    /// The linker, whether or not it is there yet.
+    /// Returns the linker, whether or not it is there yet.
     pub fn linker(&self) -> PathBuf {
         self.linker_folder().join("bin/bpf-linker")
     }
 
-    /// A cargo of the nightly, in wad-ebpf, with the flags for programs that
+    /// Returns a cargo of the nightly, in wad-ebpf, with the flags for programs that
     /// read the registers of `arch` (as in `CARGO_CFG_TARGET_ARCH`).
     pub fn cargo(&self, arch: &str) -> Command {
         let mut command = Command::new("rustup");
@@ -106,5 +106,5 @@ impl BpfToolchain {
     }
 }
 
-/// What makes a cargo build for the kernel.
+/// These arguments make a cargo build for the kernel.
 pub const TARGET: [&str; 4] = ["--target", "bpfel-unknown-none", "-Z", "build-std=core"];

@@ -16,7 +16,7 @@ use crate::{
 /// The most that a file may take.
 const MAX_BYTES: usize = 10_000_000;
 
-/// Names of the machines, as the command line takes them.
+/// Returns the names of the machines, as the command line takes them.
 pub fn machines() -> PossibleValuesParser {
     SHIPPED.map(arch).into()
 }
@@ -46,8 +46,8 @@ fn arch(target: &'static str) -> &'static str {
     target.split('-').next().unwrap_or_default()
 }
 
-/// A cargo that compiles static programs for a target. The compiler brings its own
-/// linker and C library for these. The C in ring, which TLS needs, takes this
+/// Returns a cargo that compiles static programs for a target. The compiler brings its
+/// own linker and C library for these. The C in ring, which TLS needs, takes this
 /// machine's compiler, or clang, which knows other machines; it uses no library.
 pub fn cargo(subcommand: &str, target: &str, profile: &str) -> Command {
     let name = target.replace('-', "_");

@@ -1,5 +1,5 @@
-//! What takes the room in a program: read from the map that the linker writes beside it,
-//! as the program itself has no symbols.
+//! Sizes tell what takes the room in a program: they are read from the map that the
+//! linker writes beside it, as the program itself has no symbols.
 //!
 //! Code is counted for the crate that its function is named after. What a generic
 //! function of the standard library is made into for another crate is the standard

@@ -52,7 +52,7 @@ fn rustup() -> Command {
     command
 }
 
-/// Whether a list of `rustup component list --installed` has a component, which
+/// Tells whether a list of `rustup component list --installed` has a component, which
 /// most are named in with the machine they are for: `clippy-x86_64-...`.
 fn has(installed: &str, component: &str) -> bool {
     installed.lines().any(|line| {

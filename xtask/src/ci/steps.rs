@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::exec;
 
-/// How much is run.
+/// Tells how much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Extent {
@@ -79,9 +79,10 @@ mod tests {
     use crate::Arguments;
 
     const MOST_S: u64 = 40 * 60;
-    /// The same where the user's cache folder has the tools.
+    /// The set-up and the checks may take this long where the user's cache folder has
+    /// the tools.
     const MOST_WITH_TOOLS_S: u64 = 25 * 60;
-    /// What is left of the set-up then.
+    /// The set-up takes so long where they are there.
     const SETUP_WITH_TOOLS_S: u64 = 30;
 
     /// Commands that check nothing.

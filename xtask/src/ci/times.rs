@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-/// What steps took, in the order in which they were run.
+/// Holds what steps took, in the order in which they were run.
 #[derive(Default)]
 pub struct Times(Vec<Row>);
 
