@@ -95,7 +95,7 @@ impl Kernel {
         }
     }
 
-    /// `hystart_update()`: ACK train and delay.
+    /// Does as the kernel's `hystart_update()`: ACK train and delay.
     fn hystart(&mut self, ack: &Ack) {
         let h = &mut self.hystart;
         if (ack.delivered.wrapping_sub(h.round_end) as i32) >= 0 {
