@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use fuzz::Time;
 
+mod book;
 mod bpf_toolchain;
 mod build;
 mod ci;
@@ -127,6 +128,13 @@ enum Command {
         #[arg(long)]
         sizes: bool,
     },
+    /// Build the book of docs/, in target/book; wrong links, stale pages and broken examples
+    /// fail it
+    Book {
+        /// Renew the pages that are made from the program's tables
+        #[arg(long)]
+        write: bool,
+    },
     /// Measure over an emulated WAN: `lab list`, `lab run NAME`
     #[command(disable_help_flag = true)]
     Lab(PassedOn),
@@ -199,6 +207,7 @@ fn run(command: Command) -> Result<()> {
         Command::Vm { other: None, kernels, tests, long } => vm::run(&kernels, &tests, long),
         Command::Verifier { kernels } => verifier::run(&kernels),
         Command::Dist { machines, sizes } => dist::run(&machines, sizes),
+        Command::Book { write } => book::run(write),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),
         Command::Bench(passed_on) => lab::bench(passed_on.arguments),

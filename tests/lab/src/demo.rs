@@ -6,8 +6,8 @@ use std::{
 };
 
 use crate::{
+    lab::{Lab, LabError},
     progress::Line,
-    run::{Lab, LabError},
     scenario::{Scenario, ScenarioError},
     svg, table,
 };

@@ -18,6 +18,7 @@ pub mod compare;
 pub mod counters;
 pub mod demo;
 pub mod iperf3;
+pub mod lab;
 pub mod measure;
 pub mod monitor;
 pub mod page;

@@ -6,10 +6,10 @@ use wad_testbed::{emulated::wan::Wan, ss::Flow};
 use crate::{
     algorithm::algorithm,
     counters::TcpCounters,
+    lab::LabError,
     measure::{Series, Sight},
     recovery,
     report::{Emulator, Flows, Point, Sample},
-    run::LabError,
     scenario::{Group, Load, Scenario, Variant},
     slow_start::slow_start,
 };

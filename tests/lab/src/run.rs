@@ -2,29 +2,26 @@
 //! variants alternated so that whatever drifts on the machine hits all alike.
 
 use std::{
-    io,
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use wad_testbed::{
-    cgroup::{Cgroup, CgroupError},
-    emulated::wan::{ADDRESSES_V4, Wan, WanError},
-    netns::NetnsError,
-    process::ProcessError,
+    cgroup::Cgroup,
+    emulated::wan::{ADDRESSES_V4, Wan},
     qdisc,
-    settings::{self, HostDefaults, SettingsError},
+    settings::{self, HostDefaults},
     signal,
-    sysctl::SysctlError,
-    trace::{Event, Trace, TraceError},
+    trace::{Event, Trace},
     tracing::{Tracing, TracingError},
-    wad::{Home, WadError},
+    wad::Home,
 };
 
 use crate::{
     client::Client,
-    measure::{Sight, WatchError},
-    monitor::{Monitor, MonitorError},
+    lab::{Lab, LabError},
+    measure::Sight,
+    monitor::Monitor,
     progress::{Line, Progress},
     report::{self, Report},
     responses::{self, Responses},
@@ -35,65 +32,6 @@ use crate::{
 const BETWEEN_RUNS: Duration = Duration::from_millis(300);
 /// An agent has this time to take in what a transfer showed.
 const BETWEEN_TRANSFERS: Duration = Duration::from_secs(3);
-
-/// Tells what made an experiment fail.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    #[error(transparent)]
-    Cgroup(#[from] CgroupError),
-    #[error(transparent)]
-    Wan(#[from] WanError),
-    #[error(transparent)]
-    Netns(#[from] NetnsError),
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    #[error(transparent)]
-    Sysctl(#[from] SysctlError),
-    #[error(transparent)]
-    Wad(#[from] WadError),
-    #[error(transparent)]
-    Monitor(#[from] MonitorError),
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    #[error(transparent)]
-    Watch(#[from] WatchError),
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    #[error(transparent)]
-    Tracing(#[from] TracingError),
-    #[error(transparent)]
-    Interrupted(#[from] signal::Interrupted),
-    #[error("cannot keep the {who}'s output")]
-    Output { who: &'static str, source: io::Error },
-    #[error("the {who} failed: {reason}")]
-    Client { who: &'static str, reason: String },
-    #[error("the sender sent {sent} bytes, the receiver took {received}")]
-    Lost { sent: u64, received: u64 },
-    #[error("cannot send the burst of datagrams")]
-    Burst(#[source] io::Error),
-    #[error("cannot read TCP's counters in /proc/net")]
-    Counters(#[source] io::Error),
-    #[error("someone else changed the host's settings during a run: try again")]
-    Disturbed,
-    #[error("ss saw no flow")]
-    Unseen,
-    #[error("{variant} runs without wad, which is what traces: name others with --variant")]
-    Untraced { variant: String },
-    #[error("{variant} has flows of several kinds: only the lab's own client can run them")]
-    OwnClientOnly { variant: String },
-}
-
-/// A laboratory.
-pub struct Lab {
-    /// The `wad-lab` binary, which is the bulk sender and receiver too.
-    pub own: PathBuf,
-    /// The `wad` binary.
-    pub wad: PathBuf,
-    pub client: Client,
-    /// The folder for what `wad trace` sees of the senders, if it is to look: a file
-    /// for each variant, the run before it being FILE.1.
-    pub traces: Option<PathBuf>,
-}
 
 impl Lab {
     /// Runs every variant so many times. Random losses differ from one time to

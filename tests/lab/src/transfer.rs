@@ -26,9 +26,9 @@ use crate::{
     client::Client,
     counters::TcpCounters,
     iperf3,
+    lab::{Lab, LabError},
     measure::{Series, Sight, Watch},
     record::Record,
-    run::{Lab, LabError},
     scenario::{Group, Load, Scenario, Variant},
     udp,
 };

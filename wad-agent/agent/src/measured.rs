@@ -13,12 +13,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use tokio::time::{Interval, MissedTickBehavior, interval};
-use tracing::warn;
-
 pub use board::{Board, State};
 use flows::Flows;
 use news::Changes;
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use tracing::warn;
 use wad_policy::{
     capacity::Capacity,
     config::{Config, Metric, PathPolicy, Source},

@@ -21,20 +21,20 @@ pub mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use cache::Cache;
+pub use error::{ErrorKind, SourceError};
+pub use passive::{Passive, Shown};
+pub use poll::Polling;
+use serde_json::Value;
+pub use store::{Findings, Found, Health, Store, seconds_since_1970};
+pub use targets::Targets;
+use wad_policy::config::Metric;
+
 #[cfg(feature = "fuzz")]
 pub use self::{
     archive::fuzz as fuzz_archive, document::fuzz as fuzz_document,
     prometheus::fuzz as fuzz_prometheus, pscheduler::fuzz as fuzz_pscheduler,
 };
-pub use cache::Cache;
-pub use error::{ErrorKind, SourceError};
-pub use passive::{Passive, Shown};
-pub use poll::Polling;
-pub use store::{Findings, Found, Health, Store, seconds_since_1970};
-pub use targets::Targets;
-
-use serde_json::Value;
-use wad_policy::config::Metric;
 
 /// A value that a source gave.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -5,9 +5,14 @@
 use std::sync::LazyLock;
 
 use wad_agent::sources::Cache;
+pub use wad_agent::sources::{
+    fuzz::http, fuzz_archive as archive, fuzz_document as document, fuzz_prometheus as prometheus,
+    fuzz_pscheduler as pscheduler,
+};
 use wad_instruments::{Flow, STANDARD, Values};
 use wad_linux::{cgroup, netns, privileges};
 use wad_observing::{reading::Filter, trace};
+pub use wad_observing::{sinks::fuzz as spool, trace::read::fuzz_packed as packed_trace};
 use wad_policy::{
     config::{self, Config, ConfigError, fuzz::HOST},
     derived::{Definition, Derived},
@@ -16,12 +21,6 @@ use wad_policy::{
 use wad_tuning::explain::Query;
 
 use crate::{check, plot};
-
-pub use wad_agent::sources::{
-    fuzz::http, fuzz_archive as archive, fuzz_document as document, fuzz_prometheus as prometheus,
-    fuzz_pscheduler as pscheduler,
-};
-pub use wad_observing::{sinks::fuzz as spool, trace::read::fuzz_packed as packed_trace};
 
 /// A configuration, and what `wad check` says of it.
 pub fn config(bytes: &[u8]) {

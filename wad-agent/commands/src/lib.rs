@@ -5,6 +5,7 @@ mod check;
 mod cleanup;
 mod cli;
 mod diagnose;
+mod exit;
 mod explain;
 mod flows;
 #[cfg(feature = "fuzz")]
@@ -13,6 +14,7 @@ mod output;
 mod paths;
 mod plan;
 mod plot;
+pub mod reference;
 mod reload;
 mod run;
 mod status;
@@ -23,13 +25,15 @@ mod trace;
 use std::process::ExitCode;
 
 use clap::Parser as _;
-
 use wad_observing::log;
 use wad_policy::switch::To;
 use wad_toolbox::causes::with_causes;
 use wad_tuning::routes;
 
-use crate::cli::{Cli, Command};
+use crate::{
+    cli::{Cli, Command},
+    exit::Exit,
+};
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
@@ -52,10 +56,10 @@ pub fn main() -> ExitCode {
         Command::Cleanup(args) => cleanup::run(&args),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(()) => Exit::Success.into(),
         Err(error) => {
             log::say(&format!("error: {}", with_causes(&error)));
-            ExitCode::FAILURE
+            Exit::Failure.into()
         }
     }
 }

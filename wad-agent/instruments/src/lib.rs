@@ -15,6 +15,7 @@ use std::{borrow::Cow, fmt, net::SocketAddr, sync::Arc};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 use wad_common::law::ShownPhase;
+use wad_toolbox::refusals::RefusedSetting;
 
 pub use self::{
     fields::{FieldError, Fields},
@@ -22,7 +23,6 @@ pub use self::{
     standard::STANDARD,
     without_equal::WITHOUT_EQUAL,
 };
-use wad_toolbox::refusals::RefusedSetting;
 
 /// What a number counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

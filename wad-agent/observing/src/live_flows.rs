@@ -248,3 +248,28 @@ fn log(news: &[Crossed<'_>], now: Timestamp) {
         info!(events = news.len() - LINES_PER_LOOK, "more derived events than the log shows");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use jiff::SignedDuration;
+    use wad_policy::derived::{Definition, testing::flow};
+
+    use super::*;
+    use crate::events::record::testing::teller;
+
+    #[test]
+    fn a_line_is_as_the_reference_has_it() {
+        let value = "8 * HCDataOctetsOut / ElapsedSecs";
+        let mut definition = Definition::parse("AveBW", value, &Derived::default()).unwrap();
+        definition.unit = Some("bit/s".to_owned());
+        let (flow, since) = (flow(&[]), Timestamp::UNIX_EPOCH);
+        for limit in [Limit::Above(1e9), Limit::Below(2e9)] {
+            let crossed =
+                Crossed { flow: &flow, definition: &definition, value: 1.5e9, limit, since };
+            let record = record(&crossed, since + SignedDuration::from_secs(10));
+            let line = String::from_utf8(record.line(&teller(), 0).unwrap()).unwrap();
+            let golden = include_str!("events/testdata/lines.jsonl");
+            assert!(golden.lines().any(|golden| golden == line.trim_end()), "{line}");
+        }
+    }
+}

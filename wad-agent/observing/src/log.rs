@@ -1,6 +1,6 @@
 //! The log: to standard error, as text or JSON, from level `info` on. The
 //! variable `WAD_LOG` takes the filters of tracing-subscriber, such as `debug` or
-//! `warn,wad::events=debug`.
+//! `warn,wad::events=debug`: modules are named as if all were one crate's.
 
 mod writer;
 
@@ -68,6 +68,30 @@ fn standard_error() -> io::Result<(Lines, Flush)> {
     })
 }
 
+/// Returns a filter that names the modules of every crate of ours where it names one of
+/// `wad`'s. Targets begin with the crate, `wad_observing::events`, and who reads a log
+/// need not know which that is. `wad` alone is the beginning of all of them.
+fn in_all_crates(filter: &str) -> String {
+    const CRATES: [&str; 10] = [
+        "struct_ops",
+        "toolbox",
+        "http",
+        "instruments",
+        "linux",
+        "policy",
+        "tuning",
+        "observing",
+        "agent",
+        "commands",
+    ];
+    let directives =
+        filter.split(',').map(|directive| match directive.trim().strip_prefix("wad::") {
+            Some(rest) => CRATES.map(|own| format!("wad_{own}::{rest}")).join(","),
+            None => directive.to_owned(),
+        });
+    directives.collect::<Vec<_>>().join(",")
+}
+
 #[derive(Clone, Copy)]
 enum Style {
     Plain,
@@ -81,7 +105,7 @@ where
 {
     let filter = EnvFilter::builder()
         .with_default_directive(LevelFilter::INFO.into())
-        .parse(filter)
+        .parse(in_all_crates(filter))
         .map_err(|source| Error::Filter { value: filter.to_owned(), source })?;
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
     Ok(match style {
@@ -160,6 +184,16 @@ mod tests {
         assert!(plain.ends_with("INFO flow closed path=\"bob\" bytes=3\n"), "{plain:?}");
         assert!(written(Style::Colored, "", some_lines).contains("\x1b["));
         assert!(!plain.contains('\x1b'));
+    }
+
+    #[test]
+    fn a_module_is_named_without_its_crate() {
+        let filter = in_all_crates("warn,wad::events[x]=debug, off");
+        assert!(filter.starts_with("warn,wad_struct_ops::events[x]=debug,"), "{filter}");
+        assert!(filter.contains(",wad_observing::events[x]=debug,"), "{filter}");
+        assert!(filter.ends_with("wad_commands::events[x]=debug, off"), "{filter}");
+        assert_eq!(in_all_crates("wad=debug"), "wad=debug");
+        assert_eq!(logged("error,wad_observing::log=debug", some_lines).len(), 2);
     }
 
     #[test]

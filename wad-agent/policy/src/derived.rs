@@ -236,8 +236,10 @@ impl Derived {
         let nearest = names.map(|known| (distance(known), known)).min();
         match nearest.filter(|(distance, known)| *distance <= known.len().div_ceil(3)) {
             Some((_, known)) => format!("did you mean `{known}`?"),
-            None => "README.md lists the instruments; a field of the kernel's is tcp_sock.FIELD"
-                .to_owned(),
+            None => {
+                "`wad flows --instruments` lists them; a field of the kernel's is tcp_sock.FIELD"
+                    .to_owned()
+            }
         }
     }
 }

@@ -44,6 +44,19 @@ impl EventName {
         }
     }
 
+    /// When it is told, for the reference.
+    pub const fn when(self) -> &'static str {
+        match self {
+            Self::Open => "a connection of a path is established, or found running",
+            Self::Tuned => "a new one has got what its path says",
+            Self::Retuned => "the same of one that runs",
+            Self::Limited => "it was left alone, or not all was set",
+            Self::Closed => "its end",
+            Self::Left => "it goes on, but no more as its path's",
+            Self::Derived => "a derived event is beyond its threshold",
+        }
+    }
+
     /// As NetLogger has levels.
     pub const fn level(self) -> &'static str {
         match self {

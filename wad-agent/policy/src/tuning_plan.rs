@@ -3,9 +3,8 @@
 
 mod damper;
 
-use wad_common::{control::WindowSize, law::Aimd};
-
 pub use damper::Damper;
+use wad_common::{control::WindowSize, law::Aimd};
 
 use crate::{
     capacity::{Capacity, rfc3649_pair},

@@ -30,10 +30,9 @@ use std::{
 };
 
 use aya_obj::generated::bpf_prog_type;
-use thiserror::Error;
-
 pub use kernel_btf::{BtfError, KernelBtf, Number};
 pub use object::{LinkedObject, ObjectError};
+use thiserror::Error;
 
 /// Longest name of an algorithm: `TCP_CA_NAME_MAX` less the final zero.
 pub const NAME_BYTES: usize = 15;

@@ -163,8 +163,9 @@ fn with_ceiling(value: &str, bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_linux::sysctl::{Sysctl, testing};
+
+    use super::*;
 
     fn number(sysctl: &Sysctl, key: &str) -> u64 {
         last_number(key, &sysctl.read(key).unwrap()).unwrap()

@@ -95,8 +95,9 @@ fn backlog(wanted: Option<u32>, journal: &mut Journal) -> Result<(), crate::jour
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_linux::sysctl::testing;
+
+    use super::*;
 
     #[test]
     fn the_backlog_follows_the_configuration_and_goes_back() {

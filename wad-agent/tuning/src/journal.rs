@@ -32,8 +32,10 @@ use wad_policy::config::TransmitQueue;
 pub use self::damage::Damage;
 #[cfg(feature = "fuzz")]
 pub use self::lines::fuzz;
-use self::lines::{Entry, Line};
-use self::transmit_queue::Queue;
+use self::{
+    lines::{Entry, Line},
+    transmit_queue::Queue,
+};
 use crate::routes;
 
 /// One thing that wad changed.

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use wad_common::{counter::Counter, stats::PathStats};
-
 use wad_toolbox::refusals::RefusedFlows;
 
 /// The counts of one moment.

@@ -136,19 +136,20 @@ pub fn refused(flow: &Flow, before: &Refused) {
     }
     for (setting, (reason, had)) in flow.refused.reasons.iter().zip(&before.reasons).enumerate() {
         if *reason != 0 && reason != had {
-            let setting = setting as u16;
-            count_refusal(&Refusal { policy: flow.policy, setting, reason: *reason });
+            count_refusal(flow.policy, setting as u32, (*reason).into());
         }
     }
 }
 
-#[inline(always)]
-fn count_refusal(refusal: &Refusal) {
-    if REFUSALS.get_ptr_mut(*refusal).is_none() {
+/// A function of its own: the loop above has it eight times.
+#[inline(never)]
+fn count_refusal(policy: u32, setting: u32, reason: u32) {
+    let refusal = Refusal { policy, setting: setting as u16, reason: reason as u16 };
+    if REFUSALS.get_ptr_mut(refusal).is_none() {
         // Another processor may have made it meanwhile; either will do.
-        let _ = REFUSALS.insert(*refusal, 0, BPF_NOEXIST.into());
+        let _ = REFUSALS.insert(refusal, 0, BPF_NOEXIST.into());
     }
-    if let Some(count) = REFUSALS.get_ptr_mut(*refusal) {
+    if let Some(count) = REFUSALS.get_ptr_mut(refusal) {
         // SAFETY: entries are never removed while the programs run, and each is
         // changed by atomic operations only.
         Shared::new(unsafe { &mut *count }).add(1);

@@ -3,13 +3,12 @@
 use std::{fs, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
-use clap::ValueEnum;
 use serde::Deserialize;
 
 use crate::exec;
 
 /// Tells how much is run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Extent {
     Quick,

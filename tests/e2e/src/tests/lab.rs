@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_lab::{
     client::Client,
+    lab::Lab,
     progress::Line,
     report::{Flows, Report},
-    run::Lab,
     scenario::Scenario,
 };
 use wad_testbed::{signal, tracing, wad::program};

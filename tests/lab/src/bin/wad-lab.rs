@@ -8,9 +8,10 @@ use clap::{Parser, Subcommand, ValueEnum};
 use wad_lab::{
     cli::{self, Peer, print},
     client::Client,
-    demo, page, progress,
+    demo,
+    lab::Lab,
+    page, progress,
     report::Report,
-    run::Lab,
     scenario::Scenario,
     store, table, targets,
 };

@@ -197,8 +197,9 @@ impl Display for Names<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_policy::config::Host;
+
+    use super::*;
 
     fn config(text: &str) -> Config {
         Config::parse("wad.toml", text, &Host { congestion_controls: vec![], loadable: vec![] })

@@ -42,9 +42,10 @@ pub fn kernel_buffers(journal: &Journal) -> KernelBuffers {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_linux::sysctl::testing;
     use wad_policy::config::Host;
+
+    use super::*;
 
     fn config(text: &str) -> Config {
         Config::parse("wad.toml", text, &Host { congestion_controls: vec![], loadable: vec![] })

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use tracing::{info, warn};
 use wad_policy::{
-    config::route_rules::Selection,
-    config::{HostChanges, PathPolicy},
+    config::{HostChanges, PathPolicy, route_rules::Selection},
     event_name::EventName,
 };
 use wad_tuning::{

@@ -187,8 +187,9 @@ fn value_of(metric: Metric, val: &Value) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_policy::config::{Config, testing::host};
+
+    use super::*;
 
     fn targets() -> Targets {
         let text = "[[source]]\nname = 's'\nkind = 'perfsonar'\nurl = 'http://a/archive'\n\

@@ -83,8 +83,9 @@ fn address(label: &str) -> Option<IpNet> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_policy::config::{Config, testing::host};
+
+    use super::*;
 
     fn targets() -> Targets {
         let path = |name, keys| {

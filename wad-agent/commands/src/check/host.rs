@@ -3,8 +3,7 @@
 use std::fmt;
 
 use wad_policy::{
-    config::route_rules::Selection,
-    config::{Config, Congestion, HostChanges, PathPolicy},
+    config::{Config, Congestion, HostChanges, PathPolicy, route_rules::Selection},
     switch::Disabled,
 };
 use wad_tuning::host::MAX_BACKLOG;

@@ -61,8 +61,9 @@ impl Span<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_instruments::testing::flow;
+
+    use super::*;
 
     #[test]
     fn a_span_is_since_the_start_or_since_another_reading() {

@@ -6,9 +6,9 @@ use std::{
 };
 
 use wad_instruments::{Flow, Reading, phase};
+use wad_toolbox::refusals;
 
 use super::rates::Span;
-use wad_toolbox::refusals;
 
 /// What is shown beside the usual.
 #[derive(Clone, Debug, Default)]
@@ -127,9 +127,9 @@ fn rate(bits_per_second: f64) -> String {
 mod tests {
     use jiff::Timestamp;
     use wad_common::refused::{Refused, SocketSetting};
+    use wad_instruments::testing::flow;
 
     use super::*;
-    use wad_instruments::testing::flow;
 
     fn table(now: Vec<Flow>, before: Option<Vec<Flow>>, columns: &Columns) -> String {
         let reading = |flows| Reading { time: Timestamp::UNIX_EPOCH, flows };

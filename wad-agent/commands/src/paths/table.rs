@@ -134,8 +134,9 @@ fn write_row(cells: &[impl Display], widths: &[usize], out: &mut dyn Write) -> i
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_agent::paths::testing::example;
+
+    use super::*;
 
     #[test]
     fn is_as_agreed() {

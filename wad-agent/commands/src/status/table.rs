@@ -162,14 +162,14 @@ impl fmt::Display for Uptime {
 mod tests {
     use std::time::{Instant, SystemTime};
 
-    use wad_common::refused::{Refusal, SocketSetting};
-
-    use super::*;
     use wad_agent::status::About;
+    use wad_common::refused::{Refusal, SocketSetting};
     use wad_observing::metrics::{
         Readings,
         testing::{example, path},
     };
+
+    use super::*;
 
     fn table(paths: usize) -> String {
         let mut readings = example();

@@ -1,5 +1,5 @@
 //! One event for whoever keeps them: a line of JSON with the fields of NetLogger
-//! (time, program, event, source host, destination host, values). README.md
+//! (time, program, event, source host, destination host, values). The book
 //! documents it under "Events"; [`SCHEMA`] rises when a reader would have to know.
 
 use std::net::{IpAddr, SocketAddr};

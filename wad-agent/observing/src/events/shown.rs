@@ -24,8 +24,9 @@ pub fn goodput_bits_per_second(event: &Event) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_tuning::bpf::testing::event;
+
+    use super::*;
 
     #[test]
     fn nonsense_is_shown_without_harm() {

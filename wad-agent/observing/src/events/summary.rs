@@ -3,12 +3,12 @@
 //! [`LINES_PER_SECOND`] and for flows that were left alone.
 
 use wad_common::event::{Event, Kind};
+use wad_toolbox::refusals;
 
 use super::{
     budget::Budget,
     shown::{duration_seconds, goodput_bits_per_second},
 };
-use wad_toolbox::refusals;
 
 /// Flows that get a line at level `info`.
 const LINES_PER_SECOND: u32 = 20;
@@ -92,10 +92,10 @@ mod tests {
         flow::{Outcome, Role},
         refused::SocketSetting,
     };
+    use wad_tuning::bpf::testing::event;
 
     use super::*;
     use crate::log::testing::logged;
-    use wad_tuning::bpf::testing::event;
 
     #[test]
     fn a_flow_in_one_line() {

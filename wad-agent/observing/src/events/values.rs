@@ -9,13 +9,15 @@ use wad_common::{
     law::INFINITE_SSTHRESH,
 };
 use wad_policy::event_name::EventName;
-use wad_toolbox::shown::{address, outcome, role, text};
+use wad_toolbox::{
+    refusals::{self, RefusedSetting},
+    shown::{address, outcome, role, text},
+};
 
 use super::{
     record::{Ends, Record},
     shown::{duration_seconds, goodput_bits_per_second},
 };
-use wad_toolbox::refusals::{self, RefusedSetting};
 
 /// The values of a record, by its event.
 #[derive(Debug, Serialize)]
@@ -205,10 +207,10 @@ const fn limit(flow: &Flow) -> Option<&'static str> {
 mod tests {
     use serde_json::{Value, json};
     use wad_common::refused::SocketSetting;
+    use wad_tuning::bpf::testing::event;
 
     use super::*;
     use crate::events::record::testing::teller;
-    use wad_tuning::bpf::testing::event;
 
     /// Names and values of what is told of an event.
     fn told(event: &Event) -> Vec<(String, Value)> {
@@ -221,6 +223,27 @@ mod tests {
             told.push((line["event"].as_str().unwrap().to_owned(), line["values"].clone()));
         });
         told
+    }
+
+    /// The reference in the book is made of these lines. That of `derived` is not told here.
+    #[test]
+    fn lines_are_as_the_reference_has_them() {
+        let mut event = event();
+        event.flow.refused.note(SocketSetting::Congestion, Err(-libc::ENOENT));
+        let mut lines = String::new();
+        for kind in [Kind::Open, Kind::Change, Kind::Close, Kind::Leave] {
+            write_lines(&Event { kind: kind as u32, ..event }, &mut lines);
+        }
+        let golden = include_str!("testdata/lines.jsonl");
+        let others = |line: &&str| !line.contains("\"event\":\"derived\"");
+        let expected: Vec<_> = golden.lines().filter(others).collect();
+        assert_eq!(lines.lines().collect::<Vec<_>>(), expected, "{lines}");
+    }
+
+    fn write_lines(event: &Event, lines: &mut String) {
+        records(event, "bob", Timestamp::UNIX_EPOCH, |record| {
+            *lines += &String::from_utf8(record.line(&teller(), 0).unwrap()).unwrap();
+        });
     }
 
     fn names(event: &Event) -> Vec<(String, Value)> {

@@ -400,6 +400,19 @@ mod tests {
         }
     }
 
+    /// The reference in the book is made of that scrape.
+    #[test]
+    fn the_golden_scrape_lacks_none() {
+        let scrape = include_str!("testdata/text.txt");
+        for definition in all() {
+            let name = definition.full_name();
+            let is_there = ["", "_total", "_info"]
+                .iter()
+                .any(|end| scrape.contains(&format!("# HELP {name}{end} {}\n", definition.help)));
+            assert!(is_there, "{name}");
+        }
+    }
+
     /// The formats escape help texts in different ways, the encoder not at all.
     #[test]
     fn help_needs_no_escape() {

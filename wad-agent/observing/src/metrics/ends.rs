@@ -96,8 +96,9 @@ impl Ends {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use wad_tuning::bpf::testing::event;
+
+    use super::*;
 
     #[test]
     fn a_flow_is_counted_in_one_bucket_of_each() {

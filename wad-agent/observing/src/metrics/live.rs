@@ -151,10 +151,10 @@ fn limited(flow: &Flow) -> Seconds {
 mod tests {
     use jiff::Timestamp;
     use wad_common::stats::PathStats;
+    use wad_policy::derived::testing::flow;
 
     use super::*;
     use crate::metrics::testing::path;
-    use wad_policy::derived::testing::flow;
 
     fn running(cookie: u64, role: &'static str, octets: f64) -> Flow {
         let values = [("HCThruOctetsAcked", octets), ("SndLimTimeRwin", octets)];

@@ -13,11 +13,10 @@ use wad_instruments::{
     FieldError, Fields, Flow, Instrument, Reading, STANDARD, Seen, Values, ends,
 };
 use wad_struct_ops::{BtfError, KernelBtf};
-use wad_toolbox::{mutex::locked, shown};
+use wad_toolbox::{mutex::locked, refusals, shown};
 use wad_tuning::bpf::{InstrumentsReader, Tuning, TuningError};
 
 use super::Filter;
-use wad_toolbox::refusals;
 
 /// Why there is no reading.
 #[derive(Debug, thiserror::Error)]

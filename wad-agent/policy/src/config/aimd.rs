@@ -2,9 +2,8 @@
 
 use std::ops::RangeInclusive;
 
-use wad_common::law::{Aimd, aimd::ONE_Q16};
-
 use toml::de::DeValue;
+use wad_common::law::{Aimd, aimd::ONE_Q16};
 
 use super::{
     fault::{Fault, Problems},

@@ -2,14 +2,13 @@
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
-use crate::law::Law;
-
 use super::{
     Congestion, Host,
     fault::{Fault, Problems, Span, quoted},
     field::Field,
     table::{self, Located, Table},
 };
+use crate::law::Law;
 
 /// The law that a key of our laws implies where none is chosen.
 const IMPLIED: Law = Law::Aimd;

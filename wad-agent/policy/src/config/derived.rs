@@ -1,29 +1,56 @@
 //! One `[[derived]]`: a number made of the instruments of a flow, and when it is an
 //! event.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, ops::RangeInclusive, time::Duration};
 
 use toml::de::DeValue;
 use wad_instruments::STANDARD;
 
 use super::{
     fault::{Fault, Problem, Problems, Span, quoted},
+    keys::{
+        Key,
+        LeftOut::{Means, Refused, Value},
+        Takes::{Number, Switch, Text, Time},
+        key,
+    },
     quantity,
-    table::{self, Key, Located, Table, key},
+    table::{self, Located, Table},
 };
 use crate::derived::{Definition, Derived, Limit, Mistake, Threshold};
 
 pub const TABLE: &str = "derived";
 
 pub const KEYS: &[Key] = &[
-    key("name"),
-    key("value"),
-    key("unit"),
-    key("above"),
-    key("below"),
-    key("for"),
-    key("paths"),
-    key("metric"),
+    key("name").takes(
+        Text("a capital, then letters and digits, 32 at most"),
+        Refused,
+        "how it is called in tables, expressions, metrics and events",
+    ),
+    key("value").takes(
+        Text("an expression: `+ - * / ( )`, `min`, `max`, `rate`"),
+        Refused,
+        "what it is made of, see [derived events](../derived-events.md)",
+    ),
+    key("unit").takes(Text("1 to 16 characters"), Means("no unit"), "shown beside it"),
+    key("above").takes(
+        Number,
+        Means("no event"),
+        "a line in the log and an [event](../events.md) when it is beyond that, told once until \
+         it comes back; not beside `below`",
+    ),
+    key("below").takes(Number, Means("no event"), "the same, when it is less than that"),
+    key("for").takes(Time(LASTING), Value("\"0s\""), "how long without a break"),
+    key("paths").takes(
+        Text("names of paths"),
+        Means("all"),
+        "paths whose connections are meant by `above` or `below`",
+    ),
+    key("metric").takes(
+        Switch,
+        Value("false"),
+        "its mean over the path's connections that run is a metric; for 3 at most",
+    ),
 ];
 
 /// Most of them: each is worked out for every flow at each look.
@@ -33,7 +60,7 @@ pub const MAX_METRICS: usize = 3;
 
 const MAX_NAME_BYTES: usize = 32;
 const MAX_UNIT_BYTES: usize = 16;
-const MAX_LASTING: Duration = Duration::from_secs(86_400);
+const LASTING: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(86_400);
 
 /// Where things stand of which only the whole file tells whether they are right.
 pub struct Site {
@@ -92,7 +119,7 @@ fn read_threshold(table: &Table<'_>, problems: &mut Problems) -> (Option<Thresho
     let above = table.read("above", problems, number);
     let below = table.read("below", problems, number);
     let lasting = table.read("for", problems, |value| {
-        quantity::duration(table::text(value)?, Duration::ZERO..=MAX_LASTING, "0s to 1d")
+        quantity::duration(table::text(value)?, LASTING, "0s to 1d")
     });
     let paths = table.read_list("paths", problems, |value| table::text(value).map(str::to_owned));
     if let (Some(above), Some(below)) = (&above, &below) {

@@ -10,17 +10,16 @@ use std::{
 use toml::de::DeTable;
 
 use super::{
-    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, MAX_BUFFER_BYTES,
-    Metrics, OnExit, Source, SourceKind,
-    buffers::MIN_BYTES as MIN_BUFFER_BYTES,
-    derived,
+    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, Metrics, OnExit,
+    Source, SourceKind, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields, host_changes,
+    keys::{Key, key},
     overlap::{self, Site},
     path, quantity, report, sections,
     sections::Section,
     sink, source,
-    table::{self, Key, Table, key},
+    table::{self, Table},
 };
 use crate::{
     config::route_rules::{MAX_RULES, Selection},
@@ -43,12 +42,6 @@ const TABLES: &[Key] = &[
 
 /// Those that there may be more of.
 const ARRAYS: [&str; 4] = [source::TABLE, sink::TABLE, derived::TABLE, path::TABLE];
-
-/// Most paths with metrics of their own: 10,000 make a page of 20 MB.
-const MAX_METRICS_PATHS: u64 = 10_000;
-
-/// Below it no flow with buffers could be tuned.
-const MIN_MEMORY_BYTES: u64 = 1 << 20;
 
 impl Config {
     /// Reads and checks a file.
@@ -265,8 +258,7 @@ impl Document {
     }
 
     fn read_agent(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        const KEYS: &[Key] = &[key("state_dir"), key("on_exit")];
-        let Some(table) = root.table("agent", KEYS, problems) else { return };
+        let Some(table) = root.table("agent", keys::AGENT, problems) else { return };
         let state_dir = table.read("state_dir", problems, |value| {
             let dir = table::text(value)?;
             if Path::new(dir).is_absolute() && !dir.contains(char::is_control) {
@@ -291,14 +283,13 @@ impl Document {
     }
 
     fn read_metrics(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        const KEYS: &[Key] = &[key("listen"), key("max_paths")];
-        let Some(table) = root.table("metrics", KEYS, problems) else { return };
+        let Some(table) = root.table("metrics", keys::METRICS, problems) else { return };
         let listen = table.read("listen", problems, |value| listen(table::text(value)?, 9464));
         if let Some(listen) = listen {
             self.config.metrics.listen = listen.value;
         }
         let max_paths = table.read("max_paths", problems, |value| {
-            table::integer(value, 1..=MAX_METRICS_PATHS, "paths")
+            table::integer(value, keys::METRICS_PATHS, "paths")
         });
         if let Some(max_paths) = max_paths {
             self.config.metrics.max_paths = max_paths.value as usize;
@@ -306,24 +297,20 @@ impl Document {
     }
 
     fn read_limits(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        const KEYS: &[Key] = &[key("max_memory"), key("max_buffer"), key("change_interval")];
-        let Some(table) = root.table("limits", KEYS, problems) else { return };
-        let max_memory = table.read("max_memory", problems, |value| {
-            quantity::size(value, MIN_MEMORY_BYTES..=i64::MAX as u64)
-        });
+        let Some(table) = root.table("limits", keys::LIMITS, problems) else { return };
+        let max_memory =
+            table.read("max_memory", problems, |value| quantity::size(value, keys::MEMORY_BYTES));
         if let Some(max_memory) = max_memory {
             self.config.limits.max_memory_bytes = Some(max_memory.value);
         }
-        let max_buffer = table.read("max_buffer", problems, |value| {
-            quantity::size(value, MIN_BUFFER_BYTES..=MAX_BUFFER_BYTES)
-        });
+        let max_buffer =
+            table.read("max_buffer", problems, |value| quantity::size(value, keys::BUFFER_BYTES));
         if let Some(max_buffer) = max_buffer {
             // In range, hence whole.
             self.config.limits.max_buffer_bytes = Some(max_buffer.value as u32);
         }
         let change_interval = table.read("change_interval", problems, |value| {
-            let range = Duration::from_secs(1)..=Duration::from_secs(86_400);
-            quantity::duration(table::text(value)?, range, "1s to 1d")
+            quantity::duration(table::text(value)?, keys::CHANGE_INTERVAL, "1s to 1d")
         });
         if let Some(change_interval) = change_interval {
             self.config.limits.change_interval = change_interval.value;
@@ -331,8 +318,7 @@ impl Document {
     }
 
     fn read_api(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        const KEYS: &[Key] = &[key("listen")];
-        let Some(table) = root.table("api", KEYS, problems) else { return };
+        let Some(table) = root.table("api", keys::API, problems) else { return };
         let listen = table.read("listen", problems, |value| {
             let address = listen(table::text(value)?, 9465)?;
             if address.ip().is_loopback() {
@@ -354,8 +340,7 @@ impl Document {
     }
 
     fn read_log(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        const KEYS: &[Key] = &[key("format")];
-        let Some(table) = root.table("log", KEYS, problems) else { return };
+        let Some(table) = root.table("log", keys::LOG, problems) else { return };
         let format = table.read("format", problems, |value| match table::text(value)? {
             "text" => Ok(LogFormat::Text),
             "json" => Ok(LogFormat::Json),

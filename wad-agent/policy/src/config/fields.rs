@@ -14,16 +14,16 @@ pub(super) mod matched;
 
 use std::sync::LazyLock;
 
+use self::{
+    buffers::BUFFERS, capacity::CAPACITY, congestion::CONGESTION, flow::FLOW, matched::MATCHED,
+};
 use super::{
     PathPolicy,
     fault::Problems,
     field::{Checked, Field},
+    keys::Key,
     setting::Setting,
-    table::{Key, Table},
-};
-
-use self::{
-    buffers::BUFFERS, capacity::CAPACITY, congestion::CONGESTION, flow::FLOW, matched::MATCHED,
+    table::Table,
 };
 
 /// All of them, in the order of the documentation.
@@ -45,7 +45,7 @@ pub(super) fn read_settings(table: &Table<'_>, problems: &mut Problems, policy: 
 /// The keys that a path may have.
 pub(super) fn keys() -> &'static [Key] {
     static KEYS: LazyLock<Vec<Key>> =
-        LazyLock::new(|| all().map(|field| Key { name: field.key, alias: field.alias }).collect());
+        LazyLock::new(|| all().map(|field| Key::of_field(field.key, field.alias)).collect());
     &KEYS
 }
 

@@ -1,16 +1,40 @@
 //! `[host]`: what may be changed of this host beside sockets and their ceilings.
 
+use std::ops::RangeInclusive;
+
 use toml::de::DeValue;
 
 use super::{
     fault::{Fault, Problems},
-    table::{self, Key, Table, key},
+    keys::{
+        Key,
+        LeftOut::{Means, Value},
+        Takes::{Integer, Switch, Text},
+        key,
+    },
+    table::{self, Table},
 };
 
-pub const KEYS: &[Key] = &[key("routes"), key("transmit_queue_length"), key("netdev_max_backlog")];
-
 /// A queue of a million full segments is 1.5 GB.
-const MAX_PACKETS: u64 = 1_000_000;
+const PACKETS: RangeInclusive<u64> = 1..=1_000_000;
+
+pub const KEYS: &[Key] = &[
+    key("routes").takes(
+        Switch,
+        Value("false"),
+        "`reorder` and `delayed_ack = false` of paths as [metrics of routes](../routes.md)",
+    ),
+    key("transmit_queue_length").takes(
+        Text("a table of packets by interface, `{ eth0 = 10000 }`"),
+        Means("as they are"),
+        "packets that may wait in the transmit queues of interfaces, 1 to 1000000 each",
+    ),
+    key("netdev_max_backlog").takes(
+        Integer(PACKETS, "packets"),
+        Means("as it is"),
+        "packets that may wait for a processor",
+    ),
+];
 
 /// `IFNAMSIZ`, with the final zero.
 const NAME_BYTES: usize = 16;
@@ -52,7 +76,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> HostChanges {
 
 fn packets(value: &DeValue<'_>) -> Result<u32, Fault> {
     // In range, hence whole.
-    Ok(table::integer(value, 1..=MAX_PACKETS, "packets")? as u32)
+    Ok(table::integer(value, PACKETS, "packets")? as u32)
 }
 
 /// As `dev_valid_name()` has it.

@@ -11,6 +11,7 @@ mod consent;
 mod dedicated;
 mod derived;
 mod document;
+mod document_keys;
 mod dscp;
 mod error;
 mod fault;
@@ -20,6 +21,7 @@ pub mod fields;
 pub mod fuzz;
 mod host;
 mod host_changes;
+mod keys;
 mod line;
 mod overlap;
 mod pacing;
@@ -27,6 +29,7 @@ mod path;
 mod path_policy;
 mod prefix;
 mod quantity;
+mod reference;
 mod report;
 pub mod route_rules;
 mod sections;
@@ -46,9 +49,6 @@ mod properties;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use crate::derived::Derived;
-pub use crate::pair::{decrease, increase_segments};
-
 pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
 #[cfg(any(test, feature = "testing"))]
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
@@ -58,15 +58,20 @@ pub use host::Host;
 #[cfg(feature = "fuzz")]
 pub use host::loadable;
 pub use host_changes::{HostChanges, TransmitQueue};
+pub use keys::LeftOut;
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use path_policy::{AutoBuffers, Congestion, MeasuredPath, Origin, PathPolicy};
 pub use prefix::{Mapped, covers_ipv4};
 pub use quantity::{bytes, duration};
+pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
 pub use setting::{InForce, Setting, Value, Window};
 pub use settings::Settings;
 pub use sink::{Collector, Kind as SinkKind, LogFile, Sink};
 pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
 pub use thresholds::Windows;
+
+use crate::derived::Derived;
+pub use crate::pair::{decrease, increase_segments};
 
 /// A configuration without errors.
 #[derive(Clone, Debug, PartialEq)]

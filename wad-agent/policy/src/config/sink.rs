@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -11,9 +12,15 @@ use wad_toolbox::url::Url;
 
 use super::{
     fault::{Fault, Problems, Span, quoted},
+    keys::{
+        Key,
+        LeftOut::{Means, Refused, Value},
+        Takes::{Integer, Size, Text, Time, Words},
+        key,
+    },
     quantity,
     source::{check_encryption, check_use, read_file},
-    table::{self, Key, Table, key},
+    table::{self, Table},
 };
 use crate::event_name::EventName;
 
@@ -23,20 +30,61 @@ pub const TABLE: &str = "sink";
 pub const MAX_SINKS: usize = 8;
 
 pub const KEYS: &[Key] = &[
-    key("name"),
-    key("kind"),
-    key("events"),
-    key("spool_max"),
-    key("path"),
-    key("max_size"),
-    key("keep"),
-    key("url"),
-    key("token_file"),
-    key("ca_file"),
-    key("timeout"),
+    key("name").takes(
+        Text("1 to 63 letters, digits, `-` and `_`"),
+        Refused,
+        "shown in metrics and the log, and the folder of its spool",
+    ),
+    key("kind").takes(
+        Words(&["stdout", "file", "syslog", "journald", "http"]),
+        Refused,
+        "what takes the events; `\"journald\"` by its native protocol, with `WAD_EVENT=`",
+    ),
+    key("events").takes(Text("[names of events](events.md)"), Means("all"), "those that it takes"),
+    key("spool_max").takes(
+        Size(FILE_BYTES),
+        Value("\"64MiB\""),
+        "most that waits for it on the disk",
+    ),
+    key("path").takes(
+        Text("an absolute path"),
+        Means("`/dev/log` of `\"syslog\"`, `/run/systemd/journal/socket` of `\"journald\"`"),
+        "the file, which is required; of `\"syslog\"` and `\"journald\"` their socket",
+    ),
+    key("max_size").takes(
+        Size(FILE_BYTES),
+        Value("\"64MiB\""),
+        "of a file: when it is renamed to `PATH.1`",
+    ),
+    key("keep").takes(
+        Integer(KEPT, "files"),
+        Value("5"),
+        "of a file: how many of the renamed ones are kept",
+    ),
+    key("url").takes(
+        Text("`http://` or `https://`"),
+        Means("refused, of `\"http\"`"),
+        "of `\"http\"`: where lines are sent by POST",
+    ),
+    key("token_file").takes(
+        Text("an absolute path"),
+        Means("no token"),
+        "of `\"http\"`: a bearer token, read for each request; with `https` or on this host only",
+    ),
+    key("ca_file").takes(
+        Text("an absolute path"),
+        Means("the host's"),
+        "of `\"http\"`: PEM certificates, trusted instead of the host's",
+    ),
+    key("timeout").takes(Time(TIMEOUTS), Value("\"10s\""), "of `\"http\"`: for a request"),
 ];
 
 const MIB: u64 = 1 << 20;
+/// What a sink may leave on the disk, as a file or in its spool.
+const FILE_BYTES: RangeInclusive<u64> = MIB..=MIB << 16;
+const KEPT: RangeInclusive<u64> = 1..=1000;
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(300);
+
 const SPOOL_MAX_BYTES: u64 = 64 * MIB;
 const MAX_FILE_BYTES: u64 = 64 * MIB;
 const KEEP: u32 = 5;
@@ -147,8 +195,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Sink, Span)> 
     let name = table.read("name", problems, |value| parse_name(table::text(value)?));
     let events = table.read_list("events", problems, parse_event);
     let events = events.map(|events| events.into_iter().map(|event| event.value).collect());
-    let spool_max =
-        table.read("spool_max", problems, |value| quantity::size(value, MIB..=MIB << 16));
+    let spool_max = table.read("spool_max", problems, |value| quantity::size(value, FILE_BYTES));
     let asked = table.read("kind", problems, Asked::parse)?.value;
     let (what, keys) = asked.others();
     check_use(table, what, keys, problems);
@@ -203,8 +250,8 @@ fn read_log_file(
     problems: &mut Problems,
 ) -> Option<LogFile> {
     table.require("path", problems, "add path = \"/var/log/wad-events.jsonl\"");
-    let max_size = table.read("max_size", problems, |value| quantity::size(value, MIB..=MIB << 16));
-    let keep = table.read("keep", problems, |value| table::integer(value, 1..=1000, "files"));
+    let max_size = table.read("max_size", problems, |value| quantity::size(value, FILE_BYTES));
+    let keep = table.read("keep", problems, |value| table::integer(value, KEPT, "files"));
     Some(LogFile {
         path: path?,
         max_bytes: max_size.map_or(MAX_FILE_BYTES, |size| size.value),
@@ -217,8 +264,7 @@ fn read_collector(table: &Table<'_>, problems: &mut Problems) -> Option<Collecto
     table.require("url", problems, "add url = \"https://HOST:PORT/PATH\"");
     let url = table.read("url", problems, |value| Ok(Url::parse(table::text(value)?)?));
     let timeout = table.read("timeout", problems, |value| {
-        let range = Duration::from_millis(100)..=Duration::from_secs(300);
-        quantity::duration(table::text(value)?, range, "100ms to 5min")
+        quantity::duration(table::text(value)?, TIMEOUTS, "100ms to 5min")
     });
     let token_file = read_file(table, "token_file", problems);
     let ca_file = read_file(table, "ca_file", problems);

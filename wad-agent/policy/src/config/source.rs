@@ -4,6 +4,7 @@
 use std::{
     collections::HashSet,
     net::IpAddr,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -13,9 +14,15 @@ use wad_toolbox::url::Url;
 
 use super::{
     fault::{Fault, Problems, Span, quoted},
+    keys::{
+        Key,
+        LeftOut::{Means, Refused, Value},
+        Takes::{Size, Text, Time, Words},
+        key,
+    },
     path::parse_name,
     quantity,
-    table::{self, Key, Located, Table, key},
+    table::{self, Located, Table},
 };
 
 pub const TABLE: &str = "source";
@@ -24,27 +31,87 @@ pub const TABLE: &str = "source";
 pub const MAX_SOURCES: usize = 16;
 
 pub const KEYS: &[Key] = &[
-    key("name"),
-    key("kind"),
-    key("url"),
-    key("token_file"),
-    key("ca_file"),
-    key("interval"),
-    key("timeout"),
-    key("stale_after"),
-    key("max_response"),
-    key("from"),
-    key("label"),
-    key("bandwidth"),
-    key("bandwidth_unit"),
-    key("rtt"),
-    key("rtt_unit"),
-    key("loss"),
-    key("reordering"),
-    key("measured_at"),
+    key("name").takes(Text("1 to 63 bytes"), Refused, "shown in logs and metrics"),
+    key("kind").takes(
+        Words(&["prometheus", "perfsonar", "http", "passive"]),
+        Refused,
+        "`\"prometheus\"`, or what speaks its query API; the others are told of in \
+         [measured paths](../measured-paths.md)",
+    ),
+    key("url").takes(
+        Text("`http://` or `https://`"),
+        Means("refused, but of `\"passive\"`, which has none"),
+        "where it is asked; it may have a path",
+    ),
+    key("token_file").takes(
+        Text("an absolute path"),
+        Means("no token"),
+        "a bearer token, read for each poll; with `https` or on this host only",
+    ),
+    key("ca_file").takes(
+        Text("an absolute path"),
+        Means("the host's"),
+        "PEM certificates, trusted instead of the host's: of an authority, or the server's own, \
+         if it is none (`CA:FALSE`)",
+    ),
+    key("interval").takes(
+        Time(INTERVALS),
+        Value("\"30s\""),
+        "between two polls, less up to a tenth; after failures doubled up to 5 minutes; of \
+         `\"passive\"`, between two looks at the flows that run",
+    ),
+    key("timeout").takes(Time(TIMEOUTS), Value("\"10s\""), "for a request, to its last byte"),
+    key("stale_after").takes(
+        Time(AGES),
+        Means("`\"5min\"`, or 3 intervals; of `\"passive\"` `\"8d\"`"),
+        "a measurement older than this counts no more",
+    ),
+    key("max_response").takes(Size(RESPONSE_BYTES), Value("\"4MiB\""), "most bytes of an answer"),
+    key("from").takes(
+        Text("addresses"),
+        Means("all"),
+        "of `\"perfsonar\"`: hosts that measure for this one",
+    ),
+    key("label").takes(
+        Text("a name"),
+        Value("\"path\""),
+        "of `\"prometheus\"`: the label of the series that says which path it is of",
+    ),
+    key("bandwidth").takes(
+        Text("PromQL"),
+        Means("not asked for; one of `bandwidth` and `rtt` is needed"),
+        "of `\"prometheus\"`: what the path carries",
+    ),
+    key("bandwidth_unit").takes(
+        Text("`\"bit/s\"`, `\"Mbit/s\"`, `\"B/s\"` and so on"),
+        Means("refused beside `bandwidth`"),
+        "what `bandwidth` counts in",
+    ),
+    key("rtt").takes(
+        Text("PromQL"),
+        Means("not asked for"),
+        "of `\"prometheus\"`: the round trip time",
+    ),
+    key("rtt_unit").takes(Words(&["s", "ms", "us"]), Value("\"s\""), "what `rtt` counts in"),
+    key("loss").takes(
+        Text("PromQL"),
+        Means("not asked for"),
+        "of `\"prometheus\"`: a fraction of packets, which is shown; nothing follows from it",
+    ),
+    key("reordering").takes(Text("PromQL"), Means("not asked for"), "the same, of reordering"),
+    key("measured_at").takes(
+        Text("PromQL"),
+        Means("when Prometheus took the sample"),
+        "seconds since 1970: for exporters that go on showing an old measurement",
+    ),
 ];
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+const INTERVALS: RangeInclusive<Duration> = Duration::from_secs(1)..=DAY;
+const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(100)..=DAY;
+const AGES: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(90 * 86_400);
+const RESPONSE_BYTES: RangeInclusive<u64> = 1 << 10..=64 << 20;
 
 const INTERVAL: Duration = Duration::from_secs(30);
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -233,11 +300,10 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
         table.require("url", problems, "add url = \"https://HOST:PORT\"");
     }
     let url = table.read("url", problems, |value| Ok(Url::parse(table::text(value)?)?));
-    let second = Duration::from_secs(1);
-    let interval = read_time(table, "interval", second, "1s to 1d", problems);
+    let interval = read_time(table, "interval", INTERVALS, "1s to 1d", problems);
     let interval = interval.unwrap_or(INTERVAL);
-    let timeout = read_time(table, "timeout", second / 10, "100ms to 1d", problems);
-    let stale_after = read_time(table, "stale_after", second, "1s to 90d", problems);
+    let timeout = read_time(table, "timeout", TIMEOUTS, "100ms to 1d", problems);
+    let stale_after = read_time(table, "stale_after", AGES, "1s to 90d", problems);
     let usual = if is_passive { PASSIVE_STALE_AFTER } else { Duration::from_secs(300) };
     let stale_after = stale_after.unwrap_or(usual.max(interval * 3));
     if let Some(at) = table.place("stale_after").filter(|_| stale_after < interval) {
@@ -245,7 +311,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
         problems.push(fault.help("polls are `interval` apart: 30s if it is left out").at(at));
     }
     let max_response =
-        table.read("max_response", problems, |value| quantity::size(value, 1 << 10..=64 << 20));
+        table.read("max_response", problems, |value| quantity::size(value, RESPONSE_BYTES));
     let token_file = read_file(table, "token_file", problems);
     let ca_file = read_file(table, "ca_file", problems);
     let kind = match kind.map(|kind| kind.value) {
@@ -309,12 +375,11 @@ pub fn check_encryption(table: &Table<'_>, url: &Located<Url>, problems: &mut Pr
 fn read_time(
     table: &Table<'_>,
     key: &str,
-    least: Duration,
-    range: &str,
+    range: RangeInclusive<Duration>,
+    range_text: &str,
     problems: &mut Problems,
 ) -> Option<Duration> {
-    let most = if range.ends_with("90d") { 90 * DAY } else { DAY };
-    let parse = |value: &DeValue<'_>| quantity::duration(table::text(value)?, least..=most, range);
+    let parse = |value: &DeValue<'_>| quantity::duration(table::text(value)?, range, range_text);
     table.read(key, problems, parse).map(|time| time.value)
 }
 

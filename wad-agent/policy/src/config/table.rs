@@ -7,19 +7,10 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::fault::{Fault, Problem, Problems, Span, quoted};
-
-/// A key that a table may have.
-#[derive(Clone, Copy, Debug)]
-pub struct Key {
-    pub name: &'static str,
-    /// Another name for the same.
-    pub alias: Option<&'static str>,
-}
-
-pub const fn key(name: &'static str) -> Key {
-    Key { name, alias: None }
-}
+use super::{
+    fault::{Fault, Problem, Problems, Span, quoted},
+    keys::Key,
+};
 
 /// A value that was read, and where it stands.
 #[derive(Clone, Copy, Debug, PartialEq)]

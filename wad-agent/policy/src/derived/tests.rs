@@ -149,7 +149,7 @@ fn the_nearest_name_is_offered() {
     let help = |text| definition(text).unwrap_err().help;
     assert_eq!(help("SmothedRTT").unwrap(), "did you mean `SmoothedRTT`?");
     assert_eq!(help("curcwnd").unwrap(), "did you mean `CurCwnd`?");
-    assert!(help("Wombat").unwrap().starts_with("README.md lists"));
+    assert!(help("Wombat").unwrap().starts_with("`wad flows --instruments` lists"));
 }
 
 #[test]

@@ -32,12 +32,6 @@ use aya::{
     EbpfLoader,
     programs::{CgroupAttachMode, SockOps, links::FdLink},
 };
-use tracing::warn;
-use wad_common::{
-    choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, instruments::Members,
-    policy::Policy,
-};
-
 pub use error::TuningError;
 pub use events::Events;
 pub use instruments::InstrumentsReader;
@@ -45,6 +39,11 @@ use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
 pub use progress::ProgressReader;
 use running::Running;
+use tracing::warn;
+use wad_common::{
+    choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, instruments::Members,
+    policy::Policy,
+};
 use wad_linux::cgroup::{self, Cgroup};
 use wad_policy::{config::PathPolicy, switch::Disabled};
 use wad_struct_ops::{self as struct_ops, BtfError, KernelBtf, sys};

@@ -5,14 +5,12 @@ use std::{net::IpAddr, path::PathBuf};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
-    config::route_rules::RouteMetrics,
-    config::{Settings, Value},
+    config::{Settings, Value, route_rules::RouteMetrics},
     law::Law,
 };
-
-use super::query::Query;
 use wad_toolbox::refusals::RefusedFlows;
 
+use super::query::Query;
 use crate::{readings::PathState, routes};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -2,14 +2,12 @@
 
 use wad_common::policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS};
 
-use crate::{
-    config::route_rules::MAX_REORDER_SEGMENTS,
-    config::{
-        aimd::HANDSHAKE_SEGMENTS,
-        dscp,
-        field::{Checked, Field, Kind},
-        setting::{Setting, Value},
-    },
+use crate::config::{
+    aimd::HANDSHAKE_SEGMENTS,
+    dscp,
+    field::{Checked, Field, Kind},
+    route_rules::MAX_REORDER_SEGMENTS,
+    setting::{Setting, Value},
 };
 
 pub const FLOW: &[Field] = &[
