@@ -16,7 +16,7 @@ use wad_testbed::{
 /// Anything that is awaited comes within this time.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// 100 Mbit/s and 10 ms, until it is measured.
+/// The path has 100 Mbit/s and 10 ms, until it is measured.
 pub const PATH: &str = "[[path]]\nname = 'wire'\nremote = '10.81.0.2'\nmode = 'measured'\n\
                         bandwidth = '100Mbit'\nrtt = '10ms'\nsndbuf = 'auto'\n";
 

@@ -21,7 +21,7 @@ use wad_testbed::{
 
 use super::{Company, Test, host::Host};
 
-/// The longest that a test may take.
+/// A test may take this long at most.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
 /// A test has so much time to undo what it did.
 const GRACE: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
-//! Clients and servers that know nothing of wad, in two namespaces at once, over
-//! IPv4 and IPv6: what ss and tcpdump show of their flows.
+//! Clients and servers that know nothing of wad run in two namespaces at once, over
+//! IPv4 and IPv6; ss and tcpdump show their flows.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ use wad_testbed::{
 const LIMIT: Duration = Duration::from_secs(30);
 const MIB: u64 = 1024 * 1024;
 
-/// Another network over the same path, which no policy names.
+/// These addresses are of another network over the same path, which no policy names.
 const OTHERS: [&str; 2] = ["10.78.0.1", "10.78.0.2"];
 
 /// One policy for the ends that connect, another for those that accept.

@@ -32,7 +32,7 @@ const LAWS: [(&str, Law); 3] = [
 ];
 const IGNORE: &str = "ignore_local_stalls = true";
 
-/// One flow, on a path of its own.
+/// A case is one flow, on a path of its own.
 struct Case {
     port: u16,
     keys: String,

@@ -1,6 +1,6 @@
-//! The window of a real flow, seen from outside by ss and the kernel's trace: how
-//! far it falls when one packet is lost and how fast it grows again, and that a
-//! flow which hardly sends does not grow one. Windows count segments.
+//! The window of a real flow is seen from outside by ss and the kernel's trace: how far
+//! it falls when one packet is lost and how fast it grows again, and that a flow which
+//! hardly sends does not grow one. Windows count segments.
 
 use std::{
     io::Write as _,
@@ -23,7 +23,7 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// A path for each law, by port, and what the window is to do.
+/// Each law has a path, by port, and says what the window is to do.
 const LAWS: [(u16, &str, Law); 5] = [
     (7001, "additive_increase = 1; decrease = 0.5", Law::Aimd { b: 0.5, a: 1.0 }),
     (7002, "additive_increase = 6; decrease = 0.3", Law::Aimd { b: 0.3, a: 6.0 }),
@@ -31,7 +31,7 @@ const LAWS: [(u16, &str, Law); 5] = [
     (7004, "congestion = \"wad_highspeed\"", Law::HighSpeed),
     (7005, "congestion = \"wad_scalable\"", Law::Scalable),
 ];
-/// The path of the flow that hardly sends.
+/// The flow that hardly sends has this path.
 const IDLE: (u16, &str) = (7006, "additive_increase = 6; decrease = 0.3");
 
 const RTT: Duration = Duration::from_millis(100);

@@ -22,8 +22,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// A path that says what to keep queued, and one that leaves it to the law, by
-/// port.
+/// The policy has a path that says what to keep queued, and one that leaves it to the
+/// law, by port.
 const POLICY: &str = r#"
 [[path]]
 name = "sixty"
@@ -43,7 +43,7 @@ rcvbuf = "16MiB"
 congestion = "wad_delay"
 "#;
 
-/// 1000 segments, and room for half of that in the queue.
+/// The path holds 1000 segments, and has room for half of that in the queue.
 const PATH: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp = 0.5 } }\n";
 const RTT_MS: f64 = 60.0;
 /// The time that a segment of 1500 bytes takes at the bottleneck.

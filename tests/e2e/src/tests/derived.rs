@@ -1,4 +1,4 @@
-//! Derived events: what a file makes of the instruments, seen from outside: with the
+//! Derived events are what a file makes of the instruments, seen from outside: with the
 //! flows, in the metrics, in the log, and as events.
 
 use std::{fs, thread, time::Duration};

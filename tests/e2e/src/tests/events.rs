@@ -1,5 +1,6 @@
-//! Events of flows: what they say against what `ss` shows, and that sinks get them in
-//! their order and whole, whatever becomes of sinks, the agent and its disk.
+//! Events of flows are held against what `ss` shows; these tests also see that sinks
+//! get them in their order and whole, whatever becomes of sinks, the agent and its
+//! disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +32,7 @@ use wad_testbed::{
 
 const PORT: u16 = 7000;
 const SOON: Duration = Duration::from_secs(20);
-/// The spool's longest pause between two attempts.
+/// The spool pauses for this long at most between two attempts.
 const BACK: Duration = Duration::from_secs(60);
 
 fn path(name: &str, port: u16, keys: &str) -> String {

@@ -14,7 +14,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// Prefixes within prefixes, with ports and local prefixes, of both families.
+/// The policy has prefixes within prefixes, with ports and local prefixes, of both
+/// families.
 const POLICY: &str = "
 [[path]]
 name = 'wide'

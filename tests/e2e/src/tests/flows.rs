@@ -1,4 +1,4 @@
-//! `wad flows` against ss: what each says of the same flows, in two network
+//! `wad flows` is held against ss: what each says of the same flows, in two network
 //! namespaces at once.
 
 use std::{
@@ -34,7 +34,7 @@ const ROUNDED: f64 = 1.0;
 
 type FromSs = fn(&Flow) -> Option<f64>;
 
-/// The instruments that ss shows, and what it shows of them.
+/// These are the instruments that ss shows, and what it shows of them.
 const SHOWN: [(&str, FromSs); 31] = [
     ("HCDataOctetsOut", |flow| count(flow, "bytes_sent")),
     ("HCThruOctetsAcked", |flow| Some(flow.bytes_acked as f64)),

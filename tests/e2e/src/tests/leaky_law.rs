@@ -19,8 +19,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// A path whose flows find what it carries, and one whose flows never fill it, by
-/// port.
+/// The policy has a path whose flows find what it carries, and one whose flows never
+/// fill it, by port.
 const POLICY: &str = r#"
 [[path]]
 name = "full"
@@ -44,7 +44,7 @@ allow = "aggressive"
 const FULL: u16 = 7001;
 const HALF_FULL: u16 = 7002;
 
-/// 1000 segments each, and room for half of that in the queue.
+/// The paths hold 1000 segments each, and have room for half of that in the queue.
 const LEAKING: &str =
     "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp = 0.5 }, loss = 1e-3 }\n";
 const SOUND: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp = 0.5 } }\n";

@@ -1,6 +1,6 @@
-//! Paths of mode "measured": what a real Prometheus holds becomes the buffers of
-//! new connections, within bounds, and nothing that a source answers ends or
-//! holds up the agent.
+//! Paths of mode "measured" follow their sources: what a real Prometheus holds becomes
+//! the buffers of new connections, within bounds, and nothing that a source answers
+//! ends or holds up the agent.
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,4 +1,4 @@
-//! Metrics and log, against what the kernel and real programs make of them:
+//! Metrics and log are held against what the kernel and real programs make of them:
 //! promtool, Prometheus, and the bytes that a test itself has sent.
 
 use std::{

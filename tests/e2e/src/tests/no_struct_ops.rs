@@ -1,6 +1,6 @@
-//! A kernel that must not be given a congestion control by BPF, as Linux 5.10: the
-//! agent says so once, registers none, and tunes everything else. Elsewhere that
-//! kernel is played by type information without what it lacks.
+//! The kernel here must not be given a congestion control by BPF, as Linux 5.10: the
+//! agent says so once, registers none, and tunes everything else. Elsewhere that kernel
+//! is played by type information without what it lacks.
 
 use std::{fs, process::Stdio, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Flows whose packets are spread over the round trip, and those at a fixed rate:
-//! what ss shows of the rate, and a capture of the packets.
+//! Flows here have their packets spread over the round trip, or a fixed rate; ss shows
+//! the rate, and a capture the packets.
 
 use std::{
     slice,

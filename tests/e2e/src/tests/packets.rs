@@ -15,9 +15,9 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// "af41": 34.
+/// The class "af41" is 34.
 const NEAR_DSCP: u8 = 34;
-/// "le": 1.
+/// The class "le" is 1.
 const FAR_DSCP: u8 = 1;
 
 const TRIES: usize = 5;

@@ -1,6 +1,6 @@
-//! Paths that nobody has measured but their own flows: each transfer gets more than
-//! the one before, until the path limits it; what holds a flow back beside the path
-//! lowers nothing; and other paths stay as they were.
+//! The paths here are measured by nobody but their own flows: each transfer gets more
+//! than the one before, until the path limits it; what holds a flow back beside the
+//! path lowers nothing; and other paths stay as they were.
 
 use std::{
     io::{self, Read as _, Write as _},

@@ -21,7 +21,7 @@ use wad_testbed::{
 
 const OURS: u16 = 7021;
 const KERNELS: u16 = 7022;
-/// Segments from which slow start is limited.
+/// Slow start is limited from so many segments on.
 const LIMIT: u32 = 40;
 const READINGS: usize = 100;
 const SOON: Duration = Duration::from_secs(10);

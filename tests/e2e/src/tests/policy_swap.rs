@@ -27,7 +27,7 @@ use wad_testbed::{
 
 const PORT: u16 = 7000;
 const RTT: &str = "rtt = '60ms'\nforward = { rate = '1Gbit', queue = { bdp = 1.0 } }\n";
-/// Connections being made at a time.
+/// So many connections are being made at a time.
 const CLIENTS: usize = 12;
 const SPAN: Duration = Duration::from_secs(8);
 /// Two changes within one handshake leave a connection with what it got from the

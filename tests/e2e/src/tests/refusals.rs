@@ -1,5 +1,5 @@
-//! Hosts that lack something, and what is not to be had: one clear line each,
-//! with what to do, a non-zero exit status, and nothing left behind.
+//! Hosts that lack something, and requests for what is not to be had, get one clear
+//! line each, with what to do, a non-zero exit status, and nothing left behind.
 
 use std::{
     fs,

@@ -1,5 +1,6 @@
-//! Settings that the kernel does not set: each is named, with its errno, in the events
-//! of the flow, by `wad flows`, `wad status` and `wad explain`, and the others hold.
+//! Some settings are not set by the kernel: each is named, with its errno, in the
+//! events of the flow, by `wad flows`, `wad status` and `wad explain`, and the others
+//! hold.
 
 use std::{fs, path::Path, time::Duration};
 

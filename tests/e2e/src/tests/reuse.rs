@@ -1,4 +1,4 @@
-//! Sockets that are used in unusual ways: for one connection after another, and
+//! Sockets are used in unusual ways here: for one connection after another, and
 //! connected to themselves. Each connection is judged, and counted, once.
 
 use std::{

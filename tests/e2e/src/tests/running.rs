@@ -1,5 +1,5 @@
-//! Flows that run already: found when the agent starts or its policy changes, in
-//! all network namespaces, and only in its cgroup.
+//! Flows that run already are found when the agent starts or its policy changes, in all
+//! network namespaces, and only in its cgroup.
 
 use std::{
     fs::File,
@@ -276,7 +276,7 @@ fn without_the_callback_ends_are_seen_all_the_same() -> Result<()> {
     Ok(())
 }
 
-/// A path whose own flows measure it.
+/// The policy has a path whose own flows measure it.
 const MEASURED: &str = "[limits]\nmax_memory = '1GiB'\n[[source]]\nname = 'flows'\n\
      kind = 'passive'\ninterval = '1s'\n[[path]]\nname = 'p'\nremote = '10.81.0.2'\n\
      mode = 'measured'\nsndbuf = 'auto'\n";

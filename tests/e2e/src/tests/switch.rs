@@ -1,5 +1,5 @@
-//! Paths that are only observed, and the kill switch: flows left alone, counts
-//! that go on, and what is disabled staying so.
+//! Paths that are only observed, and the kill switch, have this in common: flows left
+//! alone, counts that go on, and what is disabled staying so.
 
 use std::{process::Output, time::Duration};
 
@@ -214,7 +214,7 @@ fn what_is_disabled_is_disabled_even_if_it_cannot_be_noted() -> Result<()> {
     Ok(())
 }
 
-/// One for each port from [`PORT`] on.
+/// There is a law for each port from [`PORT`] on.
 const LAWS: [&str; 6] = [
     "congestion = 'wad_aimd'; additive_increase = 10; initial_ssthresh = 300; max_cwnd = 400",
     "congestion = 'wad_highspeed'; initial_ssthresh = 300; max_cwnd = 400",

@@ -1,5 +1,5 @@
-//! `wad trace` and `wad plot`: the beat, what ss says meanwhile, and what is left when
-//! the trace is killed, its disk full, its agent away.
+//! `wad trace` and `wad plot` are tested for the beat, what ss says meanwhile, and what
+//! is left when the trace is killed, its disk full, its agent away.
 
 use std::{
     fs, io,

@@ -1,4 +1,5 @@
-//! `notsent_lowat`: what a socket takes and has not sent, as its owner and ss see it.
+//! `notsent_lowat` bounds what a socket takes and has not sent, as its owner and ss see
+//! it.
 
 use std::{
     io,

@@ -20,20 +20,21 @@ use wad_testbed::{
 use super::laws;
 
 const TABLE: &str = include_str!("../../../verifier.toml");
-/// The policy with every law in it.
+/// The policy has every law in it.
 const EVERY_LAW: &str = include_str!("../../../config/valid/laws.toml");
 
 /// A program may take so much of the verifier's million on any kernel.
 const MOST: u32 = 700_000;
-/// More than in the table on a kernel that it has, in percent.
+/// A program may take so much more than in the table on a kernel that it has, in
+/// percent.
 const MOST_GROWTH_PERCENT: u32 = 10;
 
-/// A path that is measured by its own flows, which an iterator reads.
+/// The policy has a path that is measured by its own flows, which an iterator reads.
 const PASSIVE: &str = "[[source]]\nname = 'flows'\nkind = 'passive'\n\n\
                        [[path]]\nname = 'measured'\nremote = '192.0.2.1'\nmode = 'measured'\n\
                        sndbuf = 'auto'\nrcvbuf = 'auto'\n\n";
 
-/// The instructions that the verifier processed, by programs' names.
+/// Costs are the instructions that the verifier processed, by programs' names.
 type Costs = BTreeMap<String, u32>;
 
 #[e2e(every_change, alone)]

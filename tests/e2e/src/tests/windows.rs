@@ -23,7 +23,7 @@ use wad_testbed::{
 
 const LAWS: [&str; 3] = ["wad_aimd", "wad_highspeed", "wad_scalable"];
 const LIMIT: Duration = Duration::from_secs(10);
-/// A port without a policy.
+/// No policy is for this port.
 const UNTUNED: u16 = 6000;
 
 fn path(text: &str) -> Result<Wan> {
