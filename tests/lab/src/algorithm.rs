@@ -1,4 +1,4 @@
-//! Names of algorithms, as they are registered and as users know them.
+//! Algorithms have names as they are registered, and as users know them.
 
 /// Returns an algorithm's name, whatever the instance: `wad`'s own have two characters
 /// after the name in an instance for tests, as here.

@@ -1,4 +1,4 @@
-//! A plain bulk transfer, as any application would do it: blocking sockets, no
+//! A plain bulk transfer is done as any application would do it: blocking sockets, no
 //! socket option but at the very end. The receiver checks every byte.
 
 use std::{

@@ -1,4 +1,5 @@
-//! The kernel's own counters of TCP, of one network namespace since it exists.
+//! The kernel has counters of TCP of its own, for each network namespace since it
+//! exists.
 
 use std::{collections::BTreeMap, fs, io};
 
@@ -17,7 +18,7 @@ const EXTENDED: [&str; 11] = [
     DUPLICATES,
     "TCPDeliveredCE",
 ];
-/// Segments that the receiver had already, and said so (RFC 2883).
+/// This counter is of segments that the receiver had already, and said so (RFC 2883).
 pub const DUPLICATES: &str = "TCPDSACKRecvSegs";
 /// Each of these is one event, however many segments it is about.
 const EVENTS: [&str; 3] = ["TCPSackRecovery", "TCPRenoRecovery", "TCPTimeouts"];

@@ -1,4 +1,4 @@
-//! The demonstration: two scenarios, each variant once, a table and a picture.
+//! The demonstration is two scenarios, each variant once, a table and a picture.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! The real iperf3 instead of the lab's own sender and receiver.
+//! The real iperf3 runs instead of the lab's own sender and receiver.
 
 use std::{net::SocketAddr, process::Command};
 

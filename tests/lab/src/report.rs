@@ -37,7 +37,7 @@ pub struct Report {
     pub variants: Vec<Variant>,
 }
 
-/// The path, worked out.
+/// The path of a scenario, worked out.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Path {
     pub rate_bits_per_second: u64,

@@ -11,7 +11,7 @@ use wad_testbed::trace::{Event, INFINITE_SSTHRESH, What};
 /// `enum tcp_ca_state` (include/uapi/linux/tcp.h): the local queue was full, or
 /// the other end echoed a mark.
 const CWR: u8 = 2;
-/// Fast recovery, and a timeout.
+/// These states are fast recovery, and a timeout.
 const LOSS: std::ops::RangeInclusive<u8> = 3..=4;
 /// A threshold below this share of the window before is a cut; that of a law
 /// that only notes where it was is not.

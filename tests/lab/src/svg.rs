@@ -1,5 +1,5 @@
-//! Windows and goodput over time as a picture: a row per experiment, on the left
-//! the congestion window, on the right what arrives. Lengths are in pixels.
+//! A picture shows windows and goodput over time: a row per experiment, on the left the
+//! congestion window, on the right what arrives. Lengths are in pixels.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ const MARGIN_TOP: f64 = 70.0;
 const LEFT: [f64; 2] = [90.0, 690.0];
 const SIZE: (f64, f64) = (470.0, 230.0);
 const PANEL_TOP: f64 = 78.0;
-/// Labels of lines beside each other, and their distances.
+/// So many labels of lines are beside each other, at these distances.
 const LABELS: usize = 5;
 const LABEL: (f64, f64) = (215.0, 18.0);
 /// The colours are told apart by the colour-blind, too (Okabe and Ito; grey for their

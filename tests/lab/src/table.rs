@@ -1,4 +1,4 @@
-//! Reports as a plain table.
+//! Reports are shown as a plain table.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! One transfer over a path that is up: receivers, senders, what is sent against
-//! them, and those who watch.
+//! One transfer goes over a path that is up: with receivers, senders, what is sent
+//! against them, and those who watch.
 
 use std::{
     fs::File,

@@ -15,7 +15,7 @@ use crate::scenario::Burst;
 /// bytes.
 const PAYLOAD: [u8; 1472] = [0; 1472];
 const PACKET_BITS: f64 = 12_000.0;
-/// The port for discarding (RFC 863). Nobody listens there, which costs the
+/// This is the port for discarding (RFC 863). Nobody listens there, which costs the
 /// other end a few ICMP packets, limited by its kernel.
 const PORT: u16 = 9;
 

@@ -1,4 +1,4 @@
-//! `ack`: what an ACK costs under each law.
+//! `ack` measures what an ACK costs under each law.
 //!
 //! Over veth at MTU 1500 with segment offloads off, paced, to a receiver that does
 //! not let unread data hold an ACK back: an ACK for a few segments, as a real network
@@ -41,7 +41,7 @@ const PAIR: Duration = Duration::from_millis(250);
 /// The sender and the receiver run on these processors: what depends on the scheduler's
 /// choice is half of the noise.
 const PROCESSORS: [&str; 2] = ["0", "1"];
-/// Ethernet's payload less headers with timestamps.
+/// A segment holds Ethernet's payload less headers with timestamps.
 const MSS_BYTES: u64 = 1448;
 const DEVICE: &str = "v0";
 /// Two addresses for each end: a path for the law, and one for what it is compared

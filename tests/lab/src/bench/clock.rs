@@ -15,7 +15,7 @@ const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 const NAME: &CStr = c"wad_bench_empty";
 const RUNS: u32 = 100_000;
 
-/// The fields of `union bpf_attr` for BPF_PROG_TEST_RUN.
+/// These are the fields of `union bpf_attr` for BPF_PROG_TEST_RUN.
 #[repr(C)]
 struct Run {
     program: u32,

@@ -1,4 +1,4 @@
-//! `connect`: what a connection costs with so many paths loaded, against no
+//! `connect` measures what a connection costs with so many paths loaded, against no
 //! agent at all; the agent's memory; and how soon it tunes.
 
 use std::{
@@ -26,7 +26,7 @@ use super::{Outcome, Report, Target, proc, programs};
 
 const PAIRS: usize = 9;
 const SPAN: Duration = Duration::from_millis(1500);
-/// An address that no path matches, and one that does.
+/// No path matches this address; one matches the next.
 const UNMATCHED: &str = "127.0.0.1:5002";
 const MATCHED: &str = "10.200.0.1:5002";
 

@@ -1,6 +1,6 @@
-//! `instruments`: what it takes to read all instruments of ten thousand flows in four
-//! network namespaces; and whether every connection is told of when twenty thousand a
-//! second come and go.
+//! `instruments` measures what it takes to read all instruments of ten thousand flows
+//! in four network namespaces; and whether every connection is told of when twenty
+//! thousand a second come and go.
 //!
 //! `read_seconds` is what the agent says that a reading took (Server-Timing), from
 //! the kernel's iterator to the finished numbers, without making JSON of them.

@@ -18,7 +18,7 @@ pub struct Report {
     pub results: Vec<Outcome>,
 }
 
-/// One figure.
+/// One figure of a benchmark.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     pub name: String,

@@ -1,8 +1,8 @@
-//! Processor time and memory from /proc.
+//! Processor time and memory are read from /proc.
 
 use std::{fs, io, time::Instant};
 
-/// USER_HZ.
+/// The kernel counts processor time in ticks of USER_HZ.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The work of all processors from a moment on.

@@ -1,4 +1,4 @@
-//! Run time and memory of BPF programs and maps, as bpftool tells them.
+//! bpftool tells the run time and memory of BPF programs and maps.
 
 use std::collections::HashSet;
 

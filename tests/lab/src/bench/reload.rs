@@ -1,5 +1,5 @@
-//! `reload`: what a change of the configuration takes with so many paths, from the
-//! command to its answer, when all of it is in force; and what a scrape does.
+//! `reload` measures what a change of the configuration takes with so many paths, from
+//! the command to its answer, when all of it is in force; and what a scrape does.
 
 use std::{path::Path, time::Instant};
 

@@ -1,5 +1,5 @@
-//! `wad-compare`: the laws of ours beside the kernel's own. `cargo xtask vm compare`
-//! runs it in a virtual machine, whose kernel has all that it needs.
+//! `wad-compare` runs the laws of ours beside the kernel's own. `cargo xtask vm
+//! compare` runs it in a virtual machine, whose kernel has all that it needs.
 
 use std::{env, process::ExitCode};
 

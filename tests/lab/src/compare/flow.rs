@@ -1,4 +1,4 @@
-//! A flow that sends all it can, and what the kernel says of its window.
+//! A flow sends all it can, and the kernel says what its window is.
 
 use std::{
     io::Write as _,

@@ -32,16 +32,16 @@ use wad_testbed::{
 pub use self::pairs::Ratio;
 use self::{flow::Flow, netem::Netem, pairs::Pairs};
 
-/// Turns of each side.
+/// Each side has so many turns.
 const PAIRS: u64 = 4;
-/// Segments per second that an emulated processor carries with time to spare, at
-/// windows of several times the mean, too. A flow that waits for the processor is
-/// held back by that, not by its window, and gets one ACK for several segments.
+/// An emulated processor carries so many segments per second with time to spare, at
+/// windows of several times the mean, too. A flow that waits for the processor is held
+/// back by that, not by its window, and gets one ACK for several segments.
 const MOST_PER_SECOND: f64 = 4000.0;
 const LEAST_RTT: Duration = Duration::from_millis(20);
-/// RTTs until nothing of what was lost or sent before is under way.
+/// After so many RTTs nothing of what was lost or sent before is under way.
 const REST_RTTS: u32 = 5;
-/// Losses until a flow's window counts: has become what the law makes of it.
+/// A flow's window counts after so many losses: it has become what the law makes of it.
 const SETTLED_LOSSES: u32 = 8;
 
 const OUR_PORT: u16 = 7001;

@@ -57,7 +57,7 @@ impl Netem {
     fn options(&self) -> Vec<u8> {
         const TCA_NETEM_LATENCY64: u16 = 10;
         const TCA_NETEM_PRNG_SEED: u16 = 14;
-        /// Packets: more than are ever under way.
+        /// The queue holds this many packets: more than are ever under way.
         const LIMIT: u32 = 1_000_000;
         let loss = (self.loss * f64::from(u32::MAX)).round() as u32;
         // Latency in ticks (replaced below), limit, loss, gap, duplicate, jitter.

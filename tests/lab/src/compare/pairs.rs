@@ -1,4 +1,4 @@
-//! The ratio of two means, from pairs of samples, and how well it is known.
+//! Pairs of samples tell the ratio of two means, and how well it is known.
 
 use std::fmt;
 
@@ -44,7 +44,7 @@ fn students_t(degrees: usize) -> f64 {
     QUANTILES[degrees.clamp(1, QUANTILES.len()) - 1]
 }
 
-/// Ours over the kernel's.
+/// The ratio of ours over the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     pub ours: f64,

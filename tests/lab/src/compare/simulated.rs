@@ -1,5 +1,5 @@
-//! The comparison with the flows simulated, by the laws of `wad-common`: how well a
-//! few pairs under the same losses tell whether two laws are the same.
+//! The comparison is repeated with the flows simulated, by the laws of `wad-common`:
+//! how well a few pairs under the same losses tell whether two laws are the same.
 
 use std::collections::VecDeque;
 

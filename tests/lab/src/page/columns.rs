@@ -1,5 +1,4 @@
-//! The columns of a scenario's table: each a figure, shown where any variant has
-//! it.
+//! A scenario's table has these columns: each a figure, shown where any variant has it.
 
 use crate::{
     measure::median,
@@ -10,7 +9,7 @@ use crate::{
 
 type Cell = fn(&Variant) -> Option<String>;
 
-/// Headings and what is under them; words first, then figures.
+/// The columns are headings and what is under them; words first, then figures.
 const COLUMNS: [(&str, Cell); 20] = [
     ("control", |variant| Some(variant.congestion.clone())),
     ("streams", |variant| (variant.streams > 1).then(|| variant.streams.to_string())),

@@ -16,7 +16,7 @@ use crate::{
     targets::{Verdict, verdicts},
 };
 
-/// Payload of a full segment without options, as the papers reckon.
+/// This is the payload of a full segment without options, as the papers reckon.
 const MSS_BYTES: f64 = 1460.0;
 
 /// A page that could not be written.

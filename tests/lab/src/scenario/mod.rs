@@ -1,4 +1,4 @@
-//! Experiments as TOML files: a path, and variants of what runs over it.
+//! Experiments are TOML files: a path, and variants of what runs over it.
 
 mod grid;
 mod policy;

@@ -1,5 +1,5 @@
-//! The agent's configuration for an experiment, made of the few keys that a
-//! scenario states: the addresses and ports are the lab's own.
+//! The agent's configuration for an experiment is made of the few keys that a scenario
+//! states: the addresses and ports are the lab's own.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::Group;
 
 /// This network has all addresses between which data is sent over the lab's path.
 const REMOTE: &str = "10.77.0.0/16";
-/// More than any scenario's buffers take together.
+/// The bound is more than any scenario's buffers take together.
 const MAX_MEMORY: &str = "8GiB";
 /// A measured path follows within an experiment, which is short.
 const CHANGE_INTERVAL: &str = "1s";

@@ -1,4 +1,4 @@
-//! Variants of a scenario: which flows run, and under which policy.
+//! Variants of a scenario say which flows run, and under which policy.
 
 use std::collections::BTreeMap;
 
