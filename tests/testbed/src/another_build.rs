@@ -12,7 +12,7 @@ use std::{
 const DECLARED: &[u8] = b"Dual MIT/GPL\0";
 const INSTEAD: &[u8] = b"Dual BSD/GPL\0";
 
-/// The agent embeds two.
+/// The agent embeds two objects.
 const OBJECTS: usize = 2;
 
 /// Makes another build at `path`: the same agent with BPF objects that are not those of

@@ -1,4 +1,4 @@
-//! A web server on the loopback that answers as a test has it, well or badly.
+//! A web server on the loopback answers as a test has it, well or badly.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},

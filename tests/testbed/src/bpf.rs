@@ -1,5 +1,5 @@
-//! Small BPF programs of this crate's own, instruction by instruction, and what the
-//! kernel tells of programs.
+//! This crate has small BPF programs of its own, instruction by instruction, and asks
+//! what the kernel tells of programs.
 
 use std::{
     ffi::CStr,
@@ -10,7 +10,7 @@ use std::{
 // include/uapi/linux/bpf.h
 const BPF_PROG_LOAD: libc::c_long = 5;
 
-/// The fields of `union bpf_attr` for BPF_PROG_LOAD.
+/// These are the fields of `union bpf_attr` for BPF_PROG_LOAD.
 #[repr(C)]
 struct Load {
     kind: u32,
@@ -111,7 +111,7 @@ pub fn loaded() -> io::Result<Vec<Loaded>> {
 }
 
 fn info(id: u32) -> io::Result<Loaded> {
-    /// The fields of `union bpf_attr` for BPF_OBJ_GET_INFO_BY_FD.
+    /// These are the fields of `union bpf_attr` for BPF_OBJ_GET_INFO_BY_FD.
     #[repr(C)]
     struct Ask {
         program: u32,

@@ -1,4 +1,4 @@
-//! A cgroup v2 of an experiment's own, removed when dropped together with the
+//! An experiment has a cgroup v2 of its own, removed when dropped together with the
 //! processes still in it.
 
 use std::{

@@ -1,7 +1,7 @@
-//! The kernel's trace of a flow as what happened to its window: congestion
+//! Episodes are the kernel's trace of a flow as what happened to its window: congestion
 //! events, and what came of them. Windows count segments. The trace's threshold is
-//! `tcp_current_ssthresh()`: outside of CWR and Recovery it is at least three
-//! quarters of the window.
+//! `tcp_current_ssthresh()`: outside of CWR and Recovery it is at least three quarters
+//! of the window.
 
 use crate::trace::{Event, What};
 

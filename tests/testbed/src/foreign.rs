@@ -26,7 +26,7 @@ pub enum Sharing {
     Multi = 2,
 }
 
-/// A step of loading or attaching it failed.
+/// Tells which step of loading or attaching the program failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the kernel refuses to {step} a program of the test's own")]
 pub struct ForeignError {
@@ -34,7 +34,7 @@ pub struct ForeignError {
     source: io::Error,
 }
 
-/// The program, attached; detached when dropped.
+/// A program of somebody else's that is attached; it is detached when dropped.
 #[derive(Debug)]
 pub struct Foreign {
     program: OwnedFd,

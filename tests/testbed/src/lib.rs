@@ -1,4 +1,4 @@
-//! The testbed that the lab and the end-to-end tests of `wad` stand on.
+//! The lab and the end-to-end tests of `wad` stand on this testbed.
 //!
 //! Its modules are guards: each sets something up on the machine (a namespace, a
 //! cgroup, a sysctl, a process) and undoes it when dropped. `emulated` has the long

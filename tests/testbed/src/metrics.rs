@@ -1,4 +1,4 @@
-//! The agent's metrics, as anyone who scrapes them gets them.
+//! The agent's metrics are read here as anyone who scrapes them gets them.
 
 use std::{
     io::{self, Read, Write},
@@ -44,7 +44,7 @@ fn exchange(port: u16, path: &str) -> io::Result<String> {
     Ok(answer)
 }
 
-/// One scrape.
+/// One scrape of the metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     text: String,

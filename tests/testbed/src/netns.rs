@@ -1,4 +1,4 @@
-//! A named network namespace (as `ip netns` lists them), deleted when dropped.
+//! A named network namespace (as `ip netns` lists them) is deleted when dropped.
 
 use std::{
     fs::File,

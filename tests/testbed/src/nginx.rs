@@ -1,4 +1,4 @@
-//! A real web server, in the foreground, that serves one file, and a client.
+//! A real web server, in the foreground, serves one file to a client.
 
 use std::{
     fs, io,

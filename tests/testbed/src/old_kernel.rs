@@ -1,5 +1,5 @@
-//! A kernel that lacks something, played on this one: by type information in
-//! which that has another name, mounted where an agent looks.
+//! A kernel that lacks something is played on this one: by type information in which
+//! that has another name, mounted where an agent looks.
 
 use std::{
     fs, io,

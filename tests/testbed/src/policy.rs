@@ -1,5 +1,4 @@
-//! Policies that tests write: a path for each port of the emulated path's far
-//! end.
+//! Tests write policies: a path for each port of the emulated path's far end.
 
 use crate::emulated::wan::ADDRESSES_V4;
 

@@ -1,5 +1,5 @@
-//! Child processes placed in a namespace and a cgroup, killed when their guard is
-//! dropped. Short commands are run to their end by `command`.
+//! Child processes are placed in a namespace and a cgroup, and killed when their guard
+//! is dropped. Short commands are run to their end by `command`.
 
 use std::{
     io,

@@ -1,4 +1,4 @@
-//! A real Prometheus that scrapes one address each second.
+//! A real Prometheus scrapes one address each second.
 
 use std::{
     fs::{self, File},

@@ -1,7 +1,7 @@
 //! Random numbers of an experiment: the same seed gives the same losses.
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014, figure 17): ample for drawing losses.
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014, figure 17) is ample for drawing losses.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,

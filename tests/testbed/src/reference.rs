@@ -1,5 +1,5 @@
-//! The laws as their papers have them, in floating point: what windows of real
-//! flows are compared with. Windows count segments.
+//! The laws are written as their papers have them, in floating point: windows of real
+//! flows are compared with these. Windows count segments.
 
 /// A window that does not follow its law.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]

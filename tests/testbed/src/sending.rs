@@ -1,5 +1,4 @@
-//! Connections that send all they can while a test looks on, and what it sees of
-//! them with ss.
+//! Connections send all they can while a test looks on with ss.
 
 use std::{
     io::{self, Write as _},

@@ -12,8 +12,8 @@ use crate::{
     sysctl::{self, Changed, SysctlError, Turn},
 };
 
-/// The window that a receiver offers then: half (`tcp_adv_win_scale` 1) of the
-/// most that `tcp_rmem` gives it.
+/// The window that a receiver offers under these settings is half (`tcp_adv_win_scale`
+/// 1) of the most that `tcp_rmem` gives it.
 pub const UNTUNED_WINDOW_BYTES: u32 = 6_291_456 / 2;
 
 /// These settings are per network namespace. Debian's values are the kernel's own
@@ -42,9 +42,9 @@ const NAMESPACE: [(&str, &str); 18] = [
 
 const TCP_RMEM: (&str, &str) = ("net.ipv4.tcp_rmem", "4096 131072 6291456");
 const TCP_WMEM: (&str, &str) = ("net.ipv4.tcp_wmem", "4096 16384 4194304");
-/// Ceilings of the whole host, for receive buffers.
+/// Receive buffers have this ceiling on the whole host.
 pub const RMEM_MAX: (&str, &str) = ("net.core.rmem_max", "212992");
-/// Ceilings of the whole host for send buffers.
+/// Send buffers have this ceiling on the whole host.
 pub const WMEM_MAX: (&str, &str) = ("net.core.wmem_max", "212992");
 const ECN: &str = "net.ipv4.tcp_ecn";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
@@ -62,7 +62,8 @@ pub enum SettingsError {
     Differs { name: &'static str, a: String, b: String },
 }
 
-/// The host's share, for as long as experiments run; undone on drop.
+/// The host's part of the settings is set for as long as experiments run; it is undone
+/// on drop.
 #[derive(Debug)]
 pub struct HostDefaults {
     // Restored before the next experiment has its turn. None where this one runs beside

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP as an error that unwinds through the guards, so
-//! that whatever was set up is undone. All waiting goes through here.
+//! SIGINT, SIGTERM and SIGHUP become an error that unwinds through the guards, so that
+//! whatever was set up is undone. All waiting goes through here.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -40,7 +40,7 @@ impl TcpInfo {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        /// `TCP_INFINITE_SSTHRESH`
+        /// `TCP_INFINITE_SSTHRESH` is this value.
         const INFINITE: u32 = i32::MAX as u32;
         Ok(Self {
             unacked_segments: words[6],

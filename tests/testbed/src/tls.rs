@@ -1,5 +1,5 @@
-//! Certificates for the loopback, made by openssl, and nginx as a server that
-//! shows them.
+//! Certificates for the loopback are made by openssl, and nginx is a server that shows
+//! them.
 
 use std::{
     fs, io,

@@ -1,4 +1,4 @@
-//! A shell on a terminal of a given size, which is tmux: for programs that draw.
+//! A shell runs on a terminal of a given size, which is tmux: for programs that draw.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,5 +1,5 @@
-//! The kernel's own trace of TCP flows, event by event: the states of congestion
-//! control as they are entered, and the window at each packet that comes in.
+//! The kernel has a trace of TCP flows of its own, event by event: the states of
+//! congestion control as they are entered, and the window at each packet that comes in.
 //! Windows count segments.
 
 use std::{
@@ -19,8 +19,8 @@ const USUAL_PLACE: &str = "/sys/kernel/tracing";
 const BUFFER_KIB: &str = "65536";
 const EVENTS: [&str; 2] = ["tcp_probe", "tcp_cong_state_set"];
 
-/// A threshold that is none, `TCP_INFINITE_SSTHRESH` (include/net/tcp.h). None is
-/// above it.
+/// This threshold is none, `TCP_INFINITE_SSTHRESH` (include/net/tcp.h). None is above
+/// it.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
 /// Tells what went wrong with a trace.
@@ -43,7 +43,7 @@ pub enum What {
     State(u8),
 }
 
-/// One event.
+/// One event of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// CLOCK_MONOTONIC.

@@ -1,4 +1,4 @@
-//! A running `wad trace`, and what it wrote.
+//! `wad trace` runs here, and what it wrote is read.
 
 use std::{
     fs::{self, File},

@@ -1,4 +1,4 @@
-//! Many transfers at once, that go on until told to stop.
+//! Many transfers run at once, until told to stop.
 
 use std::{
     net::SocketAddr,

@@ -1,4 +1,4 @@
-//! Two network namespaces, `a` and `b`, joined by a wire: a pair of virtual
+//! Two network namespaces, `a` and `b`, are joined by a wire: a pair of virtual
 //! Ethernet devices, at the speed of the machine.
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     settings::{self, SettingsError},
 };
 
-/// Name of the device in both namespaces.
+/// The device has this name in both namespaces.
 pub const DEVICE: &str = "wire0";
 /// First addresses of `a` and `b`; the networks are 10.81.0.0/16 and fd81::/32.
 pub const ADDRESSES_V4: [&str; 2] = ["10.81.0.1", "10.81.0.2"];

@@ -1,6 +1,6 @@
-//! Segments that arrive together, joined for delivery as a network card's
-//! receive offload (GRO) joins them. Joining is only about cost: loss, queue
-//! and delay have acted on single segments before.
+//! Segments that arrive together are joined for delivery as a network card's receive
+//! offload (GRO) joins them. Joining is only about cost: loss, queue and delay have
+//! acted on single segments before.
 
 use std::{ops::Range, rc::Rc};
 
@@ -11,7 +11,8 @@ use super::packet::{
 
 /// IPv4's total length is 16 bits; GRO's limit is the same.
 const MOST_BYTES: usize = 65_535;
-/// Pieces of payload from different packets, kept well below IOV_MAX (1024).
+/// So many pieces of payload from different packets make a burst at most, kept well
+/// below IOV_MAX (1024).
 const MOST_PIECES: usize = 62;
 
 /// One packet to deliver, of one or more segments.

@@ -13,7 +13,7 @@ use super::{
     sack,
 };
 
-/// So many bytes of payload, from this time on.
+/// A flight is so many bytes of payload, from this time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     pub time_ns: u64,

@@ -1,5 +1,5 @@
-//! The bottleneck: a first-in first-out queue of bounded size before a line of
-//! fixed rate. Times in nanoseconds since the emulator's start.
+//! The bottleneck is a first-in first-out queue of bounded size before a line of fixed
+//! rate. Times in nanoseconds since the emulator's start.
 
 /// The line is kept in picoseconds, so that a segment's share of a nanosecond
 /// (19,292.6 ns for 1500 bytes at 622 Mb/s) does not add up to a wrong rate.

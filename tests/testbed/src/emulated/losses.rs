@@ -32,7 +32,7 @@ pub struct Passing {
     pub markable: bool,
 }
 
-/// The law at work.
+/// A law of losses at work.
 #[derive(Clone, Debug)]
 pub struct Losses {
     probability: f64,

@@ -1,25 +1,26 @@
-//! Packets as a TUN device with IFF_VNET_HDR hands them over: up to 64 KiB of
-//! TCP payload behind one header, to be split as a network card would split
-//! them (TCP segmentation offload). Payload is never copied here: a segment is
-//! an index into its packet, and a header made for it.
+//! Packets are as a TUN device with IFF_VNET_HDR hands them over: up to 64 KiB of TCP
+//! payload behind one header, to be split as a network card would split them (TCP
+//! segmentation offload). Payload is never copied here: a segment is an index into its
+//! packet, and a header made for it.
 
 use std::{ops::Range, rc::Rc};
 
-/// `struct virtio_net_hdr` (include/uapi/linux/virtio_net.h): flags, gso_type,
-/// hdr_len, gso_size, csum_start, csum_offset; in the host's byte order.
+/// This is the size of `struct virtio_net_hdr` (include/uapi/linux/virtio_net.h):
+/// flags, gso_type, hdr_len, gso_size, csum_start, csum_offset; in the host's byte
+/// order.
 pub const VNET_BYTES: usize = 10;
 pub const VNET_NEEDS_CSUM: u8 = 1;
 pub const VNET_GSO_NONE: u8 = 0;
 pub const VNET_GSO_TCPV4: u8 = 1;
 pub const VNET_GSO_TCPV6: u8 = 4;
 
-/// Largest IPv4 (60) and TCP (60) header.
+/// The largest IPv4 (60) and TCP (60) headers have so many bytes.
 const LARGEST_HEADER_BYTES: usize = 120;
 const IPV6_HEADER_BYTES: usize = 40;
 const PROTOCOL_TCP: u8 = 6;
 /// The length of a TCP header without options.
 const TCP_HEADER_BYTES: usize = 20;
-/// Offset of the checksum in a TCP header.
+/// The checksum in a TCP header is at this offset.
 pub const TCP_CHECKSUM_AT: usize = 16;
 
 pub const FIN: u8 = 0x01;

@@ -1,5 +1,4 @@
-//! The emulated path of a scenario, as its file has it, and the laws that
-//! follow from it.
+//! The emulated path of a scenario is as its file has it, and the laws follow from it.
 
 use serde::Deserialize;
 
@@ -11,7 +10,7 @@ use crate::emulated::{
     units::{Rate, Span},
 };
 
-/// IPv4 and TCP headers with the timestamps option, per segment.
+/// IPv4 and TCP headers with the timestamps option take this of each segment.
 const HEADER_BYTES: u32 = 52;
 
 /// The path from the sender to the receiver and back.

@@ -1,4 +1,4 @@
-//! The TCP option of selective acknowledgements (RFC 2018).
+//! TCP has an option for selective acknowledgements (RFC 2018).
 
 /// Kinds of options; the first two are a byte each (RFC 9293, 3.2).
 const END: u8 = 0;

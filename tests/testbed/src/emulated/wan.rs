@@ -1,7 +1,7 @@
-//! Two network namespaces, `a` and `b`, and the emulated path between them. The
-//! near end is on that path itself or, where its own queue is looked at, one
-//! wire away: a TUN device lets go of packets as soon as it has them, so that
-//! TCP never finds its queue full.
+//! A WAN is two network namespaces, `a` and `b`, and the emulated path between them.
+//! The near end is on that path itself or, where its own queue is looked at, one wire
+//! away: a TUN device lets go of packets as soon as it has them, so that TCP never
+//! finds its queue full.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     sysctl::{self, SysctlError},
 };
 
-/// Name of the device in the namespaces on the path.
+/// The device in the namespaces on the path has this name.
 pub const DEVICE: &str = "wan0";
 /// Addresses of the path's ends: in namespaces of their own, the same every time.
 pub const ADDRESSES_V4: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
