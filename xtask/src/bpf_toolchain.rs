@@ -1,4 +1,4 @@
-//! The compiler and linker of the BPF programs: the nightly that
+//! The compiler and linker of the BPF programs are the nightly that
 //! `wad-ebpf/rust-toolchain.toml` names, and a bpf-linker built against it.
 //!
 //! wad-agent/tuning/build.rs includes this file, too: both must build alike.
@@ -11,7 +11,7 @@ use std::{
 
 use crate::tool_folders;
 
-/// Version of bpf-linker.
+/// This version of bpf-linker is used.
 pub const LINKER_VERSION: &str = "0.13.0";
 
 /// Holds what the BPF programs are compiled with.
@@ -21,9 +21,9 @@ pub struct BpfToolchain {
     pub pin: String,
 }
 
-/// Settings of the user's that a cargo started from another cargo keeps. What
-/// else begins with CARGO or RUST the outer one has set for itself: its
-/// compiler, its flags, its lints.
+/// These settings of the user's are what a cargo started from another cargo keeps. What
+/// else begins with CARGO or RUST the outer one has set for itself: its compiler, its
+/// flags, its lints.
 const KEPT: [&str; 8] = [
     "CARGO_BUILD_JOBS",
     "CARGO_HOME",

@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: `wad` as it is shipped, one static file for each machine,
+//! `cargo xtask dist` builds `wad` as it is shipped, one static file for each machine,
 //! at `target/dist/<arch>/wad`.
 
 use std::{env, fs, path::PathBuf, process::Command};
@@ -13,7 +13,7 @@ use crate::{
     sizes::Sizes,
 };
 
-/// The most that a file may take.
+/// A file may take so many bytes at most.
 const MAX_BYTES: usize = 10_000_000;
 
 /// Returns the names of the machines, as the command line takes them.

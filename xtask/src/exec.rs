@@ -1,4 +1,4 @@
-//! Running other programs, and where things are.
+//! Other programs are run here, and things are found.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: each parser of what comes from outside under libFuzzer, which
-//! makes up inputs that reach ever more of the code.
+//! `cargo xtask fuzz` runs each parser of what comes from outside under libFuzzer,
+//! which makes up inputs that reach ever more of the code.
 //!
 //! The compiler in use instruments the code. Overflow of integers is checked; memory
 //! needs no sanitizer, as the parsers have no unsafe code.
@@ -55,7 +55,7 @@ const INSTRUMENTED: [&str; 5] = [
 /// the same inputs: what a change is told of is due to the change.
 const BOUNDS: [&str; 3] = ["-timeout=5", "-rss_limit_mb=512", "-seed=1"];
 
-/// Lines of libFuzzer's that say what went wrong.
+/// So many lines of libFuzzer's, which say what went wrong, are shown.
 const SHOWN_LINES: usize = 30;
 
 /// Returns the names of the targets, as the command line takes them.

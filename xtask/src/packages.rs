@@ -1,4 +1,4 @@
-//! Packages of the distribution that the lab and the tests use.
+//! The lab and the tests use packages of the distribution.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use crate::exec;
 
-/// One package.
+/// One package of the distribution.
 pub struct Package {
     /// The name that Debian gives it.
     pub name: &'static str,

@@ -33,7 +33,7 @@ pub enum For {
     Everything,
 }
 
-/// Targets that are shipped for.
+/// Binaries are shipped for these targets.
 pub const SHIPPED: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 
 /// Returns the one of the shipped targets that this machine runs.

@@ -7,10 +7,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// Crates that are shown by name.
+/// So many crates are shown by name.
 const SHOWN: usize = 25;
 
-/// Sections that are in memory only, or hold what is stripped.
+/// These sections are in memory only, or hold what is stripped.
 const NOT_IN_FILE: [&str; 3] = [".bss", ".tbss", ".relro_padding"];
 
 /// Bytes by section, and those of code by crate; the largest first.

@@ -15,7 +15,7 @@ const HEAD: &str = "\
 # writes this anew.
 ";
 
-/// Instructions by kernel and program.
+/// The table is of instructions by kernel and program.
 type Table = BTreeMap<String, BTreeMap<String, u32>>;
 
 /// Asks this machine's kernel and those that are named, or all that may be given a

@@ -38,7 +38,8 @@ const LAYERS: [&str; 18] = [
     "xtask",
 ];
 
-/// Crates that may depend on these of ours alone, wherever they stand.
+/// These crates may depend on the ones of ours beside their names alone, wherever they
+/// stand.
 const ALONE: [(&str, &[&str]); 7] = [
     // It could be offered to aya.
     ("wad-struct-ops", &[]),

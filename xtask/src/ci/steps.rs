@@ -1,4 +1,4 @@
-//! The table of what a change has to pass: `.ci/steps.toml`.
+//! The table `.ci/steps.toml` says what a change has to pass.
 
 use std::{fs, time::Duration};
 
@@ -84,7 +84,7 @@ mod tests {
     /// The set-up takes so long where they are there.
     const SETUP_WITH_TOOLS_S: u64 = 30;
 
-    /// Commands that check nothing.
+    /// These commands check nothing.
     const NO_CHECKS: [&str; 5] = ["bench", "build", "ci", "demo", "verifier"];
 
     fn refusal(text: &str) -> String {

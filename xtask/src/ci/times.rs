@@ -1,4 +1,4 @@
-//! The time that each step took, beside its budget.
+//! The time that each step took is shown beside its budget.
 
 use std::{fmt, time::Duration};
 

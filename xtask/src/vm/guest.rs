@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result};
 use super::{cpio::Archive, kernel::Kernel};
 use crate::exec;
 
-/// Programs that the tests and their helpers run. Busybox has the others, and is
+/// The tests and their helpers run these programs. Busybox has the others, and is
 /// looked in last: some of its own are less than these.
 const TOOLS: [&str; 17] = [
     "bash", "bpftool", "curl", "ethtool", "ip", "iperf3", "mount", "nginx", "openssl", "setpriv",
@@ -25,7 +25,7 @@ const LOCALE: &str = "/usr/lib/locale/C.utf8";
 
 const INIT: &str = include_str!("init.sh");
 
-/// Users that tests name.
+/// Tests name these users.
 const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
 

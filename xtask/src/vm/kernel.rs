@@ -1,6 +1,6 @@
-//! Debian's kernels for virtual machines, `linux-image-cloud-amd64`, each the
-//! newest of a suite: a version by its number would be gone from the archive
-//! before long.
+//! Debian's kernels for virtual machines, `linux-image-cloud-amd64`, are each the
+//! newest of a suite: a version by its number would be gone from the archive before
+//! long.
 
 use std::{
     fs,

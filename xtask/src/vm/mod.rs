@@ -44,7 +44,7 @@ const LONG: Limits = Limits { whole: Duration::from_secs(3 * 3600), ..TESTS };
 const MEASURING: Limits =
     Limits { silence: Duration::from_secs(20 * 60), whole: Duration::from_secs(3 * 3600) };
 
-/// Has netem, and all congestion controls that ours are compared with.
+/// The kernel has netem, and all congestion controls that ours are compared with.
 pub const FOR_MEASURING: &str = "6.12";
 
 /// Returns the names of the kernels, as the command line takes them.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::machine::{Console, End};
 
-/// Lines of the console shown with a failure that is not a test's.
+/// So many lines of the console are shown with a failure that is not a test's.
 const SHOWN: usize = 40;
 
 /// The outcome on one kernel.
