@@ -1,6 +1,6 @@
-//! The law by delay over a simulated bottleneck, packet by packet: alone, beside
-//! others of its kind, when the route changes, and with losses. Rates are parts
-//! of the path's, times in seconds unless named otherwise.
+//! The law by delay is run over a simulated bottleneck, packet by packet: alone, beside
+//! others of its kind, when the route changes, and with losses. Rates are parts of the
+//! path's, times in seconds unless named otherwise.
 
 use std::{env, fmt::Write as _, fs};
 
@@ -10,7 +10,7 @@ use wad_common::law::{Sample, Window, delay::Delay, pacing};
 mod bottleneck;
 
 const MSS_BYTES: u64 = 1448;
-/// `TCP_INFINITE_SSTHRESH`
+/// `TCP_INFINITE_SSTHRESH` is this value.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 /// A flow under the law, with the kernel's part of the loss recovery.

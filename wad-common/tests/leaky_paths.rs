@@ -1,6 +1,6 @@
-//! The law for leaky paths over a simulated bottleneck, packet by packet: alone,
-//! with losses that no queue causes, and beside CUBIC. Rates are in Mb/s of
-//! payload; a path of 622 Mb/s carries 600.
+//! The law for leaky paths is run over a simulated bottleneck, packet by packet: alone,
+//! with losses that no queue causes, and beside CUBIC. Rates are in Mb/s of payload; a
+//! path of 622 Mb/s carries 600.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ mod bottleneck;
 mod curves;
 
 const MSS_BYTES: u64 = 1448;
-/// `TCP_INFINITE_SSTHRESH`
+/// `TCP_INFINITE_SSTHRESH` is this value.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 /// A flow under the law, with the kernel's part of the loss recovery.

@@ -1,5 +1,5 @@
-//! The loss-based laws over a simulated path, as curves to look at: each is compared
-//! with the reviewed one in `curves/`. `WAD_BLESS=1 cargo test -p wad-common`
+//! The loss-based laws are run over a simulated path, as curves to look at: each is
+//! compared with the reviewed one in `curves/`. `WAD_BLESS=1 cargo test -p wad-common`
 //! writes them anew; then it is the difference that needs a review.
 
 use path::{
@@ -37,7 +37,7 @@ const BULK: Scenario = Scenario {
     phases: &[],
 };
 
-/// Seconds of a year: RTTs of it, at one in a second.
+/// A year has so many seconds, and as many RTTs, at one in a second.
 const YEAR: u64 = 365 * 24 * 3600;
 
 #[test]

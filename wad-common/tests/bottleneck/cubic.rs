@@ -1,4 +1,5 @@
-//! CUBIC as Linux has it: RFC 9438 with HyStart and proportional rate reduction.
+//! CUBIC is simulated as Linux has it: RFC 9438 with HyStart and proportional rate
+//! reduction.
 
 use super::{Ack, Control};
 

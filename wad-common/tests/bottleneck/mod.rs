@@ -1,5 +1,5 @@
-//! Flows that share one bottleneck, packet by packet: a drop-tail queue, a rate,
-//! each flow's own RTT, and losses that have nothing to do with the queue.
+//! Flows share one bottleneck, packet by packet: a drop-tail queue, a rate, each flow's
+//! own RTT, and losses that have nothing to do with the queue.
 //!
 //! The whole delay lies behind the queue and ACKs are never lost, so that a
 //! packet's fate is known when it is sent. Every transmission has a number of
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 pub mod cubic;
 
-/// Bytes that a segment takes on the link.
+/// A segment takes so many bytes on the link.
 pub const PACKET_BYTES: u64 = 1500;
 
 const NS: u64 = 1_000_000_000;

@@ -1,5 +1,5 @@
-//! Reno as the kernel has it: `net/ipv4/tcp_cong.c` of Linux 6.18, line by line,
-//! with its names. Windows in segments.
+//! Reno is written as the kernel has it: `net/ipv4/tcp_cong.c` of Linux 6.18, line by
+//! line, with its names. Windows in segments.
 
 /// The fields of `struct tcp_sock` that it uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

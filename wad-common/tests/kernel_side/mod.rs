@@ -1,6 +1,6 @@
-//! The kernel's part in a flow under a law that answers to losses: the states of
-//! `net/ipv4/tcp_input.c` (Linux 6.12), as far as they ask the law or tell it, and
-//! what the programs do in between, which read fields, call the law and store.
+//! The kernel has a part in a flow under a law that answers to losses: the states of
+//! `net/ipv4/tcp_input.c` (Linux 6.12), as far as they ask the law or tell it, and what
+//! the programs do in between, which read fields, call the law and store.
 
 use wad_common::law::{
     Aimd, INFINITE_SSTHRESH, ShownPhase, Window,

@@ -1,4 +1,4 @@
-//! A path of constant RTT, simulated RTT by RTT, and a flow over it under a
+//! A path of constant RTT is simulated RTT by RTT, and a flow over it is under a
 //! loss-based law. Time counts in RTTs, windows in segments.
 
 use std::fmt::Write as _;
