@@ -12,8 +12,8 @@ use crate::{
     sysctl::{self, Changed, SysctlError, Turn},
 };
 
-/// The window that a receiver offers under these settings is half (`tcp_adv_win_scale`
-/// 1) of the most that `tcp_rmem` gives it.
+/// The window that a receiver offers under these settings is half of the most that
+/// `tcp_rmem` gives it (`tcp_adv_win_scale` 1).
 pub const UNTUNED_WINDOW_BYTES: u32 = 6_291_456 / 2;
 
 /// These settings are per network namespace. Debian's values are the kernel's own

@@ -25,7 +25,7 @@ pub fn e2e(attribute: TokenStream, function: TokenStream) -> TokenStream {
     all
 }
 
-/// What a test says of itself, in its attribute.
+/// A test says this of itself, in its attribute.
 #[derive(Default)]
 struct Said {
     machines: Option<String>,
