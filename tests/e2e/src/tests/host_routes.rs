@@ -1,5 +1,5 @@
-//! `[host] routes`: metrics that routes carry, as connections have them; routes that
-//! change, with an agent and without; and nothing left in the end.
+//! `[host] routes` sets metrics that routes carry, as connections have them; routes
+//! change, with an agent and without; and nothing is left in the end.
 
 use std::{
     fs,
