@@ -1,6 +1,6 @@
-//! The law by delay over a simulated bottleneck, packet by packet: alone, beside
-//! others of its kind, when the route changes, and with losses. Rates are parts
-//! of the path's, times in seconds unless named otherwise.
+//! The law by delay is run over a simulated bottleneck, packet by packet: alone, beside
+//! others of its kind, when the route changes, and with losses. Rates are parts of the
+//! path's, times in seconds unless named otherwise.
 
 use std::{env, fmt::Write as _, fs};
 
@@ -10,7 +10,7 @@ use wad_common::law::{Sample, Window, delay::Delay, pacing};
 mod bottleneck;
 
 const MSS_BYTES: u64 = 1448;
-/// `TCP_INFINITE_SSTHRESH`
+/// `TCP_INFINITE_SSTHRESH` is this value.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 /// A flow under the law, with the kernel's part of the loss recovery.
@@ -83,7 +83,7 @@ impl Control for DelayFlow {
     }
 }
 
-/// A path with a queue of so many BDPs.
+/// Returns a path with a queue of so many BDPs.
 fn path(rate_mbps: f64, rtt_ms: f64, queue_bdp: f64) -> Path {
     Path {
         rate_mbps,
@@ -95,7 +95,7 @@ fn path(rate_mbps: f64, rtt_ms: f64, queue_bdp: f64) -> Path {
     }
 }
 
-/// What was seen in a span of time.
+/// Holds what was seen in a span of time.
 struct Seen {
     /// Part of the path's rate that each flow had.
     shares: Vec<f64>,
@@ -161,7 +161,7 @@ fn alone_it_fills_the_path_with_the_queue_it_is_to_keep_and_loses_nothing() {
     }
 }
 
-/// Once slow start, which is longer than such a queue, is over.
+/// The queue is looked at once slow start, which is longer than such a queue, is over.
 #[test]
 fn its_own_choice_fits_in_a_queue_of_a_tenth_of_the_path() {
     for (rate_mbps, rtt_ms) in [(100.0, 40.0), (622.0, 20.0), (622.0, 120.0), (2500.0, 120.0)] {
@@ -252,8 +252,8 @@ fn after_a_loss_it_is_back_within_twenty_rtts() {
     assert_eq!(seen.lost, 0);
 }
 
-/// As for all control by delay: what is left beside a flow that fills the queue
-/// is little where the queue is long, and it is no standstill.
+/// The law fares as all control by delay does: what is left beside a flow that fills
+/// the queue is little where the queue is long, and it is no standstill.
 #[test]
 fn beside_flows_that_fill_the_queue_it_gets_little_and_takes_nothing() {
     let flows = vec![
@@ -267,8 +267,8 @@ fn beside_flows_that_fill_the_queue_it_gets_little_and_takes_nothing() {
     assert!(cubic > 0.85 && (0.002..0.15).contains(&delay), "cubic {cubic}, delay {delay}");
 }
 
-/// A flow that is joined by another after 8 s, as a curve to look at. It is
-/// compared with the reviewed one in `curves/`; `WAD_BLESS=1` writes it anew.
+/// A flow is joined by another after 8 s, as a curve to look at. It is compared with
+/// the reviewed one in `curves/`; `WAD_BLESS=1` writes it anew.
 #[test]
 fn two_flows() {
     let flows =

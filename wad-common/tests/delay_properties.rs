@@ -1,10 +1,10 @@
-//! What must hold after each step of the law by delay, whatever its ACKs say and
-//! whatever the kernel does to the window in between.
+//! These properties must hold after each step of the law by delay, whatever its ACKs
+//! say and whatever the kernel does to the window in between.
 
 use proptest::prelude::*;
 use wad_common::law::{MIN_WINDOW_SEGMENTS, Sample, Window, delay::Delay};
 
-/// What happens to a flow.
+/// Tells what happens to a flow.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// ACKs in a row, this many, alike but for the time.
@@ -32,7 +32,7 @@ struct Ack {
     entitled_segments: u32,
 }
 
-/// Numbers of all magnitudes.
+/// Makes numbers of all magnitudes.
 fn any_size() -> impl Strategy<Value = u32> {
     (0..32_u32, any::<u32>()).prop_map(|(shift, number)| number >> shift)
 }
@@ -76,7 +76,7 @@ fn windows() -> impl Strategy<Value = Window> {
     })
 }
 
-/// One ACK, and all that must hold for it.
+/// Takes one ACK, and checks all that must hold for it.
 fn checked_ack(
     law: &mut Delay,
     before: Window,

@@ -1,4 +1,4 @@
-//! The derived table of HighSpeed TCP beside what RFC 3649 prints, what the
+//! The derived table of HighSpeed TCP is held beside what RFC 3649 prints, what the
 //! kernel has, and the formulas themselves, in floating point.
 
 use rfc3649::{KERNEL_DECREASES_Q8, TABLE};

@@ -1,5 +1,5 @@
-//! What must hold after each step of a loss-based law, whatever happens to a
-//! flow; and that AIMD(0.5, 1) is the kernel's reno, to the segment.
+//! These properties must hold after each step of a loss-based law, whatever happens to
+//! a flow; and AIMD(0.5, 1) must be the kernel's reno, to the segment.
 
 use kernel::TcpSock;
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ impl Law {
     }
 }
 
-/// What happens to a flow.
+/// Tells what happens to a flow.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// An ACK for this many segments.
@@ -50,7 +50,7 @@ enum Step {
     Limit(u32),
 }
 
-/// Numbers of all magnitudes up to `max`.
+/// Makes numbers of all magnitudes up to `max`.
 fn up_to(max: u32) -> impl Strategy<Value = u32> {
     (0..=max.ilog2(), any::<u32>())
         .prop_map(move |(bits, number)| (number & (u32::MAX >> (31 - bits))).clamp(1, max))
@@ -79,7 +79,7 @@ fn laws() -> impl Strategy<Value = Law> {
     prop_oneof![aimd().prop_map(Law::Aimd), Just(Law::HighSpeed), Just(Law::Scalable)]
 }
 
-/// No limit, or one of any magnitude.
+/// Makes no limit, or one of any magnitude.
 fn max_ssthresh() -> impl Strategy<Value = u32> {
     prop_oneof![Just(u32::MAX), up_to(u32::MAX)]
 }
@@ -94,7 +94,7 @@ fn windows(max: u32) -> impl Strategy<Value = Window> {
     })
 }
 
-/// One ACK, and all that must hold for it.
+/// Takes one ACK, and checks all that must hold for it.
 fn checked_ack(law: Law, before: Window, acked: u32) -> Result<Window, TestCaseError> {
     let after = law.on_ack(before, acked);
     prop_assert!(after.cwnd_segments <= after.clamp_segments, "above the clamp: {after:?}");
@@ -116,7 +116,7 @@ fn checked_ack(law: Law, before: Window, acked: u32) -> Result<Window, TestCaseE
     Ok(after)
 }
 
-/// What must hold for a pair (a, b) at any window.
+/// Checks what must hold for a pair (a, b) at any window.
 fn checked_response(law: Law, cwnd: u32) -> Result<(), TestCaseError> {
     let (here, above) = (law.response(cwnd), law.response(cwnd.saturating_add(1)));
     prop_assert!(here.increase_q16 <= MAX_LAW_INCREASE_Q16);
@@ -126,7 +126,8 @@ fn checked_response(law: Law, cwnd: u32) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// The ACKs of one RTT, which acknowledge one window, in turn of these sizes.
+/// Takes and checks the ACKs of one RTT, which acknowledge one window, in turn of these
+/// sizes.
 fn checked_rtt(law: Law, mut window: Window, acks: &[u32]) -> Result<Window, TestCaseError> {
     let mut left = window.cwnd_segments;
     for acked in acks.iter().cycle() {
@@ -187,10 +188,10 @@ proptest! {
         prop_assert!(kept == 2.0 || (exact - 1.0 < kept && kept <= exact));
     }
 
-    /// In congestion avoidance an RTT, which acknowledges one window in ACKs of
-    /// any size, adds no more than the increase at its end and what was saved
-    /// up, and no less than the increase at its start but for the growth of the
-    /// window that divides it.
+    /// An RTT in congestion avoidance, which acknowledges one window in ACKs of any
+    /// size, adds no more than the increase at its end and what was saved up, and no
+    /// less than the increase at its start but for the growth of the window that
+    /// divides it.
     #[test]
     fn an_rtt_adds_the_increase(
         law in laws(),
@@ -216,8 +217,8 @@ proptest! {
         prop_assert!(growth > divided - 1.0 || least > f64::from(cwnd), "{growth} for {least}");
     }
 
-    /// RFC 3742: in slow start an RTT adds at most half of `max_ssthresh` once
-    /// half of it is reached; and not much less, so that it goes somewhere.
+    /// An RTT in slow start adds, by RFC 3742, at most half of `max_ssthresh` once half
+    /// of it is reached; and not much less, so that it goes somewhere.
     #[test]
     fn limited_slow_start_adds_half_of_max_ssthresh(
         law in laws(),
@@ -242,8 +243,8 @@ proptest! {
         prop_assert!(f64::from(growth) > divided - 2.0, "{growth} for {half}");
     }
 
-    /// However many segments an ACK covers, slow start ends at the threshold,
-    /// and what is left of the ACK counts for congestion avoidance.
+    /// Slow start ends at the threshold, however many segments an ACK covers, and what
+    /// is left of the ACK counts for congestion avoidance.
     #[test]
     fn one_ack_across_the_thresholds_is_as_many(
         max_ssthresh in 2_u32..1000,
@@ -285,7 +286,8 @@ proptest! {
         }
     }
 
-    /// The same ACKs, losses, timeouts and undos: the same windows as reno.
+    /// The standard has the same windows as reno after the same ACKs, losses, timeouts
+    /// and undos.
     #[test]
     fn the_standard_is_reno(mut window in windows(1 << 20), steps in steps(1 << 20)) {
         let mut tp = TcpSock {

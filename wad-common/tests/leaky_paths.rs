@@ -1,6 +1,6 @@
-//! The law for leaky paths over a simulated bottleneck, packet by packet: alone,
-//! with losses that no queue causes, and beside CUBIC. Rates are in Mb/s of
-//! payload; a path of 622 Mb/s carries 600.
+//! The law for leaky paths is run over a simulated bottleneck, packet by packet: alone,
+//! with losses that no queue causes, and beside CUBIC. Rates are in Mb/s of payload; a
+//! path of 622 Mb/s carries 600.
 
 use std::fmt::Write as _;
 
@@ -15,7 +15,7 @@ mod bottleneck;
 mod curves;
 
 const MSS_BYTES: u64 = 1448;
-/// `TCP_INFINITE_SSTHRESH`
+/// `TCP_INFINITE_SSTHRESH` is this value.
 const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
 /// A flow under the law, with the kernel's part of the loss recovery.
@@ -106,7 +106,7 @@ fn cubic() -> Box<dyn Control> {
     Box::new(Kernel::cubic())
 }
 
-/// A path with a queue of so many BDPs.
+/// Returns a path with a queue of so many BDPs.
 fn path(rate_mbps: f64, rtt_ms: f64, queue_bdp: f64) -> Path {
     Path {
         rate_mbps,
@@ -118,15 +118,15 @@ fn path(rate_mbps: f64, rtt_ms: f64, queue_bdp: f64) -> Path {
     }
 }
 
-/// What a flow alone gets of a path in its first 20 s, and what it loses.
+/// Returns what a flow alone gets of a path in its first 20 s, and what it loses.
 fn alone(path: Path, rtt_ms: f64, control: Box<dyn Control>) -> (f64, u64) {
     let mut world = World::new(path, vec![Flow::new(control, rtt_ms, 0.0)]);
     world.run(20.0);
     (world.mbps(0, 0, 20.0), world.flows[0].lost)
 }
 
-/// What each of two flows gets from 15 s after the second one came, which is 5 s
-/// after the first one, for 40 s.
+/// Returns what each of two flows gets from 15 s after the second one came, which is 5
+/// s after the first one, for 40 s.
 fn beside(path: Path, rtt_ms: f64, controls: [Box<dyn Control>; 2]) -> [f64; 2] {
     let [first, last] = controls;
     let flows = vec![Flow::new(first, rtt_ms, 0.0), Flow::new(last, rtt_ms, 5.0)];
@@ -137,7 +137,7 @@ fn beside(path: Path, rtt_ms: f64, controls: [Box<dyn Control>; 2]) -> [f64; 2] 
     [world.mbps(0, before[0], 40.0), world.mbps(1, before[1], 40.0)]
 }
 
-/// The mean of some seeds.
+/// Returns the mean of some seeds.
 fn mean<const N: usize>(run: impl Fn(u64) -> [f64; N]) -> [f64; N] {
     const SEEDS: u64 = 3;
     let mut mean = [0.0; N];
@@ -149,7 +149,7 @@ fn mean<const N: usize>(run: impl Fn(u64) -> [f64; N]) -> [f64; N] {
     mean
 }
 
-/// Linux over an emulated path of this kind: 84 to 87 Mb/s.
+/// Linux gets 84 to 87 Mb/s over an emulated path of this kind.
 #[test]
 fn the_simulated_cubic_does_as_the_kernel_with_random_losses() {
     let path = Path { loss: 1e-4, ..path(622.0, 120.0, 1.0) };
@@ -183,8 +183,8 @@ fn a_short_path_is_filled_too() {
     }
 }
 
-/// Whoever comes first, without random losses: CUBIC keeps at least half of what
-/// it gets beside CUBIC, and the flow gets a quarter of its fair share.
+/// CUBIC, whoever comes first and without random losses, keeps at least half of what it
+/// gets beside CUBIC, and the flow gets a quarter of its fair share.
 fn shares_with_cubic(rtt_ms: f64, queue_bdp: f64) {
     const RATE_MBPS: f64 = 200.0;
     let fair_mbps = RATE_MBPS * MSS_BYTES as f64 / bottleneck::PACKET_BYTES as f64 / 2.0;
@@ -231,7 +231,7 @@ fn it_shares_with_cubic_over_long_paths_with_long_queues() {
     shares_with_cubic(120.0, 1.0);
 }
 
-/// What CUBIC leaves of a leaky path, and no more.
+/// The flow takes what CUBIC leaves of a leaky path, and no more.
 #[test]
 fn beside_cubic_on_a_leaky_path_it_takes_little_from_it() {
     let path = Path { loss: 1e-5, ..path(200.0, 20.0, 0.5) };
@@ -249,7 +249,7 @@ fn two_of_them_share_a_leaky_path() {
     assert!((0.33..3.0).contains(&(first / last)), "{first} and {last}");
 }
 
-/// The guard: what is lost so often is answered as CUBIC answers it.
+/// The guard holds: what is lost so often is answered as CUBIC answers it.
 #[test]
 fn with_too_many_losses_it_is_cubic() {
     let path = Path { loss: 0.05, ..path(100.0, 120.0, 1.0) };
@@ -260,9 +260,9 @@ fn with_too_many_losses_it_is_cubic() {
     assert!(leaky_mbps < 5.0 && cubic_mbps < 1.0, "{leaky_mbps}, cubic {cubic_mbps}");
 }
 
-/// The failure mode, and how far it goes: overflows of a queue that is within
-/// noise are taken for leaks. CUBIC gets less than half of what it should, and
-/// the guard keeps the losses below 1 in 100.
+/// The failure mode goes so far: overflows of a queue that is within noise are taken
+/// for leaks. CUBIC gets less than half of what it should, and the guard keeps the
+/// losses below 1 in 100.
 #[test]
 fn a_queue_below_noise_is_taken_for_a_leak() {
     const RTT_MS: f64 = 120.0;
@@ -297,7 +297,7 @@ fn not_leaking() {
     curves::check("leaky-not-leaking", &curve(title, path(100.0, 120.0, 0.5)));
 }
 
-/// The first 40 s of a flow alone.
+/// Returns the first 40 s of a flow alone.
 fn curve(title: &str, path: Path) -> String {
     let mut text = format!("{title}\n\n    s  Mb/s   cwnd  queue ms  lost\n");
     let mut world = World::new(path, vec![Flow::new(leaky(), 120.0, 0.0)]);

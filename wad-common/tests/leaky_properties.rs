@@ -1,5 +1,5 @@
-//! What must hold after each step of the law for leaky paths, whatever happens to
-//! a flow.
+//! These properties must hold after each step of the law for leaky paths, whatever
+//! happens to a flow.
 
 use proptest::prelude::*;
 use wad_common::law::{
@@ -7,7 +7,7 @@ use wad_common::law::{
     leaky::{Leaky, Losses},
 };
 
-/// What happens to a flow.
+/// Tells what happens to a flow.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// An ACK so much later, of a segment with this RTT, for so many segments, on
@@ -17,7 +17,7 @@ enum Step {
     Mark,
     /// The kernel asks for a threshold, and sets the window to one segment.
     Timeout,
-    /// That was wrong.
+    /// The timeout was wrong.
     Undo,
     /// The kernel or a route bounds the window.
     Clamp(u32),
@@ -25,7 +25,7 @@ enum Step {
     Entitle(u32),
 }
 
-/// Numbers of all magnitudes up to `max`.
+/// Makes numbers of all magnitudes up to `max`.
 fn up_to(max: u32) -> impl Strategy<Value = u32> {
     (0..=max.ilog2(), any::<u32>())
         .prop_map(move |(bits, number)| (number & (u32::MAX >> (31 - bits))).min(max))

@@ -1,5 +1,5 @@
-//! What must hold for the laws that answer to losses after each thing that the kernel
-//! does to a flow: the machine for local stalls and idle time.
+//! These properties must hold for the laws that answer to losses after each thing that
+//! the kernel does to a flow: the machine for local stalls and idle time.
 
 use kernel_side::{Flow, Kernel};
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use wad_common::law::{
 
 mod kernel_side;
 
-/// What happens to a flow.
+/// Tells what happens to a flow.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// An ACK so much later, for so many segments.
@@ -146,8 +146,8 @@ proptest! {
         }
     }
 
-    /// A stall and a loss, in any order and with anything of the kernel's between
-    /// them: one decrease, of the window of then.
+    /// A stall and a loss, in any order and with anything of the kernel's between them,
+    /// make one decrease, of the window of then.
     #[test]
     fn a_stall_hides_no_loss(
         cwnd in 10..1_000_000_u32,
@@ -173,7 +173,7 @@ proptest! {
         prop_assert!(flow.kernel.cwnd_segments <= half + 1, "{flow:?}");
     }
 
-    /// Where no path says so, a stall is congestion as any other.
+    /// A stall is congestion as any other where no path says otherwise.
     #[test]
     fn a_stall_is_answered_where_the_path_does_not_say_otherwise(cwnd in 10..1_000_000_u32) {
         let mut flow = Flow::new(cwnd, |_| Aimd::STANDARD, false, false);
@@ -200,8 +200,8 @@ proptest! {
         prop_assert_eq!(back, if loses { before.min(10) } else { cwnd });
     }
 
-    /// Ten idle days, a skipped program, and a loss: the answer is to what the flow
-    /// had, not to what the kernel took for a threshold.
+    /// Ten idle days and a skipped program come before a loss: the answer is to what
+    /// the flow had, not to what the kernel took for a threshold.
     #[test]
     fn a_skipped_program_does_no_lasting_harm(
         cwnd in 10..1_000_000_u32,

@@ -1,5 +1,5 @@
-//! The loss-based laws over a simulated path, as curves to look at: each is compared
-//! with the reviewed one in `curves/`. `WAD_BLESS=1 cargo test -p wad-common`
+//! The loss-based laws are run over a simulated path, as curves to look at: each is
+//! compared with the reviewed one in `curves/`. `WAD_BLESS=1 cargo test -p wad-common`
 //! writes them anew; then it is the difference that needs a review.
 
 use path::{
@@ -15,8 +15,8 @@ use wad_common::law::{
 mod curves;
 mod path;
 
-/// AIMD(b, a): b in 1/1000, a in segments. What is kept is rounded up, so that
-/// it is 0.7 of 80 segments that b = 0.3 keeps, and b = 0.9 is in its range.
+/// Makes AIMD(b, a): b in 1/1000, a in segments. What is kept is rounded up, so that it
+/// is 0.7 of 80 segments that b = 0.3 keeps, and b = 0.9 is in its range.
 const fn aimd(decrease_permille: u32, increase_segments: u32) -> Aimd {
     let keep_q16 = ((1000 - decrease_permille) * ONE_Q16).div_ceil(1000);
     match Aimd::try_new(increase_segments * ONE_Q16, keep_q16) {
@@ -25,7 +25,7 @@ const fn aimd(decrease_permille: u32, increase_segments: u32) -> Aimd {
     }
 }
 
-/// What most scenarios have in common.
+/// Holds what most scenarios have in common.
 const BULK: Scenario = Scenario {
     title: "",
     law: |_| Aimd::STANDARD,
@@ -37,7 +37,7 @@ const BULK: Scenario = Scenario {
     phases: &[],
 };
 
-/// Seconds of a year: RTTs of it, at one in a second.
+/// A year has so many seconds, and as many RTTs, at one in a second.
 const YEAR: u64 = 365 * 24 * 3600;
 
 #[test]

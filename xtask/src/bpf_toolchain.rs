@@ -1,4 +1,4 @@
-//! The compiler and linker of the BPF programs: the nightly that
+//! The compiler and linker of the BPF programs are the nightly that
 //! `wad-ebpf/rust-toolchain.toml` names, and a bpf-linker built against it.
 //!
 //! wad-agent/tuning/build.rs includes this file, too: both must build alike.
@@ -11,19 +11,19 @@ use std::{
 
 use crate::tool_folders;
 
-/// Version of bpf-linker.
+/// This version of bpf-linker is used.
 pub const LINKER_VERSION: &str = "0.13.0";
 
-/// What the BPF programs are compiled with.
+/// Holds what the BPF programs are compiled with.
 pub struct BpfToolchain {
     root: PathBuf,
     /// Name of the nightly, as rustup knows it.
     pub pin: String,
 }
 
-/// Settings of the user's that a cargo started from another cargo keeps. What
-/// else begins with CARGO or RUST the outer one has set for itself: its
-/// compiler, its flags, its lints.
+/// These settings of the user's are what a cargo started from another cargo keeps. What
+/// else begins with CARGO or RUST the outer one has set for itself: its compiler, its
+/// flags, its lints.
 const KEPT: [&str; 8] = [
     "CARGO_BUILD_JOBS",
     "CARGO_HOME",
@@ -50,7 +50,7 @@ impl BpfToolchain {
         Ok(Self { root: root.to_path_buf(), pin: pin.to_owned() })
     }
 
-    /// Where the nightly is installed, if it is.
+    /// Returns where the nightly is installed, if it is.
     pub fn sysroot(&self) -> Option<PathBuf> {
         let output = Command::new("rustup")
             .args(["which", "--toolchain", &self.pin, "rustc"])
@@ -71,12 +71,12 @@ impl BpfToolchain {
         tool_folders::folder(&self.root, &name)
     }
 
-    /// The linker, whether or not it is there yet.
+    /// Returns the linker, whether or not it is there yet.
     pub fn linker(&self) -> PathBuf {
         self.linker_folder().join("bin/bpf-linker")
     }
 
-    /// A cargo of the nightly, in wad-ebpf, with the flags for programs that
+    /// Returns a cargo of the nightly, in wad-ebpf, with the flags for programs that
     /// read the registers of `arch` (as in `CARGO_CFG_TARGET_ARCH`).
     pub fn cargo(&self, arch: &str) -> Command {
         let mut command = Command::new("rustup");
@@ -106,5 +106,5 @@ impl BpfToolchain {
     }
 }
 
-/// What makes a cargo build for the kernel.
+/// These arguments make a cargo build for the kernel.
 pub const TARGET: [&str; 4] = ["--target", "bpfel-unknown-none", "-Z", "build-std=core"];

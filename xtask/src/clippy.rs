@@ -9,7 +9,7 @@ use crate::{
     setup::{self, For},
 };
 
-/// What only libFuzzer runs is not looked at otherwise.
+/// The feature adds what only libFuzzer runs, which is not looked at otherwise.
 pub const FEATURES: &str = "wad-commands/fuzz";
 
 pub fn run() -> Result<()> {

@@ -1,6 +1,6 @@
-//! `cargo xtask deny`: licences, duplicates and sources of what both workspaces depend
-//! on, by deny.toml. What is known to be vulnerable is not asked for here: that changes
-//! without a change of ours.
+//! `cargo xtask deny` checks licences, duplicates and sources of what both workspaces
+//! depend on, by deny.toml. What is known to be vulnerable is not asked for here: that
+//! changes without a change of ours.
 
 use std::process::Command;
 

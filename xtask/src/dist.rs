@@ -1,4 +1,4 @@
-//! `cargo xtask dist`: `wad` as it is shipped, one static file for each machine,
+//! `cargo xtask dist` builds `wad` as it is shipped, one static file for each machine,
 //! at `target/dist/<arch>/wad`.
 
 use std::{env, fs, path::PathBuf, process::Command};
@@ -13,10 +13,10 @@ use crate::{
     sizes::Sizes,
 };
 
-/// The most that a file may take.
+/// A file may take so many bytes at most.
 const MAX_BYTES: usize = 10_000_000;
 
-/// Names of the machines, as the command line takes them.
+/// Returns the names of the machines, as the command line takes them.
 pub fn machines() -> PossibleValuesParser {
     SHIPPED.map(arch).into()
 }
@@ -46,8 +46,8 @@ fn arch(target: &'static str) -> &'static str {
     target.split('-').next().unwrap_or_default()
 }
 
-/// A cargo that compiles static programs for a target. The compiler brings its own
-/// linker and C library for these. The C in ring, which TLS needs, takes this
+/// Returns a cargo that compiles static programs for a target. The compiler brings its
+/// own linker and C library for these. The C in ring, which TLS needs, takes this
 /// machine's compiler, or clang, which knows other machines; it uses no library.
 pub fn cargo(subcommand: &str, target: &str, profile: &str) -> Command {
     let name = target.replace('-', "_");

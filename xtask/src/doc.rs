@@ -1,5 +1,5 @@
-//! `cargo xtask doc`: the documentation of the code, for those who work on it; warnings
-//! are errors.
+//! `cargo xtask doc` builds the documentation of the code, for those who work on it;
+//! warnings are errors.
 
 use anyhow::Result;
 

@@ -9,14 +9,14 @@ const INTERPRETER: u32 = 3;
 /// `SHT_SYMTAB`: the file is not stripped.
 const SYMBOLS: u32 = 2;
 
-/// What is known of a file.
+/// Holds what is known of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Elf {
     /// The machine, as `CARGO_CFG_TARGET_ARCH` names it; empty for another.
     pub arch: &'static str,
     /// The kernel alone can start it.
     pub is_static: bool,
-    /// It has no symbols.
+    /// The file has no symbols.
     pub is_stripped: bool,
 }
 
@@ -37,8 +37,8 @@ impl Elf {
     }
 }
 
-/// Offsets of the headers in a table: where it is is told at `place`, how large
-/// each header is and how many there are at `sizes`.
+/// Returns the offsets of the headers in a table: where it is is told at `place`, how
+/// large each header is and how many there are at `sizes`.
 fn table(file: &[u8], place: usize, sizes: usize) -> Result<Vec<usize>> {
     let start = usize::try_from(long(file, place)?)?;
     let (size, count) = (usize::from(half(file, sizes)?), usize::from(half(file, sizes + 2)?));

@@ -1,4 +1,4 @@
-//! Running other programs, and where things are.
+//! Other programs are run here, and things are found.
 
 use std::{
     env,
@@ -11,17 +11,17 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-/// Root of the repository.
+/// Returns the root of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
 }
 
-/// The outer cargo's target folder.
+/// Returns the outer cargo's target folder.
 pub fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// A cargo of the toolchain that runs this program, at the root.
+/// Returns a cargo of the toolchain that runs this program, at the root.
 pub fn cargo(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
@@ -29,7 +29,7 @@ pub fn cargo(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command 
     command
 }
 
-/// A program of ours, started at the root.
+/// Returns a program of ours, started at the root.
 pub fn command(program: &Path) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
@@ -51,7 +51,7 @@ pub fn prepare(command: &mut Command) -> Result<()> {
     run(command.stdout(Stdio::from(io::stderr())))
 }
 
-/// What a command prints, if it succeeds.
+/// Returns what a command prints, if it succeeds.
 pub fn output(command: &mut Command) -> Option<String> {
     let output = command.stderr(Stdio::null()).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
@@ -63,12 +63,12 @@ pub fn become_command(command: &mut Command) -> Result<()> {
     Err(error).with_context(|| format!("cannot start {}", words(command)))
 }
 
-/// Whether this process is root's.
+/// Tells whether this process is root's.
 pub fn is_root() -> Result<bool> {
     Ok(fs::metadata("/proc/self").context("/proc/self")?.uid() == 0)
 }
 
-/// Where a program is: in PATH, or in the folders for administrators, which
+/// Returns where a program is: in PATH, or in the folders for administrators, which
 /// PATH may leave out.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `cargo xtask fmt`: the two workspaces, each by its own rustfmt.
+//! `cargo xtask fmt` formats the two workspaces, each by its own rustfmt.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz`: each parser of what comes from outside under libFuzzer, which
-//! makes up inputs that reach ever more of the code.
+//! `cargo xtask fuzz` runs each parser of what comes from outside under libFuzzer,
+//! which makes up inputs that reach ever more of the code.
 //!
 //! The compiler in use instruments the code. Overflow of integers is checked; memory
 //! needs no sanitizer, as the parsers have no unsafe code.
@@ -42,7 +42,7 @@ const TARGETS: [&str; 13] = [
     "trace",
 ];
 
-/// As cargo-fuzz has them.
+/// These flags instrument a build as cargo-fuzz does.
 const INSTRUMENTED: [&str; 5] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -51,23 +51,23 @@ const INSTRUMENTED: [&str; 5] = [
     "-Cllvm-args=-sanitizer-coverage-trace-compares",
 ];
 
-/// For one input, and for all of a process. From the same corpus come the same inputs:
-/// what a change is told of is due to the change.
+/// These bounds are for one input, and for all of a process. From the same corpus come
+/// the same inputs: what a change is told of is due to the change.
 const BOUNDS: [&str; 3] = ["-timeout=5", "-rss_limit_mb=512", "-seed=1"];
 
-/// Lines of libFuzzer's that say what went wrong.
+/// So many lines of libFuzzer's, which say what went wrong, are shown.
 const SHOWN_LINES: usize = 30;
 
-/// Names of the targets, as the command line takes them.
+/// Returns the names of the targets, as the command line takes them.
 pub fn names() -> PossibleValuesParser {
     TARGETS.into()
 }
 
-/// How long targets are run, in seconds.
+/// Tells how long targets are run, in seconds.
 #[derive(Clone, Copy)]
 pub enum Time {
     Each(u32),
-    /// All that are run together.
+    /// All targets that are run together take so long.
     InAll(u32),
 }
 
@@ -117,7 +117,7 @@ pub fn reproduce(names: &[String], input: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The programs, and where they are.
+/// Builds the programs, and returns where they are.
 fn build() -> Result<PathBuf> {
     setup::run(For::Fuzzing)?;
     let host = format!("{}-unknown-linux-gnu", env::consts::ARCH);
@@ -134,7 +134,7 @@ fn cores() -> usize {
     thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// What the work makes of each item, in their order.
+/// Returns what the work makes of each item, in their order.
 fn on_all_cores<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done = Mutex::new(Vec::new());
@@ -183,7 +183,7 @@ impl Target<'_> {
         Ok(Verdict::new(self.name, &text, status.success()))
     }
 
-    /// The program, with a folder for its files.
+    /// Returns the program, with a folder for its files.
     fn command(&self) -> Result<Command> {
         let mut command = Command::new(self.programs.join(format!("fuzz_{}", self.name)));
         command.current_dir(exec::root()).env("TMPDIR", self.folder("tmp")?);
@@ -197,7 +197,7 @@ impl Target<'_> {
     }
 }
 
-/// Folders of inputs that a target begins with.
+/// Returns the folders of inputs that a target begins with.
 fn seeds(name: &str) -> Vec<PathBuf> {
     let folders: &[&str] = match name {
         "config" => &["config/valid", "config/invalid"],
@@ -207,7 +207,7 @@ fn seeds(name: &str) -> Vec<PathBuf> {
     folders.iter().map(|folder| exec::root().join("tests").join(folder)).collect()
 }
 
-/// What came of a target.
+/// Holds what came of a target.
 #[derive(Debug, PartialEq, Eq)]
 struct Verdict {
     name: String,
@@ -215,7 +215,7 @@ struct Verdict {
     /// Edges of the code, between its blocks.
     edges: String,
     peak_mib: String,
-    /// Where it failed: what libFuzzer said last.
+    /// The failure, which is what libFuzzer said last.
     found: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A folder that is there whole, or not at all: it is made beside its place, and then
+//! A folder is there whole, or not at all: it is made beside its place, and then
 //! renamed. Clones of the repository share such folders, so one makes it and the others
 //! wait.
 

@@ -11,7 +11,7 @@ use crate::{
     setup::{self, For},
 };
 
-/// `lab`: `wad-lab` itself.
+/// Runs `lab`: `wad-lab` itself.
 pub fn lab(arguments: Vec<OsString>) -> Result<()> {
     // Its own programs do, unless it is asked for another client, or for a path
     // that Prometheus knows.
@@ -29,13 +29,13 @@ pub fn lab(arguments: Vec<OsString>) -> Result<()> {
     exec::become_command(&mut lab.command)
 }
 
-/// `demo`: the part of `wad-lab` that shows what tuning gains.
+/// Runs `demo`: the part of `wad-lab` that shows what tuning gains.
 pub fn demo(arguments: Vec<OsString>) -> Result<()> {
     let mut lab = build("wad-lab", For::Demo)?;
     exec::become_command(lab.command.arg("demo").args(arguments).arg("--wad").arg(lab.wad))
 }
 
-/// `bench`: `wad-bench`.
+/// Runs `bench`: `wad-bench`.
 pub fn bench(arguments: Vec<OsString>) -> Result<()> {
     let mut bench = build("wad-bench", For::Testing)?;
     exec::become_command(bench.command.args(arguments).arg("--wad").arg(bench.wad))

@@ -1,6 +1,6 @@
-//! bpf-linker. It has to use the LLVM that the compiler of the BPF programs uses, and
-//! the nightly brings that along: no LLVM package is needed, and none of the machine's
-//! gets in the way.
+//! bpf-linker is installed here. It has to use the LLVM that the compiler of the BPF
+//! programs uses, and the nightly brings that along: no LLVM package is needed, and
+//! none of the machine's gets in the way.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! `cargo xtask`: every developer command of wad. Each does its own set-up
-//! first, so any of them can be the first one on a clean clone.
+//! `cargo xtask` is every developer command of wad. Each does its own set-up first, so
+//! any of them can be the first one on a clean clone.
 #![forbid(unsafe_code)]
 
 use std::{ffi::OsString, path::PathBuf, process::ExitCode};

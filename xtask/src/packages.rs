@@ -1,4 +1,4 @@
-//! Packages of the distribution that the lab and the tests use.
+//! The lab and the tests use packages of the distribution.
 
 use std::process::Command;
 
@@ -6,27 +6,27 @@ use anyhow::{Result, bail};
 
 use crate::exec;
 
-/// One package.
+/// One package of the distribution.
 pub struct Package {
-    /// As Debian names it.
+    /// The name that Debian gives it.
     pub name: &'static str,
-    /// What needs it.
+    /// The reason why it is needed.
     pub why: &'static str,
     /// A program of it: where that is found, the package is there.
     pub program: &'static str,
-    /// What it would start with the machine. Nobody asked for that.
+    /// The service that it would start with the machine. Nobody asked for that.
     service: Option<&'static str>,
-    /// Whether the demonstration cannot do without.
+    /// Tells whether the demonstration cannot do without the package.
     pub for_demo: bool,
-    /// Whether it is for virtual machines alone.
+    /// Tells whether the package is for virtual machines alone.
     pub for_vm: bool,
-    /// Whether it is for the binaries to ship alone.
+    /// Tells whether the package is for the binaries to ship alone.
     pub for_shipping: bool,
-    /// Whether it is for libFuzzer alone.
+    /// Tells whether the package is for libFuzzer alone.
     pub for_fuzzing: bool,
 }
 
-/// All of them.
+/// This list has all packages.
 pub const ALL: [Package; 18] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),

@@ -26,7 +26,7 @@ fn build(package: &str, name: &str, target: &str) -> Result<PathBuf> {
     built(&mut cargo)
 }
 
-/// The file of the program that a cargo builds.
+/// Returns the file of the program that a cargo builds.
 fn built(cargo: &mut Command) -> Result<PathBuf> {
     cargo.args(["--message-format", "json-render-diagnostics"]);
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;

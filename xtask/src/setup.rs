@@ -12,7 +12,7 @@ use crate::{
     tools::{DENY, MDBOOK},
 };
 
-/// What the set-up is for: no command waits for more than it needs.
+/// Tells what the set-up is for: no command waits for more than it needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum For {
     /// Compiling for this machine.
@@ -29,14 +29,14 @@ pub enum For {
     Testing,
     /// The tests under other kernels.
     Machines,
-    /// All of it.
+    /// All of these purposes.
     Everything,
 }
 
-/// Targets that are shipped for.
+/// Binaries are shipped for these targets.
 pub const SHIPPED: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"];
 
-/// The one of them that this machine runs.
+/// Returns the one of the shipped targets that this machine runs.
 pub fn own_target() -> Result<&'static str> {
     let own = SHIPPED.into_iter().find(|target| target.starts_with(ARCH));
     own.with_context(|| format!("wad is not shipped for {ARCH}"))

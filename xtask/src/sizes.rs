@@ -1,5 +1,5 @@
-//! What takes the room in a program: read from the map that the linker writes beside it,
-//! as the program itself has no symbols.
+//! Sizes tell what takes the room in a program: they are read from the map that the
+//! linker writes beside it, as the program itself has no symbols.
 //!
 //! Code is counted for the crate that its function is named after. What a generic
 //! function of the standard library is made into for another crate is the standard
@@ -7,10 +7,10 @@
 
 use std::{collections::BTreeMap, fmt};
 
-/// Crates that are shown by name.
+/// So many crates are shown by name.
 const SHOWN: usize = 25;
 
-/// Sections that are in memory only, or hold what is stripped.
+/// These sections are in memory only, or hold what is stripped.
 const NOT_IN_FILE: [&str; 3] = [".bss", ".tbss", ".relro_padding"];
 
 /// Bytes by section, and those of code by crate; the largest first.

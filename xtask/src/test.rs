@@ -9,7 +9,7 @@ use crate::{
     setup::{self, For},
 };
 
-/// Runs them on this machine.
+/// Runs the tests on this machine.
 pub fn run(filter: Option<&str>) -> Result<()> {
     let root = exec::is_root()?;
     setup::run(if root { For::Testing } else { For::Building })?;
@@ -35,7 +35,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Whether a name of the end-to-end tests has the filter in it.
+/// Tells whether a name of the end-to-end tests has the filter in it.
 fn has_any(tests: &Path, filter: &str) -> bool {
     let listed = exec::output(exec::command(tests).args(["--list", filter]));
     listed.is_some_and(|text| text.lines().any(|line| line.contains(": test; ")))

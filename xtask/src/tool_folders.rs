@@ -1,4 +1,4 @@
-//! Where programs are that cargo installs: by name and version in the user's cache
+//! Programs that cargo installs are in folders by name and version in the user's cache
 //! folder, so that all clones of the repository share them.
 //!
 //! wad-agent/tuning/build.rs includes this file, too: it looks there for bpf-linker.

@@ -1,4 +1,4 @@
-//! Compilers, by rustup: the one in use, and the pinned nightly.
+//! rustup brings the compilers: the one in use, and the pinned nightly.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 
 use crate::{bpf_toolchain::BpfToolchain, exec};
 
-/// Components of the nightly that are needed.
+/// These components of the nightly are needed.
 const BPF_COMPONENTS: [&str; 3] = ["rust-src", "clippy", "rustfmt"];
 
 /// Makes sure that the toolchain in use has these components and targets.
@@ -52,7 +52,7 @@ fn rustup() -> Command {
     command
 }
 
-/// Whether a list of `rustup component list --installed` has a component, which
+/// Tells whether a list of `rustup component list --installed` has a component, which
 /// most are named in with the machine they are for: `clippy-x86_64-...`.
 fn has(installed: &str, component: &str) -> bool {
     installed.lines().any(|line| {

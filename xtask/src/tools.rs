@@ -1,5 +1,5 @@
-//! Programs of crates.io that developer commands run, each of one version, and how they
-//! are installed.
+//! Developer commands run programs of crates.io, each of one version; this module
+//! installs them.
 
 use std::{
     fs,
@@ -20,10 +20,11 @@ pub struct Tool {
     pub options: &'static [&'static str],
 }
 
-/// Licences, duplicates and sources of dependencies.
+/// cargo-deny checks licences, duplicates and sources of dependencies.
 pub const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", options: &[] };
 
-/// The book, without the server that shows it while it is written, and without search.
+/// mdBook builds the book, without the server that shows it while it is written, and
+/// without search.
 pub const MDBOOK: Tool =
     Tool { name: "mdbook", version: "0.5.4", options: &["--no-default-features"] };
 

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::{dist, exec, programs, setup, vm};
 
-/// What is said above the table.
+/// This text stands above the table.
 const HEAD: &str = "\
 # Instructions that the kernel's verifier processed of each BPF program, by kernels and the
 # first 15 letters of programs' names. A change that takes above 10% more on one of these
@@ -15,7 +15,7 @@ const HEAD: &str = "\
 # writes this anew.
 ";
 
-/// Instructions by kernel and program.
+/// The table is of instructions by kernel and program.
 type Table = BTreeMap<String, BTreeMap<String, u32>>;
 
 /// Asks this machine's kernel and those that are named, or all that may be given a
@@ -37,7 +37,7 @@ pub fn run(kernels: &[String]) -> Result<()> {
     fs::write(&path, written(&table)?).with_context(|| path.display().to_string())
 }
 
-/// What the tests print of this kernel.
+/// Returns what the tests print of this kernel.
 fn here(command: &mut Command) -> Result<Vec<String>> {
     let output = exec::output(command.arg("--verifier"));
     let output = output.context("the programs cannot be loaded on this machine")?;

@@ -38,7 +38,8 @@ const LAYERS: [&str; 18] = [
     "xtask",
 ];
 
-/// Crates that may depend on these of ours alone, wherever they stand.
+/// These crates may depend on the ones of ours beside their names alone, wherever they
+/// stand.
 const ALONE: [(&str, &[&str]); 7] = [
     // It could be offered to aya.
     ("wad-struct-ops", &[]),
@@ -59,7 +60,7 @@ fn root() -> &'static Path {
 struct Crate {
     name: String,
     folder: PathBuf,
-    /// Those of ours that it depends on, for its tests too.
+    /// The crates of ours that it depends on, for its tests too.
     depends_on: BTreeSet<String>,
 }
 
@@ -170,7 +171,7 @@ impl Tree {
         }
     }
 
-    /// Among the modules of each folder.
+    /// Finds circles among the modules of each folder.
     fn circles(&self) -> Vec<String> {
         let mut circles = Vec::new();
         for parent in self.modules.keys() {
@@ -196,13 +197,14 @@ impl Tree {
     }
 }
 
-/// The module right below the parent by which another is reached.
+/// Returns the module right below the parent by which another is reached.
 fn child<'m>(parent: &[String], module: &'m [String]) -> Option<&'m str> {
     (module.len() > parent.len() && module.starts_with(parent))
         .then(|| module[parent.len()].as_str())
 }
 
-/// One circle, if there is any: what is left when all that ends somewhere is taken away.
+/// Returns one circle, if there is any: what is left when all that ends somewhere is
+/// taken away.
 fn circle<'m>(edges: &BTreeMap<&'m str, BTreeSet<&'m str>>) -> Option<Vec<&'m str>> {
     let mut left = edges.clone();
     loop {
@@ -227,7 +229,7 @@ fn circle<'m>(edges: &BTreeMap<&'m str, BTreeSet<&'m str>>) -> Option<Vec<&'m st
     }
 }
 
-/// Which paths of its own crate a file names.
+/// Holds which paths of its own crate a file names.
 struct Seen {
     module: Name,
     named: Vec<Name>,
@@ -292,7 +294,7 @@ impl<'ast> Visit<'ast> for Seen {
     }
 }
 
-/// Whether it is there in tests only, or for those of other crates.
+/// Tells whether an item is there in tests only, or for those of other crates.
 fn is_for_tests(attribute: &syn::Attribute) -> bool {
     let Meta::List(list) = &attribute.meta else { return false };
     let tokens = list.tokens.to_string();

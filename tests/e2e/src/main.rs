@@ -32,7 +32,7 @@ struct Arguments {
     one: Option<String>,
 }
 
-/// Under this name the program is an end of the lab's transfers.
+/// The name under which the program is an end of the lab's transfers.
 const PEER: &str = "wad-e2e-peer";
 
 #[derive(Parser)]

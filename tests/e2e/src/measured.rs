@@ -1,5 +1,5 @@
-//! What the tests of measured paths have in common: a path, and how it is seen
-//! from outside what an agent makes of it.
+//! The tests of measured paths have this in common: a path, and how it is seen from
+//! outside what an agent makes of it.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -13,14 +13,14 @@ use wad_testbed::{
     wad::Home,
 };
 
-/// For anything that is awaited.
+/// Anything that is awaited comes within this time.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// 100 Mbit/s and 10 ms, until it is measured.
+/// The path has 100 Mbit/s and 10 ms, until it is measured.
 pub const PATH: &str = "[[path]]\nname = 'wire'\nremote = '10.81.0.2'\nmode = 'measured'\n\
                         bandwidth = '100Mbit'\nrtt = '10ms'\nsndbuf = 'auto'\n";
 
-/// sk_sndbuf of an "auto" buffer: 1.25 times bandwidth times RTT, doubled.
+/// Returns the sk_sndbuf of an "auto" buffer: 1.25 times bandwidth times RTT, doubled.
 #[must_use]
 pub const fn sndbuf(mbit: u64, rtt_ms: u64) -> u64 {
     mbit * 1_000_000 / 8 * rtt_ms / 1_000 / 4 * 5 * 2
@@ -33,7 +33,7 @@ pub struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The send buffer that a new connection gets.
+    /// Returns the send buffer that a new connection gets.
     ///
     /// # Errors
     /// When there is none.
@@ -43,7 +43,7 @@ impl Bench<'_> {
         Ok(connection.near_flow(self.wire.a())?.sndbuf_bytes)
     }
 
-    /// How long it takes until new connections get this buffer.
+    /// Returns how long it takes until new connections get this buffer.
     ///
     /// # Errors
     /// When they do not.
@@ -54,7 +54,7 @@ impl Bench<'_> {
         Ok(begun.elapsed())
     }
 
-    /// As `wad paths --json` has it.
+    /// Returns the paths as `wad paths --json` has them.
     ///
     /// # Errors
     /// When it fails.
@@ -64,7 +64,7 @@ impl Bench<'_> {
         Ok(serde_json::from_slice(&output.stdout)?)
     }
 
-    /// How often a source had an error of this kind.
+    /// Returns how often a source had an error of this kind.
     ///
     /// # Errors
     /// When there are no such metrics.
@@ -85,7 +85,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Sets of policies that were put in force.
+    /// Returns how many sets of policies were put in force.
     ///
     /// # Errors
     /// When there is no such metric.
@@ -94,7 +94,7 @@ impl Bench<'_> {
     }
 }
 
-/// Since 1970.
+/// Returns the time since 1970.
 #[must_use]
 pub fn now_seconds() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |now| now.as_secs_f64())

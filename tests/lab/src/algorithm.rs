@@ -1,6 +1,6 @@
-//! Names of algorithms, as they are registered and as users know them.
+//! Algorithms have names as they are registered, and as users know them.
 
-/// An algorithm's name, whatever the instance: `wad`'s own have two characters
+/// Returns an algorithm's name, whatever the instance: `wad`'s own have two characters
 /// after the name in an instance for tests, as here.
 #[must_use]
 pub fn algorithm(registered: &str) -> &str {

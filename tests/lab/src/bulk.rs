@@ -1,4 +1,4 @@
-//! A plain bulk transfer, as any application would do it: blocking sockets, no
+//! A plain bulk transfer is done as any application would do it: blocking sockets, no
 //! socket option but at the very end. The receiver checks every byte.
 
 use std::{
@@ -17,25 +17,25 @@ use serde::{Deserialize, Serialize};
 use wad_testbed::{monotonic_ns, random::Random};
 
 const WRITE_BYTES: usize = 128 * 1024;
-/// Prime, so that a piece of the stream that is lost, doubled or moved by any
-/// usual size does not go unnoticed.
+/// The length is prime, so that a piece of the stream that is lost, doubled or moved by
+/// any usual size does not go unnoticed.
 const PATTERN_BYTES: usize = 65_521;
 const COUNT_EVERY: Duration = Duration::from_millis(20);
-/// How long a transfer of a given time may take for what is left in the buffers
-/// then: on a slow path that could be minutes.
+/// A transfer of a given time may take so long for what is left in the buffers then: on
+/// a slow path that could be minutes.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// What the sender says at its end.
+/// Holds what the sender says at its end.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Sent {
-    /// Just before it connected, CLOCK_MONOTONIC.
+    /// The time just before it connected, CLOCK_MONOTONIC.
     pub started_ns: u64,
     pub bytes: u64,
-    /// Whether all of it was waited for.
+    /// Tells whether all of it was waited for.
     pub whole: bool,
 }
 
-/// What the receiver says at its end.
+/// Holds what the receiver says at its end.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Received {
     pub bytes: u64,
@@ -44,10 +44,10 @@ pub struct Received {
     pub counts: Vec<(u64, Vec<u64>)>,
 }
 
-/// How much is sent.
+/// Tells how much is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
-    /// As much as goes in this time.
+    /// Sends as much as goes in this time.
     Time(Duration),
     /// Bytes over all connections together, each the same but for a byte.
     Bytes(u64),
@@ -75,7 +75,7 @@ pub fn send(to: SocketAddr, streams: u32, amount: Amount) -> io::Result<Sent> {
     Ok(Sent { started_ns, bytes, whole: streams.iter().all(|(_, whole)| *whole) })
 }
 
-/// How many bytes were sent, and whether the receiver has taken them all.
+/// Returns how many bytes were sent, and whether the receiver has taken them all.
 fn send_one(to: SocketAddr, most_bytes: u64, until: Option<Instant>) -> io::Result<(u64, bool)> {
     let pattern = pattern(WRITE_BYTES);
     let mut stream = TcpStream::connect(to)?;
@@ -145,7 +145,7 @@ fn receive_one(mut stream: TcpStream, total: &AtomicU64) -> io::Result<u64> {
     }
 }
 
-/// The stream's content, long enough to take `length` bytes from any place.
+/// Returns the stream's content, long enough to take `length` bytes from any place.
 fn pattern(length: usize) -> Vec<u8> {
     let mut random = Random::new(0);
     let period: Vec<u8> = (0..PATTERN_BYTES).map(|_| random.next() as u8).collect();

@@ -1,4 +1,4 @@
-//! What the programs of this crate have in common: they need root, unwind when
+//! The programs of this crate have this in common: they need root, unwind when
 //! interrupted, and are the bulk senders and receivers of their own experiments.
 
 use std::{
@@ -29,7 +29,7 @@ pub fn run(name: &str, program: impl FnOnce() -> Result<()>) -> ExitCode {
     }
 }
 
-/// Before an experiment: what is needed is there, and what one that was killed
+/// Prepares for an experiment: what is needed is there, and what one that was killed
 /// has left behind is not.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn prepare(wad: &Path) -> Result<()> {
     Ok(())
 }
 
-/// To standard output; unlike `println!`, without a panic where the reader has
+/// Prints to standard output; unlike `println!`, without a panic where the reader has
 /// gone.
 ///
 /// # Errors
@@ -96,7 +96,7 @@ impl Peer {
     }
 }
 
-/// The command for a sender; `program` has [`Peer`] among its subcommands.
+/// Returns the command for a sender; `program` has [`Peer`] among its subcommands.
 #[must_use]
 pub fn sender(program: &Path, to: SocketAddr, streams: u32, amount: Amount) -> Command {
     let mut command = Command::new(program);
@@ -108,7 +108,7 @@ pub fn sender(program: &Path, to: SocketAddr, streams: u32, amount: Amount) -> C
     command
 }
 
-/// The command for a receiver.
+/// Returns the command for a receiver.
 #[must_use]
 pub fn receiver(program: &Path, on: SocketAddr, streams: u32) -> Command {
     let mut command = Command::new(program);

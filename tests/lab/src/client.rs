@@ -1,6 +1,6 @@
-//! What moves the data of an experiment.
+//! A client moves the data of an experiment.
 
-/// Who sends and receives.
+/// Tells who sends and receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
     Own,

@@ -1,8 +1,9 @@
-//! The kernel's own counters of TCP, of one network namespace since it exists.
+//! The kernel has counters of TCP of its own, for each network namespace since it
+//! exists.
 
 use std::{collections::BTreeMap, fs, io};
 
-/// Those that tell how a transfer went, of /proc/net/netstat: recoveries and
+/// These counters of /proc/net/netstat tell how a transfer went: recoveries and
 /// timeouts, and what was taken back or lost once more, or was not lost at all.
 const EXTENDED: [&str; 11] = [
     "TCPSackRecovery",
@@ -17,7 +18,7 @@ const EXTENDED: [&str; 11] = [
     DUPLICATES,
     "TCPDeliveredCE",
 ];
-/// Segments that the receiver had already, and said so (RFC 2883).
+/// This counter is of segments that the receiver had already, and said so (RFC 2883).
 pub const DUPLICATES: &str = "TCPDSACKRecvSegs";
 /// Each of these is one event, however many segments it is about.
 const EVENTS: [&str; 3] = ["TCPSackRecovery", "TCPRenoRecovery", "TCPTimeouts"];
@@ -27,7 +28,7 @@ const EVENTS: [&str; 3] = ["TCPSackRecovery", "TCPRenoRecovery", "TCPTimeouts"];
 pub struct TcpCounters(BTreeMap<String, u64>);
 
 impl TcpCounters {
-    /// Those of the calling thread's namespace.
+    /// Reads the counters of the calling thread's namespace.
     ///
     /// # Errors
     /// When they cannot be read.
@@ -41,7 +42,7 @@ impl TcpCounters {
         Ok(Self(all))
     }
 
-    /// What has come to them after an earlier reading.
+    /// Returns what has come to them after an earlier reading.
     #[must_use]
     pub fn since(mut self, before: &Self) -> Self {
         for (name, value) in &mut self.0 {
@@ -56,13 +57,13 @@ impl TcpCounters {
         self.get("RetransSegs")
     }
 
-    /// Episodes of fast recovery, and timeouts.
+    /// Returns the number of episodes of fast recovery, and of timeouts.
     #[must_use]
     pub fn congestion_events(&self) -> u64 {
         EVENTS.iter().map(|name| self.get(name)).sum()
     }
 
-    /// All of them.
+    /// Returns all counters by name.
     #[must_use]
     pub fn into_map(self) -> BTreeMap<String, u64> {
         self.0
@@ -73,7 +74,7 @@ impl TcpCounters {
     }
 }
 
-/// A pair of lines: names, then values.
+/// Reads a pair of lines: names, then values.
 fn lines(table: &str, prefix: &str) -> Option<BTreeMap<String, u64>> {
     let mut lines = table.lines().filter_map(|line| line.strip_prefix(prefix));
     let (names, values) = lines.next().zip(lines.next())?;

@@ -1,4 +1,4 @@
-//! The demonstration: two scenarios, each variant once, a table and a picture.
+//! The demonstration is two scenarios, each variant once, a table and a picture.
 
 use std::{
     fs, io,
@@ -15,7 +15,7 @@ use crate::{
 const SCENARIOS: [(&str, [&str; 2]); 2] =
     [("buffers-oc12", ["untuned", "tuned"]), ("aimd-oc12", ["reno", "wad_aimd"])];
 
-/// What made the demonstration fail.
+/// Tells what made the demonstration fail.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     #[error(transparent)]
@@ -26,7 +26,7 @@ pub enum DemoError {
     Picture { path: PathBuf, source: io::Error },
 }
 
-/// Runs it; the table, and where the picture is.
+/// Runs the demonstration; returns the table, and where the picture is.
 ///
 /// # Errors
 /// When a run fails, or the picture cannot be written to the folder.

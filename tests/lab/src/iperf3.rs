@@ -1,4 +1,4 @@
-//! The real iperf3 instead of the lab's own sender and receiver.
+//! The real iperf3 runs instead of the lab's own sender and receiver.
 
 use std::{net::SocketAddr, process::Command};
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::bulk::Amount;
 
-/// What is used of `iperf3 --json`.
+/// Holds what is used of `iperf3 --json`.
 #[derive(Debug, Deserialize)]
 struct Output {
     error: Option<String>,
@@ -43,7 +43,7 @@ pub fn client(to: SocketAddr, streams: u32, amount: Amount) -> Command {
     command
 }
 
-/// What the server received in bits per second, from its output.
+/// Returns what the server received in bits per second, from its output.
 ///
 /// # Errors
 /// With what iperf3 itself gives as the reason, or what makes its output

@@ -1,4 +1,4 @@
-//! A laboratory, and what can go wrong in it.
+//! This module has the laboratory, and what can go wrong in it.
 
 use std::{io, path::PathBuf};
 
@@ -10,7 +10,7 @@ use wad_testbed::{
 
 use crate::{client::Client, measure::WatchError, monitor::MonitorError};
 
-/// What made an experiment fail.
+/// Tells what made an experiment fail.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     #[error(transparent)]

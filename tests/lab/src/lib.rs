@@ -1,4 +1,4 @@
-//! The lab: real TCP of the real kernel in two network namespaces, joined by an
+//! The lab runs real TCP of the real kernel in two network namespaces, joined by an
 //! emulated long path in user space (`wad_testbed::emulated`), under `wad` or without.
 //!
 //! `scenario`, `run` and `transfer` make experiments of it, with `bulk`, `iperf3` and

@@ -1,4 +1,5 @@
-//! What is made of a run's raw counts. Times are CLOCK_MONOTONIC nanoseconds.
+//! This module makes figures of a run's raw counts. Times are CLOCK_MONOTONIC
+//! nanoseconds.
 
 use std::{
     sync::{
@@ -18,7 +19,7 @@ use wad_testbed::{
 
 use crate::scenario::Group;
 
-/// How soon a watch notices that it is to stop.
+/// A watch notices this soon that it is to stop.
 const STEP: Duration = Duration::from_millis(100);
 
 /// Bytes received until a time: points in order of both.
@@ -38,7 +39,7 @@ impl Series {
         bytes * 8e9 / to_ns.saturating_sub(from_ns).max(1) as f64
     }
 
-    /// When the last byte was there; 0 for an empty series.
+    /// Returns when the last byte was there; 0 for an empty series.
     #[must_use]
     pub fn complete_ns(&self) -> u64 {
         let total = self.0.last().map_or(0, |(_, bytes)| *bytes);
@@ -46,7 +47,8 @@ impl Series {
         self.0.get(at).map_or(0, |(time_ns, _)| *time_ns)
     }
 
-    /// Linear between two points; constant before the first and after the last.
+    /// Returns the bytes at a time: linear between two points; constant before the
+    /// first and after the last.
     fn bytes_at(&self, time_ns: u64) -> f64 {
         let after = self.0.partition_point(|(time, _)| *time <= time_ns);
         let point =
@@ -61,7 +63,7 @@ impl Series {
     }
 }
 
-/// The middle value; the mean of the two in the middle of an even number.
+/// Returns the middle value; the mean of the two in the middle of an even number.
 #[must_use]
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.into_iter().collect();
@@ -73,7 +75,7 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// What ss saw of a namespace's flows at one time.
+/// Holds what ss saw of a namespace's flows at one time.
 #[derive(Clone, Debug)]
 pub struct Sight {
     pub time_ns: u64,
@@ -81,7 +83,7 @@ pub struct Sight {
 }
 
 impl Sight {
-    /// The flows of a group, those with the most data: iperf3 has one more, for
+    /// Returns the flows of a group, those with the most data: iperf3 has one more, for
     /// control.
     #[must_use]
     pub fn of(&self, group: &Group) -> Vec<&Flow> {
@@ -93,7 +95,7 @@ impl Sight {
         flows
     }
 
-    /// Sum of the windows of all groups.
+    /// Returns the sum of the windows of all groups.
     #[must_use]
     pub fn cwnd(&self, groups: &[Group]) -> u32 {
         groups.iter().flat_map(|group| self.of(group)).map(|flow| flow.cwnd_segments).sum()
@@ -107,7 +109,7 @@ pub struct Watch {
     stop: AtomicBool,
 }
 
-/// What kept the flows from being seen.
+/// Tells what kept the flows from being seen.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     #[error(transparent)]
@@ -142,13 +144,13 @@ impl Watch {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// The latest sight.
+    /// Returns the latest sight.
     #[must_use]
     pub fn latest(&self) -> Option<Sight> {
         self.sights.lock().unwrap_or_else(PoisonError::into_inner).last().cloned()
     }
 
-    /// All that was seen.
+    /// Returns all that was seen.
     #[must_use]
     pub fn into_sights(self) -> Vec<Sight> {
         self.sights.into_inner().unwrap_or_else(PoisonError::into_inner)

@@ -1,4 +1,4 @@
-//! What measures a path beforehand, for agents that are not told what it carries:
+//! A monitor measures a path beforehand, for agents that are not told what it carries:
 //! an exporter of it, and a real Prometheus that scrapes that.
 
 use std::{io, time::Duration};
@@ -14,10 +14,10 @@ use wad_testbed::{
     wad::Home,
 };
 
-/// From the start of Prometheus to the policy that follows.
+/// The policy follows within this time after the start of Prometheus.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What went wrong with it.
+/// Tells what went wrong with a monitor.
 #[derive(Debug, thiserror::Error)]
 pub enum MonitorError {
     #[error("cannot prepare the monitor of the path")]
@@ -32,7 +32,7 @@ pub enum MonitorError {
     Interrupted(#[from] Interrupted),
 }
 
-/// It ends when dropped.
+/// A monitor ends when dropped.
 pub struct Monitor {
     // Scrapes the exporter, and is dropped before it.
     prometheus: Prometheus,
@@ -41,8 +41,8 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Of the receiver: the rate that a test of throughput gets at best, which is
-    /// that of the payload, and the RTT without queues.
+    /// Starts a monitor of the receiver, which tells the rate that a test of throughput
+    /// gets at best, which is that of the payload, and the RTT without queues.
     ///
     /// # Errors
     /// When Prometheus cannot be run.
@@ -60,7 +60,7 @@ impl Monitor {
         Ok(Self { prometheus, _exporter: exporter, _folder: folder })
     }
 
-    /// The agent's configuration of it.
+    /// Returns the agent's configuration of the monitor.
     #[must_use]
     pub fn source(&self) -> String {
         source(self.prometheus.port())
@@ -79,7 +79,7 @@ impl Monitor {
     }
 }
 
-/// The configuration for a Prometheus on this port of the loopback.
+/// Returns the configuration for a Prometheus on this port of the loopback.
 #[must_use]
 pub fn source(port: u16) -> String {
     format!(

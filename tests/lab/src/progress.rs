@@ -1,5 +1,6 @@
-//! How far an experiment is: one line that is written over on a terminal, a line
-//! every few seconds elsewhere. On stderr, so that stdout holds the result only.
+//! Progress tells how far an experiment is: one line that is written over on a
+//! terminal, a line every few seconds elsewhere. On stderr, so that stdout holds the
+//! result only.
 
 use std::{
     cell::Cell,
@@ -11,7 +12,7 @@ use std::{
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 const BETWEEN_REWRITES: Duration = Duration::from_millis(500);
 
-/// How far a run is.
+/// Tells how far a run is.
 pub struct Progress<'a> {
     pub scenario: &'a str,
     pub variant: &'a str,
@@ -22,7 +23,7 @@ pub struct Progress<'a> {
 
 /// Shows the progress of a scenario's runs.
 pub struct Line {
-    /// None for transfers of so many bytes.
+    /// The seconds that a run takes; none for transfers of so many bytes.
     seconds: Option<u32>,
     repeats: u32,
     rewrites: bool,
@@ -38,7 +39,7 @@ impl Line {
         Self { seconds: scenario.seconds(), repeats, rewrites, shown: Cell::new(None) }
     }
 
-    /// Shows it, unless it was shown just now.
+    /// Shows the progress, unless some was shown just now.
     pub fn show(&self, progress: &Progress<'_>) {
         let between = if self.rewrites { BETWEEN_REWRITES } else { BETWEEN_LINES };
         if self.shown.get().is_some_and(|shown| shown.elapsed() < between) {

@@ -1,4 +1,4 @@
-//! What was seen of one transfer, and the figures made of it. Times are
+//! A record holds what was seen of one transfer; figures are made of it. Times are
 //! CLOCK_MONOTONIC nanoseconds.
 
 use wad_testbed::{emulated::wan::Wan, ss::Flow};
@@ -24,20 +24,20 @@ pub struct Record {
     pub start_ns: u64,
     /// The sender's, at the start.
     pub counters_before: TcpCounters,
-    /// Until when it counts.
+    /// The transfer counts until this time.
     pub end_ns: u64,
     /// The client's own figure, in bits per second, where it gives no times.
     pub goodput: Option<f64>,
-    /// What arrived: of each group, of each of its streams.
+    /// The data that arrived: of each group, of each of its streams.
     pub streams: Vec<Vec<Series>>,
-    /// What ss saw at the sender...
+    /// Flows as ss saw them at the sender.
     pub sights: Vec<Sight>,
-    /// ...and at the receiver.
+    /// Flows as ss saw them at the receiver.
     pub far_sights: Vec<Sight>,
 }
 
 impl Record {
-    /// Ends it when the time is over, or when all bytes are there.
+    /// Ends the transfer when the time is over, or when all bytes are there.
     #[must_use]
     pub fn until(mut self, load: Load) -> Self {
         self.end_ns = match load {
@@ -49,7 +49,7 @@ impl Record {
         self
     }
 
-    /// The figures.
+    /// Makes the figures of the transfer.
     ///
     /// # Errors
     /// When no flow was seen, or counters cannot be read.
@@ -107,7 +107,7 @@ impl Record {
         })
     }
 
-    /// Each group, from when all have settled.
+    /// Returns the figures of each group, from when all have settled.
     fn flows(&self, scenario: &Scenario, variant: &Variant) -> Vec<Flows> {
         let from_ns = self.start_ns + scenario.settle.nanoseconds();
         let fair = variant.path.carries_bits_per_second() / f64::from(variant.streams());
@@ -134,7 +134,7 @@ impl Record {
         flows.collect()
     }
 
-    /// As ss saw it last, of each of the group's flows.
+    /// Returns the segments that the group's flows sent again, as ss saw each last.
     fn retransmits(&self, group: &Group) -> u64 {
         let most = self
             .sights
@@ -148,13 +148,14 @@ impl Record {
         self.streams.iter().flatten().map(|stream| stream.goodput(from_ns, to_ns)).sum()
     }
 
-    /// So long after the start, if that is early enough before the end.
+    /// Returns the time so long after the start, if that is early enough before the
+    /// end.
     fn after(&self, span_ns: u64) -> Option<u64> {
         let from_ns = self.start_ns + span_ns;
         (from_ns + LEAST_AFTER_NS <= self.end_ns).then_some(from_ns)
     }
 
-    /// Some groups over time, until the sender stops.
+    /// Returns the points of some groups over time, until the sender stops.
     fn points(&self, groups: &[Group], streams: &[&Series]) -> Vec<Point> {
         let mut before_ns = self.start_ns;
         let mut points = Vec::new();
@@ -174,7 +175,7 @@ impl Record {
     }
 }
 
-/// Jain's fairness index (Jain, Chiu, Hawe: DEC-TR-301, 1984): 1 when all are
+/// Returns Jain's fairness index (Jain, Chiu, Hawe: DEC-TR-301, 1984): 1 when all are
 /// alike, 1/n when one has it all; none for fewer than two.
 fn jain<'a>(rates: impl Iterator<Item = &'a f64> + Clone) -> Option<f64> {
     let count = rates.clone().count();
@@ -182,7 +183,7 @@ fn jain<'a>(rates: impl Iterator<Item = &'a f64> + Clone) -> Option<f64> {
     (count > 1 && squares > 0.0).then(|| sum * sum / (count as f64 * squares))
 }
 
-/// The flow that moved the most, as it was seen last.
+/// Returns the flow that moved the most, as it was seen last.
 fn busiest(sights: &[Sight]) -> Option<&Flow> {
     let flows = sights.iter().flat_map(|sight| &sight.flows);
     flows.max_by_key(|flow| flow.bytes_acked.max(flow.bytes_received))

@@ -1,5 +1,5 @@
-//! How soon a flow is back after something took its rate away. Times are
-//! CLOCK_MONOTONIC nanoseconds.
+//! A flow is back some time after something took its rate away; this module tells how
+//! soon. Times are CLOCK_MONOTONIC nanoseconds.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,24 +8,24 @@ use crate::measure::{Series, Sight};
 /// Rates are means over so long.
 const WINDOW_NS: u64 = 500_000_000;
 const STEP_NS: u64 = 10_000_000;
-/// As much of the rate from before is as good as all of it.
+/// So much of the rate from before is as good as all of it.
 const BACK: f64 = 0.9;
 
 /// The figures of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recovery {
-    /// What arrived in the second before.
+    /// The rate that arrived in the second before.
     pub before_bits_per_second: f64,
-    /// From the event until the rate of the last half second was 90% of that
+    /// The time from the event until the rate of the last half second was 90% of that
     /// again; none if it was not so before the end.
     pub back_after_seconds: Option<f64>,
-    /// What arrived from the event to the end.
+    /// The rate that arrived from the event to the end.
     pub after_bits_per_second: f64,
 }
 
-/// From what arrived, in whatever order, as the senders know it: what waits at
-/// the receiver for a hole to be filled counts when it arrives, not all at once
-/// when it is handed on.
+/// Makes a series of what arrived, in whatever order, as the senders know it: what
+/// waits at the receiver for a hole to be filled counts when it arrives, not all at
+/// once when it is handed on.
 #[must_use]
 pub fn arrived(sights: &[Sight]) -> Series {
     let bytes = |sight: &Sight| {
@@ -35,7 +35,7 @@ pub fn arrived(sights: &[Sight]) -> Series {
     Series::new(seen.map(|sight| (sight.time_ns, bytes(sight))).collect())
 }
 
-/// Works it out.
+/// Works out the figures.
 #[must_use]
 pub fn recovery(arrived: &Series, event_ns: u64, end_ns: u64) -> Recovery {
     let before = arrived.goodput(event_ns.saturating_sub(1_000_000_000), event_ns);
@@ -60,7 +60,7 @@ mod tests {
 
     const SECOND_NS: u64 = 1_000_000_000;
 
-    /// A series of these megabytes in each tenth of a second.
+    /// Returns a series of these megabytes in each tenth of a second.
     fn series(tenths: impl IntoIterator<Item = u64>) -> Series {
         let mut sum = 0;
         let points = tenths.into_iter().enumerate().map(|(at, megabytes)| {

@@ -1,5 +1,5 @@
-//! What an experiment found, as `wad-lab run --json` prints it and as it is
-//! stored. Units are in the names.
+//! A report holds what an experiment found, as `wad-lab run --json` prints it and as it
+//! is stored. Units are in the names.
 
 use std::collections::BTreeMap;
 
@@ -25,19 +25,19 @@ use crate::{
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     pub scenario: String,
-    /// What the papers saw in a like case.
+    /// Tells what the papers saw in a like case.
     pub paper: Option<String>,
     pub client: String,
     /// The kernel and the processors.
     pub host: String,
-    /// How long each transfer runs; none where it is so many bytes.
+    /// The time that each transfer runs; none where it is so many bytes.
     pub seconds: Option<u32>,
     /// The scenario's; a variant may have another.
     pub path: Path,
     pub variants: Vec<Variant>,
 }
 
-/// The path, worked out.
+/// The path of a scenario, worked out.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Path {
     pub rate_bits_per_second: u64,
@@ -59,18 +59,18 @@ pub struct Variant {
     pub name: String,
     /// The name without the path.
     pub base: String,
-    /// As ss saw it at the sender, but for the suffix of an instance.
+    /// The algorithm as ss saw it at the sender, but for the suffix of an instance.
     pub congestion: String,
     pub streams: u32,
     pub path: Path,
     pub goodput_bits_per_second: f64,
-    /// None where it is over by then.
+    /// The goodput after 3 s; none where the transfer is over by then.
     pub goodput_after_3_seconds_bits_per_second: Option<f64>,
-    /// In the 10 s after the first planned drop.
+    /// The goodput in the 10 s after the first planned drop.
     pub goodput_after_loss_bits_per_second: Option<f64>,
     pub retransmits: f64,
     pub congestion_events: f64,
-    /// In force while it ran.
+    /// The settings that were in force while it ran.
     pub settings: BTreeMap<String, String>,
     pub samples: Vec<Sample>,
 }
@@ -78,7 +78,7 @@ pub struct Variant {
 /// One run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Sample {
-    /// Until the time was over, or all bytes had arrived.
+    /// The seconds until the time was over, or all bytes had arrived.
     pub seconds: f64,
     pub goodput_bits_per_second: f64,
     pub goodput_after_3_seconds_bits_per_second: Option<f64>,
@@ -86,18 +86,18 @@ pub struct Sample {
     pub retransmits: u64,
     /// Episodes of fast recovery, and timeouts.
     pub congestion_events: u64,
-    /// Of the busiest flow: its algorithm exactly as ss has it, the kernel's
+    /// The algorithm of the busiest flow, exactly as ss has it; next are the kernel's
     /// limits of its buffers, and the peer's largest window.
     pub registered_congestion: String,
     pub sndbuf_bytes: u64,
     pub rcvbuf_bytes: u64,
     pub send_window_bytes: u64,
     pub slow_start: SlowStart,
-    /// From a burst of datagrams.
+    /// The recovery from a burst of datagrams.
     pub recovery: Option<Recovery>,
-    /// Where the sender's own queue is looked at.
+    /// The responses where the sender's own queue is looked at.
     pub responses: Option<Responses>,
-    /// Over all flows, after the time to settle.
+    /// Jain's fairness index over all flows, after the time to settle.
     pub jain_index: Option<f64>,
     pub flows: Vec<Flows>,
     /// The kernel's, of the sender's namespace.
@@ -112,7 +112,7 @@ pub struct Flows {
     pub name: String,
     pub congestion: String,
     pub goodput_bits_per_second: f64,
-    /// Over an equal share of what the path carries for each of its flows.
+    /// The goodput over an equal share of what the path carries for each of its flows.
     pub share_of_fair: f64,
     pub streams_bits_per_second: Vec<f64>,
     pub retransmits: u64,
@@ -120,7 +120,7 @@ pub struct Flows {
     pub series: Vec<Point>,
 }
 
-/// What the emulated path did: with the data, and with the acknowledgements.
+/// Tells what the emulated path did: with the data, and with the acknowledgements.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Emulator {
     pub forward: Counters,
@@ -133,12 +133,12 @@ pub struct Point {
     pub seconds: f64,
     pub cwnd_segments: u32,
     pub rtt_milliseconds: f64,
-    /// Since the point before.
+    /// The goodput since the point before.
     pub goodput_bits_per_second: f64,
 }
 
 impl Report {
-    /// Of a scenario that has not run yet.
+    /// Makes the report of a scenario that has not run yet.
     #[must_use]
     pub fn of(scenario: &Scenario, client: Client) -> Self {
         Self {
@@ -153,7 +153,8 @@ impl Report {
     }
 }
 
-/// What the kernel calls itself, and how many processors it has for this process.
+/// Returns what the kernel calls itself, and how many processors it has for this
+/// process.
 fn host() -> String {
     let kernel = sysctl::get("kernel.osrelease").unwrap_or_else(|_| "unknown".to_owned());
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -177,13 +178,14 @@ impl Path {
         }
     }
 
-    /// In segments of the largest size, headers included.
+    /// Returns the bandwidth-delay product in segments of the largest size, headers
+    /// included.
     #[must_use]
     pub fn bdp_segments(&self) -> f64 {
         self.bdp_bytes as f64 / f64::from(self.mtu_bytes)
     }
 
-    /// For people.
+    /// Returns the path's figures in words, for people.
     #[must_use]
     pub fn words(&self) -> String {
         let mut text = format!(
@@ -200,7 +202,7 @@ impl Path {
 }
 
 impl Variant {
-    /// A variant that has not run yet.
+    /// Returns a variant that has not run yet.
     #[must_use]
     pub fn of(variant: &scenario::Variant) -> Self {
         Self {
@@ -219,7 +221,7 @@ impl Variant {
         }
     }
 
-    /// What the name has for the path in the grid.
+    /// Returns the part of the name that stands for the path in the grid.
     #[must_use]
     pub fn path_suffix(&self) -> &str {
         self.name.strip_prefix(&self.base).unwrap_or_default()
@@ -244,7 +246,7 @@ impl Variant {
             over(|sample| Some(sample.congestion_events as f64)).unwrap_or(0.0);
     }
 
-    /// What the variants of a scenario are compared by: the goodput after the
+    /// Returns what the variants of a scenario are compared by: the goodput after the
     /// loss where there is one, else that of the whole run.
     #[must_use]
     pub fn compared_bits_per_second(&self) -> f64 {
@@ -258,7 +260,7 @@ impl Variant {
         figures.iter().any(|count| *count > 0.0).then(|| median(figures))
     }
 
-    /// A figure of every run, or of one group of flows in it; those runs that
+    /// Returns a figure of every run, or of one group of flows in it; those runs that
     /// have none are left out.
     #[must_use]
     pub fn figures(&self, measure: Measure, flow: Option<&str>) -> Vec<f64> {
@@ -302,7 +304,7 @@ impl Sample {
 pub mod tests {
     use super::*;
 
-    /// A report of three runs of each variant, made up.
+    /// Returns a report of three runs of each variant, made up.
     pub fn report() -> Report {
         let scenario = Scenario::load("aimd-oc12").unwrap();
         let scenario = scenario.only(&["reno".to_owned(), "wad_aimd".to_owned()]).unwrap();
@@ -315,7 +317,7 @@ pub mod tests {
         report
     }
 
-    /// A run at this rate, with one drop when the window was 3000.
+    /// Returns a run at this rate, with one drop when the window was 3000.
     pub fn sample(goodput_bits_per_second: f64) -> Sample {
         let point = |seconds| Point {
             seconds,

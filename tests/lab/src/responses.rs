@@ -1,5 +1,6 @@
-//! What made congestion control cut the window: the sender's own queue, a drop
-//! in the network, or a mark there. From the kernel's trace of the flows.
+//! Responses are counted by what made congestion control cut the window: the sender's
+//! own queue, a drop in the network, or a mark there. From the kernel's trace of the
+//! flows.
 
 use std::collections::HashMap;
 
@@ -10,7 +11,7 @@ use wad_testbed::trace::{Event, INFINITE_SSTHRESH, What};
 /// `enum tcp_ca_state` (include/uapi/linux/tcp.h): the local queue was full, or
 /// the other end echoed a mark.
 const CWR: u8 = 2;
-/// Fast recovery, and a timeout.
+/// These states are fast recovery, and a timeout.
 const LOSS: std::ops::RangeInclusive<u8> = 3..=4;
 /// A threshold below this share of the window before is a cut; that of a law
 /// that only notes where it was is not.
@@ -27,25 +28,25 @@ pub struct Responses {
     /// the processor: what the kernel took for a threshold, and the window that
     /// follows it, are no cut, and what the law then makes of them is its answer.
     pub unanswered: u64,
-    /// What it did; none for BBR, which keeps its estimate of the path in the
+    /// The cuts that it made; none for BBR, which keeps its estimate of the path in the
     /// threshold, whatever the cause.
     pub cuts: Option<Cuts>,
 }
 
-/// How often the window was cut.
+/// Tells how often the window was cut.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cuts {
-    /// Because of the local queue...
+    /// The cuts because of the local queue.
     pub local_drops: u64,
-    /// ...of losses in the network...
+    /// The cuts because of losses in the network.
     pub network_drops: u64,
-    /// ...and of marks there.
+    /// The cuts because of marks there.
     pub marks: u64,
 }
 
-/// What the flows' trace tells, which is all but the drops. A cut in that state, or
-/// at its end, within `echo_ns` from a mark is due to the mark: they are told apart
-/// by time only.
+/// Returns what the flows' trace tells, which is all but the drops. A cut in that
+/// state, or at its end, within `echo_ns` from a mark is due to the mark: they are told
+/// apart by time only.
 #[must_use]
 pub fn count(events: &[Event], marks_ns: &[u64], echo_ns: u64) -> Responses {
     let mut flows: HashMap<u16, Flow> = HashMap::new();
@@ -96,7 +97,8 @@ pub fn count(events: &[Event], marks_ns: &[u64], echo_ns: u64) -> Responses {
 #[derive(Default)]
 struct Flow {
     state: u8,
-    /// Since it was last told of the local queue or of a mark.
+    /// Tells whether the window was cut since congestion control was last told of the
+    /// local queue or of a mark.
     was_cut: bool,
     is_unanswered: bool,
     /// Window that is held, and threshold, at the packet before.

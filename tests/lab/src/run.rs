@@ -30,7 +30,7 @@ use crate::{
 };
 
 const BETWEEN_RUNS: Duration = Duration::from_millis(300);
-/// For an agent to take in what a transfer showed.
+/// An agent has this time to take in what a transfer showed.
 const BETWEEN_TRANSFERS: Duration = Duration::from_secs(3);
 
 impl Lab {

@@ -1,5 +1,5 @@
-//! What slow start cost: the bottleneck's drops until its last segments had
-//! arrived there, and how large the window was at the first. Times are
+//! This module tells what slow start cost: the bottleneck's drops until its last
+//! segments had arrived there, and how large the window was at the first. Times are
 //! CLOCK_MONOTONIC nanoseconds.
 
 use std::collections::HashMap;
@@ -16,8 +16,8 @@ const STARTUP_GAIN: f64 = 2.0;
 /// The figures of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlowStart {
-    /// When the last flow had left it, since the start of the run; none if one
-    /// never did.
+    /// The time when the last flow had left slow start, since the start of the run;
+    /// none if one never did.
     pub left_seconds: Option<f64>,
     pub drops: u64,
     /// The bottleneck's first drop of the whole run.
@@ -26,7 +26,7 @@ pub struct SlowStart {
     pub cwnd_at_first_drop_segments: Option<u32>,
 }
 
-/// Works it out; `drops_ns` is in order, `reach_ns` the longest that a segment
+/// Works out the figures; `drops_ns` is in order, `reach_ns` the longest that a segment
 /// takes to the bottleneck and the news of it back.
 #[must_use]
 pub fn slow_start(
@@ -48,7 +48,7 @@ pub fn slow_start(
     }
 }
 
-/// The first sight of flows none of which is in slow start any more.
+/// Returns the first sight of flows none of which is in slow start any more.
 fn left_ns(sights: &[Sight]) -> Option<u64> {
     let mut before = HashMap::new();
     let mut left = HashMap::new();
@@ -65,8 +65,8 @@ fn left_ns(sights: &[Sight]) -> Option<u64> {
     None
 }
 
-/// A threshold that was lowered tells of a loss, even if recovery has taken the
-/// window below it.
+/// Tells whether a flow has left slow start; a threshold that was lowered tells of a
+/// loss, even if recovery has taken the window below it.
 fn has_left(flow: &Flow, ssthresh: u32, first: u32) -> bool {
     match flow.pacing_gain {
         Some(gain) => gain < STARTUP_GAIN,

@@ -38,7 +38,7 @@ pub fn keep(folder: &Path, mut report: Report) -> Result<(), StoreError> {
     fs::write(&path, text).map_err(failed)
 }
 
-/// The results of a scenario.
+/// Returns the results of a scenario.
 ///
 /// # Errors
 /// When there are none that can be read.

@@ -1,5 +1,5 @@
-//! Windows and goodput over time as a picture: a row per experiment, on the left
-//! the congestion window, on the right what arrives. Lengths are in pixels.
+//! A picture shows windows and goodput over time: a row per experiment, on the left the
+//! congestion window, on the right what arrives. Lengths are in pixels.
 
 use std::fmt::Write;
 
@@ -8,14 +8,16 @@ use crate::report::{self, Point, Report, Variant};
 const WIDTH: f64 = 1200.0;
 const ROW: f64 = 382.0;
 const MARGIN_TOP: f64 = 70.0;
-/// Of a panel's plotting area: left edges, size, distance from the row's top.
+/// A panel's plotting area has these left edges, this size, and this distance from the
+/// row's top.
 const LEFT: [f64; 2] = [90.0, 690.0];
 const SIZE: (f64, f64) = (470.0, 230.0);
 const PANEL_TOP: f64 = 78.0;
-/// Labels of lines beside each other, and their distances.
+/// So many labels of lines are beside each other, at these distances.
 const LABELS: usize = 5;
 const LABEL: (f64, f64) = (215.0, 18.0);
-/// Told apart by the colour-blind, too (Okabe and Ito; grey for their yellow).
+/// The colours are told apart by the colour-blind, too (Okabe and Ito; grey for their
+/// yellow).
 const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
 const STYLE: &str = "text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px;fill:#333}\
@@ -38,9 +40,9 @@ pub struct Line<'a> {
     pub points: &'a [Point],
 }
 
-/// The rows of a scenario, of the first sample of each variant: variants with
-/// one kind of flow share the row of their path; others have one for themselves,
-/// with a line for each kind.
+/// Returns the rows of a scenario, of the first sample of each variant: variants with
+/// one kind of flow share the row of their path; others have one for themselves, with a
+/// line for each kind.
 #[must_use]
 pub fn rows(report: &Report) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = Vec::new();
@@ -67,7 +69,7 @@ pub fn rows(report: &Report) -> Vec<Row<'_>> {
     rows
 }
 
-/// The picture of some rows, one under the other.
+/// Returns the picture of some rows, one under the other.
 #[must_use]
 pub fn render(title: &str, rows: &[Row<'_>]) -> String {
     let height = MARGIN_TOP + rows.iter().map(Row::height).sum::<f64>();
@@ -87,7 +89,7 @@ pub fn render(title: &str, rows: &[Row<'_>]) -> String {
 }
 
 impl Row<'_> {
-    /// Of the labels that do not fit into the first line of them.
+    /// Returns the height of the labels that do not fit into the first line of them.
     fn more_labels(&self) -> f64 {
         (self.lines.len().saturating_sub(1) / LABELS) as f64 * LABEL.1
     }
@@ -187,7 +189,7 @@ impl Panel {
     }
 }
 
-/// A step of 1, 2 or 5 times a power of ten that gives 4 to 10 of them.
+/// Returns a step of 1, 2 or 5 times a power of ten that gives 4 to 10 of them.
 fn round_step(limit: f64) -> f64 {
     let power = 10_f64.powf((limit.max(1e-9) / 4.0).log10().floor());
     let fits = [5.0, 2.0, 1.0].into_iter().find(|factor| factor * power * 4.0 <= limit);
@@ -198,7 +200,7 @@ fn steps(limit: f64, step: f64) -> impl Iterator<Item = f64> {
     (0..=(limit / step + 1e-9) as u32).map(move |number| f64::from(number) * step)
 }
 
-/// With a thin space between groups of three digits.
+/// Formats a number with a thin space between groups of three digits.
 fn grouped(value: f64) -> String {
     let digits = format!("{value:.0}");
     let groups = digits.as_bytes().rchunks(3).rev();

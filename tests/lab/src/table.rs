@@ -1,4 +1,4 @@
-//! Reports as a plain table.
+//! Reports are shown as a plain table.
 
 use std::fmt::Write;
 
@@ -17,7 +17,7 @@ const HEADINGS: [&str; 10] = [
     "events",
 ];
 
-/// The table, and under it what each path can carry and what the papers saw.
+/// Returns the table, and under it what each path can carry and what the papers saw.
 #[must_use]
 pub fn render(reports: &[Report]) -> String {
     let mut rows = vec![HEADINGS.map(str::to_owned)];
@@ -62,7 +62,7 @@ fn row(report: &Report, variant: &Variant) -> [String; 10] {
     ]
 }
 
-/// For people.
+/// Formats a rate in megabits, for people.
 #[must_use]
 pub fn megabits(bits: f64) -> String {
     format!("{:.0}", bits / 1e6)

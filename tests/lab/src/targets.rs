@@ -1,4 +1,4 @@
-//! What a scenario was to show, held against what was measured.
+//! This module holds what a scenario was to show against what was measured.
 
 use crate::{
     measure::median,
@@ -10,11 +10,11 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
     pub is_met: bool,
-    /// What was wanted and what was found.
+    /// Holds what was wanted and what was found.
     pub words: String,
 }
 
-/// Each target on each path of the grid, as far as there are results for it.
+/// Returns each target on each path of the grid, as far as there are results for it.
 #[must_use]
 pub fn verdicts(targets: &[Target], report: &Report) -> Vec<Verdict> {
     let of = |target: &Target| -> Vec<Verdict> {
@@ -28,7 +28,7 @@ pub fn verdicts(targets: &[Target], report: &Report) -> Vec<Verdict> {
     targets.iter().flat_map(of).collect()
 }
 
-/// The same as lines of text.
+/// Returns the verdicts as lines of text.
 #[must_use]
 pub fn lines(targets: &[Target], report: &Report) -> String {
     let line = |Verdict { is_met, words }: Verdict| {
@@ -68,7 +68,7 @@ fn verdict(target: &Target, variant: &Variant, report: &Report) -> Option<Verdic
     Some(Verdict { is_met, words })
 }
 
-/// The other variant's figure on the same path, and its name.
+/// Returns the other variant's figure on the same path, and its name.
 fn reference(
     target: &Target,
     base: &str,

@@ -1,5 +1,5 @@
-//! One transfer over a path that is up: receivers, senders, what is sent against
-//! them, and those who watch.
+//! One transfer goes over a path that is up: with receivers, senders, what is sent
+//! against them, and those who watch.
 
 use std::{
     fs::File,
@@ -33,16 +33,17 @@ use crate::{
     udp,
 };
 
-/// For what a full buffer holds when the sender stops, and for slow machines.
+/// Transfers have this time for what a full buffer holds when the sender stops, and for
+/// slow machines.
 const GRACE: Duration = Duration::from_secs(180);
-/// Most for so many bytes.
+/// Transfers of so many bytes may take this long at most.
 const BYTES_LIMIT: Duration = Duration::from_secs(600);
-/// For all senders to be there before the first one starts.
+/// All senders are there within this time, before the first one starts.
 const LEAD: Duration = Duration::from_millis(200);
 /// The receiver is only asked for its buffer.
 const LOOK_AT_RECEIVER_EVERY: Duration = Duration::from_secs(1);
 
-/// Where it takes place.
+/// The place where a transfer takes place.
 pub struct Bed<'a> {
     pub lab: &'a Lab,
     pub wan: &'a Wan,
@@ -50,7 +51,7 @@ pub struct Bed<'a> {
 }
 
 impl Bed<'_> {
-    /// Runs it, showing now and then what is seen.
+    /// Runs the transfer, showing now and then what is seen.
     ///
     /// # Errors
     /// When someone fails.
@@ -175,7 +176,7 @@ fn to(group: &Group) -> SocketAddr {
     SocketAddr::new(address(), group.port)
 }
 
-/// A group's part of the load: until the common end, or its streams' share.
+/// Returns a group's part of the load: until the common end, or its streams' share.
 fn amount(load: Load, group: &Group, streams: u32) -> Amount {
     match load {
         Load::Seconds(seconds) => {
@@ -205,7 +206,8 @@ fn own_record(
     Ok(record)
 }
 
-/// It gives no times on our clock: what ss saw acknowledged does.
+/// Completes a record by what iperf3 says, which gives no times on our clock: what ss
+/// saw acknowledged does.
 fn iperf3_record(mut record: Record, received: &[String]) -> Result<Record, LabError> {
     let output = received.first().map_or("", String::as_str);
     let goodput =
@@ -244,7 +246,7 @@ impl Peer {
         Err(LabError::Client { who: self.who, reason: "it does not listen".to_owned() })
     }
 
-    /// Its output, when it has ended.
+    /// Returns the output of the process, when it has ended.
     fn finish(&mut self, limit: Duration, meanwhile: impl FnMut()) -> Result<String, LabError> {
         let who = self.who;
         let failed = |source: io::Error| LabError::Output { who, source };

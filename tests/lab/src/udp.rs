@@ -11,15 +11,16 @@ use wad_testbed::monotonic_ns;
 
 use crate::scenario::Burst;
 
-/// With the headers of IPv4 (20) and UDP (8), a packet of 1500 bytes.
+/// The payload makes, with the headers of IPv4 (20) and UDP (8), a packet of 1500
+/// bytes.
 const PAYLOAD: [u8; 1472] = [0; 1472];
 const PACKET_BITS: f64 = 12_000.0;
-/// The port for discarding (RFC 863). Nobody listens there, which costs the
+/// This is the port for discarding (RFC 863). Nobody listens there, which costs the
 /// other end a few ICMP packets, limited by its kernel.
 const PORT: u16 = 9;
 
-/// Sends it from the calling thread's namespace, the run having begun at a time
-/// by CLOCK_MONOTONIC; how many packets there were.
+/// Sends the burst from the calling thread's namespace, the run having begun at a time
+/// by CLOCK_MONOTONIC; returns how many packets there were.
 ///
 /// # Errors
 /// When there is no socket to be had, or no way to the other end.

@@ -7,15 +7,15 @@ use std::{
     path::Path,
 };
 
-/// In each BPF object of a build (wad-ebpf): the licence that it declares, which the
-/// kernel looks at. The two say the same to it.
+/// Each BPF object of a build (wad-ebpf) has this in it: the licence that it declares,
+/// which the kernel looks at. The two say the same to it.
 const DECLARED: &[u8] = b"Dual MIT/GPL\0";
 const INSTEAD: &[u8] = b"Dual BSD/GPL\0";
 
-/// The agent embeds two.
+/// The agent embeds two objects.
 const OBJECTS: usize = 2;
 
-/// Makes one at `path`: the same agent with BPF objects that are not those of
+/// Makes another build at `path`: the same agent with BPF objects that are not those of
 /// `program`, so that neither of the two takes the other's maps and programs for its
 /// own.
 ///

@@ -1,4 +1,4 @@
-//! A web server on the loopback that answers as a test has it, well or badly.
+//! A web server on the loopback answers as a test has it, well or badly.
 
 use std::{
     io::{self, BufRead as _, BufReader, Write as _},
@@ -11,12 +11,12 @@ use std::{
     time::Duration,
 };
 
-/// What becomes of a request.
+/// Tells what becomes of a request.
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// The status line's end, the type, and the body.
     Whole(&'static str, &'static str, String),
-    /// As it is, then the connection is closed.
+    /// Sends this as it is, then closes the connection.
     Raw(Vec<u8>),
     /// A body of so many bytes.
     Large(usize),

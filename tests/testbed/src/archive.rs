@@ -1,5 +1,5 @@
-//! An archive of events: a web server on the loopback that takes JSON lines by POST, is
-//! away for as long as a test wants, and comes back at the same address.
+//! An archive of events is a web server on the loopback that takes JSON lines by POST,
+//! is away for as long as a test wants, and comes back at the same address.
 
 use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
@@ -13,17 +13,17 @@ use std::{
 
 use serde_json::Value;
 
-/// What it has taken, which outlives it.
+/// Holds what an archive has taken, which outlives it.
 pub type Taken = Arc<Mutex<Vec<Value>>>;
 
-/// The server; away when dropped.
+/// The archive's server; it is away when this is dropped.
 pub struct Archive {
     address: SocketAddr,
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A port of the loopback that nobody has.
+/// Returns a port of the loopback that nobody has.
 ///
 /// # Errors
 /// When there is none.

@@ -1,21 +1,21 @@
-//! What a test is told that runs beside others: that the host's settings are made for
-//! all of them, and which of their places is its own.
+//! A test that runs beside others is told that the host's settings are made for all of
+//! them, and which of their places is its own.
 
 use std::{env, process::Command};
 
-/// As `PLACE/PLACES`.
+/// The variable has the form `PLACE/PLACES`.
 const VARIABLE: &str = "WAD_TEST_BESIDE";
 
-/// One of the places in which tests run beside each other.
+/// A place in which tests run beside each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beside {
-    /// From 0.
+    /// The number of the place, from 0.
     pub place: u32,
     pub places: u32,
 }
 
 impl Beside {
-    /// The place of this process; none if it has the host for itself.
+    /// Returns the place of this process; none if it has the host for itself.
     #[must_use]
     pub fn this() -> Option<Self> {
         Self::parse(&env::var(VARIABLE).ok()?)
@@ -32,9 +32,9 @@ impl Beside {
         command.env(VARIABLE, format!("{}/{}", self.place, self.places));
     }
 
-    /// Whether algorithms of an instance of that name are registered under names that
-    /// no other place has. They end in two characters made of its name, and names of
-    /// algorithms are the host's.
+    /// Tells whether algorithms of an instance of that name are registered under names
+    /// that no other place has. They end in two characters made of its name, and names
+    /// of algorithms are the host's.
     #[must_use]
     pub fn may_have(self, instance: &str) -> bool {
         // As `wad` has it: the first of the two.

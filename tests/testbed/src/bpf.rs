@@ -1,5 +1,5 @@
-//! Small BPF programs of this crate's own, instruction by instruction, and what the
-//! kernel tells of programs.
+//! This crate has small BPF programs of its own, instruction by instruction, and asks
+//! what the kernel tells of programs.
 
 use std::{
     ffi::CStr,
@@ -10,7 +10,7 @@ use std::{
 // include/uapi/linux/bpf.h
 const BPF_PROG_LOAD: libc::c_long = 5;
 
-/// The fields of `union bpf_attr` for BPF_PROG_LOAD.
+/// These are the fields of `union bpf_attr` for BPF_PROG_LOAD.
 #[repr(C)]
 struct Load {
     kind: u32,
@@ -50,7 +50,7 @@ pub fn load(kind: u32, name: &CStr, program: &[u64]) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(program) })
 }
 
-/// `struct bpf_insn`; `registers` is the source above the destination.
+/// Returns a `struct bpf_insn`; `registers` is the source above the destination.
 #[must_use]
 pub const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -> u64 {
     code as u64
@@ -59,7 +59,7 @@ pub const fn instruction(code: u8, registers: u8, offset: i16, immediate: i32) -
         | (immediate as u32 as u64) << 32
 }
 
-/// A command of bpf(2) with the fields of `union bpf_attr` that it needs.
+/// Calls bpf(2) with a command and the fields of `union bpf_attr` that it needs.
 ///
 /// # Errors
 /// When the kernel refuses it.
@@ -111,7 +111,7 @@ pub fn loaded() -> io::Result<Vec<Loaded>> {
 }
 
 fn info(id: u32) -> io::Result<Loaded> {
-    /// The fields of `union bpf_attr` for BPF_OBJ_GET_INFO_BY_FD.
+    /// These are the fields of `union bpf_attr` for BPF_OBJ_GET_INFO_BY_FD.
     #[repr(C)]
     struct Ask {
         program: u32,

@@ -1,4 +1,4 @@
-//! What goes over a device, as tcpdump shows it: times in seconds, lengths in
+//! A capture shows what goes over a device, by tcpdump: times in seconds, lengths in
 //! bytes.
 
 use std::{
@@ -21,7 +21,7 @@ use crate::{
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// What went wrong with a capture.
+/// Tells what went wrong with a capture.
 #[derive(Debug, thiserror::Error)]
 pub enum CaptureError {
     #[error(transparent)]
@@ -39,13 +39,13 @@ pub enum CaptureError {
 /// One TCP segment, or several that the device got in one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packet {
-    /// Since 1970.
+    /// The time since 1970.
     pub time_seconds: f64,
     pub from: SocketAddr,
     pub to: SocketAddr,
-    /// Such as "S.": `.` is ACK.
+    /// The flags, such as "S."; `.` is ACK.
     pub flags: String,
-    /// As it is in the header: not scaled.
+    /// The window as it is in the header: not scaled.
     pub window: u32,
     /// Option of a SYN.
     pub window_scale: Option<u8>,
@@ -80,7 +80,7 @@ impl Capture {
         Ok(capture)
     }
 
-    /// Ends it; what it has seen.
+    /// Ends the capture; returns what it has seen.
     ///
     /// # Errors
     /// When tcpdump fails.
@@ -123,7 +123,7 @@ fn parse_line(line: &str) -> Option<Packet> {
     })
 }
 
-/// The port follows a last dot.
+/// Reads an address, whose port follows a last dot.
 fn address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.rsplit_once('.')?;
     Some(SocketAddr::new(host.parse().ok()?, port.parse().ok()?))

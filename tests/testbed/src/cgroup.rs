@@ -1,4 +1,4 @@
-//! A cgroup v2 of an experiment's own, removed when dropped together with the
+//! An experiment has a cgroup v2 of its own, removed when dropped together with the
 //! processes still in it.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// What went wrong with a cgroup.
+/// Tells what went wrong with a cgroup.
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     #[error("no cgroup v2 is mounted (none in /proc/self/mountinfo)")]
@@ -22,7 +22,7 @@ pub enum CgroupError {
     Io { path: PathBuf, source: io::Error },
 }
 
-/// Where cgroup v2 is mounted: the usual place or, beside version 1, another.
+/// Returns where cgroup v2 is mounted: the usual place or, beside version 1, another.
 ///
 /// # Errors
 /// When it is not mounted.
@@ -33,8 +33,8 @@ pub fn mount_point() -> Result<PathBuf, CgroupError> {
     mount_point_in(&table).ok_or(CgroupError::NotMounted)
 }
 
-/// proc_pid_mountinfo(5): the mount point is the fifth field, the type follows
-/// a lone hyphen.
+/// Reads a table of proc_pid_mountinfo(5): the mount point is the fifth field, the type
+/// follows a lone hyphen.
 fn mount_point_in(table: &str) -> Option<PathBuf> {
     table.lines().find_map(|line| {
         let (mount, kind) = line.split_once(" - ")?;
@@ -75,7 +75,7 @@ impl Cgroup {
         &self.path
     }
 
-    /// The open file that takes the ids of processes to move in.
+    /// Returns the open file that takes the ids of processes to move in.
     #[must_use]
     pub fn procs(&self) -> &File {
         &self.procs

@@ -1,4 +1,4 @@
-//! Short commands, run to their end.
+//! Short commands are run to their end here.
 
 use std::{
     io,
@@ -9,7 +9,7 @@ use std::{
 
 use crate::signal::Interrupted;
 
-/// What went wrong with a child process.
+/// Tells what went wrong with a child process.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
     #[error("cannot run {command}")]
@@ -32,7 +32,7 @@ pub fn run(program: &str, arguments: &[&str]) -> Result<String, ProcessError> {
     run_command(Command::new(program).args(arguments))
 }
 
-/// As [`run`], for a command that was prepared by the caller.
+/// Does as [`run`] for a command that was prepared by the caller.
 ///
 /// # Errors
 /// When it cannot be run, or fails.

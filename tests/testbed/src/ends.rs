@@ -14,7 +14,7 @@ pub struct Ends {
 }
 
 impl Ends {
-    /// Both, with nothing in them but a loopback device that is up.
+    /// Creates both namespaces, with nothing in them but a loopback device that is up.
     ///
     /// # Errors
     /// Without root.
@@ -32,7 +32,7 @@ impl Ends {
     }
 }
 
-/// What went wrong with them.
+/// Tells what went wrong with the ends.
 #[derive(Debug, thiserror::Error)]
 pub enum EndsError {
     #[error(transparent)]

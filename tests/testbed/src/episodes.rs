@@ -1,7 +1,7 @@
-//! The kernel's trace of a flow as what happened to its window: congestion
+//! Episodes are the kernel's trace of a flow as what happened to its window: congestion
 //! events, and what came of them. Windows count segments. The trace's threshold is
-//! `tcp_current_ssthresh()`: outside of CWR and Recovery it is at least three
-//! quarters of the window.
+//! `tcp_current_ssthresh()`: outside of CWR and Recovery it is at least three quarters
+//! of the window.
 
 use crate::trace::{Event, What};
 
@@ -13,10 +13,10 @@ pub const RECOVERY: u8 = 3;
 /// A stay in a state other than Open, with the windows around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Episode {
-    /// When it began, CLOCK_MONOTONIC.
+    /// The time when it began, CLOCK_MONOTONIC.
     pub time_ns: u64,
     pub state: u8,
-    /// At the packet before.
+    /// The window at the packet before.
     pub cwnd_before: u32,
     pub ssthresh_before: u32,
     /// The least threshold in it.
@@ -26,7 +26,7 @@ pub struct Episode {
     pub after: Option<(u32, u32)>,
 }
 
-/// One episode for each state that is entered and left, in order.
+/// Returns one episode for each state that is entered and left, in order.
 #[must_use]
 pub fn episodes(events: &[Event]) -> Vec<Episode> {
     let mut episodes: Vec<Episode> = Vec::new();

@@ -17,7 +17,7 @@ const BPF_PROG_TYPE_SOCK_OPS: u32 = 13;
 const BPF_CGROUP_SOCK_OPS: u32 = 3;
 const BPF_SOCK_OPS_RWND_INIT: i32 = 2;
 
-/// Whether others may be attached to the same cgroup.
+/// Tells whether others may be attached to the same cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Sharing {
@@ -26,7 +26,7 @@ pub enum Sharing {
     Multi = 2,
 }
 
-/// A step of loading or attaching it failed.
+/// Tells which step of loading or attaching the program failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the kernel refuses to {step} a program of the test's own")]
 pub struct ForeignError {
@@ -34,7 +34,7 @@ pub struct ForeignError {
     source: io::Error,
 }
 
-/// The program, attached; detached when dropped.
+/// A program of somebody else's that is attached; it is detached when dropped.
 #[derive(Debug)]
 pub struct Foreign {
     program: OwnedFd,

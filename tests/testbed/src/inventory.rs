@@ -1,5 +1,5 @@
-//! What BPF has in the kernel: programs, maps and links as bpftool lists them,
-//! and the congestion controls that can be chosen.
+//! An inventory lists what BPF has in the kernel: programs, maps and links as bpftool
+//! lists them, and the congestion controls that can be chosen.
 
 use std::{collections::BTreeSet, fmt};
 
@@ -8,7 +8,7 @@ use crate::{
     sysctl::{self, SysctlError},
 };
 
-/// What kept the kernel's objects from being listed.
+/// Tells what kept the kernel's objects from being listed.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
     #[error(transparent)]
@@ -24,7 +24,7 @@ pub enum InventoryError {
 pub struct Inventory(BTreeSet<(&'static str, u64, String)>);
 
 impl Inventory {
-    /// All that there is.
+    /// Takes an inventory of all that there is.
     ///
     /// # Errors
     /// When bpftool fails.
@@ -44,13 +44,13 @@ impl Inventory {
         Ok(Self(all))
     }
 
-    /// What came since.
+    /// Returns what came since an earlier inventory.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         Self(self.0.difference(&before.0).cloned().collect())
     }
 
-    /// What is in both.
+    /// Returns what is in both inventories.
     #[must_use]
     pub fn still_in(&self, now: &Self) -> Self {
         Self(self.0.intersection(&now.0).cloned().collect())
@@ -61,7 +61,7 @@ impl Inventory {
         self.0.is_empty()
     }
 
-    /// Whether there is an object of this kind with a name that begins so.
+    /// Tells whether there is an object of this kind with a name that begins so.
     #[must_use]
     pub fn has(&self, kind: &str, name: &str) -> bool {
         self.0.iter().any(|(have, _, called)| *have == kind && called.starts_with(name))

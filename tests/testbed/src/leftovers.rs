@@ -1,5 +1,5 @@
-//! What experiments leave behind that were killed outright: namespaces, cgroups
-//! and the agent's pins, each with its owner's process id in its name.
+//! Experiments that were killed outright leave things behind: namespaces, cgroups and
+//! the agent's pins, each with its owner's process id in its name.
 
 use std::{fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! The testbed that the lab and the end-to-end tests of `wad` stand on.
+//! The lab and the end-to-end tests of `wad` stand on this testbed.
 //!
 //! Its modules are guards: each sets something up on the machine (a namespace, a
 //! cgroup, a sysctl, a process) and undoes it when dropped. `emulated` has the long
@@ -45,14 +45,14 @@ pub mod transfers;
 pub mod veth;
 pub mod wad;
 
-/// A line for the person who runs it. A closed terminal is no reason to fail:
+/// Prints a line for the person who runs it. A closed terminal is no reason to fail:
 /// `eprintln!` would panic, and leave behind what the guards would undo.
 pub fn say(line: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// CLOCK_MONOTONIC, the same in all processes of the host.
+/// Returns CLOCK_MONOTONIC, the same in all processes of the host.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let clock = nix::time::ClockId::CLOCK_MONOTONIC;

@@ -1,4 +1,4 @@
-//! The agent's metrics, as anyone who scrapes them gets them.
+//! The agent's metrics are read here as anyone who scrapes them gets them.
 
 use std::{
     io::{self, Read, Write},
@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-/// What went wrong with a scrape.
+/// Tells what went wrong with a scrape.
 #[derive(Debug, thiserror::Error)]
 pub enum MetricsError {
     #[error("cannot scrape http://127.0.0.1:{port}{path}")]
@@ -17,7 +17,7 @@ pub enum MetricsError {
     Missing { name: String, labels: Vec<String>, text: String },
 }
 
-/// What a GET of a path on a port of the loopback returns.
+/// Returns what a GET of a path on a port of the loopback returns.
 ///
 /// # Errors
 /// When nobody answers, or not with 200.
@@ -34,7 +34,7 @@ pub fn get(port: u16, path: &str) -> Result<String, MetricsError> {
     Ok(body.to_owned())
 }
 
-/// HTTP/1.0: the answer comes in one piece and ends with the connection.
+/// Asks by HTTP/1.0: the answer comes in one piece and ends with the connection.
 fn exchange(port: u16, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -44,7 +44,7 @@ fn exchange(port: u16, path: &str) -> io::Result<String> {
     Ok(answer)
 }
 
-/// One scrape.
+/// One scrape of the metrics.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     text: String,
@@ -59,13 +59,13 @@ impl Metrics {
         Ok(Self { text: get(port, "/metrics")? })
     }
 
-    /// As it came.
+    /// Returns the text of the scrape as it came.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The value of a metric; labels are `name="value"`, of which all must fit.
+    /// Returns the value of a metric; labels are `name="value"`, of which all must fit.
     ///
     /// # Errors
     /// When not exactly one line fits.
@@ -88,7 +88,7 @@ impl Metrics {
         }
     }
 
-    /// The value of a metric of a path.
+    /// Returns the value of a metric of a path.
     ///
     /// # Errors
     /// When there is none.

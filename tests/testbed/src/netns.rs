@@ -1,4 +1,4 @@
-//! A named network namespace (as `ip netns` lists them), deleted when dropped.
+//! A named network namespace (as `ip netns` lists them) is deleted when dropped.
 
 use std::{
     fs::File,
@@ -16,7 +16,7 @@ use crate::command::{ProcessError, run};
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// What went wrong with a namespace.
+/// Tells what went wrong with a namespace.
 #[derive(Debug, thiserror::Error)]
 pub enum NetnsError {
     #[error("cannot create network namespace {name}")]
@@ -54,7 +54,7 @@ impl Netns {
         }
     }
 
-    /// The name that `ip -n` takes.
+    /// Returns the name that `ip -n` takes.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name

@@ -1,5 +1,5 @@
-//! Connections one after the other, each asked by itself what it got: whether
-//! any was left alone while agents came and went.
+//! Newcomers are connections one after the other, each asked by itself what it got:
+//! whether any was left alone while agents came and went.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(15);
 
-/// What kept connections from being made, or from coming in time.
+/// Tells what kept connections from being made, or from coming in time.
 #[derive(Debug, thiserror::Error)]
 pub enum NewcomersError {
     #[error(transparent)]
@@ -36,20 +36,21 @@ pub enum NewcomersError {
     Interrupted(#[from] Interrupted),
 }
 
-/// Made in one thread, counted in others.
+/// Newcomers are made in one thread, counted in others.
 #[derive(Debug)]
 pub struct Newcomers {
     /// Arguments of SO_SNDBUF that a policy may have given.
     sndbufs_bytes: Vec<usize>,
     pub stop: AtomicBool,
     pub tuned: AtomicU64,
-    /// That have the buffer, but not the law.
+    /// Connections that have the buffer, but not the law.
     pub without_law: AtomicU64,
     pub untuned: AtomicU64,
 }
 
 impl Newcomers {
-    /// Tuned are those under `wad_aimd` with one of these send buffers.
+    /// Counts as tuned those connections under `wad_aimd` with one of these send
+    /// buffers.
     #[must_use]
     pub fn of(sndbufs_bytes: &[usize]) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl Newcomers {
         }
     }
 
-    /// Makes them until told to stop.
+    /// Makes connections until told to stop.
     ///
     /// # Errors
     /// When one cannot be made.
@@ -98,7 +99,7 @@ impl Newcomers {
         Ok(())
     }
 
-    /// How many are tuned, after a look that none was left alone.
+    /// Returns how many connections are tuned, after a look that none was left alone.
     ///
     /// # Errors
     /// When one has no law, or nothing at all.
@@ -112,14 +113,14 @@ impl Newcomers {
         Ok(read(&self.tuned))
     }
 
-    /// Stops them when dropped, however a test ends.
+    /// Returns a guard that stops the connections when dropped, however a test ends.
     #[must_use]
     pub const fn stopping(&self) -> Stopping<'_> {
         Stopping(&self.stop)
     }
 }
 
-/// Of [`Newcomers::stopping`].
+/// The guard that [`Newcomers::stopping`] returns.
 #[derive(Debug)]
 pub struct Stopping<'a>(&'a AtomicBool);
 

@@ -1,4 +1,4 @@
-//! A real web server, in the foreground, that serves one file, and a client.
+//! A real web server, in the foreground, serves one file to a client.
 
 use std::{
     fs, io,
@@ -13,7 +13,7 @@ use crate::{
     process::{Place, Process, ProcessError},
 };
 
-/// What went wrong with the server.
+/// Tells what went wrong with the server.
 #[derive(Debug, thiserror::Error)]
 pub enum NginxError {
     #[error("cannot prepare nginx's folder")]
@@ -55,14 +55,14 @@ impl Nginx {
         Ok(Self { _process: process, folder })
     }
 
-    /// The file that is served.
+    /// Returns the file that is served.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.folder.path().join("data")
     }
 }
 
-/// A curl that gets a URL into a file.
+/// Returns a curl that gets a URL into a file.
 ///
 /// # Errors
 /// When curl cannot be run.

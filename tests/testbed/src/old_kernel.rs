@@ -1,5 +1,5 @@
-//! A kernel that lacks something, played on this one: by type information in
-//! which that has another name, mounted where an agent looks.
+//! A kernel that lacks something is played on this one: by type information in which
+//! that has another name, mounted where an agent looks.
 
 use std::{
     fs, io,
@@ -18,7 +18,7 @@ pub struct BpfFileSystem {
     is_ours: bool,
 }
 
-/// What went wrong in playing.
+/// Tells what went wrong in playing.
 #[derive(Debug, thiserror::Error)]
 pub enum OldKernelError {
     #[error(transparent)]
@@ -49,8 +49,8 @@ impl Drop for BpfFileSystem {
     }
 }
 
-/// A shell script after which, in its mount namespace, nothing in the kernel has
-/// those names.
+/// Returns a shell script after which, in its mount namespace, nothing in the kernel
+/// has those names.
 ///
 /// # Errors
 /// When the type information cannot be read, or the folder not be written.

@@ -1,16 +1,15 @@
-//! Policies that tests write: a path for each port of the emulated path's far
-//! end.
+//! Tests write policies: a path for each port of the emulated path's far end.
 
 use crate::emulated::wan::ADDRESSES_V4;
 
-/// A `[[path]]` for connections to a port, with these keys, separated by `;`. The
-/// buffers hold any window that tests have, unless `sndbuf` is given.
+/// Returns a `[[path]]` for connections to a port, with these keys, separated by `;`.
+/// The buffers hold any window that tests have, unless `sndbuf` is given.
 #[must_use]
 pub fn path_to(port: u16, keys: &str) -> String {
     path(&format!("to-{port}"), &format!("remote_port = {port}; {keys}"))
 }
 
-/// A `[[path]]` for connections that are accepted on a port.
+/// Returns a `[[path]]` for connections that are accepted on a port.
 #[must_use]
 pub fn path_of(port: u16, keys: &str) -> String {
     path(&format!("of-{port}"), &format!("local_port = {port}; {keys}"))

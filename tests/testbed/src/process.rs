@@ -1,5 +1,5 @@
-//! Child processes placed in a namespace and a cgroup, killed when their guard is
-//! dropped. Short commands are run to their end by `command`.
+//! Child processes are placed in a namespace and a cgroup, and killed when their guard
+//! is dropped. Short commands are run to their end by `command`.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use nix::{
 pub use crate::command::{ProcessError, run, run_command};
 use crate::{cgroup::Cgroup, command::shown, netns::Netns, signal};
 
-/// The command in a mount namespace of its own, which a shell script has
+/// Returns the command in a mount namespace of its own, which a shell script has
 /// changed before.
 #[must_use]
 pub fn in_mounts(script: &str, command: &Command) -> Command {
@@ -29,7 +29,7 @@ pub fn in_mounts(script: &str, command: &Command) -> Command {
     wrapped
 }
 
-/// Where a process runs.
+/// Tells where a process runs.
 #[derive(Clone, Copy, Default)]
 pub struct Place<'a> {
     pub netns: Option<&'a Netns>,
@@ -85,7 +85,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The child itself, for its pipes.
+    /// Returns the child itself, for its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
@@ -95,7 +95,7 @@ impl Process {
         self.child.id()
     }
 
-    /// Its exit status, if it has ended.
+    /// Returns the child's exit status, if it has ended.
     ///
     /// # Errors
     /// When the kernel does not say.

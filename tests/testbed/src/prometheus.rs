@@ -1,4 +1,4 @@
-//! A real Prometheus that scrapes one address each second.
+//! A real Prometheus scrapes one address each second.
 
 use std::{
     fs::{self, File},
@@ -10,7 +10,7 @@ use std::{
 
 use crate::process::{Place, Process, ProcessError};
 
-/// What went wrong with it.
+/// Tells what went wrong with Prometheus.
 #[derive(Debug, thiserror::Error)]
 pub enum PrometheusError {
     #[error("cannot prepare Prometheus' folder")]
@@ -19,14 +19,14 @@ pub enum PrometheusError {
     Process(#[from] ProcessError),
 }
 
-/// It ends when dropped.
+/// The server ends when dropped.
 pub struct Prometheus {
     _process: Process,
     port: u16,
 }
 
 impl Prometheus {
-    /// Starts one with its files in a folder, and does not wait for it: at first
+    /// Starts a server with its files in a folder, and does not wait for it: at first
     /// it answers nothing.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ impl Prometheus {
         Ok(Self { _process: Place::default().spawn(command)?, port })
     }
 
-    /// Of its API, on the loopback.
+    /// Returns the port of the server's API, on the loopback.
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port

@@ -23,7 +23,7 @@ pub fn set_fq_codel(netns: &Netns, device: &str) {
     let _ = run("tc", &["-n", netns.name(), "qdisc", "replace", "dev", device, "root", "fq_codel"]);
 }
 
-/// The device's discipline, and what it has refused.
+/// Returns the device's discipline, and what it has refused.
 ///
 /// # Errors
 /// When `tc` cannot tell.
@@ -33,7 +33,7 @@ pub fn of(netns: &Netns, device: &str) -> Result<Qdisc, ProcessError> {
     Ok(parse(&run("tc", &command)?).unwrap_or_else(none))
 }
 
-/// As settings show it.
+/// Returns the discipline as settings show it.
 ///
 /// # Errors
 /// When `tc` cannot tell.

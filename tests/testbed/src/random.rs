@@ -1,7 +1,7 @@
 //! Random numbers of an experiment: the same seed gives the same losses.
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
-/// generators", OOPSLA 2014, figure 17): ample for drawing losses.
+/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
+/// OOPSLA 2014, figure 17) is ample for drawing losses.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -21,13 +21,13 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Uniform in 0 to `bound`, both included.
+    /// Returns a number that is uniform in 0 to `bound`, both included.
     pub const fn up_to(&mut self, bound: u64) -> u64 {
         // The high half of the product: the bias is below bound / 2^64.
         ((self.next() as u128 * (bound as u128 + 1)) >> 64) as u64
     }
 
-    /// True with the given probability.
+    /// Returns true with the given probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         // 53 bits, a double's precision; never true at 0, always at 1.
         ((self.next() >> 11) as f64) < probability * (1_u64 << 53) as f64

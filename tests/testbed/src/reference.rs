@@ -1,5 +1,5 @@
-//! The laws as their papers have them, in floating point: what windows of real
-//! flows are compared with. Windows count segments.
+//! The laws are written as their papers have them, in floating point: windows of real
+//! flows are compared with these. Windows count segments.
 
 /// A window that does not follow its law.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
@@ -34,7 +34,7 @@ impl Law {
         }
     }
 
-    /// The part of this window that a congestion event takes.
+    /// Returns the part of this window that a congestion event takes.
     #[must_use]
     pub fn b(self, window: f64) -> f64 {
         match self {
@@ -44,7 +44,7 @@ impl Law {
         }
     }
 
-    /// Whether a congestion event at a window leaves this threshold.
+    /// Checks that a congestion event at a window leaves this threshold.
     ///
     /// # Errors
     /// When it leaves another one.
@@ -60,7 +60,7 @@ impl Law {
         }
     }
 
-    /// The window after so many RTTs of slow growth.
+    /// Returns the window after so many RTTs of slow growth.
     #[must_use]
     pub fn grown(self, window: f64, rtts: f64) -> f64 {
         const STEPS: u32 = 1000;
@@ -68,20 +68,22 @@ impl Law {
     }
 }
 
-/// RFC 3649 section 5: w^2 p(w) 2 b(w) / (2 - b(w)), with p(w) = 0.078 / w^1.2.
+/// Returns a(w) of RFC 3649 section 5: w^2 p(w) 2 b(w) / (2 - b(w)), with p(w) = 0.078
+/// / w^1.2.
 fn formula_a(window: f64) -> f64 {
     let b = formula_b(window);
     0.078 * window.powf(0.8) * 2.0 * b / (2.0 - b)
 }
 
-/// Section 5, with Low_Window 38, High_Window 83000, High_Decrease 0.1.
+/// Returns b(w) of RFC 3649 section 5, with Low_Window 38, High_Window 83000,
+/// High_Decrease 0.1.
 fn formula_b(window: f64) -> f64 {
     let share = (window.max(38.0) / 38.0).ln() / (83_000_f64 / 38.0).ln();
     0.5 - 0.4 * share
 }
 
-/// The row of the table that a window falls under: the next window with a whole a,
-/// whose b goes for all windows from the row before.
+/// Returns the row of the table that a window falls under: the next window with a whole
+/// a, whose b goes for all windows from the row before.
 fn row(window: f64) -> f64 {
     let a = formula_a(window).ceil();
     let mut row = window.ceil();

@@ -1,5 +1,4 @@
-//! Connections that send all they can while a test looks on, and what it sees of
-//! them with ss.
+//! Connections send all they can while a test looks on with ss.
 
 use std::{
     io::{self, Write as _},
@@ -54,7 +53,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// One, now.
+    /// Takes one sample, now.
     ///
     /// # Errors
     /// When ss shows no such flow.
@@ -66,7 +65,8 @@ impl Sample {
     }
 }
 
-/// Samples of each of the connecting ends for some time, as many as ss can be run.
+/// Takes samples of each of the connecting ends for some time, as many as ss can be
+/// run.
 ///
 /// # Errors
 /// When ss does not show one of them.

@@ -12,12 +12,13 @@ use crate::{
     sysctl::{self, Changed, SysctlError, Turn},
 };
 
-/// The window that a receiver offers then: half (`tcp_adv_win_scale` 1) of the
-/// most that `tcp_rmem` gives it.
+/// The window that a receiver offers under these settings is half of the most that
+/// `tcp_rmem` gives it (`tcp_adv_win_scale` 1).
 pub const UNTUNED_WINDOW_BYTES: u32 = 6_291_456 / 2;
 
-/// Per network namespace. Debian's values are the kernel's own defaults, but for
-/// `tcp_no_metrics_save`: what one run learns of the path must not help the next.
+/// These settings are per network namespace. Debian's values are the kernel's own
+/// defaults, but for `tcp_no_metrics_save`: what one run learns of the path must not
+/// help the next.
 const NAMESPACE: [(&str, &str); 18] = [
     TCP_RMEM,
     TCP_WMEM,
@@ -41,14 +42,14 @@ const NAMESPACE: [(&str, &str); 18] = [
 
 const TCP_RMEM: (&str, &str) = ("net.ipv4.tcp_rmem", "4096 131072 6291456");
 const TCP_WMEM: (&str, &str) = ("net.ipv4.tcp_wmem", "4096 16384 4194304");
-/// Ceilings of the whole host, for receive buffers.
+/// Receive buffers have this ceiling on the whole host.
 pub const RMEM_MAX: (&str, &str) = ("net.core.rmem_max", "212992");
-/// The same for send buffers.
+/// Send buffers have this ceiling on the whole host.
 pub const WMEM_MAX: (&str, &str) = ("net.core.wmem_max", "212992");
 const ECN: &str = "net.ipv4.tcp_ecn";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
-/// What went wrong with a setting.
+/// Tells what went wrong with a setting.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     #[error(transparent)]
@@ -61,7 +62,8 @@ pub enum SettingsError {
     Differs { name: &'static str, a: String, b: String },
 }
 
-/// The host's share, for as long as experiments run; undone on drop.
+/// The host's part of the settings is set for as long as experiments run; it is undone
+/// on drop.
 #[derive(Debug)]
 pub struct HostDefaults {
     // Restored before the next experiment has its turn. None where this one runs beside
@@ -118,7 +120,7 @@ pub fn ask_for_ecn(wan: &Wan) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// Other values of those of the namespaces, at both ends.
+/// Sets other values of the namespaces' settings, at both ends.
 ///
 /// # Errors
 /// When the kernel refuses one.
@@ -129,13 +131,13 @@ pub fn change(wan: &Wan, sysctls: &BTreeMap<String, String>) -> Result<(), Setti
     Ok(())
 }
 
-/// Whether it is one of those that are set and reported.
+/// Tells whether a setting is one of those that are set and reported.
 #[must_use]
 pub fn is_known(sysctl: &str) -> bool {
     NAMESPACE.iter().any(|(name, _)| *name == sysctl)
 }
 
-/// Sets one namespace.
+/// Sets the settings of one namespace.
 ///
 /// # Errors
 /// When the kernel refuses a value.
@@ -144,7 +146,7 @@ pub fn apply_to(netns: &Netns) -> Result<(), SettingsError> {
     Ok(())
 }
 
-/// The values in force now, by name; those of the namespaces hold at both ends.
+/// Returns the values in force now, by name; those of the namespaces hold at both ends.
 ///
 /// # Errors
 /// When one cannot be read, or the ends differ.

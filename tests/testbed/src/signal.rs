@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP as an error that unwinds through the guards, so
-//! that whatever was set up is undone. All waiting goes through here.
+//! SIGINT, SIGTERM and SIGHUP become an error that unwinds through the guards, so that
+//! whatever was set up is undone. All waiting goes through here.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -11,7 +11,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// How soon a wait notices a signal.
+/// A wait notices a signal this soon.
 const STEP: Duration = Duration::from_millis(20);
 
 /// A signal asked the process to stop.
@@ -23,7 +23,7 @@ extern "C" fn note(_signal: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }
 
-/// From here on the three signals no longer kill the process.
+/// Catches the signals: from here on the three signals no longer kill the process.
 ///
 /// # Errors
 /// When the kernel refuses the handler.

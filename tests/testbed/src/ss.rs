@@ -1,5 +1,5 @@
-//! What `ss -tinm` says of TCP flows: the witness from outside. Windows count
-//! segments, times are in milliseconds, as ss prints them.
+//! This module reads what `ss -tinm` says of TCP flows: the witness from outside.
+//! Windows count segments, times are in milliseconds, as ss prints them.
 
 use std::{net::SocketAddr, process::Command, str::FromStr};
 
@@ -13,7 +13,7 @@ pub struct Flow {
     /// Name of the congestion control.
     pub congestion: String,
     pub cwnd_segments: u32,
-    /// None as long as it is infinite: ss leaves it out.
+    /// The slow start threshold; none as long as it is infinite, when ss leaves it out.
     pub ssthresh_segments: Option<u32>,
     pub rtt_ms: f64,
     pub rtt_variation_ms: f64,
@@ -31,7 +31,7 @@ pub struct Flow {
     pub retransmits: u64,
     /// Segments known to have arrived, in order or not.
     pub delivered_segments: u64,
-    /// None while it is 3, as TCP begins with.
+    /// The reordering that TCP allows for; none while it is 3, as TCP begins with.
     pub reordering_segments: Option<u32>,
     /// BBR's gain of its pacing rate over the bandwidth it sees.
     pub pacing_gain: Option<f64>,
@@ -39,23 +39,23 @@ pub struct Flow {
     pub bytes_received: u64,
     /// The window that the peer offers.
     pub send_window_bytes: u64,
-    /// What a flow is paced at, if it is: the kernel reckons it for all.
+    /// The rate that a flow is paced at, if it is: the kernel reckons it for all.
     pub pacing_bits_per_second: u64,
     /// Limit of the send buffer: sk_sndbuf, twice what SO_SNDBUF was given.
     pub sndbuf_bytes: u64,
     /// Limit of the receive buffer: sk_rcvbuf, twice what SO_RCVBUF was given.
     pub rcvbuf_bytes: u64,
-    /// What was received and not read.
+    /// The bytes that were received and not read.
     pub receive_queue_bytes: u64,
-    /// What was written and not acknowledged.
+    /// The bytes that were written and not acknowledged.
     pub send_queue_bytes: u64,
-    /// All that was printed after the addresses.
+    /// The words that were printed after the addresses.
     words: Vec<String>,
 }
 
 impl Flow {
-    /// The number that ss printed as `name:number`, without its unit, or in a word of
-    /// its own after the name. What is zero ss leaves out.
+    /// Returns the number that ss printed as `name:number`, without its unit, or in a
+    /// word of its own after the name. What is zero ss leaves out.
     #[must_use]
     pub fn number(&self, name: &str) -> Option<f64> {
         let mut words = self.words.iter();
@@ -69,7 +69,7 @@ impl Flow {
     }
 }
 
-/// The established flows that an ss filter (such as `dport = :5001`) selects,
+/// Returns the established flows that an ss filter (such as `dport = :5001`) selects,
 /// in the network namespace of the calling thread.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ pub fn flows(filter: &str) -> Result<Vec<Flow>, ProcessError> {
     Ok(parse(&run_command(&mut command)?))
 }
 
-/// The flows in the output of `ss -tinmHO state established`.
+/// Returns the flows in the output of `ss -tinmHO state established`.
 #[must_use]
 pub fn parse(output: &str) -> Vec<Flow> {
     output.lines().filter_map(parse_line).collect()
@@ -130,8 +130,8 @@ fn parse_line(line: &str) -> Option<Flow> {
     })
 }
 
-/// A rate stands in a word of its own: with -n in bits per second, and before its
-/// bound if it has one ("47500000bps/48000000bps").
+/// Reads a rate, which stands in a word of its own: with -n in bits per second, and
+/// before its bound if it has one ("47500000bps/48000000bps").
 fn rate(words: &[&str], name: &str) -> Option<u64> {
     let at = words.iter().position(|word| *word == name)?;
     words.get(at + 1)?.split("bps").next()?.parse().ok()
@@ -142,8 +142,8 @@ fn pair<A: FromStr, B: FromStr>(text: &str, between: char) -> Option<(A, B)> {
     Some((first.parse().ok()?, second.parse().ok()?))
 }
 
-/// IPv4 mapped into IPv6 (a dual-stack socket) is given as IPv4. A device that
-/// the socket is bound to (`10.0.0.1%wan0:80`) is left out.
+/// Reads an address; IPv4 mapped into IPv6 (a dual-stack socket) is given as IPv4. A
+/// device that the socket is bound to (`10.0.0.1%wan0:80`) is left out.
 fn address(text: &str) -> Option<SocketAddr> {
     let (host, port) = text.rsplit_once(':')?;
     let host = host.trim_matches(['[', ']']);
@@ -152,8 +152,8 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(SocketAddr::new(host.to_canonical(), port.parse().ok()?))
 }
 
-/// The name is a bare word; others (`ts sack ecn`) come before it, the first
-/// `name:value` after it.
+/// Finds the name of the algorithm, which is a bare word; others (`ts sack ecn`) come
+/// before it, the first `name:value` after it.
 fn congestion<'a>(words: &[&'a str]) -> Option<&'a str> {
     let first = words.iter().position(|word| word.starts_with("skmem:")).map_or(0, |at| at + 1);
     let rest = &words[first..];
@@ -161,13 +161,14 @@ fn congestion<'a>(words: &[&'a str]) -> Option<&'a str> {
     rest[..end].last().copied()
 }
 
-/// From `bbr:(bw:602Mbps,mrtt:80.1,pacing_gain:2.88672,cwnd_gain:2.88672)`.
+/// Reads the pacing gain from
+/// `bbr:(bw:602Mbps,mrtt:80.1,pacing_gain:2.88672,cwnd_gain:2.88672)`.
 fn pacing_gain(word: &str) -> Option<f64> {
     let list = word.strip_prefix("bbr:(")?.trim_end_matches(')');
     list.split(',').find_map(|field| field.strip_prefix("pacing_gain:")?.parse().ok())
 }
 
-/// A field of `skmem:(r0,rb131072,t0,tb87040,...)`.
+/// Returns a field of `skmem:(r0,rb131072,t0,tb87040,...)`.
 fn memory(words: &[&str], name: &str) -> Option<u64> {
     let list = words.iter().find_map(|word| word.strip_prefix("skmem:("))?;
     list.trim_end_matches(')').split(',').find_map(|field| field.strip_prefix(name)?.parse().ok())

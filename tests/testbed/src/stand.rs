@@ -1,4 +1,4 @@
-//! What every end-to-end test stands on: the host's settings known, and a
+//! A stand is what every end-to-end test stands on: the host's settings known, and a
 //! cgroup of its own that this process, with all that it starts, is in.
 
 use std::{
@@ -13,7 +13,7 @@ use crate::{
     sysctl::SysctlError,
 };
 
-/// What kept a test from its stand.
+/// Tells what kept a test from its stand.
 #[derive(Debug, thiserror::Error)]
 pub enum StandError {
     #[error(transparent)]
@@ -26,7 +26,7 @@ pub enum StandError {
     Signals(#[from] nix::Error),
 }
 
-/// Undone when dropped, which has to be after all that stands on it: it is a
+/// A stand is undone when dropped, which has to be after all that stands on it: it is a
 /// test's first variable.
 #[derive(Debug)]
 pub struct Stand {
@@ -49,7 +49,7 @@ impl Stand {
         Ok(Self { _joined: joined, cgroup, _host: host })
     }
 
-    /// For agents.
+    /// Returns the cgroup for agents.
     #[must_use]
     pub const fn cgroup(&self) -> &Cgroup {
         &self.cgroup

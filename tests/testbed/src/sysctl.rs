@@ -1,5 +1,5 @@
-//! Kernel settings under /proc/sys: of the calling thread's network namespace,
-//! or of the host with a guard that puts the old value back.
+//! Kernel settings are under /proc/sys: those of the calling thread's network
+//! namespace, or of the host with a guard that puts the old value back.
 
 use std::{
     fs::{self, File},
@@ -58,7 +58,7 @@ impl Turn {
     }
 }
 
-/// The value, fields separated by one blank.
+/// Returns the value, fields separated by one blank.
 ///
 /// # Errors
 /// When there is no such setting.

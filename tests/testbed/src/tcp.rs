@@ -22,11 +22,11 @@ use crate::{
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Prime, so that a piece that is lost, doubled or moved by any usual size does
-/// not go unnoticed.
+/// The length is prime, so that a piece that is lost, doubled or moved by any usual
+/// size does not go unnoticed.
 const CHUNK_BYTES: usize = 65_521;
 
-/// What went wrong with a connection.
+/// Tells what went wrong with a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum TcpError {
     #[error(transparent)]
@@ -143,7 +143,7 @@ pub fn set_option(
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A counter of the kernel's TCP in a namespace, by its name in
+/// Returns a counter of the kernel's TCP in a namespace, by its name in
 /// /proc/net/netstat; 0 where it has none of that name.
 ///
 /// # Errors
@@ -157,7 +157,7 @@ pub fn counter(netns: &Netns, name: &str) -> Result<u64, TcpError> {
     Ok(value.unwrap_or(0))
 }
 
-/// A connected multipath TCP socket, as a stream.
+/// Connects a multipath TCP socket, as a stream.
 ///
 /// # Errors
 /// When the kernel has no multipath TCP, or nobody answers.
@@ -216,7 +216,7 @@ impl Connection {
         Self::accepted(&listener, near)
     }
 
-    /// The connection that `near` has just made to the listener.
+    /// Accepts the connection that `near` has just made to the listener.
     ///
     /// # Errors
     /// When it cannot be accepted.
@@ -250,7 +250,7 @@ impl Connection {
         Ok(())
     }
 
-    /// What ss shows of the end that connected, in its namespace.
+    /// Returns what ss shows of the end that connected, in its namespace.
     ///
     /// # Errors
     /// When it shows nothing.
@@ -258,7 +258,7 @@ impl Connection {
         flow(a, &self.near)
     }
 
-    /// What ss shows of the end that was accepted, in its namespace.
+    /// Returns what ss shows of the end that was accepted, in its namespace.
     ///
     /// # Errors
     /// When it shows nothing.
@@ -267,7 +267,7 @@ impl Connection {
     }
 }
 
-/// What ss shows of a socket in its namespace.
+/// Returns what ss shows of a socket in its namespace.
 ///
 /// # Errors
 /// When it shows nothing.
@@ -320,7 +320,7 @@ fn pattern(seed: u64) -> Vec<u8> {
     (0..CHUNK_BYTES).map(|_| random.next() as u8).collect()
 }
 
-/// An address and a port, which a test knows to be right.
+/// Returns an address and a port, which a test knows to be right.
 ///
 /// # Panics
 /// When the text is no IP address.

@@ -1,19 +1,19 @@
-//! What the kernel says of a socket of this process (tcp(7), TCP_INFO): the same as
-//! `ss` shows, at the cost of a system call.
+//! This module reads what the kernel says of a socket of this process (tcp(7),
+//! TCP_INFO): the same as `ss` shows, at the cost of a system call.
 
 use std::{io, net::TcpStream, os::fd::AsRawFd as _};
 
 /// Fields of the kernel's `struct tcp_info`.
 #[derive(Clone, Copy, Debug)]
 pub struct TcpInfo {
-    /// Sent and not acknowledged.
+    /// Segments that are sent and not acknowledged.
     pub unacked_segments: u32,
-    /// Retransmitted and not acknowledged.
+    /// Segments that are retransmitted and not acknowledged.
     pub retransmits_out: u32,
-    /// Retransmitted so far.
+    /// Segments that are retransmitted so far.
     pub retransmits: u32,
     pub rtt_ms: f64,
-    /// None until the first loss.
+    /// The slow start threshold; none until the first loss.
     pub ssthresh_segments: Option<u32>,
     pub cwnd_segments: u32,
 }
@@ -40,7 +40,7 @@ impl TcpInfo {
         if result != 0 {
             return Err(io::Error::last_os_error());
         }
-        /// `TCP_INFINITE_SSTHRESH`
+        /// `TCP_INFINITE_SSTHRESH` is this value.
         const INFINITE: u32 = i32::MAX as u32;
         Ok(Self {
             unacked_segments: words[6],

@@ -1,5 +1,5 @@
-//! Certificates for the loopback, made by openssl, and nginx as a server that
-//! shows them.
+//! Certificates for the loopback are made by openssl, and nginx is a server that shows
+//! them.
 
 use std::{
     fs, io,
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::process::{Place, Process, ProcessError, run_command};
 
-/// What went wrong with them.
+/// Tells what went wrong with certificates.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     #[error("cannot prepare a folder of certificates")]
@@ -21,7 +21,7 @@ pub enum TlsError {
     Process(#[from] ProcessError),
 }
 
-/// Whether a certificate is still good.
+/// Tells whether a certificate is still good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Validity {
     Now,
@@ -64,7 +64,7 @@ impl Authority {
         Ok(authority)
     }
 
-    /// What is to be trusted.
+    /// Returns the certificate that is to be trusted.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         self.file("ca.pem")

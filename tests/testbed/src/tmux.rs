@@ -1,4 +1,4 @@
-//! A shell on a terminal of a given size, which is tmux: for programs that draw.
+//! A shell runs on a terminal of a given size, which is tmux: for programs that draw.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -6,14 +6,14 @@ use crate::process::{ProcessError, run};
 
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Gone, with all that runs on it, when dropped.
+/// A terminal goes, with all that runs on it, when this is dropped.
 #[derive(Debug)]
 pub struct Terminal {
     server: String,
 }
 
 impl Terminal {
-    /// With so many columns and lines.
+    /// Opens a terminal with so many columns and lines.
     ///
     /// # Errors
     /// When there is no tmux.
@@ -64,7 +64,7 @@ impl Terminal {
         self.press("Enter")
     }
 
-    /// What it shows.
+    /// Returns what the terminal shows.
     ///
     /// # Errors
     /// When the terminal is gone.
@@ -72,7 +72,7 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// Whether a program has taken the whole screen, and hidden the cursor.
+    /// Tells whether a program has taken the whole screen, and hidden the cursor.
     ///
     /// # Errors
     /// When the terminal is gone.

@@ -1,5 +1,5 @@
-//! The kernel's own trace of TCP flows, event by event: the states of congestion
-//! control as they are entered, and the window at each packet that comes in.
+//! The kernel has a trace of TCP flows of its own, event by event: the states of
+//! congestion control as they are entered, and the window at each packet that comes in.
 //! Windows count segments.
 
 use std::{
@@ -15,15 +15,15 @@ use tempfile::TempDir;
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 const USUAL_PLACE: &str = "/sys/kernel/tracing";
-/// For each processor: a million events or so.
+/// The buffer of each processor has room for a million events or so.
 const BUFFER_KIB: &str = "65536";
 const EVENTS: [&str; 2] = ["tcp_probe", "tcp_cong_state_set"];
 
-/// A threshold that is none, `TCP_INFINITE_SSTHRESH` (include/net/tcp.h). None is
-/// above it.
+/// This threshold is none, `TCP_INFINITE_SSTHRESH` (include/net/tcp.h). None is above
+/// it.
 pub const INFINITE_SSTHRESH: u32 = 0x7fff_ffff;
 
-/// What went wrong with a trace.
+/// Tells what went wrong with a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     #[error("cannot mount tracefs")]
@@ -34,7 +34,7 @@ pub enum TraceError {
     Overrun,
 }
 
-/// What happened to a flow.
+/// Tells what happened to a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// A packet came in; the window and threshold before it counts.
@@ -43,7 +43,7 @@ pub enum What {
     State(u8),
 }
 
-/// One event.
+/// One event of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
     /// CLOCK_MONOTONIC.
@@ -92,7 +92,7 @@ impl Trace {
         Ok(Self { instance, _tracefs: tracefs })
     }
 
-    /// Ends it: what it has seen, in order.
+    /// Ends the trace; returns what it has seen, in order.
     ///
     /// # Errors
     /// When there was too much for its buffer.
@@ -133,7 +133,7 @@ impl Drop for Instance {
 }
 
 impl Tracefs {
-    /// Where it is mounted, or mounts it for as long as this is kept.
+    /// Finds where tracefs is mounted, or mounts it for as long as this is kept.
     fn find() -> Result<Self, TraceError> {
         if Path::new(USUAL_PLACE).join("instances").is_dir() {
             return Ok(Self::Usual);
@@ -162,7 +162,7 @@ impl Drop for Tracefs {
     }
 }
 
-/// `NAME-PID [CPU] FLAGS SECONDS: EVENT: name=value...`
+/// Reads `NAME-PID [CPU] FLAGS SECONDS: EVENT: name=value...`
 fn parse(line: &str) -> Option<Event> {
     let (head, rest) = line.split_once(": ")?;
     let (event, fields) = rest.split_once(": ")?;

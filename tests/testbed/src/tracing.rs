@@ -1,4 +1,4 @@
-//! A running `wad trace`, and what it wrote.
+//! `wad trace` runs here, and what it wrote is read.
 
 use std::{
     fs::{self, File},
@@ -21,7 +21,7 @@ use crate::{
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// What went wrong with a trace.
+/// Tells what went wrong with a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum TracingError {
     #[error(transparent)]
@@ -47,7 +47,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// Starts it on an agent, with these arguments, into a file.
+    /// Starts `wad trace` on an agent, with these arguments, into a file.
     ///
     /// # Errors
     /// When it cannot be run.
@@ -80,7 +80,7 @@ impl Tracing {
             .map(drop)
     }
 
-    /// Ends it as Ctrl-C does: whether it is content, and what it said.
+    /// Ends the trace as Ctrl-C does; returns whether it is content, and what it said.
     ///
     /// # Errors
     /// When it does not end soon.
@@ -90,7 +90,7 @@ impl Tracing {
         Ok((status.success(), self.said()))
     }
 
-    /// Ends one whose file has to be whole: what it said.
+    /// Ends a trace whose file has to be whole; returns what it said.
     ///
     /// # Errors
     /// When it is not content.
@@ -102,7 +102,7 @@ impl Tracing {
     }
 }
 
-/// The lines of a trace in JSON but for the first; all have to be whole.
+/// Returns the lines of a trace in JSON but for the first; all have to be whole.
 ///
 /// # Errors
 /// With what is wrong with it.
@@ -121,7 +121,7 @@ pub fn rows(text: &str) -> Result<Vec<Value>, TracingError> {
     lines.collect()
 }
 
-/// When a line was read.
+/// Returns when a line was read.
 ///
 /// # Errors
 /// When it does not say.

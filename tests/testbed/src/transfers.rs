@@ -1,4 +1,4 @@
-//! Many transfers at once, that go on until told to stop.
+//! Many transfers run at once, until told to stop.
 
 use std::{
     net::SocketAddr,
@@ -16,19 +16,19 @@ use crate::{
 
 const ROUND_BYTES: usize = 50_000;
 
-/// Between two rounds: leaves a processor to what is tested.
+/// The pause between two rounds leaves a processor to what is tested.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Dropped, they end.
+/// Transfers end when this is dropped.
 #[derive(Debug)]
 pub struct Transfers {
     connections: Vec<Connection>,
-    /// Of the ends that were accepted.
+    /// The ports of the ends that were accepted.
     ports: RangeInclusive<u16>,
 }
 
 impl Transfers {
-    /// From `a` to `b`, each to a port of its own.
+    /// Opens transfers from `a` to `b`, each to a port of its own.
     ///
     /// # Errors
     /// When one cannot be opened.
@@ -65,8 +65,8 @@ impl Transfers {
         })
     }
 
-    /// As `ss` shows the ends that connected, in the namespace `a`: all that there are
-    /// still.
+    /// Returns the ends that connected, as `ss` shows them in the namespace `a`: all
+    /// that there are still.
     ///
     /// # Errors
     /// When ss fails.

@@ -1,4 +1,4 @@
-//! Two network namespaces, `a` and `b`, joined by a wire: a pair of virtual
+//! Two network namespaces, `a` and `b`, are joined by a wire: a pair of virtual
 //! Ethernet devices, at the speed of the machine.
 
 use crate::{
@@ -8,7 +8,7 @@ use crate::{
     settings::{self, SettingsError},
 };
 
-/// Name of the device in both namespaces.
+/// The device has this name in both namespaces.
 pub const DEVICE: &str = "wire0";
 /// First addresses of `a` and `b`; the networks are 10.81.0.0/16 and fd81::/32.
 pub const ADDRESSES_V4: [&str; 2] = ["10.81.0.1", "10.81.0.2"];
@@ -21,7 +21,7 @@ pub enum Side {
     B,
 }
 
-/// What went wrong in setting up a wire.
+/// Tells what went wrong in setting up a wire.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     #[error(transparent)]
@@ -52,13 +52,13 @@ impl Wire {
         Ok(Self { ends })
     }
 
-    /// The near end.
+    /// Returns the near end.
     #[must_use]
     pub const fn a(&self) -> &Netns {
         &self.ends.a
     }
 
-    /// The far end.
+    /// Returns the far end.
     #[must_use]
     pub const fn b(&self) -> &Netns {
         &self.ends.b

@@ -31,7 +31,7 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// What went wrong with the agent.
+/// Tells what went wrong with the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum WadError {
     #[error("cannot write {path}", path = path.display())]
@@ -68,7 +68,7 @@ pub struct Home {
     keeps: Cell<bool>,
 }
 
-/// The `wad` binary: the one that WAD_BIN names, or that was built into the
+/// Returns the `wad` binary: the one that WAD_BIN names, or that was built into the
 /// same folder as this program.
 ///
 /// # Errors
@@ -106,7 +106,7 @@ impl Home {
         self.keeps.set(keeps);
     }
 
-    /// Another `wad` for what is started from now on.
+    /// Takes another `wad` for what is started from now on.
     pub fn change_program(&mut self, program: &Path) {
         program.clone_into(&mut self.program);
     }
@@ -129,7 +129,8 @@ impl Home {
         Ok(())
     }
 
-    /// The same into any file, as one that is to take the configuration's place.
+    /// Writes the configuration with a policy into any file, as one that is to take the
+    /// configuration's place.
     ///
     /// # Errors
     /// When the file cannot be written.
@@ -159,19 +160,19 @@ impl Home {
         &self.instance
     }
 
-    /// Where it journals what it changes on the host.
+    /// Returns where the agent journals what it changes on the host.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
         self.folder.path().join("state").join(format!("journal-{}.jsonl", self.instance))
     }
 
-    /// Where its maps, programs and links are pinned.
+    /// Returns where the agent's maps, programs and links are pinned.
     #[must_use]
     pub fn pins(&self) -> PathBuf {
         Path::new("/sys/fs/bpf/wad").join(&self.instance)
     }
 
-    /// What `wad_aimd` is registered as: the name of its pin, and a name that
+    /// Returns what `wad_aimd` is registered as: the name of its pin, and a name that
     /// the kernel knows.
     ///
     /// # Errors
@@ -189,7 +190,7 @@ impl Home {
         Err(missing(io::ErrorKind::NotFound.into()))
     }
 
-    /// What its metrics say now.
+    /// Returns what the agent's metrics say now.
     ///
     /// # Errors
     /// When no agent answers.
@@ -202,7 +203,7 @@ impl Home {
         self.metrics_port
     }
 
-    /// `wad SUBCOMMAND` on this configuration and instance.
+    /// Returns the command `wad SUBCOMMAND` on this configuration and instance.
     #[must_use]
     pub fn command(&self, subcommand: &str) -> Command {
         let mut command = Command::new(&self.program);
@@ -211,8 +212,8 @@ impl Home {
         command
     }
 
-    /// An agent is about to be started by other means than [`Home::start`]: what
-    /// it may leave in the kernel goes with this.
+    /// Expects an agent to be started by other means than [`Home::start`]: what it may
+    /// leave in the kernel goes with this.
     pub fn expect_agent(&self) {
         self.in_use.set(true);
     }
@@ -225,7 +226,8 @@ impl Home {
         self.start_by(self.run_on(cgroup))
     }
 
-    /// The same in a mount namespace of its own, which a shell script has changed.
+    /// Starts the agent in a mount namespace of its own, which a shell script has
+    /// changed.
     ///
     /// # Errors
     /// When it ends, or is not ready in time; with its log.
@@ -233,7 +235,7 @@ impl Home {
         self.start_by(in_mounts(mounts, &self.run_on(cgroup)))
     }
 
-    /// The same in a network namespace.
+    /// Starts the agent in a network namespace.
     ///
     /// # Errors
     /// When it ends, or is not ready in time; with its log.
@@ -264,7 +266,7 @@ impl Home {
         Ok(agent)
     }
 
-    /// What the agent has logged so far.
+    /// Returns what the agent has logged so far.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
@@ -294,8 +296,8 @@ impl Drop for Home {
     }
 }
 
-/// The name of an instance of this process's own. Beside other tests, its algorithms
-/// have names that theirs do not.
+/// Returns the name of an instance of this process's own. Beside other tests, its
+/// algorithms have names that theirs do not.
 fn new_instance() -> String {
     let beside = Beside::this();
     loop {
@@ -344,7 +346,7 @@ impl Agent<'_> {
         self.process.signal(signal);
     }
 
-    /// Stops it by SIGTERM and waits for its end.
+    /// Stops the agent by SIGTERM and waits for its end.
     ///
     /// # Errors
     /// When it does not end in time, or not with status 0.
@@ -352,7 +354,7 @@ impl Agent<'_> {
         self.stop_by(Signal::SIGTERM).map(|_took| ())
     }
 
-    /// Stops it by a signal; how long it took, to the nearest 5 ms.
+    /// Stops the agent by a signal; returns how long it took, to the nearest 5 ms.
     ///
     /// # Errors
     /// When it does not end in time, or not with status 0.
@@ -371,7 +373,7 @@ impl Agent<'_> {
         Err(WadError::Unclean { status, log: self.home.log() })
     }
 
-    /// Kills it: it cannot take anything out.
+    /// Kills the agent: it cannot take anything out.
     ///
     /// # Errors
     /// When it does not end.

@@ -1,4 +1,5 @@
-//! CUBIC as Linux has it: RFC 9438 with HyStart and proportional rate reduction.
+//! CUBIC is simulated as Linux has it: RFC 9438 with HyStart and proportional rate
+//! reduction.
 
 use super::{Ack, Control};
 
@@ -95,7 +96,7 @@ impl Kernel {
         }
     }
 
-    /// `hystart_update()`: ACK train and delay.
+    /// Does as the kernel's `hystart_update()`: ACK train and delay.
     fn hystart(&mut self, ack: &Ack) {
         let h = &mut self.hystart;
         if (ack.delivered.wrapping_sub(h.round_end) as i32) >= 0 {

@@ -1,5 +1,5 @@
-//! Flows that share one bottleneck, packet by packet: a drop-tail queue, a rate,
-//! each flow's own RTT, and losses that have nothing to do with the queue.
+//! Flows share one bottleneck, packet by packet: a drop-tail queue, a rate, each flow's
+//! own RTT, and losses that have nothing to do with the queue.
 //!
 //! The whole delay lies behind the queue and ACKs are never lost, so that a
 //! packet's fate is known when it is sent. Every transmission has a number of
@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 
 pub mod cubic;
 
-/// Bytes that a segment takes on the link.
+/// A segment takes so many bytes on the link.
 pub const PACKET_BYTES: u64 = 1500;
 
 const NS: u64 = 1_000_000_000;
 
-/// What a sender learns from an ACK.
+/// Holds what a sender learns from an ACK.
 pub struct Ack {
     pub now_us: u64,
     pub rtt_us: u32,
@@ -57,7 +57,7 @@ struct Flying {
 
 pub struct Flow {
     pub control: Box<dyn Control>,
-    /// Of the path without its queue; a change of the route may change it.
+    /// The RTT of the path without its queue; a change of the route may change it.
     pub rtt_ns: u64,
     /// The next packet is lost.
     pub lose_next: bool,
@@ -271,7 +271,8 @@ impl World {
         flow.control.on_timeout(&ack);
     }
 
-    /// Mb/s of payload that `which` delivered, since it had delivered `before`.
+    /// Returns the Mb/s of payload that `which` delivered, since it had delivered
+    /// `before`.
     pub fn mbps(&self, which: usize, before: u64, seconds: f64) -> f64 {
         (self.flows[which].delivered - before) as f64 * 1448.0 * 8.0 / seconds / 1e6
     }

@@ -1,4 +1,4 @@
-//! The reviewed curves in this folder. `WAD_BLESS=1 cargo test -p wad-common`
+//! The reviewed curves are in this folder. `WAD_BLESS=1 cargo test -p wad-common`
 //! writes them anew; then it is the difference that needs a review.
 
 use std::{env, fs, path::Path};

@@ -1,6 +1,6 @@
-//! The kernel's part in a flow under a law that answers to losses: the states of
-//! `net/ipv4/tcp_input.c` (Linux 6.12), as far as they ask the law or tell it, and
-//! what the programs do in between, which read fields, call the law and store.
+//! The kernel has a part in a flow under a law that answers to losses: the states of
+//! `net/ipv4/tcp_input.c` (Linux 6.12), as far as they ask the law or tell it, and what
+//! the programs do in between, which read fields, call the law and store.
 
 use wad_common::law::{
     Aimd, INFINITE_SSTHRESH, ShownPhase, Window,
@@ -13,7 +13,7 @@ use wad_common::law::{
 pub struct Kernel {
     /// `icsk_ca_state`.
     pub state: u8,
-    /// How often that has changed.
+    /// The number of times that the state has changed.
     changes: u32,
     pub cwnd_segments: u32,
     pub ssthresh_segments: u32,
@@ -35,7 +35,7 @@ impl Kernel {
         self.changes != before.changes
     }
 
-    /// `tcp_current_ssthresh()`.
+    /// Does as the kernel's `tcp_current_ssthresh()`.
     const fn current_ssthresh_segments(&self) -> u32 {
         let most_segments = (self.cwnd_segments >> 1) + (self.cwnd_segments >> 2);
         if self.ssthresh_segments > most_segments { self.ssthresh_segments } else { most_segments }
@@ -48,12 +48,12 @@ pub struct Flow {
     pub kernel: Kernel,
     pub law: LossBased,
     pub course: Course,
-    /// Its window holds it back.
+    /// The flow's window holds it back.
     pub is_limited: bool,
     response: fn(u32) -> Aimd,
     ignores_stalls: bool,
     keeps_when_idle: bool,
-    /// In place of the result of the next `ssthresh()`.
+    /// The value in place of the result of the next `ssthresh()`.
     skipped: Option<u32>,
 }
 
@@ -91,13 +91,13 @@ impl Flow {
         is_unanswered(self.kernel.ssthresh_segments)
     }
 
-    /// An ACK that tells of no congestion.
+    /// Takes an ACK that tells of no congestion.
     pub fn ack(&mut self, after_us: u64, acked_segments: u32) {
         self.kernel.now_us += after_us;
         self.on_ack(acked_segments);
     }
 
-    /// `tcp_cong_control()`.
+    /// Does as the kernel's `tcp_cong_control()`.
     fn on_ack(&mut self, acked_segments: u32) {
         match self.kernel.state {
             Kernel::CWR | Kernel::RECOVERY => {
@@ -115,12 +115,12 @@ impl Flow {
         }
     }
 
-    /// A packet of this host's is refused by its own queue (`tcp_enter_cwr()`).
+    /// Has a packet of this host's refused by its own queue (`tcp_enter_cwr()`).
     pub fn stall(&mut self) {
         self.enter_cwr();
     }
 
-    /// An ACK with ECE.
+    /// Takes an ACK with ECE.
     pub fn mark(&mut self) {
         self.kernel.now_us += 1000;
         self.kernel.delivered_ce_segments = self.kernel.delivered_ce_segments.wrapping_add(1);
@@ -128,7 +128,7 @@ impl Flow {
         self.on_ack(1);
     }
 
-    /// The ACK for a probe tells that it has repaired a loss
+    /// Takes the ACK for a probe, which tells that it has repaired a loss
     /// (`tcp_process_tlp_ack()`): the answer begins and ends with it.
     pub fn probe(&mut self) {
         self.kernel.now_us += 1000;
@@ -139,7 +139,7 @@ impl Flow {
         self.on_ack(1);
     }
 
-    /// An ACK tells of segments lost (`tcp_enter_recovery()`).
+    /// Takes an ACK that tells of segments lost (`tcp_enter_recovery()`).
     pub fn lose(&mut self, segments: u32) {
         self.kernel.now_us += 1000;
         self.kernel.lost_segments += segments;
@@ -153,7 +153,7 @@ impl Flow {
         self.on_ack(1);
     }
 
-    /// `tcp_enter_loss()`.
+    /// Does as the kernel's `tcp_enter_loss()`.
     pub fn time_out(&mut self) {
         self.kernel.now_us += 1_000_000;
         self.kernel.lost_segments += 1;
@@ -166,7 +166,7 @@ impl Flow {
         self.set_state(Kernel::LOSS);
     }
 
-    /// `tcp_end_cwnd_reduction()`, and the state is open again.
+    /// Does as the kernel's `tcp_end_cwnd_reduction()`, and the state is open again.
     pub fn recover(&mut self) {
         if self.kernel.state == Kernel::OPEN {
             return;
@@ -181,7 +181,7 @@ impl Flow {
         self.set_state(Kernel::OPEN);
     }
 
-    /// `tcp_undo_cwnd_reduction()`.
+    /// Does as the kernel's `tcp_undo_cwnd_reduction()`.
     pub fn undo(&mut self) {
         if self.kernel.state < Kernel::RECOVERY {
             return;
@@ -196,7 +196,7 @@ impl Flow {
         self.set_state(Kernel::OPEN);
     }
 
-    /// `tcp_cwnd_restart()`.
+    /// Does as the kernel's `tcp_cwnd_restart()`.
     pub fn idle(&mut self) {
         self.kernel.now_us += 10_000_000;
         if self.kernel.state == Kernel::OPEN && !self.has_garbage() {
@@ -216,7 +216,7 @@ impl Flow {
         }
     }
 
-    /// `tcp_init_cwnd_reduction()`.
+    /// Does as the kernel's `tcp_init_cwnd_reduction()`.
     fn init_reduction(&mut self) {
         self.kernel.prior_ssthresh_segments = self.kernel.current_ssthresh_segments();
         self.kernel.prior_cwnd_segments = self.kernel.cwnd_segments;

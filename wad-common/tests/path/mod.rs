@@ -1,22 +1,22 @@
-//! A path of constant RTT, simulated RTT by RTT, and a flow over it under a
+//! A path of constant RTT is simulated RTT by RTT, and a flow over it is under a
 //! loss-based law. Time counts in RTTs, windows in segments.
 
 use std::fmt::Write as _;
 
 use wad_common::law::{Aimd, Window};
 
-/// What the application does.
+/// Tells what the application does.
 #[derive(Clone, Copy)]
 pub enum Phase {
-    /// It sends as much as the window lets it.
+    /// The application sends as much as the window lets it.
     Bulk { rtts: u64 },
-    /// It has this many segments to send in each RTT.
+    /// The application has this many segments to send in each RTT.
     Limited { rtts: u64, segments: u32 },
 }
 
 /// A flow and what happens to it.
 pub struct Scenario {
-    /// What it shows: the first line of the curve.
+    /// The first line of the curve, which says what it shows.
     pub title: &'static str,
     /// The law at each window.
     pub law: fn(u32) -> Aimd,
@@ -39,7 +39,7 @@ struct Row {
     note: &'static str,
 }
 
-/// The flow's window over time, as text: RTTs, segments in flight, window and
+/// Returns the flow's window over time, as text: RTTs, segments in flight, window and
 /// threshold, and the window as a bar.
 pub fn curve(scenario: &Scenario) -> String {
     let rows = simulate(scenario);
@@ -116,7 +116,7 @@ fn simulate(scenario: &Scenario) -> Vec<(u64, Row)> {
     rows
 }
 
-/// The ACKs of one RTT, of a flow that may or may not have filled its window.
+/// Takes the ACKs of one RTT, of a flow that may or may not have filled its window.
 fn acknowledge(scenario: &Scenario, mut window: Window, in_flight: u32) -> Window {
     let mut left = in_flight;
     while left > 0 {

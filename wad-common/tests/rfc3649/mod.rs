@@ -1,4 +1,4 @@
-//! HighSpeed TCP as printed: by RFC 3649, and by the kernel.
+//! HighSpeed TCP is here as printed: by RFC 3649, and by the kernel.
 
 /// Table 12 in RFC 3649 Appendix B: the window in segments, `a`, and `b` with
 /// two decimals (its program says `%3.2f`).
@@ -25,7 +25,7 @@ pub const TABLE: [(u32, u32, &str); 73] = [
     (94717, 73, "0.09"),
 ];
 
-/// `b` in 1/256 for each of the 72 rows of `hstcp_aimd_vals` in the kernel's
+/// This is `b` in 1/256 for each of the 72 rows of `hstcp_aimd_vals` in the kernel's
 /// `net/ipv4/tcp_highspeed.c`, whose windows are those above.
 #[rustfmt::skip]
 pub const KERNEL_DECREASES_Q8: [u32; 72] = [

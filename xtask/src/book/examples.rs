@@ -1,5 +1,6 @@
-//! The TOML examples of the pages. Each is judged by `wad check`, which must take it, or
-//! refuse it where the page says so. The words behind the fence say how it is meant:
+//! The TOML examples of the pages are judged here. Each is judged by `wad check`, which
+//! must take it, or refuse it where the page says so. The words behind the fence say
+//! how it is meant:
 //!
 //! - `toml`: a whole file;
 //! - `toml,path`: lines of one `[[path]]`, completed with its head, a name and a prefix;
@@ -16,7 +17,7 @@ use super::{
     markdown::{Block, Parts},
 };
 
-/// What completes lines of a path, by its keys.
+/// These lines complete those of a path, by its keys.
 const HEAD: [(&str, &str); 2] = [("name", "\"example\""), ("remote", "\"203.0.113.0/24\"")];
 
 /// Has each example judged; says which are not what their pages say.
@@ -54,7 +55,7 @@ pub fn check(
     Ok(problems)
 }
 
-/// How an example is meant.
+/// Tells how an example is meant.
 struct Kind {
     is_path: bool,
     is_invalid: bool,
@@ -79,7 +80,7 @@ fn shown_and_hidden(text: &str) -> String {
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// The text with the files that mdBook includes, named from the page's folder.
+/// Returns the text with the files that mdBook includes, named from the page's folder.
 fn included(text: &str, folder: &Path) -> Result<String> {
     let mut whole = String::new();
     for line in text.lines() {
@@ -123,7 +124,7 @@ mod tests {
         check(Path::new("/"), &[page], judge).unwrap()
     }
 
-    /// What is given to `wad check` of a page's only example.
+    /// Returns what is given to `wad check` of a page's only example.
     fn given(text: &str) -> String {
         let page = Page { file: "page.md".into(), text: text.to_owned() };
         let given = RefCell::new(Vec::new());

@@ -1,11 +1,11 @@
-//! The pages that are made from tables, and stand in the repository as well, so that they
+//! Some pages are made from tables, and stand in the repository as well, so that they
 //! can be read there and a change of them is seen in review.
 
 use std::{collections::BTreeMap, ffi::OsString, fs, path::Path};
 
 use anyhow::{Context as _, Result};
 
-/// The first line of such a page.
+/// The first line of a made page is this.
 pub const MARK: &str = "<!-- Made from the program's own tables by `cargo xtask book --write`. -->";
 
 /// Holds the committed pages against fresh ones; says which are not the same.
@@ -43,7 +43,7 @@ pub fn renew(fresh: &Path, committed: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The made pages of a folder, by their names.
+/// Returns the made pages of a folder, by their names.
 fn marked(folder: &Path) -> Result<BTreeMap<OsString, String>> {
     let mut pages = BTreeMap::new();
     for entry in fs::read_dir(folder).with_context(|| folder.display().to_string())? {

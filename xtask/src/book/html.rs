@@ -1,5 +1,5 @@
-//! The links of the book as it was built: each must lead to a file of it, and to an anchor
-//! that is there. Links to other sites are not followed.
+//! The links of the book are checked as it was built: each must lead to a file of it,
+//! and to an anchor that is there. Links to other sites are not followed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-/// Pages whose links are those of others, or start at the root of a site.
+/// These pages have links that are those of others, or start at the root of a site.
 const NOT_LOOKED_AT: [&str; 3] = ["print.html", "404.html", "toc.html"];
 
 /// Says which links of the pages below a folder lead nowhere.
@@ -45,7 +45,7 @@ pub fn check(folder: &Path) -> Result<Vec<String>> {
     Ok(problems.into_iter().collect())
 }
 
-/// The values of an attribute.
+/// Returns the values of an attribute.
 fn values<'t>(text: &'t str, attribute: &str) -> impl Iterator<Item = &'t str> {
     let begin = format!(" {attribute}=\"");
     let mut rest = text;
@@ -67,7 +67,7 @@ fn has_anchor(page: Option<&String>, anchor: &str) -> bool {
     page.is_some_and(|text| values(text, "id").any(|id| id == anchor))
 }
 
-/// The file that a link of a page leads to.
+/// Returns the file that a link of a page leads to.
 fn resolve(page: &Path, link: &str) -> PathBuf {
     if link.is_empty() {
         return page.to_owned();

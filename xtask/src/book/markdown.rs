@@ -1,5 +1,5 @@
-//! What is looked at in a page of Markdown: fenced blocks, links, code in the text, and the
-//! anchors of headings.
+//! These parts of a page of Markdown are looked at: fenced blocks, links, code in the
+//! text, and the anchors of headings.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,4 +1,5 @@
-//! The links of pages as they are read in the repository, and the files of it that they name.
+//! The links of pages are checked as they are read in the repository, and so are the
+//! files of it that they name.
 
 use std::{
     collections::BTreeSet,
@@ -59,7 +60,7 @@ pub fn unlisted(pages: &[Page]) -> Vec<String> {
         .collect()
 }
 
-/// Whether code is the path of something in a folder of the repository.
+/// Tells whether code is the path of something in a folder of the repository.
 fn names_a_file(root: &Path, code: &str) -> bool {
     let Some((first, rest)) = code.split_once('/') else { return false };
     // What a build or a run leaves is not there yet; a pattern names several.

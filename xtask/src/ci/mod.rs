@@ -1,5 +1,5 @@
-//! `cargo xtask ci`: what a change has to pass, step by step, each as the command that
-//! one would type to run it alone.
+//! `cargo xtask ci` runs what a change has to pass, step by step, each as the command
+//! that one would type to run it alone.
 
 mod steps;
 mod times;

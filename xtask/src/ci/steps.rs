@@ -1,4 +1,4 @@
-//! The table of what a change has to pass: `.ci/steps.toml`.
+//! The table `.ci/steps.toml` says what a change has to pass.
 
 use std::{fs, time::Duration};
 
@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use crate::exec;
 
-/// How much is run.
+/// Tells how much is run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Extent {
@@ -78,12 +78,13 @@ mod tests {
     use crate::Arguments;
 
     const MOST_S: u64 = 40 * 60;
-    /// The same where the user's cache folder has the tools.
+    /// The set-up and the checks may take this long where the user's cache folder has
+    /// the tools.
     const MOST_WITH_TOOLS_S: u64 = 25 * 60;
-    /// What is left of the set-up then.
+    /// The set-up takes so long where they are there.
     const SETUP_WITH_TOOLS_S: u64 = 30;
 
-    /// Commands that check nothing.
+    /// These commands check nothing.
     const NO_CHECKS: [&str; 5] = ["bench", "build", "ci", "demo", "verifier"];
 
     fn refusal(text: &str) -> String {

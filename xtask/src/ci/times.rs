@@ -1,8 +1,8 @@
-//! The time that each step took, beside its budget.
+//! The time that each step took is shown beside its budget.
 
 use std::{fmt, time::Duration};
 
-/// What steps took, in the order in which they were run.
+/// Holds what steps took, in the order in which they were run.
 #[derive(Default)]
 pub struct Times(Vec<Row>);
 

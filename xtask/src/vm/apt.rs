@@ -12,10 +12,10 @@ use anyhow::{Context as _, Result};
 
 use crate::exec;
 
-/// Where there is no mirror configured.
+/// This mirror serves where there is none configured.
 const MIRROR: &str = "http://deb.debian.org/debian";
 
-/// What apt knows of one suite.
+/// Holds what apt knows of one suite.
 pub struct Suite {
     name: &'static str,
     folder: PathBuf,
@@ -43,7 +43,7 @@ impl Suite {
         Ok(suite)
     }
 
-    /// The fields of the newest version of a package, as Debian writes them.
+    /// Returns the fields of the newest version of a package, as Debian writes them.
     pub fn show(&self, package: &str) -> Result<String> {
         exec::output(self.apt("apt-cache").args(["show", "--no-all-versions", package]))
             .with_context(|| format!("{} has no package {package}", self.place()))
@@ -87,7 +87,7 @@ impl Suite {
     }
 }
 
-/// The mirror that this machine has been told to use for Debian's packages.
+/// Returns the mirror that this machine has been told to use for Debian's packages.
 fn mirror() -> String {
     let uris = exec::output(Command::new("apt-get").args([
         "indextargets",
@@ -99,8 +99,8 @@ fn mirror() -> String {
     debian_among(&uris).unwrap_or(MIRROR).to_owned()
 }
 
-/// By the name of the folder: what the suites are called there may be unknown
-/// until their lists are fetched.
+/// Finds Debian's mirror by the name of the folder: what the suites are called there
+/// may be unknown until their lists are fetched.
 fn debian_among(uris: &str) -> Option<&str> {
     uris.lines().map(|uri| uri.trim_end_matches('/')).find(|uri| uri.ends_with("/debian"))
 }

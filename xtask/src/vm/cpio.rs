@@ -39,7 +39,7 @@ impl Archive {
         self.entry(path, LINK, to.as_bytes());
     }
 
-    /// The whole archive.
+    /// Returns the whole archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes

@@ -1,5 +1,5 @@
-//! What a test machine boots into: a first file system with this machine's own
-//! tools, a kernel's modules, `wad`, and the tests.
+//! A test machine boots into a first file system with this machine's own tools, a
+//! kernel's modules, `wad`, and the tests.
 
 use std::{
     collections::BTreeSet,
@@ -13,19 +13,19 @@ use anyhow::{Context as _, Result};
 use super::{cpio::Archive, kernel::Kernel};
 use crate::exec;
 
-/// Programs that the tests and their helpers run. Busybox has the others, and is
+/// The tests and their helpers run these programs. Busybox has the others, and is
 /// looked in last: some of its own are less than these.
 const TOOLS: [&str; 17] = [
     "bash", "bpftool", "curl", "ethtool", "ip", "iperf3", "mount", "nginx", "openssl", "setpriv",
     "ss", "tc", "tcpdump", "tmux", "umount", "unshare", "zstd",
 ];
 
-/// How letters are encoded, which tmux asks for.
+/// The locale says how letters are encoded, which tmux asks for.
 const LOCALE: &str = "/usr/lib/locale/C.utf8";
 
 const INIT: &str = include_str!("init.sh");
 
-/// Users that tests name.
+/// Tests name these users.
 const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
 
@@ -38,7 +38,7 @@ pub struct Run {
     pub reads: Option<PathBuf>,
 }
 
-/// The archive, built for one kernel.
+/// Returns the archive, built for one kernel.
 pub fn archive(kernel: &Kernel, folder: &Path, wad: &Path, run: &Run) -> Result<Vec<u8>> {
     let mut archive = Archive::default();
     for empty in ["dev", "proc", "sys", "run", "tmp", "root", "var/lib", "etc"] {
@@ -89,8 +89,8 @@ fn find(program: &str) -> Result<PathBuf> {
     exec::find_program(program).with_context(|| format!("{program} is missing"))
 }
 
-/// What the dynamic loader would load with a program, itself included: ldd shows
-/// a path on each line, after an arrow where it had to be looked for.
+/// Returns what the dynamic loader would load with a program, itself included: ldd
+/// shows a path on each line, after an arrow where it had to be looked for.
 fn libraries_of(program: &Path) -> Result<Vec<String>> {
     let shown = exec::output(Command::new("ldd").arg(program))
         .with_context(|| format!("ldd cannot read {}", program.display()))?;
@@ -99,7 +99,8 @@ fn libraries_of(program: &Path) -> Result<Vec<String>> {
     Ok(paths.map(str::to_owned).collect())
 }
 
-/// Network devices, queue disciplines, congestion controls, and what `ss` asks.
+/// Tells whether a module is wanted, as are network devices, queue disciplines,
+/// congestion controls, and what `ss` asks.
 fn is_wanted(module: &str) -> bool {
     let families = ["tcp_", "sch_", "inet_diag", "mptcp_diag"];
     ["tun", "veth", "vrf"].contains(&module) || families.iter().any(|name| module.starts_with(name))

@@ -1,6 +1,6 @@
-//! Debian's kernels for virtual machines, `linux-image-cloud-amd64`, each the
-//! newest of a suite: a version by its number would be gone from the archive
-//! before long.
+//! Debian's kernels for virtual machines, `linux-image-cloud-amd64`, are each the
+//! newest of a suite: a version by its number would be gone from the archive before
+//! long.
 
 use std::{
     fs,
@@ -15,16 +15,16 @@ use crate::exec;
 
 const PACKAGE: &str = "linux-image-cloud-amd64";
 
-/// One that is asked for.
+/// A kernel that is asked for.
 pub struct Wanted {
-    /// As the user names it.
+    /// The name that the user gives it.
     pub name: &'static str,
     pub suite: &'static str,
-    /// Whether the command fails where it does not pass.
+    /// Tells whether the command fails where this kernel does not pass.
     pub gates: bool,
-    /// Whether it may be given a congestion control by BPF.
+    /// Tells whether the kernel may be given a congestion control by BPF.
     pub has_struct_ops: bool,
-    /// What it has to be told when it boots.
+    /// The parameters that the kernel is told when it boots.
     pub parameters: &'static str,
 }
 
@@ -32,8 +32,8 @@ pub struct Wanted {
 /// on a processor without cmpxchg16b but where allocations are checked.
 const CHECKED: &str = "slab_debug=F,kmalloc-*";
 
-/// All of them, oldest first. What sid holds may be broken without a change of
-/// ours.
+/// This list has all kernels, oldest first. What sid holds may be broken without a
+/// change of ours.
 pub const ALL: [Wanted; 4] = [
     Wanted { name: "5.10", suite: "bullseye", gates: true, has_struct_ops: false, parameters: "" },
     Wanted { name: "6.1", suite: "bookworm", gates: true, has_struct_ops: true, parameters: "" },
@@ -41,12 +41,12 @@ pub const ALL: [Wanted; 4] = [
     Wanted { name: "sid", suite: "sid", gates: false, has_struct_ops: true, parameters: CHECKED },
 ];
 
-/// One that was fetched and unpacked.
+/// A kernel that was fetched and unpacked.
 pub struct Kernel {
-    /// As `uname -r` prints it.
+    /// The release as `uname -r` prints it.
     pub release: String,
     pub image: PathBuf,
-    /// Its `lib/modules/RELEASE`.
+    /// The kernel's `lib/modules/RELEASE`.
     modules: PathBuf,
 }
 
@@ -101,7 +101,7 @@ impl Kernel {
     }
 }
 
-/// The packages that are the kernel: the image that the suite's newest depends
+/// Returns the packages that are the kernel: the image that the suite's newest depends
 /// on, first, and what that was split into.
 fn packages(suite: &Suite) -> Result<Vec<String>> {
     let newest = suite.show(PACKAGE)?;
@@ -121,7 +121,8 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
-/// Names of the packages that one depends on, without versions and alternatives.
+/// Returns the names of the packages that one depends on, without versions and
+/// alternatives.
 fn dependencies(text: &str) -> impl Iterator<Item = &str> {
     let list = field(text, "Depends").unwrap_or_default();
     list.split(", ").filter_map(|dependency| dependency.split(' ').next())
@@ -149,8 +150,8 @@ fn depmod(root: &Path, release: &str) -> Result<()> {
     exec::prepare(Command::new(program).arg("--basedir").arg(root).arg(release))
 }
 
-/// Files of the modules whose names fit, and of those that they need: each line
-/// of modules.dep has a module's file, and after a colon all that it needs.
+/// Returns the files of the modules whose names fit, and of those that they need: each
+/// line of modules.dep has a module's file, and after a colon all that it needs.
 fn needed(index: &str, fits: impl Fn(&str) -> bool) -> Vec<&str> {
     let lines = index.lines().filter_map(|line| line.split_once(':'));
     let wanted = lines.filter(|(file, _)| fits(module_name(file)));
@@ -167,8 +168,8 @@ fn module_name(file: &str) -> &str {
     name.split('.').next().unwrap_or_default()
 }
 
-/// Under the same name: to be loaded from, what an index calls `.xz` may be plain
-/// only if it is called so.
+/// Copies a module under the same name: to be loaded from, what an index calls `.xz`
+/// may be plain only if it is called so.
 fn copy_module(from: &Path, to: &Path) -> Result<()> {
     let failed = || from.display().to_string();
     if let Some(folder) = to.parent() {

@@ -17,43 +17,43 @@ use crate::exec;
 /// The longest that a machine may take, in the time of this one.
 #[derive(Clone, Copy)]
 pub struct Limits {
-    /// With nothing on the console.
+    /// The longest time with nothing on the console.
     pub silence: Duration,
     pub whole: Duration,
 }
 
-/// How a kernel is run.
+/// Tells how a kernel is run.
 pub struct Manner<'a> {
-    /// What it is told.
+    /// The parameters that the kernel is told.
     pub parameters: &'a str,
-    /// What an instruction takes of the machine's time.
+    /// The time that an instruction takes of the machine's.
     pub instruction: Instruction,
     pub limits: Limits,
 }
 
-/// As QEMU takes it: a power of two, of nanoseconds.
+/// QEMU takes the time of an instruction as a power of two, of nanoseconds.
 #[derive(Clone, Copy)]
 pub enum Instruction {
     OneNs = 0,
     TwoNs = 1,
 }
 
-/// How the machine came to its end.
+/// Tells how the machine came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It turned itself off, or panicked.
+    /// The machine turned itself off, or panicked.
     Off,
     Silent,
     TooLong,
 }
 
-/// What was on the console.
+/// Holds what was on the console.
 pub struct Console {
     pub lines: Vec<String>,
     pub end: End,
 }
 
-/// Killed when dropped.
+/// A machine that runs is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {

@@ -32,22 +32,22 @@ use crate::{
     setup::{self, For, SHIPPED},
 };
 
-/// What the kernels and the tools are for.
+/// The kernels and the tools are for this target.
 const TARGET: &str = SHIPPED[0];
 
-/// For the tests on one kernel. Their longest is silent while it runs.
+/// These limits are for the tests on one kernel. Their longest is silent while it runs.
 const TESTS: Limits =
     Limits { silence: Duration::from_secs(15 * 60), whole: Duration::from_secs(40 * 60) };
-/// For all tests on one kernel.
+/// These limits are for all tests on one kernel.
 const LONG: Limits = Limits { whole: Duration::from_secs(3 * 3600), ..TESTS };
-/// For what is measured.
+/// These limits are for what is measured.
 const MEASURING: Limits =
     Limits { silence: Duration::from_secs(20 * 60), whole: Duration::from_secs(3 * 3600) };
 
-/// Has netem, and all congestion controls that ours are compared with.
+/// The kernel has netem, and all congestion controls that ours are compared with.
 pub const FOR_MEASURING: &str = "6.12";
 
-/// Names of the kernels, as the command line takes them.
+/// Returns the names of the kernels, as the command line takes them.
 pub fn names() -> PossibleValuesParser {
     kernel::ALL.iter().map(|wanted| wanted.name).collect::<Vec<_>>().into()
 }
@@ -101,14 +101,14 @@ pub fn run(names: &[String], only: &[String], long: bool) -> Result<()> {
     bail!("not passed under {}", failures.join(", "))
 }
 
-/// The named kernels, or all.
+/// Returns the named kernels, or all.
 fn wanted(names: &[String]) -> Vec<&'static Wanted> {
     let is_named =
         |wanted: &&Wanted| names.is_empty() || names.iter().any(|name| name == wanted.name);
     kernel::ALL.iter().filter(is_named).collect()
 }
 
-/// The end-to-end tests for a kernel.
+/// Returns the end-to-end tests for a kernel.
 fn tests(wanted: &Wanted, program: &Path, only: &[String], long: bool) -> Run {
     // One at a time: there is one processor, and time in which nothing goes on passes
     // at once.
@@ -121,7 +121,8 @@ fn tests(wanted: &Wanted, program: &Path, only: &[String], long: bool) -> Run {
     Run { name: "wad-e2e".to_owned(), program: program.to_owned(), arguments, reads: None }
 }
 
-/// What the end-to-end tests print of the verifier under the named kernels, or all.
+/// Returns what the end-to-end tests print of the verifier under the named kernels, or
+/// all.
 pub fn verifier(names: &[String]) -> Result<Vec<String>> {
     let wad = prepare()?;
     let program = programs::end_to_end(TARGET)?;
@@ -221,7 +222,7 @@ fn boot(wanted: &Wanted, manner: &Manner<'_>, wad: &Path, run: &Run) -> Result<(
     Ok((kernel, console?))
 }
 
-/// Does it for all of them, as many at a time as there are processors: a machine
+/// Does the work for all items, as many at a time as there are processors: a machine
 /// uses one.
 fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let workers = thread::available_parallelism().map_or(1, NonZero::get).min(items.len());

@@ -1,10 +1,10 @@
-//! What a console says of the tests that ran there.
+//! A verdict is made of what a console says of the tests that ran there.
 
 use std::fmt;
 
 use super::machine::{Console, End};
 
-/// Lines of the console shown with a failure that is not a test's.
+/// So many lines of the console are shown with a failure that is not a test's.
 const SHOWN: usize = 40;
 
 /// The outcome on one kernel.
@@ -13,7 +13,7 @@ pub enum Verdict {
     Passed {
         tests: u32,
     },
-    /// In one line, and the end of the console where that tells more.
+    /// The failure in one line, and the end of the console where that tells more.
     Failed {
         why: String,
         console: Vec<String>,
@@ -54,14 +54,15 @@ pub fn judge(console: &Console, program: &str) -> Verdict {
     }
 }
 
-/// What should never be: oops=panic makes a panic of most of it.
+/// Tells whether a line is of an error that should never be: oops=panic makes a panic
+/// of most of it.
 fn is_kernel_error(line: &str) -> bool {
     ["Kernel panic", "BUG: ", "Oops: ", "general protection fault"]
         .iter()
         .any(|word| line.contains(word))
 }
 
-/// The number of a program's tests, if at least one was run and all passed.
+/// Returns the number of a program's tests, if at least one was run and all passed.
 fn tests_passed(lines: &[String], program: &str) -> Option<u32> {
     let begin = lines.iter().position(|line| *line == format!("vm: begin {program}"))?;
     let length = lines[begin..].iter().position(|line| *line == format!("vm: end {program} 0"))?;

@@ -25,7 +25,7 @@ pub fn e2e(attribute: TokenStream, function: TokenStream) -> TokenStream {
     all
 }
 
-/// What is said at a test.
+/// A test says this of itself, in its attribute.
 #[derive(Default)]
 struct Said {
     machines: Option<String>,
@@ -89,7 +89,7 @@ fn missing(what: &str) -> String {
     format!("compile_error!({:?});", format!("say whether it is run {what}"))
 }
 
-/// The name after `fn`.
+/// Returns the name after `fn`.
 fn name(function: &TokenStream) -> Result<String, String> {
     let mut words = function.clone().into_iter().map(|token| token.to_string());
     words.find(|word| word == "fn").and(words.next()).ok_or("only a function is a test".to_owned())

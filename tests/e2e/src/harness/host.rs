@@ -1,5 +1,5 @@
-//! The host while tests run beside each other: its settings are made once for all of
-//! them, and so that no agent changes what another needs.
+//! The host serves all tests that run beside each other: its settings are made once for
+//! all of them, and so that no agent changes what another needs.
 
 use anyhow::Result;
 use wad_testbed::{
@@ -8,11 +8,11 @@ use wad_testbed::{
     sysctl::Changed,
 };
 
-/// The ceilings on buffers, as bytes: no policy of these tests needs more. An agent
-/// that stops lowers what it has raised, whoever else needs it.
+/// The ceilings on buffers are this many bytes: no policy of these tests needs more. An
+/// agent that stops lowers what it has raised, whoever else needs it.
 const CEILING: &str = "33554432";
 
-/// Undone when dropped.
+/// The host is put back as it was when this is dropped.
 pub struct Host {
     // Dropped in this order.
     _ceilings: [Changed; 2],

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use super::{Company, Machines, Test};
 
-/// A line for each test, those that virtual machines never run with the reason, and how
-/// many there are of each kind.
+/// Returns a line for each test, those that virtual machines never run with the reason,
+/// and how many there are of each kind.
 pub fn list(tests: &[&Test]) -> String {
     let mut text = String::new();
     for test in tests {

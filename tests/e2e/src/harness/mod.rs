@@ -15,42 +15,45 @@ pub use self::{
 
 /// A test, as `#[e2e(...)]` registers it where it stands.
 pub struct Test {
-    /// Where the function is.
+    /// The path of the function.
     pub path: &'static str,
     pub machines: Machines,
     pub company: Company,
-    /// Whether it is also run where no congestion control by BPF can be registered.
+    /// Tells whether it is also run where no congestion control by BPF can be
+    /// registered.
     pub any_kernel: bool,
     pub run: fn() -> anyhow::Result<()>,
 }
 
 inventory::collect!(Test);
 
-/// When a test is run in virtual machines.
+/// Tells when a test is run in virtual machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machines {
-    /// At every change: what a kernel's difference is likely to break.
+    /// The test runs at every change: it sees what a kernel's difference is likely to
+    /// break.
     EveryChange,
-    /// Only in the long run.
+    /// The test runs only in the long run.
     Long,
-    /// Not at all, for this reason.
+    /// The test never runs in virtual machines, for this reason.
     Never(&'static str),
 }
 
-/// What a test bears beside it on a host.
+/// Tells what a test bears beside it on a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
-    /// As many others as wait for most of their time.
+    /// The test bears as many others as wait for most of their time.
     Beside,
-    /// A few others: it measures, but takes a fraction of a processor for it.
+    /// The test bears a few others: it measures, but takes a fraction of a processor
+    /// for it.
     Few,
-    /// Nothing: what it measures takes the whole machine, or it changes, counts or traces
-    /// what is the host's.
+    /// The test bears nothing: what it measures takes the whole machine, or it changes,
+    /// counts or traces what is the host's.
     Alone,
 }
 
 impl Test {
-    /// `MODULE::FUNCTION`.
+    /// Returns the name as `MODULE::FUNCTION`.
     pub fn name(&self) -> &'static str {
         self.path.split_once("::tests::").map_or(self.path, |(_, name)| name)
     }
@@ -83,7 +86,7 @@ enum Tier {
 }
 
 impl Choice {
-    /// The tests that it means, in the order of their names.
+    /// Returns the tests that the choice means, in the order of their names.
     pub fn tests(&self) -> Vec<&'static Test> {
         let mut tests: Vec<&Test> =
             inventory::iter::<Test>.into_iter().filter(|test| self.has(test)).collect();

@@ -1,4 +1,4 @@
-//! One test, in the process that was started for it.
+//! One test is run here, in the process that was started for it.
 
 use std::process::ExitCode;
 

@@ -21,31 +21,32 @@ use wad_testbed::{
 
 use super::{Company, Test, host::Host};
 
-/// The longest that a test may take.
+/// A test may take this long at most.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
-/// For a test to undo what it did.
+/// A test has so much time to undo what it did.
 const GRACE: Duration = Duration::from_secs(60);
-/// How soon an end is seen.
+/// An end of a test is seen this soon.
 const STEP: Duration = Duration::from_millis(10);
 
-/// As a shell has it for a command that SIGINT ended.
+/// The exit code of an interrupted run is the one that a shell has for a command that
+/// SIGINT ended.
 const INTERRUPTED: u8 = 130;
-/// As libtest has it.
+/// The exit code of a failed run is the same as libtest's.
 const FAILED: u8 = 101;
 
-/// What became of a test.
+/// Holds what became of a test.
 struct Outcome {
     test: &'static Test,
     passed: bool,
     output: String,
 }
 
-/// How many are run at a time.
+/// Tells how many tests are run at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Places {
-    /// Of those that bear any others.
+    /// The places for tests that bear any others.
     pub beside: u32,
-    /// Of those that bear a few.
+    /// The places for tests that bear a few others.
     pub few: u32,
 }
 
@@ -59,7 +60,7 @@ impl Places {
     }
 }
 
-/// Runs them: those that bear it in as many places beside each other, then the others.
+/// Runs tests: those that bear it in as many places beside each other, then the others.
 pub fn run(tests: &[&'static Test], places: Places, passed_over: usize) -> Result<ExitCode> {
     ensure!(!tests.is_empty(), "no test has such a name");
     ensure!(Uid::effective().is_root(), "run it as root: it makes network namespaces");
@@ -116,7 +117,7 @@ fn run_one(test: &'static Test, beside: Option<Beside>) -> Outcome {
     Outcome { test, passed, output }
 }
 
-/// Whether it passed, and what it wrote.
+/// Returns whether the test passed, and what it wrote.
 fn process(test: &Test, beside: Option<Beside>) -> Result<(bool, String)> {
     let mut file = tempfile::tempfile().context("cannot keep the output")?;
     let clone = |file: &File| file.try_clone().context("cannot keep the output");
@@ -186,7 +187,8 @@ fn conclude(outcomes: &[Outcome], asked: usize, passed_over: usize, took: Durati
     if all { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
 }
 
-/// A reader that has gone does not keep the others from being run and undone.
+/// Prints a text; a reader that has gone does not keep the other tests from being run
+/// and undone.
 fn print(text: &str) {
     let mut out = std::io::stdout();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());

@@ -21,7 +21,7 @@ use wad_testbed::{
 const SOON: Duration = Duration::from_secs(20);
 const LIMITS: [(&str, &str); 2] =
     [("net.ipv4.tcp_wmem", "4096 16384 500000"), ("net.ipv4.tcp_rmem", "4096 131072 500000")];
-/// 2 times 1.25 times 100 Mbit/s times 200 ms.
+/// The raised limits are 2 times 1.25 times 100 Mbit/s times 200 ms.
 const RAISED: [&str; 2] = ["4096 16384 6250000", "4096 131072 6250000"];
 
 fn limits(netns: &Netns) -> Result<[String; 2]> {

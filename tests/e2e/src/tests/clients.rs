@@ -1,5 +1,5 @@
-//! Clients and servers that know nothing of wad, in two namespaces at once, over
-//! IPv4 and IPv6: what ss and tcpdump show of their flows.
+//! Clients and servers that know nothing of wad run in two namespaces at once, over
+//! IPv4 and IPv6; ss and tcpdump show their flows.
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ use wad_testbed::{
 const LIMIT: Duration = Duration::from_secs(30);
 const MIB: u64 = 1024 * 1024;
 
-/// Another network over the same path, which no policy names.
+/// These addresses are of another network over the same path, which no policy names.
 const OTHERS: [&str; 2] = ["10.78.0.1", "10.78.0.2"];
 
 /// One policy for the ends that connect, another for those that accept.
@@ -64,8 +64,8 @@ fn path(rate: &str, rtt: &str) -> Result<Wan> {
     Ok(wan)
 }
 
-/// The flows to and from ports of the far end, as its peer and itself have them,
-/// once so many have moved data.
+/// Returns the flows to and from ports of the far end, as its peer and itself have
+/// them, once so many have moved data.
 fn busy_flows(wan: &Wan, ports: &[u16], count: usize) -> Result<[Vec<Flow>; 2]> {
     let filter = |side| {
         let ports: Vec<String> = ports.iter().map(|port| format!("{side} = :{port}")).collect();
@@ -226,10 +226,10 @@ fn a_connection_from_before_comes_under_the_policy_undisturbed() -> Result<()> {
     Ok(())
 }
 
-/// What a receiver's policy has for its window.
+/// A receiver's policy sets this for its window.
 const WINDOW_BYTES: u64 = 8 * MIB;
 
-/// The largest window that a sender is offered; no longer looked at than it
+/// Returns the largest window that a sender is offered; no longer looked at than it
 /// takes to be nearly all of it.
 fn widest_window(
     sender: (&std::net::TcpStream, &Netns),

@@ -1,6 +1,6 @@
-//! What a congestion event does to the window, and what is none: marks, drops,
-//! full queues of the sender's own, packets that are only late. The kernel's
-//! trace shows every state and every window. Windows count segments.
+//! These tests show what a congestion event does to the window, and what is no such
+//! event: marks, drops, full queues of the sender's own, packets that are only late.
+//! The kernel's trace shows every state and every window. Windows count segments.
 
 use std::{process::Command, slice, thread, time::Duration};
 
@@ -32,17 +32,18 @@ const LAWS: [(&str, Law); 3] = [
 ];
 const IGNORE: &str = "ignore_local_stalls = true";
 
-/// One flow, on a path of its own.
+/// A case is one flow, on a path of its own.
 struct Case {
     port: u16,
     keys: String,
     law: Law,
     path: &'static str,
-    /// Of the sender's device, if the sender is one wire away from the path.
+    /// The queueing discipline of the sender's device, if the sender is one wire away
+    /// from the path.
     queue: Option<&'static str>,
 }
 
-/// What was seen of it.
+/// Holds what was seen of the flow.
 struct Seen {
     events: Vec<Event>,
     forward: Counters,
@@ -52,7 +53,7 @@ struct Seen {
 }
 
 impl Case {
-    /// Event tells of the port of the near end only.
+    /// Returns the near end's port, the only one that an event tells of.
     const fn near_port(&self) -> u16 {
         self.port + 10_000
     }
@@ -144,8 +145,8 @@ fn a_mark_or_a_drop_is_one_decrease() -> Result<()> {
     Ok(())
 }
 
-/// Shorter than what TCP small queues let a flow have in it: it overflows again and
-/// again. (The burst is as long as a packet of many segments may be.)
+/// This queue is shorter than what TCP small queues let a flow have in it: it overflows
+/// again and again. (The burst is as long as a packet of many segments may be.)
 const SHORT_QUEUE: &str = "tbf rate 300mbit burst 128kb limit 24kb";
 
 /// A sender that waits for its processor, on a busy machine, sends what it missed at
@@ -207,8 +208,8 @@ fn local_stalls() -> Result<()> {
     Ok(())
 }
 
-/// The thresholds that are lower than before, as far as they remain when what is
-/// due to an event is over, each after the largest window that was held until then.
+/// Returns the thresholds that are lower than before, as far as they remain when what
+/// is due to an event is over, each after the largest window that was held until then.
 fn open_decreases(events: &[Event]) -> Vec<(u32, u32)> {
     let mut decreases = Vec::new();
     let (mut state, mut held, mut threshold) = (OPEN, 0, INFINITE_SSTHRESH);

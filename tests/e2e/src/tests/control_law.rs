@@ -1,6 +1,6 @@
-//! The window of a real flow, seen from outside by ss and the kernel's trace: how
-//! far it falls when one packet is lost and how fast it grows again, and that a
-//! flow which hardly sends does not grow one. Windows count segments.
+//! The window of a real flow is seen from outside by ss and the kernel's trace: how far
+//! it falls when one packet is lost and how fast it grows again, and that a flow which
+//! hardly sends does not grow one. Windows count segments.
 
 use std::{
     io::Write as _,
@@ -23,7 +23,7 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// A path for each law, by port, and what the window is to do.
+/// Each law has a path, by port, and says what the window is to do.
 const LAWS: [(u16, &str, Law); 5] = [
     (7001, "additive_increase = 1; decrease = 0.5", Law::Aimd { b: 0.5, a: 1.0 }),
     (7002, "additive_increase = 6; decrease = 0.3", Law::Aimd { b: 0.3, a: 6.0 }),
@@ -31,7 +31,7 @@ const LAWS: [(u16, &str, Law); 5] = [
     (7004, "congestion = \"wad_highspeed\"", Law::HighSpeed),
     (7005, "congestion = \"wad_scalable\"", Law::Scalable),
 ];
-/// The path of the flow that hardly sends.
+/// The flow that hardly sends has this path.
 const IDLE: (u16, &str) = (7006, "additive_increase = 6; decrease = 0.3");
 
 const RTT: Duration = Duration::from_millis(100);
@@ -54,7 +54,7 @@ fn path(text: &str) -> Result<Wan> {
     Ok(wan)
 }
 
-/// Two losses, of which the second is looked at.
+/// Checks a flow with two losses, of which the second is looked at.
 fn one_loss(port: u16, law: Law) -> Result<()> {
     let wan = path(&losses(law))?;
     let trace = Trace::start(port..=port)?;
@@ -97,7 +97,7 @@ fn one_loss(port: u16, law: Law) -> Result<()> {
     Ok(())
 }
 
-/// 10 kB/s for a minute, in small writes and in bursts of ten.
+/// Sends 10 kB/s for a minute, in small writes and in bursts of ten.
 fn hardly_sending() -> Result<()> {
     let wan = path(LOSSLESS)?;
     let open = || Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], IDLE.0));
@@ -128,7 +128,7 @@ fn hardly_sending() -> Result<()> {
     Ok(())
 }
 
-/// One test: the minute passes while the losses are looked at.
+/// The laws are one test: the minute passes while the losses are looked at.
 #[e2e(long, alone)]
 fn the_window_falls_grows_and_stays_as_the_law_says() -> Result<()> {
     let stand = Stand::set_up("law")?;

@@ -22,8 +22,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// A path that says what to keep queued, and one that leaves it to the law, by
-/// port.
+/// The policy has a path that says what to keep queued, and one that leaves it to the
+/// law, by port.
 const POLICY: &str = r#"
 [[path]]
 name = "sixty"
@@ -43,16 +43,16 @@ rcvbuf = "16MiB"
 congestion = "wad_delay"
 "#;
 
-/// 1000 segments, and room for half of that in the queue.
+/// The path holds 1000 segments, and has room for half of that in the queue.
 const PATH: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp = 0.5 } }\n";
 const RTT_MS: f64 = 60.0;
-/// What a segment of 1500 bytes takes at the bottleneck.
+/// The time that a segment of 1500 bytes takes at the bottleneck.
 const SEGMENT_MS: f64 = 0.06;
 /// Slow start, and what it overshot, is over.
 const SETTLED: Duration = Duration::from_secs(4);
 const SPAN: Duration = Duration::from_secs(9);
 
-/// A flow that sends all it can, as ss shows it once it is settled.
+/// Watches a flow that sends all it can, as ss shows it once it is settled.
 fn settled(wan: &Wan, stream: &TcpStream) -> Result<Vec<(Instant, Flow)>> {
     let begun = Instant::now();
     let mut flows = Vec::new();

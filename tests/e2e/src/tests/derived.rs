@@ -1,4 +1,4 @@
-//! Derived events: what a file makes of the instruments, seen from outside: with the
+//! Derived events are what a file makes of the instruments, seen from outside: with the
 //! flows, in the metrics, in the log, and as events.
 
 use std::{fs, thread, time::Duration};
@@ -18,7 +18,8 @@ const SOON: Duration = Duration::from_secs(10);
 const PATHS: &str = "[[path]]\nname = 'wire'\nremote = '10.81.0.2'\nsndbuf = '1MiB'\n\
                      [[path]]\nname = 'back'\nremote = '10.81.0.1'\nmode = 'observe'\n";
 
-/// With a metric, without, with a field of the kernel, and with a threshold.
+/// These derived events come with a metric, without one, with a field of the kernel,
+/// and with a threshold.
 const DERIVED: &str = "[log]\nformat = 'json'\n\
                        [[derived]]\nname = 'AveBW'\nvalue = '8 * HCDataOctetsOut / ElapsedSecs'\n\
                        unit = 'bit/s'\n\

@@ -33,7 +33,7 @@ fn path(text: &str) -> Result<Wan> {
     Ok(wan)
 }
 
-/// One flow's, of the flows to an end.
+/// Returns the diagnosis of one flow, of the flows to an end.
 fn diagnose(home: &Home, arguments: &[&str]) -> Result<Value> {
     let output = home.command("diagnose").args(arguments).arg("--json").output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -49,8 +49,8 @@ fn ensure_limit(diagnosis: &Value, limit: &str) -> Result<()> {
     Ok(())
 }
 
-/// While the connecting end of a new connection to a port sends all it can, and the
-/// other reads.
+/// Diagnoses while the connecting end of a new connection to a port sends all it can,
+/// and the other reads.
 fn diagnose_bulk(home: &Home, wan: &Wan, port: u16) -> Result<Value> {
     let to = at(ADDRESSES_V4[1], port);
     let connection = Connection::open(wan.a(), wan.b(), to)?;

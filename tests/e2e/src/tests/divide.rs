@@ -31,9 +31,10 @@ use wad_testbed::{
 const PORT: u16 = 7000;
 const MOST: usize = 8;
 const SOON: Duration = Duration::from_secs(10);
-/// For those that the agent brings along.
+/// Flows that the agent brings along have their part within this time.
 const BY_THE_AGENT: Duration = Duration::from_secs(1);
-/// Between two looks at a socket, and what the machine may be late by.
+/// So much time is between two looks at a socket, and the machine may be late by as
+/// much.
 const LOOK: Duration = Duration::from_millis(1);
 const LATE_MS: f64 = 25.0;
 
@@ -62,7 +63,8 @@ impl Sender {
         Ok(Self { near, far, threads })
     }
 
-    /// Ends it at once, whatever is on its way; returns when its near end is gone.
+    /// Ends the connection at once, whatever is on its way; returns when its near end
+    /// is gone.
     fn abort(self) -> Result<Instant> {
         let Self { near, far, threads } = self;
         setsockopt(&near, Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
@@ -84,7 +86,7 @@ fn rcvbuf(stream: &TcpStream) -> Result<usize> {
     Ok(getsockopt(&stream.as_fd(), RcvBuf)?)
 }
 
-/// When each of the sockets had the buffer, since `begun`.
+/// Returns when each of the sockets had the buffer, since `begun`.
 fn until_each<'a>(
     streams: impl Iterator<Item = &'a TcpStream>,
     read: fn(&TcpStream) -> Result<usize>,
@@ -109,7 +111,7 @@ fn until_each<'a>(
     }
 }
 
-/// A part, as the kernel reports it.
+/// Returns a part, as the kernel reports it.
 const fn part(total_bytes: usize, flows: usize) -> usize {
     2 * (total_bytes / flows)
 }

@@ -1,5 +1,6 @@
-//! Events of flows: what they say against what `ss` shows, and that sinks get them in
-//! their order and whole, whatever becomes of sinks, the agent and its disk.
+//! Events of flows are held against what `ss` shows; these tests also see that sinks
+//! get them in their order and whole, whatever becomes of sinks, the agent and its
+//! disk.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -31,7 +32,7 @@ use wad_testbed::{
 
 const PORT: u16 = 7000;
 const SOON: Duration = Duration::from_secs(20);
-/// The spool's longest pause between two attempts.
+/// The spool pauses for this long at most between two attempts.
 const BACK: Duration = Duration::from_secs(60);
 
 fn path(name: &str, port: u16, keys: &str) -> String {
@@ -47,13 +48,13 @@ fn http_sink(address: SocketAddr) -> String {
     format!("[[sink]]\nname = 'archive'\nkind = 'http'\nurl = 'http://{address}/wad'\n")
 }
 
-/// The lines of a text that are events.
+/// Returns the lines of a text that are events.
 fn events_in(text: &str) -> Result<Vec<Value>> {
     let lines = text.lines().filter(|line| line.starts_with("{\"schema\":"));
     Ok(lines.map(serde_json::from_str).collect::<Result<_, _>>()?)
 }
 
-/// The events of a file, once there are so many of one connection.
+/// Waits for the events of a file, once there are so many of one connection.
 fn await_events(file: &Path, port: u16, count: usize) -> Result<Vec<Value>> {
     let look = || -> Result<Vec<Value>> {
         let text = fs::read_to_string(file).unwrap_or_default();
@@ -62,7 +63,7 @@ fn await_events(file: &Path, port: u16, count: usize) -> Result<Vec<Value>> {
     until("the events are told", SOON, look, |events| events.len() >= count)
 }
 
-/// Those of the connection that has this port here.
+/// Returns the events of the connection that has this port here.
 fn of_port(events: Vec<Value>, port: u16) -> Vec<Value> {
     events.into_iter().filter(|event| event["src_port"] == port).collect()
 }
@@ -202,7 +203,7 @@ fn flows_whose_buffers_are_divided_anew_are_retuned() -> Result<()> {
     Ok(())
 }
 
-/// Everything to all kinds of sinks that are there, and back when one was away.
+/// Everything goes to all kinds of sinks that are there, and back when one was away.
 #[e2e(long, beside)]
 fn every_kind_of_sink_gets_the_same() -> Result<()> {
     let stand = Stand::set_up("kinds")?;
@@ -267,7 +268,8 @@ fn every_kind_of_sink_gets_the_same() -> Result<()> {
     Ok(())
 }
 
-/// One connection after the other; their ports here, in this order.
+/// Connects and closes one connection after the other; returns their ports here, in
+/// this order.
 fn connect_and_close(wire: &Wire, listener: &TcpListener, count: usize) -> Result<Vec<u16>> {
     let one = |_| -> Result<u16> {
         let near = tcp::connect(wire.a(), listener.local_addr()?)?;
@@ -280,15 +282,16 @@ fn connect_and_close(wire: &Wire, listener: &TcpListener, count: usize) -> Resul
     (0..count).map(one).collect()
 }
 
-/// What was taken, each event once: where it comes again, its first is what counts.
+/// Returns what was taken, each event once: where it comes again, its first is what
+/// counts.
 fn once(taken: &Taken) -> Vec<Value> {
     let mut seen = BTreeSet::new();
     let taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
     taken.iter().filter(|event| seen.insert(event["id"].to_string())).cloned().collect()
 }
 
-/// Each run of the agent numbers its events: they come in that order, and those of a
-/// later run come later.
+/// Checks that each run of the agent numbers its events: they come in that order, and
+/// those of a later run come later.
 fn ensure_in_order(events: &[Value]) -> Result<()> {
     let mut last: BTreeMap<String, u64> = BTreeMap::new();
     let mut current = String::new();
@@ -308,7 +311,7 @@ fn spooled_bytes(home: &Home) -> Result<f64> {
     Ok(home.metrics()?.value("wad_sink_spooled_bytes", &["sink=\"archive\""])?)
 }
 
-/// Until what is spooled has not grown for a while: all is on the disk.
+/// Waits until what is spooled has not grown for a while: all is on the disk.
 fn await_rest(home: &Home) -> Result<()> {
     let mut before = -1.0;
     let look = || -> Result<bool> {
@@ -373,7 +376,8 @@ fn an_archive_that_was_away_gets_all_in_order_and_so_it_does_after_a_kill() -> R
 #[e2e(long, alone)]
 fn kills_at_full_rate_leave_whole_lines_in_their_order() -> Result<()> {
     const KILLS: usize = 3;
-    /// What the agent reads at once: a tenth of a second, at some thousands a second.
+    /// The agent reads at most so many events at once: a tenth of a second, at some
+    /// thousands a second.
     const MOST_EACH: f64 = 1000.0;
     let stand = Stand::set_up("kills")?;
     let wire = Wire::start()?;
@@ -422,7 +426,7 @@ fn kills_at_full_rate_leave_whole_lines_in_their_order() -> Result<()> {
     Ok(())
 }
 
-/// The agent in a mount namespace where its state has a small disk of its own.
+/// The agent runs in a mount namespace where its state has a small disk of its own.
 #[e2e(long, beside)]
 fn a_full_disk_costs_events_that_are_counted_and_nothing_else() -> Result<()> {
     const FLOWS: usize = 1200;
@@ -471,7 +475,7 @@ fn ensure_tuned(wire: &Wire) -> Result<()> {
     Ok(())
 }
 
-/// What was told comes to be taken, or is counted as lost.
+/// Checks that what was told comes to be taken, or is counted as lost.
 fn ensure_accounted(home: &Home, taken: &Taken) -> Result<()> {
     let told_taken_lost = || -> Result<(f64, usize, f64)> {
         let metrics = home.metrics()?;

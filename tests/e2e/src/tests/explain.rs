@@ -14,7 +14,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// Prefixes within prefixes, with ports and local prefixes, of both families.
+/// The policy has prefixes within prefixes, with ports and local prefixes, of both
+/// families.
 const POLICY: &str = "
 [[path]]
 name = 'wide'
@@ -54,7 +55,7 @@ fn explain(home: &Home, arguments: &[&str]) -> Result<Value> {
     serde_json::from_slice(&output.stdout).context("not JSON")
 }
 
-/// As a script asks.
+/// Asks with curl, as a script does.
 fn curl(arguments: &[&str]) -> Result<Value> {
     let answer =
         run_command(Command::new("curl").args(["--silent", "--show-error"]).args(arguments))?;

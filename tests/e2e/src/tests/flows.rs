@@ -1,4 +1,4 @@
-//! `wad flows` against ss: what each says of the same flows, in two network
+//! `wad flows` is held against ss: what each says of the same flows, in two network
 //! namespaces at once.
 
 use std::{
@@ -21,19 +21,20 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// Both ends of every connection of the wire; those of one family are paced.
+/// The policy is for both ends of every connection of the wire; those of one family are
+/// paced.
 const POLICY: &str = "[[path]]\nname = 'v4'\nremote = '10.81.0.0/16'\nsndbuf = '1MiB'\n\
                       congestion = 'wad_aimd'\npacing = 'auto'\n\n\
                       [[path]]\nname = 'v6'\nremote = 'fd81::/32'\nmode = 'observe'\n";
 const PORT: u16 = 7000;
 const SOON: Duration = Duration::from_secs(30);
 
-/// What ss rounds off, in microseconds or milliseconds.
+/// ss rounds off at most this, in microseconds or milliseconds.
 const ROUNDED: f64 = 1.0;
 
 type FromSs = fn(&Flow) -> Option<f64>;
 
-/// The instruments that ss shows, and what it shows of them.
+/// These are the instruments that ss shows, and what it shows of them.
 const SHOWN: [(&str, FromSs); 31] = [
     ("HCDataOctetsOut", |flow| count(flow, "bytes_sent")),
     ("HCThruOctetsAcked", |flow| Some(flow.bytes_acked as f64)),
@@ -75,7 +76,7 @@ const SHOWN: [(&str, FromSs); 31] = [
     ("RcvBuf", |flow| Some(flow.rcvbuf_bytes as f64)),
 ];
 
-/// Of those, the first so many only grow.
+/// The first so many of [`SHOWN`] only grow.
 const COUNTERS: usize = 14;
 
 /// The others: this ss does not show them, or the kernel tells it another thing.
@@ -99,7 +100,7 @@ fn flows(home: &Home, arguments: &[&str]) -> Result<Vec<Value>> {
 
 type Ends = (SocketAddr, SocketAddr);
 
-/// What ss shows in both namespaces, by local and remote end.
+/// Returns what ss shows in both namespaces, by local and remote end.
 fn witnessed(wire: &Wire) -> Result<HashMap<Ends, Flow>> {
     let look =
         |netns: &Netns| netns.run(|| ss::flows(&format!("( sport = :{PORT} or dport = :{PORT} )")));
@@ -114,7 +115,7 @@ fn ends(flow: &Value) -> Result<Ends> {
     Ok((end("local")?, end("remote")?))
 }
 
-/// One connection over each family, with the four flows that are its ends.
+/// Opens one connection over each family, with the four flows that are its ends.
 fn connections(wire: &Wire) -> Result<[Connection; 2]> {
     let open = |address| Connection::open(wire.a(), wire.b(), at(address, PORT));
     Ok([open(ADDRESSES_V4[1])?, open(ADDRESSES_V6[1])?])
@@ -169,7 +170,7 @@ fn an_idle_flow_has_the_values_that_ss_shows() -> Result<()> {
     Ok(())
 }
 
-/// What ss does not show of an idle flow, by what it has to be.
+/// Checks that what ss does not show of an idle flow is what it has to be.
 fn others_fit(flow: &Value, begun: Instant) -> Result<()> {
     let instruments = flow["instruments"].as_object().context("no instruments")?;
     let known = SHOWN.iter().map(|(name, _)| *name).chain(NOT_SHOWN);

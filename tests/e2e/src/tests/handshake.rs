@@ -1,5 +1,5 @@
-//! Handshakes out of the ordinary: data in the SYN, a lost SYN or SYN-ACK, SYN
-//! cookies. Transfers are right, and flows tuned as far as they may be.
+//! These handshakes are out of the ordinary: data in the SYN, a lost SYN or SYN-ACK,
+//! SYN cookies. Transfers are right, and flows tuned as far as they may be.
 
 use std::{thread, time::Duration};
 
@@ -16,7 +16,7 @@ use wad_testbed::{
 };
 
 const INITIAL_WINDOW: u32 = 24;
-/// RFC 6928, and the kernel's.
+/// RFC 6928 has this initial window, and so has the kernel.
 const DEFAULT_INITIAL_WINDOW: u32 = 10;
 const BUFFER_BYTES: u64 = 8 * 1024 * 1024;
 
@@ -80,7 +80,7 @@ fn data_in_the_syn() -> Result<()> {
     Ok(())
 }
 
-/// A connection whose first packet from one side is lost on the wire.
+/// Opens a connection whose first packet from one side is lost on the wire.
 fn open_with_loss(wire: &Wire, side: Side) -> Result<Connection> {
     let to = at(ADDRESSES_V4[1], 7000);
     let listener = tcp::listen(wire.b(), to)?;

@@ -1,4 +1,4 @@
-//! `[host]`: transmit queues and the backlog, which come back as they were, and are
+//! `[host]` sets transmit queues and the backlog, which come back as they were, and are
 //! left alone where somebody else has set them meanwhile.
 
 use anyhow::{Context as _, Result, ensure};

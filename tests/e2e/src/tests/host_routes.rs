@@ -1,5 +1,5 @@
-//! `[host] routes`: metrics that routes carry, as connections have them; routes that
-//! change, with an agent and without; and nothing left in the end.
+//! `[host] routes` sets metrics that routes carry, as connections have them; routes
+//! change, with an agent and without; and nothing is left in the end.
 
 use std::{
     fs,
@@ -29,9 +29,10 @@ use wad_testbed::{
 };
 
 const SOON: Duration = Duration::from_secs(5);
-/// Of the two links between the ends; on each the near end is .1, the far end .2.
+/// The two links between the ends have these names and networks; on each the near end
+/// is .1, the far end .2.
 const LINKS: [(&str, &str); 2] = [("link0", "10.81.0"), ("link1", "10.82.0")];
-/// Behind the links.
+/// The near end has this address behind the links.
 const NEAR: &str = "10.80.0.1";
 const FAR: &str = "10.90.0.1";
 const PORT: u16 = 7000;
@@ -86,7 +87,7 @@ impl Net {
         Ok(())
     }
 
-    /// All that tells how packets go.
+    /// Returns all that tells how packets go.
     fn routing(&self) -> Result<String> {
         let mut all = String::new();
         for question in [
@@ -100,7 +101,7 @@ impl Net {
         Ok(all)
     }
 
-    /// Where a connection to an address and port would go.
+    /// Returns where a connection to an address and port would go.
     fn way(&self, to: &str, port: u16) -> Result<String> {
         let port = port.to_string();
         let question = ["-d", "route", "get", to, "ipproto", "6", "dport", &port, "fibmatch"];
@@ -121,8 +122,8 @@ fn policy(host: &str) -> String {
 
 const ROUTES: &str = "[host]\nroutes = true\n";
 
-/// How long it takes the near end to acknowledge a segment alone, in seconds: the
-/// median of some.
+/// Returns how long it takes the near end to acknowledge a segment alone, in seconds:
+/// the median of some.
 fn acknowledged_after(net: &Net, connection: &Connection) -> Result<f64> {
     let send = |pause_ms| -> Result<()> {
         tcp::send(&connection.far, 100, 1)?;
@@ -216,7 +217,8 @@ fn stall(net: &Net, happen: impl FnOnce() -> Result<()>) -> Result<Duration> {
     })
 }
 
-/// The agent's processes: itself, and the guard of its routes.
+/// Returns the guard among the agent's processes, which are itself and the guard of its
+/// routes.
 fn guard_of(agent: &Agent<'_>) -> Result<Pid> {
     let children = format!("/proc/{0}/task", agent.id());
     for task in fs::read_dir(children)? {
@@ -357,7 +359,7 @@ fn nothing_is_left_and_nothing_of_others_is_touched() -> Result<()> {
     Ok(())
 }
 
-/// Whether the running kernel's modules, as far as it has any, have it.
+/// Tells whether the running kernel's modules, as far as it has any, have VRF's.
 fn has_vrf_module() -> Result<bool> {
     let release = sysctl::get("kernel.osrelease")?;
     match fs::read_to_string(format!("/lib/modules/{}/modules.dep", release.trim())) {
@@ -451,7 +453,7 @@ fn two_agents_do_not_share_them() -> Result<()> {
     Ok(())
 }
 
-/// Who accepts a connection has its metrics as well.
+/// Whoever accepts a connection has the metrics of the routes as well.
 #[e2e(long, beside)]
 fn accepted_connections_have_them() -> Result<()> {
     let stand = Stand::set_up("accepted")?;

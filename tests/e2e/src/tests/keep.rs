@@ -22,10 +22,10 @@ use wad_testbed::{
 const SNDBUF_BYTES: usize = 2 * 1024 * 1024;
 const SOON: Duration = Duration::from_secs(10);
 const TRANSFERS: u16 = 50;
-/// Of connections whose own options do not count.
+/// Connections to this port have options of their own that do not count.
 const HELD_PORT: u16 = 7100;
 
-/// What other policies give.
+/// Other policies give buffers of this size.
 const NEXT_BYTES: usize = 3 * 1024 * 1024;
 const LAST_BYTES: usize = 4 * 1024 * 1024;
 
@@ -39,7 +39,7 @@ fn policy(sndbuf_bytes: usize) -> String {
     )
 }
 
-/// Whether all of them have what a policy gives.
+/// Checks that all flows have what a policy gives.
 fn check_tuned(flows: &[Flow], algorithm: &str, sndbuf_bytes: usize) -> Result<()> {
     ensure!(flows.len() == usize::from(TRANSFERS), "{} transfers", flows.len());
     for flow in flows {
@@ -129,13 +129,15 @@ fn what_was_kept_is_removed_by_a_cleanup_or_by_a_changed_mind() -> Result<()> {
     Ok(())
 }
 
-/// There is one folder for each build whose maps are in the kernel.
+/// Returns the folders, of which there is one for each build whose maps are in the
+/// kernel.
 fn builds(home: &Home) -> Result<Vec<OsString>> {
     let folders = fs::read_dir(home.pins())?;
     Ok(folders.map(|folder| Ok(folder?.file_name())).collect::<std::io::Result<_>>()?)
 }
 
-/// From Linux 6.4 on; before, a law's name is gone for a moment.
+/// Returns whether laws are replaced at once, as they are from Linux 6.4 on; before, a
+/// law's name is gone for a moment.
 fn laws_are_replaced_at_once() -> Result<bool> {
     Ok(fs::read_to_string("/proc/kallsyms")?.contains(" bpf_struct_ops_link_create"))
 }

@@ -1,5 +1,5 @@
-//! Experiments of the lab, small and slow: who runs, under which policy, against
-//! what, and what is counted of it.
+//! Experiments of the lab are run here, small and slow: who runs, under which policy,
+//! against what, and what is counted of it.
 
 use std::{
     collections::BTreeSet,

@@ -26,7 +26,7 @@ pub(super) const LAWS: [(&str, &str); 6] = [
 const FIRST_PORT: u16 = 7001;
 const BYTES: usize = 2_000_000;
 
-/// Lossy and marking, and slow enough for an emulated processor.
+/// The path is lossy and marking, and slow enough for an emulated processor.
 const PATH: &str = "rtt = '20ms'\nforward = { rate = '50Mbit', queue = { bdp = 0.5 }, \
                     loss = 3e-3, mark_at = ['300ms'], \
                     reorder = { probability = 0.002, by = '10ms' } }\n";
@@ -60,8 +60,8 @@ fn each_law_carries_a_transfer() -> Result<()> {
     Ok(())
 }
 
-/// A module of Debian's kernels, under which this is run, too. Where there is none,
-/// the agent says so, and does not start.
+/// The algorithm is a module of Debian's kernels, under which this is run, too. Where
+/// there is none, the agent says so, and does not start.
 const OF_THE_KERNEL: &str = "highspeed";
 
 fn is_loaded() -> Result<bool> {

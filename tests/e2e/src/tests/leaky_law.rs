@@ -19,8 +19,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// A path whose flows find what it carries, and one whose flows never fill it, by
-/// port.
+/// The policy has a path whose flows find what it carries, and one whose flows never
+/// fill it, by port.
 const POLICY: &str = r#"
 [[path]]
 name = "full"
@@ -44,14 +44,14 @@ allow = "aggressive"
 const FULL: u16 = 7001;
 const HALF_FULL: u16 = 7002;
 
-/// 1000 segments each, and room for half of that in the queue.
+/// The paths hold 1000 segments each, and have room for half of that in the queue.
 const LEAKING: &str =
     "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp = 0.5 }, loss = 1e-3 }\n";
 const SOUND: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp = 0.5 } }\n";
 const ONE_LOSS_ONE_MARK: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', \
      queue = { bdp = 0.5 }, drop_at = ['2s'], mark_at = ['4s'] }\n";
 
-/// A flow that sends all it can for so long.
+/// Watches a flow that sends all it can for so long.
 fn watch(path: &str, port: u16, span: Duration) -> Result<(Path, Vec<Sample>, Counters)> {
     let path: Path = toml::from_str(path)?;
     let wan = Wan::start(&path)?;
@@ -69,12 +69,12 @@ fn watch(path: &str, port: u16, span: Duration) -> Result<(Path, Vec<Sample>, Co
     Ok((path, samples, forward))
 }
 
-/// The least window among these.
+/// Returns the least window among these.
 fn least(samples: &[Sample]) -> Result<u32> {
     samples.iter().map(|sample| sample.flow.cwnd_segments).min().context("no sample")
 }
 
-/// From so long after the first sample on.
+/// Returns the samples from so long after the first sample on.
 fn from(samples: &[Sample], after: Duration) -> &[Sample] {
     let begin = samples.iter().position(|sample| sample.at - samples[0].at >= after);
     &samples[begin.unwrap_or(samples.len())..]

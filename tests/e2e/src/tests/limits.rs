@@ -14,7 +14,8 @@ use wad_testbed::{
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// Only ends that connect match: the others' peer is 10.81.0.1.
+/// Tells whether a connection is tuned, of which only the end that connects matches:
+/// the others' peer is 10.81.0.1.
 fn is_tuned(wire: &Wire, connection: &Connection, sndbuf_bytes: u64) -> Result<bool> {
     let flow = connection.near_flow(wire.a())?;
     let tuned = flow.congestion.starts_with("wad_aimd");

@@ -1,5 +1,5 @@
-//! Which path a flow falls under, seen by the send buffer that ss shows: each
-//! path here has its own size, and the kernel doubles it.
+//! The path that a flow falls under is seen by the send buffer that ss shows: each path
+//! here has its own size, and the kernel doubles it.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ fn path(name: &str, remote: &str, rest: &str, sndbuf_bytes: u64) -> String {
     )
 }
 
-/// The send buffers of both ends of a new connection: of the one that
+/// Returns the send buffers of both ends of a new connection: of the one that
 /// connected, and of the one that was accepted.
 fn sndbufs(wire: &Wire, to: SocketAddr) -> Result<(u64, u64)> {
     let connection = Connection::open(wire.a(), wire.b(), to)?;
@@ -27,7 +27,7 @@ fn sndbufs(wire: &Wire, to: SocketAddr) -> Result<(u64, u64)> {
     Ok((near.sndbuf_bytes, far.sndbuf_bytes))
 }
 
-/// The same where no agent runs, over IPv4 and IPv6.
+/// Returns the send buffers where no agent runs, over IPv4 and IPv6.
 fn untuned(wire: &Wire) -> Result<[(u64, u64); 2]> {
     let [v4, v6] = [ADDRESSES_V4[1], ADDRESSES_V6[1]];
     Ok([sndbufs(wire, at(v4, 7000))?, sndbufs(wire, at(v6, 7000))?])

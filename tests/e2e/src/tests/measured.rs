@@ -1,6 +1,6 @@
-//! Paths of mode "measured": what a real Prometheus holds becomes the buffers of
-//! new connections, within bounds, and nothing that a source answers ends or
-//! holds up the agent.
+//! Paths of mode "measured" follow their sources: what a real Prometheus holds becomes
+//! the buffers of new connections, within bounds, and nothing that a source answers
+//! ends or holds up the agent.
 
 use std::{
     sync::{Arc, Mutex},
@@ -26,10 +26,10 @@ use wad_testbed::{
 
 use crate::measured::{Bench, LIMIT, PATH, now_seconds, sndbuf};
 
-/// What a path carries, as an exporter has it; None for no series.
+/// Holds what a path carries, as an exporter has it; None for no series.
 type Measured = Arc<Mutex<Option<(u64, u64)>>>;
 
-/// An exporter of bandwidth (in bytes, as is usual) and RTT of the path "wire".
+/// Returns an exporter of bandwidth (in bytes, as is usual) and RTT of the path "wire".
 fn exporter(measured: &Measured) -> Result<Answers> {
     let measured = Arc::clone(measured);
     Ok(Answers::start(move |_| {
@@ -151,7 +151,7 @@ fn a_path_that_flaps_with_every_poll_changes_once_in_an_interval() -> Result<()>
     Ok(())
 }
 
-/// What a service says of the path's RTT, and how often it was asked since.
+/// Holds what a service says of the path's RTT, and how often it was asked since.
 struct Told {
     rtt_ms: u64,
     polls: u32,
@@ -237,7 +237,7 @@ fn a_service_of_ones_own_is_heard() -> Result<()> {
     Ok(())
 }
 
-/// A vector of one series, or its time.
+/// Returns a vector of one series, or its time.
 fn vector(query: &str, path: &str, value: &str) -> Answer {
     let now = now_seconds();
     let value = if query.contains("timestamp") { now.to_string() } else { value.to_owned() };
@@ -247,7 +247,7 @@ fn vector(query: &str, path: &str, value: &str) -> Answer {
     ))
 }
 
-/// By the first part of the path, which is the kind of error to expect.
+/// Answers by the first part of the path, which is the kind of error to expect.
 fn bad(query: &str) -> Answer {
     let plain = |status| Answer::Whole(status, "text/plain", "no such thing\n".to_owned());
     match query.split('/').nth(1).unwrap_or_default() {

@@ -1,4 +1,4 @@
-//! Metrics and log, against what the kernel and real programs make of them:
+//! Metrics and log are held against what the kernel and real programs make of them:
 //! promtool, Prometheus, and the bytes that a test itself has sent.
 
 use std::{
@@ -28,7 +28,7 @@ use wad_testbed::{
 const SOON: Duration = Duration::from_secs(5);
 const PROMETHEUS_LIMIT: Duration = Duration::from_secs(30);
 
-/// Only the ends that connect.
+/// The policy matches only the ends that connect.
 const POLICY: &str = "[[path]]\nname = 'wire'\nremote = '10.81.0.2'\nsndbuf = '1MiB'\n\
                       congestion = 'wad_aimd'\n";
 
@@ -197,7 +197,7 @@ fn promtool_accepts_the_rules() -> Result<()> {
     Ok(())
 }
 
-/// What of a text is the name of a metric: of the agent's, or of a rule's own.
+/// Returns what of a text is the name of a metric: of the agent's, or of a rule's own.
 fn named<'t>(text: &'t str, start: &str) -> BTreeSet<&'t str> {
     let is_of_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     text.split(|c| !is_of_name(c)).filter(|word| word.starts_with(start)).collect()

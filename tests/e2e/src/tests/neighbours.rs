@@ -15,7 +15,7 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// Both ends of 10.81.0.0/16 match, those of fd81::/32 don't.
+/// The policy matches both ends of 10.81.0.0/16, and not those of fd81::/32.
 const POLICY: &str = "[[path]]\nname = 'p'\nremote = '10.81.0.0/16'\nsndbuf = '1MiB'\n\
                       rcvbuf = '1MiB'\ncongestion = 'wad_aimd'\n";
 const MATCHED: &str = veth::ADDRESSES_V4[1];
@@ -25,7 +25,8 @@ const UNMATCHED: &str = veth::ADDRESSES_V6[1];
 const THEIRS_V4: (u32, u32) = (5 * 1460, 5 * 1448);
 const THEIRS_V6: (u32, u32) = (5 * 1440, 5 * 1428);
 
-/// The windows in the SYN and the SYN-ACK of a connection; whether it is tuned.
+/// Returns the windows in the SYN and the SYN-ACK of a connection, and whether it is
+/// tuned.
 fn first_windows(wire: &Wire, to: &str) -> Result<((u32, u32), bool)> {
     let capture = Capture::start(wire.a(), veth::DEVICE, "tcp")?;
     let connection = Connection::open(wire.a(), wire.b(), at(to, 7000))?;

@@ -1,6 +1,6 @@
-//! A kernel that must not be given a congestion control by BPF, as Linux 5.10: the
-//! agent says so once, registers none, and tunes everything else. Elsewhere that
-//! kernel is played by type information without what it lacks.
+//! The kernel here must not be given a congestion control by BPF, as Linux 5.10: the
+//! agent says so once, registers none, and tunes everything else. Elsewhere that kernel
+//! is played by type information without what it lacks.
 
 use std::{fs, process::Stdio, time::Duration};
 
@@ -21,7 +21,7 @@ use wad_testbed::{
 const LIMIT: Duration = Duration::from_secs(20);
 const AVAILABLE: &str = "net.ipv4.tcp_available_congestion_control";
 
-/// What tells a kernel that runs every callback (`struct_ops::unsound()`).
+/// These names tell a kernel that runs every callback (`struct_ops::unsound()`).
 const SOUND: [&str; 2] = ["__bpf_prog_enter_recur", "__bpf_prog_enter_struct_ops"];
 
 const POLICY: &str = "[[path]]\nname = 'p'\nremote = '10.81.0.2'\nsndbuf = '3MiB'\n\

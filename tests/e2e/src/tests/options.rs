@@ -1,4 +1,5 @@
-//! What an application sets by itself, with and without `override_setsockopt`.
+//! An application sets some options by itself, here with and without
+//! `override_setsockopt`.
 
 use std::{
     ffi::OsString,
@@ -27,7 +28,8 @@ use wad_testbed::{
 
 const SOON: Duration = Duration::from_secs(10);
 const PORT: u16 = 7000;
-/// As the papers' applications had it: 64 kB, which the kernel doubles.
+/// An application asks for the buffers that the papers' applications had: 64 kB, which
+/// the kernel doubles.
 const OWN_BYTES: usize = 65_536;
 const OWN: (u64, u64) = (2 * OWN_BYTES as u64, 2 * OWN_BYTES as u64);
 const PATHS: (u64, u64) = (600_000, 800_000);
@@ -43,7 +45,7 @@ const fn buffers(flow: &Flow) -> (u64, u64) {
     (flow.sndbuf_bytes, flow.rcvbuf_bytes)
 }
 
-/// An application that wants 64 kB and reno; the kernel has to say yes.
+/// Chooses 64 kB and reno, as an application may; the kernel has to say yes.
 fn choose(socket: &impl std::os::fd::AsFd) -> nix::Result<()> {
     setsockopt(socket, SndBuf, &OWN_BYTES)?;
     setsockopt(socket, RcvBuf, &OWN_BYTES)?;
@@ -64,7 +66,7 @@ fn connect_with_own(wire: &Wire) -> Result<Connection> {
     Ok(Connection::accepted(&listener, near)?)
 }
 
-/// More than a page: the name of a device, and much behind it.
+/// Passes the kernel more than a page: the name of a device, and much behind it.
 fn bind_to_device(stream: &TcpStream) -> io::Result<()> {
     let mut name = [0_u8; 8192];
     name[..veth::DEVICE.len()].copy_from_slice(veth::DEVICE.as_bytes());

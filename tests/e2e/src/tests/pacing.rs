@@ -1,5 +1,5 @@
-//! Flows whose packets are spread over the round trip, and those at a fixed rate:
-//! what ss shows of the rate, and a capture of the packets.
+//! Flows here have their packets spread over the round trip, or a fixed rate; ss shows
+//! the rate, and a capture the packets.
 
 use std::{
     slice,
@@ -67,8 +67,8 @@ fn a_dedicated_path_keeps_window_and_rate_through_a_loss() -> Result<()> {
     Ok(())
 }
 
-/// The largest part of what a flow sends in a round trip that leaves within `span`
-/// of it: the median over its round trips. A machine that is busy with something
+/// Returns the largest part of what a flow sends in a round trip that leaves within
+/// `span` of it: the median over its round trips. A machine that is busy with something
 /// else for a moment makes a burst of what was spread, and the other way round.
 fn burst(packets: &[Packet], to_port: u16, rtt: Duration, span: Duration) -> Result<f64> {
     let sent: Vec<_> = packets
@@ -103,8 +103,8 @@ const fn case(keys: &'static str, is_paced: bool) -> Case {
     Case { keys, is_paced }
 }
 
-/// [`burst`] within this part of a round trip for each flow, one after the other, on
-/// a path that they do not fill.
+/// Returns [`burst`] within this part of a round trip for each flow, one after the
+/// other, on a path that they do not fill.
 fn bursts(wan: &Wan, rtt: Duration, part: u32, cases: &[Case]) -> Result<Vec<f64>> {
     let mut bursts = Vec::new();
     for (port, case) in (7000..).zip(cases) {

@@ -1,5 +1,5 @@
-//! What policies change in the packets themselves, as a capture shows them:
-//! differentiated services, and the window that a handshake offers.
+//! Policies change packets themselves, as a capture shows: differentiated services, and
+//! the window that a handshake offers.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,9 +15,9 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-/// "af41": 34.
+/// The class "af41" is 34.
 const NEAR_DSCP: u8 = 34;
-/// "le": 1.
+/// The class "le" is 1.
 const FAR_DSCP: u8 = 1;
 
 const TRIES: usize = 5;
@@ -43,9 +43,9 @@ fn of_class(v6: bool, dscp: u8, ecn: Option<u8>) -> String {
 
 type Captured<const N: usize> = ([Vec<Packet>; N], SocketAddr);
 
-/// Data each way, and what each filter has seen of it, of a connection that sent
-/// nothing twice: what is sent again is not ECN-capable (RFC 3168 section 6.1.5), and a
-/// machine that pauses has it sent again.
+/// Returns the data each way, and what each filter has seen of it, of a connection that
+/// sent nothing twice: what is sent again is not ECN-capable (RFC 3168 section 6.1.5),
+/// and a machine that pauses has it sent again.
 fn captured<const N: usize>(
     wire: &Wire,
     to: SocketAddr,
@@ -165,7 +165,8 @@ fn an_ipv4_flow_of_an_ipv6_socket_is_tuned_but_for_its_class() -> Result<()> {
     Ok(())
 }
 
-/// The window that SYN and SYN-ACK offer, and the scales, if a packet with each.
+/// Returns the window that SYN and SYN-ACK offer, and the scales, if a packet with
+/// each.
 fn offered(packets: &[Packet]) -> Result<[(u32, Option<u8>); 2]> {
     let of = |flags| -> Result<_> {
         let syn = packets.iter().find(|packet| packet.flags == flags);
@@ -245,7 +246,7 @@ fn handshakes_offer_the_initial_receive_window() -> Result<()> {
     Ok(())
 }
 
-/// From a segment alone to its acknowledgement: the median of some.
+/// Returns the time from a segment alone to its acknowledgement: the median of some.
 fn acknowledgement_delay_seconds(wire: &Wire) -> Result<f64> {
     const SEGMENTS: usize = 20;
     const WARM_UP: usize = 40;

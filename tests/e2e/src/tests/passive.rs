@@ -1,6 +1,6 @@
-//! Paths that nobody has measured but their own flows: each transfer gets more than
-//! the one before, until the path limits it; what holds a flow back beside the path
-//! lowers nothing; and other paths stay as they were.
+//! The paths here are measured by nobody but their own flows: each transfer gets more
+//! than the one before, until the path limits it; what holds a flow back beside the
+//! path lowers nothing; and other paths stay as they were.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -28,11 +28,12 @@ use wad_testbed::{
 const PORT: u16 = 7000;
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// As small beside this path as Debian's are beside one of 1 Gb/s: about 60 Mb/s.
+/// The buffers are as small beside this path as Debian's are beside one of 1 Gb/s:
+/// about 60 Mb/s.
 const TCP_RMEM: (&str, &str) = ("net.ipv4.tcp_rmem", "4096 131072 1572864");
 const TCP_WMEM: (&str, &str) = ("net.ipv4.tcp_wmem", "4096 16384 1048576");
 
-/// What the kernel gives by itself, there and where the agent is.
+/// Holds what the kernel gives by itself, there and where the agent is.
 struct Kernel {
     _changed: [Changed; 2],
 }
@@ -58,7 +59,8 @@ fn wan(mbit: u32) -> Result<Wan> {
     Ok(wan)
 }
 
-/// Two paths, of which none is known; flows that run are looked at that often.
+/// Makes a configuration of two paths, of which none is known; flows that run are
+/// looked at that often.
 fn home(interval: &str) -> Result<Home> {
     let path = |name, remote: [&str; 2]| {
         format!(
@@ -95,13 +97,14 @@ fn paths(home: &Home) -> Result<Value> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// What is known of the used path's bandwidth, Mbit/s; 0 for nothing.
+/// Returns what is known of the used path's bandwidth, Mbit/s; 0 for nothing.
 fn known_mbit(home: &Home) -> Result<f64> {
     let known = &paths(home)?["paths"][0]["measured"]["bandwidth_bits_per_second"];
     Ok(known["value"].as_f64().unwrap_or(0.0) / 1e6)
 }
 
-/// The buffers that new connections of a path get: (send, receive), as ss has them.
+/// Returns the buffers that new connections of a path get: (send, receive), as ss has
+/// them.
 fn buffers(wan: &Wan, address: &str) -> Result<(u64, u64)> {
     let connection = Connection::open(wan.a(), wan.b(), at(address, PORT + 1))?;
     let flow = connection.near_flow(wan.a())?;
@@ -161,7 +164,7 @@ fn each_transfer_gets_more_until_the_path_limits_it() -> Result<()> {
     Ok(())
 }
 
-/// Who holds a connection back.
+/// Tells who holds a connection back.
 #[derive(Clone, Copy)]
 enum Slow {
     Sender,

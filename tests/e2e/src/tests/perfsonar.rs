@@ -30,7 +30,7 @@ fn not_found() -> Answer {
     Answer::Whole("404 Not Found", "text/plain", "no such thing\n".to_owned())
 }
 
-/// What an archive has of the path, and where it has it.
+/// Answers with what an archive has of the path, and where it has it.
 fn archive(query: &str) -> Answer {
     let now = now_seconds();
     let (path, _) = query.split_once('?').unwrap_or((query, ""));
@@ -73,10 +73,10 @@ const RUNS: [&str; 3] = [
     "00000000-0000-4000-8000-000000000003",
 ];
 
-/// Of the server as it calls itself, which is not how it is reached.
+/// The server calls itself by this URL, which is not how it is reached.
 const SELF: &str = "https://ps.example.org/pscheduler";
 
-/// What a server was asked: below its URL, without the query, and of which kind.
+/// Holds what a server was asked: below its URL, without the query, and of which kind.
 struct Asked<'q> {
     path: &'q str,
     kind: &'static str,
@@ -93,7 +93,7 @@ impl<'q> Asked<'q> {
     }
 }
 
-/// The tasks of a kind, as one with "expanded" has them.
+/// Returns the tasks of a kind, as one with "expanded" has them.
 fn tasks(kind: &str, dest: &str) -> Answer {
     let tasks = TASKS.iter().filter(|(name, _)| *name == kind).map(|(kind, id)| {
         json!({
@@ -226,7 +226,7 @@ fn a_pscheduler_is_asked_for_the_last_results() -> Result<()> {
     Ok(())
 }
 
-/// By the first part of the path, which names what is wrong.
+/// Answers as pScheduler, by the first part of the path, which names what is wrong.
 fn bad_pscheduler(query: &str) -> Answer {
     let wrong = query.split('/').nth(1).unwrap_or_default();
     let Asked { path, kind } = Asked::of(query);
@@ -283,7 +283,7 @@ fn nothing_that_a_pscheduler_answers_holds_the_agent_up() -> Result<()> {
     Ok(())
 }
 
-/// By the first part of the path again.
+/// Answers as an archive, by the first part of the path, which names what is wrong.
 fn bad_archive(query: &str) -> Answer {
     let mut parts = query.splitn(3, '/').skip(1);
     let (wrong, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
@@ -334,7 +334,7 @@ fn nothing_that_an_archive_answers_holds_the_agent_up() -> Result<()> {
     Ok(())
 }
 
-/// One source for each thing that is wrong, and in a second agent a good one
+/// Runs one source for each thing that is wrong, and in a second agent a good one
 /// beside those whose certificate is. Returns what was said of the former.
 fn hold_up(
     label: &str,

@@ -1,6 +1,6 @@
-//! Where a law is with a real flow, as `wad flows` and `wad trace` say it, beside what
-//! ss says of the window: slow start, limited slow start, then congestion avoidance
-//! from a loss on.
+//! Tests see where a law is with a real flow, as `wad flows` and `wad trace` say it,
+//! beside what ss says of the window: slow start, limited slow start, then congestion
+//! avoidance from a loss on.
 
 use std::{fs, process::Command, slice, time::Duration};
 
@@ -21,7 +21,7 @@ use wad_testbed::{
 
 const OURS: u16 = 7021;
 const KERNELS: u16 = 7022;
-/// Segments from which slow start is limited.
+/// Slow start is limited from so many segments on.
 const LIMIT: u32 = 40;
 const READINGS: usize = 100;
 const SOON: Duration = Duration::from_secs(10);
@@ -31,7 +31,7 @@ const LIMITED_SLOW_START: u64 = 2;
 const CONGESTION_AVOIDANCE: u64 = 3;
 const RECOVERY: u64 = 4;
 
-/// The phases that fit a window; in recovery it is what the kernel makes of it.
+/// Returns the phases that fit a window; in recovery it is what the kernel makes of it.
 fn fitting(flow: &Flow) -> &'static [u64] {
     match flow.ssthresh_segments {
         None if flow.cwnd_segments < LIMIT => &[SLOW_START],
@@ -40,7 +40,7 @@ fn fitting(flow: &Flow) -> &'static [u64] {
     }
 }
 
-/// The flow to a port, as `wad flows` has it.
+/// Returns the flow to a port, as `wad flows` has it.
 fn flow(home: &Home, port: u16) -> Result<Value> {
     let output =
         home.command("flows").args(["--json", "--path", &format!("to-{port}")]).output()?;
@@ -52,7 +52,7 @@ fn flow(home: &Home, port: u16) -> Result<Value> {
     Ok(flow.clone())
 }
 
-/// Each phase once, where it begins.
+/// Returns each phase once, where it begins.
 fn course(phases: impl IntoIterator<Item = u64>) -> Vec<u64> {
     let mut course: Vec<u64> = phases.into_iter().collect();
     course.dedup();

@@ -27,14 +27,14 @@ use wad_testbed::{
 
 const PORT: u16 = 7000;
 const RTT: &str = "rtt = '60ms'\nforward = { rate = '1Gbit', queue = { bdp = 1.0 } }\n";
-/// Connections being made at a time.
+/// So many connections are being made at a time.
 const CLIENTS: usize = 12;
 const SPAN: Duration = Duration::from_secs(8);
 /// Two changes within one handshake leave a connection with what it got from the
 /// first set, the rest as it was: not mixed, but not whole either.
 const APART: Duration = Duration::from_millis(200);
 
-/// What a connection got, as the application itself sees it. Buffers in bytes.
+/// Holds what a connection got, as the application itself sees it. Buffers in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Got {
     sndbuf: usize,
@@ -44,7 +44,7 @@ struct Got {
     congestion: String,
 }
 
-/// What the two policies say.
+/// Holds what the two policies say.
 #[derive(Clone, Copy)]
 struct Said {
     sndbuf: usize,
@@ -83,7 +83,8 @@ impl Said {
 }
 
 impl Got {
-    /// All at one moment: read until nothing has changed in between.
+    /// Reads all settings as they are at one moment: reads until nothing has changed in
+    /// between.
     fn of(stream: &TcpStream) -> Result<Self> {
         let mut got = Self::read(stream)?;
         loop {
@@ -212,8 +213,8 @@ fn no_connection_sees_an_old_and_a_new_parameter() -> Result<()> {
     Ok(())
 }
 
-/// The same, were a change made in two pieces: buffers first, then the rest. The
-/// witness has to notice.
+/// A change is made in two pieces here: buffers first, then the rest. The witness has
+/// to notice.
 #[e2e(long, alone)]
 fn a_change_in_pieces_would_be_noticed() -> Result<()> {
     let stand = Stand::set_up("pieces")?;

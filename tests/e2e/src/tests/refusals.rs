@@ -1,5 +1,5 @@
-//! Hosts that lack something, and what is not to be had: one clear line each,
-//! with what to do, a non-zero exit status, and nothing left behind.
+//! Hosts that lack something, and requests for what is not to be had, get one clear
+//! line each, with what to do, a non-zero exit status, and nothing left behind.
 
 use std::{
     fs,
@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 const POLICY: &str =
     "[[path]]\nname = 'p'\nremote = '10.81.0.0/16'\nrcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n";
 
-/// What a command says that is refused: one line on standard error.
+/// Returns what a refused command says: one line on standard error.
 fn refused(home: &Home, mut command: Command) -> Result<String> {
     let file = home.folder().join("refusal");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&file)?);
@@ -49,7 +49,7 @@ fn run_on(home: &Home, stand: &Stand) -> Command {
     command
 }
 
-/// Each of the words is in what was said.
+/// Checks that each of the words is in what was said.
 fn ensure_names(said: &str, words: &[&str]) -> Result<()> {
     for word in words {
         ensure!(said.contains(word), "\"{word}\" is not in: {said}");

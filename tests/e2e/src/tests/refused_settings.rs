@@ -1,5 +1,6 @@
-//! Settings that the kernel does not set: each is named, with its errno, in the events
-//! of the flow, by `wad flows`, `wad status` and `wad explain`, and the others hold.
+//! Some settings are not set by the kernel: each is named, with its errno, in the
+//! events of the flow, by `wad flows`, `wad status` and `wad explain`, and the others
+//! hold.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -19,8 +20,8 @@ use wad_testbed::{
 const SOON: Duration = Duration::from_secs(20);
 const PORT: u16 = 7000;
 
-/// Of a kernel without these the agent registers no law: whoever asks for one is told
-/// that there is none.
+/// These are the names without which the agent registers no law: whoever asks for one
+/// is told that there is none.
 const LAWS: [&str; 2] = ["__bpf_prog_enter_recur", "__bpf_prog_enter_struct_ops"];
 
 fn policy(sink: &Path, keys: &str) -> String {
@@ -32,7 +33,7 @@ fn policy(sink: &Path, keys: &str) -> String {
     )
 }
 
-/// The values of the latest event of that name of a connection.
+/// Returns the values of the latest event of that name of a connection.
 fn event(file: &Path, connection: &Connection, name: &str, why: Option<&str>) -> Result<Value> {
     let port = connection.near.local_addr()?.port();
     let look = || -> Result<_> {
@@ -52,7 +53,7 @@ fn event(file: &Path, connection: &Connection, name: &str, why: Option<&str>) ->
     event.with_context(|| format!("{name} of {port}"))?.context("it is there")
 }
 
-/// What a command says, as JSON and for people.
+/// Returns what a command says, as JSON and for people.
 fn said(home: &Home, command: &[&str]) -> Result<(Value, String)> {
     let [subcommand, arguments @ ..] = command else { return Ok((Value::Null, String::new())) };
     let say = |json: &[&str]| -> Result<String> {

@@ -26,7 +26,8 @@ const RTT: Duration = Duration::from_millis(300);
 const LIMIT: Duration = Duration::from_secs(20);
 const PORT: u16 = 7000;
 const FLOWS: usize = 100;
-/// For all flows together within what the agent lets them have by default.
+/// The buffers of all flows together are within what the agent lets them have by
+/// default.
 const BUFFERS: &str = "sndbuf = \"512KiB\"; rcvbuf = \"512KiB\"";
 
 struct Bench<'a> {
@@ -52,8 +53,8 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// The windows of all flows at one moment, but for the few that a machine that
-    /// pauses may make lose something.
+    /// Returns the windows of all flows at one moment, but for the few that a machine
+    /// that pauses may make lose something.
     fn windows(&self) -> Result<Windows> {
         let flows = self.wan.a().run(|| ss::flows(&format!("dport = :{PORT}")))??;
         ensure!(flows.len() == FLOWS, "{} flows", flows.len());
@@ -69,7 +70,7 @@ impl Bench<'_> {
     }
 }
 
-/// In segments, by the flows' own ends.
+/// Windows are in segments, by the flows' own ends.
 type Windows = BTreeMap<SocketAddr, u32>;
 
 fn range(windows: &Windows) -> Result<(u32, u32)> {
@@ -77,7 +78,7 @@ fn range(windows: &Windows) -> Result<(u32, u32)> {
     Ok((*least, *windows.values().max().context("no windows")?))
 }
 
-/// All at once: one after the other they would take half a minute.
+/// Opens all connections at once: one after the other they would take half a minute.
 fn open_all(wan: &Wan) -> Result<Vec<Connection>> {
     let to = at(ADDRESSES_V4[1], PORT);
     let listener = tcp::listen(wan.b(), to)?;

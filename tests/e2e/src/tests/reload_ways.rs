@@ -21,7 +21,7 @@ use wad_testbed::{
 };
 
 const SOON: Duration = Duration::from_secs(10);
-/// Longer than what the agent takes to notice a change.
+/// This time is longer than what the agent takes to notice a change.
 const WHILE: Duration = Duration::from_secs(1);
 const PORT: u16 = 7000;
 
@@ -29,12 +29,12 @@ fn path(name: &str, remote: &str, keys: &str) -> String {
     format!("[[path]]\nname = '{name}'\nremote = '{remote}'\n{keys}\n")
 }
 
-/// The path of the flows that are looked at.
+/// Returns the path of the flows that are looked at.
 fn bob(sndbuf_bytes: u64) -> String {
     path("bob", ADDRESSES_V4[1], &format!("sndbuf = '{sndbuf_bytes}'"))
 }
 
-/// What a new flow gets, not doubled.
+/// Returns the send buffer that a new flow gets, not doubled.
 fn new_sndbuf(wire: &Wire) -> Result<u64> {
     let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?;
     Ok(connection.near_flow(wire.a())?.sndbuf_bytes / 2)
@@ -158,8 +158,8 @@ fn a_changed_file_is_read_however_it_was_changed() -> Result<()> {
     Ok(())
 }
 
-/// As the kubelet updates a volume: the file is a link by way of `..data`, which
-/// is made to point to a new folder; then the old one goes.
+/// The kubelet updates a volume in this way: the file is a link by way of `..data`,
+/// which is made to point to a new folder; then the old one goes.
 #[e2e(long, beside)]
 fn a_config_map_is_read_when_it_is_swapped() -> Result<()> {
     let stand = Stand::set_up("configmap")?;

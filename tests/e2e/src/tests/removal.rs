@@ -1,6 +1,6 @@
-//! What an agent changed on the host is undone, and nothing of it stays in the
-//! kernel: after a clean stop, after a kill and `wad cleanup`, and with journals
-//! as a power cut leaves them.
+//! These tests see that what an agent changed on the host is undone, and nothing of it
+//! stays in the kernel: after a clean stop, after a kill and `wad cleanup`, and with
+//! journals as a power cut leaves them.
 
 use std::{fs, time::Duration};
 
@@ -20,7 +20,7 @@ use wad_testbed::{
 const SOON: Duration = Duration::from_secs(10);
 const RMEM_MAX: &str = "net.core.rmem_max";
 const WMEM_MAX: &str = "net.core.wmem_max";
-/// Of the stand, and what the policy asks for.
+/// The stand's ceilings are `LOW`, and the policy asks for `RAISED`.
 const LOW: &str = "212992";
 const RAISED: &str = "8388608";
 
@@ -117,7 +117,7 @@ fn crash(stand: &Stand, home: &Home, journal: impl Fn(&[u8]) -> Vec<u8>) -> Resu
     Ok(kept)
 }
 
-/// What the ceilings have to be after a journal was undone: as before where a
+/// Returns what the ceilings have to be after a journal was undone: as before where a
 /// whole line tells of it.
 fn expected(journal: &[u8]) -> [&'static str; 2] {
     let settings: Vec<String> = journal

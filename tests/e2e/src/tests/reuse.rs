@@ -1,4 +1,4 @@
-//! Sockets that are used in unusual ways: for one connection after another, and
+//! Sockets are used in unusual ways here: for one connection after another, and
 //! connected to themselves. Each connection is judged, and counted, once.
 
 use std::{
@@ -54,9 +54,9 @@ fn await_nothing_held(home: &Home) -> Result<()> {
     Ok(())
 }
 
-/// Seen before: the first attempt's state was the second's, which ran under the
-/// policy of a path that it does not match, and gave back twice what was reserved
-/// once.
+/// This error was seen before: the first attempt's state was the second's, which ran
+/// under the policy of a path that it does not match, and gave back twice what was
+/// reserved once.
 #[e2e(long, beside)]
 fn a_socket_that_connects_again_elsewhere_is_another_flow() -> Result<()> {
     let stand = Stand::set_up("reuse")?;
@@ -80,8 +80,8 @@ fn a_socket_that_connects_again_elsewhere_is_another_flow() -> Result<()> {
     await_nothing_held(&home)
 }
 
-/// Seen before: both callbacks of an establishment reserved, and one close gave
-/// back half of it.
+/// This error was seen before: both callbacks of an establishment reserved, and one
+/// close gave back half of it.
 #[e2e(every_change, beside)]
 fn a_socket_connected_to_itself_is_one_flow() -> Result<()> {
     let stand = Stand::set_up("self")?;

@@ -1,5 +1,5 @@
-//! Flows that run already: found when the agent starts or its policy changes, in
-//! all network namespaces, and only in its cgroup.
+//! Flows that run already are found when the agent starts or its policy changes, in all
+//! network namespaces, and only in its cgroup.
 
 use std::{
     fs::File,
@@ -34,7 +34,7 @@ const NAMESPACES: usize = 20;
 const FLOWS_EACH: usize = 50;
 const ALL: f64 = (NAMESPACES * FLOWS_EACH) as f64;
 
-/// For the ends that connected, on the loopback device of any namespace.
+/// The policy is for the ends that connected, on the loopback device of any namespace.
 const ON_LOOPBACK: &str = "[limits]\nmax_memory = '4GiB'\n[[path]]\nname = 'p'\n\
      remote = ['127.0.0.0/8', '::1']\nremote_port = 7000\nsndbuf = '300000'\n\
      rcvbuf = '400000'\ncongestion = 'wad_aimd'\n";
@@ -73,7 +73,7 @@ impl Crowd {
     }
 }
 
-/// Two descriptors for each flow.
+/// Allows two descriptors for each flow.
 fn allow_many_files() -> Result<()> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     Ok(setrlimit(Resource::RLIMIT_NOFILE, hard.min(8192), hard)?)
@@ -276,7 +276,7 @@ fn without_the_callback_ends_are_seen_all_the_same() -> Result<()> {
     Ok(())
 }
 
-/// A path whose own flows measure it.
+/// The policy has a path whose own flows measure it.
 const MEASURED: &str = "[limits]\nmax_memory = '1GiB'\n[[source]]\nname = 'flows'\n\
      kind = 'passive'\ninterval = '1s'\n[[path]]\nname = 'p'\nremote = '10.81.0.2'\n\
      mode = 'measured'\nsndbuf = 'auto'\n";

@@ -1,5 +1,5 @@
-//! Hosts that are set up in another way than usual, played by a mount namespace:
-//! where the BPF file system is not mounted, and cgroup v2 elsewhere.
+//! A mount namespace plays hosts that are set up in another way than usual: where the
+//! BPF file system is not mounted, and cgroup v2 elsewhere.
 
 use std::{
     process::{Command, Stdio},

@@ -1,5 +1,5 @@
-//! Paths that are only observed, and the kill switch: flows left alone, counts
-//! that go on, and what is disabled staying so.
+//! Paths that are only observed, and the kill switch, have this in common: flows left
+//! alone, counts that go on, and what is disabled staying so.
 
 use std::{process::Output, time::Duration};
 
@@ -32,7 +32,7 @@ fn path(name: &str, port: u16, keys: &str) -> String {
     )
 }
 
-/// What can be seen of a flow's settings.
+/// Returns what can be seen of a flow's settings.
 fn settings_of(flow: &Flow) -> (&str, u64, u64, u32, Option<(u8, u8)>) {
     let Flow { congestion, sndbuf_bytes, rcvbuf_bytes, cwnd_segments, window_scales, .. } = flow;
     (congestion, *sndbuf_bytes, *rcvbuf_bytes, *cwnd_segments, *window_scales)
@@ -214,7 +214,7 @@ fn what_is_disabled_is_disabled_even_if_it_cannot_be_noted() -> Result<()> {
     Ok(())
 }
 
-/// One for each port from [`PORT`] on.
+/// There is a law for each port from [`PORT`] on.
 const LAWS: [&str; 6] = [
     "congestion = 'wad_aimd'; additive_increase = 10; initial_ssthresh = 300; max_cwnd = 400",
     "congestion = 'wad_highspeed'; initial_ssthresh = 300; max_cwnd = 400",
@@ -242,7 +242,7 @@ impl Bench<'_> {
         until(what, SOON, || self.windows(), |windows| fit(windows))
     }
 
-    /// How many have a law of wad's.
+    /// Returns how many flows have a law of wad's.
     fn under_laws(&self) -> Result<usize> {
         let mut count = 0;
         for connection in self.connections {
@@ -254,8 +254,8 @@ impl Bench<'_> {
     }
 }
 
-/// Under every law: the namespace's default at once, and no bound, as long as the
-/// path is disabled; then its own again.
+/// Flows under every law get the namespace's default at once, and no bound, as long as
+/// the path is disabled; then their own settings again.
 #[e2e(long, alone)]
 fn running_flows_go_back_while_they_are_disabled() -> Result<()> {
     let stand = Stand::set_up("running")?;

@@ -68,7 +68,7 @@ impl Top {
         Ok(kill(Pid::from_raw(pid), signal)?)
     }
 
-    /// The shell has the terminal again, as it was.
+    /// Checks that the shell has the terminal again, as it was.
     fn is_given_back(&self, home: &Home) -> Result<()> {
         let taken = || Ok::<_, anyhow::Error>(self.terminal.is_taken()?);
         until("the terminal is given back", PATIENCE, taken, |taken| !taken)?;
@@ -78,7 +78,7 @@ impl Top {
     }
 }
 
-/// Of the terminal's line discipline, as its shell sees them.
+/// Returns the settings of the terminal's line discipline, as its shell sees them.
 fn settings(terminal: &Terminal, folder: &Path) -> Result<String> {
     let file = folder.join("stty");
     let _ = fs::remove_file(&file);

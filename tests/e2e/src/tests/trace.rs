@@ -1,5 +1,5 @@
-//! `wad trace` and `wad plot`: the beat, what ss says meanwhile, and what is left when
-//! the trace is killed, its disk full, its agent away.
+//! `wad trace` and `wad plot` are tested for the beat, what ss says meanwhile, and what
+//! is left when the trace is killed, its disk full, its agent away.
 
 use std::{
     fs, io,
@@ -35,7 +35,7 @@ const PORT: u16 = 7000;
 const SOON: Duration = Duration::from_secs(10);
 const POLICY: &str = "[[path]]\nname = 'p'\nremote = '10.81.0.2'\nmode = 'observe'\n";
 
-/// Rows come in the order of time, and each flow once at each.
+/// Checks that rows come in the order of time, and each flow once at each.
 fn ensure_ordered(rows: &[Value]) -> Result<()> {
     let mut last = None;
     for row in rows {
@@ -50,14 +50,14 @@ fn unpacked(file: &Path) -> Result<String> {
     Ok(process::run("zstd", &["-dc", &file.to_string_lossy()])?)
 }
 
-/// The picture of some traces.
+/// Returns the picture of some traces.
 fn plotted(files: &[&Path]) -> Result<String> {
     let output = Command::new(program()?).arg("plot").args(files).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// How many lines, and dashed ones, a picture has.
+/// Returns how many lines, and dashed ones, a picture has.
 fn lines_of(picture: &str) -> Result<(usize, usize)> {
     let xml = roxmltree::Document::parse(picture)?;
     ensure!(xml.root_element().has_tag_name(("http://www.w3.org/2000/svg", "svg")), "no SVG");
@@ -138,7 +138,7 @@ fn it_keeps_its_beat_and_has_the_windows_that_ss_shows() -> Result<()> {
     Ok(())
 }
 
-/// Of a full packet on the emulated path, without headers.
+/// The payload of a full packet on the emulated path is this, without headers.
 const MSS_OCTETS: f64 = 1448.0;
 
 /// A window of a flow as a trace has it.
@@ -148,11 +148,11 @@ struct Window {
     octets: f64,
 }
 
-/// How many windows are not what the path saw on its way. A flow that its window bounds
-/// has just that on its way, but for a few segments: one that is lost, and those that the
-/// kernel holds back, a millisecond at most, to send them together. When it had them is
-/// known to within an interval between readings: the agent notes the time before it reads,
-/// and the path looks at its packets every millisecond.
+/// Returns how many windows are not what the path saw on its way. A flow that its
+/// window bounds has just that on its way, but for a few segments: one that is lost,
+/// and those that the kernel holds back, a millisecond at most, to send them together.
+/// When it had them is known to within an interval between readings: the agent notes
+/// the time before it reads, and the path looks at its packets every millisecond.
 fn misfits(windows: impl Iterator<Item = Window>, course: &[Flight]) -> usize {
     const INTERVAL_NS: u64 = 10_000_000;
     const HELD_BACK_OCTETS: f64 = 4.0 * MSS_OCTETS;
@@ -243,7 +243,7 @@ fn compare_with_path(stand: &Stand) -> Result<()> {
     Ok(())
 }
 
-/// An agent that observes both ends of some connections at work.
+/// Runs an agent that observes both ends of some connections at work.
 fn while_busy(label: &str, look: impl FnOnce(&Home, &Stand) -> Result<()>) -> Result<()> {
     let stand = Stand::set_up(label)?;
     let wire = Wire::start()?;

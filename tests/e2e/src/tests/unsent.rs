@@ -1,4 +1,5 @@
-//! `notsent_lowat`: what a socket takes and has not sent, as its owner and ss see it.
+//! `notsent_lowat` bounds what a socket takes and has not sent, as its owner and ss see
+//! it.
 
 use std::{
     io,
@@ -24,14 +25,14 @@ use wad_testbed::{
 const SOON: Duration = Duration::from_secs(10);
 const PORT: u16 = 7000;
 const BOUND: u32 = 128 << 10;
-/// What an application asks for by itself.
+/// An application asks for this bound by itself.
 const OWN: u32 = 48 << 10;
 
 fn policy(keys: &str) -> String {
     format!("[[path]]\nname = 'p'\nremote = '10.81.0.2'\n{keys}\n")
 }
 
-/// TCP_NOTSENT_LOWAT, as the application reads it; 0 where nobody has set it.
+/// Returns TCP_NOTSENT_LOWAT, as the application reads it; 0 where nobody has set it.
 fn bound(stream: &TcpStream) -> Result<u32> {
     let mut value = 0_u32;
     let mut bytes = size_of_val(&value) as libc::socklen_t;

@@ -1,6 +1,6 @@
-//! What wad's BPF programs cost the kernel's verifier, which gives up after a million
-//! instructions: a table, `tests/verifier.toml`, has what it processed of each program
-//! under each kernel. `cargo xtask verifier` writes it anew.
+//! The cost of wad's BPF programs to the kernel's verifier, which gives up after a
+//! million instructions, is held against a table, `tests/verifier.toml`, of what it
+//! processed of each program under each kernel. `cargo xtask verifier` writes it anew.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,20 +20,21 @@ use wad_testbed::{
 use super::laws;
 
 const TABLE: &str = include_str!("../../../verifier.toml");
-/// The policy with every law in it.
+/// The policy has every law in it.
 const EVERY_LAW: &str = include_str!("../../../config/valid/laws.toml");
 
 /// A program may take so much of the verifier's million on any kernel.
 const MOST: u32 = 700_000;
-/// More than in the table on a kernel that it has, in percent.
+/// A program may take so much more than in the table on a kernel that it has, in
+/// percent.
 const MOST_GROWTH_PERCENT: u32 = 10;
 
-/// A path that is measured by its own flows, which an iterator reads.
+/// The policy has a path that is measured by its own flows, which an iterator reads.
 const PASSIVE: &str = "[[source]]\nname = 'flows'\nkind = 'passive'\n\n\
                        [[path]]\nname = 'measured'\nremote = '192.0.2.1'\nmode = 'measured'\n\
                        sndbuf = 'auto'\nrcvbuf = 'auto'\n\n";
 
-/// The instructions that the verifier processed, by programs' names.
+/// Costs are the instructions that the verifier processed, by programs' names.
 type Costs = BTreeMap<String, u32>;
 
 #[e2e(every_change, alone)]
@@ -71,7 +72,7 @@ fn wrong(series: &str, expected: Option<&Costs>, seen: &Costs) -> String {
     lines
 }
 
-/// What a program may take, in hundredths.
+/// Returns what a program may take, in hundredths.
 fn most_of(was: u32) -> u64 {
     u64::from(was) * u64::from(100 + MOST_GROWTH_PERCENT)
 }
@@ -84,7 +85,7 @@ pub fn show() -> Result<String> {
     Ok(lines.map(|(name, cost)| format!("verifier {series} {name} {cost}\n")).collect())
 }
 
-/// The first two numbers of the kernel's release.
+/// Returns the first two numbers of the kernel's release.
 fn series() -> Result<String> {
     let release = sysctl::get("kernel.osrelease")?;
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());

@@ -1,5 +1,5 @@
-//! Where windows begin, slow down and end: initial and maximum thresholds, and
-//! what idle time leaves. Windows count segments, as ss has them.
+//! Windows begin, slow down and end at places that policies set: initial and maximum
+//! thresholds, and what idle time leaves. Windows count segments, as ss has them.
 
 use std::{
     io::Write as _,
@@ -23,7 +23,7 @@ use wad_testbed::{
 
 const LAWS: [&str; 3] = ["wad_aimd", "wad_highspeed", "wad_scalable"];
 const LIMIT: Duration = Duration::from_secs(10);
-/// A port without a policy.
+/// No policy is for this port.
 const UNTUNED: u16 = 6000;
 
 fn path(text: &str) -> Result<Wan> {

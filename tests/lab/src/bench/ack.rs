@@ -1,4 +1,4 @@
-//! `ack`: what an ACK costs under each law.
+//! `ack` measures what an ACK costs under each law.
 //!
 //! Over veth at MTU 1500 with segment offloads off, paced, to a receiver that does
 //! not let unread data hold an ACK back: an ACK for a few segments, as a real network
@@ -38,10 +38,10 @@ const ROUND: Duration = Duration::from_secs(2);
 /// compared with ran just before or after it.
 const PAIRS: usize = 161;
 const PAIR: Duration = Duration::from_millis(250);
-/// Where the sender and the receiver run: what depends on the scheduler's choice is
-/// half of the noise.
+/// The sender and the receiver run on these processors: what depends on the scheduler's
+/// choice is half of the noise.
 const PROCESSORS: [&str; 2] = ["0", "1"];
-/// Ethernet's payload less headers with timestamps.
+/// A segment holds Ethernet's payload less headers with timestamps.
 const MSS_BYTES: u64 = 1448;
 const DEVICE: &str = "v0";
 /// Two addresses for each end: a path for the law, and one for what it is compared
@@ -100,7 +100,7 @@ const LAWS: [Law; 6] = [
     },
 ];
 
-/// What an operator would pick without wad.
+/// An operator without wad would pick this.
 const CUBIC: &str = "pacing = '3Gbit'\ncongestion = 'cubic'";
 
 struct Bench {
@@ -110,7 +110,7 @@ struct Bench {
     ends: Ends,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// Without root, or where a step fails.
@@ -166,7 +166,7 @@ impl Bench {
         Ok(outcomes)
     }
 
-    /// BPF run time per ACK, over all callbacks, and what it acknowledged.
+    /// Returns the BPF run time per ACK, over all callbacks, and what it acknowledged.
     fn per_ack(&self, law: &Law) -> Result<(f64, f64)> {
         let home = Home::create(&self.wad, &policy(law))?;
         let agent = home.start(&self.cgroup)?;
@@ -202,7 +202,8 @@ impl Bench {
             .collect()
     }
 
-    /// What the law's path costs beside the other: now the one first, now the other.
+    /// Returns what the law's path costs beside the other: now the one first, now the
+    /// other.
     fn ratio(&self, pair: usize) -> Result<f64> {
         Ok(if pair.is_multiple_of(2) {
             let law = self.cost(LAW)?;
@@ -213,7 +214,7 @@ impl Bench {
         })
     }
 
-    /// Processor time of the whole machine for a byte.
+    /// Returns the processor time of the whole machine for a byte.
     fn cost(&self, to: &str) -> Result<f64> {
         let work = Work::begin()?;
         let bytes = self.transfer(to, PAIR)?;
@@ -261,7 +262,7 @@ fn policy(law: &Law) -> String {
     path("law", "10.99.0.0/24", law.policy) + &path("beside", "10.99.1.0/24", CUBIC)
 }
 
-/// The receiving end of one connection: how many bytes it brings.
+/// Is the receiving end of one connection; returns how many bytes it brings.
 ///
 /// While less than this is unread, the kernel acknowledges every second segment;
 /// else only what makes room in the window (`__tcp_ack_snd_check()`).

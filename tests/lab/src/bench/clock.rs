@@ -1,5 +1,5 @@
-//! What the kernel's measurement of a BPF program's run time takes itself: it reads
-//! its clock before and after each run (`bpf_prog_start_time()`).
+//! The kernel's measurement of a BPF program's run time takes time itself: the kernel
+//! reads its clock before and after each run (`bpf_prog_start_time()`).
 
 use std::{ffi::CStr, os::fd::AsRawFd};
 
@@ -15,7 +15,7 @@ const BPF_PROG_TYPE_SOCKET_FILTER: u32 = 1;
 const NAME: &CStr = c"wad_bench_empty";
 const RUNS: u32 = 100_000;
 
-/// The fields of `union bpf_attr` for BPF_PROG_TEST_RUN.
+/// These are the fields of `union bpf_attr` for BPF_PROG_TEST_RUN.
 #[repr(C)]
 struct Run {
     program: u32,
@@ -28,8 +28,8 @@ struct Run {
     duration_ns: u32,
 }
 
-/// The run time of a program that does nothing, with caches as warm as they get, as
-/// the kernel counts it while `kernel.bpf_stats_enabled` is on.
+/// Returns the run time of a program that does nothing, with caches as warm as they
+/// get, as the kernel counts it while `kernel.bpf_stats_enabled` is on.
 ///
 /// # Errors
 /// Without root.

@@ -1,4 +1,4 @@
-//! `connect`: what a connection costs with so many paths loaded, against no
+//! `connect` measures what a connection costs with so many paths loaded, against no
 //! agent at all; the agent's memory; and how soon it tunes.
 
 use std::{
@@ -26,7 +26,7 @@ use super::{Outcome, Report, Target, proc, programs};
 
 const PAIRS: usize = 9;
 const SPAN: Duration = Duration::from_millis(1500);
-/// An address that no path matches, and one that does.
+/// No path matches this address; one matches the next.
 const UNMATCHED: &str = "127.0.0.1:5002";
 const MATCHED: &str = "10.200.0.1:5002";
 
@@ -37,7 +37,7 @@ struct Bench {
     netns: Netns,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// Without root, or where a step fails.
@@ -79,7 +79,7 @@ impl Bench {
         Ok(Outcome::new(name, "ratio", Target::AtLeast(least), samples))
     }
 
-    /// The agent's memory, alone and with its maps'.
+    /// Returns the agent's memory, alone and with its maps'.
     fn memory(&self) -> Result<[Outcome; 2]> {
         const MEBIBYTE: f64 = 1_048_576.0;
         let home = Home::create(&self.wad, &policy(100_000))?;
@@ -97,7 +97,7 @@ impl Bench {
         ])
     }
 
-    /// From the start of the process to the first flow that is tuned.
+    /// Measures the time from the start of the process to the first flow that is tuned.
     fn start(&self) -> Result<Outcome> {
         let home = Home::create(&self.wad, &policy(1_000))?;
         let _server = self.server(MATCHED)?;
@@ -141,8 +141,8 @@ impl Bench {
     }
 }
 
-/// So many paths to single hosts, with settings of every kind; the last is the
-/// matched address.
+/// Makes a policy of so many paths to single hosts, with settings of every kind; the
+/// last is the matched address.
 pub(super) fn policy(paths: u32) -> String {
     let mut text = String::new();
     for n in (0..paths).rev() {
@@ -158,7 +158,8 @@ pub(super) fn policy(paths: u32) -> String {
     text
 }
 
-/// The client: connects and closes for a while; connections per second.
+/// Is the client, which connects and closes for a while; returns connections per
+/// second.
 ///
 /// # Errors
 /// When a connection fails.
@@ -191,7 +192,7 @@ pub fn once(to: SocketAddr) -> io::Result<()> {
     Ok(setsockopt(&stream, sockopt::Linger, &linger)?)
 }
 
-/// The server: accepts and closes, until killed.
+/// Is the server, which accepts and closes, until killed.
 ///
 /// # Errors
 /// When it cannot listen.

@@ -1,6 +1,6 @@
-//! `instruments`: what it takes to read all instruments of ten thousand flows in four
-//! network namespaces; and whether every connection is told of when twenty thousand a
-//! second come and go.
+//! `instruments` measures what it takes to read all instruments of ten thousand flows
+//! in four network namespaces; and whether every connection is told of when twenty
+//! thousand a second come and go.
 //!
 //! `read_seconds` is what the agent says that a reading took (Server-Timing), from
 //! the kernel's iterator to the finished numbers, without making JSON of them.
@@ -38,14 +38,14 @@ const WATCH: Duration = Duration::from_secs(15);
 const SPAN: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_secs(60);
 
-/// Of each connection one end only is a flow of the path's.
+/// One end only of each connection is a flow of the path's.
 const POLICY: &str = "[[path]]\nname = 'bench'\nremote = '10.200.0.1'\nremote_port = 5002\n\
                       congestion = 'wad_aimd'\n";
 /// Has every flow read each second, and compared with the second before.
 const WATCHED: &str = "[[derived]]\nname = 'CurBW'\n\
                        value = '8 * rate(HCThruOctetsAcked)'\nabove = 1e12\nmetric = true\n";
 
-/// How much of everything.
+/// Tells how much of everything a benchmark makes.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
     pub flows: usize,
@@ -66,7 +66,7 @@ struct Bench {
     home: Home,
 }
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// Without root, or where a step fails.
@@ -134,7 +134,8 @@ impl Bench {
         Ok(holders)
     }
 
-    /// Part of a processor that the agent takes while it looks at them each second.
+    /// Returns the part of a processor that the agent takes while it looks at them each
+    /// second.
     fn watching_share(&self, agent: &Agent<'_>) -> Result<f64> {
         self.home.reload(&format!("{POLICY}{WATCHED}"))?;
         // The first look loads what reads them.
@@ -148,7 +149,7 @@ impl Bench {
         Ok(share)
     }
 
-    /// Time that a reading took, and the answer.
+    /// Returns the time that a reading took, and the answer.
     fn ask(&self, path: &str) -> Result<(f64, String)> {
         let socket = format!("/run/wad/{}.sock", self.home.instance());
         let mut stream = UnixStream::connect(socket)?;
@@ -212,7 +213,7 @@ fn to() -> SocketAddr {
     SocketAddr::new(ADDRESS.parse().expect("an address"), PORT)
 }
 
-/// Of all flows since the agent's start.
+/// The events of all flows since the agent's start.
 struct Events {
     seen: f64,
     lost: f64,

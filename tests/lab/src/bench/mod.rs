@@ -1,5 +1,5 @@
-//! What wad costs, measured by ratio in alternated runs: two arms differ in one
-//! thing only, and the noise of the machine hits both.
+//! Benchmarks say what wad costs, measured by ratio in alternated runs: two arms differ
+//! in one thing only, and the noise of the machine hits both.
 
 pub mod ack;
 mod clock;
@@ -18,7 +18,7 @@ pub struct Report {
     pub results: Vec<Outcome>,
 }
 
-/// One figure.
+/// One figure of a benchmark.
 #[derive(Debug, Serialize)]
 pub struct Outcome {
     pub name: String,
@@ -28,7 +28,7 @@ pub struct Outcome {
     pub target: Option<Target>,
 }
 
-/// What the figure should be.
+/// Tells what the figure should be.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
@@ -50,7 +50,7 @@ impl Outcome {
         Self { target: Some(target), ..Self::alone(name, unit, samples) }
     }
 
-    /// A figure that others are seen beside.
+    /// Returns a figure that others are seen beside.
     fn alone(name: impl Into<String>, unit: &'static str, samples: Vec<f64>) -> Self {
         let mut sorted = samples.clone();
         sorted.sort_by(f64::total_cmp);
@@ -65,7 +65,7 @@ impl Outcome {
 }
 
 impl Report {
-    /// For people: a line for each figure.
+    /// Returns a table for people, with a line for each figure.
     #[must_use]
     pub fn table(&self) -> String {
         self.results.iter().map(Outcome::line).collect()

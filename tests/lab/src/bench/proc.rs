@@ -1,8 +1,8 @@
-//! Processor time and memory from /proc.
+//! Processor time and memory are read from /proc.
 
 use std::{fs, io, time::Instant};
 
-/// USER_HZ.
+/// The kernel counts processor time in ticks of USER_HZ.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The work of all processors from a moment on.
@@ -22,10 +22,10 @@ impl Work {
         Ok(Self { unused_ticks: unused_ticks(&stat), processors, begun: Instant::now() })
     }
 
-    /// What has gone by on all of them, less what was idle, waited or went to other
-    /// virtual machines. The kernel measures those; its figures of work are what a
-    /// tick finds, which misses work that a timer begins and that ends before the
-    /// next one.
+    /// Returns the time that has gone by on all processors, less what was idle, waited
+    /// or went to other virtual machines. The kernel measures those; its figures of
+    /// work are what a tick finds, which misses work that a timer begins and that ends
+    /// before the next one.
     ///
     /// # Errors
     /// When /proc cannot be read.
@@ -38,7 +38,7 @@ impl Work {
     }
 }
 
-/// idle, iowait and steal (proc_stat(5)).
+/// Returns the ticks of idle, iowait and steal (proc_stat(5)).
 fn unused_ticks(stat: &str) -> u64 {
     let all = stat.lines().next().unwrap_or_default();
     // cpu user nice system idle iowait irq softirq steal
@@ -46,7 +46,7 @@ fn unused_ticks(stat: &str) -> u64 {
     [4, 5, 8].into_iter().map(ticks).sum()
 }
 
-/// Resident memory of a process.
+/// Returns the resident memory of a process.
 ///
 /// # Errors
 /// When it is gone.
@@ -61,8 +61,8 @@ pub fn resident_bytes(pid: u32) -> io::Result<u64> {
     Ok(kilobytes * 1024)
 }
 
-/// Processor time that a process has had, with its threads that have ended, to a
-/// tick of USER_HZ (proc_pid_stat(5)).
+/// Returns the processor time that a process has had, with its threads that have ended,
+/// to a tick of USER_HZ (proc_pid_stat(5)).
 ///
 /// # Errors
 /// When it is gone.

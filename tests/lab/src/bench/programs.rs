@@ -1,4 +1,4 @@
-//! Run time and memory of BPF programs and maps, as bpftool tells them.
+//! bpftool tells the run time and memory of BPF programs and maps.
 
 use std::collections::HashSet;
 
@@ -26,7 +26,7 @@ struct Map {
     bytes_memlock: u64,
 }
 
-/// All programs of the host.
+/// Returns all programs of the host.
 ///
 /// # Errors
 /// When bpftool fails.
@@ -34,7 +34,7 @@ pub fn programs() -> Result<Vec<Program>, ProcessError> {
     Ok(parse(&run("bpftool", &["-j", "prog", "show"])?))
 }
 
-/// Ids of all maps of the host.
+/// Returns the ids of all maps of the host.
 ///
 /// # Errors
 /// When bpftool fails.
@@ -42,7 +42,7 @@ pub fn map_ids() -> Result<HashSet<u32>, ProcessError> {
     Ok(maps()?.into_iter().map(|map| map.id).collect())
 }
 
-/// Memory of the maps that are not among those.
+/// Returns the memory of the maps that are not among those.
 ///
 /// # Errors
 /// When bpftool fails.

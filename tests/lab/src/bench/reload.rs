@@ -1,5 +1,5 @@
-//! `reload`: what a change of the configuration takes with so many paths, from the
-//! command to its answer, when all of it is in force; and what a scrape does.
+//! `reload` measures what a change of the configuration takes with so many paths, from
+//! the command to its answer, when all of it is in force; and what a scrape does.
 
 use std::{path::Path, time::Instant};
 
@@ -14,7 +14,7 @@ const MOST_SECONDS: f64 = 2.0;
 const MOST_SCRAPE_SECONDS: f64 = 0.1;
 const MOST_SCRAPE_BYTES: f64 = 2e6;
 
-/// Runs it.
+/// Runs the benchmark.
 ///
 /// # Errors
 /// Without root, or where a step fails.

@@ -1,4 +1,4 @@
-//! `wad-bench`: what wad costs. `cargo xtask bench` runs it.
+//! `wad-bench` measures what wad costs. `cargo xtask bench` runs it.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! `wad-compare`: the laws of ours beside the kernel's own. `cargo xtask vm compare`
-//! runs it in a virtual machine, whose kernel has all that it needs.
+//! `wad-compare` runs the laws of ours beside the kernel's own. `cargo xtask vm
+//! compare` runs it in a virtual machine, whose kernel has all that it needs.
 
 use std::{env, process::ExitCode};
 
@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all are close to the kernel's.
+/// Compares, and returns whether all ratios are close to the kernel's.
 fn run() -> Result<bool> {
     let wad = wad::program()?;
     let only = env::args().nth(1);

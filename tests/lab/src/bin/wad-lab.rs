@@ -1,5 +1,5 @@
-//! `wad-lab`: experiments on an emulated long path. `cargo xtask lab` and
-//! `cargo xtask demo` run it.
+//! `wad-lab` runs experiments on an emulated long path. `cargo xtask lab` and `cargo
+//! xtask demo` run it.
 
 use std::{fs, path::PathBuf, process::ExitCode};
 

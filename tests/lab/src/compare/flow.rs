@@ -1,4 +1,4 @@
-//! A flow that sends all it can, and what the kernel says of its window.
+//! A flow sends all it can, and the kernel says what its window is.
 
 use std::{
     io::Write as _,
@@ -18,10 +18,10 @@ use wad_testbed::{
     veth::{ADDRESSES_V4, Wire},
 };
 
-/// Short beside a round trip time.
+/// The interval is short beside a round trip time.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Ended when dropped.
+/// A flow ends when this is dropped.
 pub struct Flow {
     connection: Connection,
     threads: Vec<thread::JoinHandle<()>>,
@@ -35,7 +35,7 @@ impl Flow {
         Ok(Self { connection, threads })
     }
 
-    /// Of an instance's algorithm the name has a suffix.
+    /// Checks the flow's algorithm; the name of an instance's has a suffix.
     pub fn ensure_algorithm(&self, wanted: &str) -> Result<()> {
         let name = getsockopt(&self.connection.near, sockopt::TcpCongestion)?;
         let name = name.to_string_lossy();
@@ -70,7 +70,8 @@ impl Flow {
         Ok(())
     }
 
-    /// The mean of its window until then, seen at regular times.
+    /// Returns the mean of the flow's window until it has sent so many segments again,
+    /// seen at regular times.
     pub fn mean_window_until(&self, losses: u32) -> Result<f64> {
         let (mut sum, mut looks) = (0_u64, 0_u32);
         loop {

@@ -32,22 +32,22 @@ use wad_testbed::{
 pub use self::pairs::Ratio;
 use self::{flow::Flow, netem::Netem, pairs::Pairs};
 
-/// Turns of each side.
+/// Each side has so many turns.
 const PAIRS: u64 = 4;
-/// Segments per second that an emulated processor carries with time to spare, at
-/// windows of several times the mean, too. A flow that waits for the processor is
-/// held back by that, not by its window, and gets one ACK for several segments.
+/// An emulated processor carries so many segments per second with time to spare, at
+/// windows of several times the mean, too. A flow that waits for the processor is held
+/// back by that, not by its window, and gets one ACK for several segments.
 const MOST_PER_SECOND: f64 = 4000.0;
 const LEAST_RTT: Duration = Duration::from_millis(20);
-/// RTTs until nothing of what was lost or sent before is under way.
+/// After so many RTTs nothing of what was lost or sent before is under way.
 const REST_RTTS: u32 = 5;
-/// Losses until a flow's window counts: has become what the law makes of it.
+/// A flow's window counts after so many losses: it has become what the law makes of it.
 const SETTLED_LOSSES: u32 = 8;
 
 const OUR_PORT: u16 = 7001;
 const KERNELS_PORT: u16 = 7002;
 
-/// What is compared.
+/// Holds what is compared.
 pub struct Case {
     pub ours: &'static str,
     pub kernels: &'static str,
@@ -55,7 +55,7 @@ pub struct Case {
     pub loss: f64,
     /// About what the law has on average: tells how fast a flow is.
     expected_segments: f64,
-    /// Of one flow while its window counts.
+    /// One flow has so many losses while its window counts.
     losses: u32,
 }
 
@@ -86,8 +86,8 @@ impl Case {
         LEAST_RTT.max(Duration::from_secs_f64(least))
     }
 
-    /// What ends slow start well below the window to be expected: of the window that
-    /// counts, little is what slow start left, which both laws have in common.
+    /// Returns what ends slow start well below the window to be expected: of the window
+    /// that counts, little is what slow start left, which both laws have in common.
     fn first_loss(&self) -> f64 {
         (8.0 / self.expected_segments).min(0.05)
     }
@@ -150,7 +150,7 @@ fn prepare(wire: &Wire) -> Result<()> {
         .context("net.core.netdev_max_backlog")
 }
 
-/// Mean window of the flow of one turn.
+/// Returns the mean window of the flow of one turn.
 fn one_turn(wire: &Wire, case: &Case, pair: u64, port: u16, algorithm: &str) -> Result<f64> {
     // All bits of it count: netem's generator begins badly with few.
     let seed = Random::new(pair).next();

@@ -17,7 +17,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 
 use wad_testbed::netns::Netns;
 
-/// What it does to the packets that a device sends.
+/// Tells what netem does to the packets that a device sends.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Netem {
     pub delay: Duration,
@@ -28,7 +28,8 @@ pub struct Netem {
 }
 
 impl Netem {
-    /// Puts it before a device, or changes what is there; packets that it holds stay.
+    /// Puts netem before a device, or changes what is there; packets that it holds
+    /// stay.
     ///
     /// # Errors
     /// Without root, or netem.
@@ -39,7 +40,7 @@ impl Netem {
     }
 
     fn message(&self, device: &str) -> Result<TcMessage> {
-        /// From include/uapi/linux/rtnetlink.h.
+        /// These numbers are from include/uapi/linux/rtnetlink.h.
         const TCA_OPTIONS: u16 = 2;
         let index = nix::net::if_::if_nametoindex(device)?;
         let mut message = TcMessage::with_index(index.try_into()?);
@@ -51,12 +52,12 @@ impl Netem {
         Ok(message)
     }
 
-    /// `struct tc_netem_qopt` of include/uapi/linux/pkt_sched.h, and the attributes
-    /// after it.
+    /// Returns the `struct tc_netem_qopt` of include/uapi/linux/pkt_sched.h, and the
+    /// attributes after it.
     fn options(&self) -> Vec<u8> {
         const TCA_NETEM_LATENCY64: u16 = 10;
         const TCA_NETEM_PRNG_SEED: u16 = 14;
-        /// Packets: more than are ever under way.
+        /// The queue holds this many packets: more than are ever under way.
         const LIMIT: u32 = 1_000_000;
         let loss = (self.loss * f64::from(u32::MAX)).round() as u32;
         // Latency in ticks (replaced below), limit, loss, gap, duplicate, jitter.
@@ -73,7 +74,7 @@ impl Netem {
     }
 }
 
-/// In the network namespace of this thread.
+/// Makes a request in the network namespace of this thread.
 fn request(message: TcMessage) -> Result<()> {
     const MOST_BYTES: usize = 4096;
     let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));

@@ -1,4 +1,4 @@
-//! The ratio of two means, from pairs of samples, and how well it is known.
+//! Pairs of samples tell the ratio of two means, and how well it is known.
 
 use std::fmt;
 
@@ -14,7 +14,7 @@ impl Pairs {
         self.values.push((ours, kernels));
     }
 
-    /// The geometric mean of the ratios of all pairs, which are independent.
+    /// Returns the geometric mean of the ratios of all pairs, which are independent.
     /// There have to be two or more.
     #[must_use]
     pub fn ratio(&self) -> Ratio {
@@ -36,7 +36,7 @@ impl Pairs {
     }
 }
 
-/// Student's t for 95% on both sides, by degrees of freedom; 1 or more.
+/// Returns Student's t for 95% on both sides, by degrees of freedom; 1 or more.
 fn students_t(degrees: usize) -> f64 {
     const QUANTILES: [f64; 10] =
         [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
@@ -44,7 +44,7 @@ fn students_t(degrees: usize) -> f64 {
     QUANTILES[degrees.clamp(1, QUANTILES.len()) - 1]
 }
 
-/// Ours over the kernel's.
+/// The ratio of ours over the kernel's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ratio {
     pub ours: f64,
@@ -56,7 +56,8 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Whether the mean windows are equal to within 5%, and known as well as that.
+    /// Tells whether the mean windows are equal to within 5%, and known as well as
+    /// that.
     #[must_use]
     pub fn is_close(&self) -> bool {
         const TOLERANCE: f64 = 0.05;

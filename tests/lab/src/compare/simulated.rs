@@ -1,5 +1,5 @@
-//! The comparison with the flows simulated, by the laws of `wad-common`: how well a
-//! few pairs under the same losses tell whether two laws are the same.
+//! The comparison is repeated with the flows simulated, by the laws of `wad-common`:
+//! how well a few pairs under the same losses tell whether two laws are the same.
 
 use std::collections::VecDeque;
 
@@ -21,7 +21,7 @@ struct Flow {
     losses: Random,
     probability: f64,
     now_rtts: f64,
-    /// When each segment's ACK is due, and whether it is lost instead.
+    /// Tells when each segment's ACK is due, and whether it is lost instead.
     under_way: VecDeque<(f64, bool)>,
     sent: u64,
     acknowledged: u64,
@@ -53,7 +53,7 @@ impl Flow {
         }
     }
 
-    /// The mean window, by time, until it has had so many losses more.
+    /// Returns the mean window, by time, until the flow has had so many losses more.
     fn mean_window(&mut self, losses: u32) -> f64 {
         let (until, begin, mut sum) = (self.lost + losses, self.now_rtts, 0.0);
         while self.lost < until {
@@ -88,7 +88,7 @@ impl Flow {
     }
 }
 
-/// As many pairs as are run, each with these seeds for both sides.
+/// Compares as many pairs as are run, each with these seeds for both sides.
 fn compare(case: &Case, [ours, kernels]: [Law; 2], seeds: impl Fn(u64) -> [u64; 2]) -> Ratio {
     let turn = |law, begin: f64, seed| {
         let mut flow = Flow::start(law, (begin * case.expected_segments) as u32, case.loss, seed);
@@ -113,7 +113,7 @@ const fn others(pair: u64) -> [u64; 2] {
     [pair, pair + 1000]
 }
 
-/// The law of a case, and the same with an increase larger by 10%.
+/// Returns the law of a case, and the same with an increase larger by 10%.
 fn laws(case: &Case) -> [Law; 2] {
     const fn faster(law: Aimd) -> Aimd {
         Aimd { increase_q16: law.increase_q16 / 10 * 11, ..law }
@@ -126,9 +126,9 @@ fn laws(case: &Case) -> [Law; 2] {
     }
 }
 
-/// How the mean window of a law goes with its increase, by its response function:
-/// the square root; 1 / 1.2, as the increase goes with w^0.8 (RFC 3649 section 5);
-/// in proportion. None near the windows up to which a law is RFC 5681.
+/// Returns how the mean window of a law goes with its increase, by its response
+/// function: the square root; 1 / 1.2, as the increase goes with w^0.8 (RFC 3649
+/// section 5); in proportion. None near the windows up to which a law is RFC 5681.
 fn exponent(case: &Case) -> Option<f64> {
     match case.ours {
         "wad_aimd" => Some(1.0 / 2.0),

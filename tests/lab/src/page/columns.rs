@@ -1,5 +1,4 @@
-//! The columns of a scenario's table: each a figure, shown where any variant has
-//! it.
+//! A scenario's table has these columns: each a figure, shown where any variant has it.
 
 use crate::{
     measure::median,
@@ -10,7 +9,7 @@ use crate::{
 
 type Cell = fn(&Variant) -> Option<String>;
 
-/// Headings and what is under them; words first, then figures.
+/// The columns are headings and what is under them; words first, then figures.
 const COLUMNS: [(&str, Cell); 20] = [
     ("control", |variant| Some(variant.congestion.clone())),
     ("streams", |variant| (variant.streams > 1).then(|| variant.streams.to_string())),
@@ -52,7 +51,7 @@ const COLUMNS: [(&str, Cell); 20] = [
     }),
 ];
 
-/// The headings of the columns that have anything in them, and the rows.
+/// Returns the headings of the columns that have anything in them, and the rows.
 pub fn table(variants: &[&Variant]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let used: Vec<&(&str, Cell)> = COLUMNS
         .iter()
@@ -66,7 +65,7 @@ pub fn table(variants: &[&Variant]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     (headings, variants.iter().map(row).collect())
 }
 
-/// The median over those runs that have the figure.
+/// Returns the median over those runs that have the figure.
 fn over(variant: &Variant, figure: fn(&Sample) -> Option<f64>) -> Option<f64> {
     let figures: Vec<f64> = variant.samples.iter().filter_map(figure).collect();
     (!figures.is_empty()).then(|| median(figures))
@@ -76,14 +75,14 @@ fn whole(value: f64) -> String {
     format!("{value:.0}")
 }
 
-/// Of single runs, in megabits.
+/// Returns the goodputs of single runs, in megabits.
 fn runs(variant: &Variant) -> Option<String> {
     let figures = variant.figures(Measure::Goodput, None);
     let (least, most) = ends(&figures);
     (figures.len() > 1).then(|| format!("{} to {}", megabits(least), megabits(most)))
 }
 
-/// The median, and of what if single runs differ.
+/// Returns the median, and of what if single runs differ.
 fn spread(figures: &[f64]) -> String {
     let (least, most) = ends(figures);
     let middle = whole(median(figures.iter().copied()));
@@ -124,13 +123,13 @@ fn responses(variant: &Variant) -> Option<String> {
     Some(format!("{local}, {drops}, {marks}"))
 }
 
-/// In all runs together, where there is any.
+/// Returns the unanswered events in all runs together, where there are any.
 fn unanswered(variant: &Variant) -> Option<String> {
     let counts = variant.samples.iter().filter_map(|sample| Some(sample.responses?.unanswered));
     Some(counts.sum::<u64>()).filter(|sum| *sum > 0).map(|sum| sum.to_string())
 }
 
-/// Of each kind of flow, where there are several.
+/// Returns the share of each kind of flow, where there are several.
 fn shares(variant: &Variant) -> Option<String> {
     let flows = Some(&variant.samples.first()?.flows).filter(|flows| flows.len() > 1)?;
     let shares = flows.iter().map(|flows| {

@@ -1,4 +1,4 @@
-//! All results as one page of Markdown with a picture per scenario.
+//! This module makes all results into one page of Markdown with a picture per scenario.
 
 mod columns;
 
@@ -16,7 +16,7 @@ use crate::{
     targets::{Verdict, verdicts},
 };
 
-/// Payload of a full segment without options, as the papers reckon.
+/// This is the payload of a full segment without options, as the papers reckon.
 const MSS_BYTES: f64 = 1460.0;
 
 /// A page that could not be written.
@@ -44,7 +44,7 @@ pub fn write(folder: &Path, results: &[(Scenario, Report)]) -> Result<PathBuf, P
     put(folder, "report.md", &text)
 }
 
-/// A file; without a name, only the folder.
+/// Writes a file; without a name, makes only the folder.
 fn put(folder: &Path, name: &str, content: &str) -> Result<PathBuf, PageError> {
     let path = folder.join(name);
     let done = if name.is_empty() { fs::create_dir_all(&path) } else { fs::write(&path, content) };
@@ -111,7 +111,7 @@ fn section(scenario: &Scenario, report: &Report) -> String {
     text
 }
 
-/// Those that were run, in the order of the scenario.
+/// Returns the variants that were run, in the order of the scenario.
 fn in_order<'a>(scenario: &Scenario, report: &'a Report) -> Vec<&'a Variant> {
     let named = |name: &str| report.variants.iter().find(|variant| variant.name == name);
     let all = scenario.variants.iter().filter_map(|variant| named(&variant.name));
@@ -143,14 +143,14 @@ fn table(scenario: &Scenario, variants: &[&Variant]) -> String {
     text
 }
 
-/// C·RTT²/(2·MSS·8): the time in which one segment per RTT makes up for half the
-/// window (DataTAG, "Responsiveness").
+/// Returns C·RTT²/(2·MSS·8): the time in which one segment per RTT makes up for half
+/// the window (DataTAG, "Responsiveness").
 fn responsiveness_seconds(report: &Report) -> f64 {
     let (rate, rtt) = (report.path.rate_bits_per_second as f64, report.path.rtt_seconds);
     rate * rtt * rtt / (2.0 * MSS_BYTES * 8.0)
 }
 
-/// What makes a variant's figures doubtful, if anything.
+/// Returns what makes a variant's figures doubtful, if anything.
 fn remark(variant: &Variant) -> Option<String> {
     let own = variant
         .samples
@@ -165,7 +165,7 @@ fn remark(variant: &Variant) -> Option<String> {
     })
 }
 
-/// What a person would look at first to see why.
+/// Returns what a person would look at first to see why.
 fn circumstances(variant: &Variant) -> String {
     let runs = variant.samples.iter().map(|sample| {
         let forward = &sample.emulator.forward;
@@ -184,8 +184,8 @@ fn circumstances(variant: &Variant) -> String {
     format!("{}: {}.", variant.name, runs.collect::<Vec<_>>().join("; "))
 }
 
-/// One for the scenario or, where kinds of flows share a path, one for each set
-/// of them: their names and contents.
+/// Returns the names and contents of the pictures: one for the scenario or, where kinds
+/// of flows share a path, one for each set of them.
 fn pictures(report: &Report) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<svg::Row<'_>>)> = Vec::new();
     for (row, base) in svg::rows(report).into_iter().map(|row| {

@@ -6,7 +6,7 @@ use wad_testbed::emulated::{
     units::Span,
 };
 
-/// What is varied; what is left out stays as the scenario's path has it.
+/// Tells what is varied; what is left out stays as the scenario's path has it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
@@ -23,14 +23,14 @@ pub struct Grid {
 /// One path of the grid.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// What follows the variant's name, such as `-20ms-0.1bdp`; nothing where
-    /// nothing is varied.
+    /// The ending of a variant's name, such as `-20ms-0.1bdp`; nothing where nothing is
+    /// varied.
     pub suffix: String,
     pub path: Path,
 }
 
 impl Grid {
-    /// The paths, the RTT varied last.
+    /// Returns the paths, the RTT varied last.
     #[must_use]
     pub fn cells(&self, path: &Path) -> Vec<Cell> {
         let mut cells = vec![Cell { suffix: String::new(), path: path.clone() }];

@@ -1,4 +1,4 @@
-//! Experiments as TOML files: a path, and variants of what runs over it.
+//! Experiments are TOML files: a path, and variants of what runs over it.
 
 mod grid;
 mod policy;
@@ -42,30 +42,30 @@ pub struct Scenario {
     /// The file's name without its ending.
     pub name: String,
     pub description: String,
-    /// What the papers saw in a like case.
+    /// Tells what the papers saw in a like case.
     pub paper: Option<String>,
     pub load: Load,
     /// Runs of each variant, unless another number is asked for.
     pub repeat: u32,
     /// The flows of a variant are compared from here on.
     pub settle: Span,
-    /// How often the flows are looked at.
+    /// The time between two looks at the flows.
     pub sample_every: Span,
-    /// Whether the sender asks for explicit congestion notification.
+    /// Tells whether the sender asks for explicit congestion notification.
     pub ecn: bool,
     pub burst: Option<Burst>,
-    /// Without the grid.
+    /// The path without the grid.
     pub path: Path,
     pub variants: Vec<Variant>,
     pub targets: Vec<Target>,
 }
 
-/// How much is sent.
+/// Tells how much is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
-    /// As much as goes in this time.
+    /// Sends as much as goes in this time.
     Seconds(u32),
-    /// Over all streams together.
+    /// Sends so many bytes over all streams together.
     Bytes(u64),
 }
 
@@ -73,14 +73,14 @@ pub enum Load {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Burst {
-    /// Since the start of the run.
+    /// The time since the start of the run.
     pub at: Span,
     pub lasts: Span,
-    /// On the wire.
+    /// The rate on the wire.
     pub rate: Rate,
 }
 
-/// As a file has it.
+/// A scenario as a file has it.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawScenario {
@@ -112,7 +112,7 @@ struct RawScenario {
 const SAMPLE_EVERY_MS: u64 = 100;
 
 impl Scenario {
-    /// The scenario of this name.
+    /// Loads the scenario of this name.
     ///
     /// # Errors
     /// When there is none, or its file is not valid.
@@ -129,7 +129,7 @@ impl Scenario {
         }
     }
 
-    /// The names of all scenarios, sorted.
+    /// Returns the names of all scenarios, sorted.
     ///
     /// # Errors
     /// When the folder cannot be read.
@@ -145,7 +145,7 @@ impl Scenario {
         Ok(names)
     }
 
-    /// Only the variants of these names, or all for none.
+    /// Keeps only the variants of these names, or all for none.
     ///
     /// # Errors
     /// When there is no such variant.
@@ -168,7 +168,7 @@ impl Scenario {
         Ok(self)
     }
 
-    /// What a file of that name says.
+    /// Reads what a file of that name says.
     ///
     /// # Errors
     /// When it is not valid.
@@ -180,7 +180,7 @@ impl Scenario {
             .map_err(|reason| ScenarioError::Invalid { path: path.to_owned(), reason })
     }
 
-    /// Another scenario's file as it is.
+    /// Reads another scenario's file as it is.
     fn raw(name: &str) -> Result<RawScenario, ScenarioError> {
         let path = folder().join(format!("{name}.toml"));
         let text = fs::read_to_string(&path)
@@ -188,7 +188,7 @@ impl Scenario {
         toml::from_str(&text).map_err(|source| ScenarioError::Parse { path, source })
     }
 
-    /// How long a run takes, where that is set.
+    /// Returns how long a run takes, where that is set.
     #[must_use]
     pub const fn seconds(&self) -> Option<u32> {
         match self.load {
@@ -241,7 +241,7 @@ impl RawScenario {
     }
 }
 
-/// Where the files are: in the source tree.
+/// Returns the folder of the files: in the source tree.
 fn folder() -> PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios")
 }

@@ -1,5 +1,5 @@
-//! The agent's configuration for an experiment, made of the few keys that a
-//! scenario states: the addresses and ports are the lab's own.
+//! The agent's configuration for an experiment is made of the few keys that a scenario
+//! states: the addresses and ports are the lab's own.
 
 use std::fmt::Write;
 
@@ -8,29 +8,29 @@ use wad_testbed::emulated::path::Path;
 
 use super::Group;
 
-/// All that is sent over the lab's path, either way.
+/// This network has all addresses between which data is sent over the lab's path.
 const REMOTE: &str = "10.77.0.0/16";
-/// More than any scenario's buffers take together.
+/// The bound is more than any scenario's buffers take together.
 const MAX_MEMORY: &str = "8GiB";
 /// A measured path follows within an experiment, which is short.
 const CHANGE_INTERVAL: &str = "1s";
-/// What receivers need.
+/// Receivers need these keys.
 const BUFFERS: [&str; 2] = ["sndbuf", "rcvbuf"];
 
-/// Whether what the path carries is not written down, but measured.
+/// Tells whether what the path carries is not written down, but measured.
 fn is_measured(keys: &Table) -> bool {
     keys.get("mode").and_then(Value::as_str) == Some("measured")
 }
 
-/// Whether it takes metrics of routes.
+/// Tells whether it takes metrics of routes.
 #[must_use]
 pub fn is_routed(keys: &Table) -> bool {
     keys.contains_key("reorder")
 }
 
-/// The configuration for these groups of flows, each with its table of keys or
-/// none; none at all if no group has one: no agent runs then. A group's keys go
-/// before those that are `common` to all.
+/// Returns the configuration for these groups of flows, each with its table of keys or
+/// none; none at all if no group has one: no agent runs then. A group's keys go before
+/// those that are `common` to all.
 #[must_use]
 pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) -> Option<String> {
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! What a scenario is to show, as figures.
+//! A target says what a scenario is to show, as figures.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,16 +7,17 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Target {
     pub variant: String,
-    /// On this path of the grid only: what the variant's name ends with there.
+    /// The target is for this path of the grid only, given as what the variant's name
+    /// ends with there.
     pub path: Option<String>,
     pub measure: Measure,
     /// The group of flows, where the measure is of one.
     pub flow: Option<String>,
     pub at_least: Option<f64>,
     pub at_most: Option<f64>,
-    /// The bounds are multiples of this variant's figure, on the same path...
+    /// The bounds are multiples of this variant's figure, on the same path.
     pub of: Option<String>,
-    /// ...and of this group's.
+    /// The bounds are multiples of this group's figure.
     pub of_flow: Option<String>,
     /// Every single run has to meet it, not only the median.
     #[serde(default)]
@@ -29,7 +30,7 @@ pub struct Target {
 pub enum Measure {
     /// Bits per second: all flows, or one group's.
     Goodput,
-    /// Of one group: its goodput over its fair share of the path.
+    /// The goodput of one group over its fair share of the path.
     Share,
     /// Jain's fairness index over all flows, from 1/n to 1.
     Jain,
@@ -46,14 +47,14 @@ pub enum Measure {
     FirstDropBdp,
     /// Times that the window was cut because of the local queue.
     LocalResponses,
-    /// Times that it was cut because of a drop in the network...
+    /// Times that the window was cut because of a drop in the network.
     DropResponses,
-    /// ...and because of a mark there.
+    /// Times that the window was cut because of a mark in the network.
     MarkResponses,
 }
 
 impl Measure {
-    /// As a person says it.
+    /// Returns the measure as a person says it.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
@@ -73,7 +74,7 @@ impl Measure {
 }
 
 impl Target {
-    /// Why it cannot be used, if so; `names` are those of the variants.
+    /// Returns why the target cannot be used, if so; `names` are those of the variants.
     #[must_use]
     pub fn fault(&self, names: &[&str]) -> Option<&'static str> {
         let unknown = |name: &String| !names.contains(&name.as_str());

@@ -1,4 +1,4 @@
-//! Variants of a scenario: which flows run, and under which policy.
+//! Variants of a scenario say which flows run, and under which policy.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::{Grid, policy};
 /// Port of the first group of flows; the next one has the next.
 const FIRST_PORT: u16 = 5001;
 
-/// As a file has it: either one kind of flow, or several groups.
+/// A variant as a file has it: either one kind of flow, or several groups.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawVariant {
@@ -45,24 +45,25 @@ struct RawGroup {
 /// One way of running the transfer, over one path.
 #[derive(Clone, Debug)]
 pub struct Variant {
-    /// With the path's place in the grid.
+    /// The name with the path's place in the grid.
     pub name: String,
-    /// Without it: what its like on other paths share.
+    /// The name without the path's place in the grid, which its like on other paths
+    /// share.
     pub base: String,
-    /// What the papers saw.
+    /// Tells what the papers saw.
     pub paper: Option<String>,
     pub groups: Vec<Group>,
     /// Configuration of `wad`, but for `[agent]`, `[metrics]` and `[[source]]`;
     /// without it no agent runs.
     pub policy: Option<String>,
-    /// Its agent is told by a service what the path carries.
+    /// The variant's agent is told by a service what the path carries.
     pub has_monitor: bool,
     /// Metrics of routes are those of the sender's namespace: the agent runs there.
     pub is_routed: bool,
     /// Queueing discipline of the sender's own device, as `tc` takes it; with
     /// one, that device is a wire to a router before the path.
     pub sender_queue: Option<String>,
-    /// Which of the transfers that one agent sees is the one that is looked at: the
+    /// The number of the transfer that is looked at, of those that one agent sees: the
     /// last, counted from 1.
     pub transfer: u32,
     /// Settings at both ends that are not a distribution's defaults.
@@ -76,20 +77,21 @@ pub struct Group {
     pub name: String,
     /// Connections at a time.
     pub streams: u32,
-    /// Since the start of the run.
+    /// The time since the start of the run.
     pub start: Span,
-    /// Where its receiver listens.
+    /// The port that its receiver listens on.
     pub port: u16,
 }
 
 impl Variant {
-    /// Connections of all groups.
+    /// Returns the number of connections of all groups.
     #[must_use]
     pub fn streams(&self) -> u32 {
         self.groups.iter().map(|group| group.streams).sum()
     }
 
-    /// Whether it is meant by that name: its own, or the one without the path.
+    /// Tells whether the variant is meant by that name: its own, or the one without the
+    /// path.
     #[must_use]
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.base == name
@@ -97,7 +99,7 @@ impl Variant {
 }
 
 impl RawVariant {
-    /// The variant on every path of the grid.
+    /// Returns the variant on every path of the grid.
     ///
     /// # Errors
     /// With what is wrong with it.

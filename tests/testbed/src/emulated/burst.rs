@@ -1,6 +1,6 @@
-//! Segments that arrive together, joined for delivery as a network card's
-//! receive offload (GRO) joins them. Joining is only about cost: loss, queue
-//! and delay have acted on single segments before.
+//! Segments that arrive together are joined for delivery as a network card's receive
+//! offload (GRO) joins them. Joining is only about cost: loss, queue and delay have
+//! acted on single segments before.
 
 use std::{ops::Range, rc::Rc};
 
@@ -11,14 +11,15 @@ use super::packet::{
 
 /// IPv4's total length is 16 bits; GRO's limit is the same.
 const MOST_BYTES: usize = 65_535;
-/// Pieces of payload from different packets, kept well below IOV_MAX (1024).
+/// So many pieces of payload from different packets make a burst at most, kept well
+/// below IOV_MAX (1024).
 const MOST_PIECES: usize = 62;
 
 /// One packet to deliver, of one or more segments.
 #[derive(Debug, Default)]
 pub struct Burst {
     vnet: [u8; VNET_BYTES],
-    /// None for what is not TCP.
+    /// The headers of the packet; none for what is not TCP.
     header: Option<Header>,
     pieces: Vec<(Rc<Packet>, Range<usize>)>,
     segments: u32,
@@ -98,7 +99,7 @@ impl Burst {
         std::iter::once(self.vnet.as_slice()).chain(header).chain(pieces)
     }
 
-    /// Empties it for the next one.
+    /// Empties the burst for the next one.
     pub fn clear(&mut self) {
         self.pieces.clear();
         self.segments = 0;
@@ -131,7 +132,7 @@ mod tests {
         Packet::new(frame).unwrap().split().collect()
     }
 
-    /// What is written when these arrive together.
+    /// Returns what is written when these arrive together.
     fn deliver(segments: &[Segment]) -> Vec<Vec<u8>> {
         let (mut burst, mut frames) = (Burst::default(), Vec::new());
         for segment in segments {
@@ -145,7 +146,7 @@ mod tests {
         frames
     }
 
-    /// `frame` with the sequence number moved on, as the next packet of a flow.
+    /// Returns `frame` with the sequence number moved on, as the next packet of a flow.
     fn later(ipv4: bool, payload_bytes: usize, by: u32) -> Vec<u8> {
         let mut bytes = frame(ipv4, 0x10, payload_bytes, 1448);
         let at = VNET_BYTES + if ipv4 { 24 } else { 44 };

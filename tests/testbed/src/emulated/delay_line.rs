@@ -8,17 +8,17 @@ use std::{
 
 use crate::random::Random;
 
-/// How long the way is.
+/// Tells how long the way is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct DelayLaw {
     pub delay_ns: u64,
-    /// Up to so much is added, uniformly; no packet overtakes another by it.
+    /// Delay of up to so much is added, uniformly; no packet overtakes another by it.
     pub jitter_ns: u64,
-    /// Share of packets that are held back, 0 to 1...
+    /// The share of packets that are held back, 0 to 1.
     pub reorder_probability: f64,
-    /// ...for so long...
+    /// The time for which such packets are held back.
     pub reorder_ns: u64,
-    /// ...or until so many later ones have overtaken them.
+    /// The number of later packets that end it when they have overtaken such a packet.
     pub reorder_packets: Option<u32>,
 }
 
@@ -28,7 +28,7 @@ pub struct DelayLine<T> {
     law: DelayLaw,
     random: Random,
     heap: BinaryHeap<Reverse<Entry<T>>>,
-    /// Not in order yet, the first to be let go first.
+    /// Packets that are not in order yet, the first to be let go first.
     held: VecDeque<Held<T>>,
     count: u64,
     latest_ns: u64,
@@ -39,7 +39,7 @@ pub struct DelayLine<T> {
 struct Held<T> {
     /// Packets that have still to overtake it, where that ends it.
     left: Option<u32>,
-    /// When it arrives in any case.
+    /// The time when it arrives in any case.
     limit_ns: u64,
     item: T,
 }
@@ -66,13 +66,13 @@ impl<T> DelayLine<T> {
         }
     }
 
-    /// The way becomes another one for packets to come. They don't overtake those
-    /// that are on it.
+    /// Makes the way another one for packets to come. They don't overtake those that
+    /// are on it.
     pub const fn set_delay_ns(&mut self, delay_ns: u64) {
         self.law.delay_ns = delay_ns;
     }
 
-    /// A packet leaves the bottleneck.
+    /// Takes in a packet that leaves the bottleneck.
     pub fn push(&mut self, leaves_ns: u64, item: T) {
         let mut due_ns = leaves_ns.saturating_add(self.law.delay_ns);
         if self.law.jitter_ns > 0 {
@@ -101,7 +101,7 @@ impl<T> DelayLine<T> {
         self.count += 1;
     }
 
-    /// When the next packet arrives.
+    /// Returns when the next packet arrives.
     #[must_use]
     pub fn next_due_ns(&self) -> Option<u64> {
         let in_line = self.heap.peek().map(|Reverse(entry)| entry.due_ns);
@@ -109,7 +109,7 @@ impl<T> DelayLine<T> {
         in_line.into_iter().chain(held).min()
     }
 
-    /// The next packet, if it has arrived by now.
+    /// Takes out the next packet, if it has arrived by now.
     pub fn pop(&mut self, now_ns: u64) -> Option<T> {
         let due_ns = self.next_due_ns().filter(|due_ns| *due_ns <= now_ns)?;
         match self.heap.peek() {
@@ -120,7 +120,7 @@ impl<T> DelayLine<T> {
         }
     }
 
-    /// How many packets have been held back so far.
+    /// Returns how many packets have been held back so far.
     #[must_use]
     pub const fn held_back(&self) -> u64 {
         self.held_back

@@ -30,20 +30,20 @@ use super::{
 };
 use crate::monotonic_ns;
 
-/// What arrives within this time is delivered together: a network card's
+/// Packets that arrive within this time are delivered together: a network card's
 /// interrupt moderation (ethtool's rx-usecs is 50 to 100 by default).
 const MODERATION_NS: u64 = 100_000;
-/// A thread looks after its devices at least so often...
+/// A thread looks after its devices at least so often.
 const TICK_NS: u64 = 1_000_000;
-/// ...and if it was away for longer, packets have come meanwhile;
+/// Packets have come meanwhile if a thread was away for longer than this.
 const LATE_NS: u64 = 2 * TICK_NS;
-/// for so long, it has stalled.
+/// A thread that was away for so long has stalled.
 const STALL_NS: u64 = 5_000_000;
 /// Packets taken in before deliveries are looked after again; after the thread
 /// was away, all that there may be.
 const READS_PER_PASS: usize = 64;
 
-/// What one direction does to packets.
+/// Holds what one direction does to packets.
 #[derive(Clone, Debug)]
 pub struct DirectionLaw {
     pub link: LinkLaw,
@@ -52,7 +52,7 @@ pub struct DirectionLaw {
     pub seed: u64,
 }
 
-/// What one direction has done. Segments, unless named otherwise.
+/// Holds what one direction has done. Segments, unless named otherwise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     pub arrived: u64,
@@ -65,18 +65,18 @@ pub struct Counters {
     pub planned_drops: u64,
     pub marks: u64,
     pub held_back: u64,
-    /// Most that ever waited at the bottleneck.
+    /// The most bytes that ever waited at the bottleneck.
     pub peak_queue_bytes: u64,
-    /// How often the thread itself came late, and its longest absence.
+    /// The times that the thread itself came late, and its longest absence.
     pub stalls: u64,
     pub longest_gap_ns: u64,
     /// Queue drops of packets that came while the thread was away.
     pub stall_drops: u64,
-    /// Packets lost by the emulator itself: refused by the receiver's kernel...
+    /// Packets lost by the emulator itself, as the receiver's kernel refused them.
     pub write_failures: u64,
-    /// ...or by the sender's device, whose queue was full.
+    /// Packets lost by the sender's device, whose queue was full.
     pub device_drops: u64,
-    /// When the first planned drop was, CLOCK_MONOTONIC; 0 for never.
+    /// The time of the first planned drop, CLOCK_MONOTONIC; 0 for never.
     pub first_planned_drop_ns: u64,
 }
 
@@ -102,12 +102,13 @@ struct Worker {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Times on CLOCK_MONOTONIC, in order: of each segment that a direction...
+/// Moments of a direction are times on CLOCK_MONOTONIC, in order, one for each segment
+/// that it dropped or marked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Moments {
-    /// ...dropped as its queue was full,
+    /// The times when a segment was dropped as the queue was full.
     pub queue_drops_ns: Vec<u64>,
-    /// or marked.
+    /// The times when a segment was marked.
     pub marks_ns: Vec<u64>,
 }
 
@@ -118,7 +119,7 @@ impl Moments {
     }
 }
 
-/// What others may look at while a direction is at work.
+/// Holds what others may look at while a direction is at work.
 #[derive(Default)]
 struct Published {
     counters: Mutex<Counters>,
@@ -145,31 +146,31 @@ impl Emulator {
         Ok(Self { stop, flights, forward, reverse: reverse? })
     }
 
-    /// From now on it keeps a record of what is on its way.
+    /// Begins to keep a record of what is on its way.
     pub fn record_flights(&self) {
         self.flights.begin();
     }
 
-    /// That record so far; empty if none was asked for.
+    /// Returns the record of what is on its way so far; empty if none was asked for.
     #[must_use]
     pub fn flights(&self) -> Flights {
         self.flights.so_far()
     }
 
-    /// From now on each way takes so long.
+    /// Makes each way take so long from now on.
     pub fn set_delay_ns(&self, delay_ns: u64) {
         for worker in [&self.forward, &self.reverse] {
             worker.delay_ns.store(delay_ns, Ordering::Relaxed);
         }
     }
 
-    /// What was done so far, there and back.
+    /// Returns what was done so far, there and back.
     #[must_use]
     pub fn counters(&self) -> [Counters; 2] {
         [&self.forward, &self.reverse].map(|worker| *locked(&worker.published.counters))
     }
 
-    /// What was done on the way there so far, and when.
+    /// Returns what was done on the way there so far, and when.
     #[must_use]
     pub fn moments(&self) -> Moments {
         locked(&self.forward.published.moments).clone()
@@ -221,7 +222,7 @@ struct Direction<'a> {
     /// Read in this pass, and when; here only to keep its memory.
     arrivals: Vec<(u64, Packet)>,
     counters: Counters,
-    /// Not published yet.
+    /// The moments that are not published yet.
     moments: Moments,
 }
 
@@ -265,7 +266,7 @@ impl<'a> Direction<'a> {
         monotonic_ns() - self.epoch_ns
     }
 
-    /// Until a packet comes or a delivery is due.
+    /// Waits until a packet comes or a delivery is due.
     fn wait(&self, now_ns: u64) {
         let due_ns = self.line.next_due_ns().unwrap_or(u64::MAX);
         let wait_ns = due_ns.saturating_add(MODERATION_NS).saturating_sub(now_ns).min(TICK_NS);

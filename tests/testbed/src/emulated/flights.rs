@@ -1,7 +1,7 @@
-//! What of each flow is on its way, as the path itself sees it: what has come from
-//! the sender, less what the acknowledgements say that have gone back to it. A window
-//! that bounds a flow can be judged by that, whatever the sender's kernel says of it.
-//! Times are CLOCK_MONOTONIC nanoseconds; sequence numbers wrap.
+//! The path itself sees what of each flow is on its way: what has come from the sender,
+//! less what the acknowledgements say that have gone back to it. A window that bounds a
+//! flow can be judged by that, whatever the sender's kernel says of it. Times are
+//! CLOCK_MONOTONIC nanoseconds; sequence numbers wrap.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use super::{
     sack,
 };
 
-/// So many bytes of payload, from this time on.
+/// A flight is so many bytes of payload, from this time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flight {
     pub time_ns: u64,
@@ -26,17 +26,17 @@ pub struct Flights(HashMap<[u16; 2], Flow>);
 
 #[derive(Clone, Debug, Default)]
 struct Flow {
-    /// One after the last byte that was sent...
+    /// One after the last byte that was sent.
     sent: u32,
-    /// ...and that was acknowledged.
+    /// One after the last byte that was acknowledged.
     acknowledged: u32,
-    /// That the last acknowledgement says to have arrived beyond.
+    /// Bytes that the last acknowledgement says to have arrived beyond.
     sacked_bytes: u32,
     course: Vec<Flight>,
 }
 
 impl Flights {
-    /// A segment has come from its sender.
+    /// Notes that a segment has come from its sender.
     fn sent(&mut self, time_ns: u64, header: &Header, payload_bytes: usize) {
         let flow = self.0.entry(header.ports()).or_default();
         let begins = header.flags() & SYN != 0;
@@ -51,7 +51,7 @@ impl Flights {
         flow.note(time_ns);
     }
 
-    /// An acknowledgement goes to the sender.
+    /// Notes that an acknowledgement goes to the sender.
     ///
     /// It can name three stretches of bytes beyond the first gap, beside timestamps
     /// (RFC 2018): of those that arrived between more gaps some seem to be on their way.
@@ -74,7 +74,7 @@ impl Flights {
         flow.note(time_ns);
     }
 
-    /// The course of a flow, in order of time; empty if none has these ports.
+    /// Returns the course of a flow, in order of time; empty if none has these ports.
     #[must_use]
     pub fn of(&self, ports: [u16; 2]) -> &[Flight] {
         self.0.get(&ports).map_or(&[], |flow| &flow.course)
@@ -94,18 +94,18 @@ impl Flow {
     }
 }
 
-/// Where the directions of a path keep them: nowhere, until it is asked for, so that an
-/// experiment that has no use for it does not pay for it.
+/// The directions of a path keep flights in a record, which is nowhere until it is
+/// asked for, so that an experiment that has no use for it does not pay for it.
 #[derive(Clone, Debug, Default)]
 pub struct Record(Arc<OnceLock<Mutex<Flights>>>);
 
 impl Record {
-    /// From now on they are kept.
+    /// Keeps flights from now on.
     pub fn begin(&self) {
         self.0.get_or_init(Mutex::default);
     }
 
-    /// As they are now.
+    /// Returns the flights as they are now.
     #[must_use]
     pub fn so_far(&self) -> Flights {
         let kept = self.0.get();
@@ -122,7 +122,7 @@ impl Record {
     }
 }
 
-/// What a direction has to do with them.
+/// Tells what a direction has to do with flights.
 #[derive(Debug)]
 pub enum Part {
     Data(Record),
@@ -130,7 +130,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// The direction takes a segment in.
+    /// Notes that the direction takes a segment in.
     pub fn came(&self, time_ns: u64, segment: &Segment) {
         if let Self::Data(record) = self {
             let payload_bytes = segment.payload().len();
@@ -138,7 +138,7 @@ impl Part {
         }
     }
 
-    /// It hands a segment on.
+    /// Notes that the direction hands a segment on.
     pub fn goes(&self, time_ns: u64, segment: &Segment) {
         if let Self::Acknowledgements(record) = self {
             record.note(segment, |flights, header| flights.acknowledged(time_ns, header));
@@ -157,7 +157,7 @@ mod tests {
 
     const PORTS: [u16; 2] = [5001, 49_153];
 
-    /// The segments of one packet, whose bytes begin with 0xffff_f000.
+    /// Returns the segments of one packet, whose bytes begin with 0xffff_f000.
     fn data(payload_bytes: usize) -> Vec<Segment> {
         let frame = packets::frame(true, 0x10, payload_bytes, 1448);
         Packet::new(&frame).unwrap().split().collect()

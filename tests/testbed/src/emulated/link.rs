@@ -1,16 +1,16 @@
-//! The bottleneck: a first-in first-out queue of bounded size before a line of
-//! fixed rate. Times in nanoseconds since the emulator's start.
+//! The bottleneck is a first-in first-out queue of bounded size before a line of fixed
+//! rate. Times in nanoseconds since the emulator's start.
 
 /// The line is kept in picoseconds, so that a segment's share of a nanosecond
 /// (19,292.6 ns for 1500 bytes at 622 Mb/s) does not add up to a wrong rate.
 const PS_PER_NS: u64 = 1000;
 const PS_PER_SECOND_OF_BYTES: u64 = 8 * 1_000_000_000_000;
 
-/// What a link is like.
+/// Tells what a link is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkLaw {
     pub rate_bits_per_second: u64,
-    /// What may wait or be in transmission, headers included.
+    /// The bytes that may wait or be in transmission, headers included.
     pub queue_limit_bytes: u64,
 }
 
@@ -28,7 +28,8 @@ impl Link {
         Self { law, free_ps: 0 }
     }
 
-    /// A packet comes: when its last bit leaves, or none if the queue is full.
+    /// Takes a packet that comes; returns when its last bit leaves, or none if the
+    /// queue is full.
     ///
     /// Of one that was read late the time of arrival is a guess. That will do for
     /// the queue; but it does not leave before it was seen, or it could be faster
@@ -50,7 +51,7 @@ impl Link {
         Some(self.free_ps / PS_PER_NS)
     }
 
-    /// What has not left yet, rounded down to a byte.
+    /// Returns what has not left yet, rounded down to a byte.
     #[must_use]
     pub fn backlog_bytes(&self, now_ns: u64) -> u64 {
         let busy_ps = self.free_ps.saturating_sub(now_ns.saturating_mul(PS_PER_NS));

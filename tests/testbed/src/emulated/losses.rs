@@ -1,12 +1,12 @@
-//! Which segments are lost or marked on the way: at random, or by plan. Times in
-//! nanoseconds, by the emulator's clock.
+//! Losses decide which segments are lost or marked on the way: at random, or by plan.
+//! Times in nanoseconds, by the emulator's clock.
 
 use crate::random::Random;
 
-/// What is to be lost.
+/// Tells what is to be lost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LossLaw {
-    /// Of any segment, from 0 to 1.
+    /// The probability of a loss of any segment, from 0 to 1.
     pub probability: f64,
     /// Segments with data, counted from 1, retransmissions included.
     pub data_packets: Vec<u64>,
@@ -16,7 +16,7 @@ pub struct LossLaw {
     pub mark_after_ns: Vec<u64>,
 }
 
-/// What befalls a segment.
+/// Tells what befalls a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     LostAtRandom,
@@ -24,15 +24,15 @@ pub enum Fate {
     Marked,
 }
 
-/// What counts of a segment.
+/// Holds what counts of a segment.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Passing {
     pub carries_data: bool,
-    /// Whether its sender understands marks (ECT, RFC 3168).
+    /// Tells whether its sender understands marks (ECT, RFC 3168).
     pub markable: bool,
 }
 
-/// The law at work.
+/// A law of losses at work.
 #[derive(Clone, Debug)]
 pub struct Losses {
     probability: f64,
@@ -59,7 +59,7 @@ impl Losses {
         }
     }
 
-    /// A segment comes: what befalls it, if anything.
+    /// Judges a segment that comes; returns what befalls it, if anything.
     pub fn judge(&mut self, now_ns: u64, passing: Passing) -> Option<Fate> {
         let planned = if passing.carries_data { self.planned(now_ns, passing) } else { None };
         planned.or_else(|| {

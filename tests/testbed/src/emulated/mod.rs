@@ -1,4 +1,4 @@
-//! A long path in user space, between two network namespaces.
+//! A long path in user space joins two network namespaces.
 //!
 //! Bottom up: `packet`, `sack`, `burst`, `link`, `losses`, `delay_line` and `flights`
 //! are the pure parts; `tun` and `emulator` run them between two devices; `path` is

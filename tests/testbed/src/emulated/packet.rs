@@ -1,25 +1,26 @@
-//! Packets as a TUN device with IFF_VNET_HDR hands them over: up to 64 KiB of
-//! TCP payload behind one header, to be split as a network card would split
-//! them (TCP segmentation offload). Payload is never copied here: a segment is
-//! an index into its packet, and a header made for it.
+//! Packets are as a TUN device with IFF_VNET_HDR hands them over: up to 64 KiB of TCP
+//! payload behind one header, to be split as a network card would split them (TCP
+//! segmentation offload). Payload is never copied here: a segment is an index into its
+//! packet, and a header made for it.
 
 use std::{ops::Range, rc::Rc};
 
-/// `struct virtio_net_hdr` (include/uapi/linux/virtio_net.h): flags, gso_type,
-/// hdr_len, gso_size, csum_start, csum_offset; in the host's byte order.
+/// This is the size of `struct virtio_net_hdr` (include/uapi/linux/virtio_net.h):
+/// flags, gso_type, hdr_len, gso_size, csum_start, csum_offset; in the host's byte
+/// order.
 pub const VNET_BYTES: usize = 10;
 pub const VNET_NEEDS_CSUM: u8 = 1;
 pub const VNET_GSO_NONE: u8 = 0;
 pub const VNET_GSO_TCPV4: u8 = 1;
 pub const VNET_GSO_TCPV6: u8 = 4;
 
-/// Largest IPv4 (60) and TCP (60) header.
+/// The largest IPv4 (60) and TCP (60) headers have so many bytes.
 const LARGEST_HEADER_BYTES: usize = 120;
 const IPV6_HEADER_BYTES: usize = 40;
 const PROTOCOL_TCP: u8 = 6;
-/// Without options.
+/// The length of a TCP header without options.
 const TCP_HEADER_BYTES: usize = 20;
-/// Offset of the checksum in a TCP header.
+/// The checksum in a TCP header is at this offset.
 pub const TCP_CHECKSUM_AT: usize = 16;
 
 pub const FIN: u8 = 0x01;
@@ -33,9 +34,10 @@ pub const CWR: u8 = 0x80;
 #[derive(Debug)]
 pub struct Packet {
     vnet: [u8; VNET_BYTES],
-    /// From the IP header on.
+    /// The bytes from the IP header on.
     bytes: Box<[u8]>,
-    /// None for what is not TCP: passed on as it came.
+    /// The layout of a TCP packet; none for what is not TCP, which is passed on as it
+    /// came.
     tcp: Option<Layout>,
 }
 
@@ -60,7 +62,7 @@ impl Packet {
         (!bytes.is_empty()).then(|| Self { vnet: *vnet, bytes: bytes.into(), tcp })
     }
 
-    /// Its segments, in order.
+    /// Returns the packet's segments, in order.
     pub fn split(self) -> impl Iterator<Item = Segment> {
         let count = self.tcp.map_or(1, |tcp| tcp.segments);
         let packet = Rc::new(self);
@@ -72,7 +74,7 @@ impl Packet {
         &self.vnet
     }
 
-    /// From the IP header on.
+    /// Returns the bytes from the IP header on.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
@@ -104,7 +106,7 @@ impl Layout {
     }
 }
 
-/// What goes over the wire as one packet.
+/// A segment goes over the wire as one packet.
 #[derive(Clone, Debug)]
 pub struct Segment {
     packet: Rc<Packet>,
@@ -118,31 +120,32 @@ impl Segment {
         &self.packet
     }
 
-    /// Length from the IP header on.
+    /// Returns the length from the IP header on.
     #[must_use]
     pub fn wire_bytes(&self) -> u32 {
         let header_bytes = self.packet.tcp.map_or(0, |tcp| tcp.header_bytes);
         (header_bytes + self.payload().len()) as u32
     }
 
-    /// Whether it is TCP with payload.
+    /// Tells whether the segment is TCP with payload.
     #[must_use]
     pub fn carries_data(&self) -> bool {
         self.packet.tcp.is_some() && !self.payload().is_empty()
     }
 
-    /// Whether it is TCP of a sender that understands marks: ECT(0) or ECT(1).
+    /// Tells whether the segment is TCP of a sender that understands marks: ECT(0) or
+    /// ECT(1).
     #[must_use]
     pub fn is_markable(&self) -> bool {
         self.packet.tcp.is_some() && matches!(ecn(&self.packet.bytes), Some(1 | 2))
     }
 
-    /// Marks it, from here on: "congestion experienced".
+    /// Marks the segment, from here on: "congestion experienced".
     pub const fn mark(&mut self) {
         self.marked = true;
     }
 
-    /// Where its payload lies in the packet; all of what is not TCP.
+    /// Returns where the segment's payload lies in the packet; all of what is not TCP.
     #[must_use]
     pub fn payload(&self) -> Range<usize> {
         let end = self.packet.bytes.len();
@@ -151,7 +154,7 @@ impl Segment {
         start..(start + tcp.segment_bytes).min(end)
     }
 
-    /// The header of this segment, as TSO makes it, but for the lengths and
+    /// Returns the header of this segment, as TSO makes it, but for the lengths and
     /// checksums that [`Header::seal`] puts in; none for what is not TCP.
     #[must_use]
     pub fn header(&self) -> Option<Header> {
@@ -176,7 +179,7 @@ impl Segment {
     }
 }
 
-/// The two bits of explicit congestion notification: the low ones of IPv4's
+/// Returns the two bits of explicit congestion notification: the low ones of IPv4's
 /// second byte; in IPv6 the traffic class lies four bits higher.
 fn ecn(bytes: &[u8]) -> Option<u8> {
     let shift = if bytes.first()? >> 4 == 4 { 0 } else { 4 };
@@ -197,7 +200,7 @@ impl Header {
         &self.bytes[..self.len]
     }
 
-    /// Length of the IP header alone.
+    /// Returns the length of the IP header alone.
     #[must_use]
     pub const fn ip_bytes(&self) -> usize {
         self.ip_bytes
@@ -213,7 +216,7 @@ impl Header {
         self.number(4)
     }
 
-    /// The sender's and the receiver's.
+    /// Returns the sender's port and the receiver's.
     #[must_use]
     pub fn ports(&self) -> [u16; 2] {
         [0, 2].map(|at| {
@@ -227,13 +230,13 @@ impl Header {
         self.number(8)
     }
 
-    /// At an offset in the TCP header.
+    /// Returns the number at an offset in the TCP header.
     fn number(&self, offset: usize) -> u32 {
         let bytes = self.bytes[self.ip_bytes + offset..].first_chunk();
         bytes.map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// Of the TCP header.
+    /// Returns the options of the TCP header.
     #[must_use]
     pub fn options(&self) -> &[u8] {
         &self.bytes()[self.ip_bytes + TCP_HEADER_BYTES..]
@@ -269,8 +272,8 @@ impl Header {
         }
     }
 
-    /// Whether both are of one flow and alike as receive offload (GRO) asks:
-    /// equal but for length, identification, sequence number, checksums, flags.
+    /// Tells whether both headers are of one flow and alike as receive offload (GRO)
+    /// asks: equal but for length, identification, sequence number, checksums, flags.
     #[must_use]
     pub fn continues(&self, other: &Self) -> bool {
         if (self.len, self.ip_bytes) != (other.len, other.ip_bytes) {
@@ -312,8 +315,8 @@ impl Header {
     }
 }
 
-/// Sum of 16-bit words (RFC 1071); headers are of even length and far too short
-/// to overflow it.
+/// Returns the sum of 16-bit words (RFC 1071); headers are of even length and far too
+/// short to overflow it.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum()
 }
@@ -331,7 +334,7 @@ pub mod tests {
 
     use super::*;
 
-    /// A frame as TUN gives it: `payload_bytes` of TCP in segments of `mss`.
+    /// Returns a frame as TUN gives it: `payload_bytes` of TCP in segments of `mss`.
     pub fn frame(ipv4: bool, flags: u8, payload_bytes: usize, mss: u16) -> Vec<u8> {
         let gso = payload_bytes > usize::from(mss);
         let kind = if ipv4 { VNET_GSO_TCPV4 } else { VNET_GSO_TCPV6 };
@@ -355,7 +358,7 @@ pub mod tests {
         bytes
     }
 
-    /// An acknowledgement of what such frames carry, with these options.
+    /// Returns an acknowledgement of what such frames carry, with these options.
     pub fn acknowledgement(number: u32, options: &[u8]) -> Vec<u8> {
         let mut bytes = frame(true, 0x10, 0, 1448);
         let tcp = VNET_BYTES + 20;
@@ -367,7 +370,7 @@ pub mod tests {
         bytes
     }
 
-    /// The packet as the kernel would complete it, checksum included.
+    /// Returns the packet as the kernel would complete it, checksum included.
     fn on_the_wire(segment: &Segment) -> Vec<u8> {
         let mut header = segment.header().unwrap();
         header.seal(segment.payload().len());
@@ -379,7 +382,7 @@ pub mod tests {
         bytes
     }
 
-    /// The Internet checksum as RFC 1071 does not compute it: the number that
+    /// Returns the Internet checksum as RFC 1071 does not compute it: the number that
     /// all the bytes write, modulo 65535.
     fn remainder(bytes: &[u8]) -> u16 {
         let padding = bytes.len() % 2;

@@ -1,5 +1,4 @@
-//! The emulated path of a scenario, as its file has it, and the laws that
-//! follow from it.
+//! The emulated path of a scenario is as its file has it, and the laws follow from it.
 
 use serde::Deserialize;
 
@@ -11,24 +10,24 @@ use crate::emulated::{
     units::{Rate, Span},
 };
 
-/// IPv4 and TCP headers with the timestamps option, per segment.
+/// IPv4 and TCP headers with the timestamps option take this of each segment.
 const HEADER_BYTES: u32 = 52;
 
 /// The path from the sender to the receiver and back.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Path {
-    /// Without queues; each direction takes half of it.
+    /// The round trip time without queues; each direction takes half of it.
     pub rtt: Span,
     #[serde(default = "ethernet_mtu")]
     pub mtu: u32,
-    /// Of everything random.
+    /// The seed of everything random.
     #[serde(default)]
     pub seed: u64,
-    /// With the data.
+    /// The direction with the data.
     pub forward: Direction,
-    /// With the acknowledgements: the same rate and queue, nothing lost, unless
-    /// it is given.
+    /// The direction with the acknowledgements: the same rate and queue, nothing lost,
+    /// unless it is given.
     pub reverse: Option<Direction>,
 }
 
@@ -37,7 +36,7 @@ pub struct Path {
 pub struct Direction {
     pub rate: Rate,
     pub queue: Queue,
-    /// Up to so much more delay; packets stay in order.
+    /// Delay of up to so much more; packets stay in order.
     #[serde(default)]
     pub jitter: Span,
     /// Random loss: a probability.
@@ -56,7 +55,7 @@ pub struct Direction {
     pub reorder: Option<Reorder>,
 }
 
-/// Most that waits at the bottleneck.
+/// The most that waits at the bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "lowercase", deny_unknown_fields)]
 pub enum Queue {
@@ -81,7 +80,7 @@ const fn ethernet_mtu() -> u32 {
 }
 
 impl Path {
-    /// The laws of both directions.
+    /// Returns the laws of both directions.
     #[must_use]
     pub fn laws(&self) -> [DirectionLaw; 2] {
         let forward = self.law(&self.forward, self.seed);
@@ -120,7 +119,7 @@ impl Path {
         }
     }
 
-    /// Most bytes that wait before the bottleneck of a direction.
+    /// Returns the most bytes that wait before the bottleneck of a direction.
     #[must_use]
     pub fn queue_bytes(&self, direction: &Direction) -> u64 {
         match direction.queue {
@@ -133,21 +132,21 @@ impl Path {
         }
     }
 
-    /// Bandwidth-delay product of the way with the data, headers included.
+    /// Returns the bandwidth-delay product of the way with the data, headers included.
     #[must_use]
     pub fn bdp_bytes(&self) -> u64 {
         let rate = self.forward.rate.bits_per_second as f64;
         (rate / 8.0 * self.rtt.0.as_secs_f64()) as u64
     }
 
-    /// The most that an application can get: the rate less the headers.
+    /// Returns the most that an application can get: the rate less the headers.
     #[must_use]
     pub fn carries_bits_per_second(&self) -> f64 {
         let payload = self.mtu.saturating_sub(HEADER_BYTES);
         self.forward.rate.bits_per_second as f64 * f64::from(payload) / f64::from(self.mtu)
     }
 
-    /// Why it cannot be used, if so.
+    /// Returns why the path cannot be used, if so.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         let is_share = |share: f64| (0.0..=1.0).contains(&share);

@@ -1,12 +1,12 @@
-//! The TCP option of selective acknowledgements (RFC 2018).
+//! TCP has an option for selective acknowledgements (RFC 2018).
 
 /// Kinds of options; the first two are a byte each (RFC 9293, 3.2).
 const END: u8 = 0;
 const NO_OPERATION: u8 = 1;
 const SACK: u8 = 5;
 
-/// First sequence number and the one after the last of each stretch of bytes that
-/// a header's options acknowledge selectively.
+/// Returns the first sequence number and the one after the last of each stretch of
+/// bytes that a header's options acknowledge selectively.
 pub fn blocks(mut options: &[u8]) -> impl Iterator<Item = [u32; 2]> {
     let mut blocks: &[u8] = &[];
     while let [kind, rest @ ..] = options
@@ -31,7 +31,7 @@ pub fn blocks(mut options: &[u8]) -> impl Iterator<Item = [u32; 2]> {
 pub mod tests {
     use super::*;
 
-    /// The option, in the place that it has in a header: after a timestamp's.
+    /// Returns the option, in the place that it has in a header: after a timestamp's.
     pub fn option(sacked: &[[u32; 2]]) -> Vec<u8> {
         let mut bytes = vec![NO_OPERATION, NO_OPERATION, SACK, 2 + 8 * sacked.len() as u8];
         bytes.extend(sacked.iter().flatten().flat_map(|edge| edge.to_be_bytes()));

@@ -18,9 +18,9 @@ use crate::netns::{Netns, NetnsError};
 /// The largest read: an IPv6 packet with a payload of 65,535 bytes.
 pub const FRAME_BYTES: usize = VNET_BYTES + 40 + 65_535;
 
-/// What waits for a reader at most, each packet of one or more segments: long
-/// enough for any delay of the emulator, so that nothing is lost before it.
-/// Linux 7.2 takes no more.
+/// The most packets that wait for a reader, each of one or more segments: long enough
+/// for any delay of the emulator, so that nothing is lost before it. Linux 7.2 takes no
+/// more.
 pub const QUEUE_PACKETS: usize = 32_767;
 
 // include/uapi/linux/if_tun.h
@@ -30,7 +30,7 @@ const TUN_F_CSUM: libc::c_int = 1;
 const TUN_F_TSO4: libc::c_int = 2;
 const TUN_F_TSO6: libc::c_int = 4;
 
-/// What went wrong with a device.
+/// Tells what went wrong with a device.
 #[derive(Debug, thiserror::Error)]
 pub enum TunError {
     #[error("cannot open /dev/net/tun")]
@@ -79,7 +79,7 @@ impl Tun {
         Ok(Self { file })
     }
 
-    /// One packet, its vnet header first; none if there is none now.
+    /// Reads one packet, its vnet header first; none if there is none now.
     ///
     /// # Errors
     /// When the device is down.

@@ -1,4 +1,4 @@
-//! Rates and times as scenarios write them: always with a unit.
+//! Scenarios write rates and times always with a unit.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -56,7 +56,7 @@ impl fmt::Display for Rate {
 pub struct Span(pub Duration);
 
 impl Span {
-    /// Saturates after 584 years.
+    /// Returns the time in nanoseconds; it saturates after 584 years.
     #[must_use]
     pub fn nanoseconds(self) -> u64 {
         u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)

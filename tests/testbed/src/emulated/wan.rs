@@ -1,7 +1,7 @@
-//! Two network namespaces, `a` and `b`, and the emulated path between them. The
-//! near end is on that path itself or, where its own queue is looked at, one
-//! wire away: a TUN device lets go of packets as soon as it has them, so that
-//! TCP never finds its queue full.
+//! A WAN is two network namespaces, `a` and `b`, and the emulated path between them.
+//! The near end is on that path itself or, where its own queue is looked at, one wire
+//! away: a TUN device lets go of packets as soon as it has them, so that TCP never
+//! finds its queue full.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -18,18 +18,18 @@ use crate::{
     sysctl::{self, SysctlError},
 };
 
-/// Name of the device in the namespaces on the path.
+/// The device in the namespaces on the path has this name.
 pub const DEVICE: &str = "wan0";
 /// Addresses of the path's ends: in namespaces of their own, the same every time.
 pub const ADDRESSES_V4: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 pub const ADDRESSES_V6: [&str; 2] = ["fd77::1", "fd77::2"];
-/// Of the wire before the path, where there is one: device, network, and the
+/// The wire before the path, where there is one, has a device, a network, and the
 /// addresses of `a` and the router.
 const WIRE: &str = "wire0";
 const WIRE_NETWORK: &str = "10.77.1.0/30";
 const WIRE_ADDRESSES: [&str; 2] = ["10.77.1.1", "10.77.1.2"];
 
-/// What went wrong in setting up a path.
+/// Tells what went wrong in setting up a path.
 #[derive(Debug, thiserror::Error)]
 pub enum WanError {
     #[error(transparent)]
@@ -63,8 +63,8 @@ impl Wan {
         Self::joined(path, Ends::create()?, None)
     }
 
-    /// With the near end behind a router, to which its device has a queueing
-    /// discipline of this kind, as `tc` takes it.
+    /// Starts the path with the near end behind a router, to which its device has a
+    /// queueing discipline of this kind, as `tc` takes it.
     ///
     /// # Errors
     /// Without root or TUN devices, or when `tc` refuses the discipline.
@@ -92,31 +92,31 @@ impl Wan {
         Ok(Self { emulator, ends, router })
     }
 
-    /// The near end, where senders run.
+    /// Returns the near end, where senders run.
     #[must_use]
     pub const fn a(&self) -> &Netns {
         &self.ends.a
     }
 
-    /// The far end.
+    /// Returns the far end.
     #[must_use]
     pub const fn b(&self) -> &Netns {
         &self.ends.b
     }
 
-    /// The device that the near end sends through.
+    /// Returns the device that the near end sends through.
     #[must_use]
     pub const fn near_device(&self) -> &'static str {
         if self.router.is_some() { WIRE } else { DEVICE }
     }
 
-    /// From now on the way there and back takes so long, as by another route.
+    /// Makes the way there and back take so long from now on, as by another route.
     pub fn set_rtt(&self, rtt: Duration) {
         let one_way_ns = rtt.as_nanos() / 2;
         self.emulator.set_delay_ns(u64::try_from(one_way_ns).unwrap_or(u64::MAX));
     }
 
-    /// What was done so far: from `a` to `b`, and back.
+    /// Returns what was done so far: from `a` to `b`, and back.
     ///
     /// # Errors
     /// When a namespace cannot be entered or its counters not be read.
@@ -130,18 +130,18 @@ impl Wan {
         Ok([forward, reverse])
     }
 
-    /// From now on the path keeps a record of what is on its way from `a` to `b`.
+    /// Begins to keep a record of what is on its way from `a` to `b`.
     pub fn record_flights(&self) {
         self.emulator.record_flights();
     }
 
-    /// That record so far.
+    /// Returns the record of what is on its way so far.
     #[must_use]
     pub fn flights(&self) -> Flights {
         self.emulator.flights()
     }
 
-    /// When segments on the way to `b` were dropped or marked so far.
+    /// Returns when segments on the way to `b` were dropped or marked so far.
     #[must_use]
     pub fn moments(&self) -> Moments {
         self.emulator.moments()
