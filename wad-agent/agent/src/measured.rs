@@ -222,7 +222,7 @@ fn wanted(findings: &Findings, fallback: Capacity, bounds: Bounds) -> Capacity {
     }
 }
 
-/// Of each measured path, in the order of the file.
+/// Returns the state of each measured path, in the order of the file.
 fn states(
     paths: &[PathPolicy],
     store: &Store,

@@ -26,8 +26,8 @@ pub struct Interface {
     pub mtu_bytes: u32,
 }
 
-/// By which a flow's packets leave its network namespace; None if that is out of
-/// sight, or the route is gone.
+/// Returns the interface by which a flow's packets leave its network namespace; None
+/// if that is out of sight, or the route is gone.
 pub fn interface(flow: &Flow) -> Result<Option<Interface>, NetlinkError> {
     let namespace =
         Identity::of_inode(flow.netns).map_err(|source| NetlinkError::Namespace { source })?;
