@@ -50,6 +50,8 @@ pub const IGNORE_LOCAL_STALLS: u32 = 1 << 1;
 /// Whatever the law, a flow is to be a standard one (RFC 5681): it runs under the
 /// law still, but its path is not to be tuned any more.
 pub const RESPOND_AS_STANDARD: u32 = 1 << 2;
+/// The member of the binomial family is IIAD, in place of SQRT.
+pub const IIAD: u32 = 1 << 3;
 
 /// Parameters of the laws of ours. Zero leaves a setting as it is.
 #[repr(C)]
@@ -67,7 +69,7 @@ pub struct Control {
     pub max_ssthresh_segments: u32,
     /// Packets that a flow of `wad_delay` keeps queued.
     pub standing_queue_segments: u32,
-    /// [`KEEP_WHEN_IDLE`], [`IGNORE_LOCAL_STALLS`] and [`RESPOND_AS_STANDARD`].
+    /// [`KEEP_WHEN_IDLE`], [`IGNORE_LOCAL_STALLS`], [`RESPOND_AS_STANDARD`] and [`IIAD`].
     pub flags: u32,
     /// A [`Pacing`].
     pub pacing: u32,

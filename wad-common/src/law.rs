@@ -9,6 +9,7 @@
 //! `_q16` are fixed point with 16 binary places.
 
 pub mod aimd;
+pub mod binomial;
 pub mod delay;
 pub mod highspeed;
 pub mod idle;
@@ -23,6 +24,7 @@ pub mod slow_start;
 pub mod stall;
 
 pub use aimd::Aimd;
+pub use binomial::Binomial;
 pub use phase::ShownPhase;
 pub use sample::Sample;
 

@@ -4,7 +4,7 @@
 use kernel::TcpSock;
 use proptest::prelude::*;
 use wad_common::law::{
-    Aimd, MAX_LAW_INCREASE_Q16, MIN_WINDOW_SEGMENTS, Window,
+    Aimd, Binomial, MAX_LAW_INCREASE_Q16, MIN_WINDOW_SEGMENTS, Window,
     aimd::{MAX_INCREASE_Q16, MAX_KEEP_Q16, MIN_INCREASE_Q16, MIN_KEEP_Q16, ONE_Q16},
     highspeed, scalable,
 };
@@ -17,6 +17,7 @@ enum Law {
     Aimd(Aimd),
     HighSpeed,
     Scalable,
+    Binomial(Binomial),
 }
 
 impl Law {
@@ -25,6 +26,7 @@ impl Law {
             Self::Aimd(aimd) => aimd,
             Self::HighSpeed => highspeed::response(cwnd_segments),
             Self::Scalable => scalable::response(cwnd_segments),
+            Self::Binomial(binomial) => binomial.response(cwnd_segments),
         }
     }
 
@@ -76,7 +78,13 @@ fn aimd() -> impl Strategy<Value = Aimd> {
 }
 
 fn laws() -> impl Strategy<Value = Law> {
-    prop_oneof![aimd().prop_map(Law::Aimd), Just(Law::HighSpeed), Just(Law::Scalable)]
+    prop_oneof![
+        aimd().prop_map(Law::Aimd),
+        Just(Law::HighSpeed),
+        Just(Law::Scalable),
+        Just(Law::Binomial(Binomial::Sqrt)),
+        Just(Law::Binomial(Binomial::Iiad)),
+    ]
 }
 
 /// Makes no limit, or one of any magnitude.
@@ -120,9 +128,15 @@ fn checked_ack(law: Law, before: Window, acked: u32) -> Result<Window, TestCaseE
 fn checked_response(law: Law, cwnd: u32) -> Result<(), TestCaseError> {
     let (here, above) = (law.response(cwnd), law.response(cwnd.saturating_add(1)));
     prop_assert!(here.increase_q16 <= MAX_LAW_INCREASE_Q16);
-    prop_assert!((MIN_KEEP_Q16..=MAX_KEEP_Q16).contains(&here.keep_q16));
-    prop_assert!(above.increase_q16 >= here.increase_q16, "less increase above {cwnd}");
     prop_assert!(above.keep_q16 >= here.keep_q16, "more decrease above {cwnd}");
+    if let Law::Binomial(_) = law {
+        // Slower the larger the window, beyond what an operator may choose for an AIMD.
+        prop_assert!((MIN_KEEP_Q16..ONE_Q16).contains(&here.keep_q16));
+        prop_assert!((1..=here.increase_q16).contains(&above.increase_q16), "faster above {cwnd}");
+    } else {
+        prop_assert!((MIN_KEEP_Q16..=MAX_KEEP_Q16).contains(&here.keep_q16));
+        prop_assert!(above.increase_q16 >= here.increase_q16, "less increase above {cwnd}");
+    }
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use kernel_side::{Flow, Kernel};
 use proptest::prelude::*;
 use wad_common::law::{
-    Aimd, INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS, highspeed, loss_based::Phase, scalable,
+    Aimd, Binomial, INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS, highspeed, loss_based::Phase, scalable,
 };
 
 mod kernel_side;
@@ -62,7 +62,9 @@ fn responses() -> impl Strategy<Value = fn(u32) -> Aimd> {
     let standard: fn(u32) -> Aimd = |_| Aimd::STANDARD;
     let highspeed: fn(u32) -> Aimd = highspeed::response;
     let scalable: fn(u32) -> Aimd = scalable::response;
-    prop_oneof![Just(standard), Just(highspeed), Just(scalable)]
+    let sqrt: fn(u32) -> Aimd = |segments| Binomial::Sqrt.response(segments);
+    let iiad: fn(u32) -> Aimd = |segments| Binomial::Iiad.response(segments);
+    prop_oneof![Just(standard), Just(highspeed), Just(scalable), Just(sqrt), Just(iiad)]
 }
 
 fn take(flow: &mut Flow, step: Step) {

@@ -7,7 +7,7 @@ use path::{
     Scenario, curve,
 };
 use wad_common::law::{
-    Aimd,
+    Aimd, Binomial,
     aimd::{MAX_INCREASE_Q16, MAX_KEEP_Q16, ONE_Q16},
     highspeed, scalable,
 };
@@ -197,6 +197,38 @@ fn scalable_small() {
             law: scalable::response,
             losses: &[90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90, 90],
             phases: &[Bulk { rtts: 70 }],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn binomial_sqrt() {
+    check(
+        "binomial-sqrt",
+        &Scenario {
+            title: "Binomial, SQRT: a loss at 100 segments takes 7 of them, and with 0.1 of a segment\n\
+                    for each RTT they are back after 70.",
+            law: |segments| Binomial::Sqrt.response(segments),
+            ssthresh: 100,
+            losses: &[100, 100, 100],
+            phases: &[Bulk { rtts: 180 }],
+            ..BULK
+        },
+    );
+}
+
+#[test]
+fn binomial_iiad() {
+    check(
+        "binomial-iiad",
+        &Scenario {
+            title: "Binomial, IIAD: loss upon loss, one segment each, down to 15; it takes 10 RTTs\n\
+                    for one more.",
+            law: |segments| Binomial::Iiad.response(segments),
+            ssthresh: 20,
+            losses: &[20, 19, 18, 17, 15, 18],
+            phases: &[Bulk { rtts: 60 }],
             ..BULK
         },
     );

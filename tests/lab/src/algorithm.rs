@@ -4,7 +4,8 @@
 /// after the name in an instance for tests, as here.
 #[must_use]
 pub fn algorithm(registered: &str) -> &str {
-    let own = ["wad_aimd", "wad_highspeed", "wad_scalable", "wad_leaky", "wad_delay"];
+    let own =
+        ["wad_aimd", "wad_highspeed", "wad_scalable", "wad_binomial", "wad_leaky", "wad_delay"];
     own.into_iter().find(|own| registered.starts_with(own)).unwrap_or(registered)
 }
 

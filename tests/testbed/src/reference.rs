@@ -20,6 +20,10 @@ pub enum Law {
     HighSpeed,
     /// Scalable TCP (T. Kelly, 2003).
     Scalable,
+    /// Binomial: SQRT (Bansal and Balakrishnan, 2001).
+    Sqrt,
+    /// Binomial: IIAD.
+    Iiad,
 }
 
 impl Law {
@@ -29,6 +33,8 @@ impl Law {
         match self {
             Self::Aimd { a, .. } => a,
             Self::Scalable => (window / 100.0).max(1.0),
+            Self::Sqrt => 1.0 / window.sqrt(),
+            Self::Iiad => 1.5 / window,
             // In the table of Appendix B: whole numbers, rounded up.
             Self::HighSpeed => formula_a(window).ceil().max(1.0),
         }
@@ -40,6 +46,8 @@ impl Law {
         match self {
             Self::Aimd { b, .. } => b,
             Self::Scalable => 0.125,
+            Self::Sqrt => 2.0 / 3.0 / window.sqrt(),
+            Self::Iiad => 1.0 / window,
             Self::HighSpeed => formula_b(window),
         }
     }
@@ -105,6 +113,13 @@ mod tests {
         }
         assert!(Law::Scalable.check_decrease(800, 700).is_ok());
         assert!(Law::Scalable.check_decrease(800, 697).is_err());
+        // Two thirds of a root of 100, and one.
+        assert!(Law::Sqrt.check_decrease(100, 93).is_ok());
+        assert!(Law::Sqrt.check_decrease(100, 95).is_err());
+        assert!(Law::Iiad.check_decrease(100, 99).is_ok());
+        assert!(Law::Iiad.check_decrease(100, 97).is_err());
+        // The square of a window grows by 2 a.
+        assert!((Law::Iiad.grown(20.0, 400.0) - 40.0).abs() < 0.1);
         assert_eq!((Law::HighSpeed.a(38.0), Law::HighSpeed.b(38.0)), (1.0, 0.5));
     }
 

@@ -5,8 +5,8 @@
 //! parameters that it has in `wad_common::control`.
 
 use wad_common::{
-    control::Control,
-    law::{highspeed, scalable},
+    control::{Control, IIAD},
+    law::{Binomial, highspeed, scalable},
 };
 
 use crate::response::{Response, is_more_than_fair};
@@ -171,6 +171,27 @@ laws! {
             response: |_| Response::scalable(),
         },
         consent: Consent::ByPath,
+        plan: Some(|_| Control::STANDARD),
+    }
+
+    /// Binomial congestion control, SQRT or IIAD: it gives up less of the window at a time than
+    /// a standard flow, takes it back as much slower, and gets no more.
+    Binomial: {
+        name: "wad_binomial",
+        callbacks: loss_based!("binomial"),
+        keys: &[
+            "binomial", "loss", "max_ssthresh", "initial_ssthresh", "max_cwnd", "idle",
+            "ignore_local_stalls",
+        ],
+        instead: None,
+        needs_pacing: false,
+        answer: Answer::Follows {
+            pair: |control, cwnd_segments| {
+                Binomial::of(control.flags & IIAD != 0).response(cwnd_segments)
+            },
+            response: |_| Response::standard(),
+        },
+        consent: Consent::Never,
         plan: Some(|_| Control::STANDARD),
     }
 

@@ -18,7 +18,10 @@ mod rate_sample;
 mod standard;
 mod tcp;
 
-use wad_common::law::{highspeed, scalable};
+use wad_common::{
+    control::IIAD,
+    law::{Binomial, highspeed, scalable},
+};
 
 use crate::law::{callback, law};
 
@@ -33,6 +36,10 @@ law!("highspeed" answers_to_losses |parameters, cwnd_segments| {
 });
 law!("scalable" answers_to_losses |parameters, cwnd_segments| {
     parameters.unless_standard(scalable::response, cwnd_segments)
+});
+law!("binomial" answers_to_losses |parameters, cwnd_segments| {
+    let law = Binomial::of(parameters.has(IIAD));
+    parameters.unless_standard(|segments| law.response(segments), cwnd_segments)
 });
 law!("delay" is_in_control delay);
 law!("leaky" is_in_control leaky);

@@ -15,10 +15,11 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-pub(super) const LAWS: [(&str, &str); 6] = [
+pub(super) const LAWS: [(&str, &str); 7] = [
     ("wad_aimd", "congestion = \"wad_aimd\"; ignore_local_stalls = true; idle = \"keep\""),
     ("wad_highspeed", "congestion = \"wad_highspeed\"; max_ssthresh = 100"),
     ("wad_scalable", "congestion = \"wad_scalable\"; initial_ssthresh = 300"),
+    ("wad_binomial", "congestion = \"wad_binomial\"; binomial = \"iiad\"; idle = \"keep\""),
     ("wad_leaky", "loss = \"leaky\"; max_cwnd = 400"),
     ("wad_delay", "congestion = \"wad_delay\"; standing_queue = 20"),
     ("wad_dedicated", "dedicated = \"20Mbit\"; rtt = \"20ms\""),

@@ -1,6 +1,7 @@
 //! The tests, in files by what they are about.
 
 mod autotune;
+mod binomial;
 mod clients;
 mod congestion_events;
 mod control_law;

@@ -215,16 +215,17 @@ fn what_is_disabled_is_disabled_even_if_it_cannot_be_noted() -> Result<()> {
 }
 
 /// There is a law for each port from [`PORT`] on.
-const LAWS: [&str; 6] = [
+const LAWS: [&str; 7] = [
     "congestion = 'wad_aimd'; additive_increase = 10; initial_ssthresh = 300; max_cwnd = 400",
     "congestion = 'wad_highspeed'; initial_ssthresh = 300; max_cwnd = 400",
     "congestion = 'wad_scalable'; initial_ssthresh = 300; max_cwnd = 400",
+    "congestion = 'wad_binomial'; max_cwnd = 400",
     "congestion = 'wad_delay'; initial_ssthresh = 300; max_cwnd = 400",
     "loss = 'leaky'; initial_ssthresh = 300; max_cwnd = 400",
     // 0.95 of it is payload; the window is what the rate carries with headers.
     "dedicated = '48Mbit'; rtt = '100ms'",
 ];
-const DEDICATED: usize = 5;
+const DEDICATED: usize = 6;
 
 struct Bench<'a> {
     wan: &'a Wan,

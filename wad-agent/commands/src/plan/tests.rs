@@ -4,7 +4,7 @@
 use std::{env, fmt::Write as _, fs, path::Path};
 
 use clap::Parser as _;
-use wad_common::law::{Aimd, Window, aimd::ONE_Q16, highspeed, scalable};
+use wad_common::law::{Aimd, Binomial, Window, aimd::ONE_Q16, highspeed, scalable};
 use wad_policy::{
     config::{Config, Congestion, Host},
     law::Law,
@@ -133,6 +133,7 @@ fn laws() -> Vec<(&'static str, LawOf, Response)> {
         ("wad_aimd", Box::new(move |_| papers), Response::aimd(papers)),
         ("wad_highspeed", Box::new(highspeed::response), Response::highspeed()),
         ("wad_scalable", Box::new(scalable::response), Response::scalable()),
+        ("wad_binomial", Box::new(|w| Binomial::Sqrt.response(w)), Response::standard()),
     ]
 }
 
@@ -198,7 +199,8 @@ fn an_rtt_at_once_is_its_acks_one_by_one() {
 /// function. The functions leave out the RTT of recovery, which shows where
 /// losses are few RTTs apart. HighSpeed TCP's table rounds a(w) up between its
 /// rows, so that it is faster than its function at small windows. Scalable TCP's
-/// function is of the window at a loss rather than of the mean.
+/// function is of the window at a loss rather than of the mean. Binomial losses are few
+/// segments, of which rounding up makes more.
 #[test]
 fn simulated_means_beside_the_response_functions() {
     let mut text =
@@ -216,6 +218,7 @@ fn simulated_means_beside_the_response_functions() {
                 "wad_highspeed" if loss > 1e-4 => 1.3..1.5,
                 "wad_highspeed" => 1.0..1.13,
                 "wad_scalable" => 0.85..0.95,
+                "wad_binomial" => 0.86..1.0,
                 _ => 0.91..1.0,
             };
             assert!(expected.contains(&ratio), "{name} at {loss:e}: {ratio} of {function}");

@@ -1,6 +1,6 @@
 //! The congestion control of a path's flows, and its parameters.
 
-use wad_common::control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, Pacing, WindowSize};
+use wad_common::control::{IGNORE_LOCAL_STALLS, IIAD, KEEP_WHEN_IDLE, Pacing, WindowSize};
 
 use crate::{
     config::{
@@ -119,6 +119,25 @@ pub const CONGESTION: &[Field] = &[
         default: "1",
         doc: "The number of standard flows as which one behaves, in place of increase and \
               decrease; \"auto\" buffers and the initial window grow with it.",
+        ..Field::NONE
+    },
+    Field {
+        key: "binomial",
+        kind: Kind::Word { words: &["sqrt", "iiad"], unless: "is no binomial law" },
+        default: "\"sqrt\"",
+        doc: "The law of the family that `wad_binomial` is: \"sqrt\" gains 1/sqrt(w) segments for \
+              each RTT and loses 2/3 sqrt(w) at a loss, \"iiad\" gains 1.5/w and loses one.",
+        read: |field, table, problems, path| {
+            if field.word(table, problems).is_some_and(|word| word.value == "iiad") {
+                path.control.flags |= IIAD;
+            }
+        },
+        check: Some(Checked::words(|path| flag(path, IIAD, "binomial iiad"))),
+        explain: Some(Setting::new("binomial", |in_force| {
+            let has_it = in_force.law().is_some_and(|law| law.takes("binomial"));
+            let is_iiad = in_force.policy.control.flags & IIAD != 0;
+            has_it.then(|| Value::Text(if is_iiad { "iiad" } else { "sqrt" }.to_owned()))
+        })),
         ..Field::NONE
     },
     Field {
