@@ -1,7 +1,7 @@
 //! TCP congestion control from BPF: a loader for struct_ops, without libbpf.
 //!
-//! aya has no struct_ops. This module is what it lacks, and stands alone: it
-//! knows the kernel's types ([`KernelBtf`]), links an object's programs
+//! aya has no struct_ops. This crate is what it lacks, and stands alone: it needs
+//! nothing of `wad`'s. It knows the kernel's types ([`KernelBtf`]), links an object's programs
 //! ([`LinkedObject`]), and registers a set of them as an algorithm, or in the place of
 //! one of the same name ([`CongestionControl`]):
 //!
@@ -16,6 +16,31 @@
 //!
 //! Flows under an algorithm that is unregistered, or replaced, keep it until they end,
 //! or are given another.
+//!
+//! ```no_run
+//! use std::{collections::HashMap, path::Path};
+//!
+//! use wad_struct_ops::{Callback, CongestionControl, KernelBtf, LinkedObject, unsound};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let btf = KernelBtf::read()?;
+//! if let Some(why) = unsound(&btf) {
+//!     return Err(why.into());
+//! }
+//! // Programs in the sections `freplace/cong_avoid` and so on, as bpf-linker makes them.
+//! let object = LinkedObject::link(&std::fs::read("law.o")?, HashMap::new(), &HashMap::new())?;
+//! let callbacks = [
+//!     Callback { member: "ssthresh", program: "my_ssthresh" },
+//!     Callback { member: "undo_cwnd", program: "my_undo_cwnd" },
+//!     Callback { member: "cong_avoid", program: "my_cong_avoid" },
+//! ];
+//! let law = CongestionControl::load("my_law", &callbacks, &object, &btf)?;
+//! // From here on sockets may choose it, until the pin is taken away.
+//! law.register(Path::new("/sys/fs/bpf/my_law"))?;
+//! CongestionControl::unpin(Path::new("/sys/fs/bpf/my_law"))?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod kernel_btf;
 mod object;

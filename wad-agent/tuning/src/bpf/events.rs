@@ -64,7 +64,11 @@ impl Events {
             && let Some(bytes) = ring.next()
         {
             count += 1;
-            if let Some(event) = event_bytes::parse(&bytes) {
+            let event = event_bytes::parse(&bytes);
+            // It leaves the ring before it is taken: an agent that is killed in between
+            // takes it along, where the next one would tell of it a second time.
+            drop(bytes);
+            if let Some(event) = event {
                 take(event);
             }
         }
