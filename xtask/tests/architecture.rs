@@ -283,6 +283,17 @@ impl<'ast> Visit<'ast> for Seen {
         visit::visit_path(self, path);
     }
 
+    /// What a macro takes is no syntax tree: its paths are found by their text.
+    fn visit_macro(&mut self, item: &'ast syn::Macro) {
+        let text = item.tokens.to_string().replace(" ::", "::").replace(":: ", "::");
+        for word in text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {
+            let segments: Vec<_> = word.split("::").map(str::to_owned).collect();
+            if segments.len() > 1 {
+                self.note(&segments);
+            }
+        }
+    }
+
     /// Tests may look at more; a module within the file is a level deeper.
     fn visit_item_mod(&mut self, item: &'ast ItemMod) {
         if item.content.is_none() || item.attrs.iter().any(is_for_tests) {
@@ -332,6 +343,16 @@ mod tests {
             ("a.rs", "mod deep; pub use self::deep::Deep;"),
             ("a/deep.rs", "use crate::b::B;"),
             ("b.rs", "use super::a::Deep;"),
+        ];
+        assert_eq!(tree(&files), ["crate: a > b > a"]);
+    }
+
+    #[test]
+    fn a_circle_through_what_a_macro_takes_is_found() {
+        let files = [
+            ("lib.rs", "mod a; mod b;"),
+            ("a.rs", "use crate::b::B;"),
+            ("b.rs", "fn f() { println!(\"{}\", super::a::MOST) }"),
         ];
         assert_eq!(tree(&files), ["crate: a > b > a"]);
     }

@@ -6,10 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use ipnet::IpNet;
 use wad_policy::config::route_rules::RouteMetrics;
 
-use super::route::{Found, Reason, Route};
-
-/// Routes within a prefix that are copied; a host that has more is a router.
-pub const MAX_WITHIN: usize = 1_000;
+use super::route::{Found, MAX_WITHIN, Reason, Route};
 
 /// Says where a route is, and which of those to the same network it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

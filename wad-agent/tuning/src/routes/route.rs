@@ -19,6 +19,9 @@ use super::{
     rule::{family, unspecified},
 };
 
+/// Routes within a prefix that are copied; a host that has more is a router.
+pub const MAX_WITHIN: usize = 1_000;
+
 /// A route of the main table, or of one of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -86,7 +89,7 @@ impl fmt::Display for Reason {
             Self::Kind(kind) => write!(f, "it is of type {kind:?}, and leads nowhere"),
             Self::Attribute(attribute) => write!(f, "it has what is not copied: {attribute}"),
             Self::TooMany { routes } => {
-                write!(f, "there are {routes} within, more than {}", super::copies::MAX_WITHIN)
+                write!(f, "there are {routes} within, more than {}", MAX_WITHIN)
             }
             Self::Kernel { error } => write!(f, "the kernel refuses a copy: {error}"),
         }
