@@ -27,6 +27,8 @@ const LIMIT: Duration = Duration::from_secs(15 * 60);
 const GRACE: Duration = Duration::from_secs(60);
 /// An end of a test is seen this soon.
 const STEP: Duration = Duration::from_millis(10);
+/// So many tests that failed are run again at most: more than that is no busy machine.
+const MOST_AGAIN: usize = 4;
 
 /// The exit code of an interrupted run is the one that a shell has for a command that
 /// SIGINT ended.
@@ -37,8 +39,16 @@ const FAILED: u8 = 101;
 /// Holds what became of a test.
 struct Outcome {
     test: &'static Test,
-    passed: bool,
+    verdict: Verdict,
     output: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    /// The test failed at first, and passed when it was run again by itself.
+    Flaky,
+    Failed,
 }
 
 /// Tells how many tests are run at a time.
@@ -61,6 +71,8 @@ impl Places {
 }
 
 /// Runs tests: those that bear it in as many places beside each other, then the others.
+/// What failed beside others, or while the machine was busy with something else, has
+/// another try alone; it is named whatever comes of that.
 pub fn run(tests: &[&'static Test], places: Places, passed_over: usize) -> Result<ExitCode> {
     ensure!(!tests.is_empty(), "no test has such a name");
     ensure!(Uid::effective().is_root(), "run it as root: it makes network namespaces");
@@ -84,6 +96,10 @@ pub fn run(tests: &[&'static Test], places: Places, passed_over: usize) -> Resul
             }
         }
     }
+    // Where one runs at a time, in a virtual machine's own time, nothing is ever late.
+    if places.beside > 1 {
+        run_again(&mut outcomes);
+    }
     Ok(conclude(&outcomes, tests.len(), passed_over, begun.elapsed()))
 }
 
@@ -105,20 +121,39 @@ fn in_places(tests: &[&'static Test], places: u32) -> Vec<Outcome> {
     outcomes.into_inner().expect("no panic")
 }
 
-fn run_one(test: &'static Test, beside: Option<Beside>) -> Outcome {
-    let begun = Instant::now();
-    let (passed, output) = match process(test, beside) {
-        Ok(outcome) => outcome,
-        Err(error) => (false, format!("{error:#}\n")),
-    };
-    let took = begun.elapsed();
-    let word = if passed { "ok" } else { "FAILED" };
-    print(&format!("test {} ... {word} <{:.3}s>\n", test.name(), took.as_secs_f64()));
-    Outcome { test, passed, output }
+fn run_again(outcomes: &mut [Outcome]) {
+    let has_failed = |outcome: &&mut Outcome| outcome.verdict == Verdict::Failed;
+    let failed: Vec<_> = outcomes.iter_mut().filter(has_failed).collect();
+    if failed.len() > MOST_AGAIN {
+        return;
+    }
+    for outcome in failed {
+        if signal::check().is_err() {
+            return;
+        }
+        let again = run_one(outcome.test, None);
+        if again.verdict == Verdict::Passed {
+            outcome.verdict = Verdict::Flaky;
+        } else {
+            outcome.output += &format!("\n---- again, alone ----\n{}", again.output);
+        }
+    }
 }
 
-/// Returns whether the test passed, and what it wrote.
-fn process(test: &Test, beside: Option<Beside>) -> Result<(bool, String)> {
+fn run_one(test: &'static Test, beside: Option<Beside>) -> Outcome {
+    let begun = Instant::now();
+    let (verdict, output) = match process(test, beside) {
+        Ok(outcome) => outcome,
+        Err(error) => (Verdict::Failed, format!("{error:#}\n")),
+    };
+    let took = begun.elapsed();
+    let word = if verdict == Verdict::Passed { "ok" } else { "FAILED" };
+    print(&format!("test {} ... {word} <{:.3}s>\n", test.name(), took.as_secs_f64()));
+    Outcome { test, verdict, output }
+}
+
+/// Returns whether the test passed or failed, and what it wrote.
+fn process(test: &Test, beside: Option<Beside>) -> Result<(Verdict, String)> {
     let mut file = tempfile::tempfile().context("cannot keep the output")?;
     let clone = |file: &File| file.try_clone().context("cannot keep the output");
     let mut command = Command::new(env::current_exe().context("this program's path")?);
@@ -134,7 +169,8 @@ fn process(test: &Test, beside: Option<Beside>) -> Result<(bool, String)> {
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).context("cannot read the output")?;
     let output = String::from_utf8_lossy(&bytes).into_owned();
-    Ok((failure.is_none(), output + &failure.unwrap_or_default()))
+    let verdict = if failure.is_none() { Verdict::Passed } else { Verdict::Failed };
+    Ok((verdict, output + &failure.unwrap_or_default()))
 }
 
 /// Waits for its end: with what it failed, unless it passed.
@@ -162,15 +198,10 @@ fn wait(process: &mut Process) -> Result<Option<String>> {
 }
 
 fn conclude(outcomes: &[Outcome], asked: usize, passed_over: usize, took: Duration) -> ExitCode {
-    let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.passed).collect();
-    if !failed.is_empty() {
-        print("\nfailures:\n");
-        for outcome in &failed {
-            print(&format!("\n---- {} ----\n{}", outcome.test.name(), outcome.output));
-        }
-        print("\nfailures:\n");
-        failed.iter().for_each(|outcome| print(&format!("    {}\n", outcome.test.name())));
-    }
+    let flaky = with(outcomes, Verdict::Flaky);
+    show("failed at first, and passed when run again alone", &flaky);
+    let failed = with(outcomes, Verdict::Failed);
+    show("failures", &failed);
     let passed = outcomes.len() - failed.len();
     let all = passed == asked;
     print(&format!(
@@ -185,6 +216,23 @@ fn conclude(outcomes: &[Outcome], asked: usize, passed_over: usize, took: Durati
         return ExitCode::from(INTERRUPTED);
     }
     if all { ExitCode::SUCCESS } else { ExitCode::from(FAILED) }
+}
+
+fn with(outcomes: &[Outcome], verdict: Verdict) -> Vec<&Outcome> {
+    outcomes.iter().filter(|outcome| outcome.verdict == verdict).collect()
+}
+
+/// Prints what tests wrote, and their names.
+fn show(title: &str, outcomes: &[&Outcome]) {
+    if outcomes.is_empty() {
+        return;
+    }
+    print(&format!("\n{title}:\n"));
+    for outcome in outcomes {
+        print(&format!("\n---- {} ----\n{}", outcome.test.name(), outcome.output));
+    }
+    print(&format!("\n{title}:\n"));
+    outcomes.iter().for_each(|outcome| print(&format!("    {}\n", outcome.test.name())));
 }
 
 /// Prints a text; a reader that has gone does not keep the other tests from being run

@@ -152,7 +152,7 @@ const SHORT_QUEUE: &str = "tbf rate 300mbit burst 128kb limit 24kb";
 /// A sender that waits for its processor, on a busy machine, sends what it missed at
 /// once: its queue then drops so much that it has to time out, which is another
 /// matter. So it is looked at again, twice at most.
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn local_stalls_are_ignored_where_asked_and_nothing_else() -> Result<()> {
     for _ in 0..2 {
         match local_stalls() {

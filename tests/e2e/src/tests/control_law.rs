@@ -4,7 +4,7 @@
 
 use std::{
     io::Write as _,
-    slice, thread,
+    slice,
     time::{Duration, Instant},
 };
 
@@ -128,19 +128,23 @@ fn hardly_sending() -> Result<()> {
     Ok(())
 }
 
-/// The laws are one test: the minute passes while the losses are looked at.
-#[e2e(long, alone)]
-fn the_window_falls_grows_and_stays_as_the_law_says() -> Result<()> {
-    let stand = Stand::set_up("law")?;
+/// An agent whose paths are those of the laws and of the flow that hardly sends.
+fn under_laws(label: &str, look: impl FnOnce() -> Result<()>) -> Result<()> {
+    let stand = Stand::set_up(label)?;
     let paths = LAWS.map(|(port, keys, _)| (port, keys));
     let paths = paths.into_iter().chain([IDLE]);
     let policy: String = paths.map(|(port, keys)| path_to(port, keys)).collect();
     let home = Home::create(&program()?, &policy)?;
     let _agent = home.start(stand.cgroup())?;
-    thread::scope(|scope| {
-        let minute = scope.spawn(hardly_sending);
-        let seen = LAWS.into_iter().try_for_each(|(port, _, law)| one_loss(port, law));
-        let minute = minute.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        seen.and(minute)
-    })
+    look()
+}
+
+#[e2e(long, alone)]
+fn the_window_falls_and_grows_as_the_law_says() -> Result<()> {
+    under_laws("law", || LAWS.into_iter().try_for_each(|(port, _, law)| one_loss(port, law)))
+}
+
+#[e2e(long, few)]
+fn the_window_of_a_flow_that_hardly_sends_stays() -> Result<()> {
+    under_laws("idle-law", hardly_sending)
 }

@@ -215,7 +215,7 @@ fn no_connection_sees_an_old_and_a_new_parameter() -> Result<()> {
 
 /// A change is made in two pieces here: buffers first, then the rest. The witness has
 /// to notice.
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_change_in_pieces_would_be_noticed() -> Result<()> {
     let stand = Stand::set_up("pieces")?;
     let wan = Wan::start(&toml::from_str(RTT)?)?;
