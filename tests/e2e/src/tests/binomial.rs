@@ -28,7 +28,7 @@ const PATH: &str = "rtt = '20ms'\nforward = { rate = '200Mbit', queue = { bdp = 
                     drop_at = ['4s'] }\n";
 const SPAN: Duration = Duration::from_secs(7);
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn binomial_flows_gain_and_lose_what_the_paper_says() -> Result<()> {
     let stand = Stand::set_up("binomial")?;
     let policy: String = MEMBERS.map(|(port, keys, _)| path_to(port, keys)).concat();

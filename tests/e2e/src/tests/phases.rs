@@ -59,7 +59,7 @@ fn course(phases: impl IntoIterator<Item = u64>) -> Vec<u64> {
     course
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_law_says_where_it_is() -> Result<()> {
     let stand = Stand::set_up("phases")?;
     let wan = Wan::start(&toml::from_str(
