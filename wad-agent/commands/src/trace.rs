@@ -250,7 +250,7 @@ impl Tracer<'_> {
                 error.map_or_else(String::new, |error| format!(", the last ones for: {error}"));
             bail!("{lost} lines are lost{why}");
         }
-        Ok(())
+        error.map_or(Ok(()), |error| bail!(error))
     }
 }
 

@@ -16,11 +16,20 @@ use super::read;
 /// Takes whole lines.
 pub trait Out: Send {
     fn write(&mut self, lines: &[u8]) -> io::Result<()>;
+
+    /// Waits until all of it is where it is to stay.
+    fn finish(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl Out for Box<dyn Out> {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
         (**self).write(lines)
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        (**self).finish()
     }
 }
 
@@ -150,12 +159,17 @@ impl Out for Files {
         }
         added
     }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.current.as_ref().map_or(Ok(()), |current| current.file.sync_data())
+    }
 }
 
 impl Current {
+    /// What the kernel has taken outlives this process. To wait until the disk has it
+    /// as well would let a slow disk hold up the next piece, for seconds on a busy one.
     fn add(&mut self, piece: &[u8]) -> io::Result<()> {
         self.file.write_all(piece)?;
-        self.file.sync_data()?;
         self.bytes += piece.len() as u64;
         Ok(())
     }

@@ -110,8 +110,11 @@ impl<O: Out> Task<O> {
                 self.pending.extend(more);
             }
             if is_last || Instant::now() >= due || self.pending.len() >= self.piece_bytes {
-                if !self.write() || is_last {
+                if !self.write() {
                     return self.outcome;
+                }
+                if is_last {
+                    return self.finished();
                 }
                 due = Instant::now() + DELAY;
             }
@@ -133,6 +136,15 @@ impl<O: Out> Task<O> {
         }
         self.waiting.fetch_sub(pending.len(), Ordering::SeqCst);
         true
+    }
+
+    fn finished(mut self) -> WriteOutcome {
+        // The disk may have refused some only after the kernel had taken them.
+        if let Err(error) = self.out.finish() {
+            self.outcome.error =
+                Some(format!("the disk may not have all that was written: {error}"));
+        }
+        self.outcome
     }
 
     fn did_write(&mut self, lines: u64) {
@@ -178,9 +190,15 @@ mod tests {
         pieces: Vec<Vec<u8>>,
         /// Why it takes no more, if it does not.
         fault: Option<io::ErrorKind>,
+        /// Why it does not hold at the end what it took.
+        end: Option<io::ErrorKind>,
     }
 
     impl Out for Disk {
+        fn finish(&mut self) -> io::Result<()> {
+            self.0.lock().unwrap().end.map_or(Ok(()), |kind| Err(kind.into()))
+        }
+
         fn write(&mut self, lines: &[u8]) -> io::Result<()> {
             let mut disk = self.0.lock().unwrap();
             match disk.fault {
@@ -222,6 +240,17 @@ mod tests {
         writer.write(b"ef\n".to_vec()).unwrap();
         assert_eq!(writer.finish(), WriteOutcome { written: 1, lost: 2, error: None });
         assert_eq!(disk.0.lock().unwrap().pieces, [b"ef\n"]);
+    }
+
+    #[test]
+    fn what_the_disk_says_at_the_end_is_told() {
+        let disk = Disk::default();
+        disk.0.lock().unwrap().end = Some(io::ErrorKind::StorageFull);
+        let mut writer = Writer::start(disk, 10).unwrap();
+        writer.write(b"ab\n".to_vec()).unwrap();
+        let WriteOutcome { written, lost, error } = writer.finish();
+        assert_eq!((written, lost), (1, 0));
+        assert!(error.unwrap().starts_with("the disk may not have all"));
     }
 
     #[test]
