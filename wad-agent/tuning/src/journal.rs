@@ -28,6 +28,7 @@ use wad_linux::{
     sysctl::{self, Sysctl},
 };
 use wad_policy::config::TransmitQueue;
+use wad_toolbox::whole_file::NO_LINK;
 
 pub use self::damage::Damage;
 #[cfg(feature = "fuzz")]
@@ -377,8 +378,9 @@ impl Journal {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
             dir.parent().map_or(Ok(()), sync_dir)?;
         }
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.file)?;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).mode(0o600).custom_flags(NO_LINK);
+        let mut file = options.open(&self.file)?;
         let mut bytes = Vec::new();
         if !ends_with_newline(&file)? {
             // A full disk has taken a part of a line, which must not swallow this one; or
@@ -419,7 +421,7 @@ fn ends_with_newline(file: &File) -> io::Result<bool> {
 
 /// Cuts a file off behind its whole lines.
 fn cut(file: &Path, bytes: u64) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).open(file)?;
+    let file = OpenOptions::new().write(true).custom_flags(NO_LINK).open(file)?;
     file.set_len(bytes)?;
     file.sync_all()
 }
