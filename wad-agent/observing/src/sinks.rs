@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod http;
 mod outbox;
+mod refused;
 mod sender;
 mod spool;
 mod target;
