@@ -2,6 +2,7 @@
 //! of `wad` on a Unix socket that only root may open.
 
 mod bind;
+mod scrapes;
 mod serve;
 
 use std::{error::Error, sync::Arc, time::Instant};
@@ -13,14 +14,15 @@ use axum::{
     response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use wad_observing::{
-    metrics::{self, Format, Readings, Source, SourceError},
+    metrics::{self, Format, Source, SourceError},
     reading::{self, Filter, ReadError},
 };
 use wad_policy::switch;
 use wad_tuning::explain::{Answer, Query};
 
+use self::scrapes::Scrapes;
 pub use self::{
     bind::{bind_control, bind_tcp},
     serve::serve,
@@ -51,7 +53,10 @@ pub fn metrics_router(api: Arc<Api>) -> Router {
         .route("/", get(|| async { Html(LANDING_PAGE) }))
         .route("/-/healthy", get(|| async { "wad is healthy.\n" }))
         .route("/metrics", get(scrape))
-        .with_state(api)
+        .with_state(Scrapes::new(move |format| {
+            let readings = api.source.read()?;
+            Ok(metrics::encode(readings, api.max_paths, api.about.started_at, format)?)
+        }))
 }
 
 /// Returns what the address of `[api]` serves: what anyone on this host may know.
@@ -102,19 +107,19 @@ const LANDING_PAGE: &str = concat!(
     "<li><a href=\"/-/healthy\">Health</a>\n</ul>\n</html>\n"
 );
 
-async fn scrape(State(api): State<Arc<Api>>, headers: HeaderMap) -> Result<Response, Failure> {
+async fn scrape(State(scrapes): State<Scrapes>, headers: HeaderMap) -> Result<Response, Failure> {
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
     let format = Format::accepted(accept.unwrap_or_default());
-    let text = with_readings(&api, move |api, readings| {
-        metrics::encode(readings, api.max_paths, api.about.started_at, format)
-    });
-    let text = text.await?.map_err(|error| Failure(error.into()))?;
+    let text = scrapes.page(format).await.map_err(Failure)?;
     Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }
 
 async fn status(State(api): State<Arc<Api>>) -> Result<Json<Status>, Failure> {
-    let status = with_readings(&api, |api, readings| Status::new(&api.about, readings));
-    Ok(Json(status.await?))
+    // Beside the tasks that must not wait for it: with many paths it takes tens of
+    // milliseconds.
+    let task =
+        tokio::task::spawn_blocking(move || Ok(Json(Status::new(&api.about, api.source.read()?))));
+    task.await.map_err(|error| Failure(error.into()))?.map_err(Failure)
 }
 
 async fn known_paths(State(api): State<Arc<Api>>) -> Result<Json<Paths>, Failure> {
@@ -122,10 +127,18 @@ async fn known_paths(State(api): State<Arc<Api>>) -> Result<Json<Paths>, Failure
     Ok(Json(task.await.map_err(|error| Failure(error.into()))?.map_err(Failure)?))
 }
 
+/// Look-ups of paths at a time, whoever has asked and gone away since.
+static LOOK_UPS: Semaphore = Semaphore::const_new(4);
+
 async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Refusal> {
     let query = Query::parse(uri.query().unwrap_or_default())
         .map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))?;
-    let task = tokio::task::spawn_blocking(move || api.explainer.explain(&query));
+    let look_up = LOOK_UPS.acquire().await.expect("nobody closes it");
+    let task = tokio::task::spawn_blocking(move || {
+        // A look-up goes on when whoever asked has gone.
+        let _look_up = look_up;
+        api.explainer.explain(&query)
+    });
     let failed = |error: SourceError| {
         tracing::warn!("cannot answer a request: {error}");
         Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
@@ -162,20 +175,6 @@ impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         (self.0, Json(serde_json::json!({ "error": self.1 }))).into_response()
     }
-}
-
-/// Reads the maps, and makes an answer of it, beside the tasks that must not
-/// wait for it: with many paths it takes tens of milliseconds.
-async fn with_readings<T: Send + 'static>(
-    api: &Arc<Api>,
-    answer: impl FnOnce(&Api, Readings) -> T + Send + 'static,
-) -> Result<T, Failure> {
-    let api = Arc::clone(api);
-    let task = tokio::task::spawn_blocking(move || {
-        let readings = api.source.read()?;
-        Ok(answer(&api, readings))
-    });
-    task.await.map_err(|error| Failure(error.into()))?.map_err(Failure)
 }
 
 /// An answer that could not be made.

@@ -117,7 +117,7 @@ pub async fn send(
     let request = hyper::Request::builder()
         .method(&request.method)
         .uri(&request.path)
-        .header(HOST, "wad")
+        .header(HOST, "localhost")
         .header(ACCEPT, accept)
         .header(CONTENT_TYPE, JSON)
         .body(Full::new(request.body.clone()))

@@ -31,6 +31,7 @@ use wad_policy::{
     config::{Config, Host},
     switch::{self, Disabled},
 };
+use wad_toolbox::own_folder;
 use wad_tuning::{
     bpf, disabled_note::Note, instance::Instance, journal::Journal, state_dir::StateDir,
 };
@@ -60,10 +61,12 @@ pub fn run(options: &Options) -> Result<()> {
     privileges::lift_locked_memory();
     let cgroup = Cgroup::open(options.cgroup.as_deref())?;
     let instance = &options.instance;
+    own_folder::make_private(Path::new(lock::RUN_DIR))?;
     // From here on no other agent of this instance can run.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
     let noted = StateDir::of(&lock);
     let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
+    own_folder::guard(&state_dir)?;
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
     let note = Note::of(&state_dir, instance.name());
     let disabled = note.read()?;

@@ -57,6 +57,9 @@ pub struct SinkStatus {
     pub name: String,
     pub kind: String,
     pub sent: u64,
+    /// Events that it refuses for good, and that are set aside.
+    #[serde(default)]
+    pub refused: u64,
     pub lost: u64,
     /// Bytes that it has still to take.
     pub spooled_bytes: u64,
@@ -66,9 +69,9 @@ pub struct SinkStatus {
 
 impl From<SinkReading> for SinkStatus {
     fn from(sink: SinkReading) -> Self {
-        let SinkReading { name, kind, sent, lost, spooled_bytes, failing } = sink;
+        let SinkReading { name, kind, sent, refused, lost, spooled_bytes, failing } = sink;
         let lost = lost.iter().map(|(_, count)| count).sum();
-        Self { name, kind: kind.to_owned(), sent, lost, spooled_bytes, failing }
+        Self { name, kind: kind.to_owned(), sent, refused, lost, spooled_bytes, failing }
     }
 }
 

@@ -12,6 +12,7 @@ use wad_linux::{
 };
 use wad_observing::log;
 use wad_policy::config::{Agent, Config, Host, LogFormat};
+use wad_toolbox::own_folder;
 use wad_tuning::{
     bpf::{self, Pins},
     disabled_note::Note,
@@ -61,6 +62,7 @@ pub fn run(args: &Cleanup) -> Result<()> {
              default, and run `wad cleanup` again"
         )
     })?;
+    own_folder::guard(&state_dir)?;
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
     let had_changes = journal.changes().next().is_some();
     for left in journal.undo()? {

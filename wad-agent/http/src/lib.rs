@@ -4,6 +4,9 @@
 //! A connection for each: they are seconds apart. Redirects are not followed,
 //! and no proxy is used.
 
+mod connect;
+pub mod names;
+
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -26,7 +29,7 @@ use jiff::{Timestamp, fmt::rfc2822};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpStream, lookup_host},
+    net::TcpStream,
     time::timeout,
 };
 use tokio_rustls::{
@@ -228,15 +231,9 @@ pub fn fuzz(bytes: &[u8]) -> Result<Bytes> {
 
 async fn connect(url: &Url) -> Result<TcpStream> {
     let resolve = |source| HttpError::Resolve { host: url.host.clone(), source };
-    let addresses = lookup_host((url.host.as_str(), url.port)).await.map_err(resolve)?;
-    let mut last = io::ErrorKind::NotFound.into();
-    for address in addresses {
-        match TcpStream::connect(address).await {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(HttpError::Connect { authority: url.authority(), source: last })
+    let addresses = names::addresses(&url.host, url.port).await.map_err(resolve)?;
+    let connected = connect::connect(addresses).await;
+    connected.map_err(|source| HttpError::Connect { authority: url.authority(), source })
 }
 
 fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> HttpError {

@@ -91,9 +91,10 @@ fn if_denied(error: &io::Error) -> &'static str {
 }
 
 fn open(run_dir: &Path, file: &Path) -> io::Result<File> {
-    DirBuilder::new().recursive(true).mode(0o755).create(run_dir)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(run_dir)?;
     let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false).mode(0o600).open(file)
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    options.custom_flags(libc::O_NOFOLLOW).open(file)
 }
 
 fn is_still_at(held: &File, file: &Path) -> io::Result<bool> {

@@ -90,6 +90,8 @@ pub struct SinkReading {
     pub name: String,
     pub kind: &'static str,
     pub sent: u64,
+    /// Events that it refuses for good, and that are set aside.
+    pub refused: u64,
     /// The lost events, by reason.
     pub lost: Vec<(&'static str, u64)>,
     pub spooled_bytes: u64,

@@ -12,6 +12,7 @@ mod error;
 mod file;
 mod http;
 mod outbox;
+mod refused;
 mod sender;
 mod spool;
 mod target;
@@ -34,7 +35,7 @@ use serde::Serialize;
 use tracing::warn;
 use wad_linux::sysctl::Sysctl;
 use wad_policy::{config::Sink, event_name::EventName};
-use wad_toolbox::{chance::chance, mutex::locked};
+use wad_toolbox::{chance::chance, mutex::locked, own_folder};
 
 pub use self::counts::Board;
 #[cfg(feature = "fuzz")]
@@ -78,6 +79,9 @@ impl Sinks {
     pub fn start(sinks: &[Sink], state_dir: &Path, instance: &str) -> Result<Self> {
         let counts = Arc::new(Counts::new(sinks));
         let folder = state_dir.join(format!("events-{instance}"));
+        if !sinks.is_empty() {
+            own_folder::guard(&folder)?;
+        }
         let outboxes = sinks.iter().enumerate().map(|(place, sink)| {
             Outbox::open(sink.clone(), folder.join(&sink.name), (place, Arc::clone(&counts)))
         });

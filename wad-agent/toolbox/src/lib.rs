@@ -4,6 +4,7 @@ pub mod amounts;
 pub mod causes;
 pub mod chance;
 pub mod mutex;
+pub mod own_folder;
 pub mod refusals;
 pub mod shown;
 pub mod signals;

@@ -8,14 +8,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::fcntl::OFlag;
+
+/// A file of the agent's own is not where a link leads to: for [`OpenOptionsExt`].
+pub const NO_LINK: i32 = OFlag::O_NOFOLLOW.bits();
+
 /// Writes it, for its owner alone; on disk when it returns. The folder is made if
 /// need be.
 pub fn write(file: &Path, content: &[u8]) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let name = beside(file, ".new");
-    let mut new =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&name)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600).custom_flags(NO_LINK);
+    let mut new = options.open(&name)?;
     new.write_all(content)?;
     new.sync_all()?;
     fs::rename(&name, file)?;
@@ -45,5 +51,15 @@ mod tests {
         }
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_link_is_not_written_through() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, victim) = (folder.path().join("note"), folder.path().join("victim"));
+        fs::write(&victim, "kept").unwrap();
+        std::os::unix::fs::symlink(&victim, beside(&file, ".new")).unwrap();
+        assert!(write(&file, b"new").is_err());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
     }
 }

@@ -28,6 +28,7 @@ use wad_linux::{
     sysctl::{self, Sysctl},
 };
 use wad_policy::config::TransmitQueue;
+use wad_toolbox::whole_file::NO_LINK;
 
 pub use self::damage::Damage;
 #[cfg(feature = "fuzz")]
@@ -173,11 +174,14 @@ impl Journal {
             read => read.map_err(|source| JournalError::Read { file: file.clone(), source })?,
         };
         let found = lines::read(&bytes, &boot_id);
-        if let Some(line) = found.cut_short {
+        if let Some(line) = &found.cut_short {
             tracing::warn!(
-                "{}, line {line}: cut short before its change was made; ignored",
-                file.display()
+                "{}, line {}: cut short before its change was made; it is taken out",
+                file.display(),
+                line.number
             );
+            let cut = cut(&file, line.begins_at);
+            cut.map_err(|source| JournalError::Write { file: file.clone(), source })?;
         }
         let damage = if found.unreadable.is_empty() {
             None
@@ -374,15 +378,16 @@ impl Journal {
             DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
             dir.parent().map_or(Ok(()), sync_dir)?;
         }
-        let mut file =
-            OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(&self.file)?;
+        let mut options = OpenOptions::new();
+        options.read(true).append(true).create(true).mode(0o600).custom_flags(NO_LINK);
+        let mut file = options.open(&self.file)?;
         let mut bytes = Vec::new();
-        // A line that was cut short must not swallow this one.
-        if let Some(last) = file.metadata()?.len().checked_sub(1) {
-            let mut byte = [0];
-            file.read_exact_at(&mut byte, last)?;
-            if byte != *b"\n" {
-                bytes.push(b'\n');
+        if !ends_with_newline(&file)? {
+            // A full disk has taken a part of a line, which must not swallow this one; or
+            // it may be whole but for its newline.
+            match lines::read(&fs::read(&self.file)?, &self.boot_id).cut_short {
+                Some(cut_short) => cut(&self.file, cut_short.begins_at)?,
+                None => bytes.push(b'\n'),
             }
         }
         serde_json::to_writer(&mut bytes, line)?;
@@ -403,6 +408,22 @@ impl Journal {
     fn dir(&self) -> &Path {
         self.file.parent().expect("the file's name was joined to its folder")
     }
+}
+
+/// Says whether nothing stands behind the file's last newline.
+fn ends_with_newline(file: &File) -> io::Result<bool> {
+    let mut byte = *b"\n";
+    if let Some(last) = file.metadata()?.len().checked_sub(1) {
+        file.read_exact_at(&mut byte, last)?;
+    }
+    Ok(byte == *b"\n")
+}
+
+/// Cuts a file off behind its whole lines.
+fn cut(file: &Path, bytes: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).custom_flags(NO_LINK).open(file)?;
+    file.set_len(bytes)?;
+    file.sync_all()
 }
 
 fn sync_dir(dir: &Path) -> io::Result<()> {

@@ -4,7 +4,8 @@
 use std::{
     fs,
     net::{Ipv4Addr, TcpListener},
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{PermissionsExt as _, chown, symlink},
+    path::Path,
     process::{Command, Stdio},
     time::Duration,
 };
@@ -82,6 +83,49 @@ fn without_one_capability() -> Result<()> {
     let said = refused(&home, without)?;
     ensure!(!said.contains("CAP_BPF"), "{said}");
     ensure_names(&said, &["CAP_NET_ADMIN"])
+}
+
+/// Nobody else may change what the agent believes to be its own.
+#[e2e(every_change, alone, any_kernel)]
+fn folders_that_others_could_change() -> Result<()> {
+    let stand = Stand::set_up("folders")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let state = home.folder().join("state");
+    let name = state.display().to_string();
+    fs::create_dir(&state)?;
+    chown(&state, Some(1234), None)?;
+    let said = refused(&home, run_on(&home, &stand))?;
+    ensure_names(&said, &[&name, "is of user 1234"])?;
+    chown(&state, Some(0), None)?;
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o1777))?;
+    let said = refused(&home, run_on(&home, &stand))?;
+    ensure_names(&said, &[&name, "(mode 1777)", "chmod go-w"])?;
+    fs::remove_dir(&state)?;
+    let elsewhere = tempfile::tempdir()?;
+    symlink(elsewhere.path(), &state)?;
+    let said = refused(&home, run_on(&home, &stand))?;
+    ensure_names(&said, &[&name, "is a symbolic link"])?;
+    ensure!(fs::read_dir(elsewhere.path())?.next().is_none());
+    fs::remove_file(&state)?;
+
+    let mount = "mount -t bpf -o mode=0700 bpf /sys/fs/bpf && ";
+    for (make, words) in [
+        ("mkdir /sys/fs/bpf/wad && chown 1234 /sys/fs/bpf/wad", "is of user 1234"),
+        ("mkdir /sys/fs/bpf/wad && chmod 0777 /sys/fs/bpf/wad", "(mode 0777)"),
+        ("chmod 0777 /sys/fs/bpf", "(mode 0777)"),
+    ] {
+        let set_up = format!("{mount}{make}");
+        let said = refused(&home, in_mounts(&set_up, &run_on(&home, &stand)))?;
+        ensure_names(&said, &["/sys/fs/bpf", words])?;
+    }
+    // What is as it should be is closed to others.
+    let agent = home.start(stand.cgroup())?;
+    for folder in [state.as_path(), &home.pins(), Path::new("/run/wad")] {
+        let mode = fs::metadata(folder)?.permissions().mode() & 0o7777;
+        ensure!(mode == 0o700, "{}: {mode:04o}", folder.display());
+    }
+    agent.stop()?;
+    Ok(())
 }
 
 #[e2e(every_change, alone, any_kernel)]

@@ -14,7 +14,7 @@ use hyper::body::Bytes;
 use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch, task::JoinHandle};
 use wad_instruments::{FieldError, Reading, testing::flow};
 use wad_linux::{lock, lock::Lock};
-use wad_observing::metrics::testing::example;
+use wad_observing::metrics::{Readings, testing::example};
 use wad_tuning::explain::Basis;
 
 use super::*;

@@ -12,7 +12,8 @@ use wad_policy::config::{Service, Source, SourceKind};
 use wad_toolbox::{chance::chance, mutex::locked};
 
 use super::{
-    Answer, SourceError, Targets, archive, document, prometheus, pscheduler,
+    Answer, SourceError, Targets, archive, document, prometheus,
+    pscheduler::{self, Known},
     store::{News, Store},
 };
 
@@ -46,8 +47,9 @@ async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc
     // Agents that start together, as after a power cut, do not ask together.
     sleep(source.interval.min(Duration::from_secs(1)).mul_f64(chance())).await;
     let mut failures = 0;
+    let mut known = Known::default();
     loop {
-        let result = poll(&source, &targets).await;
+        let result = poll(&source, &targets, &mut known).await;
         failures = if result.is_ok() { 0 } else { failures + 1 };
         let news = {
             let mut store = locked(&store);
@@ -67,13 +69,19 @@ async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc
 }
 
 /// Asks the source one round of questions.
-pub async fn poll(source: &Source, targets: &Targets) -> Result<Answer, SourceError> {
+pub async fn poll(
+    source: &Source,
+    targets: &Targets,
+    known: &mut Known,
+) -> Result<Answer, SourceError> {
     let Some(url) = &source.url else { return Ok(Answer::default()) };
     let client = Client::new(terms(source), url)?;
     match &source.kind {
         SourceKind::Prometheus(queries) => prometheus::poll(&client, queries, targets).await,
         SourceKind::PerfSonar(perfsonar) => match perfsonar.service {
-            Service::PScheduler => pscheduler::poll(&client, source, perfsonar, targets).await,
+            Service::PScheduler => {
+                pscheduler::poll(&client, source, perfsonar, targets, known).await
+            }
             Service::Archive => archive::poll(&client, source, perfsonar, targets).await,
         },
         SourceKind::Http => document::poll(&client, targets).await,

@@ -20,8 +20,10 @@ use serde_json::Value;
 use wad_http::{Client, HttpError, encoded, shown};
 use wad_policy::config::{Metric, PerfSonar, Source};
 
+#[cfg(feature = "fuzz")]
+use self::hosts::Hosts;
+pub use self::hosts::Known;
 use self::{
-    hosts::Hosts,
     run::{Run, RunOutcome, values},
     task::{Chosen, Id, Task, Test, choose},
 };
@@ -37,6 +39,7 @@ pub async fn poll(
     source: &Source,
     perfsonar: &PerfSonar,
     targets: &Targets,
+    known: &mut Known,
 ) -> Result<Answer, SourceError> {
     let mut poll = Poll { client, targets, errors: Vec::new(), latest: BTreeMap::new() };
     let mut tasks = Vec::new();
@@ -45,7 +48,7 @@ pub async fn poll(
     }
     let from = &perfsonar.from;
     let named = task::hosts(&tasks, from, targets);
-    let hosts = Hosts::look_up(named, source.timeout, &mut poll.errors).await;
+    let hosts = known.look_up(named, source.timeout, &mut poll.errors).await;
     let chosen = choose(&tasks, from, targets, &hosts);
     if tasks.is_empty() && poll.errors.is_empty() {
         poll.errors.push(SourceError::Empty { query: "tasks" });

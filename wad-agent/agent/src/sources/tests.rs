@@ -11,6 +11,7 @@ use wad_policy::config::{Config, testing::host};
 
 use super::{
     poll::poll,
+    pscheduler::Known,
     store::{News, Store},
     testing::server::{Reply, Script, Server, json},
     *,
@@ -50,7 +51,7 @@ fn config(url: &str, keys: &str) -> Config {
 
 async fn ask(address: SocketAddr, keys: &str) -> Result<Answer, SourceError> {
     let config = config(&format!("http://{address}"), keys);
-    poll(&config.sources[0], &Targets::new(&config.paths)).await
+    poll(&config.sources[0], &Targets::new(&config.paths), &mut Known::default()).await
 }
 
 /// Returns what comes of a poll: readings, or the kinds of errors.
@@ -160,7 +161,8 @@ async fn nobody_there_and_no_such_name_are_told_apart() {
     let error = ask(address, "").await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Connect, "{error}");
     let config = config("http://no-such-host.invalid", "");
-    let error = poll(&config.sources[0], &Targets::default()).await.unwrap_err();
+    let error =
+        poll(&config.sources[0], &Targets::default(), &mut Known::default()).await.unwrap_err();
     // It takes long where no name server answers.
     assert!(matches!(error.kind(), ErrorKind::Resolve | ErrorKind::Timeout), "{error}");
 }
@@ -169,7 +171,8 @@ async fn nobody_there_and_no_such_name_are_told_apart() {
 async fn a_plain_server_has_no_certificate() {
     let server = Server::start(|_| Reply::Silence).await;
     let config = config(&format!("https://{}", server.address), "");
-    let error = poll(&config.sources[0], &Targets::default()).await.unwrap_err();
+    let error =
+        poll(&config.sources[0], &Targets::default(), &mut Known::default()).await.unwrap_err();
     // It waits for the end of a head that never comes.
     assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
 }

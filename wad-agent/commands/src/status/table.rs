@@ -51,6 +51,10 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         if let Some(why) = &sink.failing {
             writeln!(out, "behind   sink {name}: {behind} of events wait for it; {why}")?;
         }
+        if sink.refused > 0 {
+            let file = format_args!("{name}.refused.jsonl");
+            writeln!(out, "counted  {} events that sink {name} refuses: {file}", sink.refused)?;
+        }
         if sink.lost > 0 {
             writeln!(out, "counted  {} events that sink {name} never gets", sink.lost)?;
         }
@@ -201,6 +205,7 @@ memory   16.0 MiB of 2.0 GiB reserved
 counted  5 events lost
 counted  6 MPTCP subflows left alone
 counted  7 flows left alone for want of socket storage
+counted  29 events that sink archive refuses: archive.refused.jsonl
 counted  53 events that sink archive never gets
 changed  net.core.rmem_max: 212992 before, 6571899 now
 
@@ -259,7 +264,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 10 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 11 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

@@ -13,8 +13,8 @@ use super::{
     Ended, PathReading, Readings, Seconds,
     definitions::{
         BUILD, DERIVED, Definition, EVENTS, HOST, HostMetric, HostValue, PATH, PathMetric,
-        PathValue, SINK_LOST, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_SUCCESS,
-        START,
+        PathValue, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS,
+        SOURCE_SUCCESS, START,
     },
     ends::Buckets,
     live::LIMITS,
@@ -95,6 +95,11 @@ impl Scrape {
         for sink in sinks {
             let labels = [("sink", sink.name.as_str())];
             ConstCounter::new(sink.sent).encode(sent.encode_family(&labels)?)?;
+        }
+        let mut refused = descriptor(encoder, &SINK_REFUSED, MetricType::Counter)?;
+        for sink in sinks {
+            let labels = [("sink", sink.name.as_str())];
+            ConstCounter::new(sink.refused).encode(refused.encode_family(&labels)?)?;
         }
         let mut lost = descriptor(encoder, &SINK_LOST, MetricType::Counter)?;
         for sink in sinks {

@@ -342,12 +342,21 @@ pub const SINK_SENT: Definition = Definition {
     help: "Events that a sink has taken, since the start of the agent",
 };
 
+/// The metric has the label `sink`.
+pub const SINK_REFUSED: Definition = Definition {
+    name: "wad_sink_refused",
+    unit: None,
+    help: "Events that a sink refuses for good (4xx), and that are set aside in the file \
+           SINK.refused.jsonl beside its spool, since the start of the agent",
+};
+
 /// The metric has the labels `sink` and `reason`.
 pub const SINK_LOST: Definition = Definition {
     name: "wad_sink_lost",
     unit: None,
     help: "Events that a sink never gets: they came too fast (queue), its spool was full (spool), \
-           the disk did not take them (disk), or they cannot be read any more (damaged)",
+           the disk did not take them (disk), they cannot be read any more (damaged), or it \
+           refuses them for good and no more can be set aside (refused)",
 };
 
 /// The metric has the label `sink`.
@@ -384,7 +393,7 @@ mod tests {
         let path = PATH.iter().map(|metric| &metric.definition);
         let host = HOST.iter().map(|metric| &metric.definition);
         let sources = [&SOURCE_POLLS, &SOURCE_ERRORS, &SOURCE_SUCCESS];
-        let sinks = [&EVENTS, &SINK_SENT, &SINK_LOST, &SINK_SPOOLED];
+        let sinks = [&EVENTS, &SINK_SENT, &SINK_REFUSED, &SINK_LOST, &SINK_SPOOLED];
         let others = sources.into_iter().chain(sinks).chain([&DERIVED, &BUILD, &START]);
         path.chain(host).chain(others).collect()
     }

@@ -62,6 +62,7 @@ pub fn example() -> Readings {
             name: "archive".to_owned(),
             kind: "http",
             sent: 25,
+            refused: 29,
             lost: vec![("queue", 26), ("spool", 27)],
             spooled_bytes: 28,
             failing: None,

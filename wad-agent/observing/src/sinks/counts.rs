@@ -23,10 +23,12 @@ pub enum Reason {
     Disk,
     /// The events in the spool can't be read any more.
     Damaged,
+    /// The sink refuses them for good, and as many are set aside as may be.
+    Refused,
 }
 
 impl Reason {
-    pub const ALL: [Self; 4] = [Self::Queue, Self::Spool, Self::Disk, Self::Damaged];
+    pub const ALL: [Self; 5] = [Self::Queue, Self::Spool, Self::Disk, Self::Damaged, Self::Refused];
 
     pub const fn label(self) -> &'static str {
         match self {
@@ -34,6 +36,7 @@ impl Reason {
             Self::Spool => "spool",
             Self::Disk => "disk",
             Self::Damaged => "damaged",
+            Self::Refused => "refused",
         }
     }
 }
@@ -50,6 +53,8 @@ pub struct SinkCounts {
     name: String,
     kind: &'static str,
     pub sent: AtomicU64,
+    /// Lines that it refuses for good, and that are set aside.
+    pub refused: AtomicU64,
     pub lost: [AtomicU64; Reason::ALL.len()],
     pub spooled_bytes: AtomicU64,
     /// The failure when it was last tried.
@@ -62,6 +67,7 @@ impl Counts {
             name: sink.name.clone(),
             kind: sink.kind.name(),
             sent: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             lost: Default::default(),
             spooled_bytes: AtomicU64::new(0),
             failing: Mutex::new(None),
@@ -82,6 +88,7 @@ impl SinkCounts {
             name: self.name.clone(),
             kind: self.kind,
             sent: self.sent.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
             lost: Reason::ALL.map(lost).to_vec(),
             spooled_bytes: self.spooled_bytes.load(Ordering::Relaxed),
             failing: locked(&self.failing).clone(),

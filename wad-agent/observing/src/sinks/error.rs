@@ -21,6 +21,8 @@ pub enum SinkError {
     Http(#[from] HttpError),
     #[error("cannot read what is spooled")]
     Spool(#[source] io::Error),
+    #[error("cannot set aside in {} what it refuses", file.display())]
+    Aside { file: PathBuf, source: io::Error },
 }
 
 impl SinkError {
@@ -30,6 +32,14 @@ impl SinkError {
             Self::Http(HttpError::Status { wait, .. }) => *wait,
             _ => None,
         }
+    }
+
+    /// Says whether the same again will be answered the same: any 4xx but those that are
+    /// about the time (RFC 9110 section 15.5.9, RFC 8470, RFC 6585).
+    pub fn is_refusal(&self) -> bool {
+        const TEMPORARY: [u16; 3] = [408, 425, 429];
+        matches!(self, Self::Http(HttpError::Status { status, .. })
+            if (400..500).contains(status) && !TEMPORARY.contains(status))
     }
 
     /// Returns the error with its causes, in one line.

@@ -13,6 +13,7 @@ use wad_toolbox::mutex::{locked, unpoisoned};
 
 use super::{
     counts::{Counts, Reason, SinkCounts},
+    refused::Aside,
     spool::{Batch, Lost, Spool},
 };
 
@@ -22,6 +23,7 @@ const NEWS_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub struct Outbox {
     pub sink: Sink,
+    pub aside: Aside,
     counts: (usize, Arc<Counts>),
     state: Mutex<State>,
     changed: Condvar,
@@ -39,9 +41,11 @@ struct State {
 impl Outbox {
     /// Takes up what is in the folder.
     pub fn open(sink: Sink, folder: PathBuf, counts: (usize, Arc<Counts>)) -> Self {
+        let aside = Aside::of(&folder, sink.spool_max_bytes);
         let (spool, lost, found) = Spool::open(folder, sink.spool_max_bytes);
         let state = State { spool, is_finishing: false, untold: 0, told_at: None };
-        let outbox = Self { sink, counts, state: Mutex::new(state), changed: Condvar::new() };
+        let outbox =
+            Self { sink, aside, counts, state: Mutex::new(state), changed: Condvar::new() };
         let mut state = outbox.state();
         outbox.note(&mut state, lost, found);
         drop(state);
@@ -90,6 +94,22 @@ impl Outbox {
         let lost = state.spool.advance(batch, lines);
         self.counts().sent.fetch_add(lines as u64, Ordering::Relaxed);
         self.note(&mut state, lost, Ok(()));
+    }
+
+    /// Sets a batch aside that is refused for good. If there is no room for it, it is lost.
+    pub fn set_aside(&self, batch: &Batch) -> io::Result<bool> {
+        let has_room = self.aside.add(batch.bytes())?;
+        let mut state = self.state();
+        let lines = batch.len() as u64;
+        let lost = state.spool.advance(batch, batch.len());
+        if has_room {
+            self.counts().refused.fetch_add(lines, Ordering::Relaxed);
+        } else {
+            self.lost(Reason::Refused, lines);
+            state.untold += lines;
+        }
+        self.note(&mut state, lost, Ok(()));
+        Ok(has_room)
     }
 
     /// Waits, but not longer than the agent runs. Whether it goes on.

@@ -8,6 +8,7 @@ use wad_toolbox::{chance::chance, mutex::locked};
 use super::{
     error::{Refused, SinkError},
     outbox::Outbox,
+    spool::Batch,
     target::Target,
 };
 
@@ -21,12 +22,17 @@ const MAX_WAIT: Duration = Duration::from_secs(3600);
 /// Part of a wait that is up to chance, so that hosts do not all come at once.
 const JITTER: f64 = 0.5;
 
+/// A batch is set aside after it was refused so often: a minute or more later, unless the
+/// server asks for less.
+const REFUSALS: u32 = 10;
+
 /// Goes on until the agent ends.
 pub fn run(outbox: &Outbox) {
     let mut target = Target::of(outbox.sink.kind.clone());
     let mut failures = 0;
+    let mut refused = Refusals::default();
     loop {
-        match send(outbox, &mut target) {
+        match send(outbox, &mut target, &mut refused) {
             Ok(true) => {
                 tell(outbox, None);
                 failures = 0;
@@ -34,6 +40,11 @@ pub fn run(outbox: &Outbox) {
             Ok(false) => return,
             Err(error) => {
                 tell(outbox, Some(&error));
+                // The next batch may well be taken, and gets its own time.
+                if refused.are_over() {
+                    (failures, refused) = (0, Refusals::default());
+                    continue;
+                }
                 let wait = match error.wait() {
                     Some(wait) => wait.clamp(FIRST_BACK_OFF, MAX_WAIT),
                     None => back_off(failures),
@@ -47,9 +58,29 @@ pub fn run(outbox: &Outbox) {
     }
 }
 
+/// Says how often the oldest batch has been refused.
+#[derive(Default)]
+struct Refusals {
+    count: u32,
+    /// Lines that come meanwhile do not get into that batch, and are not refused with it.
+    batch_bytes: Option<usize>,
+}
+
+impl Refusals {
+    fn are_over(&self) -> bool {
+        self.count >= REFUSALS
+    }
+
+    fn count(&mut self, batch: &Batch) {
+        self.count += 1;
+        self.batch_bytes = Some(batch.bytes().len());
+    }
+}
+
 /// Sends one batch, and returns whether there can be more.
-fn send(outbox: &Outbox, target: &mut Target) -> Result<bool, SinkError> {
-    let Some(batch) = outbox.next(BATCH_BYTES).map_err(SinkError::Spool)? else {
+fn send(outbox: &Outbox, target: &mut Target, refusals: &mut Refusals) -> Result<bool, SinkError> {
+    let most_bytes = refusals.batch_bytes.unwrap_or(BATCH_BYTES);
+    let Some(batch) = outbox.next(most_bytes).map_err(SinkError::Spool)? else {
         return Ok(false);
     };
     // Damage only: nothing to give.
@@ -57,13 +88,36 @@ fn send(outbox: &Outbox, target: &mut Target) -> Result<bool, SinkError> {
     match taken {
         Ok(()) => {
             outbox.advance(&batch, batch.len());
+            *refusals = Refusals::default();
             Ok(true)
+        }
+        Err(Refused { taken: 0, error }) if error.is_refusal() => {
+            refusals.count(&batch);
+            if refusals.are_over() {
+                set_aside(outbox, &batch, &error).inspect_err(|_| refusals.count -= 1)?;
+            }
+            Err(error)
         }
         Err(Refused { taken, error }) => {
             outbox.advance(&batch, taken);
             Err(error)
         }
     }
+}
+
+fn set_aside(outbox: &Outbox, batch: &Batch, why: &SinkError) -> Result<(), SinkError> {
+    let file = outbox.aside.file();
+    let has_room = outbox
+        .set_aside(batch)
+        .map_err(|source| SinkError::Aside { file: file.to_owned(), source })?;
+    let (sink, events) = (outbox.sink.name.as_str(), batch.len());
+    let (file, why) = (file.display(), why.told());
+    if has_room {
+        warn!(sink, events, "refuses events for good, which are set aside in {file}: {why}");
+    } else {
+        warn!(sink, events, "refuses events for good, which are lost, as {file} is full: {why}");
+    }
+    Ok(())
 }
 
 /// Tells the log, when it fails for the first time, and when it is well again.

@@ -18,6 +18,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use wad_toolbox::whole_file::NO_LINK;
+
 /// Lines that wait in memory while the disk refuses them.
 const MEMORY_BYTES: usize = 1 << 20;
 /// A spool has about so many segments when it is full.
@@ -413,7 +415,7 @@ impl Spool {
         // Of one length, and written at once, so that one that is read is whole.
         let text = format!("{number:020} {read_bytes:020}\n");
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
+        options.write(true).create(true).truncate(false).mode(0o600).custom_flags(NO_LINK);
         let file = options.open(self.folder.join(POSITION));
         let _ = file.and_then(|file| file.write_all_at(text.as_bytes(), 0));
     }

@@ -181,7 +181,14 @@ struct Taken {
     lines: String,
 }
 
-fn serve(listener: &TcpListener, taken: &Mutex<Taken>, refusals: usize) {
+const TAKEN: &str = "204 No Content";
+
+/// Answers each request by its number and its lines.
+fn serve(
+    listener: &TcpListener,
+    taken: &Mutex<Taken>,
+    status: impl Fn(usize, &str) -> &'static str,
+) {
     for stream in listener.incoming() {
         let mut stream: TcpStream = stream.unwrap();
         let mut bytes = Vec::new();
@@ -202,12 +209,11 @@ fn serve(listener: &TcpListener, taken: &Mutex<Taken>, refusals: usize) {
         }
         let mut taken = taken.lock().unwrap();
         taken.requests.push((head, Instant::now()));
-        let is_refused = taken.requests.len() <= refusals;
-        if !is_refused {
+        let status = status(taken.requests.len() - 1, &body);
+        if status == TAKEN {
             taken.lines.push_str(&body);
         }
         drop(taken);
-        let status = if is_refused { "503 Busy\r\nretry-after: 1" } else { "204 No Content" };
         let _ = write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n");
     }
 }
@@ -218,7 +224,12 @@ fn a_server_gets_json_lines_and_the_time_that_it_asks_for() {
     let address: SocketAddr = listener.local_addr().unwrap();
     let taken = Arc::new(Mutex::new(Taken::default()));
     let served = Arc::clone(&taken);
-    thread::spawn(move || serve(&listener, &served, 2));
+    thread::spawn(move || {
+        serve(&listener, &served, |request, _| match request {
+            0 | 1 => "503 Busy\r\nretry-after: 1",
+            _ => TAKEN,
+        });
+    });
     let folder = tempfile::tempdir().unwrap();
     let token = folder.path().join("token");
     fs::write(&token, "secret\n").unwrap();
@@ -249,4 +260,42 @@ fn a_server_gets_json_lines_and_the_time_that_it_asks_for() {
     for pause in [*second - *first, *third - *second] {
         assert!((900..3000).contains(&pause.as_millis()), "{pause:?}");
     }
+}
+
+#[test]
+fn what_a_server_refuses_for_good_is_set_aside_and_the_next_is_told() {
+    const BAD: &str = "\"cookie\":4711,";
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let taken = Arc::new(Mutex::new(Taken::default()));
+    let served = Arc::clone(&taken);
+    thread::spawn(move || {
+        serve(&listener, &served, |request, lines| match request {
+            // That is about the time, whatever it holds, and so often that it would do.
+            0..12 => "429 Slow Down\r\nretry-after: 0",
+            _ if lines.contains(BAD) => "400 Cookie\r\nretry-after: 0",
+            _ => TAKEN,
+        });
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let config = format!("[[sink]]\nname = 'h'\nkind = 'http'\nurl = 'http://{address}'\n");
+    let sinks = start(&folder, &config);
+    tell(&sinks, EventName::Open, 4711);
+    let requests = || taken.lock().unwrap().requests.len();
+    let begun = Instant::now();
+    while requests() < 14 {
+        assert!(begun.elapsed() < LIMIT);
+        thread::sleep(Duration::from_millis(5));
+    }
+    // These come while that one is refused, and are not refused with it.
+    for number in 0..1000 {
+        tell(&sinks, EventName::Open, number);
+    }
+    let seen = await_sink(&sinks, |seen| seen.sent == 1000 && seen.failing.is_none());
+    assert_eq!((seen.refused, seen.spooled_bytes), (1, 0));
+    assert!(seen.lost.iter().all(|(_, count)| *count == 0), "{seen:?}");
+    sinks.finish();
+    let aside = fs::read_to_string(folder.path().join("events-default/h.refused.jsonl")).unwrap();
+    assert_eq!(numbers(&aside), [4711]);
+    assert_eq!(numbers(&taken.lock().unwrap().lines), (0..1000).collect::<Vec<_>>());
 }

@@ -107,6 +107,7 @@ impl Tuning {
         if !objects::are_embedded() {
             return Err(TuningError::NoObjects);
         }
+        pins.guard()?;
         let btf = KernelBtf::read()?;
         if let Some(why) = struct_ops::unsound(&btf) {
             warn!(

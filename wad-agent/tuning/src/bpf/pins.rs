@@ -12,6 +12,7 @@ use std::{
 use thiserror::Error;
 use wad_linux::{bpffs::BPFFS, lock::Lock};
 use wad_struct_ops::CongestionControl;
+use wad_toolbox::own_folder::{self, FolderError};
 
 use super::objects;
 use crate::instance::Instance;
@@ -24,8 +25,8 @@ const ALGORITHM_PREFIX: &str = "wad_";
 /// Says why the pins could not be had.
 #[derive(Debug, Error)]
 pub enum PinsError {
-    #[error("cannot make the folder {}: {source}", path.display())]
-    Make { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Folder(#[from] FolderError),
     #[error("cannot read the folder {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot remove {}: {source}", path.display())]
@@ -72,7 +73,20 @@ impl Pins {
     }
 
     pub fn make_folder(&self) -> Result<(), PinsError> {
-        make_folder(&self.current)
+        let ours = self.current.ancestors().take_while(|folder| *folder != Path::new(BPFFS));
+        let ours: Vec<_> = ours.collect();
+        Ok(ours.into_iter().rev().try_for_each(own_folder::make_private)?)
+    }
+
+    /// Refuses folders in which others could change what is pinned, or put what is then
+    /// believed to be ours.
+    pub fn guard(&self) -> Result<(), PinsError> {
+        self.others()
+            .unwrap_or_default()
+            .iter()
+            .chain([self])
+            .try_for_each(|pins| own_folder::guard(&pins.current))?;
+        Ok(())
     }
 
     /// Returns the pins of other builds.
@@ -122,10 +136,6 @@ pub fn exist(instance: &Instance) -> bool {
 
 fn root(instance: &Instance) -> PathBuf {
     Path::new(BPFFS).join("wad").join(instance.name())
-}
-
-fn make_folder(path: &Path) -> Result<(), PinsError> {
-    fs::create_dir_all(path).map_err(|source| PinsError::Make { path: path.to_owned(), source })
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, PinsError> {

@@ -2,11 +2,11 @@
 //! which is for a person to see to.
 
 use std::{
-    fmt,
-    fs::{self, File},
-    io,
+    fmt, fs, io,
     path::{Path, PathBuf},
 };
+
+use wad_toolbox::whole_file;
 
 /// Lines that are listed; of more, the number.
 const LISTED: usize = 10;
@@ -23,8 +23,7 @@ impl Damage {
     /// Keeps a copy of the journal beside it, which goes once it is undone.
     pub fn keep(journal: &Path, lines: Vec<usize>) -> io::Result<Self> {
         let kept = journal.with_extension("jsonl.damaged");
-        fs::copy(journal, &kept)?;
-        File::open(&kept)?.sync_all()?;
+        whole_file::write(&kept, &fs::read(journal)?)?;
         Ok(Self { journal: journal.to_owned(), kept, lines })
     }
 }

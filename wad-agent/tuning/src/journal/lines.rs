@@ -25,19 +25,32 @@ pub struct Found {
     pub changes: Vec<Change>,
     pub unreadable: Vec<usize>,
     /// The last line, where it ends without a newline and says nothing whole.
-    pub cut_short: Option<usize>,
+    pub cut_short: Option<CutShort>,
+}
+
+/// Says where a line is that was not written to its end.
+#[derive(Debug, PartialEq, Eq)]
+pub struct CutShort {
+    pub number: usize,
+    /// Bytes before it, all of whole lines.
+    pub begins_at: u64,
 }
 
 pub fn read(bytes: &[u8], boot_id: &str) -> Found {
     let mut found = Found::default();
+    let mut end = 0;
     for (index, text) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+        let begins_at = end as u64;
+        end += text.len();
         if text.trim_ascii().is_empty() {
             continue;
         }
         match serde_json::from_slice::<Line>(text) {
             Ok(line) if line.boot_id == boot_id => found.changes.push(line.change),
             Ok(_) => {}
-            Err(_) if !text.ends_with(b"\n") => found.cut_short = Some(index + 1),
+            Err(_) if !text.ends_with(b"\n") => {
+                found.cut_short = Some(CutShort { number: index + 1, begins_at });
+            }
             Err(_) => found.unreadable.push(index + 1),
         }
     }

@@ -200,17 +200,43 @@ fn cut_anywhere_the_complete_lines_hold_and_more_can_follow() {
         assert_eq!(found.changes.len(), complete + whole_tail, "cut at {length}");
         assert_eq!(found.unreadable.len(), 0);
         let torn = !tail.is_empty() && whole_tail == 0;
-        assert_eq!(found.cut_short, torn.then_some(complete + 1), "cut at {length}");
+        let cut_short = found.cut_short.map(|line| (line.number, line.begins_at));
+        let begins_at = (length - tail.len()) as u64;
+        assert_eq!(cut_short, torn.then_some((complete + 1, begins_at)), "cut at {length}");
 
         host.sysctl.write(RMEM, "212992").unwrap();
         let mut journal = host.journal();
         let known = journal.changes().count();
+        if torn && known > 0 {
+            assert_eq!(fs::read(host.file()).unwrap(), whole[..length - tail.len()]);
+        }
         journal.set("net.core.wmem_max", "1000").unwrap();
         let again = host.journal();
+        // What was cut off is no damage, neither now nor later.
+        assert_eq!(again.damage(), None, "cut at {length}");
+        assert!(!host.file().with_extension("jsonl.damaged").exists());
         assert!(again.changes().count() >= known.max(1), "cut at {length}");
         assert!(again.before("net.core.wmem_max", "1000").is_some(), "cut at {length}");
     }
     assert!(str::from_utf8(&whole).is_ok());
+}
+
+/// A full disk takes a part of a line, of a change that is not made then.
+#[test]
+fn a_part_of_a_line_does_not_swallow_the_next() {
+    let host = Host::new();
+    let mut journal = host.journal();
+    journal.set(RMEM, "456").unwrap();
+    let mut file = OpenOptions::new().append(true).open(host.file()).unwrap();
+    file.write_all(b"{\"boot_id\":\"").unwrap();
+    journal.set(WMEM, "789").unwrap();
+    let mut again = host.journal();
+    assert_eq!((again.damage(), again.changes().count()), (None, 2));
+    assert_eq!(again.undo().unwrap(), []);
+    assert_eq!(
+        (host.rmem().as_str(), host.sysctl.read(WMEM).unwrap().as_str()),
+        ("212992", "212992")
+    );
 }
 
 /// The change is of an agent in a network namespace that is gone by now.

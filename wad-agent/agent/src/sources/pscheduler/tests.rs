@@ -61,7 +61,7 @@ async fn polled(script: Script) -> (Vec<Reading>, Vec<String>) {
     );
     let config = Config::parse("wad.toml", &text, &host()).unwrap_or_else(|e| panic!("{e}"));
     let targets = Targets::new(&config.paths);
-    match crate::sources::poll::poll(&config.sources[0], &targets).await {
+    match crate::sources::poll::poll(&config.sources[0], &targets, &mut Known::default()).await {
         Ok(Answer { readings, errors }) => {
             (readings, errors.iter().map(|error| error.kind().label().to_owned()).collect())
         }
