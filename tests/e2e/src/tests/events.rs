@@ -438,7 +438,7 @@ fn a_full_disk_costs_events_that_are_counted_and_nothing_else() -> Result<()> {
     let listener = tcp::listen(wire.b(), at(ADDRESSES_V4[1], PORT))?;
     let state = home.folder().join("state");
     fs::create_dir(&state)?;
-    let mount = format!("mount -t tmpfs -o size=256k none '{}'", state.display());
+    let mount = format!("mount -t tmpfs -o mode=700,size=256k none '{}'", state.display());
     let agent = home.start_in(&mount, stand.cgroup())?;
     connect_and_close(&wire, &listener, FLOWS)?;
     let disk = ["sink=\"archive\"", "reason=\"disk\""];

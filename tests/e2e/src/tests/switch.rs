@@ -202,7 +202,7 @@ fn what_is_disabled_is_disabled_even_if_it_cannot_be_noted() -> Result<()> {
     let home = Home::create(&program()?, &path("bob", PORT, TUNED))?;
     let state = home.folder().join("state");
     std::fs::create_dir(&state)?;
-    let full = format!("mount -t tmpfs -o ro none '{}'", state.display());
+    let full = format!("mount -t tmpfs -o mode=700,ro none '{}'", state.display());
     // Buffers that need no journal, which could not be written either.
     home.write_policy(&path("bob", PORT, "sndbuf = '200000'"))?;
     let _agent = home.start_in(&full, stand.cgroup())?;
