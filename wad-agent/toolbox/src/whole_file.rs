@@ -10,7 +10,8 @@ use std::{
 
 use nix::fcntl::OFlag;
 
-/// A file of the agent's own is not where a link leads to: for [`OpenOptionsExt`].
+/// The flag of open(2) by which a file of the agent's own is never where a symbolic link
+/// leads to.
 pub const NO_LINK: i32 = OFlag::O_NOFOLLOW.bits();
 
 /// Writes it, for its owner alone; on disk when it returns. The folder is made if
