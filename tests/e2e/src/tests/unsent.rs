@@ -99,7 +99,7 @@ fn a_socket_has_the_bound_of_its_path_and_gives_it_back() -> Result<()> {
 }
 
 /// The kernel looks at the bound before each new packet, of at most 64 KiB.
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(long, beside, any_kernel)]
 fn no_more_waits_unsent_than_the_bound_while_a_slow_path_drains() -> Result<()> {
     const PACKET: f64 = 65_536.0;
     let stand = Stand::set_up("draining")?;

@@ -92,7 +92,7 @@ fn a_flow_starts_with_its_own_threshold() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_window_ends_at_its_maximum() -> Result<()> {
     let stand = Stand::set_up("max")?;
     let wan = path("rtt = '40ms'\nforward = { rate = '400Mbit', queue = { bdp = 1.0 } }\n")?;
