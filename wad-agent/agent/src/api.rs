@@ -115,16 +115,20 @@ async fn scrape(State(scrapes): State<Scrapes>, headers: HeaderMap) -> Result<Re
 }
 
 async fn status(State(api): State<Arc<Api>>) -> Result<Json<Status>, Failure> {
-    // Beside the tasks that must not wait for it: with many paths it takes tens of
-    // milliseconds.
-    let task =
-        tokio::task::spawn_blocking(move || Ok(Json(Status::new(&api.about, api.source.read()?))));
-    task.await.map_err(|error| Failure(error.into()))?.map_err(Failure)
+    let status = beside(move || Ok(Status::new(&api.about, api.source.read()?)));
+    status.await.map(Json).map_err(Failure)
 }
 
 async fn known_paths(State(api): State<Arc<Api>>) -> Result<Json<Paths>, Failure> {
-    let task = tokio::task::spawn_blocking(move || api.paths.read());
-    Ok(Json(task.await.map_err(|error| Failure(error.into()))?.map_err(Failure)?))
+    beside(move || api.paths.read()).await.map(Json).map_err(Failure)
+}
+
+/// Does what may block beside the tasks that must not wait for it: to read the maps takes
+/// tens of milliseconds where there are many paths.
+async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, SourceError> + Send + 'static,
+) -> Result<T, SourceError> {
+    tokio::task::spawn_blocking(work).await?
 }
 
 /// Look-ups of paths at a time, whoever has asked and gone away since.
@@ -134,7 +138,7 @@ async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Ref
     let query = Query::parse(uri.query().unwrap_or_default())
         .map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))?;
     let look_up = LOOK_UPS.acquire().await.expect("nobody closes it");
-    let task = tokio::task::spawn_blocking(move || {
+    let answer = beside(move || {
         // A look-up goes on when whoever asked has gone.
         let _look_up = look_up;
         api.explainer.explain(&query)
@@ -143,7 +147,7 @@ async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Ref
         tracing::warn!("cannot answer a request: {error}");
         Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     };
-    task.await.map_err(|error| failed(error.into()))?.map(Json).map_err(failed)
+    answer.await.map(Json).map_err(failed)
 }
 
 /// Answers with the flows, and with the time that the reading took, without the

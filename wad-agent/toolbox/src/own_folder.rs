@@ -68,7 +68,7 @@ pub fn guard(folder: &Path) -> Result<(), FolderError> {
 }
 
 /// Makes a folder, if need be with those around it, for this process' user alone.
-pub fn make(folder: &Path) -> Result<(), FolderError> {
+fn make(folder: &Path) -> Result<(), FolderError> {
     guard(folder)?;
     DirBuilder::new()
         .recursive(true)

@@ -128,7 +128,8 @@ fn hardly_sending() -> Result<()> {
     Ok(())
 }
 
-/// An agent whose paths are those of the laws and of the flow that hardly sends.
+/// Looks while an agent runs whose paths are those of the laws and of the flow that
+/// hardly sends.
 fn under_laws(label: &str, look: impl FnOnce() -> Result<()>) -> Result<()> {
     let stand = Stand::set_up(label)?;
     let paths = LAWS.map(|(port, keys, _)| (port, keys));

@@ -4,10 +4,7 @@
 //! while one is under way gets the next, as the page has to be of a time after the
 //! question.
 
-use std::{
-    fmt::{self, Debug},
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use hyper::body::Bytes;
 use tokio::sync::{self, watch};
@@ -73,12 +70,6 @@ impl Shared {
         });
         // It fails only as the runtime ends.
         drop(reading.await);
-    }
-}
-
-impl Debug for Scrapes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Scrapes")
     }
 }
 
