@@ -9,8 +9,8 @@ pub enum Counter {
     EventsLost = 0,
     /// Multipath TCP subflows, which are left alone.
     MptcpSubflows = 1,
-    /// Memory that tuned flows have reserved, in bytes: goes down, too.
-    MemoryReserved = 2,
+    /// Flows that came to a path whose buffers grow with need.
+    Growing = 2,
     /// Matched flows for which the kernel had no socket storage.
     NoStorage = 3,
     /// Flows that came to or left a path that divides its buffers: each has the
@@ -30,14 +30,17 @@ pub enum Setting {
     /// Number of the policy set. Its lowest bit says which of the two sets is
     /// in force; a flow that sees it change reads its policy again.
     Generation = 0,
-    /// Most memory that tuned flows may reserve, in bytes.
-    MaxMemory = 1,
+    /// Most that a buffer of a tuned flow may have, in bytes as the kernel keeps it; 0
+    /// for what its path says.
+    BufferCap = 1,
     /// Whether anybody wants the events of flows that are changed while they run, of
     /// which there may be as many as there are flows: 0 or 1.
     TellsChanges = 2,
+    /// Whether buffers grow no more, for want of memory: 0 or 1.
+    HoldsGrowth = 3,
 }
 
 impl Setting {
     /// Length of the map.
-    pub const COUNT: u32 = 3;
+    pub const COUNT: u32 = 4;
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     division::{Division, part_bytes},
-    policy::{CONGESTION_BYTES, DIVIDES, Policy},
+    policy::{CONGESTION_BYTES, DIVIDES, GROWS_RCVBUF, GROWS_SNDBUF, Policy},
     record,
     refused::Refused,
 };
@@ -46,12 +46,10 @@ pub enum Outcome {
     Ended = 0,
     /// Tuned as the policy says, but for what the kernel has refused.
     Tuned = 1,
-    /// Left alone: its buffers would exceed `limits.max_memory`.
-    NoMemory = 2,
     /// Left alone: the path has its `max_flows` already.
-    TooMany = 3,
+    TooMany = 2,
     /// Left alone: the path's flows are only observed.
-    Observed = 4,
+    Observed = 3,
 }
 
 /// A policy asks these of a flow: all that can be changed while it runs, beside the
@@ -170,8 +168,6 @@ pub enum Visit {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Memory reserved for it, given back when it closes.
-    pub memory_bytes: u64,
     /// It was matched then, CLOCK_MONOTONIC.
     pub matched_ns: u64,
     /// It was established then; 0 before.
@@ -196,8 +192,8 @@ pub struct Flow {
     pub given: u16,
     /// Which of them the application has chosen, and keeps.
     pub chosen: u16,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
+    /// A program's number for a moment, which the verifier is not to follow.
+    pub scratch: u32,
     /// The settings were these before anything was changed.
     pub before: Settings,
     /// The settings were these after everything was changed.
@@ -206,7 +202,7 @@ pub struct Flow {
     /// applied.
     pub refused: Refused,
 }
-record!(Flow, size = 224);
+record!(Flow, size = 216);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.
@@ -223,7 +219,7 @@ impl Flow {
         self.asks.flags & DIVIDES != 0
     }
 
-    /// Argument of SO_SNDBUF that it is to have; 0 for none.
+    /// Argument of SO_SNDBUF that it is to have, or to have at most; 0 for none.
     #[inline(always)]
     #[must_use]
     pub const fn sndbuf_bytes(&self) -> u32 {
@@ -231,7 +227,7 @@ impl Flow {
         part_bytes(self.asks.sndbuf_bytes, sndbuf_flows, default_sndbuf_bytes)
     }
 
-    /// Argument of SO_RCVBUF that it is to have; 0 for none.
+    /// Argument of SO_RCVBUF that it is to have, or to have at most; 0 for none.
     #[inline(always)]
     #[must_use]
     pub const fn rcvbuf_bytes(&self) -> u32 {
@@ -239,11 +235,18 @@ impl Flow {
         part_bytes(self.asks.rcvbuf_bytes, rcvbuf_flows, default_rcvbuf_bytes)
     }
 
-    /// Memory that its buffers may pin: both, doubled by the kernel.
+    /// Whether its send buffer grows with need, up to [`Self::sndbuf_bytes`].
     #[inline(always)]
     #[must_use]
-    pub const fn buffers_bytes(&self) -> u64 {
-        2 * (self.sndbuf_bytes() as u64 + self.rcvbuf_bytes() as u64)
+    pub const fn sndbuf_grows(&self) -> bool {
+        self.asks.flags & GROWS_SNDBUF != 0
+    }
+
+    /// Whether its receive buffer grows with need, up to [`Self::rcvbuf_bytes`].
+    #[inline(always)]
+    #[must_use]
+    pub const fn rcvbuf_grows(&self) -> bool {
+        self.asks.flags & GROWS_RCVBUF != 0
     }
 }
 
@@ -263,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn both_buffers_count_doubled_each_with_its_own_part() {
+    fn each_buffer_has_its_own_part() {
         let asks = Asks { sndbuf_bytes: u32::MAX, rcvbuf_bytes: u32::MAX, ..Asks::default() };
         let mut flow = Flow { asks, ..Flow::default() };
-        assert_eq!(flow.buffers_bytes(), 4 * u64::from(u32::MAX));
+        assert_eq!((flow.sndbuf_bytes(), flow.rcvbuf_bytes()), (u32::MAX, u32::MAX));
         flow.division.set_among(3);
         flow.division.rcvbuf_flows = 5;
-        assert_eq!(flow.buffers_bytes(), 2 * u64::from(u32::MAX / 3 + u32::MAX / 5));
+        assert_eq!((flow.sndbuf_bytes(), flow.rcvbuf_bytes()), (u32::MAX / 3, u32::MAX / 5));
     }
 
     #[test]

@@ -75,9 +75,11 @@ pub struct Policy {
     pub congestion: [u8; CONGESTION_BYTES],
     /// Parameters of the laws of ours.
     pub control: Control,
-    /// Argument of SO_SNDBUF (the kernel doubles it, socket(7)).
+    /// Argument of SO_SNDBUF (the kernel doubles it, socket(7)), or the most that it
+    /// comes to.
     pub sndbuf_bytes: u32,
-    /// Argument of SO_RCVBUF (the kernel doubles it, socket(7)).
+    /// Argument of SO_RCVBUF (the kernel doubles it, socket(7)), or the most that it
+    /// comes to.
     pub rcvbuf_bytes: u32,
     /// Initial congestion window.
     pub initial_window_segments: u32,
@@ -89,7 +91,8 @@ pub struct Policy {
     pub max_pacing_bytes_per_second: u32,
     /// DSCP in the upper six of the low eight bits, with [`SETS_TRAFFIC_CLASS`].
     pub traffic_class: u32,
-    /// [`NO_DELAYED_ACKS`], [`OVERRIDES`], [`DIVIDES`] and [`OBSERVE`].
+    /// [`NO_DELAYED_ACKS`], [`OVERRIDES`], [`DIVIDES`], [`GROWS_SNDBUF`], [`GROWS_RCVBUF`]
+    /// and [`OBSERVE`].
     pub flags: u32,
     /// Argument of TCP_NOTSENT_LOWAT.
     pub notsent_lowat_bytes: u32,
@@ -109,6 +112,12 @@ pub const NO_DELAYED_ACKS: u32 = 1 << 0;
 pub const OVERRIDES: u32 = 1 << 1;
 /// The buffers are for all flows of the path together.
 pub const DIVIDES: u32 = 1 << 2;
+
+/// [`Policy::sndbuf_bytes`] is what the send buffer may grow to with need; without this
+/// it is set at the start.
+pub const GROWS_SNDBUF: u32 = 1 << 3;
+/// [`Policy::rcvbuf_bytes`] is so for the receive buffer.
+pub const GROWS_RCVBUF: u32 = 1 << 4;
 
 /// A [`Policy::traffic_class`] beside this is to be set, even to zero.
 pub const SETS_TRAFFIC_CLASS: u32 = 1 << 8;

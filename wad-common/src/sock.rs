@@ -31,6 +31,14 @@ pub struct SockOffsets {
     pub cgroup: u32,
     /// `sk_rmem_alloc`: memory that received data takes, bytes.
     pub rmem_alloc: u32,
+    /// `sk_wmem_queued`: memory that data to be sent takes, bytes.
+    pub wmem_queued: u32,
+    /// `sk_sndbuf`: the send buffer, bytes.
+    pub sndbuf: u32,
+    /// `sk_rcvbuf`: the receive buffer, bytes.
+    pub rcvbuf: u32,
+    /// `rcvq_space.space`: what the application took in a round trip, bytes.
+    pub rcvq_space: u32,
     /// `bytes_acked`: octets acknowledged, 64 bits.
     pub bytes_acked: u32,
     /// `bytes_received`: octets received, 64 bits.
@@ -82,6 +90,14 @@ pub struct SockOffsets {
     /// `ipv4.tcp_congestion_control` of `struct net` is the namespace's default
     /// algorithm, a pointer.
     pub net_congestion: u32,
+    /// `ipv4.sysctl_tcp_wmem[2]` of `struct net`: up to there the kernel sizes send
+    /// buffers, 32 bits.
+    pub net_tcp_wmem: u32,
+    /// `ipv4.sysctl_tcp_rmem[2]` of `struct net`: up to there it sizes receive buffers,
+    /// 32 bits.
+    pub net_tcp_rmem: u32,
+    /// `ipv4.sysctl_tcp_moderate_rcvbuf` of `struct net`: whether it sizes those, a byte.
+    pub net_moderate_rcvbuf: u32,
     /// `name` is of `struct tcp_congestion_ops`.
     pub congestion_name: u32,
     /// `kn` of `struct cgroup` is its place in the file system, a pointer.
@@ -93,4 +109,4 @@ pub struct SockOffsets {
     /// `cgroup` of `struct cgroup_subsys_state` is a pointer.
     pub state_cgroup: u32,
 }
-record!(SockOffsets, size = 160);
+record!(SockOffsets, size = 188);

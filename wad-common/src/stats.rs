@@ -15,10 +15,6 @@ pub struct PathStats {
     pub closed: u64,
     /// Tuned flows now: what `max_flows` bounds.
     pub tuned_now: u64,
-    /// Memory that they have reserved, in bytes.
-    pub memory_reserved: u64,
-    /// Matched, but left alone for want of memory.
-    pub no_memory: u64,
     /// Matched, but left alone because of `max_flows`.
     pub too_many: u64,
     /// Matched, but a setting was refused by the kernel.
@@ -34,4 +30,4 @@ pub struct PathStats {
     /// Smoothed RTT of the flow that closed last.
     pub srtt_us: u64,
 }
-record!(PathStats, size = 104);
+record!(PathStats, size = 88);

@@ -58,8 +58,18 @@ pub struct TcpSockOffsets {
     pub sk_max_pacing_rate: u32,
     /// `sk_pacing_status`: who paces.
     pub sk_pacing_status: u32,
+    /// `sk_sndbuf`: the send buffer, bytes.
+    pub sk_sndbuf: u32,
+    /// The byte that holds `sk_userlocks`.
+    pub userlocks: u32,
+    /// They begin so many bits up in it.
+    pub userlocks_shift: u32,
+    /// `skc_net`: its network namespace, a pointer.
+    pub net: u32,
+    /// `ipv4.sysctl_tcp_wmem[2]` of `struct net` has 32 bits.
+    pub net_tcp_wmem: u32,
 }
-record!(TcpSockOffsets, size = 92);
+record!(TcpSockOffsets, size = 112);
 
 /// Offsets in bytes from the start of `struct rate_sample`, and how it is passed.
 #[repr(C)]

@@ -4,7 +4,6 @@ use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xsub};
 
 use wad_common::{
     counter::{Counter, Setting},
-    flow::Flow,
     stats::PathStats,
 };
 
@@ -85,11 +84,21 @@ pub fn tuned_flows(policy: u32) -> u32 {
     }
 }
 
-/// The most memory that tuned flows may reserve.
+/// Most that a buffer may have while memory is short, in bytes as the kernel keeps it.
 #[inline(always)]
 #[must_use]
-pub fn max_memory_bytes() -> Option<&'static u64> {
-    SETTINGS.get(Setting::MaxMemory as u32)
+pub fn cap_bytes() -> u32 {
+    match SETTINGS.get(Setting::BufferCap as u32) {
+        Some(bytes) if *bytes != 0 => *bytes as u32,
+        _ => u32::MAX,
+    }
+}
+
+/// Whether there is memory for buffers to grow.
+#[inline(always)]
+#[must_use]
+pub fn may_grow() -> bool {
+    SETTINGS.get(Setting::HoldsGrowth as u32).is_none_or(|holds| *holds == 0)
 }
 
 /// Whether anybody wants the events of flows that are changed while they run.
@@ -97,30 +106,4 @@ pub fn max_memory_bytes() -> Option<&'static u64> {
 #[must_use]
 pub fn tells_changes() -> bool {
     SETTINGS.get(Setting::TellsChanges as u32).is_some_and(|tells| *tells != 0)
-}
-
-/// Has a tuned flow reserve what its buffers take now, or keep what it had if the
-/// bound does not allow that. Whether it does.
-#[inline(always)]
-pub fn resize(flow: &mut Flow) -> bool {
-    let (Some(stats), Some(reserved), Some(limit)) =
-        (stats(flow.policy), Shared::of(Counter::MemoryReserved), max_memory_bytes())
-    else {
-        return false;
-    };
-    let of_path = Shared::new(&mut stats.memory_reserved);
-    let (before, after) = (flow.memory_bytes, flow.buffers_bytes());
-    if after > before {
-        let more = after - before;
-        if reserved.fetch_add(more) + more > *limit {
-            reserved.sub(more);
-            return false;
-        }
-        of_path.add(more);
-    } else {
-        reserved.sub(before - after);
-        of_path.sub(before - after);
-    }
-    flow.memory_bytes = after;
-    true
 }

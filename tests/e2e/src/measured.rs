@@ -33,17 +33,25 @@ pub struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Returns the send buffer that a new connection gets.
+    /// Returns what the send buffer of a connection may come to, as the kernel has it;
+    /// the connection itself has been matched.
     ///
     /// # Errors
     /// When there is none.
     pub fn sndbuf(&self) -> Result<u64> {
         let to = at(veth::ADDRESSES_V4[1], 7000);
-        let connection = Connection::open(self.wire.a(), self.wire.b(), to)?;
-        Ok(connection.near_flow(self.wire.a())?.sndbuf_bytes)
+        let matched = || -> Result<f64> {
+            Ok(self.home.metrics()?.of_path("wad_connections_matched_total", "wire")?)
+        };
+        let before = matched()?;
+        Connection::open(self.wire.a(), self.wire.b(), to)?;
+        ensure!(matched()? == before + 1.0, "the connection is not of the path");
+        let paths = self.paths()?;
+        let bytes = paths["paths"][0]["policy"]["sndbuf_bytes"].as_u64();
+        Ok(2 * bytes.with_context(|| format!("no buffer: {paths}"))?)
     }
 
-    /// Returns how long it takes until new connections get this buffer.
+    /// Returns how long it takes until the buffers of connections may come to this.
     ///
     /// # Errors
     /// When they do not.

@@ -46,7 +46,6 @@ pub struct Measured {
     sources: Vec<Source>,
     board: Board,
     bounds: Bounds,
-    max_memory_bytes: u64,
     change_interval: Duration,
     cache: Cache,
     saved_at: Instant,
@@ -77,7 +76,6 @@ impl Measured {
             paths,
             sources: config.sources.clone(),
             bounds,
-            max_memory_bytes,
             change_interval: config.limits.change_interval,
             cache,
             saved_at: Instant::now(),
@@ -107,10 +105,6 @@ impl Measured {
         if let Some(flows) = &mut self.flows {
             flows.see(&self.board, ended, |policy| log.name(policy), (now, time));
         }
-    }
-
-    pub const fn max_memory_bytes(&self) -> u64 {
-        self.max_memory_bytes
     }
 
     /// Returns the board, for those who answer questions.

@@ -2,6 +2,7 @@
 
 mod answers;
 mod bound;
+mod buffers;
 mod change;
 mod divisions;
 mod events;

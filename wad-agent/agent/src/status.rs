@@ -36,7 +36,7 @@ pub struct Status {
     pub generation: u64,
     /// Reloads of the configuration, since the start.
     pub reloads: ReloadStatus,
-    pub memory_reserved_bytes: u64,
+    pub memory_held_bytes: u64,
     pub memory_limit_bytes: u64,
     pub events_lost: u64,
     pub mptcp_subflows: u64,
@@ -117,7 +117,6 @@ pub struct PathStatus {
 /// Matched flows that are not as their policy says, by why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Untuned {
-    pub memory: u64,
     pub max_flows: u64,
     pub refused: u64,
 }
@@ -134,8 +133,8 @@ impl Status {
             cgroup: about.cgroup.clone(),
             generation: readings.generation,
             reloads: readings.reloads.into(),
-            memory_reserved_bytes: readings.counter(Counter::MemoryReserved),
-            memory_limit_bytes: readings.memory_limit_bytes,
+            memory_held_bytes: readings.memory.held_bytes,
+            memory_limit_bytes: readings.memory.limit_bytes,
             events_lost: readings.counter(Counter::EventsLost),
             mptcp_subflows: readings.counter(Counter::MptcpSubflows),
             flows_without_storage: readings.counter(Counter::NoStorage),
@@ -158,11 +157,7 @@ impl From<&PathReading> for PathStatus {
             flows_opened: stats.opened,
             flows_closed: stats.closed,
             flows_tuned: stats.tuned_now,
-            flows_untuned: Untuned {
-                memory: stats.no_memory,
-                max_flows: stats.too_many,
-                refused: stats.refused,
-            },
+            flows_untuned: Untuned { max_flows: stats.too_many, refused: stats.refused },
             refused: path.refused.clone(),
             sent_bytes: stats.bytes_acked,
             received_bytes: stats.bytes_received,

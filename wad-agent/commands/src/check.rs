@@ -4,6 +4,7 @@
 mod columns;
 mod derived;
 mod host;
+mod memory;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -18,6 +19,7 @@ use std::{
 use wad_policy::config::{Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, fields};
 use wad_tuning::ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX};
 
+use self::memory::Memory;
 use crate::output;
 
 /// Paths and notes shown; the rest is a number.
@@ -28,7 +30,8 @@ pub fn run(file: &Path) -> anyhow::Result<()> {
     let host = Host::read()?;
     let config = Config::load(file, &host)?;
     let ceilings = Ceiling::all(&config, read_sysctl);
-    let page = Page { file, config: &config, host: &host, ceilings };
+    let memory = Memory::of(&config, memory::default_bytes());
+    let page = Page { file, config: &config, host: &host, ceilings, memory };
     output::print(page)
 }
 
@@ -36,7 +39,8 @@ pub fn run(file: &Path) -> anyhow::Result<()> {
 #[cfg(feature = "fuzz")]
 pub fn fuzz(config: &Config, host: &Host) {
     let ceilings = Ceiling::all(config, |_| None);
-    let page = Page { file: Path::new("wad.toml"), config, host, ceilings }.to_string();
+    let memory = Memory::of(config, None);
+    let page = Page { file: Path::new("wad.toml"), config, host, ceilings, memory }.to_string();
     assert!(page.ends_with("no error\n"));
 }
 
@@ -97,6 +101,7 @@ struct Page<'a> {
     config: &'a Config,
     host: &'a Host,
     ceilings: Vec<Ceiling>,
+    memory: Memory,
 }
 
 impl Display for Page<'_> {
@@ -122,6 +127,7 @@ impl Display for Page<'_> {
         for ceiling in &self.ceilings {
             writeln!(f, "{ceiling}")?;
         }
+        self.memory.fmt(f)?;
         if self.config.agent.on_exit == OnExit::Keep {
             writeln!(
                 f,

@@ -6,4 +6,5 @@ pub mod lock;
 pub mod netlink;
 pub mod netns;
 pub mod privileges;
+pub mod sockstat;
 pub mod sysctl;

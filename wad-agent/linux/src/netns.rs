@@ -46,7 +46,18 @@ impl Identity {
 
 const OWN: &str = "/proc/self/ns/net";
 
+/// Returns the inode of the namespace that this process is in.
+pub fn own_inode() -> io::Result<u64> {
+    Ok(fs::metadata(OWN)?.ino())
+}
+
 impl Netns {
+    /// Whether it has this inode.
+    #[must_use]
+    pub fn is(&self, inode: u64) -> bool {
+        self.0.metadata().is_ok_and(|metadata| metadata.ino() == inode)
+    }
+
     /// Makes the calling thread a member for the rest of its life.
     pub fn enter(&self) -> io::Result<()> {
         Ok(setns(&self.0, CloneFlags::CLONE_NEWNET)?)
@@ -64,6 +75,32 @@ pub fn all() -> io::Result<Vec<Netns>> {
         let Ok(file) = File::open(&path) else { continue };
         if identity(&file).is_ok_and(|identity| seen.insert(identity)) {
             found.push(Netns(file));
+        }
+    }
+    Ok(found)
+}
+
+/// Returns those with these inodes, as far as they can be seen. The search ends with the
+/// last of them.
+pub fn of_inodes(wanted: &HashSet<u64>) -> io::Result<Vec<Netns>> {
+    let own = File::open(OWN)?;
+    let mut left = wanted.clone();
+    let mut found = Vec::new();
+    let mut take = |file: File| {
+        if file.metadata().is_ok_and(|metadata| left.remove(&metadata.ino())) {
+            found.push(Netns(file));
+        }
+        left.is_empty()
+    };
+    if take(own) {
+        return Ok(found);
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    for path in mounts.lines().filter_map(mounted).chain(of_processes()?) {
+        // As above.
+        let Ok(file) = File::open(&path) else { continue };
+        if take(file) {
+            break;
         }
     }
     Ok(found)
@@ -126,5 +163,11 @@ mod tests {
         let same = all.iter().filter(|netns| identity(&netns.0).unwrap() == own);
         assert_eq!(same.count(), 1);
         assert!(find(own).unwrap().is_some());
+        let found = of_inodes(&HashSet::from([own.inode])).unwrap();
+        assert_eq!(
+            found.iter().map(|netns| identity(&netns.0).unwrap()).collect::<Vec<_>>(),
+            [own]
+        );
+        assert!(of_inodes(&HashSet::from([1])).unwrap().is_empty());
     }
 }

@@ -42,7 +42,7 @@ pub struct Readings {
     pub paths: Vec<PathReading>,
     pub counters: [u64; Counter::COUNT as usize],
     pub generation: u64,
-    pub memory_limit_bytes: u64,
+    pub memory: Memory,
     /// The changes that the journal would undo.
     pub changes: Vec<Change>,
     pub reloads: Reloads,
@@ -63,6 +63,17 @@ pub struct Readings {
     /// seen running.
     pub limited: HashMap<String, Seconds>,
     pub derived: DerivedMeans,
+}
+
+/// What TCP holds of the host's memory, and how its bound is met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    pub held_bytes: u64,
+    pub limit_bytes: u64,
+    /// Whole seconds in which buffers did not grow, the next ones included.
+    pub near_seconds: u64,
+    /// Whole seconds in which the largest shrank.
+    pub over_seconds: u64,
 }
 
 /// Derived events that have a metric, as they are now.
@@ -107,9 +118,8 @@ pub struct PathsMeasured {
 
 impl From<KernelReadings> for Readings {
     fn from(kernel: KernelReadings) -> Self {
-        let KernelReadings { paths, counters, generation, memory_limit_bytes, all_disabled } =
-            kernel;
-        Self { paths, counters, generation, memory_limit_bytes, all_disabled, ..Self::default() }
+        let KernelReadings { paths, counters, generation, all_disabled } = kernel;
+        Self { paths, counters, generation, all_disabled, ..Self::default() }
     }
 }
 

@@ -27,7 +27,6 @@ pub const fn role(number: u32) -> &'static str {
 pub const fn outcome(number: u32) -> &'static str {
     match number {
         n if n == Outcome::Tuned as u32 => "tuned",
-        n if n == Outcome::NoMemory as u32 => "no_memory",
         n if n == Outcome::TooMany as u32 => "too_many",
         n if n == Outcome::Observed as u32 => "observed",
         _ => "unknown",

@@ -13,7 +13,6 @@ pub struct KernelReadings {
     pub paths: Vec<PathReading>,
     pub counters: [u64; Counter::COUNT as usize],
     pub generation: u64,
-    pub memory_limit_bytes: u64,
     /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
 }

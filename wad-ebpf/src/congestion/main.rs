@@ -8,13 +8,13 @@
 mod context;
 mod dedicated;
 mod delay;
-mod division;
 mod law;
 mod leaky;
 mod loss_based;
 mod pacing;
 mod parameters;
 mod rate_sample;
+mod sndbuf;
 mod standard;
 mod tcp;
 

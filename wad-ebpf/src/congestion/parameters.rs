@@ -6,15 +6,17 @@ use wad_common::{
         Control, IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, LONG_PATH_US, Pacing, RESPOND_AS_STANDARD,
     },
     law::{Aimd, INFINITE_SSTHRESH, ShownPhase, Window, loss_based::Course, phase},
-    policy,
+    policy::{self, GROWS_SNDBUF, Policy},
 };
 use wad_ebpf::{maps, policies};
 
-use crate::{division, tcp::Tcp};
+use crate::{sndbuf, tcp::Tcp};
 
 // Places in `icsk_ca_priv`.
 const AIMD: u32 = 0;
+/// The low half of the number.
 const GENERATION: u32 = 8;
+const MOST_SNDBUF: u32 = 12;
 const MAX_SSTHRESH: u32 = 16;
 const MAX_CWND: u32 = 20;
 /// The flags have 16 bits; the phase is behind them.
@@ -62,8 +64,9 @@ impl Parameters {
     #[inline(always)]
     pub fn at_ack(tcp: Tcp) -> Self {
         let parameters = Self::of(tcp);
-        if parameters.has(DIVIDES) {
-            division::follow(tcp);
+        let divides = parameters.has(DIVIDES);
+        if divides || tcp.sndbuf_bytes() < tcp.private(MOST_SNDBUF) {
+            sndbuf::follow(tcp, divides);
         }
         parameters
     }
@@ -72,7 +75,7 @@ impl Parameters {
     #[inline(always)]
     pub fn of(tcp: Tcp) -> Self {
         let generation = policies::generation();
-        if generation != tcp.private::<u64>(GENERATION) {
+        if generation as u32 != tcp.private::<u32>(GENERATION) {
             take_policy(tcp, generation);
         }
         Self(tcp)
@@ -191,14 +194,27 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         let divides = policy.is_some_and(|policy| policy.flags & policy::DIVIDES != 0);
         let flags = control.flags | if divides { DIVIDES } else { 0 };
         tcp.set_private(FLAGS, flags as u16);
+        let most_bytes = policy.map_or(0, |policy| most_sndbuf_bytes(tcp, policy));
+        tcp.set_private(MOST_SNDBUF, most_bytes);
         tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);
         tcp.set_private(DEDICATED_RATE, control.dedicated_bytes_per_second);
         // As what the path asked for before is taken back only after this.
         let our_bound = flow.map_or(0, |flow| flow.asks.max_pacing_bytes_per_second);
         follow_pacing(tcp, control.pacing, our_bound);
     }
-    tcp.set_private(GENERATION, generation);
+    tcp.set_private(GENERATION, generation as u32);
     control
+}
+
+/// Returns what the send buffer may grow to, as the kernel keeps it; 0 where it does not
+/// grow, or the kernel gives as much by itself.
+#[inline(always)]
+fn most_sndbuf_bytes(tcp: Tcp, policy: &Policy) -> u32 {
+    let most_bytes = policy.sndbuf_bytes.saturating_mul(2);
+    if policy.flags & GROWS_SNDBUF == 0 || tcp.autotuned_sndbuf_bytes() >= most_bytes {
+        return 0;
+    }
+    most_bytes
 }
 
 /// Paces as [`Pacing`] says; a law that has to be paced sees to it on each ACK.

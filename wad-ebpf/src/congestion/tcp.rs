@@ -3,6 +3,7 @@
 use core::ffi::c_void;
 
 use wad_common::{
+    flow::option::SNDBUF,
     law::{Window, loss_based::Delivery, stall::Signs},
     tcp_sock::TcpSockOffsets,
 };
@@ -35,6 +36,11 @@ static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     sk_pacing_rate: 0,
     sk_max_pacing_rate: 0,
     sk_pacing_status: 0,
+    sk_sndbuf: 0,
+    userlocks: 0,
+    userlocks_shift: 0,
+    net: 0,
+    net_tcp_wmem: 0,
 };
 
 /// `enum sk_pacing` (include/net/sock.h): none, or TCP itself is to pace, with a
@@ -86,12 +92,30 @@ impl Tcp {
         ssthresh_segments: snd_ssthresh as u32;
         prior_cwnd_segments: prior_cwnd as u32;
         mss_bytes: mss_cache as u32;
+        /// The send buffer as the kernel keeps it.
+        sndbuf_bytes: sk_sndbuf as u32;
         delivered_segments: delivered as u32;
         delivered_ce_segments: delivered_ce as u32;
         sacked_segments: sacked_out as u32;
         lost_segments: lost_out as u32;
         /// The latest packet came or went then.
         now_us: tcp_mstamp as u64;
+    }
+
+    /// Whether somebody has set the size of the send buffer: the kernel sizes it no more.
+    #[inline(always)]
+    pub fn sndbuf_is_locked(self) -> bool {
+        let locks: u8 = self.read(offset!(userlocks));
+        u32::from(locks) >> (offset!(userlocks_shift) & 7) & SNDBUF != 0
+    }
+
+    /// Up to where the kernel sizes send buffers by itself, in this network namespace.
+    #[inline(always)]
+    pub fn autotuned_sndbuf_bytes(self) -> u32 {
+        let net: *const u8 = self.read(offset!(net));
+        // SAFETY: the verifier checks the load against the kernel's BTF; one through a
+        // pointer that turns out to be bad yields zero.
+        unsafe { net.add(offset!(net_tcp_wmem) as usize).cast::<u32>().read_volatile() }
     }
 
     /// Segments on their way, as `tcp_packets_in_flight()`.

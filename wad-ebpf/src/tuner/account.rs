@@ -9,7 +9,7 @@ use wad_common::{
     stats::PathStats,
 };
 use wad_ebpf::{
-    counts::{self, Shared, stats},
+    counts::{Shared, stats},
     maps::{PATHS, REFUSALS},
 };
 
@@ -37,17 +37,13 @@ pub fn count(counter: Counter) {
     }
 }
 
-/// Reserves what a flow's policy takes, if the bounds allow it.
+/// Lets a flow have what its policy says, if the path's bound allows it.
 #[inline(always)]
-pub fn reserve<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcome {
+pub fn admit<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcome {
     if policy.observes() {
         return Outcome::Observed;
     }
-    let (Some(stats), Some(reserved), Some(limit)) =
-        (stats(flow.policy), Shared::of(Counter::MemoryReserved), counts::max_memory_bytes())
-    else {
-        return Outcome::NoMemory;
-    };
+    let Some(stats) = stats(flow.policy) else { return Outcome::TooMany };
     let tuned_now = Shared::new(&mut stats.tuned_now);
     let others = add_to_others::<ADDITION>(tuned_now, 1);
     if policy.max_flows != 0 && others >= policy.max_flows.into() {
@@ -56,36 +52,16 @@ pub fn reserve<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcom
         return Outcome::TooMany;
     }
     flow.division.set_among(if flow.divides() { others as u32 + 1 } else { 0 });
-    let bytes = flow.buffers_bytes();
-    let of_path = Shared::new(&mut stats.memory_reserved);
-    let path_before = add_to_others::<ADDITION>(of_path, bytes);
-    let before = add_to_others::<ADDITION>(reserved, bytes);
-    // Those that it divides with give back what is too much, in the end.
-    let in_the_end =
-        if flow.divides() { before.saturating_sub(path_before) + others * bytes } else { before };
-    if in_the_end + bytes > *limit {
-        reserved.sub(bytes);
-        of_path.sub(bytes);
-        tuned_now.sub(1);
-        Shared::new(&mut stats.no_memory).add(1);
-        return Outcome::NoMemory;
-    }
-    flow.memory_bytes = bytes;
     if flow.divides() {
         count(Counter::Divisions);
+    }
+    if flow.sndbuf_grows() || flow.rcvbuf_grows() {
+        count(Counter::Growing);
     }
     Outcome::Tuned
 }
 
-/// A tuned flow was to get larger buffers than the bound allows.
-#[inline(always)]
-pub fn no_memory(policy: u32) {
-    if let Some(stats) = stats(policy) {
-        Shared::new(&mut stats.no_memory).add(1);
-    }
-}
-
-/// Gives back what a flow had reserved.
+/// Lets a flow go: others may come in its place.
 #[inline(always)]
 pub fn release(flow: &mut Flow) {
     if !flow.is_tuned() {
@@ -93,12 +69,7 @@ pub fn release(flow: &mut Flow) {
     }
     if let Some(stats) = stats(flow.policy) {
         Shared::new(&mut stats.tuned_now).sub(1);
-        Shared::new(&mut stats.memory_reserved).sub(flow.memory_bytes);
     }
-    if let Some(reserved) = Shared::of(Counter::MemoryReserved) {
-        reserved.sub(flow.memory_bytes);
-    }
-    flow.memory_bytes = 0;
     if flow.divides() {
         count(Counter::Divisions);
     }

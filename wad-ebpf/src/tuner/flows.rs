@@ -13,7 +13,7 @@ use wad_common::{
     policy::{DIVIDES, OVERRIDES, Policy},
     refused::{Refused, SocketSetting},
 };
-use wad_ebpf::policies;
+use wad_ebpf::{counts, policies};
 
 use crate::{account, options, report, socket::Socket};
 
@@ -67,12 +67,12 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     socket.read_buffers(&mut flow.before);
     note_choices(socket, flow);
     account::matched(index);
-    flow.outcome = account::reserve::<ADDITION>(flow, policy) as u32;
+    flow.outcome = account::admit::<ADDITION>(flow, policy) as u32;
     socket.ask_for_state_changes();
     Some((flow, policy))
 }
 
-/// A flow is to get this. Its buffers are divided when they are reserved.
+/// A flow is to get this. Its buffers are divided when it is admitted.
 #[inline(always)]
 pub fn ask(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     flow.asks = Asks::of(policy);
@@ -94,9 +94,12 @@ pub fn note_choices(socket: &impl Socket, flow: &mut Flow) {
     socket.read_buffers(&mut now);
     socket.read_congestion(&mut now.congestion);
     // What an agent before this one gave, of which nothing else is known any more:
-    // its laws are hardly an application's choice.
+    // its laws are hardly an application's choice, and neither are buffers beside them.
     if given == 0 && now.congestion.starts_with(b"wad_") {
         flow.chosen = 0;
+        flow.given = (set & (SNDBUF | RCVBUF)) as u16;
+        flow.after = now;
+        return;
     }
     let after = &flow.after;
     let mut changed = 0;
@@ -132,17 +135,20 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     set_buffers(socket, flow);
 }
 
+/// Sets the buffers that are fixed. Those that grow are the kernel's at first, see
+/// `growth`.
 #[inline(always)]
 pub fn set_buffers(socket: &impl Socket, flow: &mut Flow) {
-    if flow.asks.sndbuf_bytes != 0 && may_set(flow, SNDBUF) {
-        let set = socket.set_sndbuf(flow.sndbuf_bytes());
+    let cap_bytes = counts::cap_bytes() / 2;
+    if flow.asks.sndbuf_bytes != 0 && !flow.sndbuf_grows() && may_set(flow, SNDBUF) {
+        let set = socket.set_sndbuf(flow.sndbuf_bytes().min(cap_bytes));
         if set.is_ok() {
             flow.given |= SNDBUF as u16;
         }
         flow.refused.note(SocketSetting::Sndbuf, set);
     }
-    if flow.asks.rcvbuf_bytes != 0 && may_set(flow, RCVBUF) {
-        let set = socket.set_rcvbuf(flow.rcvbuf_bytes());
+    if flow.asks.rcvbuf_bytes != 0 && !flow.rcvbuf_grows() && may_set(flow, RCVBUF) {
+        let set = socket.set_rcvbuf(flow.rcvbuf_bytes().min(cap_bytes));
         if set.is_ok() {
             flow.given |= RCVBUF as u16;
         }
@@ -174,15 +180,23 @@ pub fn read_back(socket: &impl Socket, flow: &mut Flow) {
     socket.read_control(&mut flow.after);
     // The kernel cuts a buffer to net.core.{w,r}mem_max without a word. Before
     // Linux 6.0 it does not say what the buffers are, either.
-    let is_cut = |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes;
+    let cap_bytes = counts::cap_bytes() / 2;
+    let is_cut =
+        |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes.min(cap_bytes);
     let given = u32::from(flow.given);
     if !flow.is_tuned() {
         return;
     }
-    if given & SNDBUF != 0 && is_cut(flow.after.sndbuf_bytes, flow.sndbuf_bytes()) {
+    if given & SNDBUF != 0
+        && !flow.sndbuf_grows()
+        && is_cut(flow.after.sndbuf_bytes, flow.sndbuf_bytes())
+    {
         flow.refused.note_cut(SocketSetting::Sndbuf);
     }
-    if given & RCVBUF != 0 && is_cut(flow.after.rcvbuf_bytes, flow.rcvbuf_bytes()) {
+    if given & RCVBUF != 0
+        && !flow.rcvbuf_grows()
+        && is_cut(flow.after.rcvbuf_bytes, flow.rcvbuf_bytes())
+    {
         flow.refused.note_cut(SocketSetting::Rcvbuf);
     }
 }

@@ -21,6 +21,7 @@
 
 mod account;
 mod flows;
+mod growth;
 mod instruments;
 mod options;
 mod override_options;

@@ -65,7 +65,14 @@ fn is_overridden(ctx: &SockoptContext, level: i32, name: i32) -> bool {
     }
     // SAFETY: a socket of the kernel.
     let Some(flow) = (unsafe { maps::flow(sk.cast()) }) else { return false };
-    if flow.outcome == Outcome::Ended as u32 || u32::from(flow.given) & option == 0 {
+    // One that grows is the path's before it is set, too.
+    let grows = match option {
+        SNDBUF => flow.sndbuf_grows(),
+        RCVBUF => flow.rcvbuf_grows(),
+        _ => false,
+    };
+    let is_ours = u32::from(flow.given) & option != 0 || grows && flow.is_tuned();
+    if flow.outcome == Outcome::Ended as u32 || !is_ours {
         return false;
     }
     policies::policy(policies::generation(), flow.policy)

@@ -18,7 +18,7 @@ use wad_ebpf::{counts, policies};
 
 use crate::{
     account::{self, FETCH},
-    flows, options, report,
+    flows, growth, options, report,
     socket::{Socket as _, Visited},
 };
 
@@ -31,13 +31,22 @@ pub struct Context {
     sk: *mut c_void,
 }
 
+impl Context {
+    /// Returns the `struct bpf_iter_meta`, whose first member is the output, and the
+    /// socket.
+    #[inline(always)]
+    pub fn read(ctx: *const Self) -> (*const *mut c_void, *mut c_void) {
+        // SAFETY: the kernel's own arguments; the verifier checks the loads.
+        unsafe {
+            ((&raw const (*ctx).meta).read_volatile(), (&raw const (*ctx).sk).read_volatile())
+        }
+    }
+}
+
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/tcp")]
 pub extern "C" fn wad_running(ctx: *const Context) -> u32 {
-    // SAFETY: the kernel's own arguments; the verifier checks the loads.
-    let (meta, sk) = unsafe {
-        ((&raw const (*ctx).meta).read_volatile(), (&raw const (*ctx).sk).read_volatile())
-    };
+    let (meta, sk) = Context::read(ctx);
     let Some(socket) = Visited::of(sk) else { return 0 };
     if let Some(done) = visit(&socket) {
         tell(&socket, done);
@@ -142,15 +151,10 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     flows::ask(socket, flow, policy);
     if flow.is_tuned() {
         flow.division.set_among(flows_to_divide_among(flow));
-        if !counts::resize(flow) {
-            // What it has stays.
-            account::no_memory(flow.policy);
-            return None;
-        }
         flows::note_choices(socket, flow);
         options::undo(socket, flow, &had, &asks);
     } else {
-        flow.outcome = account::reserve::<FETCH>(flow, policy) as u32;
+        flow.outcome = account::admit::<FETCH>(flow, policy) as u32;
         if !flow.is_tuned() {
             return None;
         }
@@ -161,6 +165,7 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     flows::set_before_data(socket, flow, policy);
     flows::set_control(socket, flow, policy);
     flows::read_back(socket, flow);
+    growth::follow(socket, flow);
     if flow.divides() && !is_rcvbuf_reached(flow) {
         // The next visit goes on with it.
         flow.division.rcvbuf_flows = 0;
@@ -197,21 +202,16 @@ fn divide(socket: &Visited, flow: &mut Flow) -> Option<Visit> {
     }
     let rcvbuf_flows = flow.division.rcvbuf_flows;
     flow.division.set_among(flows);
-    if flow.buffers_bytes() > flow.memory_bytes && !counts::resize(flow) {
-        // What it has stays.
-        return None;
-    }
     flows::note_choices(socket, flow);
     let was_refused = flow.refused;
     flows::set_buffers(socket, flow);
-    account::refused(flow, &was_refused);
     socket.read_buffers(&mut flow.after);
+    growth::follow(socket, flow);
+    account::refused(flow, &was_refused);
     let is_reached = is_rcvbuf_reached(flow);
     if !is_reached {
         flow.division.rcvbuf_flows = rcvbuf_flows;
     }
-    // What is not needed any more is given back now.
-    counts::resize(flow);
     Some(if is_reached { Visit::Divided } else { Visit::Dividing })
 }
 

@@ -135,7 +135,7 @@ fn senders_under_our_laws_have_their_part_within_a_round_trip() -> Result<()> {
     const TOTAL: usize = 1_600_000;
     let stand = Stand::set_up("senders")?;
     let laws = ["wad_aimd", "wad_delay"];
-    let mut policy = String::from("[limits]\nmax_memory = '16MB'\n\n");
+    let mut policy = String::new();
     for (port, law) in (PORT..).zip(laws) {
         policy += &path_to(port, &format!("sndbuf = {TOTAL}; divide = true; congestion = '{law}'"));
     }
@@ -177,8 +177,6 @@ fn senders_under_our_laws_have_their_part_within_a_round_trip() -> Result<()> {
         }
         let flow = tcp::flow(wan.a(), &senders[0].near)?;
         ensure!(flow.congestion.starts_with(law) && flow.bytes_acked > 0, "{flow:?}");
-        let reserved = home.metrics()?.value("wad_memory_reserved_bytes", &[])?;
-        ensure!(reserved == (2 * TOTAL) as f64, "{reserved} bytes are reserved");
         while let Some(leaving) = senders.pop() {
             if senders.is_empty() {
                 leaving.abort()?;
@@ -191,9 +189,10 @@ fn senders_under_our_laws_have_their_part_within_a_round_trip() -> Result<()> {
             check(&format!("{} are left", senders.len()), took, rtt_ms)?;
             thread::sleep(Duration::from_millis(500));
         }
-        let reserved =
-            || -> Result<_> { Ok(home.metrics()?.value("wad_memory_reserved_bytes", &[])?) };
-        until("all memory is given back", SOON, reserved, |bytes| *bytes == 0.0)?;
+        let tuned = || -> Result<_> {
+            Ok(home.metrics()?.of_path("wad_flows_tuned", &format!("to-{port}"))?)
+        };
+        until("all of them are gone", SOON, tuned, |flows| *flows == 0.0)?;
     }
     Ok(())
 }
@@ -309,14 +308,13 @@ fn idle_flows_and_those_under_bbr_have_their_part_within_a_second() -> Result<()
 }
 
 /// No part is below the kernel's default of the flow's own namespace; what an
-/// application has chosen is its own, and it counts all the same; and the bound on
-/// memory is for what the path's flows have together.
+/// application has chosen is its own, and it counts all the same.
 #[e2e(every_change, beside)]
 fn parts_end_at_the_default_and_spare_what_applications_chose() -> Result<()> {
     let stand = Stand::set_up("parts")?;
     let wire = Wire::start()?;
     wire.a().run(|| wad_testbed::sysctl::set("net.ipv4.tcp_wmem", "4096 100000 4194304"))??;
-    let policy = "[limits]\nmax_memory = '2MB'\n\n[[path]]\nname = 'p'\nremote = '10.81.0.2'\n\
+    let policy = "[[path]]\nname = 'p'\nremote = '10.81.0.2'\n\
                   sndbuf = 300000\nrcvbuf = 600000\ndivide = true\ncongestion = 'wad_aimd'\n";
     let home = Home::create(&program()?, policy)?;
     let _agent = home.start(stand.cgroup())?;

@@ -2,6 +2,7 @@
 
 mod autotune;
 mod binomial;
+mod buffers;
 mod clients;
 mod congestion_events;
 mod control_law;

@@ -10,8 +10,6 @@ use super::Group;
 
 /// This network has all addresses between which data is sent over the lab's path.
 const REMOTE: &str = "10.77.0.0/16";
-/// The bound is more than any scenario's buffers take together.
-const MAX_MEMORY: &str = "8GiB";
 /// A measured path follows within an experiment, which is short.
 const CHANGE_INTERVAL: &str = "1s";
 /// Receivers need these keys.
@@ -56,10 +54,7 @@ pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) ->
     if groups.iter().any(|(_, own)| own.is_some_and(is_routed)) {
         text.push_str("[host]\nroutes = true\n\n");
     }
-    let _ = writeln!(
-        text,
-        "[limits]\nmax_memory = \"{MAX_MEMORY}\"\nchange_interval = \"{CHANGE_INTERVAL}\""
-    );
+    let _ = writeln!(text, "[limits]\nchange_interval = \"{CHANGE_INTERVAL}\"");
     Some(text)
 }
 

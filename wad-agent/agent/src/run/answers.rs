@@ -6,6 +6,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
+use wad_linux::sockstat;
 use wad_observing::{
     metrics::{Readings, Source},
     reading,
@@ -22,6 +23,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let (told, live) = (Arc::clone(told), Arc::clone(live));
     let tuning = Arc::clone(force.tuning());
     let in_force = Arc::clone(&tuning);
+    let memory = Arc::clone(&force.buffers.told);
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let completing = Arc::clone(&live);
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
@@ -42,6 +44,8 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             readings.reloads = told.reloads;
             drop(told);
             readings.routes = counted.counts();
+            readings.memory = *locked(&memory);
+            readings.memory.held_bytes = sockstat::tcp_held_bytes()?;
             completing.complete(&mut readings);
             read(&board).read(&mut readings);
             sinks.read(&mut readings);

@@ -2,28 +2,26 @@
 //! what the kernel gives by itself.
 
 use anyhow::{Context as _, Result};
-use wad_linux::sysctl::Sysctl;
+use wad_linux::{sockstat, sysctl::Sysctl};
 use wad_policy::{config::Config, tuning_plan::KernelBuffers};
 use wad_tuning::journal::Journal;
 
-/// Returns how much memory tuned flows may pin: as configured, or a quarter of where
-/// the kernel begins to press on TCP's memory (`tcp_mem[1]`, in pages; tcp(7)).
+/// Returns how much memory TCP is to hold at most: as configured, or up to where the
+/// kernel does not care about it (`tcp_mem[0]`, in pages; tcp(7)).
 pub fn max_memory_bytes(config: &Config, sysctl: &Sysctl) -> Result<u64> {
     if let Some(bytes) = config.limits.max_memory_bytes {
         return Ok(bytes);
     }
     let tcp_mem = sysctl.read("net.ipv4.tcp_mem").context(
-        "no bound on the memory of tuned flows: run wad in the host's network namespace, or set \
+        "no bound on the memory of flows: run wad in the host's network namespace, or set \
          [limits] max_memory",
     )?;
-    let pressure_pages: u64 = tcp_mem
+    let pages: u64 = tcp_mem
         .split_whitespace()
-        .nth(1)
+        .next()
         .and_then(|pages| pages.parse().ok())
         .with_context(|| format!("net.ipv4.tcp_mem is {tcp_mem:?}, not three numbers"))?;
-    // SAFETY: asks for a constant of the system.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-    Ok(pressure_pages * page_bytes / 4)
+    Ok(pages * sockstat::page_bytes())
 }
 
 /// Up to where the kernel sizes buffers by itself (tcp(7)), without what wad has made
@@ -55,9 +53,8 @@ mod tests {
     #[test]
     fn memory_is_bounded_as_configured_or_by_the_kernel() {
         let (_root, sysctl) = testing::tree(&[("net.ipv4.tcp_mem", "100\t4000\t5000")]);
-        // SAFETY: asks for a constant of the system.
-        let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
-        assert_eq!(max_memory_bytes(&config(""), &sysctl).unwrap(), 1000 * page_bytes);
+        let bytes = 100 * sockstat::page_bytes();
+        assert_eq!(max_memory_bytes(&config(""), &sysctl).unwrap(), bytes);
         let configured = config("[limits]\nmax_memory = '64MiB'\n");
         assert_eq!(max_memory_bytes(&configured, &sysctl).unwrap(), 64 << 20);
 

@@ -23,7 +23,6 @@ use crate::flow_log::FlowLog;
 /// Holds what is to be in force.
 pub struct Wanted<'w> {
     pub policies: &'w [PathPolicy],
-    pub max_memory_bytes: u64,
     pub host: &'w HostChanges,
 }
 
@@ -98,10 +97,10 @@ impl Hands for Change<'_, '_, '_> {
 
 impl Force<'_> {
     fn install(&mut self, wanted: &Wanted<'_>) -> Result<Installed> {
-        let Wanted { policies, max_memory_bytes, .. } = *wanted;
+        let Wanted { policies, .. } = *wanted;
         let instance = &self.agent.options.instance;
         if let Some(tuning) = &self.tuning {
-            let policy_set = tuning.change(policies, max_memory_bytes, instance)?;
+            let policy_set = tuning.change(policies, instance)?;
             return Ok(Installed { policy_set, start: None });
         }
         // Unmounted with the rest of the journal, when the agent ends.
@@ -110,7 +109,6 @@ impl Force<'_> {
             instance,
             cgroup: &self.agent.cgroup,
             paths: policies,
-            max_memory_bytes,
             disabled: &self.disabled,
         };
         let pins = Pins::new(self.agent.lock, instance);

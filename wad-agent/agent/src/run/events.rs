@@ -29,6 +29,8 @@ pub enum Event {
     Review,
     /// Paths that divide their buffers are to be looked at.
     Divide,
+    /// What flows hold of memory is to be looked at, and whether their buffers grow.
+    Grow,
     /// The events of flows cannot be read any more.
     FlowsEnded(Result<()>),
 }
@@ -59,6 +61,7 @@ impl Events {
 
     pub async fn next(&mut self, force: &mut Force<'_>) -> Event {
         let retiring = force.retiring;
+        let growing = force.buffers.next_look;
         let flows = force.flows();
         loop {
             return tokio::select! {
@@ -70,6 +73,7 @@ impl Events {
                 // A connection that is being made sees one change at most.
                 _ = self.reviews.tick(), if retiring.is_none() => Event::Review,
                 _ = self.looks.tick() => Event::Divide,
+                () = time::sleep_until(growing) => Event::Grow,
                 changed = changed(&mut self.file) => match changed {
                     Ok(()) => Event::File,
                     Err(error) => {

@@ -14,7 +14,7 @@ use wad_tuning::{
     journal::Journal,
 };
 
-use super::{Agent, divisions::Divisions};
+use super::{Agent, buffers::Buffers, divisions::Divisions};
 use crate::flow_log::FlowLog;
 
 /// Holds what is in force.
@@ -30,6 +30,8 @@ pub struct Force<'a> {
     /// The ends of flows that have ended, which they leave to the metrics.
     pub ends: Ends,
     divisions: Divisions,
+    /// The buffers that grow, and the memory that flows hold.
+    pub buffers: Buffers,
     /// When the policy set before the one in force is to go.
     pub retiring: Option<Instant>,
 }
@@ -45,6 +47,7 @@ impl<'a> Force<'a> {
             flows: None,
             ends: Ends::default(),
             divisions: Divisions::default(),
+            buffers: Buffers::new(),
             retiring: None,
         }
     }
@@ -92,6 +95,15 @@ impl<'a> Force<'a> {
             Ok(_) => {}
             Err(error) => warn!("divided buffers stay as they are: {error}"),
         }
+        if self.tuning().growing().is_ok_and(|counted| self.buffers.have_come(counted)) {
+            self.grow();
+        }
+    }
+
+    /// Buffers follow what their flows need, and what memory there is.
+    pub fn grow(&mut self) {
+        let tuning = Arc::clone(self.tuning());
+        self.buffers.look(&tuning);
     }
 
     /// Ends what the agent does beside the kernel. What is in force there stays, unless

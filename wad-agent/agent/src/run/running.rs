@@ -104,6 +104,7 @@ impl<'a> Running<'a> {
             Event::Retire => self.force.retire(),
             Event::Review => self.review(),
             Event::Divide => self.force.divide(),
+            Event::Grow => self.force.grow(),
         }
         ControlFlow::Continue(())
     }
@@ -214,11 +215,7 @@ impl<'a> Running<'a> {
             return;
         }
         let Some(policies) = self.measured.policies() else { return };
-        let wanted = Wanted {
-            policies: &policies,
-            max_memory_bytes: self.measured.max_memory_bytes(),
-            host: self.in_force.host(),
-        };
+        let wanted = Wanted { policies: &policies, host: self.in_force.host() };
         if let Err(error) = change::put(&mut self.force, plan::VALUES, &wanted) {
             error!("measured paths stay as they were: {error:#}");
         }
@@ -259,8 +256,9 @@ fn put(
         measured.take_over(before);
     }
     let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
-    let wanted = Wanted { policies: &policies, max_memory_bytes, host: &config.host };
+    let wanted = Wanted { policies: &policies, host: &config.host };
     let installed = change::put(force, plan::CONFIGURATION, &wanted)?;
+    force.buffers.bound(max_memory_bytes);
     // The kernel has the paths now.
     drop(policies);
     let in_force = InForce::new(config, prints, force.tuning().path_names());

@@ -9,7 +9,8 @@ fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
         Host { congestion_controls: vec!["reno".to_owned()], loadable: vec!["bbr".to_owned()] };
     let config = Config::parse("wad.toml", text, &host).expect("valid");
     let ceilings = Ceiling::all(&config, |_| sysctl_bytes);
-    Page { file: Path::new("wad.toml"), config: &config, host: &host, ceilings }.to_string()
+    let memory = Memory::of(&config, Some(64 << 20));
+    Page { file: Path::new("wad.toml"), config: &config, host: &host, ceilings, memory }.to_string()
 }
 
 const TWO: &str = r#"
@@ -39,6 +40,9 @@ PATH  LAW       1e-3  1e-4  1e-5  1e-6  1e-7  FILLING THE PATH
 bob   wad_aimd  3.37  3.37  3.37  3.37  3.37  -
 
 net.core.wmem_max is 212992; `wad run` raises it to 4194304 while it runs
+a flow holds 8.0 MiB of memory at most (path bob)
+max_memory is 64.0 MiB (the first number of tcp_mem), in which 8 such fit whole;
+near it buffers grow no more, beyond it the largest shrink, none goes untuned
 path rest: ::/0 also covers IPv4, whose addresses are looked up as IPv6
 wad.toml: 2 paths, no error
 ";

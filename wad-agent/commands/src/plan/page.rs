@@ -4,9 +4,12 @@ use std::fmt::{self, Display};
 
 use wad_common::law::highspeed;
 use wad_policy::config::{MAX_BUFFER_BYTES, decrease, increase_segments};
-use wad_toolbox::amounts::{Rate, Time};
+use wad_toolbox::amounts::{Bytes, Rate, Time};
 
 use super::{MtuPlan, Plan, laws::LawPlan};
+
+/// Flows are set against so much memory.
+const PLAN_MEMORY_BYTES: u64 = 1 << 30;
 
 pub struct Page<'a> {
     pub plan: &'a Plan,
@@ -39,6 +42,14 @@ impl Display for Page<'_> {
             f,
             "Buffers: sndbuf and rcvbuf of {} bytes ({most}); the kernel doubles them.",
             plan.buffer_bytes
+        )?;
+        let (most_bytes, fit) =
+            (2 * plan.buffer_bytes, PLAN_MEMORY_BYTES / (2 * plan.buffer_bytes));
+        writeln!(
+            f,
+            "Memory: they grow with need; each holds {} at most, {fit} of which fit whole in each\n\
+             GiB of [limits] max_memory. Near that they grow no more, beyond it the largest shrink.",
+            Bytes(most_bytes)
         )?;
         writeln!(
             f,

@@ -14,7 +14,7 @@ const LINES: &str = include_str!("../../../observing/src/events/testdata/lines.j
 const VALUES: &[(&str, &str)] = &[
     ("policy_set", "the number of the policy set that the connection has got it from"),
     ("role", "`connected`, `accepted`, or `running`: found running"),
-    ("outcome", "`tuned`, `no_memory`, `too_many`, or `observed`"),
+    ("outcome", "`tuned`, `too_many`, or `observed`"),
     (
         "why",
         "of `limited`: `memory`, `max_flows`, or `refused` by the kernel, with what is in `refused`; of `retuned`: `adopted` \

@@ -29,8 +29,8 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "         what the file says by now was not taken; the log says why")?;
     }
     writeln!(out, "cgroup   {}", status.cgroup.display())?;
-    let (reserved, limit) = (status.memory_reserved_bytes, status.memory_limit_bytes);
-    writeln!(out, "memory   {} of {} reserved", Bytes(reserved), Bytes(limit))?;
+    let (held, limit) = (status.memory_held_bytes, status.memory_limit_bytes);
+    writeln!(out, "memory   {} of {} held by TCP", Bytes(held), Bytes(limit))?;
     let disabled = status.paths.iter().filter(|path| path.state == PathState::Disabled).count();
     if status.all_disabled {
         writeln!(out, "disabled all paths; `wad enable` ends that")?;
@@ -124,11 +124,7 @@ fn row(path: &PathStatus) -> [String; 8] {
         format!("{}{}", path.name.escape_debug(), left_alone(path.state)),
         path.flows_tuned.to_string(),
         path.connections_matched.to_string(),
-        untuned
-            .memory
-            .saturating_add(untuned.max_flows)
-            .saturating_add(untuned.refused)
-            .to_string(),
+        untuned.max_flows.saturating_add(untuned.refused).to_string(),
         Bytes(path.sent_bytes).to_string(),
         Bytes(path.received_bytes).to_string(),
         match path.segments_sent {
@@ -201,7 +197,7 @@ mod tests {
         let expected = r#"wad 0.0.0, instance default, process 4711, up 3 h 12 min
 config   /etc/wad/wad.toml, policy set 3
 cgroup   /sys/fs/cgroup
-memory   16.0 MiB of 2.0 GiB reserved
+memory   16.0 MiB of 2.0 GiB held by TCP
 counted  5 events lost
 counted  6 MPTCP subflows left alone
 counted  7 flows left alone for want of socket storage
@@ -210,7 +206,7 @@ counted  53 events that sink archive never gets
 changed  net.core.rmem_max: 212992 before, 6571899 now
 
 PATH                TUNED  MATCHED  UNTUNED      SENT  RECEIVED  RETRANSMITTED      RTT
-bob                     1       14        9  10.0 GiB   1.0 MiB         0.005%  75.1 ms
+bob                     1       14        7  10.0 GiB   1.0 MiB         0.005%  75.1 ms
 a \"quoted\\\nname      0        0        0       0 B       0 B              -        -
 "#;
         assert_eq!(table(2), expected);
@@ -221,7 +217,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
         let mut readings = example();
         readings.paths[0].state = PathState::Disabled;
         let text = table_of(readings.clone());
-        assert!(text.contains("reserved\ndisabled 1 of 2 paths\n"), "{text}");
+        assert!(text.contains("held by TCP\ndisabled 1 of 2 paths\n"), "{text}");
         assert!(text.contains("bob (disabled) "), "{text}");
         readings.all_disabled = true;
         assert!(table_of(readings).contains("disabled all paths; `wad enable`"));

@@ -172,7 +172,7 @@ mod tests {
     fn flows_left_alone_are_no_news_and_cost_nothing() {
         let mut untuned = event();
         for (outcome, level) in
-            [(Outcome::NoMemory, "DEBUG"), (Outcome::TooMany, "DEBUG"), (Outcome::Tuned, "INFO")]
+            [(Outcome::Observed, "DEBUG"), (Outcome::TooMany, "DEBUG"), (Outcome::Tuned, "INFO")]
         {
             untuned.flow.outcome = outcome as u32;
             let lines = logged("debug", || Summaries::default().ended(&untuned, "bob"));

@@ -196,7 +196,6 @@ fn retuned(why: &'static str, flow: &Flow) -> Values {
 /// Returns the limit as the metric `wad_flows_untuned_total` has it.
 const fn limit(flow: &Flow) -> Option<&'static str> {
     match flow.outcome {
-        n if n == Outcome::NoMemory as u32 => Some("memory"),
         n if n == Outcome::TooMany as u32 => Some("max_flows"),
         _ if flow.refused.are_any() => Some("refused"),
         _ => None,
@@ -295,7 +294,6 @@ mod tests {
         let opened = || named("open", Value::Null);
         assert_eq!(names(&open), [opened(), named("tuned", Value::Null)]);
         for (outcome, told) in [
-            (Outcome::NoMemory, vec![opened(), named("limited", json!("memory"))]),
             (Outcome::TooMany, vec![opened(), named("limited", json!("max_flows"))]),
             (Outcome::Observed, vec![opened()]),
         ] {

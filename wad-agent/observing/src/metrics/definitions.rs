@@ -95,22 +95,12 @@ pub const PATH: &[PathMetric] = &[
     },
     PathMetric {
         definition: Definition {
-            name: "wad_path_memory_reserved",
-            unit: Some(Unit::Bytes),
-            help: "Memory that the buffers of the path's tuned flows may pin",
-        },
-        value: Gauge(|stats| stats.memory_reserved),
-    },
-    PathMetric {
-        definition: Definition {
             name: "wad_flows_untuned",
             unit: None,
-            help: "Matched flows not tuned as their policy says: left alone for want of memory \
-                   (memory) or because of the path's max_flows (max_flows), or a setting was \
-                   refused by the kernel (refused)",
+            help: "Matched flows not tuned as their policy says: left alone because of the path's \
+                   max_flows (max_flows), or a setting was refused by the kernel (refused)",
         },
         value: Reasons(&[
-            ("memory", |stats| stats.no_memory),
             ("max_flows", |stats| stats.too_many),
             ("refused", |stats| stats.refused),
         ]),
@@ -219,19 +209,36 @@ pub const HOST: &[HostMetric] = &[
     },
     HostMetric {
         definition: Definition {
-            name: "wad_memory_reserved",
+            name: "wad_memory_held",
             unit: Some(Unit::Bytes),
-            help: "Memory that the buffers of tuned flows may pin",
+            help: "Memory that all TCP sockets of the host hold, as the kernel counts it",
         },
-        value: HostValue::Gauge(|readings| readings.counter(Counter::MemoryReserved)),
+        value: HostValue::Gauge(|readings| readings.memory.held_bytes),
     },
     HostMetric {
         definition: Definition {
             name: "wad_memory_limit",
             unit: Some(Unit::Bytes),
-            help: "Most memory that the buffers of tuned flows may pin (limits.max_memory)",
+            help: "Memory that they are to hold at most (limits.max_memory): near it buffers of \
+                   tuned flows grow no more, beyond it the largest shrink",
         },
-        value: HostValue::Gauge(|readings| readings.memory_limit_bytes),
+        value: HostValue::Gauge(|readings| readings.memory.limit_bytes),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_memory_near_limit",
+            unit: Some(Unit::Seconds),
+            help: "Time in which buffers did not grow for want of memory",
+        },
+        value: HostValue::Counter(|readings| readings.memory.near_seconds),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_memory_over_limit",
+            unit: Some(Unit::Seconds),
+            help: "Time in which the largest buffers shrank for want of memory",
+        },
+        value: HostValue::Counter(|readings| readings.memory.over_seconds),
     },
     HostMetric {
         definition: Definition {

@@ -23,8 +23,6 @@ pub fn example() -> Readings {
         opened: 13,
         closed: 12,
         tuned_now: 1,
-        memory_reserved: 16_777_216,
-        no_memory: 2,
         too_many: 3,
         refused: 4,
         bytes_acked: 10_737_418_240,
@@ -35,9 +33,14 @@ pub fn example() -> Readings {
     };
     Readings {
         paths: vec![path("bob", stats), path("a \"quoted\\\nname", PathStats::default())],
-        counters: [5, 6, 16_777_216, 7, 8],
+        counters: [5, 6, 12, 7, 8],
         generation: 3,
-        memory_limit_bytes: 2_147_483_648,
+        memory: Memory {
+            held_bytes: 16_777_216,
+            limit_bytes: 2_147_483_648,
+            near_seconds: 31,
+            over_seconds: 29,
+        },
         changes: vec![Change::Sysctl {
             key: "net.core.rmem_max".to_owned(),
             before: "212992".to_owned(),

@@ -54,8 +54,9 @@ pub const METRICS: &[Key] = &[
 pub const LIMITS: &[Key] = &[
     key("max_memory").takes(
         Size(MEMORY_BYTES),
-        Means("a quarter of `tcp_mem`'s middle value"),
-        "most that the buffers of tuned connections may take",
+        Means("the first number of `tcp_mem`"),
+        "most that TCP is to hold, by the kernel's own count: near it [buffers](../buffers.md) \
+         grow no more, beyond it the largest shrink",
     ),
     key("max_buffer").takes(
         Size(BUFFER_BYTES),

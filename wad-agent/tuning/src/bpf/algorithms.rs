@@ -100,6 +100,7 @@ fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
     let offset = |member| Ok::<_, BtfError>(tcp_sock.member(member)?.offset_bytes());
     let within = |path| btf.offset_bytes("tcp_sock", path);
     let limited = tcp_sock.member("is_cwnd_limited")?;
+    let userlocks_bits = btf.offset_bits("tcp_sock", "inet_conn.icsk_inet.sk.sk_userlocks")?;
     Ok(TcpSockOffsets {
         snd_cwnd: offset("snd_cwnd")?,
         snd_ssthresh: offset("snd_ssthresh")?,
@@ -124,6 +125,11 @@ fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
         sk_pacing_rate: within("inet_conn.icsk_inet.sk.sk_pacing_rate")?,
         sk_max_pacing_rate: within("inet_conn.icsk_inet.sk.sk_max_pacing_rate")?,
         sk_pacing_status: within("inet_conn.icsk_inet.sk.sk_pacing_status")?,
+        sk_sndbuf: within("inet_conn.icsk_inet.sk.sk_sndbuf")?,
+        userlocks: userlocks_bits / 8,
+        userlocks_shift: userlocks_bits % 8,
+        net: within("inet_conn.icsk_inet.sk.__sk_common.skc_net.net")?,
+        net_tcp_wmem: super::last_of_three(btf, "ipv4.sysctl_tcp_wmem")?,
     })
 }
 

@@ -116,15 +116,9 @@ impl Maps {
         })
     }
 
-    /// Puts a policy set in force, whole: no flow sees half of it; and the bound on
-    /// the memory that tuned flows may reserve. Returns the set's number. If it
-    /// fails, nothing is changed.
-    pub fn install(
-        &mut self,
-        paths: &[PathPolicy],
-        max_memory_bytes: u64,
-        instance: &Instance,
-    ) -> Result<u64> {
+    /// Puts a policy set in force, whole: no flow sees half of it. Returns the set's
+    /// number. If it fails, nothing is changed.
+    pub fn install(&mut self, paths: &[PathPolicy], instance: &Instance) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
         let disabled = &self.disabled;
@@ -135,12 +129,7 @@ impl Maps {
             policies: policies(&set)?,
             prefixes: Arc::new(prefixes(&set)?),
         };
-        let max_memory_before = self.get(Setting::MaxMemory)?;
-        self.set(Setting::MaxMemory, max_memory_bytes)?;
-        if let Err(error) = self.put_in_force(generation, inner) {
-            self.set(Setting::MaxMemory, max_memory_before)?;
-            return Err(error);
-        }
+        self.put_in_force(generation, inner)?;
         // Of most paths there is nothing to tell.
         let told = set.names.iter().zip(paths).filter(|(_, path)| path.origin != Origin::default());
         self.origins = told.map(|((_, index), path)| (*index, path.origin)).collect();
@@ -153,6 +142,12 @@ impl Maps {
     /// Has the kernel side tell of flows that are changed while they run, or not.
     pub fn tell_changes(&mut self, tells: bool) -> Result<()> {
         self.set(Setting::TellsChanges, tells.into())
+    }
+
+    /// Has the kernel side let buffers grow or not, each to so much at most.
+    pub fn bound_buffers(&mut self, may_grow: bool, cap_bytes: Option<u32>) -> Result<()> {
+        self.set(Setting::BufferCap, cap_bytes.unwrap_or(0).into())?;
+        self.set(Setting::HoldsGrowth, (!may_grow).into())
     }
 
     /// Puts a policy set in force that has settings for all paths but these, and
@@ -264,7 +259,6 @@ impl Maps {
             paths: paths.collect(),
             counters,
             generation: self.get(Setting::Generation)?,
-            memory_limit_bytes: self.get(Setting::MaxMemory)?,
             all_disabled: self.disabled.all,
         })
     }

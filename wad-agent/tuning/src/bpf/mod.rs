@@ -9,6 +9,7 @@ mod algorithms;
 mod error;
 mod event_bytes;
 mod events;
+mod growth;
 mod instruments;
 mod maps;
 mod objects;
@@ -34,6 +35,7 @@ use aya::{
 };
 pub use error::TuningError;
 pub use events::Events;
+use growth::Growth;
 pub use instruments::InstrumentsReader;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
@@ -41,8 +43,8 @@ pub use progress::ProgressReader;
 use running::Running;
 use tracing::warn;
 use wad_common::{
-    choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, instruments::Members,
-    policy::Policy,
+    choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, growth::Holding,
+    instruments::Members, policy::Policy,
 };
 use wad_linux::cgroup::{self, Cgroup};
 use wad_policy::{config::PathPolicy, switch::Disabled};
@@ -66,6 +68,8 @@ pub struct Tuning {
     cgroup_id: u64,
     /// The programs for flows that run; None where the kernel lacks what it takes.
     running: Option<Running>,
+    /// The programs for buffers that grow; None as above.
+    growth: Option<Growth>,
 }
 
 /// Time that a connection may take to be made, from its first packet on, and still get
@@ -95,7 +99,6 @@ pub struct Setup<'a> {
     pub instance: &'a Instance,
     pub cgroup: &'a Cgroup,
     pub paths: &'a [PathPolicy],
-    pub max_memory_bytes: u64,
     pub disabled: &'a Disabled,
 }
 
@@ -119,7 +122,8 @@ impl Tuning {
         let complete = |pins, InKernel { maps, how, policy_set }| {
             let running = Running::load(&pins, &btf, setup.cgroup.id);
             let cgroup_id = setup.cgroup.id;
-            let tuning = Self { pins, maps: Mutex::new(maps), cgroup, cgroup_id, running };
+            let growth = Growth::load(&pins, &btf, cgroup_id);
+            let tuning = Self { pins, maps: Mutex::new(maps), cgroup, cgroup_id, running, growth };
             Started { tuning, how, policy_set }
         };
         if is_attached_to(&pins, setup.cgroup) {
@@ -147,12 +151,7 @@ impl Tuning {
 
     /// Puts other paths in force, whole; running flows follow at their next ACK.
     /// Returns the number of the policy set. If it fails, nothing is changed.
-    pub fn change(
-        &self,
-        paths: &[PathPolicy],
-        max_memory_bytes: u64,
-        instance: &Instance,
-    ) -> Result<u64> {
+    pub fn change(&self, paths: &[PathPolicy], instance: &Instance) -> Result<u64> {
         let missing = algorithms::missing(&self.pins, instance, paths);
         let registered = if missing.is_empty() {
             Ok(())
@@ -164,7 +163,7 @@ impl Tuning {
         };
         let changed = registered
             .and_then(|()| options::follow(&self.pins, &self.cgroup, paths))
-            .and_then(|()| self.maps().install(paths, max_memory_bytes, instance));
+            .and_then(|()| self.maps().install(paths, instance));
         if changed.is_err() {
             algorithms::unregister(&self.pins, instance, &missing);
         }
@@ -209,6 +208,28 @@ impl Tuning {
     /// them.
     pub fn divisions(&self) -> Result<u64> {
         self.maps().count(Counter::Divisions)
+    }
+
+    /// Returns how many flows have come to paths whose buffers grow.
+    pub fn growing(&self) -> Result<u64> {
+        self.maps().count(Counter::Growing)
+    }
+
+    /// Returns what the tuned flows hold, and whether they want other buffers.
+    pub fn holdings(&self) -> Result<Vec<Holding>> {
+        self.growth.as_ref().map_or(Ok(Vec::new()), Growth::holdings)
+    }
+
+    /// Gives the flows of these network namespaces, by inode, the buffers that they
+    /// want, or are to be content with.
+    pub fn grow(&self, namespaces: &HashSet<u64>) -> Result<()> {
+        self.growth.as_ref().map_or(Ok(()), |growth| growth.visit(namespaces))
+    }
+
+    /// Has buffers grow or not, and have no more than so many bytes, as the kernel keeps
+    /// them.
+    pub fn bound_buffers(&self, may_grow: bool, cap_bytes: Option<u32>) -> Result<()> {
+        self.maps().bound_buffers(may_grow, cap_bytes)
     }
 
     /// Returns what reads how the flows get on.
@@ -275,7 +296,7 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel>
     sets::make(pins)?;
     let mut object = load_object(pins, btf)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
-    let policy_set = maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
+    let policy_set = maps.install(setup.paths, setup.instance)?;
     let tuner = load_tuner(&mut object)?;
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
     let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
@@ -307,7 +328,7 @@ fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel
     algorithms::register(pins, None, laws)?;
     options::follow(pins, &setup.cgroup.file, setup.paths)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
-    let policy_set = maps.install(setup.paths, setup.max_memory_bytes, setup.instance)?;
+    let policy_set = maps.install(setup.paths, setup.instance)?;
     remove_rest(pins);
     Ok(InKernel { maps, how: Start::TakenOver, policy_set })
 }
@@ -361,6 +382,11 @@ fn defaults(btf: &KernelBtf) -> Result<DefaultOffsets, BtfError> {
         tcp_wmem: middle("ipv4.sysctl_tcp_wmem")?,
         tcp_rmem: middle("ipv4.sysctl_tcp_rmem")?,
     })
+}
+
+/// Returns where `struct net` has the last number of a setting that is three.
+fn last_of_three(btf: &KernelBtf, sysctl: &str) -> Result<u32, BtfError> {
+    Ok(btf.offset_bytes("net", sysctl)? + 2 * size_of::<libc::c_int>() as u32)
 }
 
 /// Loads the tuner or, where the kernel refuses that, the one that does without

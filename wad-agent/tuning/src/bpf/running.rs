@@ -161,18 +161,33 @@ fn try_load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<Running> {
     // The object's programs refer to the maps by number until they are loaded.
     let maps = maps::open_all(pins)?;
     let object = link_object(&maps, btf, cgroup_id, &Members::NONE)?;
-    let program = struct_ops::load(&sys::ProgramLoad {
-        name: "wad_running",
-        instructions: object.instructions("wad_running").map_err(StructOpsError::from)?,
-        program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
-        attach_type_id: btf.function_id("bpf_iter_tcp")?,
-        attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
-    })?;
-    let link = sys::link_iterator(program.as_fd()).map_err(TuningError::Running)?;
+    let link = link_sockets_of(&object, btf, "wad_running")?;
     if !btf.has_name(FLAGS_OPTION) && !pins.ends_link().exists() {
         watch_ends(pins, btf, &object)?;
     }
     Ok(Running { link })
+}
+
+/// Loads an iterator over the sockets of a network namespace, by its name.
+pub fn link_sockets(
+    pins: &Pins,
+    btf: &KernelBtf,
+    cgroup_id: u64,
+    name: &'static str,
+) -> Result<OwnedFd> {
+    let maps = maps::open_all(pins)?;
+    link_sockets_of(&link_object(&maps, btf, cgroup_id, &Members::NONE)?, btf, name)
+}
+
+fn link_sockets_of(object: &LinkedObject, btf: &KernelBtf, name: &'static str) -> Result<OwnedFd> {
+    let program = struct_ops::load(&sys::ProgramLoad {
+        name,
+        instructions: object.instructions(name).map_err(StructOpsError::from)?,
+        program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
+        attach_type_id: btf.function_id("bpf_iter_tcp")?,
+        attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
+    })?;
+    sys::link_iterator(program.as_fd()).map_err(TuningError::Running)
 }
 
 /// Has the end of flows that ran already seen by a tracing program, pinned beside
@@ -252,6 +267,10 @@ fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         net: common("skc_net.net")?,
         cgroup: sock("sk_cgrp_data.cgroup")?,
         rmem_alloc: sock("sk_backlog.rmem_alloc")?,
+        wmem_queued: sock("sk_wmem_queued")?,
+        sndbuf: sock("sk_sndbuf")?,
+        rcvbuf: sock("sk_rcvbuf")?,
+        rcvq_space: tcp("rcvq_space.space")?,
         bytes_acked: tcp("bytes_acked")?,
         bytes_received: tcp("bytes_received")?,
         data_segs_out: tcp("data_segs_out")?,
@@ -276,6 +295,9 @@ fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         congestion: tcp("inet_conn.icsk_ca_ops")?,
         net_inode: btf.offset_bytes("net", "ns.inum")?,
         net_congestion: btf.offset_bytes("net", "ipv4.tcp_congestion_control")?,
+        net_tcp_wmem: super::last_of_three(btf, "ipv4.sysctl_tcp_wmem")?,
+        net_tcp_rmem: super::last_of_three(btf, "ipv4.sysctl_tcp_rmem")?,
+        net_moderate_rcvbuf: btf.offset_bytes("net", "ipv4.sysctl_tcp_moderate_rcvbuf")?,
         congestion_name: btf.offset_bytes("tcp_congestion_ops", "name")?,
         cgroup_node: btf.offset_bytes("cgroup", "kn")?,
         node_id: btf.offset_bytes("kernfs_node", "id")?,

@@ -45,6 +45,10 @@ static SOCK: SockOffsets = SockOffsets {
     net: 0,
     cgroup: 0,
     rmem_alloc: 0,
+    wmem_queued: 0,
+    sndbuf: 0,
+    rcvbuf: 0,
+    rcvq_space: 0,
     bytes_acked: 0,
     bytes_received: 0,
     data_segs_out: 0,
@@ -69,6 +73,9 @@ static SOCK: SockOffsets = SockOffsets {
     congestion: 0,
     net_inode: 0,
     net_congestion: 0,
+    net_tcp_wmem: 0,
+    net_tcp_rmem: 0,
+    net_moderate_rcvbuf: 0,
     congestion_name: 0,
     cgroup_node: 0,
     node_id: 0,
@@ -241,9 +248,46 @@ impl Visited {
         if left as i32 > 0 { left } else { 0 }
     }
 
+    /// Returns its buffers as the kernel keeps them, the one to send and the one to
+    /// receive.
+    #[inline(always)]
+    pub fn buffers_bytes(&self) -> [u32; 2] {
+        [self.number_at(offset!(sndbuf)), self.number_at(offset!(rcvbuf))]
+    }
+
+    /// Returns what data takes that lies in each of them.
+    #[inline(always)]
+    pub fn held_bytes(&self) -> [u32; 2] {
+        [self.number_at(offset!(wmem_queued)), self.number_at(offset!(rmem_alloc))]
+    }
+
+    /// Returns up to where the kernel sizes each of them by itself, in its network
+    /// namespace.
+    #[inline(always)]
+    pub fn autotuned_bytes(&self) -> [u32; 2] {
+        let net = self.kernel().follow(offset!(net));
+        let moderates = net.read::<u8>(offset!(net_moderate_rcvbuf)) != 0;
+        let rcvbuf_bytes = if moderates { net.read(offset!(net_tcp_rmem)) } else { 0 };
+        [net.read(offset!(net_tcp_wmem)), rcvbuf_bytes]
+    }
+
+    /// Returns what its application took in a round trip, at most so far.
+    #[inline(always)]
+    pub fn taken_bytes(&self) -> u32 {
+        self.read(offset!(rcvq_space))
+    }
+
+    /// Returns the least receive buffer that holds what lies in it and what the other
+    /// end was offered.
+    #[inline(always)]
+    pub fn least_rcvbuf_bytes(&self) -> u64 {
+        let held = u64::from(self.number_at(offset!(rmem_alloc)));
+        u64::from(self.offered_bytes()) * 256 / u64::from(self.scaling_ratio()) + held
+    }
+
     /// Payload in 256 bytes of its receive buffer.
     #[inline(always)]
-    fn scaling_ratio(&self) -> u32 {
+    pub fn scaling_ratio(&self) -> u32 {
         match offset!(scaling_ratio) {
             0 => DEFAULT_SCALING_RATIO,
             offset => match self.read::<u8>(offset) {
@@ -340,11 +384,9 @@ impl Socket for Visited {
     fn set_rcvbuf(&self, bytes: u32) -> Result<(), i32> {
         let ratio = self.scaling_ratio();
         let window_of = |space: u64| (space * u64::from(ratio) / 256) as u32;
-        let offered = self.offered_bytes();
         let held = u64::from(self.number_at(offset!(rmem_alloc)));
-        let least = u64::from(offered) * 256 / u64::from(ratio) + held;
         // The kernel doubles what it is given.
-        let least = (least / 2 + 1) as u32;
+        let least = (self.least_rcvbuf_bytes() / 2 + 1) as u32;
         self.set_number(SOL_SOCKET, SO_RCVBUF, if bytes < least { least } else { bytes })?;
         let space = u64::from(self.number(SOL_SOCKET, SO_RCVBUF));
         let asked = 2 * u64::from(bytes);

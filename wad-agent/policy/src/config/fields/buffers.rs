@@ -1,6 +1,6 @@
 //! The socket buffers of a path's flows.
 
-use wad_common::policy::{DIVIDES, OVERRIDES};
+use wad_common::policy::{DIVIDES, GROWS_RCVBUF, GROWS_SNDBUF, OVERRIDES};
 
 use crate::config::{
     buffers::{MAX_BYTES, MIN_BYTES},
@@ -23,8 +23,12 @@ const RCVBUF: Setting =
 pub const BUFFERS: &[Field] = &[
     Field {
         key: "sndbuf",
-        doc: "The send buffer, as the argument of SO_SNDBUF, which the kernel doubles.",
-        put: |path, policy| policy.sndbuf_bytes = path.sndbuf_bytes.unwrap_or(0),
+        doc: "The send buffer, as the argument of SO_SNDBUF, which the kernel doubles: of that \
+              size from the start, or with \"auto\" up to what the path holds, with need.",
+        put: |path, policy| {
+            policy.sndbuf_bytes = path.sndbuf_bytes.unwrap_or(0);
+            policy.flags |= flag(path.origin.buffers.sndbuf, GROWS_SNDBUF);
+        },
         check: Some(Checked::column("SNDBUF", |path| number(path.sndbuf_bytes))),
         explain: Some(SNDBUF),
         paths: Some(SNDBUF.title("SNDBUF")),
@@ -32,8 +36,12 @@ pub const BUFFERS: &[Field] = &[
     },
     Field {
         key: "rcvbuf",
-        doc: "The receive buffer, as the argument of SO_RCVBUF, which the kernel doubles.",
-        put: |path, policy| policy.rcvbuf_bytes = path.rcvbuf_bytes.unwrap_or(0),
+        doc: "The receive buffer, as the argument of SO_RCVBUF, which the kernel doubles: of that \
+              size from the start, or with \"auto\" up to what the path holds, with need.",
+        put: |path, policy| {
+            policy.rcvbuf_bytes = path.rcvbuf_bytes.unwrap_or(0);
+            policy.flags |= flag(path.origin.buffers.rcvbuf, GROWS_RCVBUF);
+        },
         check: Some(Checked::column("RCVBUF", |path| number(path.rcvbuf_bytes))),
         explain: Some(RCVBUF),
         paths: Some(RCVBUF.title("RCVBUF")),

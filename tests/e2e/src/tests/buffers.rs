@@ -1,0 +1,240 @@
+//! Buffers with "auto" grow with need, up to what the path holds, and as far as there is
+//! memory. Judged by what the kernel says of the sockets, and by its own count of what TCP
+//! holds.
+
+use std::{
+    fs,
+    io::{self, Read as _, Write as _},
+    net::{Shutdown, TcpStream},
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use wad_e2e_attribute::e2e;
+use wad_testbed::{
+    emulated::wan::{ADDRESSES_V4, Wan},
+    settings,
+    stand::{Stand, until},
+    sysctl,
+    tcp::{Connection, at},
+    wad::{Home, program},
+};
+
+const SOON: Duration = Duration::from_secs(20);
+/// The kernel gives this at most, by itself.
+const KERNEL_BYTES: u64 = 500_000;
+/// 1.25 times what 100 Mbit/s carry in 100 ms, doubled.
+const MOST_BYTES: u64 = 2 * 1_562_500;
+
+/// Makes a path of so many Mbit/s and 100 ms, between namespaces whose own autotuning
+/// ends early.
+fn wan(mbit: u32) -> Result<Wan> {
+    let path = format!("rtt = '100ms'\nforward = {{ rate = '{mbit}Mbit', queue.bdp = 1 }}");
+    let wan = Wan::start(&toml::from_str(&path)?)?;
+    settings::apply(&wan)?;
+    for netns in [wan.a(), wan.b()] {
+        for (name, default) in [("net.ipv4.tcp_wmem", 16_384), ("net.ipv4.tcp_rmem", 131_072)] {
+            netns.run(|| sysctl::set(name, &format!("4096 {default} {KERNEL_BYTES}")))??;
+        }
+    }
+    Ok(wan)
+}
+
+fn path(port: u16, keys: &str) -> String {
+    format!(
+        "[[path]]\nname = 'to-{port}'\nremote = '{}'\nremote_port = {port}\n\
+         bandwidth = '100Mbit'\nrtt = '100ms'\nsndbuf = 'auto'\n{keys}\n\
+         [[path]]\nname = 'of-{port}'\nremote = '{}'\nlocal_port = {port}\n\
+         bandwidth = '100Mbit'\nrtt = '100ms'\nrcvbuf = 'auto'\n\n",
+        ADDRESSES_V4[1], ADDRESSES_V4[0]
+    )
+}
+
+/// Sends numbers, one after the other, until told; then has the other end see the end.
+fn send(mut stream: &TcpStream, pause: Duration, until: Instant) -> io::Result<u64> {
+    const NUMBERS: u64 = 2_048;
+    let mut next = 0_u64;
+    while Instant::now() < until {
+        let block: Vec<u8> = (next..next + NUMBERS).flat_map(u64::to_ne_bytes).collect();
+        stream.write_all(&block)?;
+        next += NUMBERS;
+        thread::sleep(pause);
+    }
+    stream.shutdown(Shutdown::Write)?;
+    Ok(next * 8)
+}
+
+/// Takes them, and checks each. How many bytes there were.
+fn receive(mut stream: &TcpStream) -> io::Result<u64> {
+    let (mut next, mut bytes) = (0_u64, Vec::new());
+    let mut block = vec![0; 256 * 1024];
+    loop {
+        let count = stream.read(&mut block)?;
+        if count == 0 {
+            return Ok(next * 8);
+        }
+        bytes.extend_from_slice(&block[..count]);
+        let whole = bytes.len() / 8 * 8;
+        for number in bytes[..whole].chunks_exact(8) {
+            if number != next.to_ne_bytes() {
+                return Err(io::Error::other(format!("not {next}")));
+            }
+            next += 1;
+        }
+        bytes.drain(..whole);
+    }
+}
+
+/// Lets a connection wait for as long as it takes.
+fn patient(connection: Connection) -> Result<Connection> {
+    connection.near.set_write_timeout(None)?;
+    connection.far.set_read_timeout(None)?;
+    Ok(connection)
+}
+
+/// Sends over a connection for so long; `look` is called meanwhile. All arrives.
+fn while_sending(
+    connection: &Connection,
+    pause: Duration,
+    span: Duration,
+    look: impl FnOnce() -> Result<()>,
+) -> Result<u64> {
+    let end = Instant::now() + span;
+    thread::scope(|scope| {
+        let sending = scope.spawn(move || send(&connection.near, pause, end));
+        let receiving = scope.spawn(move || receive(&connection.far));
+        look()?;
+        let sent = sending.join().ok().context("the sender panicked")??;
+        let received = receiving.join().ok().context("the receiver panicked")??;
+        ensure!(sent == received, "{sent} sent, {received} received");
+        Ok(sent)
+    })
+}
+
+#[e2e(long, few)]
+fn buffers_grow_to_what_the_path_needs_and_no_further() -> Result<()> {
+    let stand = Stand::set_up("growth")?;
+    let policy = path(7000, "congestion = 'wad_highspeed'\nallow = 'aggressive'")
+        + &path(7001, "congestion = 'cubic'")
+        + &path(7002, "congestion = 'wad_aimd'")
+        + &path(7003, "congestion = 'cubic'");
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    let wan = wan(100)?;
+    let open = |port| patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?);
+    let sizes = |connection: &Connection| -> Result<(u64, u64)> {
+        let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
+        Ok((near.sndbuf_bytes, far.rcvbuf_bytes))
+    };
+    for port in [7000, 7001] {
+        let connection = open(port)?;
+        let (sends, receives) = sizes(&connection)?;
+        ensure!(sends <= KERNEL_BYTES && receives <= KERNEL_BYTES, "{sends}, {receives}");
+        let span = Duration::from_secs(8);
+        let bytes = while_sending(&connection, Duration::ZERO, span, || {
+            let begun = Instant::now();
+            let grown = |seen: &(u64, u64)| *seen == (MOST_BYTES, MOST_BYTES);
+            until("both have grown", SOON, || sizes(&connection), grown)?;
+            println!("port {port}: both have grown after {:?}", begun.elapsed());
+            Ok(())
+        })?;
+        let mbit = bytes as f64 * 8.0 / 1e6 / span.as_secs_f64();
+        println!("port {port}: {mbit:.0} Mbit/s");
+        ensure!(mbit > 70.0, "{mbit} Mbit/s");
+    }
+    // An application that sends little, and one that reads nothing, need no more than the
+    // kernel gives.
+    for port in [7002, 7003] {
+        let connection = open(port)?;
+        let span = Duration::from_secs(5);
+        while_sending(&connection, Duration::from_millis(50), span, || {
+            thread::sleep(span / 5 * 4);
+            let (sends, receives) = sizes(&connection)?;
+            ensure!(sends <= KERNEL_BYTES && receives <= KERNEL_BYTES, "{sends}, {receives}");
+            Ok(())
+        })?;
+        let unread = open(port)?;
+        unread.near.set_nonblocking(true)?;
+        let end = Instant::now() + Duration::from_secs(5);
+        while Instant::now() < end {
+            let _ = (&unread.near).write(&[0; 65_536]);
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (_, receives) = sizes(&unread)?;
+        ensure!(receives <= KERNEL_BYTES, "unread: {receives}");
+    }
+    Ok(())
+}
+
+/// Returns what the kernel says that TCP holds.
+fn held_bytes() -> Result<u64> {
+    let text = fs::read_to_string("/proc/net/sockstat")?;
+    let pages = text.lines().find_map(|line| line.strip_prefix("TCP:")?.split(" mem ").nth(1));
+    let pages: u64 = pages.context("no `mem`")?.trim().parse()?;
+    Ok(pages * 4_096)
+}
+
+#[e2e(long, alone)]
+fn near_the_bound_growth_stops_and_beyond_it_the_largest_shrink() -> Result<()> {
+    const FLOWS: usize = 8;
+    const LIMIT_BYTES: u64 = 12_000_000;
+    const LESS_BYTES: u64 = 4_000_000;
+    let stand = Stand::set_up("bound")?;
+    let policy = |bytes: u64| {
+        let path = path(7000, "congestion = 'cubic'");
+        format!("[limits]\nmax_memory = {bytes}\n\n{path}")
+    };
+    let home = Home::create(&program()?, &policy(LIMIT_BYTES))?;
+    let _agent = home.start(stand.cgroup())?;
+    // Eight would hold 25 MB to send.
+    let wan = wan(100)?;
+    let mut connections = Vec::new();
+    for _ in 0..FLOWS {
+        let to = at(ADDRESSES_V4[1], 7000);
+        connections.push(patient(Connection::open(wan.a(), wan.b(), to)?)?);
+    }
+    let end = Instant::now() + Duration::from_secs(20);
+    let before = held_bytes()?;
+    thread::scope(|scope| -> Result<()> {
+        let flows: Vec<_> = connections
+            .iter()
+            .map(|connection| {
+                let sending = scope.spawn(move || send(&connection.near, Duration::ZERO, end));
+                (sending, scope.spawn(move || receive(&connection.far)))
+            })
+            .collect();
+        let most_of = |seconds: u32| -> Result<u64> {
+            let mut most = 0;
+            for _ in 0..seconds {
+                thread::sleep(Duration::from_secs(1));
+                let held = held_bytes()?;
+                println!("{held} bytes are held");
+                most = most.max(held);
+            }
+            Ok(most)
+        };
+        let most = most_of(8)?;
+        ensure!(most > before + LIMIT_BYTES / 4, "{before} before, {most} at most");
+        ensure!(most * 10 <= LIMIT_BYTES * 11, "{most} bytes are held; {}", home.log());
+        // Less than they hold: the largest shrink.
+        home.reload(&policy(LESS_BYTES))?;
+        let fits = |held: &u64| *held * 10 <= LESS_BYTES * 11;
+        until("it fits", Duration::from_secs(5), held_bytes, fits)?;
+        let most = most_of(5)?;
+        ensure!(most * 10 <= LESS_BYTES * 11, "{most} bytes are held; {}", home.log());
+        for (sending, receiving) in flows {
+            let sent = sending.join().ok().context("a sender panicked")??;
+            let received = receiving.join().ok().context("a receiver panicked")??;
+            ensure!(sent == received && sent > 0, "{sent} sent, {received} received");
+        }
+        Ok(())
+    })?;
+    let metrics = home.metrics()?;
+    ensure!(metrics.value("wad_memory_near_limit_seconds_total", &[])? > 0.0, "{}", metrics.text());
+    ensure!(metrics.value("wad_memory_over_limit_seconds_total", &[])? > 0.0, "{}", metrics.text());
+    ensure!(metrics.value("wad_memory_limit_bytes", &[])? == LESS_BYTES as f64);
+    let said = home.log().matches("[limits] max_memory allows").count();
+    ensure!(said == 1, "said {said} times: {}", home.log());
+    Ok(())
+}

@@ -1,0 +1,184 @@
+//! Looks at what flows hold of memory, and lets buffers grow as far as there is any.
+
+mod pace;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use anyhow::Result;
+use tokio::time::Instant;
+use tracing::warn;
+use wad_common::{
+    growth::{GROWS_STILL, Holding, WANTS_VISIT},
+    memory::{Level, Look, MemoryWatch},
+};
+use wad_linux::sockstat;
+use wad_observing::metrics::Memory;
+use wad_toolbox::{amounts::Bytes, mutex::locked};
+use wad_tuning::bpf::Tuning;
+
+use self::pace::{Pace, Seen};
+
+/// That the bound is met is said in the log so often at most.
+const SAY_INTERVAL: Duration = Duration::from_secs(600);
+
+/// Holds what is known of the memory of flows.
+pub struct Buffers {
+    limit_bytes: u64,
+    begun: Instant,
+    looked: Instant,
+    watch: MemoryWatch,
+    /// The kernel side has these bounds: whether buffers grow, and the cap on each. None
+    /// where it is not known, as after an agent before this one.
+    in_force: Option<(bool, Option<u32>)>,
+    pace: Pace,
+    /// Flows that had come to paths whose buffers grow.
+    counted: u64,
+    /// The time of the next look.
+    pub next_look: Instant,
+    /// When it was said last that the bound is met; None where it was not.
+    said: Option<Instant>,
+    met: Met,
+    /// What is told to whoever asks.
+    pub told: Arc<Mutex<Memory>>,
+}
+
+/// The time for which the bound was met.
+#[derive(Clone, Copy, Debug, Default)]
+struct Met {
+    near: Duration,
+    over: Duration,
+}
+
+impl Buffers {
+    pub fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            limit_bytes: u64::MAX,
+            begun: now,
+            looked: now,
+            watch: MemoryWatch::default(),
+            in_force: None,
+            pace: Pace::default(),
+            counted: 0,
+            next_look: now,
+            said: None,
+            met: Met::default(),
+            told: Arc::default(),
+        }
+    }
+
+    /// Bounds from now on what is held.
+    pub fn bound(&mut self, limit_bytes: u64) {
+        self.limit_bytes = limit_bytes;
+        self.next_look = Instant::now();
+        locked(&self.told).limit_bytes = limit_bytes;
+    }
+
+    /// Whether flows have come whose buffers may grow, with so many counted by now.
+    pub const fn have_come(&mut self, counted: u64) -> bool {
+        let have_come = counted != self.counted;
+        self.counted = counted;
+        have_come
+    }
+
+    /// Looks, and has done what there is to do. What fails is tried again at the next
+    /// look.
+    pub fn look(&mut self, tuning: &Tuning) {
+        let begun = Instant::now();
+        let seen = self.try_look(tuning, begun).unwrap_or_else(|error| {
+            if self.may_say(begun) {
+                warn!("buffers stay as they are: {error:#}");
+            }
+            Seen::default()
+        });
+        self.next_look = Instant::now() + self.pace.pause(seen, begun.elapsed());
+    }
+
+    fn try_look(&mut self, tuning: &Tuning, now: Instant) -> Result<Seen> {
+        let holdings = tuning.holdings()?;
+        let largest = holdings.iter().map(|flow| flow.sends_bytes.max(flow.receives_bytes)).max();
+        let look = Look {
+            held_bytes: sockstat::tcp_held_bytes()?,
+            wants_bytes: holdings.iter().map(|flow| u64::from(flow.wants_bytes)).sum(),
+            limit_bytes: self.limit_bytes,
+            largest_bytes: largest.unwrap_or(0),
+            now_ms: now.duration_since(self.begun).as_millis() as u64,
+        };
+        self.count(self.watch.level, now);
+        self.watch = self.watch.after(&look);
+        let MemoryWatch { level, cap_bytes, .. } = self.watch;
+        let bounds = (level == Level::Free, cap_bytes);
+        let is_another = self.in_force != Some(bounds);
+        if is_another {
+            tuning.bound_buffers(bounds.0, bounds.1)?;
+            self.in_force = Some(bounds);
+        }
+        if level > Level::Free && self.may_say(now) {
+            self.say(&look, &holdings, tuning);
+        }
+        // What they want was found out under the bounds before.
+        let holdings = if is_another { tuning.holdings()? } else { holdings };
+        let wants = |flow: &&Holding| flow.flags & WANTS_VISIT != 0;
+        let namespaces: HashSet<u64> =
+            holdings.iter().filter(wants).map(|flow| flow.netns.into()).collect();
+        if !namespaces.is_empty() {
+            tuning.grow(&namespaces)?;
+        }
+        let is_short = level > Level::Free || cap_bytes.is_some();
+        let grows = holdings.iter().any(|flow| flow.flags & GROWS_STILL != 0);
+        Ok(Seen { is_lively: is_short || grows, had_visits: !namespaces.is_empty() })
+    }
+
+    /// Adds the time since the last look to where it belongs.
+    fn count(&mut self, level: Level, now: Instant) {
+        let passed = now.duration_since(self.looked);
+        self.looked = now;
+        if level >= Level::Near {
+            self.met.near += passed;
+        }
+        if level >= Level::Over {
+            self.met.over += passed;
+        }
+        let mut told = locked(&self.told);
+        told.near_seconds = self.met.near.as_secs();
+        told.over_seconds = self.met.over.as_secs();
+    }
+
+    fn may_say(&mut self, now: Instant) -> bool {
+        let may_say = self.said.is_none_or(|said| now.duration_since(said) >= SAY_INTERVAL);
+        if may_say {
+            self.said = Some(now);
+        }
+        may_say
+    }
+
+    fn say(&self, look: &Look, holdings: &[Holding], tuning: &Tuning) {
+        let mut of_paths: HashMap<u32, u64> = HashMap::new();
+        for flow in holdings {
+            let held = u64::from(flow.sends_bytes) + u64::from(flow.receives_bytes);
+            *of_paths.entry(flow.policy).or_default() += held;
+        }
+        let most = of_paths.into_iter().max_by_key(|(_, bytes)| *bytes);
+        let (path, path_bytes) = match most {
+            Some((policy, bytes)) => (tuning.names().remove(&policy), bytes),
+            None => (None, 0),
+        };
+        let what = if self.watch.level == Level::Over {
+            "the largest buffers of tuned flows shrink"
+        } else {
+            "buffers of tuned flows grow no more"
+        };
+        warn!(
+            held = %Bytes(look.held_bytes),
+            max_memory = %Bytes(look.limit_bytes),
+            largest_path = path.as_deref(),
+            largest_path_holds = %Bytes(path_bytes),
+            wanted = %Bytes(look.wants_bytes),
+            "TCP holds, or soon would, about what [limits] max_memory allows: {what}"
+        );
+    }
+}

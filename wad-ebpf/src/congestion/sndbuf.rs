@@ -1,0 +1,113 @@
+//! The flow's send buffer, which the flow itself has changed on its ACKs: it grows with
+//! the window where the kernel's own autotuning ends, and where the path's buffers are
+//! divided, its part changes as others come and go. What gets no ACKs, or is under a law
+//! of the kernel's, and all receive buffers, are the agent's to bring along.
+
+use core::ffi::c_void;
+
+use aya_ebpf::helpers::bpf_setsockopt;
+use wad_common::{
+    flow::{Flow, option::SNDBUF},
+    growth::{Buffer, IS_FIXED, KEEPS_BOUND, MAY_GROW, send_needs_bytes},
+    policy::OVERRIDES,
+};
+use wad_ebpf::{counts, maps};
+
+use crate::tcp::Tcp;
+
+// include/uapi/asm-generic/socket.h
+const SOL_SOCKET: i32 = 1;
+const SO_SNDBUF: i32 = 7;
+
+/// Lets the buffer follow on an ACK: the window, where it is below what it may grow to;
+/// the number of flows, where its path's buffers are divided.
+#[inline(always)]
+pub fn follow(tcp: Tcp, divides: bool) {
+    // For most ACKs this is all.
+    if !divides && !is_short(tcp) {
+        return;
+    }
+    // SAFETY: the kernel gave this program the socket.
+    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return };
+    let mut flows = flow.division.sndbuf_flows;
+    if divides {
+        let now = counts::tuned_flows(flow.policy);
+        if now == 0 || now == flows && !flow.sndbuf_grows() {
+            return;
+        }
+        flows = now;
+    }
+    if is_due(tcp, flow) {
+        flow.division.sndbuf_flows = flows;
+        resize(tcp, flow);
+    }
+}
+
+/// Whether the window needs more than the buffer has, where the kernel gives no more.
+#[inline(always)]
+fn is_short(tcp: Tcp) -> bool {
+    let has_bytes = tcp.sndbuf_bytes();
+    needs_bytes(tcp) > u64::from(has_bytes) + u64::from(has_bytes / 4)
+        && has_bytes >= kernel_bytes(tcp) / 4 * 3
+        && counts::may_grow()
+}
+
+/// Whether it is time to look at the buffer: the window grows with each ACK, and flows
+/// may come and go with each; the buffer changes once in an RTT.
+#[inline(always)]
+fn is_due(tcp: Tcp, flow: &mut Flow) -> bool {
+    let now_us = tcp.now_us() as u32;
+    if now_us.wrapping_sub(flow.division.looked_us) < tcp.srtt_us() {
+        return false;
+    }
+    flow.division.looked_us = now_us;
+    true
+}
+
+#[inline(always)]
+fn resize(tcp: Tcp, flow: &mut Flow) {
+    let has_bytes = tcp.sndbuf_bytes();
+    let is_locked = tcp.sndbuf_is_locked();
+    // An application that has chosen a size keeps it.
+    let is_ours = flow.asks.flags & OVERRIDES != 0
+        || u32::from(flow.given) & SNDBUF != 0 && has_bytes == flow.after.sndbuf_bytes;
+    let asked_bytes = flow.sndbuf_bytes();
+    if !flow.is_tuned() || asked_bytes == 0 || is_locked && !is_ours {
+        return;
+    }
+    if !is_locked && !flow.sndbuf_grows() {
+        return;
+    }
+    let most_bytes = asked_bytes.saturating_mul(2).min(counts::cap_bytes());
+    let keeps_bound = if is_locked || flow.divides() { KEEPS_BOUND } else { 0 };
+    let is_fixed = if flow.sndbuf_grows() { 0 } else { IS_FIXED };
+    let may_grow = if counts::may_grow() { MAY_GROW } else { 0 };
+    let buffer = Buffer {
+        has_bytes,
+        needs_bytes: needs_bytes(tcp),
+        most_bytes,
+        kernel_bytes: kernel_bytes(tcp),
+        flags: keeps_bound | is_fixed | may_grow,
+    };
+    let Some(bytes) = buffer.next_bytes() else { return };
+    let mut argument = bytes / 2;
+    let value: *mut c_void = (&raw mut argument).cast();
+    let bytes = size_of::<u32>() as i32;
+    // SAFETY: a socket of the kernel; the value has the length given.
+    let set = unsafe { bpf_setsockopt(tcp.socket(), SOL_SOCKET, SO_SNDBUF, value, bytes) };
+    if set == 0 {
+        flow.given |= SNDBUF as u16;
+        flow.after.sndbuf_bytes = tcp.sndbuf_bytes();
+    }
+}
+
+#[inline(always)]
+fn needs_bytes(tcp: Tcp) -> u64 {
+    send_needs_bytes(tcp.cwnd_segments(), tcp.mss_bytes())
+}
+
+/// Up to here the kernel sizes it by itself.
+#[inline(always)]
+fn kernel_bytes(tcp: Tcp) -> u32 {
+    if tcp.sndbuf_is_locked() { 0 } else { tcp.autotuned_sndbuf_bytes() }
+}
