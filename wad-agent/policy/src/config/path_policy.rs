@@ -65,9 +65,10 @@ impl PathPolicy {
     }
 
     /// Returns what its flows take beside standard ones. None under the kernel's
-    /// algorithms, and where losses are no measure.
+    /// algorithms that are no law's twins, and where losses are no measure.
     pub fn shares(&self) -> Option<Shares> {
-        Shares::of(self.law()?, &self.control, self.bdp_bytes)
+        let law = self.congestion.as_ref()?.answering_law()?;
+        Shares::of(law, &self.control, self.bdp_bytes)
     }
 }
 
@@ -114,6 +115,15 @@ pub enum Congestion {
 }
 
 impl Congestion {
+    /// The law of ours by which it answers to losses: itself, or the kernel's own
+    /// of the same law.
+    pub fn answering_law(&self) -> Option<Law> {
+        match self {
+            Self::Ours(law) => Some(*law),
+            Self::Kernel(name) => Law::as_kernels(name),
+        }
+    }
+
     pub fn name(&self) -> &str {
         match self {
             Self::Ours(law) => law.name(),
