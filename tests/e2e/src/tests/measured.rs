@@ -70,7 +70,7 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     let set = |to| *measured.lock().expect("nobody panics with it") = to;
     let says = |what: &str| home.log().matches(what).count();
 
-    ensure!(bench.sndbuf()? == sndbuf(100, 10), "the file's values hold at first");
+    ensure!(bench.sndbuf()? == sndbuf(400, 40), "the file's values hold at first");
     set(Some((622, 70)));
     let took = bench.until_sndbuf("it is measured", sndbuf(622, 70))?;
     println!("followed after {took:?}");
@@ -85,7 +85,7 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     ensure!(ceiling >= sndbuf(622, 70) / 2, "{ceiling}");
 
     set(None);
-    let took = bench.until_sndbuf("the series stopped", sndbuf(100, 10))?;
+    let took = bench.until_sndbuf("the series stopped", sndbuf(400, 40))?;
     println!("fell back after {took:?}");
     ensure!(took >= Duration::from_secs(4), "{took:?}");
     signal::sleep(Duration::from_secs(3))?;
@@ -94,8 +94,8 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     ensure!(says("`bandwidth` gives nothing") == 2, "{}", home.log());
     ensure!(home.metrics()?.value("wad_paths_not_measured", &[])? == 1.0);
 
-    set(Some((100, 200)));
-    let took = bench.until_sndbuf("the series are back", sndbuf(100, 200))?;
+    set(Some((200, 150)));
+    let took = bench.until_sndbuf("the series are back", sndbuf(200, 150))?;
     println!("recovered after {took:?}");
     ensure!(says("answers as it should again") >= 1, "{}", home.log());
     ensure!(home.metrics()?.value("wad_paths_measured", &[])? == 1.0);
@@ -104,10 +104,10 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     drop(prometheus);
     let refused = || -> Result<f64> { bench.errors("real", "connect") };
     until("its absence is counted", LIMIT, refused, |count| *count > 0.0)?;
-    bench.until_sndbuf("it is gone", sndbuf(100, 10))?;
+    bench.until_sndbuf("it is gone", sndbuf(400, 40))?;
     agent.signal(Signal::SIGHUP);
     signal::sleep(Duration::from_secs(1))?;
-    ensure!(bench.sndbuf()? == sndbuf(100, 10));
+    ensure!(bench.sndbuf()? == sndbuf(400, 40));
     agent.stop()?;
     Ok(())
 }
@@ -299,7 +299,7 @@ fn nothing_that_a_source_answers_holds_the_agent_up() -> Result<()> {
     let agent = home.start(stand.cgroup())?;
     let bench = Bench { wire: &wire, home: &home };
 
-    bench.until_sndbuf("the good one is heard", sndbuf(100, 50))?;
+    bench.until_sndbuf("the good one is heard", sndbuf(400, 50))?;
     let expected = kinds.iter().map(|kind| (*kind, *kind));
     let expected =
         expected.chain([("expired", "tls"), ("untrusted", "tls"), ("absent", "connect")]);

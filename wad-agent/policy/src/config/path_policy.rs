@@ -94,8 +94,12 @@ pub struct MeasuredPath {
     pub windows: Windows,
     /// The pair of RFC 3649.
     pub aimd_is_auto: bool,
+    pub pacing_is_auto: bool,
     /// Standard flows as which one is to behave; buffers are for all of them.
     pub streams: u32,
+    /// A measurement counts from so small a part of the file's own value to so many
+    /// times that.
+    pub band: u32,
 }
 
 /// Says which of the path's buffers follow from what it carries.
