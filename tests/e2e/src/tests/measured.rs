@@ -113,7 +113,7 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
 }
 
 #[e2e(long, beside)]
-fn a_path_that_flaps_with_every_poll_changes_once_in_an_interval() -> Result<()> {
+fn a_path_that_flaps_changes_once_in_an_interval() -> Result<()> {
     const INTERVAL_SECONDS: u64 = 6;
     let stand = Stand::set_up("flapping")?;
     let wire = Wire::start()?;
@@ -130,21 +130,22 @@ fn a_path_that_flaps_with_every_poll_changes_once_in_an_interval() -> Result<()>
     let set = |to| *measured.lock().expect("nobody panics with it") = Some(to);
     bench.until_sndbuf("it is measured", sndbuf(1000, 20))?;
 
-    // From 20 to 120 ms once: within two polls.
+    // From 20 to 120 ms once: a jump takes two measurements.
     signal::sleep(Duration::from_secs(INTERVAL_SECONDS))?;
     set((1000, 120));
     let took = bench.until_sndbuf("the RTT rose", sndbuf(1000, 120))?;
     println!("followed after {took:?} (a scrape each second, a poll each second)");
-    ensure!(took < Duration::from_secs(5), "{took:?}");
+    ensure!(took < Duration::from_secs(8), "{took:?}");
 
     let before = bench.policy_sets()?;
     let begun = Instant::now();
-    for n in 0..24 {
+    for n in 0..8 {
         set((1000, if n % 2 == 0 { 20 } else { 120 }));
-        signal::sleep(Duration::from_secs(1))?;
+        // Scraped twice.
+        signal::sleep(Duration::from_secs(3))?;
     }
     let changes = bench.policy_sets()? - before;
-    println!("{changes} changes in {:?} of flapping each second", begun.elapsed());
+    println!("{changes} changes in {:?} of flapping every three seconds", begun.elapsed());
     ensure!(changes >= 1, "it never followed");
     ensure!(changes <= begun.elapsed().as_secs() / INTERVAL_SECONDS + 1, "{changes}");
     agent.stop()?;
