@@ -295,3 +295,30 @@ fn two_flows() {
     let reviewed = fs::read_to_string(file).unwrap_or_default();
     assert!(now == reviewed, "not as in {file}; if it is better, WAD_BLESS=1 keeps it:\n{now}");
 }
+
+/// A flow that keeps a long queue is no better to others than one that takes more than
+/// its share: `standing_queue` needs consent above a 20th of the path, by this.
+#[test]
+fn beside_cubic_a_20th_of_the_path_may_be_queued_and_a_tenth_may_not() {
+    const RATE_MBPS: f64 = 100.0;
+    for rtt_ms in [20.0, 120.0] {
+        let bdp_segments = RATE_MBPS * 1e3 * rtt_ms / 8.0 / 1500.0;
+        let queued = |parts: f64| DelayFlow::boxed((bdp_segments / parts) as u32);
+        // What a CUBIC gets that comes late, beside the other.
+        let cubic_beside = |first: Box<dyn Control>, queue_bdp| {
+            let cubic = Flow::new(Box::new(Kernel::cubic()), rtt_ms, 5.0);
+            let flows = vec![Flow::new(first, rtt_ms, 0.0), cubic];
+            let mut world = World::new(path(RATE_MBPS, rtt_ms, queue_bdp), flows);
+            watch(&mut world, RATE_MBPS, 30.0);
+            watch(&mut world, RATE_MBPS, 60.0).shares[1]
+        };
+        for queue_bdp in [0.1, 0.5, 1.0] {
+            let fair = cubic_beside(Box::new(Kernel::cubic()), queue_bdp);
+            let beside_20th = cubic_beside(queued(20.0), queue_bdp);
+            let case = format!("{rtt_ms} ms, {queue_bdp} BDP: {beside_20th}, not {fair}");
+            assert!(beside_20th > 0.7 * fair, "{case}");
+        }
+        let beside_tenth = cubic_beside(queued(10.0), 0.1);
+        assert!(beside_tenth < 0.15, "{rtt_ms} ms: {beside_tenth}");
+    }
+}

@@ -16,9 +16,9 @@ use wad_testbed::{
 /// Anything that is awaited comes within this time.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
-/// The path has 100 Mbit/s and 10 ms, until it is measured.
+/// The path has 400 Mbit/s and 40 ms, until it is measured.
 pub const PATH: &str = "[[path]]\nname = 'wire'\nremote = '10.81.0.2'\nmode = 'measured'\n\
-                        bandwidth = '100Mbit'\nrtt = '10ms'\nsndbuf = 'auto'\n";
+                        bandwidth = '400Mbit'\nrtt = '40ms'\nsndbuf = 'auto'\n";
 
 /// Returns the sk_sndbuf of an "auto" buffer: 1.25 times bandwidth times RTT, doubled.
 #[must_use]

@@ -6,6 +6,7 @@ mod flows;
 mod news;
 #[cfg(test)]
 mod tests;
+mod untrusted;
 
 use std::{
     path::Path,
@@ -18,6 +19,7 @@ use flows::Flows;
 use news::Changes;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::warn;
+pub use untrusted::Untrusted;
 use wad_policy::{
     capacity::Capacity,
     config::{Config, Metric, PathPolicy, Source},
@@ -140,7 +142,11 @@ impl Measured {
 
     fn decide(&mut self, now: Instant, time: SystemTime) -> Changes {
         let mut changes = Changes::default();
-        let (store, mut states) = (self.board.store(), self.board.states());
+        let (mut store, mut states) = (self.board.store(), self.board.states());
+        for refused in store.take_news() {
+            let path = &self.board.targets.names()[refused.target];
+            changes.refused(path, Untrusted::new(&refused, &store));
+        }
         for (target, state) in states.iter_mut().enumerate() {
             let findings = store.findings(target, time);
             let name = &self.board.targets.names()[target];

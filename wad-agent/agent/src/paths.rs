@@ -17,8 +17,8 @@ use wad_observing::metrics::SourceError;
 use wad_policy::config::{InForce, Metric, Origin, Settings};
 
 use crate::{
-    measured::{Board, MeasuredState},
-    sources::{ErrorKind, Findings, Found, Health},
+    measured::{Board, MeasuredState, Untrusted},
+    sources::{ErrorKind, Findings, Found, Health, Refused, Store, seconds_since_1970},
 };
 
 /// All that is shown.
@@ -62,6 +62,23 @@ pub struct MeasuredInfo {
     pub reordering: Option<Known>,
     /// The capacity that the policy in force is made of.
     pub policy_is_for: CapacityInfo,
+    /// The last values of sources that do not count.
+    pub refused: Vec<RefusedInfo>,
+}
+
+/// A value that does not count.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RefusedInfo {
+    /// As the key of the source's query.
+    pub metric: String,
+    pub value: f64,
+    pub source: String,
+    /// Negative where it is dated ahead of this host's clock.
+    pub age_seconds: f64,
+    /// As the metric `wad_source_refused_values` has it.
+    pub reason: String,
+    /// The same in words.
+    pub text: String,
 }
 
 /// A value, and where it comes from.
@@ -94,7 +111,8 @@ impl Paths {
                     Some(Known { value, source, age_seconds, is_stale })
                 };
                 let findings = store.findings(target, now);
-                Some(measured(states.get(target)?, &findings, known))
+                let refused = refused(&store, target, now);
+                Some(MeasuredInfo { refused, ..measured(states.get(target)?, &findings, known) })
             });
             PathInfo {
                 name: name.to_string(),
@@ -143,7 +161,28 @@ fn measured(
             bits_per_second: capacity.bits_per_second,
             rtt_seconds: capacity.rtt_seconds,
         },
+        refused: Vec::new(),
     }
+}
+
+/// What sources said of a path last, where it does not count.
+fn refused(store: &Store, target: usize, now: SystemTime) -> Vec<RefusedInfo> {
+    let now_seconds = seconds_since_1970(now);
+    let sources = 0..store.health().count();
+    let each = sources.flat_map(|source| Metric::ALL.map(|metric| (source, metric)));
+    let info = |(source, metric)| {
+        let doubt = store.doubt(source, target, metric)?;
+        let value = Untrusted::new(&Refused { source, target, metric, doubt }, store);
+        Some(RefusedInfo {
+            metric: metric.key().to_owned(),
+            value: value.value,
+            age_seconds: now_seconds - value.measured_at_seconds,
+            reason: value.refusal.label().to_owned(),
+            text: value.to_string(),
+            source: value.source,
+        })
+    };
+    each.filter_map(info).collect()
 }
 
 /// Takes the answer. It may block for as long as reading the maps takes.

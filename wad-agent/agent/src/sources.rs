@@ -6,6 +6,7 @@
 mod archive;
 mod cache;
 mod document;
+mod doubts;
 mod error;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
@@ -22,11 +23,12 @@ pub mod testing;
 mod tests;
 
 pub use cache::Cache;
+pub use doubts::{CLOCKS_DIFFER_SECONDS, Doubt, Doubts};
 pub use error::{ErrorKind, SourceError};
 pub use passive::{Passive, Shown};
 pub use poll::Polling;
 use serde_json::Value;
-pub use store::{Findings, Found, Health, Store, seconds_since_1970};
+pub use store::{Findings, Found, Health, Refused, Store, seconds_since_1970};
 pub use targets::Targets;
 use wad_policy::config::Metric;
 

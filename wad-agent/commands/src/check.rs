@@ -120,6 +120,7 @@ impl Display for Page<'_> {
             columns::write_list(f, &format!("path {}", path.name), settings)?;
         }
         write_more(f, settings.len())?;
+        shares::write_modelled(f, paths)?;
         let loaded = self.loaded_at_start();
         if !loaded.is_empty() {
             writeln!(f, "`wad run` has the kernel load {}", loaded.join(", "))?;

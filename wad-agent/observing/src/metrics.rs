@@ -91,6 +91,8 @@ pub struct SourceReading {
     pub polls: u64,
     /// The errors, by kind.
     pub errors: Vec<(&'static str, u64)>,
+    /// The values that do not count, by reason.
+    pub refused: Vec<(&'static str, u64)>,
     /// When it last gave a value.
     pub last_success: Option<SystemTime>,
 }

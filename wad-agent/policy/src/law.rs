@@ -30,6 +30,8 @@ pub struct Entry {
     pub keys: &'static [&'static str],
     /// What a path says in place of `congestion`, where the law has a key of its own.
     pub instead: Option<&'static str>,
+    /// The kernel's own algorithm that answers to losses as this law does, by its name.
+    pub in_kernel: Option<&'static str>,
     /// It cannot do without pacing.
     pub needs_pacing: bool,
     pub answer: Answer,
@@ -63,6 +65,8 @@ pub enum Consent {
     ByPair,
     /// Where the path is large: the fewer losses, the more it takes.
     ByPath,
+    /// Where it is to keep a queue that is long for the path.
+    ByQueue,
     /// Always, for a reason that may depend on the share that it takes at most.
     Always(fn(f64) -> Reason),
 }
@@ -130,6 +134,7 @@ laws! {
             "initial_ssthresh", "max_cwnd", "idle", "ignore_local_stalls",
         ],
         instead: None,
+        in_kernel: None,
         needs_pacing: false,
         answer: Answer::Follows {
             pair: |control, _| control.aimd,
@@ -148,6 +153,7 @@ laws! {
             "loss", "max_ssthresh", "initial_ssthresh", "max_cwnd", "idle", "ignore_local_stalls",
         ],
         instead: None,
+        in_kernel: Some("highspeed"),
         needs_pacing: false,
         answer: Answer::Follows {
             pair: |_, cwnd_segments| highspeed::response(cwnd_segments),
@@ -165,6 +171,7 @@ laws! {
             "loss", "max_ssthresh", "initial_ssthresh", "max_cwnd", "idle", "ignore_local_stalls",
         ],
         instead: None,
+        in_kernel: Some("scalable"),
         needs_pacing: false,
         answer: Answer::Follows {
             pair: |_, cwnd_segments| scalable::response(cwnd_segments),
@@ -184,6 +191,7 @@ laws! {
             "ignore_local_stalls",
         ],
         instead: None,
+        in_kernel: None,
         needs_pacing: false,
         answer: Answer::Follows {
             pair: |control, cwnd_segments| {
@@ -202,6 +210,7 @@ laws! {
         callbacks: in_control!("leaky"),
         keys: &["loss", "max_ssthresh", "initial_ssthresh", "max_cwnd"],
         instead: Some("write loss = \"leaky\" instead"),
+        in_kernel: None,
         needs_pacing: true,
         answer: Answer::Fills,
         consent: Consent::Always(|most| Reason {
@@ -224,9 +233,10 @@ laws! {
         callbacks: in_control!("delay"),
         keys: &["max_ssthresh", "initial_ssthresh", "max_cwnd", "standing_queue"],
         instead: None,
+        in_kernel: None,
         needs_pacing: true,
         answer: Answer::Yields,
-        consent: Consent::Never,
+        consent: Consent::ByQueue,
         plan: None,
     }
 
@@ -236,6 +246,7 @@ laws! {
         callbacks: in_control!("dedicated"),
         keys: &[],
         instead: Some("write dedicated = \"622Mbit\", or the path's rate, instead"),
+        in_kernel: None,
         // `pacing` is refused beside `dedicated`, whatever it says.
         needs_pacing: false,
         answer: Answer::Fills,
@@ -256,6 +267,11 @@ impl Law {
     /// has two characters more.
     pub fn of_algorithm(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|law| name.starts_with(law.name()))
+    }
+
+    /// The law that an algorithm of the kernel's answers to losses as, if there is one.
+    pub fn as_kernels(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|law| law.entry().in_kernel == Some(name))
     }
 
     /// Those that `congestion` takes.
@@ -291,6 +307,13 @@ mod tests {
             assert!(law.entry().doc.ends_with('.'), "{law:?}");
         }
         assert_eq!(Law::of_algorithm("cubic"), None);
+    }
+
+    #[test]
+    fn the_kernels_laws_are_those_of_the_same_rfc_and_paper() {
+        assert_eq!(Law::as_kernels("highspeed"), Some(Law::HighSpeed));
+        assert_eq!(Law::as_kernels("scalable"), Some(Law::Scalable));
+        assert_eq!(Law::as_kernels("cubic"), None);
     }
 
     /// The kernel's own member decides which of the two kinds a law is.

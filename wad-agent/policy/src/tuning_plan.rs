@@ -2,13 +2,15 @@
 //! functions of a path's configuration and its measurements.
 
 mod damper;
+mod trust;
 
 pub use damper::Damper;
+pub use trust::{Expected, Refusal};
 use wad_common::{control::WindowSize, law::Aimd};
 
 use crate::{
     capacity::{Capacity, rfc3649_pair},
-    config::{MAX_BUFFER_BYTES, MeasuredPath, PathPolicy, Windows, auto_buffer_bytes},
+    config::{MAX_BUFFER_BYTES, MeasuredPath, PathPolicy, Windows, auto_buffer_bytes, auto_pacing},
 };
 
 /// The room is what a plan has for a path where the flows themselves got so much:
@@ -84,7 +86,7 @@ const fn is_beyond(bytes: u64, kernel_bytes: u64) -> bool {
 pub fn policy(path: &PathPolicy, capacity: Capacity, bounds: Bounds) -> PathPolicy {
     let mut policy = path.clone();
     let Some(measured) = path.measured else { return policy };
-    let MeasuredPath { buffers, windows, aimd_is_auto, streams, .. } = measured;
+    let MeasuredPath { buffers, windows, aimd_is_auto, pacing_is_auto, streams, .. } = measured;
     let bdp_bytes = capacity.bdp_bytes();
     policy.bdp_bytes = bdp_bytes.map(|bytes| bytes.round() as u64);
     policy.origin.capacity = capacity;
@@ -92,8 +94,10 @@ pub fn policy(path: &PathPolicy, capacity: Capacity, bounds: Bounds) -> PathPoli
         let bytes = auto_buffer_bytes(bdp_bytes).saturating_mul(streams.into());
         u32::try_from(bytes.min(bounds.max_buffer_bytes)).ok()
     });
+    // No measurement takes away what the kernel gives by itself. The file may.
+    let is_files = capacity == measured.fallback;
     let beyond = |kernel_bytes: u64| {
-        buffer_bytes.filter(|&bytes| !capacity.is_least || is_beyond(bytes.into(), kernel_bytes))
+        buffer_bytes.filter(|&bytes| is_files || is_beyond(bytes.into(), kernel_bytes))
     };
     if buffers.sndbuf {
         policy.sndbuf_bytes = beyond(bounds.kernel.sndbuf_bytes);
@@ -113,6 +117,9 @@ pub fn policy(path: &PathPolicy, capacity: Capacity, bounds: Bounds) -> PathPoli
     }
     if aimd_is_auto {
         policy.control.aimd = bdp_bytes.map_or(Aimd::STANDARD, rfc3649_pair);
+    }
+    if pacing_is_auto {
+        policy.max_pacing_bytes_per_second = auto_pacing(path.law().is_some(), capacity);
     }
     policy
 }

@@ -41,6 +41,7 @@ mod queue;
 mod tests;
 
 use base::Base;
+pub use queue::FEW_SEGMENTS as LEAST_QUEUE_SEGMENTS;
 
 /// `g` is a half: a shift.
 const STEP_SHIFT: u32 = 1;

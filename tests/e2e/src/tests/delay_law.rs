@@ -33,6 +33,7 @@ sndbuf = "16MiB"
 rcvbuf = "16MiB"
 congestion = "wad_delay"
 standing_queue = 60
+allow = "aggressive"
 
 [[path]]
 name = "own"

@@ -70,7 +70,7 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     let set = |to| *measured.lock().expect("nobody panics with it") = to;
     let says = |what: &str| home.log().matches(what).count();
 
-    ensure!(bench.sndbuf()? == sndbuf(100, 10), "the file's values hold at first");
+    ensure!(bench.sndbuf()? == sndbuf(400, 40), "the file's values hold at first");
     set(Some((622, 70)));
     let took = bench.until_sndbuf("it is measured", sndbuf(622, 70))?;
     println!("followed after {took:?}");
@@ -85,7 +85,7 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     ensure!(ceiling >= sndbuf(622, 70) / 2, "{ceiling}");
 
     set(None);
-    let took = bench.until_sndbuf("the series stopped", sndbuf(100, 10))?;
+    let took = bench.until_sndbuf("the series stopped", sndbuf(400, 40))?;
     println!("fell back after {took:?}");
     ensure!(took >= Duration::from_secs(4), "{took:?}");
     signal::sleep(Duration::from_secs(3))?;
@@ -94,8 +94,8 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     ensure!(says("`bandwidth` gives nothing") == 2, "{}", home.log());
     ensure!(home.metrics()?.value("wad_paths_not_measured", &[])? == 1.0);
 
-    set(Some((100, 200)));
-    let took = bench.until_sndbuf("the series are back", sndbuf(100, 200))?;
+    set(Some((200, 150)));
+    let took = bench.until_sndbuf("the series are back", sndbuf(200, 150))?;
     println!("recovered after {took:?}");
     ensure!(says("answers as it should again") >= 1, "{}", home.log());
     ensure!(home.metrics()?.value("wad_paths_measured", &[])? == 1.0);
@@ -104,16 +104,16 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     drop(prometheus);
     let refused = || -> Result<f64> { bench.errors("real", "connect") };
     until("its absence is counted", LIMIT, refused, |count| *count > 0.0)?;
-    bench.until_sndbuf("it is gone", sndbuf(100, 10))?;
+    bench.until_sndbuf("it is gone", sndbuf(400, 40))?;
     agent.signal(Signal::SIGHUP);
     signal::sleep(Duration::from_secs(1))?;
-    ensure!(bench.sndbuf()? == sndbuf(100, 10));
+    ensure!(bench.sndbuf()? == sndbuf(400, 40));
     agent.stop()?;
     Ok(())
 }
 
 #[e2e(long, beside)]
-fn a_path_that_flaps_with_every_poll_changes_once_in_an_interval() -> Result<()> {
+fn a_path_that_flaps_changes_once_in_an_interval() -> Result<()> {
     const INTERVAL_SECONDS: u64 = 6;
     let stand = Stand::set_up("flapping")?;
     let wire = Wire::start()?;
@@ -130,21 +130,22 @@ fn a_path_that_flaps_with_every_poll_changes_once_in_an_interval() -> Result<()>
     let set = |to| *measured.lock().expect("nobody panics with it") = Some(to);
     bench.until_sndbuf("it is measured", sndbuf(1000, 20))?;
 
-    // From 20 to 120 ms once: within two polls.
+    // From 20 to 120 ms once: a jump takes two measurements.
     signal::sleep(Duration::from_secs(INTERVAL_SECONDS))?;
     set((1000, 120));
     let took = bench.until_sndbuf("the RTT rose", sndbuf(1000, 120))?;
     println!("followed after {took:?} (a scrape each second, a poll each second)");
-    ensure!(took < Duration::from_secs(5), "{took:?}");
+    ensure!(took < Duration::from_secs(8), "{took:?}");
 
     let before = bench.policy_sets()?;
     let begun = Instant::now();
-    for n in 0..24 {
+    for n in 0..8 {
         set((1000, if n % 2 == 0 { 20 } else { 120 }));
-        signal::sleep(Duration::from_secs(1))?;
+        // Scraped twice.
+        signal::sleep(Duration::from_secs(3))?;
     }
     let changes = bench.policy_sets()? - before;
-    println!("{changes} changes in {:?} of flapping each second", begun.elapsed());
+    println!("{changes} changes in {:?} of flapping every three seconds", begun.elapsed());
     ensure!(changes >= 1, "it never followed");
     ensure!(changes <= begun.elapsed().as_secs() / INTERVAL_SECONDS + 1, "{changes}");
     agent.stop()?;
@@ -306,7 +307,7 @@ fn nothing_that_a_source_answers_holds_the_agent_up() -> Result<()> {
     let agent = home.start(stand.cgroup())?;
     let bench = Bench { wire: &wire, home: &home };
 
-    bench.until_sndbuf("the good one is heard", sndbuf(100, 50))?;
+    bench.until_sndbuf("the good one is heard", sndbuf(400, 50))?;
     let expected = kinds.iter().map(|kind| (*kind, *kind));
     let expected =
         expected.chain([("expired", "tls"), ("untrusted", "tls"), ("absent", "connect")]);

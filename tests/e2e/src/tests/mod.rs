@@ -50,3 +50,4 @@ mod trace;
 mod unsent;
 pub mod verifier;
 mod windows;
+mod wrong_numbers;

@@ -360,7 +360,7 @@ fn hold_up(
     for source in paths["sources"].as_array().into_iter().flatten() {
         println!("{}: {}", source["name"], source["error"]);
     }
-    ensure!(bench.sndbuf()? == sndbuf(100, 10), "the file's values hold: {}", home.log());
+    ensure!(bench.sndbuf()? == sndbuf(400, 40), "the file's values hold: {}", home.log());
     // Nobody waits for whoever drips.
     agent.stop()?;
 

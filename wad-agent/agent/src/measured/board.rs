@@ -4,11 +4,15 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use wad_observing::metrics::{PathsMeasured, Readings, SourceReading};
-use wad_policy::{capacity::Capacity, config::Source, tuning_plan::Damper};
+use wad_policy::{
+    capacity::Capacity,
+    config::Source,
+    tuning_plan::{Damper, Refusal},
+};
 use wad_toolbox::mutex::locked;
 
 use super::Shared;
-use crate::sources::{ErrorKind, Health, Store, Targets};
+use crate::sources::{Doubts, ErrorKind, Health, Store, Targets};
 
 /// Holds the state of one measured path.
 #[derive(Clone, Copy, Debug)]
@@ -65,13 +69,16 @@ impl Board {
 
     /// Adds to the readings what the metrics tell of it.
     pub fn read(&self, readings: &mut Readings) {
-        let source = |(name, health): (&str, &Health)| SourceReading {
+        let store = self.store();
+        let source = |((name, health), doubts): ((&str, &Health), &Doubts)| SourceReading {
             name: name.to_owned(),
+            refused: Refusal::ALL.map(|refusal| (refusal.label(), doubts.count(refusal))).to_vec(),
             polls: health.polls,
             errors: ErrorKind::ALL.map(|kind| (kind.label(), health.errors(kind))).to_vec(),
             last_success: health.last_success,
         };
-        readings.sources = self.store().health().map(source).collect();
+        readings.sources = store.health().zip(store.doubts()).map(source).collect();
+        drop(store);
         let states = self.states();
         let fresh = states.iter().filter(|state| state.is_fresh.contains(&true)).count();
         readings.paths_measured =

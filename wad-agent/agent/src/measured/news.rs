@@ -4,7 +4,9 @@
 use std::{fmt, sync::Arc};
 
 use tracing::{info, warn};
-use wad_policy::{capacity::Capacity, config::Metric};
+use wad_policy::{capacity::Capacity, config::Metric, tuning_plan::Refusal};
+
+use super::Untrusted;
 
 /// Paths that are named in a line.
 const NAMED: usize = 5;
@@ -18,6 +20,7 @@ pub struct Changes {
     lost: [Vec<Arc<str>>; 2],
     found: [Vec<Arc<str>>; 2],
     capacities: Vec<(Arc<str>, Capacity)>,
+    refused: Vec<(Arc<str>, Untrusted)>,
 }
 
 impl Changes {
@@ -31,6 +34,10 @@ impl Changes {
 
     pub fn capacity(&mut self, path: &Arc<str>, capacity: Capacity) {
         self.capacities.push((Arc::clone(path), capacity));
+    }
+
+    pub fn refused(&mut self, path: &Arc<str>, value: Untrusted) {
+        self.refused.push((Arc::clone(path), value));
     }
 
     /// Whether a policy changes.
@@ -47,6 +54,17 @@ impl Changes {
             if !found.is_empty() {
                 info!("the {what} is measured on {}", Names(found));
             }
+        }
+        for (path, value) in self.refused.iter().take(LINES) {
+            match value.refusal {
+                // A change of the route is one, too.
+                Refusal::Jump => info!(path = &**path, "{value}"),
+                Refusal::Band | Refusal::Future => warn!(path = &**path, "{value}"),
+            }
+        }
+        match self.refused.len().saturating_sub(LINES) {
+            0 => {}
+            more => warn!("and {more} more values do not count; `wad paths` has them"),
         }
         for (path, capacity) in self.capacities.iter().take(LINES) {
             info!(path = &**path, "its policy now is for {}", Shown(*capacity));

@@ -1,4 +1,4 @@
-use wad_policy::config::testing::host;
+use wad_policy::{config::testing::host, tuning_plan::Refusal};
 
 use super::*;
 use crate::sources::testing::{Given, record};
@@ -46,6 +46,12 @@ impl Bench {
         record(&mut self.measured.board.store(), source, given, time);
     }
 
+    /// A source gives it a second time.
+    fn confirms(&self, source: usize, given: Given, after_seconds: u64) {
+        self.gives(source, Given { age_seconds: 0.5, ..given }, after_seconds);
+        self.gives(source, given, after_seconds);
+    }
+
     /// The buffer that is put in force, if one is.
     fn review(&mut self, after_seconds: u64) -> Option<u32> {
         let after = Duration::from_secs(after_seconds);
@@ -69,6 +75,9 @@ fn a_path_follows_falls_back_and_recovers() {
     let mut bench = Bench::new();
     assert_eq!(bench.sndbuf(), sndbuf(50));
     assert_eq!(bench.review(0), None);
+    // A jump counts with the second measurement.
+    bench.gives(0, Given { age_seconds: 0.5, ..RTT_20 }, 1);
+    assert_eq!(bench.review(1), None);
     bench.gives(0, RTT_20, 1);
     assert_eq!(bench.review(1), Some(sndbuf(20)));
     assert_eq!(bench.review(61), None);
@@ -82,29 +91,88 @@ fn a_path_follows_falls_back_and_recovers() {
 #[test]
 fn the_first_source_that_knows_has_the_say() {
     let mut bench = Bench::new();
-    bench.gives(1, RTT_120, 0);
+    bench.confirms(1, RTT_120, 0);
     assert_eq!(bench.review(0), Some(sndbuf(120)));
-    bench.gives(0, RTT_20, 60);
+    bench.confirms(0, RTT_20, 60);
     assert_eq!(bench.review(60), Some(sndbuf(20)));
     // The first is too old, the second not yet.
     assert_eq!(bench.review(130), Some(sndbuf(120)));
 }
 
 #[test]
-fn a_path_that_flaps_with_each_poll_changes_once_in_an_interval() {
+fn a_path_that_flaps_changes_once_in_an_interval() {
     let mut bench = Bench::new();
-    let mut changes = 0;
-    for second in 0..600 {
-        bench.gives(0, if second % 2 == 0 { RTT_20 } else { RTT_120 }, second);
-        changes += u64::from(bench.review(second).is_some());
-    }
+    let mut changes = |polls| {
+        let mut changes = 0;
+        for second in 0..600 {
+            bench.gives(0, if second / polls % 2 == 0 { RTT_20 } else { RTT_120 }, second);
+            changes += u64::from(bench.review(second).is_some());
+        }
+        changes
+    };
+    // With each poll: no second measurement agrees.
+    assert_eq!(changes(1), 0);
+    let changes = changes(2);
     assert!((2..=10).contains(&changes), "{changes}");
+}
+
+#[test]
+fn a_value_far_from_the_files_changes_nothing_and_is_said_once() {
+    let mut bench = Bench::new();
+    bench.confirms(0, RTT_20, 0);
+    assert_eq!(bench.review(0), Some(sndbuf(20)));
+    for (minute, exponent) in (1..).zip([-6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6]) {
+        let value = 0.05 * 10_f64.powi(exponent);
+        for second in (0..60).step_by(10) {
+            let after = minute * 60 + second;
+            bench.gives(0, Given { value, ..RTT_20 }, after);
+            // The last good one is too old after a minute: the file's holds.
+            if let Some(changed) = bench.review(after) {
+                assert_eq!((changed, minute), (sndbuf(50), 1));
+            }
+        }
+    }
+    let mut store = bench.measured.board.store();
+    let counts = Refusal::ALL.map(|refusal| store.doubts().next().unwrap().count(refusal));
+    // The first one was far from the file's, too, until it was confirmed.
+    assert_eq!(counts, [72, 1, 0]);
+    assert_eq!(store.take_news(), [], "the reviews have said it");
+}
+
+#[test]
+fn what_a_clock_ahead_of_ours_dated_does_not_stay_fresh() {
+    let mut bench = Bench::new();
+    let ahead = Given { age_seconds: -1e6, ..RTT_20 };
+    for second in 0..100 {
+        bench.gives(0, ahead, second);
+        assert_eq!(bench.review(second), None);
+    }
+    // On the disk, from when the clock was ahead.
+    let file = bench.folder.path().join("measured-test.json");
+    let content = r#"{"sources":{"first":{"measured":{"rtt":[0.02,9e9]}}}}"#;
+    std::fs::write(&file, content).unwrap();
+    let measured = Bench::agent(&bench.folder);
+    assert_eq!(measured.policies().unwrap()[1].sndbuf_bytes, Some(sndbuf(50)));
+}
+
+#[test]
+fn what_was_kept_counts_only_within_the_band_of_today() {
+    let bench = Bench::new();
+    let file = bench.folder.path().join("measured-test.json");
+    let now = bench.time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    for (rtt, counts) in [(0.02, 20), (0.004, 50), (0.6, 50)] {
+        let content =
+            format!(r#"{{"sources":{{"first":{{"measured":{{"rtt":[{rtt},{now}]}}}}}}}}"#);
+        std::fs::write(&file, content).unwrap();
+        let measured = Bench::agent(&bench.folder);
+        assert_eq!(measured.policies().unwrap()[1].sndbuf_bytes, Some(sndbuf(counts)));
+    }
 }
 
 #[test]
 fn what_is_known_outlives_the_agent() {
     let mut bench = Bench::new();
-    bench.gives(0, RTT_20, 0);
+    bench.confirms(0, RTT_20, 0);
     bench.review(0);
     bench.measured.save();
     assert_eq!(Bench { measured: Bench::agent(&bench.folder), ..bench }.sndbuf(), sndbuf(20));
@@ -130,7 +198,7 @@ fn a_damaged_cache_is_no_cache() {
 #[test]
 fn a_reload_keeps_what_is_known_and_in_force() {
     let mut bench = Bench::new();
-    bench.gives(0, RTT_20, 0);
+    bench.confirms(0, RTT_20, 0);
     assert_eq!(bench.review(0), Some(sndbuf(20)));
     let mut after = Bench::agent(&bench.folder);
     assert_eq!(after.policies().unwrap()[1].sndbuf_bytes, Some(sndbuf(50)));

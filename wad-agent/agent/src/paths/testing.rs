@@ -27,6 +27,14 @@ pub fn example() -> Paths {
         loss: known(1e-5, 119.0, false),
         reordering: None,
         policy_is_for: CapacityInfo { bits_per_second: Some(622e6), rtt_seconds: Some(0.05) },
+        refused: vec![RefusedInfo {
+            metric: "bandwidth".to_owned(),
+            value: 622.0,
+            source: "monitor".to_owned(),
+            age_seconds: 4.0,
+            reason: "band".to_owned(),
+            text: "a bandwidth of 6.22e-4 Mbit/s by source monitor does not count".to_owned(),
+        }],
     };
     Paths {
         sources: vec![SourceInfo {

@@ -16,7 +16,7 @@ use std::{
 use wad_common::{event::Event, progress::Progress};
 use wad_policy::config::{Metric, Source};
 
-use super::{Reading, Sample, error::is_possible};
+use super::{Reading, Sample, doubts::is_from_future, error::is_possible};
 
 /// Looks at the flows that run in a window of time. With the usual interval it is as
 /// long as the kernel's own for a flow's least RTT (`tcp_min_rtt_wlen`, ip-sysctl).
@@ -207,6 +207,10 @@ impl Passive {
                 .estimates
                 .entry((target, metric))
                 .or_insert_with(|| Estimate::new(known(metric).unwrap_or(sample)));
+            // The clock was set back: it was measured before now, nobody knows when.
+            if is_from_future(estimate.best, now_seconds) {
+                estimate.best.measured_at_seconds = now_seconds;
+            }
             let age_seconds = now_seconds - estimate.best.measured_at_seconds;
             if age_seconds > self.stale_after.as_secs_f64() {
                 *estimate = Estimate::new(sample);

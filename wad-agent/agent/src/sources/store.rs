@@ -6,10 +6,14 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use wad_policy::config::{Metric, Source, SourceKind};
+use wad_policy::{
+    config::{Metric, Source, SourceKind},
+    tuning_plan::Expected,
+};
 
 use super::{
     Answer, Reading, Sample, Targets,
+    doubts::{Doubt, Doubts, Evidence, is_from_future},
     error::{ErrorKind, SourceError, is_possible},
 };
 
@@ -45,8 +49,10 @@ struct Known {
     stale_after: Duration,
     is_passive: bool,
     health: Health,
-    /// The samples, by target.
+    /// The samples that counted last, by target.
     samples: Vec<[Option<Sample>; METRICS]>,
+    /// The values that do not count.
+    doubts: Doubts,
 }
 
 /// Findings are what is known of a path at one moment.
@@ -84,7 +90,11 @@ impl Findings {
 
 /// The sources in the order of the file.
 #[derive(Debug, Default)]
-pub struct Store(Vec<Known>);
+pub struct Store {
+    sources: Vec<Known>,
+    /// What the file says of each target.
+    expected: Vec<[Expected; METRICS]>,
+}
 
 impl Store {
     pub fn new(sources: &[Source], targets: &Targets) -> Self {
@@ -94,18 +104,31 @@ impl Store {
             is_passive: source.kind == SourceKind::Passive,
             health: Health::default(),
             samples: vec![[None; METRICS]; targets.names().len()],
+            doubts: Doubts::default(),
         };
-        Self(sources.iter().map(known).collect())
+        let expected = |target| Metric::ALL.map(|metric| targets.expected(target, metric));
+        Self {
+            sources: sources.iter().map(known).collect(),
+            expected: (0..targets.names().len()).map(expected).collect(),
+        }
     }
 
     /// Keeps what is known from before a change of the configuration.
     pub fn take_over(&mut self, targets: &Targets, before: &Self, targets_before: &Targets) {
-        for known in &mut self.0 {
-            let Some(old) = before.0.iter().find(|old| old.name == known.name) else { continue };
+        let Self { sources, expected } = self;
+        for known in sources {
+            let same = |old: &&Known| old.name == known.name;
+            let Some(old) = before.sources.iter().find(same) else { continue };
             known.health = old.health.clone();
+            known.doubts.take_over(&old.doubts);
             for (target, name) in targets.names().iter().enumerate() {
                 if let Some(at) = targets_before.named(name) {
-                    known.samples[target] = old.samples[at];
+                    let allowed = |metric: Metric| {
+                        let expected = expected[target][metric as usize];
+                        old.samples[at][metric as usize]
+                            .filter(|sample| expected.allows(sample.value))
+                    };
+                    known.samples[target] = Metric::ALL.map(allowed);
                 }
             }
         }
@@ -113,16 +136,18 @@ impl Store {
 
     /// A value from the disk.
     pub fn restore(&mut self, source: &str, reading: Reading) {
-        let known = self.0.iter_mut().find(|known| known.name == source);
+        let known = self.sources.iter_mut().find(|known| known.name == source);
         let Reading { target, metric, sample } = reading;
-        if let Some(known) = known.filter(|_| is_possible(metric, sample.value)) {
+        let is_allowed = is_possible(metric, sample.value)
+            && self.expected[target][metric as usize].allows(sample.value);
+        if let Some(known) = known.filter(|_| is_allowed) {
             known.samples[target][metric as usize] = Some(sample);
         }
     }
 
     /// All values, by the names of their sources.
     pub fn samples(&self) -> impl Iterator<Item = (&str, Reading)> {
-        self.0.iter().flat_map(|known| {
+        self.sources.iter().flat_map(|known| {
             let of_target = move |(target, samples): (usize, &[Option<Sample>; METRICS])| {
                 let samples = *samples;
                 Metric::ALL.into_iter().filter_map(move |metric| {
@@ -141,7 +166,7 @@ impl Store {
         result: Result<Answer, SourceError>,
         now: SystemTime,
     ) -> Option<News> {
-        let Known { health, samples, .. } = &mut self.0[source];
+        let Known { health, samples, doubts, is_passive, .. } = &mut self.sources[source];
         let (readings, errors) = match result {
             Ok(Answer { readings, errors }) => (readings, errors),
             Err(error) => (Vec::new(), vec![error]),
@@ -155,10 +180,14 @@ impl Store {
             health.last_success = Some(now);
         }
         let now_seconds = seconds_since_1970(now);
-        for Reading { target, metric, mut sample } in readings {
-            // The clocks may differ; nothing was measured in the future.
-            sample.measured_at_seconds = sample.measured_at_seconds.min(now_seconds);
-            samples[target][metric as usize] = Some(sample);
+        for reading in readings {
+            let Reading { target, metric, sample } = reading;
+            let held = &mut samples[target][metric as usize];
+            let expected = self.expected[target][metric as usize];
+            let evidence = Evidence { expected, held: *held, is_passive: *is_passive, now_seconds };
+            if doubts.takes(reading, evidence) {
+                *held = Some(sample);
+            }
         }
         let failing =
             errors.first().map(|error| Failing { kind: error.kind(), text: error.told() });
@@ -178,10 +207,12 @@ impl Store {
         let now_seconds = seconds_since_1970(now);
         let found = |metric: Metric| {
             let mut stale: Option<Found> = None;
-            for (source, known) in self.0.iter().enumerate() {
+            for (source, known) in self.sources.iter().enumerate() {
                 let Some(sample) = known.samples[target][metric as usize] else { continue };
                 let age_seconds = (now_seconds - sample.measured_at_seconds).max(0.0);
-                let is_stale = age_seconds > known.stale_after.as_secs_f64();
+                // Nobody knows how old that is which a clock ahead of ours dated.
+                let is_stale = age_seconds > known.stale_after.as_secs_f64()
+                    || is_from_future(sample, now_seconds);
                 let is_least = known.is_passive && metric == Metric::Bandwidth;
                 let found = Found { source, value: sample.value, age_seconds, is_stale, is_least };
                 if !is_stale {
@@ -198,17 +229,48 @@ impl Store {
 
     /// The last value that a source gave.
     pub fn sample(&self, source: usize, target: usize, metric: Metric) -> Option<Sample> {
-        self.0[source].samples[target][metric as usize]
+        self.sources[source].samples[target][metric as usize]
+    }
+
+    /// The last value that a source gave, if that does not count.
+    pub fn doubt(&self, source: usize, target: usize, metric: Metric) -> Option<Doubt> {
+        self.sources[source].doubts.get(target, metric)
+    }
+
+    /// The values of each source that do not count, in the order of the file.
+    pub fn doubts(&self) -> impl Iterator<Item = &Doubts> {
+        self.sources.iter().map(|known| &known.doubts)
+    }
+
+    /// Returns what the log has to say of values that do not count, and takes it for
+    /// said.
+    pub fn take_news(&mut self) -> Vec<Refused> {
+        let mut news = Vec::new();
+        for (source, known) in self.sources.iter_mut().enumerate() {
+            let refused = |(target, metric, doubt)| Refused { source, target, metric, doubt };
+            news.extend(known.doubts.take_news().into_iter().map(refused));
+        }
+        news
     }
 
     /// Names and health, in the order of the file.
     pub fn health(&self) -> impl Iterator<Item = (&str, &Health)> {
-        self.0.iter().map(|known| (known.name.as_str(), &known.health))
+        self.sources.iter().map(|known| (known.name.as_str(), &known.health))
     }
 
     pub fn name(&self, source: usize) -> &str {
-        &self.0[source].name
+        &self.sources[source].name
     }
+}
+
+/// A value that does not count, and whose it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Refused {
+    /// The source's place in the order of the file.
+    pub source: usize,
+    pub target: usize,
+    pub metric: Metric,
+    pub doubt: Doubt,
 }
 
 /// News say what has changed about a source.

@@ -8,12 +8,17 @@ use std::{
 };
 
 use ipnet::IpNet;
-use wad_policy::config::{Mapped, PathPolicy};
+use wad_policy::{
+    config::{Mapped, MeasuredPath, Metric, PathPolicy},
+    tuning_plan::Expected,
+};
 
 /// The measured paths.
 #[derive(Debug, Default)]
 pub struct Targets {
     names: Vec<Arc<str>>,
+    /// What the file says of each.
+    measured: Vec<MeasuredPath>,
     by_name: HashMap<Arc<str>, usize>,
     /// Paths that share a prefix differ in their ports: it is one path of the
     /// network.
@@ -24,7 +29,9 @@ pub struct Targets {
 impl Targets {
     pub fn new(paths: &[PathPolicy]) -> Self {
         let mut targets = Self::default();
-        for path in paths.iter().filter(|path| path.measured.is_some()) {
+        let measured = paths.iter().filter_map(|path| Some((path, path.measured?)));
+        for (path, measured) in measured {
+            targets.measured.push(measured);
             let target = targets.names.len();
             let name: Arc<str> = path.name.as_str().into();
             targets.by_name.insert(Arc::clone(&name), target);
@@ -40,6 +47,17 @@ impl Targets {
 
     pub fn names(&self) -> &[Arc<str>] {
         &self.names
+    }
+
+    /// What the file says of a metric of a path.
+    pub fn expected(&self, target: usize, metric: Metric) -> Expected {
+        let MeasuredPath { fallback, band, .. } = self.measured[target];
+        let own = match metric {
+            Metric::Bandwidth => fallback.bits_per_second,
+            Metric::Rtt => fallback.rtt_seconds,
+            Metric::Loss | Metric::Reordering => None,
+        };
+        Expected { own, band: band.into() }
     }
 
     /// The path of this very name.

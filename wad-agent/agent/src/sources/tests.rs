@@ -255,10 +255,18 @@ fn what_is_wrong_is_said_once_and_so_is_that_it_is_over() {
 #[test]
 fn nothing_is_measured_in_the_future() {
     let (_, _, mut store) = store();
-    let now = SystemTime::UNIX_EPOCH + Duration::from_secs_f64(THEN - 1_000.0);
-    let answer = Answer { readings: vec![reading(0, 0.07)], errors: vec![] };
-    store.record(0, Ok(answer), now);
-    let later = now + Duration::from_secs(301);
-    assert_eq!(store.findings(0, now).get(Metric::Rtt).unwrap().age_seconds, 0.0);
-    assert!(store.findings(0, later).get(Metric::Rtt).unwrap().is_stale);
+    let before = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs_f64(THEN - seconds);
+    let mut record = |now| {
+        let answer = Answer { readings: vec![reading(0, 0.07)], errors: vec![] };
+        store.record(0, Ok(answer), now);
+        store.findings(0, now)
+    };
+    assert_eq!(record(before(1_000.0)).get(Metric::Rtt), None);
+    // Clocks differ by a little.
+    let found = record(before(200.0)).get(Metric::Rtt).unwrap();
+    assert_eq!((found.age_seconds, found.is_stale), (0.0, false));
+    // It is as old as it is, however often it is said again.
+    assert!(record(before(-301.0)).get(Metric::Rtt).unwrap().is_stale);
+    // The clock was set back since.
+    assert!(store.findings(0, before(1_000.0)).get(Metric::Rtt).unwrap().is_stale);
 }

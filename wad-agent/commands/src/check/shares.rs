@@ -4,12 +4,41 @@ use std::fmt;
 
 use wad_policy::{
     config::{Congestion, PathPolicy},
-    shares::{Filling, LOSSES, Shares},
+    shares::{Filling, LOSSES, MODELLED, Shares},
 };
 
 use super::{SHOWN, columns, write_more};
 
 const LAST: usize = 2 + LOSSES.len();
+
+/// Paths that are named in a line.
+const NAMED: usize = 5;
+
+/// Tells of those under an algorithm of the kernel's that yields to no losses.
+pub fn write_modelled(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
+    for modelled in MODELLED {
+        let has_it = |path: &&PathPolicy| {
+            !path.observe && path.congestion.as_ref().is_some_and(|it| it.name() == modelled.name)
+        };
+        let names: Vec<_> = paths.iter().filter(has_it).map(|path| path.name.as_str()).collect();
+        if names.is_empty() {
+            continue;
+        }
+        let s = if names.len() == 1 { "" } else { "s" };
+        let named: Vec<_> = names.iter().take(NAMED).copied().collect();
+        write!(f, "path{s} {}", named.join(", "))?;
+        if let more @ 1.. = names.len().saturating_sub(NAMED) {
+            write!(f, " and {more} more")?;
+        }
+        writeln!(
+            f,
+            ": {} left a cubic flow {} of its fair share in the lab\n    (200 Mbit/s, 20 and \
+             120 ms, queues of 0.1 to 1 times bandwidth times RTT)",
+            modelled.name, modelled.left_to_cubic
+        )?;
+    }
+    Ok(())
+}
 
 /// Tells of all those that take more than a standard flow's share.
 pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {

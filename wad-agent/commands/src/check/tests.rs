@@ -5,8 +5,8 @@ use wad_policy::config::testing::{compare, root};
 use super::*;
 
 fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
-    let host =
-        Host { congestion_controls: vec!["reno".to_owned()], loadable: vec!["bbr".to_owned()] };
+    let loadable = ["bbr", "scalable"].map(str::to_owned).to_vec();
+    let host = Host { congestion_controls: vec!["reno".to_owned()], loadable };
     let config = Config::parse("wad.toml", text, &host).expect("valid");
     let ceilings = Ceiling::all(&config, |_| sysctl_bytes);
     let memory = Memory::of(&config, Some(64 << 20));
@@ -99,6 +99,17 @@ fn every_law_and_setting_shows_in_a_hundred_columns() {
     for line in text.lines() {
         assert!(line.chars().count() <= 100, "{line}");
     }
+}
+
+#[test]
+fn what_bbr_leaves_to_others_is_said_of_the_paths_that_have_it() {
+    let path = |n| format!("[[path]]\nname = 'p{n}'\nremote = '10.0.0.{n}'\ncongestion = 'bbr'\n");
+    let said = "bbr left a cubic flow 0.02 to 0.28 of its fair share in the lab\n";
+    assert!(page(&path(1), None).contains(&format!("path p1: {said}")));
+    let many: String = (1..=7).map(path).collect();
+    assert!(page(&many, None).contains(&format!("paths p1, p2, p3, p4, p5 and 2 more: {said}")));
+    let observed = format!("{}mode = 'observe'\n", path(1));
+    assert!(!page(&observed, None).contains("cubic") && !page(TWO, None).contains("cubic"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::paths::{Known, MeasuredInfo, PathInfo, Paths, SourceInfo};
+use wad_agent::paths::{Known, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo};
 use wad_policy::config::fields;
 
 /// Rows of paths before the rest is only counted.
@@ -29,8 +29,28 @@ pub fn write(paths: &Paths, out: &mut dyn Write) -> io::Result<()> {
     let rows: Vec<_> = paths.paths.iter().take(MOST_PATHS).map(path).collect();
     write_table(&titles, &rows, out)?;
     match paths.paths.len().saturating_sub(MOST_PATHS) {
+        0 => {}
+        more => writeln!(out, "and {more} more paths; --json has them all")?,
+    }
+    write_refused(&paths.paths, out)
+}
+
+/// Says which values do not count.
+fn write_refused(paths: &[PathInfo], out: &mut dyn Write) -> io::Result<()> {
+    let refused = |path: &PathInfo| {
+        let refused = path.measured.as_ref().map_or(&[][..], |measured| &measured.refused[..]);
+        let line =
+            |refused: &RefusedInfo| format!("{}: {}", path.name.escape_debug(), refused.text);
+        refused.iter().map(line).collect::<Vec<_>>()
+    };
+    let lines: Vec<_> = paths.iter().flat_map(refused).collect();
+    if !lines.is_empty() {
+        writeln!(out)?;
+    }
+    lines.iter().take(MOST_PATHS).try_for_each(|line| writeln!(out, "{line}"))?;
+    match lines.len().saturating_sub(MOST_PATHS) {
         0 => Ok(()),
-        more => writeln!(out, "and {more} more paths; --json has them all"),
+        more => writeln!(out, "and {more} more values that do not count; --json has them all"),
     }
 }
 
@@ -151,6 +171,8 @@ monitor: no whole answer within 10 s
 PATH    BANDWIDTH                 RTT                     LOSS                 REORDERED  POLICY FOR               SNDBUF   RCVBUF  CONGESTION
 bob     622.0 Mbit/s monitor 4s   (70.0 ms monitor 3min)  1.0e-5 monitor 119s  -          622.0 Mbit/s, 50.0 ms    4859375  -       wad_aimd
 static  -                         -                       -                    -          the file                 1048576  -       -
+
+bob: a bandwidth of 6.22e-4 Mbit/s by source monitor does not count
 ";
         let normal = |text: &str| -> Vec<String> {
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()

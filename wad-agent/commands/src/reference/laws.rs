@@ -23,6 +23,10 @@ pub fn page() -> String {
             Consent::Never => "never needed",
             Consent::ByPair => "needed for increase and decrease above a standard flow's share",
             Consent::ByPath => "needed on a path where it takes more than a standard flow's share",
+            Consent::ByQueue => {
+                "needed for a `standing_queue` above a 20th of the path, or above 45 segments \
+                 where `bandwidth` and `rtt` are not given"
+            }
             Consent::Always(_) => "always needed",
         };
         let about = match entry.instead {

@@ -14,7 +14,7 @@ use super::{
     definitions::{
         BUILD, DERIVED, Definition, EVENTS, HOST, HostMetric, HostValue, PATH, PathMetric,
         PathValue, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS,
-        SOURCE_SUCCESS, START,
+        SOURCE_REFUSED, SOURCE_SUCCESS, START,
     },
     ends::Buckets,
     live::LIMITS,
@@ -66,6 +66,13 @@ impl Scrape {
             for (kind, count) in &source.errors {
                 let labels = [("source", source.name.as_str()), ("kind", kind)];
                 ConstCounter::new(*count).encode(errors.encode_family(&labels)?)?;
+            }
+        }
+        let mut refused = descriptor(encoder, &SOURCE_REFUSED, MetricType::Counter)?;
+        for source in sources {
+            for (reason, count) in &source.refused {
+                let labels = [("source", source.name.as_str()), ("reason", reason)];
+                ConstCounter::new(*count).encode(refused.encode_family(&labels)?)?;
             }
         }
         if sources.iter().all(|source| source.last_success.is_none()) {

@@ -331,6 +331,14 @@ pub const SOURCE_ERRORS: Definition = Definition {
     help: "What was wrong with a source of path metrics, or with a value of it, by kind",
 };
 
+/// The metric has the labels `source` and `reason`.
+pub const SOURCE_REFUSED: Definition = Definition {
+    name: "wad_source_refused_values",
+    unit: None,
+    help: "Values of a source that do not count: too far from the configuration's own (band), far \
+           from the one that holds and not confirmed (jump), or dated ahead of now (future)",
+};
+
 /// The metric has the label `source`.
 pub const SOURCE_SUCCESS: Definition = Definition {
     name: "wad_source_last_success_timestamp",
@@ -399,7 +407,7 @@ mod tests {
     fn all() -> Vec<&'static Definition> {
         let path = PATH.iter().map(|metric| &metric.definition);
         let host = HOST.iter().map(|metric| &metric.definition);
-        let sources = [&SOURCE_POLLS, &SOURCE_ERRORS, &SOURCE_SUCCESS];
+        let sources = [&SOURCE_POLLS, &SOURCE_ERRORS, &SOURCE_REFUSED, &SOURCE_SUCCESS];
         let sinks = [&EVENTS, &SINK_SENT, &SINK_REFUSED, &SINK_LOST, &SINK_SPOOLED];
         let others = sources.into_iter().chain(sinks).chain([&DERIVED, &BUILD, &START]);
         path.chain(host).chain(others).collect()

@@ -58,6 +58,7 @@ pub fn example() -> Readings {
             name: "monitor".to_owned(),
             polls: 21,
             errors: vec![("tls", 8), ("empty", 9)],
+            refused: vec![("band", 29), ("jump", 30)],
             last_success: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_500)),
         }],
         events: vec![("open", 23), ("closed", 24)],

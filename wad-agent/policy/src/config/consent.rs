@@ -1,6 +1,7 @@
 //! Whether a path takes more than its share, which has to be allowed.
 
 use ipnet::IpNet;
+use wad_common::law::delay::LEAST_QUEUE_SEGMENTS;
 
 use super::{
     PathPolicy,
@@ -13,13 +14,23 @@ use super::{
 use crate::{
     law::{Consent, Law},
     pair::{decrease, fair_increase_segments},
-    shares::{Filling, LOSSES, Shares},
+    shares::{Filling, LOSSES, PACKET_BYTES, Shares},
 };
 
 /// Shortest prefixes on which more than a fair share may be allowed: what one
 /// organisation may hold, and not the whole Internet.
 const BOUNDED_IPV4_BITS: u8 = 8;
 const BOUNDED_IPV6_BITS: u8 = 16;
+
+/// The part of what the path carries that a flow may keep queued there: a 20th, which is
+/// the most that `wad_delay` chooses by itself. Beside it CUBIC gets two thirds or more
+/// of what it gets beside CUBIC where the queue holds a tenth of the path, and more where
+/// it is longer; beside a tenth of the path it gets next to nothing there (the simulated
+/// bottleneck of `wad-common/tests/delay_paths.rs`).
+const PATH_PER_QUEUE: f64 = 20.0;
+/// Where it is not known what the path carries: what a host sends at once, which any
+/// flow puts into the queue; 64 kB.
+const BURST_SEGMENTS: u32 = 45;
 
 const ALLOW: &str = "where all who share the path agree, add allow = \"aggressive\"";
 
@@ -32,10 +43,12 @@ pub fn check(
     remote: &[Located<IpNet>],
     problems: &mut Problems,
 ) {
-    let reasons: Vec<_> = [share_reason(table, choice, policy), start_reason(table, policy)]
-        .into_iter()
-        .flatten()
-        .collect();
+    let reasons = [
+        share_reason(table, choice, policy),
+        queue_reason(table, choice, policy),
+        start_reason(table, policy),
+    ];
+    let reasons: Vec<_> = reasons.into_iter().flatten().collect();
     if policy.allow_aggressive && !reasons.is_empty() {
         remote.iter().filter(|net| !is_bounded(net.value)).for_each(|net| {
             problems.push(too_wide(net.value, &reasons[0].fault).at(net.at));
@@ -47,7 +60,8 @@ pub fn check(
 }
 
 fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Option<Problem> {
-    let law = choice.law()?;
+    let congestion = choice.congestion.as_ref()?;
+    let law = congestion.answering_law()?;
     let at = choice.at.unwrap_or(table.at);
     let measured = measured_law(law, policy);
     let law = measured.unwrap_or(law);
@@ -61,11 +75,39 @@ fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Opti
             Some(Fault::new(reason.title, reason.label).help(ALLOW).at(at))
         }
         _ if !shares.exceed_fair() => None,
-        Consent::Never => None,
+        Consent::Never | Consent::ByQueue => None,
         Consent::ByPair => aimd_reason(table, policy, shares.most()),
         Consent::ByPath if measured.is_some() => Some(measured_reason(&shares).at(at)),
-        Consent::ByPath => Some(fast_reason(law, &shares).at(at)),
+        Consent::ByPath => Some(fast_reason(congestion.name(), &shares).at(at)),
     }
+}
+
+/// A flow that fills the queue leaves no room for those that yield when it is full.
+fn queue_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Option<Problem> {
+    let law = choice.law()?;
+    if !matches!(law.entry().consent, Consent::ByQueue) {
+        return None;
+    }
+    let at = table.place("standing_queue")?;
+    let queue_segments = policy.control.standing_queue_segments;
+    let path_segments = policy.bdp_bytes.map(|bytes| bytes as f64 / PACKET_BYTES);
+    let (most_segments, label) = match path_segments {
+        Some(path_segments) => {
+            let most_segments = (path_segments / PATH_PER_QUEUE) as u32;
+            (most_segments, format!("more than a 20th of the path's {path_segments:.0}"))
+        }
+        None => (BURST_SEGMENTS, format!("more than the {BURST_SEGMENTS} of any host's burst")),
+    };
+    // Less than it keeps by itself on the smallest path is no more than its own choice.
+    if queue_segments <= most_segments.max(LEAST_QUEUE_SEGMENTS) {
+        return None;
+    }
+    let title = format!("a standing queue of {queue_segments} segments crowds others out");
+    let more = match path_segments {
+        Some(_) => "",
+        None => "; `bandwidth` and `rtt` say what is long on this path",
+    };
+    Some(Fault::new(title, label).help(format!("{ALLOW}{more}")).at(at))
 }
 
 /// The law whose share follows from what is measured, if it does.
@@ -99,9 +141,9 @@ fn aimd_reason(table: &Table<'_>, policy: &PathPolicy, share: f64) -> Option<Pro
 }
 
 /// The law of a fast path: the fewer losses, the greater its share.
-fn fast_reason(law: Law, shares: &Shares) -> Fault {
+fn fast_reason(name: &str, shares: &Shares) -> Fault {
     let most = shares.most();
-    let title = format!("{} takes up to {most:.1} times a standard flow's share", law.name());
+    let title = format!("{name} takes up to {most:.1} times a standard flow's share");
     match shares.filling {
         Filling::At { loss, .. } => {
             let label = format!("at a loss rate of {loss:.1e}, where it fills the path");

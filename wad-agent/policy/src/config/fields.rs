@@ -7,7 +7,7 @@
 //! [`PathPolicy`]: super::PathPolicy
 
 mod buffers;
-mod capacity;
+pub(super) mod capacity;
 pub(super) mod congestion;
 mod flow;
 pub(super) mod matched;

@@ -1,6 +1,7 @@
 //! Reads what the file says that the path carries: its rate and its round trip time.
 
 use super::{
+    Congestion,
     congestion::Choice,
     fault::{Fault, Problems, Span},
     quantity,
@@ -101,10 +102,11 @@ fn positive(number: f64, most: f64, range: &str) -> Result<f64, Fault> {
 
 /// Reports those that a path without "auto" sizes has no use for.
 pub fn check_use(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
-    let (label, help) = match choice.law() {
+    let law = choice.congestion.as_ref().and_then(Congestion::answering_law);
+    let (label, help) = match law {
         // It has no bandwidth, and needs the RTT.
         _ if choice.in_doubt || table.has("dedicated") => return,
-        Some(law) if law.share_depends_on_path() => {
+        Some(law) if law.share_depends_on_path() || table.has("standing_queue") => {
             if table.has("bandwidth") == table.has("rtt") {
                 return;
             }

@@ -6,14 +6,20 @@ use wad_common::control::Pacing;
 use super::{
     congestion::Choice,
     fault::{Fault, Problems},
+    line::Line,
     quantity,
     table::{self, Table},
 };
+use crate::capacity::Capacity;
 
 /// SO_MAX_PACING_RATE is 32 bits wide where BPF sets it, and all ones stand for
 /// no bound, and no pacing.
 pub const MAX_BYTES_PER_SECOND: u32 = u32::MAX - 1;
 const MIN_BYTES_PER_SECOND: u32 = 1_000;
+/// What the kernel itself paces above a flow's rate once it is out of slow start
+/// (`tcp_pacing_ca_ratio`, 120%): a flow that is as fast as the path is not held back by
+/// a measurement that is a little low.
+const HEADROOM: f64 = 1.2;
 /// The bounds of a rate, in words.
 pub const RANGE: &str = "8kbit to 34.3Gbit";
 
@@ -23,6 +29,8 @@ pub struct Paced {
     pub pacing: Pacing,
     /// Argument of SO_MAX_PACING_RATE.
     pub max_bytes_per_second: Option<u32>,
+    /// On a path that is measured the rate follows from that.
+    pub is_auto: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -32,8 +40,13 @@ enum Asked {
     BytesPerSecond(u32),
 }
 
-pub fn read(table: &Table<'_>, choice: &Choice, problems: &mut Problems) -> Paced {
-    let unasked = Paced { pacing: Pacing::LongPaths, max_bytes_per_second: None };
+pub fn read(
+    table: &Table<'_>,
+    choice: &Choice,
+    (line, is_measured): (&Line, bool),
+    problems: &mut Problems,
+) -> Paced {
+    let unasked = Paced { pacing: Pacing::LongPaths, max_bytes_per_second: None, is_auto: false };
     let Some(asked) = table.read("pacing", problems, parse) else { return unasked };
     let law = choice.law();
     match asked.value {
@@ -50,14 +63,32 @@ pub fn read(table: &Table<'_>, choice: &Choice, problems: &mut Problems) -> Pace
             }
             Paced { pacing: Pacing::Off, ..unasked }
         }
-        // A bound is what turns pacing on under an algorithm of the kernel's.
-        Asked::Auto if law.is_none() => {
-            Paced { max_bytes_per_second: Some(MAX_BYTES_PER_SECOND), ..unasked }
+        Asked::Auto => {
+            // A path that is not measured has no rate but the law's.
+            let capacity = if is_measured { line.capacity() } else { Capacity::default() };
+            Paced {
+                pacing: if law.is_some() { Pacing::On } else { Pacing::LongPaths },
+                max_bytes_per_second: auto_bytes_per_second(law.is_some(), capacity),
+                is_auto: true,
+            }
         }
-        Asked::Auto => Paced { pacing: Pacing::On, ..unasked },
         Asked::BytesPerSecond(rate) => {
-            Paced { pacing: Pacing::On, max_bytes_per_second: Some(rate) }
+            Paced { pacing: Pacing::On, max_bytes_per_second: Some(rate), ..unasked }
         }
+    }
+}
+
+/// Returns the most rate of a flow on a measured path: what the path carries, and the
+/// headroom. None for no bound; under an algorithm of the kernel's a bound is what turns
+/// pacing on.
+pub fn auto_bytes_per_second(is_law_of_ours: bool, capacity: Capacity) -> Option<u32> {
+    // What flows got is the least that a path carries, and bounds nothing.
+    let carried = capacity.bits_per_second.filter(|_| !capacity.is_least);
+    let rate = carried.map(|rate| (rate / 8.0 * HEADROOM).round());
+    match rate.filter(|&rate| rate <= f64::from(MAX_BYTES_PER_SECOND)) {
+        Some(rate) => Some((rate as u32).max(MIN_BYTES_PER_SECOND)),
+        None if is_law_of_ours => None,
+        None => Some(MAX_BYTES_PER_SECOND),
     }
 }
 

@@ -13,7 +13,11 @@ use super::{
     aimd::{self, Streams},
     buffers, congestion, consent, dedicated,
     fault::{Fault, Problems, quoted},
-    fields::{self, matched::MODE},
+    fields::{
+        self,
+        capacity::{BAND, MEASURED_BAND},
+        matched::MODE,
+    },
     line::{self, Line},
     overlap::Site,
     pacing, prefix,
@@ -45,10 +49,12 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let buffers = buffers::read(table, &line, streams, problems);
     let thresholds = thresholds::read(table, &line, problems);
     let dedicated = dedicated::read(table, &line, problems);
-    let paced = pacing::read(table, &choice, problems);
+    let paced = pacing::read(table, &choice, (&line, is_measured), problems);
+    let band = MEASURED_BAND.whole(table, problems).unwrap_or(BAND);
+    check_band(table, is_measured, problems);
     let use_line = buffers.use_line || thresholds.use_line || aimd_is_auto;
     if is_measured {
-        check_measured(table, use_line, problems);
+        check_measured(table, use_line || paced.is_auto, problems);
     } else if !use_line {
         line::check_use(table, &choice, problems);
     }
@@ -90,7 +96,9 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             buffers: buffers.auto,
             windows: thresholds.auto,
             aimd_is_auto,
+            pacing_is_auto: paced.is_auto,
             streams: streams.map_or(1, |Streams(k)| k),
+            band,
         }),
         ..policy
     };
@@ -129,6 +137,20 @@ fn check_measured(table: &Table<'_>, use_line: bool, problems: &mut Problems) {
             .help("add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out");
         problems.push(fault.at(at));
     }
+}
+
+/// The band is around what the file says of a path that is measured.
+fn check_band(table: &Table<'_>, is_measured: bool, problems: &mut Problems) {
+    let Some(at) = table.place(MEASURED_BAND.key) else { return };
+    let (label, help) = if !is_measured {
+        ("nothing is measured here", "add mode = \"measured\", or leave it out")
+    } else if !table.has("bandwidth") && !table.has("rtt") {
+        ("around nothing", "add `bandwidth` or `rtt` of the path, or leave it out")
+    } else {
+        return;
+    };
+    let title = format!("`{}` has no effect", MEASURED_BAND.key);
+    problems.push(Fault::new(title, label).help(help).at(at));
 }
 
 fn read_prefixes(table: &Table<'_>, key: &str, problems: &mut Problems) -> Vec<Located<IpNet>> {

@@ -65,9 +65,10 @@ impl PathPolicy {
     }
 
     /// Returns what its flows take beside standard ones. None under the kernel's
-    /// algorithms, and where losses are no measure.
+    /// algorithms that are no law's twins, and where losses are no measure.
     pub fn shares(&self) -> Option<Shares> {
-        Shares::of(self.law()?, &self.control, self.bdp_bytes)
+        let law = self.congestion.as_ref()?.answering_law()?;
+        Shares::of(law, &self.control, self.bdp_bytes)
     }
 }
 
@@ -93,8 +94,12 @@ pub struct MeasuredPath {
     pub windows: Windows,
     /// The pair of RFC 3649.
     pub aimd_is_auto: bool,
+    pub pacing_is_auto: bool,
     /// Standard flows as which one is to behave; buffers are for all of them.
     pub streams: u32,
+    /// A measurement counts from so small a part of the file's own value to so many
+    /// times that.
+    pub band: u32,
 }
 
 /// Says which of the path's buffers follow from what it carries.
@@ -114,6 +119,15 @@ pub enum Congestion {
 }
 
 impl Congestion {
+    /// The law of ours by which it answers to losses: itself, or the kernel's own
+    /// of the same law.
+    pub fn answering_law(&self) -> Option<Law> {
+        match self {
+            Self::Ours(law) => Some(*law),
+            Self::Kernel(name) => Law::as_kernels(name),
+        }
+    }
+
     pub fn name(&self) -> &str {
         match self {
             Self::Ours(law) => law.name(),

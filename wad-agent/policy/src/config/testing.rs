@@ -9,8 +9,11 @@ use super::Host;
 
 /// Returns a host that is the same on every machine.
 pub fn host() -> Host {
-    let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
-    Host { congestion_controls: owned(["reno", "cubic"]), loadable: owned(["bbr", "vegas"]) }
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    Host {
+        congestion_controls: owned(&["reno", "cubic"]),
+        loadable: owned(&["bbr", "scalable", "vegas"]),
+    }
 }
 
 /// Returns the root of the repository.

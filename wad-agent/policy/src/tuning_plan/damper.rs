@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::capacity::Capacity;
 
-/// The least change, in parts of the bandwidth-delay product: less is left alone. The
-/// buffers' headroom covers it.
+/// The least change, in parts of the bandwidth-delay product or of the rate: less is
+/// left alone. The headroom of buffers and pacing covers it.
 const LEAST_CHANGE: f64 = 0.1;
 
 /// A damper knows what is in force on a path.
@@ -47,9 +47,11 @@ fn is_change(from: Capacity, to: Capacity) -> bool {
     if from.is_least != to.is_least {
         return true;
     }
-    match (from.bdp_bytes(), to.bdp_bytes()) {
+    let is_other = |from: Option<f64>, to: Option<f64>| match (from, to) {
         (None, None) => false,
         (Some(from), Some(to)) => (to - from).abs() > LEAST_CHANGE * from,
         _ => true,
-    }
+    };
+    // Buffers and windows follow the product, pacing the rate.
+    is_other(from.bdp_bytes(), to.bdp_bytes()) || is_other(from.bits_per_second, to.bits_per_second)
 }

@@ -40,7 +40,9 @@ fn what_is_measured_is_as_good_as_written_by_hand() {
     for (mbit, rtt_ms) in [(622.0, 70.0), (2500.0, 120.0), (10.0, 1.0)] {
         let line = format!("bandwidth = '{mbit}Mbit'; rtt = '{rtt_ms}ms'");
         let by_hand = path("static", &format!("{line}; {ALL}"));
-        let measured = policy(&path("measured", ALL), capacity(mbit, rtt_ms), bounds());
+        // Whatever the kernel gives by itself.
+        let bounds = Bounds::new(None, 1 << 40, KernelBuffers::default());
+        let measured = policy(&path("measured", ALL), capacity(mbit, rtt_ms), bounds);
         assert_eq!(PathPolicy { measured: None, ..measured }, by_hand);
     }
 }
@@ -122,6 +124,37 @@ fn no_measurement_goes_beyond_the_bounds() {
 }
 
 #[test]
+fn pacing_follows_what_is_measured_and_not_what_flows_got() {
+    let rate =
+        |path: &PathPolicy, capacity| policy(path, capacity, bounds()).max_pacing_bytes_per_second;
+    let ours = path("measured", "pacing = 'auto'; congestion = 'wad_aimd'");
+    assert_eq!(rate(&ours, capacity(1000.0, 20.0)), Some(150_000_000));
+    let of_flows = Capacity { is_least: true, ..capacity(1000.0, 20.0) };
+    assert_eq!(rate(&ours, of_flows), None);
+    assert_eq!(rate(&ours, Capacity::default()), None);
+    // More than what can be said to the kernel is no cap.
+    assert_eq!(rate(&ours, capacity(40e3, 20.0)), None);
+    // Under an algorithm of the kernel's a cap is what turns pacing on.
+    let kernels = path("measured", "pacing = 'auto'; congestion = 'cubic'");
+    assert_eq!(rate(&kernels, capacity(1000.0, 20.0)), Some(150_000_000));
+    assert_eq!(rate(&kernels, capacity(40e3, 20.0)), Some(u32::MAX - 1));
+    // What the file says is no measurement's.
+    let fixed = path("measured", "pacing = '600Mbit'; sndbuf = 'auto'");
+    assert_eq!(rate(&fixed, capacity(1000.0, 20.0)), Some(75_000_000));
+    let known = path("measured", "pacing = 'auto'; bandwidth = '1Gbit'; congestion = 'wad_aimd'");
+    assert_eq!(known.max_pacing_bytes_per_second, Some(150_000_000));
+    assert_eq!(policy(&known, known.measured.unwrap().fallback, bounds()), known);
+}
+
+#[test]
+fn a_change_of_the_rate_alone_is_one() {
+    let rate = |mbit: f64| Capacity { bits_per_second: Some(mbit * 1e6), ..Capacity::default() };
+    let mut damper = Damper::new(rate(1000.0));
+    assert!(!damper.offer(rate(1090.0), Instant::now(), INTERVAL));
+    assert!(damper.offer(rate(2000.0), Instant::now(), INTERVAL));
+}
+
+#[test]
 fn a_change_that_matters_is_made_at_once_and_a_small_one_not_at_all() {
     let start = Instant::now();
     let mut damper = Damper::new(capacity(1000.0, 20.0));
@@ -165,6 +198,20 @@ proptest! {
         let smaller = policy(&path, capacity(mbit, ms), bounds());
         let larger = policy(&path, capacity(mbit * times, ms), bounds());
         prop_assert!(smaller.sndbuf_bytes <= larger.sndbuf_bytes);
-        prop_assert!(smaller.sndbuf_bytes >= Some(4096));
+    }
+
+    /// A buffer is left to the kernel, or larger than what that gives by itself.
+    #[test]
+    fn no_measurement_takes_away_what_the_kernel_gives(
+        mbit in 1e-6_f64..1e7,
+        ms in 1e-3_f64..6e4,
+        has_own in any::<bool>(),
+    ) {
+        let own = if has_own { "bandwidth = '622Mbit'; rtt = '70ms'; " } else { "" };
+        let plan = policy(&path("measured", &format!("{own}{ALL}")), capacity(mbit, ms), bounds());
+        let sizes = [plan.sndbuf_bytes, plan.rcvbuf_bytes];
+        for (bytes, kernel) in sizes.into_iter().zip([KERNEL.sndbuf_bytes, KERNEL.rcvbuf_bytes]) {
+            prop_assert!(bytes.is_none_or(|bytes| 2 * u64::from(bytes) > kernel), "{bytes:?}");
+        }
     }
 }

@@ -13,7 +13,8 @@ const SPAN_US: u64 = 80_000;
 /// of the path holds that, and what is sent at once. There the longer RTT has the
 /// larger share: at 20 ms up to 2.5 Gbit/s, at 120 ms up to 70 Mbit/s.
 const WINDOW_SHIFT: u32 = 5;
-const FEW_SEGMENTS: u32 = 4;
+/// The least that a flow keeps.
+pub const FEW_SEGMENTS: u32 = 4;
 /// But what is sent in this time, where it is more, below an RTT of 8 ms: two hosts
 /// take as long to get round to each other's packets, which is no queue.
 const NOISE_US: u64 = 250;

@@ -236,7 +236,8 @@ pub const CONGESTION: &[Field] = &[
         kind: Kind::Other { takes: "a rate such as \"600Mbit\"", range: PACING_RANGE },
         or: &["off", "auto"],
         default: "on for `wad`'s laws from 10 ms on",
-        doc: "Whether packets are spread over the RTT, and the most rate.",
+        doc: "Whether packets are spread over the RTT, and the most rate; \"auto\" on a path that is \
+              measured is 1.2 times its bandwidth at most.",
         put: |path, policy| {
             policy.max_pacing_bytes_per_second = path.max_pacing_bytes_per_second.unwrap_or(0);
         },
