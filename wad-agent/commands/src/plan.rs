@@ -7,6 +7,7 @@ mod page;
 mod path;
 mod policy;
 mod simulation;
+mod streams;
 
 #[cfg(test)]
 mod datatag;
@@ -22,6 +23,8 @@ pub use self::arguments::Arguments;
 use self::{
     laws::{LawPlan, compare},
     path::PathNumbers,
+    policy::Policies,
+    streams::StreamsPlan,
 };
 use crate::output;
 
@@ -43,6 +46,8 @@ struct Question {
     rtt_seconds: f64,
     loss: Option<f64>,
     mtu_bytes: u32,
+    /// Connections that send at a time.
+    streams: u32,
 }
 
 impl Question {
@@ -54,6 +59,7 @@ impl Question {
             rtt_seconds: args.rtt.seconds,
             loss: args.loss,
             mtu_bytes: args.mtu,
+            streams: args.streams,
         }
     }
 
@@ -87,11 +93,14 @@ struct Plan {
     least_streams: u64,
     /// Standard flows that fill the path with the kernel's default buffers.
     streams_with_default_buffers: u64,
+    /// Standard flows where nothing but their buffers can be changed.
+    streams: Vec<StreamsPlan>,
     mtus: Vec<MtuPlan>,
     /// RFC 3649's pair (b, a) for the path's window.
     rfc3649_decrease: f64,
     rfc3649_increase_segments: f64,
-    policy_toml: String,
+    /// What to paste.
+    policies: Policies,
 }
 
 /// The standard law on the path, with another MTU.
@@ -122,10 +131,11 @@ impl Plan {
             laws,
             least_streams: path.least_streams(),
             streams_with_default_buffers: by_buffers.max(by_losses).max(1),
+            streams: streams::of(question),
             mtus: mtus(question),
             rfc3649_decrease: decrease(pair),
             rfc3649_increase_segments: increase_segments(pair),
-            policy_toml: policy::toml(question),
+            policies: Policies::of(question),
         }
     }
 }

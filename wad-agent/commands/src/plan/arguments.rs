@@ -18,6 +18,10 @@ pub struct Arguments {
     #[arg(long, value_name = "BYTES", default_value_t = 1500,
           value_parser = clap::value_parser!(u32).range(576..=65_535))]
     pub mtu: u32,
+    /// Connections that send at a time
+    #[arg(long, value_name = "NUMBER", default_value_t = 1,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub streams: u32,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -60,7 +60,11 @@ impl Display for Page<'_> {
         self.write_streams(f)?;
         self.write_mtus(f)?;
         self.write_pair(f)?;
-        write!(f, "The policy to paste:\n\n{}", plan.policy_toml)
+        write!(f, "The policy to paste:\n\n{}", plan.policies.fair)?;
+        match &plan.policies.aggressive {
+            Some(toml) => write!(f, "\nOr, which recovers sooner and needs consent:\n\n{toml}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -131,8 +135,21 @@ impl Page<'_> {
         writeln!(
             f,
             "Untuned, with windows of 3 MiB at most (the kernel's default buffers), standard TCP\n\
-             needs {streams} stream{s}.\n"
-        )
+             needs {streams} stream{s}. With other buffers, and nothing else changed:\n"
+        )?;
+        let head = ["STREAMS", "BUFFERS OF", "SEGMENTS", "RECOVERY", "FILL AT LOSS"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(self.plan.streams.iter().map(|plan| {
+            vec![
+                plan.streams.to_string(),
+                plan.buffer_bytes.to_string(),
+                plan.window_segments.to_string(),
+                Time(plan.recovery_seconds).to_string(),
+                format!("{:.1e}", plan.filling_loss),
+            ]
+        }));
+        write_table(f, &rows)?;
+        writeln!(f)
     }
 
     fn write_mtus(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

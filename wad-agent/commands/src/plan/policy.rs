@@ -1,8 +1,12 @@
-//! The policy to paste: a `[[path]]` for this path.
+//! The policies to paste: a `[[path]]` for this path, with and without consent.
 
 use std::fmt::{self, Write as _};
 
-use wad_common::law::{Aimd, highspeed};
+use serde::Serialize;
+use wad_common::{
+    control::LONG_PATH_US,
+    law::{Aimd, highspeed},
+};
 use wad_policy::{config::MAX_BUFFER_BYTES, law::Law, response::Response};
 
 use super::{DEFAULT_WINDOW_BYTES, Question, path::MAX_WINDOW_BYTES};
@@ -18,23 +22,49 @@ const MOST_MAX_SSTHRESH_SEGMENTS: u32 = 100_000;
 /// [module](wad_common::law::leaky)).
 const MAX_LEAK: f64 = 0.01;
 
-/// TOML. The network is of RFC 5737: it is for whoever pastes it to name.
-pub fn toml(question: &Question) -> String {
-    let mut toml = "[[path]]\n\
-                    name = \"planned\"\n\
-                    remote = \"192.0.2.0/24\"  # the network of the other end\n"
-        .to_owned();
-    write_settings(&mut toml, question).expect("text takes what is written");
-    toml
+/// Holds the policies to paste, as TOML. The network in them is of RFC 5737: it is for
+/// whoever pastes one to name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Policies {
+    /// Its flows take no more than standard ones.
+    pub fair: String,
+    /// Its flows take more, and so it needs consent. None where standard flows recover
+    /// soon enough.
+    pub aggressive: Option<String>,
 }
 
-fn write_settings(toml: &mut String, question: &Question) -> fmt::Result {
+impl Policies {
+    pub fn of(question: &Question) -> Self {
+        let path = question.path();
+        let recovers_slowly = highspeed::response(path.bdp_segments()) != Aimd::STANDARD;
+        let written = |law: Option<Share>| {
+            let mut toml = "[[path]]\n\
+                            name = \"planned\"\n\
+                            remote = \"192.0.2.0/24\"  # the network of the other end\n"
+                .to_owned();
+            write_settings(&mut toml, question, law).expect("text takes what is written");
+            toml
+        };
+        Self {
+            fair: written(recovers_slowly.then_some(Share::Standard)),
+            aggressive: recovers_slowly.then(|| written(Some(Share::Highspeed))),
+        }
+    }
+}
+
+/// Says what a flow is to take beside others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Share {
+    Standard,
+    Highspeed,
+}
+
+fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) -> fmt::Result {
     let path = question.path();
     let has_large_window = path.bdp_bytes() > DEFAULT_WINDOW_BYTES;
     let is_within_buffers = question.auto_buffer_bytes() <= MAX_BUFFER_BYTES;
-    let recovers_slowly = highspeed::response(path.bdp_segments()) != Aimd::STANDARD;
     // A connection can't have more than that, and so can't overshoot the path.
-    let ends_slow_start = recovers_slowly && path.bdp_bytes() <= MAX_WINDOW_BYTES;
+    let ends_slow_start = share.is_some() && path.bdp_bytes() <= MAX_WINDOW_BYTES;
 
     if ends_slow_start || has_large_window && is_within_buffers {
         let Question { rate, rtt, .. } = question;
@@ -48,15 +78,24 @@ fn write_settings(toml: &mut String, question: &Question) -> fmt::Result {
         writeln!(toml, "# the most that the kernel takes")?;
         write!(toml, "sndbuf = {MAX_BUFFER_BYTES}\nrcvbuf = {MAX_BUFFER_BYTES}\n")?;
     }
-    if !recovers_slowly {
-        return writeln!(toml, "# standard congestion control recovers soon enough");
+    if question.streams > 1 && has_large_window {
+        writeln!(toml, "divide = true  # among {} streams", question.streams)?;
     }
-    write_congestion(toml, path.bdp_segments(), question.loss)?;
-    if ends_slow_start { write_slow_start(toml, path.bdp_segments()) } else { Ok(()) }
+    match share {
+        None => {
+            return writeln!(toml, "# the kernel's own congestion control recovers soon enough");
+        }
+        Some(Share::Standard) => {
+            writeln!(toml, "# the share of a standard flow, whoever else is on the path")?;
+            writeln!(toml, "congestion = \"{}\"", Law::Aimd.name())?;
+        }
+        Some(Share::Highspeed) => write_highspeed(toml, path.bdp_segments(), question.loss)?,
+    }
+    if ends_slow_start { write_slow_start(toml, question) } else { Ok(()) }
 }
 
 /// Whether losses come without a queue is for whoever pastes it to know.
-fn write_congestion(toml: &mut String, bdp_segments: u32, loss: Option<f64>) -> fmt::Result {
+fn write_highspeed(toml: &mut String, bdp_segments: u32, loss: Option<f64>) -> fmt::Result {
     let response = Response::highspeed();
     let filling_loss = response.loss(f64::from(bdp_segments));
     let share = response.share(filling_loss);
@@ -76,9 +115,15 @@ fn write_congestion(toml: &mut String, bdp_segments: u32, loss: Option<f64>) -> 
     write!(toml, "congestion = \"{name}\"\nallow = \"aggressive\"\n")
 }
 
-/// Laws of ours are paced on long paths without being told.
-fn write_slow_start(toml: &mut String, bdp_segments: u32) -> fmt::Result {
+/// Laws of ours are paced on long paths without being told, and then no faster than the
+/// path where slow start ends. Bursts are for the queue to take: there it is limited.
+fn write_slow_start(toml: &mut String, question: &Question) -> fmt::Result {
+    writeln!(toml, "initial_ssthresh = \"auto\"")?;
+    if question.rtt_seconds * 1e6 >= f64::from(LONG_PATH_US) {
+        return Ok(());
+    }
+    let bdp_segments = question.path().bdp_segments();
     let max_ssthresh = bdp_segments / WINDOWS_PER_MAX_SSTHRESH;
     let max_ssthresh = max_ssthresh.clamp(LEAST_MAX_SSTHRESH_SEGMENTS, MOST_MAX_SSTHRESH_SEGMENTS);
-    write!(toml, "initial_ssthresh = \"auto\"\nmax_ssthresh = {max_ssthresh}\n")
+    writeln!(toml, "max_ssthresh = {max_ssthresh}")
 }

@@ -1,7 +1,7 @@
 //! Plans and simulated flows as reviewed: each text is compared with the one in
 //! `tests/plan/` of the repository. With `WAD_BLESS=1` they are written anew.
 
-use std::{env, fmt::Write as _, fs, path::Path};
+use std::{env, fmt::Write as _, fs, iter, path::Path};
 
 use clap::Parser as _;
 use wad_common::law::{Aimd, Binomial, Window, aimd::ONE_Q16, highspeed, scalable};
@@ -15,6 +15,7 @@ use super::{
     Arguments, Plan, Question,
     arguments::{Rate, Rtt},
     page::Page,
+    policy::Policies,
     simulation::{Bottleneck, Flow, Losses, What, full, mean_window_segments, recovery_rtts},
 };
 use crate::cli::{Cli, Command};
@@ -37,7 +38,7 @@ pub fn check(name: &str, text: &str) {
 fn question(rate: &str, rtt: &str, loss: Option<f64>, mtu_bytes: u32) -> Question {
     let rate = Rate::parse(rate).expect("a rate");
     let rtt = Rtt::parse(rtt).expect("a time");
-    Question::of(&Arguments { rate, rtt, loss, mtu: mtu_bytes, json: false })
+    Question::of(&Arguments { rate, rtt, loss, mtu: mtu_bytes, streams: 1, json: false })
 }
 
 fn questions() -> Vec<(&'static str, Question)> {
@@ -63,9 +64,10 @@ fn json_is_as_reviewed() {
     check("json", &(serde_json::to_string_pretty(&plan).expect("JSON") + "\n"));
 }
 
-/// Returns what `wad check` makes of a plan's policy.
-fn checked(question: &Question) -> Config {
-    checked_toml(&Plan::of(question).policy_toml)
+/// Returns what `wad check` makes of a plan's policies.
+fn checked(question: &Question) -> Vec<Config> {
+    let Policies { fair, aggressive } = Policies::of(question);
+    iter::once(fair).chain(aggressive).map(|toml| checked_toml(&toml)).collect()
 }
 
 fn checked_toml(toml: &str) -> Config {
@@ -82,15 +84,18 @@ fn checked_toml(toml: &str) -> Config {
 #[test]
 fn the_policy_means_what_the_plan_says() {
     for (name, question) in questions() {
-        let config = checked(&question);
-        let path = &config.paths[0];
         // A LAN is not to get less than the kernel's own.
         let planned = question.auto_buffer_bytes().min((1 << 30) - 1);
         let planned = (name != "lan").then_some(planned);
-        assert_eq!(path.sndbuf_bytes.map(u64::from), planned, "{name}");
-        assert_eq!(path.rcvbuf_bytes.map(u64::from), planned, "{name}");
-        let highspeed = Some(Congestion::Ours(Law::HighSpeed));
-        assert_eq!(path.congestion, if name == "lan" { None } else { highspeed }, "{name}");
+        let mut laws = Vec::new();
+        for config in checked(&question) {
+            let path = &config.paths[0];
+            assert_eq!(path.sndbuf_bytes.map(u64::from), planned, "{name}");
+            assert_eq!(path.rcvbuf_bytes.map(u64::from), planned, "{name}");
+            laws.push(path.congestion.clone());
+        }
+        let ours = [Law::Aimd, Law::HighSpeed].map(|law| Some(Congestion::Ours(law)));
+        assert_eq!(laws, if name == "lan" { vec![None] } else { ours.to_vec() }, "{name}");
     }
 }
 
@@ -98,7 +103,8 @@ fn the_policy_means_what_the_plan_says() {
 fn a_leaky_path_is_told_of_where_highspeed_does_not_fill_it() {
     const HINT: &str = "# this in its place does: loss = \"leaky\"\n";
     for (loss, is_told) in [(1e-10, false), (1e-6, true), (0.009, true), (0.02, false)] {
-        let toml = Plan::of(&question("10Gbit", "120ms", Some(loss), 1500)).policy_toml;
+        let policies = Policies::of(&question("10Gbit", "120ms", Some(loss), 1500));
+        let toml = policies.aggressive.expect("it recovers slowly");
         assert_eq!(toml.contains(HINT), is_told, "{toml}");
         if is_told {
             let config =
