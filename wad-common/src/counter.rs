@@ -9,8 +9,9 @@ pub enum Counter {
     EventsLost = 0,
     /// Multipath TCP subflows, which are left alone.
     MptcpSubflows = 1,
-    /// Flows that came to a path whose buffers grow with need.
-    Growing = 2,
+    /// Flows that came to a path whose flows the agent looks at while they run: their
+    /// buffers grow with need, or they share what the path carries from the start.
+    LookedAt = 2,
     /// Matched flows for which the kernel had no socket storage.
     NoStorage = 3,
     /// Flows that came to or left a path that divides its buffers: each has the

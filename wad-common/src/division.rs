@@ -1,7 +1,8 @@
-//! A path's buffers, divided among the flows that it has at a time. Sizes are
-//! arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
+//! What a path's flows have together, divided among those that it has at a time: its
+//! buffers, in bytes as the arguments of SO_SNDBUF and SO_RCVBUF; its rates, in bytes
+//! per second; its window, in segments.
 
-use crate::record;
+use crate::{law::MIN_WINDOW_SEGMENTS, record};
 
 /// Returns what one of so many flows gets of a buffer: an equal part, but no less
 /// than the kernel's default, unless all of it is less. Undivided where there are
@@ -17,8 +18,31 @@ pub const fn part_bytes(total_bytes: u32, flows: u32, default_bytes: u32) -> u32
     if equal_bytes < least_bytes { least_bytes } else { equal_bytes }
 }
 
-/// Among how many flows the buffers of one were divided when last they were set; 0
-/// for not at all. Each is set at its own time.
+/// Returns one of so many flows' part of a rate, and of nothing nothing.
+#[inline(always)]
+#[must_use]
+pub const fn part_of_rate(bytes_per_second: u64, flows: u32) -> u64 {
+    if flows < 2 || bytes_per_second == 0 {
+        return bytes_per_second;
+    }
+    let part = bytes_per_second / flows as u64;
+    // None is no bound.
+    if part == 0 { 1 } else { part }
+}
+
+/// Returns one of so many flows' part of a window, and of no window none. A window that
+/// is smaller could not answer to a loss (RFC 5681 section 3.1, equation 4).
+#[inline(always)]
+#[must_use]
+pub const fn part_of_window(segments: u32, flows: u32) -> u32 {
+    if flows < 2 || segments == 0 || segments == u32::MAX {
+        return segments;
+    }
+    let part = segments / flows;
+    if part < MIN_WINDOW_SEGMENTS { MIN_WINDOW_SEGMENTS } else { part }
+}
+
+/// Among how many flows each was divided when last it was set; 0 for not at all. Each is set at its own time.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Division {
@@ -37,15 +61,22 @@ pub struct Division {
     /// is to follow, by the flow's clock (`tcp_mstamp`). It wraps in 72 minutes: a
     /// look may come an RTT late then.
     pub looked_us: u32,
+    /// The bound of the rate that the path's policy gives.
+    pub rate_flows: u32,
+    /// The window and the rate that the flow's law has. It divides them by itself.
+    pub law_flows: u32,
 }
-record!(Division, size = 24);
+record!(Division, size = 32);
 
 impl Division {
     /// Whether all is divided among so many.
     #[inline(always)]
     #[must_use]
     pub const fn is_among(&self, flows: u32) -> bool {
-        self.sndbuf_flows == flows && self.rcvbuf_flows == flows && self.window_flows == flows
+        self.sndbuf_flows == flows
+            && self.rcvbuf_flows == flows
+            && self.window_flows == flows
+            && self.rate_flows == flows
     }
 
     /// The division is the same for all flows whose buffers are about to be set.
@@ -54,6 +85,7 @@ impl Division {
         self.sndbuf_flows = flows;
         self.rcvbuf_flows = flows;
         self.window_flows = flows;
+        self.rate_flows = flows;
     }
 }
 
@@ -74,6 +106,15 @@ mod tests {
         // One that is smaller than the default is nobody's reason for more.
         assert_eq!(part_bytes(10_000, 3, 65_536), 10_000);
         assert_eq!(part_bytes(0, 3, 65_536), 0);
+    }
+
+    #[test]
+    fn rates_and_windows_have_parts_that_are_some() {
+        assert_eq!([0, 1, 2, 8].map(|flows| part_of_rate(1_000, flows)), [1_000, 1_000, 500, 125]);
+        assert_eq!([part_of_rate(0, 8), part_of_rate(7, 8)], [0, 1]);
+        assert_eq!([0, 1, 2, 8].map(|flows| part_of_window(100, flows)), [100, 100, 50, 12]);
+        assert_eq!([part_of_window(0, 8), part_of_window(7, 8)], [0, 2]);
+        assert_eq!(part_of_window(u32::MAX, 8), u32::MAX);
     }
 
     proptest! {

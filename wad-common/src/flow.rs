@@ -1,7 +1,7 @@
 //! A flow's state is kept with each matched flow, in the socket's own storage.
 
 use crate::{
-    division::{Division, part_bytes},
+    division::{Division, part_bytes, part_of_rate},
     policy::{CONGESTION_BYTES, DIVIDES, GROWS_RCVBUF, GROWS_SNDBUF, Policy},
     record,
     refused::Refused,
@@ -202,7 +202,7 @@ pub struct Flow {
     /// applied.
     pub refused: Refused,
 }
-record!(Flow, size = 216);
+record!(Flow, size = 224);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.
@@ -233,6 +233,15 @@ impl Flow {
     pub const fn rcvbuf_bytes(&self) -> u32 {
         let Division { rcvbuf_flows, default_rcvbuf_bytes, .. } = self.division;
         part_bytes(self.asks.rcvbuf_bytes, rcvbuf_flows, default_rcvbuf_bytes)
+    }
+
+    /// Argument of SO_MAX_PACING_RATE that it is to have; 0 for none.
+    #[inline(always)]
+    #[must_use]
+    pub const fn max_pacing_bytes_per_second(&self) -> u32 {
+        let bound = self.asks.max_pacing_bytes_per_second as u64;
+        // No more than the bound.
+        part_of_rate(bound, self.division.rate_flows) as u32
     }
 
     /// Whether its send buffer grows with need, up to [`Self::sndbuf_bytes`].

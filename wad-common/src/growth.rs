@@ -121,7 +121,7 @@ pub const fn receive_needs_bytes(taken_bytes: u32, payload_of_256: u32) -> u64 {
 pub struct Holding {
     /// Inode of its network namespace.
     pub netns: u32,
-    /// [`WANTS_VISIT`] and [`GROWS_STILL`].
+    /// [`WANTS_VISIT`], [`GROWS_STILL`] and [`STARTS`].
     pub flags: u32,
     /// Index of its policy.
     pub policy: u32,
@@ -138,6 +138,9 @@ record!(Holding, size = 24);
 pub const WANTS_VISIT: u32 = 1 << 0;
 /// They are below what they may grow to.
 pub const GROWS_STILL: u32 = 1 << 1;
+/// It is in slow start, on a path whose flows share what it carries: it goes on up to
+/// its part, and others that send make that smaller.
+pub const STARTS: u32 = 1 << 2;
 
 #[cfg(test)]
 mod tests {

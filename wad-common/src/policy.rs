@@ -96,8 +96,9 @@ pub struct Policy {
     pub flags: u32,
     /// Argument of TCP_NOTSENT_LOWAT.
     pub notsent_lowat_bytes: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
+    /// Payload that the path carries in a round trip time, in bytes: its flows share that
+    /// from the start. 0 where it is not known.
+    pub path_bytes: u32,
 }
 record!(Policy, size = 128 + size_of::<Control>());
 
@@ -140,7 +141,7 @@ impl Policy {
             traffic_class: 0,
             flags: OBSERVE,
             notsent_lowat_bytes: 0,
-            reserved: 0,
+            path_bytes: 0,
         }
     }
 

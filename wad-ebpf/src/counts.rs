@@ -2,6 +2,7 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xsub};
 
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
     counter::{Counter, Setting},
     stats::PathStats,
@@ -82,6 +83,15 @@ pub fn tuned_flows(policy: u32) -> u32 {
         Some(stats) => Shared::new(&mut stats.tuned_now).load() as u32,
         None => 0,
     }
+}
+
+/// The flows of a path that send now, by its policy's index; 1 where that is not known.
+#[inline(always)]
+#[must_use]
+pub fn senders(policy: u32) -> u32 {
+    // SAFETY: reads the clock.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    stats(policy).map_or(1, |stats| stats.senders.flows(now_ns))
 }
 
 /// Most that a buffer may have while memory is short, in bytes as the kernel keeps it.

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{Backlog, listen, setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use wad_testbed::{monotonic_ns, random::Random};
 
@@ -105,6 +105,8 @@ fn send_one(to: SocketAddr, most_bytes: u64, until: Option<Instant>) -> io::Resu
 /// When a connection fails, or its bytes are not those that were sent.
 pub fn receive(on: SocketAddr, streams: u32) -> io::Result<Received> {
     let listener = TcpListener::bind(on)?;
+    // All of them come at once, and the standard library lets 128 wait.
+    listen(&listener, Backlog::MAXCONN)?;
     let totals: Arc<[AtomicU64]> = (0..streams).map(|_| AtomicU64::new(0)).collect();
     let counted = |totals: &[AtomicU64]| {
         (monotonic_ns(), totals.iter().map(|total| total.load(Ordering::Relaxed)).collect())

@@ -16,6 +16,7 @@ mod parameters;
 mod rate_sample;
 mod sndbuf;
 mod standard;
+mod start;
 mod tcp;
 
 use wad_common::{

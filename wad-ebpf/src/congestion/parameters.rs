@@ -5,12 +5,13 @@ use wad_common::{
     control::{
         Control, IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, LONG_PATH_US, Pacing, RESPOND_AS_STANDARD,
     },
+    division::{part_of_rate, part_of_window},
     law::{Aimd, INFINITE_SSTHRESH, ShownPhase, Window, loss_based::Course, phase},
     policy::{self, GROWS_SNDBUF, Policy},
 };
-use wad_ebpf::{maps, policies};
+use wad_ebpf::{counts, maps, policies};
 
-use crate::{sndbuf, tcp::Tcp};
+use crate::{sndbuf, start, tcp::Tcp};
 
 // Places in `icsk_ca_priv`.
 const AIMD: u32 = 0;
@@ -27,7 +28,7 @@ const DEDICATED_RATE: u32 = 32;
 /// It has that place where a law is to respond as the standard one.
 const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 
-/// The path's buffers are divided among its flows: a flag beside [`Control::flags`].
+/// What the path has is divided among its flows: a flag beside [`Control::flags`].
 const DIVIDES: u32 = 1 << 15;
 const _: () =
     assert!((IGNORE_LOCAL_STALLS | KEEP_WHEN_IDLE | RESPOND_AS_STANDARD) >> DIVIDES.ilog2() == 0);
@@ -60,11 +61,16 @@ impl Parameters {
         Self(tcp)
     }
 
-    /// Returns those in force at an ACK, which the flow's send buffer follows, too.
+    /// Returns those in force at an ACK, which the flow's send buffer follows, too, and
+    /// the end of its slow start.
     #[inline(always)]
     pub fn at_ack(tcp: Tcp) -> Self {
         let parameters = Self::of(tcp);
+        start::within_path(tcp);
         let divides = parameters.has(DIVIDES);
+        if divides {
+            divide(tcp);
+        }
         if divides || tcp.sndbuf_bytes() < tcp.private(MOST_SNDBUF) {
             sndbuf::follow(tcp, divides);
         }
@@ -178,7 +184,7 @@ impl Parameters {
 #[inline(always)]
 fn take_policy(tcp: Tcp, generation: u64) -> Control {
     // SAFETY: the kernel gave this program the socket.
-    let flow = unsafe { maps::flow(tcp.socket()) };
+    let mut flow = unsafe { maps::flow(tcp.socket()) };
     let policy = flow.as_ref().and_then(|flow| policies::policy(generation, flow.policy));
     let is_new = tcp.private::<u64>(AIMD) == 0;
     let control = match policy {
@@ -190,20 +196,36 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         let or_none = |segments: u32| if segments == 0 { u32::MAX } else { segments };
         tcp.set_private(AIMD, u64::from(keep_q16) << 32 | u64::from(increase_q16));
         tcp.set_private(MAX_SSTHRESH, or_none(control.max_ssthresh_segments));
-        tcp.set_private(MAX_CWND, or_none(control.max_cwnd.in_segments(tcp.mss_bytes())));
         let divides = policy.is_some_and(|policy| policy.flags & policy::DIVIDES != 0);
+        let mut flows = 0;
+        if divides && let Some(flow) = flow.as_mut() {
+            flows = counts::tuned_flows(flow.policy);
+            flow.division.law_flows = flows;
+        }
+        let max_cwnd_segments = control.max_cwnd.in_segments(tcp.mss_bytes());
+        tcp.set_private(MAX_CWND, or_none(part_of_window(max_cwnd_segments, flows)));
         let flags = control.flags | if divides { DIVIDES } else { 0 };
         tcp.set_private(FLAGS, flags as u16);
         let most_bytes = policy.map_or(0, |policy| most_sndbuf_bytes(tcp, policy));
         tcp.set_private(MOST_SNDBUF, most_bytes);
         tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);
-        tcp.set_private(DEDICATED_RATE, control.dedicated_bytes_per_second);
+        tcp.set_private(DEDICATED_RATE, part_of_rate(control.dedicated_bytes_per_second, flows));
         // As what the path asked for before is taken back only after this.
-        let our_bound = flow.map_or(0, |flow| flow.asks.max_pacing_bytes_per_second);
+        let our_bound = flow.map_or(0, |flow| flow.max_pacing_bytes_per_second());
         follow_pacing(tcp, control.pacing, our_bound);
     }
     tcp.set_private(GENERATION, generation as u32);
     control
+}
+
+/// Has the law take its part anew, where others have come or gone.
+#[inline(always)]
+fn divide(tcp: Tcp) {
+    // SAFETY: the kernel gave this program the socket.
+    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return };
+    if flow.is_tuned() && counts::tuned_flows(flow.policy) != flow.division.law_flows {
+        take_policy(tcp, policies::generation());
+    }
 }
 
 /// Returns what the send buffer may grow to, as the kernel keeps it; 0 where it does not

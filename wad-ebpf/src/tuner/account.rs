@@ -55,8 +55,8 @@ pub fn admit<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcome 
     if flow.divides() {
         count(Counter::Divisions);
     }
-    if flow.sndbuf_grows() || flow.rcvbuf_grows() {
-        count(Counter::Growing);
+    if flow.sndbuf_grows() || flow.rcvbuf_grows() || policy.path_bytes != 0 {
+        count(Counter::LookedAt);
     }
     Outcome::Tuned
 }

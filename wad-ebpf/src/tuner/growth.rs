@@ -6,24 +6,24 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::bpf_seq_write;
+use aya_ebpf::helpers::generated::{bpf_ktime_get_ns, bpf_seq_write};
 use wad_common::{
     flow::{
         Flow,
         option::{RCVBUF, SNDBUF},
     },
     growth::{
-        Buffer, GROWS_STILL, Holding, IS_FIXED, KEEPS_BOUND, MAY_GROW, WANTS_VISIT,
+        Buffer, GROWS_STILL, Holding, IS_FIXED, KEEPS_BOUND, MAY_GROW, STARTS, WANTS_VISIT,
         receive_needs_bytes, send_needs_bytes,
     },
     policy::OVERRIDES,
     refused::SocketSetting,
 };
-use wad_ebpf::counts;
+use wad_ebpf::{counts, policies};
 
 use crate::{
     account, flows,
-    progress::Context,
+    progress::{Context, session},
     running,
     socket::{Socket as _, Visited},
 };
@@ -42,10 +42,10 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         return 0;
     }
     let Some(socket) = Visited::of(sk).filter(Visited::can_send) else { return 0 };
-    let [sends, receives] = buffers(&socket, flow);
+    let [sndbuf, rcvbuf] = buffers(&socket, flow);
     let mut flags = 0;
     let mut wants_bytes = 0_u32;
-    if let Some(buffer) = sends {
+    if let Some(buffer) = sndbuf {
         let more_bytes = buffer.wants_bytes();
         wants_bytes = more_bytes;
         flags |= still(&buffer);
@@ -55,7 +55,7 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
             flags |= WANTS_VISIT;
         }
     }
-    if let Some(buffer) = receives {
+    if let Some(buffer) = rcvbuf {
         wants_bytes = wants_bytes.saturating_add(buffer.wants_bytes());
         flags |= still(&buffer);
         if buffer.next_bytes().is_some() {
@@ -63,6 +63,9 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         }
     }
     let [sends_bytes, receives_bytes] = socket.held_bytes();
+    if sends_bytes > 0 && sends(&socket, flow.policy, session(meta)) {
+        flags |= STARTS;
+    }
     let holding = Holding {
         netns: socket.netns(),
         flags,
@@ -75,6 +78,19 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
     // SAFETY: the kernel's own output; a record is read, which has no padding.
     unsafe { bpf_seq_write((*meta).cast(), (&raw const holding).cast_mut().cast(), bytes) };
     0
+}
+
+/// Counts a flow that sends. Returns whether it is in slow start where that depends on
+/// how many do.
+#[inline(always)]
+fn sends(socket: &Visited, policy: u32, look: u64) -> bool {
+    let Some(stats) = counts::stats(policy) else { return false };
+    // SAFETY: reads the clock.
+    stats.senders.count(look, unsafe { bpf_ktime_get_ns() });
+    let state = socket.state();
+    let is_shared = policies::policy(policies::generation(), policy)
+        .is_some_and(|policy| policy.path_bytes != 0);
+    is_shared && state.cwnd_segments < state.ssthresh_segments
 }
 
 #[inline(always)]

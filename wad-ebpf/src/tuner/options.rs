@@ -20,15 +20,21 @@ const TCP_NOTSENT_LOWAT: i32 = 25;
 /// are set beside this.
 #[inline(always)]
 pub fn set(socket: &impl Socket, flow: &mut Flow) {
-    if flow.asks.max_pacing_bytes_per_second != 0 {
-        let set = socket.set_max_pacing_rate(flow.asks.max_pacing_bytes_per_second);
-        flow.refused.note(SocketSetting::Pacing, set);
-    }
+    bound_rate(socket, flow);
     if flow.asks.flags & NO_DELAYED_ACKS != 0 {
         flow.refused.note(SocketSetting::DelayedAck, socket.set_delayed_acks(false));
     }
     if flow.asks.notsent_lowat_bytes != 0 {
         bound_unsent(socket, flow);
+    }
+}
+
+/// Bounds the rate, where the flow's policy does, by its part of that.
+#[inline(always)]
+pub fn bound_rate(socket: &impl Socket, flow: &mut Flow) {
+    if flow.asks.max_pacing_bytes_per_second != 0 {
+        let set = socket.set_max_pacing_rate(flow.max_pacing_bytes_per_second());
+        flow.refused.note(SocketSetting::Pacing, set);
     }
 }
 

@@ -38,6 +38,14 @@ impl Context {
     }
 }
 
+/// Returns the number of this reading of an iterator, which no other has: the second
+/// member of its `struct bpf_iter_meta`.
+#[inline(always)]
+pub fn session(meta: *const *mut c_void) -> u64 {
+    // SAFETY: the kernel's own arguments; the verifier checks the load.
+    unsafe { meta.cast::<u64>().add(1).read_volatile() }
+}
+
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/bpf_sk_storage_map")]
 pub extern "C" fn wad_progress(ctx: *const Context) -> u32 {

@@ -187,13 +187,13 @@ fn takes_parameters(flow: &Flow, policy: &Policy) -> bool {
     }
 }
 
-/// 0 where its path's buffers are all its own.
+/// 0 where what its path has is all its own.
 #[inline(always)]
 fn flows_to_divide_among(flow: &Flow) -> u32 {
     if flow.divides() { counts::tuned_flows(flow.policy) } else { 0 }
 }
 
-/// Gives a flow its part of buffers that are divided, if others have come or gone.
+/// Gives a flow its part of what is divided, if others have come or gone.
 #[inline(always)]
 fn divide(socket: &Visited, flow: &mut Flow) -> Option<Visit> {
     let flows = flows_to_divide_among(flow);
@@ -205,6 +205,7 @@ fn divide(socket: &Visited, flow: &mut Flow) -> Option<Visit> {
     flows::note_choices(socket, flow);
     let was_refused = flow.refused;
     flows::set_buffers(socket, flow);
+    options::bound_rate(socket, flow);
     socket.read_buffers(&mut flow.after);
     growth::follow(socket, flow);
     account::refused(flow, &was_refused);

@@ -39,14 +39,14 @@ const LOOK: Duration = Duration::from_millis(1);
 const LATE_MS: f64 = 25.0;
 
 /// A connection whose near end sends all it can, and whose far end takes it.
-struct Sender {
-    near: TcpStream,
+pub struct Sender {
+    pub near: TcpStream,
     far: TcpStream,
     threads: [JoinHandle<()>; 2],
 }
 
 impl Sender {
-    fn start(connection: Connection) -> io::Result<Self> {
+    pub fn start(connection: Connection) -> io::Result<Self> {
         let Connection { near, far } = connection;
         near.set_write_timeout(None)?;
         far.set_read_timeout(None)?;
@@ -65,7 +65,7 @@ impl Sender {
 
     /// Ends the connection at once, whatever is on its way; returns when its near end
     /// is gone.
-    fn abort(self) -> Result<Instant> {
+    pub fn abort(self) -> Result<Instant> {
         let Self { near, far, threads } = self;
         setsockopt(&near, Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?;
         near.shutdown(Shutdown::Both)?;

@@ -46,6 +46,7 @@ mod surroundings;
 mod switch;
 mod takeover;
 mod top;
+mod totals;
 mod trace;
 mod unsent;
 pub mod verifier;

@@ -12,7 +12,7 @@ use anyhow::Result;
 use tokio::time::Instant;
 use tracing::warn;
 use wad_common::{
-    growth::{GROWS_STILL, Holding, WANTS_VISIT},
+    growth::{GROWS_STILL, Holding, STARTS, WANTS_VISIT},
     memory::{Level, Look, MemoryWatch},
 };
 use wad_linux::sockstat;
@@ -35,7 +35,7 @@ pub struct Buffers {
     /// where it is not known, as after an agent before this one.
     in_force: Option<(bool, Option<u32>)>,
     pace: Pace,
-    /// Flows that had come to paths whose buffers grow.
+    /// Flows that had come to paths whose flows are looked at.
     counted: u64,
     /// The time of the next look.
     pub next_look: Instant,
@@ -78,7 +78,7 @@ impl Buffers {
         locked(&self.told).limit_bytes = limit_bytes;
     }
 
-    /// Whether flows have come whose buffers may grow, with so many counted by now.
+    /// Whether flows have come that are to be looked at, with so many counted by now.
     pub const fn have_come(&mut self, counted: u64) -> bool {
         let have_come = counted != self.counted;
         self.counted = counted;
@@ -129,7 +129,7 @@ impl Buffers {
             tuning.grow(&namespaces)?;
         }
         let is_short = level > Level::Free || cap_bytes.is_some();
-        let grows = holdings.iter().any(|flow| flow.flags & GROWS_STILL != 0);
+        let grows = holdings.iter().any(|flow| flow.flags & (GROWS_STILL | STARTS) != 0);
         Ok(Seen { is_lively: is_short || grows, had_visits: !namespaces.is_empty() })
     }
 

@@ -95,7 +95,7 @@ impl<'a> Force<'a> {
             Ok(_) => {}
             Err(error) => warn!("divided buffers stay as they are: {error}"),
         }
-        if self.tuning().growing().is_ok_and(|counted| self.buffers.have_come(counted)) {
+        if self.tuning().looked_at().is_ok_and(|counted| self.buffers.have_come(counted)) {
             self.grow();
         }
     }

@@ -312,6 +312,7 @@ fn add(sum: &mut PathStats, stats: &PathStats) {
         data_segs_out,
         segs_retrans,
         srtt_us: _,
+        senders: _,
     } = stats;
     for (sum, value) in [
         (&mut sum.matched, matched),

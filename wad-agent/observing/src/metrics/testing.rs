@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wad_common::stats::PathStats;
+use wad_common::stats::{PathStats, Senders};
 
 use super::*;
 
@@ -30,6 +30,7 @@ pub fn example() -> Readings {
         data_segs_out: 7_415_345,
         segs_retrans: 380,
         srtt_us: 75_125,
+        senders: Senders::default(),
     };
     Readings {
         paths: vec![path("bob", stats), path("a \"quoted\\\nname", PathStats::default())],

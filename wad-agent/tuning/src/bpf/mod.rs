@@ -210,9 +210,10 @@ impl Tuning {
         self.maps().count(Counter::Divisions)
     }
 
-    /// Returns how many flows have come to paths whose buffers grow.
-    pub fn growing(&self) -> Result<u64> {
-        self.maps().count(Counter::Growing)
+    /// Returns how many flows have come to paths whose flows are looked at while they
+    /// run.
+    pub fn looked_at(&self) -> Result<u64> {
+        self.maps().count(Counter::LookedAt)
     }
 
     /// Returns what the tuned flows hold, and whether they want other buffers.

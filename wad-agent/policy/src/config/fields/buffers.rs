@@ -20,6 +20,9 @@ const RCVBUF: Setting =
     Setting::new("rcvbuf_bytes", |in_force| Value::number(in_force.policy.rcvbuf_bytes))
         .unit(" bytes");
 
+/// What `divide` divides.
+const DIVIDED: [&str; 5] = ["sndbuf", "rcvbuf", "max_cwnd", "dedicated", "pacing"];
+
 pub const BUFFERS: &[Field] = &[
     Field {
         key: "sndbuf",
@@ -61,20 +64,21 @@ pub const BUFFERS: &[Field] = &[
         key: "divide",
         kind: Kind::PapersSwitch,
         default: "false",
-        doc: "Whether `sndbuf` and `rcvbuf` are for all of the path's connections together.",
+        doc: "Whether `sndbuf`, `rcvbuf`, `max_cwnd`, `dedicated` and a rate for `pacing` are for \
+              all of the path's connections together.",
         read: |field, table, problems, path| {
             path.divide = field.switch(table, problems).unwrap_or(false);
             let at = table.place(field.key).filter(|_| path.divide);
-            if let Some(at) = at.filter(|_| !table.has("sndbuf") && !table.has("rcvbuf")) {
+            if let Some(at) = at.filter(|_| !DIVIDED.iter().any(|key| table.has(key))) {
                 let title = "divide = true has no effect";
-                let fault = Fault::new(title, "there is no buffer to divide")
+                let fault = Fault::new(title, "there is nothing to divide")
                     .help("add `sndbuf` and `rcvbuf`, for all flows together, or leave it out");
                 problems.push(fault.at(at));
             }
         },
         put: |path, policy| policy.flags |= flag(path.divide, DIVIDES),
         check: Some(Checked::words(|path| {
-            path.divide.then(|| "buffers divided among its flows".to_owned())
+            path.divide.then(|| "divided among its flows".to_owned())
         })),
         explain: Some(
             Setting::new("divide", |in_force| {

@@ -1,6 +1,7 @@
 //! These fields say what a path carries.
 
 use crate::config::{
+    PathPolicy, Windows,
     field::{Checked, Field, Kind},
     line::{RATES, TIMES},
 };
@@ -26,7 +27,9 @@ pub const CAPACITY: &[Field] = &[
         key: "bandwidth",
         kind: Kind::Other { takes: "a rate such as \"622Mbit\"", range: RATES },
         default: "not known",
-        doc: "The rate of the path, for \"auto\" and for what `wad check` says.",
+        doc: "The rate of the path, for \"auto\" and for what `wad check` says; and of flows \
+              that send at a time, none goes beyond its part of it in slow start.",
+        put: |path, policy| policy.path_bytes = shared_bytes(path),
         ..Field::NONE
     },
     Field {
@@ -38,3 +41,13 @@ pub const CAPACITY: &[Field] = &[
     },
     MEASURED_BAND,
 ];
+
+/// A little above the payload that the path carries, so that it is full. What flows got
+/// is no bound on what they may share.
+fn shared_bytes(path: &PathPolicy) -> u32 {
+    let capacity = path.origin.capacity;
+    match capacity.bdp_bytes().filter(|_| !capacity.is_least) {
+        Some(bdp_bytes) => Windows::max_cwnd(bdp_bytes).bytes,
+        None => 0,
+    }
+}

@@ -1,0 +1,32 @@
+//! The flows of a path start within what it carries together: each ends slow start at
+//! its part of that, where others send at the same time. Alone a flow does so at its
+//! `initial_ssthresh`, or when it loses (RFC 5681 section 3.1).
+
+use wad_ebpf::{counts, maps, policies};
+
+use crate::tcp::Tcp;
+
+/// No part is less: RFC 6928's initial window.
+const LEAST_PART_SEGMENTS: u32 = 10;
+
+/// Ends slow start on an ACK where the flow has its part.
+#[inline(always)]
+pub fn within_path(tcp: Tcp) {
+    let cwnd_segments = tcp.cwnd_segments();
+    if cwnd_segments >= tcp.ssthresh_segments() || cwnd_segments < LEAST_PART_SEGMENTS {
+        return;
+    }
+    // SAFETY: the kernel gave this program the socket.
+    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }).filter(|flow| flow.is_tuned()) else {
+        return;
+    };
+    let flows = counts::senders(flow.policy);
+    let Some(policy) = policies::policy(policies::generation(), flow.policy) else { return };
+    if flows < 2 || policy.path_bytes == 0 {
+        return;
+    }
+    let part_bytes = u64::from(policy.path_bytes / flows);
+    if u64::from(cwnd_segments) * u64::from(tcp.mss_bytes()) >= part_bytes {
+        tcp.set_ssthresh_segments(cwnd_segments);
+    }
+}
