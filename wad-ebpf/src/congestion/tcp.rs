@@ -113,9 +113,10 @@ impl Tcp {
     #[inline(always)]
     pub fn autotuned_sndbuf_bytes(self) -> u32 {
         let net: *const u8 = self.read(offset!(net));
+        let offset = offset!(net_tcp_wmem) as usize;
         // SAFETY: the verifier checks the load against the kernel's BTF; one through a
         // pointer that turns out to be bad yields zero.
-        unsafe { net.add(offset!(net_tcp_wmem) as usize).cast::<u32>().read_volatile() }
+        unsafe { net.add(offset).cast::<u32>().read_volatile() }
     }
 
     /// Segments on their way, as `tcp_packets_in_flight()`.

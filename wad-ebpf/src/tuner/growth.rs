@@ -4,8 +4,6 @@
 //! without a lock ([`wad_needs`]), and visits the sockets of those where there is
 //! anything to do ([`wad_growing`]).
 
-use core::ffi::c_void;
-
 use aya_ebpf::helpers::generated::{bpf_ktime_get_ns, bpf_seq_write};
 use wad_common::{
     flow::{
