@@ -33,8 +33,8 @@ pub struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Returns what the send buffer of a connection may come to, as the kernel has it;
-    /// the connection itself has been matched.
+    /// Returns what the send buffer of a connection may come to, as the kernel has it; 0
+    /// where it is left to the kernel. The connection itself has been matched.
     ///
     /// # Errors
     /// When there is none.
@@ -47,8 +47,7 @@ impl Bench<'_> {
         Connection::open(self.wire.a(), self.wire.b(), to)?;
         ensure!(matched()? == before + 1.0, "the connection is not of the path");
         let paths = self.paths()?;
-        let bytes = paths["paths"][0]["policy"]["sndbuf_bytes"].as_u64();
-        Ok(2 * bytes.with_context(|| format!("no buffer: {paths}"))?)
+        Ok(2 * paths["paths"][0]["policy"]["sndbuf_bytes"].as_u64().unwrap_or(0))
     }
 
     /// Returns how long it takes until the buffers of connections may come to this.

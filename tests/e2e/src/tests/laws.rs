@@ -81,7 +81,7 @@ fn an_algorithm_of_the_kernels_is_loaded_if_need_be() -> Result<()> {
     let stand = Stand::set_up("module")?;
     let was_loaded = is_loaded()?;
     let is_to_be_had = was_loaded || is_module()?;
-    let keys = format!("congestion = \"{OF_THE_KERNEL}\"; allow = \"aggressive\"");
+    let keys = format!("congestion = \"{OF_THE_KERNEL}\"");
     let policy = path_to(FIRST_PORT, &keys);
     let home = Home::create(&program()?, &policy)?;
     let agent = match home.start(stand.cgroup()) {

@@ -1,7 +1,10 @@
 //! `divide`: rates and windows of a path are those of all its flows together, as they
 //! come and go. Judged by what `ss` shows of the senders, and by what arrives.
 
-use std::{thread, time::Duration};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, ensure};
 use wad_e2e_attribute::e2e;
@@ -101,9 +104,11 @@ fn hold(wan: &Wan, total: &Total) -> Result<()> {
     let acked = |senders: &[Sender]| -> Result<u64> {
         Ok(look(wan, senders)?.iter().map(|flow| flow.bytes_acked).sum())
     };
-    let before = acked(&senders)?;
+    let (begun, before) = (Instant::now(), acked(&senders)?);
     thread::sleep(2 * SOON);
-    let rate = (acked(&senders)? - before) as f64 * 8.0 / (2.0 * SOON.as_secs_f64());
+    // To look takes a while, each time as long.
+    let seconds = begun.elapsed().as_secs_f64();
+    let rate = (acked(&senders)? - before) as f64 * 8.0 / seconds;
     println!("{}: {rate:.0} bit/s arrive", total.keys);
     let part = rate / total.arrives;
     ensure!((0.9..=1.03).contains(&part), "{}: {part} of what it is to be", total.keys);
