@@ -99,6 +99,9 @@ impl AsFd for Netns {
 
 impl Drop for Netns {
     fn drop(&mut self) {
+        // What its sockets have not sent takes of the host's memory for TCP until they
+        // give up: minutes, and the next test counts it.
+        let _ = self.run(|| crate::sysctl::set("net.ipv4.tcp_orphan_retries", "1"));
         delete(&self.name);
     }
 }

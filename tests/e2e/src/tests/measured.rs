@@ -180,7 +180,9 @@ fn a_transfer_follows_the_rtt_within_two_polls() -> Result<()> {
     // The kernel gives less than either path takes: what is measured counts beyond that.
     let least = [("net.ipv4.tcp_wmem", WMEM), ("net.ipv4.tcp_rmem", RMEM)];
     let [wmem, rmem] = least.map(|(name, value)| Changed::to(name, value));
-    let _restored = (wmem?, rmem?);
+    // The window's scale, which the handshake settles, is for the longer one as well.
+    let scale = Changed::to("net.core.rmem_max", "16777216");
+    let _restored = (wmem?, rmem?, scale?);
     let policy = format!(
         "[limits]\nchange_interval = '1s'\n\n[[source]]\nname = 'own'\nkind = 'http'\n\
          url = 'http://{}'\ninterval = '2s'\n\n[[path]]\nname = 'wan'\nmode = 'measured'\n\
