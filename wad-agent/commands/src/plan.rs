@@ -117,7 +117,7 @@ impl Plan {
         let laws = compare(&path, question.loss);
         let pair = highspeed::response(path.bdp_segments());
         let by_buffers = (path.bdp_bytes() / DEFAULT_WINDOW_BYTES).ceil() as u64;
-        let by_losses = laws[0].at_loss.map_or(0, |at| at.streams);
+        let by_losses = laws[0].at_loss.map(|at| at.streams);
         Self {
             rate_bits_per_second: question.bits_per_second,
             rtt_seconds: question.rtt_seconds,
@@ -130,8 +130,8 @@ impl Plan {
             responsiveness_seconds: path.responsiveness_seconds(),
             laws,
             least_streams: path.least_streams(),
-            streams_with_default_buffers: by_buffers.max(by_losses).max(1),
-            streams: streams::of(question),
+            streams_with_default_buffers: by_buffers.max(by_losses.unwrap_or(0)).max(1),
+            streams: streams::of(question, by_losses),
             mtus: mtus(question),
             rfc3649_decrease: decrease(pair),
             rfc3649_increase_segments: increase_segments(pair),

@@ -43,17 +43,13 @@ impl StreamsPlan {
     }
 }
 
-/// Returns the rows of the table. The last is of so many as fill the path in spite of
-/// its losses, where those are known and more are needed.
-pub fn of(question: &Question) -> Vec<StreamsPlan> {
-    let path = question.path();
-    let by_losses = question.loss.map(|loss| {
-        let mean_segments = Response::standard().mean_window_segments(loss);
-        (f64::from(path.bdp_segments()) / mean_segments).ceil() as u32
-    });
+/// Returns the rows of the table, one of them of so many as fill the path in spite of its
+/// losses, where those are known.
+pub fn of(question: &Question, by_losses: Option<u64>) -> Vec<StreamsPlan> {
+    // A path has 2^32 segments at most.
+    let by_losses = by_losses.map(|streams| streams as u32);
     let mut numbers: Vec<u32> =
         NUMBERS.into_iter().chain([question.streams]).chain(by_losses).collect();
-    numbers.retain(|&number| number > 0);
     numbers.sort_unstable();
     numbers.dedup();
     numbers.into_iter().map(|streams| StreamsPlan::new(question, streams)).collect()
