@@ -39,9 +39,12 @@ pub enum Setting {
     TellsChanges = 2,
     /// Whether buffers grow no more, for want of memory: 0 or 1.
     HoldsGrowth = 3,
+    /// Index that the next new path gets, or the first one behind it that is free: those
+    /// of paths that are gone are not given away soon.
+    NextPath = 4,
 }
 
 impl Setting {
     /// Length of the map.
-    pub const COUNT: u32 = 4;
+    pub const COUNT: u32 = 5;
 }

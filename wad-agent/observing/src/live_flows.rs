@@ -85,6 +85,11 @@ impl LiveFlows {
         }
     }
 
+    /// Forgets what flows of paths carried that are not in force any more.
+    pub fn keep_only(&self, in_force: impl Fn(&str) -> bool) {
+        self.state().counts.keep_only(in_force);
+    }
+
     /// The flows that a filter lets through, with the derived values.
     pub fn read(&self, filter: &Filter) -> Result<Reading, ReadError> {
         let derived = Arc::clone(&self.state().derived);

@@ -1,8 +1,8 @@
 //! Turns the configured paths into the three maps of a policy set.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use wad_common::policy::{CONGESTION_BYTES, MAX_PATHS, NAME_BYTES, Policy, Rule, RuleRun};
+use wad_common::policy::{CONGESTION_BYTES, NAME_BYTES, Policy, Rule, RuleRun};
 use wad_policy::{
     config::{Congestion, Mapped, PathPolicy, fields},
     switch::Disabled,
@@ -18,8 +18,19 @@ pub struct Making<'a> {
     /// Indices of paths of the set before: a path that is still there keeps its
     /// index, and with it its statistics and running flows.
     pub known: &'a HashMap<String, u32>,
+    pub indices: Indices<'a>,
     pub instance: &'a Instance,
     pub disabled: &'a Disabled,
+}
+
+/// Says which indices new paths get: none that a path before them has left anything
+/// under, be it counts, a flow that still runs, or an event that nobody has read yet.
+#[derive(Clone, Copy)]
+pub struct Indices<'a> {
+    /// The first to be given, if it is free.
+    pub next: u32,
+    /// Whether counts of a path that is gone are kept under an index.
+    pub is_left: &'a dyn Fn(u32) -> bool,
 }
 
 /// A policy set is what the maps of one set hold.
@@ -31,6 +42,8 @@ pub struct PolicySet {
     pub policies: Vec<Option<Policy>>,
     /// The paths in the order of the file, with their policies' indices.
     pub names: Vec<(String, u32)>,
+    /// The index behind the last one that was given to a new path.
+    pub next: u32,
     /// The settings that paths would get whose flows are left alone.
     pub withheld: HashMap<u32, Withheld>,
 }
@@ -45,8 +58,8 @@ pub struct Withheld {
 
 impl PolicySet {
     pub fn new(paths: &[PathPolicy], making: Making<'_>) -> Self {
-        let Making { generation, known, instance, disabled } = making;
-        let names = assign_indices(paths, known);
+        let Making { generation, known, indices, instance, disabled } = making;
+        let (names, next) = assign_indices(paths, known, indices);
         let mut policies = Vec::new();
         let mut withheld = HashMap::new();
         for (path, (_, index)) in paths.iter().zip(&names) {
@@ -63,7 +76,7 @@ impl PolicySet {
             policies[place] = Some(Policy { generation, ..policy });
         }
         let (prefixes, rules) = lay_out(paths, &names);
-        Self { prefixes, rules, policies, names, withheld }
+        Self { prefixes, rules, policies, names, next, withheld }
     }
 }
 
@@ -77,26 +90,35 @@ impl PolicySet {
     }
 }
 
-/// A path seen before keeps its index; a new one gets one that no path had, as
-/// long as there are any, so that no running flow falls under a stranger.
-fn assign_indices(paths: &[PathPolicy], known: &HashMap<String, u32>) -> Vec<(String, u32)> {
-    let fresh = known.values().max().map_or(0, |max| max + 1);
-    let mut taken = vec![false; MAX_PATHS as usize];
-    for path in paths {
-        if let Some(&index) = known.get(&path.name) {
-            taken[index as usize] = true;
-        }
-    }
-    let mut candidates = (fresh..MAX_PATHS).chain(0..fresh);
+/// The least room for indices: so many paths come before one gets an index that another
+/// has had.
+const LEAST_ROOM: u32 = 1024;
+
+/// A path seen before keeps its index. A new one gets the next one that is free, round
+/// and round in twice the room that all need: the policies are an array, which is to
+/// stay small however many paths come and go. Returns the next index as well.
+fn assign_indices(
+    paths: &[PathPolicy],
+    known: &HashMap<String, u32>,
+    indices: Indices<'_>,
+) -> (Vec<(String, u32)>, u32) {
+    let Indices { mut next, is_left } = indices;
+    let room = (2 * paths.len() as u32).max(LEAST_ROOM);
+    let taken: HashSet<u32> = known.values().copied().collect();
+    // It ends: only so many are taken, or have anything left.
+    let mut candidates = (next..room).chain(0..next.min(room)).chain(next.max(room)..);
     let mut next_free = || {
-        let index = candidates.find(|&index| !taken[index as usize]);
-        index.expect("the configuration has at most MAX_PATHS paths")
+        let index = candidates.find(|index| !taken.contains(index) && !is_left(*index));
+        let index = index.expect("there are more than four thousand million");
+        next = index + 1;
+        index
     };
     let index_of = |path: &PathPolicy| known.get(&path.name).copied();
-    paths
+    let names = paths
         .iter()
         .map(|path| (path.name.clone(), index_of(path).unwrap_or_else(&mut next_free)))
-        .collect()
+        .collect();
+    (names, next)
 }
 
 /// The run of each prefix: its own rules in the order of the file, then those of
@@ -201,10 +223,32 @@ mod tests {
         paths: &[PathPolicy],
         disabled: &Disabled,
     ) -> PolicySet {
-        PolicySet::new(
-            paths,
-            Making { generation: 7, known, instance: &Instance::default(), disabled },
-        )
+        let next = known.values().max().map_or(0, |last| last + 1);
+        set_with(known, paths, disabled, Indices { next, is_left: &|_| false })
+    }
+
+    fn set_with(
+        known: &HashMap<String, u32>,
+        paths: &[PathPolicy],
+        disabled: &Disabled,
+        indices: Indices<'_>,
+    ) -> PolicySet {
+        let instance = &Instance::default();
+        PolicySet::new(paths, Making { generation: 7, known, indices, instance, disabled })
+    }
+
+    /// Returns the indices of these paths, and the next one.
+    fn indices(
+        names: &[&str],
+        known: &[(&str, u32)],
+        next: u32,
+        is_left: impl Fn(u32) -> bool,
+    ) -> (Vec<u32>, u32) {
+        let paths: Vec<_> = names.iter().map(|name| path(name, &["10.0.0.0/8"])).collect();
+        let known = known.iter().map(|(name, index)| ((*name).to_owned(), *index)).collect();
+        let indices = Indices { next, is_left: &is_left };
+        let set = set_with(&known, &paths, &Disabled::default(), indices);
+        (set.names.into_iter().map(|(_, index)| index).collect(), set.next)
     }
 
     fn policies_of(set: &PolicySet, prefix: &str) -> Vec<u32> {
@@ -247,6 +291,26 @@ mod tests {
         let set = set_after(&known, &paths, &Disabled::default());
         assert_eq!(set.names, [("new".to_owned(), 8), ("a".to_owned(), 4)]);
         assert!(set.policies[7].is_none() && set.policies[8].is_some());
+    }
+
+    #[test]
+    fn a_new_path_does_not_get_the_index_of_one_that_is_gone() {
+        // The last of three has gone with the set before: nothing of it is known any more.
+        assert_eq!(indices(&["a", "b", "new"], &[("a", 0), ("b", 1)], 3, |_| false).0, [0, 1, 3]);
+        // All of them have.
+        assert_eq!(indices(&["new"], &[], 3, |_| false), (vec![3], 4));
+        // One comes in the place of the other.
+        assert_eq!(indices(&["new"], &[("old", 3)], 4, |_| false), (vec![4], 5));
+    }
+
+    #[test]
+    fn indices_are_given_again_once_nothing_is_left_of_whoever_had_them() {
+        let left = |index| index < 5 || index == 1023;
+        assert_eq!(indices(&["new"], &[("a", 5)], 1023, left), (vec![6], 7));
+        // Within as much room as there is, unless there is something left everywhere.
+        assert_eq!(indices(&["new"], &[], 1024, |_| false), (vec![0], 1));
+        assert_eq!(indices(&["new"], &[], 1024, |index| index < 1024), (vec![1024], 1025));
+        assert_eq!(indices(&["new"], &[], 2000, |index| index < 1024), (vec![2000], 2001));
     }
 
     #[test]

@@ -39,6 +39,7 @@ mod refused_settings;
 mod reload;
 mod reload_ways;
 mod removal;
+mod removed_paths;
 mod reuse;
 mod running;
 mod scenarios;

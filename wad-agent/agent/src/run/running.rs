@@ -1,6 +1,7 @@
 //! The agent at work: what it knows beside the kernel, and how it acts on each event.
 
 use std::{
+    collections::HashSet,
     ops::ControlFlow,
     sync::{Arc, Mutex},
     time::{Instant, SystemTime},
@@ -167,6 +168,8 @@ impl<'a> Running<'a> {
         let put = put(self.agent, &mut self.force, config, Some(&self.measured))?;
         self.in_force = put.in_force;
         self.live.set(self.in_force.derived().clone());
+        let names: HashSet<Arc<str>> = self.force.tuning().path_names().into_iter().collect();
+        self.live.keep_only(|path| names.contains(path));
         // The tasks that asked for the configuration before end here.
         self.measured = put.measured;
         self.measured.start(self.force.tuning());

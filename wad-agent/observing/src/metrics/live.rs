@@ -107,6 +107,15 @@ impl Live {
         self.show(paths)
     }
 
+    /// Forgets the paths that are gone with a policy set, and what their flows carried:
+    /// one of the same name that comes later counts anew, whoever scrapes in between.
+    pub fn keep_only(&mut self, in_force: impl Fn(&str) -> bool) {
+        self.paths.retain(|path, _| in_force(path));
+        for flows in [&mut self.flows, &mut self.missed] {
+            flows.retain(|_, known| in_force(&known.path));
+        }
+    }
+
     fn show(&mut self, paths: &mut [PathReading]) -> HashMap<String, Seconds> {
         if self.paths.is_empty() {
             return HashMap::new();
@@ -228,6 +237,19 @@ mod tests {
         assert_eq!(shown(&mut live, 0, flow(3000.0)), (2000, 2.0));
         assert_eq!(shown(&mut live, 0, vec![]), (2000, 2.0));
         assert_eq!(shown(&mut live, 0, flow(4000.0)), (3000, 3.0));
+    }
+
+    #[test]
+    fn a_path_that_comes_again_between_two_scrapes_counts_anew() {
+        let mut live = Live::default();
+        shown(&mut live, 0, vec![]);
+        assert_eq!(shown(&mut live, 7000, vec![running(1, "connected", 1000.0)]), (8000, 1.0));
+        live.keep_only(|path| path == "bob");
+        assert_eq!(shown(&mut live, 7000, vec![running(1, "connected", 2000.0)]), (9000, 2.0));
+        live.keep_only(|path| path == "eve");
+        // Its flow has come along, and has carried all that before.
+        assert_eq!(shown(&mut live, 0, vec![running(1, "running", 2000.0)]), (0, 0.0));
+        assert_eq!(shown(&mut live, 0, vec![running(1, "running", 2500.0)]), (500, 0.5));
     }
 
     #[test]

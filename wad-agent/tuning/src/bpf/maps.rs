@@ -23,7 +23,7 @@ use super::{Pins, Result, TuningError};
 use crate::{
     explain::{Answer, Basis, Known, Query, RuleSet, explain},
     instance::Instance,
-    policy_set::{Making, PolicySet, Withheld},
+    policy_set::{Indices, Making, PolicySet, Withheld},
     readings::{KernelReadings, PathReading, PathState},
 };
 
@@ -122,13 +122,18 @@ impl Maps {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
         let disabled = &self.disabled;
-        let making = Making { generation: generation + 1, known: &known, instance, disabled };
+        let is_left =
+            |index| generation != 0 && !matches!(self.paths.get(&index, 0), Err(MapError::KeyNotFound));
+        let indices = Indices { next: self.get(Setting::NextPath)? as u32, is_left: &is_left };
+        let making =
+            Making { generation: generation + 1, known: &known, indices, instance, disabled };
         let set = PolicySet::new(paths, making);
         let inner = Inner {
             rules: Arc::new(rules(&set)?),
             policies: policies(&set)?,
             prefixes: Arc::new(prefixes(&set)?),
         };
+        self.set(Setting::NextPath, set.next.into())?;
         self.put_in_force(generation, inner)?;
         // Of most paths there is nothing to tell.
         let told = set.names.iter().zip(paths).filter(|(_, path)| path.origin != Origin::default());

@@ -8,7 +8,7 @@ use wad_policy::{config::PathPolicy, switch::Disabled};
 use super::{Answer, Basis, Known, Query, RuleSet, explain};
 use crate::{
     instance::Instance,
-    policy_set::{Making, PolicySet},
+    policy_set::{Indices, Making, PolicySet},
     readings::PathState,
 };
 
@@ -23,7 +23,8 @@ impl<'a> Offline<'a> {
     #[must_use]
     pub fn new(paths: &'a [PathPolicy], instance: &Instance, disabled: &Disabled) -> Self {
         // Nothing had an index before: they are those of the file.
-        let making = Making { generation: 0, known: &HashMap::new(), instance, disabled };
+        let indices = Indices { next: 0, is_left: &|_| false };
+        let making = Making { generation: 0, known: &HashMap::new(), indices, instance, disabled };
         Self { set: PolicySet::new(paths, making), paths }
     }
 
