@@ -1,7 +1,10 @@
 //! Counts are kept for each path, in the kernel, so that it goes on while no agent
 //! runs.
 
-use crate::record;
+use crate::{
+    record,
+    recount::{Counted, Drift, Seen},
+};
 
 /// Counts of one path, in a map by policy index.
 #[repr(C)]
@@ -13,8 +16,10 @@ pub struct PathStats {
     pub opened: u64,
     /// Established ones that closed.
     pub closed: u64,
-    /// Tuned flows now: what `max_flows` bounds.
-    pub tuned_now: u64,
+    /// Flows that came to be tuned.
+    pub admitted: u64,
+    /// Those of them that went, or were found gone, or were too many for `max_flows`.
+    pub released: u64,
     /// Matched, but left alone because of `max_flows`.
     pub too_many: u64,
     /// Matched, but a setting was refused by the kernel.
@@ -29,81 +34,61 @@ pub struct PathStats {
     pub segs_retrans: u64,
     /// Smoothed RTT of the flow that closed last.
     pub srtt_us: u64,
+    /// Tuned flows by which the count of them was found wrong, and was put right.
+    pub drift: u64,
+    /// Those of `closed` whose end nobody saw.
+    pub unseen: u64,
+    /// The latest walk over all flows.
+    pub walk: Walk,
     /// How many of the flows send, counted when the agent looks at them.
     pub senders: Senders,
 }
-record!(PathStats, size = 88 + size_of::<Senders>());
+record!(PathStats, size = 112 + size_of::<Walk>() + size_of::<Senders>());
 
-/// Counts the flows of a path that have something to send or on its way.
+impl PathStats {
+    /// Counts that are all zero, as a path begins with them.
+    pub const NONE: Self = Self {
+        matched: 0,
+        opened: 0,
+        closed: 0,
+        admitted: 0,
+        released: 0,
+        too_many: 0,
+        refused: 0,
+        bytes_acked: 0,
+        bytes_received: 0,
+        data_segs_out: 0,
+        segs_retrans: 0,
+        srtt_us: 0,
+        drift: 0,
+        unseen: 0,
+        walk: Walk {
+            began_ns: 0,
+            before: Counted { admitted: 0, released: 0, opened: 0, closed: 0 },
+            seen: Seen { flows: 0, tuned: 0, tuned_before: 0, established_before: 0 },
+            found: Drift { tuned: 0, unseen: 0 },
+        },
+        senders: Senders { look: 0, looked_ns: 0, before: 0, found: 0 },
+    };
+
+    /// Returns the tuned flows that there are now: what `max_flows` bounds.
+    #[must_use]
+    pub const fn tuned_now(&self) -> u64 {
+        self.admitted.saturating_sub(self.released)
+    }
+}
+
+/// Holds what a walk over all flows notes at a path.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Senders {
-    /// The look in which they are counted now: a number that no other has.
-    pub look: u64,
-    /// They were looked at then, by the monotonic clock.
-    pub looked_ns: u64,
-    /// So many were found in the look before.
-    pub before: u32,
-    /// So many are found in this look, so far.
-    pub found: u32,
+pub struct Walk {
+    /// It began then, CLOCK_MONOTONIC.
+    pub began_ns: u64,
+    /// The counts were these before it.
+    pub before: Counted,
+    /// It has seen these flows.
+    pub seen: Seen,
+    /// The latest walk found this, and the next one is to agree.
+    pub found: Drift,
 }
-record!(Senders, size = 24);
-
-/// What was counted longer ago says nothing: no agent looks any more.
-const FRESH_NS: u64 = 5_000_000_000;
-
-impl Senders {
-    /// Counts one more, in this look.
-    #[inline(always)]
-    pub const fn count(&mut self, look: u64, now_ns: u64) {
-        if self.look != look {
-            self.before = self.found;
-            self.found = 0;
-            self.look = look;
-        }
-        self.looked_ns = now_ns;
-        self.found += 1;
-    }
-
-    /// Returns how many send; 1 where that is not known. In the midst of a look the
-    /// count is that of the last one: more show at once, fewer a look later.
-    #[inline(always)]
-    #[must_use]
-    pub const fn flows(&self, now_ns: u64) -> u32 {
-        let most = if self.found > self.before { self.found } else { self.before };
-        if most == 0 || now_ns.saturating_sub(self.looked_ns) > FRESH_NS { 1 } else { most }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{FRESH_NS, Senders};
-
-    fn look(senders: &mut Senders, look: u64, flows: u32) {
-        (0..flows).for_each(|_| senders.count(look, look * 1_000));
-    }
-
-    #[test]
-    fn more_show_at_once_and_fewer_a_look_later() {
-        let mut senders = Senders::default();
-        assert_eq!(senders.flows(0), 1);
-        look(&mut senders, 1, 3);
-        assert_eq!(senders.flows(1_000), 3);
-        look(&mut senders, 2, 2);
-        assert_eq!(senders.flows(2_000), 3);
-        look(&mut senders, 2, 8);
-        assert_eq!(senders.flows(2_000), 10);
-        look(&mut senders, 3, 1);
-        assert_eq!(senders.flows(3_000), 10);
-        look(&mut senders, 4, 1);
-        assert_eq!(senders.flows(4_000), 1);
-    }
-
-    #[test]
-    fn an_old_count_says_nothing() {
-        let mut senders = Senders::default();
-        look(&mut senders, 1, 64);
-        assert_eq!(senders.flows(1_000 + FRESH_NS), 64);
-        assert_eq!(senders.flows(1_001 + FRESH_NS), 1);
-    }
-}
+record!(Walk, size = 88);

@@ -80,7 +80,7 @@ pub fn stats(policy: u32) -> Option<&'static mut PathStats> {
 pub fn tuned_flows(policy: u32) -> u32 {
     match stats(policy) {
         // As many do not fit into a host.
-        Some(stats) => Shared::new(&mut stats.tuned_now).load() as u32,
+        Some(stats) => tuned_now(stats) as u32,
         None => 0,
     }
 }
@@ -92,6 +92,13 @@ pub fn senders(policy: u32) -> u32 {
     // SAFETY: reads the clock.
     let now_ns = unsafe { bpf_ktime_get_ns() };
     stats(policy).map_or(1, |stats| stats.senders.flows(now_ns))
+}
+
+#[inline(always)]
+fn tuned_now(stats: &mut PathStats) -> u64 {
+    // In this order: of one that comes and goes meanwhile, the coming counts.
+    let released = Shared::new(&mut stats.released).load();
+    Shared::new(&mut stats.admitted).load().saturating_sub(released)
 }
 
 /// Most that a buffer may have while memory is short, in bytes as the kernel keeps it.

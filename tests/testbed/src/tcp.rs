@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage};
+use nix::sys::socket::{
+    self, AddressFamily, MsgFlags, SockFlag, SockType, SockaddrStorage, sockopt,
+};
 
 use crate::{
     netns::{Netns, NetnsError},
@@ -141,6 +143,17 @@ pub fn set_option(
         )
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Closes a connection at once, by a reset.
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn reset(stream: TcpStream) -> io::Result<()> {
+    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+    socket::setsockopt(&stream, sockopt::Linger, &at_once)?;
+    drop(stream);
+    Ok(())
 }
 
 /// Returns a counter of the kernel's TCP in a namespace, by its name in

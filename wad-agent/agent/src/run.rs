@@ -1,6 +1,7 @@
 //! `wad run`: from a configuration to tuned flows, and back out again.
 
 mod answers;
+mod beside;
 mod bound;
 mod buffers;
 mod change;
@@ -9,6 +10,7 @@ mod events;
 mod force;
 mod memory;
 mod plan;
+mod recounts;
 mod running;
 mod servers;
 

@@ -156,7 +156,7 @@ impl From<&PathReading> for PathStatus {
             connections_matched: stats.matched,
             flows_opened: stats.opened,
             flows_closed: stats.closed,
-            flows_tuned: stats.tuned_now,
+            flows_tuned: stats.tuned_now(),
             flows_untuned: Untuned { max_flows: stats.too_many, refused: stats.refused },
             refused: path.refused.clone(),
             sent_bytes: stats.bytes_acked,

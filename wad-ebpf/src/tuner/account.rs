@@ -44,10 +44,11 @@ pub fn admit<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcome 
         return Outcome::Observed;
     }
     let Some(stats) = stats(flow.policy) else { return Outcome::TooMany };
-    let tuned_now = Shared::new(&mut stats.tuned_now);
-    let others = add_to_others::<ADDITION>(tuned_now, 1);
+    let released = Shared::new(&mut stats.released);
+    let admitted = Shared::new(&mut stats.admitted);
+    let others = add_to_others::<ADDITION>(admitted, 1).saturating_sub(released.load());
     if policy.max_flows != 0 && others >= policy.max_flows.into() {
-        tuned_now.sub(1);
+        released.add(1);
         Shared::new(&mut stats.too_many).add(1);
         return Outcome::TooMany;
     }
@@ -68,18 +69,21 @@ pub fn release(flow: &mut Flow) {
         return;
     }
     if let Some(stats) = stats(flow.policy) {
-        Shared::new(&mut stats.tuned_now).sub(1);
+        Shared::new(&mut stats.released).add(1);
     }
     if flow.divides() {
         count(Counter::Divisions);
     }
 }
 
+/// Not on the stack, which is short of room.
+static NO_STATS: PathStats = PathStats::NONE;
+
 #[inline(always)]
 pub fn matched(policy: u32) {
     if stats(policy).is_none() {
         // Another processor may have made it meanwhile; either will do.
-        let _ = PATHS.insert(policy, PathStats::default(), BPF_NOEXIST.into());
+        let _ = PATHS.insert(policy, &NO_STATS, BPF_NOEXIST.into());
     }
     if let Some(stats) = stats(policy) {
         Shared::new(&mut stats.matched).add(1);

@@ -54,6 +54,8 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     };
     // Of the socket's last connection, should its end have gone unseen.
     account::release(flow);
+    // A look at all flows that comes by meanwhile counts none of the two.
+    flow.outcome = Outcome::Ended as u32;
     // SAFETY: reads the clock.
     flow.matched_ns = unsafe { bpf_ktime_get_ns() };
     flow.established_ns = 0;

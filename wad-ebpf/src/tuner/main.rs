@@ -26,6 +26,7 @@ mod instruments;
 mod options;
 mod override_options;
 mod progress;
+mod recount;
 mod report;
 mod running;
 mod socket;

@@ -49,6 +49,7 @@ mod takeover;
 mod top;
 mod totals;
 mod trace;
+mod unseen_ends;
 mod unsent;
 pub mod verifier;
 mod windows;

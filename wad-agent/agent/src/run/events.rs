@@ -12,7 +12,7 @@ use tokio::{
 use tracing::warn;
 use wad_toolbox::signals::{Stop, handle};
 
-use super::{divisions, force::Force};
+use super::{divisions, force::Force, recounts};
 use crate::{api::Command, measured, reload::Watch};
 
 /// An event is one thing to act on.
@@ -31,6 +31,8 @@ pub enum Event {
     Divide,
     /// What flows hold of memory is to be looked at, and whether their buffers grow.
     Grow,
+    /// Counts are to be held against the flows that there are.
+    Recount,
     /// The events of flows cannot be read any more.
     FlowsEnded(Result<()>),
 }
@@ -44,6 +46,7 @@ pub struct Events {
     commands: mpsc::Receiver<Command>,
     reviews: Interval,
     looks: Interval,
+    recounts: Interval,
 }
 
 impl Events {
@@ -56,13 +59,15 @@ impl Events {
             commands,
             reviews: measured::reviews(),
             looks: divisions::looks(),
+            recounts: recounts::looks(),
         })
     }
 
     pub async fn next(&mut self, force: &mut Force<'_>) -> Event {
         let retiring = force.retiring;
         let growing = force.buffers.next_look;
-        let flows = force.flows();
+        let Force { flows, recounts, .. } = force;
+        let flows = flows.as_mut().expect("the start follows them");
         loop {
             return tokio::select! {
                 () = self.stop.asked() => Event::Stop,
@@ -74,6 +79,8 @@ impl Events {
                 _ = self.reviews.tick(), if retiring.is_none() => Event::Review,
                 _ = self.looks.tick() => Event::Divide,
                 () = time::sleep_until(growing) => Event::Grow,
+                _ = self.recounts.tick() => Event::Recount,
+                () = recounts.done() => continue,
                 changed = changed(&mut self.file) => match changed {
                     Ok(()) => Event::File,
                     Err(error) => {

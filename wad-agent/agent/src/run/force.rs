@@ -14,7 +14,7 @@ use wad_tuning::{
     journal::Journal,
 };
 
-use super::{Agent, buffers::Buffers, divisions::Divisions};
+use super::{Agent, buffers::Buffers, divisions::Divisions, recounts::Recounts};
 use crate::flow_log::FlowLog;
 
 /// Holds what is in force.
@@ -32,6 +32,7 @@ pub struct Force<'a> {
     divisions: Divisions,
     /// The buffers that grow, and the memory that flows hold.
     pub buffers: Buffers,
+    pub(super) recounts: Recounts,
     /// When the policy set before the one in force is to go.
     pub retiring: Option<Instant>,
 }
@@ -48,6 +49,7 @@ impl<'a> Force<'a> {
             ends: Ends::default(),
             divisions: Divisions::default(),
             buffers: Buffers::new(),
+            recounts: Recounts::new(),
             retiring: None,
         }
     }
@@ -104,6 +106,12 @@ impl<'a> Force<'a> {
     pub fn grow(&mut self) {
         let tuning = Arc::clone(self.tuning());
         self.buffers.look(&tuning);
+    }
+
+    /// Counts follow the flows that there are.
+    pub fn recount(&mut self) {
+        let tuning = Arc::clone(self.tuning());
+        self.recounts.look(&tuning);
     }
 
     /// Ends what the agent does beside the kernel. What is in force there stays, unless

@@ -106,6 +106,7 @@ impl<'a> Running<'a> {
             Event::Review => self.review(),
             Event::Divide => self.force.divide(),
             Event::Grow => self.force.grow(),
+            Event::Recount => self.force.recount(),
         }
         ControlFlow::Continue(())
     }

@@ -304,7 +304,8 @@ fn add(sum: &mut PathStats, stats: &PathStats) {
         matched,
         opened,
         closed,
-        tuned_now,
+        admitted,
+        released,
         too_many,
         refused,
         bytes_acked,
@@ -313,18 +314,24 @@ fn add(sum: &mut PathStats, stats: &PathStats) {
         segs_retrans,
         srtt_us: _,
         senders: _,
+        drift,
+        unseen,
+        walk: _,
     } = stats;
     for (sum, value) in [
         (&mut sum.matched, matched),
         (&mut sum.opened, opened),
         (&mut sum.closed, closed),
-        (&mut sum.tuned_now, tuned_now),
+        (&mut sum.admitted, admitted),
+        (&mut sum.released, released),
         (&mut sum.too_many, too_many),
         (&mut sum.refused, refused),
         (&mut sum.bytes_acked, bytes_acked),
         (&mut sum.bytes_received, bytes_received),
         (&mut sum.data_segs_out, data_segs_out),
         (&mut sum.segs_retrans, segs_retrans),
+        (&mut sum.drift, drift),
+        (&mut sum.unseen, unseen),
     ] {
         *sum = sum.saturating_add(*value);
     }

@@ -91,7 +91,25 @@ pub const PATH: &[PathMetric] = &[
     },
     PathMetric {
         definition: Definition { name: "wad_flows_tuned", unit: None, help: "Tuned flows now" },
-        value: Gauge(|stats| stats.tuned_now),
+        value: Gauge(PathStats::tuned_now),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_flows_tuned_drift",
+            unit: None,
+            help: "Flows by which the count of tuned flows was found to differ from those that \
+                   there are, and was put right; looked for twice a minute",
+        },
+        value: PerPath(|stats| stats.drift),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_flows_closed_unseen",
+            unit: None,
+            help: "Closed connections whose end was not seen, as another program on the cgroup \
+                   had taken the callback that tells of it: found gone, and counted late",
+        },
+        value: PerPath(|stats| stats.unseen),
     },
     PathMetric {
         definition: Definition {

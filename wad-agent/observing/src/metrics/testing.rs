@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use wad_common::stats::{PathStats, Senders};
+use wad_common::{
+    senders::Senders,
+    stats::{PathStats, Walk},
+};
 
 use super::*;
 
@@ -22,7 +25,8 @@ pub fn example() -> Readings {
         matched: 14,
         opened: 13,
         closed: 12,
-        tuned_now: 1,
+        admitted: 16,
+        released: 15,
         too_many: 3,
         refused: 4,
         bytes_acked: 10_737_418_240,
@@ -31,6 +35,9 @@ pub fn example() -> Readings {
         segs_retrans: 380,
         srtt_us: 75_125,
         senders: Senders::default(),
+        drift: 32,
+        unseen: 33,
+        walk: Walk::default(),
     };
     Readings {
         paths: vec![path("bob", stats), path("a \"quoted\\\nname", PathStats::default())],

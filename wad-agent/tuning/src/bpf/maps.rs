@@ -1,6 +1,9 @@
 //! The pinned maps, from the agent's side.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use aya::maps::{
     Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError,
@@ -64,6 +67,8 @@ pub struct Maps {
     origins: HashMap<u32, Origin>,
     /// The maps in force, once this agent has put any there.
     current: Option<Inner>,
+    /// There may be counts of paths that are not in force any more.
+    has_gone: bool,
 }
 
 /// The maps of one policy set.
@@ -113,6 +118,8 @@ impl Maps {
             withheld: HashMap::new(),
             origins: HashMap::new(),
             current: None,
+            // Of an agent before this one.
+            has_gone: true,
         })
     }
 
@@ -122,8 +129,9 @@ impl Maps {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
         let disabled = &self.disabled;
-        let is_left =
-            |index| generation != 0 && !matches!(self.paths.get(&index, 0), Err(MapError::KeyNotFound));
+        let is_left = |index| {
+            generation != 0 && !matches!(self.paths.get(&index, 0), Err(MapError::KeyNotFound))
+        };
         let indices = Indices { next: self.get(Setting::NextPath)? as u32, is_left: &is_left };
         let making =
             Making { generation: generation + 1, known: &known, indices, instance, disabled };
@@ -141,7 +149,40 @@ impl Maps {
         self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
         self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
         self.withheld = set.withheld;
+        let stay = self.names.iter().filter(|(name, _)| known.contains_key(&**name)).count();
+        self.has_gone |= stay < known.len();
         Ok(generation + 1)
+    }
+
+    /// Returns the paths of which there are counts, but which are not in force.
+    pub fn gone_paths(&self) -> Result<Vec<u32>> {
+        if !self.has_gone {
+            return Ok(Vec::new());
+        }
+        let in_force: HashSet<u32> = self.names.iter().map(|(_, index)| *index).collect();
+        let indices: Vec<u32> =
+            self.paths.keys().collect::<Result<_, _>>().map_err(named("PATHS"))?;
+        Ok(indices.into_iter().filter(|index| !in_force.contains(index)).collect())
+    }
+
+    /// Forgets the counts of those paths which had gone before the latest walk over all
+    /// flows began, and of which that has seen none.
+    pub fn forget(&mut self, gone: &[u32]) -> Result<()> {
+        let mut forgotten = HashSet::new();
+        for index in gone {
+            let stats = self.paths.get(index, 0).map_err(named("PATHS"))?;
+            if stats.walk.seen.flows == 0 {
+                self.paths.remove(index).map_err(named("PATHS"))?;
+                forgotten.insert(*index);
+            }
+        }
+        let refusals: Vec<Refusal> =
+            self.refusals.keys().collect::<Result<_, _>>().map_err(named("REFUSALS"))?;
+        for refusal in refusals.iter().filter(|refusal| forgotten.contains(&refusal.policy)) {
+            self.refusals.remove(refusal).map_err(named("REFUSALS"))?;
+        }
+        self.has_gone = !self.gone_paths()?.is_empty();
+        Ok(())
     }
 
     /// Has the kernel side tell of flows that are changed while they run, or not.

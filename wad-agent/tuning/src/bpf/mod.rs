@@ -16,6 +16,7 @@ mod objects;
 mod options;
 mod pins;
 mod progress;
+mod recount;
 mod running;
 mod sets;
 #[cfg(any(test, feature = "testing"))]
@@ -40,6 +41,7 @@ pub use instruments::InstrumentsReader;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
 pub use progress::ProgressReader;
+use recount::Recount;
 use running::Running;
 use tracing::warn;
 use wad_common::{
@@ -70,6 +72,8 @@ pub struct Tuning {
     running: Option<Running>,
     /// The programs for buffers that grow; None as above.
     growth: Option<Growth>,
+    /// The programs that look what there is to be counted; None as above.
+    recount: Option<Recount>,
 }
 
 /// Time that a connection may take to be made, from its first packet on, and still get
@@ -123,7 +127,9 @@ impl Tuning {
             let running = Running::load(&pins, &btf, setup.cgroup.id);
             let cgroup_id = setup.cgroup.id;
             let growth = Growth::load(&pins, &btf, cgroup_id);
-            let tuning = Self { pins, maps: Mutex::new(maps), cgroup, cgroup_id, running, growth };
+            let recount = Recount::load(&pins, &btf, cgroup_id);
+            let maps = Mutex::new(maps);
+            let tuning = Self { pins, maps, cgroup, cgroup_id, running, growth, recount };
             Started { tuning, how, policy_set }
         };
         if is_attached_to(&pins, setup.cgroup) {
@@ -225,6 +231,18 @@ impl Tuning {
     /// want, or are to be content with.
     pub fn grow(&self, namespaces: &HashSet<u64>) -> Result<()> {
         self.growth.as_ref().map_or(Ok(()), |growth| growth.visit(namespaces))
+    }
+
+    /// Holds the counts of paths against the flows that there are: what this look and the
+    /// one before have both found wrong is put right. Counts of paths that are gone go
+    /// when the last of their flows has.
+    pub fn recount(&self) -> Result<()> {
+        let Some(recount) = &self.recount else { return Ok(()) };
+        let gone = self.maps().gone_paths()?;
+        if recount.walk()? && !gone.is_empty() {
+            self.maps().forget(&gone)?;
+        }
+        Ok(())
     }
 
     /// Has buffers grow or not, and have no more than so many bytes, as the kernel keeps

@@ -205,6 +205,18 @@ fn watch_ends(pins: &Pins, btf: &KernelBtf, object: &LinkedObject) -> Result<()>
         .map_err(TuningError::Running)
 }
 
+/// Loads an iterator over the counts of the paths, by its name.
+pub fn link_paths(
+    pins: &Pins,
+    btf: &KernelBtf,
+    cgroup_id: u64,
+    name: &'static str,
+) -> Result<OwnedFd> {
+    let maps = maps::open_all(pins)?;
+    let object = link_object(&maps, btf, cgroup_id, &Members::NONE)?;
+    link_map(pins, btf, &object, (name, "bpf_iter_bpf_map_elem", "PATHS"))
+}
+
 /// Loads an iterator over the flows' state, by its name, which reads so much of each.
 pub fn link_flows(
     pins: &Pins,
@@ -214,15 +226,25 @@ pub fn link_flows(
 ) -> Result<OwnedFd> {
     let maps = maps::open_all(pins)?;
     let object = link_object(&maps, btf, cgroup_id, members)?;
+    link_map(pins, btf, &object, (name, "bpf_iter_bpf_sk_storage_map", "FLOWS"))
+}
+
+/// Links an iterator of this kind over a map.
+fn link_map(
+    pins: &Pins,
+    btf: &KernelBtf,
+    object: &LinkedObject,
+    (name, kind, map): (&'static str, &str, &'static str),
+) -> Result<OwnedFd> {
     let program = struct_ops::load(&sys::ProgramLoad {
         name,
         instructions: object.instructions(name).map_err(StructOpsError::from)?,
         program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
-        attach_type_id: btf.function_id("bpf_iter_bpf_sk_storage_map")?,
+        attach_type_id: btf.function_id(kind)?,
         attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
     })?;
-    let flows = maps::open(pins, "FLOWS")?;
-    sys::link_map_iterator(program.as_fd(), flows.fd().as_fd()).map_err(TuningError::Running)
+    let map = maps::open(pins, map)?;
+    sys::link_map_iterator(program.as_fd(), map.fd().as_fd()).map_err(TuningError::Running)
 }
 
 fn link_object(

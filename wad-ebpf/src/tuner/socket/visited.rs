@@ -6,7 +6,10 @@
 use core::ffi::c_void;
 
 use aya_ebpf::{
-    bindings::{BPF_SOCK_OPS_STATE_CB_FLAG, BPF_TCP_CLOSE_WAIT, BPF_TCP_ESTABLISHED},
+    bindings::{
+        BPF_SOCK_OPS_STATE_CB_FLAG, BPF_TCP_CLOSE, BPF_TCP_CLOSE_WAIT, BPF_TCP_ESTABLISHED,
+        BPF_TCP_LISTEN,
+    },
     helpers::{
         bpf_getsockopt, bpf_setsockopt,
         generated::{bpf_get_socket_cookie, bpf_probe_read_kernel, bpf_skc_to_tcp_sock},
@@ -138,6 +141,14 @@ impl Visited {
     pub fn can_send(&self) -> bool {
         let state = u32::from(self.read::<u8>(offset!(state)));
         state == BPF_TCP_ESTABLISHED || state == BPF_TCP_CLOSE_WAIT
+    }
+
+    /// Whether its connection is over: what is left is a socket that somebody holds, and
+    /// may use for the next one.
+    #[inline(always)]
+    pub fn is_over(&self) -> bool {
+        let state = u32::from(self.read::<u8>(offset!(state)));
+        state == BPF_TCP_CLOSE || state == BPF_TCP_LISTEN
     }
 
     /// Whether it is of the tuner's cgroup or of one below: no other is ours to
