@@ -4,6 +4,7 @@
 use crate::{
     record,
     recount::{Counted, Drift, Seen},
+    senders::Senders,
 };
 
 /// Counts of one path, in a map by policy index.

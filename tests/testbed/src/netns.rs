@@ -1,7 +1,9 @@
-//! A named network namespace (as `ip netns` lists them) is deleted when dropped.
+//! A named network namespace (as `ip netns` lists them) is deleted when dropped; so are
+//! many at once.
 
 use std::{
-    fs::File,
+    env,
+    fs::{self, File},
     io,
     os::fd::{AsFd, BorrowedFd},
     path::PathBuf,
@@ -21,6 +23,10 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 pub enum NetnsError {
     #[error("cannot create network namespace {name}")]
     Create { name: String, source: ProcessError },
+    #[error("cannot write {}", path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("ip cannot {command} {count} network namespaces")]
+    Batch { command: &'static str, count: usize, source: ProcessError },
     #[error("cannot open network namespace {path}", path = path.display())]
     Open { path: PathBuf, source: io::Error },
     #[error("cannot enter network namespace {name}")]
@@ -103,6 +109,47 @@ impl Drop for Netns {
         // give up: minutes, and the next test counts it.
         let _ = self.run(|| crate::sysctl::set("net.ipv4.tcp_orphan_retries", "1"));
         delete(&self.name);
+    }
+}
+
+/// Many namespaces that nothing is in.
+#[derive(Debug)]
+pub struct Crowd {
+    names: Vec<String>,
+}
+
+impl Crowd {
+    /// Creates so many namespaces.
+    ///
+    /// # Errors
+    /// Without root, or where `ip netns` fails.
+    pub fn create(count: usize) -> Result<Self, NetnsError> {
+        let first = COUNT.fetch_add(count as u32, Ordering::Relaxed);
+        let name = |n| format!("wad-{}-{n}-crowd", process::id());
+        let crowd = Self { names: (first..).take(count).map(name).collect() };
+        crowd.batch("add")?;
+        Ok(crowd)
+    }
+
+    /// Has one `ip` do it for all: a process each would take ten times as long.
+    fn batch(&self, command: &'static str) -> Result<(), NetnsError> {
+        let line = |name| format!("netns {command} {name}\n");
+        let lines: String = self.names.iter().map(line).collect();
+        let path = env::temp_dir().join(format!("wad-{}-{command}", self.names[0]));
+        let written = fs::write(&path, lines);
+        written.map_err(|source| NetnsError::Write { path: path.clone(), source })?;
+        let done = run("ip", &["-force", "-batch", &path.to_string_lossy()]);
+        let _ = fs::remove_file(&path);
+        let count = self.names.len();
+        done.map(drop).map_err(|source| NetnsError::Batch { command, count, source })
+    }
+}
+
+impl Drop for Crowd {
+    fn drop(&mut self) {
+        if let Err(error) = self.batch("del") {
+            crate::say(&format!("namespaces stay behind: {error}"));
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! `wad run`: from a configuration to tuned flows, and back out again.
 
+mod adopting;
 mod answers;
 mod beside;
 mod bound;
@@ -145,6 +146,7 @@ impl Agent<'_> {
         let listeners = Listeners::bind(&begin.config, self.lock).await?;
         let max_paths = begin.config.metrics.max_paths;
         let mut running = Running::start(self, journal, begin)?;
+        running.force.follow_at_start().await;
         let servers = listeners.serve(answers::api(self, &running, max_paths), commands);
         let looking = tokio::spawn(Arc::clone(&running.live).watch());
         let result = loop {
@@ -155,7 +157,7 @@ impl Agent<'_> {
         };
         looking.abort();
         servers.stop();
-        running.end()?;
+        running.end().await?;
         servers.finish().await?;
         result
     }

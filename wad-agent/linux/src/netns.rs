@@ -8,6 +8,7 @@ use std::{
     collections::HashSet,
     fs::{self, File, Metadata},
     io,
+    ops::ControlFlow,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     thread,
@@ -46,84 +47,140 @@ impl Identity {
 
 const OWN: &str = "/proc/self/ns/net";
 
-/// Returns the inode of the namespace that this process is in.
-pub fn own_inode() -> io::Result<u64> {
-    Ok(fs::metadata(OWN)?.ino())
+/// Says in which namespaces work is done.
+#[derive(Clone, Copy, Debug)]
+pub enum Which<'a> {
+    /// In all that can be seen.
+    All,
+    /// In those with these inodes.
+    These(&'a HashSet<u64>),
+}
+
+/// So many namespaces a walk had to leave out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// They could not be entered.
+    pub closed: u64,
+    /// They were wanted, and nowhere to be found.
+    pub missing: u64,
+    /// They are those of processes that may not be looked at, each of which counts as one.
+    pub unseen: u64,
+}
+
+impl Skipped {
+    pub const fn add(&mut self, other: Self) {
+        self.closed = self.closed.saturating_add(other.closed);
+        self.missing = self.missing.saturating_add(other.missing);
+        self.unseen = self.unseen.saturating_add(other.unseen);
+    }
+}
+
+/// Does work in each of these namespaces, one after the other, on a thread of its own:
+/// in this process's own first, which takes no privilege. A namespace is open for as long
+/// as it is visited, and no other one meanwhile. The work may break off the walk.
+pub fn in_each(
+    which: Which<'_>,
+    work: impl FnMut() -> ControlFlow<()> + Send,
+) -> io::Result<Skipped> {
+    let walk = || Walk { which, seen: HashSet::new(), skipped: Skipped::default() }.go(work);
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, walk)?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+struct Walk<'a> {
+    which: Which<'a>,
+    /// The namespaces that it came to.
+    seen: HashSet<Identity>,
+    skipped: Skipped,
+}
+
+impl Walk<'_> {
+    fn go(mut self, mut work: impl FnMut() -> ControlFlow<()>) -> io::Result<Skipped> {
+        if self.is_due(Identity::own()?) && work().is_break() {
+            return Ok(self.skipped);
+        }
+        for path in paths()? {
+            if self.is_over() {
+                break;
+            }
+            if self.enter(&path) && work().is_break() {
+                return Ok(self.skipped);
+            }
+        }
+        self.skipped.missing = self.missing();
+        Ok(self.skipped)
+    }
+
+    /// Whether a namespace is one to go to, which each is once.
+    fn is_due(&mut self, identity: Identity) -> bool {
+        let is_wanted = match self.which {
+            Which::All => true,
+            Which::These(inodes) => inodes.contains(&identity.inode),
+        };
+        is_wanted && self.seen.insert(identity)
+    }
+
+    /// Makes the calling thread a member of the namespace there, if it is one to go to.
+    fn enter(&mut self, path: &Path) -> bool {
+        // Most paths lead to where it has been: to look takes no descriptor.
+        match fs::metadata(path) {
+            Ok(metadata) if !self.is_due(Identity::of(&metadata)) => return false,
+            Ok(_) => {}
+            Err(error) => {
+                self.skipped.unseen += u64::from(!is_gone(&error));
+                return false;
+            }
+        }
+        match File::open(path).and_then(|file| Netns(file).enter()) {
+            Ok(()) => true,
+            Err(error) => {
+                self.skipped.closed += u64::from(!is_gone(&error));
+                false
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        matches!(self.which, Which::These(_)) && self.missing() == 0
+    }
+
+    /// Returns how many of those that are wanted it has not come to.
+    fn missing(&self) -> u64 {
+        match self.which {
+            Which::All => 0,
+            Which::These(inodes) => (inodes.len() - self.seen.len()) as u64,
+        }
+    }
+}
+
+/// Processes end, and mounts go, while they are looked at. (ESRCH is what a process says
+/// that has ended.)
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH)
 }
 
 impl Netns {
-    /// Whether it has this inode.
-    #[must_use]
-    pub fn is(&self, inode: u64) -> bool {
-        self.0.metadata().is_ok_and(|metadata| metadata.ino() == inode)
-    }
-
     /// Makes the calling thread a member for the rest of its life.
     pub fn enter(&self) -> io::Result<()> {
         Ok(setns(&self.0, CloneFlags::CLONE_NEWNET)?)
     }
 }
 
-/// All that can be seen, each once; this process's own first.
-pub fn all() -> io::Result<Vec<Netns>> {
-    let own = File::open(OWN)?;
-    let mut seen = HashSet::from([identity(&own)?]);
-    let mut found = vec![Netns(own)];
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    for path in of_processes()?.chain(mounts.lines().filter_map(mounted)) {
-        // Processes end, and mounts go, while they are looked at.
-        let Ok(file) = File::open(&path) else { continue };
-        if identity(&file).is_ok_and(|identity| seen.insert(identity)) {
-            found.push(Netns(file));
-        }
-    }
-    Ok(found)
-}
-
-/// Returns those with these inodes, as far as they can be seen. The search ends with the
-/// last of them.
-pub fn of_inodes(wanted: &HashSet<u64>) -> io::Result<Vec<Netns>> {
-    let own = File::open(OWN)?;
-    let mut left = wanted.clone();
-    let mut found = Vec::new();
-    let mut take = |file: File| {
-        if file.metadata().is_ok_and(|metadata| left.remove(&metadata.ino())) {
-            found.push(Netns(file));
-        }
-        left.is_empty()
-    };
-    if take(own) {
-        return Ok(found);
-    }
-    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    for path in mounts.lines().filter_map(mounted).chain(of_processes()?) {
-        // As above.
-        let Ok(file) = File::open(&path) else { continue };
-        if take(file) {
-            break;
-        }
-    }
-    Ok(found)
-}
-
-/// Runs code in each of these namespaces, one after the other, on a thread of its
-/// own.
-pub fn in_each<T: Send>(namespaces: &[Netns], inside: impl Fn() -> T + Send) -> Vec<io::Result<T>> {
-    let visit = move || namespaces.iter().map(|netns| netns.enter().map(|()| inside())).collect();
-    thread::scope(|scope| {
-        let thread = scope.spawn(visit);
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
 /// Finds a namespace, if it can be seen.
 pub fn find(wanted: Identity) -> io::Result<Option<Netns>> {
-    let is_wanted = |netns: &Netns| identity(&netns.0).is_ok_and(|found| found == wanted);
-    Ok(all()?.into_iter().find(is_wanted))
+    let is_wanted =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| Identity::of(&metadata) == wanted);
+    let open = |path| Some(Netns(File::open(path).ok()?));
+    Ok([PathBuf::from(OWN)].into_iter().chain(paths()?).filter(is_wanted).find_map(open))
 }
 
-fn identity(file: &File) -> io::Result<Identity> {
-    Ok(Identity::of(&file.metadata()?))
+/// Returns where namespaces are named: mounts, then processes.
+fn paths() -> io::Result<impl Iterator<Item = PathBuf>> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let mounted: Vec<_> = mounts.lines().filter_map(mounted).collect();
+    Ok(mounted.into_iter().chain(of_processes()?))
 }
 
 fn of_processes() -> io::Result<impl Iterator<Item = PathBuf>> {
@@ -156,18 +213,42 @@ mod tests {
         assert_eq!(mounted(""), None);
     }
 
+    /// Returns the inodes of the namespaces that are visited.
+    fn visited(which: Which<'_>) -> (Vec<u64>, Skipped) {
+        let mut inodes = Vec::new();
+        let skipped = in_each(which, || {
+            inodes.push(fs::metadata("/proc/thread-self/ns/net").unwrap().ino());
+            ControlFlow::Continue(())
+        });
+        (inodes, skipped.unwrap())
+    }
+
     #[test]
-    fn its_own_namespace_is_among_them_once() {
-        let all = all().unwrap();
+    fn its_own_namespace_is_visited_first_and_once() {
         let own = Identity::own().unwrap();
-        let same = all.iter().filter(|netns| identity(&netns.0).unwrap() == own);
-        assert_eq!(same.count(), 1);
+        let (all, _) = visited(Which::All);
+        assert_eq!(all[0], own.inode);
+        assert_eq!(all.len(), all.iter().collect::<HashSet<_>>().len());
         assert!(find(own).unwrap().is_some());
-        let found = of_inodes(&HashSet::from([own.inode])).unwrap();
-        assert_eq!(
-            found.iter().map(|netns| identity(&netns.0).unwrap()).collect::<Vec<_>>(),
-            [own]
-        );
-        assert!(of_inodes(&HashSet::from([1])).unwrap().is_empty());
+    }
+
+    #[test]
+    fn wanted_namespaces_are_visited_and_those_that_are_nowhere_are_skipped() {
+        let own = Identity::own().unwrap();
+        let found = visited(Which::These(&HashSet::from([own.inode])));
+        assert_eq!(found, (vec![own.inode], Skipped::default()));
+        let (found, skipped) = visited(Which::These(&HashSet::from([1, own.inode])));
+        assert!(found == [own.inode] && skipped.missing == 1, "{skipped:?}");
+    }
+
+    #[test]
+    fn a_walk_can_be_broken_off() {
+        let mut visits = 0;
+        in_each(Which::All, || {
+            visits += 1;
+            ControlFlow::Break(())
+        })
+        .unwrap();
+        assert_eq!(visits, 1);
     }
 }

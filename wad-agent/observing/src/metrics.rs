@@ -23,6 +23,7 @@ use std::{
 
 use prometheus_client::registry::Registry;
 use wad_common::counter::Counter;
+use wad_linux::netns::Skipped;
 use wad_tuning::{
     journal::Change,
     readings::{KernelReadings, PathReading, PathState},
@@ -43,6 +44,8 @@ pub struct Readings {
     pub counters: [u64; Counter::COUNT as usize],
     pub generation: u64,
     pub memory: Memory,
+    /// Network namespaces that passes over flows have left out.
+    pub skipped: Skipped,
     /// The changes that the journal would undo.
     pub changes: Vec<Change>,
     pub reloads: Reloads,

@@ -22,6 +22,7 @@ mod lab;
 mod laws;
 mod leaky_law;
 mod limits;
+mod many_namespaces;
 mod matching;
 mod measured;
 mod metrics;

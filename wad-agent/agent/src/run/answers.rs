@@ -24,6 +24,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let tuning = Arc::clone(force.tuning());
     let in_force = Arc::clone(&tuning);
     let memory = Arc::clone(&force.buffers.told);
+    let skipped = Arc::clone(&force.skipped);
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let completing = Arc::clone(&live);
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
@@ -46,6 +47,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             readings.routes = counted.counts();
             readings.memory = *locked(&memory);
             readings.memory.held_bytes = sockstat::tcp_held_bytes()?;
+            readings.skipped = *locked(&skipped);
             completing.complete(&mut readings);
             read(&board).read(&mut readings);
             sinks.read(&mut readings);

@@ -39,6 +39,8 @@ pub struct Buffers {
     counted: u64,
     /// The time of the next look.
     pub next_look: Instant,
+    /// The latest visit to flows took this time, which counts with the next look's.
+    pub visits_took: Duration,
     /// When it was said last that the bound is met; None where it was not.
     said: Option<Instant>,
     met: Met,
@@ -65,6 +67,7 @@ impl Buffers {
             pace: Pace::default(),
             counted: 0,
             next_look: now,
+            visits_took: Duration::ZERO,
             said: None,
             met: Met::default(),
             told: Arc::default(),
@@ -85,20 +88,27 @@ impl Buffers {
         have_come
     }
 
-    /// Looks, and has done what there is to do. What fails is tried again at the next
-    /// look.
-    pub fn look(&mut self, tuning: &Tuning) {
+    /// Looks, and returns the network namespaces of flows that are to be visited. What
+    /// fails is tried again at the next look.
+    pub fn look(&mut self, tuning: &Tuning) -> HashSet<u64> {
         let begun = Instant::now();
-        let seen = self.try_look(tuning, begun).unwrap_or_else(|error| {
-            if self.may_say(begun) {
-                warn!("buffers stay as they are: {error:#}");
-            }
-            Seen::default()
+        let (seen, namespaces) = self.try_look(tuning, begun).unwrap_or_else(|error| {
+            self.failed(&error);
+            (Seen::default(), HashSet::new())
         });
-        self.next_look = Instant::now() + self.pace.pause(seen, begun.elapsed());
+        let took = begun.elapsed() + std::mem::take(&mut self.visits_took);
+        self.next_look = Instant::now() + self.pace.pause(seen, took);
+        namespaces
     }
 
-    fn try_look(&mut self, tuning: &Tuning, now: Instant) -> Result<Seen> {
+    /// Says that buffers cannot be had otherwise, but not at every look.
+    pub fn failed(&mut self, error: &anyhow::Error) {
+        if self.may_say(Instant::now()) {
+            warn!("buffers stay as they are: {error:#}");
+        }
+    }
+
+    fn try_look(&mut self, tuning: &Tuning, now: Instant) -> Result<(Seen, HashSet<u64>)> {
         let holdings = tuning.holdings()?;
         let largest = holdings.iter().map(|flow| flow.sends_bytes.max(flow.receives_bytes)).max();
         let look = Look {
@@ -125,12 +135,10 @@ impl Buffers {
         let wants = |flow: &&Holding| flow.flags & WANTS_VISIT != 0;
         let namespaces: HashSet<u64> =
             holdings.iter().filter(wants).map(|flow| flow.netns.into()).collect();
-        if !namespaces.is_empty() {
-            tuning.grow(&namespaces)?;
-        }
         let is_short = level > Level::Free || cap_bytes.is_some();
         let grows = holdings.iter().any(|flow| flow.flags & (GROWS_STILL | STARTS) != 0);
-        Ok(Seen { is_lively: is_short || grows, had_visits: !namespaces.is_empty() })
+        let seen = Seen { is_lively: is_short || grows, had_visits: !namespaces.is_empty() };
+        Ok((seen, namespaces))
     }
 
     /// Adds the time since the last look to where it belongs.

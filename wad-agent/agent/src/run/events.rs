@@ -12,7 +12,11 @@ use tokio::{
 use tracing::warn;
 use wad_toolbox::signals::{Stop, handle};
 
-use super::{divisions, force::Force, recounts};
+use super::{
+    adopting, divisions,
+    force::{Force, Grown},
+    recounts,
+};
 use crate::{api::Command, measured, reload::Watch};
 
 /// An event is one thing to act on.
@@ -29,6 +33,10 @@ pub enum Event {
     Review,
     /// Paths that divide their buffers are to be looked at.
     Divide,
+    /// A pass over the flows that run has ended.
+    Adopted(adopting::Ended),
+    /// Flows have been visited whose buffers grow.
+    Grown(Grown),
     /// What flows hold of memory is to be looked at, and whether their buffers grow.
     Grow,
     /// Counts are to be held against the flows that there are.
@@ -65,8 +73,9 @@ impl Events {
 
     pub async fn next(&mut self, force: &mut Force<'_>) -> Event {
         let retiring = force.retiring;
-        let growing = force.buffers.next_look;
-        let Force { flows, recounts, .. } = force;
+        let may_review = retiring.is_none() && !force.is_retiring();
+        let next_look = force.buffers.next_look;
+        let Force { flows, recounts, adopting, growing, .. } = force;
         let flows = flows.as_mut().expect("the start follows them");
         loop {
             return tokio::select! {
@@ -76,9 +85,11 @@ impl Events {
                 Some(command) = self.commands.recv() => Event::Command(command),
                 () = at(retiring) => Event::Retire,
                 // A connection that is being made sees one change at most.
-                _ = self.reviews.tick(), if retiring.is_none() => Event::Review,
+                _ = self.reviews.tick(), if may_review => Event::Review,
                 _ = self.looks.tick() => Event::Divide,
-                () = time::sleep_until(growing) => Event::Grow,
+                () = time::sleep_until(next_look) => Event::Grow,
+                ended = adopting.ended() => Event::Adopted(ended),
+                ended = growing.done() => Event::Grown(ended),
                 _ = self.recounts.tick() => Event::Recount,
                 () = recounts.done() => continue,
                 changed = changed(&mut self.file) => match changed {

@@ -1,20 +1,32 @@
 //! Holds what is in force on this host: nothing at the start, and from then on what the
 //! last plan left. Flows are brought under it here.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use anyhow::Result;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
+use wad_linux::netns::Skipped;
 use wad_observing::metrics::Ends;
 use wad_policy::switch::Disabled;
+use wad_toolbox::mutex::locked;
 use wad_tuning::{
-    bpf::{self, Tuning},
+    bpf::{self, BroughtAlong, Tuning, TuningError},
     host::Host,
     journal::Journal,
 };
 
-use super::{Agent, buffers::Buffers, divisions::Divisions, recounts::Recounts};
+use super::{
+    Agent,
+    adopting::{Adopting, Ended, Pass},
+    beside::Beside,
+    buffers::Buffers,
+    divisions::Divisions,
+    recounts::Recounts,
+};
 use crate::flow_log::FlowLog;
 
 /// Holds what is in force.
@@ -33,9 +45,23 @@ pub struct Force<'a> {
     /// The buffers that grow, and the memory that flows hold.
     pub buffers: Buffers,
     pub(super) recounts: Recounts,
+    pub(super) adopting: Adopting,
+    /// Visits to flows whose buffers grow.
+    pub(super) growing: Beside<Grown>,
+    /// Network namespaces that passes over flows have left out.
+    pub skipped: Arc<Mutex<Skipped>>,
     /// When the policy set before the one in force is to go.
     pub retiring: Option<Instant>,
+    /// The pass over all flows after which it goes.
+    retires_after: Option<u64>,
 }
+
+/// What came of a visit to flows whose buffers grow, and how long it took.
+pub type Grown = (Result<Skipped, TuningError>, Duration);
+
+/// Whoever can ask the agent finds flows tuned that ran before it: so long it waits for
+/// that, and goes on if there are too many network namespaces.
+const START_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Force<'a> {
     pub fn nothing(agent: &'a Agent<'a>, journal: &'a mut Journal, disabled: Disabled) -> Self {
@@ -50,7 +76,11 @@ impl<'a> Force<'a> {
             divisions: Divisions::default(),
             buffers: Buffers::new(),
             recounts: Recounts::new(),
+            adopting: Adopting::new(),
+            growing: Beside::idle(),
+            skipped: Arc::default(),
             retiring: None,
+            retires_after: None,
         }
     }
 
@@ -62,40 +92,80 @@ impl<'a> Force<'a> {
         self.flows.as_mut().expect("the start follows them")
     }
 
-    /// Brings running flows under the policy in force. A failure leaves new flows
-    /// tuned, and the others as they are.
-    pub fn adopt(&mut self) {
-        let adopted = self.tuning().adopt_running().map_err(anyhow::Error::from);
-        let some_wait = adopted.unwrap_or_else(|error| {
-            warn!("not all flows that run follow the policy: {error:#}");
-            false
-        });
-        self.divisions.visited(some_wait);
-    }
-
     /// Has flows follow a policy set that has just come into force. The one before it
     /// stays for those that are in a handshake; at the start, for those of an agent
     /// before this one.
     pub fn adopt_anew(&mut self) {
-        self.adopt();
+        self.adopt(Pass::All);
+        self.retires_after = None;
         self.retiring = Some(Instant::now() + bpf::HANDSHAKE);
     }
 
+    /// Brings running flows under the policy in force, beside the event loop. Returns the
+    /// number of the pass.
+    fn adopt(&mut self, pass: Pass) -> u64 {
+        let tuning = Arc::clone(self.tuning());
+        self.adopting.ask(pass, &tuning)
+    }
+
+    /// Flows have been brought along. A failure leaves new flows tuned, and the others as
+    /// they are.
+    pub fn adopted(&mut self, ended: Ended) {
+        let along = ended.map_err(anyhow::Error::from).unwrap_or_else(|error| {
+            warn!("not all flows that run follow the policy: {error:#}");
+            BroughtAlong::default()
+        });
+        self.divisions.visited(along.some_wait);
+        locked(&self.skipped).add(along.skipped);
+        let tuning = Arc::clone(self.tuning());
+        let done = self.adopting.go_on_after(&tuning);
+        if self.retires_after.is_some_and(|pass| pass <= done) {
+            self.retires_after = None;
+            if let Err(error) = tuning.retire().map_err(anyhow::Error::from) {
+                warn!("the policy set before the one in force keeps its memory: {error:#}");
+            }
+        }
+    }
+
+    /// Waits at the start until flows that run have followed.
+    pub async fn follow_at_start(&mut self) {
+        if let Ok(ended) = timeout(START_PATIENCE, self.adopting.ended()).await {
+            self.adopted(ended);
+        }
+    }
+
+    /// Does something when flows that run have followed what is in force, or when it takes
+    /// too long.
+    pub fn when_followed(&self, patience: Duration, then: impl FnOnce() + Send + 'static) {
+        let followed = self.adopting.followed(patience);
+        tokio::spawn(async move {
+            followed.await;
+            then();
+        });
+    }
+
+    /// The policy set before the one in force goes, when those that were in a handshake
+    /// have got what it says.
     pub fn retire(&mut self) {
         self.retiring = None;
-        // Those that were in a handshake got what the set before says.
-        self.adopt();
-        if let Err(error) = self.tuning().retire().map_err(anyhow::Error::from) {
-            warn!("the policy set before the one in force keeps its memory: {error:#}");
-        }
+        self.retires_after = Some(self.adopt(Pass::All));
+    }
+
+    /// Whether the set before is about to go.
+    pub const fn is_retiring(&self) -> bool {
+        self.retires_after.is_some()
     }
 
     /// Flows of paths that divide their buffers follow those that have come or gone.
     pub fn divide(&mut self) {
-        match self.tuning().divisions() {
-            Ok(counted) if self.divisions.are_due(counted) => self.adopt(),
-            Ok(_) => {}
-            Err(error) => warn!("divided buffers stay as they are: {error}"),
+        if self.adopting.is_at_rest() {
+            match self.tuning().divisions() {
+                Ok(counted) if self.divisions.are_due(counted) => {
+                    self.adopt(Pass::Tuned);
+                }
+                Ok(_) => {}
+                Err(error) => warn!("divided buffers stay as they are: {error}"),
+            }
         }
         if self.tuning().looked_at().is_ok_and(|counted| self.buffers.have_come(counted)) {
             self.grow();
@@ -105,7 +175,23 @@ impl<'a> Force<'a> {
     /// Buffers follow what their flows need, and what memory there is.
     pub fn grow(&mut self) {
         let tuning = Arc::clone(self.tuning());
-        self.buffers.look(&tuning);
+        let namespaces = self.buffers.look(&tuning);
+        if !namespaces.is_empty() {
+            self.growing.start(move || {
+                let begun = Instant::now();
+                (tuning.grow(&namespaces), begun.elapsed())
+            });
+        }
+    }
+
+    /// Flows have been visited whose buffers grow. What failed is tried again at the next
+    /// look.
+    pub fn grown(&mut self, (skipped, took): Grown) {
+        match skipped {
+            Ok(skipped) => locked(&self.skipped).add(skipped),
+            Err(error) => self.buffers.failed(&error.into()),
+        }
+        self.buffers.visits_took = took;
     }
 
     /// Counts follow the flows that there are.
@@ -116,7 +202,9 @@ impl<'a> Force<'a> {
 
     /// Ends what the agent does beside the kernel. What is in force there stays, unless
     /// it is to be taken out.
-    pub fn end(self, takes_out: bool) -> Result<()> {
+    pub async fn end(mut self, takes_out: bool) -> Result<()> {
+        // No flow is to come under what is taken out.
+        self.adopting.stop().await;
         if takes_out {
             self.tuning().remove()?;
         }

@@ -4,7 +4,7 @@ use std::{
     collections::HashSet,
     ops::ControlFlow,
     sync::{Arc, Mutex},
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::Result;
@@ -44,6 +44,12 @@ pub struct Running<'a> {
     pub board: Arc<Mutex<Board>>,
     pub live: Arc<LiveFlows>,
 }
+
+/// Flows that run are given this time to follow before it is said that all is done; they
+/// follow behind the answer where there are too many network namespaces to go through.
+const RELOAD_PATIENCE: Duration = Duration::from_secs(5);
+/// The kill switch answers within a second.
+const SWITCH_PATIENCE: Duration = Duration::from_millis(700);
 
 /// Holds what the answers to questions say beside the kernel's counts.
 pub struct Told {
@@ -97,11 +103,15 @@ impl<'a> Running<'a> {
             Event::File => {}
             // Whoever asked may have gone when it is done.
             Event::Command(Command::Reload(answer)) => {
-                let _ = answer.send(self.reload());
+                let outcome = self.reload();
+                self.force.when_followed(RELOAD_PATIENCE, move || _ = answer.send(outcome));
             }
             Event::Command(Command::Switch(order, answer)) => {
-                let _ = answer.send(self.switch(&order));
+                let outcome = self.switch(&order);
+                self.force.when_followed(SWITCH_PATIENCE, move || _ = answer.send(outcome));
             }
+            Event::Adopted(ended) => self.force.adopted(ended),
+            Event::Grown(ended) => self.force.grown(ended),
             Event::Retire => self.force.retire(),
             Event::Review => self.review(),
             Event::Divide => self.force.divide(),
@@ -112,7 +122,7 @@ impl<'a> Running<'a> {
     }
 
     /// Leaves the kernel as the configuration says.
-    pub fn end(self) -> Result<()> {
+    pub async fn end(self) -> Result<()> {
         self.measured.save();
         let takes_out = match self.in_force.on_exit() {
             OnExit::Restore => {
@@ -124,7 +134,7 @@ impl<'a> Running<'a> {
                 false
             }
         };
-        self.force.end(takes_out)
+        self.force.end(takes_out).await
     }
 
     /// Reads the configuration again, and puts it in force or changes nothing.

@@ -260,6 +260,20 @@ pub const HOST: &[HostMetric] = &[
     },
     HostMetric {
         definition: Definition {
+            name: "wad_namespaces_skipped",
+            unit: None,
+            help: "Network namespaces that passes over running flows left out, as they could not \
+                   be entered (closed), or not be found by any process or mount (missing), or are \
+                   those of processes that wad may not look at (unseen)",
+        },
+        value: HostValue::Results(&[
+            ("closed", |readings| readings.skipped.closed),
+            ("missing", |readings| readings.skipped.missing),
+            ("unseen", |readings| readings.skipped.unseen),
+        ]),
+    },
+    HostMetric {
+        definition: Definition {
             name: "wad_policy_generation",
             unit: None,
             help: "Number of the policy set in force; it rises with each reload",

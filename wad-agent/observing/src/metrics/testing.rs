@@ -49,6 +49,7 @@ pub fn example() -> Readings {
             near_seconds: 31,
             over_seconds: 29,
         },
+        skipped: Skipped { closed: 34, missing: 35, unseen: 36 },
         changes: vec![Change::Sysctl {
             key: "net.core.rmem_max".to_owned(),
             before: "212992".to_owned(),

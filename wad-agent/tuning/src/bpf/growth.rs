@@ -8,7 +8,7 @@ use std::{
 
 use tracing::warn;
 use wad_common::{growth::Holding, instruments::Members};
-use wad_linux::netns;
+use wad_linux::netns::{self, Skipped, Which};
 use wad_struct_ops::KernelBtf;
 
 use super::{Pins, Result, TuningError, running};
@@ -50,23 +50,14 @@ impl Growth {
             .collect())
     }
 
-    /// Visits the sockets of these network namespaces, as far as they can be entered.
-    pub fn visit(&self, inodes: &HashSet<u64>) -> Result<()> {
-        let namespaces = netns::of_inodes(inodes).map_err(TuningError::Namespaces)?;
-        let own = netns::own_inode().map_err(TuningError::Namespaces)?;
-        let visit = || running::read(self.visits.as_fd());
-        // Its own needs no entering, for which there may be no privilege.
-        if inodes.contains(&own) {
-            visit().map_err(TuningError::Running)?;
-        }
-        let others: Vec<_> = namespaces.into_iter().filter(|it| !it.is(own)).collect();
-        if others.is_empty() {
-            return Ok(());
-        }
-        // One that cannot be entered keeps what the kernel gives.
-        for visited in netns::in_each(&others, visit).into_iter().flatten() {
-            visited.map_err(TuningError::Running)?;
-        }
-        Ok(())
+    /// Visits the sockets of these network namespaces, as far as they can be entered: one
+    /// that cannot keeps what the kernel gives.
+    pub fn visit(&self, inodes: &HashSet<u64>) -> Result<Skipped> {
+        let mut result = Ok(());
+        let visit = || running::and_go_on(running::read(self.visits.as_fd()), &mut result);
+        let skipped = netns::in_each(Which::These(inodes), visit);
+        let skipped = skipped.map_err(TuningError::Namespaces)?;
+        result.map_err(TuningError::Running)?;
+        Ok(skipped)
     }
 }

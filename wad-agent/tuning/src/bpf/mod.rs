@@ -26,7 +26,7 @@ use std::{
     collections::{HashMap, HashSet},
     fs::File,
     os::fd::AsFd as _,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, atomic::AtomicBool},
     time::Duration,
 };
 
@@ -42,13 +42,17 @@ use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
 pub use progress::ProgressReader;
 use recount::Recount;
+pub use running::BroughtAlong;
 use running::Running;
 use tracing::warn;
 use wad_common::{
     choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, growth::Holding,
     instruments::Members, policy::Policy,
 };
-use wad_linux::cgroup::{self, Cgroup};
+use wad_linux::{
+    cgroup::{self, Cgroup},
+    netns::{Skipped, Which},
+};
 use wad_policy::{config::PathPolicy, switch::Disabled};
 use wad_struct_ops::{self as struct_ops, BtfError, KernelBtf, sys};
 use wad_toolbox::mutex::locked;
@@ -200,9 +204,20 @@ impl Tuning {
     /// Brings the flows that run under the policy in force, in all network
     /// namespaces: those that it has not seen, those for which it has changed, those
     /// that it does not name any more, and those whose part of divided buffers is
-    /// another one. Whether some of the latter have to be visited again.
-    pub fn adopt_running(&self) -> Result<bool> {
-        self.running.as_ref().map_or(Ok(false), Running::bring_along)
+    /// another one. It breaks off where it is told to stop.
+    pub fn adopt_running(&self, stop: &AtomicBool) -> Result<BroughtAlong> {
+        let Some(running) = &self.running else { return Ok(BroughtAlong::default()) };
+        running.bring_along(Which::All, stop)
+    }
+
+    /// Does so in the network namespaces only that tuned flows are in.
+    pub fn divide_running(&self, stop: &AtomicBool) -> Result<BroughtAlong> {
+        let (Some(running), Some(growth)) = (&self.running, &self.growth) else {
+            return self.adopt_running(stop);
+        };
+        let namespaces: HashSet<u64> =
+            growth.holdings()?.iter().map(|flow| flow.netns.into()).collect();
+        running.bring_along(Which::These(&namespaces), stop)
     }
 
     /// Has flows that are changed while they run tell of it, or not.
@@ -229,8 +244,9 @@ impl Tuning {
 
     /// Gives the flows of these network namespaces, by inode, the buffers that they
     /// want, or are to be content with.
-    pub fn grow(&self, namespaces: &HashSet<u64>) -> Result<()> {
-        self.growth.as_ref().map_or(Ok(()), |growth| growth.visit(namespaces))
+    pub fn grow(&self, namespaces: &HashSet<u64>) -> Result<Skipped> {
+        let Some(growth) = &self.growth else { return Ok(Skipped::default()) };
+        growth.visit(namespaces)
     }
 
     /// Holds the counts of paths against the flows that there are: what this look and the

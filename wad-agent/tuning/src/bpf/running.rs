@@ -5,14 +5,16 @@ use std::{
     collections::HashMap,
     fs::File,
     io::{self, Read as _},
+    ops::ControlFlow,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use aya::maps::MapData;
 use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
 use tracing::{info, warn};
 use wad_common::{flow::Visit, instruments::Members, sock::SockOffsets};
-use wad_linux::netns;
+use wad_linux::netns::{self, Skipped, Which};
 use wad_struct_ops::{self as struct_ops, BtfError, KernelBtf, LinkedObject, StructOpsError, sys};
 
 use super::{Pins, Result, TuningError, maps, objects};
@@ -38,6 +40,15 @@ struct Passed {
     divided: usize,
     /// Flows that were visited and have to be visited again, later.
     dividing: usize,
+}
+
+/// Says what came of it, for whoever asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BroughtAlong {
+    /// Some flows are to be visited again later.
+    pub some_wait: bool,
+    /// Network namespaces that were left out.
+    pub skipped: Skipped,
 }
 
 impl Passed {
@@ -85,27 +96,22 @@ impl Running {
         }
     }
 
-    /// Goes through all network namespaces until nothing is left to be done. Whether
-    /// some flows are to be visited again later.
-    pub fn bring_along(&self) -> Result<bool> {
-        let namespaces = netns::all().map_err(TuningError::Namespaces)?;
+    /// Goes through these network namespaces until nothing is left to be done, or it is to
+    /// stop.
+    pub fn bring_along(&self, which: Which<'_>, stop: &AtomicBool) -> Result<BroughtAlong> {
         let mut outcome = Passed::default();
-        let mut closed_to_us = 0;
-        for (n, visited) in
-            netns::in_each(&namespaces, || self.until_done()).into_iter().enumerate()
-        {
-            match visited {
-                Ok(done) => outcome = outcome.and(done.map_err(TuningError::Running)?),
-                // Its own needs no entering.
-                Err(_) if n == 0 => {
-                    outcome = outcome.and(self.until_done().map_err(TuningError::Running)?);
-                }
-                Err(_) => closed_to_us += 1,
+        let mut result = Ok(());
+        let visit = || {
+            if stop.load(Ordering::Relaxed) {
+                return ControlFlow::Break(());
             }
-        }
-        if closed_to_us > 0 {
+            and_go_on(self.until_done().map(|done| outcome = outcome.and(done)), &mut result)
+        };
+        let skipped = netns::in_each(which, visit).map_err(TuningError::Namespaces)?;
+        result.map_err(TuningError::Running)?;
+        if skipped.closed > 0 {
             warn!(
-                namespaces = closed_to_us,
+                namespaces = skipped.closed,
                 "flows that run in other network namespaces stay as they are: to enter them takes \
                  CAP_SYS_ADMIN"
             );
@@ -114,7 +120,7 @@ impl Running {
         if adopted + changed + left > 0 {
             info!(adopted, changed, left, "running flows follow the policy");
         }
-        Ok(dividing > 0)
+        Ok(BroughtAlong { some_wait: dividing > 0, skipped })
     }
 
     fn until_done(&self) -> io::Result<Passed> {
@@ -134,6 +140,17 @@ impl Running {
     /// Makes one run in the calling thread's namespace.
     fn pass(&self) -> io::Result<Passed> {
         Ok(Passed::of(&read(self.link.as_fd())?))
+    }
+}
+
+/// Goes on with the next namespace, or breaks off and keeps the error.
+pub fn and_go_on<T>(done: io::Result<T>, result: &mut io::Result<()>) -> ControlFlow<()> {
+    match done {
+        Ok(_) => ControlFlow::Continue(()),
+        Err(error) => {
+            *result = Err(error);
+            ControlFlow::Break(())
+        }
     }
 }
 

@@ -1,0 +1,112 @@
+//! A host with thousands of network namespaces: to go through them takes seconds, in which
+//! the agent answers; it holds one at a time, and counts those that it cannot visit.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use wad_e2e_attribute::e2e;
+use wad_testbed::{
+    netns::{self, Crowd, Netns},
+    stand::{Stand, until},
+    tcp::{Connection, at},
+    veth::{ADDRESSES_V4, Wire},
+    wad::{Home, program},
+};
+
+const PORT: u16 = 7000;
+const SOON: Duration = Duration::from_secs(10);
+const A_WHILE: Duration = Duration::from_secs(60);
+
+/// The policy is for the ends that connected.
+fn policy(remote: &str, keys: &str) -> String {
+    format!("[[path]]\nname = 'p'\nremote = '{remote}'\nremote_port = {PORT}\n{keys}\n")
+}
+
+const TUNED: &str = "sndbuf = '300000'\ncongestion = 'wad_aimd'";
+const MANY: usize = 5_000;
+
+#[e2e(never = "an emulated processor takes minutes for so many namespaces", alone)]
+fn the_kill_switch_answers_within_a_second_among_5000_namespaces() -> Result<()> {
+    let stand = Stand::set_up("many")?;
+    let begun = Instant::now();
+    let crowd = Crowd::create(MANY)?;
+    println!("{MANY} namespaces made in {:?}", begun.elapsed());
+    // It is found last.
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, &policy(ADDRESSES_V4[1], TUNED))?;
+    let begun = Instant::now();
+    let agent = home.start(stand.cgroup())?;
+    println!("ready after {:?}", begun.elapsed());
+    let running = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?;
+    let is_tuned = || Ok::<_, anyhow::Error>(running.near_flow(wire.a())?.congestion != "cubic");
+    ensure!(is_tuned()?);
+
+    let mut times = Vec::new();
+    for command in ["disable", "enable", "disable", "enable"] {
+        let begun = Instant::now();
+        let output = home.command(command).output()?;
+        times.push(begun.elapsed());
+        ensure!(output.status.success(), "{command}: {output:?}");
+        // Flows that are made from now on are as the answer says, those that run follow.
+        let next = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?;
+        let wanted = command == "enable";
+        ensure!((next.near_flow(wire.a())?.congestion != "cubic") == wanted, "{command}");
+        until("what runs follows", A_WHILE, is_tuned, |tuned| *tuned == wanted)?;
+    }
+    println!("answers after {times:?}");
+    ensure!(times.iter().all(|time| *time < Duration::from_secs(1)), "{times:?}");
+
+    // Nor does a pass that is on its way hold up the end.
+    ensure!(home.command("disable").output()?.status.success());
+    let begun = Instant::now();
+    agent.stop()?;
+    println!("stopped in {:?}", begun.elapsed());
+    ensure!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    drop(crowd);
+    Ok(())
+}
+
+/// This is what the agent takes beside namespaces, with some to spare.
+const DESCRIPTORS: usize = 128;
+
+#[e2e(long, few)]
+fn a_pass_needs_no_descriptor_for_each_namespace() -> Result<()> {
+    let stand = Stand::set_up("descriptors")?;
+    let _crowd = Crowd::create(2 * DESCRIPTORS)?;
+    let wire = Wire::start()?;
+    let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?;
+    let home = Home::create(&program()?, &policy(ADDRESSES_V4[1], TUNED))?;
+    let _agent = home.start_in(&format!("ulimit -n {DESCRIPTORS}"), stand.cgroup())?;
+    let flow = connection.near_flow(wire.a())?;
+    ensure!(flow.sndbuf_bytes == 600_000, "{flow:?}; {}", home.log());
+    Ok(())
+}
+
+#[e2e(long, beside)]
+fn namespaces_that_cannot_be_visited_are_counted() -> Result<()> {
+    let stand = Stand::set_up("skipped")?;
+    let netns = Netns::create("hidden")?;
+    netns.ip(&["link", "set", "lo", "up"])?;
+    let home = Home::create(&program()?, &policy("127.0.0.2", "sndbuf = '8MiB'\ndivide = true"))?;
+    let _agent = home.start(stand.cgroup())?;
+    let open = || Ok::<_, anyhow::Error>(Connection::open(&netns, &netns, at("127.0.0.2", PORT))?);
+    let first = open()?;
+    let sndbuf =
+        |connection: &Connection| -> Result<u64> { Ok(connection.near_flow(&netns)?.sndbuf_bytes) };
+    let second = open()?;
+    until("the buffers are divided", SOON, || sndbuf(&first), |bytes| *bytes == 8 << 20)?;
+    let skipped = || -> Result<f64> {
+        let metrics = home.metrics()?;
+        Ok(metrics.value("wad_namespaces_skipped_total", &["result=\"missing\""])?)
+    };
+    ensure!(skipped()? == 0.0);
+
+    // From here on only this process has it, by a descriptor.
+    netns::delete(netns.name());
+    let third = open()?;
+    until("it is missed", SOON, skipped, |count| *count > 0.0)?;
+    ensure!(sndbuf(&first)? == 8 << 20, "the namespace was visited");
+    drop((first, second, third));
+    std::mem::forget(netns);
+    Ok(())
+}
