@@ -11,8 +11,8 @@ use std::{
 pub enum MetricsError {
     #[error("cannot scrape http://127.0.0.1:{port}{path}")]
     Scrape { port: u16, path: String, source: io::Error },
-    #[error("http://127.0.0.1:{port}{path} answers \"{status}\"")]
-    Status { port: u16, path: String, status: String },
+    #[error("http://127.0.0.1:{port}{path} answers with {status}")]
+    Status { port: u16, path: String, status: u16 },
     #[error("no single {name} with {labels:?} in:\n{text}")]
     Missing { name: String, labels: Vec<String>, text: String },
 }
@@ -22,16 +22,24 @@ pub enum MetricsError {
 /// # Errors
 /// When nobody answers, or not with 200.
 pub fn get(port: u16, path: &str) -> Result<String, MetricsError> {
+    match ask(port, path)? {
+        (200, body) => Ok(body),
+        (status, _) => Err(MetricsError::Status { port, path: path.to_owned(), status }),
+    }
+}
+
+/// Returns the status that a GET of a path on a port of the loopback is answered with, and
+/// the body.
+///
+/// # Errors
+/// When nobody answers.
+pub fn ask(port: u16, path: &str) -> Result<(u16, String), MetricsError> {
     let failed = |source| MetricsError::Scrape { port, path: path.to_owned(), source };
     let answer = exchange(port, path).map_err(failed)?;
-    let (head, body) =
-        answer.split_once("\r\n\r\n").ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
-    let status = head.lines().next().unwrap_or_default();
-    if status.split(' ').nth(1) != Some("200") {
-        let status = status.to_owned();
-        return Err(MetricsError::Status { port, path: path.to_owned(), status });
-    }
-    Ok(body.to_owned())
+    let parts = answer
+        .split_once("\r\n\r\n")
+        .and_then(|(head, body)| Some((head.split(' ').nth(1)?.parse().ok()?, body.to_owned())));
+    parts.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))
 }
 
 /// Asks by HTTP/1.0: the answer comes in one piece and ends with the connection.

@@ -5,7 +5,11 @@ mod bind;
 mod scrapes;
 mod serve;
 
-use std::{error::Error, sync::Arc, time::Instant};
+use std::{
+    error::Error,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use axum::{
     Json, Router,
@@ -20,7 +24,11 @@ use wad_observing::{
     reading::{self, Filter, ReadError},
 };
 use wad_policy::switch;
-use wad_tuning::explain::{Answer, Query};
+use wad_toolbox::mutex::locked;
+use wad_tuning::{
+    attachment::Attachment,
+    explain::{Answer, Query},
+};
 
 use self::scrapes::Scrapes;
 pub use self::{
@@ -41,6 +49,8 @@ pub struct Api {
     pub about: About,
     /// Paths that get metrics of their own.
     pub max_paths: usize,
+    /// Whether tuning is in the kernel.
+    pub attachment: Arc<Mutex<Attachment>>,
     pub source: Source,
     pub paths: paths::Source,
     pub explainer: Explainer,
@@ -49,14 +59,26 @@ pub struct Api {
 
 /// Returns what the metrics' address serves.
 pub fn metrics_router(api: Arc<Api>) -> Router {
+    let attachment = Arc::clone(&api.attachment);
+    let readiness = move || async move { readiness(&locked(&attachment)) };
     Router::new()
         .route("/", get(|| async { Html(LANDING_PAGE) }))
         .route("/-/healthy", get(|| async { "wad is healthy.\n" }))
+        .route("/-/ready", get(readiness))
         .route("/metrics", get(scrape))
         .with_state(Scrapes::new(move |format| {
             let readings = api.source.read()?;
             Ok(metrics::encode(readings, api.max_paths, api.about.started_at, format)?)
         }))
+}
+
+/// Says whether flows are tuned, and if not, why.
+fn readiness(attachment: &Attachment) -> (StatusCode, String) {
+    let faults: String = attachment.faults().map(|fault| format!("{fault}\n")).collect();
+    match faults.is_empty() {
+        true => (StatusCode::OK, "wad is ready.\n".to_owned()),
+        false => (StatusCode::SERVICE_UNAVAILABLE, faults),
+    }
 }
 
 /// Returns what the address of `[api]` serves: what anyone on this host may know.
@@ -104,7 +126,7 @@ const LANDING_PAGE: &str = concat!(
     "<!doctype html>\n<html lang=\"en\">\n<title>wad</title>\n<h1>wad ",
     env!("CARGO_PKG_VERSION"),
     "</h1>\n<p>TCP tuning per path.\n<ul>\n<li><a href=\"/metrics\">Metrics</a>\n",
-    "<li><a href=\"/-/healthy\">Health</a>\n</ul>\n</html>\n"
+    "<li><a href=\"/-/healthy\">Health</a>\n<li><a href=\"/-/ready\">Readiness</a>\n</ul>\n</html>\n"
 );
 
 async fn scrape(State(scrapes): State<Scrapes>, headers: HeaderMap) -> Result<Response, Failure> {

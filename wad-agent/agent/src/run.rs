@@ -9,6 +9,7 @@ mod change;
 mod divisions;
 mod events;
 mod force;
+mod links;
 mod memory;
 mod plan;
 mod recounts;

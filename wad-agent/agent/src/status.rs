@@ -36,6 +36,9 @@ pub struct Status {
     pub generation: u64,
     /// Reloads of the configuration, since the start.
     pub reloads: ReloadStatus,
+    /// What is not in the kernel any more where it belongs, and why.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub detached: Vec<String>,
     pub memory_held_bytes: u64,
     pub memory_limit_bytes: u64,
     pub events_lost: u64,
@@ -133,6 +136,7 @@ impl Status {
             cgroup: about.cgroup.clone(),
             generation: readings.generation,
             reloads: readings.reloads.into(),
+            detached: readings.attachment.faults().map(str::to_owned).collect(),
             memory_held_bytes: readings.memory.held_bytes,
             memory_limit_bytes: readings.memory.limit_bytes,
             events_lost: readings.counter(Counter::EventsLost),

@@ -11,9 +11,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use aya_obj::generated::{bpf_attach_type, bpf_cmd, bpf_link_info};
+use aya_obj::generated::{bpf_attach_type, bpf_cmd};
+use nix::{
+    errno::Errno,
+    fcntl::AtFlags,
+    unistd::{AccessFlags, faccessat},
+};
 use thiserror::Error;
-use wad_struct_ops::sys::{bpf, zeroed};
+use wad_struct_ops::sys::{self, bpf, zeroed};
 
 /// Says why there is no cgroup to attach to.
 #[derive(Debug, Error)]
@@ -56,6 +61,18 @@ impl Cgroup {
         }
         let id = file.metadata().map_err(open_error)?.ino();
         Ok(Self { path, file, id })
+    }
+
+    /// Returns the same one once more.
+    pub fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self { path: self.path.clone(), file: self.file.try_clone()?, id: self.id })
+    }
+
+    /// Whether it was removed, whatever is at its path by now: no connection comes to it
+    /// any more.
+    pub fn is_removed(&self) -> bool {
+        let found = faccessat(&self.file, "cgroup.procs", AccessFlags::F_OK, AtFlags::empty());
+        matches!(found, Err(Errno::ENOENT | Errno::ENODEV))
     }
 
     /// The sock_ops programs of others here or above: one attached exclusively
@@ -127,18 +144,13 @@ fn exclusive_programs(cgroup: &File) -> Vec<u32> {
     ids[..ids.len().min(count as usize)].to_vec()
 }
 
-/// Number of the cgroup that a link is attached to; None if that is gone.
-pub fn attached_to(link: BorrowedFd<'_>) -> Option<u64> {
-    // SAFETY: plain integers and unions of them, for which zero bytes are valid.
-    let mut info: bpf_link_info = unsafe { std::mem::zeroed() };
-    let mut attr = zeroed();
-    attr.info.bpf_fd = link.as_raw_fd() as u32;
-    attr.info.info_len = size_of::<bpf_link_info>() as u32;
-    attr.info.info = &raw mut info as u64;
-    bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr).ok()?;
+/// Returns the number of the cgroup that a link is attached to; None if that is gone, or the
+/// link was detached.
+pub fn attached_to(link: BorrowedFd<'_>) -> io::Result<Option<u64>> {
+    let info = sys::link_info(link)?;
     // SAFETY: of a link of this type the command fills in this member.
     let id = unsafe { info.__bindgen_anon_1.cgroup.cgroup_id };
-    (id != 0).then_some(id)
+    Ok((id != 0).then_some(id))
 }
 
 /// The name of a program, in quotes and after a space, where it has one.

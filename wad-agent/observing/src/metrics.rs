@@ -25,6 +25,7 @@ use prometheus_client::registry::Registry;
 use wad_common::counter::Counter;
 use wad_linux::netns::Skipped;
 use wad_tuning::{
+    attachment::Attachment,
     journal::Change,
     readings::{KernelReadings, PathReading, PathState},
     routes,
@@ -50,6 +51,8 @@ pub struct Readings {
     pub changes: Vec<Change>,
     pub reloads: Reloads,
     pub routes: routes::Counts,
+    /// Whether what is in the kernel is where it belongs.
+    pub attachment: Attachment,
     /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
     /// The sources, in the order of the configuration.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use aya_obj::generated::{
-    bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_map_type, bpf_prog_type,
+    bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_link_info, bpf_map_type, bpf_prog_type,
 };
 
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
@@ -195,6 +195,25 @@ pub fn take_link(pinned: &Path, by: BorrowedFd<'_>, path: &Path) -> io::Result<(
     attr.link_update.__bindgen_anon_1.new_prog_fd = by.as_raw_fd() as u32;
     bpf(bpf_cmd::BPF_LINK_UPDATE, &mut attr)?;
     pin(&link, path)
+}
+
+/// Returns what the kernel tells of a link.
+pub fn link_info(link: BorrowedFd<'_>) -> io::Result<bpf_link_info> {
+    // SAFETY: plain integers and unions of them, for which zero bytes are valid.
+    let mut info: bpf_link_info = unsafe { std::mem::zeroed() };
+    let mut attr = zeroed();
+    attr.info.bpf_fd = link.as_raw_fd() as u32;
+    attr.info.info_len = size_of::<bpf_link_info>() as u32;
+    attr.info.info = &raw mut info as u64;
+    bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
+    Ok(info)
+}
+
+/// Opens the program of a link, which takes CAP_SYS_ADMIN.
+pub fn linked_program(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    attr.__bindgen_anon_6.__bindgen_anon_1.prog_id = link_info(link)?.prog_id;
+    bpf_fd(bpf_cmd::BPF_PROG_GET_FD_BY_ID, &mut attr)
 }
 
 /// Attaches a program to its raw tracepoint.

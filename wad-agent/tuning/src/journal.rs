@@ -262,7 +262,11 @@ impl Journal {
 
     /// Mounts a BPF file system, journalled.
     fn mount_bpffs(&mut self, dir: &Path) -> Result<(), JournalError> {
-        self.record(Change::BpffsMount { dir: dir.to_owned() })?;
+        let change = Change::BpffsMount { dir: dir.to_owned() };
+        // Where others have unmounted it since, it stands there already.
+        if !self.changes().any(|noted| *noted == change) {
+            self.record(change)?;
+        }
         bpffs::mount(dir).map_err(|source| JournalError::Mount { dir: dir.to_owned(), source })
     }
 

@@ -1,5 +1,6 @@
 //! A policy put into a host, and taken out again.
 
+pub mod attachment;
 pub mod bpf;
 pub mod ceilings;
 pub mod disabled_note;

@@ -15,7 +15,10 @@ use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch, task::JoinHandle};
 use wad_instruments::{FieldError, Reading, testing::flow};
 use wad_linux::{lock, lock::Lock};
 use wad_observing::metrics::{Readings, testing::example};
-use wad_tuning::explain::Basis;
+use wad_tuning::{
+    attachment::{Lost, Part},
+    explain::Basis,
+};
 
 use super::*;
 use crate::{
@@ -48,7 +51,8 @@ fn api(source: Source) -> Arc<Api> {
             Err(FieldError::UnknownField { name: name.clone(), near }.into())
         }
     });
-    Arc::new(Api { about, max_paths: 1000, source, paths, explainer, flows })
+    let attachment = Arc::default();
+    Arc::new(Api { about, max_paths: 1000, attachment, source, paths, explainer, flows })
 }
 
 struct Server {
@@ -128,7 +132,18 @@ async fn the_other_pages() {
     let landing = server.get("/", "text/html").await;
     assert!(text(&landing).1.contains("href=\"/metrics\""));
     assert_eq!(text(&server.get("/-/healthy", "").await).1, "wad is healthy.\n");
+    assert_eq!(text(&server.get("/-/ready", "").await).1, "wad is ready.\n");
     assert_eq!(server.get("/v1/status", "").await.status(), StatusCode::NOT_FOUND);
+}
+
+#[test]
+fn whoever_asks_whether_it_is_ready_gets_the_reasons_why_not() {
+    let mut attachment = Attachment::default();
+    assert_eq!(readiness(&attachment).0, StatusCode::OK);
+    let lost = [Part::Pins, Part::Tuner].map(|part| Lost { part, why: part.name().to_owned() });
+    attachment.set_lost(&lost);
+    let expected = (StatusCode::SERVICE_UNAVAILABLE, "tuner\npins\n".to_owned());
+    assert_eq!(readiness(&attachment), expected);
 }
 
 #[tokio::test]

@@ -25,6 +25,8 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let in_force = Arc::clone(&tuning);
     let memory = Arc::clone(&force.buffers.told);
     let skipped = Arc::clone(&force.skipped);
+    let attachment = Arc::clone(&force.links.told);
+    let attached = Arc::clone(&attachment);
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let completing = Arc::clone(&live);
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
@@ -38,6 +40,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             started_at: SystemTime::now(),
         },
         max_paths,
+        attachment,
         source: Source::new(move || {
             let told = locked(&told);
             let mut readings = Readings::from(tuning.readings()?);
@@ -45,6 +48,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             readings.reloads = told.reloads;
             drop(told);
             readings.routes = counted.counts();
+            readings.attachment = locked(&attached).clone();
             readings.memory = *locked(&memory);
             readings.memory.held_bytes = sockstat::tcp_held_bytes()?;
             readings.skipped = *locked(&skipped);

@@ -1,7 +1,7 @@
 //! The agent waits for signals, commands, its file, and the times at which it looks
 //! at its flows and measurements.
 
-use std::{io, path::Path};
+use std::{io, path::Path, sync::Arc};
 
 use anyhow::Result;
 use tokio::{
@@ -11,10 +11,12 @@ use tokio::{
 };
 use tracing::warn;
 use wad_toolbox::signals::{Stop, handle};
+use wad_tuning::attachment::Lost;
 
 use super::{
     adopting, divisions,
     force::{Force, Grown},
+    links,
     recounts,
 };
 use crate::{api::Command, measured, reload::Watch};
@@ -41,6 +43,8 @@ pub enum Event {
     Grow,
     /// Counts are to be held against the flows that there are.
     Recount,
+    /// It has been looked what is not in the kernel any more where it belongs.
+    Looked(io::Result<Vec<Lost>>),
     /// The events of flows cannot be read any more.
     FlowsEnded(Result<()>),
 }
@@ -55,6 +59,7 @@ pub struct Events {
     reviews: Interval,
     looks: Interval,
     recounts: Interval,
+    links: links::Looks,
 }
 
 impl Events {
@@ -68,6 +73,7 @@ impl Events {
             reviews: measured::reviews(),
             looks: divisions::looks(),
             recounts: recounts::looks(),
+            links: links::Looks::new(),
         })
     }
 
@@ -75,6 +81,7 @@ impl Events {
         let retiring = force.retiring;
         let may_review = retiring.is_none() && !force.is_retiring();
         let next_look = force.buffers.next_look;
+        let tuning = Arc::clone(force.tuning());
         let Force { flows, recounts, adopting, growing, .. } = force;
         let flows = flows.as_mut().expect("the start follows them");
         loop {
@@ -92,6 +99,7 @@ impl Events {
                 ended = growing.done() => Event::Grown(ended),
                 _ = self.recounts.tick() => Event::Recount,
                 () = recounts.done() => continue,
+                looked = self.links.next(&tuning) => Event::Looked(looked),
                 changed = changed(&mut self.file) => match changed {
                     Ok(()) => Event::File,
                     Err(error) => {

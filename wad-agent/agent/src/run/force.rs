@@ -25,6 +25,7 @@ use super::{
     beside::Beside,
     buffers::Buffers,
     divisions::Divisions,
+    links::Watch,
     recounts::Recounts,
 };
 use crate::flow_log::FlowLog;
@@ -50,6 +51,8 @@ pub struct Force<'a> {
     pub(super) growing: Beside<Grown>,
     /// Network namespaces that passes over flows have left out.
     pub skipped: Arc<Mutex<Skipped>>,
+    /// What others have taken off the kernel.
+    pub links: Watch,
     /// When the policy set before the one in force is to go.
     pub retiring: Option<Instant>,
     /// The pass over all flows after which it goes.
@@ -79,6 +82,7 @@ impl<'a> Force<'a> {
             adopting: Adopting::new(),
             growing: Beside::idle(),
             skipped: Arc::default(),
+            links: Watch::default(),
             retiring: None,
             retires_after: None,
         }

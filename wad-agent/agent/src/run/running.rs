@@ -117,6 +117,11 @@ impl<'a> Running<'a> {
             Event::Divide => self.force.divide(),
             Event::Grow => self.force.grow(),
             Event::Recount => self.force.recount(),
+            Event::Looked(looked) => {
+                if self.force.put_back(looked) {
+                    self.tell(|_| {});
+                }
+            }
         }
         ControlFlow::Continue(())
     }

@@ -29,6 +29,9 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "         what the file says by now was not taken; the log says why")?;
     }
     writeln!(out, "cgroup   {}", status.cgroup.display())?;
+    for fault in &status.detached {
+        writeln!(out, "detached {fault}")?;
+    }
     let (held, limit) = (status.memory_held_bytes, status.memory_limit_bytes);
     writeln!(out, "memory   {} of {} held by TCP", Bytes(held), Bytes(limit))?;
     let disabled = status.paths.iter().filter(|path| path.state == PathState::Disabled).count();
@@ -168,6 +171,7 @@ mod tests {
         Readings,
         testing::{example, path},
     };
+    use wad_tuning::attachment::{Lost, Part};
 
     use super::*;
 
@@ -228,6 +232,16 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
         let mut readings = example();
         readings.reloads.is_behind = true;
         assert!(table_of(readings).contains("policy set 3\n         what the file says"));
+    }
+
+    #[test]
+    fn what_others_have_taken_off_is_said_to_be_so() {
+        let mut readings = example();
+        let why = "new flows are not tuned: the cgroup /a was removed".to_owned();
+        readings.attachment.set_lost(&[Lost { part: Part::Tuner, why }]);
+        let text = table_of(readings);
+        let line = "cgroup   /sys/fs/cgroup\ndetached new flows are not tuned: the cgroup /a was";
+        assert!(text.contains(line), "{text}");
     }
 
     #[test]

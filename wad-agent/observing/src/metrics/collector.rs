@@ -8,6 +8,7 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge, info::Info},
 };
 use wad_common::stats::PathStats;
+use wad_tuning::attachment::Part;
 
 use super::{
     Ended, PathReading, Readings, Seconds,
@@ -146,6 +147,22 @@ fn host(
             results.iter().try_for_each(|(result, value)| {
                 let labels = [("result", *result)];
                 ConstCounter::new(value(readings)).encode(family.encode_family(&labels)?)
+            })
+        }
+        HostValue::Parts(value) => {
+            let mut family = descriptor(encoder, definition, MetricType::Gauge)?;
+            Part::ALL.iter().try_for_each(|part| {
+                let labels = [("part", part.name())];
+                let value = value(&readings.attachment, *part);
+                ConstGauge::new(value).encode(family.encode_family(&labels)?)
+            })
+        }
+        HostValue::CountedParts(value) => {
+            let mut family = descriptor(encoder, definition, MetricType::Counter)?;
+            Part::ALL.iter().try_for_each(|part| {
+                let labels = [("part", part.name())];
+                let value = value(&readings.attachment, *part);
+                ConstCounter::new(value).encode(family.encode_family(&labels)?)
             })
         }
         HostValue::Time(value) => match value(readings) {

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use prometheus_client::registry::Unit;
 use wad_common::{counter::Counter, stats::PathStats};
+use wad_tuning::attachment::{Attachment, Part};
 
 use super::{
     Readings,
@@ -58,6 +59,10 @@ pub enum HostValue {
     Gauge(OfHost),
     /// Counters by the label `result`.
     Results(&'static [(&'static str, OfHost)]),
+    /// A gauge by the label `part`.
+    Parts(fn(&Attachment, Part) -> u64),
+    /// A counter by the same label.
+    CountedParts(fn(&Attachment, Part) -> u64),
     /// Left out while it is not known.
     Time(fn(&Readings) -> Option<SystemTime>),
 }
@@ -271,6 +276,24 @@ pub const HOST: &[HostMetric] = &[
             ("missing", |readings| readings.skipped.missing),
             ("unseen", |readings| readings.skipped.unseen),
         ]),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_attached",
+            unit: None,
+            help: "Whether a part of wad in the kernel is where it belongs: the program that tunes \
+                   new flows, on its cgroup (tuner), that for override_setsockopt (options), wad's \
+                   congestion controls (laws), and what keeps all of them when the agent ends (pins)",
+        },
+        value: HostValue::Parts(|attachment, part| attachment.has(part).into()),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_reattachments",
+            unit: None,
+            help: "Times that such a part was put back which others had taken off",
+        },
+        value: HostValue::CountedParts(Attachment::put_back),
     },
     HostMetric {
         definition: Definition {

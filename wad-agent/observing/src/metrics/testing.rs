@@ -6,6 +6,7 @@ use wad_common::{
     senders::Senders,
     stats::{PathStats, Walk},
 };
+use wad_tuning::attachment::Part;
 
 use super::*;
 
@@ -82,6 +83,11 @@ pub fn example() -> Readings {
         }],
         paths_measured: PathsMeasured { fresh: 10, stale: 11 },
         routes: routes::Counts { copies: 22, refused: 2 },
+        attachment: {
+            let mut attachment = Attachment::default();
+            attachment.count(Part::Laws);
+            attachment
+        },
         ended: HashMap::from([(
             "bob".into(),
             Ended { rtt: [1, 2, 8, 1], goodput: [9, 2, 0, 1], retransmitted: [5, 4, 3, 0] },

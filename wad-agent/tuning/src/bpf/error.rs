@@ -4,6 +4,7 @@
 use std::{error::Error, path::PathBuf};
 
 use aya::programs::{ProgramError, links::LinkError};
+use wad_linux::cgroup::CgroupError;
 use wad_struct_ops::{self as struct_ops, BtfError, StructOpsError};
 
 use super::{PinsError, cgroup};
@@ -40,6 +41,10 @@ pub enum TuningError {
     Running(#[source] std::io::Error),
     #[error("cannot put the program for `override_setsockopt` on the cgroup, or take it off")]
     Options(#[source] std::io::Error),
+    #[error("cannot keep hold of what is in the kernel")]
+    Held(#[source] std::io::Error),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
     #[error("cannot wait for events")]
     Poll(#[source] std::io::Error),
     #[error("cannot make and pin the BPF map `{name}`: {source}; {}", struct_ops::cure(source))]

@@ -11,6 +11,7 @@ mod event_bytes;
 mod events;
 mod growth;
 mod instruments;
+mod links;
 mod maps;
 mod objects;
 mod options;
@@ -24,7 +25,7 @@ pub mod testing;
 
 use std::{
     collections::{HashMap, HashSet},
-    fs::File,
+    io,
     os::fd::AsFd as _,
     sync::{Arc, Mutex, MutexGuard, atomic::AtomicBool},
     time::Duration,
@@ -38,6 +39,7 @@ pub use error::TuningError;
 pub use events::Events;
 use growth::Growth;
 pub use instruments::InstrumentsReader;
+use links::Links;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
 pub use progress::ProgressReader;
@@ -55,9 +57,10 @@ use wad_linux::{
 };
 use wad_policy::{config::PathPolicy, switch::Disabled};
 use wad_struct_ops::{self as struct_ops, BtfError, KernelBtf, sys};
-use wad_toolbox::mutex::locked;
+use wad_toolbox::{causes::with_causes, mutex::locked};
 
 use crate::{
+    attachment::{Lost, Part},
     explain::{Answer, Query},
     instance::Instance,
     readings::KernelReadings,
@@ -70,10 +73,9 @@ pub struct Tuning {
     pins: Pins,
     /// Read by whoever answers a question, written when the policy changes.
     maps: Mutex<Maps>,
-    cgroup: File,
-    cgroup_id: u64,
+    links: Mutex<Links>,
     /// The programs for flows that run; None where the kernel lacks what it takes.
-    running: Option<Running>,
+    running: Mutex<Option<Arc<Running>>>,
     /// The programs for buffers that grow; None as above.
     growth: Option<Growth>,
     /// The programs that look what there is to be counted; None as above.
@@ -126,14 +128,18 @@ impl Tuning {
                  keep the kernel's default, and get everything else (Linux 6.1 has what is needed)"
             );
         }
-        let cgroup = setup.cgroup.file.try_clone().map_err(TuningError::Options)?;
-        let complete = |pins, InKernel { maps, how, policy_set }| {
-            let running = Running::load(&pins, &btf, setup.cgroup.id);
-            let cgroup_id = setup.cgroup.id;
-            let growth = Growth::load(&pins, &btf, cgroup_id);
-            let recount = Recount::load(&pins, &btf, cgroup_id);
-            let maps = Mutex::new(maps);
-            let tuning = Self { pins, maps, cgroup, cgroup_id, running, growth, recount };
+        let complete = |pins, InKernel { maps, links, how, policy_set }| {
+            let running = Running::load(&pins, &btf, setup.cgroup.id).map(Arc::new);
+            let growth = Growth::load(&pins, &btf, setup.cgroup.id);
+            let recount = Recount::load(&pins, &btf, setup.cgroup.id);
+            let (maps, running) = (Mutex::new(maps), Mutex::new(running));
+            let mut links: Links = links;
+            // What sees the ends of flows that ran already has been pinned just now.
+            if let Err(error) = links.hold(&pins) {
+                warn!("{}", with_causes(&error.into()));
+            }
+            let links = Mutex::new(links);
+            let tuning = Self { pins, maps, links, running, growth, recount };
             Started { tuning, how, policy_set }
         };
         if is_attached_to(&pins, setup.cgroup) {
@@ -162,6 +168,7 @@ impl Tuning {
     /// Puts other paths in force, whole; running flows follow at their next ACK.
     /// Returns the number of the policy set. If it fails, nothing is changed.
     pub fn change(&self, paths: &[PathPolicy], instance: &Instance) -> Result<u64> {
+        let mut links = self.links();
         let missing = algorithms::missing(&self.pins, instance, paths);
         let registered = if missing.is_empty() {
             Ok(())
@@ -172,12 +179,36 @@ impl Tuning {
                 .and_then(|laws| algorithms::register(&self.pins, None, laws))
         };
         let changed = registered
-            .and_then(|()| options::follow(&self.pins, &self.cgroup, paths))
+            .and_then(|()| links.follow(&self.pins, paths))
             .and_then(|()| self.maps().install(paths, instance));
         if changed.is_err() {
             algorithms::unregister(&self.pins, instance, &missing);
         }
+        if let Err(error) = links.hold(&self.pins) {
+            warn!("{}", with_causes(&error.into()));
+        }
         changed
+    }
+
+    /// Looks what is not in the kernel any more where it belongs, as others have taken it
+    /// off. It may wait for whoever changes cgroups, and fails only where it cannot look.
+    pub fn look(&self) -> io::Result<Vec<Lost>> {
+        self.links().look(&self.pins)
+    }
+
+    /// Puts a part back where it belongs; of several, the pins come first. Flows that run
+    /// keep what they have meanwhile; those that have begun meanwhile are brought along
+    /// by [`Self::adopt_running`].
+    pub fn put_back(&self, part: Part, instance: &Instance) -> Result<()> {
+        let mut links = self.links();
+        let before = links.cgroup.id;
+        let is_back = links.put_back(part, &self.pins, instance);
+        if links.cgroup.id != before {
+            // It knows the cgroup whose flows it visits.
+            let running = Running::load(&self.pins, &KernelBtf::read()?, links.cgroup.id);
+            *locked(&self.running) = running.map(Arc::new);
+        }
+        is_back
     }
 
     /// Tunes new flows of all paths but these; running ones under a law of ours
@@ -206,13 +237,16 @@ impl Tuning {
     /// that it does not name any more, and those whose part of divided buffers is
     /// another one. It breaks off where it is told to stop.
     pub fn adopt_running(&self, stop: &AtomicBool) -> Result<BroughtAlong> {
-        let Some(running) = &self.running else { return Ok(BroughtAlong::default()) };
+        let Some(running) = locked(&self.running).clone() else {
+            return Ok(BroughtAlong::default());
+        };
         running.bring_along(Which::All, stop)
     }
 
     /// Does so in the network namespaces only that tuned flows are in.
     pub fn divide_running(&self, stop: &AtomicBool) -> Result<BroughtAlong> {
-        let (Some(running), Some(growth)) = (&self.running, &self.growth) else {
+        let running = locked(&self.running).clone();
+        let (Some(running), Some(growth)) = (running, &self.growth) else {
             return self.adopt_running(stop);
         };
         let namespaces: HashSet<u64> =
@@ -269,7 +303,7 @@ impl Tuning {
 
     /// Returns what reads how the flows get on.
     pub fn progress_reader(&self) -> Result<ProgressReader> {
-        ProgressReader::load(&self.pins, self.cgroup_id)
+        ProgressReader::load(&self.pins, self.links().cgroup.id)
     }
 
     /// Returns what reads these members of `struct tcp_sock`, of every flow.
@@ -278,7 +312,7 @@ impl Tuning {
         btf: &KernelBtf,
         members: &Members,
     ) -> Result<InstrumentsReader> {
-        InstrumentsReader::load(&self.pins, btf, self.cgroup_id, members)
+        InstrumentsReader::load(&self.pins, btf, self.links().cgroup.id, members)
     }
 
     /// The paths in force, in the order of the file, with their policies.
@@ -307,6 +341,10 @@ impl Tuning {
         locked(&self.maps)
     }
 
+    fn links(&self) -> MutexGuard<'_, Links> {
+        locked(&self.links)
+    }
+
     /// The events of flows.
     pub fn events(&self) -> Result<Events> {
         Events::open(&self.pins.map("EVENTS"))
@@ -315,6 +353,7 @@ impl Tuning {
     /// Takes everything out of the kernel. Flows go on: those under an
     /// algorithm of ours keep it until they end.
     pub fn remove(&self) -> Result<()> {
+        self.links().let_go(&self.pins);
         Ok(self.pins.remove()?)
     }
 }
@@ -322,6 +361,7 @@ impl Tuning {
 /// Holds what a start has made or taken over.
 struct InKernel {
     maps: Maps,
+    links: Links,
     how: Start,
     policy_set: u64,
 }
@@ -347,14 +387,17 @@ fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel>
     if let Some(options) = options {
         options::attach(&options, pins, before.as_ref(), &setup.cgroup.file)?;
     }
+    let program = tuner.fd()?.as_fd().try_clone_to_owned().map_err(TuningError::Held)?;
     let Some(before) = before else {
         attach(tuner, pins, setup.cgroup)?;
-        return Ok(InKernel { maps, how: Start::Fresh, policy_set });
+        let links = Links::open(pins, setup.cgroup, Some(program))?;
+        return Ok(InKernel { maps, links, how: Start::Fresh, policy_set });
     };
     sys::take_link(&before.tuner_link(), tuner.fd()?.as_fd(), &pins.tuner_link())
         .map_err(|source| TuningError::Replace { link: before.tuner_link(), source })?;
+    let links = Links::open(pins, setup.cgroup, Some(program))?;
     remove_rest(pins);
-    Ok(InKernel { maps, how: Start::Upgraded, policy_set })
+    Ok(InKernel { maps, links, how: Start::Upgraded, policy_set })
 }
 
 fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
@@ -362,10 +405,11 @@ fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel
     let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
     algorithms::register(pins, None, laws)?;
     options::follow(pins, &setup.cgroup.file, setup.paths)?;
+    let links = Links::open(pins, setup.cgroup, None)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
     let policy_set = maps.install(setup.paths, setup.instance)?;
     remove_rest(pins);
-    Ok(InKernel { maps, how: Start::TakenOver, policy_set })
+    Ok(InKernel { maps, links, how: Start::TakenOver, policy_set })
 }
 
 /// Removes what is left of another build, whose links this one has taken.
@@ -378,8 +422,9 @@ fn remove_rest(pins: &Pins) {
 /// Whether the tuner that an agent left is on this cgroup. On another one, or on
 /// one that is gone, the ends of its flows go unseen: its counts are no use.
 fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
-    sys::open_pin(&pins.tuner_link())
-        .is_ok_and(|link| cgroup::attached_to(link.as_fd()) == Some(cgroup.id))
+    let attached =
+        sys::open_pin(&pins.tuner_link()).and_then(|link| cgroup::attached_to(link.as_fd()));
+    attached.is_ok_and(|id| id == Some(cgroup.id))
 }
 
 /// Makes and pins the maps, and gets the tuner ready for loading.

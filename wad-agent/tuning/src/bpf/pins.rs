@@ -17,10 +17,10 @@ use wad_toolbox::own_folder::{self, FolderError};
 use super::objects;
 use crate::instance::Instance;
 
-const TUNER_LINK: &str = "tuner_link";
+pub const TUNER_LINK: &str = "tuner_link";
 const ENDS_LINK: &str = "ends_link";
-const OPTIONS_LINK: &str = "options_link";
-const ALGORITHM_PREFIX: &str = "wad_";
+pub const OPTIONS_LINK: &str = "options_link";
+pub const ALGORITHM_PREFIX: &str = "wad_";
 
 /// Says why the pins could not be had.
 #[derive(Debug, Error)]
@@ -65,6 +65,25 @@ impl Pins {
     /// where a path overrides them.
     pub fn options_link(&self) -> PathBuf {
         self.current.join(OPTIONS_LINK)
+    }
+
+    /// Returns the folder of this build's layout.
+    pub fn folder(&self) -> &Path {
+        &self.current
+    }
+
+    /// Returns the pin of this name.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.current.join(name)
+    }
+
+    /// Returns the names of all that is pinned: of nothing where the folder is gone.
+    pub fn names(&self) -> Result<Vec<String>, PinsError> {
+        if !self.current.exists() {
+            return Ok(Vec::new());
+        }
+        let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
+        Ok(entries(&self.current)?.into_iter().filter_map(name).collect())
     }
 
     /// `name` is what it is registered as.
