@@ -18,6 +18,7 @@ pub mod episodes;
 pub mod foreign;
 pub mod inventory;
 pub mod leftovers;
+pub mod limits;
 pub mod metrics;
 pub mod netns;
 pub mod newcomers;

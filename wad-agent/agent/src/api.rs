@@ -24,7 +24,7 @@ use wad_observing::{
     reading::{self, Filter, ReadError},
 };
 use wad_policy::switch;
-use wad_toolbox::mutex::locked;
+use wad_toolbox::{mutex::locked, shortage};
 use wad_tuning::{
     attachment::Attachment,
     explain::{Answer, Query},
@@ -208,6 +208,7 @@ struct Failure(SourceError);
 
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
+        shortage::note(&*self.0);
         tracing::warn!("cannot answer a request: {}", self.0);
         (StatusCode::INTERNAL_SERVER_ERROR, format!("{}\n", self.0)).into_response()
     }

@@ -20,10 +20,12 @@ use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result};
-use tokio::sync::mpsc;
+use tokio::{runtime::Runtime, sync::mpsc};
 use tracing::warn;
 use wad_linux::{
     cgroup::Cgroup,
@@ -64,6 +66,7 @@ pub fn run(options: &Options) -> Result<()> {
     let _log = log::init(config.log.format)?;
     let privileges = privileges::check()?;
     privileges::lift_locked_memory();
+    privileges::lift_descriptors();
     let cgroup = Cgroup::open(options.cgroup.as_deref())?;
     let instance = &options.instance;
     own_folder::make_private(Path::new(lock::RUN_DIR))?;
@@ -87,10 +90,7 @@ pub fn run(options: &Options) -> Result<()> {
     let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
     let agent =
         Agent { options, cgroup, lock: &lock, privileges, note, cache, sinks: Arc::clone(&sinks) };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
+    let runtime = runtime()?;
     let begin = Begin { config, seen, disabled };
     let result = runtime.block_on(agent.serve(&mut journal, begin));
     // A look-up of a name may take long: nobody waits for it any more.
@@ -102,6 +102,25 @@ pub fn run(options: &Options) -> Result<()> {
         return first_error(result, journal.undo_routes().map_err(anyhow::Error::from));
     }
     first_error(result, undo(&mut journal, &noted))
+}
+
+/// Threads for work that may block, at most.
+const BLOCKING_THREADS: usize = 16;
+
+/// Makes a runtime that has a thread for work that may block from the start, and keeps it:
+/// with none, tokio panics where no other can be had.
+fn runtime() -> Result<Runtime> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .thread_keep_alive(Duration::MAX)
+        .build()
+        .context("cannot start the runtime")?;
+    let tried = thread::Builder::new().spawn(|| ());
+    let _ = tried.context("cannot start a thread; see pids.max and `ulimit -u`")?.join();
+    // What could be had just now can be had once more.
+    runtime.block_on(runtime.spawn_blocking(|| ())).context("cannot start a thread")?;
+    Ok(runtime)
 }
 
 fn undo(journal: &mut Journal, noted: &StateDir) -> Result<()> {

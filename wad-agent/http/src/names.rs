@@ -8,9 +8,11 @@
 use std::{
     io,
     net::{SocketAddr, ToSocketAddrs as _},
+    thread,
 };
 
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
+use wad_toolbox::shortage;
 
 /// Look-ups under way at a time.
 pub const AT_ONCE: usize = 4;
@@ -41,18 +43,22 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Looks up a name by a function that may block, and keeps the turn until that is
-    /// over. It must be called within a tokio runtime.
+    /// Looks up a name by a function that may block, on a thread of its own, and keeps the
+    /// turn until that is over.
     pub async fn look_up<T: Send + 'static>(
         self,
         name: String,
         by: impl FnOnce(&str) -> io::Result<T> + Send + 'static,
     ) -> io::Result<T> {
-        let looking = tokio::task::spawn_blocking(move || {
+        let (done, looked) = oneshot::channel();
+        let look = move || {
             let _turn = self;
-            by(&name)
-        });
-        looking.await?
+            // Whoever asked may have given up.
+            let _ = done.send(by(&name));
+        };
+        let thread = thread::Builder::new().name("look-up".to_owned()).spawn(look);
+        thread.map_err(shortage::of_threads)?;
+        looked.await.map_err(io::Error::other)?
     }
 }
 

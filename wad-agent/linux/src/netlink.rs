@@ -12,6 +12,7 @@ use netlink_packet_route::{
     rule::RuleMessage,
 };
 use rtnetlink::{Handle, IpVersion};
+use wad_toolbox::shortage;
 
 use crate::netns::{self, Identity};
 
@@ -171,7 +172,8 @@ pub fn inside<T: Send>(
         runtime()?.block_on(async { work(Netlink::open()?).await })
     };
     thread::scope(|scope| {
-        let thread = scope.spawn(in_thread);
+        let thread = thread::Builder::new().spawn_scoped(scope, in_thread);
+        let thread = thread.map_err(|error| entering(shortage::of_threads(error)))?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map(Some)
     })
 }

@@ -16,6 +16,7 @@ use std::{
 
 use nix::sched::{CloneFlags, setns};
 use serde::{Deserialize, Serialize};
+use wad_toolbox::shortage::{self, Shortage};
 
 /// An open network namespace.
 #[derive(Debug)]
@@ -36,8 +37,12 @@ impl Identity {
 
     /// Returns the identity of the namespace that `lsns` shows by this number.
     pub fn of_inode(inode: u64) -> io::Result<Self> {
-        // All of them are on one file system.
-        Ok(Self { inode, ..Self::own()? })
+        Ok(Self::own()?.of_neighbour(inode))
+    }
+
+    /// All of them are on one file system.
+    const fn of_neighbour(self, inode: u64) -> Self {
+        Self { inode, ..self }
     }
 
     fn of(metadata: &Metadata) -> Self {
@@ -75,16 +80,22 @@ impl Skipped {
     }
 }
 
-/// Does work in each of these namespaces, one after the other, on a thread of its own:
-/// in this process's own first, which takes no privilege. A namespace is open for as long
+/// Does work in each of these namespaces, one after the other: in this process's own
+/// first, which takes no privilege, and in the others on a thread of its own. A namespace is open for as long
 /// as it is visited, and no other one meanwhile. The work may break off the walk.
 pub fn in_each(
     which: Which<'_>,
-    work: impl FnMut() -> ControlFlow<()> + Send,
+    mut work: impl FnMut() -> ControlFlow<()> + Send,
 ) -> io::Result<Skipped> {
-    let walk = || Walk { which, seen: HashSet::new(), skipped: Skipped::default() }.go(work);
+    let mut walk = Walk { which, seen: HashSet::new(), skipped: Skipped::default() };
+    // That takes no thread, either.
+    if walk.is_due(Identity::own()?) && work().is_break() || walk.is_over() {
+        return Ok(walk.skipped);
+    }
     thread::scope(|scope| {
-        let thread = thread::Builder::new().spawn_scoped(scope, walk)?;
+        let thread = thread::Builder::new().name("namespaces".to_owned());
+        let others = || walk.go_on(work);
+        let thread = thread.spawn_scoped(scope, others).map_err(shortage::of_threads)?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }
@@ -97,15 +108,12 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn go(mut self, mut work: impl FnMut() -> ControlFlow<()>) -> io::Result<Skipped> {
-        if self.is_due(Identity::own()?) && work().is_break() {
-            return Ok(self.skipped);
-        }
+    fn go_on(mut self, mut work: impl FnMut() -> ControlFlow<()>) -> io::Result<Skipped> {
         for path in paths()? {
             if self.is_over() {
                 break;
             }
-            if self.enter(&path) && work().is_break() {
+            if self.enter(&path)? && work().is_break() {
                 return Ok(self.skipped);
             }
         }
@@ -122,22 +130,24 @@ impl Walk<'_> {
         is_wanted && self.seen.insert(identity)
     }
 
-    /// Makes the calling thread a member of the namespace there, if it is one to go to.
-    fn enter(&mut self, path: &Path) -> bool {
+    /// Makes the calling thread a member of the namespace there, if it is one to go to. It
+    /// is an error where there is no descriptor to be had: the next have none, either.
+    fn enter(&mut self, path: &Path) -> io::Result<bool> {
         // Most paths lead to where it has been: to look takes no descriptor.
         match fs::metadata(path) {
-            Ok(metadata) if !self.is_due(Identity::of(&metadata)) => return false,
+            Ok(metadata) if !self.is_due(Identity::of(&metadata)) => return Ok(false),
             Ok(_) => {}
             Err(error) => {
                 self.skipped.unseen += u64::from(!is_gone(&error));
-                return false;
+                return Ok(false);
             }
         }
         match File::open(path).and_then(|file| Netns(file).enter()) {
-            Ok(()) => true,
+            Ok(()) => Ok(true),
+            Err(error) if Shortage::behind(&error).is_some() => Err(error),
             Err(error) => {
                 self.skipped.closed += u64::from(!is_gone(&error));
-                false
+                Ok(false)
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{fs, io, path::Path};
 
-use nix::sys::resource::{RLIM_INFINITY, Resource, setrlimit};
+use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use thiserror::Error;
 
 /// Says what wad needs of a process, and of the kernel it runs on.
@@ -55,6 +55,19 @@ pub fn check() -> Result<Privileges, PrivilegeError> {
 /// says so.
 pub fn lift_locked_memory() {
     let _ = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY);
+}
+
+/// The soft limit on descriptors is there for programs that use select(2). Where it cannot
+/// be lifted, what fails for want of them is said.
+pub fn lift_descriptors() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
+/// Returns how many descriptors this process may have.
+pub fn descriptors() -> u64 {
+    getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(now, _)| now)
 }
 
 const fn has(capabilities: u64, number: u32) -> bool {

@@ -24,6 +24,7 @@ use std::{
 use prometheus_client::registry::Registry;
 use wad_common::counter::Counter;
 use wad_linux::netns::Skipped;
+use wad_toolbox::shortage;
 use wad_tuning::{
     attachment::Attachment,
     journal::Change,
@@ -51,6 +52,8 @@ pub struct Readings {
     pub changes: Vec<Change>,
     pub reloads: Reloads,
     pub routes: routes::Counts,
+    /// What has failed for want of what.
+    pub shortages: shortage::Counts,
     /// Whether what is in the kernel is where it belongs.
     pub attachment: Attachment,
     /// Everything is disabled, by `wad disable` without a path.

@@ -6,6 +6,8 @@ pub mod chance;
 pub mod mutex;
 pub mod own_folder;
 pub mod refusals;
+pub mod seldom;
+pub mod shortage;
 pub mod shown;
 pub mod signals;
 pub mod url;

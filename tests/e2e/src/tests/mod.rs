@@ -45,6 +45,7 @@ mod removed_paths;
 mod reuse;
 mod running;
 mod scenarios;
+mod shortages;
 mod surroundings;
 mod switch;
 mod takeover;

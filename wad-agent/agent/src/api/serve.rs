@@ -3,17 +3,18 @@
 //! end within a bounded time.
 //!
 //! Where all connections are taken, a further client gets the place of the one that
-//! keeps the agent waiting longest, so silent ones starve nobody.
+//! keeps the agent waiting longest, so silent ones starve nobody. So it is where a client
+//! cannot be accepted for want of descriptors; and there are never so many connections that
+//! the agent has none left for its work.
 
 mod client;
 mod host;
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use axum::{
     Router,
     response::{IntoResponse as _, Response},
-    serve::Listener,
 };
 use hyper::{
     Request,
@@ -30,8 +31,10 @@ use tokio::{
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
+use wad_linux::privileges;
+use wad_toolbox::{seldom::Seldom, shortage};
 
-pub use self::client::Client;
+pub use self::client::{Client, Listener};
 use self::{
     client::{Waiting, Watched},
     host::Asked,
@@ -39,6 +42,13 @@ use self::{
 
 /// Connections at a time.
 const CONNECTIONS: usize = 64;
+/// Part of the process's descriptors that the connections to one address may take.
+const SHARE: u64 = 16;
+/// Until a client is accepted again after that was refused.
+const AGAIN: Duration = Duration::from_millis(200);
+/// A client that keeps the agent waiting for so long makes room where there are no more
+/// descriptors.
+const PATIENCE: Duration = Duration::from_secs(1);
 /// A client has this long to send a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// Longest life of a connection.
@@ -49,19 +59,34 @@ const GRACE: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serves until `stop` holds true or its sender is gone, and [`GRACE`] longer.
-pub async fn serve<L: Listener<Io: Client>>(
-    mut listener: L,
-    router: Router,
-    mut stop: watch::Receiver<bool>,
-) {
-    let mut connections = Connections::default();
+pub async fn serve<L: Listener>(listener: L, router: Router, mut stop: watch::Receiver<bool>) {
+    let mut connections = Connections::new(privileges::descriptors());
+    let mut said = Seldom::new();
     loop {
         tokio::select! {
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = async { drop(stop.wait_for(|stop| *stop).await) } => break,
             Some(_) = connections.tasks.join_next() => {}
-            (stream, _) = listener.accept(), if connections.have_room() => {
-                connections.add(stream, router.clone());
-            }
+            accepted = listener.accept(), if connections.have_room() => match accepted {
+                Ok(stream) => {
+                    // Not before the other's end: many may come at once.
+                    while connections.are_all_taken() && connections.make_room(Duration::ZERO) {
+                        connections.tasks.join_next().await;
+                    }
+                    connections.add(stream, router.clone());
+                }
+                Err(error) if has_gone(&error) => {}
+                Err(error) => {
+                    // For want of descriptors it is so without a client, too.
+                    if listener.is_asked() {
+                        shortage::note(&error);
+                        if said.may_say() {
+                            tracing::warn!("cannot accept a client, which waits: {error}");
+                        }
+                        connections.make_room(PATIENCE);
+                    }
+                    tokio::time::sleep(AGAIN).await;
+                }
+            },
             // All of them wait for the agent: that takes no long time.
             () = tokio::time::sleep(LOOK), if connections.are_all_taken() => {}
         }
@@ -72,16 +97,28 @@ pub async fn serve<L: Listener<Io: Client>>(
     drop(timeout(GRACE, drained).await);
 }
 
+/// Whether a client has gone before it was accepted (accept(2)).
+fn has_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
 /// Holds the connections that are open.
-#[derive(Default)]
 struct Connections {
+    most: usize,
     tasks: JoinSet<()>,
     open: Vec<(AbortHandle, Arc<Waiting>)>,
 }
 
 impl Connections {
+    /// No more than befit a process with so many descriptors.
+    fn new(descriptors: u64) -> Self {
+        let most = usize::try_from(descriptors / SHARE).unwrap_or(CONNECTIONS);
+        Self { most: most.clamp(1, CONNECTIONS), tasks: JoinSet::new(), open: Vec::new() }
+    }
+
     fn are_all_taken(&self) -> bool {
-        self.tasks.len() >= CONNECTIONS
+        self.tasks.len() >= self.most
     }
 
     /// Says whether a further client has a place, its own or another's.
@@ -90,18 +127,26 @@ impl Connections {
     }
 
     fn add<C: Client>(&mut self, stream: C, router: Router) {
-        self.open.retain(|(task, _)| !task.is_finished());
-        if self.are_all_taken() {
-            let waits = |(_, waiting): &&(AbortHandle, Arc<Waiting>)| waiting.since();
-            let slowest = self.open.iter().filter(|one| waits(one).is_some()).min_by_key(waits);
-            if let Some((task, _)) = slowest {
-                tracing::debug!("a client that kept the agent waiting made room for another");
-                task.abort();
-            }
-        }
         let waiting = Arc::new(Waiting::default());
         let task = self.tasks.spawn(connection(stream, router, Arc::clone(&waiting)));
+        self.open.retain(|(task, _)| !task.is_finished());
         self.open.push((task, waiting));
+    }
+
+    /// Ends the connection that has kept the agent waiting longest. Whether any does for so
+    /// long.
+    fn make_room(&mut self, patience: Duration) -> bool {
+        let since = |(task, waiting): &(AbortHandle, Arc<Waiting>)| {
+            waiting.since().filter(|since| !task.is_finished() && since.elapsed() >= patience)
+        };
+        let waits = |(place, one)| since(one).map(|since| (since, place));
+        let Some((_, slowest)) = self.open.iter().enumerate().filter_map(waits).min() else {
+            return false;
+        };
+        tracing::debug!("a client that kept the agent waiting made room for another");
+        // It is no candidate any more, though it may take a moment to end.
+        self.open.swap_remove(slowest).0.abort();
+        true
     }
 }
 

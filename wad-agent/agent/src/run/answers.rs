@@ -11,7 +11,7 @@ use wad_observing::{
     metrics::{Readings, Source},
     reading,
 };
-use wad_toolbox::mutex::locked;
+use wad_toolbox::{mutex::locked, shortage};
 
 use super::{Agent, running::Running};
 use crate::{api::Api, explainer::Explainer, measured::Board, paths, status::About};
@@ -48,6 +48,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             readings.reloads = told.reloads;
             drop(told);
             readings.routes = counted.counts();
+            readings.shortages = shortage::counts();
             readings.attachment = locked(&attached).clone();
             readings.memory = *locked(&memory);
             readings.memory.held_bytes = sockstat::tcp_held_bytes()?;

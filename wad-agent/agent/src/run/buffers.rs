@@ -17,7 +17,7 @@ use wad_common::{
 };
 use wad_linux::sockstat;
 use wad_observing::metrics::Memory;
-use wad_toolbox::{amounts::Bytes, mutex::locked};
+use wad_toolbox::{amounts::Bytes, mutex::locked, shortage};
 use wad_tuning::bpf::Tuning;
 
 use self::pace::{Pace, Seen};
@@ -103,6 +103,7 @@ impl Buffers {
 
     /// Says that buffers cannot be had otherwise, but not at every look.
     pub fn failed(&mut self, error: &anyhow::Error) {
+        shortage::note(error.as_ref());
         if self.may_say(Instant::now()) {
             warn!("buffers stay as they are: {error:#}");
         }

@@ -12,7 +12,7 @@ use tracing::warn;
 use wad_linux::netns::Skipped;
 use wad_observing::metrics::Ends;
 use wad_policy::switch::Disabled;
-use wad_toolbox::mutex::locked;
+use wad_toolbox::{mutex::locked, seldom::Seldom, shortage};
 use wad_tuning::{
     bpf::{self, BroughtAlong, Tuning, TuningError},
     host::Host,
@@ -43,6 +43,10 @@ pub struct Force<'a> {
     /// The ends of flows that have ended, which they leave to the metrics.
     pub ends: Ends,
     divisions: Divisions,
+    /// That flows that run cannot be brought along.
+    unadopted: Seldom,
+    /// The last pass over flows that run has failed, and is to be made again.
+    adopts_again: bool,
     /// The buffers that grow, and the memory that flows hold.
     pub buffers: Buffers,
     pub(super) recounts: Recounts,
@@ -77,6 +81,8 @@ impl<'a> Force<'a> {
             flows: None,
             ends: Ends::default(),
             divisions: Divisions::default(),
+            unadopted: Seldom::new(),
+            adopts_again: false,
             buffers: Buffers::new(),
             recounts: Recounts::new(),
             adopting: Adopting::new(),
@@ -115,10 +121,22 @@ impl<'a> Force<'a> {
     /// Flows have been brought along. A failure leaves new flows tuned, and the others as
     /// they are.
     pub fn adopted(&mut self, ended: Ended) {
-        let along = ended.map_err(anyhow::Error::from).unwrap_or_else(|error| {
-            warn!("not all flows that run follow the policy: {error:#}");
-            BroughtAlong::default()
-        });
+        self.adopts_again = ended.is_err();
+        let along = match ended.map_err(anyhow::Error::from) {
+            Ok(along) => {
+                self.unadopted.forget();
+                along
+            }
+            Err(error) => {
+                shortage::note(error.as_ref());
+                if self.unadopted.may_say() {
+                    warn!(
+                        "not all flows that run follow the policy, which is tried again: {error:#}"
+                    );
+                }
+                BroughtAlong::default()
+            }
+        };
         self.divisions.visited(along.some_wait);
         locked(&self.skipped).add(along.skipped);
         let tuning = Arc::clone(self.tuning());
@@ -126,6 +144,7 @@ impl<'a> Force<'a> {
         if self.retires_after.is_some_and(|pass| pass <= done) {
             self.retires_after = None;
             if let Err(error) = tuning.retire().map_err(anyhow::Error::from) {
+                shortage::note(error.as_ref());
                 warn!("the policy set before the one in force keeps its memory: {error:#}");
             }
         }
@@ -164,6 +183,9 @@ impl<'a> Force<'a> {
     pub fn divide(&mut self) {
         if self.adopting.is_at_rest() {
             match self.tuning().divisions() {
+                _ if self.adopts_again => {
+                    self.adopt(Pass::All);
+                }
                 Ok(counted) if self.divisions.are_due(counted) => {
                     self.adopt(Pass::Tuned);
                 }

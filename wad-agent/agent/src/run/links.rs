@@ -13,7 +13,12 @@ use tokio::{
     time::{Instant, Interval, MissedTickBehavior, interval},
 };
 use tracing::{error, warn};
-use wad_toolbox::{causes::with_causes, mutex::locked};
+use wad_toolbox::{
+    causes::with_causes,
+    mutex::locked,
+    seldom::{self, Seldom},
+    shortage,
+};
 use wad_tuning::{
     attachment::{Attachment, Lost, Part},
     bpf::Tuning,
@@ -22,9 +27,6 @@ use wad_tuning::{
 use super::force::Force;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The same is said in the log so often at most.
-const SAY_INTERVAL: Duration = Duration::from_secs(600);
 
 type Looked = io::Result<Vec<Lost>>;
 
@@ -65,7 +67,7 @@ pub struct Watch {
     pub told: Arc<Mutex<Attachment>>,
     /// What came last of a part that was lost, in the order of [`Part::ALL`].
     said: [Option<Said>; Part::ALL.len()],
-    cannot_look: Option<Instant>,
+    cannot_look: Seldom,
 }
 
 #[derive(Clone, Copy)]
@@ -79,17 +81,9 @@ impl Watch {
     fn may_say(&mut self, part: Part, is_back: bool, now: Instant) -> bool {
         let said = &mut self.said[part as usize];
         let is_old =
-            said.is_some_and(|said| said.is_back == is_back && now - said.at < SAY_INTERVAL);
+            said.is_some_and(|said| said.is_back == is_back && now - said.at < seldom::INTERVAL);
         if !is_old {
             *said = Some(Said { is_back, at: now });
-        }
-        !is_old
-    }
-
-    fn may_say_why_it_cannot_look(&mut self, now: Instant) -> bool {
-        let is_old = self.cannot_look.is_some_and(|said| now - said < SAY_INTERVAL);
-        if !is_old {
-            self.cannot_look = Some(now);
         }
         !is_old
     }
@@ -102,7 +96,8 @@ impl Force<'_> {
         let mut lost = match looked {
             Ok(lost) => lost,
             Err(error) => {
-                if self.links.may_say_why_it_cannot_look(now) {
+                shortage::note(&error);
+                if self.links.cannot_look.may_say() {
                     warn!("cannot look whether all is still in the kernel: {error}");
                 }
                 return false;
@@ -121,6 +116,7 @@ impl Force<'_> {
                 false
             }
             Err(error) => {
+                shortage::note(error.as_ref());
                 let why = with_causes(&error);
                 if self.links.may_say(lost.part, false, now) {
                     error!("{}; it cannot be put back, which is tried again: {why}", lost.why);
@@ -133,7 +129,7 @@ impl Force<'_> {
         let is_back = |part| were_lost.contains(&part) && lost.iter().all(|it| it.part != part);
         if is_back(Part::Tuner) || is_back(Part::Laws) {
             // Those that have begun meanwhile.
-            self.adopt();
+            self.adopt(Pass::All);
         }
         !were_lost.is_empty()
     }

@@ -14,7 +14,7 @@ use wad_policy::{
     config::{Config, Host, OnExit},
     switch::{self, Order},
 };
-use wad_toolbox::{causes::with_causes, mutex::locked};
+use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
 use wad_tuning::journal::{Change, Journal};
 
 use super::{
@@ -148,7 +148,10 @@ impl<'a> Running<'a> {
             Err(error) => ReloadOutcome::Refused { reason: with_causes(&error) },
             Ok(config) => match self.apply(config) {
                 Ok((policy_set, diff)) => ReloadOutcome::Applied { policy_set, diff },
-                Err(error) => ReloadOutcome::Failed { reason: with_causes(&error) },
+                Err(error) => {
+                    shortage::note(error.as_ref());
+                    ReloadOutcome::Failed { reason: with_causes(&error) }
+                }
             },
         };
         match &outcome {
@@ -205,6 +208,7 @@ impl<'a> Running<'a> {
         let policy_set = match force.tuning().switch(&disabled) {
             Ok(policy_set) => policy_set,
             Err(error) => {
+                shortage::note(&error);
                 let reason = with_causes(&error.into());
                 error!("what is disabled stays as it was: {reason}");
                 return switched::SwitchOutcome::Failed { reason };
@@ -236,6 +240,7 @@ impl<'a> Running<'a> {
         let Some(policies) = self.measured.policies() else { return };
         let wanted = Wanted { policies: &policies, host: self.in_force.host() };
         if let Err(error) = change::put(&mut self.force, plan::VALUES, &wanted) {
+            shortage::note(error.as_ref());
             error!("measured paths stay as they were: {error:#}");
         }
         self.tell(|_| {});

@@ -9,7 +9,7 @@ use tokio::{task::JoinSet, time::sleep};
 use tracing::{info, warn};
 use wad_http::{Client, Terms};
 use wad_policy::config::{Service, Source, SourceKind};
-use wad_toolbox::{chance::chance, mutex::locked};
+use wad_toolbox::{chance::chance, mutex::locked, shortage};
 
 use super::{
     Answer, SourceError, Targets, archive, document, prometheus,
@@ -50,6 +50,9 @@ async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc
     let mut known = Known::default();
     loop {
         let result = poll(&source, &targets, &mut known).await;
+        if let Err(error) = &result {
+            shortage::note(error);
+        }
         failures = if result.is_ok() { 0 } else { failures + 1 };
         let news = {
             let mut store = locked(&store);

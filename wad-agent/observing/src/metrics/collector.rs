@@ -8,6 +8,7 @@ use prometheus_client::{
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge, info::Info},
 };
 use wad_common::stats::PathStats;
+use wad_toolbox::shortage::Shortage;
 use wad_tuning::attachment::Part;
 
 use super::{
@@ -163,6 +164,13 @@ fn host(
                 let labels = [("part", part.name())];
                 let value = value(&readings.attachment, *part);
                 ConstCounter::new(value).encode(family.encode_family(&labels)?)
+            })
+        }
+        HostValue::Shortages => {
+            let mut family = descriptor(encoder, definition, MetricType::Counter)?;
+            Shortage::ALL.iter().zip(readings.shortages).try_for_each(|(shortage, count)| {
+                let labels = [("of", shortage.name())];
+                ConstCounter::new(count).encode(family.encode_family(&labels)?)
             })
         }
         HostValue::Time(value) => match value(readings) {

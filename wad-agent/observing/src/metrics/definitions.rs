@@ -63,6 +63,8 @@ pub enum HostValue {
     Parts(fn(&Attachment, Part) -> u64),
     /// A counter by the same label.
     CountedParts(fn(&Attachment, Part) -> u64),
+    /// A counter by the label `of`.
+    Shortages,
     /// Left out while it is not known.
     Time(fn(&Readings) -> Option<SystemTime>),
 }
@@ -294,6 +296,15 @@ pub const HOST: &[HostMetric] = &[
             help: "Times that such a part was put back which others had taken off",
         },
         value: HostValue::CountedParts(Attachment::put_back),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_shortages",
+            unit: None,
+            help: "Times that something failed for want of descriptors, threads or memory; the log \
+                   says what",
+        },
+        value: HostValue::Shortages,
     },
     HostMetric {
         definition: Definition {

@@ -83,6 +83,7 @@ pub fn example() -> Readings {
         }],
         paths_measured: PathsMeasured { fresh: 10, stale: 11 },
         routes: routes::Counts { copies: 22, refused: 2 },
+        shortages: [32, 33, 34],
         attachment: {
             let mut attachment = Attachment::default();
             attachment.count(Part::Laws);

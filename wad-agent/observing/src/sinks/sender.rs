@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tracing::{info, warn};
-use wad_toolbox::{chance::chance, mutex::locked};
+use wad_toolbox::{chance::chance, mutex::locked, shortage};
 
 use super::{
     error::{Refused, SinkError},
@@ -39,6 +39,7 @@ pub fn run(outbox: &Outbox) {
             }
             Ok(false) => return,
             Err(error) => {
+                shortage::note(&error);
                 tell(outbox, Some(&error));
                 // The next batch may well be taken, and gets its own time.
                 if refused.are_over() {

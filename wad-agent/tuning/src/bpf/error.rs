@@ -35,7 +35,7 @@ pub enum TuningError {
     Replace { link: PathBuf, source: std::io::Error },
     #[error("the BPF object lacks the {what} `{name}`")]
     Lacks { what: &'static str, name: &'static str },
-    #[error("cannot find the network namespaces")]
+    #[error("cannot look into all network namespaces")]
     Namespaces(#[source] std::io::Error),
     #[error("cannot go through the flows that run")]
     Running(#[source] std::io::Error),

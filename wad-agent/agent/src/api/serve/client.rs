@@ -3,15 +3,17 @@
 use std::{
     io,
     net::IpAddr,
+    os::fd::AsFd,
     pin::Pin,
     sync::{Arc, Mutex},
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpStream, UnixStream},
+    net::{TcpListener, TcpStream, UnixListener, UnixStream},
 };
 use wad_toolbox::mutex::locked;
 
@@ -30,6 +32,36 @@ impl Client for TcpStream {
 impl Client for UnixStream {
     fn local_ip(&self) -> Option<IpAddr> {
         None
+    }
+}
+
+/// A listener accepts clients.
+pub trait Listener: AsFd + Send + Sync + 'static {
+    type Client: Client;
+
+    /// Waits for the next client. One that has gone away again is no error of ours.
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Client>> + Send;
+
+    /// Whether a client is there to be accepted.
+    fn is_asked(&self) -> bool {
+        let mut there = [PollFd::new(self.as_fd(), PollFlags::POLLIN)];
+        poll(&mut there, PollTimeout::ZERO).is_ok_and(|count| count > 0)
+    }
+}
+
+impl Listener for TcpListener {
+    type Client = TcpStream;
+
+    async fn accept(&self) -> io::Result<TcpStream> {
+        Self::accept(self).await.map(|(stream, _)| stream)
+    }
+}
+
+impl Listener for UnixListener {
+    type Client = UnixStream;
+
+    async fn accept(&self) -> io::Result<UnixStream> {
+        Self::accept(self).await.map(|(stream, _)| stream)
     }
 }
 
