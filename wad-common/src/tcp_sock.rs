@@ -68,8 +68,12 @@ pub struct TcpSockOffsets {
     pub net: u32,
     /// `ipv4.sysctl_tcp_wmem[2]` of `struct net` has 32 bits.
     pub net_tcp_wmem: u32,
+    /// `inet_conn.icsk_ca_ops`: its algorithm, a pointer.
+    pub congestion: u32,
+    /// `name` is of `struct tcp_congestion_ops`.
+    pub congestion_name: u32,
 }
-record!(TcpSockOffsets, size = 112);
+record!(TcpSockOffsets, size = 120);
 
 /// Offsets in bytes from the start of `struct rate_sample`, and how it is passed.
 #[repr(C)]

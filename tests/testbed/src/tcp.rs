@@ -156,6 +156,39 @@ pub fn reset(stream: TcpStream) -> io::Result<()> {
     Ok(())
 }
 
+/// Returns an option of a socket that is a number; where the kernel has one of 64 bits,
+/// all of it.
+///
+/// # Errors
+/// When the kernel has no such option.
+pub fn option(socket: &impl AsRawFd, level: libc::c_int, name: libc::c_int) -> io::Result<u64> {
+    let mut value = 0_u64.to_ne_bytes();
+    let mut bytes = value.len() as libc::socklen_t;
+    // SAFETY: writes no more bytes than there are.
+    let result = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, name, value.as_mut_ptr().cast(), &raw mut bytes)
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let [a, b, c, d, ..] = value;
+    let is_short = bytes as usize == size_of::<u32>();
+    Ok(if is_short { u32::from_ne_bytes([a, b, c, d]).into() } else { u64::from_ne_bytes(value) })
+}
+
+/// Ends the connection of a socket, which may make another one then (connect(2)).
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn disconnect(socket: &impl AsRawFd) -> io::Result<()> {
+    let unspecified =
+        libc::sockaddr { sa_family: libc::AF_UNSPEC as libc::sa_family_t, sa_data: [0; 14] };
+    let bytes = size_of_val(&unspecified) as libc::socklen_t;
+    // SAFETY: reads an address, as long as it is said to be.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), &raw const unspecified, bytes) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Returns a counter of the kernel's TCP in a namespace, by its name in
 /// /proc/net/netstat; 0 where it has none of that name.
 ///

@@ -178,11 +178,19 @@ impl Home {
     /// # Errors
     /// When there is none.
     pub fn algorithm(&self) -> Result<String, WadError> {
+        self.algorithm_of("wad_aimd")
+    }
+
+    /// Returns what a law is registered as.
+    ///
+    /// # Errors
+    /// When no path in force names it.
+    pub fn algorithm_of(&self, law: &str) -> Result<String, WadError> {
         let missing = |source| WadError::Algorithm { pins: self.pins(), source };
         for layout in fs::read_dir(self.pins()).map_err(missing)? {
             for pin in fs::read_dir(layout.map_err(missing)?.path()).map_err(missing)? {
                 let name = pin.map_err(missing)?.file_name().to_string_lossy().into_owned();
-                if name.starts_with("wad_aimd") {
+                if name.starts_with(law) {
                     return Ok(name);
                 }
             }

@@ -6,15 +6,26 @@
 
 use wad_common::law::{Aimd, INFINITE_SSTHRESH, ShownPhase};
 
-use crate::{context::Context, parameters::Parameters, standard, tcp::Tcp};
+use crate::{
+    context::Context,
+    pacing,
+    parameters::{LAW_STATE, Parameters},
+    standard,
+    tcp::Tcp,
+};
 
-/// RFC 6928.
-const INITIAL_WINDOW_SEGMENTS: u32 = 10;
+/// Place in `icsk_ca_priv`: whether the window is held, or was until the last ACK; 1 or 0.
+const IS_HELD: u32 = LAW_STATE;
 
 #[inline(always)]
 pub fn init(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    hold_rate(tcp, Parameters::start(tcp));
+    let parameters = Parameters::start(tcp);
+    if parameters.is_standard() {
+        pacing::follow_window(tcp, true);
+    } else {
+        hold_rate(tcp, parameters);
+    }
     0
 }
 
@@ -31,15 +42,12 @@ pub fn cong_control(ctx: Context) -> u64 {
     if parameters.is_standard() {
         return fall_back(ctx, tcp, parameters);
     }
-    let held_segments = match parameters.max_cwnd_segments() {
-        // An application chose the algorithm by itself, with no path to hold.
-        u32::MAX => INITIAL_WINDOW_SEGMENTS,
-        segments => segments,
-    };
+    let held_segments = parameters.max_cwnd_segments();
     if tcp.cwnd_segments() != held_segments {
         tcp.set_cwnd_segments(held_segments);
     }
     hold_rate(tcp, parameters);
+    tcp.set_private(IS_HELD, 1_u32);
     parameters.show(ShownPhase::Hold);
     0
 }
@@ -53,11 +61,13 @@ pub fn ssthresh(ctx: Context) -> u64 {
     tcp.cwnd_segments().into()
 }
 
-/// Falls back to the standard law, which knows no threshold as yet: to double the
-/// window from here would be the worst. It begins as after a loss.
+/// Falls back to the standard law, which knows no threshold as yet: to double a window
+/// that was held would be the worst. It begins as after a loss.
 #[inline(always)]
 fn fall_back(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
-    if tcp.ssthresh_segments() >= INFINITE_SSTHRESH {
+    let was_held: u32 = tcp.private(IS_HELD);
+    tcp.set_private(IS_HELD, 0_u32);
+    if was_held != 0 && tcp.ssthresh_segments() >= INFINITE_SSTHRESH {
         let half_segments = Aimd::STANDARD.on_congestion(tcp.cwnd_segments());
         tcp.set_ssthresh_segments(half_segments);
         tcp.set_cwnd_segments(half_segments);

@@ -6,6 +6,7 @@ use wad_common::{
         Control, IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, LONG_PATH_US, Pacing, RESPOND_AS_STANDARD,
     },
     division::{part_of_rate, part_of_window},
+    flow::option::CONGESTION,
     law::{Aimd, INFINITE_SSTHRESH, ShownPhase, Window, loss_based::Course, phase},
     policy::{self, GROWS_SNDBUF, Policy},
 };
@@ -178,20 +179,24 @@ impl Parameters {
     }
 }
 
-/// Reads the flow's parameters from its policy. A flow without one, because an
-/// application chose the algorithm by itself, is a standard one; a flow whose
-/// path is gone keeps what it had.
+/// Reads the flow's parameters from its policy. A flow that has its law from elsewhere is
+/// a standard one: an application chose it, or the socket had it of a path whose flow is
+/// over. One whose path is gone keeps what it had.
 #[inline(always)]
 fn take_policy(tcp: Tcp, generation: u64) -> Control {
     // SAFETY: the kernel gave this program the socket.
-    let mut flow = unsafe { maps::flow(tcp.socket()) };
+    let mut flow = unsafe { maps::flow(tcp.socket()) }.filter(|flow| flow.is_tuned());
     let policy = flow.as_ref().and_then(|flow| policies::policy(generation, flow.policy));
+    let is_gone = flow.is_some() && policy.is_none();
     let is_new = tcp.private::<u64>(AIMD) == 0;
+    let given = u32::from(flow.as_ref().map_or(0, |flow| flow.given));
     let control = match policy {
-        Some(policy) => policy.control,
-        None => Control::STANDARD,
+        Some(policy) if given & CONGESTION != 0 && tcp.has_law(&policy.congestion) => {
+            policy.control
+        }
+        _ => Control::AS_STANDARD,
     };
-    if policy.is_some() || is_new {
+    if !is_gone || is_new {
         let Aimd { increase_q16, keep_q16 } = control.aimd;
         let or_none = |segments: u32| if segments == 0 { u32::MAX } else { segments };
         tcp.set_private(AIMD, u64::from(keep_q16) << 32 | u64::from(increase_q16));

@@ -5,6 +5,7 @@ use core::ffi::c_void;
 use wad_common::{
     flow::option::SNDBUF,
     law::{Window, loss_based::Delivery, stall::Signs},
+    policy::CONGESTION_BYTES,
     tcp_sock::TcpSockOffsets,
 };
 
@@ -41,6 +42,8 @@ static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     userlocks_shift: 0,
     net: 0,
     net_tcp_wmem: 0,
+    congestion: 0,
+    congestion_name: 0,
 };
 
 /// `enum sk_pacing` (include/net/sock.h): none, or TCP itself is to pace, with a
@@ -117,6 +120,21 @@ impl Tcp {
         // SAFETY: the verifier checks the load against the kernel's BTF; one through a
         // pointer that turns out to be bad yields zero.
         unsafe { net.add(offset).cast::<u32>().read_volatile() }
+    }
+
+    /// Whether this is the name of the socket's algorithm. One that another build has
+    /// registered has the name, too.
+    #[inline(always)]
+    pub fn has_law(self, name: &[u8; CONGESTION_BYTES]) -> bool {
+        let algorithm: *const u8 = self.read(offset!(congestion));
+        let name_at = offset!(congestion_name) as usize;
+        let half = |n: usize| {
+            // SAFETY: the verifier checks the loads against the kernel's BTF, as above.
+            unsafe { algorithm.add(name_at + n).cast::<u64>().read_volatile() }
+        };
+        // SAFETY: the same 16 bytes in the same order.
+        let wanted: [u64; 2] = unsafe { core::mem::transmute(*name) };
+        [half(0), half(8)] == wanted
     }
 
     /// Segments on their way, as `tcp_packets_in_flight()`.

@@ -85,7 +85,7 @@ pub fn ask(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
 /// Notes what the application has chosen by itself: what is set and was not given
 /// by a policy, or is not any more as it was then.
 #[inline(always)]
-pub fn note_choices(socket: &impl Socket, flow: &mut Flow) {
+pub fn note_choices<S: Socket>(socket: &S, flow: &mut Flow) {
     let given = u32::from(flow.given);
     let set = socket.set_options();
     flow.chosen = (set & !given) as u16;
@@ -97,7 +97,7 @@ pub fn note_choices(socket: &impl Socket, flow: &mut Flow) {
     socket.read_congestion(&mut now.congestion);
     // What an agent before this one gave, of which nothing else is known any more:
     // its laws are hardly an application's choice, and neither are buffers beside them.
-    if given == 0 && now.congestion.starts_with(b"wad_") {
+    if !S::IS_NEW && given == 0 && now.congestion.starts_with(b"wad_") {
         flow.chosen = 0;
         flow.given = (set & (SNDBUF | RCVBUF)) as u16;
         flow.after = now;
@@ -217,12 +217,31 @@ pub fn set_control<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
     options::set(socket, flow);
     // Last: a law that paces reckons with the window at its start.
     if policy.congestion[0] != 0 && may_set(flow, CONGESTION) {
+        // A law of ours asks who gave it, as it begins.
+        let given = flow.given;
+        flow.given |= CONGESTION as u16;
         let set = socket.set_congestion(&policy.congestion);
-        if set.is_ok() {
-            flow.given |= CONGESTION as u16;
+        if set.is_err() {
+            flow.given = given;
         }
         flow.refused.note(SocketSetting::Congestion, set);
     }
+}
+
+/// The socket makes another connection: what it has of the last one's policy goes, but for
+/// buffers. (To take it back at each end would cost each flow what few need.)
+#[inline(always)]
+pub fn start_over(socket: &impl Socket, flow: &mut Flow) {
+    // Its end may have gone unseen.
+    account::release(flow);
+    flow.outcome = Outcome::Ended as u32;
+    let had = flow.asks;
+    if had.is(&Asks::default()) {
+        return;
+    }
+    note_choices(socket, flow);
+    options::undo(socket, flow, &had, &Asks::default());
+    flow.asks = Asks::default();
 }
 
 /// The connection is over, or is no longer its policy's.
@@ -233,6 +252,10 @@ pub fn end(socket: &impl Socket, flow: &mut Flow, kind: Kind) {
         let counts = socket.counts().since(&flow.earlier);
         account::closed(flow.policy, &counts, socket.state().srtt_us);
         report::send(socket, flow, kind);
+    }
+    if !flow.is_tuned() || matches!(kind, Kind::Leave) {
+        // There is nothing to take back, or it has been.
+        flow.asks = Asks::default();
     }
     flow.outcome = Outcome::Ended as u32;
 }

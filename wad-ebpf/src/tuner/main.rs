@@ -121,6 +121,9 @@ fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
 
 #[inline(always)]
 fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
+    if let Some(earlier) = socket.flow() {
+        flows::start_over(socket, earlier);
+    }
     if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, Role::Active) {
         // The SYN settles the window scale: it is to do for when the others have gone.
         // Divided it is when the connection is established.

@@ -10,7 +10,7 @@ use wad_common::{
     refused::SocketSetting,
 };
 
-use crate::socket::{Socket, Visited};
+use crate::socket::Socket;
 
 // include/linux/socket.h, uapi/linux/tcp.h
 const SOL_TCP: i32 = 6;
@@ -57,10 +57,7 @@ fn bound_unsent(socket: &impl Socket, flow: &mut Flow) {
 /// Takes back what a policy gave, as far as the next one has nothing in its
 /// place. Buffers stay: there is no way back to those that the kernel sizes.
 #[inline(always)]
-pub fn undo(socket: &Visited, flow: &mut Flow, had: &Asks, next: &Asks) {
-    if !flow.is_tuned() {
-        return;
-    }
+pub fn undo(socket: &impl Socket, flow: &mut Flow, had: &Asks, next: &Asks) {
     if u32::from(flow.given) & CONGESTION != 0 && next.congestion[0] == 0 {
         // One that the application had chosen, or the namespace's default. That it is
         // gone is no harm. A law of ours is what an agent before this one gave.

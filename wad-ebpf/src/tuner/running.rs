@@ -95,9 +95,11 @@ fn visit(socket: &Visited) -> Option<Visit> {
             let policy = policies::policy(generation, flow.policy)?;
             return change(socket, flow, policy);
         }
-        flows::note_choices(socket, flow);
-        let had = flow.asks;
-        options::undo(socket, flow, &had, &Asks::default());
+        if flow.is_tuned() {
+            flows::note_choices(socket, flow);
+            let had = flow.asks;
+            options::undo(socket, flow, &had, &Asks::default());
+        }
         flows::end(socket, flow, Kind::Leave);
         if index == NO_PATH {
             return Some(Visit::Left);
@@ -140,8 +142,10 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     }
     let had = flow.asks;
     if policy.observes() {
-        flows::note_choices(socket, flow);
-        options::undo(socket, flow, &had, &asks);
+        if flow.is_tuned() {
+            flows::note_choices(socket, flow);
+            options::undo(socket, flow, &had, &asks);
+        }
         account::release(flow);
         flow.asks = asks;
         flow.refused = Refused::default();

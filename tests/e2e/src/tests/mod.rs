@@ -6,6 +6,7 @@ mod binomial;
 mod buffers;
 mod clients;
 mod congestion_events;
+mod consent;
 mod control_law;
 mod delay_law;
 mod derived;

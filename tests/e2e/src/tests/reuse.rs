@@ -3,7 +3,7 @@
 
 use std::{
     io,
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     os::fd::{AsRawFd as _, OwnedFd},
 };
 
@@ -16,7 +16,7 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     netns::Netns,
     stand::{Stand, until},
-    tcp::at,
+    tcp::{self, at},
     wad::{Home, program},
 };
 
@@ -62,7 +62,7 @@ fn a_socket_that_connects_again_elsewhere_is_another_flow() -> Result<()> {
 
     let (default, second) = netns.run(|| -> Result<_> {
         let default = congestion(&socket()?)?;
-        let listener = std::net::TcpListener::bind("127.0.0.3:7000")?;
+        let listener = TcpListener::bind("127.0.0.3:7000")?;
         let socket = socket()?;
         // Nobody listens there; the path matches all the same.
         ensure!(connect(&socket, at("127.0.0.2", 7000)) == Err(Errno::ECONNREFUSED));
@@ -73,6 +73,50 @@ fn a_socket_that_connects_again_elsewhere_is_another_flow() -> Result<()> {
     let metrics = home.metrics()?;
     ensure!(metrics.of_path("wad_connections_matched_total", "matched")? == 1.0);
     ensure!(metrics.of_path("wad_flows_opened_total", "matched")? == 0.0);
+    await_nothing_held(&home)
+}
+
+/// Returns the options of a socket that a path may have set, by name.
+fn options(socket: &OwnedFd) -> Result<[(&'static str, u64); 3]> {
+    let option = |level, name| tcp::option(socket, level, name);
+    Ok([
+        ("rate", option(libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE)?),
+        ("class", option(libc::IPPROTO_IP, libc::IP_TOS)?),
+        ("unsent", option(libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT)?),
+    ])
+}
+
+/// This error was seen before: the socket of an aggressive path, connected elsewhere then,
+/// went on under that path's law, rate and class.
+#[e2e(every_change, beside)]
+fn a_socket_that_ended_its_paths_flow_has_nothing_of_the_path() -> Result<()> {
+    let stand = Stand::set_up("ended")?;
+    let netns = loopback()?;
+    let policy = "[[path]]\nname = 'matched'\nremote = '127.0.0.2'\nallow = 'aggressive'\n\
+                  congestion = 'wad_scalable'\nmax_cwnd = 20\npacing = '8Mbit'\ndscp = 8\n\
+                  notsent_lowat = '64KiB'\n";
+    let home = Home::create(&program()?, policy)?;
+    let _agent = home.start(stand.cgroup())?;
+
+    netns.run(|| -> Result<()> {
+        let matched = TcpListener::bind("127.0.0.2:7000")?;
+        let elsewhere = TcpListener::bind("127.0.0.3:7000")?;
+        let socket = socket()?;
+        let fresh = (congestion(&socket)?, options(&socket)?);
+        for time in 0..2 {
+            connect(&socket, matched.local_addr()?)?;
+            let (law, [rate, class, unsent]) = (congestion(&socket)?, options(&socket)?);
+            ensure!(law.starts_with("wad_scalable"), "{time}: {law}");
+            let given = [rate, class, unsent].map(|(_, value)| value);
+            ensure!(given == [1_000_000, 8 << 2, 64 << 10], "{time}: {given:?}");
+            tcp::disconnect(&socket)?;
+            connect(&socket, elsewhere.local_addr()?)?;
+            let now = (congestion(&socket)?, options(&socket)?);
+            ensure!(now == fresh, "{time}: {now:?}; one that was never matched: {fresh:?}");
+            tcp::disconnect(&socket)?;
+        }
+        Ok(())
+    })??;
     await_nothing_held(&home)
 }
 

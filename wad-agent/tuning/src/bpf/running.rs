@@ -286,7 +286,7 @@ fn link_object(
     Ok(LinkedObject::link(objects::tuner(), globals, &fds).map_err(StructOpsError::from)?)
 }
 
-fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
+pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
     let tcp = |member| btf.offset_bytes("tcp_sock", member);
     let sock =
         |member: &str| btf.offset_bytes("tcp_sock", &format!("inet_conn.icsk_inet.sk.{member}"));

@@ -84,6 +84,16 @@ pub trait Socket {
         defaults::of(self.sk())
     }
 
+    /// The algorithm that its network namespace gives to new connections; zeros where the
+    /// kernel does not say.
+    #[inline(always)]
+    fn default_congestion(&self) -> [u8; CONGESTION_BYTES] {
+        match Visited::of(self.sk()) {
+            Some(socket) => socket.namespaces_congestion(),
+            None => [0; CONGESTION_BYTES],
+        }
+    }
+
     fn counts(&self) -> Counts;
 
     fn state(&self) -> State;

@@ -209,7 +209,7 @@ impl Visited {
 
     /// The algorithm that its network namespace gives to new connections.
     #[inline(always)]
-    pub fn default_congestion(&self) -> [u8; CONGESTION_BYTES] {
+    pub fn namespaces_congestion(&self) -> [u8; CONGESTION_BYTES] {
         Self::name_of(self.kernel().follow(offset!(net)).follow(offset!(net_congestion)))
     }
 
