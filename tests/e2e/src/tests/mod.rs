@@ -34,6 +34,7 @@ mod options;
 mod pacing;
 mod packets;
 mod passive;
+mod pauses;
 mod perfsonar;
 mod phases;
 mod policy_swap;
