@@ -2,7 +2,7 @@
 //! buffers, in bytes as the arguments of SO_SNDBUF and SO_RCVBUF; its rates, in bytes
 //! per second; its window, in segments.
 
-use crate::{law::MIN_WINDOW_SEGMENTS, record};
+use crate::{law::MIN_WINDOW_SEGMENTS, policy::PACED, record};
 
 /// Returns what one of so many flows gets of a buffer: an equal part, but no less
 /// than the kernel's default, unless all of it is less. Undivided where there are
@@ -28,6 +28,18 @@ pub const fn part_of_rate(bytes_per_second: u64, flows: u32) -> u64 {
     let part = bytes_per_second / flows as u64;
     // None is no bound.
     if part == 0 { 1 } else { part }
+}
+
+/// Returns one of so many flows' part of a bound of the rate, as a policy asks for it;
+/// [`PACED`] is none that could be divided.
+#[inline(always)]
+#[must_use]
+pub const fn part_of_bound(bytes_per_second: u32, flows: u32) -> u32 {
+    if bytes_per_second == PACED {
+        return PACED;
+    }
+    // No more than the whole.
+    part_of_rate(bytes_per_second as u64, flows) as u32
 }
 
 /// Returns one of so many flows' part of a window, and of no window none. A window that
@@ -61,7 +73,7 @@ pub struct Division {
     /// is to follow, by the flow's clock (`tcp_mstamp`). It wraps in 72 minutes: a
     /// look may come an RTT late then.
     pub looked_us: u32,
-    /// The bound of the rate that the path's policy gives.
+    /// The bound of the rate that the flow was given: it stays until that is another.
     pub rate_flows: u32,
     /// The window and the rate that the flow's law has. It divides them by itself.
     pub law_flows: u32,
@@ -76,7 +88,6 @@ impl Division {
         self.sndbuf_flows == flows
             && self.rcvbuf_flows == flows
             && self.window_flows == flows
-            && self.rate_flows == flows
     }
 
     /// The division is the same for all flows whose buffers are about to be set.
@@ -85,7 +96,6 @@ impl Division {
         self.sndbuf_flows = flows;
         self.rcvbuf_flows = flows;
         self.window_flows = flows;
-        self.rate_flows = flows;
     }
 }
 

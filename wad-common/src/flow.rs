@@ -1,7 +1,7 @@
 //! A flow's state is kept with each matched flow, in the socket's own storage.
 
 use crate::{
-    division::{Division, part_bytes, part_of_rate},
+    division::{Division, part_bytes, part_of_bound},
     policy::{CONGESTION_BYTES, DIVIDES, GROWS_RCVBUF, GROWS_SNDBUF, Policy},
     record,
     refused::Refused,
@@ -63,7 +63,7 @@ pub struct Asks {
     pub sndbuf_bytes: u32,
     /// Argument of SO_RCVBUF.
     pub rcvbuf_bytes: u32,
-    /// Argument of SO_MAX_PACING_RATE.
+    /// It is as [`Policy::max_pacing_bytes_per_second`].
     pub max_pacing_bytes_per_second: u32,
     /// It is as [`Policy::traffic_class`].
     pub traffic_class: u32,
@@ -114,8 +114,34 @@ pub mod option {
     pub const RCVBUF: u32 = 1 << 1;
     /// TCP_CONGESTION.
     pub const CONGESTION: u32 = 1 << 2;
-    /// TCP_NOTSENT_LOWAT, which the kernel keeps no note of.
+    // Of the others the kernel does not note that somebody has set them.
+    /// TCP_NOTSENT_LOWAT, 0 where nobody has.
     pub const NOTSENT_LOWAT: u32 = 1 << 3;
+    /// SO_MAX_PACING_RATE, without a bound where nobody has.
+    pub const MAX_PACING: u32 = 1 << 4;
+    /// IP_TOS or IPV6_TCLASS, 0 where nobody has.
+    pub const TRAFFIC_CLASS: u32 = 1 << 5;
+    /// All that the kernel keeps no note of.
+    pub const UNNOTED: u32 = NOTSENT_LOWAT | MAX_PACING | TRAFFIC_CLASS;
+}
+
+/// The application had these when a policy's took their place: what goes back with it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    /// SO_MAX_PACING_RATE; `u64::MAX` for no bound.
+    pub max_pacing_bytes_per_second: u64,
+    /// The upper six bits of IP_TOS or IPV6_TCLASS.
+    pub traffic_class: u32,
+    /// TCP_NOTSENT_LOWAT.
+    pub notsent_lowat_bytes: u32,
+}
+record!(Own, size = 16);
+
+impl Own {
+    /// Nobody has set anything.
+    pub const NONE: Self =
+        Self { max_pacing_bytes_per_second: u64::MAX, traffic_class: 0, notsent_lowat_bytes: 0 };
 }
 
 /// The kernel counts these of a flow.
@@ -201,8 +227,11 @@ pub struct Flow {
     /// The kernel refused these of what its policy asked for when last it was
     /// applied.
     pub refused: Refused,
+    /// The application's own of the options that the kernel keeps no note of, as far as
+    /// they are `given`.
+    pub own: Own,
 }
-record!(Flow, size = 224);
+record!(Flow, size = 240);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.
@@ -235,13 +264,11 @@ impl Flow {
         part_bytes(self.asks.rcvbuf_bytes, rcvbuf_flows, default_rcvbuf_bytes)
     }
 
-    /// Argument of SO_MAX_PACING_RATE that it is to have; 0 for none.
+    /// Argument of SO_MAX_PACING_RATE that it has of its policy; 0 for none.
     #[inline(always)]
     #[must_use]
     pub const fn max_pacing_bytes_per_second(&self) -> u32 {
-        let bound = self.asks.max_pacing_bytes_per_second as u64;
-        // No more than the bound.
-        part_of_rate(bound, self.division.rate_flows) as u32
+        part_of_bound(self.asks.max_pacing_bytes_per_second, self.division.rate_flows)
     }
 
     /// Whether its send buffer grows with need, up to [`Self::sndbuf_bytes`].

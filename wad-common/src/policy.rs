@@ -87,7 +87,7 @@ pub struct Policy {
     pub max_flows: u32,
     /// Initial receive window.
     pub initial_receive_window_segments: u32,
-    /// Argument of SO_MAX_PACING_RATE, which is 32 bits wide in BPF.
+    /// Argument of SO_MAX_PACING_RATE, which is 32 bits wide in BPF; or [`PACED`].
     pub max_pacing_bytes_per_second: u32,
     /// DSCP in the upper six of the low eight bits, with [`SETS_TRAFFIC_CLASS`].
     pub traffic_class: u32,
@@ -122,6 +122,10 @@ pub const GROWS_RCVBUF: u32 = 1 << 4;
 
 /// A [`Policy::traffic_class`] beside this is to be set, even to zero.
 pub const SETS_TRAFFIC_CLASS: u32 = 1 << 8;
+
+/// A [`Policy::max_pacing_bytes_per_second`] that bounds nothing: packets are spread, at
+/// the rate that the algorithm sets.
+pub const PACED: u32 = u32::MAX;
 
 impl Policy {
     /// A policy of that name that changes nothing.

@@ -39,6 +39,8 @@ pub struct SockOffsets {
     pub rcvbuf: u32,
     /// `rcvq_space.space`: what the application took in a round trip, bytes.
     pub rcvq_space: u32,
+    /// `sk_max_pacing_rate`: most bytes per second, an `unsigned long`.
+    pub max_pacing_rate: u32,
     /// `bytes_acked`: octets acknowledged, 64 bits.
     pub bytes_acked: u32,
     /// `bytes_received`: octets received, 64 bits.
@@ -109,4 +111,4 @@ pub struct SockOffsets {
     /// `cgroup` of `struct cgroup_subsys_state` is a pointer.
     pub state_cgroup: u32,
 }
-record!(SockOffsets, size = 188);
+record!(SockOffsets, size = 192);

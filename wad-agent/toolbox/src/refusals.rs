@@ -36,6 +36,21 @@ impl RefusedSetting {
     }
 }
 
+impl RefusedSetting {
+    /// Returns what is behind it in words, where that is known.
+    pub fn why(&self) -> Option<&'static str> {
+        match (self.setting.as_str(), self.errno.as_deref()) {
+            ("dscp", Some("EAFNOSUPPORT")) => {
+                Some("they are IPv4 on IPv6 sockets, which BPF programs may not mark")
+            }
+            ("pacing", Some("ERANGE")) => {
+                Some("their applications' own rates could not be given back, being above 34.3Gbit")
+            }
+            _ => None,
+        }
+    }
+}
+
 impl RefusedFlows {
     pub fn new(refusal: Refusal, flows: u64) -> Self {
         Self { refused: RefusedSetting::new(refusal.setting, refusal.reason), flows }
@@ -98,6 +113,17 @@ mod tests {
         ]);
         assert_eq!(serde_json::to_value(&named).unwrap(), expected);
         assert_eq!(text(&named).unwrap(), "dscp (EAFNOSUPPORT), sndbuf (cut), congestion (ENOENT)");
+    }
+
+    #[test]
+    fn of_some_it_is_known_what_is_behind_them() {
+        let why = |setting: SocketSetting, errno: i32| {
+            RefusedSetting::new(setting as u16, errno as u16).why()
+        };
+        assert!(why(SocketSetting::Dscp, libc::EAFNOSUPPORT).unwrap().contains("IPv6 sockets"));
+        assert!(why(SocketSetting::Pacing, libc::ERANGE).unwrap().contains("34.3Gbit"));
+        assert_eq!(why(SocketSetting::Dscp, libc::EINVAL), None);
+        assert_eq!(why(SocketSetting::Sndbuf, libc::EAFNOSUPPORT), None);
     }
 
     #[test]

@@ -7,15 +7,15 @@ use wad_common::{
     division::Division,
     event::Kind,
     flow::{
-        Asks, Counts, Flow, Outcome, Role, Settings,
-        option::{CONGESTION, RCVBUF, SNDBUF},
+        Asks, Counts, Flow, Outcome, Own, Role, Settings,
+        option::{CONGESTION, RCVBUF, SNDBUF, UNNOTED},
     },
     policy::{DIVIDES, OVERRIDES, Policy},
     refused::{Refused, SocketSetting},
 };
 use wad_ebpf::{counts, policies};
 
-use crate::{account, options, report, socket::Socket};
+use crate::{account, options, own::Unnoted, report, socket::Socket};
 
 /// The state of the socket's connection. A socket may make one connection after
 /// another; what is left of the last is none of the next one's. (To delete it
@@ -78,8 +78,11 @@ pub fn adopt_under<'a, const ADDITION: bool>(
 #[inline(always)]
 pub fn ask(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     flow.asks = Asks::of(policy);
-    flow.division =
+    // What it was given it has until it is given something else.
+    let rate_flows = flow.division.rate_flows;
+    let division =
         if policy.flags & DIVIDES != 0 { socket.division() } else { Division::default() };
+    flow.division = Division { rate_flows, ..division };
 }
 
 /// Notes what the application has chosen by itself: what is set and was not given
@@ -88,7 +91,7 @@ pub fn ask(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
 pub fn note_choices<S: Socket>(socket: &S, flow: &mut Flow) {
     let given = u32::from(flow.given);
     let set = socket.set_options();
-    flow.chosen = (set & !given) as u16;
+    flow.chosen = flow.chosen & UNNOTED as u16 | (set & !given) as u16;
     if (given | set) & CONGESTION == 0 && given == 0 {
         return;
     }
@@ -99,7 +102,8 @@ pub fn note_choices<S: Socket>(socket: &S, flow: &mut Flow) {
     // its laws are hardly an application's choice, and neither are buffers beside them.
     if !S::IS_NEW && given == 0 && now.congestion.starts_with(b"wad_") {
         flow.chosen = 0;
-        flow.given = (set & (SNDBUF | RCVBUF)) as u16;
+        flow.given = (set & (SNDBUF | RCVBUF) | UNNOTED) as u16;
+        flow.own = Own::NONE;
         flow.after = now;
         return;
     }
@@ -126,14 +130,11 @@ fn may_set(flow: &Flow, option: u32) -> bool {
 
 /// Sets what should hold as early as can be.
 #[inline(always)]
-pub fn set_before_data(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
+pub fn set_before_data(socket: &impl Socket, flow: &mut Flow) {
     if !flow.is_tuned() {
         return;
     }
-    if policy.traffic_class != 0 {
-        let set = socket.set_traffic_class(policy.traffic_class & 0xff);
-        flow.refused.note(SocketSetting::Dscp, set);
-    }
+    Unnoted::TrafficClass.give(socket, flow);
     set_buffers(socket, flow);
 }
 

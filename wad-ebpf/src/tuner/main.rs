@@ -25,6 +25,7 @@ mod growth;
 mod instruments;
 mod options;
 mod override_options;
+mod own;
 mod progress;
 mod recount;
 mod report;
@@ -124,11 +125,11 @@ fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
     if let Some(earlier) = socket.flow() {
         flows::start_over(socket, earlier);
     }
-    if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, Role::Active) {
+    if let Some((flow, _policy)) = flows::adopt::<ADDITION>(socket, Role::Active) {
         // The SYN settles the window scale: it is to do for when the others have gone.
         // Divided it is when the connection is established.
         flow.division.rcvbuf_flows = 0;
-        flows::set_before_data(socket, flow, policy);
+        flows::set_before_data(socket, flow);
     }
 }
 
@@ -147,7 +148,7 @@ fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
         return;
     }
     if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, role) {
-        flows::set_before_data(socket, flow, policy);
+        flows::set_before_data(socket, flow);
         flows::establish(socket, flow, policy);
     }
 }

@@ -2,56 +2,25 @@
 //! policy gave to what a flow has without one.
 
 use wad_common::{
-    flow::{
-        Asks, Flow,
-        option::{CONGESTION, NOTSENT_LOWAT},
-    },
-    policy::{NO_DELAYED_ACKS, OVERRIDES},
+    flow::{Asks, Flow, option::CONGESTION},
+    policy::NO_DELAYED_ACKS,
     refused::SocketSetting,
 };
 
-use crate::socket::Socket;
-
-// include/linux/socket.h, uapi/linux/tcp.h
-const SOL_TCP: i32 = 6;
-const TCP_NOTSENT_LOWAT: i32 = 25;
+use crate::{
+    own::{self, Unnoted},
+    socket::Socket,
+};
 
 /// Sets those that the flow's policy asks for; its buffers and its congestion control
 /// are set beside this.
 #[inline(always)]
 pub fn set(socket: &impl Socket, flow: &mut Flow) {
-    bound_rate(socket, flow);
+    Unnoted::MaxPacing.give(socket, flow);
     if flow.asks.flags & NO_DELAYED_ACKS != 0 {
         flow.refused.note(SocketSetting::DelayedAck, socket.set_delayed_acks(false));
     }
-    if flow.asks.notsent_lowat_bytes != 0 {
-        bound_unsent(socket, flow);
-    }
-}
-
-/// Bounds the rate, where the flow's policy does, by its part of that.
-#[inline(always)]
-pub fn bound_rate(socket: &impl Socket, flow: &mut Flow) {
-    if flow.asks.max_pacing_bytes_per_second != 0 {
-        let set = socket.set_max_pacing_rate(flow.max_pacing_bytes_per_second());
-        flow.refused.note(SocketSetting::Pacing, set);
-    }
-}
-
-/// Bounds what the flow takes and has not sent, unless the application has done so: the
-/// kernel has 0 for a socket on which nobody has.
-#[inline(always)]
-fn bound_unsent(socket: &impl Socket, flow: &mut Flow) {
-    let is_given = u32::from(flow.given) & NOTSENT_LOWAT != 0;
-    let is_overridden = flow.asks.flags & OVERRIDES != 0;
-    if !is_given && !is_overridden && socket.number(SOL_TCP, TCP_NOTSENT_LOWAT) != 0 {
-        return;
-    }
-    let set = socket.set_number(SOL_TCP, TCP_NOTSENT_LOWAT, flow.asks.notsent_lowat_bytes);
-    if set.is_ok() {
-        flow.given |= NOTSENT_LOWAT as u16;
-    }
-    flow.refused.note(SocketSetting::NotsentLowat, set);
+    Unnoted::NotsentLowat.give(socket, flow);
 }
 
 /// Takes back what a policy gave, as far as the next one has nothing in its
@@ -69,22 +38,8 @@ pub fn undo(socket: &impl Socket, flow: &mut Flow, had: &Asks, next: &Asks) {
         // The kernel notes it as a choice: it is not the application's.
         socket.read_congestion(&mut flow.after.congestion);
     }
-    if had.max_pacing_bytes_per_second != 0 && next.max_pacing_bytes_per_second == 0 {
-        let _ = socket.set_max_pacing_rate(u32::MAX);
-    }
     if had.flags & !next.flags & NO_DELAYED_ACKS != 0 {
         let _ = socket.set_delayed_acks(true);
     }
-    if had.traffic_class != 0 && next.traffic_class == 0 {
-        let _ = socket.set_traffic_class(0);
-    }
-    if u32::from(flow.given) & NOTSENT_LOWAT != 0 {
-        // Anything else the application has set since.
-        if socket.number(SOL_TCP, TCP_NOTSENT_LOWAT) != had.notsent_lowat_bytes {
-            flow.given &= !(NOTSENT_LOWAT as u16);
-        } else if next.notsent_lowat_bytes == 0 {
-            let _ = socket.set_number(SOL_TCP, TCP_NOTSENT_LOWAT, 0);
-            flow.given &= !(NOTSENT_LOWAT as u16);
-        }
-    }
+    own::take_back(socket, flow, had, next);
 }

@@ -1,5 +1,5 @@
 //! An application's own options, where its policy overrides them: swallowed, as if
-//! they had been set.
+//! they had been set. Of those that it gets back when the policy goes, they are noted.
 //!
 //! Attached only while a policy asks for it: it runs at every setsockopt(2) of the
 //! cgroup.
@@ -7,21 +7,28 @@
 use aya_ebpf::{macros::cgroup_sockopt, programs::SockoptContext};
 use wad_common::{
     flow::{
-        Outcome,
-        option::{CONGESTION, RCVBUF, SNDBUF},
+        Flow, Outcome,
+        option::{CONGESTION, MAX_PACING, RCVBUF, SNDBUF, TRAFFIC_CLASS},
     },
-    policy::OVERRIDES,
+    policy::{OVERRIDES, PACED},
 };
 use wad_ebpf::{maps, policies};
 
-// include/uapi/asm-generic/socket.h, include/linux/socket.h, uapi/linux/tcp.h
+use crate::socket::DSCP_MASK;
+
+// include/uapi/asm-generic/socket.h, include/linux/socket.h, uapi/linux/in.h, in6.h, tcp.h
+const SOL_IP: i32 = 0;
 const SOL_SOCKET: i32 = 1;
 const SOL_TCP: i32 = 6;
+const SOL_IPV6: i32 = 41;
+const IP_TOS: i32 = 1;
 const SO_SNDBUF: i32 = 7;
 const SO_RCVBUF: i32 = 8;
 const SO_SNDBUFFORCE: i32 = 32;
 const SO_RCVBUFFORCE: i32 = 33;
+const SO_MAX_PACING_RATE: i32 = 47;
 const TCP_CONGESTION: i32 = 13;
+const IPV6_TCLASS: i32 = 67;
 
 /// Has the kernel skip an option, and report success.
 const SKIP: i32 = -1;
@@ -55,6 +62,8 @@ fn is_overridden(ctx: &SockoptContext, level: i32, name: i32) -> bool {
     let option = match (level, name) {
         (SOL_SOCKET, SO_SNDBUF | SO_SNDBUFFORCE) => SNDBUF,
         (SOL_SOCKET, SO_RCVBUF | SO_RCVBUFFORCE) => RCVBUF,
+        (SOL_SOCKET, SO_MAX_PACING_RATE) => MAX_PACING,
+        (SOL_IP, IP_TOS) | (SOL_IPV6, IPV6_TCLASS) => TRAFFIC_CLASS,
         (SOL_TCP, TCP_CONGESTION) => CONGESTION,
         _ => return false,
     };
@@ -75,6 +84,60 @@ fn is_overridden(ctx: &SockoptContext, level: i32, name: i32) -> bool {
     if flow.outcome == Outcome::Ended as u32 || !is_ours {
         return false;
     }
-    policies::policy(policies::generation(), flow.policy)
-        .is_some_and(|policy| policy.flags & OVERRIDES != 0)
+    let is_overridden = policies::policy(policies::generation(), flow.policy)
+        .is_some_and(|policy| policy.flags & OVERRIDES != 0);
+    if !is_overridden {
+        return false;
+    }
+    match option {
+        MAX_PACING => note_rate(ctx, flow),
+        TRAFFIC_CLASS => note_class(ctx, flow),
+        _ => true,
+    }
+}
+
+/// Notes a bound of the rate; false for one that the kernel is to judge, or that could not
+/// be given back. It takes 64 bits where there are as many, and of 32 bits all ones for
+/// none (`sk_setsockopt()`).
+#[inline(always)]
+fn note_rate(ctx: &SockoptContext, flow: &mut Flow) -> bool {
+    let rate = match (value::<u64>(ctx), value::<u32>(ctx)) {
+        (Some(rate), _) => rate,
+        (None, Some(u32::MAX)) => u64::MAX,
+        (None, Some(rate)) => rate.into(),
+        (None, None) => return false,
+    };
+    if rate != u64::MAX && rate >= PACED.into() {
+        return false;
+    }
+    flow.own.max_pacing_bytes_per_second = rate;
+    true
+}
+
+/// Notes a traffic class, of which one byte will do (`do_ip_setsockopt()`); false for one
+/// that the kernel is to judge.
+#[inline(always)]
+fn note_class(ctx: &SockoptContext, flow: &mut Flow) -> bool {
+    let class = match (value::<u32>(ctx), value::<u8>(ctx)) {
+        (Some(class), _) => class,
+        (None, Some(class)) => class.into(),
+        (None, None) => return false,
+    };
+    flow.own.traffic_class = class & DSCP_MASK;
+    true
+}
+
+/// The option's value, if it has so many bytes.
+#[inline(always)]
+fn value<T: Copy>(ctx: &SockoptContext) -> Option<T> {
+    // SAFETY: fields of the context; the verifier checks that the value is within what
+    // the kernel shows.
+    unsafe {
+        let start = (*ctx.sockopt).__bindgen_anon_2.optval as usize;
+        let end = (*ctx.sockopt).__bindgen_anon_3.optval_end as usize;
+        if start + size_of::<T>() > end {
+            return None;
+        }
+        Some((start as *const T).read_unaligned())
+    }
 }

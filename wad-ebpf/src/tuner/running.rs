@@ -18,7 +18,9 @@ use wad_ebpf::{counts, policies};
 
 use crate::{
     account::{self, FETCH},
-    flows, growth, options, report,
+    flows, growth, options,
+    own::Unnoted,
+    report,
     socket::{Socket as _, Visited},
 };
 
@@ -108,7 +110,7 @@ fn visit(socket: &Visited) -> Option<Visit> {
     let policy = policies::policy(generation, index)?;
     let (flow, policy) = flows::adopt_under::<FETCH>(socket, Role::Running, policy, index)?;
     flow.earlier = socket.counts();
-    flows::set_before_data(socket, flow, policy);
+    flows::set_before_data(socket, flow);
     flows::establish(socket, flow, policy);
     Some(Visit::Adopted)
 }
@@ -166,7 +168,7 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     }
     let was_refused = flow.refused;
     flow.refused = Refused::default();
-    flows::set_before_data(socket, flow, policy);
+    flows::set_before_data(socket, flow);
     flows::set_control(socket, flow, policy);
     flows::read_back(socket, flow);
     growth::follow(socket, flow);
@@ -209,7 +211,7 @@ fn divide(socket: &Visited, flow: &mut Flow) -> Option<Visit> {
     flows::note_choices(socket, flow);
     let was_refused = flow.refused;
     flows::set_buffers(socket, flow);
-    options::bound_rate(socket, flow);
+    Unnoted::MaxPacing.give(socket, flow);
     socket.read_buffers(&mut flow.after);
     growth::follow(socket, flow);
     account::refused(flow, &was_refused);

@@ -31,6 +31,7 @@ mod metrics;
 mod neighbours;
 mod no_struct_ops;
 mod options;
+mod own_options;
 mod pacing;
 mod packets;
 mod passive;

@@ -133,8 +133,8 @@ fn packets_carry_the_class_of_their_path() -> Result<()> {
     Ok(())
 }
 
-/// BPF may not set it there: the rest of the policy holds, and it is told.
-#[e2e(long, beside)]
+/// BPF may not set it there: the rest of the policy holds, and it is told at the path.
+#[e2e(every_change, beside)]
 fn an_ipv4_flow_of_an_ipv6_socket_is_tuned_but_for_its_class() -> Result<()> {
     let stand = Stand::set_up("mapped")?;
     let wire = Wire::start()?;
@@ -161,6 +161,14 @@ fn an_ipv4_flow_of_an_ipv6_socket_is_tuned_but_for_its_class() -> Result<()> {
         ensure!(flow.sndbuf_bytes == 2 * 3 * 1024 * 1024, "{flow:?}");
         ensure!(capture.stop()?.is_empty() == (refused > 0.0), "class of {to}");
         ensure!(partly()? == refused, "{to}: {}", partly()?);
+    }
+    let told = "dscp (EAFNOSUPPORT) to 1";
+    let why = "they are IPv4 on IPv6 sockets, which BPF programs may not mark";
+    for command in [&["status"][..], &["explain", ADDRESSES_V4[1]]] {
+        let [subcommand, arguments @ ..] = command else { continue };
+        let output = home.command(subcommand).args(arguments).output()?;
+        let said = String::from_utf8(output.stdout)?;
+        ensure!(said.contains(told) && said.contains(why), "{subcommand}: {said}");
     }
     Ok(())
 }

@@ -89,7 +89,11 @@ fn write_refused(paths: &[PathStatus], out: &mut dyn Write) -> io::Result<()> {
     let all = || paths.iter().flat_map(|path| path.refused.iter().map(move |of| (path, of)));
     for (path, RefusedFlows { refused, flows }) in all().take(MOST_REFUSALS) {
         let path = path.name.escape_debug();
-        writeln!(out, "refused  {refused} to {flows} flows of path {path}")?;
+        write!(out, "refused  {refused} to {flows} flows of path {path}")?;
+        match refused.why() {
+            Some(why) => writeln!(out, ": {why}")?,
+            None => writeln!(out)?,
+        }
     }
     match all().count().saturating_sub(MOST_REFUSALS) {
         0 => Ok(()),

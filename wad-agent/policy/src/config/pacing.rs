@@ -1,7 +1,7 @@
 //! Whether a flow's packets are spread over the RTT, and the most rate.
 
 use toml::de::DeValue;
-use wad_common::control::Pacing;
+use wad_common::{control::Pacing, policy::PACED};
 
 use super::{
     congestion::Choice,
@@ -12,9 +12,8 @@ use super::{
 };
 use crate::capacity::Capacity;
 
-/// SO_MAX_PACING_RATE is 32 bits wide where BPF sets it, and all ones stand for
-/// no bound, and no pacing.
-pub const MAX_BYTES_PER_SECOND: u32 = u32::MAX - 1;
+/// SO_MAX_PACING_RATE is 32 bits wide where BPF sets it, and all ones stand for no bound.
+pub const MAX_BYTES_PER_SECOND: u32 = PACED - 1;
 const MIN_BYTES_PER_SECOND: u32 = 1_000;
 /// What the kernel itself paces above a flow's rate once it is out of slow start
 /// (`tcp_pacing_ca_ratio`, 120%): a flow that is as fast as the path is not held back by
@@ -27,7 +26,7 @@ pub const RANGE: &str = "8kbit to 34.3Gbit";
 pub struct Paced {
     /// Pacing for laws of ours.
     pub pacing: Pacing,
-    /// Argument of SO_MAX_PACING_RATE.
+    /// Argument of SO_MAX_PACING_RATE, or [`PACED`].
     pub max_bytes_per_second: Option<u32>,
     /// On a path that is measured the rate follows from that.
     pub is_auto: bool,
@@ -79,8 +78,8 @@ pub fn read(
 }
 
 /// Returns the most rate of a flow on a measured path: what the path carries, and the
-/// headroom. None for no bound; under an algorithm of the kernel's a bound is what turns
-/// pacing on.
+/// headroom. Without a bound None for a law of ours, which sees to pacing itself, and
+/// [`PACED`] for an algorithm of the kernel's.
 pub fn auto_bytes_per_second(is_law_of_ours: bool, capacity: Capacity) -> Option<u32> {
     // What flows got is the least that a path carries, and bounds nothing.
     let carried = capacity.bits_per_second.filter(|_| !capacity.is_least);
@@ -88,7 +87,7 @@ pub fn auto_bytes_per_second(is_law_of_ours: bool, capacity: Capacity) -> Option
     match rate.filter(|&rate| rate <= f64::from(MAX_BYTES_PER_SECOND)) {
         Some(rate) => Some((rate as u32).max(MIN_BYTES_PER_SECOND)),
         None if is_law_of_ours => None,
-        None => Some(MAX_BYTES_PER_SECOND),
+        None => Some(PACED),
     }
 }
 

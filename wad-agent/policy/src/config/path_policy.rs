@@ -42,7 +42,7 @@ pub struct PathPolicy {
     /// Packets that may arrive before one that was sent ahead of them, before that
     /// counts as lost.
     pub reorder_segments: Option<u32>,
-    /// The application's own buffers and congestion control do not count.
+    /// The application's own buffers, congestion control, rate and class do not count.
     pub override_setsockopt: bool,
     /// 0 to 63.
     pub dscp: Option<u8>,

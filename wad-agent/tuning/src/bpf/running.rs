@@ -310,6 +310,7 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         sndbuf: sock("sk_sndbuf")?,
         rcvbuf: sock("sk_rcvbuf")?,
         rcvq_space: tcp("rcvq_space.space")?,
+        max_pacing_rate: sock("sk_max_pacing_rate")?,
         bytes_acked: tcp("bytes_acked")?,
         bytes_received: tcp("bytes_received")?,
         data_segs_out: tcp("data_segs_out")?,

@@ -42,7 +42,9 @@ impl Display for Answer {
                 write_settings(f, &path.settings)?;
                 path.why.iter().try_for_each(|why| writeln!(f, "- {why}"))?;
                 path.refused.iter().try_for_each(|RefusedFlows { refused, flows }| {
-                    writeln!(f, "- the kernel has refused {refused} to {flows} of its flows")
+                    write!(f, "- the kernel has refused {refused} to {flows} of its flows")?;
+                    refused.why().map_or(Ok(()), |why| write!(f, ": {why}"))?;
+                    writeln!(f)
                 })
             }
             None => writeln!(f, "\nits flows are as without wad"),

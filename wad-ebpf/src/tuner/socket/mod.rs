@@ -13,7 +13,7 @@ use wad_common::{
     division::Division,
     event::Event,
     flow::{Counts, Flow, Settings},
-    policy::CONGESTION_BYTES,
+    policy::{CONGESTION_BYTES, PACED},
 };
 use wad_ebpf::{maps, policies::Ends};
 
@@ -38,6 +38,9 @@ const TCP_BPF_IW: i32 = 1001;
 const TCP_BPF_DELACK_MAX: i32 = 1003;
 const AF_INET: u32 = 2;
 const EAFNOSUPPORT: i32 = 97;
+
+/// The part of a traffic class that is not ECN's.
+pub const DSCP_MASK: u32 = 0xfc;
 
 /// Two ticks of the kernel's clock, which is the least delay that it takes
 /// (`TCP_TIMEOUT_MIN`), at 1000, 250 or 300, and 100 a second. The first that it
@@ -145,10 +148,29 @@ pub trait Socket {
         self.set_number(SOL_TCP, TCP_BPF_IW, segments)
     }
 
-    /// Bounds the rate, and has the flow paced; `u32::MAX` lifts the bound.
+    /// Bounds the rate, and has the flow paced. With [`PACED`] it is paced without a bound:
+    /// any turns pacing on, which stays when it is lifted (`sk_setsockopt()`).
     #[inline(always)]
     fn set_max_pacing_rate(&self, bytes_per_second: u32) -> Result<(), i32> {
+        if bytes_per_second == PACED {
+            self.set_number(SOL_SOCKET, SO_MAX_PACING_RATE, PACED - 1)?;
+            return self.lift_max_pacing_rate();
+        }
         self.set_number(SOL_SOCKET, SO_MAX_PACING_RATE, bytes_per_second)
+    }
+
+    #[inline(always)]
+    fn lift_max_pacing_rate(&self) -> Result<(), i32> {
+        self.set_number(SOL_SOCKET, SO_MAX_PACING_RATE, u32::MAX)
+    }
+
+    /// The most bytes per second at which it sends; `u64::MAX` for no bound.
+    #[inline(always)]
+    fn max_pacing_rate(&self) -> u64 {
+        match Visited::of(self.sk()) {
+            Some(socket) => socket.most_pacing_rate(),
+            None => u64::MAX,
+        }
     }
 
     /// Bounds how long an acknowledgement waits for company or for data to go with.
@@ -174,6 +196,19 @@ pub trait Socket {
         } else {
             self.set_number(SOL_IPV6, IPV6_TCLASS, class)
         }
+    }
+
+    /// The upper six bits of it; 0 where BPF may not read it.
+    #[inline(always)]
+    fn traffic_class(&self) -> u32 {
+        let class = if self.is_of_v4() {
+            self.number(SOL_IP, IP_TOS)
+        } else if self.ends().is_v4() {
+            0
+        } else {
+            self.number(SOL_IPV6, IPV6_TCLASS)
+        };
+        class & DSCP_MASK
     }
 
     #[inline(always)]

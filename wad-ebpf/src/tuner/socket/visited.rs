@@ -52,6 +52,7 @@ static SOCK: SockOffsets = SockOffsets {
     sndbuf: 0,
     rcvbuf: 0,
     rcvq_space: 0,
+    max_pacing_rate: 0,
     bytes_acked: 0,
     bytes_received: 0,
     data_segs_out: 0,
@@ -193,6 +194,12 @@ impl Visited {
             if u32::from(running) == n + 1 { ticks.wrapping_add(since) } else { ticks }
         };
         Limits { busy_ticks: ticks(0), rwnd_ticks: ticks(1), sndbuf_ticks: ticks(2) }
+    }
+
+    /// The most bytes per second at which it sends; `u64::MAX` for no bound.
+    #[inline(always)]
+    pub fn most_pacing_rate(&self) -> u64 {
+        self.read(offset!(max_pacing_rate))
     }
 
     /// Inode of its network namespace.

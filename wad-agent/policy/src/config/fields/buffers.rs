@@ -115,8 +115,8 @@ pub const BUFFERS: &[Field] = &[
     Field {
         key: "override_setsockopt",
         default: "false",
-        doc: "Whether buffers and `congestion` hold against what the application itself sets, \
-              which sees no error.",
+        doc: "Whether buffers, `congestion`, `pacing` and `dscp` hold against what the \
+              application itself sets, which sees no error.",
         read: |field, table, problems, path| {
             path.override_setsockopt = field.switch(table, problems).unwrap_or(false);
         },

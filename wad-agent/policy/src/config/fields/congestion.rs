@@ -1,6 +1,9 @@
 //! The congestion control of a path's flows, and its parameters.
 
-use wad_common::control::{IGNORE_LOCAL_STALLS, IIAD, KEEP_WHEN_IDLE, Pacing, WindowSize};
+use wad_common::{
+    control::{IGNORE_LOCAL_STALLS, IIAD, KEEP_WHEN_IDLE, Pacing, WindowSize},
+    policy::PACED,
+};
 
 use crate::{
     config::{
@@ -8,7 +11,7 @@ use crate::{
         aimd::{DECREASE, INCREASE, STREAMS},
         field::{Checked, Field, Kind},
         line::RATES,
-        pacing::{MAX_BYTES_PER_SECOND, RANGE as PACING_RANGE},
+        pacing::RANGE as PACING_RANGE,
         setting::{InForce, Setting, Value},
         thresholds::{BYTES, SEGMENTS},
     },
@@ -205,14 +208,21 @@ pub const CONGESTION: &[Field] = &[
         key: "idle",
         kind: Kind::Word { words: &["decay", "keep"], unless: "is nothing to do when idle" },
         default: "\"decay\"",
-        doc: "What becomes of the window in a pause.",
+        doc: "What becomes of the window in a pause; the first flight after it is 10 segments in \
+              any case.",
         read: |field, table, problems, path| {
             if field.word(table, problems).is_some_and(|word| word.value == "keep") {
                 path.control.flags |= KEEP_WHEN_IDLE;
             }
         },
         check: Some(Checked::words(|path| flag(path, KEEP_WHEN_IDLE, "idle keep"))),
-        why: |in_force| has_flag(in_force, KEEP_WHEN_IDLE, "after a pause the window is as it was"),
+        why: |in_force| {
+            has_flag(
+                in_force,
+                KEEP_WHEN_IDLE,
+                "after a pause, from its first ACK on, the window is as it was",
+            )
+        },
         ..Field::NONE
     },
     Field {
@@ -244,14 +254,15 @@ pub const CONGESTION: &[Field] = &[
         check: Some(Checked::words(pacing)),
         explain: Some(
             Setting::new("max_pacing_bytes_per_second", |in_force| {
-                Value::number(in_force.policy.max_pacing_bytes_per_second)
+                let rate = in_force.policy.max_pacing_bytes_per_second;
+                if rate == PACED { None } else { Value::number(rate) }
             })
             .unit(" bytes/s at most")
             .after("initial_receive_window"),
         ),
         why: |in_force| {
             let rate = in_force.policy.max_pacing_bytes_per_second;
-            (rate == MAX_BYTES_PER_SECOND).then_some("paced, at the rate that the law sets")
+            (rate == PACED).then_some("paced, at the rate that the law sets")
         },
         ..Field::NONE
     },
@@ -286,7 +297,7 @@ fn has_flag(in_force: InForce<'_>, flag: u32, why: &'static str) -> Option<&'sta
 fn pacing(path: &PathPolicy) -> Option<String> {
     let asked = path.control.pacing;
     match path.max_pacing_bytes_per_second {
-        Some(MAX_BYTES_PER_SECOND) => Some("paced".to_owned()),
+        Some(PACED) => Some("paced".to_owned()),
         Some(rate) => Some(format!("paced up to {}", bits_per_second(rate.into()))),
         None if asked == Pacing::On as u32 => Some("paced".to_owned()),
         None if asked == Pacing::Off as u32 => Some("not paced".to_owned()),
