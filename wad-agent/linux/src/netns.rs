@@ -48,6 +48,12 @@ impl Identity {
     fn of(metadata: &Metadata) -> Self {
         Self { device: metadata.dev(), inode: metadata.ino() }
     }
+
+    /// Returns the number by which `lsns` shows it.
+    #[must_use]
+    pub const fn inode(self) -> u64 {
+        self.inode
+    }
 }
 
 const OWN: &str = "/proc/self/ns/net";
@@ -172,10 +178,76 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 impl Netns {
+    /// Whether it has this inode.
+    #[must_use]
+    pub fn is(&self, inode: u64) -> bool {
+        self.0.metadata().is_ok_and(|metadata| metadata.ino() == inode)
+    }
+
+    /// Returns its identity.
+    pub fn identity(&self) -> io::Result<Identity> {
+        Ok(Identity::of(&self.0.metadata()?))
+    }
+
+    /// Runs code inside, on a thread of its own.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
+        thread::scope(|scope| {
+            let thread = scope.spawn(|| self.enter().map(|()| work()));
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
     /// Makes the calling thread a member for the rest of its life.
     pub fn enter(&self) -> io::Result<()> {
         Ok(setns(&self.0, CloneFlags::CLONE_NEWNET)?)
     }
+}
+
+/// Opens those with these inodes, as far as they can be seen. The search ends with the
+/// last of them.
+pub fn of_inodes(wanted: &HashSet<u64>) -> io::Result<Vec<Netns>> {
+    let mut left = wanted.clone();
+    let mut found = Vec::new();
+    for path in [PathBuf::from(OWN)].into_iter().chain(paths()?) {
+        // Processes end, and mounts go, while they are looked at.
+        let Ok(inode) = fs::metadata(&path).map(|metadata| metadata.ino()) else { continue };
+        if left.contains(&inode)
+            && let Ok(file) = File::open(&path)
+            && left.remove(&inode)
+        {
+            found.push(Netns(file));
+        }
+        if left.is_empty() {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Returns those of these namespaces that are kept by others than this process and its
+/// children: by a process, or by a mount.
+pub fn held_by_others(wanted: &HashSet<u64>) -> io::Result<HashSet<u64>> {
+    let mut held = HashSet::new();
+    for path in paths()? {
+        let Ok(inode) = fs::metadata(&path).map(|metadata| metadata.ino()) else { continue };
+        if wanted.contains(&inode) && !held.contains(&inode) && !is_of_own_child(&path) {
+            held.insert(inode);
+            if held.len() == wanted.len() {
+                break;
+            }
+        }
+    }
+    Ok(held)
+}
+
+/// Whether a path is /proc/PID/ns/net of a child of this process.
+fn is_of_own_child(path: &Path) -> bool {
+    let Some(process) = path.ancestors().nth(2).filter(|_| path.ends_with("ns/net")) else {
+        return false;
+    };
+    let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+    let parent = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+    parent.is_some_and(|id| id.trim() == std::process::id().to_string())
 }
 
 /// Finds a namespace, if it can be seen.

@@ -133,6 +133,7 @@ fn adjust(
         return Ok(None);
     }
     let now = journal.sysctl().read(key)?;
+    journal.inherit(key, &now)?;
     let original = journal.before(key, &now).map(str::to_owned);
     let base_bytes = last_number(key, original.as_deref().unwrap_or(&now))?;
     let (now_bytes, wanted_bytes) = (last_number(key, &now)?, base_bytes.max(need_bytes));

@@ -1,15 +1,19 @@
 //! `[host]` put in force: what is changed of this host beside sockets. What cannot be
 //! changed is told, and flows do without.
 
+use std::{collections::HashMap, sync::Arc, time::Instant};
+
 use tracing::warn;
+use wad_common::growth::Holding;
 use wad_policy::{
-    config::{HostChanges, route_rules::Selection},
+    config::{HostChanges, PathPolicy, TransmitQueue, route_rules::Selection},
     switch::Disabled,
 };
 use wad_toolbox::causes::with_causes;
 
 use crate::{
     journal::Journal,
+    namespaces::{Means, Namespaces, Needs},
     routes::{Follower, RoutesState, Standing},
 };
 
@@ -21,6 +25,10 @@ pub struct Host {
     selection: Selection,
     follower: Option<Follower>,
     pub standing: Standing,
+    has_routes: bool,
+    queues: Vec<TransmitQueue>,
+    /// What holds where the paths' flows are, beside the agent's own network namespace.
+    pub namespaces: Namespaces,
 }
 
 impl Host {
@@ -32,6 +40,8 @@ impl Host {
         journal: &mut Journal,
     ) {
         self.selection = selection;
+        self.has_routes = changes.routes;
+        self.queues.clone_from(&changes.transmit_queues);
         let queues = changes.transmit_queues.iter();
         let results = [
             journal.restore_transmit_queues_but(&changes.transmit_queues),
@@ -55,6 +65,31 @@ impl Host {
         if let Some(follower) = &self.follower {
             follower.want(self.selection.rules(disabled));
         }
+        self.namespaces.follow_rules(&|| self.selection.rules(disabled));
+    }
+
+    /// Has the network namespaces of the paths' flows get what these need. `names` are
+    /// the paths' by the indices of their policies.
+    pub fn want_in_namespaces(&mut self, paths: &[PathPolicy], names: &HashMap<u32, Arc<str>>) {
+        let needy = paths
+            .iter()
+            .filter_map(|path| Some((path.name.as_str(), Needs::of(path, self.has_routes)?)));
+        let needy: HashMap<&str, Needs> = needy.collect();
+        let needs =
+            names.iter().filter_map(|(index, name)| Some((*index, needy.get(&**name)?.clone())));
+        self.namespaces.want(needs.collect(), !self.queues.is_empty());
+    }
+
+    /// Follows flows into their network namespaces. Whether the journal has changed.
+    pub fn follow_flows(
+        &mut self,
+        flows: &[Holding],
+        disabled: &Disabled,
+        journal: &mut Journal,
+    ) -> bool {
+        let rules = || self.selection.rules(disabled);
+        let mut means = Means { journal, queues: &self.queues, rules: &rules };
+        self.namespaces.follow(flows, &mut means, Instant::now())
     }
 
     fn switch(&mut self, disabled: &Disabled, journal: &mut Journal) {
@@ -62,7 +97,7 @@ impl Host {
             return self.follow(disabled);
         }
         let started = journal.note_routes().map_err(anyhow::Error::from).and_then(|()| {
-            Ok(Follower::start(self.selection.rules(disabled), self.standing.clone())?)
+            Ok(Follower::start(self.selection.rules(disabled), self.standing.clone(), None)?)
         });
         match started {
             Ok(follower) => self.follower = Some(follower),

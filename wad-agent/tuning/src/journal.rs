@@ -11,6 +11,7 @@
 mod bpffs;
 mod damage;
 mod lines;
+mod namespaces;
 mod transmit_queue;
 
 use std::{
@@ -43,8 +44,14 @@ use crate::routes;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// A kernel setting.
-    Sysctl { key: String, before: String, after: String },
+    /// A kernel setting, of another network namespace than the agent's where one is named.
+    Sysctl {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        namespace: Option<Identity>,
+        key: String,
+        before: String,
+        after: String,
+    },
     /// The BPF file system, mounted where it was missing.
     BpffsMount { dir: PathBuf },
     /// The transmit queue of an interface, in packets.
@@ -66,6 +73,18 @@ impl Change {
         let (before, after) = undone.values_mut()?;
         std::mem::swap(before, after);
         Some(undone)
+    }
+
+    /// Returns the network namespace that it is in, where that is another than the
+    /// agent's for sure.
+    fn is_in(&self, wanted: Identity) -> bool {
+        match self {
+            Self::Sysctl { namespace, .. } => *namespace == Some(wanted),
+            Self::TransmitQueue { namespace, .. } | Self::Routes { namespace } => {
+                *namespace == wanted
+            }
+            Self::BpffsMount { .. } => false,
+        }
     }
 
     /// Returns the values before and after.
@@ -91,7 +110,7 @@ impl Change {
 /// Something that could not be undone because others had a hand in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
-    Sysctl { key: String, now: String, after: String },
+    Sysctl { namespace: Option<Identity>, key: String, now: String, after: String },
     BpffsInUse { dir: PathBuf },
     TransmitQueue { interface: String, now: String, after: String },
 }
@@ -99,8 +118,12 @@ pub enum Left {
 impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Sysctl { key, now, after } => {
-                write!(f, "{key} is {now} now, not the {after} wad set: left as it is")
+            Self::Sysctl { namespace, key, now, after } => {
+                write!(f, "{key}")?;
+                if let Some(namespace) = namespace {
+                    write!(f, " of network namespace {}", namespace.inode())?;
+                }
+                write!(f, " is {now} now, not the {after} wad set: left as it is")
             }
             Self::TransmitQueue { interface, now, after } => write!(
                 f,
@@ -133,6 +156,8 @@ pub enum JournalError {
     Unmount { dir: PathBuf, source: io::Error },
     #[error("cannot tell this network namespace")]
     Namespace { source: io::Error },
+    #[error("cannot enter network namespace {inode}, which takes CAP_SYS_ADMIN")]
+    Entering { inode: u64, source: io::Error },
     #[error(
         "there is no interface {interface} with a transmit queue here; once there is, `wad reload` \
          sets its length"
@@ -160,6 +185,8 @@ pub struct Journal {
     sysctl: Sysctl,
     entries: Vec<Entry>,
     damage: Option<Damage>,
+    /// The network namespace whose settings are meant; None for the agent's.
+    place: Option<Identity>,
 }
 
 impl Journal {
@@ -169,7 +196,8 @@ impl Journal {
         let boot_id = sysctl.read("kernel.random.boot_id")?;
         let bytes = match fs::read(&file) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { file, boot_id, sysctl, entries: Vec::new(), damage: None });
+                let (entries, damage, place) = (Vec::new(), None, None);
+                return Ok(Self { file, boot_id, sysctl, entries, damage, place });
             }
             read => read.map_err(|source| JournalError::Read { file: file.clone(), source })?,
         };
@@ -189,7 +217,8 @@ impl Journal {
             let kept = Damage::keep(&file, found.unreadable);
             Some(kept.map_err(|source| JournalError::Keep { file: file.clone(), source })?)
         };
-        let mut journal = Self { file, boot_id, sysctl, entries: Vec::new(), damage };
+        let (entries, place) = (Vec::new(), None);
+        let mut journal = Self { file, boot_id, sysctl, entries, damage, place };
         for change in found.changes {
             lines::fold(&mut journal.entries, change);
         }
@@ -218,20 +247,22 @@ impl Journal {
     /// Whether wad changed `key`.
     #[must_use]
     pub fn has(&self, key: &str) -> bool {
-        self.entries.iter().any(|entry| entry.is_setting(key))
+        self.entries.iter().any(|entry| entry.is_setting(self.place, key))
     }
 
     /// Returns what `key` was before wad changed it, if `now` is wad's doing.
     #[must_use]
     pub fn before(&self, key: &str, now: &str) -> Option<&str> {
-        let entry = self.entries.iter().find(|entry| entry.is_setting(key))?;
+        let entry = self.entries.iter().find(|entry| entry.is_setting(self.place, key))?;
         entry.before_of(now)
     }
 
     /// Sets `key`, journalled.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), JournalError> {
         let before = self.sysctl.read(key)?;
+        let namespace = self.place;
         let change = |before: &str, after: &str| Change::Sysctl {
+            namespace,
             key: key.to_owned(),
             before: before.to_owned(),
             after: after.to_owned(),
@@ -251,7 +282,8 @@ impl Journal {
         let now = self.sysctl.read(key)?;
         let Some(before) = self.before(key, &now).map(str::to_owned) else { return Ok(()) };
         self.sysctl.write(key, &before)?;
-        self.record(Change::Sysctl { key: key.to_owned(), before: now, after: before })
+        let (namespace, key) = (self.place, key.to_owned());
+        self.record(Change::Sysctl { namespace, key, before: now, after: before })
     }
 
     /// Mounts the BPF file system at `dir`, journalled.
@@ -273,7 +305,7 @@ impl Journal {
     /// Sets the length of an interface's transmit queue, journalled.
     pub fn set_transmit_queue(&mut self, wanted: &TransmitQueue) -> Result<(), JournalError> {
         let TransmitQueue { interface, packets } = wanted;
-        let namespace = Identity::own().map_err(|source| JournalError::Namespace { source })?;
+        let namespace = self.namespace()?;
         let failed = |source| JournalError::TransmitQueue { interface: interface.clone(), source };
         let now = transmit_queue::of(namespace, interface).map_err(failed)?;
         let Some(Queue { index, packets: now }) = now else {
@@ -320,16 +352,18 @@ impl Journal {
         Ok(())
     }
 
-    /// Notes routes before the first rule or route of wad's is made in this network
-    /// namespace.
+    /// Notes routes before the first rule or route of wad's is made in the network
+    /// namespace that is meant.
     pub fn note_routes(&mut self) -> Result<(), JournalError> {
-        let namespace = Identity::own().map_err(|source| JournalError::Namespace { source })?;
+        let namespace = self.namespace()?;
         let change = Change::Routes { namespace };
         if self.changes().any(|known| *known == change) {
             return Ok(());
         }
-        // An agent before this one was in another.
-        self.undo_routes()?;
+        if self.place.is_none() {
+            // An agent before this one was in another.
+            self.undo_routes()?;
+        }
         if routes::are_there(namespace).map_err(|source| JournalError::Routes { source })? {
             return Err(JournalError::RoutesOfAnother);
         }
@@ -366,6 +400,14 @@ impl Journal {
         self.entries.clear();
         self.remove()?;
         Ok(left)
+    }
+
+    /// Returns the network namespace whose settings are meant.
+    fn namespace(&self) -> Result<Identity, JournalError> {
+        self.place.map_or_else(
+            || Identity::own().map_err(|source| JournalError::Namespace { source }),
+            Ok,
+        )
     }
 
     fn record(&mut self, change: Change) -> Result<(), JournalError> {

@@ -9,6 +9,7 @@ pub mod host;
 pub mod instance;
 pub mod journal;
 pub mod kernel_modules;
+pub mod namespaces;
 pub mod policy_set;
 pub mod readings;
 pub mod routes;

@@ -9,7 +9,8 @@
 //! as before. The copies follow the main table as it changes. They must not outlive
 //! who does that: see `guard`.
 //!
-//! All of it is in the agent's own network namespace.
+//! All of it is in one network namespace: the agent's own, or another one that flows of
+//! the paths are in.
 
 mod copies;
 mod follow;

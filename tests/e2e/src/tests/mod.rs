@@ -7,6 +7,7 @@ mod buffers;
 mod clients;
 mod congestion_events;
 mod consent;
+mod containers;
 mod control_law;
 mod delay_law;
 mod derived;

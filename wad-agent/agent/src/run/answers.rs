@@ -20,6 +20,7 @@ use crate::{api::Api, explainer::Explainer, measured::Board, paths, status::Abou
 pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let Running { told, board, live, force, .. } = running;
     let routes = force.host.standing.clone();
+    let namespaces = force.host.namespaces.standing.clone();
     let (told, live) = (Arc::clone(told), Arc::clone(live));
     let tuning = Arc::clone(force.tuning());
     let in_force = Arc::clone(&tuning);
@@ -63,7 +64,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             Ok(paths::Paths::new(&policies, &read(&known), SystemTime::now()))
         }),
         explainer: Explainer::new(move |query| {
-            Ok(in_force.explain(query)?.with_means(&routes.get()))
+            Ok(in_force.explain(query)?.with_means(&routes.get()).in_namespaces(&namespaces))
         }),
         flows: reading::Source::new(move |filter| live.read(filter)),
     }

@@ -88,17 +88,18 @@ impl Buffers {
         have_come
     }
 
-    /// Looks, and returns the network namespaces of flows that are to be visited. What
-    /// fails is tried again at the next look.
-    pub fn look(&mut self, tuning: &Tuning) -> HashSet<u64> {
+    /// Looks. Returns the network namespaces of flows that are to be visited, and the
+    /// tuned flows, as they were seen. What fails is tried again at the next look.
+    pub fn look(&mut self, tuning: &Tuning) -> (HashSet<u64>, Vec<Holding>) {
         let begun = Instant::now();
-        let (seen, namespaces) = self.try_look(tuning, begun).unwrap_or_else(|error| {
-            self.failed(&error);
-            (Seen::default(), HashSet::new())
-        });
+        let (seen, namespaces, holdings) =
+            self.try_look(tuning, begun).unwrap_or_else(|error| {
+                self.failed(&error);
+                (Seen::default(), HashSet::new(), Vec::new())
+            });
         let took = begun.elapsed() + std::mem::take(&mut self.visits_took);
         self.next_look = Instant::now() + self.pace.pause(seen, took);
-        namespaces
+        (namespaces, holdings)
     }
 
     /// Says that buffers cannot be had otherwise, but not at every look.
@@ -109,7 +110,11 @@ impl Buffers {
         }
     }
 
-    fn try_look(&mut self, tuning: &Tuning, now: Instant) -> Result<(Seen, HashSet<u64>)> {
+    fn try_look(
+        &mut self,
+        tuning: &Tuning,
+        now: Instant,
+    ) -> Result<(Seen, HashSet<u64>, Vec<Holding>)> {
         let holdings = tuning.holdings()?;
         let largest = holdings.iter().map(|flow| flow.sends_bytes.max(flow.receives_bytes)).max();
         let look = Look {
@@ -139,7 +144,7 @@ impl Buffers {
         let is_short = level > Level::Free || cap_bytes.is_some();
         let grows = holdings.iter().any(|flow| flow.flags & (GROWS_STILL | STARTS) != 0);
         let seen = Seen { is_lively: is_short || grows, had_visits: !namespaces.is_empty() };
-        Ok((seen, namespaces))
+        Ok((seen, namespaces, holdings))
     }
 
     /// Adds the time since the last look to where it belongs.

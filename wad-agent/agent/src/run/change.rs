@@ -72,6 +72,8 @@ impl Hands for Change<'_, '_, '_> {
                 if let Err(error) = lowered.map_err(anyhow::Error::from) {
                     warn!("{error:#}");
                 }
+                let names = force.tuning().names();
+                force.host.want_in_namespaces(wanted.policies, &names);
             }
         }
         Ok(())

@@ -180,7 +180,8 @@ impl<'a> Force<'a> {
     }
 
     /// Flows of paths that divide their buffers follow those that have come or gone.
-    pub fn divide(&mut self) {
+    /// Whether the journal has changed.
+    pub fn divide(&mut self) -> bool {
         if self.adopting.is_at_rest() {
             match self.tuning().divisions() {
                 _ if self.adopts_again => {
@@ -193,21 +194,22 @@ impl<'a> Force<'a> {
                 Err(error) => warn!("divided buffers stay as they are: {error}"),
             }
         }
-        if self.tuning().looked_at().is_ok_and(|counted| self.buffers.have_come(counted)) {
-            self.grow();
-        }
+        self.tuning().looked_at().is_ok_and(|counted| self.buffers.have_come(counted))
+            && self.grow()
     }
 
-    /// Buffers follow what their flows need, and what memory there is.
-    pub fn grow(&mut self) {
+    /// Buffers follow what their flows need, and what memory there is; and the network
+    /// namespaces that flows are in. Whether the journal has changed.
+    pub fn grow(&mut self) -> bool {
         let tuning = Arc::clone(self.tuning());
-        let namespaces = self.buffers.look(&tuning);
+        let (namespaces, flows) = self.buffers.look(&tuning);
         if !namespaces.is_empty() {
             self.growing.start(move || {
                 let begun = Instant::now();
                 (tuning.grow(&namespaces), begun.elapsed())
             });
         }
+        self.host.follow_flows(&flows, &self.disabled, self.journal)
     }
 
     /// Flows have been visited whose buffers grow. What failed is tried again at the next

@@ -114,9 +114,17 @@ impl<'a> Running<'a> {
             Event::Grown(ended) => self.force.grown(ended),
             Event::Retire => self.force.retire(),
             Event::Review => self.review(),
-            Event::Divide => self.force.divide(),
-            Event::Grow => self.force.grow(),
             Event::Recount => self.force.recount(),
+            Event::Divide => {
+                if self.force.divide() {
+                    self.tell(|_| {});
+                }
+            }
+            Event::Grow => {
+                if self.force.grow() {
+                    self.tell(|_| {});
+                }
+            }
             Event::Looked(looked) => {
                 if self.force.put_back(looked) {
                     self.tell(|_| {});

@@ -6,7 +6,10 @@ use wad_policy::{
     config::{Config, Congestion, HostChanges, PathPolicy, route_rules::Selection},
     switch::Disabled,
 };
-use wad_tuning::host::MAX_BACKLOG;
+use wad_tuning::{
+    host::MAX_BACKLOG,
+    namespaces::{MAX_NAMESPACES, Needs},
+};
 
 pub fn write(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     let HostChanges { routes, transmit_queues, netdev_max_backlog } = &config.host;
@@ -22,7 +25,22 @@ pub fn write(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
     if let Some(packets) = netdev_max_backlog {
         writeln!(f, "`wad run` sets {MAX_BACKLOG} to {packets}")?;
     }
-    Ok(())
+    write_namespaces(f, config)
+}
+
+/// Says what comes with flows in other network namespaces, and what does not.
+fn write_namespaces(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
+    let host = &config.host;
+    let takes_all = !host.transmit_queues.is_empty();
+    if !takes_all && !config.paths.iter().any(|path| Needs::of(path, host.routes).is_some()) {
+        return Ok(());
+    }
+    writeln!(
+        f,
+        "`wad run` does the same in other network namespaces that flows of these paths are in, \
+         {MAX_NAMESPACES} at a time, if it may enter them (CAP_SYS_ADMIN): a second or two after \
+         the first connection there, which keeps the window scale that it has"
+    )
 }
 
 /// Returns a note of what cannot be had by other means than routes.

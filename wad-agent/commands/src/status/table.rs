@@ -65,8 +65,12 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     write_refused(&status.paths, out)?;
     for change in &status.changes {
         match change {
-            Change::Sysctl { key, before, after } => {
+            Change::Sysctl { namespace: None, key, before, after } => {
                 writeln!(out, "changed  {key}: {before} before, {after} now")?;
+            }
+            Change::Sysctl { namespace: Some(namespace), key, before, after } => {
+                let netns = format_args!("network namespace {}", namespace.inode());
+                writeln!(out, "changed  {key} of {netns}: {before} before, {after} now")?;
             }
             Change::TransmitQueue { interface, before, after, .. } => {
                 let queue = format!("transmit queue of {interface}");

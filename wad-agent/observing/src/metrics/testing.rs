@@ -52,6 +52,7 @@ pub fn example() -> Readings {
         },
         skipped: Skipped { closed: 34, missing: 35, unseen: 36 },
         changes: vec![Change::Sysctl {
+            namespace: None,
             key: "net.core.rmem_max".to_owned(),
             before: "212992".to_owned(),
             after: "6571899".to_owned(),

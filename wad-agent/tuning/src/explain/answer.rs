@@ -11,7 +11,7 @@ use wad_policy::{
 use wad_toolbox::refusals::RefusedFlows;
 
 use super::query::Query;
-use crate::{readings::PathState, routes};
+use crate::{namespaces::Standing, readings::PathState, routes};
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
@@ -109,6 +109,16 @@ impl Answer {
                 _ => false,
             };
             path.why.extend(routes::means(&path.name, metrics, undoes, routes));
+        }
+        self
+    }
+
+    /// Adds where what no option of a socket gives holds beside the agent's own network
+    /// namespace, and where it does not.
+    #[must_use]
+    pub fn in_namespaces(mut self, namespaces: &Standing) -> Self {
+        if let Some(path) = self.path.as_mut().filter(|path| path.state == PathState::Tuned) {
+            path.why.extend(namespaces.of(&path.name));
         }
         self
     }

@@ -70,7 +70,7 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
         why.push(format!(
             "the kernel sizes both buffers, up to 2 times {AUTO_HEADROOM} times the {bdp_bytes:.0} \
              bytes that the path holds: `wad run` raises the last of tcp_wmem and tcp_rmem so far, \
-             for all flows of its network namespace"
+             for all flows of its network namespace, and there where the path's flows are"
         ));
         return why;
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use wad_linux::{netns::Identity, sysctl::Sysctl};
 
 use super::{
-    Change, JournalError, Left, bpffs,
+    Change, JournalError, Left, bpffs, namespaces,
     transmit_queue::{self, Queue},
 };
 use crate::routes;
@@ -104,8 +104,12 @@ pub fn fold(entries: &mut Vec<Entry>, change: Change) {
 }
 
 impl Entry {
-    pub fn is_setting(&self, wanted: &str) -> bool {
-        matches!(&self.change, Change::Sysctl { key, .. } if key == wanted)
+    /// Whether it is of that setting of a network namespace, None for the agent's.
+    pub fn is_setting(&self, place: Option<Identity>, wanted: &str) -> bool {
+        matches!(
+            &self.change,
+            Change::Sysctl { namespace, key, .. } if *namespace == place && key == wanted
+        )
     }
 
     pub fn is_of_routes(&self) -> bool {
@@ -120,7 +124,7 @@ impl Entry {
     }
 
     pub fn undo(&self, sysctl: &Sysctl) -> Result<Option<Left>, JournalError> {
-        let (key, before, after) = match &self.change {
+        let (namespace, key, before, after) = match &self.change {
             Change::BpffsMount { dir } => return bpffs::unmount(dir),
             Change::TransmitQueue { namespace, index, interface, after, .. } => {
                 let queue = (*namespace, *index, interface.as_str());
@@ -130,16 +134,23 @@ impl Entry {
                 let removed = routes::remove(*namespace);
                 return removed.map(|()| None).map_err(|source| JournalError::Routes { source });
             }
-            Change::Sysctl { key, before, after } => (key, before, after),
+            Change::Sysctl { namespace, key, before, after } => (*namespace, key, before, after),
         };
-        let now = sysctl.read(key)?;
-        if now == *before {
-            return Ok(None);
-        }
-        match self.before_of(&now) {
-            Some(before) => sysctl.write(key, before).map(|()| None).map_err(JournalError::from),
-            None => Ok(Some(Left::Sysctl { key: key.clone(), now, after: after.clone() })),
-        }
+        let undo = || {
+            let now = sysctl.read(key)?;
+            if now == *before {
+                return Ok(None);
+            }
+            match self.before_of(&now) {
+                Some(before) => sysctl.write(key, before).map(|()| None),
+                None => {
+                    let (key, after) = (key.clone(), after.clone());
+                    Ok(Some(Left::Sysctl { namespace, key, now, after }))
+                }
+            }
+        };
+        // A namespace that is gone took it along.
+        Ok(namespaces::inside(namespace, undo)?.transpose()?.flatten())
     }
 
     fn undo_transmit_queue(
@@ -166,7 +177,10 @@ impl Entry {
 
     pub fn is_of_the_same(&self, change: &Change) -> bool {
         match (&self.change, change) {
-            (Change::Sysctl { key, .. }, Change::Sysctl { key: other, .. }) => key == other,
+            (
+                Change::Sysctl { namespace, key, .. },
+                Change::Sysctl { namespace: other_namespace, key: other_key, .. },
+            ) => (namespace, key) == (other_namespace, other_key),
             (
                 Change::TransmitQueue { namespace, index, .. },
                 Change::TransmitQueue { namespace: other_namespace, index: other_index, .. },
@@ -182,7 +196,7 @@ mod tests {
 
     fn change(before: u32, after: u32) -> Change {
         let (before, after) = (before.to_string(), after.to_string());
-        Change::Sysctl { key: "net.core.rmem_max".to_owned(), before, after }
+        Change::Sysctl { namespace: None, key: "net.core.rmem_max".to_owned(), before, after }
     }
 
     fn folded(changes: &[(u32, u32)]) -> Vec<Change> {

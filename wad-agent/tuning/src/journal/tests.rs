@@ -70,6 +70,7 @@ fn the_line_comes_before_the_change() {
         sysctl: host.sysctl.clone(),
         entries: Vec::new(),
         damage: None,
+        place: None,
     };
     assert!(matches!(journal.set(RMEM, "6571899"), Err(JournalError::Write { .. })));
     assert_eq!(host.rmem(), "212992");
@@ -131,6 +132,7 @@ fn an_error_keeps_the_file_and_does_not_stop_the_rest() {
     journal.set(RMEM, "456").unwrap();
     journal
         .record(Change::Sysctl {
+            namespace: None,
             key: "net.core.gone".to_owned(),
             before: "1".to_owned(),
             after: "2".to_owned(),

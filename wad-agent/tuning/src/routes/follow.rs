@@ -12,7 +12,10 @@ use tokio::{
     time::{Instant, sleep, sleep_until},
 };
 use tracing::{info, warn};
-use wad_linux::netlink::{self, Netlink, NetlinkError};
+use wad_linux::{
+    netlink::{self, Netlink, NetlinkError},
+    netns::{Identity, Netns},
+};
 use wad_policy::config::route_rules::{RouteMetrics, Selected};
 use wad_toolbox::causes::with_causes;
 
@@ -46,8 +49,8 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// The limit for the first pass, that a start waits for.
 const FIRST: Duration = Duration::from_secs(5);
 
-/// Rules and routes in the agent's network namespace, kept as they are to be until it
-/// is dropped; then they are gone.
+/// Rules and routes in a network namespace, kept as they are to be until it is dropped;
+/// then they are gone.
 #[derive(Debug)]
 pub struct Follower {
     wanted: watch::Sender<Vec<Selected>>,
@@ -56,12 +59,21 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Returns when they are there, or cannot be.
-    pub fn start(wanted: Vec<Selected>, standing: Standing) -> io::Result<Self> {
+    /// Returns when they are there, or cannot be: in the agent's own namespace, or in
+    /// another one.
+    pub fn start(
+        wanted: Vec<Selected>,
+        standing: Standing,
+        other: Option<Netns>,
+    ) -> io::Result<Self> {
         let (wanted, told) = watch::channel(wanted);
         let (done, first) = std::sync::mpsc::channel();
-        let tell = standing.clone();
+        let tell = Tell { standing: standing.clone(), namespace: inode(other.as_ref())? };
         let thread = thread::Builder::new().name("routes".to_owned()).spawn(move || {
+            // What this thread opens and starts from here on is of that namespace.
+            if let Some(error) = other.and_then(|other| other.enter().err()) {
+                return tell.fail(NetlinkError::Namespace { source: error });
+            }
             follow(told, &tell, || {
                 // Who waited may have given up.
                 let _ = done.send(());
@@ -90,18 +102,22 @@ impl Drop for Follower {
     }
 }
 
-fn follow(mut wanted: watch::Receiver<Vec<Selected>>, standing: &Standing, done: impl Fn()) {
+fn inode(other: Option<&Netns>) -> io::Result<Option<u64>> {
+    other.map(|other| other.identity().map(Identity::inode)).transpose()
+}
+
+fn follow(mut wanted: watch::Receiver<Vec<Selected>>, tell: &Tell, done: impl Fn()) {
     let runtime = match netlink::runtime() {
         Ok(runtime) => runtime,
-        Err(error) => return fail(standing, error),
+        Err(error) => return tell.fail(error),
     };
     runtime.block_on(async {
         let mut guard = None;
         loop {
-            match attend(&mut wanted, standing, &mut guard, &done).await {
+            match attend(&mut wanted, tell, &mut guard, &done).await {
                 Ok(()) => return,
                 Err(error) => {
-                    fail(standing, error);
+                    tell.fail(error);
                     done();
                 }
             }
@@ -119,18 +135,10 @@ fn follow(mut wanted: watch::Receiver<Vec<Selected>>, standing: &Standing, done:
     });
 }
 
-fn fail(standing: &Standing, error: impl Into<anyhow::Error>) {
-    let reason = with_causes(&error.into());
-    let state = RoutesState::Failed(reason.clone());
-    if standing.set(state.clone()) != state {
-        warn!("[host] routes: nothing is in force: {reason}");
-    }
-}
-
 /// Attends until it is over, or something fails.
 async fn attend(
     wanted: &mut watch::Receiver<Vec<Selected>>,
-    standing: &Standing,
+    tell: &Tell,
     guard: &mut Option<Guard>,
     done: impl Fn(),
 ) -> Result<(), NetlinkError> {
@@ -145,7 +153,7 @@ async fn attend(
         if !selected.is_empty() && !guard.as_mut().is_some_and(Guard::is_there) {
             *guard = Some(Guard::start().map_err(|source| NetlinkError::Guard { source })?);
         }
-        tell(standing, pass(&mut netlink, &selected).await?);
+        tell.report(pass(&mut netlink, &selected).await?);
         done();
         let next = Instant::now() + (begun.elapsed() * REST).max(PAUSE);
         tokio::select! {
@@ -189,22 +197,42 @@ async fn happened(
     Err(NetlinkError::Socket { source: io::ErrorKind::UnexpectedEof.into() })
 }
 
-/// Tells the log what is new.
-fn tell(standing: &Standing, report: Report) {
-    let before = match standing.set(RoutesState::InForce(report.clone())) {
-        RoutesState::InForce(before) => before,
-        _ => {
-            info!(copies = report.copies, "[host] routes are in force");
-            Report::default()
+/// Tells the log what is new, and whoever asks how it stands.
+struct Tell {
+    standing: Standing,
+    /// Another namespace than the agent's, by its inode.
+    namespace: Option<u64>,
+}
+
+impl Tell {
+    fn fail(&self, error: impl Into<anyhow::Error>) {
+        let reason = with_causes(&error.into());
+        let state = RoutesState::Failed(reason.clone());
+        if self.standing.set(state.clone()) != state {
+            warn!(namespace = self.namespace, "[host] routes: nothing is in force: {reason}");
         }
-    };
-    for refused in report.refused.iter().filter(|refused| !before.refused.contains(refused)) {
-        warn!("path {}: {}", refused.path, refused.what);
     }
-    if before.copies != report.copies {
-        info!(copies = report.copies, "copies of routes have followed the main table");
-    }
-    if report.others_come_first && !before.others_come_first {
-        warn!("other rules of this host come before wad's, and may decide in their place");
+
+    fn report(&self, report: Report) {
+        let (namespace, copies) = (self.namespace, report.copies);
+        let before = match self.standing.set(RoutesState::InForce(report.clone())) {
+            RoutesState::InForce(before) => before,
+            _ => {
+                info!(namespace, copies, "[host] routes are in force");
+                Report::default()
+            }
+        };
+        for refused in report.refused.iter().filter(|refused| !before.refused.contains(refused)) {
+            warn!(namespace, "path {}: {}", refused.path, refused.what);
+        }
+        if before.copies != copies {
+            info!(namespace, copies, "copies of routes have followed the main table");
+        }
+        if report.others_come_first && !before.others_come_first {
+            warn!(
+                namespace,
+                "other rules of this host come before wad's, and may decide in their place"
+            );
+        }
     }
 }

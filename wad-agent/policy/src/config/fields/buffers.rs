@@ -54,7 +54,8 @@ pub const BUFFERS: &[Field] = &[
         key: "buffers",
         kind: Kind::Other { takes: "\"autotune\"", range: "" },
         doc: "That the kernel sizes both buffers, with room for 2.5 times what the path holds: \
-              the ceilings of the agent's network namespace are raised for it.",
+              the ceilings of the agent's network namespace, and of its connections', are raised \
+              for it.",
         check: Some(Checked::words(|path| {
             path.autotune_bytes.map(|_| "buffers autotuned by the kernel".to_owned())
         })),
