@@ -19,11 +19,22 @@ impl Ends {
     /// # Errors
     /// Without root.
     pub fn create() -> Result<Self, EndsError> {
-        let ends = Self { a: Netns::create("a")?, b: Netns::create("b")? };
-        for end in ends.both() {
+        Self { a: Netns::create("a")?, b: Netns::create("b")? }.up()
+    }
+
+    /// Creates the far end alone: the near end is the namespace of this process.
+    ///
+    /// # Errors
+    /// Without root.
+    pub fn create_far() -> Result<Self, EndsError> {
+        Self { a: Netns::own("a")?, b: Netns::create("b")? }.up()
+    }
+
+    fn up(self) -> Result<Self, EndsError> {
+        for end in self.both() {
             end.ip(&["link", "set", "lo", "up"])?;
         }
-        Ok(ends)
+        Ok(self)
     }
 
     #[must_use]

@@ -33,7 +33,7 @@ pub enum NetnsError {
     Enter { name: String, source: io::Error },
 }
 
-/// A network namespace of this process's own.
+/// A network namespace with a name of this process's own.
 #[derive(Debug)]
 pub struct Netns {
     name: String,
@@ -46,10 +46,26 @@ impl Netns {
     /// # Errors
     /// Without root, or where `ip netns` fails.
     pub fn create(label: &str) -> Result<Self, NetnsError> {
+        Self::named(label, |name| run("ip", &["netns", "add", name]))
+    }
+
+    /// Gives the namespace that this process is in such a name, for as long as this
+    /// lives.
+    ///
+    /// # Errors
+    /// Without root, or where `ip netns` fails.
+    pub fn own(label: &str) -> Result<Self, NetnsError> {
+        let process = process::id().to_string();
+        Self::named(label, |name| run("ip", &["netns", "attach", name, &process]))
+    }
+
+    fn named(
+        label: &str,
+        make: impl FnOnce(&str) -> Result<String, ProcessError>,
+    ) -> Result<Self, NetnsError> {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("wad-{}-{count}-{label}", process::id());
-        run("ip", &["netns", "add", &name])
-            .map_err(|source| NetnsError::Create { name: name.clone(), source })?;
+        make(&name).map_err(|source| NetnsError::Create { name: name.clone(), source })?;
         let path = PathBuf::from("/run/netns").join(&name);
         match File::open(&path) {
             Ok(file) => Ok(Self { name, file }),

@@ -33,14 +33,15 @@ impl Nginx {
     ///
     /// # Errors
     /// When nginx cannot be run.
-    pub fn start(netns: &Netns, port: u16, bytes: &[u8]) -> Result<Self, NginxError> {
+    pub fn start(place: Place<'_>, port: u16, bytes: &[u8]) -> Result<Self, NginxError> {
         let folder = tempfile::tempdir()?;
         let root = folder.path().display();
-        // One process, as root: no other could read the folder.
+        // One process, as root: no other could read the folder. Files are sent as with
+        // Debian's configuration.
         let configuration = format!(
             "daemon off; master_process off; pid {root}/pid; error_log {root}/log;\n\
              events {{}}\n\
-             http {{ access_log off; client_body_temp_path {root}/body;\n\
+             http {{ sendfile on; tcp_nopush on; access_log off; client_body_temp_path {root}/body;\n\
              proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;\n\
              uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;\n\
              server {{ listen {port}; listen [::]:{port}; root {root}; }} }}\n"
@@ -51,7 +52,7 @@ impl Nginx {
         let mut command = Command::new("nginx");
         command.arg("-e").arg(folder.path().join("log")).arg("-c").arg(file);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let process = Place { netns: Some(netns), cgroup: None }.spawn(command)?;
+        let process = place.spawn(command)?;
         Ok(Self { _process: process, folder })
     }
 

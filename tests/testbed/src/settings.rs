@@ -46,6 +46,9 @@ const TCP_WMEM: (&str, &str) = ("net.ipv4.tcp_wmem", "4096 16384 4194304");
 pub const RMEM_MAX: (&str, &str) = ("net.core.rmem_max", "212992");
 /// Send buffers have this ceiling on the whole host.
 pub const WMEM_MAX: (&str, &str) = ("net.core.wmem_max", "212992");
+/// The memory that TCP may hold on the whole host, in pages: the kernel's own, by the
+/// memory of the machine. The agent's default bound is made of it.
+const TCP_MEM: &str = "net.ipv4.tcp_mem";
 const ECN: &str = "net.ipv4.tcp_ecn";
 const ALLOWED: &str = "net.ipv4.tcp_allowed_congestion_control";
 
@@ -89,6 +92,22 @@ impl HostDefaults {
         let tcp_wmem = Changed::to(TCP_WMEM.0, TCP_WMEM.1)?;
         let changed = [cubic, rmem, wmem, tcp_rmem, tcp_wmem];
         Ok(Self { _changed: Some(changed), _turn: Some(turn) })
+    }
+}
+
+/// The settings of the namespace that this process is in are set for as long as an end of
+/// a path is in it; they are undone on drop.
+#[derive(Debug)]
+pub struct OwnDefaults {
+    _changed: Vec<Changed>,
+}
+
+impl OwnDefaults {
+    /// # Errors
+    /// When the kernel refuses a value.
+    pub fn set() -> Result<Self, SysctlError> {
+        let changed = NAMESPACE.iter().map(|(name, value)| Changed::to(name, value));
+        Ok(Self { _changed: changed.collect::<Result<_, _>>()? })
     }
 }
 
@@ -159,7 +178,7 @@ pub fn effective(wan: &Wan) -> Result<BTreeMap<String, String>, SettingsError> {
         }
         values.insert((*name).to_owned(), a);
     }
-    for name in [RMEM_MAX.0, WMEM_MAX.0] {
+    for name in [RMEM_MAX.0, WMEM_MAX.0, TCP_MEM] {
         values.insert(name.to_owned(), sysctl::get(name)?);
     }
     values.insert("qdisc".to_owned(), qdisc::shown(wan.a(), wan.near_device())?);

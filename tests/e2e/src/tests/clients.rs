@@ -129,7 +129,7 @@ fn nginx_and_curl_are_tuned_and_others_are_not() -> Result<()> {
     let _agent = home.start(stand.cgroup())?;
     let bytes: Vec<u8> =
         (0..20_000_000_u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let nginx = Nginx::start(wan.b(), 8080, &bytes)?;
+    let nginx = Nginx::start(Place { netns: Some(wan.b()), cgroup: None }, 8080, &bytes)?;
     tcp::await_listener(wan.b(), 8080)?;
 
     let hosts =

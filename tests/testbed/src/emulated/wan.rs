@@ -1,4 +1,5 @@
 //! A WAN is two network namespaces, `a` and `b`, and the emulated path between them.
+//! The near end may be the namespace of this process.
 //! The near end is on that path itself or, where its own queue is looked at, one wire
 //! away: a TUN device lets go of packets as soon as it has them, so that TCP never
 //! finds its queue full.
@@ -61,6 +62,15 @@ impl Wan {
     /// Without root, or without TUN devices.
     pub fn start(path: &Path) -> Result<Self, WanError> {
         Self::joined(path, Ends::create()?, None)
+    }
+
+    /// Starts the path with the near end in the namespace of this process, as on a host
+    /// without containers.
+    ///
+    /// # Errors
+    /// Without root, or without TUN devices.
+    pub fn start_from_here(path: &Path) -> Result<Self, WanError> {
+        Self::joined(path, Ends::create_far()?, None)
     }
 
     /// Starts the path with the near end behind a router, to which its device has a
