@@ -2,22 +2,37 @@
 //! the program of `tests/lab` that does the work. Only that program
 //! writes to standard output, so that its JSON stays JSON.
 
-use std::{ffi::OsString, path::PathBuf, process::Command};
+use std::{ffi::OsString, path::PathBuf, process::Command, slice};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use crate::{
     exec,
     setup::{self, For},
+    vm,
 };
 
-/// Runs `lab`: `wad-lab` itself.
-pub fn lab(arguments: Vec<OsString>) -> Result<()> {
-    // Its own programs do, unless it is asked for another client, or for a path
-    // that Prometheus knows.
+/// Runs `lab`: `wad-lab` itself. With `--long`, a report is of the virtual machines'
+/// scenarios, too, which are run first.
+pub fn lab(mut arguments: Vec<OsString>) -> Result<()> {
+    let count = arguments.len();
+    arguments.retain(|argument| argument != "--long");
+    if arguments.len() < count {
+        ensure!(arguments.first().is_some_and(|name| name == "report"), "only a report is --long");
+        for scenario in vm::lab::for_machines()? {
+            // What it missed the report says again.
+            if let Err(error) = vm::lab::run(vm::FOR_MEASURING, slice::from_ref(&scenario)) {
+                eprintln!("xtask: {scenario}: {error:#}");
+            }
+        }
+    }
+    // Its own programs do, unless it is asked for another client, for objects that curl
+    // gets, or for a path that Prometheus knows.
     let needs_others = arguments.iter().any(|argument| {
         let argument = argument.to_string_lossy();
-        argument == "report" || argument.ends_with("iperf3") || argument.starts_with("measured-")
+        ["report", "objects"].contains(&&*argument)
+            || argument.ends_with("iperf3")
+            || argument.starts_with("measured-")
     });
     let purpose = if needs_others { For::Testing } else { For::Demo };
     let needs_wad = arguments.first().is_some_and(|name| name == "run" || name == "report");

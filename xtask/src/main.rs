@@ -155,11 +155,11 @@ enum VmCommand {
         law: Option<String>,
     },
     /// Run a scenario of the lab under another kernel, at the speed of an emulated
-    /// processor
+    /// processor, in machines of as much memory as it is for
     Lab {
         #[arg(long, default_value = vm::FOR_MEASURING, value_parser = vm::names())]
         kernel: String,
-        /// As `lab run` takes them: NAME, `--variant NAME`, `--repeat N`, `--json`
+        /// As `lab run` takes them: NAME, `--variant NAME`, `--repeat N`
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -202,7 +202,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Vm { other: Some(VmCommand::Compare { law }), .. } => vm::compare(law.as_deref()),
         Command::Vm { other: Some(VmCommand::Lab { kernel, arguments }), .. } => {
-            vm::lab(&kernel, &arguments)
+            vm::lab::run(&kernel, &arguments)
         }
         Command::Vm { other: None, kernels, tests, long } => vm::run(&kernels, &tests, long),
         Command::Verifier { kernels } => verifier::run(&kernels),

@@ -56,6 +56,12 @@ pub fn goodput(output: &str) -> Result<f64, String> {
     }
 }
 
+/// Returns what iperf3 says went wrong, if that is what its output is about.
+#[must_use]
+pub fn fault(output: &str) -> Option<String> {
+    serde_json::from_str::<Output>(output).ok()?.error
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,6 +74,8 @@ mod tests {
         let output =
             r#"{"start": {}, "end": {"sum_received": {"bits_per_second": 0}}, "error": "broken"}"#;
         assert_eq!(goodput(output), Err("broken".to_owned()));
+        assert_eq!(fault(output).as_deref(), Some("broken"));
+        assert_eq!(fault(r#"{"exitcode": 28}"#), None);
         assert!(goodput("").is_err());
     }
 }

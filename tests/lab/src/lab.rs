@@ -3,12 +3,17 @@
 use std::{io, path::PathBuf};
 
 use wad_testbed::{
-    cgroup::CgroupError, emulated::wan::WanError, netns::NetnsError, process::ProcessError,
-    settings::SettingsError, signal, sysctl::SysctlError, trace::TraceError, tracing::TracingError,
-    wad::WadError,
+    cgroup::CgroupError, emulated::wan::WanError, netns::NetnsError, nginx::NginxError,
+    process::ProcessError, settings::SettingsError, signal, sysctl::SysctlError, trace::TraceError,
+    tracing::TracingError, wad::WadError,
 };
 
-use crate::{client::Client, measure::WatchError, monitor::MonitorError};
+use crate::{
+    client::{Client, ClientError},
+    measure::WatchError,
+    monitor::MonitorError,
+    scenario::Scenario,
+};
 
 /// Tells what made an experiment fail.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +58,10 @@ pub enum LabError {
     Unseen,
     #[error("{variant} runs without wad, which is what traces: name others with --variant")]
     Untraced { variant: String },
+    #[error(transparent)]
+    MovedBy(#[from] ClientError),
+    #[error(transparent)]
+    Nginx(#[from] NginxError),
     #[error("{variant} has flows of several kinds: only the lab's own client can run them")]
     OwnClientOnly { variant: String },
 }
@@ -67,4 +76,12 @@ pub struct Lab {
     /// The folder for what `wad trace` sees of the senders, if it is to look: a file
     /// for each variant, the run before it being FILE.1.
     pub traces: Option<PathBuf>,
+}
+
+impl Lab {
+    /// Returns who moves the data of a scenario.
+    #[must_use]
+    pub fn client_of(&self, scenario: &Scenario) -> Client {
+        scenario.client.unwrap_or(self.client)
+    }
 }

@@ -2,7 +2,7 @@
 //! emulated long path in user space (`wad_testbed::emulated`), under `wad` or without.
 //!
 //! `scenario`, `run` and `transfer` make experiments of it, with `bulk`, `iperf3` and
-//! `udp` as who sends; `monitor` has measured the path where nobody tells the agent of
+//! `udp` as who sends, `fetch` for a client that gets what a server has; `monitor` has measured the path where nobody tells the agent of
 //! it; `record` makes figures of what was seen, with `slow_start`, `recovery` and
 //! `responses`, and `targets` holds them against what was to be shown; `report` and
 //! `store` keep them; `demo`, `table`, `page` and `svg` show them. `bench` has what wad
@@ -17,6 +17,7 @@ pub mod client;
 pub mod compare;
 pub mod counters;
 pub mod demo;
+mod fetch;
 pub mod iperf3;
 pub mod lab;
 pub mod measure;

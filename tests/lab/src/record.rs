@@ -24,7 +24,7 @@ pub struct Record {
     pub start_ns: u64,
     /// The sender's, at the start.
     pub counters_before: TcpCounters,
-    /// The transfer counts until this time.
+    /// The transfer counts until this time; 0 as long as that is not known.
     pub end_ns: u64,
     /// The client's own figure, in bits per second, where it gives no times.
     pub goodput: Option<f64>,
@@ -37,11 +37,23 @@ pub struct Record {
 }
 
 impl Record {
+    /// Completes a record by a rate that somebody else measured, whose times are not on our
+    /// clock: what ss saw acknowledged is.
+    #[must_use]
+    pub fn with_rate(mut self, bits_per_second: f64) -> Self {
+        let acked = |sight: &Sight| sight.flows.iter().map(|flow| flow.bytes_acked).sum();
+        let points = self.sights.iter().map(|sight| (sight.time_ns, acked(sight))).collect();
+        self.goodput = Some(bits_per_second);
+        self.streams = vec![vec![Series::new(points)]];
+        self
+    }
+
     /// Ends the transfer when the time is over, or when all bytes are there.
     #[must_use]
     pub fn until(mut self, load: Load) -> Self {
         self.end_ns = match load {
             Load::Seconds(seconds) => self.start_ns + u64::from(seconds) * SECOND_NS,
+            Load::Bytes(_) if self.end_ns > 0 => self.end_ns,
             Load::Bytes(_) => {
                 self.streams.iter().flatten().map(Series::complete_ns).max().unwrap_or(0)
             }

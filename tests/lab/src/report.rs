@@ -21,6 +21,11 @@ use crate::{
     slow_start::SlowStart,
 };
 
+/// Variants whose names begin so run without `wad`.
+const UNTUNED: &str = "untuned";
+/// Those whose names end so have the buffers of Linux 6.16 and later.
+pub const NEWER: &str = "-6.16";
+
 /// A scenario's result.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
@@ -144,12 +149,36 @@ impl Report {
         Self {
             scenario: scenario.name.clone(),
             paper: scenario.paper.clone(),
-            client: if client == Client::Own { "own" } else { "iperf3" }.to_owned(),
+            client: client.name().to_owned(),
             host: host(),
             seconds: scenario.seconds(),
             path: Path::of(&scenario.path),
             variants: scenario.variants.iter().map(Variant::of).collect(),
         }
+    }
+
+    /// Returns what runs without `wad` on a variant's path: with a distribution's buffers,
+    /// and with those of newer kernels.
+    #[must_use]
+    pub fn untuned(&self, variant: &Variant) -> [Option<&Variant>; 2] {
+        let find = |is_newer: bool| {
+            self.variants.iter().find(|other| {
+                let is_one = other.base.starts_with(UNTUNED) && !other.samples.is_empty();
+                is_one
+                    && other.base.ends_with(NEWER) == is_newer
+                    && other.path_suffix() == variant.path_suffix()
+            })
+        };
+        [find(false), find(true)]
+    }
+
+    /// Returns how many times another's goodput a variant has: none where either was not
+    /// run.
+    #[must_use]
+    pub fn gain(variant: &Variant, over: Option<&Variant>) -> Option<f64> {
+        let over = over?.compared_bits_per_second();
+        (over > 0.0 && !variant.samples.is_empty())
+            .then(|| variant.compared_bits_per_second() / over)
     }
 }
 
@@ -278,6 +307,12 @@ impl Sample {
                 Some(flows) => flows?.goodput_bits_per_second,
                 None => self.goodput_bits_per_second,
             }),
+            Measure::GoodputAfterLoss => self.goodput_after_loss_bits_per_second,
+            Measure::GoodputAfterBurst => Some(self.recovery.as_ref()?.after_bits_per_second),
+            Measure::SecondsAfterBurst => {
+                Some(self.recovery.as_ref()?.back_after_seconds.unwrap_or(f64::INFINITY))
+            }
+            Measure::OfPath => Some(self.goodput_bits_per_second / path.carries_bits_per_second),
             Measure::Share => Some(flows??.share_of_fair),
             Measure::Jain => self.jain_index,
             Measure::Retransmits => Some(match flows {

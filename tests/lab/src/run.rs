@@ -3,18 +3,20 @@
 
 use std::{
     path::Path,
+    process::Command,
     time::{Duration, Instant},
 };
 
 use wad_testbed::{
     cgroup::Cgroup,
     emulated::wan::{ADDRESSES_V4, Wan},
-    qdisc,
-    settings::{self, HostDefaults},
-    signal,
+    process::run_command,
+    qdisc, say,
+    settings::{self, HostDefaults, OwnDefaults},
+    signal, sysctl,
     trace::{Event, Trace},
     tracing::{Tracing, TracingError},
-    wad::Home,
+    wad::{Agent, Home},
 };
 
 use crate::{
@@ -23,15 +25,14 @@ use crate::{
     measure::Sight,
     monitor::Monitor,
     progress::{Line, Progress},
+    record::Record,
     report::{self, Report},
     responses::{self, Responses},
-    scenario::{Scenario, Variant},
+    scenario::{Plan, Scenario, Variant},
     transfer::Bed,
 };
 
 const BETWEEN_RUNS: Duration = Duration::from_millis(300);
-/// An agent has this time to take in what a transfer showed.
-const BETWEEN_TRANSFERS: Duration = Duration::from_secs(3);
 
 impl Lab {
     /// Runs every variant so many times. Random losses differ from one time to
@@ -40,7 +41,10 @@ impl Lab {
     /// # Errors
     /// At the first run that fails; nothing is left behind.
     pub fn run(&self, scenario: &Scenario, repeats: u32, line: &Line) -> Result<Report, LabError> {
-        if self.client == Client::Iperf3
+        let scenario = &self.planned(scenario)?;
+        let client = self.client_of(scenario);
+        client.ensure_there()?;
+        if client == Client::Iperf3
             && let Some(several) = scenario.variants.iter().find(|one| one.groups.len() > 1)
         {
             return Err(LabError::OwnClientOnly { variant: several.name.clone() });
@@ -50,9 +54,12 @@ impl Lab {
         {
             return Err(LabError::Untraced { variant: without.name.clone() });
         }
-        let mut report = Report::of(scenario, self.client);
+        let mut report = Report::of(scenario, client);
         for repeat in 1..=repeats {
             for (variant, result) in scenario.variants.iter().zip(&mut report.variants) {
+                if variant.repeat.is_some_and(|most| repeat > most) {
+                    continue;
+                }
                 let begun = Instant::now();
                 let show = |sight: Option<&Sight>| {
                     line.show(&Progress {
@@ -75,6 +82,41 @@ impl Lab {
         Ok(report)
     }
 
+    /// Moves the data of a variant once, by whoever does that.
+    fn moved(
+        &self,
+        bed: &Bed<'_>,
+        scenario: &Scenario,
+        variant: &Variant,
+        show: &dyn Fn(Option<&Sight>),
+    ) -> Result<Record, LabError> {
+        match self.client_of(scenario) {
+            Client::Curl => bed.fetch(scenario, variant, show),
+            Client::Own | Client::Iperf3 => bed.transfer(scenario, variant, show),
+        }
+    }
+
+    /// Asks `wad plan` for the policies that are taken from it. Variants whose policy it
+    /// does not print are left out, and have no figures.
+    fn planned(&self, scenario: &Scenario) -> Result<Scenario, LabError> {
+        let mut scenario = scenario.clone();
+        for variant in &mut scenario.variants {
+            let Some(which) = variant.plan else { continue };
+            let question = Plan::arguments(&variant.path);
+            let printed = run_command(Command::new(&self.wad).args(&question))?;
+            variant.policy = which.policy(&printed);
+            if variant.policy.is_none() {
+                let (name, question) = (&variant.name, question.join(" "));
+                say(&format!(
+                    "{name} is not run: `wad {question}` prints no {} for it",
+                    which.words()
+                ));
+            }
+        }
+        scenario.variants.retain(|variant| variant.plan.is_none() || variant.policy.is_some());
+        Ok(scenario)
+    }
+
     fn run_once(
         &self,
         scenario: &Scenario,
@@ -86,7 +128,9 @@ impl Lab {
         let cgroup = Cgroup::create("lab")?;
         let monitor = variant.has_monitor.then(|| Monitor::start(&variant.path)).transpose()?;
         let source = monitor.as_ref().map_or_else(String::new, Monitor::source);
-        let home = variant.policy.as_deref().map(|policy| format!("{source}{policy}"));
+        let own = variant.is_first.then(OwnDefaults::set).transpose()?;
+        let limits = if variant.is_routed { default_limits()? } else { String::new() };
+        let home = variant.policy.as_deref().map(|policy| format!("{source}{policy}{limits}"));
         let home = home.map(|text| Home::create(&self.wad, &text)).transpose()?;
         let outside = home.as_ref().filter(|_| !variant.is_routed);
         let agent = outside.map(|home| home.start(&cgroup)).transpose()?;
@@ -94,6 +138,7 @@ impl Lab {
             monitor.wait_heard(home)?;
         }
         let wan = match &variant.sender_queue {
+            None if variant.is_first => Wan::start_from_here(&variant.path)?,
             None => Wan::start(&variant.path)?,
             Some(discipline) => Wan::start_behind_wire(&variant.path, discipline)?,
         };
@@ -109,15 +154,15 @@ impl Lab {
         let ports = ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0);
         let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup };
         for _ in 1..variant.transfer {
-            bed.transfer(scenario, variant, show)?;
-            signal::sleep(BETWEEN_TRANSFERS)?;
+            self.moved(&bed, scenario, variant, show)?;
+            signal::sleep(scenario.pause.0)?;
         }
         let settings = settings::effective(&wan)?;
         let trace = variant.sender_queue.as_ref().map(|_| Trace::start(ports)).transpose()?;
         let traced = self.traces.as_ref().zip(home.as_ref());
         let tracing =
             traced.map(|(folder, home)| traced_to(folder, home, scenario, variant)).transpose()?;
-        let record = bed.transfer(scenario, variant, show)?;
+        let record = self.moved(&bed, scenario, variant, show)?;
         tracing.map(Tracing::finish).transpose()?;
         let events = trace.map(Trace::finish).transpose()?;
         if settings::effective(&wan)? != settings {
@@ -133,8 +178,20 @@ impl Lab {
         }
         result.add(sample);
         drop(wan);
-        agent.map_or(Ok(()), |agent| Ok(agent.stop()?))
+        agent.map_or(Ok(()), Agent::stop)?;
+        drop(own);
+        Ok(())
     }
+}
+
+/// Returns the limits that an agent has by default, for one in a network namespace that
+/// cannot see them.
+fn default_limits() -> Result<String, LabError> {
+    let tcp_mem = sysctl::get("net.ipv4.tcp_mem")?;
+    let pages = tcp_mem.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
+    // SAFETY: it reads a constant of the system.
+    let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
+    Ok(format!("\n[limits]\nmax_memory = {}\n", pages * page_bytes))
 }
 
 fn traced_to(

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::report::{Report, Variant};
 
-const HEADINGS: [&str; 10] = [
+const HEADINGS: [&str; 11] = [
     "scenario",
     "variant",
     "control",
@@ -13,6 +13,7 @@ const HEADINGS: [&str; 10] = [
     "after 3 s",
     "after loss",
     "gain",
+    "at 6.16",
     "resent",
     "events",
 ];
@@ -22,7 +23,8 @@ const HEADINGS: [&str; 10] = [
 pub fn render(reports: &[Report]) -> String {
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     for report in reports {
-        rows.extend(report.variants.iter().map(|variant| row(report, variant)));
+        let run = report.variants.iter().filter(|variant| !variant.samples.is_empty());
+        rows.extend(run.map(|variant| row(report, variant)));
     }
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
     let widths: Vec<usize> = (0..HEADINGS.len()).map(|column| width(column).unwrap_or(0)).collect();
@@ -44,8 +46,14 @@ pub fn render(reports: &[Report]) -> String {
     text
 }
 
-fn row(report: &Report, variant: &Variant) -> [String; 10] {
-    let first = report.variants.first().map_or(0.0, Variant::compared_bits_per_second);
+/// Returns the gain over what is untuned, on the same path, with the buffers of Debian and
+/// of newer kernels; where nothing is untuned, over the first variant.
+fn row(report: &Report, variant: &Variant) -> [String; 11] {
+    let [untuned, newer] = report.untuned(variant);
+    let is_beside = |other: &&Variant| other.path_suffix() == variant.path_suffix();
+    let first = untuned.or_else(|| report.variants.iter().find(is_beside));
+    let gain =
+        |over| Report::gain(variant, over).map_or("-".to_owned(), |gain| format!("{gain:.2}"));
     let carries = variant.path.carries_bits_per_second;
     let share = |bits: f64| format!("{} ({:.2})", megabits(bits), bits / carries);
     [
@@ -56,7 +64,8 @@ fn row(report: &Report, variant: &Variant) -> [String; 10] {
         format!("{:.2}", variant.goodput_bits_per_second / carries),
         variant.goodput_after_3_seconds_bits_per_second.map_or("-".to_owned(), share),
         variant.goodput_after_loss_bits_per_second.map_or("-".to_owned(), share),
-        format!("{:.2}", variant.compared_bits_per_second() / first),
+        gain(first),
+        gain(newer),
         format!("{:.0}", variant.retransmits),
         format!("{:.0}", variant.congestion_events),
     ]
@@ -131,7 +140,7 @@ mod tests {
         assert!(lines[0].starts_with("scenario   variant   control"), "{text}");
         assert!(lines[3].starts_with("aimd-oc12  wad_aimd  reno"), "{text}");
         // 3.72 / 2.52: what is compared is the goodput after the loss.
-        assert!(lines[3].ends_with("1.48       1       1"), "{text}");
+        assert!(lines[3].ends_with("1.48        -       1       1"), "{text}");
         assert!(lines.iter().any(|line| line.contains("single runs 240 300 252 Mb/s")), "{text}");
         let needless = "wad_aimd: of 1 segments sent again, 1 were there already.";
         assert!(lines.iter().any(|line| line.contains(needless)), "{text}");

@@ -1,81 +1,95 @@
-//! This module holds what a scenario was to show against what was measured.
+//! This module holds what a scenario was to show against what was measured. What has no
+//! figures is missed: a promise that nobody looked at is not kept.
 
 use crate::{
     measure::median,
     report::{Report, Variant},
-    scenario::Target,
+    scenario::{self, Scenario, Target},
 };
 
 /// A target on one path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
+    /// The name of the variant without the path.
+    pub base: String,
     pub is_met: bool,
     /// Holds what was wanted and what was found.
     pub words: String,
 }
 
-/// Returns each target on each path of the grid, as far as there are results for it.
+/// Returns each target on each path of the grid.
 #[must_use]
-pub fn verdicts(targets: &[Target], report: &Report) -> Vec<Verdict> {
-    let of = |target: &Target| -> Vec<Verdict> {
-        let is_meant = |variant: &&Variant| {
-            let path = target.path.as_deref().unwrap_or_else(|| variant.path_suffix());
-            variant.base == target.variant && variant.path_suffix() == path
-        };
-        let variants = report.variants.iter().filter(is_meant);
-        variants.filter_map(|variant| verdict(target, variant, report)).collect()
+pub fn verdicts(scenario: &Scenario, report: &Report) -> Vec<Verdict> {
+    let of = |target| {
+        let variants =
+            scenario.variants.iter().filter(move |variant| scenario.judges(target, variant));
+        variants.map(move |variant| verdict(target, variant, report))
     };
-    targets.iter().flat_map(of).collect()
+    scenario.targets.iter().flat_map(of).collect()
 }
 
 /// Returns the verdicts as lines of text.
 #[must_use]
-pub fn lines(targets: &[Target], report: &Report) -> String {
-    let line = |Verdict { is_met, words }: Verdict| {
+pub fn lines(scenario: &Scenario, report: &Report) -> String {
+    let line = |Verdict { is_met, words, .. }: Verdict| {
         format!("  {}: {words}\n", if is_met { "met" } else { "MISSED" })
     };
-    verdicts(targets, report).into_iter().map(line).collect()
+    verdicts(scenario, report).into_iter().map(line).collect()
 }
 
-fn verdict(target: &Target, variant: &Variant, report: &Report) -> Option<Verdict> {
-    let figures = variant.figures(target.measure, target.flow.as_deref());
+/// Returns what was missed, each with the scenario's name.
+#[must_use]
+pub fn missed(scenario: &Scenario, report: &Report) -> Vec<String> {
+    let missed = verdicts(scenario, report).into_iter().filter(|verdict| !verdict.is_met);
+    missed.map(|verdict| format!("{}: {}", scenario.name, verdict.words)).collect()
+}
+
+fn verdict(target: &Target, of: &scenario::Variant, report: &Report) -> Verdict {
+    let who = target.flow.as_ref().map_or(String::new(), |flow| format!(" ({flow})"));
+    let head = format!("{}{who}: {}", of.name, target.measure.words());
+    let found = report.variants.iter().find(|variant| variant.name == of.name);
+    let values = found.map_or(Vec::new(), |variant| values(target, variant));
     let unit = match &target.of {
         None => Some((1.0, String::new())),
-        Some(base) => reference(target, base, variant, report),
+        Some(base) => reference(target, &format!("{base}{}", of.suffix()), report),
     };
-    let (unit, of) = unit?;
-    let values: Vec<f64> = match figures.is_empty() {
-        true => return None,
-        false if target.each => figures,
-        false => vec![median(figures)],
+    let base = of.base.clone();
+    let Some((unit, whose)) = unit.filter(|_| !values.is_empty()) else {
+        let of = target.of.as_ref().map_or(String::new(), |base| format!(" of {base}'s"));
+        let words = format!("{head}: no figures; {}{of}", wanted(target));
+        return Verdict { base, is_met: false, words };
     };
     let is_met = values.iter().all(|value| {
         target.at_least.is_none_or(|least| *value >= least * unit)
             && target.at_most.is_none_or(|most| *value <= most * unit)
     });
+    let shown: Vec<String> = values.iter().map(|value| shown(value / unit)).collect();
+    let each =
+        if target.each { format!(" in each of {} runs", values.len()) } else { String::new() };
+    let words = format!("{head} {}{whose}; {}{each}", shown.join(", "), wanted(target));
+    Verdict { base, is_met, words }
+}
+
+/// Returns the figures that have to meet the target: none where a run that has to has
+/// none.
+fn values(target: &Target, variant: &Variant) -> Vec<f64> {
+    let figures = variant.figures(target.measure, target.flow.as_deref());
+    match (figures.is_empty(), target.each) {
+        (true, _) => Vec::new(),
+        (false, true) if figures.len() < variant.samples.len() => Vec::new(),
+        (false, true) => figures,
+        (false, false) => vec![median(figures)],
+    }
+}
+
+fn wanted(target: &Target) -> String {
     let bounds = [("at least", target.at_least), ("at most", target.at_most)];
     let bounds = bounds.iter().filter_map(|(words, bound)| Some(format!("{words} {}", (*bound)?)));
-    let who = target.flow.as_ref().map_or(String::new(), |flow| format!(" ({flow})"));
-    let shown: Vec<String> = values.iter().map(|value| shown(value / unit)).collect();
-    let words = format!(
-        "{}{who}: {} {}{of}; wanted {}{}",
-        variant.name,
-        target.measure.words(),
-        shown.join(", "),
-        bounds.collect::<Vec<_>>().join(" and "),
-        if target.each { " in each run" } else { "" },
-    );
-    Some(Verdict { is_met, words })
+    format!("wanted {}", bounds.collect::<Vec<_>>().join(" and "))
 }
 
 /// Returns the other variant's figure on the same path, and its name.
-fn reference(
-    target: &Target,
-    base: &str,
-    variant: &Variant,
-    report: &Report,
-) -> Option<(f64, String)> {
-    let name = format!("{base}{}", variant.path_suffix());
+fn reference(target: &Target, name: &str, report: &Report) -> Option<(f64, String)> {
     let other = report.variants.iter().find(|other| other.name == name)?;
     let flow = target.of_flow.as_deref().or(target.flow.as_deref());
     let figures = other.figures(target.measure, flow);
@@ -97,9 +111,15 @@ mod tests {
     use super::*;
     use crate::report::tests::report;
 
+    /// Returns the scenario of the made-up report, with this target alone.
+    fn scenario(target: &str) -> Scenario {
+        let mut scenario = Scenario::load("aimd-oc12").unwrap();
+        scenario.targets = vec![toml::from_str(target).unwrap()];
+        scenario
+    }
+
     fn verdict(target: &str) -> Verdict {
-        let target: Target = toml::from_str(target).unwrap();
-        verdicts(&[target], &report()).remove(0)
+        verdicts(&scenario(target), &report()).remove(0)
     }
 
     #[test]
@@ -116,25 +136,52 @@ mod tests {
     fn each_run_may_have_to_meet_it() {
         let target = "variant = 'reno'\nmeasure = 'goodput'\nat_least = 2.05e8";
         assert!(verdict(target).is_met);
-        assert!(!verdict(&format!("{target}\neach = true")).is_met);
+        let each = verdict(&format!("{target}\neach = true"));
+        assert!(!each.is_met && each.words.ends_with("in each of 3 runs"), "{}", each.words);
     }
 
     #[test]
     fn a_group_of_flows_may_be_meant() {
         let target = "variant = 'reno'\nflow = 'one'\nmeasure = 'share'\nat_most = 0.4";
-        assert_eq!(
-            verdict(target),
-            Verdict {
-                is_met: false,
-                words: "reno (one): share of its fair share 0.500; wanted at most 0.4".to_owned(),
-            }
-        );
+        let verdict = verdict(target);
+        assert!(!verdict.is_met);
+        assert_eq!(verdict.words, "reno (one): share of its fair share 0.500; wanted at most 0.4");
     }
 
     #[test]
-    fn what_was_not_measured_is_no_verdict() {
-        let target = "variant = 'reno'\nmeasure = 'local_responses'\nat_most = 1";
-        let target: Target = toml::from_str(target).unwrap();
-        assert_eq!(verdicts(&[target], &report()), []);
+    fn what_has_no_figures_is_missed() {
+        // Nothing counts them here, nobody ran it, nobody ran what it is held against.
+        let uncounted = "variant = 'reno'\nmeasure = 'local_responses'\nat_most = 1";
+        let not_run = "variant = 'bbr'\nmeasure = 'goodput'\nat_least = 1";
+        let alone = "variant = 'reno'\nmeasure = 'goodput'\nof = 'bbr'\nat_least = 0";
+        for target in [uncounted, not_run, alone] {
+            let verdict = verdict(target);
+            assert!(!verdict.is_met && verdict.words.contains("no figures"), "{}", verdict.words);
+            let scenario = scenario(target);
+            assert_eq!(missed(&scenario, &report()).len(), 1);
+            assert!(lines(&scenario, &report()).starts_with("  MISSED: "));
+        }
+    }
+
+    #[test]
+    fn each_run_needs_a_figure() {
+        let target = "variant = 'reno'\nmeasure = 'jain'\nat_least = 0.1\neach = true";
+        let mut report = report();
+        report.variants[0].samples[0].jain_index = Some(1.0);
+        assert!(!verdicts(&scenario(target), &report)[0].is_met);
+        report.variants[0].samples.iter_mut().for_each(|sample| sample.jain_index = Some(1.0));
+        assert!(verdicts(&scenario(target), &report)[0].is_met);
+    }
+
+    #[test]
+    fn variants_that_are_left_out_are_not_judged() {
+        let target = "variant = 'wad_aimd'\nmeasure = 'goodput'\nof = 'reno'\nat_least = 1";
+        let only = |names: &[&str]| {
+            let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
+            verdicts(&scenario(target).only(&names).unwrap(), &report()).len()
+        };
+        assert_eq!(only(&[]), 1);
+        assert_eq!(only(&["reno", "wad_aimd"]), 1);
+        assert_eq!((only(&["wad_aimd"]), only(&["reno"])), (0, 0));
     }
 }

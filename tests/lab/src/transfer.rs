@@ -37,7 +37,7 @@ use crate::{
 /// slow machines.
 const GRACE: Duration = Duration::from_secs(180);
 /// Transfers of so many bytes may take this long at most.
-const BYTES_LIMIT: Duration = Duration::from_secs(600);
+pub(crate) const BYTES_LIMIT: Duration = Duration::from_secs(600);
 /// All senders are there within this time, before the first one starts.
 const LEAD: Duration = Duration::from_millis(200);
 /// The receiver is only asked for its buffer.
@@ -61,47 +61,37 @@ impl Bed<'_> {
         variant: &Variant,
         show: &dyn Fn(Option<&Sight>),
     ) -> Result<Record, LabError> {
+        let client = self.lab.client_of(scenario);
         let mut receivers = Vec::new();
         for group in &variant.groups {
-            let mut receiver = self.start("receiver", self.receive(group), self.wan.b())?;
+            let mut receiver = self.start("receiver", self.receive(client, group), self.wan.b())?;
             receiver.wait_listening(self.wan.b(), group.port)?;
             receivers.push(receiver);
         }
-        let counters_before = self.wan.a().run(TcpCounters::read)?.map_err(LabError::Counters)?;
+        let counters_before = self.counters()?;
         let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
-        let (sending, receiving) = (Watch::default(), Watch::default());
         let filters = ["dport", "sport"].map(|name| {
             let ports = variant.groups.iter().map(|group| format!("{name} = :{}", group.port));
             format!("( {} )", ports.collect::<Vec<_>>().join(" or "))
         });
-        let (wan, every) = (self.wan, scenario.sample_every.0);
-        let outputs = thread::scope(|scope| {
-            let watchers = [
-                scope.spawn(|| sending.run(wan.a(), &filters[0], every)),
-                scope.spawn(|| receiving.run(wan.b(), &filters[1], LOOK_AT_RECEIVER_EVERY)),
-            ];
-            let burst = scenario.burst.as_ref().map(|burst| {
-                scope.spawn(move || wan.a().run(|| udp::send(burst, address(), start_ns)))
-            });
-            let show = || show(sending.latest().as_ref());
-            let outputs = self.send(scenario, variant, start_ns, &show).and_then(|sent| {
+        let every = [scenario.sample_every.0, LOOK_AT_RECEIVER_EVERY];
+        let (outputs, [sights, far_sights]) = self.watched(&filters, every, show, |show| {
+            thread::scope(|scope| {
+                let burst = scenario.burst.as_ref().map(|burst| {
+                    scope.spawn(move || self.wan.a().run(|| udp::send(burst, address(), start_ns)))
+                });
+                // The sender's fault is the cause, where there is another one too.
+                let sent = self.send(scenario, variant, start_ns, show)?;
                 let received = receivers.iter_mut().map(|peer| peer.finish(GRACE, || ()));
-                Ok((sent, received.collect::<Result<Vec<_>, _>>()?))
-            });
-            sending.stop();
-            receiving.stop();
-            // The sender's fault is the cause, where there is another one too.
-            let outputs = outputs?;
-            for watcher in watchers {
-                watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-            }
-            if let Some(burst) = burst {
-                let sent = burst.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
-                sent.map_err(LabError::Burst)?;
-            }
-            Ok::<_, LabError>(outputs)
+                let received = received.collect::<Result<Vec<_>, _>>()?;
+                if let Some(burst) = burst {
+                    let sent =
+                        burst.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                    sent.map_err(LabError::Burst)?;
+                }
+                Ok((sent, received))
+            })
         })?;
-        let [sights, far_sights] = [sending, receiving].map(Watch::into_sights);
         let record = Record {
             start_ns,
             counters_before,
@@ -111,11 +101,46 @@ impl Bed<'_> {
             sights,
             far_sights,
         };
-        let record = match self.lab.client {
-            Client::Own => own_record(record, outputs)?,
-            Client::Iperf3 => iperf3_record(record, &outputs.1)?,
+        let record = if client == Client::Iperf3 {
+            let output = outputs.1.first().map_or("", String::as_str);
+            let failed = |reason| LabError::Client { who: "receiver", reason };
+            record.with_rate(iperf3::goodput(output).map_err(failed)?)
+        } else {
+            own_record(record, outputs)?
         };
-        Ok(record.until(scenario.load))
+        Ok(record.until(scenario.load_of(variant)))
+    }
+
+    /// Does some work with the flows of both ends watched, and returns what was seen.
+    pub(crate) fn watched<T>(
+        &self,
+        filters: &[String; 2],
+        every: [Duration; 2],
+        show: &dyn Fn(Option<&Sight>),
+        work: impl FnOnce(&dyn Fn()) -> Result<T, LabError>,
+    ) -> Result<(T, [Vec<Sight>; 2]), LabError> {
+        let watches = [Watch::default(), Watch::default()];
+        let done = thread::scope(|scope| {
+            let [near, far] = &watches;
+            let (a, b) = (self.wan.a(), self.wan.b());
+            let watchers = [
+                scope.spawn(move || near.run(a, &filters[0], every[0])),
+                scope.spawn(move || far.run(b, &filters[1], every[1])),
+            ];
+            let done = work(&|| show(near.latest().as_ref()));
+            watches.iter().for_each(Watch::stop);
+            let done = done?;
+            for watcher in watchers {
+                watcher.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            Ok::<_, LabError>(done)
+        })?;
+        Ok((done, watches.map(Watch::into_sights)))
+    }
+
+    /// Returns the counters of the sender's kernel as they are now.
+    pub(crate) fn counters(&self) -> Result<TcpCounters, LabError> {
+        self.wan.a().run(TcpCounters::read)?.map_err(LabError::Counters)
     }
 
     /// Runs the senders to their end: what they printed.
@@ -128,15 +153,14 @@ impl Bed<'_> {
     ) -> Result<Vec<String>, LabError> {
         let mut senders = Vec::new();
         for group in &variant.groups {
-            let amount = amount(scenario.load, group, variant.streams());
-            let command = match self.lab.client {
-                Client::Iperf3 => iperf3::client(to(group), group.streams, amount),
-                Client::Own => {
-                    let mut command = cli::sender(&self.lab.own, to(group), group.streams, amount);
-                    let start_ns = start_ns + group.start.nanoseconds();
-                    command.arg(format!("--start-ns={start_ns}"));
-                    command
-                }
+            let amount = amount(scenario.load_of(variant), group, variant.streams());
+            let command = if self.lab.client_of(scenario) == Client::Iperf3 {
+                iperf3::client(to(group), group.streams, amount)
+            } else {
+                let mut command = cli::sender(&self.lab.own, to(group), group.streams, amount);
+                let start_ns = start_ns + group.start.nanoseconds();
+                command.arg(format!("--start-ns={start_ns}"));
+                command
             };
             senders.push(self.start("sender", command, self.wan.a())?);
         }
@@ -146,14 +170,14 @@ impl Bed<'_> {
         senders.iter_mut().map(|sender| sender.finish(limit, show)).collect()
     }
 
-    fn receive(&self, group: &Group) -> Command {
-        match self.lab.client {
+    fn receive(&self, client: Client, group: &Group) -> Command {
+        match client {
             Client::Iperf3 => iperf3::server(to(group)),
-            Client::Own => cli::receiver(&self.lab.own, to(group), group.streams),
+            _ => cli::receiver(&self.lab.own, to(group), group.streams),
         }
     }
 
-    fn start(
+    pub(crate) fn start(
         &self,
         who: &'static str,
         mut command: Command,
@@ -206,25 +230,12 @@ fn own_record(
     Ok(record)
 }
 
-/// Completes a record by what iperf3 says, which gives no times on our clock: what ss
-/// saw acknowledged does.
-fn iperf3_record(mut record: Record, received: &[String]) -> Result<Record, LabError> {
-    let output = received.first().map_or("", String::as_str);
-    let goodput =
-        iperf3::goodput(output).map_err(|reason| LabError::Client { who: "receiver", reason })?;
-    let acked = |sight: &Sight| sight.flows.iter().map(|flow| flow.bytes_acked).sum();
-    let points = record.sights.iter().map(|sight| (sight.time_ns, acked(sight))).collect();
-    record.goodput = Some(goodput);
-    record.streams = vec![vec![Series::new(points)]];
-    Ok(record)
-}
-
-fn read<T: DeserializeOwned>(who: &'static str, json: &str) -> Result<T, LabError> {
+pub(crate) fn read<T: DeserializeOwned>(who: &'static str, json: &str) -> Result<T, LabError> {
     serde_json::from_str(json).map_err(|error| LabError::Client { who, reason: error.to_string() })
 }
 
 /// A sender or receiver and what it prints.
-struct Peer {
+pub(crate) struct Peer {
     who: &'static str,
     process: Process,
     output: File,
@@ -247,7 +258,11 @@ impl Peer {
     }
 
     /// Returns the output of the process, when it has ended.
-    fn finish(&mut self, limit: Duration, meanwhile: impl FnMut()) -> Result<String, LabError> {
+    pub(crate) fn finish(
+        &mut self,
+        limit: Duration,
+        meanwhile: impl FnMut(),
+    ) -> Result<String, LabError> {
         let who = self.who;
         let failed = |source: io::Error| LabError::Output { who, source };
         let status = self.process.wait(limit, meanwhile)?;
@@ -258,7 +273,7 @@ impl Peer {
             return Ok(text);
         }
         // iperf3 gives its reason on stdout, as JSON; ours on stderr, shown.
-        let reason = iperf3::goodput(&text).err().filter(|_| !text.is_empty());
+        let reason = iperf3::fault(&text);
         Err(LabError::Client { who, reason: reason.unwrap_or_else(|| status.to_string()) })
     }
 }

@@ -41,6 +41,12 @@ pub const ALL: [Wanted; 4] = [
     Wanted { name: "sid", suite: "sid", gates: false, has_struct_ops: true, parameters: CHECKED },
 ];
 
+/// Returns the kernel of that name.
+pub fn named(name: &str) -> Result<&'static Wanted> {
+    let wanted = ALL.iter().find(|wanted| wanted.name == name);
+    wanted.with_context(|| format!("{name} is not in the list of kernels"))
+}
+
 /// A kernel that was fetched and unpacked.
 pub struct Kernel {
     /// The release as `uname -r` prints it.

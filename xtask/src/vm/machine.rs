@@ -26,6 +26,9 @@ pub struct Limits {
 pub struct Manner<'a> {
     /// The parameters that the kernel is told.
     pub parameters: &'a str,
+    pub memory_mib: u32,
+    /// A file for what the machine writes to its second serial line.
+    pub results: Option<&'a Path>,
     /// The time that an instruction takes of the machine's.
     pub instruction: Instruction,
     pub limits: Limits,
@@ -70,7 +73,11 @@ pub fn run(kernel: &Path, first_files: &Path, name: &str, manner: &Manner<'_>) -
     let program = exec::find_program("qemu-system-x86_64").context("QEMU is missing")?;
     let mut command = Command::new(program);
     command.args(["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio"]);
-    command.args(["-no-reboot", "-m", "2G", "-accel", "tcg"]);
+    if let Some(results) = manner.results {
+        command.arg("-serial").arg(format!("file:{}", results.display()));
+    }
+    let memory = format!("{}M", manner.memory_mib);
+    command.args(["-no-reboot", "-m", &memory, "-accel", "tcg"]);
     // QEMU 7.2's cmpxchg16b makes the kernel's allocator of slabs panic.
     command.args(["-cpu", "max,-cx16"]);
     // The machine's time is that of its instructions, and jumps on when there is

@@ -6,6 +6,7 @@ mod apt;
 mod cpio;
 mod guest;
 mod kernel;
+pub mod lab;
 mod machine;
 mod verdict;
 
@@ -44,6 +45,14 @@ const LONG: Limits = Limits { whole: Duration::from_secs(3 * 3600), ..TESTS };
 const MEASURING: Limits =
     Limits { silence: Duration::from_secs(20 * 60), whole: Duration::from_secs(3 * 3600) };
 
+/// A machine for tests has this memory, of which TCP may hold as much as on a host with
+/// more: enough for all their flows, in pages.
+const MEMORY_MIB: u32 = 2048;
+const MORE_TCP_MEM: &str = "TCP_MEM=786432,1048576,1572864";
+/// The mitigations of processors' flaws, which cost all alike, are not emulated where
+/// something is measured.
+const UNMITIGATED: &str = "mitigations=off";
+
 /// The kernel has netem, and all congestion controls that ours are compared with.
 pub const FOR_MEASURING: &str = "6.12";
 
@@ -64,8 +73,8 @@ pub fn run(names: &[String], only: &[String], long: bool) -> Result<()> {
         let begun = Instant::now();
         let limits = if long { LONG } else { TESTS };
         // Paths of the tests are as fast as in the lab.
-        let manner =
-            Manner { parameters: wanted.parameters, instruction: Instruction::OneNs, limits };
+        let parameters = format!("{MORE_TCP_MEM} {}", wanted.parameters);
+        let manner = manner(&parameters, Instruction::OneNs, limits);
         let run = tests(wanted, &program, only, long);
         let outcome = boot(wanted, &manner, &wad, &run)
             .map(|(kernel, console)| (kernel.release, verdict::judge(&console, &run.name)));
@@ -135,11 +144,7 @@ pub fn verifier(names: &[String]) -> Result<Vec<String>> {
     let wanted: Vec<&Wanted> =
         wanted(names).into_iter().filter(|wanted| wanted.has_struct_ops).collect();
     let consoles = in_parallel(&wanted, |wanted| {
-        let manner = Manner {
-            parameters: wanted.parameters,
-            instruction: Instruction::TwoNs,
-            limits: TESTS,
-        };
+        let manner = manner(wanted.parameters, Instruction::TwoNs, TESTS);
         let (_, console) = boot(wanted, &manner, &wad, &run)?;
         let ended = console.lines.iter().any(|line| line == "vm: end wad-e2e 0");
         ensure!(ended, "the programs cannot be loaded under {}", wanted.name);
@@ -157,7 +162,10 @@ pub fn compare(law: Option<&str>) -> Result<()> {
         arguments: law.map(str::to_owned).into_iter().collect(),
         reads: None,
     };
-    let console = measure(FOR_MEASURING, Instruction::TwoNs, &wad, &run)?;
+    let wanted = kernel::named(FOR_MEASURING)?;
+    let parameters = format!("{UNMITIGATED} {MORE_TCP_MEM} {}", wanted.parameters);
+    let manner = manner(&parameters, Instruction::TwoNs, MEASURING);
+    let (_, console) = boot(wanted, &manner, &wad, &run)?;
     for line in console.lines.iter().filter(|line| line.contains(" ratio ")) {
         println!("{line}");
     }
@@ -168,37 +176,9 @@ pub fn compare(law: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Runs a scenario of the lab under a kernel, as `lab run` does under this one. What
-/// it prints comes last on the console.
-pub fn lab(kernel: &str, arguments: &[String]) -> Result<()> {
-    let wad = prepare()?;
-    let all = [&["run".to_owned()], arguments, &["--wad=/usr/sbin/wad".to_owned()]].concat();
-    let run = Run {
-        name: "wad-lab".to_owned(),
-        program: programs::of_lab("wad-lab", TARGET)?,
-        arguments: all,
-        reads: Some(exec::root().join("tests/lab/scenarios")),
-    };
-    // Its paths are faster than those of tests.
-    let console = measure(kernel, Instruction::OneNs, &wad, &run)?;
-    let is_result = |line: &str| ["scenario ", "{"].iter().any(|begin| line.starts_with(begin));
-    let printed = console.lines.iter().skip_while(|line| !is_result(line));
-    for line in printed.take_while(|line| !line.starts_with("vm: end ")) {
-        println!("{line}");
-    }
-    ensure!(console.lines.iter().any(|line| line == "vm: end wad-lab 0"), "the lab failed there");
-    Ok(())
-}
-
-/// Boots a kernel for something that measures. The mitigations of processors' flaws,
-/// which cost all alike, are not emulated.
-fn measure(kernel: &str, instruction: Instruction, wad: &Path, run: &Run) -> Result<Console> {
-    let wanted = kernel::ALL.iter().find(|wanted| wanted.name == kernel);
-    let wanted = wanted.with_context(|| format!("{kernel} is not in the list of kernels"))?;
-    let parameters = format!("mitigations=off {}", wanted.parameters);
-    let manner = Manner { parameters: &parameters, instruction, limits: MEASURING };
-    let (_, console) = boot(wanted, &manner, wad, run)?;
-    Ok(console)
+/// Tells how a kernel is run for tests, or to compare.
+const fn manner(parameters: &str, instruction: Instruction, limits: Limits) -> Manner<'_> {
+    Manner { parameters, memory_mib: MEMORY_MIB, results: None, instruction, limits }
 }
 
 /// Gets what is needed, and builds the static `wad`.
@@ -209,17 +189,27 @@ fn prepare() -> Result<PathBuf> {
 }
 
 fn boot(wanted: &Wanted, manner: &Manner<'_>, wad: &Path, run: &Run) -> Result<(Kernel, Console)> {
-    let folder = exec::target().join("vm");
-    let kernel = Kernel::fetch(wanted, &folder)?;
+    let kernel = Kernel::fetch(wanted, &exec::target().join("vm"))?;
+    let console = start(&kernel, wanted.name, manner, (wad, run))?;
+    Ok((kernel, console))
+}
+
+/// Boots a kernel under a name that no other machine of this process has.
+fn start(
+    kernel: &Kernel,
+    name: &str,
+    manner: &Manner<'_>,
+    (wad, run): (&Path, &Run),
+) -> Result<Console> {
     // Removed at the end. Others may be at work in the same folder.
-    let own = folder.join(format!("{}-{}", wanted.name, std::process::id()));
+    let own = exec::target().join("vm").join(format!("{name}-{}", std::process::id()));
     fs::create_dir_all(&own).with_context(|| own.display().to_string())?;
     let files = own.join("initramfs");
-    let console = guest::archive(&kernel, &own, wad, run)
+    let console = guest::archive(kernel, &own, wad, run)
         .and_then(|archive| fs::write(&files, archive).context("cannot write the first files"))
-        .and_then(|()| machine::run(&kernel.image, &files, wanted.name, manner));
+        .and_then(|()| machine::run(&kernel.image, &files, name, manner));
     fs::remove_dir_all(&own).with_context(|| own.display().to_string())?;
-    Ok((kernel, console?))
+    console
 }
 
 /// Does the work for all items, as many at a time as there are processors: a machine

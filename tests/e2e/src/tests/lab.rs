@@ -17,7 +17,7 @@ use wad_lab::{
     report::{Flows, Report},
     scenario::Scenario,
 };
-use wad_testbed::{signal, tracing, wad::program};
+use wad_testbed::{process::run as run_program, signal, sysctl, tracing, wad::program};
 
 fn run(text: &str) -> Result<Report> {
     run_with(text, None)
@@ -185,5 +185,83 @@ fn cuts_are_told_apart_by_their_cause() -> Result<()> {
     let cuts = long.cuts.context("as above")?;
     ensure!(long.local_drops == 0 && cuts.local_drops == 0, "{long:?}");
     ensure!(cuts.network_drops >= 3 && cuts.marks == 3, "{long:?}");
+    Ok(())
+}
+
+#[e2e(long, alone)]
+fn a_sender_may_be_in_the_first_namespace() -> Result<()> {
+    let read = || ["tcp_rmem", "tcp_ecn", "tcp_no_metrics_save"].map(setting);
+    let before = read();
+    let report = run(r#"
+        description = "From the host itself to a container"
+        seconds = 6
+        path = { rtt = "20ms", forward = { rate = "50Mbit", queue.bdp = 1 } }
+        [[variant]]
+        name = "first"
+        is_first = true
+        policy = { congestion = "wad_aimd", sndbuf = "1MiB", rcvbuf = "1MiB" }
+    "#)?;
+    let variant = &report.variants[0];
+    let sample = variant.samples.first().context("a sample")?;
+    ensure!(variant.congestion == "wad_aimd", "{}", variant.congestion);
+    // Both ends are tuned, and the path is full.
+    ensure!((sample.sndbuf_bytes, sample.rcvbuf_bytes) == (2 << 20, 2 << 20), "{sample:?}");
+    let part = variant.goodput_bits_per_second / variant.path.carries_bits_per_second;
+    ensure!((0.8..1.05).contains(&part), "{part}");
+    // Nothing of it stays on the host.
+    ensure!(read() == before, "{before:?} before, {:?} now", read());
+    let devices = run_program("ip", &["-o", "link"])?;
+    ensure!(!devices.contains("wan0"), "{devices}");
+    Ok(())
+}
+
+fn setting(name: &str) -> Option<String> {
+    sysctl::get(&format!("net.ipv4.{name}")).ok()
+}
+
+#[e2e(long, beside)]
+fn an_object_is_got_by_curl_from_nginx() -> Result<()> {
+    let report = run(r#"
+        description = "Two objects"
+        client = "curl"
+        path = { rtt = "20ms", forward = { rate = "20Mbit", queue.bdp = 1 } }
+        grid.bytes = [1_000_000, 4_000_000]
+        [[variant]]
+        name = "tuned"
+        policy = { congestion = "wad_aimd", sndbuf = "1MiB", rcvbuf = "1MiB" }
+    "#)?;
+    let names: Vec<_> = report.variants.iter().map(|variant| variant.name.as_str()).collect();
+    ensure!(names == ["tuned-1MB", "tuned-4MB"], "{names:?}");
+    for (variant, bits) in report.variants.iter().zip([8e6, 32e6]) {
+        let sample = variant.samples.first().context("a sample")?;
+        // Both ends: the server, which was connected to, and the client.
+        ensure!(variant.congestion == "wad_aimd", "{}", variant.congestion);
+        ensure!((sample.sndbuf_bytes, sample.rcvbuf_bytes) == (2 << 20, 2 << 20), "{sample:?}");
+        // 19.3 Mb/s at most, and two round trips before the first byte.
+        let least_seconds = bits / 19.31e6 + 0.04;
+        ensure!((least_seconds..least_seconds + 2.0).contains(&sample.seconds), "{sample:?}");
+        let got = sample.goodput_bits_per_second * sample.seconds;
+        ensure!((got / bits - 1.0).abs() < 0.01, "{got} bits");
+    }
+    Ok(())
+}
+
+#[e2e(long, beside)]
+fn the_policy_is_what_a_plan_prints() -> Result<()> {
+    let report = run(r#"
+        description = "A policy to paste"
+        seconds = 5
+        path = { rtt = "50ms", forward = { rate = "100Mbit", queue.bdp = 1 } }
+        variant = [{ name = "planned", plan = "first" }, { name = "untuned" }]
+    "#)?;
+    let printed =
+        run_program(&program()?.to_string_lossy(), &["plan", "--rate=100Mbit", "--rtt=50ms"])?;
+    let policy = printed.split_once("[[path]]").context("no policy")?.1;
+    let policy = policy.split("\n\n").next().context("no policy")?.trim_end();
+    let pasted =
+        policy.replacen("192.0.2.0/24\"  # the network of the other end", "10.77.0.0/16\"", 1);
+    let shown = &report.variants[0].settings["wad"];
+    ensure!(shown.trim_end() == format!("[[path]]{pasted}"), "{shown}");
+    ensure!(report.variants[1].settings["wad"] == "not running", "{report:?}");
     Ok(())
 }

@@ -1,7 +1,11 @@
 //! `wad-lab` runs experiments on an emulated long path. `cargo xtask lab` and `cargo
 //! xtask demo` run it.
 
-use std::{fs, path::PathBuf, process::ExitCode};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
@@ -12,9 +16,10 @@ use wad_lab::{
     lab::Lab,
     page, progress,
     report::Report,
-    scenario::Scenario,
+    scenario::{Machine, Scenario, ScenarioError},
     store, table, targets,
 };
+use wad_testbed::say;
 
 /// Real TCP over an emulated long path, with and without `wad`.
 #[derive(Parser)]
@@ -27,7 +32,7 @@ struct Arguments {
 enum Command {
     /// The scenarios and what they are about.
     List,
-    /// Runs one scenario.
+    /// Runs one scenario, and fails if a target of it is missed.
     Run {
         scenario: String,
         #[command(flatten)]
@@ -47,7 +52,8 @@ enum Command {
         #[arg(long, value_name = "DIR")]
         trace: Option<PathBuf>,
     },
-    /// Runs scenarios, all of them if none is named, and makes a page of it.
+    /// Runs scenarios, all of them if none is named, makes a page of it, and fails if a
+    /// target is missed, or nobody has measured it.
     Report {
         scenarios: Vec<String>,
         #[command(flatten)]
@@ -55,9 +61,15 @@ enum Command {
         /// Runs nothing: the page is made of what was found before.
         #[arg(long)]
         stored: bool,
-        /// Fails if a target is missed.
-        #[arg(long)]
-        strict: bool,
+    },
+    /// Keeps results of a scenario that were found elsewhere, as in virtual machines, and
+    /// fails if a target of it is missed.
+    #[command(hide = true)]
+    Keep {
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        #[arg(long, default_value = "target/lab")]
+        out: PathBuf,
     },
     /// What tuning gains on two paths, in about a minute: a table and a picture.
     Demo {
@@ -106,20 +118,25 @@ fn run(command: Command) -> anyhow::Result<()> {
             }
             let lab = Lab { traces: trace, ..lab(how.wad, client)? };
             let scenario = Scenario::load(&scenario)?.only(&variants)?;
+            let scenario = scenario.for_machine(&Machine::this()?)?;
             let report = measure(&lab, &scenario, how.repeat)?;
-            let text = if json {
-                serde_json::to_string(&report)?
-            } else {
-                let table = table::render(std::slice::from_ref(&report));
-                format!("{}\n{}", table.trim_end(), targets::lines(&scenario.targets, &report))
-            };
-            // Before someone who reads only the beginning ends this.
-            store::keep(&how.out, report)?;
-            print(text.trim_end())
+            conclude(&scenario, report, &how.out, json)
         }
-        Command::Report { scenarios, how, stored, strict } => {
+        Command::Keep { files, out } => {
+            let mut reports = files.iter().map(|file| store::read(file));
+            let mut report = reports.next().context("no results")??;
+            for other in reports {
+                report.variants.extend(other?.variants);
+            }
+            let names: Vec<_> = report.variants.iter().map(|one| one.name.clone()).collect();
+            let scenario = Scenario::load(&report.scenario)?.only(&names)?;
+            conclude(&scenario, report, &out, false)
+        }
+        Command::Report { scenarios, how, stored } => {
             let results = report(scenarios, how, stored)?;
-            if strict { all_met(&results) } else { Ok(()) }
+            let missed =
+                results.iter().flat_map(|(scenario, report)| targets::missed(scenario, report));
+            all_met(&missed.collect::<Vec<_>>())
         }
         Command::Demo { wad, out } => {
             let text = demo::run(&lab(wad, ClientName::Own)?, &out)?;
@@ -148,12 +165,21 @@ fn report(mut names: Vec<String>, how: How, stored: bool) -> anyhow::Result<Resu
     if !stored {
         let lab = lab(how.wad, ClientName::Own)?;
         for scenario in &scenarios {
+            let scenario = match scenario.clone().for_machine(&Machine::this()?) {
+                Err(error @ ScenarioError::OtherMachine { .. }) => {
+                    say(&error.to_string());
+                    continue;
+                }
+                scenario => &scenario?,
+            };
             // Kept one by one: the next may be interrupted.
             store::keep(&how.out, measure(&lab, scenario, how.repeat)?)?;
         }
     }
     let results = scenarios.into_iter().map(|scenario| {
+        // What was never run is a page without figures, and its targets are missed.
         let found = store::find(&how.out, &scenario.name)?;
+        let found = found.unwrap_or_else(|| Report::of(&scenario, Client::Own));
         Ok((scenario, found))
     });
     let results = results.collect::<Result<Vec<_>, store::StoreError>>()?;
@@ -162,16 +188,32 @@ fn report(mut names: Vec<String>, how: How, stored: bool) -> anyhow::Result<Resu
     Ok(results)
 }
 
+/// Keeps and shows what was found, and fails if a target is missed.
+fn conclude(scenario: &Scenario, report: Report, out: &Path, json: bool) -> anyhow::Result<()> {
+    let text = if json {
+        serde_json::to_string(&report)?
+    } else {
+        let table = table::render(std::slice::from_ref(&report));
+        format!("{}\n{}", table.trim_end(), judged(scenario, &report))
+    };
+    let missed = targets::missed(scenario, &report);
+    // Before someone who reads only the beginning ends this.
+    store::keep(out, report)?;
+    print(text.trim_end())?;
+    all_met(&missed)
+}
+
+/// Returns the verdicts as text, and how many targets there are none on.
+fn judged(scenario: &Scenario, report: &Report) -> String {
+    let left_out = match scenario.unjudged() {
+        0 => String::new(),
+        count => format!("  not judged: {count} of the targets, whose variants were left out\n"),
+    };
+    targets::lines(scenario, report) + &left_out
+}
+
 /// Fails if a target is missed, and says which.
-fn all_met(results: &Results) -> anyhow::Result<()> {
-    let mut missed = Vec::new();
-    for (scenario, report) in results {
-        for verdict in targets::verdicts(&scenario.targets, report) {
-            if !verdict.is_met {
-                missed.push(format!("{}: {}", scenario.name, verdict.words));
-            }
-        }
-    }
+fn all_met(missed: &[String]) -> anyhow::Result<()> {
     ensure!(missed.is_empty(), "missed:\n  {}", missed.join("\n  "));
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! This module makes all results into one page of Markdown with a picture per scenario.
 
 mod columns;
+mod settings;
 
 use std::{
     fmt::Write,
@@ -56,9 +57,11 @@ fn head(results: &[(Scenario, Report)]) -> String {
     let mut text = "# What the lab found\n\n\
         Real TCP of this kernel between two network namespaces, over an emulated path \
         (rate, queue, delay, loss as stated). Rates are what arrives, in Mb/s; figures \
-        are medians over the runs, with the least and the most where they differ.\n\n"
+        are medians over the runs, with the least and the most where they differ. Gains \
+        are over what runs without wad: with Debian's buffers, and with those of Linux \
+        6.16 and later, whose receivers grow further.\n\n"
         .to_owned();
-    let all = results.iter().map(|(scenario, report)| verdicts(&scenario.targets, report));
+    let all = results.iter().map(|(scenario, report)| verdicts(scenario, report));
     let all: Vec<Verdict> = all.flatten().collect();
     let missed = all.iter().filter(|verdict| !verdict.is_met).count();
     let _ = writeln!(text, "Targets: {} met, {missed} missed.\n", all.len() - missed);
@@ -81,8 +84,8 @@ fn section(scenario: &Scenario, report: &Report) -> String {
         );
     }
     let variants = in_order(scenario, report);
-    let _ = write!(text, "\n{}\n", table(scenario, &variants));
-    let verdicts = verdicts(&scenario.targets, report);
+    let _ = write!(text, "\n{}\n", table(scenario, report, &variants));
+    let verdicts = verdicts(scenario, report);
     for verdict in &verdicts {
         let word = if verdict.is_met { "met" } else { "**missed**" };
         let _ = writeln!(text, "- {word}: {}", verdict.words);
@@ -94,12 +97,8 @@ fn section(scenario: &Scenario, report: &Report) -> String {
             let _ = writeln!(text, "- {remark}");
         });
     }
-    let missed = scenario.targets.iter().filter(|target| {
-        super::targets::verdicts(std::slice::from_ref(target), report)
-            .iter()
-            .any(|verdict| !verdict.is_met)
-    });
-    let mut named: Vec<&str> = missed.map(|target| target.variant.as_str()).collect();
+    let missed = verdicts.iter().filter(|verdict| !verdict.is_met);
+    let mut named: Vec<&str> = missed.map(|verdict| verdict.base.as_str()).collect();
     named.dedup();
     if !named.is_empty() {
         let _ = writeln!(text, "\nOf those that missed:\n");
@@ -107,7 +106,7 @@ fn section(scenario: &Scenario, report: &Report) -> String {
             let _ = writeln!(text, "- {}", circumstances(variant));
         }
     }
-    text.push('\n');
+    let _ = write!(text, "\n{}\n", settings::section(&variants));
     text
 }
 
@@ -118,7 +117,7 @@ fn in_order<'a>(scenario: &Scenario, report: &'a Report) -> Vec<&'a Variant> {
     all.filter(|variant| !variant.samples.is_empty()).collect()
 }
 
-fn table(scenario: &Scenario, variants: &[&Variant]) -> String {
+fn table(scenario: &Scenario, report: &Report, variants: &[&Variant]) -> String {
     let paper = |variant: &Variant| {
         let like = scenario.variants.iter().find(|like| like.name == variant.name)?;
         like.paper.clone()
@@ -127,6 +126,15 @@ fn table(scenario: &Scenario, variants: &[&Variant]) -> String {
     headings.insert(0, "variant");
     for (row, variant) in rows.iter_mut().zip(variants) {
         row.insert(0, variant.name.clone());
+    }
+    for (index, heading) in ["gain", "gain at 6.16"].into_iter().enumerate() {
+        let gain = |variant: &Variant| Report::gain(variant, report.untuned(variant)[index]);
+        if variants.iter().any(|variant| gain(variant).is_some()) {
+            headings.push(heading);
+            for (row, variant) in rows.iter_mut().zip(variants) {
+                row.push(gain(variant).map_or("-".to_owned(), |gain| format!("{gain:.2}")));
+            }
+        }
     }
     if variants.iter().any(|variant| paper(variant).is_some()) {
         headings.push("the paper");
@@ -225,6 +233,21 @@ mod tests {
             text.contains("](aimd-oc12.svg)") && text.contains("- wad_aimd: 300 Mb/s, 1 resent")
         );
         assert!(page.with_file_name("aimd-oc12.svg").is_file());
+    }
+
+    #[test]
+    fn gains_are_over_either_untuned() {
+        let mut report = report();
+        for (variant, name) in report.variants.iter_mut().zip(["untuned", "untuned-6.16"]) {
+            for of in [&mut variant.name, &mut variant.base] {
+                name.clone_into(of);
+            }
+        }
+        let scenario = Scenario::load("buffers-oc12").unwrap();
+        let text = section(&scenario, &report);
+        assert!(text.contains("| gain | gain at 6.16 |"), "{text}");
+        // 3.72 / 2.52, and the other way about.
+        assert!(text.contains("| 1.48 | 1.00 |") && text.contains("| 1.00 | 0.68 |"), "{text}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A grid of paths: each variant runs over every one of them.
+//! A grid of paths, loads and machines: each variant runs over every one of them.
 
 use serde::Deserialize;
 use wad_testbed::emulated::{
@@ -18,6 +18,12 @@ pub struct Grid {
     /// Random loss with the data: probabilities.
     #[serde(default)]
     pub loss: Vec<f64>,
+    /// Sizes of what is sent.
+    #[serde(default)]
+    pub bytes: Vec<u64>,
+    /// Memory of the machine that it is for.
+    #[serde(default)]
+    pub memory_gib: Vec<u32>,
 }
 
 /// One path of the grid.
@@ -27,35 +33,47 @@ pub struct Cell {
     /// varied.
     pub suffix: String,
     pub path: Path,
+    pub bytes: Option<u64>,
+    pub memory_gib: Option<u32>,
 }
 
 impl Grid {
     /// Returns the paths, the RTT varied last.
     #[must_use]
     pub fn cells(&self, path: &Path) -> Vec<Cell> {
-        let mut cells = vec![Cell { suffix: String::new(), path: path.clone() }];
-        cells = varied(&cells, &self.rtt, |path, rtt| {
-            path.rtt = *rtt;
+        let path = path.clone();
+        let one = Cell { suffix: String::new(), path, bytes: None, memory_gib: None };
+        let mut cells = varied(&[one], &self.rtt, |cell, rtt| {
+            cell.path.rtt = *rtt;
             format!("-{}ms", rtt.0.as_secs_f64() * 1e3)
         });
-        cells = varied(&cells, &self.queue_bdp, |path, multiple| {
-            path.forward.queue = Queue::Bdp(*multiple);
+        cells = varied(&cells, &self.queue_bdp, |cell, multiple| {
+            cell.path.forward.queue = Queue::Bdp(*multiple);
             format!("-{multiple}bdp")
         });
-        varied(&cells, &self.loss, |path, probability| {
-            path.forward.loss = *probability;
+        cells = varied(&cells, &self.loss, |cell, probability| {
+            cell.path.forward.loss = *probability;
             format!("-{probability:e}")
+        });
+        cells = varied(&cells, &self.bytes, |cell, bytes| {
+            cell.bytes = Some(*bytes);
+            format!("-{}MB", *bytes as f64 / 1e6)
+        });
+        varied(&cells, &self.memory_gib, |cell, gib| {
+            cell.memory_gib = Some(*gib);
+            format!("-{gib}GiB")
         })
     }
 }
 
-fn varied<T>(cells: &[Cell], values: &[T], change: fn(&mut Path, &T) -> String) -> Vec<Cell> {
+fn varied<T>(cells: &[Cell], values: &[T], change: fn(&mut Cell, &T) -> String) -> Vec<Cell> {
     if values.is_empty() {
         return cells.to_vec();
     }
     let with = |cell: &Cell, value| {
         let mut cell = cell.clone();
-        cell.suffix += &change(&mut cell.path, value);
+        let suffix = change(&mut cell, value);
+        cell.suffix += &suffix;
         cell
     };
     cells.iter().flat_map(|cell| values.iter().map(move |value| with(cell, value))).collect()
@@ -82,6 +100,15 @@ mod tests {
         let cells = grid.cells(&toml::from_str(PATH).unwrap());
         assert_eq!(cells[0].suffix, "-1e-4");
         assert!((cells[0].path.forward.loss - 1e-4).abs() < 1e-12);
+    }
+
+    #[test]
+    fn loads_and_machines_vary_over_one_path() {
+        let grid: Grid = toml::from_str("bytes = [10_000_000]\nmemory_gib = [1, 4]").unwrap();
+        let cells = grid.cells(&toml::from_str(PATH).unwrap());
+        let suffixes: Vec<_> = cells.iter().map(|cell| cell.suffix.as_str()).collect();
+        assert_eq!(suffixes, ["-10MB-1GiB", "-10MB-4GiB"]);
+        assert_eq!((cells[1].bytes, cells[1].memory_gib), (Some(10_000_000), Some(4)));
     }
 
     #[test]

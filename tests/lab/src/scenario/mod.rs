@@ -1,11 +1,13 @@
 //! Experiments are TOML files: a path, and variants of what runs over it.
 
 mod grid;
+mod machine;
+mod plan;
 mod policy;
 mod target;
 mod variant;
 
-use std::{fs, io, num::NonZeroU32, path::PathBuf};
+use std::{fs, io, num::NonZeroU32, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 use toml::Table;
@@ -17,9 +19,12 @@ use wad_testbed::emulated::{
 use self::variant::RawVariant;
 pub use self::{
     grid::Grid,
+    machine::{Machine, Version},
+    plan::Plan,
     target::{Measure, Target},
     variant::{Group, Variant},
 };
+use crate::client::Client;
 
 /// A scenario that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +37,11 @@ pub enum ScenarioError {
     Invalid { path: PathBuf, reason: &'static str },
     #[error("no scenario \"{name}\"; there are: {known}")]
     Unknown { name: String, known: String },
+    #[error(
+        "{scenario} is for {wanted}, and this machine has {seen}: `cargo xtask vm lab {scenario}` \
+         makes one"
+    )]
+    OtherMachine { scenario: String, wanted: String, seen: String },
     #[error("scenario {scenario} has no variant \"{name}\"; there are: {known}")]
     NoVariant { scenario: String, name: String, known: String },
 }
@@ -44,6 +54,8 @@ pub struct Scenario {
     pub description: String,
     /// Tells what the papers saw in a like case.
     pub paper: Option<String>,
+    /// The client that moves the data, where it is not for the user to choose.
+    pub client: Option<Client>,
     pub load: Load,
     /// Runs of each variant, unless another number is asked for.
     pub repeat: u32,
@@ -51,8 +63,12 @@ pub struct Scenario {
     pub settle: Span,
     /// The time between two looks at the flows.
     pub sample_every: Span,
+    /// The time between two transfers that one agent sees.
+    pub pause: Span,
     /// Tells whether the sender asks for explicit congestion notification.
     pub ecn: bool,
+    /// It is for kernels before this version.
+    pub before: Option<Version>,
     pub burst: Option<Burst>,
     /// The path without the grid.
     pub path: Path,
@@ -88,12 +104,15 @@ struct RawScenario {
     paper: Option<String>,
     seconds: Option<u32>,
     bytes: Option<u64>,
+    client: Option<Client>,
     repeat: Option<NonZeroU32>,
     #[serde(default)]
     settle: Span,
     sample_every: Option<Span>,
+    pause: Option<Span>,
     #[serde(default)]
     ecn: bool,
+    before: Option<Version>,
     burst: Option<Burst>,
     path: Path,
     #[serde(default)]
@@ -109,7 +128,9 @@ struct RawScenario {
     targets: Vec<Target>,
 }
 
-const SAMPLE_EVERY_MS: u64 = 100;
+const SAMPLE_EVERY: Span = Span(Duration::from_millis(100));
+/// An agent has this time to take in what a transfer showed.
+const PAUSE: Span = Span(Duration::from_secs(3));
 
 impl Scenario {
     /// Loads the scenario of this name.
@@ -168,6 +189,23 @@ impl Scenario {
         Ok(self)
     }
 
+    /// Tells whether a target is judged by a variant: it is about that, and what it is
+    /// held against is not left out.
+    #[must_use]
+    pub fn judges(&self, target: &Target, variant: &Variant) -> bool {
+        let like = target.of.as_ref().map(|base| format!("{base}{}", variant.suffix()));
+        let has = |name: &String| self.variants.iter().any(|other| other.name == *name);
+        target.is_of(variant) && like.as_ref().is_none_or(has)
+    }
+
+    /// Returns the number of targets that nothing here judges.
+    #[must_use]
+    pub fn unjudged(&self) -> usize {
+        let is_judged =
+            |target: &&Target| self.variants.iter().any(|variant| self.judges(target, variant));
+        self.targets.iter().filter(|target| !is_judged(target)).count()
+    }
+
     /// Reads what a file of that name says.
     ///
     /// # Errors
@@ -186,6 +224,12 @@ impl Scenario {
         let text = fs::read_to_string(&path)
             .map_err(|source| ScenarioError::Read { path: path.clone(), source })?;
         toml::from_str(&text).map_err(|source| ScenarioError::Parse { path, source })
+    }
+
+    /// Returns how much a variant sends.
+    #[must_use]
+    pub fn load_of(&self, variant: &Variant) -> Load {
+        variant.bytes.map_or(self.load, Load::Bytes)
     }
 
     /// Returns how long a run takes, where that is set.
@@ -209,8 +253,16 @@ impl RawScenario {
         let load = match (self.seconds, self.bytes) {
             (Some(5..), None) => Load::Seconds(self.seconds.unwrap_or_default()),
             (None, Some(1..)) => Load::Bytes(self.bytes.unwrap_or_default()),
+            (None, None) if self.grid.bytes.iter().all(|bytes| *bytes > 0) => {
+                // Each cell of the grid has its own.
+                let first = self.grid.bytes.first();
+                Load::Bytes(*first.ok_or("it takes seconds, or bytes")?)
+            }
             _ => return Err("it takes seconds, at least 5, or bytes, at least 1"),
         };
+        if self.client == Some(Client::Curl) && !matches!(load, Load::Bytes(_)) {
+            return Err("curl gets objects of so many bytes");
+        }
         if self.variants.is_empty() {
             return Err("at least one variant is needed");
         }
@@ -223,16 +275,22 @@ impl RawScenario {
         if let Some(reason) = fault.or_else(|| variants.iter().find_map(|one| one.path.fault())) {
             return Err(reason);
         }
-        let sample_every = Span(std::time::Duration::from_millis(SAMPLE_EVERY_MS));
+        let is_somewhere = |target: &Target| variants.iter().any(|variant| target.is_of(variant));
+        if !self.targets.iter().all(is_somewhere) {
+            return Err("a target names a path that is not in the grid");
+        }
         Ok(Scenario {
             name: name.to_owned(),
             description: self.description,
             paper: self.paper,
+            client: self.client,
             load,
             repeat: self.repeat.map_or(1, NonZeroU32::get),
             settle: self.settle,
-            sample_every: self.sample_every.unwrap_or(sample_every),
+            sample_every: self.sample_every.unwrap_or(SAMPLE_EVERY),
+            pause: self.pause.unwrap_or(PAUSE),
             ecn: self.ecn,
+            before: self.before,
             burst: self.burst,
             path: self.path,
             variants,
@@ -259,6 +317,89 @@ mod tests {
         for name in names {
             let scenario = Scenario::load(&name).unwrap();
             assert_eq!(scenario.name, name);
+        }
+    }
+
+    /// Returns every variant of every scenario, with its policy read.
+    fn policies() -> Vec<(Variant, Table)> {
+        let scenarios = Scenario::names().unwrap().into_iter();
+        let variants = scenarios.flat_map(|name| Scenario::load(&name).unwrap().variants);
+        let read = |variant: Variant| {
+            let policy = variant.policy.as_deref().unwrap_or_default().parse().unwrap();
+            (variant, policy)
+        };
+        variants.map(read).collect()
+    }
+
+    #[test]
+    fn what_is_tuned_has_the_limits_that_everyone_has() {
+        for (variant, policy) in policies() {
+            // A consent beside the paths is none: routes are changed where it is asked for.
+            let mut others: Vec<&str> =
+                policy.keys().map(String::as_str).filter(|key| *key != "path").collect();
+            others.retain(|key| !(*key == "host" && variant.is_routed));
+            assert!(others.is_empty(), "{}: {others:?}", variant.name);
+        }
+    }
+
+    #[test]
+    fn every_scenario_says_what_it_is_to_show() {
+        for name in Scenario::names().unwrap() {
+            assert!(!Scenario::load(&name).unwrap().targets.is_empty(), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_untuned_is_shown_with_newer_buffers_too() {
+        // It shows that nobody gets less than before, not what is gained.
+        let others = |name: &String| name != "many-flows";
+        for name in Scenario::names().unwrap().into_iter().filter(others) {
+            let scenario = Scenario::load(&name).unwrap();
+            let is_plain = |variant: &&Variant| {
+                variant.base.starts_with("untuned") && !variant.base.ends_with("-6.16")
+            };
+            for variant in scenario.variants.iter().filter(is_plain) {
+                let newer = format!("{}-6.16{}", variant.base, variant.suffix());
+                let newer = scenario.variants.iter().find(|other| other.name == newer);
+                let newer = newer.unwrap_or_else(|| panic!("{name}: {}", variant.name));
+                assert!(newer.policy.is_none() && newer.streams() == variant.streams());
+                let rmem = newer.sysctls.get("net.ipv4.tcp_rmem").map(String::as_str);
+                assert_eq!(rmem, Some("4096 131072 33554432"), "{name}: {}", newer.name);
+            }
+        }
+    }
+
+    /// Tells whether a variant's flows spread their packets over the round trip.
+    fn is_paced(variant: &Variant) -> bool {
+        let policy: Table = variant.policy.as_deref().unwrap_or_default().parse().unwrap();
+        // What `wad plan` prints is not known here; its laws are ours.
+        variant.plan.is_some()
+            || policy.get("path").and_then(|paths| paths.get(0)).is_some_and(|path| {
+                let text = |key: &str| path.get(key).and_then(toml::Value::as_str);
+                let law = text("congestion").unwrap_or_default();
+                let paces = law.starts_with("wad_") || law == "bbr" || text("loss").is_some();
+                text("pacing").map_or(paces, |pacing| pacing != "off")
+            })
+    }
+
+    #[test]
+    fn what_is_paced_is_held_against_what_is_paced() {
+        for name in Scenario::names().unwrap() {
+            let scenario = Scenario::load(&name).unwrap();
+            let find = |base: &str| {
+                scenario.variants.iter().find(|variant| variant.base == base).map(is_paced)
+            };
+            for target in &scenario.targets {
+                let like = scenario.targets.iter().any(|other| {
+                    (other.variant.as_str(), other.measure) == (&target.variant, target.measure)
+                        && other.of.as_deref().and_then(find) == find(&target.variant)
+                });
+                // What is untuned is as it is on hosts, and flows of several kinds that share
+                // a path are a matter of what they leave.
+                let of = target.of.as_deref().filter(|of| !of.starts_with("untuned"));
+                let is_of_one = of.is_some() && target.flow.is_none();
+                assert!(!is_of_one || like, "{name}: {} of {:?}", target.variant, target.of);
+            }
         }
     }
 
@@ -298,6 +439,8 @@ mod tests {
         let target = "variant = [{ name = 'a' }]\n\
                       target = [{ variant = 'b', measure = 'goodput', at_least = 1 }]";
         assert!(error(&format!("{HEAD}{target}")).contains("variant that is not there"));
+        let nowhere = target.replace("'b'", "'a', path = '-9ms'");
+        assert!(error(&format!("{HEAD}{nowhere}")).contains("path that is not in the grid"));
         let both = format!("bytes = 9\n{HEAD}variant = [{{ name = 'a' }}]");
         assert!(error(&both).contains("seconds"), "{}", error(&both));
         let missing = Scenario::load("nothing").unwrap_err().to_string();

@@ -9,9 +9,7 @@ use wad_testbed::emulated::path::Path;
 use super::Group;
 
 /// This network has all addresses between which data is sent over the lab's path.
-const REMOTE: &str = "10.77.0.0/16";
-/// A measured path follows within an experiment, which is short.
-const CHANGE_INTERVAL: &str = "1s";
+pub const REMOTE: &str = "10.77.0.0/16";
 /// Receivers need these keys.
 const BUFFERS: [&str; 2] = ["sndbuf", "rcvbuf"];
 
@@ -28,7 +26,7 @@ pub fn is_routed(keys: &Table) -> bool {
 
 /// Returns the configuration for these groups of flows, each with its table of keys or
 /// none; none at all if no group has one: no agent runs then. A group's keys go before
-/// those that are `common` to all.
+/// those that are `common` to all. Limits are the agent's own, as everyone has them.
 #[must_use]
 pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) -> Option<String> {
     let mut text = String::new();
@@ -54,7 +52,6 @@ pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) ->
     if groups.iter().any(|(_, own)| own.is_some_and(is_routed)) {
         text.push_str("[host]\nroutes = true\n\n");
     }
-    let _ = writeln!(text, "[limits]\nchange_interval = \"{CHANGE_INTERVAL}\"");
     Some(text)
 }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Variant;
+
 /// A demand on one variant's figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +32,14 @@ pub struct Target {
 pub enum Measure {
     /// Bits per second: all flows, or one group's.
     Goodput,
+    /// The goodput in the 10 s after the first planned drop.
+    GoodputAfterLoss,
+    /// The rate that arrives from a burst of datagrams to the end.
+    GoodputAfterBurst,
+    /// The seconds from a burst until the rate is back; infinite where it never is.
+    SecondsAfterBurst,
+    /// The goodput over what the path carries.
+    OfPath,
     /// The goodput of one group over its fair share of the path.
     Share,
     /// Jain's fairness index over all flows, from 1/n to 1.
@@ -59,6 +69,10 @@ impl Measure {
     pub const fn words(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
+            Self::GoodputAfterLoss => "goodput after the loss",
+            Self::GoodputAfterBurst => "goodput after the burst",
+            Self::SecondsAfterBurst => "seconds until it is back after the burst",
+            Self::OfPath => "part of the path",
             Self::Share => "share of its fair share",
             Self::Jain => "Jain's index",
             Self::Retransmits => "segments sent again",
@@ -74,6 +88,13 @@ impl Measure {
 }
 
 impl Target {
+    /// Tells whether the target is about a variant on its path.
+    #[must_use]
+    pub fn is_of(&self, variant: &Variant) -> bool {
+        let is_here = self.path.as_deref().is_none_or(|path| path == variant.suffix());
+        self.variant == variant.base && is_here
+    }
+
     /// Returns why the target cannot be used, if so; `names` are those of the variants.
     #[must_use]
     pub fn fault(&self, names: &[&str]) -> Option<&'static str> {

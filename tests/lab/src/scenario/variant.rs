@@ -9,7 +9,7 @@ use wad_testbed::{
     settings,
 };
 
-use super::{Grid, policy};
+use super::{Grid, Plan, policy};
 
 /// Port of the first group of flows; the next one has the next.
 const FIRST_PORT: u16 = 5001;
@@ -22,10 +22,17 @@ pub struct RawVariant {
     paper: Option<String>,
     streams: Option<u32>,
     policy: Option<Table>,
+    /// Keys of every policy do not hold for it.
+    #[serde(default)]
+    alone: bool,
+    plan: Option<Plan>,
     #[serde(default)]
     flows: Vec<RawGroup>,
     sender_queue: Option<String>,
+    #[serde(default)]
+    is_first: bool,
     transfer: Option<u32>,
+    repeat: Option<u32>,
     #[serde(default)]
     monitor: bool,
     #[serde(default)]
@@ -56,6 +63,8 @@ pub struct Variant {
     /// Configuration of `wad`, but for `[agent]`, `[metrics]` and `[[source]]`;
     /// without it no agent runs.
     pub policy: Option<String>,
+    /// The configuration is what `wad plan` prints, and not known before it is asked.
+    pub plan: Option<Plan>,
     /// The variant's agent is told by a service what the path carries.
     pub has_monitor: bool,
     /// Metrics of routes are those of the sender's namespace: the agent runs there.
@@ -63,12 +72,21 @@ pub struct Variant {
     /// Queueing discipline of the sender's own device, as `tc` takes it; with
     /// one, that device is a wire to a router before the path.
     pub sender_queue: Option<String>,
+    /// The sender is in the network namespace of this process, as on a host without
+    /// containers. It is the host's first.
+    pub is_first: bool,
     /// The number of the transfer that is looked at, of those that one agent sees: the
     /// last, counted from 1.
     pub transfer: u32,
+    /// The most runs of it, where the others have more.
+    pub repeat: Option<u32>,
     /// Settings at both ends that are not a distribution's defaults.
     pub sysctls: BTreeMap<String, String>,
     pub path: Path,
+    /// The bytes that it sends, where the grid says so.
+    pub bytes: Option<u64>,
+    /// The memory of the machine that it is for; none for any.
+    pub memory_gib: Option<u32>,
 }
 
 /// Flows under one policy.
@@ -88,6 +106,12 @@ impl Variant {
     #[must_use]
     pub fn streams(&self) -> u32 {
         self.groups.iter().map(|group| group.streams).sum()
+    }
+
+    /// Returns the part of the name that stands for the path in the grid.
+    #[must_use]
+    pub fn suffix(&self) -> &str {
+        self.name.strip_prefix(&self.base).unwrap_or_default()
     }
 
     /// Tells whether the variant is meant by that name: its own, or the one without the
@@ -110,12 +134,20 @@ impl RawVariant {
     ) -> Result<Vec<Variant>, &'static str> {
         let groups = self.groups()?;
         let transfer = self.transfer.unwrap_or(1);
-        if transfer == 0 {
-            return Err("transfers are counted from 1");
+        if transfer == 0 || self.repeat == Some(0) {
+            return Err("transfers and runs are counted from 1");
+        }
+        if self.plan.is_some() && groups.iter().any(|(_, policy)| policy.is_some()) {
+            return Err("a variant with the policy of `wad plan` has none of its own");
+        }
+        if self.is_first && self.sender_queue.is_some() {
+            return Err("a sender with a queue of its own is in a namespace of its own");
         }
         if !self.sysctls.keys().all(|name| settings::is_known(name)) {
             return Err("a variant has a sysctl that the lab does not know");
         }
+        let none = Table::new();
+        let common = if self.alone { &none } else { common };
         let variants = grid.cells(path).into_iter().map(|cell| {
             let policies: Vec<_> =
                 groups.iter().map(|(group, policy)| (group, policy.as_ref())).collect();
@@ -124,13 +156,18 @@ impl RawVariant {
                 base: self.name.clone(),
                 paper: self.paper.clone(),
                 policy: policy::text(common, &policies, &cell.path),
+                plan: self.plan,
                 has_monitor: self.monitor,
                 is_routed: policies.iter().any(|(_, own)| own.is_some_and(policy::is_routed)),
                 groups: groups.iter().map(|(group, _)| group.clone()).collect(),
                 sender_queue: self.sender_queue.clone(),
+                is_first: self.is_first,
                 transfer,
+                repeat: self.repeat,
                 sysctls: self.sysctls.clone(),
                 path: cell.path,
+                bytes: cell.bytes,
+                memory_gib: cell.memory_gib,
             }
         });
         Ok(variants.collect())

@@ -1,0 +1,108 @@
+//! An object is got by curl from nginx, as browsers, package managers and caches do: the
+//! server has the data, and the receiver connects.
+
+use std::{process::Command, time::Duration};
+
+use serde::Deserialize;
+use wad_testbed::{
+    emulated::wan::ADDRESSES_V4, monotonic_ns, nginx::Nginx, process::Place, random::Random, tcp,
+};
+
+use crate::{
+    lab::LabError,
+    measure::Sight,
+    record::Record,
+    scenario::{Load, Scenario, Variant},
+    transfer::{BYTES_LIMIT, Bed, read},
+};
+
+/// Holds what is used of `curl --write-out %{json}`.
+#[derive(Debug, Deserialize)]
+struct Got {
+    size_download: u64,
+    /// The seconds from its start until the last byte was there: what whoever waits for it
+    /// waits.
+    time_total: f64,
+}
+
+impl Bed<'_> {
+    /// Gets the variant's object, showing now and then what is seen.
+    ///
+    /// # Errors
+    /// When server or client fails, or the object is not whole.
+    pub(crate) fn fetch(
+        &self,
+        scenario: &Scenario,
+        variant: &Variant,
+        show: &dyn Fn(Option<&Sight>),
+    ) -> Result<Record, LabError> {
+        let load = scenario.load_of(variant);
+        let Load::Bytes(bytes) = load else { return Err(failed("it has no size")) };
+        let port = variant.groups.first().map_or(0, |group| group.port);
+        let place = Place { netns: Some(self.wan.a()), cgroup: Some(self.cgroup) };
+        let _server = Nginx::start(place, port, &object(bytes))?;
+        tcp::await_listener(self.wan.a(), port)
+            .map_err(|error| LabError::Client { who: "server", reason: error.to_string() })?;
+        let counters_before = self.counters()?;
+        let filters = [format!("( sport = :{port} )"), format!("( dport = :{port} )")];
+        // It may be over before the receiver would be looked at again.
+        let every: [Duration; 2] = [scenario.sample_every.0; 2];
+        let ((start_ns, printed), [sights, far_sights]) =
+            self.watched(&filters, every, show, |show| {
+                let start_ns = monotonic_ns();
+                let mut client = self.start("client", curl(port), self.wan.b())?;
+                Ok((start_ns, client.finish(BYTES_LIMIT, show)?))
+            })?;
+        let got: Got = read("client", &printed)?;
+        if got.size_download != bytes {
+            return Err(LabError::Lost { sent: bytes, received: got.size_download });
+        }
+        let record = Record {
+            start_ns,
+            counters_before,
+            end_ns: start_ns + (got.time_total * 1e9) as u64,
+            goodput: None,
+            streams: vec![],
+            sights,
+            far_sights,
+        };
+        Ok(record.with_rate(bytes as f64 * 8.0 / got.time_total).until(load))
+    }
+}
+
+fn failed(reason: &str) -> LabError {
+    LabError::Client { who: "client", reason: reason.to_owned() }
+}
+
+fn curl(port: u16) -> Command {
+    let mut command = Command::new("curl");
+    command.args(["--silent", "--show-error", "--fail", "--noproxy", "*"]);
+    command.args(["--max-time", &BYTES_LIMIT.as_secs().to_string()]);
+    command.args(["--output", "/dev/null", "--write-out", "%{json}"]);
+    command.arg(format!("http://{}:{port}/data", ADDRESSES_V4[0]));
+    command
+}
+
+/// Returns so many bytes that nothing can pack.
+fn object(bytes: u64) -> Vec<u8> {
+    let mut random = Random::new(0);
+    let words = (0..bytes.div_ceil(8)).flat_map(|_| random.next().to_le_bytes());
+    words.take(bytes as usize).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curl_says_how_long_it_took() {
+        let printed = r#"{"exitcode":0,"size_download":10,"time_total":1.5,"scheme":"HTTP"}"#;
+        let got: Got = read("client", printed).unwrap();
+        assert_eq!((got.size_download, got.time_total), (10, 1.5));
+    }
+
+    #[test]
+    fn an_object_is_as_large_as_asked_for() {
+        assert_eq!((object(10).len(), object(16).len()), (10, 16));
+    }
+}
