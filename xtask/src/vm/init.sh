@@ -7,7 +7,8 @@ mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
 mount -t tmpfs tmpfs /run
-mount -t tmpfs tmpfs /tmp
+# A repository may be below it, which then has files already.
+[ -n "$(ls -A /tmp)" ] || mount -t tmpfs tmpfs /tmp
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ip link set lo up
 # Parameters that the kernel does not know are variables here.
