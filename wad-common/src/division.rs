@@ -85,9 +85,7 @@ impl Division {
     #[inline(always)]
     #[must_use]
     pub const fn is_among(&self, flows: u32) -> bool {
-        self.sndbuf_flows == flows
-            && self.rcvbuf_flows == flows
-            && self.window_flows == flows
+        self.sndbuf_flows == flows && self.rcvbuf_flows == flows && self.window_flows == flows
     }
 
     /// The division is the same for all flows whose buffers are about to be set.

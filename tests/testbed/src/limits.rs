@@ -120,7 +120,7 @@ fn root() -> Result<PathBuf, LimitsError> {
         let (mount, filesystem) = line.split_once(" - ")?;
         let mut filesystem = filesystem.split(' ');
         let is_of_it = filesystem.next() == Some("cgroup")
-            && filesystem.last()?.split(',').any(|option| option == "pids");
+            && filesystem.next_back()?.split(',').any(|option| option == "pids");
         is_of_it.then(|| mount.split(' ').nth(4)).flatten().map(PathBuf::from)
     });
     if let Some(own) = own {

@@ -92,11 +92,10 @@ impl Buffers {
     /// tuned flows, as they were seen. What fails is tried again at the next look.
     pub fn look(&mut self, tuning: &Tuning) -> (HashSet<u64>, Vec<Holding>) {
         let begun = Instant::now();
-        let (seen, namespaces, holdings) =
-            self.try_look(tuning, begun).unwrap_or_else(|error| {
-                self.failed(&error);
-                (Seen::default(), HashSet::new(), Vec::new())
-            });
+        let (seen, namespaces, holdings) = self.try_look(tuning, begun).unwrap_or_else(|error| {
+            self.failed(&error);
+            (Seen::default(), HashSet::new(), Vec::new())
+        });
         let took = begun.elapsed() + std::mem::take(&mut self.visits_took);
         self.next_look = Instant::now() + self.pace.pause(seen, took);
         (namespaces, holdings)

@@ -16,8 +16,7 @@ use wad_tuning::attachment::Lost;
 use super::{
     adopting, divisions,
     force::{Force, Grown},
-    links,
-    recounts,
+    links, recounts,
 };
 use crate::{api::Command, measured, reload::Watch};
 

@@ -113,7 +113,7 @@ impl<'a> Force<'a> {
 
     /// Brings running flows under the policy in force, beside the event loop. Returns the
     /// number of the pass.
-    fn adopt(&mut self, pass: Pass) -> u64 {
+    pub fn adopt(&mut self, pass: Pass) -> u64 {
         let tuning = Arc::clone(self.tuning());
         self.adopting.ask(pass, &tuning)
     }

@@ -24,7 +24,7 @@ use wad_tuning::{
     bpf::Tuning,
 };
 
-use super::force::Force;
+use super::{adopting::Pass, force::Force};
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 

@@ -3,7 +3,7 @@
 //! whether others have taken something off; and puts that back.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs, io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::Path,
@@ -52,9 +52,9 @@ impl Links {
     /// Opens what has been pinned since.
     pub fn hold(&mut self, pins: &Pins) -> Result<()> {
         for name in pins.names()? {
-            if !self.held.contains_key(&name) {
-                let object = sys::open_pin(&pins.at(&name)).map_err(TuningError::Held)?;
-                self.held.insert(name, object);
+            if let Entry::Vacant(place) = self.held.entry(name) {
+                let object = sys::open_pin(&pins.at(place.key())).map_err(TuningError::Held)?;
+                place.insert(object);
             }
         }
         Ok(())
