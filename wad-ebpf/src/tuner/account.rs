@@ -77,13 +77,13 @@ pub fn release(flow: &mut Flow) {
 }
 
 /// Not on the stack, which is short of room.
-static NO_STATS: PathStats = PathStats::NONE;
+const NO_STATS: &PathStats = &PathStats::NONE;
 
 #[inline(always)]
 pub fn matched(policy: u32) {
     if stats(policy).is_none() {
         // Another processor may have made it meanwhile; either will do.
-        let _ = PATHS.insert(policy, &NO_STATS, BPF_NOEXIST.into());
+        let _ = PATHS.insert(policy, NO_STATS, BPF_NOEXIST.into());
     }
     if let Some(stats) = stats(policy) {
         Shared::new(&mut stats.matched).add(1);
