@@ -12,6 +12,7 @@ mod force;
 mod links;
 mod memory;
 mod plan;
+mod putting_back;
 mod recounts;
 mod running;
 mod servers;

@@ -1,5 +1,5 @@
-//! Looks whether what is in the kernel is still where it belongs, and puts back what
-//! others have taken off.
+//! Looks whether what is in the kernel is still where it belongs, and remembers what
+//! was said of it.
 
 use std::{
     io,
@@ -7,28 +7,19 @@ use std::{
     time::Duration,
 };
 
-use anyhow::Result;
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::{Instant, Interval, MissedTickBehavior, interval},
 };
-use tracing::{error, warn};
-use wad_toolbox::{
-    causes::with_causes,
-    mutex::locked,
-    seldom::{self, Seldom},
-    shortage,
-};
+use wad_toolbox::seldom::{self, Seldom};
 use wad_tuning::{
     attachment::{Attachment, Lost, Part},
     bpf::Tuning,
 };
 
-use super::{adopting::Pass, force::Force};
-
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
-type Looked = io::Result<Vec<Lost>>;
+pub type Looked = io::Result<Vec<Lost>>;
 
 /// Looks when it is time.
 pub struct Looks {
@@ -67,7 +58,7 @@ pub struct Watch {
     pub told: Arc<Mutex<Attachment>>,
     /// What came last of a part that was lost, in the order of [`Part::ALL`].
     said: [Option<Said>; Part::ALL.len()],
-    cannot_look: Seldom,
+    pub cannot_look: Seldom,
 }
 
 #[derive(Clone, Copy)]
@@ -78,7 +69,7 @@ struct Said {
 
 impl Watch {
     /// Whether it is to be said that a part is back, or cannot be put back.
-    fn may_say(&mut self, part: Part, is_back: bool, now: Instant) -> bool {
+    pub fn may_say(&mut self, part: Part, is_back: bool, now: Instant) -> bool {
         let said = &mut self.said[part as usize];
         let is_old =
             said.is_some_and(|said| said.is_back == is_back && now - said.at < seldom::INTERVAL);
@@ -86,59 +77,6 @@ impl Watch {
             *said = Some(Said { is_back, at: now });
         }
         !is_old
-    }
-}
-
-impl Force<'_> {
-    /// Puts back what is lost, as far as that can be. Whether anything was.
-    pub fn put_back(&mut self, looked: Looked) -> bool {
-        let now = Instant::now();
-        let mut lost = match looked {
-            Ok(lost) => lost,
-            Err(error) => {
-                shortage::note(&error);
-                if self.links.cannot_look.may_say() {
-                    warn!("cannot look whether all is still in the kernel: {error}");
-                }
-                return false;
-            }
-        };
-        locked(&self.links.told).set_lost(&lost);
-        // Programs find their maps by the pins.
-        lost.sort_by_key(|lost| lost.part != Part::Pins);
-        let were_lost: Vec<_> = lost.iter().map(|lost| lost.part).collect();
-        lost.retain_mut(|lost| match self.put_back_one(lost.part) {
-            Ok(()) => {
-                locked(&self.links.told).count(lost.part);
-                if self.links.may_say(lost.part, true, now) {
-                    warn!("{}; it is put back", lost.why);
-                }
-                false
-            }
-            Err(error) => {
-                shortage::note(error.as_ref());
-                let why = with_causes(&error);
-                if self.links.may_say(lost.part, false, now) {
-                    error!("{}; it cannot be put back, which is tried again: {why}", lost.why);
-                }
-                lost.why = format!("{}; it cannot be put back: {why}", lost.why);
-                true
-            }
-        });
-        locked(&self.links.told).set_lost(&lost);
-        let is_back = |part| were_lost.contains(&part) && lost.iter().all(|it| it.part != part);
-        if is_back(Part::Tuner) || is_back(Part::Laws) {
-            // Those that have begun meanwhile.
-            self.adopt(Pass::All);
-        }
-        !were_lost.is_empty()
-    }
-
-    fn put_back_one(&mut self, part: Part) -> Result<()> {
-        if part == Part::Pins {
-            self.journal.ensure_bpffs()?;
-        }
-        Ok(self.tuning().put_back(part, &self.agent.options.instance)?)
     }
 }
 
