@@ -6,6 +6,7 @@
 //! - on a host `beside` others; beside a `few`, as it measures, but takes a fraction of a
 //!   processor for it; or `alone`, as what it measures takes the whole machine, or as it
 //!   changes, counts or traces what is the host's;
+//! - `slow`: it takes half a minute or more, and is begun before the others of its kind;
 //! - `any_kernel`: also where no congestion control by BPF can be registered.
 //!
 //! A function with the attribute returns an `anyhow::Result<()>`. Without it, it is
@@ -30,6 +31,7 @@ pub fn e2e(attribute: TokenStream, function: TokenStream) -> TokenStream {
 struct Said {
     machines: Option<String>,
     company: Option<&'static str>,
+    is_slow: bool,
     any_kernel: bool,
 }
 
@@ -50,6 +52,7 @@ impl Said {
                 "beside" => said.company = Some("Beside"),
                 "few" => said.company = Some("Few"),
                 "alone" => said.company = Some("Alone"),
+                "slow" => said.is_slow = true,
                 "any_kernel" => said.any_kernel = true,
                 "," => {}
                 other => return Err(format!("`{other}` says nothing of a test")),
@@ -72,12 +75,13 @@ impl Said {
         let Some(company) = self.company else {
             return missing("`beside` others, beside a `few` or `alone`");
         };
-        let any_kernel = self.any_kernel;
+        let Self { is_slow, any_kernel, .. } = self;
         format!(
             "::inventory::submit! {{ crate::harness::Test {{
                 path: ::core::concat!(::core::module_path!(), \"::{function}\"),
                 machines: crate::harness::Machines::{machines},
                 company: crate::harness::Company::{company},
+                is_slow: {is_slow},
                 any_kernel: {any_kernel},
                 run: {function},
             }} }}"

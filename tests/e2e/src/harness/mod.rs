@@ -19,6 +19,9 @@ pub struct Test {
     pub path: &'static str,
     pub machines: Machines,
     pub company: Company,
+    /// Tells whether it is begun before the others of its company, so that none of those
+    /// that take long is left at the end by itself.
+    pub is_slow: bool,
     /// Tells whether it is also run where no congestion control by BPF can be
     /// registered.
     pub any_kernel: bool,
@@ -120,7 +123,14 @@ mod tests {
     }
 
     const fn test(path: &'static str, machines: Machines) -> Test {
-        Test { path, machines, company: Company::Alone, any_kernel: false, run: || Ok(()) }
+        Test {
+            path,
+            machines,
+            company: Company::Alone,
+            is_slow: false,
+            any_kernel: false,
+            run: || Ok(()),
+        }
     }
 
     #[test]

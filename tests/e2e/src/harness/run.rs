@@ -83,7 +83,9 @@ pub fn run(tests: &[&'static Test], places: Places, passed_over: usize) -> Resul
 
     let mut outcomes = Vec::new();
     for company in [Company::Beside, Company::Few, Company::Alone] {
-        let tests: Vec<_> = tests.iter().copied().filter(|test| test.company == company).collect();
+        let mut tests: Vec<_> =
+            tests.iter().copied().filter(|test| test.company == company).collect();
+        tests.sort_by_key(|test| !test.is_slow);
         let places = places.of(company);
         if places > 1 && !tests.is_empty() && signal::check().is_ok() {
             let _host = Host::set_up()?;

@@ -114,7 +114,7 @@ fn what_others_detach_is_put_back_and_flows_keep_their_tuning() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn pins_that_are_removed_end_nothing_and_come_back() -> Result<()> {
     let stand = Stand::set_up("unpin")?;
     let wire = Wire::start()?;
@@ -177,7 +177,7 @@ fn an_unmounted_bpf_file_system_ends_nothing_and_is_mounted_again() -> Result<()
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_removed_cgroup_is_said_and_taken_again_when_it_is_made_again() -> Result<()> {
     let _stand = Stand::set_up("removed")?;
     let wire = Wire::start()?;

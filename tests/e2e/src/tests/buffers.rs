@@ -112,7 +112,7 @@ fn while_sending(
     })
 }
 
-#[e2e(long, few)]
+#[e2e(long, few, slow)]
 fn buffers_grow_to_what_the_path_needs_and_no_further() -> Result<()> {
     let stand = Stand::set_up("growth")?;
     let policy = path(7000, "congestion = 'wad_highspeed'\nallow = 'aggressive'")

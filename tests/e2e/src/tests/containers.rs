@@ -68,7 +68,7 @@ fn open(wire: &Wire) -> Result<Connection> {
 }
 
 /// This error was seen before: only the agent's own namespace had room.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn the_kernel_has_room_where_the_flows_are() -> Result<()> {
     let stand = Stand::set_up("room")?;
     let wire = Wire::start()?;

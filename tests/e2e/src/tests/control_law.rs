@@ -145,7 +145,7 @@ fn the_window_falls_and_grows_as_the_law_says() -> Result<()> {
     under_laws("law", || LAWS.into_iter().try_for_each(|(port, _, law)| one_loss(port, law)))
 }
 
-#[e2e(long, few)]
+#[e2e(long, beside, slow)]
 fn the_window_of_a_flow_that_hardly_sends_stays() -> Result<()> {
     under_laws("idle-law", hardly_sending)
 }

@@ -264,7 +264,7 @@ fn paths_beyond_max_paths_are_other() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, few)]
+#[e2e(long, few)]
 fn events_that_an_agent_is_too_slow_for_are_counted() -> Result<()> {
     let stand = Stand::set_up("events")?;
     let wire = Wire::start()?;

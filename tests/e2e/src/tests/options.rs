@@ -126,7 +126,7 @@ fn an_application_keeps_what_it_chooses() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn an_overridden_application_sees_no_error() -> Result<()> {
     let stand = Stand::set_up("overridden")?;
     let wire = Wire::start()?;

@@ -125,7 +125,7 @@ fn an_application_keeps_its_rate_and_its_class() -> Result<()> {
 }
 
 /// This error was seen before: what an application had was lost.
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(long, beside, any_kernel)]
 fn an_overridden_application_gets_its_rate_and_its_class_back() -> Result<()> {
     let stand = Stand::set_up("own-back")?;
     let wire = Wire::start()?;
@@ -157,7 +157,7 @@ fn an_overridden_application_gets_its_rate_and_its_class_back() -> Result<()> {
 
 /// This error was seen before: pacing was turned on by a bound of 32 bits, 34.3 Gbit/s,
 /// and so was what nobody had asked for.
-#[e2e(every_change, beside, any_kernel)]
+#[e2e(long, beside, any_kernel)]
 fn pacing_of_the_kernels_algorithms_is_no_bound() -> Result<()> {
     let stand = Stand::set_up("unbounded")?;
     let wire = Wire::start()?;

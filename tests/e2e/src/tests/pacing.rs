@@ -203,7 +203,7 @@ fn on_a_short_path_only_what_is_asked_for_is_spread() -> Result<()> {
     ensure_paced(&cases, &bursts)
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_rate_holds_for_any_algorithm() -> Result<()> {
     const RATE: u64 = 20_000_000;
     let stand = Stand::set_up("rate")?;

@@ -134,7 +134,7 @@ fn packets_carry_the_class_of_their_path() -> Result<()> {
 }
 
 /// BPF may not set it there: the rest of the policy holds, and it is told at the path.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn an_ipv4_flow_of_an_ipv6_socket_is_tuned_but_for_its_class() -> Result<()> {
     let stand = Stand::set_up("mapped")?;
     let wire = Wire::start()?;
@@ -184,7 +184,7 @@ fn offered(packets: &[Packet]) -> Result<[(u32, Option<u8>); 2]> {
     Ok([of("S")?, of("S.")?])
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn handshakes_offer_the_initial_receive_window() -> Result<()> {
     const RCVBUF: u32 = 4 * 1024 * 1024;
     let stand = Stand::set_up("rwnd")?;

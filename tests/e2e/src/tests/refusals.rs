@@ -86,7 +86,7 @@ fn without_one_capability() -> Result<()> {
 }
 
 /// Nobody else may change what the agent believes to be its own.
-#[e2e(every_change, alone, any_kernel)]
+#[e2e(long, alone, any_kernel)]
 fn folders_that_others_could_change() -> Result<()> {
     let stand = Stand::set_up("folders")?;
     let home = Home::create(&program()?, POLICY)?;

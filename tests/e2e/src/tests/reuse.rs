@@ -122,7 +122,7 @@ fn a_socket_that_ended_its_paths_flow_has_nothing_of_the_path() -> Result<()> {
 
 /// This error was seen before: both callbacks of an establishment reserved, and one
 /// close gave back half of it.
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_socket_connected_to_itself_is_one_flow() -> Result<()> {
     let stand = Stand::set_up("self")?;
     let netns = loopback()?;

@@ -65,7 +65,7 @@ const TOTALS: [Total; 3] = [
     },
 ];
 
-#[e2e(long, few)]
+#[e2e(long, few, slow)]
 fn rates_and_windows_are_those_of_all_flows_together() -> Result<()> {
     let stand = Stand::set_up("totals")?;
     let policy: String = TOTALS.iter().map(|total| path_to(total.port, total.keys)).collect();

@@ -45,7 +45,7 @@ fn tuned_and_closed(metrics: &Metrics) -> Result<(f64, f64)> {
     Ok((of("wad_flows_tuned")?, of("wad_flows_closed_total")?))
 }
 
-#[e2e(long, few)]
+#[e2e(long, beside, slow)]
 fn flows_whose_end_is_hidden_are_counted_no_more_within_a_minute() -> Result<()> {
     let stand = Stand::set_up("unseen")?;
     let wire = Wire::start()?;
@@ -94,7 +94,7 @@ fn flows_whose_end_is_hidden_are_counted_no_more_within_a_minute() -> Result<()>
 /// The flows are looked at twice meanwhile: a difference that both find is put right.
 const CHURN: Duration = Duration::from_secs(53);
 
-#[e2e(long, few)]
+#[e2e(long, few, slow)]
 fn flows_that_come_and_go_while_they_are_counted_are_counted_right() -> Result<()> {
     let stand = Stand::set_up("churn")?;
     let wire = Wire::start()?;

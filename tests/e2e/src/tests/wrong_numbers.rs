@@ -75,7 +75,7 @@ fn most_sndbuf_bytes(home: &Home) -> Result<u64> {
     bytes.with_context(|| format!("no buffer: {paths}"))
 }
 
-#[e2e(never = "prometheus and promtool are larger than all else in a machine", few)]
+#[e2e(never = "prometheus and promtool are larger than all else in a machine", few, slow)]
 fn no_wrong_number_makes_a_transfer_slower() -> Result<()> {
     let stand = Stand::set_up("wrong-numbers")?;
     let wrong = Arc::new(Mutex::new(Wrong { factor: 1.0, scrapes: None }));
