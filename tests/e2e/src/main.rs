@@ -71,7 +71,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Places { beside: 1, few: 1 }
     } else {
         // Those that bear any others wait most of the time.
-        Places { beside: 3 * processors, few: processors + processors / 2 }
+        Places { beside: 4 * processors, few: 2 * processors }
     };
     let passed_over = Choice::default().tests().len() - tests.len();
     harness::run(&tests, places, passed_over)

@@ -18,7 +18,7 @@ use std::{
     error,
     fmt::{self, Debug},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use prometheus_client::registry::Registry;
@@ -79,10 +79,10 @@ pub struct Readings {
 pub struct Memory {
     pub held_bytes: u64,
     pub limit_bytes: u64,
-    /// Whole seconds in which buffers did not grow, the next ones included.
-    pub near_seconds: u64,
-    /// Whole seconds in which the largest shrank.
-    pub over_seconds: u64,
+    /// The time in which buffers did not grow, the next one included.
+    pub near_limit: Duration,
+    /// The time in which the largest shrank.
+    pub over_limit: Duration,
 }
 
 /// Derived events that have a metric, as they are now.

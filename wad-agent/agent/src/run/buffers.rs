@@ -157,8 +157,8 @@ impl Buffers {
             self.met.over += passed;
         }
         let mut told = locked(&self.told);
-        told.near_seconds = self.met.near.as_secs();
-        told.over_seconds = self.met.over.as_secs();
+        told.near_limit = self.met.near;
+        told.over_limit = self.met.over;
     }
 
     fn may_say(&mut self, now: Instant) -> bool {

@@ -138,6 +138,8 @@ fn host(
             definition,
             MetricType::Counter,
         )?),
+        HostValue::Duration(value) => ConstCounter::new(value(readings).as_secs_f64())
+            .encode(descriptor(encoder, definition, MetricType::Counter)?),
         HostValue::Gauge(value) => ConstGauge::new(value(readings)).encode(descriptor(
             encoder,
             definition,

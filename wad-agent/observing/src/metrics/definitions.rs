@@ -1,7 +1,7 @@
 //! Every metric of wad, once: name, unit and help. The name has neither the unit
 //! nor the `_total` or `_info` that the formats append.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use prometheus_client::registry::Unit;
 use wad_common::{counter::Counter, stats::PathStats};
@@ -57,6 +57,8 @@ pub type OfHost = fn(&Readings) -> u64;
 pub enum HostValue {
     Counter(OfHost),
     Gauge(OfHost),
+    /// A counter of seconds.
+    Duration(fn(&Readings) -> Duration),
     /// Counters by the label `result`.
     Results(&'static [(&'static str, OfHost)]),
     /// A gauge by the label `part`.
@@ -255,7 +257,7 @@ pub const HOST: &[HostMetric] = &[
             unit: Some(Unit::Seconds),
             help: "Time in which buffers did not grow for want of memory",
         },
-        value: HostValue::Counter(|readings| readings.memory.near_seconds),
+        value: HostValue::Duration(|readings| readings.memory.near_limit),
     },
     HostMetric {
         definition: Definition {
@@ -263,7 +265,7 @@ pub const HOST: &[HostMetric] = &[
             unit: Some(Unit::Seconds),
             help: "Time in which the largest buffers shrank for want of memory",
         },
-        value: HostValue::Counter(|readings| readings.memory.over_seconds),
+        value: HostValue::Duration(|readings| readings.memory.over_limit),
     },
     HostMetric {
         definition: Definition {

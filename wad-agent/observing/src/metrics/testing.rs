@@ -47,8 +47,8 @@ pub fn example() -> Readings {
         memory: Memory {
             held_bytes: 16_777_216,
             limit_bytes: 2_147_483_648,
-            near_seconds: 31,
-            over_seconds: 29,
+            near_limit: Duration::from_secs(31),
+            over_limit: Duration::from_millis(29_250),
         },
         skipped: Skipped { closed: 34, missing: 35, unseen: 36 },
         changes: vec![Change::Sysctl {
