@@ -8,6 +8,7 @@
 #![feature(core_intrinsics)]
 #![expect(internal_features, reason = "atomic addition, see counts.rs")]
 
+pub mod buffers;
 pub mod counts;
 pub mod maps;
 pub mod policies;

@@ -8,10 +8,12 @@ use core::ffi::c_void;
 use aya_ebpf::helpers::bpf_setsockopt;
 use wad_common::{
     flow::{Flow, option::SNDBUF},
-    growth::{Buffer, IS_FIXED, KEEPS_BOUND, MAY_GROW, send_needs_bytes},
-    policy::OVERRIDES,
+    growth::send_needs_bytes,
 };
-use wad_ebpf::{counts, maps};
+use wad_ebpf::{
+    buffers::{self, Kind, Now},
+    counts, maps,
+};
 
 use crate::tcp::Tcp;
 
@@ -66,29 +68,16 @@ fn is_due(tcp: Tcp, flow: &mut Flow) -> bool {
 
 #[inline(always)]
 fn resize(tcp: Tcp, flow: &mut Flow) {
-    let has_bytes = tcp.sndbuf_bytes();
-    let is_locked = tcp.sndbuf_is_locked();
-    // An application that has chosen a size keeps it.
-    let is_ours = flow.asks.flags & OVERRIDES != 0
-        || u32::from(flow.given) & SNDBUF != 0 && has_bytes == flow.after.sndbuf_bytes;
-    let asked_bytes = flow.sndbuf_bytes();
-    if !flow.is_tuned() || asked_bytes == 0 || is_locked && !is_ours {
+    if !flow.is_tuned() {
         return;
     }
-    if !is_locked && !flow.sndbuf_grows() {
-        return;
-    }
-    let most_bytes = asked_bytes.saturating_mul(2).min(counts::cap_bytes());
-    let keeps_bound = if is_locked || flow.divides() { KEEPS_BOUND } else { 0 };
-    let is_fixed = if flow.sndbuf_grows() { 0 } else { IS_FIXED };
-    let may_grow = if counts::may_grow() { MAY_GROW } else { 0 };
-    let buffer = Buffer {
-        has_bytes,
+    let now = Now {
+        has_bytes: tcp.sndbuf_bytes(),
         needs_bytes: needs_bytes(tcp),
-        most_bytes,
-        kernel_bytes: kernel_bytes(tcp),
-        flags: keeps_bound | is_fixed | may_grow,
+        autotuned_bytes: tcp.autotuned_sndbuf_bytes(),
+        is_locked: tcp.sndbuf_is_locked(),
     };
+    let Some(buffer) = buffers::buffer(flow, &Kind::send(flow), &now) else { return };
     let Some(bytes) = buffer.next_bytes() else { return };
     let mut argument = bytes / 2;
     let value: *mut c_void = (&raw mut argument).cast();

@@ -11,13 +11,15 @@ use wad_common::{
         option::{RCVBUF, SNDBUF},
     },
     growth::{
-        Buffer, GROWS_STILL, Holding, IS_FIXED, KEEPS_BOUND, MAY_GROW, STARTS, WANTS_VISIT,
-        receive_needs_bytes, send_needs_bytes,
+        Buffer, GROWS_STILL, Holding, IS_FIXED, STARTS, WANTS_VISIT, receive_needs_bytes,
+        send_needs_bytes,
     },
-    policy::OVERRIDES,
     refused::SocketSetting,
 };
-use wad_ebpf::{counts, policies};
+use wad_ebpf::{
+    buffers::{Kind, Now, buffer},
+    counts, policies,
+};
 
 use crate::{
     account, flows,
@@ -47,8 +49,9 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         let more_bytes = buffer.wants_bytes();
         wants_bytes = more_bytes;
         flags |= still(&buffer);
-        // A law of ours sees to growth on ACKs, and the sooner.
-        let is_own = flow.asks.congestion.starts_with(b"wad_");
+        // A law of ours sees to growth on ACKs, and the sooner. The application may have
+        // chosen another.
+        let is_own = socket.congestion().starts_with(b"wad_");
         if buffer.next_bytes().is_some() && !(is_own && more_bytes > 0) {
             flags |= WANTS_VISIT;
         }
@@ -119,28 +122,33 @@ pub fn follow(socket: &Visited, flow: &mut Flow) {
     let [sends, receives] = buffers(socket, flow);
     if let Some(bytes) = sends.and_then(|buffer| buffer.next_bytes()) {
         let set = socket.set_sndbuf(bytes / 2);
-        took(flow, SNDBUF, set, SocketSetting::Sndbuf);
-        socket.read_buffers(&mut flow.after);
-        if flow.after.sndbuf_bytes < bytes / 2 * 2 {
-            flow.refused.note_cut(SocketSetting::Sndbuf);
-        }
+        took(socket, flow, (SocketSetting::Sndbuf, set), bytes);
     }
     if let Some(bytes) = receives.and_then(|buffer| buffer.next_bytes()) {
         let set = socket.set_rcvbuf(bytes / 2);
-        took(flow, RCVBUF, set, SocketSetting::Rcvbuf);
-        socket.read_buffers(&mut flow.after);
-        if flow.after.rcvbuf_bytes < bytes / 2 * 2 {
-            flow.refused.note_cut(SocketSetting::Rcvbuf);
-        }
+        took(socket, flow, (SocketSetting::Rcvbuf, set), bytes);
     }
 }
 
+/// Notes what came of setting one of them to so many bytes.
 #[inline(always)]
-fn took(flow: &mut Flow, option: u32, set: Result<(), i32>, setting: SocketSetting) {
+fn took(
+    socket: &Visited,
+    flow: &mut Flow,
+    (setting, set): (SocketSetting, Result<(), i32>),
+    bytes: u32,
+) {
+    let is_sndbuf = matches!(setting, SocketSetting::Sndbuf);
     if set.is_ok() {
-        flow.given |= option as u16;
+        flow.given |= if is_sndbuf { SNDBUF } else { RCVBUF } as u16;
     }
     flow.refused.note(setting, set);
+    socket.read_buffers(&mut flow.after);
+    let after = &flow.after;
+    let after_bytes = if is_sndbuf { after.sndbuf_bytes } else { after.rcvbuf_bytes };
+    if after_bytes < bytes / 2 * 2 {
+        flow.refused.note_cut(setting);
+    }
 }
 
 /// Returns the buffers, the one to send and the one to receive; None for one that is
@@ -148,97 +156,53 @@ fn took(flow: &mut Flow, option: u32, set: Result<(), i32>, setting: SocketSetti
 #[inline(always)]
 fn buffers(socket: &Visited, flow: &mut Flow) -> [Option<Buffer>; 2] {
     let locked = socket.set_options();
-    let [sndbuf, rcvbuf] = socket.buffers_bytes();
-    let [kernel_sndbuf, kernel_rcvbuf] = socket.autotuned_bytes();
+    let [sndbuf_bytes, rcvbuf_bytes] = socket.buffers_bytes();
+    let [autotuned_sndbuf_bytes, autotuned_rcvbuf_bytes] = socket.autotuned_bytes();
     let state = socket.state();
-    let sends = Kind {
-        option: SNDBUF,
-        grows: flow.sndbuf_grows(),
-        asked_bytes: flow.sndbuf_bytes(),
-        after_bytes: flow.after.sndbuf_bytes,
-        is_refused: flow.refused.reasons[SocketSetting::Sndbuf as usize] != 0,
+    let sends = Now {
+        has_bytes: sndbuf_bytes,
+        needs_bytes: send_needs_bytes(state.cwnd_segments, state.mss_bytes),
+        autotuned_bytes: autotuned_sndbuf_bytes,
+        is_locked: locked & SNDBUF != 0,
     };
-    let receives = Kind {
-        option: RCVBUF,
-        grows: flow.rcvbuf_grows(),
-        asked_bytes: flow.rcvbuf_bytes(),
-        after_bytes: flow.after.rcvbuf_bytes,
-        is_refused: flow.refused.reasons[SocketSetting::Rcvbuf as usize] != 0,
+    let receives = Now {
+        has_bytes: rcvbuf_bytes,
+        needs_bytes: receive_needs_bytes(socket.taken_bytes(), socket.scaling_ratio()),
+        autotuned_bytes: autotuned_rcvbuf_bytes,
+        is_locked: locked & RCVBUF != 0,
     };
-    let needs_bytes = send_needs_bytes(state.cwnd_segments, state.mss_bytes);
-    let sends = buffer(flow, locked, &sends, [sndbuf, kernel_sndbuf]);
-    let receives = buffer(flow, locked, &receives, [rcvbuf, kernel_rcvbuf]);
-    let receives = receives.map(|buffer| {
+    let sends = buffer(flow, &Kind::send(flow), &sends).map(|buffer| hidden(flow, buffer));
+    let receives = buffer(flow, &Kind::receive(flow), &receives).map(|buffer| {
         let least_bytes = socket.least_rcvbuf_bytes();
-        Buffer {
-            needs_bytes: receive_needs_bytes(socket.taken_bytes(), socket.scaling_ratio()),
-            // It has to hold what it was offered for, until that has come.
-            most_bytes: if buffer.has_bytes > buffer.most_bytes {
-                least_bytes.max(buffer.most_bytes.into()).min(buffer.has_bytes.into()) as u32
-            } else {
-                buffer.most_bytes
-            },
-            ..buffer
-        }
+        let buffer = hidden(flow, buffer);
+        // It has to hold what it was offered for, until that has come.
+        let most_bytes = if buffer.has_bytes > buffer.most_bytes {
+            least_bytes.max(buffer.most_bytes.into()).min(buffer.has_bytes.into()) as u32
+        } else {
+            buffer.most_bytes
+        };
+        Buffer { most_bytes, ..buffer }
     });
-    [sends.map(|buffer| Buffer { needs_bytes, ..buffer }), receives]
+    [sends, receives]
 }
 
-/// What is known of one of the two beside its size.
-struct Kind {
-    option: u32,
-    grows: bool,
-    asked_bytes: u32,
-    after_bytes: u32,
-    is_refused: bool,
-}
-
+/// Returns the buffer, of whose bounds the verifier has forgotten how they came about. It
+/// would follow each way to them with each way on: "BPF program is too large. Processed
+/// 1000001 insn", Linux 6.18.
 #[inline(always)]
-fn buffer(
-    flow: &mut Flow,
-    locked: u32,
-    kind: &Kind,
-    [has_bytes, kernel_bytes]: [u32; 2],
-) -> Option<Buffer> {
-    let overrides = flow.asks.flags & OVERRIDES != 0;
-    let is_locked = locked & kind.option != 0;
-    let is_given = u32::from(flow.given) & kind.option != 0;
-    // A size that somebody else has set is the application's.
-    let is_ours = is_given && has_bytes == kind.after_bytes || overrides;
-    if kind.asked_bytes == 0 || kind.is_refused || is_locked && !is_ours {
-        return None;
-    }
-    if !kind.grows && !is_given {
-        return None;
-    }
-    let cap_bytes = counts::cap_bytes();
-    let path_bytes = kind.asked_bytes.saturating_mul(2);
-    let most_bytes = path_bytes.min(cap_bytes);
-    let mut flags = 0;
-    if is_locked || flow.divides() || has_bytes > cap_bytes {
-        flags |= KEEPS_BOUND;
-    }
-    if !kind.grows {
-        flags |= IS_FIXED;
-    }
-    if counts::may_grow() {
-        flags |= MAY_GROW;
-    }
-    let kernel_bytes = if is_locked { 0 } else { kernel_bytes };
-    let (flags, most_bytes) = (hidden(flow, flags), hidden(flow, most_bytes));
-    let kernel_bytes = hidden(flow, kernel_bytes);
-    Some(Buffer { has_bytes, needs_bytes: 0, most_bytes, kernel_bytes, flags })
-}
-
-/// Returns the number, of which the verifier has forgotten how it came about. It would
-/// follow each way to it with each way on: "BPF program is too large. Processed 1000001
-/// insn", Linux 6.18.
-#[inline(always)]
-fn hidden(flow: &mut Flow, number: u32) -> u32 {
+fn hidden(flow: &mut Flow, buffer: Buffer) -> Buffer {
     let scratch = &raw mut flow.scratch;
-    // SAFETY: a field of the flow's state, which no other program uses.
-    unsafe {
-        scratch.write_volatile(number);
-        scratch.read_volatile()
+    let forget = |number: u32| {
+        // SAFETY: a field of the flow's state, which no other program uses.
+        unsafe {
+            scratch.write_volatile(number);
+            scratch.read_volatile()
+        }
+    };
+    Buffer {
+        flags: forget(buffer.flags),
+        most_bytes: forget(buffer.most_bytes),
+        kernel_bytes: forget(buffer.kernel_bytes),
+        ..buffer
     }
 }

@@ -3,21 +3,26 @@
 //! holds.
 
 use std::{
+    ffi::OsString,
     fs,
     io::{self, Read as _, Write as _},
     net::{Shutdown, TcpStream},
+    os::fd::{AsRawFd as _, OwnedFd},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
+use nix::sys::socket::{
+    self, AddressFamily, SockFlag, SockType, SockaddrStorage, setsockopt, sockopt::TcpCongestion,
+};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, Wan},
     settings,
     stand::{Stand, until},
     sysctl,
-    tcp::{Connection, at},
+    tcp::{self, Connection, at},
     wad::{Home, program},
 };
 
@@ -163,6 +168,48 @@ fn buffers_grow_to_what_the_path_needs_and_no_further() -> Result<()> {
         }
         let (_, receives) = sizes(&unread)?;
         ensure!(receives <= KERNEL_BYTES, "unread: {receives}");
+    }
+    Ok(())
+}
+
+/// Connects; the application chooses a congestion control before that, or after it.
+fn open_with_own_law(wan: &Wan, port: u16, is_before: bool) -> Result<Connection> {
+    let own = OsString::from("reno");
+    let to = at(ADDRESSES_V4[1], port);
+    let listener = tcp::listen(wan.b(), to)?;
+    let near = wan.a().run(|| -> Result<TcpStream> {
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let socket: OwnedFd = socket::socket(AddressFamily::Inet, SockType::Stream, flags, None)?;
+        if is_before {
+            setsockopt(&socket, TcpCongestion, &own)?;
+        }
+        socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(to))?;
+        if !is_before {
+            setsockopt(&socket, TcpCongestion, &own)?;
+        }
+        Ok(socket.into())
+    })??;
+    patient(Connection::accepted(&listener, near)?)
+}
+
+/// A law of wad's has its flow's send buffer grow by itself; an application's own has not.
+#[e2e(long, few)]
+fn buffers_grow_under_a_law_that_the_application_chose() -> Result<()> {
+    let stand = Stand::set_up("own-law")?;
+    let home = Home::create(&program()?, &path(7000, "congestion = 'wad_aimd'"))?;
+    let _agent = home.start(stand.cgroup())?;
+    let wan = wan(100)?;
+    for is_before in [true, false] {
+        let connection = open_with_own_law(&wan, 7000, is_before)?;
+        while_sending(&connection, Duration::ZERO, Duration::from_secs(6), || {
+            let size = || -> Result<u64> {
+                let flow = connection.near_flow(wan.a())?;
+                ensure!(flow.congestion == "reno", "{flow:?}");
+                Ok(flow.sndbuf_bytes)
+            };
+            until("it has grown", SOON, size, |bytes| *bytes == MOST_BYTES)?;
+            Ok(())
+        })?;
     }
     Ok(())
 }
