@@ -114,7 +114,7 @@ additive_increase       0.529
 decrease                0.3
 max_ssthresh            100 segments
 dscp                    1
-- sndbuf is 1.25 times what the path holds: 1 Gbit/s times 180 ms are 22500000 bytes
+- sndbuf grows with need up to that, 1.25 times what the path holds: 1 Gbit/s times 180 ms are 22500000 bytes
 - rcvbuf is 20971520 bytes because the configuration says so; 1 Gbit/s times 180 ms are 22500000 bytes, of which it is 0.93 times as much
 - the kernel doubles both buffers, for structures of its own
 ";

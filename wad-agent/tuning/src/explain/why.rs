@@ -54,10 +54,13 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
                          which it is {times:.2} times as much"
                 )
             }
-            (true, 0 | 1) => format!("{key} is {AUTO_HEADROOM} times what the path holds: {path}"),
-            (true, k) => format!(
-                "{key} is {AUTO_HEADROOM} times what the path holds, for each of {k} streams: \
+            (true, 0 | 1) => format!(
+                "{key} grows with need up to that, {AUTO_HEADROOM} times what the path holds: \
                  {path}"
+            ),
+            (true, k) => format!(
+                "{key} grows with need up to that, {AUTO_HEADROOM} times what the path holds for \
+                 each of {k} streams: {path}"
             ),
         });
     }
