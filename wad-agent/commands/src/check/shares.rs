@@ -32,8 +32,8 @@ pub fn write_modelled(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::
         }
         writeln!(
             f,
-            ": {} left a cubic flow {} of its fair share in the lab\n    (200 Mbit/s, 20 and \
-             120 ms, queues of 0.1 to 1 times bandwidth times RTT)",
+            ": {} left a cubic flow {} of its fair share in the lab\n    (scenario shared: \
+             200 Mbit/s, 20 and 120 ms, queues of 0.1 to 1 times bandwidth times RTT)",
             modelled.name, modelled.left_to_cubic
         )?;
     }

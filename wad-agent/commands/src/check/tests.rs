@@ -1,6 +1,9 @@
 //! These tests compare what `wad check` prints, whole pages.
 
-use wad_policy::config::testing::{compare, root};
+use wad_policy::{
+    config::testing::{compare, root},
+    shares::MODELLED,
+};
 
 use super::*;
 
@@ -110,6 +113,21 @@ fn what_bbr_leaves_to_others_is_said_of_the_paths_that_have_it() {
     assert!(page(&many, None).contains(&format!("paths p1, p2, p3, p4, p5 and 2 more: {said}")));
     let observed = format!("{}mode = 'observe'\n", path(1));
     assert!(!page(&observed, None).contains("cubic") && !page(TWO, None).contains("cubic"));
+}
+
+/// Whoever doubts the figures is to find what they are of.
+#[test]
+fn what_bbr_left_to_others_was_seen_in_a_scenario_of_the_lab() {
+    let scenario = root().join("tests/lab/scenarios/shared.toml");
+    let scenario = fs::read_to_string(scenario).expect("readable");
+    let has = |line: &str| assert!(scenario.lines().any(|it| it == line), "{line}");
+    for name in MODELLED.iter().map(|modelled| modelled.name) {
+        has(&format!("name = \"{name}+cubic\""));
+        has(&format!("name = \"cubic+{name}\""));
+    }
+    has("rate = \"200Mbit\"");
+    has("rtt = [\"20ms\", \"120ms\"]");
+    has("queue_bdp = [0.1, 0.5, 1.0]");
 }
 
 #[test]
