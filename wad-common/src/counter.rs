@@ -31,13 +31,13 @@ pub enum Setting {
     /// Number of the policy set. Its lowest bit says which of the two sets is
     /// in force; a flow that sees it change reads its policy again.
     Generation = 0,
-    /// Most that a buffer of a tuned flow may have, in bytes as the kernel keeps it; 0
-    /// for what its path says.
+    /// Most that a buffer of a tuned flow may have that has no room, in bytes as the kernel
+    /// keeps it; 0 for what its path says.
     BufferCap = 1,
     /// Whether anybody wants the events of flows that are changed while they run, of
     /// which there may be as many as there are flows: 0 or 1.
     TellsChanges = 2,
-    /// Whether buffers grow no more, for want of memory: 0 or 1.
+    /// Whether memory is short, and only the buffers of flows grow that have room: 0 or 1.
     HoldsGrowth = 3,
     /// Index that the next new path gets, or the first one behind it that is free: those
     /// of paths that are gone are not given away soon.

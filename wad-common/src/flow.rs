@@ -220,6 +220,10 @@ pub struct Flow {
     pub chosen: u16,
     /// A program's number for a moment, which the verifier is not to follow.
     pub scratch: u32,
+    /// A [`Room`](crate::growth::Room), as it was at the latest look.
+    pub room: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
     /// The settings were these before anything was changed.
     pub before: Settings,
     /// The settings were these after everything was changed.
@@ -231,7 +235,7 @@ pub struct Flow {
     /// they are `given`.
     pub own: Own,
 }
-record!(Flow, size = 240);
+record!(Flow, size = 248);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.

@@ -119,20 +119,62 @@ pub const fn receive_needs_bytes(taken_bytes: u32, payload_of_256: u32) -> u64 {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holding {
+    /// Its path, and the cgroup that its socket is of.
+    pub holder: Holder,
     /// Inode of its network namespace.
     pub netns: u32,
     /// [`WANTS_VISIT`], [`GROWS_STILL`] and [`STARTS`].
     pub flags: u32,
-    /// Index of its policy.
-    pub policy: u32,
     /// Memory that data takes which it has still to send, or have acknowledged.
     pub sends_bytes: u32,
     /// Memory that data takes which its application has still to read.
     pub receives_bytes: u32,
     /// Bytes by which its buffers would grow now, if there is memory.
     pub wants_bytes: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Holding, size = 24);
+record!(Holding, size = 40);
+
+impl Holding {
+    /// Returns the memory that its data takes.
+    #[must_use]
+    pub const fn holds_bytes(&self) -> u64 {
+        self.sends_bytes as u64 + self.receives_bytes as u64
+    }
+
+    /// Returns what the larger of its buffers holds.
+    #[must_use]
+    pub const fn largest_bytes(&self) -> u32 {
+        if self.sends_bytes > self.receives_bytes { self.sends_bytes } else { self.receives_bytes }
+    }
+}
+
+/// A holder has one part of the memory, whatever its flows: those of a path in a cgroup.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// The cgroup's number; 0 where the kernel does not say.
+    pub cgroup: u64,
+    /// Index of the path's policy.
+    pub policy: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
+}
+record!(Holder, size = 16);
+
+/// What there is for the buffers of a holder's flows while memory is short. A flow's state
+/// has it as a number.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// No buffer has more than the cap. Zero: a new flow's, until it is looked at.
+    Cut = 0,
+    /// Buffers stay as they are.
+    Kept = 1,
+    /// They grow with need.
+    Free = 2,
+}
 
 /// A visit would change its buffers.
 pub const WANTS_VISIT: u32 = 1 << 0;

@@ -71,13 +71,22 @@ pub struct Look {
     pub wants_bytes: u64,
     /// It is to be no more.
     pub limit_bytes: u64,
-    /// What the largest buffer of a flow holds, of those that can be changed.
+    /// What the largest buffer of a flow holds, of those that are to shrink.
     pub largest_bytes: u32,
     /// The time of the look, by any clock that only goes forward.
     pub now_ms: u64,
 }
 
 impl Look {
+    /// Returns what there is for tuned flows, which hold so much of all that is held, before
+    /// memory is short, or is so no more: while it is, they hold or want more than this.
+    #[must_use]
+    pub const fn room_bytes(&self, tuned_bytes: u64) -> u64 {
+        let others_bytes = self.held_bytes.saturating_sub(tuned_bytes);
+        let free_bytes = (self.limit_bytes / 100).saturating_mul(NEAR_PERCENT - BACK_PERCENT);
+        free_bytes.saturating_sub(others_bytes)
+    }
+
     const fn percent(&self, bytes: u64) -> u64 {
         match bytes.saturating_mul(100).checked_div(self.limit_bytes) {
             Some(percent) => percent,
@@ -143,6 +152,14 @@ mod tests {
         assert_eq!(along([94, 95, 0, 200]), [Near, Over, Free, Over]);
         let of = |held_bytes, limit_bytes| Look { held_bytes, limit_bytes, ..Look::default() };
         assert_eq!([of(1, 0), of(u64::MAX, u64::MAX)].map(|look| Free.next(&look)), [Over, Free]);
+    }
+
+    #[test]
+    fn room_is_what_others_leave() {
+        let look = Look { held_bytes: 500, limit_bytes: 1_000, ..Look::default() };
+        assert_eq!([500, 300, 0].map(|tuned| look.room_bytes(tuned)), [750, 550, 250]);
+        let full = Look { held_bytes: 900, ..look };
+        assert_eq!([950, 900, 0].map(|tuned| full.room_bytes(tuned)), [750, 750, 0]);
     }
 
     #[test]

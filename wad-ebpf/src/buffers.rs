@@ -74,7 +74,7 @@ pub fn buffer(flow: &Flow, kind: &Kind, now: &Now) -> Option<Buffer> {
     if !kind.grows && !is_given {
         return None;
     }
-    let cap_bytes = counts::cap_bytes();
+    let cap_bytes = counts::cap_bytes(flow);
     let most_bytes = kind.asked_bytes.saturating_mul(2).min(cap_bytes);
     let mut flags = 0;
     if is_locked || flow.divides() || has_bytes > cap_bytes {
@@ -83,7 +83,7 @@ pub fn buffer(flow: &Flow, kind: &Kind, now: &Now) -> Option<Buffer> {
     if !kind.grows {
         flags |= IS_FIXED;
     }
-    if counts::may_grow() {
+    if counts::may_grow(flow) {
         flags |= MAY_GROW;
     }
     let kernel_bytes = if is_locked { 0 } else { autotuned_bytes };

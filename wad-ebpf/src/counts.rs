@@ -5,6 +5,8 @@ use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xsub};
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
     counter::{Counter, Setting},
+    flow::Flow,
+    growth::Room,
     stats::PathStats,
 };
 
@@ -101,21 +103,23 @@ fn tuned_now(stats: &mut PathStats) -> u64 {
     Shared::new(&mut stats.admitted).load().saturating_sub(released)
 }
 
-/// Most that a buffer may have while memory is short, in bytes as the kernel keeps it.
+/// Most that a buffer of a flow may have while memory is short, in bytes as the kernel
+/// keeps it.
 #[inline(always)]
 #[must_use]
-pub fn cap_bytes() -> u32 {
+pub fn cap_bytes(flow: &Flow) -> u32 {
     match SETTINGS.get(Setting::BufferCap as u32) {
-        Some(bytes) if *bytes != 0 => *bytes as u32,
+        Some(bytes) if *bytes != 0 && flow.room == Room::Cut as u32 => *bytes as u32,
         _ => u32::MAX,
     }
 }
 
-/// Whether there is memory for buffers to grow.
+/// Whether there is memory for a flow's buffers to grow.
 #[inline(always)]
 #[must_use]
-pub fn may_grow() -> bool {
-    SETTINGS.get(Setting::HoldsGrowth as u32).is_none_or(|holds| *holds == 0)
+pub fn may_grow(flow: &Flow) -> bool {
+    flow.room == Room::Free as u32
+        || SETTINGS.get(Setting::HoldsGrowth as u32).is_none_or(|holds| *holds == 0)
 }
 
 /// Whether anybody wants the events of flows that are changed while they run.

@@ -12,6 +12,7 @@ use wad_common::{
     counter::{Counter, Setting},
     event::Event,
     flow::Flow,
+    growth::Holder,
     policy::{MAX_PATHS, Policy, Rule, RuleRun},
     refused::{MAX_REFUSALS, Refusal},
     stats::PathStats,
@@ -57,6 +58,12 @@ pub static REFUSALS: HashMap<
     { MAX_REFUSALS as usize },
     { BPF_F_NO_PREALLOC as usize },
 > = HashMap::new();
+
+/// Those who have their part of memory while it is short, with the `Room` that their flows
+/// have.
+#[btf_map(name = "HELD")]
+pub static HELD: HashMap<Holder, u32, { MAX_PATHS as usize }, { BPF_F_NO_PREALLOC as usize }> =
+    HashMap::new();
 
 /// State of the matched flows.
 #[btf_map(name = "FLOWS")]

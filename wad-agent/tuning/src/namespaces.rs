@@ -166,7 +166,7 @@ impl Namespaces {
     fn wanted(&self, flows: &[Holding]) -> HashMap<u64, Wanted> {
         let mut all: HashMap<u64, Wanted> = HashMap::new();
         let pairs: HashSet<(u32, u32)> =
-            flows.iter().map(|flow| (flow.netns, flow.policy)).collect();
+            flows.iter().map(|flow| (flow.netns, flow.holder.policy)).collect();
         for (inode, policy) in pairs {
             let needs = self.needs.get(&policy);
             if needs.is_none() && !self.takes_all {

@@ -38,6 +38,8 @@ pub fn follow(tcp: Tcp, divides: bool) {
             return;
         }
         flows = now;
+    } else if !counts::may_grow(flow) {
+        return;
     }
     if is_due(tcp, flow) {
         flow.division.sndbuf_flows = flows;
@@ -51,7 +53,6 @@ fn is_short(tcp: Tcp) -> bool {
     let has_bytes = tcp.sndbuf_bytes();
     needs_bytes(tcp) > u64::from(has_bytes) + u64::from(has_bytes / 4)
         && has_bytes >= kernel_bytes(tcp) / 4 * 3
-        && counts::may_grow()
 }
 
 /// Whether it is time to look at the buffer: the window grows with each ACK, and flows

@@ -10,6 +10,7 @@ use wad_common::{
         Asks, Counts, Flow, Outcome, Own, Role, Settings,
         option::{CONGESTION, RCVBUF, SNDBUF, UNNOTED},
     },
+    growth::Room,
     policy::{DIVIDES, OVERRIDES, Policy},
     refused::{Refused, SocketSetting},
 };
@@ -63,6 +64,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.policy = index;
     flow.role = role as u32;
     flow.initial_window_segments = 0;
+    flow.room = Room::Cut as u32;
     flow.earlier = Counts::default();
     flow.refused = Refused::default();
     ask(socket, flow, policy);
@@ -142,7 +144,7 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow) {
 /// `growth`.
 #[inline(always)]
 pub fn set_buffers(socket: &impl Socket, flow: &mut Flow) {
-    let cap_bytes = counts::cap_bytes() / 2;
+    let cap_bytes = counts::cap_bytes(flow) / 2;
     if flow.asks.sndbuf_bytes != 0 && !flow.sndbuf_grows() && may_set(flow, SNDBUF) {
         let set = socket.set_sndbuf(flow.sndbuf_bytes().min(cap_bytes));
         if set.is_ok() {
@@ -183,7 +185,7 @@ pub fn read_back(socket: &impl Socket, flow: &mut Flow) {
     socket.read_control(&mut flow.after);
     // The kernel cuts a buffer to net.core.{w,r}mem_max without a word. Before
     // Linux 6.0 it does not say what the buffers are, either.
-    let cap_bytes = counts::cap_bytes() / 2;
+    let cap_bytes = counts::cap_bytes(flow) / 2;
     let is_cut =
         |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes.min(cap_bytes);
     let given = u32::from(flow.given);

@@ -11,14 +11,16 @@ use wad_common::{
         option::{RCVBUF, SNDBUF},
     },
     growth::{
-        Buffer, GROWS_STILL, Holding, IS_FIXED, STARTS, WANTS_VISIT, receive_needs_bytes,
-        send_needs_bytes,
+        Buffer, GROWS_STILL, Holder, Holding, IS_FIXED, Room, STARTS, WANTS_VISIT,
+        receive_needs_bytes, send_needs_bytes,
     },
     refused::SocketSetting,
 };
 use wad_ebpf::{
     buffers::{Kind, Now, buffer},
-    counts, policies,
+    counts,
+    maps::HELD,
+    policies,
 };
 
 use crate::{
@@ -42,6 +44,9 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         return 0;
     }
     let Some(socket) = Visited::of(sk).filter(Visited::can_send) else { return 0 };
+    let holder = Holder { cgroup: socket.cgroup(), policy: flow.policy, reserved: 0 };
+    // SAFETY: a number in a map, which is there for as long as this run.
+    flow.room = unsafe { HELD.get(holder) }.map_or(Room::Free as u32, |room| *room);
     let [sndbuf, rcvbuf] = buffers(&socket, flow);
     let mut flags = 0;
     let mut wants_bytes = 0_u32;
@@ -68,12 +73,13 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         flags |= STARTS;
     }
     let holding = Holding {
+        holder,
         netns: socket.netns(),
         flags,
-        policy: flow.policy,
         sends_bytes,
         receives_bytes,
         wants_bytes,
+        reserved: 0,
     };
     let bytes = size_of::<Holding>() as u32;
     // SAFETY: the kernel's own output; a record is read, which has no padding.

@@ -207,7 +207,7 @@ fn buffers_grow_under_a_law_that_the_application_chose() -> Result<()> {
                 ensure!(flow.congestion == "reno", "{flow:?}");
                 Ok(flow.sndbuf_bytes)
             };
-            until("it has grown", SOON, size, |bytes| *bytes == MOST_BYTES)?;
+            until("it has grown", Duration::from_secs(5), size, |bytes| *bytes == MOST_BYTES)?;
             Ok(())
         })?;
     }
@@ -284,4 +284,80 @@ fn near_the_bound_growth_stops_and_beyond_it_the_largest_shrink() -> Result<()> 
     let said = home.log().matches("[limits] max_memory allows").count();
     ensure!(said == 1, "said {said} times: {}", home.log());
     Ok(())
+}
+
+/// Writes until no connection takes any more. How many bytes each took.
+fn fill(connections: &[Connection]) -> Result<Vec<usize>> {
+    const QUIET: Duration = Duration::from_secs(2);
+    let mut taken = vec![0; connections.len()];
+    let mut last = Instant::now();
+    while last.elapsed() < QUIET {
+        for (connection, taken) in connections.iter().zip(&mut taken) {
+            connection.near.set_nonblocking(true)?;
+            while let Ok(count) = (&connection.near).write(&[7; 65_536]) {
+                *taken += count;
+                last = Instant::now();
+            }
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(taken)
+}
+
+/// Reads all that was sent over a connection.
+fn drain(connection: &Connection, bytes: usize) -> Result<()> {
+    let mut block = vec![0; bytes];
+    connection.far.set_read_timeout(Some(SOON))?;
+    (&connection.far).read_exact(&mut block)?;
+    ensure!(block.iter().all(|byte| *byte == 7), "not what was sent");
+    Ok(())
+}
+
+/// What is never read stays where it is: others have to get theirs beside it.
+#[e2e(long, alone)]
+fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()> {
+    const RECEIVERS: usize = 64;
+    let stand = Stand::set_up("unread")?;
+    let paths = path(7000, "congestion = 'wad_highspeed'\nallow = 'aggressive'")
+        + &path(7001, "congestion = 'cubic'")
+        + &path(7002, "congestion = 'cubic'");
+    let home = Home::create(&program()?, &paths)?;
+    let _agent = home.start(stand.cgroup())?;
+    let wan = wan(100)?;
+    // The bound is to be met by the flows of this test.
+    until("others hold little", SOON, held_bytes, |held| *held < 4_000_000)?;
+    let open = |port| patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?);
+    let unread = (0..RECEIVERS).map(|_| open(7002)).collect::<Result<Vec<_>>>()?;
+    let sent = fill(&unread)?;
+
+    // They hold nine tenths of what may be held.
+    let limit_bytes = held_bytes()? / 9 * 10;
+    println!("{} bytes are not read, of {limit_bytes}", sent.iter().sum::<usize>());
+    home.reload(&format!("[limits]\nmax_memory = {limit_bytes}\n\n{paths}"))?;
+    let is_said = |log: &String| log.contains("max_memory allows");
+    until("the bound is said to be met", SOON, || anyhow::Ok(home.log()), is_said)?;
+    for port in [7000, 7001] {
+        let connection = open(port)?;
+        let span = Duration::from_secs(8);
+        let mut most = 0;
+        let bytes = while_sending(&connection, Duration::ZERO, span, || {
+            let sizes = || -> Result<(u64, u64)> {
+                most = most.max(held_bytes()?);
+                let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
+                Ok((near.sndbuf_bytes, far.rcvbuf_bytes))
+            };
+            let grown = |seen: &(u64, u64)| *seen == (MOST_BYTES, MOST_BYTES);
+            until("both have grown", span / 8 * 7, sizes, grown)?;
+            Ok(())
+        })?;
+        let mbit = bytes as f64 * 8.0 / 1e6 / span.as_secs_f64();
+        println!("port {port}: {mbit:.0} Mbit/s, {most} bytes are held");
+        ensure!(mbit > 50.0, "{mbit} Mbit/s; {}", home.log());
+        ensure!(most * 10 <= limit_bytes * 11, "{most} bytes are held of {limit_bytes}");
+    }
+    let log = home.log();
+    let named = log.lines().filter(|line| line.contains("max_memory allows"));
+    ensure!(named.clone().all(|line| line.contains("-7002")), "another path is named: {log}");
+    // Nothing is lost of theirs, either.
+    unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
 }

@@ -1,6 +1,7 @@
 //! Looks at what flows hold of memory, and lets buffers grow as far as there is any.
 
 mod pace;
+mod parts;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -12,18 +13,18 @@ use anyhow::Result;
 use tokio::time::Instant;
 use tracing::warn;
 use wad_common::{
-    growth::{GROWS_STILL, Holding, STARTS, WANTS_VISIT},
+    growth::{GROWS_STILL, Holder, Holding, Room, STARTS, WANTS_VISIT},
     memory::{Level, Look, MemoryWatch},
 };
 use wad_linux::sockstat;
 use wad_observing::metrics::Memory;
-use wad_toolbox::{amounts::Bytes, mutex::locked, shortage};
-use wad_tuning::bpf::Tuning;
+use wad_toolbox::{amounts::Bytes, mutex::locked, seldom::Seldom, shortage};
+use wad_tuning::bpf::{Bounds, Tuning};
 
-use self::pace::{Pace, Seen};
-
-/// That the bound is met is said in the log so often at most.
-const SAY_INTERVAL: Duration = Duration::from_secs(600);
+use self::{
+    pace::{Pace, Seen},
+    parts::Parts,
+};
 
 /// Holds what is known of the memory of flows.
 pub struct Buffers {
@@ -31,9 +32,10 @@ pub struct Buffers {
     begun: Instant,
     looked: Instant,
     watch: MemoryWatch,
-    /// The kernel side has these bounds: whether buffers grow, and the cap on each. None
-    /// where it is not known, as after an agent before this one.
-    in_force: Option<(bool, Option<u32>)>,
+    parts: Parts,
+    /// The kernel side has these bounds. None where it is not known, as after an agent
+    /// before this one.
+    in_force: Option<Bounds>,
     pace: Pace,
     /// Flows that had come to paths whose flows are looked at.
     counted: u64,
@@ -41,8 +43,11 @@ pub struct Buffers {
     pub next_look: Instant,
     /// The latest visit to flows took this time, which counts with the next look's.
     pub visits_took: Duration,
-    /// When it was said last that the bound is met; None where it was not.
-    said: Option<Instant>,
+    /// When it was said last that the bound is met, by the path that held the most; None
+    /// where no path held any.
+    said: HashMap<Option<u32>, Seldom>,
+    /// When it was said last that buffers cannot be had otherwise.
+    failed: Seldom,
     met: Met,
     /// What is told to whoever asks.
     pub told: Arc<Mutex<Memory>>,
@@ -63,12 +68,14 @@ impl Buffers {
             begun: now,
             looked: now,
             watch: MemoryWatch::default(),
+            parts: Parts::default(),
             in_force: None,
             pace: Pace::default(),
             counted: 0,
             next_look: now,
             visits_took: Duration::ZERO,
-            said: None,
+            said: HashMap::new(),
+            failed: Seldom::new(),
             met: Met::default(),
             told: Arc::default(),
         }
@@ -104,7 +111,7 @@ impl Buffers {
     /// Says that buffers cannot be had otherwise, but not at every look.
     pub fn failed(&mut self, error: &anyhow::Error) {
         shortage::note(error.as_ref());
-        if self.may_say(Instant::now()) {
+        if self.failed.may_say() {
             warn!("buffers stay as they are: {error:#}");
         }
     }
@@ -115,26 +122,29 @@ impl Buffers {
         now: Instant,
     ) -> Result<(Seen, HashSet<u64>, Vec<Holding>)> {
         let holdings = tuning.holdings()?;
-        let largest = holdings.iter().map(|flow| flow.sends_bytes.max(flow.receives_bytes)).max();
-        let look = Look {
+        let mut look = Look {
             held_bytes: sockstat::tcp_held_bytes()?,
             wants_bytes: holdings.iter().map(|flow| u64::from(flow.wants_bytes)).sum(),
             limit_bytes: self.limit_bytes,
-            largest_bytes: largest.unwrap_or(0),
+            largest_bytes: 0,
             now_ms: now.duration_since(self.begun).as_millis() as u64,
         };
         self.count(self.watch.level, now);
+        let held = self.held(&look, &holdings);
+        let is_cut = |flow: &&Holding| held.get(&flow.holder) == Some(&Room::Cut);
+        let largest = holdings.iter().filter(is_cut).map(Holding::largest_bytes).max();
+        look.largest_bytes = largest.unwrap_or(0);
         self.watch = self.watch.after(&look);
         let MemoryWatch { level, cap_bytes, .. } = self.watch;
-        let bounds = (level == Level::Free, cap_bytes);
-        let is_another = self.in_force != Some(bounds);
+        let bounds = Bounds { is_short: level > Level::Free, cap_bytes, held };
+        let is_another = self.in_force.as_ref() != Some(&bounds);
         if is_another {
-            tuning.bound_buffers(bounds.0, bounds.1)?;
-            self.in_force = Some(bounds);
+            tuning.bound_buffers(&bounds)?;
         }
-        if level > Level::Free && self.may_say(now) {
-            self.say(&look, &holdings, tuning);
+        if bounds.is_short {
+            self.say(&look, &holdings, (&bounds.held, tuning));
         }
+        self.in_force = Some(bounds);
         // What they want was found out under the bounds before.
         let holdings = if is_another { tuning.holdings()? } else { holdings };
         let wants = |flow: &&Holding| flow.flags & WANTS_VISIT != 0;
@@ -161,29 +171,46 @@ impl Buffers {
         told.over_limit = self.met.over;
     }
 
-    fn may_say(&mut self, now: Instant) -> bool {
-        let may_say = self.said.is_none_or(|said| now.duration_since(said) >= SAY_INTERVAL);
-        if may_say {
-            self.said = Some(now);
+    /// Returns those who have their part of memory, where that is short.
+    fn held(&mut self, look: &Look, holdings: &[Holding]) -> HashMap<Holder, Room> {
+        let is_short = self.watch.level.next(look) > Level::Free;
+        if !is_short && self.watch.cap_bytes.is_none() {
+            self.parts.forget();
+            return HashMap::new();
         }
-        may_say
+        let tuned_bytes = holdings.iter().map(Holding::holds_bytes).sum();
+        self.parts.held(look.room_bytes(tuned_bytes), holdings, is_short)
     }
 
-    fn say(&self, look: &Look, holdings: &[Holding], tuning: &Tuning) {
-        let mut of_paths: HashMap<u32, u64> = HashMap::new();
-        for flow in holdings {
-            let held = u64::from(flow.sends_bytes) + u64::from(flow.receives_bytes);
-            *of_paths.entry(flow.policy).or_default() += held;
+    /// Says that the bound is met, and which path holds the most of those that have their
+    /// part.
+    fn say(
+        &mut self,
+        look: &Look,
+        holdings: &[Holding],
+        (held, tuning): (&HashMap<Holder, Room>, &Tuning),
+    ) {
+        let mut of_paths: HashMap<u32, (u64, u64)> = HashMap::new();
+        for flow in holdings.iter().filter(|flow| held.contains_key(&flow.holder)) {
+            let (holds_bytes, wants_bytes) = of_paths.entry(flow.holder.policy).or_default();
+            *holds_bytes += flow.holds_bytes();
+            *wants_bytes += u64::from(flow.wants_bytes);
         }
-        let most = of_paths.into_iter().max_by_key(|(_, bytes)| *bytes);
-        let (path, path_bytes) = match most {
-            Some((policy, bytes)) => (tuning.names().remove(&policy), bytes),
-            None => (None, 0),
-        };
+        let most = of_paths.into_iter().max_by_key(|(_, (holds_bytes, _))| *holds_bytes);
+        let (policy, of_path) = most.unzip();
+        let (path_bytes, wants_bytes) = of_path.unwrap_or_default();
+        // Buffers that are full would double at most: these are not.
+        if self.watch.level < Level::Over && path_bytes < wants_bytes {
+            return;
+        }
+        if !self.said.entry(policy).or_default().may_say() {
+            return;
+        }
+        let path = policy.and_then(|policy| tuning.names().remove(&policy));
         let what = if self.watch.level == Level::Over {
-            "the largest buffers of tuned flows shrink"
+            "the largest buffers of paths that hold more than their part shrink"
         } else {
-            "buffers of tuned flows grow no more"
+            "buffers of paths that have their part grow no more"
         };
         warn!(
             held = %Bytes(look.held_bytes),

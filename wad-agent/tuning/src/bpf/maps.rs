@@ -12,6 +12,7 @@ use aya::maps::{
 use tracing::warn;
 use wad_common::{
     counter::{Counter, Setting},
+    growth::{Holder, Room},
     policy::{Policy, Rule, RuleRun},
     refused::Refusal,
     stats::PathStats,
@@ -31,7 +32,7 @@ use crate::{
 };
 
 /// Names of the maps, as in wad-ebpf.
-pub const NAMES: [&str; 9] = [
+pub const NAMES: [&str; 10] = [
     "PREFIX_SETS",
     "RULE_SETS",
     "POLICY_SETS",
@@ -39,6 +40,7 @@ pub const NAMES: [&str; 9] = [
     "COUNTERS",
     "PATHS",
     "REFUSALS",
+    "HELD",
     "FLOWS",
     "EVENTS",
 ];
@@ -57,6 +59,7 @@ pub struct Maps {
     counters: Array<MapData, u64>,
     paths: BpfHashMap<MapData, u32, PathStats>,
     refusals: BpfHashMap<MapData, Refusal, u64>,
+    held: BpfHashMap<MapData, Holder, u32>,
     /// The paths in force, in the order of the file, with their indices.
     pub names: Vec<(Arc<str>, u32)>,
     max_flows: Vec<u32>,
@@ -69,6 +72,17 @@ pub struct Maps {
     current: Option<Inner>,
     /// There may be counts of paths that are not in force any more.
     has_gone: bool,
+}
+
+/// The bounds on buffers, by the memory that there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// Only buffers of flows grow that have room.
+    pub is_short: bool,
+    /// Most that a buffer of one may have that has none; None for what its path says.
+    pub cap_bytes: Option<u32>,
+    /// These have their part. All others have room.
+    pub held: HashMap<Holder, Room>,
 }
 
 /// The maps of one policy set.
@@ -112,6 +126,7 @@ impl Maps {
             counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
             paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
             refusals: Map::HashMap(open("REFUSALS")?).try_into().map_err(named("REFUSALS"))?,
+            held: Map::HashMap(open("HELD")?).try_into().map_err(named("HELD"))?,
             names: Vec::new(),
             max_flows: Vec::new(),
             disabled: disabled.clone(),
@@ -190,10 +205,19 @@ impl Maps {
         self.set(Setting::TellsChanges, tells.into())
     }
 
-    /// Has the kernel side let buffers grow or not, each to so much at most.
-    pub fn bound_buffers(&mut self, may_grow: bool, cap_bytes: Option<u32>) -> Result<()> {
+    /// Has the kernel side bound the buffers of flows.
+    pub fn bound_buffers(&mut self, bounds: &Bounds) -> Result<()> {
+        let Bounds { is_short, cap_bytes, held } = bounds;
+        let known: Vec<Holder> =
+            self.held.keys().collect::<Result<_, _>>().map_err(named("HELD"))?;
+        for gone in known.iter().filter(|holder| !held.contains_key(holder)) {
+            self.held.remove(gone).map_err(named("HELD"))?;
+        }
+        for (holder, room) in held {
+            self.held.insert(holder, *room as u32, 0).map_err(named("HELD"))?;
+        }
         self.set(Setting::BufferCap, cap_bytes.unwrap_or(0).into())?;
-        self.set(Setting::HoldsGrowth, (!may_grow).into())
+        self.set(Setting::HoldsGrowth, (*is_short).into())
     }
 
     /// Puts a policy set in force that has settings for all paths but these, and

@@ -40,6 +40,7 @@ pub use events::Events;
 use growth::Growth;
 pub use instruments::InstrumentsReader;
 use links::Links;
+pub use maps::Bounds;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
 pub use progress::ProgressReader;
@@ -295,10 +296,9 @@ impl Tuning {
         Ok(())
     }
 
-    /// Has buffers grow or not, and have no more than so many bytes, as the kernel keeps
-    /// them.
-    pub fn bound_buffers(&self, may_grow: bool, cap_bytes: Option<u32>) -> Result<()> {
-        self.maps().bound_buffers(may_grow, cap_bytes)
+    /// Bounds the buffers of flows from now on.
+    pub fn bound_buffers(&self, bounds: &Bounds) -> Result<()> {
+        self.maps().bound_buffers(bounds)
     }
 
     /// Returns what reads how the flows get on.

@@ -1,3 +1,4 @@
+use wad_common::growth::Holder;
 use wad_policy::config::{Config, testing::host};
 
 use super::*;
@@ -17,7 +18,7 @@ const PATHS: &str = "[host]\nroutes = true\n\
     [[path]]\nname = 'd'\nremote = '10.0.0.4'\nmode = 'observe'\nreorder = 19\n";
 
 fn flow(netns: u32, policy: u32) -> Holding {
-    Holding { netns, policy, ..Holding::default() }
+    Holding { holder: Holder { policy, ..Holder::default() }, netns, ..Holding::default() }
 }
 
 #[test]

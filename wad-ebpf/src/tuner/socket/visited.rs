@@ -176,6 +176,16 @@ impl Visited {
         false
     }
 
+    /// Returns the number of its cgroup; 0 where the kernel does not say.
+    #[inline(always)]
+    pub fn cgroup(&self) -> u64 {
+        let cgroup = self.kernel().follow(offset!(cgroup));
+        if cgroup.0.is_null() {
+            return 0;
+        }
+        cgroup.follow(offset!(cgroup_node)).read(offset!(node_id))
+    }
+
     /// It is not 0 where the application limits what is on its way.
     #[inline(always)]
     pub fn app_limited(&self) -> u32 {
