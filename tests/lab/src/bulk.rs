@@ -218,6 +218,20 @@ mod tests {
     }
 
     #[test]
+    fn one_other_byte_is_noticed_at_any_place() {
+        let right = pattern(0);
+        for length in [0, 1, 31, 32, 33, 64, 100] {
+            let mut wrong = right[..length].to_vec();
+            assert!(are_same(&wrong, &right[..length]), "{length}");
+            for at in 0..length {
+                wrong[at] ^= 1;
+                assert!(!are_same(&wrong, &right[..length]), "{at} of {length}");
+                wrong[at] ^= 1;
+            }
+        }
+    }
+
+    #[test]
     fn wrong_bytes_are_noticed() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -30,9 +30,6 @@ use super::{
 };
 use crate::monotonic_ns;
 
-/// Packets that arrive within this time are delivered together: a network card's
-/// interrupt moderation (ethtool's rx-usecs is 50 to 100 by default).
-const MODERATION_NS: u64 = 100_000;
 /// A thread looks after its devices at least so often.
 const TICK_NS: u64 = 1_000_000;
 /// Packets have come meanwhile if a thread was away for longer than this.
@@ -49,6 +46,8 @@ pub struct DirectionLaw {
     pub link: LinkLaw,
     pub losses: LossLaw,
     pub delay: DelayLaw,
+    /// Packets that arrive within this time are delivered together.
+    pub moderation_ns: u64,
     pub seed: u64,
 }
 
@@ -217,6 +216,7 @@ struct Direction<'a> {
     losses: Losses,
     link: Link,
     line: DelayLine<Segment>,
+    moderation_ns: u64,
     burst: Burst,
     frame: Box<[u8; FRAME_BYTES]>,
     /// Read in this pass, and when; here only to keep its memory.
@@ -236,6 +236,7 @@ impl<'a> Direction<'a> {
             losses: Losses::new(law.losses, law.seed),
             link: Link::new(law.link),
             line: DelayLine::new(law.delay, !law.seed),
+            moderation_ns: law.moderation_ns,
             burst: Burst::default(),
             frame: Box::new([0; FRAME_BYTES]),
             arrivals: Vec::new(),
@@ -269,7 +270,7 @@ impl<'a> Direction<'a> {
     /// Waits until a packet comes or a delivery is due.
     fn wait(&self, now_ns: u64) {
         let due_ns = self.line.next_due_ns().unwrap_or(u64::MAX);
-        let wait_ns = due_ns.saturating_add(MODERATION_NS).saturating_sub(now_ns).min(TICK_NS);
+        let wait_ns = due_ns.saturating_add(self.moderation_ns).saturating_sub(now_ns).min(TICK_NS);
         let timeout = TimeSpec::from_duration(Duration::from_nanos(wait_ns));
         let mut poll = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
         // An error (a signal) only makes this pass come early.

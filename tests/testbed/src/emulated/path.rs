@@ -1,5 +1,7 @@
 //! The emulated path of a scenario is as its file has it, and the laws follow from it.
 
+use std::time::Duration;
+
 use serde::Deserialize;
 
 use crate::emulated::{
@@ -12,6 +14,8 @@ use crate::emulated::{
 
 /// IPv4 and TCP headers with the timestamps option take this of each segment.
 const HEADER_BYTES: u32 = 52;
+/// The emulator looks after its devices at least so often.
+const MOST_MODERATION: Duration = Duration::from_millis(1);
 
 /// The path from the sender to the receiver and back.
 #[derive(Clone, Debug, Deserialize)]
@@ -21,6 +25,10 @@ pub struct Path {
     pub rtt: Span,
     #[serde(default = "ethernet_mtu")]
     pub mtu: u32,
+    /// Packets that arrive within this time are delivered together: a network card's
+    /// interrupt moderation.
+    #[serde(default = "common_moderation")]
+    pub moderation: Span,
     /// The seed of everything random.
     #[serde(default)]
     pub seed: u64,
@@ -79,6 +87,11 @@ const fn ethernet_mtu() -> u32 {
     1500
 }
 
+/// ethtool's rx-usecs is 50 to 100 by default.
+const fn common_moderation() -> Span {
+    Span(Duration::from_micros(100))
+}
+
 impl Path {
     /// Returns the laws of both directions.
     #[must_use]
@@ -115,6 +128,7 @@ impl Path {
                 reorder_ns: direction.reorder.map_or(0, |law| law.by.nanoseconds()),
                 reorder_packets: direction.reorder.and_then(|law| law.packets),
             },
+            moderation_ns: self.moderation.nanoseconds(),
             seed,
         }
     }
@@ -161,7 +175,35 @@ impl Path {
                 return Some("queue.bdp is a number from 0 to 100");
             }
         }
+        if self.moderation.0 > MOST_MODERATION {
+            return Some("moderation is a time of at most 1ms");
+        }
         let mtus = 576..=65_535;
         (!mtus.contains(&self.mtu)).then_some("mtu is a number from 576 to 65535")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(more: &str) -> Path {
+        let text =
+            format!("rtt = '120ms'\n{more}\nforward = {{ rate = '600Mbit', queue.bdp = 1 }}");
+        toml::from_str(&text).unwrap()
+    }
+
+    #[test]
+    fn packets_wait_as_long_for_others_as_the_path_says_both_ways() {
+        let both = |more| path(more).laws().map(|law| law.moderation_ns);
+        assert_eq!(both(""), [100_000; 2]);
+        assert_eq!(both("moderation = '300us'"), [300_000; 2]);
+    }
+
+    #[test]
+    fn packets_wait_no_longer_than_the_emulator_looks_after_them() {
+        assert_eq!(path("moderation = '1ms'").fault(), None);
+        let fault = path("moderation = '1001us'").fault();
+        assert_eq!(fault, Some("moderation is a time of at most 1ms"));
     }
 }
