@@ -52,6 +52,8 @@ pub enum LabError {
     Burst(#[source] io::Error),
     #[error("cannot read TCP's counters in /proc/net")]
     Counters(#[source] io::Error),
+    #[error("cannot read the processors' time in /proc/stat")]
+    Processors(#[source] io::Error),
     #[error("someone else changed the host's settings during a run: try again")]
     Disturbed,
     #[error("ss saw no flow")]

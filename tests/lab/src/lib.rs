@@ -23,6 +23,7 @@ pub mod lab;
 pub mod measure;
 pub mod monitor;
 pub mod page;
+pub mod processors;
 pub mod progress;
 pub mod record;
 pub mod recovery;

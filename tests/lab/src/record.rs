@@ -110,6 +110,7 @@ impl Record {
                 recovery::recovery(&recovery::arrived(&self.sights), event_ns, self.end_ns)
             }),
             responses: None,
+            idle_share: None,
             jain_index: jain(flows.iter().flat_map(|flows| &flows.streams_bits_per_second)),
             flows,
             tcp_counters: counters.into_map(),

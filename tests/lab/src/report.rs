@@ -102,6 +102,8 @@ pub struct Sample {
     pub recovery: Option<Recovery>,
     /// The responses where the sender's own queue is looked at.
     pub responses: Option<Responses>,
+    /// The share of the processors' time in which there was nothing to do.
+    pub idle_share: Option<f64>,
     /// Jain's fairness index over all flows, after the time to settle.
     pub jain_index: Option<f64>,
     pub flows: Vec<Flows>,
@@ -328,6 +330,7 @@ impl Sample {
                 }
                 None => f64::INFINITY,
             }),
+            Measure::Idle => self.idle_share,
             Measure::LocalResponses => cuts(|cuts| cuts.local_drops),
             Measure::DropResponses => cuts(|cuts| cuts.network_drops),
             Measure::MarkResponses => cuts(|cuts| cuts.marks),
@@ -379,6 +382,7 @@ pub mod tests {
             },
             recovery: None,
             responses: None,
+            idle_share: Some(0.4),
             jain_index: None,
             flows: vec![Flows {
                 name: "one".to_owned(),
@@ -412,6 +416,7 @@ pub mod tests {
         assert_eq!(first(Measure::Share, Some("one")), Some(0.5));
         assert_eq!(first(Measure::LocalResponses, None), None);
         assert_eq!(first(Measure::Duplicates, None), Some(1.0));
+        assert_eq!(first(Measure::Idle, None), Some(0.4));
         let at_drop = first(Measure::FirstDropBdp, None).unwrap();
         assert!((at_drop - 3000.0 / variant.path.bdp_segments()).abs() < 1e-9);
     }

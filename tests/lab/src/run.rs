@@ -24,6 +24,7 @@ use crate::{
     lab::{Lab, LabError},
     measure::Sight,
     monitor::Monitor,
+    processors::Processors,
     progress::{Line, Progress},
     record::Record,
     report::{self, Report},
@@ -162,7 +163,9 @@ impl Lab {
         let traced = self.traces.as_ref().zip(home.as_ref());
         let tracing =
             traced.map(|(folder, home)| traced_to(folder, home, scenario, variant)).transpose()?;
+        let before = Processors::read().map_err(LabError::Processors)?;
         let record = self.moved(&bed, scenario, variant, show)?;
+        let after = Processors::read().map_err(LabError::Processors)?;
         tracing.map(Tracing::finish).transpose()?;
         let events = trace.map(Trace::finish).transpose()?;
         if settings::effective(&wan)? != settings {
@@ -172,6 +175,7 @@ impl Lab {
         let policy = variant.policy.as_deref().unwrap_or("not running");
         result.settings.insert("wad".to_owned(), policy.to_owned());
         let mut sample = record.sample(scenario, variant, &wan)?;
+        sample.idle_share = after.idle_share_since(&before);
         if let Some(events) = events {
             let cuts = sample.registered_congestion != "bbr";
             sample.responses = Some(responses(&wan, variant, &events, cuts)?);

@@ -61,6 +61,8 @@ pub enum Measure {
     DropResponses,
     /// Times that the window was cut because of a mark in the network.
     MarkResponses,
+    /// The share of the processors' time in which there was nothing to do.
+    Idle,
 }
 
 impl Measure {
@@ -83,6 +85,7 @@ impl Measure {
             Self::LocalResponses => "responses to the local queue",
             Self::DropResponses => "responses to drops in the network",
             Self::MarkResponses => "responses to marks",
+            Self::Idle => "part of the processors' time left",
         }
     }
 }
