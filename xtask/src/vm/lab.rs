@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{exec, programs};
 
-/// Ten runs of each variant, of half a minute of the machine's time, take hours of ours.
+/// Ten runs of each variant take half an hour on a machine with nothing else to do, and
+/// hours on one that is busy.
 const LIMITS: Limits = Limits { whole: Duration::from_secs(8 * 3600), ..MEASURING };
 /// A machine has so much memory where the scenario says nothing of it.
 const MEMORY_GIB: u32 = 4;
