@@ -2,7 +2,7 @@
 
 use crate::{
     division::{Division, part_bytes, part_of_bound},
-    policy::{CONGESTION_BYTES, DIVIDES, GROWS_RCVBUF, GROWS_SNDBUF, Policy},
+    policy::{CONGESTION_BYTES, DIVIDES, GROWS_RCVBUF, GROWS_SNDBUF, PACED, Policy},
     record,
     refused::Refused,
 };
@@ -142,6 +142,13 @@ impl Own {
     /// Nobody has set anything.
     pub const NONE: Self =
         Self { max_pacing_bytes_per_second: u64::MAX, traffic_class: 0, notsent_lowat_bytes: 0 };
+
+    /// Whether a bound of the rate could be given back by a BPF program, which sets 32 bits.
+    #[inline(always)]
+    #[must_use]
+    pub const fn can_keep_rate(bytes_per_second: u64) -> bool {
+        bytes_per_second == u64::MAX || bytes_per_second < PACED as u64
+    }
 }
 
 /// The kernel counts these of a flow.

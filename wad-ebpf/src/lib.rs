@@ -12,6 +12,7 @@ pub mod buffers;
 pub mod counts;
 pub mod maps;
 pub mod policies;
+pub mod uapi;
 
 // A loop, so that the verifier refuses a program in which a panic is reachable.
 #[cfg(target_arch = "bpf")]

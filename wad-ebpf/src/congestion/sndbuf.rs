@@ -13,13 +13,10 @@ use wad_common::{
 use wad_ebpf::{
     buffers::{self, Kind, Now},
     counts, maps,
+    uapi::{SO_SNDBUF, SOL_SOCKET},
 };
 
 use crate::tcp::Tcp;
-
-// include/uapi/asm-generic/socket.h
-const SOL_SOCKET: i32 = 1;
-const SO_SNDBUF: i32 = 7;
 
 /// Lets the buffer follow on an ACK: the window, where it is below what it may grow to;
 /// the number of flows, where its path's buffers are divided.

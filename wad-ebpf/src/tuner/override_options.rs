@@ -7,28 +7,20 @@
 use aya_ebpf::{macros::cgroup_sockopt, programs::SockoptContext};
 use wad_common::{
     flow::{
-        Flow, Outcome,
+        Flow, Outcome, Own,
         option::{CONGESTION, MAX_PACING, RCVBUF, SNDBUF, TRAFFIC_CLASS},
     },
-    policy::{OVERRIDES, PACED},
+    policy::OVERRIDES,
 };
-use wad_ebpf::{maps, policies};
+use wad_ebpf::{
+    maps, policies,
+    uapi::{
+        IP_TOS, IPV6_TCLASS, SO_MAX_PACING_RATE, SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF,
+        SO_SNDBUFFORCE, SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_TCP, TCP_CONGESTION,
+    },
+};
 
 use crate::socket::DSCP_MASK;
-
-// include/uapi/asm-generic/socket.h, include/linux/socket.h, uapi/linux/in.h, in6.h, tcp.h
-const SOL_IP: i32 = 0;
-const SOL_SOCKET: i32 = 1;
-const SOL_TCP: i32 = 6;
-const SOL_IPV6: i32 = 41;
-const IP_TOS: i32 = 1;
-const SO_SNDBUF: i32 = 7;
-const SO_RCVBUF: i32 = 8;
-const SO_SNDBUFFORCE: i32 = 32;
-const SO_RCVBUFFORCE: i32 = 33;
-const SO_MAX_PACING_RATE: i32 = 47;
-const TCP_CONGESTION: i32 = 13;
-const IPV6_TCLASS: i32 = 67;
 
 /// Has the kernel skip an option, and report success.
 const SKIP: i32 = -1;
@@ -107,7 +99,7 @@ fn note_rate(ctx: &SockoptContext, flow: &mut Flow) -> bool {
         (None, Some(rate)) => rate.into(),
         (None, None) => return false,
     };
-    if rate != u64::MAX && rate >= PACED.into() {
+    if !Own::can_keep_rate(rate) {
         return false;
     }
     flow.own.max_pacing_bytes_per_second = rate;

@@ -5,18 +5,16 @@
 use wad_common::{
     division::part_of_bound,
     flow::{
-        Asks, Flow,
+        Asks, Flow, Own,
         option::{MAX_PACING, NOTSENT_LOWAT, TRAFFIC_CLASS},
     },
     policy::{OVERRIDES, PACED},
     refused::SocketSetting,
 };
+use wad_ebpf::uapi::{SOL_TCP, TCP_NOTSENT_LOWAT};
 
 use crate::socket::{DSCP_MASK, Socket};
 
-// include/linux/socket.h, uapi/linux/tcp.h
-const SOL_TCP: i32 = 6;
-const TCP_NOTSENT_LOWAT: i32 = 25;
 /// include/uapi/asm-generic/errno.h
 const ERANGE: i32 = 34;
 
@@ -117,7 +115,7 @@ impl Unnoted {
     fn keep(self, flow: &mut Flow, own: u64) -> Result<(), i32> {
         match self {
             Self::MaxPacing => {
-                if own != u64::MAX && own >= PACED.into() {
+                if !Own::can_keep_rate(own) {
                     return Err(-ERANGE);
                 }
                 flow.own.max_pacing_bytes_per_second = own;

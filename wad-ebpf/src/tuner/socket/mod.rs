@@ -15,27 +15,21 @@ use wad_common::{
     flow::{Counts, Flow, Settings},
     policy::{CONGESTION_BYTES, PACED},
 };
-use wad_ebpf::{maps, policies::Ends};
+use wad_ebpf::{
+    maps,
+    policies::Ends,
+    uapi::{
+        IP_TOS, IPV6_TCLASS, SO_MAX_PACING_RATE, SO_RCVBUF, SO_SNDBUF, SOL_IP, SOL_IPV6,
+        SOL_SOCKET, SOL_TCP, TCP_BPF_DELACK_MAX, TCP_BPF_IW, TCP_CONGESTION,
+    },
+};
 
 pub use self::{
     calling::{Calling, ends},
     visited::Visited,
 };
 
-// include/uapi/asm-generic/socket.h, include/linux/socket.h, uapi/linux/tcp.h,
-// uapi/linux/bpf.h
-const SOL_IP: i32 = 0;
-const SOL_SOCKET: i32 = 1;
-const SOL_TCP: i32 = 6;
-const SOL_IPV6: i32 = 41;
-const IP_TOS: i32 = 1;
-const SO_SNDBUF: i32 = 7;
-const SO_RCVBUF: i32 = 8;
-const SO_MAX_PACING_RATE: i32 = 47;
-const TCP_CONGESTION: i32 = 13;
-const IPV6_TCLASS: i32 = 67;
-const TCP_BPF_IW: i32 = 1001;
-const TCP_BPF_DELACK_MAX: i32 = 1003;
+// include/linux/socket.h, include/uapi/asm-generic/errno.h
 const AF_INET: u32 = 2;
 const EAFNOSUPPORT: i32 = 97;
 

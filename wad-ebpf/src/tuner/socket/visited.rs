@@ -18,13 +18,14 @@ use aya_ebpf::{
 use wad_common::{
     flow::Counts, instruments::Place, policy::CONGESTION_BYTES, progress::Limits, sock::SockOffsets,
 };
-use wad_ebpf::policies::{Ends, V4_MAPPED};
+use wad_ebpf::{
+    policies::{Ends, V4_MAPPED},
+    uapi::{
+        SO_RCVBUF, SOL_SOCKET, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, TCP_CONGESTION, TCP_WINDOW_CLAMP,
+    },
+};
 
-use super::{AF_INET, SO_RCVBUF, SOL_SOCKET, SOL_TCP, Socket, State};
-
-const TCP_WINDOW_CLAMP: i32 = 10;
-/// Linux 6.12.
-const TCP_BPF_SOCK_OPS_CB_FLAGS: i32 = 1008;
+use super::{AF_INET, Socket, State};
 
 /// `TCP_DEFAULT_SCALING_RATIO` (include/net/tcp.h): half of a receive buffer is
 /// payload, before it is known better, and always before Linux 6.6.
@@ -434,7 +435,7 @@ impl Socket for Visited {
         const RENO: [u8; CONGESTION_BYTES] = *b"reno\0\0\0\0\0\0\0\0\0\0\0\0";
         let set = |name: &[u8; CONGESTION_BYTES]| {
             let (value, bytes) = (name.as_ptr().cast_mut().cast(), name.len() as i32);
-            self.set(SOL_TCP, super::TCP_CONGESTION, value, bytes)
+            self.set(SOL_TCP, TCP_CONGESTION, value, bytes)
         };
         let mut now = [0; CONGESTION_BYTES];
         self.read_congestion(&mut now);
