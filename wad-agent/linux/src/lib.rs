@@ -5,6 +5,7 @@ pub mod cgroup;
 pub mod lock;
 pub mod netlink;
 pub mod netns;
+mod own_thread;
 pub mod privileges;
 pub mod sockstat;
 pub mod sysctl;

@@ -1,8 +1,12 @@
 //! Links, routes and rules of a network namespace, asked for and changed through
 //! rtnetlink(7).
 
-use std::{io, net::IpAddr, thread};
+use std::{io, net::IpAddr};
 
+use crate::{
+    netns::{self, Identity},
+    own_thread::on_own_thread,
+};
 use futures_util::{Stream, StreamExt as _, TryStreamExt as _};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::{
@@ -12,9 +16,6 @@ use netlink_packet_route::{
     rule::RuleMessage,
 };
 use rtnetlink::{Handle, IpVersion};
-use wad_toolbox::shortage;
-
-use crate::netns::{self, Identity};
 
 #[derive(Debug, thiserror::Error)]
 pub enum NetlinkError {
@@ -171,11 +172,7 @@ pub fn inside<T: Send>(
         }
         runtime()?.block_on(async { work(Netlink::open()?).await })
     };
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().spawn_scoped(scope, in_thread);
-        let thread = thread.map_err(|error| entering(shortage::of_threads(error)))?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)).map(Some)
-    })
+    on_own_thread(in_thread).map_err(entering)?.map(Some)
 }
 
 /// Makes a runtime for a thread that speaks to the kernel.

@@ -11,12 +11,13 @@ use std::{
     ops::ControlFlow,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
-    thread,
 };
 
 use nix::sched::{CloneFlags, setns};
 use serde::{Deserialize, Serialize};
-use wad_toolbox::shortage::{self, Shortage};
+use wad_toolbox::shortage::Shortage;
+
+use crate::own_thread::on_own_thread;
 
 /// An open network namespace.
 #[derive(Debug)]
@@ -87,8 +88,9 @@ impl Skipped {
 }
 
 /// Does work in each of these namespaces, one after the other: in this process's own
-/// first, which takes no privilege, and in the others on a thread of its own. A namespace is open for as long
-/// as it is visited, and no other one meanwhile. The work may break off the walk.
+/// first, which takes no privilege, and in the others on a thread of its own. A namespace
+/// is open for as long as it is visited, and no other one meanwhile. The work may break off
+/// the walk.
 pub fn in_each(
     which: Which<'_>,
     mut work: impl FnMut() -> ControlFlow<()> + Send,
@@ -98,12 +100,7 @@ pub fn in_each(
     if walk.is_due(Identity::own()?) && work().is_break() || walk.is_over() {
         return Ok(walk.skipped);
     }
-    thread::scope(|scope| {
-        let thread = thread::Builder::new().name("namespaces".to_owned());
-        let others = || walk.go_on(work);
-        let thread = thread.spawn_scoped(scope, others).map_err(shortage::of_threads)?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+    on_own_thread(|| walk.go_on(work))?
 }
 
 struct Walk<'a> {
@@ -191,10 +188,7 @@ impl Netns {
 
     /// Runs code inside, on a thread of its own.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        thread::scope(|scope| {
-            let thread = scope.spawn(|| self.enter().map(|()| work()));
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        on_own_thread(|| self.enter().map(|()| work()))?
     }
 
     /// Makes the calling thread a member for the rest of its life.
