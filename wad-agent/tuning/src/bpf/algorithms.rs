@@ -25,7 +25,7 @@ pub fn missing(pins: &Pins, instance: &Instance, paths: &[PathPolicy]) -> Vec<La
         let ours = Some(Congestion::Ours(*law));
         paths.iter().any(|path| !path.observe && path.congestion == ours)
     };
-    let is_there = |law: &Law| pins.algorithm(&instance.algorithm(law.name())).exists();
+    let is_there = |law: &Law| pins.at(&instance.algorithm(law.name())).exists();
     Law::ALL.iter().copied().filter(|law| is_named(law) && !is_there(law)).collect()
 }
 
@@ -61,13 +61,13 @@ pub fn load(
 /// Registers and pins them: those that another build has registered, in their places.
 pub fn register(pins: &Pins, before: Option<&Pins>, laws: Vec<CongestionControl>) -> Result<()> {
     let theirs = |law: &CongestionControl| {
-        before.map(|before| before.algorithm(law.name())).filter(|pin| pin.exists())
+        before.map(|before| before.at(law.name())).filter(|pin| pin.exists())
     };
     // Others first, whose names may be taken: then all is as it was.
     let (replacing, others): (Vec<_>, Vec<_>) =
         laws.into_iter().partition(|law| theirs(law).is_some());
     for law in others.into_iter().chain(replacing) {
-        let pin = pins.algorithm(law.name());
+        let pin = pins.at(law.name());
         match theirs(&law) {
             Some(theirs) => law.replace(&theirs, &pin)?,
             None => law.register(&pin)?,
@@ -79,7 +79,7 @@ pub fn register(pins: &Pins, before: Option<&Pins>, laws: Vec<CongestionControl>
 /// Takes laws out again that no policy in force names.
 pub fn unregister(pins: &Pins, instance: &Instance, laws: &[Law]) {
     for law in laws {
-        let pin = pins.algorithm(&instance.algorithm(law.name()));
+        let pin = pins.at(&instance.algorithm(law.name()));
         if !pin.exists() {
             continue;
         }

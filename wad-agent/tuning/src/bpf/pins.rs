@@ -72,7 +72,7 @@ impl Pins {
         &self.current
     }
 
-    /// Returns the pin of this name.
+    /// Returns the pin of this name: a congestion control's is what it is registered as.
     pub fn at(&self, name: &str) -> PathBuf {
         self.current.join(name)
     }
@@ -84,11 +84,6 @@ impl Pins {
         }
         let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
         Ok(entries(&self.current)?.into_iter().filter_map(name).collect())
-    }
-
-    /// `name` is what it is registered as.
-    pub fn algorithm(&self, name: &str) -> PathBuf {
-        self.current.join(name)
     }
 
     pub fn make_folder(&self) -> Result<(), PinsError> {

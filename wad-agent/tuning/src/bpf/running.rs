@@ -197,13 +197,7 @@ pub fn link_sockets(
 }
 
 fn link_sockets_of(object: &LinkedObject, btf: &KernelBtf, name: &'static str) -> Result<OwnedFd> {
-    let program = struct_ops::load(&sys::ProgramLoad {
-        name,
-        instructions: object.instructions(name).map_err(StructOpsError::from)?,
-        program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
-        attach_type_id: btf.function_id("bpf_iter_tcp")?,
-        attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
-    })?;
+    let program = load_iterator(object, btf, (name, "bpf_iter_tcp"))?;
     sys::link_iterator(program.as_fd()).map_err(TuningError::Running)
 }
 
@@ -229,9 +223,8 @@ pub fn link_paths(
     cgroup_id: u64,
     name: &'static str,
 ) -> Result<OwnedFd> {
-    let maps = maps::open_all(pins)?;
-    let object = link_object(&maps, btf, cgroup_id, &Members::NONE)?;
-    link_map(pins, btf, &object, (name, "bpf_iter_bpf_map_elem", "PATHS"))
+    let linked = (cgroup_id, &Members::NONE);
+    link_map(pins, btf, linked, (name, "bpf_iter_bpf_map_elem", "PATHS"))
 }
 
 /// Loads an iterator over the flows' state, by its name, which reads so much of each.
@@ -241,27 +234,37 @@ pub fn link_flows(
     cgroup_id: u64,
     (name, members): (&'static str, &Members),
 ) -> Result<OwnedFd> {
-    let maps = maps::open_all(pins)?;
-    let object = link_object(&maps, btf, cgroup_id, members)?;
-    link_map(pins, btf, &object, (name, "bpf_iter_bpf_sk_storage_map", "FLOWS"))
+    let linked = (cgroup_id, members);
+    link_map(pins, btf, linked, (name, "bpf_iter_bpf_sk_storage_map", "FLOWS"))
 }
 
 /// Links an iterator of this kind over a map.
 fn link_map(
     pins: &Pins,
     btf: &KernelBtf,
-    object: &LinkedObject,
+    (cgroup_id, members): (u64, &Members),
     (name, kind, map): (&'static str, &str, &'static str),
 ) -> Result<OwnedFd> {
-    let program = struct_ops::load(&sys::ProgramLoad {
+    let maps = maps::open_all(pins)?;
+    let object = link_object(&maps, btf, cgroup_id, members)?;
+    let program = load_iterator(&object, btf, (name, kind))?;
+    let map = maps::open(pins, map)?;
+    sys::link_map_iterator(program.as_fd(), map.fd().as_fd()).map_err(TuningError::Running)
+}
+
+/// Loads the program of an iterator of this kind.
+fn load_iterator(
+    object: &LinkedObject,
+    btf: &KernelBtf,
+    (name, kind): (&'static str, &str),
+) -> Result<OwnedFd> {
+    Ok(struct_ops::load(&sys::ProgramLoad {
         name,
         instructions: object.instructions(name).map_err(StructOpsError::from)?,
         program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
         attach_type_id: btf.function_id(kind)?,
         attach_type: bpf_attach_type::BPF_TRACE_ITER as u32,
-    })?;
-    let map = maps::open(pins, map)?;
-    sys::link_map_iterator(program.as_fd(), map.fd().as_fd()).map_err(TuningError::Running)
+    })?)
 }
 
 fn link_object(
