@@ -34,9 +34,7 @@ impl RefusedSetting {
             errno: errno(reason),
         }
     }
-}
 
-impl RefusedSetting {
     /// Returns what is behind it in words, where that is known.
     pub fn why(&self) -> Option<&'static str> {
         match (self.setting.as_str(), self.errno.as_deref()) {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// The same is said so often at most.
-pub const INTERVAL: Duration = Duration::from_secs(600);
+const INTERVAL: Duration = Duration::from_secs(600);
 
 /// Remembers when something was said last.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,7 +20,8 @@ impl Seldom {
         self.may_say_at(Instant::now())
     }
 
-    fn may_say_at(&mut self, now: Instant) -> bool {
+    /// Whether it may be said at that time; then it counts as said.
+    pub fn may_say_at(&mut self, now: Instant) -> bool {
         let may_say = self.0.is_none_or(|said| now.duration_since(said) >= INTERVAL);
         if may_say {
             self.0 = Some(now);

@@ -4,18 +4,17 @@
 use std::{
     io,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use tokio::{
-    task::{JoinHandle, spawn_blocking},
-    time::{Instant, Interval, MissedTickBehavior, interval},
-};
-use wad_toolbox::seldom::{self, Seldom};
+use tokio::time::{Interval, MissedTickBehavior, interval};
+use wad_toolbox::seldom::Seldom;
 use wad_tuning::{
     attachment::{Attachment, Lost, Part},
     bpf::Tuning,
 };
+
+use super::beside::Beside;
 
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -24,30 +23,26 @@ pub type Looked = io::Result<Vec<Lost>>;
 /// Looks when it is time.
 pub struct Looks {
     times: Interval,
-    under_way: Option<JoinHandle<Looked>>,
+    look: Beside<Looked>,
 }
 
 impl Looks {
     pub fn new() -> Self {
         let mut times = interval(LOOK_INTERVAL);
         times.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { times, under_way: None }
+        Self { times, look: Beside::idle() }
     }
 
     /// Returns what is lost, when it has been looked the next time: beside the caller, for
     /// the kernel lets it wait for whoever changes cgroups. Dropped before, it goes on at
     /// the next call.
     pub async fn next(&mut self, tuning: &Arc<Tuning>) -> Looked {
-        if self.under_way.is_none() {
+        if !self.look.is_busy() {
             self.times.tick().await;
-        }
-        let look = || {
             let tuning = Arc::clone(tuning);
-            spawn_blocking(move || tuning.look())
-        };
-        let looked = self.under_way.get_or_insert_with(look).await;
-        self.under_way = None;
-        looked.map_err(io::Error::other).flatten()
+            self.look.start(move || tuning.look());
+        }
+        self.look.done().await
     }
 }
 
@@ -56,27 +51,21 @@ impl Looks {
 pub struct Watch {
     /// What is told to whoever asks.
     pub told: Arc<Mutex<Attachment>>,
-    /// What came last of a part that was lost, in the order of [`Part::ALL`].
-    said: [Option<Said>; Part::ALL.len()],
+    /// Whether a part that was lost was back when something was said of it last, in the
+    /// order of [`Part::ALL`].
+    said: [(bool, Seldom); Part::ALL.len()],
     pub cannot_look: Seldom,
-}
-
-#[derive(Clone, Copy)]
-struct Said {
-    is_back: bool,
-    at: Instant,
 }
 
 impl Watch {
     /// Whether it is to be said that a part is back, or cannot be put back.
     pub fn may_say(&mut self, part: Part, is_back: bool, now: Instant) -> bool {
-        let said = &mut self.said[part as usize];
-        let is_old =
-            said.is_some_and(|said| said.is_back == is_back && now - said.at < seldom::INTERVAL);
-        if !is_old {
-            *said = Some(Said { is_back, at: now });
+        let (was_back, said) = &mut self.said[part as usize];
+        if *was_back != is_back {
+            *was_back = is_back;
+            said.forget();
         }
-        !is_old
+        said.may_say_at(now)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Puts back into the kernel what others have taken off.
 
+use std::time::Instant;
+
 use anyhow::Result;
-use tokio::time::Instant;
 use tracing::{error, warn};
 use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
 use wad_tuning::attachment::Part;

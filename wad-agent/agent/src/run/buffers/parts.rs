@@ -28,8 +28,9 @@ impl Parts {
     /// Returns those who have their part of this room. One that would have more grows no
     /// further. One that holds an eighth more than that gives back: one that is alone does
     /// so from 84% of the bound on, and the largest shrink until less than 90% is held (see
-    /// `Level`), so that there is one then. It has the cap on its buffers until that is gone, or until others keep memory short
-    /// and it has come to want no more than half of its part.
+    /// `Level`), so that there is one then. It has the cap on its buffers until that is
+    /// gone, or until others keep memory short and it has come to want no more than half of
+    /// its part.
     pub fn held(
         &mut self,
         room_bytes: u64,
