@@ -59,20 +59,24 @@ pub struct Now {
     pub is_locked: bool,
 }
 
-/// Returns what is to become of it; None for one that is not the path's to size.
+/// Returns what is to become of it. One that is not the path's to size has nothing and may
+/// have nothing, so nothing comes of it: of an `Option` the compiler may read what is not
+/// there before it knows, which kernels before Linux 6.3 refuse ("invalid read from stack").
 #[inline(always)]
 #[must_use]
-pub fn buffer(flow: &Flow, kind: &Kind, now: &Now) -> Option<Buffer> {
+pub fn buffer(flow: &Flow, kind: &Kind, now: &Now) -> Buffer {
+    const LEFT_ALONE: Buffer =
+        Buffer { has_bytes: 0, needs_bytes: 0, most_bytes: 0, kernel_bytes: 0, flags: 0 };
     let &Now { has_bytes, needs_bytes, autotuned_bytes, is_locked } = now;
     let overrides = flow.asks.flags & OVERRIDES != 0;
     let is_given = u32::from(flow.given) & kind.option != 0;
     // A size that somebody else has set is the application's.
     let is_ours = is_given && has_bytes == kind.after_bytes || overrides;
     if kind.asked_bytes == 0 || kind.is_refused || is_locked && !is_ours {
-        return None;
+        return LEFT_ALONE;
     }
     if !kind.grows && !is_given {
-        return None;
+        return LEFT_ALONE;
     }
     let cap_bytes = counts::cap_bytes(flow);
     let most_bytes = kind.asked_bytes.saturating_mul(2).min(cap_bytes);
@@ -87,5 +91,5 @@ pub fn buffer(flow: &Flow, kind: &Kind, now: &Now) -> Option<Buffer> {
         flags |= MAY_GROW;
     }
     let kernel_bytes = if is_locked { 0 } else { autotuned_bytes };
-    Some(Buffer { has_bytes, needs_bytes, most_bytes, kernel_bytes, flags })
+    Buffer { has_bytes, needs_bytes, most_bytes, kernel_bytes, flags }
 }

@@ -75,8 +75,7 @@ fn resize(tcp: Tcp, flow: &mut Flow) {
         autotuned_bytes: tcp.autotuned_sndbuf_bytes(),
         is_locked: tcp.sndbuf_is_locked(),
     };
-    let Some(buffer) = buffers::buffer(flow, &Kind::send(flow), &now) else { return };
-    let Some(bytes) = buffer.next_bytes() else { return };
+    let Some(bytes) = buffers::buffer(flow, &Kind::send(flow), &now).next_bytes() else { return };
     let mut argument = bytes / 2;
     let value: *mut c_void = (&raw mut argument).cast();
     let bytes = size_of::<u32>() as i32;

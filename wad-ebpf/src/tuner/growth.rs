@@ -48,26 +48,16 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
     // SAFETY: a number in a map, which is there for as long as this run.
     flow.room = unsafe { HELD.get(holder) }.map_or(Room::Free as u32, |room| *room);
     let [sndbuf, rcvbuf] = buffers(&socket, flow);
-    let mut flags = 0;
-    let mut wants_bytes = 0_u32;
-    if let Some(buffer) = sndbuf {
-        let more_bytes = buffer.wants_bytes();
-        wants_bytes = more_bytes;
-        flags |= still(&buffer);
-        // A law of ours sees to growth on ACKs, and the sooner. The application may have
-        // chosen another.
-        let is_own = socket.congestion().starts_with(b"wad_");
-        if buffer.next_bytes().is_some() && !(is_own && more_bytes > 0) {
-            flags |= WANTS_VISIT;
-        }
+    let mut flags = still(&sndbuf) | still(&rcvbuf);
+    let more_bytes = sndbuf.wants_bytes();
+    // A law of ours sees to growth on ACKs, and the sooner. The application may have
+    // chosen another.
+    let is_own = socket.congestion().starts_with(b"wad_");
+    if sndbuf.next_bytes().is_some() && !(is_own && more_bytes > 0) || rcvbuf.next_bytes().is_some()
+    {
+        flags |= WANTS_VISIT;
     }
-    if let Some(buffer) = rcvbuf {
-        wants_bytes = wants_bytes.saturating_add(buffer.wants_bytes());
-        flags |= still(&buffer);
-        if buffer.next_bytes().is_some() {
-            flags |= WANTS_VISIT;
-        }
-    }
+    let wants_bytes = more_bytes.saturating_add(rcvbuf.wants_bytes());
     let [sends_bytes, receives_bytes] = socket.held_bytes();
     if sends_bytes > 0 && sends(&socket, flow.policy, session(meta)) {
         flags |= STARTS;
@@ -126,11 +116,11 @@ pub extern "C" fn wad_growing(ctx: *const running::Context) -> u32 {
 #[inline(always)]
 pub fn follow(socket: &Visited, flow: &mut Flow) {
     let [sends, receives] = buffers(socket, flow);
-    if let Some(bytes) = sends.and_then(|buffer| buffer.next_bytes()) {
+    if let Some(bytes) = sends.next_bytes() {
         let set = socket.set_sndbuf(bytes / 2);
         took(socket, flow, (SocketSetting::Sndbuf, set), bytes);
     }
-    if let Some(bytes) = receives.and_then(|buffer| buffer.next_bytes()) {
+    if let Some(bytes) = receives.next_bytes() {
         let set = socket.set_rcvbuf(bytes / 2);
         took(socket, flow, (SocketSetting::Rcvbuf, set), bytes);
     }
@@ -157,10 +147,9 @@ fn took(
     }
 }
 
-/// Returns the buffers, the one to send and the one to receive; None for one that is
-/// not the path's to size.
+/// Returns the buffers, the one to send and the one to receive.
 #[inline(always)]
-fn buffers(socket: &Visited, flow: &mut Flow) -> [Option<Buffer>; 2] {
+fn buffers(socket: &Visited, flow: &mut Flow) -> [Buffer; 2] {
     let locked = socket.set_options();
     let [sndbuf_bytes, rcvbuf_bytes] = socket.buffers_bytes();
     let [autotuned_sndbuf_bytes, autotuned_rcvbuf_bytes] = socket.autotuned_bytes();
@@ -177,18 +166,15 @@ fn buffers(socket: &Visited, flow: &mut Flow) -> [Option<Buffer>; 2] {
         autotuned_bytes: autotuned_rcvbuf_bytes,
         is_locked: locked & RCVBUF != 0,
     };
-    let sends = buffer(flow, &Kind::send(flow), &sends).map(|buffer| hidden(flow, buffer));
-    let receives = buffer(flow, &Kind::receive(flow), &receives).map(|buffer| {
-        let least_bytes = socket.least_rcvbuf_bytes();
-        let buffer = hidden(flow, buffer);
+    let sends = buffer(flow, &Kind::send(flow), &sends);
+    let sends = hidden(flow, sends);
+    let receives = buffer(flow, &Kind::receive(flow), &receives);
+    let mut receives = hidden(flow, receives);
+    if receives.has_bytes > receives.most_bytes {
         // It has to hold what it was offered for, until that has come.
-        let most_bytes = if buffer.has_bytes > buffer.most_bytes {
-            least_bytes.max(buffer.most_bytes.into()).min(buffer.has_bytes.into()) as u32
-        } else {
-            buffer.most_bytes
-        };
-        Buffer { most_bytes, ..buffer }
-    });
+        let most_bytes = socket.least_rcvbuf_bytes().max(receives.most_bytes.into());
+        receives.most_bytes = most_bytes.min(receives.has_bytes.into()) as u32;
+    }
     [sends, receives]
 }
 

@@ -109,6 +109,10 @@ fn measure() -> Result<Costs> {
     let before: BTreeSet<u32> = bpf::loaded()?.into_iter().map(|program| program.id).collect();
     let home = Home::create(&program()?, &policy)?;
     let agent = home.start(stand.cgroup())?;
+    // What the kernel refuses is not the agent's end, and the log has its verifier's words.
+    let log = home.log();
+    let refused: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();
+    ensure!(refused.is_empty(), "this kernel refuses programs:\n{}", refused.join("\n"));
     let mut costs = Costs::new();
     for program in bpf::loaded()?.into_iter().filter(|program| !before.contains(&program.id)) {
         let Some(cost) = program.verified_instructions else {
