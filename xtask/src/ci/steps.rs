@@ -31,6 +31,8 @@ pub struct Step {
     /// Words without quotes.
     pub command: String,
     runs: Vec<Extent>,
+    /// The step that leaves processors idle, in which this one is run.
+    pub beside: Option<String>,
     budget_s: Option<u64>,
 }
 
@@ -44,7 +46,7 @@ impl Table {
     fn parse(text: &str) -> Result<Self> {
         let table: Self = toml::from_str(text)?;
         for (place, step) in table.step.iter().enumerate() {
-            let Step { name, command, runs, budget_s } = step;
+            let Step { name, command, runs, beside, budget_s } = step;
             let others = &table.step[..place];
             ensure!(others.iter().all(|other| other.name != *name), "two steps are called {name}");
             ensure!(!command.trim().is_empty(), "the step {name} has no command");
@@ -53,6 +55,14 @@ impl Table {
                 runs.contains(&Extent::Default) == budget_s.is_some(),
                 "{name}: a step has a budget if it is one of the default run's"
             );
+            if let Some(beside) = beside {
+                let host = others.iter().find(|other| other.name == *beside);
+                ensure!(
+                    host.is_some_and(|host| host.beside.is_none()
+                        && runs.iter().all(|run| host.runs.contains(run))),
+                    "{name}: no step before it is {beside}, by itself and in the same runs"
+                );
+            }
         }
         Ok(table)
     }
@@ -60,6 +70,12 @@ impl Table {
     /// Returns the steps of a run.
     pub fn of(&self, extent: Extent) -> Vec<&Step> {
         self.step.iter().filter(|step| step.runs.contains(&extent)).collect()
+    }
+
+    /// Returns those of its steps that are run beside this one.
+    pub fn beside(&self, extent: Extent, name: &str) -> Vec<&Step> {
+        let is_beside = |step: &&Step| step.beside.as_deref() == Some(name);
+        self.of(extent).into_iter().filter(is_beside).collect()
     }
 }
 
@@ -95,7 +111,8 @@ mod tests {
     fn a_change_is_checked_in_minutes() {
         let table = Table::read().unwrap();
         let steps = table.of(Extent::Default);
-        let all_s: u64 = steps.iter().filter_map(|step| step.budget_s).sum();
+        let one_by_one = steps.iter().filter(|step| step.beside.is_none());
+        let all_s: u64 = one_by_one.filter_map(|step| step.budget_s).sum();
         let setup = steps.iter().find(|step| step.name == "setup").unwrap();
         let with_tools_s = all_s - setup.budget_s.unwrap() + SETUP_WITH_TOOLS_S;
         assert!(all_s <= MOST_S, "{all_s}");
@@ -151,6 +168,17 @@ mod tests {
     }
 
     #[test]
+    fn a_step_is_run_beside_another() {
+        let row = |name| format!("[[step]]\nname = '{name}'\ncommand = 'c'\nruns = ['long']\n");
+        let table = Table::parse(&format!("{}{}beside = 'a'\n", row("a"), row("b"))).unwrap();
+        let names = |extent| -> Vec<&str> {
+            table.beside(extent, "a").iter().map(|step| step.name.as_str()).collect()
+        };
+        assert_eq!(names(Extent::Long), ["b"]);
+        assert!(names(Extent::Quick).is_empty() && table.beside(Extent::Long, "b").is_empty());
+    }
+
+    #[test]
     fn a_table_that_makes_no_sense_is_refused() {
         let row = "[[step]]\nname = 'a'\ncommand = 'cargo a'\n";
         assert!(refusal(&format!("{row}runs = []")).contains("no run has the step a"));
@@ -162,5 +190,9 @@ mod tests {
         assert!(refusal(&format!("{row}runs = ['quick']\n{twice}")).contains("two steps"));
         let empty = "[[step]]\nname = 'a'\ncommand = ' '\nruns = ['quick']";
         assert!(refusal(empty).contains("no command"));
+        let beside = "runs = ['quick']\nbeside = 'b'\n";
+        assert!(refusal(&format!("{row}{beside}")).contains("no step before it is b"));
+        let other = "[[step]]\nname = 'b'\ncommand = 'b'\nruns = ['long']\n";
+        assert!(refusal(&format!("{other}{row}{beside}")).contains("no step before it is b"));
     }
 }
