@@ -14,15 +14,20 @@ pub struct Sysctl {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SysctlError {
-    #[error("cannot read the kernel setting {key}")]
+    #[error("cannot read the kernel setting {key}{}", needs(key, &[]))]
     Read { key: String, source: io::Error },
-    #[error(
-        "cannot set {key} to {value} (it takes root, and for net.core the host's own network \
-         namespace)"
-    )]
+    #[error("cannot set {key} to {value}{}", needs(key, &["root"]))]
     Write { key: String, value: String, source: io::Error },
     #[error("the kernel setting {key} is {value:?}, which does not end in a number")]
     NotANumber { key: String, value: String, source: std::num::ParseIntError },
+}
+
+/// Says what it takes to have a setting. (Linux 6.1 does not even show those of net.core
+/// in other namespaces.)
+fn needs(key: &str, others: &[&str]) -> String {
+    let own = key.starts_with("net.core.").then_some("the host's own network namespace");
+    let all: Vec<_> = others.iter().copied().chain(own).collect();
+    if all.is_empty() { String::new() } else { format!(" (it takes {})", all.join(" and ")) }
 }
 
 impl Default for Sysctl {

@@ -20,6 +20,9 @@ const TOOLS: [&str; 17] = [
     "ss", "tc", "tcpdump", "tmux", "umount", "unshare", "zstd",
 ];
 
+/// openssl asks for its settings where Debian has them.
+const OPENSSL_SETTINGS: &str = "/usr/lib/ssl/openssl.cnf";
+
 /// The locale says how letters are encoded, which tmux asks for.
 const LOCALE: &str = "/usr/lib/locale/C.utf8";
 
@@ -71,6 +74,8 @@ fn add_tools(archive: &mut Archive) -> Result<()> {
         archive.file(library.trim_start_matches('/'), &read(Path::new(&library))?);
     }
     add_folder(archive, Path::new("/"), Path::new(LOCALE))?;
+    let settings = read(Path::new(OPENSSL_SETTINGS))?;
+    archive.file(OPENSSL_SETTINGS.trim_start_matches('/'), &settings);
     let busybox = find("busybox")?;
     archive.file("busybox/busybox", &read(&busybox)?);
     let applets = exec::output(Command::new(&busybox).arg("--list"))

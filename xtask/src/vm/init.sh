@@ -6,11 +6,15 @@ export PATH=/usr/sbin:/usr/bin:/busybox HOME=/root TERM=dumb WAD_BIN=/usr/sbin/w
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
 mount -t devtmpfs devtmpfs /dev
+# Terminals of tests.
+mkdir -p /dev/pts && mount -t devpts devpts /dev/pts
 mount -t tmpfs tmpfs /run
 # A repository may be below it, which then has files already.
 [ -n "$(ls -A /tmp)" ] || mount -t tmpfs tmpfs /tmp
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 ip link set lo up
+# As systemd has it.
+ulimit -Sn 1024 && ulimit -Hn 524288
 # Parameters that the kernel does not know are variables here.
 if [ -n "$TCP_MEM" ]; then echo "${TCP_MEM//,/ }" >/proc/sys/net/ipv4/tcp_mem; fi
 modprobe tun

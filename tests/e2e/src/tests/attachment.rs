@@ -160,7 +160,7 @@ fn an_unmounted_bpf_file_system_ends_nothing_and_is_mounted_again() -> Result<()
     let before = open(&wire, 7000)?;
     let law = before.near_flow(wire.a())?.congestion;
     ensure!(law.starts_with("wad_aimd"), "{law}");
-    let unmount = "while umount --lazy /sys/fs/bpf 2>/dev/null; do :; done";
+    let unmount = "umount -l /sys/fs/bpf && while umount -l /sys/fs/bpf 2>/dev/null; do :; done";
     run("nsenter", &["-t", &process, "-m", "sh", "-c", unmount])?;
     ensure!(!are_there());
     let after = open(&wire, 7001)?;

@@ -112,7 +112,7 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, beside, slow)]
+#[e2e(never = "prometheus and promtool are larger than all else in a machine", beside, slow)]
 fn a_path_that_flaps_changes_once_in_an_interval() -> Result<()> {
     const INTERVAL_SECONDS: u64 = 6;
     let stand = Stand::set_up("flapping")?;

@@ -213,7 +213,7 @@ fn a_damaged_journal_is_told_of_and_kept() -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(!output.status.success(), "{said}");
     for word in ["line 1 of", RMEM_MAX, WMEM_MAX, ".damaged"] {
-        ensure!(said.contains(word), "{word} is not in: {said}");
+        ensure!(said.contains(word), "{word} is not in ({}): {said}", output.status);
     }
     ensure!(fs::read(home.journal().with_extension("jsonl.damaged"))? == kept);
     ensure!(ceilings()? == [LOW, LOW] && !home.pins().exists() && !home.journal().exists());

@@ -11,6 +11,7 @@ use nix::sys::signal::Signal;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     cgroup,
+    old_kernel::BpfFileSystem,
     process::{Place, in_mounts, run_command},
     stand::{Stand, until},
     sysctl,
@@ -55,6 +56,8 @@ fn the_bpf_file_system_is_mounted_and_unmounted_again() -> Result<()> {
 #[e2e(long, beside)]
 fn the_root_of_cgroup_v2_is_found_where_it_is_mounted() -> Result<()> {
     let _stand = Stand::set_up("root")?;
+    // The agent's own mounts are nobody else's.
+    let _bpffs = BpfFileSystem::mount()?;
     let wire = Wire::start()?;
     let home = Home::create(&program()?, POLICY)?;
     // In a cgroup namespace the root is the cgroup that this process is in.

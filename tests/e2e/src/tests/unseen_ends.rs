@@ -9,6 +9,7 @@ use std::{
 use anyhow::{Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
+    bpf,
     foreign::Foreign,
     metrics::Metrics,
     signal,
@@ -65,7 +66,13 @@ fn flows_whose_end_is_hidden_are_counted_no_more_within_a_minute() -> Result<()>
     let look = || Ok::<_, anyhow::Error>(home.metrics()?);
     let all = (LOST + STAYING - 1) as f64;
     signal::sleep(Duration::from_secs(1))?;
-    ensure!(tuned_and_closed(&look()?)? == (all, 0.0), "an end was seen: nothing is tested");
+    let seen = tuned_and_closed(&look()?)?;
+    if bpf::loaded()?.iter().any(|program| program.name == "wad_ended") {
+        // Before Linux 6.12 the agent has another program that sees each end.
+        ensure!(seen == ((STAYING - 1) as f64, LOST as f64), "{seen:?}");
+        return Ok(());
+    }
+    ensure!(seen == (all, 0.0), "an end was seen: nothing is tested");
     // This one's callback is taken, too, and it goes on.
     staying.extend(open(&wire, 1)?);
     drop(foreign);
