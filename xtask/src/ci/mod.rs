@@ -5,7 +5,7 @@ mod steps;
 mod times;
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
     path::PathBuf,
     process::Command,
@@ -76,7 +76,6 @@ fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
 /// prints goes to a file.
 fn in_the_gaps(step: &Step) -> Result<()> {
     let path = output_of(step);
-    fs::create_dir_all(exec::target())?;
     let output = File::create(&path).with_context(|| path.display().to_string())?;
     let wanted = command(&step.command);
     let mut idle = Command::new("chrt");

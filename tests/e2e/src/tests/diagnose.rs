@@ -23,7 +23,6 @@ use wad_testbed::{
 
 /// 100 kB are on their way when it is full, and as many wait.
 const PATH: &str = "rtt = '40ms'\nforward = { rate = '20Mbit', queue = { bdp = 1.0 } }\n";
-const RATE_BITS_PER_SECOND: f64 = 20e6;
 const NEAR_SMALL: u16 = 7000;
 const FAR_SMALL: u16 = 7001;
 const LARGE: u16 = 7002;
@@ -111,11 +110,8 @@ fn small_buffers_are_named_and_the_advice_makes_them_large_enough() -> Result<()
     home.reload(&advised)?;
     for (port, before) in [(NEAR_SMALL, near), (FAR_SMALL, far)] {
         let after = diagnose_bulk(&home, &wan, port)?;
-        // Of the queue that it fills now, it may have just overrun it; or what its window
-        // holds beyond the path waits there.
-        let has_all = after["bits_per_second"].as_f64() > Some(0.94 * RATE_BITS_PER_SECOND);
-        let of_path = after["limit"] == "path_rate" || after["limit"] == "loss";
-        ensure!(of_path || has_all, "{after}");
+        // Of the queue that it fills now, it may have just overrun it.
+        ensure!(after["limit"] == "path_rate" || after["limit"] == "loss", "{after}");
         let rates = [&before, &after].map(|seen| seen["bits_per_second"].as_f64());
         ensure!(rates[1] > rates[0].map(|rate| 1.3 * rate), "not faster: {before} {after}");
     }
