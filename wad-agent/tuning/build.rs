@@ -26,10 +26,10 @@ const OBJECTS: [&str; 2] = ["tuner", "congestion"];
 
 /// The programs' inputs: what they are made of, beside the linker.
 const INPUTS: [&str; 7] = [
+    "Cargo.lock",
     "Cargo.toml",
     "wad-common/Cargo.toml",
     "wad-common/src",
-    "wad-ebpf/Cargo.lock",
     "wad-ebpf/Cargo.toml",
     "wad-ebpf/rust-toolchain.toml",
     "wad-ebpf/src",
@@ -73,7 +73,10 @@ fn main() {
     let arch = variable("CARGO_CFG_TARGET_ARCH");
     let mut cargo = toolchain.cargo(&arch);
     // Standard output is the channel to the outer cargo.
-    cargo.args(["build", "--release", "--locked"]).args(TARGET).stdout(Stdio::null());
+    cargo
+        .args(["build", "--profile", "bpf", "--features", "programs", "--locked"])
+        .args(TARGET)
+        .stdout(Stdio::null());
     match cargo.status() {
         Ok(status) if status.success() => {}
         Ok(status) => panic!(
@@ -82,7 +85,7 @@ fn main() {
         ),
         Err(error) => panic!("cannot start rustup to build the BPF programs: {error}"),
     }
-    let built = root.join("target/bpf").join(&arch).join("bpfel-unknown-none/release");
+    let built = root.join("target/bpf").join(&arch).join("bpfel-unknown-none/bpf");
     for object in OBJECTS {
         let path = built.join(object);
         match fs::read(&path) {

@@ -91,15 +91,16 @@ impl BpfToolchain {
         // Joined by the separator that lets paths have spaces.
         let flags = [
             format!("--cfg=bpf_target_arch=\"{arch}\""),
-            "-Cdebuginfo=2".to_owned(),
             // Atomic operations that return what was there: Linux 5.12.
             "-Ctarget-cpu=v3".to_owned(),
             "-Clink-arg=--btf".to_owned(),
-            format!("-Clinker={}", self.linker().display()),
         ];
         command
             .env_remove("RUSTUP_TOOLCHAIN")
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
+            // Not among the flags: cargo names crates by a hash of these, the compiler
+            // sorts by the names, and the programs would differ by the folder of the linker.
+            .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", self.linker())
             // One folder for all profiles of the agent: `core` is built once.
             .env("CARGO_TARGET_DIR", self.root.join("target/bpf").join(arch));
         command

@@ -28,5 +28,10 @@ pub fn run() -> Result<()> {
             .args(TARGET)
             .args(deny),
     )?;
-    exec::run(bpf.cargo(arch).args(["clippy", "--locked"]).args(TARGET).args(deny))
+    exec::run(
+        bpf.cargo(arch)
+            .args(["clippy", "--features", "programs", "--locked"])
+            .args(TARGET)
+            .args(deny),
+    )
 }

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result};
 use crate::{bpf_toolchain::BpfToolchain, exec};
 
 /// These components of the nightly are needed.
-const BPF_COMPONENTS: [&str; 3] = ["rust-src", "clippy", "rustfmt"];
+const BPF_COMPONENTS: [&str; 2] = ["rust-src", "clippy"];
 
 /// Makes sure that the toolchain in use has these components and targets.
 pub fn ensure_host(components: &[&str], targets: &[&str]) -> Result<()> {
