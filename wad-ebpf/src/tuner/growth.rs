@@ -52,9 +52,8 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
     let more_bytes = sndbuf.wants_bytes();
     // A law of ours sees to growth on ACKs, and the sooner. The application may have
     // chosen another.
-    let is_own = socket.congestion().starts_with(b"wad_");
-    if sndbuf.next_bytes().is_some() && !(is_own && more_bytes > 0) || rcvbuf.next_bytes().is_some()
-    {
+    let grows_on_acks = || more_bytes > 0 && socket.congestion().starts_with(b"wad_");
+    if sndbuf.next_bytes().is_some() && !grows_on_acks() || rcvbuf.next_bytes().is_some() {
         flags |= WANTS_VISIT;
     }
     let wants_bytes = more_bytes.saturating_add(rcvbuf.wants_bytes());
