@@ -20,17 +20,10 @@ pub fn run() -> Result<()> {
 
     let bpf = BpfToolchain::read(exec::root())?;
     let arch = std::env::consts::ARCH;
-    let common = exec::root().join("wad-common/Cargo.toml");
     exec::run(
         bpf.cargo(arch)
-            .args(["clippy", "--locked", "--manifest-path"])
-            .arg(common)
-            .args(TARGET)
-            .args(deny),
-    )?;
-    exec::run(
-        bpf.cargo(arch)
-            .args(["clippy", "--features", "programs", "--locked"])
+            .args(["clippy", "--package", "wad-common", "--package", "wad-ebpf"])
+            .args(["--features", "wad-ebpf/programs", "--locked"])
             .args(TARGET)
             .args(deny),
     )
