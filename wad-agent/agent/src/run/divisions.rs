@@ -8,9 +8,10 @@ use tokio::time::{Interval, MissedTickBehavior, interval};
 /// How often it is looked whether flows have come or gone: all have their parts
 /// within a second, receive buffers in a few visits.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
-/// Visits to flows that wait, at every look; then the pauses become longer, for what
-/// they wait for is likely to be their applications.
-const PROMPT_VISITS: u32 = 8;
+/// Visits to flows that wait, at every look for five seconds: what a lossy path was
+/// offered takes that long to come. Then the pauses become longer, for what they wait
+/// for is likely to be their applications.
+const PROMPT_VISITS: u32 = 25;
 const MAX_PAUSE_LOOKS: u32 = 25;
 
 /// Ticks when it is time to look.
@@ -71,7 +72,7 @@ mod tests {
     #[test]
     fn those_that_wait_are_visited_less_and_less_often() {
         let mut divisions = Divisions::default();
-        let visits: Vec<u32> = (1..=400)
+        let visits: Vec<u32> = (1..=600)
             .filter(|_| {
                 let are_due = divisions.are_due(1);
                 if are_due {
@@ -80,7 +81,10 @@ mod tests {
                 are_due
             })
             .collect();
-        assert_eq!(visits[..12], [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 14, 18]);
+        let prompt: Vec<u32> = (1..=PROMPT_VISITS + 1).collect();
+        let (at_every_look, later) = visits.split_at(prompt.len());
+        assert_eq!(at_every_look, prompt);
+        assert_eq!(later[..3], [28, 31, 35]);
         let pauses: Vec<_> = visits.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert_eq!(pauses.iter().max(), Some(&MAX_PAUSE_LOOKS));
         // Not so after the next change.
