@@ -32,10 +32,12 @@ const KERNEL_BYTES: u64 = 500_000;
 /// 1.25 times what 100 Mbit/s carry in 100 ms, doubled.
 const MOST_BYTES: u64 = 2 * 1_562_500;
 
-/// Makes a path of so many Mbit/s and 100 ms, between namespaces whose own autotuning
-/// ends early.
-fn wan(mbit: u32) -> Result<Wan> {
-    let path = format!("rtt = '100ms'\nforward = {{ rate = '{mbit}Mbit', queue.bdp = 1 }}");
+/// What a path carries, in Mbit/s, and its round trip time.
+const PATH: (u32, u32) = (100, 100);
+
+/// Makes a path between namespaces whose own autotuning ends early.
+fn wan((mbit, rtt_ms): (u32, u32)) -> Result<Wan> {
+    let path = format!("rtt = '{rtt_ms}ms'\nforward = {{ rate = '{mbit}Mbit', queue.bdp = 1 }}");
     let wan = Wan::start(&toml::from_str(&path)?)?;
     settings::apply(&wan)?;
     for netns in [wan.a(), wan.b()] {
@@ -46,12 +48,12 @@ fn wan(mbit: u32) -> Result<Wan> {
     Ok(wan)
 }
 
-fn path(port: u16, keys: &str) -> String {
+fn path(port: u16, (mbit, rtt_ms): (u32, u32), keys: &str) -> String {
     format!(
         "[[path]]\nname = 'to-{port}'\nremote = '{}'\nremote_port = {port}\n\
-         bandwidth = '100Mbit'\nrtt = '100ms'\nsndbuf = 'auto'\n{keys}\n\
+         bandwidth = '{mbit}Mbit'\nrtt = '{rtt_ms}ms'\nsndbuf = 'auto'\n{keys}\n\
          [[path]]\nname = 'of-{port}'\nremote = '{}'\nlocal_port = {port}\n\
-         bandwidth = '100Mbit'\nrtt = '100ms'\nrcvbuf = 'auto'\n\n",
+         bandwidth = '{mbit}Mbit'\nrtt = '{rtt_ms}ms'\nrcvbuf = 'auto'\n\n",
         ADDRESSES_V4[1], ADDRESSES_V4[0]
     )
 }
@@ -120,15 +122,15 @@ fn while_sending(
 #[e2e(long, few, slow)]
 fn buffers_grow_to_what_the_path_needs_and_no_further() -> Result<()> {
     let stand = Stand::set_up("growth")?;
-    let policy = path(7000, "congestion = 'wad_highspeed'\nallow = 'aggressive'")
-        + &path(7001, "congestion = 'cubic'")
-        + &path(7002, "congestion = 'wad_aimd'")
-        + &path(7003, "congestion = 'cubic'");
+    // Not met by what other tests hold meanwhile.
+    let policy = "[limits]\nmax_memory = '1GiB'\n\n".to_owned()
+        + &path(7000, PATH, "congestion = 'wad_highspeed'\nallow = 'aggressive'")
+        + &path(7001, PATH, "congestion = 'cubic'")
+        + &path(7002, PATH, "congestion = 'wad_aimd'")
+        + &path(7003, PATH, "congestion = 'cubic'");
     let home = Home::create(&program()?, &policy)?;
     let _agent = home.start(stand.cgroup())?;
-    let wan = wan(100)?;
-    // The bound is to be met by the flows of this test.
-    until("others hold little", SOON, held_bytes, |held| *held < 4_000_000)?;
+    let wan = wan(PATH)?;
     let open = |port| patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?);
     let sizes = |connection: &Connection| -> Result<(u64, u64)> {
         let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
@@ -198,9 +200,9 @@ fn open_with_own_law(wan: &Wan, port: u16, is_before: bool) -> Result<Connection
 #[e2e(long, few)]
 fn buffers_grow_under_a_law_that_the_application_chose() -> Result<()> {
     let stand = Stand::set_up("own-law")?;
-    let home = Home::create(&program()?, &path(7000, "congestion = 'wad_aimd'"))?;
+    let home = Home::create(&program()?, &path(7000, PATH, "congestion = 'wad_aimd'"))?;
     let _agent = home.start(stand.cgroup())?;
-    let wan = wan(100)?;
+    let wan = wan(PATH)?;
     for is_before in [true, false] {
         let connection = open_with_own_law(&wan, 7000, is_before)?;
         while_sending(&connection, Duration::ZERO, Duration::from_secs(6), || {
@@ -227,17 +229,20 @@ fn held_bytes() -> Result<u64> {
 #[e2e(long, alone)]
 fn near_the_bound_growth_stops_and_beyond_it_the_largest_shrink() -> Result<()> {
     const FLOWS: usize = 8;
-    const LIMIT_BYTES: u64 = 12_000_000;
-    const LESS_BYTES: u64 = 4_000_000;
+    const LONG_PATH: (u32, u32) = (200, 400);
+    // A tenth of each is more than the kernel's count may be wrong by, a MiB for each
+    // processor (SK_MEMORY_PCPU_RESERVE).
+    const LIMIT_BYTES: u64 = 48_000_000;
+    const LESS_BYTES: u64 = 24_000_000;
     let stand = Stand::set_up("bound")?;
     let policy = |bytes: u64| {
-        let path = path(7000, "congestion = 'cubic'");
+        let path = path(7000, LONG_PATH, "congestion = 'cubic'");
         format!("[limits]\nmax_memory = {bytes}\n\n{path}")
     };
     let home = Home::create(&program()?, &policy(LIMIT_BYTES))?;
     let _agent = home.start(stand.cgroup())?;
-    // Eight would hold 25 MB to send.
-    let wan = wan(100)?;
+    // Eight would hold 200 MB to send.
+    let wan = wan(LONG_PATH)?;
     let mut connections = Vec::new();
     for _ in 0..FLOWS {
         let to = at(ADDRESSES_V4[1], 7000);
@@ -320,12 +325,12 @@ fn drain(connection: &Connection, bytes: usize) -> Result<()> {
 fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()> {
     const RECEIVERS: usize = 64;
     let stand = Stand::set_up("unread")?;
-    let paths = path(7000, "congestion = 'wad_highspeed'\nallow = 'aggressive'")
-        + &path(7001, "congestion = 'cubic'")
-        + &path(7002, "congestion = 'cubic'");
+    let paths = path(7000, PATH, "congestion = 'wad_highspeed'\nallow = 'aggressive'")
+        + &path(7001, PATH, "congestion = 'cubic'")
+        + &path(7002, PATH, "congestion = 'cubic'");
     let home = Home::create(&program()?, &paths)?;
     let _agent = home.start(stand.cgroup())?;
-    let wan = wan(100)?;
+    let wan = wan(PATH)?;
     // The bound is to be met by the flows of this test.
     until("others hold little", SOON, held_bytes, |held| *held < 4_000_000)?;
     let open = |port| patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?);
