@@ -192,9 +192,6 @@ pub enum Visit {
     Left = b'l',
     /// Others came or went: it has another part of its path's buffers.
     Divided = b'd',
-    /// It was changed, but its receive buffer still has to hold what the other end
-    /// was offered: it is to be visited again.
-    Dividing = b'D',
 }
 
 /// Socket-local storage of a matched flow.

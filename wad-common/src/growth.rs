@@ -13,6 +13,8 @@ pub struct Buffer {
     pub needs_bytes: u64,
     /// Most that it may have.
     pub most_bytes: u32,
+    /// It has to hold so much now, whatever it may have: it shrinks no further.
+    pub least_bytes: u32,
     /// Up to here the kernel sizes it by itself; 0 where it does not.
     pub kernel_bytes: u32,
     /// What it may not keep beyond `most_bytes`, and who sizes it: [`KEEPS_BOUND`],
@@ -38,10 +40,12 @@ impl Buffer {
     #[inline(always)]
     #[must_use]
     pub const fn next_bytes(&self) -> Option<u32> {
-        let Self { has_bytes, needs_bytes, most_bytes, kernel_bytes, flags } = *self;
-        // What the other end was offered is not known exactly, and changes.
-        if has_bytes > most_bytes.saturating_add(most_bytes / 64) {
-            return if flags & KEEPS_BOUND != 0 { Some(most_bytes) } else { None };
+        let Self { has_bytes, needs_bytes, most_bytes, least_bytes, kernel_bytes, flags } = *self;
+        if has_bytes > most_bytes {
+            // It goes down to what it has to hold, again and again, but not for a little.
+            let is_near = has_bytes - has_bytes / 64 <= least_bytes;
+            let is_due = least_bytes <= most_bytes || !is_near;
+            return if flags & KEEPS_BOUND != 0 && is_due { Some(most_bytes) } else { None };
         }
         if has_bytes >= most_bytes || flags & MAY_GROW == 0 {
             return None;
@@ -60,6 +64,15 @@ impl Buffer {
         }
         let needs_bytes = needs_bytes as u32;
         if needs_bytes - has_bytes > has_bytes / 4 { Some(needs_bytes) } else { None }
+    }
+
+    /// Whether it is to have another size sooner or later, if its flow goes on.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_to_change(&self) -> bool {
+        let Self { has_bytes, most_bytes, flags, .. } = *self;
+        let grows = flags & IS_FIXED == 0 && has_bytes < most_bytes;
+        grows || flags & KEEPS_BOUND != 0 && has_bytes > most_bytes
     }
 
     /// Returns by how much it would grow now if there were memory.
@@ -123,7 +136,7 @@ pub struct Holding {
     pub holder: Holder,
     /// Inode of its network namespace.
     pub netns: u32,
-    /// [`WANTS_VISIT`], [`GROWS_STILL`] and [`STARTS`].
+    /// [`WANTS_VISIT`], [`CHANGES_STILL`] and [`STARTS`].
     pub flags: u32,
     /// Memory that data takes which it has still to send, or have acknowledged.
     pub sends_bytes: u32,
@@ -178,8 +191,8 @@ pub enum Room {
 
 /// A visit would change its buffers.
 pub const WANTS_VISIT: u32 = 1 << 0;
-/// They are below what they may grow to.
-pub const GROWS_STILL: u32 = 1 << 1;
+/// They are below what they may grow to, or above what they may keep.
+pub const CHANGES_STILL: u32 = 1 << 1;
 /// It is in slow start, on a path whose flows share what it carries: it goes on up to
 /// its part, and others that send make that smaller.
 pub const STARTS: u32 = 1 << 2;
@@ -195,6 +208,7 @@ mod tests {
         has_bytes: 4 * MIB,
         needs_bytes: 5 << 20,
         most_bytes: 24 * MIB,
+        least_bytes: 0,
         kernel_bytes: 4 * MIB,
         flags: MAY_GROW,
     };
@@ -230,8 +244,27 @@ mod tests {
         let large = Buffer { has_bytes: 32 * MIB, flags: 0, ..SEND };
         assert_eq!(large.next_bytes(), None);
         assert_eq!(Buffer { flags: KEEPS_BOUND, ..large }.next_bytes(), Some(24 * MIB));
-        let little = Buffer { has_bytes: 24 * MIB + MIB / 4, flags: KEEPS_BOUND, ..large };
-        assert_eq!(little.next_bytes(), None);
+        let little = Buffer { has_bytes: 24 * MIB + 1, flags: KEEPS_BOUND, ..large };
+        assert_eq!(little.next_bytes(), Some(24 * MIB));
+        assert!(little.is_to_change() && !large.is_to_change());
+    }
+
+    #[test]
+    fn it_shrinks_no_further_than_it_has_to_hold() {
+        let shrinks = |least_bytes| Buffer {
+            has_bytes: 32 * MIB,
+            least_bytes,
+            flags: IS_FIXED | KEEPS_BOUND | MAY_GROW,
+            ..SEND
+        };
+        assert_eq!(shrinks(32 * MIB).next_bytes(), None);
+        assert_eq!(shrinks(32 * MIB - MIB / 2).next_bytes(), None);
+        // It is asked for its bound, and gets what it has to hold.
+        assert_eq!(shrinks(32 * MIB - MIB / 2 - 1).next_bytes(), Some(24 * MIB));
+        assert!(shrinks(32 * MIB).is_to_change());
+        let almost = Buffer { has_bytes: 24 * MIB + 2, ..shrinks(24 * MIB + 1) };
+        assert_eq!(almost.next_bytes(), None);
+        assert_eq!(Buffer { least_bytes: 24 * MIB, ..almost }.next_bytes(), Some(24 * MIB));
     }
 
     #[test]
@@ -265,9 +298,11 @@ mod tests {
         #[test]
         fn no_step_is_beyond_need_bound_or_double(
             has_bytes in 1_u32..1 << 31, needs_bytes in 0_u64..1 << 40,
-            most_bytes in 1_u32..1 << 31, kernel_bytes: u32, flags in 0_u32..8,
+            most_bytes in 1_u32..1 << 31, least_bytes in 0_u32..1 << 31, kernel_bytes: u32,
+            flags in 0_u32..8,
         ) {
-            let buffer = Buffer { has_bytes, needs_bytes, most_bytes, kernel_bytes, flags };
+            let buffer =
+                Buffer { has_bytes, needs_bytes, most_bytes, least_bytes, kernel_bytes, flags };
             let Some(next) = buffer.next_bytes() else { return Ok(()) };
             prop_assert!(next <= most_bytes && next != has_bytes);
             if next < has_bytes {
@@ -285,13 +320,16 @@ mod tests {
         #[test]
         fn it_comes_to_rest(
             has_bytes in 4_096_u32..1 << 31, needs_bytes in 0_u64..1 << 40,
-            most_bytes in 4_096_u32..1 << 31, kernel_bytes in 0_u32..1 << 26, flags in 0_u32..8,
+            most_bytes in 4_096_u32..1 << 31, least_bytes in 0_u32..1 << 31,
+            kernel_bytes in 0_u32..1 << 26, flags in 0_u32..8,
         ) {
-            let mut buffer = Buffer { has_bytes, needs_bytes, most_bytes, kernel_bytes, flags };
+            let mut buffer =
+                Buffer { has_bytes, needs_bytes, most_bytes, least_bytes, kernel_bytes, flags };
             let mut steps = 0;
             while let Some(next) = buffer.next_bytes() {
                 // It is set, and so none of the kernel's any more.
-                buffer = Buffer { has_bytes: next, kernel_bytes: 0, ..buffer };
+                let has_bytes = if next < buffer.has_bytes { next.max(least_bytes) } else { next };
+                buffer = Buffer { has_bytes, kernel_bytes: 0, ..buffer };
                 steps += 1;
                 prop_assert!(steps <= 21);
             }

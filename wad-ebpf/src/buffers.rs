@@ -65,8 +65,14 @@ pub struct Now {
 #[inline(always)]
 #[must_use]
 pub fn buffer(flow: &Flow, kind: &Kind, now: &Now) -> Buffer {
-    const LEFT_ALONE: Buffer =
-        Buffer { has_bytes: 0, needs_bytes: 0, most_bytes: 0, kernel_bytes: 0, flags: 0 };
+    const LEFT_ALONE: Buffer = Buffer {
+        has_bytes: 0,
+        needs_bytes: 0,
+        most_bytes: 0,
+        least_bytes: 0,
+        kernel_bytes: 0,
+        flags: 0,
+    };
     let &Now { has_bytes, needs_bytes, autotuned_bytes, is_locked } = now;
     let overrides = flow.asks.flags & OVERRIDES != 0;
     let is_given = u32::from(flow.given) & kind.option != 0;
@@ -91,5 +97,5 @@ pub fn buffer(flow: &Flow, kind: &Kind, now: &Now) -> Buffer {
         flags |= MAY_GROW;
     }
     let kernel_bytes = if is_locked { 0 } else { autotuned_bytes };
-    Buffer { has_bytes, needs_bytes, most_bytes, kernel_bytes, flags }
+    Buffer { has_bytes, needs_bytes, most_bytes, least_bytes: 0, kernel_bytes, flags }
 }

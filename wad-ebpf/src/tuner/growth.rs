@@ -11,8 +11,8 @@ use wad_common::{
         option::{RCVBUF, SNDBUF},
     },
     growth::{
-        Buffer, GROWS_STILL, Holder, Holding, IS_FIXED, Room, STARTS, WANTS_VISIT,
-        receive_needs_bytes, send_needs_bytes,
+        Buffer, CHANGES_STILL, Holder, Holding, Room, STARTS, WANTS_VISIT, receive_needs_bytes,
+        send_needs_bytes,
     },
     refused::SocketSetting,
 };
@@ -48,7 +48,8 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
     // SAFETY: a number in a map, which is there for as long as this run.
     flow.room = unsafe { HELD.get(holder) }.map_or(Room::Free as u32, |room| *room);
     let [sndbuf, rcvbuf] = buffers(&socket, flow);
-    let mut flags = still(&sndbuf) | still(&rcvbuf);
+    let changes = sndbuf.is_to_change() || rcvbuf.is_to_change();
+    let mut flags = if changes { CHANGES_STILL } else { 0 };
     let more_bytes = sndbuf.wants_bytes();
     // A law of ours sees to growth on ACKs, and the sooner. The application may have
     // chosen another.
@@ -87,12 +88,6 @@ fn sends(socket: &Visited, policy: u32, look: u64) -> bool {
     let is_shared = policies::policy(policies::generation(), policy)
         .is_some_and(|policy| policy.path_bytes != 0);
     is_shared && state.cwnd_segments < state.ssthresh_segments
-}
-
-#[inline(always)]
-fn still(buffer: &Buffer) -> u32 {
-    let grows = buffer.flags & IS_FIXED == 0 && buffer.has_bytes < buffer.most_bytes;
-    if grows { GROWS_STILL } else { 0 }
 }
 
 #[unsafe(no_mangle)]
@@ -171,8 +166,7 @@ fn buffers(socket: &Visited, flow: &mut Flow) -> [Buffer; 2] {
     let mut receives = hidden(flow, receives);
     if receives.has_bytes > receives.most_bytes {
         // It has to hold what it was offered for, until that has come.
-        let most_bytes = socket.least_rcvbuf_bytes().max(receives.most_bytes.into());
-        receives.most_bytes = most_bytes.min(receives.has_bytes.into()) as u32;
+        receives.least_bytes = socket.least_rcvbuf_bytes();
     }
     [sends, receives]
 }

@@ -10,7 +10,7 @@ use core::ffi::c_void;
 use aya_ebpf::{bindings::BPF_TCP_CLOSE, helpers::generated::bpf_seq_write};
 use wad_common::{
     event::Kind,
-    flow::{Asks, Flow, Outcome, Role, Visit, option::RCVBUF},
+    flow::{Asks, Flow, Outcome, Role, Visit},
     policy::Policy,
     refused::Refused,
 };
@@ -122,7 +122,7 @@ fn tell(socket: &Visited, done: Visit) {
     let kind = match done {
         Visit::Changed => Kind::Change,
         Visit::Divided => Kind::Divide,
-        Visit::Adopted | Visit::Left | Visit::Dividing => return,
+        Visit::Adopted | Visit::Left => return,
     };
     if counts::tells_changes()
         && let Some(flow) = flows::live(socket)
@@ -172,10 +172,6 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     flows::set_control(socket, flow, policy);
     flows::read_back(socket, flow);
     growth::follow(socket, flow);
-    if flow.divides() && !is_rcvbuf_reached(flow) {
-        // The next visit goes on with it.
-        flow.division.rcvbuf_flows = 0;
-    }
     account::refused(flow, &was_refused);
     Some(Visit::Changed)
 }
@@ -199,14 +195,14 @@ fn flows_to_divide_among(flow: &Flow) -> u32 {
     if flow.divides() { counts::tuned_flows(flow.policy) } else { 0 }
 }
 
-/// Gives a flow its part of what is divided, if others have come or gone.
+/// Gives a flow its part of what is divided, if others have come or gone. A receive
+/// buffer that shrinks goes on with it at later looks ([`growth`]).
 #[inline(always)]
 fn divide(socket: &Visited, flow: &mut Flow) -> Option<Visit> {
     let flows = flows_to_divide_among(flow);
     if !flow.is_tuned() || flow.division.is_among(flows) {
         return None;
     }
-    let rcvbuf_flows = flow.division.rcvbuf_flows;
     flow.division.set_among(flows);
     flows::note_choices(socket, flow);
     let was_refused = flow.refused;
@@ -215,15 +211,5 @@ fn divide(socket: &Visited, flow: &mut Flow) -> Option<Visit> {
     socket.read_buffers(&mut flow.after);
     growth::follow(socket, flow);
     account::refused(flow, &was_refused);
-    let is_reached = is_rcvbuf_reached(flow);
-    if !is_reached {
-        flow.division.rcvbuf_flows = rcvbuf_flows;
-    }
-    Some(if is_reached { Visit::Divided } else { Visit::Dividing })
-}
-
-/// Whether the receive buffer is no larger than it is to be.
-#[inline(always)]
-fn is_rcvbuf_reached(flow: &Flow) -> bool {
-    u32::from(flow.given) & RCVBUF == 0 || flow.after.rcvbuf_bytes <= 2 * flow.rcvbuf_bytes()
+    Some(Visit::Divided)
 }

@@ -86,21 +86,25 @@ fn rcvbuf(stream: &TcpStream) -> Result<usize> {
     Ok(getsockopt(&stream.as_fd(), RcvBuf)?)
 }
 
-/// Returns when each of the sockets had the buffer, since `begun`.
+/// Returns when each of the sockets had the buffer, since `begun`. None moves away from
+/// it meanwhile.
 fn until_each<'a>(
     streams: impl Iterator<Item = &'a TcpStream>,
     read: fn(&TcpStream) -> Result<usize>,
     bytes: usize,
     begun: Instant,
 ) -> Result<Duration> {
-    let mut left: Vec<_> = streams.collect();
+    let mut left: Vec<_> = streams.map(|stream| (stream, None)).collect();
     loop {
         let mut still = Vec::new();
-        for stream in left {
+        for (stream, before) in left {
             let seen = read(stream)?;
-            if seen != bytes {
+            let lacks = seen.abs_diff(bytes);
+            let is_nearer = before.is_none_or(|before| lacks <= before);
+            ensure!(is_nearer, "{seen} bytes after {before:?} from {bytes}");
+            if lacks > 0 {
                 ensure!(begun.elapsed() < SOON, "{seen} bytes, not {bytes}");
-                still.push(stream);
+                still.push((stream, Some(lacks)));
             }
         }
         if still.is_empty() {

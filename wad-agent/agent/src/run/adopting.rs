@@ -14,7 +14,8 @@ use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
-use wad_tuning::bpf::{BroughtAlong, Tuning, TuningError};
+use wad_linux::netns::Skipped;
+use wad_tuning::bpf::{Tuning, TuningError};
 
 use super::beside::Beside;
 
@@ -31,7 +32,7 @@ pub enum Pass {
     All,
 }
 
-pub type Ended = Result<BroughtAlong, TuningError>;
+pub type Ended = Result<Skipped, TuningError>;
 
 #[derive(Debug)]
 pub struct Adopting {

@@ -13,7 +13,7 @@ use anyhow::Result;
 use tokio::time::Instant;
 use tracing::warn;
 use wad_common::{
-    growth::{GROWS_STILL, Holder, Holding, Room, STARTS, WANTS_VISIT},
+    growth::{CHANGES_STILL, Holder, Holding, Room, STARTS, WANTS_VISIT},
     memory::{Level, Look, MemoryWatch},
 };
 use wad_linux::sockstat;
@@ -88,6 +88,11 @@ impl Buffers {
         locked(&self.told).limit_bytes = limit_bytes;
     }
 
+    /// Flows have been visited: it is looked soon what there is to be done for them still.
+    pub fn look_soon(&mut self) {
+        self.next_look = self.next_look.min(Instant::now() + pace::LIVELY);
+    }
+
     /// Whether flows have come that are to be looked at, with so many counted by now.
     pub const fn have_come(&mut self, counted: u64) -> bool {
         let have_come = counted != self.counted;
@@ -151,8 +156,8 @@ impl Buffers {
         let namespaces: HashSet<u64> =
             holdings.iter().filter(wants).map(|flow| flow.netns.into()).collect();
         let is_short = level > Level::Free || cap_bytes.is_some();
-        let grows = holdings.iter().any(|flow| flow.flags & (GROWS_STILL | STARTS) != 0);
-        let seen = Seen { is_lively: is_short || grows, had_visits: !namespaces.is_empty() };
+        let changes = holdings.iter().any(|flow| flow.flags & (CHANGES_STILL | STARTS) != 0);
+        let seen = Seen { is_lively: is_short || changes, had_visits: !namespaces.is_empty() };
         Ok((seen, namespaces, holdings))
     }
 

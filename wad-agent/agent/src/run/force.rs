@@ -14,7 +14,7 @@ use wad_observing::metrics::Ends;
 use wad_policy::switch::Disabled;
 use wad_toolbox::{mutex::locked, seldom::Seldom, shortage};
 use wad_tuning::{
-    bpf::{self, BroughtAlong, Tuning, TuningError},
+    bpf::{self, Tuning, TuningError},
     host::Host,
     journal::Journal,
 };
@@ -122,10 +122,10 @@ impl<'a> Force<'a> {
     /// they are.
     pub fn adopted(&mut self, ended: Ended) {
         self.adopts_again = ended.is_err();
-        let along = match ended.map_err(anyhow::Error::from) {
-            Ok(along) => {
+        let skipped = match ended.map_err(anyhow::Error::from) {
+            Ok(skipped) => {
                 self.unadopted.forget();
-                along
+                skipped
             }
             Err(error) => {
                 shortage::note(error.as_ref());
@@ -134,11 +134,12 @@ impl<'a> Force<'a> {
                         "not all flows that run follow the policy, which is tried again: {error:#}"
                     );
                 }
-                BroughtAlong::default()
+                Skipped::default()
             }
         };
-        self.divisions.visited(along.some_wait);
-        locked(&self.skipped).add(along.skipped);
+        locked(&self.skipped).add(skipped);
+        // Buffers that shrink go on with it.
+        self.buffers.look_soon();
         let tuning = Arc::clone(self.tuning());
         let done = self.adopting.go_on_after(&tuning);
         if self.retires_after.is_some_and(|pass| pass <= done) {

@@ -45,7 +45,6 @@ use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
 pub use progress::ProgressReader;
 use recount::Recount;
-pub use running::BroughtAlong;
 use running::Running;
 use tracing::warn;
 use wad_common::{
@@ -237,15 +236,15 @@ impl Tuning {
     /// namespaces: those that it has not seen, those for which it has changed, those
     /// that it does not name any more, and those whose part of divided buffers is
     /// another one. It breaks off where it is told to stop.
-    pub fn adopt_running(&self, stop: &AtomicBool) -> Result<BroughtAlong> {
+    pub fn adopt_running(&self, stop: &AtomicBool) -> Result<Skipped> {
         let Some(running) = locked(&self.running).clone() else {
-            return Ok(BroughtAlong::default());
+            return Ok(Skipped::default());
         };
         running.bring_along(Which::All, stop)
     }
 
     /// Does so in the network namespaces only that tuned flows are in.
-    pub fn divide_running(&self, stop: &AtomicBool) -> Result<BroughtAlong> {
+    pub fn divide_running(&self, stop: &AtomicBool) -> Result<Skipped> {
         let running = locked(&self.running).clone();
         let (Some(running), Some(growth)) = (running, &self.growth) else {
             return self.adopt_running(stop);

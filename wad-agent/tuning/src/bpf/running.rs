@@ -38,17 +38,6 @@ struct Passed {
     changed: usize,
     left: usize,
     divided: usize,
-    /// Flows that were visited and have to be visited again, later.
-    dividing: usize,
-}
-
-/// Says what came of it, for whoever asked.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BroughtAlong {
-    /// Some flows are to be visited again later.
-    pub some_wait: bool,
-    /// Network namespaces that were left out.
-    pub skipped: Skipped,
 }
 
 impl Passed {
@@ -59,7 +48,6 @@ impl Passed {
             changed: count(Visit::Changed),
             left: count(Visit::Left),
             divided: count(Visit::Divided),
-            dividing: count(Visit::Dividing),
         }
     }
 
@@ -69,7 +57,6 @@ impl Passed {
             changed: self.changed + other.changed,
             left: self.left + other.left,
             divided: self.divided + other.divided,
-            dividing: self.dividing + other.dividing,
         }
     }
 
@@ -98,7 +85,7 @@ impl Running {
 
     /// Goes through these network namespaces until nothing is left to be done, or it is to
     /// stop.
-    pub fn bring_along(&self, which: Which<'_>, stop: &AtomicBool) -> Result<BroughtAlong> {
+    pub fn bring_along(&self, which: Which<'_>, stop: &AtomicBool) -> Result<Skipped> {
         let mut outcome = Passed::default();
         let mut result = Ok(());
         let visit = || {
@@ -116,18 +103,16 @@ impl Running {
                  CAP_SYS_ADMIN"
             );
         }
-        let Passed { adopted, changed, left, dividing, .. } = outcome;
+        let Passed { adopted, changed, left, .. } = outcome;
         if adopted + changed + left > 0 {
             info!(adopted, changed, left, "running flows follow the policy");
         }
-        Ok(BroughtAlong { some_wait: dividing > 0, skipped })
+        Ok(skipped)
     }
 
     fn until_done(&self) -> io::Result<Passed> {
         let mut outcome = Passed::default();
         for _ in 0..PASSES {
-            // Only the last one tells who waits.
-            outcome.dividing = 0;
             let done = self.pass()?;
             outcome = outcome.and(done);
             if done.is_done() {
@@ -355,11 +340,10 @@ mod tests {
 
     #[test]
     fn what_was_done_is_read_from_the_output() {
-        let outcome = Passed::of(b"aacladD");
-        let expected = Passed { adopted: 3, changed: 1, left: 1, divided: 1, dividing: 1 };
+        let outcome = Passed::of(b"aaclad");
+        let expected = Passed { adopted: 3, changed: 1, left: 1, divided: 1 };
         assert_eq!(outcome, expected);
-        assert!(!outcome.is_done() && Passed::of(b"DD").is_done());
-        assert_eq!(Passed::of(b""), Passed::default());
+        assert!(!outcome.is_done() && Passed::of(b"").is_done());
         assert_eq!(outcome.and(outcome).adopted, 6);
     }
 

@@ -307,11 +307,13 @@ impl Visited {
     }
 
     /// Returns the least receive buffer that holds what lies in it and what the other
-    /// end was offered.
+    /// end was offered; or all of its buffer, where that is less.
     #[inline(always)]
-    pub fn least_rcvbuf_bytes(&self) -> u64 {
+    pub fn least_rcvbuf_bytes(&self) -> u32 {
         let held = u64::from(self.number_at(offset!(rmem_alloc)));
-        u64::from(self.offered_bytes()) * 256 / u64::from(self.scaling_ratio()) + held
+        let offered = u64::from(self.offered_bytes()) * 256 / u64::from(self.scaling_ratio());
+        let has = self.number_at(offset!(rcvbuf));
+        if held + offered < u64::from(has) { (held + offered) as u32 } else { has }
     }
 
     /// Payload in 256 bytes of its receive buffer.
@@ -415,7 +417,7 @@ impl Socket for Visited {
         let window_of = |space: u64| (space * u64::from(ratio) / 256) as u32;
         let held = u64::from(self.number_at(offset!(rmem_alloc)));
         // The kernel doubles what it is given.
-        let least = (self.least_rcvbuf_bytes() / 2 + 1) as u32;
+        let least = self.least_rcvbuf_bytes().div_ceil(2);
         self.set_number(SOL_SOCKET, SO_RCVBUF, if bytes < least { least } else { bytes })?;
         let space = u64::from(self.number(SOL_SOCKET, SO_RCVBUF));
         let asked = 2 * u64::from(bytes);

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-/// Buffers that may grow are looked at so often: what a path lacks meanwhile is about a
-/// round trip of a long one.
-const LIVELY: Duration = Duration::from_millis(100);
+/// Buffers that may grow, or are to shrink, are looked at so often: what a path lacks
+/// meanwhile is about a round trip of a long one.
+pub const LIVELY: Duration = Duration::from_millis(100);
 /// The memory of flows is looked at so often in any case.
 const CALM: Duration = Duration::from_secs(1);
 /// Looks take up this part of the time at most.
@@ -17,7 +17,7 @@ const PROMPT_LOOKS: u32 = 100;
 /// Says what was seen at a look.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Seen {
-    /// Buffers may grow still, or memory is short.
+    /// Buffers may grow still, or are to shrink, or memory is short.
     pub is_lively: bool,
     /// Flows wanted other buffers, and were visited.
     pub had_visits: bool,
