@@ -17,6 +17,7 @@ use wad_testbed::{
     sending::while_sending,
     settings, signal,
     stand::Stand,
+    sysctl,
     tcp::{Connection, at},
     wad::{Home, program},
 };
@@ -92,6 +93,15 @@ fn other_large(line: &str) -> String {
     }
 }
 
+/// Advice is to be followed so often at most. Before Linux 6.6 only half of a receive
+/// buffer is window (`tcp_win_from_space()`): the first does not reach the queue there.
+fn rounds() -> Result<usize> {
+    let release = sysctl::get("kernel.osrelease")?;
+    let numbers: Vec<u32> = release.split('.').map_while(|number| number.parse().ok()).collect();
+    let [major, minor, ..] = numbers[..] else { bail!("no release: {release}") };
+    Ok(if (major, minor) < (6, 6) { 2 } else { 1 })
+}
+
 #[e2e(long, few)]
 fn small_buffers_are_named_and_the_advice_makes_them_large_enough() -> Result<()> {
     let stand = Stand::set_up("diagnose")?;
@@ -105,14 +115,31 @@ fn small_buffers_are_named_and_the_advice_makes_them_large_enough() -> Result<()
     ensure!(near["path"] == format!("to-{NEAR_SMALL}"), "{near}");
     let far = diagnose_bulk(&home, &wan, FAR_SMALL)?;
     ensure_limit(&far, "peer_window")?;
-    let advised =
-        policy(&other_large(&advice(&near, "here")?), &other_large(&advice(&far, "other_end")?));
-    home.reload(&advised)?;
-    for (port, before) in [(NEAR_SMALL, near), (FAR_SMALL, far)] {
-        let after = diagnose_bulk(&home, &wan, port)?;
+    let befores = [near, far];
+    let mut afters = befores.clone();
+    let is_cured = |after: &Value| {
         // Of the queue that it fills now, it may have just overrun it.
-        ensure!(after["limit"] == "path_rate" || after["limit"] == "loss", "{after}");
-        let rates = [&before, &after].map(|seen| seen["bits_per_second"].as_f64());
+        after["limit"] == "path_rate" || after["limit"] == "loss"
+    };
+    let places = ["here", "other_end"];
+    let mut lines = [String::new(), String::new()];
+    for _ in 0..rounds()? {
+        for ((line, after), place) in lines.iter_mut().zip(&afters).zip(places) {
+            if !is_cured(after) {
+                *line = other_large(&advice(after, place)?);
+            }
+        }
+        home.reload(&policy(&lines[0], &lines[1]))?;
+        for (after, port) in afters.iter_mut().zip([NEAR_SMALL, FAR_SMALL]) {
+            *after = diagnose_bulk(&home, &wan, port)?;
+        }
+        if afters.iter().all(is_cured) {
+            break;
+        }
+    }
+    for (before, after) in befores.iter().zip(&afters) {
+        ensure!(is_cured(after), "{after}");
+        let rates = [before, after].map(|seen| seen["bits_per_second"].as_f64());
         ensure!(rates[1] > rates[0].map(|rate| 1.3 * rate), "not faster: {before} {after}");
     }
     agent.stop()?;

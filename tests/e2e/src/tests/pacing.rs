@@ -153,7 +153,7 @@ fn packets_are_spread_where_pacing_is_on() -> Result<()> {
     ensure_paced(&cases, &bursts)
 }
 
-#[e2e(long, few)]
+#[e2e(never = "an emulated processor spreads what is not paced, too", few)]
 fn a_flow_that_runs_is_spread_as_its_path_says_now() -> Result<()> {
     let stand = Stand::set_up("respread")?;
     let rtt = Duration::from_millis(40);
