@@ -17,6 +17,7 @@ pub mod ends;
 pub mod episodes;
 pub mod foreign;
 pub mod inventory;
+pub mod kernel;
 pub mod leftovers;
 pub mod limits;
 pub mod metrics;

@@ -13,11 +13,11 @@ use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, DEVICE, Wan},
+    kernel,
     policy::{path_of, path_to},
     sending::while_sending,
     settings, signal,
     stand::Stand,
-    sysctl,
     tcp::{Connection, at},
     wad::{Home, program},
 };
@@ -96,10 +96,7 @@ fn other_large(line: &str) -> String {
 /// Advice is to be followed so often at most. Before Linux 6.6 only half of a receive
 /// buffer is window (`tcp_win_from_space()`): the first does not reach the queue there.
 fn rounds() -> Result<usize> {
-    let release = sysctl::get("kernel.osrelease")?;
-    let numbers: Vec<u32> = release.split('.').map_while(|number| number.parse().ok()).collect();
-    let [major, minor, ..] = numbers[..] else { bail!("no release: {release}") };
-    Ok(if (major, minor) < (6, 6) { 2 } else { 1 })
+    Ok(if kernel::running()? < (6, 6) { 2 } else { 1 })
 }
 
 #[e2e(long, few)]

@@ -7,13 +7,12 @@ use std::{
     fmt::Write as _,
 };
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    bpf,
+    bpf, kernel,
     policy::path_to,
     stand::Stand,
-    sysctl,
     wad::{Home, program},
 };
 
@@ -86,10 +85,7 @@ pub fn show() -> Result<String> {
 
 /// Returns the first two numbers of the kernel's release.
 fn series() -> Result<String> {
-    let release = sysctl::get("kernel.osrelease")?;
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    let mut next = || numbers.next().filter(|number| !number.is_empty());
-    let (major, minor) = (next().context(release.clone())?, next().context(release.clone())?);
+    let (major, minor) = kernel::running()?;
     Ok(format!("{major}.{minor}"))
 }
 

@@ -4,6 +4,7 @@
 use std::{fs, io};
 
 use serde::Deserialize;
+use wad_testbed::kernel;
 
 use super::{Scenario, ScenarioError};
 
@@ -44,8 +45,8 @@ pub struct Version(u32, u32);
 impl Version {
     /// Reads what a release begins with, whatever follows the two numbers.
     fn read(text: &str) -> Option<Self> {
-        let mut numbers = text.split(|c: char| !c.is_ascii_digit());
-        Some(Self(numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+        let (major, minor) = kernel::version(text)?;
+        Some(Self(major, minor))
     }
 }
 
