@@ -4,10 +4,10 @@
 use std::{error::Error, path::PathBuf};
 
 use aya::programs::{ProgramError, links::LinkError};
-use wad_linux::cgroup::CgroupError;
+use wad_linux::cgroup::{self, CgroupError};
 use wad_struct_ops::{self as struct_ops, BtfError, StructOpsError};
 
-use super::{PinsError, cgroup};
+use super::PinsError;
 
 /// Says why tuning could not be brought into the kernel.
 #[derive(Debug, thiserror::Error)]

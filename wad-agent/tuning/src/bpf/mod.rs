@@ -6,6 +6,7 @@
 //! as a whole.
 
 mod algorithms;
+mod bring_up;
 mod error;
 mod event_bytes;
 mod events;
@@ -14,6 +15,7 @@ mod instruments;
 mod links;
 mod maps;
 mod objects;
+mod offsets;
 mod options;
 mod pins;
 mod progress;
@@ -26,15 +28,11 @@ pub mod testing;
 use std::{
     collections::{HashMap, HashSet},
     io,
-    os::fd::AsFd as _,
     sync::{Arc, Mutex, MutexGuard, atomic::AtomicBool},
     time::Duration,
 };
 
-use aya::{
-    EbpfLoader,
-    programs::{CgroupAttachMode, SockOps, links::FdLink},
-};
+use bring_up::{InKernel, is_attached_to};
 pub use error::TuningError;
 pub use events::Events;
 use growth::Growth;
@@ -47,16 +45,13 @@ pub use progress::ProgressReader;
 use recount::Recount;
 use running::Running;
 use tracing::warn;
-use wad_common::{
-    choices::ChoiceOffsets, counter::Counter, defaults::DefaultOffsets, growth::Holding,
-    instruments::Members, policy::Policy,
-};
+use wad_common::{counter::Counter, growth::Holding, instruments::Members, policy::Policy};
 use wad_linux::{
-    cgroup::{self, Cgroup},
+    cgroup::Cgroup,
     netns::{Skipped, Which},
 };
 use wad_policy::{config::PathPolicy, switch::Disabled};
-use wad_struct_ops::{self as struct_ops, BtfError, KernelBtf, sys};
+use wad_struct_ops::{self as struct_ops, KernelBtf};
 use wad_toolbox::{causes::with_causes, mutex::locked};
 
 use crate::{
@@ -143,11 +138,11 @@ impl Tuning {
             Started { tuning, how, policy_set }
         };
         if is_attached_to(&pins, setup.cgroup) {
-            let taken = take_over(&pins, setup, &btf)?;
+            let taken = bring_up::take_over(&pins, setup, &btf)?;
             return Ok(complete(pins, taken));
         }
         pins.remove_current()?;
-        match bring_up(&pins, setup, &btf) {
+        match bring_up::bring_up(&pins, setup, &btf) {
             Ok(made) => Ok(complete(pins, made)),
             Err(error) => {
                 // The first error is the one to report. Tuning of another build
@@ -355,148 +350,4 @@ impl Tuning {
         self.links().let_go(&self.pins);
         Ok(self.pins.remove()?)
     }
-}
-
-/// Holds what a start has made or taken over.
-struct InKernel {
-    maps: Maps,
-    links: Links,
-    how: Start,
-    policy_set: u64,
-}
-
-fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
-    pins.make_folder()?;
-    sets::make(pins)?;
-    let mut object = load_object(pins, btf)?;
-    let mut maps = Maps::open(pins, setup.disabled)?;
-    let policy_set = maps.install(setup.paths, setup.instance)?;
-    let tuner = load_tuner(&mut object)?;
-    let missing = algorithms::missing(pins, setup.instance, setup.paths);
-    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
-    let options = if options::is_wanted(setup.paths) { Some(options::load(pins)?) } else { None };
-    // All that the kernel may refuse is loaded. What another build left on this
-    // cgroup is changed for it, place by place: laws before the tuner that gives
-    // them. What is elsewhere goes: names of laws are taken.
-    let before = pins.others()?.into_iter().find(|other| is_attached_to(other, setup.cgroup));
-    if before.is_none() {
-        pins.remove_others()?;
-    }
-    algorithms::register(pins, before.as_ref(), laws)?;
-    if let Some(options) = options {
-        options::attach(&options, pins, before.as_ref(), &setup.cgroup.file)?;
-    }
-    let program = tuner.fd()?.as_fd().try_clone_to_owned().map_err(TuningError::Held)?;
-    let Some(before) = before else {
-        attach(tuner, pins, setup.cgroup)?;
-        let links = Links::open(pins, setup.cgroup, Some(program))?;
-        return Ok(InKernel { maps, links, how: Start::Fresh, policy_set });
-    };
-    sys::take_link(&before.tuner_link(), tuner.fd()?.as_fd(), &pins.tuner_link())
-        .map_err(|source| TuningError::Replace { link: before.tuner_link(), source })?;
-    let links = Links::open(pins, setup.cgroup, Some(program))?;
-    remove_rest(pins);
-    Ok(InKernel { maps, links, how: Start::Upgraded, policy_set })
-}
-
-fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
-    let missing = algorithms::missing(pins, setup.instance, setup.paths);
-    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
-    algorithms::register(pins, None, laws)?;
-    options::follow(pins, &setup.cgroup.file, setup.paths)?;
-    let links = Links::open(pins, setup.cgroup, None)?;
-    let mut maps = Maps::open(pins, setup.disabled)?;
-    let policy_set = maps.install(setup.paths, setup.instance)?;
-    remove_rest(pins);
-    Ok(InKernel { maps, links, how: Start::TakenOver, policy_set })
-}
-
-/// Removes what is left of another build, whose links this one has taken.
-fn remove_rest(pins: &Pins) {
-    if let Err(left) = pins.remove_others() {
-        warn!("{left}; the next start tries again");
-    }
-}
-
-/// Whether the tuner that an agent left is on this cgroup. On another one, or on
-/// one that is gone, the ends of its flows go unseen: its counts are no use.
-fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
-    let attached =
-        sys::open_pin(&pins.tuner_link()).and_then(|link| cgroup::attached_to(link.as_fd()));
-    attached.is_ok_and(|id| id == Some(cgroup.id))
-}
-
-/// Makes and pins the maps, and gets the tuner ready for loading.
-fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
-    let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
-    let (choices, defaults, sock) = (choices(btf)?, defaults(btf)?, running::sock_offsets(btf)?);
-    let mut loader = EbpfLoader::new();
-    loader.override_global("HAS_MPTCP", &has_mptcp, true);
-    loader.override_global("CHOICES", &choices, true);
-    loader.override_global("DEFAULTS", &defaults, true);
-    loader.override_global("SOCK", &sock, true);
-    let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
-    for (name, path) in &paths {
-        loader.map_pin_path(name, path);
-    }
-    Ok(loader.load(objects::tuner())?)
-}
-
-fn choices(btf: &KernelBtf) -> Result<ChoiceOffsets, BtfError> {
-    let bit = |path| btf.offset_bits("tcp_sock", path);
-    let userlocks = bit("inet_conn.icsk_inet.sk.sk_userlocks")?;
-    let congestion = bit("inet_conn.icsk_ca_setsockopt")?;
-    Ok(ChoiceOffsets {
-        userlocks: userlocks / 8,
-        userlocks_shift: userlocks % 8,
-        congestion: congestion / 8,
-        congestion_mask: 1 << (congestion % 8),
-    })
-}
-
-fn defaults(btf: &KernelBtf) -> Result<DefaultOffsets, BtfError> {
-    // The second of three.
-    let middle = |sysctl| Ok(btf.offset_bytes("net", sysctl)? + size_of::<libc::c_int>() as u32);
-    Ok(DefaultOffsets {
-        net: btf.offset_bytes("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_net.net")?,
-        tcp_wmem: middle("ipv4.sysctl_tcp_wmem")?,
-        tcp_rmem: middle("ipv4.sysctl_tcp_rmem")?,
-    })
-}
-
-/// Returns where `struct net` has the last number of a setting that is three.
-fn last_of_three(btf: &KernelBtf, sysctl: &str) -> Result<u32, BtfError> {
-    Ok(btf.offset_bytes("net", sysctl)? + 2 * size_of::<libc::c_int>() as u32)
-}
-
-/// Loads the tuner or, where the kernel refuses that, the one that does without
-/// an instruction that came with Linux 5.12.
-fn load_tuner(object: &mut aya::Ebpf) -> Result<&mut SockOps> {
-    let Err(error) = tuner(object, "wad_tuner")?.load() else { return tuner(object, "wad_tuner") };
-    let plain = tuner(object, "wad_tuner_plain")?;
-    // What is wrong with both is said of the first.
-    plain.load().map_err(|_| error)?;
-    Ok(plain)
-}
-
-fn tuner<'a>(object: &'a mut aya::Ebpf, name: &'static str) -> Result<&'a mut SockOps> {
-    object
-        .program_mut(name)
-        .and_then(|program| program.try_into().ok())
-        .ok_or(TuningError::Lacks { what: "program", name })
-}
-
-/// Attaches beside other programs; a link never replaces one.
-fn attach(tuner: &mut SockOps, pins: &Pins, cgroup: &Cgroup) -> Result<()> {
-    let id = tuner.attach(&cgroup.file, CgroupAttachMode::Single).map_err(|source| {
-        TuningError::Attach {
-            cgroup: cgroup.path.clone(),
-            source: Box::new(source),
-            others: cgroup.programs_in_the_way(),
-        }
-    })?;
-    let link: FdLink = tuner.take_link(id)?.try_into()?;
-    let path = pins.tuner_link();
-    link.pin(&path).map_err(|source| TuningError::Pin { path, source })?;
-    Ok(())
 }

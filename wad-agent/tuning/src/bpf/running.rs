@@ -17,7 +17,7 @@ use wad_common::{flow::Visit, instruments::Members, sock::SockOffsets};
 use wad_linux::netns::{self, Skipped, Which};
 use wad_struct_ops::{self as struct_ops, BtfError, KernelBtf, LinkedObject, StructOpsError, sys};
 
-use super::{Pins, Result, TuningError, maps, objects};
+use super::{Pins, Result, TuningError, maps, objects, offsets};
 
 /// How often a namespace is gone through at most: before Linux 6.17 a pass may
 /// miss sockets if others come and go meanwhile.
@@ -259,7 +259,7 @@ fn link_object(
     members: &Members,
 ) -> Result<LinkedObject> {
     let sock = sock_offsets(btf)?;
-    let (choices, defaults) = (super::choices(btf)?, super::defaults(btf)?);
+    let (choices, defaults) = (offsets::choices(btf)?, offsets::defaults(btf)?);
     let has_flags_option = u8::from(btf.has_name(FLAGS_OPTION));
     let globals = HashMap::from([
         ("SOCK", (maps::bytes(&sock), true)),
@@ -323,8 +323,8 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         congestion: tcp("inet_conn.icsk_ca_ops")?,
         net_inode: btf.offset_bytes("net", "ns.inum")?,
         net_congestion: btf.offset_bytes("net", "ipv4.tcp_congestion_control")?,
-        net_tcp_wmem: super::last_of_three(btf, "ipv4.sysctl_tcp_wmem")?,
-        net_tcp_rmem: super::last_of_three(btf, "ipv4.sysctl_tcp_rmem")?,
+        net_tcp_wmem: offsets::last_of_three(btf, "ipv4.sysctl_tcp_wmem")?,
+        net_tcp_rmem: offsets::last_of_three(btf, "ipv4.sysctl_tcp_rmem")?,
         net_moderate_rcvbuf: btf.offset_bytes("net", "ipv4.sysctl_tcp_moderate_rcvbuf")?,
         congestion_name: btf.offset_bytes("tcp_congestion_ops", "name")?,
         cgroup_node: btf.offset_bytes("cgroup", "kn")?,

@@ -1,0 +1,139 @@
+//! Brings maps, the tuner and the laws into the kernel when an agent starts, or takes them
+//! over from the one before.
+
+use std::os::fd::AsFd as _;
+
+use aya::{
+    EbpfLoader,
+    programs::{CgroupAttachMode, SockOps, links::FdLink},
+};
+use tracing::warn;
+use wad_linux::cgroup::{self, Cgroup};
+use wad_struct_ops::{KernelBtf, sys};
+
+use super::{
+    Pins, Result, Setup, Start, TuningError, algorithms,
+    links::Links,
+    maps::{self, Maps},
+    objects, offsets, options, running, sets,
+};
+
+/// Holds what a start has made or taken over.
+pub struct InKernel {
+    pub maps: Maps,
+    pub links: Links,
+    pub how: Start,
+    pub policy_set: u64,
+}
+
+/// Makes all of it, or takes the place of what another build left on the cgroup.
+pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
+    pins.make_folder()?;
+    sets::make(pins)?;
+    let mut object = load_object(pins, btf)?;
+    let mut maps = Maps::open(pins, setup.disabled)?;
+    let policy_set = maps.install(setup.paths, setup.instance)?;
+    let tuner = load_tuner(&mut object)?;
+    let missing = algorithms::missing(pins, setup.instance, setup.paths);
+    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
+    let options = if options::is_wanted(setup.paths) { Some(options::load(pins)?) } else { None };
+    // All that the kernel may refuse is loaded. What another build left on this
+    // cgroup is changed for it, place by place: laws before the tuner that gives
+    // them. What is elsewhere goes: names of laws are taken.
+    let before = pins.others()?.into_iter().find(|other| is_attached_to(other, setup.cgroup));
+    if before.is_none() {
+        pins.remove_others()?;
+    }
+    algorithms::register(pins, before.as_ref(), laws)?;
+    if let Some(options) = options {
+        options::attach(&options, pins, before.as_ref(), &setup.cgroup.file)?;
+    }
+    let program = tuner.fd()?.as_fd().try_clone_to_owned().map_err(TuningError::Held)?;
+    let Some(before) = before else {
+        attach(tuner, pins, setup.cgroup)?;
+        let links = Links::open(pins, setup.cgroup, Some(program))?;
+        return Ok(InKernel { maps, links, how: Start::Fresh, policy_set });
+    };
+    sys::take_link(&before.tuner_link(), tuner.fd()?.as_fd(), &pins.tuner_link())
+        .map_err(|source| TuningError::Replace { link: before.tuner_link(), source })?;
+    let links = Links::open(pins, setup.cgroup, Some(program))?;
+    remove_rest(pins);
+    Ok(InKernel { maps, links, how: Start::Upgraded, policy_set })
+}
+
+/// Takes over what an agent of this build left.
+pub fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
+    let missing = algorithms::missing(pins, setup.instance, setup.paths);
+    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
+    algorithms::register(pins, None, laws)?;
+    options::follow(pins, &setup.cgroup.file, setup.paths)?;
+    let links = Links::open(pins, setup.cgroup, None)?;
+    let mut maps = Maps::open(pins, setup.disabled)?;
+    let policy_set = maps.install(setup.paths, setup.instance)?;
+    remove_rest(pins);
+    Ok(InKernel { maps, links, how: Start::TakenOver, policy_set })
+}
+
+/// Removes what is left of another build, whose links this one has taken.
+fn remove_rest(pins: &Pins) {
+    if let Err(left) = pins.remove_others() {
+        warn!("{left}; the next start tries again");
+    }
+}
+
+/// Whether the tuner that an agent left is on this cgroup. On another one, or on
+/// one that is gone, the ends of its flows go unseen: its counts are no use.
+pub fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
+    let attached =
+        sys::open_pin(&pins.tuner_link()).and_then(|link| cgroup::attached_to(link.as_fd()));
+    attached.is_ok_and(|id| id == Some(cgroup.id))
+}
+
+/// Makes and pins the maps, and gets the tuner ready for loading.
+fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
+    let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
+    let (choices, defaults, sock) =
+        (offsets::choices(btf)?, offsets::defaults(btf)?, running::sock_offsets(btf)?);
+    let mut loader = EbpfLoader::new();
+    loader.override_global("HAS_MPTCP", &has_mptcp, true);
+    loader.override_global("CHOICES", &choices, true);
+    loader.override_global("DEFAULTS", &defaults, true);
+    loader.override_global("SOCK", &sock, true);
+    let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
+    for (name, path) in &paths {
+        loader.map_pin_path(name, path);
+    }
+    Ok(loader.load(objects::tuner())?)
+}
+
+/// Loads the tuner or, where the kernel refuses that, the one that does without
+/// an instruction that came with Linux 5.12.
+fn load_tuner(object: &mut aya::Ebpf) -> Result<&mut SockOps> {
+    let Err(error) = tuner(object, "wad_tuner")?.load() else { return tuner(object, "wad_tuner") };
+    let plain = tuner(object, "wad_tuner_plain")?;
+    // What is wrong with both is said of the first.
+    plain.load().map_err(|_| error)?;
+    Ok(plain)
+}
+
+fn tuner<'a>(object: &'a mut aya::Ebpf, name: &'static str) -> Result<&'a mut SockOps> {
+    object
+        .program_mut(name)
+        .and_then(|program| program.try_into().ok())
+        .ok_or(TuningError::Lacks { what: "program", name })
+}
+
+/// Attaches beside other programs; a link never replaces one.
+fn attach(tuner: &mut SockOps, pins: &Pins, cgroup: &Cgroup) -> Result<()> {
+    let id = tuner.attach(&cgroup.file, CgroupAttachMode::Single).map_err(|source| {
+        TuningError::Attach {
+            cgroup: cgroup.path.clone(),
+            source: Box::new(source),
+            others: cgroup.programs_in_the_way(),
+        }
+    })?;
+    let link: FdLink = tuner.take_link(id)?.try_into()?;
+    let path = pins.tuner_link();
+    link.pin(&path).map_err(|source| TuningError::Pin { path, source })?;
+    Ok(())
+}
