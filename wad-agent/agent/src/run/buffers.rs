@@ -21,6 +21,7 @@ use wad_observing::metrics::Memory;
 use wad_toolbox::{amounts::Bytes, mutex::locked, seldom::Seldom, shortage};
 use wad_tuning::bpf::{Bounds, Tuning};
 
+pub use self::pace::processor_time;
 use self::{
     pace::{Pace, Seen},
     parts::Parts,
@@ -41,7 +42,8 @@ pub struct Buffers {
     counted: u64,
     /// The time of the next look.
     pub next_look: Instant,
-    /// The latest visit to flows took this time, which counts with the next look's.
+    /// The latest visit to flows took this time of a processor, which counts with the
+    /// next look's.
     pub visits_took: Duration,
     /// When it was said last that the bound is met, by the path that held the most; None
     /// where no path held any.
@@ -103,12 +105,13 @@ impl Buffers {
     /// Looks. Returns the network namespaces of flows that are to be visited, and the
     /// tuned flows, as they were seen. What fails is tried again at the next look.
     pub fn look(&mut self, tuning: &Tuning) -> (HashSet<u64>, Vec<Holding>) {
-        let begun = Instant::now();
-        let (seen, namespaces, holdings) = self.try_look(tuning, begun).unwrap_or_else(|error| {
-            self.failed(&error);
-            (Seen::default(), HashSet::new(), Vec::new())
-        });
-        let took = begun.elapsed() + std::mem::take(&mut self.visits_took);
+        let begun = processor_time();
+        let (seen, namespaces, holdings) =
+            self.try_look(tuning, Instant::now()).unwrap_or_else(|error| {
+                self.failed(&error);
+                (Seen::default(), HashSet::new(), Vec::new())
+            });
+        let took = processor_time().saturating_sub(begun) + std::mem::take(&mut self.visits_took);
         self.next_look = Instant::now() + self.pace.pause(seen, took);
         (namespaces, holdings)
     }

@@ -23,7 +23,7 @@ use super::{
     Agent,
     adopting::{Adopting, Ended, Pass},
     beside::Beside,
-    buffers::Buffers,
+    buffers::{Buffers, processor_time},
     divisions::Divisions,
     links::Watch,
     recounts::Recounts,
@@ -63,7 +63,8 @@ pub struct Force<'a> {
     retires_after: Option<u64>,
 }
 
-/// What came of a visit to flows whose buffers grow, and how long it took.
+/// What came of a visit to flows whose buffers grow, and the time of a processor that it
+/// took.
 pub type Grown = (Result<Skipped, TuningError>, Duration);
 
 /// Whoever can ask the agent finds flows tuned that ran before it: so long it waits for
@@ -206,8 +207,9 @@ impl<'a> Force<'a> {
         let (namespaces, flows) = self.buffers.look(&tuning);
         if !namespaces.is_empty() {
             self.growing.start(move || {
-                let begun = Instant::now();
-                (tuning.grow(&namespaces), begun.elapsed())
+                let begun = processor_time();
+                let skipped = tuning.grow(&namespaces);
+                (skipped, processor_time().saturating_sub(begun))
             });
         }
         self.host.follow_flows(&flows, &self.disabled, self.journal)
