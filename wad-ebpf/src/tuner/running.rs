@@ -115,8 +115,7 @@ fn visit(socket: &Visited) -> Option<Visit> {
     Some(Visit::Adopted)
 }
 
-/// Sends an event of a change, where anybody wants it. Those that come or leave have
-/// theirs.
+/// Sends an event of a change. Those that come or leave have theirs.
 #[inline(always)]
 fn tell(socket: &Visited, done: Visit) {
     let kind = match done {
@@ -124,9 +123,7 @@ fn tell(socket: &Visited, done: Visit) {
         Visit::Divided => Kind::Divide,
         Visit::Adopted | Visit::Left => return,
     };
-    if counts::tells_changes()
-        && let Some(flow) = flows::live(socket)
-    {
+    if let Some(flow) = flows::live(socket) {
         report::send(socket, flow, kind);
     }
 }
@@ -160,7 +157,7 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
         flows::note_choices(socket, flow);
         options::undo(socket, flow, &had, &asks);
     } else {
-        flow.outcome = account::admit::<FETCH>(flow, policy) as u32;
+        flow.outcome = account::admit::<FETCH>(flow, policy, counts::stats(flow.policy)) as u32;
         if !flow.is_tuned() {
             return None;
         }

@@ -4,10 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use tracing::{info, warn};
-use wad_policy::{
-    config::{HostChanges, PathPolicy, route_rules::Selection},
-    event_name::EventName,
-};
+use wad_observing::events;
+use wad_policy::config::{HostChanges, PathPolicy, route_rules::Selection};
 use wad_tuning::{
     bpf::{self, Pins, Setup, Start, Started, Tuning},
     ceilings::{Ceilings, Raised},
@@ -144,7 +142,7 @@ impl Force<'_> {
             return Ok(());
         }
         let sinks = &self.agent.sinks;
-        tuning.tell_changes(sinks.want(EventName::Retuned))?;
+        tuning.leave_out(&events::unwanted(|event| sinks.want(event)))?;
         self.flows = Some(FlowLog::open(&tuning, Arc::clone(sinks), self.ends.clone())?);
         Ok(())
     }
