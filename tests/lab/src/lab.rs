@@ -12,7 +12,7 @@ use crate::{
     client::{Client, ClientError},
     measure::WatchError,
     monitor::MonitorError,
-    scenario::Scenario,
+    scenario::{Scenario, Variant},
 };
 
 /// Tells what made an experiment fail.
@@ -85,5 +85,11 @@ impl Lab {
     #[must_use]
     pub fn client_of(&self, scenario: &Scenario) -> Client {
         scenario.client.unwrap_or(self.client)
+    }
+
+    /// Returns who moves the data of one of its variants.
+    #[must_use]
+    pub fn client_for(&self, scenario: &Scenario, variant: &Variant) -> Client {
+        variant.client.unwrap_or_else(|| self.client_of(scenario))
     }
 }

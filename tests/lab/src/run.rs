@@ -29,7 +29,7 @@ use crate::{
     record::Record,
     report::{self, Report},
     responses::{self, Responses},
-    scenario::{Plan, Scenario, Variant},
+    scenario::{Group, Plan, Scenario, Variant},
     transfer::Bed,
 };
 
@@ -43,19 +43,19 @@ impl Lab {
     /// At the first run that fails; nothing is left behind.
     pub fn run(&self, scenario: &Scenario, repeats: u32, line: &Line) -> Result<Report, LabError> {
         let scenario = &self.planned(scenario)?;
-        let client = self.client_of(scenario);
-        client.ensure_there()?;
-        if client == Client::Iperf3
-            && let Some(several) = scenario.variants.iter().find(|one| one.groups.len() > 1)
-        {
-            return Err(LabError::OwnClientOnly { variant: several.name.clone() });
+        for variant in &scenario.variants {
+            let client = self.client_for(scenario, variant);
+            client.ensure_there()?;
+            if client == Client::Iperf3 && variant.groups.len() > 1 {
+                return Err(LabError::OwnClientOnly { variant: variant.name.clone() });
+            }
         }
         if self.traces.is_some()
             && let Some(without) = scenario.variants.iter().find(|one| one.policy.is_none())
         {
             return Err(LabError::Untraced { variant: without.name.clone() });
         }
-        let mut report = Report::of(scenario, client);
+        let mut report = Report::of(scenario, self.client_of(scenario));
         for repeat in 1..=repeats {
             for (variant, result) in scenario.variants.iter().zip(&mut report.variants) {
                 if variant.repeat.is_some_and(|most| repeat > most) {
@@ -91,7 +91,7 @@ impl Lab {
         variant: &Variant,
         show: &dyn Fn(Option<&Sight>),
     ) -> Result<Record, LabError> {
-        match self.client_of(scenario) {
+        match self.client_for(scenario, variant) {
             Client::Curl => bed.fetch(scenario, variant, show),
             Client::Own | Client::Iperf3 => bed.transfer(scenario, variant, show),
         }
@@ -151,7 +151,7 @@ impl Lab {
         if scenario.ecn {
             settings::ask_for_ecn(&wan)?;
         }
-        let ports = variant.groups.iter().map(|group| group.port);
+        let ports = variant.groups.iter().flat_map(Group::ports);
         let ports = ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0);
         let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup };
         for _ in 1..variant.transfer {
