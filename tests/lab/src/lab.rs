@@ -11,6 +11,7 @@ use wad_testbed::{
 use crate::{
     client::{Client, ClientError},
     measure::WatchError,
+    memory::MemoryError,
     monitor::MonitorError,
     scenario::{Scenario, Variant},
 };
@@ -54,6 +55,8 @@ pub enum LabError {
     Counters(#[source] io::Error),
     #[error("cannot read the processors' time in /proc/stat")]
     Processors(#[source] io::Error),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     #[error("someone else changed the host's settings during a run: try again")]
     Disturbed,
     #[error("ss saw no flow")]

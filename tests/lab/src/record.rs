@@ -6,7 +6,7 @@ use std::{cmp::Reverse, collections::HashMap, net::SocketAddr};
 use wad_testbed::{emulated::wan::Wan, ss::Flow};
 
 use crate::{
-    algorithm::algorithm,
+    algorithm::{algorithm, is_own},
     counters::TcpCounters,
     lab::LabError,
     measure::{Series, Sight},
@@ -52,6 +52,19 @@ impl Record {
         };
         self.streams = groups.iter().map(acked).collect();
         self
+    }
+
+    /// Returns the share of the flows' ends, at both hosts, that have a law of `wad`'s
+    /// whenever ss sees them. Of those that it never sees, neither end counts.
+    fn tuned_share(&self, variant: &Variant) -> f64 {
+        let is_tuned =
+            |flows: &Vec<(u64, &Flow)>| flows.iter().all(|(_, flow)| is_own(&flow.congestion));
+        let tuned = |group: &Group| {
+            let ends = [&self.sights, &self.far_sights].map(|sights| seen(sights, group));
+            ends.iter().flatten().filter(|flows| is_tuned(flows)).count()
+        };
+        let tuned: usize = variant.groups.iter().map(tuned).sum();
+        tuned as f64 / f64::from(2 * variant.streams())
     }
 
     /// Ends the transfer when the time is over, or when all bytes are there.
@@ -117,6 +130,8 @@ impl Record {
             }),
             responses: None,
             idle_share: None,
+            tuned_share: Some(self.tuned_share(variant)),
+            memory: None,
             jain_index: jain(flows.iter().flat_map(|flows| &flows.streams_bits_per_second)),
             flows,
             tcp_counters: counters.into_map(),
@@ -279,6 +294,26 @@ mod tests {
         let mut variant = Scenario::load("many-flows").unwrap().variants.remove(0);
         variant.groups[0].streams = streams;
         variant
+    }
+
+    #[test]
+    fn an_end_is_tuned_that_always_was() {
+        let variant = variant(2);
+        let mut record = record(vec![]);
+        record.sights = vec![sight(1, &[(40_001, 5001, "wad_aimd7k", 9)])];
+        record.far_sights = vec![sight(1, &[(5001, 40_001, "wad_aimd7k", 0)])];
+        // The other flow was not there.
+        assert_eq!(record.tuned_share(&variant), 0.5);
+        record
+            .sights
+            .push(sight(2, &[(40_001, 5001, "wad_aimd7k", 9), (40_002, 5001, "cubic", 9)]));
+        record.far_sights.push(sight(2, &[(5001, 40_002, "wad_aimd7k", 0)]));
+        assert_eq!(record.tuned_share(&variant), 0.75);
+        // Of those that are too many, those that move the least do not count.
+        record.sights.push(sight(3, &[(40_003, 5001, "wad_aimd7k", 5)]));
+        assert_eq!(record.tuned_share(&variant), 0.75);
+        record.far_sights.push(sight(3, &[(5001, 40_001, "cubic", 0)]));
+        assert_eq!(record.tuned_share(&variant), 0.5);
     }
 
     #[test]

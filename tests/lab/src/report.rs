@@ -15,6 +15,7 @@ use crate::{
     client::Client,
     counters::DUPLICATES,
     measure::median,
+    memory::Memory,
     recovery::Recovery,
     responses::{Cuts, Responses},
     scenario::{self, Measure, Scenario},
@@ -106,6 +107,10 @@ pub struct Sample {
     pub responses: Option<Responses>,
     /// The share of the processors' time in which there was nothing to do.
     pub idle_share: Option<f64>,
+    /// The share of the flows' ends that have a law of `wad`'s whenever ss sees them.
+    pub tuned_share: Option<f64>,
+    /// The memory that TCP held on the whole host.
+    pub memory: Option<Memory>,
     /// Jain's fairness index over all flows, after the time to settle.
     pub jain_index: Option<f64>,
     pub flows: Vec<Flows>,
@@ -338,6 +343,8 @@ impl Sample {
                 None => f64::INFINITY,
             }),
             Measure::Idle => self.idle_share,
+            Measure::Tuned => self.tuned_share,
+            Measure::Memory => Some(self.memory.as_ref()?.most_of_limit()),
             Measure::LocalResponses => cuts(|cuts| cuts.local_drops),
             Measure::DropResponses => cuts(|cuts| cuts.network_drops),
             Measure::MarkResponses => cuts(|cuts| cuts.marks),
@@ -390,6 +397,8 @@ pub mod tests {
             recovery: None,
             responses: None,
             idle_share: Some(0.4),
+            tuned_share: Some(0.0),
+            memory: Some(Memory { limit_bytes: 100, held_bytes: vec![40, 90, 20] }),
             jain_index: None,
             flows: vec![Flows {
                 name: "one".to_owned(),
@@ -424,6 +433,8 @@ pub mod tests {
         assert_eq!(first(Measure::LocalResponses, None), None);
         assert_eq!(first(Measure::Duplicates, None), Some(1.0));
         assert_eq!(first(Measure::Idle, None), Some(0.4));
+        assert_eq!(first(Measure::Tuned, None), Some(0.0));
+        assert_eq!(first(Measure::Memory, None), Some(0.9));
         let at_drop = first(Measure::FirstDropBdp, None).unwrap();
         assert!((at_drop - 3000.0 / variant.path.bdp_segments()).abs() < 1e-9);
     }

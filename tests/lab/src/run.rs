@@ -13,7 +13,7 @@ use wad_testbed::{
     process::run_command,
     qdisc, say,
     settings::{self, HostDefaults, OwnDefaults},
-    signal, sysctl,
+    signal,
     trace::{Event, Trace},
     tracing::{Tracing, TracingError},
     wad::{Agent, Home},
@@ -23,6 +23,7 @@ use crate::{
     client::Client,
     lab::{Lab, LabError},
     measure::Sight,
+    memory,
     monitor::Monitor,
     processors::Processors,
     progress::{Line, Progress},
@@ -164,7 +165,8 @@ impl Lab {
         let tracing =
             traced.map(|(folder, home)| traced_to(folder, home, scenario, variant)).transpose()?;
         let before = Processors::read().map_err(LabError::Processors)?;
-        let record = self.moved(&bed, scenario, variant, show)?;
+        let (record, memory) = memory::watched(|| self.moved(&bed, scenario, variant, show))?;
+        let record = record?;
         let after = Processors::read().map_err(LabError::Processors)?;
         tracing.map(Tracing::finish).transpose()?;
         let events = trace.map(Trace::finish).transpose()?;
@@ -176,6 +178,7 @@ impl Lab {
         result.settings.insert("wad".to_owned(), policy.to_owned());
         let mut sample = record.sample(scenario, variant, &wan)?;
         sample.idle_share = after.idle_share_since(&before);
+        sample.memory = Some(memory);
         if let Some(events) = events {
             let cuts = sample.registered_congestion != "bbr";
             sample.responses = Some(responses(&wan, variant, &events, cuts)?);
@@ -191,11 +194,7 @@ impl Lab {
 /// Returns the limits that an agent has by default, for one in a network namespace that
 /// cannot see them.
 fn default_limits() -> Result<String, LabError> {
-    let tcp_mem = sysctl::get("net.ipv4.tcp_mem")?;
-    let pages = tcp_mem.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
-    // SAFETY: it reads a constant of the system.
-    let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-    Ok(format!("\n[limits]\nmax_memory = {}\n", pages * page_bytes))
+    Ok(format!("\n[limits]\nmax_memory = {}\n", memory::default_limit_bytes()?))
 }
 
 fn traced_to(
