@@ -2,8 +2,9 @@
 //! emulated long path in user space (`wad_testbed::emulated`), under `wad` or without.
 //!
 //! `scenario`, `run` and `transfer` make experiments of it, with `bulk`, `iperf3` and
-//! `udp` as who sends, `fetch` for a client that gets what a server has; `monitor` has
-//! measured the path where nobody tells the agent of it; `record` makes figures of what was seen, with
+//! `udp` as who sends, `fetch` for a client that gets what a server has; `second_path` has
+//! connections beside it that nobody reads, by `unread`; `monitor` has measured the path
+//! where nobody tells the agent of it; `record` makes figures of what was seen, with
 //! `slow_start`, `recovery` and `responses`, `memory` watches what TCP holds, and
 //! `targets` holds figures against what was to be shown; `report` and
 //! `store` keep them; `demo`, `table`, `page` and `svg` show them. `bench` has what wad
@@ -33,6 +34,7 @@ pub mod report;
 pub mod responses;
 pub mod run;
 pub mod scenario;
+mod second_path;
 pub mod slow_start;
 pub mod store;
 pub mod svg;
@@ -40,3 +42,4 @@ pub mod table;
 pub mod targets;
 pub mod transfer;
 pub mod udp;
+pub mod unread;

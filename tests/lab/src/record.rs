@@ -132,6 +132,7 @@ impl Record {
             idle_share: None,
             tuned_share: Some(self.tuned_share(variant)),
             memory: None,
+            unread: None,
             jain_index: jain(flows.iter().flat_map(|flows| &flows.streams_bits_per_second)),
             flows,
             tcp_counters: counters.into_map(),

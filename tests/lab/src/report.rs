@@ -20,6 +20,7 @@ use crate::{
     responses::{Cuts, Responses},
     scenario::{self, Measure, Scenario},
     slow_start::SlowStart,
+    unread::Unread,
 };
 
 /// Variants whose names begin so run without `wad`.
@@ -111,6 +112,8 @@ pub struct Sample {
     pub tuned_share: Option<f64>,
     /// The memory that TCP held on the whole host.
     pub memory: Option<Memory>,
+    /// The connections beside it whose receivers never read.
+    pub unread: Option<Unread>,
     /// Jain's fairness index over all flows, after the time to settle.
     pub jain_index: Option<f64>,
     pub flows: Vec<Flows>,
@@ -345,6 +348,7 @@ impl Sample {
             Measure::Idle => self.idle_share,
             Measure::Tuned => self.tuned_share,
             Measure::Memory => Some(self.memory.as_ref()?.most_of_limit()),
+            Measure::UnreadLosses => Some(self.unread?.losses()? as f64),
             Measure::LocalResponses => cuts(|cuts| cuts.local_drops),
             Measure::DropResponses => cuts(|cuts| cuts.network_drops),
             Measure::MarkResponses => cuts(|cuts| cuts.marks),
@@ -399,6 +403,7 @@ pub mod tests {
             idle_share: Some(0.4),
             tuned_share: Some(0.0),
             memory: Some(Memory { limit_bytes: 100, held_bytes: vec![40, 90, 20] }),
+            unread: None,
             jain_index: None,
             flows: vec![Flows {
                 name: "one".to_owned(),
@@ -435,6 +440,7 @@ pub mod tests {
         assert_eq!(first(Measure::Idle, None), Some(0.4));
         assert_eq!(first(Measure::Tuned, None), Some(0.0));
         assert_eq!(first(Measure::Memory, None), Some(0.9));
+        assert_eq!(first(Measure::UnreadLosses, None), None);
         let at_drop = first(Measure::FirstDropBdp, None).unwrap();
         assert!((at_drop - 3000.0 / variant.path.bdp_segments()).abs() < 1e-9);
     }

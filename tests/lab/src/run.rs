@@ -31,10 +31,14 @@ use crate::{
     report::{self, Report},
     responses::{self, Responses},
     scenario::{Group, Plan, Scenario, Variant},
+    second_path::SecondPath,
     transfer::Bed,
 };
 
 const BETWEEN_RUNS: Duration = Duration::from_millis(300);
+/// What nobody reads comes over this part of the transfer: the last of it is there, and
+/// has filled up, before that ends.
+const FILLED_OVER: f64 = 0.75;
 
 impl Lab {
     /// Runs every variant so many times. Random losses differ from one time to
@@ -164,6 +168,10 @@ impl Lab {
         let traced = self.traces.as_ref().zip(home.as_ref());
         let tracing =
             traced.map(|(folder, home)| traced_to(folder, home, scenario, variant)).transpose()?;
+        let over = Duration::from_secs(scenario.seconds().unwrap_or_default().into());
+        let second = (variant.unread > 0)
+            .then(|| SecondPath::start(&bed, variant, over.mul_f64(FILLED_OVER)))
+            .transpose()?;
         let before = Processors::read().map_err(LabError::Processors)?;
         let (record, memory) = memory::watched(|| self.moved(&bed, scenario, variant, show))?;
         let record = record?;
@@ -179,6 +187,7 @@ impl Lab {
         let mut sample = record.sample(scenario, variant, &wan)?;
         sample.idle_share = after.idle_share_since(&before);
         sample.memory = Some(memory);
+        sample.unread = second.map(SecondPath::finish).transpose()?;
         if let Some(events) = events {
             let cuts = sample.registered_congestion != "bbr";
             sample.responses = Some(responses(&wan, variant, &events, cuts)?);

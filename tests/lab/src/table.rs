@@ -91,7 +91,7 @@ pub fn remarks(report: &Report) -> Vec<String> {
         report.variants.iter().filter(|variant| !variant.samples.is_empty()).collect();
     let mut remarks: Vec<(String, Vec<&str>)> = Vec::new();
     let all = run.iter().flat_map(|variant| {
-        let said = [apart(report, variant), full(variant)];
+        let said = [apart(report, variant), unread(variant), full(variant)];
         said.into_iter().flatten().map(|said| (said, variant.name.as_str()))
     });
     for (said, name) in all {
@@ -110,6 +110,21 @@ fn apart(report: &Report, variant: &Variant) -> Option<String> {
     let path = is_elsewhere.then(|| format!("over {}", variant.path.words()));
     let said: Vec<String> = path.into_iter().chain(client).collect();
     (!said.is_empty()).then(|| format!("{}.", said.join(", ")))
+}
+
+/// Tells of connections whose receivers never read, in the last run.
+fn unread(variant: &Variant) -> Option<String> {
+    let unread = variant.samples.last()?.unread?;
+    Some(format!(
+        "of {} connections beside it that nobody reads, {} held {:.1} MB at their receivers, {} of \
+         their ends tuned; {} segments were sent again, {} dropped.",
+        unread.wanted,
+        unread.connections,
+        unread.bytes as f64 / 1e6,
+        unread.tuned_ends,
+        unread.retransmits,
+        unread.drops
+    ))
 }
 
 fn full(variant: &Variant) -> Option<String> {
@@ -177,7 +192,7 @@ fn notes(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::report;
+    use crate::{report::tests::report, unread::Unread};
 
     #[test]
     fn columns_line_up_and_the_gain_is_shown() {
@@ -202,10 +217,13 @@ mod tests {
         }
         let last = &mut report.variants[1];
         last.samples.iter_mut().for_each(|sample| sample.idle_share = Some(0.01));
+        let unread = Unread { wanted: 4, connections: 3, bytes: 900_000, ..Unread::default() };
+        last.samples[2].unread = Some(unread);
         let remarks = remarks(&report);
-        let [apart, full] = &remarks[..] else { panic!("{remarks:?}") };
+        let [apart, unread, full] = &remarks[..] else { panic!("{remarks:?}") };
         assert!(apart.starts_with("reno, wad_aimd: over 622 Mb/s, 90 ms"), "{apart}");
         assert!(apart.ends_with(", by iperf3."), "{apart}");
+        assert!(unread.starts_with("wad_aimd: of 4 connections") && unread.contains("0.9 MB"));
         assert!(full.starts_with("wad_aimd: the processors were busy"), "{full}");
     }
 }

@@ -264,7 +264,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn wait_listening(&mut self, netns: &Netns, port: u16) -> Result<(), LabError> {
+    pub(crate) fn wait_listening(&mut self, netns: &Netns, port: u16) -> Result<(), LabError> {
         let begun = Instant::now();
         let filter = format!("sport = :{port}");
         while begun.elapsed() < GRACE {

@@ -10,7 +10,7 @@ use crate::{
 type Cell = fn(&Variant) -> Option<String>;
 
 /// The columns are headings and what is under them; words first, then figures.
-const COLUMNS: [(&str, Cell); 22] = [
+const COLUMNS: [(&str, Cell); 23] = [
     ("control", |variant| Some(variant.congestion.clone())),
     ("streams", |variant| (variant.streams > 1).then(|| variant.streams.to_string())),
     ("Mb/s", |variant| Some(megabits(variant.goodput_bits_per_second))),
@@ -48,6 +48,9 @@ const COLUMNS: [(&str, Cell); 22] = [
     ("ends tuned", tuned),
     ("memory of TCP, MB", |variant| {
         over(variant, |sample| Some(sample.memory.as_ref()?.most_bytes() as f64 / 1e6)).map(whole)
+    }),
+    ("lost where nobody reads", |variant| {
+        over(variant, |sample| Some(sample.unread?.losses()? as f64)).map(whole)
     }),
     ("Jain", |variant| {
         let index = over(variant, |sample| sample.jain_index)?;

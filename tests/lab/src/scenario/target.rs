@@ -67,6 +67,8 @@ pub enum Measure {
     Tuned,
     /// The most memory that TCP held on the host, over what an agent bounds by default.
     Memory,
+    /// Segments sent again or dropped of connections whose receivers never read.
+    UnreadLosses,
 }
 
 impl Measure {
@@ -92,6 +94,7 @@ impl Measure {
             Self::Idle => "part of the processors' time left",
             Self::Tuned => "part of the flows' ends tuned",
             Self::Memory => "most memory of TCP over max_memory's default",
+            Self::UnreadLosses => "segments lost where nobody reads",
         }
     }
 }

@@ -33,6 +33,8 @@ pub struct RawVariant {
     client: Option<Client>,
     /// It runs over this path, not over that of the scenario.
     path: Option<Path>,
+    #[serde(default)]
+    unread: u32,
     sender_queue: Option<String>,
     #[serde(default)]
     is_first: bool,
@@ -76,6 +78,8 @@ pub struct Variant {
     pub is_routed: bool,
     /// The client that moves its data, where it is not the scenario's.
     pub client: Option<Client>,
+    /// Connections over a second path whose receivers never read.
+    pub unread: u32,
     /// Queueing discipline of the sender's own device, as `tc` takes it; with
     /// one, that device is a wire to a router before the path.
     pub sender_queue: Option<String>,
@@ -141,8 +145,11 @@ impl Variant {
     #[must_use]
     pub fn fault(&self, of_all: Option<Client>, load: Load) -> Option<&'static str> {
         let is_for_a_time = matches!(load, Load::Seconds(_));
-        (is_for_a_time && self.client.or(of_all) == Some(Client::Curl))
-            .then_some("curl gets objects of so many bytes")
+        if is_for_a_time && self.client.or(of_all) == Some(Client::Curl) {
+            return Some("curl gets objects of so many bytes");
+        }
+        (!is_for_a_time && self.unread > 0)
+            .then_some("what is never read fills up beside a transfer of so many seconds")
     }
 
     /// Tells whether the variant is meant by that name: its own, or the one without the
@@ -183,16 +190,20 @@ impl RawVariant {
         let variants = grid.cells(path).into_iter().map(|cell| {
             let policies: Vec<_> =
                 groups.iter().map(|(group, policy)| (group, policy.as_ref())).collect();
+            let second = policies.first().and_then(|(_, own)| *own).filter(|_| self.unread > 0);
+            let second = second.map(|own| policy::of_second(common, own, &cell.path));
+            let policy = policy::text(common, &policies, &cell.path);
             Variant {
                 name: format!("{}{}", self.name, cell.suffix),
                 base: self.name.clone(),
                 paper: self.paper.clone(),
-                policy: policy::text(common, &policies, &cell.path),
+                policy: policy.map(|text| text + second.as_deref().unwrap_or_default()),
                 plan: self.plan,
                 has_monitor: self.monitor,
                 is_routed: policies.iter().any(|(_, own)| own.is_some_and(policy::is_routed)),
                 groups: groups.iter().map(|(group, _)| group.clone()).collect(),
                 client: self.client,
+                unread: self.unread,
                 sender_queue: self.sender_queue.clone(),
                 is_first: self.is_first,
                 transfer,
@@ -259,6 +270,17 @@ mod tests {
         let faulty =
             "path = { rtt = '7ms', forward = { rate = '9Mbit', queue.bdp = 1, loss = 2 } }";
         assert!(parse(faulty, "seconds = 9").is_err());
+    }
+
+    #[test]
+    fn what_nobody_reads_has_a_path_of_its_own() {
+        let tuned = parse("unread = 64, policy = { sndbuf = '1MiB' }", "seconds = 9").unwrap();
+        let policy: Table = tuned.policy.unwrap().parse().unwrap();
+        let remotes = policy["path"].as_array().unwrap().iter().map(|path| path["remote"].as_str());
+        assert!(remotes.eq([Some("10.77.0.0/16"), Some("10.78.0.0/16")]), "{policy}");
+        assert_eq!(parse("unread = 64", "seconds = 9").unwrap().policy, None);
+        let error = parse("unread = 64", "bytes = 9").unwrap_err();
+        assert!(error.contains("so many seconds"), "{error}");
     }
 
     #[test]
