@@ -28,15 +28,15 @@ use wad_testbed::{
 
 const SOON: Duration = Duration::from_secs(20);
 /// The kernel gives this at most, by itself.
-const KERNEL_BYTES: u64 = 500_000;
+pub const KERNEL_BYTES: u64 = 500_000;
 /// 1.25 times what 100 Mbit/s carry in 100 ms, doubled.
-const MOST_BYTES: u64 = 2 * 1_562_500;
+pub const MOST_BYTES: u64 = 2 * 1_562_500;
 
 /// What a path carries, in Mbit/s, and its round trip time.
-const PATH: (u32, u32) = (100, 100);
+pub const PATH: (u32, u32) = (100, 100);
 
 /// Makes a path between namespaces whose own autotuning ends early.
-fn wan((mbit, rtt_ms): (u32, u32)) -> Result<Wan> {
+pub fn wan((mbit, rtt_ms): (u32, u32)) -> Result<Wan> {
     let path = format!("rtt = '{rtt_ms}ms'\nforward = {{ rate = '{mbit}Mbit', queue.bdp = 1 }}");
     let wan = Wan::start(&toml::from_str(&path)?)?;
     settings::apply(&wan)?;
@@ -48,7 +48,7 @@ fn wan((mbit, rtt_ms): (u32, u32)) -> Result<Wan> {
     Ok(wan)
 }
 
-fn path(port: u16, (mbit, rtt_ms): (u32, u32), keys: &str) -> String {
+pub fn path(port: u16, (mbit, rtt_ms): (u32, u32), keys: &str) -> String {
     format!(
         "[[path]]\nname = 'to-{port}'\nremote = '{}'\nremote_port = {port}\n\
          bandwidth = '{mbit}Mbit'\nrtt = '{rtt_ms}ms'\nsndbuf = 'auto'\n{keys}\n\
@@ -94,14 +94,14 @@ fn receive(mut stream: &TcpStream) -> io::Result<u64> {
 }
 
 /// Lets a connection wait for as long as it takes.
-fn patient(connection: Connection) -> Result<Connection> {
+pub fn patient(connection: Connection) -> Result<Connection> {
     connection.near.set_write_timeout(None)?;
     connection.far.set_read_timeout(None)?;
     Ok(connection)
 }
 
 /// Sends over a connection for so long; `look` is called meanwhile. All arrives.
-fn while_sending(
+pub fn while_sending(
     connection: &Connection,
     pause: Duration,
     span: Duration,
@@ -219,7 +219,7 @@ fn buffers_grow_under_a_law_that_the_application_chose() -> Result<()> {
 }
 
 /// Returns what the kernel says that TCP holds.
-fn held_bytes() -> Result<u64> {
+pub fn held_bytes() -> Result<u64> {
     let text = fs::read_to_string("/proc/net/sockstat")?;
     let pages = text.lines().find_map(|line| line.strip_prefix("TCP:")?.split(" mem ").nth(1));
     let pages: u64 = pages.context("no `mem`")?.trim().parse()?;
@@ -295,12 +295,12 @@ fn near_the_bound_growth_stops_and_beyond_it_the_largest_shrink() -> Result<()> 
 }
 
 /// Whether a line of the log says that the bound is met, and names this path.
-fn is_bound_met(line: &str, path: &str) -> bool {
+pub fn is_bound_met(line: &str, path: &str) -> bool {
     line.contains("[limits] max_memory allows") && line.contains(path)
 }
 
 /// Writes until no connection takes any more. How many bytes each took.
-fn fill(connections: &[Connection]) -> Result<Vec<usize>> {
+pub fn fill(connections: &[Connection]) -> Result<Vec<usize>> {
     const QUIET: Duration = Duration::from_secs(2);
     let mut taken = vec![0; connections.len()];
     let mut last = Instant::now();
@@ -318,7 +318,7 @@ fn fill(connections: &[Connection]) -> Result<Vec<usize>> {
 }
 
 /// Reads all that was sent over a connection.
-fn drain(connection: &Connection, bytes: usize) -> Result<()> {
+pub fn drain(connection: &Connection, bytes: usize) -> Result<()> {
     let mut block = vec![0; bytes];
     connection.far.set_read_timeout(Some(SOON))?;
     (&connection.far).read_exact(&mut block)?;

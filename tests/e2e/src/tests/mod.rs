@@ -3,6 +3,7 @@
 mod attachment;
 mod autotune;
 mod binomial;
+mod bounded_memory;
 mod buffers;
 mod clients;
 mod congestion_events;
