@@ -15,6 +15,7 @@ mod derived;
 mod diagnose;
 mod divide;
 mod emulated_path;
+mod equivalent_streams;
 mod events;
 mod explain;
 mod flows;
