@@ -144,16 +144,15 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow) {
 /// `growth`.
 #[inline(always)]
 pub fn set_buffers(socket: &impl Socket, flow: &mut Flow) {
-    let cap_bytes = counts::cap_bytes(flow) / 2;
     if flow.asks.sndbuf_bytes != 0 && !flow.sndbuf_grows() && may_set(flow, SNDBUF) {
-        let set = socket.set_sndbuf(flow.sndbuf_bytes().min(cap_bytes));
+        let set = socket.set_sndbuf(flow.sndbuf_bytes());
         if set.is_ok() {
             flow.given |= SNDBUF as u16;
         }
         flow.refused.note(SocketSetting::Sndbuf, set);
     }
     if flow.asks.rcvbuf_bytes != 0 && !flow.rcvbuf_grows() && may_set(flow, RCVBUF) {
-        let set = socket.set_rcvbuf(flow.rcvbuf_bytes().min(cap_bytes));
+        let set = socket.set_rcvbuf(flow.rcvbuf_bytes());
         if set.is_ok() {
             flow.given |= RCVBUF as u16;
         }

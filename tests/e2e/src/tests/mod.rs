@@ -3,6 +3,7 @@
 mod attachment;
 mod autotune;
 mod binomial;
+mod bounded_memory;
 mod buffers;
 mod clients;
 mod congestion_events;
@@ -14,6 +15,7 @@ mod derived;
 mod diagnose;
 mod divide;
 mod emulated_path;
+mod equivalent_streams;
 mod events;
 mod explain;
 mod flows;
