@@ -58,6 +58,7 @@ mod takeover;
 mod top;
 mod totals;
 mod trace;
+mod traits;
 mod unseen_ends;
 mod unsent;
 pub mod verifier;

@@ -26,7 +26,12 @@ pub fn example() -> Paths {
         rtt_seconds: known(0.07, 200.0, true),
         loss: known(1e-5, 119.0, false),
         reordering: None,
-        policy_is_for: CapacityInfo { bits_per_second: Some(622e6), rtt_seconds: Some(0.05) },
+        policy_is_for: ConditionsInfo {
+            bits_per_second: Some(622e6),
+            rtt_seconds: Some(0.05),
+            reorder_segments: None,
+            is_leaky: false,
+        },
         refused: vec![RefusedInfo {
             metric: "bandwidth".to_owned(),
             value: 622.0,

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     api::Command,
-    measured::{Board, Measured},
+    measured::{self, Board, Measured},
     reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
     switched,
 };
@@ -242,12 +242,14 @@ impl<'a> Running<'a> {
         let (now, time) = (Instant::now(), SystemTime::now());
         self.measured.see_flows(self.force.flows(), now, time);
         self.measured.save_now_and_then(now);
-        if !self.measured.review(now, time) {
-            return;
-        }
+        let plan = match self.measured.review(now, time) {
+            measured::Change::Nothing => return,
+            measured::Change::Values => plan::VALUES,
+            measured::Change::Traits => plan::CONFIGURATION,
+        };
         let Some(policies) = self.measured.policies() else { return };
         let wanted = Wanted { policies: &policies, host: self.in_force.host() };
-        if let Err(error) = change::put(&mut self.force, plan::VALUES, &wanted) {
+        if let Err(error) = change::put(&mut self.force, plan, &wanted) {
             shortage::note(error.as_ref());
             error!("measured paths stay as they were: {error:#}");
         }

@@ -45,7 +45,10 @@ fn write_namespaces(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result 
 
 /// Returns a note of what cannot be had by other means than routes.
 pub fn note(path: &PathPolicy, is_routed: bool) -> Option<String> {
-    path.reorder_segments.filter(|_| !is_routed && !path.observe)?;
+    let has_reorder = path.reorder_segments.is_some() || path.origin.traits.reorder;
+    if !has_reorder || is_routed || path.observe {
+        return None;
+    }
     let instead = match &path.congestion {
         Some(Congestion::Ours(law)) => {
             format!("; {} takes a decrease back where reordering was taken for a loss", law.name())

@@ -61,7 +61,7 @@ pub use host_changes::{HostChanges, TransmitQueue};
 pub use keys::LeftOut;
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use pacing::auto_bytes_per_second as auto_pacing;
-pub use path_policy::{AutoBuffers, Congestion, MeasuredPath, Origin, PathPolicy};
+pub use path_policy::{AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PathPolicy};
 pub use prefix::{Mapped, covers_ipv4};
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
