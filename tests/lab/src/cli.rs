@@ -60,7 +60,7 @@ pub enum Peer {
     Receive { on: SocketAddr, streams: u32 },
 }
 
-/// What is sent.
+/// The sender is told this of what it is to send.
 #[derive(Debug, clap::Args)]
 pub struct Load {
     to: SocketAddr,

@@ -76,7 +76,7 @@ pub fn release(flow: &mut Flow) {
     }
 }
 
-/// Not on the stack, which is short of room.
+/// It is not on the stack, which is short of room.
 const NO_STATS: &PathStats = &PathStats::NONE;
 
 #[inline(always)]
