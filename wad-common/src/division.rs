@@ -1,4 +1,4 @@
-//! What a path's flows have together, divided among those that it has at a time: its
+//! All that a path's flows have together is divided among those that it has at a time: its
 //! buffers, in bytes as the arguments of SO_SNDBUF and SO_RCVBUF; its rates, in bytes
 //! per second; its window, in segments.
 

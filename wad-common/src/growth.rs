@@ -17,8 +17,8 @@ pub struct Buffer {
     pub least_bytes: u32,
     /// Up to here the kernel sizes it by itself; 0 where it does not.
     pub kernel_bytes: u32,
-    /// What it may not keep beyond `most_bytes`, and who sizes it: [`KEEPS_BOUND`],
-    /// [`IS_FIXED`] and [`MAY_GROW`].
+    /// The flags say whether it keeps what it has beyond `most_bytes`, and who sizes it:
+    /// [`KEEPS_BOUND`], [`IS_FIXED`] and [`MAY_GROW`].
     pub flags: u32,
 }
 
@@ -179,8 +179,8 @@ pub struct Holder {
 }
 record!(Holder, size = 16);
 
-/// What there is for the buffers of a holder's flows while memory is short. A flow's state
-/// has it as a number.
+/// The room that there is for the buffers of a holder's flows while memory is short. A
+/// flow's state has it as a number.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {

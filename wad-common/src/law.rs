@@ -10,6 +10,7 @@
 
 pub mod aimd;
 pub mod binomial;
+pub mod dedicated;
 pub mod delay;
 pub mod highspeed;
 pub mod idle;

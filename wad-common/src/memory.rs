@@ -1,5 +1,5 @@
-//! What all TCP flows of the host hold, against the bound on it: growth stops near the
-//! bound, and beyond it the largest buffers shrink.
+//! The memory that all TCP flows of the host hold is kept within a bound: growth stops near
+//! it, and beyond it the largest buffers shrink.
 
 /// A level says how near the bound is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -71,7 +71,7 @@ pub struct Look {
     pub wants_bytes: u64,
     /// It is to be no more.
     pub limit_bytes: u64,
-    /// What the largest buffer of a flow holds, of those that are to shrink.
+    /// The largest buffer of a flow, of those that are to shrink, holds so much.
     pub largest_bytes: u32,
     /// The time of the look, by any clock that only goes forward.
     pub now_ms: u64,

@@ -109,7 +109,7 @@ pub const OBSERVE: u32 = 1 << 31;
 
 /// Acknowledgements are held back no longer than the kernel has to.
 pub const NO_DELAYED_ACKS: u32 = 1 << 0;
-/// What the application itself asks for does not count.
+/// The policy counts, whatever the application itself asks for.
 pub const OVERRIDES: u32 = 1 << 1;
 /// The buffers are for all flows of the path together.
 pub const DIVIDES: u32 = 1 << 2;

@@ -14,11 +14,11 @@ use crate::record;
 pub struct Counted {
     /// Flows that came to be tuned.
     pub admitted: u64,
-    /// Those of them that went.
+    /// Tuned flows that went.
     pub released: u64,
     /// Flows that were established.
     pub opened: u64,
-    /// Those of them that ended.
+    /// Established flows that ended.
     pub closed: u64,
 }
 record!(Counted, size = 32);

@@ -17,7 +17,7 @@ pub struct Senders {
 }
 record!(Senders, size = 24);
 
-/// What was counted longer ago says nothing: no agent looks any more.
+/// A count that is older says nothing: no agent looks any more.
 const FRESH_NS: u64 = 5_000_000_000;
 
 impl Senders {

@@ -19,7 +19,7 @@ pub struct PathStats {
     pub closed: u64,
     /// Flows that came to be tuned.
     pub admitted: u64,
-    /// Those of them that went, or were found gone, or were too many for `max_flows`.
+    /// Admitted flows that went, or were found gone, or were too many for `max_flows`.
     pub released: u64,
     /// Matched, but left alone because of `max_flows`.
     pub too_many: u64,
@@ -37,7 +37,7 @@ pub struct PathStats {
     pub srtt_us: u64,
     /// Tuned flows by which the count of them was found wrong, and was put right.
     pub drift: u64,
-    /// Those of `closed` whose end nobody saw.
+    /// Closed flows whose end nobody saw.
     pub unseen: u64,
     /// The latest walk over all flows.
     pub walk: Walk,

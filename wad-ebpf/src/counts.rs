@@ -2,16 +2,17 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xsub};
 
-use aya_ebpf::helpers::bpf_ktime_get_ns;
+use aya_ebpf::{bindings::BPF_NOEXIST, helpers::bpf_ktime_get_ns};
 use wad_common::{
     counter::{Counter, Setting},
     event::Kind,
     flow::Flow,
     growth::Room,
+    refused::{Refusal, SocketSetting},
     stats::PathStats,
 };
 
-use crate::maps::{COUNTERS, PATHS, SETTINGS};
+use crate::maps::{COUNTERS, PATHS, REFUSALS, SETTINGS};
 
 /// A count that all processors change.
 #[derive(Clone, Copy)]
@@ -102,6 +103,33 @@ fn tuned_now(stats: &mut PathStats) -> u64 {
     // In this order: of one that comes and goes meanwhile, the coming counts.
     let released = Shared::new(&mut stats.released).load();
     Shared::new(&mut stats.admitted).load().saturating_sub(released)
+}
+
+/// Notes that a flow is refused a setting which it was not refused before, and counts it.
+#[inline(always)]
+pub fn refuse(flow: &mut Flow, setting: SocketSetting, error: i32) {
+    if !flow.refused.are_any()
+        && let Some(stats) = stats(flow.policy)
+    {
+        Shared::new(&mut stats.refused).add(1);
+    }
+    flow.refused.note(setting, Err(error));
+    let reason = flow.refused.reasons[setting as usize];
+    count_refusal(Refusal { policy: flow.policy, setting: setting as u16, reason });
+}
+
+/// Counts a flow among those that were refused a setting for one reason.
+#[inline(always)]
+fn count_refusal(refusal: Refusal) {
+    if REFUSALS.get_ptr_mut(refusal).is_none() {
+        // Another processor may have made it meanwhile; either will do.
+        let _ = REFUSALS.insert(refusal, 0, BPF_NOEXIST.into());
+    }
+    if let Some(count) = REFUSALS.get_ptr_mut(refusal) {
+        // SAFETY: entries are never removed while the programs run, and each is
+        // changed by atomic operations only.
+        Shared::new(unsafe { &mut *count }).add(1);
+    }
 }
 
 /// Most that a buffer of a flow may have while memory is short, in bytes as the kernel

@@ -59,8 +59,8 @@ pub static REFUSALS: HashMap<
     { BPF_F_NO_PREALLOC as usize },
 > = HashMap::new();
 
-/// Those who have their part of memory while it is short, with the `Room` that their flows
-/// have.
+/// The holders who have their part of memory while it is short, with the `Room` that their
+/// flows have.
 #[btf_map(name = "HELD")]
 pub static HELD: HashMap<Holder, u32, { MAX_PATHS as usize }, { BPF_F_NO_PREALLOC as usize }> =
     HashMap::new();

@@ -288,7 +288,7 @@ impl<'ast> Visit<'ast> for Seen {
         visit::visit_path(self, path);
     }
 
-    /// What a macro takes is no syntax tree: its paths are found by their text.
+    /// A macro takes no syntax tree but tokens: its paths are found by their text.
     fn visit_macro(&mut self, item: &'ast syn::Macro) {
         let text = item.tokens.to_string().replace(" ::", "::").replace(":: ", "::");
         for word in text.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')) {

@@ -70,7 +70,7 @@ pub enum Peer {
     Hold { on: SocketAddr },
 }
 
-/// What is sent.
+/// The sender is told this of what it is to send.
 #[derive(Debug, clap::Args)]
 pub struct Load {
     to: SocketAddr,

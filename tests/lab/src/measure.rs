@@ -3,7 +3,7 @@
 
 use std::{
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -12,6 +12,7 @@ use std::{
 
 use wad_testbed::{
     monotonic_ns,
+    mutex::{locked, unpoisoned},
     netns::{Netns, NetnsError},
     process::ProcessError,
     ss::{self, Flow},
@@ -128,7 +129,7 @@ impl Watch {
         while !self.stop.load(Ordering::Relaxed) {
             let flows = ss::flows(filter)?;
             let sight = Sight { time_ns: monotonic_ns(), flows };
-            self.sights.lock().unwrap_or_else(PoisonError::into_inner).push(sight);
+            locked(&self.sights).push(sight);
             next += every;
             while !self.stop.load(Ordering::Relaxed) && Instant::now() < next {
                 let left = next.saturating_duration_since(Instant::now());
@@ -145,13 +146,13 @@ impl Watch {
     /// Returns the latest sight.
     #[must_use]
     pub fn latest(&self) -> Option<Sight> {
-        self.sights.lock().unwrap_or_else(PoisonError::into_inner).last().cloned()
+        locked(&self.sights).last().cloned()
     }
 
     /// Returns all that was seen.
     #[must_use]
     pub fn into_sights(self) -> Vec<Sight> {
-        self.sights.into_inner().unwrap_or_else(PoisonError::into_inner)
+        unpoisoned(self.sights.into_inner())
     }
 }
 

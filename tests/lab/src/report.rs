@@ -25,7 +25,7 @@ use crate::{
 
 /// Variants whose names begin so run without `wad`.
 const UNTUNED: &str = "untuned";
-/// Those whose names end so have the buffers of Linux 6.16 and later.
+/// Variants whose names end so have the buffers of Linux 6.16 and later.
 pub const NEWER: &str = "-6.16";
 
 /// A scenario's result.

@@ -5,13 +5,15 @@ use std::{
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread::{self, JoinHandle},
 };
 
 use serde_json::Value;
+
+use crate::mutex::locked;
 
 /// Holds what an archive has taken, which outlives it.
 pub type Taken = Arc<Mutex<Vec<Value>>>;
@@ -85,7 +87,7 @@ fn serve(mut stream: &TcpStream, taken: &Taken, takes: bool) -> io::Result<()> {
             .filter(|line| !line.is_empty())
             .map(serde_json::from_slice)
             .collect::<Result<_, _>>()?;
-        taken.lock().unwrap_or_else(PoisonError::into_inner).extend(lines);
+        locked(taken).extend(lines);
     }
     write!(stream, "HTTP/1.1 {status}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
 }

@@ -21,6 +21,7 @@ pub mod kernel;
 pub mod leftovers;
 pub mod limits;
 pub mod metrics;
+pub mod mutex;
 pub mod netns;
 pub mod newcomers;
 pub mod nginx;

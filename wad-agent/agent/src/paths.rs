@@ -174,7 +174,7 @@ fn measured(
     }
 }
 
-/// What sources said of a path last, where it does not count.
+/// Returns what sources said of a path last, where it does not count.
 fn refused(store: &Store, target: usize, now: SystemTime) -> Vec<RefusedInfo> {
     let now_seconds = seconds_since_1970(now);
     let sources = 0..store.health().count();

@@ -36,7 +36,7 @@ pub struct Status {
     pub generation: u64,
     /// Reloads of the configuration, since the start.
     pub reloads: ReloadStatus,
-    /// What is not in the kernel any more where it belongs, and why.
+    /// Parts that are not in the kernel any more where they belong, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detached: Vec<String>,
     pub memory_held_bytes: u64,

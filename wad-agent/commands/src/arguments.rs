@@ -6,7 +6,7 @@ use clap::Args;
 use wad_observing::reading::{self, Filter, Remote};
 use wad_tuning::instance::Instance;
 
-/// What is asked of a running agent.
+/// A running agent is asked this.
 #[derive(Debug, Args)]
 pub struct Ask {
     #[command(flatten)]

@@ -50,7 +50,7 @@ pub enum Command {
     /// Show flows and paths live, with their rates and what limits them
     #[command(after_help = format!("Keys:\n{}", top::KEYS))]
     Top(top::Top),
-    /// What the agent starts to take its routes out if it is killed
+    /// Take the agent's routes out if it is killed; it starts this itself
     #[command(name = GUARD, hide = true)]
     GuardRoutes,
     /// Take everything of wad's out of the kernel, and undo what it changed

@@ -99,7 +99,7 @@ struct Plan {
     /// RFC 3649's pair (b, a) for the path's window.
     rfc3649_decrease: f64,
     rfc3649_increase_segments: f64,
-    /// What to paste.
+    /// The policies that are there to be pasted.
     policies: Policies,
 }
 

@@ -18,8 +18,8 @@ use crate::output;
 
 #[derive(Debug, Args)]
 pub struct Plot {
-    /// What `wad trace` wrote, in either format, packed or not; FILE, FILE.1, ... are
-    /// one trace, others are set beside it
+    /// Traces that `wad trace` wrote, in either format, packed or not; FILE, FILE.1, ...
+    /// are one trace, others are set beside it
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// The picture (SVG) [default: standard output]

@@ -52,7 +52,7 @@ pub struct Readings {
     pub changes: Vec<Change>,
     pub reloads: Reloads,
     pub routes: routes::Counts,
-    /// What has failed for want of what.
+    /// The times that something failed, by what there was too little of.
     pub shortages: shortage::Counts,
     /// Whether what is in the kernel is where it belongs.
     pub attachment: Attachment,
@@ -74,7 +74,7 @@ pub struct Readings {
     pub derived: DerivedMeans,
 }
 
-/// What TCP holds of the host's memory, and how its bound is met.
+/// TCP holds so much of the host's memory, and meets its bound so.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     pub held_bytes: u64,

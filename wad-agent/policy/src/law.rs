@@ -28,7 +28,8 @@ pub struct Entry {
     pub callbacks: &'static [Callback],
     /// The keys of a path that mean anything to it, of those that only our laws have.
     pub keys: &'static [&'static str],
-    /// What a path says in place of `congestion`, where the law has a key of its own.
+    /// The words that a path has in place of `congestion`, where the law has a key of its
+    /// own.
     pub instead: Option<&'static str>,
     /// The kernel's own algorithm that answers to losses as this law does, by its name.
     pub in_kernel: Option<&'static str>,
@@ -274,12 +275,12 @@ impl Law {
         Self::ALL.iter().copied().find(|law| law.entry().in_kernel == Some(name))
     }
 
-    /// Those that `congestion` takes.
+    /// Returns the laws that `congestion` takes.
     pub fn named() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied().filter(|law| law.entry().instead.is_none())
     }
 
-    /// Those to which a key means anything.
+    /// Returns the laws to which a key means anything.
     pub fn with_key(key: &str) -> Vec<Self> {
         Self::ALL.iter().copied().filter(|law| law.takes(key)).collect()
     }

@@ -40,12 +40,12 @@ pub enum Filling {
 /// response to losses says what it takes: the lab does.
 pub struct Modelled {
     pub name: &'static str,
-    /// What it left to a CUBIC flow beside it, of that one's fair share.
+    /// It left so much to a CUBIC flow beside it, of that one's fair share.
     pub left_to_cubic: &'static str,
 }
 
-/// Those that the lab has seen beside CUBIC, each first and last: the scenario `shared`,
-/// on a path of 200 Mbit/s, at 20 and 120 ms, with queues of 0.1, 0.5 and 1 times what
+/// The algorithms that the lab has seen beside CUBIC, each first and last: the scenario
+/// `shared`, on a path of 200 Mbit/s, at 20 and 120 ms, with queues of 0.1, 0.5 and 1 times what
 /// that carries in a round trip.
 pub const MODELLED: &[Modelled] = &[Modelled { name: "bbr", left_to_cubic: "0.02 to 0.28" }];
 

@@ -1,4 +1,4 @@
-//! What would be said again and again is said seldom.
+//! A thing that would be said again and again is said seldom.
 
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,7 @@ impl Seldom {
         may_say
     }
 
-    /// What comes next is news.
+    /// Forgets when it was said: the next time is news.
     pub const fn forget(&mut self) {
         self.0 = None;
     }

@@ -59,7 +59,8 @@ impl Shortage {
     }
 }
 
-/// What clone(2) says when no thread can be had is said of much else, too (EAGAIN).
+/// The errno that clone(2) gives when no thread can be had is that of much else, too
+/// (EAGAIN).
 #[derive(Debug)]
 struct NoThread(io::Error);
 

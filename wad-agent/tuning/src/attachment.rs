@@ -32,7 +32,7 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
     pub part: Part,
-    /// What has become of it.
+    /// The reason says what has become of it.
     pub why: String,
 }
 

@@ -27,7 +27,8 @@ pub struct Host {
     pub standing: Standing,
     has_routes: bool,
     queues: Vec<TransmitQueue>,
-    /// What holds where the paths' flows are, beside the agent's own network namespace.
+    /// The settings that hold where the paths' flows are, beside the agent's own network
+    /// namespace.
     pub namespaces: Namespaces,
 }
 

@@ -1,5 +1,5 @@
-//! What no option of a socket gives is set in the network namespaces that the paths' flows
-//! are in: room for buffers that the kernel sizes, metrics of routes, the lengths of
+//! Settings that no option of a socket gives are made in the network namespaces that the
+//! paths' flows are in: room for buffers that the kernel sizes, metrics of routes, the lengths of
 //! transmit queues. Which those are is seen from the flows themselves. A namespace that
 //! has had none for a while is left as it was found.
 
@@ -32,7 +32,7 @@ pub const MAX_NAMESPACES: usize = 64;
 const LOOK: Duration = Duration::from_secs(1);
 /// A namespace is left so long after its last flow: others may come soon.
 const STAY: Duration = Duration::from_secs(60);
-/// What failed is tried again after so long.
+/// A change that failed is tried again after so long.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// A path needs this where its flows are.
@@ -67,7 +67,7 @@ struct Wanted {
     has_metrics: bool,
 }
 
-/// What goes with it to put anything in force.
+/// It takes these to put anything in force.
 pub struct Means<'m> {
     pub journal: &'m mut Journal,
     pub queues: &'m [TransmitQueue],
@@ -90,13 +90,13 @@ struct Held {
 
 #[derive(Debug, Default)]
 pub struct Namespaces {
-    /// What paths need, by the index of their policy.
+    /// Paths need these, by the index of their policy.
     needs: HashMap<u32, Needs>,
     /// Any flow's namespace has something to get: the lengths of queues.
     takes_all: bool,
     /// By inode.
     held: HashMap<u64, Held>,
-    /// What is wanted may have changed since it was put in force.
+    /// Something else may be wanted than was put in force.
     is_another: bool,
     /// So many more were wanted when it was said last.
     said_beyond: usize,

@@ -204,7 +204,7 @@ impl LossBased {
         self.stall.forget();
         self.open.forget();
         self.credit_q16 = 0;
-        course.transition_to(Cause::Asked, Phase::Recovery);
+        course.reduce();
         response(used_segments).on_congestion(used_segments)
     }
 }

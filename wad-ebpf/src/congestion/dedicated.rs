@@ -4,7 +4,7 @@
 //! With `cong_control` the kernel leaves window and rate to the law, in recovery
 //! and after idle time, too.
 
-use wad_common::law::{Aimd, INFINITE_SSTHRESH, ShownPhase};
+use wad_common::law::dedicated::Dedicated;
 
 use crate::{
     context::Context,
@@ -14,8 +14,8 @@ use crate::{
     tcp::Tcp,
 };
 
-/// Place in `icsk_ca_priv`: whether the window is held, or was until the last ACK; 1 or 0.
-const IS_HELD: u32 = LAW_STATE;
+// Place in `icsk_ca_priv`.
+const STATE: u32 = LAW_STATE;
 
 #[inline(always)]
 pub fn init(ctx: Context) -> u64 {
@@ -47,8 +47,9 @@ pub fn cong_control(ctx: Context) -> u64 {
         tcp.set_cwnd_segments(held_segments);
     }
     hold_rate(tcp, parameters);
-    tcp.set_private(IS_HELD, 1_u32);
-    parameters.show(ShownPhase::Hold);
+    let mut law: Dedicated = tcp.private(STATE);
+    parameters.show(law.hold());
+    tcp.set_private(STATE, law);
     0
 }
 
@@ -61,16 +62,14 @@ pub fn ssthresh(ctx: Context) -> u64 {
     tcp.cwnd_segments().into()
 }
 
-/// Falls back to the standard law, which knows no threshold as yet: to double a window
-/// that was held would be the worst. It begins as after a loss.
+/// Falls back to the standard law.
 #[inline(always)]
 fn fall_back(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
-    let was_held: u32 = tcp.private(IS_HELD);
-    tcp.set_private(IS_HELD, 0_u32);
-    if was_held != 0 && tcp.ssthresh_segments() >= INFINITE_SSTHRESH {
-        let half_segments = Aimd::STANDARD.on_congestion(tcp.cwnd_segments());
-        tcp.set_ssthresh_segments(half_segments);
-        tcp.set_cwnd_segments(half_segments);
+    let mut law: Dedicated = tcp.private(STATE);
+    if let Some(segments) = law.fall_back(tcp.cwnd_segments(), tcp.ssthresh_segments()) {
+        tcp.set_ssthresh_segments(segments);
+        tcp.set_cwnd_segments(segments);
     }
+    tcp.set_private(STATE, law);
     standard::cong_control(ctx, tcp, parameters)
 }

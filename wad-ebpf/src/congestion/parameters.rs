@@ -29,7 +29,7 @@ const DEDICATED_RATE: u32 = 32;
 /// It has that place where a law is to respond as the standard one.
 const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 
-/// What the path has is divided among its flows: a flag beside [`Control::flags`].
+/// All that the path has is divided among its flows: a flag beside [`Control::flags`].
 const DIVIDES: u32 = 1 << 15;
 const _: () =
     assert!((IGNORE_LOCAL_STALLS | KEEP_WHEN_IDLE | RESPOND_AS_STANDARD) >> DIVIDES.ilog2() == 0);

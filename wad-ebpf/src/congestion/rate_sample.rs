@@ -6,7 +6,7 @@ use wad_common::{law::Sample, tcp_sock::RateSampleOffsets};
 
 use crate::{context::Context, tcp::Tcp};
 
-/// Set by the agent before the programs are loaded, and frozen.
+/// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
 static RATE_SAMPLE: RateSampleOffsets =
     RateSampleOffsets { argument: 0, rtt_us: 0, losses: 0, acked_sacked: 0 };

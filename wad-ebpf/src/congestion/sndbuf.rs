@@ -9,6 +9,7 @@ use aya_ebpf::helpers::bpf_setsockopt;
 use wad_common::{
     flow::{Flow, option::SNDBUF},
     growth::send_needs_bytes,
+    refused::SocketSetting,
 };
 use wad_ebpf::{
     buffers::{self, Kind, Now},
@@ -84,6 +85,8 @@ fn resize(tcp: Tcp, flow: &mut Flow) {
     if set == 0 {
         flow.given |= SNDBUF as u16;
         flow.after.sndbuf_bytes = tcp.sndbuf_bytes();
+    } else {
+        counts::refuse(flow, SocketSetting::Sndbuf, set as i32);
     }
 }
 

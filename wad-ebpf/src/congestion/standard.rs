@@ -2,29 +2,32 @@
 //! tuned any more: as the standard one (RFC 5681), without its own state, which stays
 //! for when the path is tuned again.
 
-use wad_common::law::{Aimd, ShownPhase};
+use wad_common::law::Aimd;
 
 use crate::{context::Context, pacing, parameters::Parameters, rate_sample::RateSample, tcp::Tcp};
 
 #[inline(always)]
 pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
     let mut before = parameters.bounded_window(parameters.standard_credit_q16());
+    let mut after = before;
+    let mut course = parameters.course();
     if tcp.is_reducing() {
-        parameters.show(ShownPhase::Recovery);
+        course.reduce();
         // At once, not spread over the recovery (RFC 5681 section 3.2, step 2).
         if before.cwnd_segments > before.ssthresh_segments {
             tcp.set_cwnd_segments(before.ssthresh_segments);
         }
     } else {
-        parameters.show(ShownPhase::of_growing(&before));
         let entitled_segments = tcp.entitled_segments();
         if before.cwnd_segments < entitled_segments {
             before.clamp_segments = before.clamp_segments.min(entitled_segments);
-            let after = Aimd::STANDARD.on_ack(before, RateSample::of(ctx).acked_segments());
+            after = Aimd::STANDARD.on_ack(before, RateSample::of(ctx).acked_segments());
             tcp.change_window(before, after);
             parameters.set_standard_credit_q16(after.credit_q16);
         }
+        course.grow(&before, &after);
     }
+    parameters.set_course(course);
     pacing::follow_window(tcp, before.in_slow_start());
     0
 }

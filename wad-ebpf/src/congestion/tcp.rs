@@ -11,7 +11,7 @@ use wad_common::{
 
 use crate::context::Context;
 
-/// Set by the agent before the programs are loaded, and frozen.
+/// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
 static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     snd_cwnd: 0,

@@ -84,7 +84,7 @@ fn release_from(flow: &Flow, stats: &mut PathStats) {
     }
 }
 
-/// Not on the stack, which is short of room.
+/// It is not on the stack, which is short of room.
 const NO_STATS: &PathStats = &PathStats::NONE;
 
 /// Counts a flow, and returns the counts of its path.

@@ -20,7 +20,7 @@ use crate::{
 /// Members that are written at once: the stack has 512 bytes.
 const AT_ONCE: u32 = 16;
 
-/// Set by the agent before the program is loaded, and frozen.
+/// The agent sets it before the program is loaded, and freezes it.
 #[unsafe(no_mangle)]
 static MEMBERS: Members = Members::NONE;
 

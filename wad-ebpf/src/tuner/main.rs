@@ -82,8 +82,8 @@ fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
     1
 }
 
-/// Asked before a SYN or a SYN-ACK leaves, when there may be but a request and no
-/// state to find the policy by (`tcp_rwnd_init_bpf()`). Not before a SYN-ACK with a
+/// The kernel asks before a SYN or a SYN-ACK leaves, when there may be but a request and
+/// no state to find the policy by (`tcp_rwnd_init_bpf()`). Not before a SYN-ACK with a
 /// cookie, which offers what the kernel has for all: its request belongs to no
 /// socket, hence to no cgroup (`sk_to_full_sk()`).
 #[inline(always)]
@@ -110,7 +110,8 @@ fn usual_initial_window(ctx: &SockOpsContext) -> u32 {
     if Calling::of(ctx).is_some() { USUAL_INITIAL_SEGMENTS } else { 0 }
 }
 
-/// That of a connection which this host makes has been settled by then.
+/// Returns the policy that says what a connection offers at first: of one that this host
+/// makes it has been settled by then.
 #[inline(always)]
 fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
     if let Some(flow) = Calling::of(ctx).and_then(|socket| flows::live(&socket)) {

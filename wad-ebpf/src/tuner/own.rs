@@ -45,7 +45,7 @@ impl Unnoted {
         }
     }
 
-    /// What a policy asks of one of so many flows that divide it, 0 for nothing.
+    /// Returns what a policy asks of one of so many flows that divide it, 0 for nothing.
     #[inline(always)]
     const fn asked(self, asks: &Asks, flows: u32) -> u32 {
         match self {
@@ -55,7 +55,7 @@ impl Unnoted {
         }
     }
 
-    /// What a socket has that was given this.
+    /// Returns what a socket has that was given this.
     #[inline(always)]
     fn value_of(self, asked: u32) -> u64 {
         match self {
@@ -65,7 +65,7 @@ impl Unnoted {
         }
     }
 
-    /// What a socket has on which nobody has set it.
+    /// Returns what a socket has on which nobody has set it.
     #[inline(always)]
     const fn unset(self) -> u64 {
         match self {

@@ -6,7 +6,7 @@ use std::{fmt, time::Duration};
 #[derive(Default)]
 pub struct Times {
     rows: Vec<Row>,
-    /// What all of them took together.
+    /// They all took this long together.
     pub all: Duration,
 }
 

@@ -1,5 +1,5 @@
-//! What others take off the kernel under a running agent is put back, or said: programs,
-//! laws, pins, the BPF file system, the cgroup. Flows keep their tuning meanwhile.
+//! A running agent puts back, or names, whatever others take off the kernel: programs, laws,
+//! pins, the BPF file system, the cgroup. Flows keep their tuning meanwhile.
 
 use std::{fs, path::PathBuf, time::Duration};
 

@@ -32,7 +32,7 @@ pub const KERNEL_BYTES: u64 = 500_000;
 /// 1.25 times what 100 Mbit/s carry in 100 ms, doubled.
 pub const MOST_BYTES: u64 = 2 * 1_562_500;
 
-/// What a path carries, in Mbit/s, and its round trip time.
+/// The path carries so many Mbit/s, with a round trip of so many milliseconds.
 pub const PATH: (u32, u32) = (100, 100);
 
 /// Makes a path between namespaces whose own autotuning ends early.
@@ -326,7 +326,7 @@ pub fn drain(connection: &Connection, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// What is never read stays where it is: others have to get theirs beside it.
+/// Data that is never read stays where it is: others have to get theirs beside it.
 #[e2e(long, alone)]
 fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()> {
     const RECEIVERS: usize = 64;

@@ -33,9 +33,9 @@ use super::laws::LAWS;
 const BOUND: u32 = 20;
 /// The application's flows to this port fall under a path.
 const MATCHED: u16 = 7000;
-/// Those to ports from here on fall under none.
+/// Its flows to ports from here on fall under none.
 const UNMATCHED: u16 = 7001;
-/// What paths there are beside is for their laws to be there.
+/// Paths from this port on are there for the sake of their laws.
 const NAMED: u16 = 7100;
 
 /// The loss ends slow start, above any bound and below what the path holds.

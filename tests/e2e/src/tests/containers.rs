@@ -1,5 +1,5 @@
-//! What no option of a socket gives holds in the network namespaces that a path's flows
-//! are in, is undone there, and goes with them.
+//! Settings that no option of a socket gives hold in the network namespaces that a path's
+//! flows are in, are undone there, and go with them.
 
 use std::{fs, os::unix::fs::MetadataExt as _, process::Command, time::Duration};
 
@@ -179,7 +179,7 @@ fn routes_have_metrics_where_the_flows_are() -> Result<()> {
     Ok(())
 }
 
-/// What follows routes in a namespace does not keep it alive, with all that is in it.
+/// A follower of routes in a namespace does not keep it alive, with all that is in it.
 #[e2e(long, beside)]
 fn a_namespace_that_ends_is_not_kept() -> Result<()> {
     let stand = Stand::set_up("ends")?;

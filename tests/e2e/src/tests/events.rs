@@ -9,10 +9,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     os::unix::net::UnixDatagram,
     path::Path,
-    sync::{
-        PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -22,6 +19,7 @@ use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     archive::{Archive, Taken, free_address},
+    mutex::locked,
     process::run,
     signal,
     stand::{Stand, until},
@@ -263,7 +261,7 @@ fn every_kind_of_sink_gets_the_same() -> Result<()> {
         ensure!(events == expected, "{begins}");
     }
     ensure!(events_in(&home.log())? == expected);
-    ensure!(*taken.lock().unwrap_or_else(PoisonError::into_inner) == expected);
+    ensure!(*locked(&taken) == expected);
     agent.stop()?;
     Ok(())
 }
@@ -286,7 +284,7 @@ fn connect_and_close(wire: &Wire, listener: &TcpListener, count: usize) -> Resul
 /// counts.
 fn once(taken: &Taken) -> Vec<Value> {
     let mut seen = BTreeSet::new();
-    let taken = taken.lock().unwrap_or_else(PoisonError::into_inner);
+    let taken = locked(taken);
     taken.iter().filter(|event| seen.insert(event["id"].to_string())).cloned().collect()
 }
 

@@ -13,6 +13,7 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     answers::{Answer, Answers},
     emulated::wan::{ADDRESSES_V4, Wan},
+    mutex::locked,
     prometheus::Prometheus,
     sending::while_sending,
     settings, signal,
@@ -33,7 +34,7 @@ type Measured = Arc<Mutex<Option<(u64, u64)>>>;
 fn exporter(measured: &Measured) -> Result<Answers> {
     let measured = Arc::clone(measured);
     Ok(Answers::start(move |_| {
-        let measured = *measured.lock().expect("nobody panics with it");
+        let measured = *locked(&measured);
         Answer::text(measured.map_or_else(String::new, |(mbit, rtt_ms)| {
             let (rate, rtt) = (mbit as f64 * 1e6 / 8.0, rtt_ms as f64 / 1e3);
             format!(
@@ -67,7 +68,7 @@ fn buffers_follow_a_real_prometheus_and_fall_back_without_it() -> Result<()> {
     let home = Home::create(&program()?, &policy)?;
     let mut agent = home.start(stand.cgroup())?;
     let bench = Bench { wire: &wire, home: &home };
-    let set = |to| *measured.lock().expect("nobody panics with it") = to;
+    let set = |to| *locked(&measured) = to;
     let says = |what: &str| home.log().matches(what).count();
 
     ensure!(bench.sndbuf()? == sndbuf(400, 40), "the file's values hold at first");
@@ -127,7 +128,7 @@ fn a_path_that_flaps_changes_once_in_an_interval() -> Result<()> {
     let home = Home::create(&program()?, &policy)?;
     let agent = home.start(stand.cgroup())?;
     let bench = Bench { wire: &wire, home: &home };
-    let set = |to| *measured.lock().expect("nobody panics with it") = Some(to);
+    let set = |to| *locked(&measured) = Some(to);
     bench.until_sndbuf("it is measured", sndbuf(1000, 20))?;
 
     // From 20 to 120 ms once: a jump takes two measurements.
@@ -169,7 +170,7 @@ fn a_transfer_follows_the_rtt_within_two_polls() -> Result<()> {
     let told = Arc::new(Mutex::new(Told { rtt_ms: RTTS_MS[0], polls: 0 }));
     let telling = Arc::clone(&told);
     let answers = Answers::start(move |_| {
-        let mut told = telling.lock().expect("nobody panics with it");
+        let mut told = locked(&telling);
         told.polls += 1;
         let rtt_seconds = told.rtt_ms as f64 / 1e3;
         Answer::json(format!(
@@ -208,14 +209,14 @@ fn a_transfer_follows_the_rtt_within_two_polls() -> Result<()> {
         let grown = |bytes: &u64| *bytes >= bdp_bytes(RTTS_MS[0]);
         let before = until("the window grows", LIMIT, window, grown)?;
         ensure!(before < bdp_bytes(RTTS_MS[1]) / 2, "{before}");
-        let mut changing = told.lock().expect("nobody panics with it");
+        let mut changing = locked(&told);
         (changing.rtt_ms, changing.polls) = (RTTS_MS[1], 0);
         wan.set_rtt(Duration::from_millis(RTTS_MS[1]));
         drop(changing);
         let begun = Instant::now();
         let follows = |bytes: &u64| *bytes >= bdp_bytes(RTTS_MS[1]);
         let after = until("the window follows", LIMIT, window, follows)?;
-        let polls = told.lock().expect("nobody panics with it").polls;
+        let polls = locked(&told).polls;
         println!("snd_wnd: {before}, {after} after {:?} and {polls} polls", begun.elapsed());
         ensure!(polls <= 2, "{polls} polls");
         let sends = || -> Result<u64> { Ok(flows[0].near_flow(wan.a())?.sndbuf_bytes) };

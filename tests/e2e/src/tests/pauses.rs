@@ -1,5 +1,5 @@
-//! What becomes of a window in a pause of the application's, where its path says to keep
-//! it. Windows count segments.
+//! A window outlasts a pause of the application's, where its path says to keep it. Windows
+//! count segments.
 
 use std::{thread, time::Duration};
 

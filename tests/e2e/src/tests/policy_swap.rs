@@ -7,7 +7,7 @@ use std::{
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
     os::fd::AsRawFd as _,
     sync::{
-        Mutex, PoisonError,
+        Mutex,
         atomic::{AtomicBool, Ordering},
     },
     thread,
@@ -19,6 +19,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, Wan},
+    mutex::{locked, unpoisoned},
     settings,
     stand::Stand,
     tcp::{self, at},
@@ -176,7 +177,7 @@ fn watch(wan: &Wan, swap: impl Fn(Said) -> Result<()>) -> Result<Seen> {
             }
         }
     })?;
-    let seen = seen.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let seen = unpoisoned(seen.into_inner());
     println!("{} old, {} new, {} mixed", seen.old, seen.new, seen.mixed.len());
     Ok(seen)
 }
@@ -192,7 +193,7 @@ fn connect(wan: &Wan, to: SocketAddr, over: &AtomicBool, seen: &Mutex<Seen>) -> 
         while !over.load(Ordering::Relaxed) {
             let stream = TcpStream::connect(to).context("cannot connect")?;
             let got = Got::of(&stream)?;
-            seen.lock().unwrap_or_else(PoisonError::into_inner).add(got);
+            locked(seen).add(got);
             // It may be gone already.
             let _ = stream.shutdown(Shutdown::Both);
         }

@@ -12,6 +12,7 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     answers::{Answer, Answers},
     emulated::wan::{ADDRESSES_V4, Wan},
+    mutex::locked,
     netns::Netns,
     prometheus::Prometheus,
     sending::{Sample, while_sending},
@@ -40,7 +41,7 @@ type Shared = Arc<Mutex<Wrong>>;
 fn exporter(wrong: &Shared) -> Result<Answers> {
     let wrong = Arc::clone(wrong);
     Ok(Answers::start(move |_| {
-        let mut wrong = wrong.lock().expect("nobody panics with it");
+        let mut wrong = locked(&wrong);
         let factor = match &mut wrong.scrapes {
             Some(0) => 1.0,
             Some(scrapes) => {
@@ -116,7 +117,7 @@ fn no_wrong_number_makes_a_transfer_slower() -> Result<()> {
         let decades = (1..=6).flat_map(|exponent| [-exponent, exponent]);
         let lasting = decades.map(|exponent| (10_f64.powi(exponent), None));
         for (factor, scrapes) in glitches.into_iter().chain(lasting) {
-            *wrong.lock().expect("nobody panics with it") = Wrong { factor, scrapes };
+            *locked(&wrong) = Wrong { factor, scrapes };
             // Scraped and asked for twice.
             signal::sleep(Duration::from_secs(2))?;
             let has = rate(wan.a(), flow, 3)?;

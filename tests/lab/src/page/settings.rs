@@ -1,5 +1,5 @@
-//! What was in force while each variant ran: the policy, the sysctls and the queueing
-//! discipline. What is the same for all stands once.
+//! The page says what was in force while each variant ran: the policy, the sysctls and the
+//! queueing discipline. What is the same for all stands once.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 

@@ -6,7 +6,7 @@ use std::{
     io::{self, IoSlice},
     os::fd::AsFd,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -29,6 +29,7 @@ use super::{
     tun::{FRAME_BYTES, QUEUE_PACKETS, Tun},
 };
 use crate::monotonic_ns;
+use crate::mutex::locked;
 
 /// A thread looks after its devices at least so often.
 const TICK_NS: u64 = 1_000_000;
@@ -174,10 +175,6 @@ impl Emulator {
     pub fn moments(&self) -> Moments {
         locked(&self.forward.published.moments).clone()
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Drop for Emulator {

@@ -5,13 +5,14 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use super::{
     packet::{Header, SYN, Segment},
     sack,
 };
+use crate::mutex::locked;
 
 /// A flight is so many bytes of payload, from this time on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,16 +109,14 @@ impl Record {
     /// Returns the flights as they are now.
     #[must_use]
     pub fn so_far(&self) -> Flights {
-        let kept = self.0.get();
-        let held = kept.map(|flights| flights.lock().unwrap_or_else(PoisonError::into_inner));
-        held.map_or_else(Flights::default, |flights| flights.clone())
+        self.0.get().map_or_else(Flights::default, |flights| locked(flights).clone())
     }
 
     fn note(&self, segment: &Segment, note: impl FnOnce(&mut Flights, &Header)) {
         if let Some(flights) = self.0.get()
             && let Some(header) = segment.header()
         {
-            note(&mut flights.lock().unwrap_or_else(PoisonError::into_inner), &header);
+            note(&mut locked(flights), &header);
         }
     }
 }

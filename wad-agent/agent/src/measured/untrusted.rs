@@ -1,4 +1,4 @@
-//! What the log and `wad paths` say of a value that does not count.
+//! The log and `wad paths` say this of a value that does not count.
 
 use std::fmt;
 

@@ -52,7 +52,7 @@ pub struct Buffers {
     /// When it was said last that buffers cannot be had otherwise.
     failed: Seldom,
     met: Met,
-    /// What is told to whoever asks.
+    /// Whoever asks is told this.
     pub told: Arc<Mutex<Memory>>,
 }
 

@@ -38,7 +38,7 @@ pub enum Event {
     Adopted(adopting::Ended),
     /// Flows have been visited whose buffers grow.
     Grown(Grown),
-    /// What flows hold of memory is to be looked at, and whether their buffers grow.
+    /// It is time to look at what flows hold of memory, and whether their buffers grow.
     Grow,
     /// Counts are to be held against the flows that there are.
     Recount,

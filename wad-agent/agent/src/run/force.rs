@@ -55,7 +55,7 @@ pub struct Force<'a> {
     pub(super) growing: Beside<Grown>,
     /// Network namespaces that passes over flows have left out.
     pub skipped: Arc<Mutex<Skipped>>,
-    /// What others have taken off the kernel.
+    /// The watch for parts that others take off the kernel.
     pub links: Watch,
     /// When the policy set before the one in force is to go.
     pub retiring: Option<Instant>,
@@ -63,8 +63,8 @@ pub struct Force<'a> {
     retires_after: Option<u64>,
 }
 
-/// What came of a visit to flows whose buffers grow, and the time of a processor that it
-/// took.
+/// A visit to flows whose buffers grow came to this, and took so much of a processor's
+/// time.
 pub type Grown = (Result<Skipped, TuningError>, Duration);
 
 /// Whoever can ask the agent finds flows tuned that ran before it: so long it waits for

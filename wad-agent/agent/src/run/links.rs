@@ -49,7 +49,7 @@ impl Looks {
 /// Remembers what was said of what others take off.
 #[derive(Default)]
 pub struct Watch {
-    /// What is told to whoever asks.
+    /// Whoever asks is told this.
     pub told: Arc<Mutex<Attachment>>,
     /// Whether a part that was lost was back when something was said of it last, in the
     /// order of [`Part::ALL`].

@@ -9,8 +9,8 @@ use wad_tuning::bpf::{Tuning, TuningError};
 
 use super::beside::Beside;
 
-/// What two looks in succession find wrong is put right: so within a minute, with some
-/// time to spare.
+/// A count that two looks in succession find wrong is put right: so within a minute, with
+/// some time to spare.
 const LOOK_INTERVAL: Duration = Duration::from_secs(25);
 
 /// Ticks when it is time to look.

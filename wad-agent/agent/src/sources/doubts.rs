@@ -1,4 +1,4 @@
-//! What a source said of paths and does not count: each value with the reason, the last
+//! Values that sources gave and that do not count are kept here with the reason, the last
 //! one of a metric of a path. A jump waits here for a second measurement that agrees.
 
 use std::collections::HashMap;
@@ -33,15 +33,15 @@ pub struct Doubt {
 pub struct Doubts {
     of: HashMap<(usize, Metric), Doubt>,
     counts: [u64; Refusal::ALL.len()],
-    /// What the log has still to say.
+    /// The log has still to say these.
     news: Vec<(usize, Metric, Doubt)>,
 }
 
-/// What a value is judged by.
+/// A value is judged by this.
 #[derive(Clone, Copy, Debug)]
 pub struct Evidence {
     pub expected: Expected,
-    /// What counted last.
+    /// The value that counted last.
     pub held: Option<Sample>,
     /// The path's own flows: what they got, they got. A jump of theirs is none.
     pub is_passive: bool,

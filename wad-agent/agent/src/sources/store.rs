@@ -92,7 +92,7 @@ impl Findings {
 #[derive(Debug, Default)]
 pub struct Store {
     sources: Vec<Known>,
-    /// What the file says of each target.
+    /// The file says this of each target, by metric.
     expected: Vec<[Expected; METRICS]>,
 }
 

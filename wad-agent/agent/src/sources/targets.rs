@@ -17,7 +17,7 @@ use wad_policy::{
 #[derive(Debug, Default)]
 pub struct Targets {
     names: Vec<Arc<str>>,
-    /// What the file says of each.
+    /// The file says this of each.
     measured: Vec<MeasuredPath>,
     by_name: HashMap<Arc<str>, usize>,
     /// Paths that share a prefix differ in their ports: it is one path of the
@@ -49,7 +49,7 @@ impl Targets {
         &self.names
     }
 
-    /// What the file says of a metric of a path.
+    /// Returns what the file says of a metric of a path.
     pub fn expected(&self, target: usize, metric: Metric) -> Expected {
         let MeasuredPath { fallback, band, .. } = self.measured[target];
         let own = match metric {

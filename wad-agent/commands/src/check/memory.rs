@@ -13,7 +13,7 @@ use wad_toolbox::amounts::Bytes;
 /// The kernel does not care what TCP holds below the first of these, in pages (tcp(7)).
 const TCP_MEM: &str = "/proc/sys/net/ipv4/tcp_mem";
 
-/// What the flows of a configuration may hold.
+/// The flows of a configuration may hold so much.
 pub struct Memory {
     /// All of them together; None where this network namespace does not say.
     limit_bytes: Option<u64>,

@@ -5,7 +5,7 @@ use wad_policy::config;
 
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// What the path carries: "10Gbit", "1.25GB/s"
+    /// Rate that the path carries: "10Gbit", "1.25GB/s"
     #[arg(long, value_name = "RATE", value_parser = Rate::parse)]
     pub rate: Rate,
     /// Round trip time without queues: "70ms"

@@ -11,7 +11,7 @@ use std::{
 
 use wad_toolbox::whole_file;
 
-/// What is set aside of one sink.
+/// A file of the events of one sink that are set aside.
 #[derive(Debug)]
 pub struct Aside {
     file: PathBuf,

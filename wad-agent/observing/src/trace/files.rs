@@ -166,8 +166,9 @@ impl Out for Files {
 }
 
 impl Current {
-    /// What the kernel has taken outlives this process. To wait until the disk has it
-    /// as well would let a slow disk hold up the next piece, for seconds on a busy one.
+    /// Adds a piece: once the kernel has taken it, it outlives this process. To wait
+    /// until the disk has it as well would let a slow disk hold up the next piece, for
+    /// seconds on a busy one.
     fn add(&mut self, piece: &[u8]) -> io::Result<()> {
         self.file.write_all(piece)?;
         self.bytes += piece.len() as u64;

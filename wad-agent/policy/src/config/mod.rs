@@ -67,8 +67,8 @@ pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
 pub use setting::{InForce, Setting, Value, Window};
 pub use settings::Settings;
-pub use sink::{Collector, Kind as SinkKind, LogFile, Sink};
-pub use source::{Kind as SourceKind, Metric, PerfSonar, Prometheus, Query, Service, Source};
+pub use sink::{Collector, LogFile, Sink, SinkKind};
+pub use source::{Metric, PerfSonar, Prometheus, Query, Service, Source, SourceKind};
 pub use thresholds::Windows;
 
 use crate::derived::Derived;

@@ -15,7 +15,7 @@ use crate::capacity::Capacity;
 /// SO_MAX_PACING_RATE is 32 bits wide where BPF sets it, and all ones stand for no bound.
 pub const MAX_BYTES_PER_SECOND: u32 = PACED - 1;
 const MIN_BYTES_PER_SECOND: u32 = 1_000;
-/// What the kernel itself paces above a flow's rate once it is out of slow start
+/// The kernel itself paces so much above a flow's rate once it is out of slow start
 /// (`tcp_pacing_ca_ratio`, 120%): a flow that is as fast as the path is not held back by
 /// a measurement that is a little low.
 const HEADROOM: f64 = 1.2;

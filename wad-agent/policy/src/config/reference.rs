@@ -97,7 +97,7 @@ mod tests {
         }
     }
 
-    /// What else a kind needs is missing: that is another error.
+    /// Keys that a kind needs are missing: that is another error.
     #[test]
     fn each_kind_of_the_reference_is_known() {
         for table in TABLES {

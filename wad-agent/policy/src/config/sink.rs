@@ -99,7 +99,7 @@ const JOURNALD_SOCKET: &str = "/run/systemd/journal/socket";
 pub struct Sink {
     /// 1 to 63 letters, digits, - and _; unique.
     pub name: String,
-    pub kind: Kind,
+    pub kind: SinkKind,
     /// Events that it takes; at least one.
     pub events: Vec<EventName>,
     /// Bytes that it may leave on the disk while it is away.
@@ -107,7 +107,7 @@ pub struct Sink {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum SinkKind {
     Stdout,
     File(LogFile),
     Syslog { socket: PathBuf },
@@ -115,7 +115,7 @@ pub enum Kind {
     Http(Collector),
 }
 
-impl Kind {
+impl SinkKind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Stdout => "stdout",
@@ -201,17 +201,17 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Sink, Span)> 
     check_use(table, what, keys, problems);
     let path = read_file(table, "path", problems);
     let kind = match asked {
-        Asked::Stdout => Some(Kind::Stdout),
-        Asked::File => read_log_file(table, path, problems).map(Kind::File),
+        Asked::Stdout => Some(SinkKind::Stdout),
+        Asked::File => read_log_file(table, path, problems).map(SinkKind::File),
         Asked::Syslog => {
             let socket = path.unwrap_or_else(|| Path::new(SYSLOG_SOCKET).to_owned());
-            Some(Kind::Syslog { socket })
+            Some(SinkKind::Syslog { socket })
         }
         Asked::Journald => {
             let socket = path.unwrap_or_else(|| Path::new(JOURNALD_SOCKET).to_owned());
-            Some(Kind::Journald { socket })
+            Some(SinkKind::Journald { socket })
         }
-        Asked::Http => read_collector(table, problems).map(Kind::Http),
+        Asked::Http => read_collector(table, problems).map(SinkKind::Http),
     };
     let (kind, name) = (kind?, name?);
     let sink = Sink {
@@ -235,7 +235,7 @@ pub fn check(sinks: &[Sink], names: &[Span], problems: &mut Problems) {
             let fault = Fault::new("two sinks have the same name", "not for the first time");
             problems.push(fault.help("rename one of them").at(*at));
         }
-        if let Kind::File(file) = &sink.kind
+        if let SinkKind::File(file) = &sink.kind
             && !files.insert(file.path.as_path())
         {
             let fault = Fault::new("two sinks write to the same file", "not for the first time");

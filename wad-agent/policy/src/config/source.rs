@@ -125,7 +125,7 @@ const PASSIVE_STALE_AFTER: Duration = DAY.saturating_mul(8);
 pub struct Source {
     /// 1 to 63 bytes, printable, unique.
     pub name: String,
-    pub kind: Kind,
+    pub kind: SourceKind,
     /// The URL; None where there is nobody to ask.
     pub url: Option<Url>,
     /// Holds a bearer token; read anew for each poll.
@@ -142,7 +142,7 @@ pub struct Source {
 
 /// A kind is what answers there.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum SourceKind {
     Prometheus(Prometheus),
     PerfSonar(PerfSonar),
     /// A JSON document of a schema of ours.
@@ -151,7 +151,7 @@ pub enum Kind {
     Passive,
 }
 
-impl Kind {
+impl SourceKind {
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Prometheus(_) => "prometheus",
@@ -267,7 +267,7 @@ impl Source {
     pub fn passive() -> Self {
         Self {
             name: "flows".to_owned(),
-            kind: Kind::Passive,
+            kind: SourceKind::Passive,
             url: None,
             token_file: None,
             ca_file: None,
@@ -318,29 +318,29 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
     let kind = match kind.map(|kind| kind.value) {
         Some(Asked::Http) => {
             check_use(table, "an http source", &[&QUERY_KEYS, &["from"]], problems);
-            Some(Kind::Http)
+            Some(SourceKind::Http)
         }
         Some(Asked::Passive) => {
             let others: [&[&str]; 3] = [&SERVICE_KEYS, &QUERY_KEYS, &["from"]];
             check_use(table, "a passive source", &others, problems);
-            Some(Kind::Passive)
+            Some(SourceKind::Passive)
         }
         Some(Asked::PerfSonar) => {
             check_use(table, "a perfsonar source", &[&QUERY_KEYS], problems);
             let from = table.read_list("from", problems, parse_address);
             let from = from.unwrap_or_default().into_iter().map(|from| from.value).collect();
             let service = url.as_ref().and_then(|url| read_service(url, problems));
-            service.map(|service| Kind::PerfSonar(PerfSonar { service, from }))
+            service.map(|service| SourceKind::PerfSonar(PerfSonar { service, from }))
         }
         Some(Asked::Prometheus) => {
             check_use(table, "a prometheus source", &[&["from"]], problems);
-            Some(Kind::Prometheus(read_prometheus(table, problems)))
+            Some(SourceKind::Prometheus(read_prometheus(table, problems)))
         }
         None => None,
     };
     let kind = kind?;
     let url = match kind {
-        Kind::Passive => None,
+        SourceKind::Passive => None,
         _ => Some(url?),
     };
     if let Some(url) = &url {

@@ -36,7 +36,7 @@ impl Refusal {
     }
 }
 
-/// What the file says of a metric of a path, and how far a measurement may be from it.
+/// The file expects this of a metric of a path, and lets a measurement be so far from it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
     /// The file's own value, if it has one.

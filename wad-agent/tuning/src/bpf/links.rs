@@ -33,7 +33,7 @@ pub struct Links {
     pub cgroup: Cgroup,
     /// The tuner's program, to be attached again.
     tuner: OwnedFd,
-    /// What is pinned, open, by the names of the pins.
+    /// All that is pinned is held open here, by the names of the pins.
     held: BTreeMap<String, OwnedFd>,
 }
 

@@ -34,7 +34,7 @@ pub fn of_window(cwnd_segments: u32, rtt_us: u32) -> u32 {
 mod tests {
     use super::{FEW_SEGMENTS, of_window};
 
-    /// What a path holds, in segments of 1500 bytes.
+    /// Returns what a path holds, in segments of 1500 bytes.
     const fn bdp_segments(mbit_per_second: u64, rtt_us: u32) -> u32 {
         (mbit_per_second * rtt_us as u64 / 8 / 1500) as u32
     }

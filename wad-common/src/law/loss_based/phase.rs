@@ -109,6 +109,12 @@ impl Course {
         self.transition_to(Cause::Growth, Phase::of_growing(after));
     }
 
+    /// The window is to go down to a threshold that the law has given.
+    #[inline(always)]
+    pub fn reduce(&mut self) {
+        self.transition_to(Cause::Asked, Phase::Recovery);
+    }
+
     /// The only way from one phase to another.
     #[inline(always)]
     pub(super) fn transition_to(&mut self, cause: Cause, next: Phase) {

@@ -8,7 +8,7 @@ use wad_common::{
     flow::option::{CONGESTION, RCVBUF, SNDBUF},
 };
 
-/// Set by the agent before the programs are loaded, and frozen.
+/// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
 static CHOICES: ChoiceOffsets =
     ChoiceOffsets { userlocks: 0, userlocks_shift: 0, congestion: 0, congestion_mask: 0 };

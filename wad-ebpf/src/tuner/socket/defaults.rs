@@ -5,7 +5,7 @@ use core::ffi::c_void;
 use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
 use wad_common::{defaults::DefaultOffsets, division::Division};
 
-/// Set by the agent before the programs are loaded, and frozen.
+/// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
 static DEFAULTS: DefaultOffsets = DefaultOffsets { net: 0, tcp_wmem: 0, tcp_rmem: 0 };
 

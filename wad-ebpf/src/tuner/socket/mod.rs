@@ -43,7 +43,7 @@ const LEAST_ACK_DELAYS_US: [u32; 3] = [2_000, 6_666, 20_000];
 /// `TCP_DELACK_MAX` (include/net/tcp.h).
 const USUAL_ACK_DELAY_US: u32 = 200_000;
 
-/// A flow is like this at the moment.
+/// The state says how a flow is at the moment.
 pub struct State {
     pub srtt_us: u32,
     pub min_rtt_us: u32,
@@ -59,7 +59,7 @@ pub trait Socket {
     /// Whether nothing was sent yet, so that an initial window has a meaning.
     const IS_NEW: bool;
 
-    /// It is as the kernel knows it.
+    /// Returns the socket as the kernel knows it.
     fn sk(&self) -> *mut c_void;
 
     fn ends(&self) -> Ends;
@@ -69,20 +69,20 @@ pub trait Socket {
 
     fn is_mptcp_subflow(&self) -> bool;
 
-    /// Which options somebody has set: the application, or a policy.
+    /// Returns which options somebody has set: the application, or a policy.
     #[inline(always)]
     fn set_options(&self) -> u32 {
         choices::of(self.sk())
     }
 
-    /// A division before anything is divided, with the kernel's default buffers.
+    /// Returns the division before anything is divided, with the kernel's default buffers.
     #[inline(always)]
     fn division(&self) -> Division {
         defaults::of(self.sk())
     }
 
-    /// The algorithm that its network namespace gives to new connections; zeros where the
-    /// kernel does not say.
+    /// Returns the algorithm that its network namespace gives to new connections; zeros
+    /// where the kernel does not say.
     #[inline(always)]
     fn default_congestion(&self) -> [u8; CONGESTION_BYTES] {
         match Visited::of(self.sk()) {
@@ -158,7 +158,7 @@ pub trait Socket {
         self.set_number(SOL_SOCKET, SO_MAX_PACING_RATE, u32::MAX)
     }
 
-    /// The most bytes per second at which it sends; `u64::MAX` for no bound.
+    /// Returns the most bytes per second at which it sends; `u64::MAX` for no bound.
     #[inline(always)]
     fn max_pacing_rate(&self) -> u64 {
         match Visited::of(self.sk()) {
@@ -178,7 +178,7 @@ pub trait Socket {
         set(at_1000).or_else(|_| set(at_300)).or_else(|_| set(at_100))
     }
 
-    /// The upper six bits are the DSCP; the kernel keeps ECN's two to itself
+    /// Sets the upper six bits, which are the DSCP; the kernel keeps ECN's two to itself
     /// (`__ip_sock_set_tos()`). An IPv4 flow of an IPv6 socket takes IP_TOS, which
     /// BPF may not set there (`sol_ip_sockopt()`).
     #[inline(always)]
@@ -192,7 +192,7 @@ pub trait Socket {
         }
     }
 
-    /// The upper six bits of it; 0 where BPF may not read it.
+    /// Returns the upper six bits of the traffic class; 0 where BPF may not read it.
     #[inline(always)]
     fn traffic_class(&self) -> u32 {
         let class = if self.is_of_v4() {

@@ -35,7 +35,7 @@ const DEFAULT_SCALING_RATIO: u32 = 1 << 7;
 /// (`cgroup.max.depth`) has no default.
 const CGROUP_LEVELS: u32 = 64;
 
-/// Set by the agent before the programs are loaded, and frozen.
+/// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
 static SOCK: SockOffsets = SockOffsets {
     state: 0,

@@ -11,7 +11,7 @@ pub struct Parts {
     cut: HashSet<Holder>,
 }
 
-/// What the flows of a holder hold, and would get now if there were memory.
+/// The flows of a holder hold so much, and would get so much more if there were memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Demand {
     holds_bytes: u64,

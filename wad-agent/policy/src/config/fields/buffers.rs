@@ -20,7 +20,7 @@ const RCVBUF: Setting =
     Setting::new("rcvbuf_bytes", |in_force| Value::number(in_force.policy.rcvbuf_bytes))
         .unit(" bytes");
 
-/// What `divide` divides.
+/// The fields that `divide` divides.
 const DIVIDED: [&str; 5] = ["sndbuf", "rcvbuf", "max_cwnd", "dedicated", "pacing"];
 
 pub const BUFFERS: &[Field] = &[
