@@ -9,7 +9,7 @@ use wad_testbed::{
     settings,
 };
 
-use super::{Grid, Plan, policy};
+use super::{Grid, Plan, group::Group, policy};
 
 /// Port of the first group of flows; the next one has the next.
 const FIRST_PORT: u16 = 5001;
@@ -87,18 +87,6 @@ pub struct Variant {
     pub bytes: Option<u64>,
     /// The memory of the machine that it is for; none for any.
     pub memory_gib: Option<u32>,
-}
-
-/// Flows under one policy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    pub name: String,
-    /// Connections at a time.
-    pub streams: u32,
-    /// The time since the start of the run.
-    pub start: Span,
-    /// The port that its receiver listens on.
-    pub port: u16,
 }
 
 impl Variant {
