@@ -18,7 +18,8 @@ use super::{
         capacity::{BAND, MEASURED_BAND},
         matched::MODE,
     },
-    line::{self, Line},
+    line::Line,
+    line_use,
     overlap::Site,
     pacing, prefix,
     table::{self, Located, Table},
@@ -56,7 +57,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     if is_measured {
         check_measured(table, use_line || paced.is_auto, problems);
     } else if !use_line {
-        line::check_use(table, &choice, problems);
+        line_use::check(table, &choice, problems);
     }
 
     policy.initial_window_segments = streams.map(Streams::initial_window_segments);
