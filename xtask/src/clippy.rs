@@ -2,9 +2,9 @@
 //! where wad-common is also looked at by itself.
 
 use anyhow::Result;
+use wad_toolchain::{BpfToolchain, TARGET};
 
 use crate::{
-    bpf_toolchain::{BpfToolchain, TARGET},
     exec,
     setup::{self, For},
 };

@@ -1,6 +1,7 @@
 //! Experiments are TOML files: a path, and variants of what runs over it.
 
 mod grid;
+mod group;
 mod machine;
 mod plan;
 mod policy;
@@ -19,10 +20,11 @@ use wad_testbed::emulated::{
 use self::variant::RawVariant;
 pub use self::{
     grid::Grid,
+    group::Group,
     machine::{Machine, Version},
     plan::Plan,
     target::{Measure, Target},
-    variant::{Group, Variant},
+    variant::Variant,
 };
 use crate::client::Client;
 

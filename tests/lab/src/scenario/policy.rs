@@ -6,7 +6,7 @@ use std::fmt::Write;
 use toml::{Table, Value};
 use wad_testbed::emulated::path::Path;
 
-use super::Group;
+use super::group::Group;
 
 /// This network has all addresses between which data is sent over the lab's path.
 pub const REMOTE: &str = "10.77.0.0/16";

@@ -1,17 +1,16 @@
 //! Variants of a scenario say which flows run, and under which policy.
 
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use toml::Table;
 use wad_testbed::{
     emulated::{path::Path, units::Span},
     settings,
-    ss::Flow,
 };
 
-use super::{Grid, Load, Plan, policy};
-use crate::{client::Client, iperf3};
+use super::{Grid, Load, Plan, group::Group, policy};
+use crate::client::Client;
 
 /// Port of the first group of flows; the next one has the next.
 const FIRST_PORT: u16 = 5001;
@@ -98,34 +97,6 @@ pub struct Variant {
     pub bytes: Option<u64>,
     /// The memory of the machine that it is for; none for any.
     pub memory_gib: Option<u32>,
-}
-
-/// Flows under one policy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    pub name: String,
-    /// Connections at a time.
-    pub streams: u32,
-    /// The time since the start of the run.
-    pub start: Span,
-    /// The port that its receiver listens on; further processes of iperf3 have the next.
-    pub port: u16,
-}
-
-impl Group {
-    /// Returns all ports that its receivers may listen on.
-    #[must_use]
-    pub fn ports(&self) -> RangeInclusive<u16> {
-        let more = iperf3::processes(self.streams).count().saturating_sub(1);
-        self.port..=self.port.saturating_add(u16::try_from(more).unwrap_or(u16::MAX))
-    }
-
-    /// Tells whether a flow is one of its own.
-    #[must_use]
-    pub fn has(&self, flow: &Flow) -> bool {
-        let ports = self.ports();
-        ports.contains(&flow.peer.port()) || ports.contains(&flow.local.port())
-    }
 }
 
 impl Variant {

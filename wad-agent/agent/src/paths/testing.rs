@@ -1,8 +1,8 @@
 //! Paths for tests: a measured one of which not all is fresh, and a static one.
 
-use wad_policy::config::{Value, Window};
+use wad_policy::config::{Settings, Value, Window};
 
-use super::*;
+use super::{ConditionsInfo, Known, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo};
 
 fn known(value: f64, age_seconds: f64, is_stale: bool) -> Option<Known> {
     Some(Known { value, source: "monitor".to_owned(), age_seconds, is_stale })

@@ -23,6 +23,7 @@ mod host;
 mod host_changes;
 mod keys;
 mod line;
+mod line_use;
 mod overlap;
 mod pacing;
 mod path;

@@ -18,7 +18,8 @@ use super::{
         capacity::{BAND, MEASURED_BAND},
         matched::MODE,
     },
-    line::{self, Line},
+    line::Line,
+    line_use,
     overlap::Site,
     pacing, prefix,
     table::{self, Located, Table},
@@ -64,7 +65,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     } else {
         check_traits(table, traits, problems);
         if !use_line {
-            line::check_use(table, &choice, problems);
+            line_use::check(table, &choice, problems);
         }
     }
     let name = name?;
