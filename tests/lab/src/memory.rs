@@ -17,12 +17,12 @@ const EVERY: Duration = Duration::from_secs(1);
 /// A watch notices this soon that it is to stop.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What was held during a run.
+/// So much was held during a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// What an agent bounds by default.
+    /// An agent's bound by default.
     pub limit_bytes: u64,
-    /// What was held at the start, and at each second after it.
+    /// So much was held at the start, and at each second after it.
     pub held_bytes: Vec<u64>,
 }
 

@@ -36,8 +36,8 @@ use crate::{
 };
 
 const BETWEEN_RUNS: Duration = Duration::from_millis(300);
-/// What nobody reads comes over this part of the transfer: the last of it is there, and
-/// has filled up, before that ends.
+/// Connections that nobody reads come over this part of the transfer: the last of them is
+/// there, and has filled up, before that ends.
 const FILLED_OVER: f64 = 0.75;
 
 impl Lab {

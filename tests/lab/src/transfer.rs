@@ -199,8 +199,8 @@ fn address() -> IpAddr {
     ADDRESSES_V4[1].parse().expect("a constant IPv4 address")
 }
 
-/// What a sender and its receiver have of a group: all of it, unless it is more than they
-/// take.
+/// A sender and its receiver have this part of a group: all of it, unless it is more than
+/// they take.
 struct Part<'a> {
     group: &'a Group,
     streams: u32,

@@ -15,11 +15,11 @@ use serde::{Deserialize, Serialize};
 
 const WRITE_BYTES: usize = 64 * 1024;
 
-/// What became of connections whose receivers never read.
+/// This became of connections whose receivers never read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Unread {
     pub wanted: u64,
-    /// Those of them that were there at the end, with something to be read.
+    /// So many of them were there at the end, with something to be read.
     pub connections: u64,
     /// The ends of them that have a law of `wad`'s.
     pub tuned_ends: u64,

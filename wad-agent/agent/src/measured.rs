@@ -57,7 +57,7 @@ pub struct Measured {
     polling: Polling,
     /// The flows as a source; None where no source is passive.
     flows: Option<Flows>,
-    /// What the flows show of packets; None where nothing follows from it.
+    /// The flows show this of packets; None where nothing follows from it.
     packets: Option<Packets>,
 }
 

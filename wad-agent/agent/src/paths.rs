@@ -63,7 +63,7 @@ pub struct MeasuredInfo {
     /// Fractions of packets.
     pub loss: Option<Known>,
     pub reordering: Option<Known>,
-    /// What the policy in force is made of.
+    /// The policy in force is made of this.
     pub policy_is_for: ConditionsInfo,
     /// The last values of sources that do not count.
     pub refused: Vec<RefusedInfo>,

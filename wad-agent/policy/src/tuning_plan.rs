@@ -38,7 +38,7 @@ pub struct Conditions {
     pub traits: Traits,
 }
 
-/// Of the packets nothing is known.
+/// Nothing is known of the packets.
 impl From<Capacity> for Conditions {
     fn from(capacity: Capacity) -> Self {
         Self { capacity, traits: Traits::default() }
@@ -156,7 +156,7 @@ pub fn policy(path: &PathPolicy, conditions: impl Into<Conditions>, bounds: Boun
     policy
 }
 
-/// Of the parameters of the law before it, those that it has.
+/// Its parameters are those of the law before it, as far as it has them.
 const fn leaky(before: &Control) -> Control {
     let Control { initial_ssthresh, max_ssthresh_segments, max_cwnd, pacing, .. } = *before;
     Control { initial_ssthresh, max_ssthresh_segments, max_cwnd, pacing, ..Control::STANDARD }

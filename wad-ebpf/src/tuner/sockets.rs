@@ -1,4 +1,4 @@
-//! What the kernel's iterator over the sockets of a network namespace hands to its
+//! The kernel's iterator over the sockets of a network namespace hands this to its
 //! programs.
 
 use core::ffi::c_void;

@@ -24,7 +24,7 @@ pub struct Tree {
     pub modules: BTreeMap<Name, Module>,
     /// The files that were read, by their modules.
     pub files: BTreeMap<Name, PathBuf>,
-    /// What hides where code comes from, and what to do instead.
+    /// These hide where code comes from; each with what to do instead.
     pub refused: Vec<String>,
 }
 

@@ -16,7 +16,7 @@ pub enum Named {
     One(Path, Option<String>),
     /// All that is in there: `::*`.
     All(Path),
-    /// What is in there by a name that only who calls the macro knows: `::$name`.
+    /// Something in there, by a name that only who calls the macro knows: `::$name`.
     Made(Path),
 }
 

@@ -64,8 +64,8 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
     unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
 }
 
-/// What is never read stays where it is, in one cgroup: those of the path's connections
-/// that are of another one get theirs beside it.
+/// Data that is never read stays where it is, in one cgroup: those of the path's
+/// connections that are of another one get theirs beside it.
 #[e2e(long, alone)]
 fn a_cgroup_whose_receivers_never_read_leaves_another_its_buffers() -> Result<()> {
     const RECEIVERS: usize = 64;

@@ -22,7 +22,7 @@ use crate::sources::{Doubts, ErrorKind, Health, Store, Targets};
 pub struct MeasuredState {
     /// The capacity that the file gives.
     pub fallback: Capacity,
-    /// What follows from what the path does to packets, and what is known of that.
+    /// These settings follow from what the path does to packets, and this is known of that.
     pub auto: AutoTraits,
     pub behaviour: Behaviour,
     /// The damper knows what the policy in force is made of.

@@ -34,7 +34,7 @@ pub enum Change {
     Nothing,
     /// Other values of the paths' policies.
     Values,
-    /// What is beside the policies' values as well: algorithms, and routes.
+    /// More than the policies' values: algorithms and routes, too.
     Traits,
 }
 

@@ -20,11 +20,11 @@ pub struct Memory {
     is_default: bool,
     /// One of them at most, with the name of its path; None where no buffer is set.
     most: Option<(String, u64)>,
-    /// What no bound on memory reaches; None where no buffer is of a given size.
+    /// No bound on memory reaches this; None where no buffer is of a given size.
     fixed: Option<Fixed>,
 }
 
-/// What is held in buffers of a given size.
+/// Buffers of a given size hold this.
 enum Fixed {
     /// All of them: each path divides them, or has its `max_flows`.
     Together(u64),

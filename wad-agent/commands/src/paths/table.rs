@@ -96,7 +96,7 @@ fn measurements(measured: &MeasuredInfo) -> [String; 5] {
     ]
 }
 
-/// What the policy in force is made of.
+/// The policy in force is made of this.
 fn conditions(known: ConditionsInfo) -> String {
     let rate = known.bits_per_second.zip(known.rtt_seconds);
     let parts = [

@@ -122,7 +122,7 @@ pub struct AutoBuffers {
 pub struct AutoTraits {
     /// How far they may be out of order.
     pub reorder: bool,
-    /// What a loss means.
+    /// The meaning of a loss.
     pub loss: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What a path does to packets beside carrying them, as its own flows show it: how far it
-//! reorders them, in segments, and whether it loses them without a queue.
+//! A path does more to packets than carry them, as its own flows show: it reorders them, so
+//! far in segments, and may lose them without a queue.
 //!
 //! Only the flows know either. A monitor gives reordering as a part of the packets, from
 //! which no distance follows, and the losses of its probes without the queue that they
@@ -27,8 +27,8 @@ const LEAKY_LOOKS: u32 = 4;
 const LEAST_LOSS: f64 = 1e-5;
 const MOST_LOSS: f64 = 1e-2;
 
-/// What is seen no more is over after so many looks, in which it was to be expected so
-/// often.
+/// A trait is over after so many looks that have not seen it, in which it was to be expected
+/// so often.
 const LOOKS_WITHOUT: u32 = 10;
 const EXPECTED_WITHOUT: f64 = 10.0;
 
@@ -162,7 +162,7 @@ enum Losses {
     Leak(Seen),
 }
 
-/// What is to be done about a path's traits.
+/// A path's traits lead to this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traits {
     /// Packets that may arrive before one that was sent ahead of them; None for what the
@@ -234,7 +234,7 @@ impl Behaviour {
         self.add_reordering(look, now);
     }
 
-    /// What is over or too old begins anew.
+    /// Begins anew where a trait is over or too old.
     fn forget(&mut self, now: Instant) {
         let stale_after = self.stale_after;
         let is_gone = |seen: &Seen| seen.is_over() || seen.is_stale(now, stale_after);
