@@ -273,8 +273,7 @@ mod tests {
     #[test]
     fn a_fixed_one_has_all_that_it_may() {
         for memory in [0, MAY_GROW] {
-            let fixed =
-                Buffer { flags: IS_FIXED | KEEPS_BOUND | memory, needs_bytes: 0, ..SEND };
+            let fixed = Buffer { flags: IS_FIXED | KEEPS_BOUND | memory, needs_bytes: 0, ..SEND };
             assert_eq!(fixed.next_bytes(), Some(24 * MIB));
             assert_eq!(Buffer { has_bytes: 24 * MIB, ..fixed }.next_bytes(), None);
         }
