@@ -17,6 +17,7 @@ use wad_tuning::{
     bpf::{self, Tuning, TuningError},
     host::Host,
     journal::Journal,
+    namespaces::Followed,
 };
 
 use super::{
@@ -25,6 +26,7 @@ use super::{
     beside::Beside,
     buffers::{Buffers, processor_time},
     divisions::Divisions,
+    following::Following,
     links::Watch,
     recounts::Recounts,
 };
@@ -33,7 +35,8 @@ use crate::flow_log::FlowLog;
 /// Holds what is in force.
 pub struct Force<'a> {
     pub agent: &'a Agent<'a>,
-    pub journal: &'a mut Journal,
+    /// Passes over network namespaces have it meanwhile, for one of these at a time.
+    pub journal: Arc<Mutex<Journal>>,
     pub disabled: Disabled,
     pub host: Host,
     /// The tuning; None until the start has installed it.
@@ -51,6 +54,7 @@ pub struct Force<'a> {
     pub buffers: Buffers,
     pub(super) recounts: Recounts,
     pub(super) adopting: Adopting,
+    pub(super) following: Following,
     /// Visits to flows whose buffers grow.
     pub(super) growing: Beside<Grown>,
     /// Network namespaces that passes over flows have left out.
@@ -72,12 +76,16 @@ pub type Grown = (Result<Skipped, TuningError>, Duration);
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Force<'a> {
-    pub fn nothing(agent: &'a Agent<'a>, journal: &'a mut Journal, disabled: Disabled) -> Self {
-        Self {
+    pub fn nothing(
+        agent: &'a Agent<'a>,
+        journal: &Arc<Mutex<Journal>>,
+        disabled: Disabled,
+    ) -> Result<Self> {
+        Ok(Self {
             agent,
-            journal,
+            journal: Arc::clone(journal),
             disabled,
-            host: Host::default(),
+            host: Host::new(&locked(journal))?,
             tuning: None,
             flows: None,
             ends: Ends::default(),
@@ -87,12 +95,13 @@ impl<'a> Force<'a> {
             buffers: Buffers::new(),
             recounts: Recounts::new(),
             adopting: Adopting::new(),
+            following: Following::new(),
             growing: Beside::idle(),
             skipped: Arc::default(),
             links: Watch::default(),
             retiring: None,
             retires_after: None,
-        }
+        })
     }
 
     pub fn tuning(&self) -> &Arc<Tuning> {
@@ -182,8 +191,7 @@ impl<'a> Force<'a> {
     }
 
     /// Flows of paths that divide their buffers follow those that have come or gone.
-    /// Whether the journal has changed.
-    pub fn divide(&mut self) -> bool {
+    pub fn divide(&mut self) {
         if self.adopting.is_at_rest() {
             match self.tuning().divisions() {
                 _ if self.adopts_again => {
@@ -196,13 +204,14 @@ impl<'a> Force<'a> {
                 Err(error) => warn!("divided buffers stay as they are: {error}"),
             }
         }
-        self.tuning().looked_at().is_ok_and(|counted| self.buffers.have_come(counted))
-            && self.grow()
+        if self.tuning().looked_at().is_ok_and(|counted| self.buffers.have_come(counted)) {
+            self.grow();
+        }
     }
 
     /// Buffers follow what their flows need, and what memory there is; and the network
-    /// namespaces that flows are in. Whether the journal has changed.
-    pub fn grow(&mut self) -> bool {
+    /// namespaces that flows are in.
+    pub fn grow(&mut self) {
         let tuning = Arc::clone(self.tuning());
         let (namespaces, flows) = self.buffers.look(&tuning);
         if !namespaces.is_empty() {
@@ -212,7 +221,14 @@ impl<'a> Force<'a> {
                 (skipped, processor_time().saturating_sub(begun))
             });
         }
-        self.host.follow_flows(&flows, &self.disabled, self.journal)
+        self.following.look(flows, &self.host, &self.journal);
+    }
+
+    /// Flows have been followed into their network namespaces. Whether the journal has
+    /// changed.
+    pub fn followed(&mut self, followed: Followed) -> bool {
+        locked(&self.skipped).add(followed.skipped);
+        followed.has_changed
     }
 
     /// Flows have been visited whose buffers grow. What failed is tried again at the next
@@ -234,8 +250,9 @@ impl<'a> Force<'a> {
     /// Ends what the agent does beside the kernel. What is in force there stays, unless
     /// it is to be taken out.
     pub async fn end(mut self, takes_out: bool) -> Result<()> {
-        // No flow is to come under what is taken out.
+        // No flow is to come under what is taken out, and no namespace to get what is undone.
         self.adopting.stop().await;
+        self.following.stop().await;
         if takes_out {
             self.tuning().remove()?;
         }
