@@ -10,16 +10,11 @@ use std::{
     process::Stdio,
 };
 
-use bpf_toolchain::{BpfToolchain, TARGET};
 use object::{
     build::elf::{Builder, SectionData},
     elf::SHT_STRTAB,
 };
-
-#[path = "../../xtask/src/bpf_toolchain.rs"]
-mod bpf_toolchain;
-#[path = "../../xtask/src/tool_folders.rs"]
-mod tool_folders;
+use wad_toolchain::{BpfToolchain, TARGET};
 
 /// The objects: one for each binary of wad-ebpf.
 const OBJECTS: [&str; 2] = ["tuner", "congestion"];

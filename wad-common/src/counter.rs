@@ -34,9 +34,9 @@ pub enum Setting {
     /// Most that a buffer of a tuned flow may have that has no room, in bytes as the kernel
     /// keeps it; 0 for what its path says.
     BufferCap = 1,
-    /// Whether anybody wants the events of flows that are changed while they run, of
-    /// which there may be as many as there are flows: 0 or 1.
-    TellsChanges = 2,
+    /// The kinds of events that nobody wants, and that are not sent: a bit for each
+    /// [`Kind`](crate::event::Kind).
+    Unwanted = 2,
     /// Whether memory is short, and only the buffers of flows grow that have room: 0 or 1.
     HoldsGrowth = 3,
     /// Index that the next new path gets, or the first one behind it that is free: those

@@ -18,6 +18,15 @@ pub enum Kind {
     Divide = 4,
 }
 
+impl Kind {
+    /// Its bit among those that nobody wants.
+    #[inline(always)]
+    #[must_use]
+    pub const fn bit(self) -> u64 {
+        1 << self as u32
+    }
+}
+
 /// One event of a matched flow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -25,9 +25,9 @@ pub struct Buffer {
 /// It gives back what it has beyond its bound. One that the kernel has sized by itself,
 /// and nobody divides, need not.
 pub const KEEPS_BOUND: u32 = 1 << 0;
-/// It is to have all that it may have, whatever the flow needs.
+/// It is to have all that it may have, whatever the flow needs and whatever memory there is.
 pub const IS_FIXED: u32 = 1 << 1;
-/// There is memory for more.
+/// There is memory for one that grows with need.
 pub const MAY_GROW: u32 = 1 << 2;
 
 impl Buffer {
@@ -47,11 +47,14 @@ impl Buffer {
             let is_due = least_bytes <= most_bytes || !is_near;
             return if flags & KEEPS_BOUND != 0 && is_due { Some(most_bytes) } else { None };
         }
-        if has_bytes >= most_bytes || flags & MAY_GROW == 0 {
+        if has_bytes == most_bytes {
             return None;
         }
         if flags & IS_FIXED != 0 {
             return Some(most_bytes);
+        }
+        if flags & MAY_GROW == 0 {
+            return None;
         }
         let is_kernels = kernel_bytes >= most_bytes || has_bytes < kernel_bytes / 4 * 3;
         if is_kernels || needs_bytes <= has_bytes as u64 {
@@ -269,10 +272,11 @@ mod tests {
 
     #[test]
     fn a_fixed_one_has_all_that_it_may() {
-        let fixed = Buffer { flags: IS_FIXED | KEEPS_BOUND | MAY_GROW, needs_bytes: 0, ..SEND };
-        assert_eq!(fixed.next_bytes(), Some(24 * MIB));
-        assert_eq!(Buffer { has_bytes: 24 * MIB, ..fixed }.next_bytes(), None);
-        assert_eq!(Buffer { flags: IS_FIXED | KEEPS_BOUND, ..fixed }.next_bytes(), None);
+        for memory in [0, MAY_GROW] {
+            let fixed = Buffer { flags: IS_FIXED | KEEPS_BOUND | memory, needs_bytes: 0, ..SEND };
+            assert_eq!(fixed.next_bytes(), Some(24 * MIB));
+            assert_eq!(Buffer { has_bytes: 24 * MIB, ..fixed }.next_bytes(), None);
+        }
     }
 
     #[test]
@@ -307,12 +311,10 @@ mod tests {
             prop_assert!(next <= most_bytes && next != has_bytes);
             if next < has_bytes {
                 prop_assert!(flags & KEEPS_BOUND != 0 && next == most_bytes);
-            } else {
+            } else if flags & IS_FIXED == 0 {
                 prop_assert!(flags & MAY_GROW != 0);
-                if flags & IS_FIXED == 0 {
-                    prop_assert!(u64::from(next) <= needs_bytes);
-                    prop_assert!(u64::from(next) <= 2 * u64::from(has_bytes));
-                }
+                prop_assert!(u64::from(next) <= needs_bytes);
+                prop_assert!(u64::from(next) <= 2 * u64::from(has_bytes));
             }
         }
 

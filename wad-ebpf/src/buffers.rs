@@ -84,7 +84,8 @@ pub fn buffer(flow: &Flow, kind: &Kind, now: &Now) -> Buffer {
     if !kind.grows && !is_given {
         return LEFT_ALONE;
     }
-    let cap_bytes = counts::cap_bytes(flow);
+    // One of a given size is what the operator says, whatever memory there is.
+    let cap_bytes = if kind.grows { counts::cap_bytes(flow) } else { u32::MAX };
     let most_bytes = kind.asked_bytes.saturating_mul(2).min(cap_bytes);
     let mut flags = 0;
     if is_locked || flow.divides() || has_bytes > cap_bytes {

@@ -5,6 +5,7 @@ use core::intrinsics::{AtomicOrdering, atomic_xadd, atomic_xsub};
 use aya_ebpf::{bindings::BPF_NOEXIST, helpers::bpf_ktime_get_ns};
 use wad_common::{
     counter::{Counter, Setting},
+    event::Kind,
     flow::Flow,
     growth::Room,
     refused::{Refusal, SocketSetting},
@@ -150,9 +151,9 @@ pub fn may_grow(flow: &Flow) -> bool {
         || SETTINGS.get(Setting::HoldsGrowth as u32).is_none_or(|holds| *holds == 0)
 }
 
-/// Whether anybody wants the events of flows that are changed while they run.
+/// Whether anybody wants events of this kind.
 #[inline(always)]
 #[must_use]
-pub fn tells_changes() -> bool {
-    SETTINGS.get(Setting::TellsChanges as u32).is_some_and(|tells| *tells != 0)
+pub fn are_wanted(kind: Kind) -> bool {
+    SETTINGS.get(Setting::Unwanted as u32).is_none_or(|unwanted| *unwanted & kind.bit() == 0)
 }

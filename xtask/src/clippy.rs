@@ -4,9 +4,9 @@
 use std::env::consts::ARCH;
 
 use anyhow::Result;
+use wad_toolchain::{BpfToolchain, TARGET};
 
 use crate::{
-    bpf_toolchain::{BpfToolchain, TARGET},
     dist, exec,
     setup::{self, For},
 };

@@ -26,11 +26,11 @@ pub fn lab(mut arguments: Vec<OsString>) -> Result<()> {
             }
         }
     }
-    // Its own programs do, unless it is asked for another client, for objects that curl
-    // gets, or for a path that Prometheus knows.
+    // Its own programs do, unless it is asked for another client, for the scenarios that
+    // have one, or for a path that Prometheus knows.
     let needs_others = arguments.iter().any(|argument| {
         let argument = argument.to_string_lossy();
-        ["report", "objects"].contains(&&*argument)
+        ["report", "objects", "many-flows"].contains(&&*argument)
             || argument.ends_with("iperf3")
             || argument.starts_with("measured-")
     });

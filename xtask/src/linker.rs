@@ -9,11 +9,9 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, bail};
+use wad_toolchain::{BpfToolchain, LINKER_VERSION};
 
-use crate::{
-    bpf_toolchain::{BpfToolchain, LINKER_VERSION},
-    tools::Tool,
-};
+use crate::tools::Tool;
 
 const LINKER: Tool = Tool { name: "bpf-linker", version: LINKER_VERSION, options: &[] };
 

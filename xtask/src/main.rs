@@ -9,7 +9,6 @@ use clap::{Parser, Subcommand};
 use fuzz::Time;
 
 mod book;
-mod bpf_toolchain;
 mod build;
 mod ci;
 mod clippy;
@@ -28,7 +27,6 @@ mod programs;
 mod setup;
 mod sizes;
 mod test;
-mod tool_folders;
 mod toolchains;
 mod tools;
 mod verifier;

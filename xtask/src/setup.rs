@@ -3,9 +3,9 @@
 use std::env::consts::ARCH;
 
 use anyhow::{Context as _, Result};
+use wad_toolchain::BpfToolchain;
 
 use crate::{
-    bpf_toolchain::BpfToolchain,
     exec, linker,
     packages::{self, Package},
     toolchains,

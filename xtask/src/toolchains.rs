@@ -3,8 +3,9 @@
 use std::process::Command;
 
 use anyhow::{Context as _, Result};
+use wad_toolchain::BpfToolchain;
 
-use crate::{bpf_toolchain::BpfToolchain, exec};
+use crate::exec;
 
 /// These components of the nightly are needed.
 const BPF_COMPONENTS: [&str; 2] = ["rust-src", "clippy"];

@@ -8,8 +8,9 @@ use std::{
 };
 
 use anyhow::{Context as _, Result};
+use wad_toolchain::tool_folders;
 
-use crate::{exec, installed, tool_folders};
+use crate::{exec, installed};
 
 /// A program of crates.io.
 pub struct Tool {

@@ -3,6 +3,7 @@
 
 mod harness;
 mod measured;
+mod pods;
 mod tests;
 
 use std::{env, path::Path, process::ExitCode};

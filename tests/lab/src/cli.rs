@@ -1,5 +1,5 @@
 //! The programs of this crate have this in common: they need root, unwind when
-//! interrupted, and are the bulk senders and receivers of their own experiments.
+//! interrupted, and are the senders and receivers of their own experiments.
 
 use std::{
     io::{self, Write},
@@ -15,7 +15,10 @@ use clap::Subcommand;
 use nix::unistd::Uid;
 use wad_testbed::{leftovers, monotonic_ns, say, signal};
 
-use crate::bulk::{self, Amount};
+use crate::{
+    bulk::{self, Amount},
+    unread,
+};
 
 /// Runs a program; what went wrong goes to standard error.
 pub fn run(name: &str, program: impl FnOnce() -> Result<()>) -> ExitCode {
@@ -51,13 +54,20 @@ pub fn print(text: &str) -> Result<()> {
     writeln!(io::stdout(), "{text}").context("cannot write to standard output")
 }
 
-/// An end of a bulk transfer. At its own end it prints what it did, as JSON.
+/// An end of a transfer. That of a bulk transfer prints at its own end what it did, as
+/// JSON.
 #[derive(Debug, Subcommand)]
 pub enum Peer {
     #[command(hide = true)]
     Send(Load),
     #[command(hide = true)]
     Receive { on: SocketAddr, streams: u32 },
+    /// Writes whatever is taken, to receivers that never read.
+    #[command(hide = true)]
+    Fill { to: SocketAddr, streams: u32, milliseconds: u64 },
+    /// Accepts, and never reads.
+    #[command(hide = true)]
+    Hold { on: SocketAddr },
 }
 
 /// The sender is told this of what it is to send.
@@ -92,6 +102,11 @@ impl Peer {
                 let received = bulk::receive(on, streams).context("cannot receive")?;
                 print(&serde_json::to_string(&received)?)
             }
+            Self::Fill { to, streams, milliseconds } => {
+                let over = Duration::from_millis(milliseconds);
+                Err(unread::fill(to, streams, over)).context("cannot fill")
+            }
+            Self::Hold { on } => Err(unread::hold(on)).context("cannot hold"),
         }
     }
 }
@@ -113,5 +128,22 @@ pub fn sender(program: &Path, to: SocketAddr, streams: u32, amount: Amount) -> C
 pub fn receiver(program: &Path, on: SocketAddr, streams: u32) -> Command {
     let mut command = Command::new(program);
     command.arg("receive").arg(on.to_string()).arg(streams.to_string());
+    command
+}
+
+/// Returns the command for who writes to receivers that never read.
+#[must_use]
+pub fn filler(program: &Path, to: SocketAddr, streams: u32, over: Duration) -> Command {
+    let mut command = Command::new(program);
+    command.arg("fill").arg(to.to_string()).arg(streams.to_string());
+    command.arg(over.as_millis().to_string());
+    command
+}
+
+/// Returns the command for receivers that never read.
+#[must_use]
+pub fn holder(program: &Path, on: SocketAddr) -> Command {
+    let mut command = Command::new(program);
+    command.arg("hold").arg(on.to_string());
     command
 }

@@ -18,6 +18,10 @@ const EXTENDED: [&str; 11] = [
     DUPLICATES,
     "TCPDeliveredCE",
 ];
+/// Each of these is a segment that had arrived and was dropped for want of room: in the
+/// socket's buffer, or in TCP's memory.
+const DROPS: [&str; 5] =
+    ["RcvPruned", "OfoPruned", "TCPRcvQDrop", "TCPOFODrop", "TCPZeroWindowDrop"];
 /// This counter is of segments that the receiver had already, and said so (RFC 2883).
 pub const DUPLICATES: &str = "TCPDSACKRecvSegs";
 /// Each of these is one event, however many segments it is about.
@@ -38,7 +42,8 @@ impl TcpCounters {
         let mut all = lines(&simple, "Tcp: ").ok_or(io::ErrorKind::InvalidData)?;
         all.retain(|name, _| name == "RetransSegs");
         let extended = lines(&extended, "TcpExt: ").ok_or(io::ErrorKind::InvalidData)?;
-        all.extend(extended.into_iter().filter(|(name, _)| EXTENDED.contains(&name.as_str())));
+        let is_kept = |name: &String| [&EXTENDED[..], &DROPS].concat().contains(&name.as_str());
+        all.extend(extended.into_iter().filter(|(name, _)| is_kept(name)));
         Ok(Self(all))
     }
 
@@ -61,6 +66,12 @@ impl TcpCounters {
     #[must_use]
     pub fn congestion_events(&self) -> u64 {
         EVENTS.iter().map(|name| self.get(name)).sum()
+    }
+
+    /// Returns the number of segments that had arrived and were dropped.
+    #[must_use]
+    pub fn drops(&self) -> u64 {
+        DROPS.iter().map(|name| self.get(name)).sum()
     }
 
     /// Returns all counters by name.
@@ -103,6 +114,12 @@ mod tests {
     }
 
     #[test]
+    fn drops_are_of_every_kind() {
+        let counters = TcpCounters(DROPS.map(|name| (name.to_owned(), 2)).into());
+        assert_eq!((counters.drops(), counters.congestion_events()), (10, 0));
+    }
+
+    #[test]
     fn what_was_before_does_not_count() {
         let counters = |value| TcpCounters([("RetransSegs".to_owned(), value)].into());
         assert_eq!(counters(9).since(&counters(7)), counters(2));
@@ -112,7 +129,7 @@ mod tests {
     #[test]
     fn this_kernel_has_them_all() {
         let counters = TcpCounters::read().unwrap().into_map();
-        for name in EXTENDED {
+        for name in EXTENDED.into_iter().chain(DROPS) {
             assert!(counters.contains_key(name), "{name}");
         }
         assert!(counters.contains_key("RetransSegs"));

@@ -66,7 +66,8 @@ impl Bed<'_> {
             sights,
             far_sights,
         };
-        Ok(record.with_rate(bytes as f64 * 8.0 / got.time_total).until(load))
+        let rate = bytes as f64 * 8.0 / got.time_total;
+        Ok(record.with_rate(rate, &variant.groups).until(load))
     }
 }
 

@@ -6,6 +6,9 @@ use serde::Deserialize;
 
 use crate::bulk::Amount;
 
+/// A process of iperf3 has no more connections (MAX_STREAMS in its iperf.h).
+const MOST_STREAMS: u32 = 128;
+
 /// Holds what is used of `iperf3 --json`.
 #[derive(Debug, Deserialize)]
 struct Output {
@@ -21,6 +24,12 @@ struct End {
 #[derive(Debug, Deserialize)]
 struct Sum {
     bits_per_second: f64,
+}
+
+/// Returns how many streams each process has, so that together they have so many.
+pub fn processes(streams: u32) -> impl Iterator<Item = u32> {
+    let starts = (0..streams).step_by(MOST_STREAMS as usize);
+    starts.map(move |start| (streams - start).min(MOST_STREAMS))
 }
 
 #[must_use]
@@ -65,6 +74,15 @@ pub fn fault(output: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_process_has_more_streams_than_it_takes() {
+        let processes = |streams| processes(streams).collect::<Vec<_>>();
+        assert_eq!(processes(1), [1]);
+        assert_eq!(processes(128), [128]);
+        assert_eq!(processes(300), [128, 128, 44]);
+        assert_eq!(processes(512), [128; 4]);
+    }
 
     #[test]
     fn reads_the_sum_or_the_error() {

@@ -11,8 +11,9 @@ use wad_testbed::{
 use crate::{
     client::{Client, ClientError},
     measure::WatchError,
+    memory::MemoryError,
     monitor::MonitorError,
-    scenario::Scenario,
+    scenario::{Scenario, Variant},
 };
 
 /// Tells what made an experiment fail.
@@ -54,6 +55,8 @@ pub enum LabError {
     Counters(#[source] io::Error),
     #[error("cannot read the processors' time in /proc/stat")]
     Processors(#[source] io::Error),
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     #[error("someone else changed the host's settings during a run: try again")]
     Disturbed,
     #[error("ss saw no flow")]
@@ -85,5 +88,11 @@ impl Lab {
     #[must_use]
     pub fn client_of(&self, scenario: &Scenario) -> Client {
         scenario.client.unwrap_or(self.client)
+    }
+
+    /// Returns who moves the data of one of its variants.
+    #[must_use]
+    pub fn client_for(&self, scenario: &Scenario, variant: &Variant) -> Client {
+        variant.client.unwrap_or_else(|| self.client_of(scenario))
     }
 }

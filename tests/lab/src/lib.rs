@@ -2,9 +2,11 @@
 //! emulated long path in user space (`wad_testbed::emulated`), under `wad` or without.
 //!
 //! `scenario`, `run` and `transfer` make experiments of it, with `bulk`, `iperf3` and
-//! `udp` as who sends, `fetch` for a client that gets what a server has; `monitor` has measured the path where nobody tells the agent of
-//! it; `record` makes figures of what was seen, with `slow_start`, `recovery` and
-//! `responses`, and `targets` holds them against what was to be shown; `report` and
+//! `udp` as who sends, `fetch` for a client that gets what a server has; `second_path` has
+//! connections beside it that nobody reads, by `unread`; `monitor` has measured the path
+//! where nobody tells the agent of it; `record` makes figures of what was seen, with
+//! `slow_start`, `recovery` and `responses`, `memory` watches what TCP holds, and
+//! `targets` holds figures against what was to be shown; `report` and
 //! `store` keep them; `demo`, `table`, `page` and `svg` show them. `bench` has what wad
 //! costs, `compare` the laws beside the kernel's own, and `cli` what their programs
 //! have in common.
@@ -21,6 +23,7 @@ mod fetch;
 pub mod iperf3;
 pub mod lab;
 pub mod measure;
+pub mod memory;
 pub mod monitor;
 pub mod page;
 pub mod processors;
@@ -31,6 +34,7 @@ pub mod report;
 pub mod responses;
 pub mod run;
 pub mod scenario;
+mod second_path;
 pub mod slow_start;
 pub mod store;
 pub mod svg;
@@ -38,3 +42,4 @@ pub mod table;
 pub mod targets;
 pub mod transfer;
 pub mod udp;
+pub mod unread;

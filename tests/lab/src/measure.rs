@@ -88,9 +88,7 @@ impl Sight {
     /// control.
     #[must_use]
     pub fn of(&self, group: &Group) -> Vec<&Flow> {
-        let port = group.port;
-        let is_of = |flow: &&Flow| flow.peer.port() == port || flow.local.port() == port;
-        let mut flows: Vec<&Flow> = self.flows.iter().filter(is_of).collect();
+        let mut flows: Vec<&Flow> = self.flows.iter().filter(|flow| group.has(flow)).collect();
         flows.sort_by_key(|flow| std::cmp::Reverse(flow.bytes_acked.max(flow.bytes_received)));
         flows.truncate(group.streams as usize);
         flows

@@ -1,10 +1,12 @@
 //! A record holds what was seen of one transfer; figures are made of it. Times are
 //! CLOCK_MONOTONIC nanoseconds.
 
+use std::{cmp::Reverse, collections::HashMap, net::SocketAddr};
+
 use wad_testbed::{emulated::wan::Wan, ss::Flow};
 
 use crate::{
-    algorithm::algorithm,
+    algorithm::{algorithm, is_own},
     counters::TcpCounters,
     lab::LabError,
     measure::{Series, Sight},
@@ -38,14 +40,31 @@ pub struct Record {
 
 impl Record {
     /// Completes a record by a rate that somebody else measured, whose times are not on our
-    /// clock: what ss saw acknowledged is.
+    /// clock: what ss saw acknowledged of each flow is.
     #[must_use]
-    pub fn with_rate(mut self, bits_per_second: f64) -> Self {
-        let acked = |sight: &Sight| sight.flows.iter().map(|flow| flow.bytes_acked).sum();
-        let points = self.sights.iter().map(|sight| (sight.time_ns, acked(sight))).collect();
+    pub fn with_rate(mut self, bits_per_second: f64, groups: &[Group]) -> Self {
         self.goodput = Some(bits_per_second);
-        self.streams = vec![vec![Series::new(points)]];
+        let acked = |group| {
+            let series = |flow: &Vec<(u64, &Flow)>| {
+                Series::new(flow.iter().map(|(at, seen)| (*at, seen.bytes_acked)).collect())
+            };
+            seen(&self.sights, group).iter().map(series).collect()
+        };
+        self.streams = groups.iter().map(acked).collect();
         self
+    }
+
+    /// Returns the share of the flows' ends, at both hosts, that have a law of `wad`'s
+    /// whenever ss sees them. Of those that it never sees, neither end counts.
+    fn tuned_share(&self, variant: &Variant) -> f64 {
+        let is_tuned =
+            |flows: &Vec<(u64, &Flow)>| flows.iter().all(|(_, flow)| is_own(&flow.congestion));
+        let tuned = |group: &Group| {
+            let ends = [&self.sights, &self.far_sights].map(|sights| seen(sights, group));
+            ends.iter().flatten().filter(|flows| is_tuned(flows)).count()
+        };
+        let tuned: usize = variant.groups.iter().map(tuned).sum();
+        tuned as f64 / f64::from(2 * variant.streams())
     }
 
     /// Ends the transfer when the time is over, or when all bytes are there.
@@ -111,6 +130,9 @@ impl Record {
             }),
             responses: None,
             idle_share: None,
+            tuned_share: Some(self.tuned_share(variant)),
+            memory: None,
+            unread: None,
             jain_index: jain(flows.iter().flat_map(|flows| &flows.streams_bits_per_second)),
             flows,
             tcp_counters: counters.into_map(),
@@ -196,6 +218,24 @@ fn jain<'a>(rates: impl Iterator<Item = &'a f64> + Clone) -> Option<f64> {
     (count > 1 && squares > 0.0).then(|| sum * sum / (count as f64 * squares))
 }
 
+/// Returns the flows of a group, each as it was seen from time to time: those that moved
+/// the most, as iperf3 has one more for control.
+fn seen<'a>(sights: &'a [Sight], group: &Group) -> Vec<Vec<(u64, &'a Flow)>> {
+    let mut flows: HashMap<(SocketAddr, SocketAddr), Vec<(u64, &Flow)>> = HashMap::new();
+    for sight in sights {
+        for flow in sight.flows.iter().filter(|flow| group.has(flow)) {
+            flows.entry((flow.local, flow.peer)).or_default().push((sight.time_ns, flow));
+        }
+    }
+    let mut flows: Vec<_> = flows.into_iter().collect();
+    let moved = |seen: &[(u64, &Flow)]| {
+        seen.last().map_or(0, |(_, flow)| flow.bytes_acked.max(flow.bytes_received))
+    };
+    flows.sort_by_key(|(ends, seen)| (Reverse(moved(seen)), *ends));
+    flows.truncate(group.streams as usize);
+    flows.into_iter().map(|(_, seen)| seen).collect()
+}
+
 /// Returns the flow that moved the most, as it was seen last.
 fn busiest(sights: &[Sight]) -> Option<&Flow> {
     let flows = sights.iter().flat_map(|sight| &sight.flows);
@@ -205,6 +245,7 @@ fn busiest(sights: &[Sight]) -> Option<&Flow> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wad_testbed::ss;
 
     #[test]
     fn fairness_is_one_for_equals() {
@@ -235,5 +276,63 @@ mod tests {
         assert!((record.arrived(SECOND_NS, record.end_ns) - 8000.0).abs() < 1e-6);
         assert_eq!(record.after(3 * SECOND_NS), None, "too short");
         assert_eq!(record.until(Load::Seconds(9)).end_ns, 10 * SECOND_NS);
+    }
+
+    /// Returns what ss saw of flows at a host: the ports of both ends, the algorithm, and
+    /// the bytes that were acknowledged.
+    fn sight(time_ns: u64, flows: &[(u16, u16, &str, u64)]) -> Sight {
+        let line = |(local, peer, congestion, acked): &(u16, u16, &str, u64)| {
+            format!(
+                "0 0 10.77.0.1:{local} 10.77.0.2:{peer} skmem:(r0,rb1,t0,tb8,f2,w4,o0,bl0,d0) ts \
+                 {congestion} mss:1448 cwnd:10 bytes_acked:{acked}\n"
+            )
+        };
+        Sight { time_ns, flows: ss::parse(&flows.iter().map(line).collect::<String>()) }
+    }
+
+    /// Returns a variant with so many streams, whose receivers listen from 5001 on.
+    fn variant(streams: u32) -> Variant {
+        let mut variant = Scenario::load("many-flows").unwrap().variants.remove(0);
+        variant.groups[0].streams = streams;
+        variant
+    }
+
+    #[test]
+    fn an_end_is_tuned_that_always_was() {
+        let variant = variant(2);
+        let mut record = record(vec![]);
+        record.sights = vec![sight(1, &[(40_001, 5001, "wad_aimd7k", 9)])];
+        record.far_sights = vec![sight(1, &[(5001, 40_001, "wad_aimd7k", 0)])];
+        // The other flow was not there.
+        assert_eq!(record.tuned_share(&variant), 0.5);
+        record
+            .sights
+            .push(sight(2, &[(40_001, 5001, "wad_aimd7k", 9), (40_002, 5001, "cubic", 9)]));
+        record.far_sights.push(sight(2, &[(5001, 40_002, "wad_aimd7k", 0)]));
+        assert_eq!(record.tuned_share(&variant), 0.75);
+        // Of those that are too many, those that move the least do not count.
+        record.sights.push(sight(3, &[(40_003, 5001, "wad_aimd7k", 5)]));
+        assert_eq!(record.tuned_share(&variant), 0.75);
+        record.far_sights.push(sight(3, &[(5001, 40_001, "cubic", 0)]));
+        assert_eq!(record.tuned_share(&variant), 0.5);
+    }
+
+    #[test]
+    fn each_flow_of_another_client_has_its_own_rate() {
+        let variant = variant(300);
+        let mut record = record(vec![]);
+        // A process for 128 streams each: the third one's port is the group's, too.
+        record.sights = vec![
+            sight(SECOND_NS, &[(40_001, 5001, "cubic", 0), (40_002, 5003, "cubic", 0)]),
+            sight(2 * SECOND_NS, &[(40_001, 5001, "cubic", 1000), (40_002, 5003, "cubic", 3000)]),
+            sight(2 * SECOND_NS, &[(40_003, 5004, "cubic", 9000)]),
+        ];
+        let record = record.with_rate(7.0, &variant.groups).until(Load::Seconds(1));
+        let rates: Vec<f64> = record.streams[0]
+            .iter()
+            .map(|stream| stream.goodput(SECOND_NS, record.end_ns))
+            .collect();
+        assert_eq!(rates, [24_000.0, 8000.0]);
+        assert!(jain(rates.iter()).is_some_and(|index| (index - 0.8).abs() < 1e-9));
     }
 }

@@ -15,10 +15,12 @@ use crate::{
     client::Client,
     counters::DUPLICATES,
     measure::median,
+    memory::Memory,
     recovery::Recovery,
     responses::{Cuts, Responses},
     scenario::{self, Measure, Scenario},
     slow_start::SlowStart,
+    unread::Unread,
 };
 
 /// Variants whose names begin so run without `wad`.
@@ -43,7 +45,7 @@ pub struct Report {
 }
 
 /// The path of a scenario, worked out.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub struct Path {
     pub rate_bits_per_second: u64,
     pub rtt_seconds: f64,
@@ -64,6 +66,8 @@ pub struct Variant {
     pub name: String,
     /// The name without the path.
     pub base: String,
+    /// Who moved its data, where it is not the report's.
+    pub client: Option<String>,
     /// The algorithm as ss saw it at the sender, but for the suffix of an instance.
     pub congestion: String,
     pub streams: u32,
@@ -104,6 +108,12 @@ pub struct Sample {
     pub responses: Option<Responses>,
     /// The share of the processors' time in which there was nothing to do.
     pub idle_share: Option<f64>,
+    /// The share of the flows' ends that have a law of `wad`'s whenever ss sees them.
+    pub tuned_share: Option<f64>,
+    /// The memory that TCP held on the whole host.
+    pub memory: Option<Memory>,
+    /// The connections beside it whose receivers never read.
+    pub unread: Option<Unread>,
     /// Jain's fairness index over all flows, after the time to settle.
     pub jain_index: Option<f64>,
     pub flows: Vec<Flows>,
@@ -160,16 +170,20 @@ impl Report {
     }
 
     /// Returns what runs without `wad` on a variant's path: with a distribution's buffers,
-    /// and with those of newer kernels.
+    /// and with those of newer kernels. Of several it is the one with as many streams.
     #[must_use]
     pub fn untuned(&self, variant: &Variant) -> [Option<&Variant>; 2] {
         let find = |is_newer: bool| {
-            self.variants.iter().find(|other| {
+            let fits = |other: &&Variant| {
                 let is_one = other.base.starts_with(UNTUNED) && !other.samples.is_empty();
                 is_one
                     && other.base.ends_with(NEWER) == is_newer
                     && other.path_suffix() == variant.path_suffix()
-            })
+                    && other.path == variant.path
+            };
+            let is_like = |other: &&Variant| other.streams == variant.streams;
+            let mut fitting = self.variants.iter().filter(fits);
+            fitting.clone().find(is_like).or_else(|| fitting.next())
         };
         [find(false), find(true)]
     }
@@ -239,6 +253,7 @@ impl Variant {
         Self {
             name: variant.name.clone(),
             base: variant.base.clone(),
+            client: variant.client.map(|client| client.name().to_owned()),
             congestion: String::new(),
             streams: variant.streams(),
             path: Path::of(&variant.path),
@@ -331,6 +346,9 @@ impl Sample {
                 None => f64::INFINITY,
             }),
             Measure::Idle => self.idle_share,
+            Measure::Tuned => self.tuned_share,
+            Measure::Memory => Some(self.memory.as_ref()?.most_of_limit()),
+            Measure::UnreadLosses => Some(self.unread?.losses()? as f64),
             Measure::LocalResponses => cuts(|cuts| cuts.local_drops),
             Measure::DropResponses => cuts(|cuts| cuts.network_drops),
             Measure::MarkResponses => cuts(|cuts| cuts.marks),
@@ -383,6 +401,9 @@ pub mod tests {
             recovery: None,
             responses: None,
             idle_share: Some(0.4),
+            tuned_share: Some(0.0),
+            memory: Some(Memory { limit_bytes: 100, held_bytes: vec![40, 90, 20] }),
+            unread: None,
             jain_index: None,
             flows: vec![Flows {
                 name: "one".to_owned(),
@@ -417,8 +438,30 @@ pub mod tests {
         assert_eq!(first(Measure::LocalResponses, None), None);
         assert_eq!(first(Measure::Duplicates, None), Some(1.0));
         assert_eq!(first(Measure::Idle, None), Some(0.4));
+        assert_eq!(first(Measure::Tuned, None), Some(0.0));
+        assert_eq!(first(Measure::Memory, None), Some(0.9));
+        assert_eq!(first(Measure::UnreadLosses, None), None);
         let at_drop = first(Measure::FirstDropBdp, None).unwrap();
         assert!((at_drop - 3000.0 / variant.path.bdp_segments()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn what_is_untuned_has_as_many_streams() {
+        let mut report = report();
+        for (variant, (name, streams)) in
+            report.variants.iter_mut().zip([("untuned-1", 1), ("untuned-8", 8)])
+        {
+            (variant.name, variant.base, variant.streams) =
+                (name.to_owned(), name.to_owned(), streams);
+        }
+        let mut tuned = Variant::of(&Scenario::load("aimd-oc12").unwrap().variants[0]);
+        let untuned = |tuned: &Variant| report.untuned(tuned)[0].map(|found| found.name.as_str());
+        for (streams, expected) in [(1, "untuned-1"), (8, "untuned-8"), (64, "untuned-1")] {
+            tuned.streams = streams;
+            assert_eq!(untuned(&tuned), Some(expected));
+        }
+        tuned.path.rtt_seconds *= 2.0;
+        assert_eq!(untuned(&tuned), None, "on another path");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use wad_testbed::{
     process::run_command,
     qdisc, say,
     settings::{self, HostDefaults, OwnDefaults},
-    signal, sysctl,
+    signal,
     trace::{Event, Trace},
     tracing::{Tracing, TracingError},
     wad::{Agent, Home},
@@ -23,17 +23,22 @@ use crate::{
     client::Client,
     lab::{Lab, LabError},
     measure::Sight,
+    memory,
     monitor::Monitor,
     processors::Processors,
     progress::{Line, Progress},
     record::Record,
     report::{self, Report},
     responses::{self, Responses},
-    scenario::{Plan, Scenario, Variant},
+    scenario::{Group, Plan, Scenario, Variant},
+    second_path::SecondPath,
     transfer::Bed,
 };
 
 const BETWEEN_RUNS: Duration = Duration::from_millis(300);
+/// Connections that nobody reads come over this part of the transfer: the last of them is
+/// there, and has filled up, before that ends.
+const FILLED_OVER: f64 = 0.75;
 
 impl Lab {
     /// Runs every variant so many times. Random losses differ from one time to
@@ -43,19 +48,19 @@ impl Lab {
     /// At the first run that fails; nothing is left behind.
     pub fn run(&self, scenario: &Scenario, repeats: u32, line: &Line) -> Result<Report, LabError> {
         let scenario = &self.planned(scenario)?;
-        let client = self.client_of(scenario);
-        client.ensure_there()?;
-        if client == Client::Iperf3
-            && let Some(several) = scenario.variants.iter().find(|one| one.groups.len() > 1)
-        {
-            return Err(LabError::OwnClientOnly { variant: several.name.clone() });
+        for variant in &scenario.variants {
+            let client = self.client_for(scenario, variant);
+            client.ensure_there()?;
+            if client == Client::Iperf3 && variant.groups.len() > 1 {
+                return Err(LabError::OwnClientOnly { variant: variant.name.clone() });
+            }
         }
         if self.traces.is_some()
             && let Some(without) = scenario.variants.iter().find(|one| one.policy.is_none())
         {
             return Err(LabError::Untraced { variant: without.name.clone() });
         }
-        let mut report = Report::of(scenario, client);
+        let mut report = Report::of(scenario, self.client_of(scenario));
         for repeat in 1..=repeats {
             for (variant, result) in scenario.variants.iter().zip(&mut report.variants) {
                 if variant.repeat.is_some_and(|most| repeat > most) {
@@ -91,7 +96,7 @@ impl Lab {
         variant: &Variant,
         show: &dyn Fn(Option<&Sight>),
     ) -> Result<Record, LabError> {
-        match self.client_of(scenario) {
+        match self.client_for(scenario, variant) {
             Client::Curl => bed.fetch(scenario, variant, show),
             Client::Own | Client::Iperf3 => bed.transfer(scenario, variant, show),
         }
@@ -151,7 +156,7 @@ impl Lab {
         if scenario.ecn {
             settings::ask_for_ecn(&wan)?;
         }
-        let ports = variant.groups.iter().map(|group| group.port);
+        let ports = variant.groups.iter().flat_map(Group::ports);
         let ports = ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0);
         let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup };
         for _ in 1..variant.transfer {
@@ -163,8 +168,13 @@ impl Lab {
         let traced = self.traces.as_ref().zip(home.as_ref());
         let tracing =
             traced.map(|(folder, home)| traced_to(folder, home, scenario, variant)).transpose()?;
+        let over = Duration::from_secs(scenario.seconds().unwrap_or_default().into());
+        let second = (variant.unread > 0)
+            .then(|| SecondPath::start(&bed, variant, over.mul_f64(FILLED_OVER)))
+            .transpose()?;
         let before = Processors::read().map_err(LabError::Processors)?;
-        let record = self.moved(&bed, scenario, variant, show)?;
+        let (record, memory) = memory::watched(|| self.moved(&bed, scenario, variant, show))?;
+        let record = record?;
         let after = Processors::read().map_err(LabError::Processors)?;
         tracing.map(Tracing::finish).transpose()?;
         let events = trace.map(Trace::finish).transpose()?;
@@ -176,6 +186,8 @@ impl Lab {
         result.settings.insert("wad".to_owned(), policy.to_owned());
         let mut sample = record.sample(scenario, variant, &wan)?;
         sample.idle_share = after.idle_share_since(&before);
+        sample.memory = Some(memory);
+        sample.unread = second.map(SecondPath::finish).transpose()?;
         if let Some(events) = events {
             let cuts = sample.registered_congestion != "bbr";
             sample.responses = Some(responses(&wan, variant, &events, cuts)?);
@@ -191,11 +203,7 @@ impl Lab {
 /// Returns the limits that an agent has by default, for one in a network namespace that
 /// cannot see them.
 fn default_limits() -> Result<String, LabError> {
-    let tcp_mem = sysctl::get("net.ipv4.tcp_mem")?;
-    let pages = tcp_mem.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0);
-    // SAFETY: it reads a constant of the system.
-    let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
-    Ok(format!("\n[limits]\nmax_memory = {}\n", pages * page_bytes))
+    Ok(format!("\n[limits]\nmax_memory = {}\n", memory::default_limit_bytes()?))
 }
 
 fn traced_to(

@@ -2,7 +2,11 @@
 
 use std::fmt::Write;
 
-use crate::report::{Report, Variant};
+use crate::{
+    measure::median,
+    report::{Report, Variant},
+    scenario::Measure,
+};
 
 const HEADINGS: [&str; 11] = [
     "scenario",
@@ -17,6 +21,8 @@ const HEADINGS: [&str; 11] = [
     "resent",
     "events",
 ];
+/// With no more left of the processors' time, they may be what limits a rate.
+const FULL: f64 = 0.05;
 
 /// Returns the table, and under it what each path can carry and what the papers saw.
 #[must_use]
@@ -77,6 +83,58 @@ pub fn megabits(bits: f64) -> String {
     format!("{:.0}", bits / 1e6)
 }
 
+/// Returns what has to be known of single variants: what they differ in, and what makes a
+/// rate that of this machine.
+#[must_use]
+pub fn remarks(report: &Report) -> Vec<String> {
+    let run: Vec<&Variant> =
+        report.variants.iter().filter(|variant| !variant.samples.is_empty()).collect();
+    let mut remarks: Vec<(String, Vec<&str>)> = Vec::new();
+    let all = run.iter().flat_map(|variant| {
+        let said = [apart(report, variant), unread(variant), full(variant)];
+        said.into_iter().flatten().map(|said| (said, variant.name.as_str()))
+    });
+    for (said, name) in all {
+        match remarks.iter_mut().find(|(other, _)| *other == said) {
+            Some((_, names)) => names.push(name),
+            None => remarks.push((said, vec![name])),
+        }
+    }
+    remarks.into_iter().map(|(said, names)| format!("{}: {said}", names.join(", "))).collect()
+}
+
+/// Tells of a path that is not in the grid, and of another client.
+fn apart(report: &Report, variant: &Variant) -> Option<String> {
+    let is_elsewhere = variant.path_suffix().is_empty() && variant.path != report.path;
+    let client = variant.client.as_ref().map(|client| format!("by {client}"));
+    let path = is_elsewhere.then(|| format!("over {}", variant.path.words()));
+    let said: Vec<String> = path.into_iter().chain(client).collect();
+    (!said.is_empty()).then(|| format!("{}.", said.join(", ")))
+}
+
+/// Tells of connections whose receivers never read, in the last run.
+fn unread(variant: &Variant) -> Option<String> {
+    let unread = variant.samples.last()?.unread?;
+    Some(format!(
+        "of {} connections beside it that nobody reads, {} held {:.1} MB at their receivers, {} of \
+         their ends tuned; {} segments were sent again, {} dropped.",
+        unread.wanted,
+        unread.connections,
+        unread.bytes as f64 / 1e6,
+        unread.tuned_ends,
+        unread.retransmits,
+        unread.drops
+    ))
+}
+
+fn full(variant: &Variant) -> Option<String> {
+    let left = variant.figures(Measure::Idle, None);
+    (!left.is_empty() && median(left) <= FULL).then(|| {
+        "the processors were busy all the time: the rate may be this machine's, not the path's."
+            .to_owned()
+    })
+}
+
 fn notes(report: &Report) -> String {
     let path = &report.path;
     let mut text = format!(
@@ -112,6 +170,9 @@ fn notes(report: &Report) -> String {
             );
         }
     }
+    remarks(report).iter().for_each(|remark| {
+        let _ = writeln!(text, "  {remark}");
+    });
     if let Some(paper) = &report.paper {
         let _ = writeln!(text, "  the paper: {paper}.");
     }
@@ -131,7 +192,7 @@ fn notes(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::report;
+    use crate::{report::tests::report, unread::Unread};
 
     #[test]
     fn columns_line_up_and_the_gain_is_shown() {
@@ -142,7 +203,27 @@ mod tests {
         // 3.72 / 2.52: what is compared is the goodput after the loss.
         assert!(lines[3].ends_with("1.48        -       1       1"), "{text}");
         assert!(lines.iter().any(|line| line.contains("single runs 240 300 252 Mb/s")), "{text}");
+        assert!(!text.contains("busy all the time"), "{text}");
         let needless = "wad_aimd: of 1 segments sent again, 1 were there already.";
         assert!(lines.iter().any(|line| line.contains(needless)), "{text}");
+    }
+
+    #[test]
+    fn what_variants_differ_in_is_said() {
+        let mut report = report();
+        for variant in &mut report.variants {
+            variant.client = Some("iperf3".to_owned());
+            variant.path.rtt_seconds = 0.09;
+        }
+        let last = &mut report.variants[1];
+        last.samples.iter_mut().for_each(|sample| sample.idle_share = Some(0.01));
+        let unread = Unread { wanted: 4, connections: 3, bytes: 900_000, ..Unread::default() };
+        last.samples[2].unread = Some(unread);
+        let remarks = remarks(&report);
+        let [apart, unread, full] = &remarks[..] else { panic!("{remarks:?}") };
+        assert!(apart.starts_with("reno, wad_aimd: over 622 Mb/s, 90 ms"), "{apart}");
+        assert!(apart.ends_with(", by iperf3."), "{apart}");
+        assert!(unread.starts_with("wad_aimd: of 4 connections") && unread.contains("0.9 MB"));
+        assert!(full.starts_with("wad_aimd: the processors were busy"), "{full}");
     }
 }

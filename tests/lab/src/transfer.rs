@@ -61,17 +61,19 @@ impl Bed<'_> {
         variant: &Variant,
         show: &dyn Fn(Option<&Sight>),
     ) -> Result<Record, LabError> {
-        let client = self.lab.client_of(scenario);
+        let client = self.lab.client_for(scenario, variant);
+        let parts: Vec<Part<'_>> =
+            variant.groups.iter().flat_map(|group| parts(group, client)).collect();
         let mut receivers = Vec::new();
-        for group in &variant.groups {
-            let mut receiver = self.start("receiver", self.receive(client, group), self.wan.b())?;
-            receiver.wait_listening(self.wan.b(), group.port)?;
+        for part in &parts {
+            let mut receiver = self.start("receiver", self.receive(client, part), self.wan.b())?;
+            receiver.wait_listening(self.wan.b(), part.port)?;
             receivers.push(receiver);
         }
         let counters_before = self.counters()?;
         let start_ns = monotonic_ns() + LEAD.as_nanos() as u64;
         let filters = ["dport", "sport"].map(|name| {
-            let ports = variant.groups.iter().map(|group| format!("{name} = :{}", group.port));
+            let ports = parts.iter().map(|part| format!("{name} = :{}", part.port));
             format!("( {} )", ports.collect::<Vec<_>>().join(" or "))
         });
         let every = [scenario.sample_every.0, LOOK_AT_RECEIVER_EVERY];
@@ -81,7 +83,7 @@ impl Bed<'_> {
                     scope.spawn(move || self.wan.a().run(|| udp::send(burst, address(), start_ns)))
                 });
                 // The sender's fault is the cause, where there is another one too.
-                let sent = self.send(scenario, variant, start_ns, show)?;
+                let sent = self.send(scenario, variant, (&parts, start_ns), show)?;
                 let received = receivers.iter_mut().map(|peer| peer.finish(GRACE, || ()));
                 let received = received.collect::<Result<Vec<_>, _>>()?;
                 if let Some(burst) = burst {
@@ -102,9 +104,10 @@ impl Bed<'_> {
             far_sights,
         };
         let record = if client == Client::Iperf3 {
-            let output = outputs.1.first().map_or("", String::as_str);
+            let rates = outputs.1.iter().map(|output| iperf3::goodput(output));
             let failed = |reason| LabError::Client { who: "receiver", reason };
-            record.with_rate(iperf3::goodput(output).map_err(failed)?)
+            let rate = rates.sum::<Result<f64, String>>().map_err(failed)?;
+            record.with_rate(rate, &variant.groups)
         } else {
             own_record(record, outputs)?
         };
@@ -148,17 +151,17 @@ impl Bed<'_> {
         &self,
         scenario: &Scenario,
         variant: &Variant,
-        start_ns: u64,
+        (parts, start_ns): (&[Part<'_>], u64),
         show: &dyn Fn(),
     ) -> Result<Vec<String>, LabError> {
         let mut senders = Vec::new();
-        for group in &variant.groups {
-            let amount = amount(scenario.load_of(variant), group, variant.streams());
-            let command = if self.lab.client_of(scenario) == Client::Iperf3 {
-                iperf3::client(to(group), group.streams, amount)
+        for part in parts {
+            let amount = amount(scenario.load_of(variant), part, variant.streams());
+            let command = if self.lab.client_for(scenario, variant) == Client::Iperf3 {
+                iperf3::client(part.to(), part.streams, amount)
             } else {
-                let mut command = cli::sender(&self.lab.own, to(group), group.streams, amount);
-                let start_ns = start_ns + group.start.nanoseconds();
+                let mut command = cli::sender(&self.lab.own, part.to(), part.streams, amount);
+                let start_ns = start_ns + part.group.start.nanoseconds();
                 command.arg(format!("--start-ns={start_ns}"));
                 command
             };
@@ -170,10 +173,10 @@ impl Bed<'_> {
         senders.iter_mut().map(|sender| sender.finish(limit, show)).collect()
     }
 
-    fn receive(&self, client: Client, group: &Group) -> Command {
+    fn receive(&self, client: Client, part: &Part<'_>) -> Command {
         match client {
-            Client::Iperf3 => iperf3::server(to(group)),
-            _ => cli::receiver(&self.lab.own, to(group), group.streams),
+            Client::Iperf3 => iperf3::server(part.to()),
+            _ => cli::receiver(&self.lab.own, part.to(), part.streams),
         }
     }
 
@@ -196,17 +199,36 @@ fn address() -> IpAddr {
     ADDRESSES_V4[1].parse().expect("a constant IPv4 address")
 }
 
-fn to(group: &Group) -> SocketAddr {
-    SocketAddr::new(address(), group.port)
+/// A sender and its receiver have this part of a group: all of it, unless it is more than
+/// they take.
+struct Part<'a> {
+    group: &'a Group,
+    streams: u32,
+    port: u16,
 }
 
-/// Returns a group's part of the load: until the common end, or its streams' share.
-fn amount(load: Load, group: &Group, streams: u32) -> Amount {
+impl Part<'_> {
+    fn to(&self) -> SocketAddr {
+        SocketAddr::new(address(), self.port)
+    }
+}
+
+fn parts(group: &Group, client: Client) -> Vec<Part<'_>> {
+    let streams = match client {
+        Client::Iperf3 => iperf3::processes(group.streams).collect(),
+        _ => vec![group.streams],
+    };
+    let parts = streams.into_iter().zip(group.ports());
+    parts.map(|(streams, port)| Part { group, streams, port }).collect()
+}
+
+/// Returns a part's share of the load: until the common end, or its streams'.
+fn amount(load: Load, part: &Part<'_>, streams: u32) -> Amount {
     match load {
         Load::Seconds(seconds) => {
-            Amount::Time(Duration::from_secs(seconds.into()).saturating_sub(group.start.0))
+            Amount::Time(Duration::from_secs(seconds.into()).saturating_sub(part.group.start.0))
         }
-        Load::Bytes(bytes) => Amount::Bytes(bytes / u64::from(streams) * u64::from(group.streams)),
+        Load::Bytes(bytes) => Amount::Bytes(bytes / u64::from(streams) * u64::from(part.streams)),
     }
 }
 
@@ -242,7 +264,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    fn wait_listening(&mut self, netns: &Netns, port: u16) -> Result<(), LabError> {
+    pub(crate) fn wait_listening(&mut self, netns: &Netns, port: u16) -> Result<(), LabError> {
         let begun = Instant::now();
         let filter = format!("sport = :{port}");
         while begun.elapsed() < GRACE {
@@ -285,14 +307,25 @@ mod tests {
 
     #[test]
     fn groups_share_the_bytes_and_end_together() {
-        let group = Group {
-            name: "x".to_owned(),
-            streams: 3,
-            start: Span(Duration::from_secs(2)),
-            port: 1,
-        };
-        assert_eq!(amount(Load::Bytes(400), &group, 4), Amount::Bytes(300));
+        let group = group(3);
+        let part = &parts(&group, Client::Own)[0];
+        assert_eq!(amount(Load::Bytes(400), part, 4), Amount::Bytes(300));
         let time = Amount::Time(Duration::from_secs(8));
-        assert_eq!(amount(Load::Seconds(10), &group, 4), time);
+        assert_eq!(amount(Load::Seconds(10), part, 4), time);
+    }
+
+    fn group(streams: u32) -> Group {
+        Group { name: "x".to_owned(), streams, start: Span(Duration::from_secs(2)), port: 5001 }
+    }
+
+    #[test]
+    fn iperf3_takes_as_many_processes_as_there_have_to_be() {
+        let parts = |client| -> Vec<(u32, u16)> {
+            let group = group(300);
+            let parts = parts(&group, client);
+            parts.iter().map(|part| (part.streams, part.port)).collect()
+        };
+        assert_eq!(parts(Client::Iperf3), [(128, 5001), (128, 5002), (44, 5003)]);
+        assert_eq!(parts(Client::Own), [(300, 5001)]);
     }
 }

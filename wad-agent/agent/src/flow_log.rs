@@ -107,7 +107,9 @@ impl Lines {
         let policy = &event.flow.policy;
         let name = self.names.get(policy).or_else(|| self.names_before.get(policy));
         let path = name.map_or("(removed)", |name| name);
-        events::records(event, path, time_of(event), |record| self.sinks.tell(&record));
+        if !self.sinks.is_empty() {
+            events::records(event, path, time_of(event), |record| self.sinks.tell(&record));
+        }
         if [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind) {
             self.summaries.ended(event, path);
             if let Some(name) = self.names.get(policy) {

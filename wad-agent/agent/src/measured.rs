@@ -4,6 +4,7 @@
 mod board;
 mod flows;
 mod news;
+mod packets;
 #[cfg(test)]
 mod tests;
 mod untrusted;
@@ -16,14 +17,16 @@ use std::{
 
 pub use board::{Board, MeasuredState};
 use flows::Flows;
+pub use news::Change;
 use news::Changes;
+use packets::Packets;
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use tracing::warn;
 pub use untrusted::Untrusted;
 use wad_policy::{
     capacity::Capacity,
-    config::{Config, Metric, PathPolicy, Source},
-    tuning_plan::{self, Bounds, Damper, KernelBuffers},
+    config::{Config, MeasuredPath, Metric, PathPolicy, Source},
+    tuning_plan::{self, Behaviour, Bounds, Conditions, Damper, KernelBuffers},
 };
 use wad_tuning::bpf::Tuning;
 
@@ -54,6 +57,8 @@ pub struct Measured {
     polling: Polling,
     /// The flows as a source; None where no source is passive.
     flows: Option<Flows>,
+    /// The flows show this of packets; None where nothing follows from it.
+    packets: Option<Packets>,
 }
 
 impl Measured {
@@ -72,7 +77,9 @@ impl Measured {
             warn!("{:#}; what was known is asked for again", anyhow::Error::from(error));
         }
         let bounds = Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes, kernel);
-        let states = states(&paths, &store, bounds, SystemTime::now());
+        let stale_after = packets::stale_after(&config.sources);
+        let known = (&store, SystemTime::now());
+        let states = states(&paths, known, (bounds, stale_after));
         Self {
             board: Board::new(&config.sources, targets, store, states),
             paths,
@@ -83,6 +90,7 @@ impl Measured {
             saved_at: Instant::now(),
             polling: Polling::default(),
             flows: None,
+            packets: None,
         }
     }
 
@@ -93,10 +101,11 @@ impl Measured {
     }
 
     /// Asks the sources, and looks at the flows, from now on. Needs a tokio runtime.
-    pub fn start(&mut self, tuning: &Tuning) {
+    pub fn start(&mut self, tuning: &Arc<Tuning>) {
         if !self.paths.is_empty() {
             self.polling = Polling::start(&self.sources, &self.board.targets, &self.board.store);
             self.flows = Flows::of(&self.sources, tuning);
+            self.packets = Packets::of(&self.sources, &self.paths, tuning);
         }
     }
 
@@ -106,6 +115,9 @@ impl Measured {
         let ended = log.take_shown();
         if let Some(flows) = &mut self.flows {
             flows.see(&self.board, ended, |policy| log.name(policy), (now, time));
+        }
+        if let Some(packets) = &mut self.packets {
+            packets.see(&self.board, (now, time));
         }
     }
 
@@ -126,18 +138,18 @@ impl Measured {
             None => path.clone(),
             Some(_) => {
                 let state = states.next().expect("each measured path has a state");
-                tuning_plan::policy(path, state.damper.capacity(), self.bounds)
+                tuning_plan::policy(path, state.damper.conditions(), self.bounds)
             }
         };
         Some(self.paths.iter().map(policy).collect())
     }
 
-    /// Decides what changes now, and says so in the log. Returns whether anything
-    /// does; then [`Measured::policies`] are to be put in force.
-    pub fn review(&mut self, now: Instant, time: SystemTime) -> bool {
+    /// Decides what changes now, and says so in the log. If anything does,
+    /// [`Measured::policies`] are to be put in force.
+    pub fn review(&mut self, now: Instant, time: SystemTime) -> Change {
         let changes = self.decide(now, time);
         changes.log();
-        changes.are_any()
+        changes.kind()
     }
 
     fn decide(&mut self, now: Instant, time: SystemTime) -> Changes {
@@ -159,9 +171,11 @@ impl Measured {
                 }
                 *was_fresh = is_fresh;
             }
-            let wanted = wanted(&findings, state.fallback, self.bounds);
+            let capacity = wanted(&findings, state.fallback, self.bounds);
+            let wanted = Conditions { capacity, traits: state.traits(now) };
+            let before = state.damper.conditions();
             if state.damper.offer(wanted, now, self.change_interval) {
-                changes.capacity(name, wanted);
+                changes.conditions(name, before, wanted);
             }
         }
         changes
@@ -225,16 +239,17 @@ fn wanted(findings: &Findings, fallback: Capacity, bounds: Bounds) -> Capacity {
 /// Returns the state of each measured path, in the order of the file.
 fn states(
     paths: &[PathPolicy],
-    store: &Store,
-    bounds: Bounds,
-    time: SystemTime,
+    (store, time): (&Store, SystemTime),
+    (bounds, stale_after): (Bounds, Duration),
 ) -> Vec<MeasuredState> {
     let measured = paths.iter().filter_map(|path| path.measured);
-    let state = |(target, measured): (usize, wad_policy::config::MeasuredPath)| {
+    let state = |(target, measured): (usize, MeasuredPath)| {
         let findings = store.findings(target, time);
         MeasuredState {
             fallback: measured.fallback,
+            auto: measured.traits,
             damper: Damper::new(wanted(&findings, measured.fallback, bounds)),
+            behaviour: Behaviour::unknown(stale_after),
             is_fresh: CAPACITY.map(|metric| findings.fresh(metric).is_some()),
         }
     };

@@ -14,7 +14,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use wad_common::policy::Policy;
 use wad_observing::metrics::SourceError;
-use wad_policy::config::{InForce, Metric, Origin, Settings};
+use wad_policy::{
+    config::{InForce, Metric, Origin, Settings},
+    tuning_plan::Conditions,
+};
 
 use crate::{
     measured::{Board, MeasuredState, Untrusted},
@@ -60,8 +63,8 @@ pub struct MeasuredInfo {
     /// Fractions of packets.
     pub loss: Option<Known>,
     pub reordering: Option<Known>,
-    /// The capacity that the policy in force is made of.
-    pub policy_is_for: CapacityInfo,
+    /// The policy in force is made of this.
+    pub policy_is_for: ConditionsInfo,
     /// The last values of sources that do not count.
     pub refused: Vec<RefusedInfo>,
 }
@@ -92,9 +95,13 @@ pub struct Known {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CapacityInfo {
+pub struct ConditionsInfo {
     pub bits_per_second: Option<f64>,
     pub rtt_seconds: Option<f64>,
+    /// How far packets are out of order, where a policy follows from it.
+    pub reorder_segments: Option<u32>,
+    /// Packets are lost without a queue, and the policy follows from it.
+    pub is_leaky: bool,
 }
 
 impl Paths {
@@ -151,15 +158,17 @@ fn measured(
     known: impl Fn(Option<Found>) -> Option<Known>,
 ) -> MeasuredInfo {
     let get = |metric| known(findings.get(metric));
-    let capacity = state.damper.capacity();
+    let Conditions { capacity, traits } = state.damper.conditions();
     MeasuredInfo {
         bandwidth_bits_per_second: get(Metric::Bandwidth),
         rtt_seconds: get(Metric::Rtt),
         loss: get(Metric::Loss),
         reordering: get(Metric::Reordering),
-        policy_is_for: CapacityInfo {
+        policy_is_for: ConditionsInfo {
             bits_per_second: capacity.bits_per_second,
             rtt_seconds: capacity.rtt_seconds,
+            reorder_segments: traits.reorder_segments,
+            is_leaky: traits.is_leaky,
         },
         refused: Vec::new(),
     }

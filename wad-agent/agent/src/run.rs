@@ -8,6 +8,7 @@ mod buffers;
 mod change;
 mod divisions;
 mod events;
+mod following;
 mod force;
 mod links;
 mod memory;
@@ -20,7 +21,7 @@ mod servers;
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex},
     thread,
     time::Duration,
 };
@@ -39,7 +40,7 @@ use wad_policy::{
     config::{Config, Host},
     switch::{self, Disabled},
 };
-use wad_toolbox::own_folder;
+use wad_toolbox::{mutex::locked, own_folder};
 use wad_tuning::{
     bpf, disabled_note::Note, instance::Instance, journal::Journal, state_dir::StateDir,
 };
@@ -76,7 +77,7 @@ pub fn run(options: &Options) -> Result<()> {
     let noted = StateDir::of(&lock);
     let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
     own_folder::guard(&state_dir)?;
-    let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
+    let journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
     let note = Note::of(&state_dir, instance.name());
     let disabled = note.read()?;
     if !disabled.is_nothing() {
@@ -87,16 +88,18 @@ pub fn run(options: &Options) -> Result<()> {
         warn!("{damage}");
     }
 
+    let journal = Arc::new(Mutex::new(journal));
     let cache = measured::cache(&state_dir, instance.name());
     let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
     let agent =
         Agent { options, cgroup, lock: &lock, privileges, note, cache, sinks: Arc::clone(&sinks) };
     let runtime = runtime()?;
     let begin = Begin { config, seen, disabled };
-    let result = runtime.block_on(agent.serve(&mut journal, begin));
+    let result = runtime.block_on(agent.serve(&journal, begin));
     // A look-up of a name may take long: nobody waits for it any more.
     runtime.shutdown_background();
     sinks.finish();
+    let mut journal = locked(&journal);
     // Tuning that is to stay, or that a failed start could not take over, goes on and
     // keeps what it needs; but nobody follows routes any more.
     if bpf::exist(instance) {
@@ -160,7 +163,7 @@ pub struct Begin {
 }
 
 impl Agent<'_> {
-    async fn serve(&self, journal: &mut Journal, begin: Begin) -> Result<()> {
+    async fn serve(&self, journal: &Arc<Mutex<Journal>>, begin: Begin) -> Result<()> {
         let (commands, asked) = mpsc::channel(1);
         let mut events = Events::new(&self.options.config, asked)?;
         // What can fail for others' reasons comes before any change to the host.

@@ -175,6 +175,14 @@ pub fn inside<T: Send>(
     on_own_thread(in_thread).map_err(entering)?.map(Some)
 }
 
+/// Does work in the calling thread's network namespace, on a thread of its own.
+pub fn here<T: Send>(
+    work: impl AsyncFnOnce(Netlink) -> Result<T, NetlinkError> + Send,
+) -> Result<T, NetlinkError> {
+    let in_thread = || runtime()?.block_on(async { work(Netlink::open()?).await });
+    on_own_thread(in_thread).map_err(|source| NetlinkError::Socket { source })?
+}
+
 /// Makes a runtime for a thread that speaks to the kernel.
 pub fn runtime() -> Result<tokio::runtime::Runtime, NetlinkError> {
     tokio::runtime::Builder::new_current_thread()

@@ -95,9 +95,18 @@ pub fn in_each(
     which: Which<'_>,
     mut work: impl FnMut() -> ControlFlow<()> + Send,
 ) -> io::Result<Skipped> {
+    at_each(which, |_, entered| if entered.is_ok() { work() } else { ControlFlow::Continue(()) })
+}
+
+/// Does so, and is told which namespace it is, and of each that cannot be entered.
+pub fn at_each(
+    which: Which<'_>,
+    mut work: impl FnMut(Identity, io::Result<()>) -> ControlFlow<()> + Send,
+) -> io::Result<Skipped> {
     let mut walk = Walk { which, seen: HashSet::new(), skipped: Skipped::default() };
+    let own = Identity::own()?;
     // That takes no thread, either.
-    if walk.is_due(Identity::own()?) && work().is_break() || walk.is_over() {
+    if walk.is_due(own) && work(own, Ok(())).is_break() || walk.is_over() {
         return Ok(walk.skipped);
     }
     on_own_thread(|| walk.go_on(work))?
@@ -111,12 +120,17 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    fn go_on(mut self, mut work: impl FnMut() -> ControlFlow<()>) -> io::Result<Skipped> {
+    fn go_on(
+        mut self,
+        mut work: impl FnMut(Identity, io::Result<()>) -> ControlFlow<()>,
+    ) -> io::Result<Skipped> {
         for path in paths()? {
             if self.is_over() {
                 break;
             }
-            if self.enter(&path)? && work().is_break() {
+            if let Some((identity, entered)) = self.enter(&path)?
+                && work(identity, entered).is_break()
+            {
                 return Ok(self.skipped);
             }
         }
@@ -133,24 +147,31 @@ impl Walk<'_> {
         is_wanted && self.seen.insert(identity)
     }
 
-    /// Makes the calling thread a member of the namespace there, if it is one to go to. It
-    /// is an error where there is no descriptor to be had: the next have none, either.
-    fn enter(&mut self, path: &Path) -> io::Result<bool> {
+    /// Makes the calling thread a member of the namespace there, if it is one to go to, and
+    /// tells what came of it. It is an error where there is no descriptor to be had: the
+    /// next have none, either.
+    fn enter(&mut self, path: &Path) -> io::Result<Option<(Identity, io::Result<()>)>> {
         // Most paths lead to where it has been: to look takes no descriptor.
-        match fs::metadata(path) {
-            Ok(metadata) if !self.is_due(Identity::of(&metadata)) => return Ok(false),
-            Ok(_) => {}
+        let identity = match fs::metadata(path) {
+            Ok(metadata) => Identity::of(&metadata),
             Err(error) => {
                 self.skipped.unseen += u64::from(!is_gone(&error));
-                return Ok(false);
+                return Ok(None);
             }
+        };
+        if !self.is_due(identity) {
+            return Ok(None);
         }
         match File::open(path).and_then(|file| Netns(file).enter()) {
-            Ok(()) => Ok(true),
             Err(error) if Shortage::behind(&error).is_some() => Err(error),
-            Err(error) => {
-                self.skipped.closed += u64::from(!is_gone(&error));
-                Ok(false)
+            Err(error) if is_gone(&error) => {
+                // Another path may lead there.
+                self.seen.remove(&identity);
+                Ok(None)
+            }
+            entered => {
+                self.skipped.closed += u64::from(entered.is_err());
+                Ok(Some((identity, entered)))
             }
         }
     }
@@ -175,47 +196,10 @@ fn is_gone(error: &io::Error) -> bool {
 }
 
 impl Netns {
-    /// Whether it has this inode.
-    #[must_use]
-    pub fn is(&self, inode: u64) -> bool {
-        self.0.metadata().is_ok_and(|metadata| metadata.ino() == inode)
-    }
-
-    /// Returns its identity.
-    pub fn identity(&self) -> io::Result<Identity> {
-        Ok(Identity::of(&self.0.metadata()?))
-    }
-
-    /// Runs code inside, on a thread of its own.
-    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        on_own_thread(|| self.enter().map(|()| work()))?
-    }
-
     /// Makes the calling thread a member for the rest of its life.
     pub fn enter(&self) -> io::Result<()> {
         Ok(setns(&self.0, CloneFlags::CLONE_NEWNET)?)
     }
-}
-
-/// Opens those with these inodes, as far as they can be seen. The search ends with the
-/// last of them.
-pub fn of_inodes(wanted: &HashSet<u64>) -> io::Result<Vec<Netns>> {
-    let mut left = wanted.clone();
-    let mut found = Vec::new();
-    for path in [PathBuf::from(OWN)].into_iter().chain(paths()?) {
-        // Processes end, and mounts go, while they are looked at.
-        let Ok(inode) = fs::metadata(&path).map(|metadata| metadata.ino()) else { continue };
-        if left.contains(&inode)
-            && let Ok(file) = File::open(&path)
-            && left.remove(&inode)
-        {
-            found.push(Netns(file));
-        }
-        if left.is_empty() {
-            break;
-        }
-    }
-    Ok(found)
 }
 
 /// Returns those of these namespaces that are kept by others than this process and its

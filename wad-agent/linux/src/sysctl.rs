@@ -85,7 +85,9 @@ pub fn last_number(key: &str, value: &str) -> Result<u64, SysctlError> {
 /// A folder with a few settings in it, for tests.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
-    use super::*;
+    use std::fs;
+
+    use super::Sysctl;
 
     pub const BOOT_ID: &str = "1c1f0b6e-5d1c-4f4e-9d56-0f4f3a1f0a01";
 

@@ -10,5 +10,5 @@ mod values;
 pub use self::{
     record::{Ends, Record, Teller},
     summary::Summaries,
-    values::records,
+    values::{records, unwanted},
 };

@@ -117,9 +117,12 @@ where
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
-    use std::sync::{Arc, Mutex};
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
 
-    use super::*;
+    use super::{Style, subscriber};
 
     /// Returns what `run` logs as JSON, a line each, under a filter.
     pub fn logged(filter: &str, run: impl FnOnce()) -> Vec<serde_json::Value> {

@@ -107,6 +107,11 @@ impl Sinks {
         Ok(Self { teller, number, counts, outboxes, queue, threads })
     }
 
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.outboxes.is_empty()
+    }
+
     /// Whether any sink takes this event.
     pub fn want(&self, event: EventName) -> bool {
         self.outboxes.iter().any(|outbox| outbox.takes(event))
@@ -115,8 +120,8 @@ impl Sinks {
     /// Tells it to all sinks that take it, without waiting for any.
     pub fn tell<V: Serialize>(&self, record: &Record<'_, V>) {
         let event = record.event;
-        self.counts.told(event);
         let Some(queue) = self.queue.as_ref().filter(|_| self.want(event)) else { return };
+        self.counts.told(event);
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         // Values are objects whose keys are texts: they always are JSON.
         let Ok(line) = record.line(&self.teller, number) else { return };

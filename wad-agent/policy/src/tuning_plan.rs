@@ -1,16 +1,25 @@
-//! Turns what a path is measured to carry into the policy that is put in force: pure
+//! Turns what a path is measured to carry, and to do to packets, into the policy that is put in force: pure
 //! functions of a path's configuration and its measurements.
 
+mod behaviour;
 mod damper;
 mod trust;
 
+pub use behaviour::{Behaviour, FlowCounts, Look, Traits};
 pub use damper::Damper;
 pub use trust::{Expected, Refusal};
-use wad_common::{control::WindowSize, law::Aimd};
+use wad_common::{
+    control::{Control, WindowSize},
+    law::Aimd,
+};
 
 use crate::{
     capacity::{Capacity, rfc3649_pair},
-    config::{MAX_BUFFER_BYTES, MeasuredPath, PathPolicy, Windows, auto_buffer_bytes, auto_pacing},
+    config::{
+        Congestion, MAX_BUFFER_BYTES, MeasuredPath, PathPolicy, Windows, auto_buffer_bytes,
+        auto_pacing,
+    },
+    law::Law,
 };
 
 /// The room is what a plan has for a path where the flows themselves got so much:
@@ -21,6 +30,20 @@ pub const ROOM: f64 = 1.6;
 /// The divisor of the memory that all tuned flows may pin, for what a measurement may
 /// make of one buffer. The kernel doubles it, and a flow has two: one flow fits.
 const MEMORY_PER_BUFFER: u64 = 4;
+
+/// Holds what a policy is made of: what the path carries, and what it does to packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Conditions {
+    pub capacity: Capacity,
+    pub traits: Traits,
+}
+
+/// Nothing is known of the packets.
+impl From<Capacity> for Conditions {
+    fn from(capacity: Capacity) -> Self {
+        Self { capacity, traits: Traits::default() }
+    }
+}
 
 /// Holds what no measurement goes beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,13 +102,14 @@ const fn is_beyond(bytes: u64, kernel_bytes: u64) -> bool {
     bytes.saturating_mul(2) > kernel_bytes
 }
 
-/// The policy of a path that carries so much. A path that is not measured stays
-/// as the file has it. What is to follow from the capacity, and that is not
-/// known, is left to the kernel.
+/// The policy of a path that is so. A path that is not measured stays as the file
+/// has it. What is to follow from the capacity or the packets, and that is not known,
+/// is left to the kernel; the congestion control then is that of the file.
 #[must_use]
-pub fn policy(path: &PathPolicy, capacity: Capacity, bounds: Bounds) -> PathPolicy {
+pub fn policy(path: &PathPolicy, conditions: impl Into<Conditions>, bounds: Bounds) -> PathPolicy {
     let mut policy = path.clone();
     let Some(measured) = path.measured else { return policy };
+    let Conditions { capacity, traits } = conditions.into();
     let MeasuredPath { buffers, windows, aimd_is_auto, pacing_is_auto, streams, .. } = measured;
     let bdp_bytes = capacity.bdp_bytes();
     policy.bdp_bytes = bdp_bytes.map(|bytes| bytes.round() as u64);
@@ -118,10 +142,24 @@ pub fn policy(path: &PathPolicy, capacity: Capacity, bounds: Bounds) -> PathPoli
     if aimd_is_auto {
         policy.control.aimd = bdp_bytes.map_or(Aimd::STANDARD, rfc3649_pair);
     }
+    if measured.traits.reorder {
+        policy.reorder_segments = traits.reorder_segments;
+        policy.origin.reorder_segments = traits.reorder_segments.unwrap_or(0);
+    }
+    if measured.traits.loss && traits.is_leaky {
+        policy.congestion = Some(Congestion::Ours(Law::Leaky));
+        policy.control = leaky(&policy.control);
+    }
     if pacing_is_auto {
-        policy.max_pacing_bytes_per_second = auto_pacing(path.law().is_some(), capacity);
+        policy.max_pacing_bytes_per_second = auto_pacing(policy.law().is_some(), capacity);
     }
     policy
+}
+
+/// Its parameters are those of the law before it, as far as it has them.
+const fn leaky(before: &Control) -> Control {
+    let Control { initial_ssthresh, max_ssthresh_segments, max_cwnd, pacing, .. } = *before;
+    Control { initial_ssthresh, max_ssthresh_segments, max_cwnd, pacing, ..Control::STANDARD }
 }
 
 #[cfg(test)]

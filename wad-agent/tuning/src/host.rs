@@ -1,19 +1,26 @@
 //! `[host]` put in force: what is changed of this host beside sockets. What cannot be
 //! changed is told, and flows do without.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, atomic::AtomicBool},
+};
 
+use tokio::sync::watch;
 use tracing::warn;
 use wad_common::growth::Holding;
 use wad_policy::{
-    config::{HostChanges, PathPolicy, TransmitQueue, route_rules::Selection},
+    config::{
+        HostChanges, PathPolicy, TransmitQueue,
+        route_rules::{Selected, Selection},
+    },
     switch::Disabled,
 };
-use wad_toolbox::causes::with_causes;
+use wad_toolbox::{causes::with_causes, mutex::locked};
 
 use crate::{
-    journal::Journal,
-    namespaces::{Means, Namespaces, Needs},
+    journal::{Journal, JournalError},
+    namespaces::{self, Followed, Means, Namespaces, Needs, Wants},
     routes::{Follower, RoutesState, Standing},
 };
 
@@ -27,12 +34,25 @@ pub struct Host {
     pub standing: Standing,
     has_routes: bool,
     queues: Vec<TransmitQueue>,
-    /// The settings that hold where the paths' flows are, beside the agent's own network
-    /// namespace.
-    pub namespaces: Namespaces,
+    /// The rules that all who follow routes are to make, here and in other network
+    /// namespaces.
+    rules: watch::Sender<Vec<Selected>>,
+    wants: Arc<Wants>,
+    /// The settings where the paths' flows are, beside the agent's own network namespace.
+    /// They are the pass's while one is on its way.
+    namespaces: Arc<Mutex<Namespaces>>,
+    pub in_namespaces: namespaces::Standing,
 }
 
 impl Host {
+    /// Changes nothing yet, and knows what an agent before this one has changed.
+    pub fn new(journal: &Journal) -> Result<Self, JournalError> {
+        let in_namespaces = namespaces::Standing::default();
+        let namespaces = Namespaces::new(&journal.others()?, in_namespaces.clone());
+        let namespaces = Arc::new(Mutex::new(namespaces));
+        Ok(Self { namespaces, in_namespaces, ..Self::default() })
+    }
+
     pub fn put_in_force(
         &mut self,
         changes: &HostChanges,
@@ -54,8 +74,9 @@ impl Host {
         for error in results.filter_map(Result::err) {
             warn!("[host]: {}", with_causes(&error.into()));
         }
+        self.follow(disabled);
         if changes.routes {
-            self.switch(disabled, journal);
+            self.make_routes(journal);
         } else {
             self.leave_routes(journal);
         }
@@ -63,10 +84,8 @@ impl Host {
 
     /// The paths that are disabled have changed.
     pub fn follow(&mut self, disabled: &Disabled) {
-        if let Some(follower) = &self.follower {
-            follower.want(self.selection.rules(disabled));
-        }
-        self.namespaces.follow_rules(&|| self.selection.rules(disabled));
+        let rules = if self.has_routes { self.selection.rules(disabled) } else { Vec::new() };
+        self.rules.send_replace(rules);
     }
 
     /// Has the network namespaces of the paths' flows get what these need. `names` are
@@ -78,27 +97,32 @@ impl Host {
         let needy: HashMap<&str, Needs> = needy.collect();
         let needs =
             names.iter().filter_map(|(index, name)| Some((*index, needy.get(&**name)?.clone())));
-        self.namespaces.want(needs.collect(), !self.queues.is_empty());
+        self.wants = Arc::new(Wants { needs: needs.collect(), queues: self.queues.clone() });
     }
 
-    /// Follows flows into their network namespaces. Whether the journal has changed.
-    pub fn follow_flows(
-        &mut self,
-        flows: &[Holding],
-        disabled: &Disabled,
-        journal: &mut Journal,
-    ) -> bool {
-        let rules = || self.selection.rules(disabled);
-        let mut means = Means { journal, queues: &self.queues, rules: &rules };
-        self.namespaces.follow(flows, &mut means, Instant::now())
+    /// Returns a pass that follows flows into their network namespaces, to be made while no
+    /// other is on its way; None where it would do nothing.
+    pub fn pass(
+        &self,
+        flows: Vec<Holding>,
+        journal: &Arc<Mutex<Journal>>,
+        stop: &Arc<AtomicBool>,
+    ) -> Option<impl FnOnce() -> Followed + Send + use<>> {
+        if locked(&self.namespaces).is_idle(&self.wants) {
+            return None;
+        }
+        let namespaces = Arc::clone(&self.namespaces);
+        let (wants, rules) = (Arc::clone(&self.wants), self.rules.subscribe());
+        let means = Means { wants, rules, journal: Arc::clone(journal), stop: Arc::clone(stop) };
+        Some(move || locked(&namespaces).follow(&flows, &means))
     }
 
-    fn switch(&mut self, disabled: &Disabled, journal: &mut Journal) {
+    fn make_routes(&mut self, journal: &mut Journal) {
         if self.follower.is_some() {
-            return self.follow(disabled);
+            return;
         }
         let started = journal.note_routes().map_err(anyhow::Error::from).and_then(|()| {
-            Ok(Follower::start(self.selection.rules(disabled), self.standing.clone(), None)?)
+            Ok(Follower::start(self.rules.subscribe(), self.standing.clone(), None)?)
         });
         match started {
             Ok(follower) => self.follower = Some(follower),
@@ -113,13 +137,13 @@ impl Host {
     fn leave_routes(&mut self, journal: &mut Journal) {
         self.follower = None;
         self.standing.set(RoutesState::Off);
-        if let Err(error) = journal.undo_routes() {
+        if let Err(error) = journal.leave_routes() {
             warn!("[host]: {}", with_causes(&error.into()));
         }
     }
 }
 
-fn backlog(wanted: Option<u32>, journal: &mut Journal) -> Result<(), crate::journal::JournalError> {
+fn backlog(wanted: Option<u32>, journal: &mut Journal) -> Result<(), JournalError> {
     match wanted.map(|packets| packets.to_string()) {
         // Not every network namespace has the setting.
         None if !journal.has(MAX_BACKLOG) => Ok(()),

@@ -75,16 +75,14 @@ impl Change {
         Some(undone)
     }
 
-    /// Returns the network namespace that it is in, where that is another than the
-    /// agent's for sure.
-    fn is_in(&self, wanted: Identity) -> bool {
-        match self {
-            Self::Sysctl { namespace, .. } => *namespace == Some(wanted),
-            Self::TransmitQueue { namespace, .. } | Self::Routes { namespace } => {
-                *namespace == wanted
-            }
-            Self::BpffsMount { .. } => false,
-        }
+    /// Returns the network namespace that it is in; None for the agent's own.
+    fn place(&self, own: Identity) -> Option<Identity> {
+        let namespace = match self {
+            Self::Sysctl { namespace, .. } => *namespace,
+            Self::TransmitQueue { namespace, .. } | Self::Routes { namespace } => Some(*namespace),
+            Self::BpffsMount { .. } => None,
+        };
+        namespace.filter(|namespace| *namespace != own)
     }
 
     /// Returns the values before and after.
@@ -156,6 +154,8 @@ pub enum JournalError {
     Unmount { dir: PathBuf, source: io::Error },
     #[error("cannot tell this network namespace")]
     Namespace { source: io::Error },
+    #[error("cannot look into the network namespaces that were changed")]
+    Namespaces { source: io::Error },
     #[error("cannot enter network namespace {inode}, which takes CAP_SYS_ADMIN")]
     Entering { inode: u64, source: io::Error },
     #[error(
@@ -307,7 +307,7 @@ impl Journal {
         let TransmitQueue { interface, packets } = wanted;
         let namespace = self.namespace()?;
         let failed = |source| JournalError::TransmitQueue { interface: interface.clone(), source };
-        let now = transmit_queue::of(namespace, interface).map_err(failed)?;
+        let now = transmit_queue::of(interface).map_err(failed)?;
         let Some(Queue { index, packets: now }) = now else {
             return Err(JournalError::NoInterface { interface: interface.clone() });
         };
@@ -322,32 +322,33 @@ impl Journal {
             after: after.to_string(),
         };
         self.record(change(now, *packets))?;
-        transmit_queue::set(namespace, Queue { index, packets: *packets }).map_err(|error| {
+        transmit_queue::set(&Queue { index, packets: *packets }).map_err(|error| {
             // As in `set`.
             let _ = self.record(change(*packets, now));
             failed(error)
         })
     }
 
-    /// Sets the transmit queues of all other interfaces back to what they were.
+    /// Sets the transmit queues of all other interfaces back to what they were, in the
+    /// network namespace that is meant.
     pub fn restore_transmit_queues_but(
         &mut self,
         wanted: &[TransmitQueue],
     ) -> Result<(), JournalError> {
+        let here = self.namespace()?;
         let is_wanted = |name: &str| wanted.iter().any(|queue| queue.interface == name);
-        let others: Vec<_> = self
-            .changes()
-            .filter_map(Change::undone)
-            .filter(|change| {
-                matches!(change, Change::TransmitQueue { interface, .. } if !is_wanted(interface))
-            })
-            .collect();
-        for undone in others {
-            let entry = self.entries.iter().find(|entry| entry.is_of_the_same(&undone));
-            if let Some(left) = entry.map(|entry| entry.undo(&self.sysctl)).transpose()?.flatten() {
+        let is_other = |change: &Change| match change {
+            Change::TransmitQueue { namespace, interface, .. } => {
+                *namespace == here && !is_wanted(interface)
+            }
+            _ => false,
+        };
+        while let Some(place) = self.entries.iter().position(|entry| is_other(&entry.change)) {
+            if let Some(left) = self.entries[place].undo(&self.sysctl)? {
                 tracing::warn!("{left}");
             }
-            self.record(undone)?;
+            let undone = self.entries[place].change.undone();
+            self.record(undone.expect("a queue has lengths"))?;
         }
         Ok(())
     }
@@ -355,48 +356,38 @@ impl Journal {
     /// Notes routes before the first rule or route of wad's is made in the network
     /// namespace that is meant.
     pub fn note_routes(&mut self) -> Result<(), JournalError> {
-        let namespace = self.namespace()?;
-        let change = Change::Routes { namespace };
+        let change = Change::Routes { namespace: self.namespace()? };
         if self.changes().any(|known| *known == change) {
             return Ok(());
         }
-        if self.place.is_none() {
-            // An agent before this one was in another.
-            self.undo_routes()?;
-        }
-        if routes::are_there(namespace).map_err(|source| JournalError::Routes { source })? {
+        if routes::are_there().map_err(|source| JournalError::Routes { source })? {
             return Err(JournalError::RoutesOfAnother);
         }
         self.record(change)
     }
 
-    /// Removes rules and routes of wad's. A line of it is not needed: to remove them
-    /// once more does nothing.
-    pub fn undo_routes(&mut self) -> Result<(), JournalError> {
-        while let Some(place) = self.entries.iter().position(Entry::is_of_routes) {
+    /// Removes rules and routes of wad's from the network namespace that is meant. A line of
+    /// it is not needed: to remove them once more does nothing.
+    pub fn leave_routes(&mut self) -> Result<(), JournalError> {
+        let change = Change::Routes { namespace: self.namespace()? };
+        if let Some(place) = self.entries.iter().position(|entry| entry.change == change) {
             self.entries[place].undo(&self.sysctl)?;
             self.entries.remove(place);
         }
         Ok(())
     }
 
+    /// Does so in all network namespaces.
+    pub fn undo_routes(&mut self) -> Result<(), JournalError> {
+        self.undo_those(Entry::is_of_routes)?;
+        self.entries.retain(|entry| !entry.is_of_routes());
+        Ok(())
+    }
+
     /// Undoes everything, latest first, and removes the file. On an error the
     /// rest is undone all the same and the file stays, for another try.
     pub fn undo(&mut self) -> Result<Vec<Left>, JournalError> {
-        let mut left = Vec::new();
-        let mut first_error = None;
-        for entry in self.entries.iter().rev() {
-            match entry.undo(&self.sysctl) {
-                Ok(None) => {}
-                Ok(Some(one)) => left.push(one),
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
-            }
-        }
-        if let Some(error) = first_error {
-            return Err(error);
-        }
+        let left = self.undo_those(|_| true)?;
         self.entries.clear();
         self.remove()?;
         Ok(left)
@@ -404,10 +395,7 @@ impl Journal {
 
     /// Returns the network namespace whose settings are meant.
     fn namespace(&self) -> Result<Identity, JournalError> {
-        self.place.map_or_else(
-            || Identity::own().map_err(|source| JournalError::Namespace { source }),
-            Ok,
-        )
+        self.place.map_or_else(namespaces::own, Ok)
     }
 
     fn record(&mut self, change: Change) -> Result<(), JournalError> {

@@ -7,15 +7,24 @@ mod standing;
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    sync::Arc,
+    ops::ControlFlow,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
+use anyhow::{Result, anyhow, ensure};
+use tokio::sync::watch;
 use tracing::{info, warn};
 use wad_common::growth::Holding;
-use wad_linux::netns::{self, Identity, Netns};
+use wad_linux::{
+    netns::{self, Identity, Skipped, Which},
+    privileges,
+};
 use wad_policy::config::{PathPolicy, TransmitQueue, route_rules::Selected};
-use wad_toolbox::causes::with_causes;
+use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
 
 pub use self::standing::{Place, Standing};
 use crate::{
@@ -28,8 +37,10 @@ use crate::{
 /// a process that sees to them.
 pub const MAX_NAMESPACES: usize = 64;
 
-/// It is looked at most so often where flows are.
-const LOOK: Duration = Duration::from_secs(1);
+/// To follow routes in a namespace takes so many descriptors, rounded up.
+const DESCRIPTORS_EACH: u64 = 8;
+/// All else that the agent does takes about so many.
+const DESCRIPTORS_BESIDE: u64 = 64;
 /// A namespace is left so long after its last flow: others may come soon.
 const STAY: Duration = Duration::from_secs(60);
 /// A change that failed is tried again after so long.
@@ -59,6 +70,15 @@ impl Needs {
     }
 }
 
+/// Paths' flows need this where they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wants {
+    /// Paths need these, by the index of their policy.
+    pub needs: HashMap<u32, Needs>,
+    /// Any flow's namespace gets these lengths.
+    pub queues: Vec<TransmitQueue>,
+}
+
 /// A namespace is to have this, of all paths whose flows are in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Wanted {
@@ -67,109 +87,19 @@ struct Wanted {
     has_metrics: bool,
 }
 
-/// It takes these to put anything in force.
-pub struct Means<'m> {
-    pub journal: &'m mut Journal,
-    pub queues: &'m [TransmitQueue],
-    pub rules: &'m dyn Fn() -> Vec<Selected>,
-}
-
-/// A namespace that has something of ours.
-#[derive(Debug)]
-struct Held {
-    wanted: Wanted,
-    identity: Option<Identity>,
-    /// The last flow was seen then.
-    seen: Instant,
-    tried: Instant,
-    /// The last try ended so: what failed, in words.
-    failed: Option<String>,
-    follower: Option<Follower>,
-    routes: routes::Standing,
-}
-
-#[derive(Debug, Default)]
-pub struct Namespaces {
-    /// Paths need these, by the index of their policy.
-    needs: HashMap<u32, Needs>,
-    /// Any flow's namespace has something to get: the lengths of queues.
-    takes_all: bool,
-    /// By inode.
-    held: HashMap<u64, Held>,
-    /// Something else may be wanted than was put in force.
-    is_another: bool,
-    /// So many more were wanted when it was said last.
-    said_beyond: usize,
-    next: Option<Instant>,
-    pub standing: Standing,
-}
-
-impl Namespaces {
-    /// Wants from now on what paths need, by the index of their policy; and for any path's
-    /// flows, if it takes all.
-    pub fn want(&mut self, needs: HashMap<u32, Needs>, takes_all: bool) {
-        self.needs = needs;
-        self.takes_all = takes_all;
-        self.is_another = true;
-        self.next = None;
+impl Wants {
+    fn is_nothing(&self) -> bool {
+        self.needs.is_empty() && self.queues.is_empty()
     }
 
-    /// The rules of routes have changed.
-    pub fn follow_rules(&self, rules: &dyn Fn() -> Vec<Selected>) {
-        for follower in self.held.values().filter_map(|held| held.follower.as_ref()) {
-            follower.want(rules());
-        }
-    }
-
-    /// Puts in force where flows are what is to be there. Whether the journal has changed.
-    pub fn follow(&mut self, flows: &[Holding], means: &mut Means<'_>, now: Instant) -> bool {
-        let is_idle = self.needs.is_empty() && !self.takes_all && self.held.is_empty();
-        if is_idle || self.next.is_some_and(|next| now < next) {
-            return false;
-        }
-        self.next = Some(now + LOOK);
-        let Ok(own) = Identity::own().map(|own| own.inode()) else { return false };
-        let mut wanted = self.wanted(flows);
-        // Its own is the host's.
-        wanted.remove(&own);
-        let mut beyond = Vec::new();
-        let mut changing = HashMap::new();
-        let mut room = MAX_NAMESPACES.saturating_sub(self.held.len());
-        for (inode, wanted) in wanted {
-            match self.held.get_mut(&inode) {
-                Some(held) => {
-                    held.seen = now;
-                    let again = held.failed.is_some() && now.duration_since(held.tried) >= AGAIN;
-                    if held.wanted != wanted || self.is_another || again {
-                        changing.insert(inode, wanted);
-                    }
-                }
-                None if room == 0 => beyond.push((inode, wanted)),
-                None => {
-                    room -= 1;
-                    changing.insert(inode, wanted);
-                }
-            }
-        }
-        let gone = self.gone(now);
-        self.is_another = false;
-        let has_changed = !changing.is_empty() || !gone.is_empty();
-        for inode in gone {
-            self.leave(inode, means.journal);
-        }
-        self.put_all(changing, means, now);
-        self.say_beyond(beyond.len());
-        self.tell(beyond);
-        has_changed
-    }
-
-    fn wanted(&self, flows: &[Holding]) -> HashMap<u64, Wanted> {
+    /// Returns what the namespaces of these flows are to have, by inode.
+    fn of(&self, flows: &[Holding]) -> HashMap<u64, Wanted> {
         let mut all: HashMap<u64, Wanted> = HashMap::new();
         let pairs: HashSet<(u32, u32)> =
             flows.iter().map(|flow| (flow.netns, flow.holder.policy)).collect();
         for (inode, policy) in pairs {
             let needs = self.needs.get(&policy);
-            if needs.is_none() && !self.takes_all {
+            if needs.is_none() && self.queues.is_empty() {
                 continue;
             }
             let wanted = all.entry(inode.into()).or_default();
@@ -181,75 +111,238 @@ impl Namespaces {
         }
         all
     }
+}
 
-    /// Returns those that are to be left: without flows for long, of paths that need nothing
-    /// any more, or kept alive by nobody but who follows routes there.
-    fn gone(&self, now: Instant) -> Vec<u64> {
-        let needy: Option<HashSet<&str>> = (self.is_another && !self.takes_all)
-            .then(|| self.needs.values().map(|needs| &*needs.path).collect());
-        let followed: HashSet<u64> = self
-            .held
-            .iter()
-            .filter_map(|(inode, held)| held.follower.is_some().then_some(*inode))
-            .collect();
-        let alive =
-            if followed.is_empty() { Ok(HashSet::new()) } else { netns::held_by_others(&followed) };
-        let is_gone = |inode: &u64, held: &Held| {
-            let is_alone = followed.contains(inode)
-                && alive.as_ref().is_ok_and(|alive| !alive.contains(inode));
-            let is_needed = needy
-                .as_ref()
-                .is_none_or(|needy| held.wanted.paths.iter().any(|path| needy.contains(&**path)));
-            is_alone || !is_needed || now.duration_since(held.seen) >= STAY
-        };
-        let gone = self.held.iter().filter(|(inode, held)| is_gone(inode, held));
-        gone.map(|(inode, _)| *inode).collect()
+/// A pass goes with these, in which others have a hand meanwhile.
+#[derive(Debug)]
+pub struct Means {
+    pub wants: Arc<Wants>,
+    /// The rules of routes, as they are at any time.
+    pub rules: watch::Receiver<Vec<Selected>>,
+    /// It is had for one namespace at a time.
+    pub journal: Arc<Mutex<Journal>>,
+    /// Says that no other namespace is to be gone to.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// A pass came to this.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Followed {
+    pub skipped: Skipped,
+    /// The journal has changed.
+    pub has_changed: bool,
+}
+
+/// A namespace that has something of ours, or is to have it.
+#[derive(Debug)]
+struct Held {
+    wanted: Wanted,
+    /// The last flow was seen then.
+    seen: Instant,
+    /// A change that failed is tried again then.
+    again: Instant,
+    /// It has been told of.
+    is_told: bool,
+    /// The last try ended so: what failed, in words.
+    failed: Option<String>,
+    follower: Option<Follower>,
+    routes: routes::Standing,
+}
+
+#[derive(Debug, Default)]
+pub struct Namespaces {
+    /// By inode.
+    held: HashMap<u64, Held>,
+    /// These were wanted at the last pass; None before the first.
+    wants: Option<Arc<Wants>>,
+    /// So many more were wanted when it was said last.
+    said_beyond: usize,
+    standing: Standing,
+}
+
+impl Namespaces {
+    /// Holds those that an agent before this one has changed. How it stands is told from
+    /// now on.
+    pub fn new(changed: &HashSet<Identity>, standing: Standing) -> Self {
+        let now = Instant::now();
+        let held = changed.iter().map(|place| (place.inode(), Held::new(now))).collect();
+        Self { held, wants: None, said_beyond: 0, standing }
     }
 
-    fn leave(&mut self, inode: u64, journal: &mut Journal) {
-        let Some(held) = self.held.remove(&inode) else { return };
-        // Its thread and its process are gone after this.
-        drop(held.follower);
-        let Some(identity) = held.identity else { return };
-        match journal.leave(identity) {
+    /// Whether a pass would do nothing, wherever flows are.
+    #[must_use]
+    pub fn is_idle(&self, wants: &Wants) -> bool {
+        wants.is_nothing() && self.held.is_empty()
+    }
+
+    /// Puts in force where flows are what is to be there, and leaves namespaces as they were
+    /// where none are: a pass, of one namespace at a time.
+    pub fn follow(&mut self, flows: &[Holding], means: &Means) -> Followed {
+        let now = Instant::now();
+        let Ok(own) = Identity::own() else { return Followed::default() };
+        let is_another = self.wants.as_ref() != Some(&means.wants);
+        let mut wanted = means.wants.of(flows);
+        // Its own is the host's.
+        wanted.remove(&own.inode());
+        let gone = self.gone(&wanted, is_another, now);
+        let (changing, beyond) = self.changing(wanted, is_another, now);
+        let mut followed = Followed::default();
+        if !gone.is_empty() || !changing.is_empty() {
+            followed.has_changed = true;
+            followed.skipped = self.visit(gone, changing, means);
+        }
+        if !means.stop.load(Ordering::Relaxed) {
+            self.wants = Some(Arc::clone(&means.wants));
+        }
+        self.say_beyond(beyond.len());
+        self.tell(beyond);
+        followed
+    }
+
+    /// Returns those that are to be left: without flows for long, or since something else is
+    /// wanted, or kept alive by nobody but who follows routes there.
+    fn gone(&self, wanted: &HashMap<u64, Wanted>, is_another: bool, now: Instant) -> HashSet<u64> {
+        let idle = || self.held.iter().filter(|(inode, _)| !wanted.contains_key(inode));
+        let followed: HashSet<u64> =
+            idle().filter_map(|(inode, held)| held.follower.is_some().then_some(*inode)).collect();
+        let alive =
+            if followed.is_empty() { Ok(HashSet::new()) } else { netns::held_by_others(&followed) };
+        let is_alone = |inode: &u64| {
+            followed.contains(inode) && alive.as_ref().is_ok_and(|alive| !alive.contains(inode))
+        };
+        let is_gone = |inode: &u64, held: &Held| {
+            is_another || is_alone(inode) || now.duration_since(held.seen) >= STAY
+        };
+        idle().filter_map(|(inode, held)| is_gone(inode, held).then_some(*inode)).collect()
+    }
+
+    /// Returns those that are to get something, and those that there is no room for.
+    fn changing(
+        &mut self,
+        wanted: HashMap<u64, Wanted>,
+        is_another: bool,
+        now: Instant,
+    ) -> (HashMap<u64, Wanted>, Vec<(u64, Wanted)>) {
+        let (mut changing, mut beyond) = (HashMap::new(), Vec::new());
+        let mut room = MAX_NAMESPACES.saturating_sub(self.held.len());
+        for (inode, wanted) in wanted {
+            match self.held.get_mut(&inode) {
+                Some(held) => {
+                    held.seen = now;
+                    let has_failed = held.failed.is_some() || held.has_lost_follower();
+                    let is_due = now >= held.again && has_failed;
+                    if held.wanted != wanted || is_another || is_due {
+                        changing.insert(inode, wanted);
+                    }
+                }
+                None if room == 0 => beyond.push((inode, wanted)),
+                None => {
+                    room -= 1;
+                    changing.insert(inode, wanted);
+                }
+            }
+        }
+        (changing, beyond)
+    }
+
+    /// Goes to those that are to be left, and those that are to get something. Those that
+    /// it should have gone to, and has not, are counted.
+    fn visit(
+        &mut self,
+        mut gone: HashSet<u64>,
+        mut changing: HashMap<u64, Wanted>,
+        means: &Means,
+    ) -> Skipped {
+        // Nobody puts routes back from here on; their threads and processes end together.
+        let ending = self.held.iter_mut().filter(|(inode, _)| gone.contains(inode));
+        let mut followers: Vec<_> = ending.filter_map(|(_, held)| held.follower.take()).collect();
+        followers.iter_mut().for_each(Follower::end_soon);
+        drop(followers);
+        let all: HashSet<u64> = gone.iter().chain(changing.keys()).copied().collect();
+        let mut skipped = Skipped::default();
+        let walked = netns::at_each(Which::These(&all), |place, entered| {
+            if means.stop.load(Ordering::Relaxed) {
+                return ControlFlow::Break(());
+            }
+            let inode = place.inode();
+            let entered = entered.map_err(|source| JournalError::Entering { inode, source });
+            if let Some(wanted) = changing.remove(&inode) {
+                skipped.closed += u64::from(entered.is_err());
+                self.take(inode, wanted, |held, may_follow| {
+                    entered?;
+                    held.put(place, may_follow, means)
+                });
+            } else if gone.remove(&inode) {
+                self.leave(place, entered, means);
+            }
+            ControlFlow::Continue(())
+        });
+        match walked {
+            Ok(_) if means.stop.load(Ordering::Relaxed) => {}
+            Ok(walked) => {
+                skipped.unseen = walked.unseen;
+                skipped.missing = changing.len() as u64;
+                for (inode, wanted) in changing {
+                    self.take(inode, wanted, |_, _| Err(anyhow!(UNSEEN)));
+                }
+                for inode in gone {
+                    self.forget(inode, means);
+                }
+            }
+            Err(error) => {
+                shortage::note(&error);
+                let reason = with_causes(&error.into());
+                for (inode, wanted) in changing {
+                    self.take(inode, wanted, |_, _| Err(anyhow!(reason.clone())));
+                    // It is for want of something that may come at any time.
+                    self.held.entry(inode).and_modify(|held| held.again = held.seen);
+                }
+            }
+        }
+        skipped
+    }
+
+    /// Has a namespace get what is wanted of it. `put` is told whether one more may have its
+    /// routes followed.
+    fn take(
+        &mut self,
+        inode: u64,
+        wanted: Wanted,
+        put: impl FnOnce(&mut Held, bool) -> Result<()>,
+    ) {
+        let now = Instant::now();
+        let followers = self.held.values().filter(|held| held.follower.is_some()).count();
+        let held = self.held.entry(inode).or_insert_with(|| Held::new(now));
+        held.wanted = wanted;
+        held.again = now + AGAIN;
+        let failed = put(held, followers < most_followers()).err();
+        held.say(inode, failed.as_ref().map(with_causes));
+        if let Some(error) = failed {
+            shortage::note(error.as_ref());
+        }
+    }
+
+    /// Leaves a namespace, which the calling thread is in, as it was found.
+    fn leave(&mut self, place: Identity, entered: Result<(), JournalError>, means: &Means) {
+        self.held.remove(&place.inode());
+        match entered.and_then(|()| locked(&means.journal).leave(place)) {
             Ok(left) => left.into_iter().for_each(|left| warn!("{left}")),
             Err(error) => warn!(
-                namespace = inode,
+                namespace = place.inode(),
                 "what was changed in a network namespace stays: {}",
                 with_causes(&error.into())
             ),
         }
     }
 
-    fn put_all(&mut self, changing: HashMap<u64, Wanted>, means: &mut Means<'_>, now: Instant) {
-        if changing.is_empty() {
-            return;
-        }
-        let inodes: HashSet<u64> = changing.keys().copied().collect();
-        let mut found: HashMap<u64, Netns> = HashMap::new();
-        for netns in netns::of_inodes(&inodes).unwrap_or_default() {
-            if let Ok(identity) = netns.identity() {
-                found.insert(identity.inode(), netns);
-            }
-        }
-        for (inode, wanted) in changing {
-            let is_new = !self.held.contains_key(&inode);
-            let held = self.held.entry(inode).or_insert_with(|| Held {
-                wanted: Wanted::default(),
-                identity: None,
-                seen: now,
-                tried: now,
-                failed: None,
-                follower: None,
-                routes: routes::Standing::default(),
-            });
-            held.wanted = wanted;
-            held.tried = now;
-            let failed = match found.remove(&inode) {
-                Some(netns) => held.put(netns, means).err().map(|error| with_causes(&error)),
-                None => Some(UNSEEN.to_owned()),
-            };
-            held.say(inode, failed, is_new);
+    /// A namespace is gone, or out of sight.
+    fn forget(&mut self, inode: u64, means: &Means) {
+        self.held.remove(&inode);
+        let forgotten = Identity::of_inode(inode)
+            .map_err(|source| JournalError::Namespace { source })
+            .and_then(|place| locked(&means.journal).forget(place));
+        if let Err(error) = forgotten {
+            warn!("{}", with_causes(&error.into()));
         }
     }
 
@@ -265,60 +358,89 @@ impl Namespaces {
     }
 
     fn tell(&self, beyond: Vec<(u64, Wanted)>) {
-        let place = |inode, wanted: &Wanted, failed| Place {
+        let too_many = || Some(format!("no more than {MAX_NAMESPACES} are taken at a time"));
+        let held = self.held.iter().map(|(inode, held)| Place {
+            inode: *inode,
+            paths: held.wanted.paths.iter().cloned().collect(),
+            failed: held.failed.clone(),
+            routes: held.routes.clone(),
+        });
+        let beyond = beyond.into_iter().map(|(inode, wanted)| Place {
             inode,
-            paths: wanted.paths.iter().cloned().collect(),
-            failed,
-        };
-        let held = self.held.iter().map(|(inode, held)| place(*inode, &held.wanted, held.failed()));
-        let too_many = format!("no more than {MAX_NAMESPACES} are taken at a time");
-        let beyond =
-            beyond.iter().map(|(inode, wanted)| place(*inode, wanted, Some(too_many.clone())));
+            paths: wanted.paths.into_iter().collect(),
+            failed: too_many(),
+            routes: routes::Standing::default(),
+        });
         self.standing.set(held.chain(beyond).collect());
+    }
+}
+
+impl Drop for Namespaces {
+    fn drop(&mut self) {
+        // Together, not one after the other.
+        let followers = self.held.values_mut().filter_map(|held| held.follower.as_mut());
+        followers.for_each(Follower::end_soon);
     }
 }
 
 const UNSEEN: &str = "it cannot be found: neither is a process in it that can be seen, nor does a \
                       mount lead to it";
 
+/// So many namespaces have their routes followed at a time.
+fn most_followers() -> usize {
+    let descriptors = privileges::descriptors().saturating_sub(DESCRIPTORS_BESIDE);
+    usize::try_from(descriptors / DESCRIPTORS_EACH).unwrap_or(usize::MAX)
+}
+
 impl Held {
-    /// Puts in force what is wanted. What fails does not keep the rest from it.
-    fn put(&mut self, netns: Netns, means: &mut Means<'_>) -> anyhow::Result<()> {
-        self.identity = Some(netns.identity()?);
-        let (wanted, queues) = (&self.wanted, means.queues);
-        let [ceilings, lengths, noted] = means.journal.inside(&netns, |journal| {
-            let ceilings = Ceilings { tuned_bytes: wanted.tuned_bytes, ..Ceilings::default() };
-            [
-                ceilings.raise(journal).and_then(|_raised| ceilings.lower(journal)),
-                queues.iter().try_for_each(|queue| set_queue(journal, queue)),
-                if wanted.has_metrics { journal.note_routes() } else { Ok(()) },
-            ]
-        })?;
-        let noted = noted.map_err(anyhow::Error::from);
-        let followed = if !wanted.has_metrics {
-            self.follower = None;
-            Ok(())
-        } else {
-            noted.and_then(|()| self.follow_routes(netns, means))
-        };
-        ceilings?;
-        lengths?;
-        followed
+    fn new(now: Instant) -> Self {
+        Self {
+            wanted: Wanted::default(),
+            seen: now,
+            again: now,
+            is_told: false,
+            failed: None,
+            follower: None,
+            routes: routes::Standing::default(),
+        }
     }
 
-    fn follow_routes(&mut self, netns: Netns, means: &Means<'_>) -> anyhow::Result<()> {
-        let rules = (means.rules)();
-        match &self.follower {
-            Some(follower) => follower.want(rules),
-            None => {
-                let follower = Follower::start(rules, self.routes.clone(), Some(netns))?;
-                self.follower = Some(follower);
-            }
+    fn has_lost_follower(&self) -> bool {
+        self.follower.as_ref().is_some_and(Follower::has_ended)
+    }
+
+    /// Puts in force what is wanted, in the namespace that the calling thread is in. What
+    /// fails does not keep the rest from it.
+    fn put(&mut self, place: Identity, may_follow: bool, means: &Means) -> Result<()> {
+        if !self.wanted.has_metrics || self.has_lost_follower() {
+            self.follower = None;
         }
+        let follows = self.wanted.has_metrics && (self.follower.is_some() || may_follow);
+        let ceilings = Ceilings { tuned_bytes: self.wanted.tuned_bytes, ..Ceilings::default() };
+        let [raised, queues, routes] = locked(&means.journal).at(place, |journal| {
+            [
+                ceilings.raise(journal).and_then(|_raised| ceilings.lower(journal)),
+                set_queues(journal, &means.wants.queues),
+                if follows { journal.note_routes() } else { journal.leave_routes() },
+            ]
+        });
+        if follows && routes.is_ok() && self.follower.is_none() {
+            let (rules, standing) = (means.rules.clone(), self.routes.clone());
+            self.follower = Some(Follower::start(rules, standing, Some(place.inode()))?);
+        }
+        raised?;
+        queues?;
+        routes?;
+        ensure!(
+            follows || !self.wanted.has_metrics,
+            "its routes are left alone: the descriptors of this process (RLIMIT_NOFILE) are enough \
+             to follow those of {} namespaces",
+            most_followers()
+        );
         Ok(())
     }
 
-    fn say(&mut self, inode: u64, failed: Option<String>, is_new: bool) {
+    fn say(&mut self, inode: u64, failed: Option<String>) {
         let path = self.wanted.paths.iter().next().map(|path| path.to_string());
         match &failed {
             Some(reason) if self.failed != failed => warn!(
@@ -327,32 +449,24 @@ impl Held {
                 "what no option of a socket gives does not hold in a network namespace that flows \
                  of paths are in: {reason}"
             ),
-            None if self.failed.is_some() || is_new => info!(
+            None if self.failed.is_some() || !self.is_told => info!(
                 namespace = inode,
                 path, "what no option of a socket gives holds in one more network namespace"
             ),
             _ => {}
         }
+        self.is_told = true;
         self.failed = failed;
-    }
-
-    /// Returns what does not hold, in words.
-    fn failed(&self) -> Option<String> {
-        self.failed.clone().or_else(|| match self.routes.get() {
-            routes::RoutesState::Failed(reason) if self.wanted.has_metrics => {
-                Some(format!("its routes are left alone: {reason}"))
-            }
-            _ => None,
-        })
     }
 }
 
 /// Not every namespace has every interface.
-fn set_queue(journal: &mut Journal, queue: &TransmitQueue) -> Result<(), JournalError> {
-    match journal.set_transmit_queue(queue) {
+fn set_queues(journal: &mut Journal, queues: &[TransmitQueue]) -> Result<(), JournalError> {
+    journal.restore_transmit_queues_but(queues)?;
+    queues.iter().try_for_each(|queue| match journal.set_transmit_queue(queue) {
         Err(JournalError::NoInterface { .. }) => Ok(()),
         set => set,
-    }
+    })
 }
 
 #[cfg(test)]

@@ -27,7 +27,7 @@ pub use self::{
     follow::Follower,
     guard::{COMMAND as GUARD, run as run_guard},
     remove::{are_there, remove},
-    standing::{Counts, Report, RoutesState, Standing, means},
+    standing::{Counts, Refused, Report, RoutesState, Standing, means},
 };
 
 /// The protocol says whose the rules and routes are, in a column that others leave

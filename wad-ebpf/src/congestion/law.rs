@@ -28,9 +28,9 @@ macro_rules! law {
         callback!($name, "set_state", |ctx| $crate::loss_based::set_state(ctx, $response));
     };
     ($name:literal is_in_control $law:ident) => {
-        callback!($name, "init", $crate::$law::init);
-        callback!($name, "cong_control", $crate::$law::cong_control);
-        callback!($name, "ssthresh", $crate::$law::ssthresh);
+        callback!($name, "init", $law::init);
+        callback!($name, "cong_control", $law::cong_control);
+        callback!($name, "ssthresh", $law::ssthresh);
     };
 }
 

@@ -9,7 +9,7 @@ use wad_common::{
     stats::PathStats,
 };
 use wad_ebpf::{
-    counts::{Shared, stats},
+    counts::{self, Shared, stats},
     maps::{PATHS, REFUSALS},
 };
 
@@ -39,11 +39,15 @@ pub fn count(counter: Counter) {
 
 /// Lets a flow have what its policy says, if the path's bound allows it.
 #[inline(always)]
-pub fn admit<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcome {
+pub fn admit<const ADDITION: bool>(
+    flow: &mut Flow,
+    policy: &Policy,
+    stats: Option<&mut PathStats>,
+) -> Outcome {
     if policy.observes() {
         return Outcome::Observed;
     }
-    let Some(stats) = stats(flow.policy) else { return Outcome::TooMany };
+    let Some(stats) = stats else { return Outcome::TooMany };
     let released = Shared::new(&mut stats.released);
     let admitted = Shared::new(&mut stats.admitted);
     let others = add_to_others::<ADDITION>(admitted, 1).saturating_sub(released.load());
@@ -64,13 +68,17 @@ pub fn admit<const ADDITION: bool>(flow: &mut Flow, policy: &Policy) -> Outcome 
 
 /// Lets a flow go: others may come in its place.
 #[inline(always)]
-pub fn release(flow: &mut Flow) {
-    if !flow.is_tuned() {
-        return;
+pub fn release(flow: &Flow) {
+    if flow.is_tuned()
+        && let Some(stats) = stats(flow.policy)
+    {
+        release_from(flow, stats);
     }
-    if let Some(stats) = stats(flow.policy) {
-        Shared::new(&mut stats.released).add(1);
-    }
+}
+
+#[inline(always)]
+fn release_from(flow: &Flow, stats: &mut PathStats) {
+    Shared::new(&mut stats.released).add(1);
     if flow.divides() {
         count(Counter::Divisions);
     }
@@ -79,15 +87,16 @@ pub fn release(flow: &mut Flow) {
 /// It is not on the stack, which is short of room.
 const NO_STATS: &PathStats = &PathStats::NONE;
 
+/// Counts a flow, and returns the counts of its path.
 #[inline(always)]
-pub fn matched(policy: u32) {
-    if stats(policy).is_none() {
+pub fn matched(policy: u32) -> Option<&'static mut PathStats> {
+    let stats = counts::stats(policy).or_else(|| {
         // Another processor may have made it meanwhile; either will do.
         let _ = PATHS.insert(policy, NO_STATS, BPF_NOEXIST.into());
-    }
-    if let Some(stats) = stats(policy) {
-        Shared::new(&mut stats.matched).add(1);
-    }
+        counts::stats(policy)
+    })?;
+    Shared::new(&mut stats.matched).add(1);
+    Some(stats)
 }
 
 #[inline(always)]
@@ -131,10 +140,17 @@ fn count_refusal(policy: u32, setting: u32, reason: u32) {
     }
 }
 
-/// A flow ends, or leaves its path: what it counted is the path's.
+/// A flow ends, or leaves its path: others may come in its place, and what it counted is
+/// the path's, if it was established.
 #[inline(always)]
-pub fn closed(policy: u32, counts: &Counts, srtt_us: u32) {
-    let Some(stats) = stats(policy) else { return };
+pub fn ended(flow: &Flow, counts: &Counts, srtt_us: u32) {
+    let Some(stats) = stats(flow.policy) else { return };
+    if flow.is_tuned() {
+        release_from(flow, stats);
+    }
+    if flow.established_ns == 0 {
+        return;
+    }
     Shared::new(&mut stats.closed).add(1);
     Shared::new(&mut stats.bytes_acked).add(counts.bytes_acked);
     Shared::new(&mut stats.bytes_received).add(counts.bytes_received);

@@ -70,8 +70,8 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     ask(socket, flow, policy);
     socket.read_buffers(&mut flow.before);
     note_choices(socket, flow);
-    account::matched(index);
-    flow.outcome = account::admit::<ADDITION>(flow, policy) as u32;
+    let stats = account::matched(index);
+    flow.outcome = account::admit::<ADDITION>(flow, policy, stats) as u32;
     socket.ask_for_state_changes();
     Some((flow, policy))
 }
@@ -144,16 +144,15 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow) {
 /// `growth`.
 #[inline(always)]
 pub fn set_buffers(socket: &impl Socket, flow: &mut Flow) {
-    let cap_bytes = counts::cap_bytes(flow) / 2;
     if flow.asks.sndbuf_bytes != 0 && !flow.sndbuf_grows() && may_set(flow, SNDBUF) {
-        let set = socket.set_sndbuf(flow.sndbuf_bytes().min(cap_bytes));
+        let set = socket.set_sndbuf(flow.sndbuf_bytes());
         if set.is_ok() {
             flow.given |= SNDBUF as u16;
         }
         flow.refused.note(SocketSetting::Sndbuf, set);
     }
     if flow.asks.rcvbuf_bytes != 0 && !flow.rcvbuf_grows() && may_set(flow, RCVBUF) {
-        let set = socket.set_rcvbuf(flow.rcvbuf_bytes().min(cap_bytes));
+        let set = socket.set_rcvbuf(flow.rcvbuf_bytes());
         if set.is_ok() {
             flow.given |= RCVBUF as u16;
         }
@@ -183,11 +182,9 @@ pub fn establish<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
 pub fn read_back(socket: &impl Socket, flow: &mut Flow) {
     socket.read_buffers(&mut flow.after);
     socket.read_control(&mut flow.after);
-    // The kernel cuts a buffer to net.core.{w,r}mem_max without a word. Before
-    // Linux 6.0 it does not say what the buffers are, either.
+    // The kernel cuts a buffer to net.core.{w,r}mem_max without a word.
     let cap_bytes = counts::cap_bytes(flow) / 2;
-    let is_cut =
-        |bytes: u32, wanted_bytes: u32| bytes != 0 && bytes < 2 * wanted_bytes.min(cap_bytes);
+    let is_cut = |bytes: u32, wanted_bytes: u32| bytes < 2 * wanted_bytes.min(cap_bytes);
     let given = u32::from(flow.given);
     if !flow.is_tuned() {
         return;
@@ -250,10 +247,9 @@ pub fn start_over(socket: &impl Socket, flow: &mut Flow) {
 /// The connection is over, or is no longer its policy's.
 #[inline(always)]
 pub fn end(socket: &impl Socket, flow: &mut Flow, kind: Kind) {
-    account::release(flow);
+    let counts = socket.counts().since(&flow.earlier);
+    account::ended(flow, &counts, socket.state().srtt_us);
     if flow.established_ns != 0 {
-        let counts = socket.counts().since(&flow.earlier);
-        account::closed(flow.policy, &counts, socket.state().srtt_us);
         report::send(socket, flow, kind);
     }
     if !flow.is_tuned() || matches!(kind, Kind::Leave) {

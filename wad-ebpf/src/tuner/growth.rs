@@ -26,8 +26,8 @@ use wad_ebpf::{
 use crate::{
     account, flows,
     progress::{Context, session},
-    running,
     socket::{Socket as _, Visited},
+    sockets,
 };
 
 #[unsafe(no_mangle)]
@@ -92,8 +92,8 @@ fn sends(socket: &Visited, policy: u32, look: u64) -> bool {
 
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/tcp")]
-pub extern "C" fn wad_growing(ctx: *const running::Context) -> u32 {
-    let (_, sk) = running::Context::read(ctx);
+pub extern "C" fn wad_growing(ctx: *const sockets::Context) -> u32 {
+    let (_, sk) = sockets::Context::read(ctx);
     let Some(socket) = Visited::of(sk) else { return 0 };
     if let Some(flow) = flows::live(&socket)
         && flow.is_tuned()

@@ -31,6 +31,7 @@ mod recount;
 mod report;
 mod running;
 mod socket;
+mod sockets;
 
 use aya_ebpf::{
     bindings::{

@@ -11,7 +11,10 @@ use wad_common::{
     event::{Event, Kind},
     flow::Flow,
 };
-use wad_ebpf::maps::{self, EVENTS};
+use wad_ebpf::{
+    counts,
+    maps::{self, EVENTS},
+};
 
 use crate::{account, socket::Socket};
 
@@ -20,9 +23,13 @@ use crate::{account, socket::Socket};
 /// a quarter of the buffer.
 const WAKE_BYTES: u64 = maps::EVENTS_BYTES as u64 / 4;
 
-/// Sends one event, or counts it as lost where the ring buffer is full.
+/// Sends one event, where anybody wants it, or counts it as lost where the ring buffer is
+/// full.
 #[inline(always)]
 pub fn send(socket: &impl Socket, flow: &Flow, kind: Kind) {
+    if !counts::are_wanted(kind) {
+        return;
+    }
     let Some(mut entry) = EVENTS.reserve(0) else {
         account::count(Counter::EventsLost);
         return;

@@ -22,28 +22,8 @@ use crate::{
     own::Unnoted,
     report,
     socket::{Socket as _, Visited},
+    sockets::Context,
 };
-
-/// `struct bpf_iter__tcp`.
-#[repr(C)]
-pub struct Context {
-    /// A `struct bpf_iter_meta`, whose first member is the output.
-    meta: *const *mut c_void,
-    /// Null at the end.
-    sk: *mut c_void,
-}
-
-impl Context {
-    /// Returns the `struct bpf_iter_meta`, whose first member is the output, and the
-    /// socket.
-    #[inline(always)]
-    pub fn read(ctx: *const Self) -> (*const *mut c_void, *mut c_void) {
-        // SAFETY: the kernel's own arguments; the verifier checks the loads.
-        unsafe {
-            ((&raw const (*ctx).meta).read_volatile(), (&raw const (*ctx).sk).read_volatile())
-        }
-    }
-}
 
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/tcp")]
@@ -115,8 +95,7 @@ fn visit(socket: &Visited) -> Option<Visit> {
     Some(Visit::Adopted)
 }
 
-/// Sends an event of a change, where anybody wants it. Those that come or leave have
-/// theirs.
+/// Sends an event of a change. Those that come or leave have theirs.
 #[inline(always)]
 fn tell(socket: &Visited, done: Visit) {
     let kind = match done {
@@ -124,9 +103,7 @@ fn tell(socket: &Visited, done: Visit) {
         Visit::Divided => Kind::Divide,
         Visit::Adopted | Visit::Left => return,
     };
-    if counts::tells_changes()
-        && let Some(flow) = flows::live(socket)
-    {
+    if let Some(flow) = flows::live(socket) {
         report::send(socket, flow, kind);
     }
 }
@@ -160,7 +137,7 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
         flows::note_choices(socket, flow);
         options::undo(socket, flow, &had, &asks);
     } else {
-        flow.outcome = account::admit::<FETCH>(flow, policy) as u32;
+        flow.outcome = account::admit::<FETCH>(flow, policy, counts::stats(flow.policy)) as u32;
         if !flow.is_tuned() {
             return None;
         }

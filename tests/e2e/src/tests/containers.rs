@@ -1,5 +1,5 @@
 //! Settings that no option of a socket gives hold in the network namespaces that a path's
-//! flows are in, are undone there, and go with them.
+//! flows are in, are undone there, and go with them; where they cannot be, it is named.
 
 use std::{fs, os::unix::fs::MetadataExt as _, process::Command, time::Duration};
 
@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     ends::{self, Ends},
-    netns::Netns,
+    metrics::Metrics,
+    netns::{self, Netns},
     process::run_command,
     stand::{Stand, until},
     sysctl,
@@ -274,4 +275,86 @@ fn of_many_namespaces_some_are_taken_and_the_rest_is_named() -> Result<()> {
     let checked = String::from_utf8(output.stdout)?;
     ensure!(checked.contains("64 at a time"), "{checked}");
     Ok(())
+}
+
+/// Awaits that a namespace is named with a reason, by `wad explain` and in the log.
+fn await_reason(home: &Home, remote: &str, netns: &Netns, reason: &str) -> Result<()> {
+    let number = inode(netns)?;
+    let look = || said(home, "explain", &[remote]);
+    let is_named = |text: &str| {
+        let number = number.to_string();
+        text.lines().any(|line| line.contains(&number) && line.contains(reason))
+    };
+    until("wad explain names it", SOON, look, |explained| is_named(explained))?;
+    ensure!(is_named(&home.log()), "{}", home.log());
+    Ok(())
+}
+
+fn ensure_counted(home: &Home, agents: &Netns, result: &str) -> Result<()> {
+    let port = home.metrics_port();
+    let metrics = agents.run(|| Metrics::read(port))??;
+    let label = format!("result=\"{result}\"");
+    let count = metrics.value("wad_namespaces_skipped_total", &[&label])?;
+    ensure!(count > 0.0, "{}", metrics.text());
+    Ok(())
+}
+
+fn with_loopback(label: &str) -> Result<Netns> {
+    let netns = Netns::create(label)?;
+    netns.ip(&["link", "set", "lo", "up"])?;
+    Ok(netns)
+}
+
+#[e2e(long, beside)]
+fn a_namespace_that_cannot_be_found_is_named_and_counted() -> Result<()> {
+    let stand = Stand::set_up("unseen")?;
+    let (agents, pod) = (with_loopback("agent")?, with_loopback("pod")?);
+    let home = Home::create(&program()?, &policy("", "127.0.0.2", AUTOTUNE))?;
+    let _agent = home.start_inside(&agents, stand.cgroup())?;
+    // From here on only this process has it, by a descriptor.
+    netns::delete(pod.name());
+    let connection = Connection::open(&pod, &pod, at("127.0.0.2", PORT))?;
+    await_reason(&home, "127.0.0.2", &pod, "it cannot be found")?;
+    ensure_counted(&home, &agents, "missing")?;
+    drop(connection);
+    std::mem::forget(pod);
+    Ok(())
+}
+
+#[e2e(long, beside)]
+fn a_namespace_that_may_not_be_entered_is_named_and_counted() -> Result<()> {
+    let stand = Stand::set_up("closed")?;
+    let (agents, pod) = (with_loopback("agent")?, with_loopback("pod")?);
+    lower(&pod)?;
+    let home = Home::create(&program()?, &policy("", "127.0.0.2", AUTOTUNE))?;
+    let without = format!(
+        "set -- nsenter --net=/run/netns/{} setpriv --bounding-set=-sys_admin \
+         --inh-caps=-sys_admin \"$@\"",
+        agents.name()
+    );
+    let _agent = home.start_in(&without, stand.cgroup())?;
+    let _connection = Connection::open(&pod, &pod, at("127.0.0.2", PORT))?;
+    await_reason(&home, "127.0.0.2", &pod, "which takes CAP_SYS_ADMIN")?;
+    ensure_counted(&home, &agents, "closed")?;
+    ensure!(limits(&pod)? == BEFORE, "{:?}", limits(&pod)?);
+    let output =
+        Command::new(program()?).args(["check", "--config"]).arg(home.config()).output()?;
+    let checked = String::from_utf8(output.stdout)?;
+    ensure!(checked.contains("CAP_SYS_ADMIN"), "{checked}");
+    Ok(())
+}
+
+#[e2e(long, beside)]
+fn routes_that_are_left_alone_in_a_namespace_are_named() -> Result<()> {
+    let stand = Stand::set_up("refused")?;
+    let wire = Wire::start()?;
+    let agents = Netns::create("agent")?;
+    let to = format!("{}/32", ADDRESSES_V4[1]);
+    wire.a().ip(&["route", "add", &to, "dev", DEVICE, "proto", "bird"])?;
+    let text = policy("[host]\nroutes = true", ADDRESSES_V4[1], "reorder = 19");
+    let home = Home::create(&program()?, &text)?;
+    let _agent = home.start_inside(&agents, stand.cgroup())?;
+    let _connection = open(&wire)?;
+    let reason = format!("the route to {to} is left alone: a routing daemon made it");
+    await_reason(&home, ADDRESSES_V4[1], wire.a(), &reason)
 }

@@ -41,7 +41,7 @@ const LATE_MS: f64 = 25.0;
 /// A connection whose near end sends all it can, and whose far end takes it.
 pub struct Sender {
     pub near: TcpStream,
-    far: TcpStream,
+    pub far: TcpStream,
     threads: [JoinHandle<()>; 2],
 }
 

@@ -265,3 +265,41 @@ fn the_policy_is_what_a_plan_prints() -> Result<()> {
     ensure!(report.variants[1].settings["wad"] == "not running", "{report:?}");
     Ok(())
 }
+
+#[e2e(long, few)]
+fn what_nobody_reads_loses_nothing_beside_iperf3() -> Result<()> {
+    let report = run(r#"
+        description = "iperf3 over a path of its own, and beside it what nobody reads"
+        seconds = 6
+        path = { rtt = "300ms", forward = { rate = "1Mbit", queue.bdp = 1 } }
+        [[variant]]
+        name = "tuned"
+        client = "iperf3"
+        path = { rtt = "20ms", forward = { rate = "50Mbit", queue.bdp = 1 } }
+        streams = 3
+        unread = 5
+        policy = { congestion = "wad_aimd", sndbuf = "auto", rcvbuf = "auto" }
+        [[variant]]
+        name = "untuned"
+        client = "iperf3"
+        path = { rtt = "20ms", forward = { rate = "50Mbit", queue.bdp = 1 } }
+        streams = 3
+        unread = 5
+    "#)?;
+    for (variant, tuned_share) in report.variants.iter().zip([1.0, 0.0]) {
+        let sample = variant.samples.first().context("a sample")?;
+        ensure!(variant.client.as_deref() == Some("iperf3"), "{:?}", variant.client);
+        ensure!(sample.tuned_share == Some(tuned_share), "{:?}", sample.tuned_share);
+        let part = sample.goodput_bits_per_second / variant.path.carries_bits_per_second;
+        ensure!((0.8..1.05).contains(&part), "{part}");
+        let rates = &sample.flows[0].streams_bits_per_second;
+        ensure!(rates.len() == 3 && rates.iter().all(|rate| *rate > 0.0), "{rates:?}");
+        let memory = sample.memory.as_ref().context("no memory")?;
+        ensure!(memory.held_bytes.len() > 5 && memory.most_bytes() > 0, "{memory:?}");
+        let unread = sample.unread.context("nobody else")?;
+        ensure!((unread.connections, unread.losses()) == (5, Some(0)), "{unread:?}");
+        ensure!(unread.tuned_ends as f64 == 10.0 * tuned_share, "{unread:?}");
+        ensure!(unread.bytes > 5 * 10_000, "{unread:?}");
+    }
+    Ok(())
+}

@@ -1,16 +1,19 @@
 //! `max_flows`: beyond it flows stay untuned and are counted, and one that closes makes
 //! room. `max_memory` leaves no flow untuned; what it bounds see `buffers`.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use anyhow::{Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
+    capture::Capture,
     stand::{Stand, until},
     tcp::{Connection, at},
-    veth::{ADDRESSES_V4, Wire},
+    veth::{self, ADDRESSES_V4, Wire},
     wad::{Home, program},
 };
+
+use super::buffers::fill;
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -64,26 +67,47 @@ fn a_path_tunes_max_flows_at_a_time() -> Result<()> {
     Ok(())
 }
 
-/// Before, each flow reserved its buffers twice over: of these, three were tuned.
+/// Before, each flow reserved its buffers twice over: of these, three were tuned. Now others
+/// hold more than may be held, for as long as they come, and each has all but buffers that
+/// grow.
 // What other tests hold counts as well.
 #[e2e(long, alone)]
 fn no_flow_goes_without_for_want_of_memory() -> Result<()> {
     const FLOWS: usize = 32;
+    const UNREAD: usize = 32;
+    const LIMIT_BYTES: f64 = 10.0 * 1024.0 * 1024.0;
+    const WINDOW_SEGMENTS: u32 = 20;
     let stand = Stand::set_up("memory")?;
     let wire = Wire::start()?;
-    let policy = "[limits]\nmax_memory = '10MiB'\n\n\
-                  [[path]]\nname = 'fixed'\nremote = '10.81.0.2'\nremote_port = 7000\n\
-                  sndbuf = '512KiB'\nrcvbuf = '1MiB'\ncongestion = 'wad_aimd'\n\
-                  pacing = '80Mbit'\n\n\
-                  [[path]]\nname = 'grows'\nremote = '10.81.0.2'\nbandwidth = '1Gbit'\n\
-                  rtt = '100ms'\nsndbuf = 'auto'\nrcvbuf = 'auto'\ncongestion = 'wad_aimd'\n\
-                  pacing = '80Mbit'\n";
-    let home = Home::create(&program()?, policy)?;
+    let keys = "congestion = 'wad_aimd'\npacing = '80Mbit'\ndscp = 10\n\
+                initial_window = 20\nallow = 'aggressive'\n\n";
+    let policy = format!(
+        "[limits]\nmax_memory = '10MiB'\n\n\
+         [[path]]\nname = 'fixed'\nremote = '10.81.0.2'\nremote_port = 7000\n\
+         sndbuf = '512KiB'\nrcvbuf = '1MiB'\n{keys}\
+         [[path]]\nname = 'grows'\nremote = '10.81.0.2'\nbandwidth = '1Gbit'\n\
+         rtt = '100ms'\nsndbuf = 'auto'\nrcvbuf = 'auto'\n{keys}"
+    );
+    let home = Home::create(&program()?, &policy)?;
     let _agent = home.start(stand.cgroup())?;
-    for (port, path) in [(7000, "fixed"), (7001, "grows")] {
+    let open = |port| Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], port));
+    let unread = (0..UNREAD).map(|_| open(7000)).collect::<Result<Vec<_>, _>>()?;
+    fill(&unread)?;
+    let over_seconds =
+        || anyhow::Ok(home.metrics()?.value("wad_memory_over_limit_seconds_total", &[])?);
+    until("it is too much", SOON, over_seconds, |seconds| *seconds > 1.0)?;
+
+    for (port, path, others) in [(7000, "fixed", UNREAD), (7001, "grows", 0)] {
+        // AF11.
+        let filter = format!("dst port {port} and ip[1] & 0xfc = 0x28");
+        let capture = Capture::start(wire.a(), veth::DEVICE, &filter)?;
+        let before = over_seconds()?;
         let mut connections = Vec::new();
         for _ in 0..FLOWS {
-            connections.push(Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], port))?);
+            let connection = open(port)?;
+            let flow = connection.near_flow(wire.a())?;
+            ensure!(flow.cwnd_segments == WINDOW_SEGMENTS, "{path}: {flow:?}");
+            connections.push(connection);
         }
         for connection in &connections {
             connection.exchange(10_000)?;
@@ -98,10 +122,18 @@ fn no_flow_goes_without_for_want_of_memory() -> Result<()> {
             ensure!(is_as_asked, "{path}: {flow:?}");
         }
         let metrics = home.metrics()?;
-        ensure!(metrics.of_path("wad_flows_tuned", path)? == FLOWS as f64, "{}", metrics.text());
+        let tuned = metrics.of_path("wad_flows_tuned", path)?;
+        ensure!(tuned == (FLOWS + others) as f64, "{}", metrics.text());
+        let packets = capture.stop()?;
+        let data = packets.iter().filter(|packet| packet.payload_bytes > 0);
+        let of_class: HashSet<_> = data.map(|packet| packet.from).collect();
+        ensure!(of_class.len() == FLOWS, "{path}: {of_class:?}");
+        let during = over_seconds()? - before;
+        ensure!(during > 0.0, "{path}: the bound was not met meanwhile; {}", home.log());
     }
     let metrics = home.metrics()?;
-    ensure!(metrics.value("wad_memory_limit_bytes", &[])? == 10.0 * 1024.0 * 1024.0);
+    ensure!(metrics.value("wad_memory_limit_bytes", &[])? == LIMIT_BYTES);
+    ensure!(metrics.value("wad_memory_held_bytes", &[])? > LIMIT_BYTES, "{}", metrics.text());
     ensure!(!metrics.text().contains("reason=\"memory\""), "{}", metrics.text());
     Ok(())
 }

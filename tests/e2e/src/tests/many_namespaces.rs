@@ -13,6 +13,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use crate::pods::{self, HOST, KEYS, LIMITS, Pod, REMOTE};
+
 const PORT: u16 = 7000;
 const SOON: Duration = Duration::from_secs(10);
 const A_WHILE: Duration = Duration::from_secs(60);
@@ -25,6 +27,33 @@ fn policy(remote: &str, keys: &str) -> String {
 const TUNED: &str = "sndbuf = '300000'\ncongestion = 'wad_aimd'";
 const MANY: usize = 5_000;
 
+/// For those of a wire and those on loopbacks.
+fn policy_of_namespaces() -> String {
+    format!(
+        "{LIMITS}{HOST}[[path]]\nname = 'p'\nremote = ['{}', '{REMOTE}']\nremote_port = {PORT}\n\
+         congestion = 'wad_aimd'\n{KEYS}\n",
+        ADDRESSES_V4[1]
+    )
+}
+
+/// Namespaces whose flows come as the kill switch is used.
+const PODS: usize = 10;
+
+fn more(pods: &mut Vec<Pod>) -> Result<()> {
+    for _ in 0..PODS {
+        pods.push(Pod::start(PORT)?);
+    }
+    Ok(())
+}
+
+/// Awaits that all is set where the flows are, or none of it.
+fn await_all(pods: &[Pod], is_set: bool) -> Result<()> {
+    let count = if is_set { pods.len() } else { 0 };
+    let look = || pods::count(pods);
+    until("all is set, or none", A_WHILE, look, |now| *now == (count, count))?;
+    Ok(())
+}
+
 #[e2e(never = "an emulated processor takes minutes for so many namespaces", alone)]
 fn the_kill_switch_answers_within_a_second_among_5000_namespaces() -> Result<()> {
     let stand = Stand::set_up("many")?;
@@ -33,16 +62,20 @@ fn the_kill_switch_answers_within_a_second_among_5000_namespaces() -> Result<()>
     println!("{MANY} namespaces made in {:?}", begun.elapsed());
     // It is found last.
     let wire = Wire::start()?;
-    let home = Home::create(&program()?, &policy(ADDRESSES_V4[1], TUNED))?;
+    let agents = Netns::create("agent")?;
+    let home = Home::create(&program()?, &policy_of_namespaces())?;
     let begun = Instant::now();
-    let agent = home.start(stand.cgroup())?;
+    let agent = home.start_inside(&agents, stand.cgroup())?;
     println!("ready after {:?}", begun.elapsed());
     let running = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?;
     let is_tuned = || Ok::<_, anyhow::Error>(running.near_flow(wire.a())?.congestion != "cubic");
     ensure!(is_tuned()?);
 
     let mut times = Vec::new();
+    let mut pods = Vec::new();
     for command in ["disable", "enable", "disable", "enable"] {
+        // The next passes have all of them to go to.
+        more(&mut pods)?;
         let begun = Instant::now();
         let output = home.command(command).output()?;
         times.push(begun.elapsed());
@@ -55,13 +88,26 @@ fn the_kill_switch_answers_within_a_second_among_5000_namespaces() -> Result<()>
     }
     println!("answers after {times:?}");
     ensure!(times.iter().all(|time| *time < Duration::from_secs(1)), "{times:?}");
+    let begun = Instant::now();
+    await_all(&pods, true)?;
+    println!("all is set after {:?} more", begun.elapsed());
+
+    // What a pass puts there that is on its way when the policy goes, goes too.
+    more(&mut pods)?;
+    home.reload(&format!("{LIMITS}{}", policy(ADDRESSES_V4[1], TUNED)))?;
+    await_all(&pods, false)?;
+    home.reload(&policy_of_namespaces())?;
+    await_all(&pods, true)?;
 
     // Nor does a pass that is on its way hold up the end.
+    more(&mut pods)?;
     ensure!(home.command("disable").output()?.status.success());
     let begun = Instant::now();
     agent.stop()?;
     println!("stopped in {:?}", begun.elapsed());
     ensure!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    await_all(&pods, false)?;
+    ensure!(!home.journal().exists(), "{}", home.log());
     drop(crowd);
     Ok(())
 }

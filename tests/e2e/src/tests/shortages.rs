@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use nix::sys::signal::Signal;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
@@ -22,6 +22,8 @@ use wad_testbed::{
     veth::{ADDRESSES_V4, Wire},
     wad::{Home, program},
 };
+
+use crate::pods::{self, HOST, KEYS, LIMITS, Pod, REMOTE};
 
 const SOON: Duration = Duration::from_secs(20);
 
@@ -59,14 +61,19 @@ fn shortages(home: &Home, of: &str) -> Result<f64> {
 
 /// Asks by every way that there is.
 fn ensure_answers(home: &Home) -> Result<()> {
+    ensure_answers_commands(home)?;
+    let (status, _) = metrics::ask(home.metrics_port(), "/-/ready")?;
+    ensure!(status == 200, "{status}");
+    home.metrics()?;
+    Ok(())
+}
+
+fn ensure_answers_commands(home: &Home) -> Result<()> {
     for command in ["status", "paths", "flows"] {
         let output = home.command(command).output()?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "wad {command}: {said}\n{}", home.log());
     }
-    let (status, _) = metrics::ask(home.metrics_port(), "/-/ready")?;
-    ensure!(status == 200, "{status}");
-    home.metrics()?;
     Ok(())
 }
 
@@ -99,6 +106,36 @@ fn an_agent_of_64_descriptors_goes_on_tuning() -> Result<()> {
     first.exchange(1_000_000)?;
     ensure!(!home.log().contains("panicked"), "{}", home.log());
     agent.stop()?;
+    Ok(())
+}
+
+#[e2e(long, alone)]
+fn an_agent_of_64_descriptors_follows_flows_into_40_namespaces() -> Result<()> {
+    let stand = Stand::set_up("follows")?;
+    let agents = Netns::create("agent")?;
+    let text =
+        |keys| format!("{LIMITS}{HOST}[[path]]\nname = 'p'\nremote = '{REMOTE}'\n{KEYS}\n{keys}");
+    let home = Home::create(&program()?, &text(""))?;
+    let agent = home.start_inside(&agents, stand.cgroup())?;
+    limits::bound_descriptors(agent.id(), 64)?;
+    let pods = (0..40).map(|_| Pod::start(7000)).collect::<Result<Vec<_>>>()?;
+    let look = || pods::count(&pods);
+    // To follow routes takes some in each, which there are not.
+    until("what takes none is everywhere", SOON, look, |count| *count == (40, 0))
+        .with_context(|| home.log())?;
+    let output = home.command("explain").arg(REMOTE).output()?;
+    let explained = String::from_utf8(output.stdout)?;
+    ensure!(explained.contains("the descriptors of this process"), "{explained}");
+    for initial_window in ["initial_window = 8", "initial_window = 9"] {
+        home.reload(&text(initial_window))?;
+        ensure_answers_commands(&home)?;
+    }
+    let open_now = limits::descriptors(agent.id())?;
+    ensure!(open_now < 64, "{open_now} descriptors");
+    home.reload(&format!("{LIMITS}{HOST}[[path]]\nname = 'p'\nremote = '192.0.2.1'\n"))?;
+    ensure!(!home.log().contains("panicked"), "{}", home.log());
+    agent.stop()?;
+    ensure!(look()? == (0, 0) && !home.journal().exists(), "{:?} stay", look()?);
     Ok(())
 }
 

@@ -26,6 +26,9 @@ use super::{Outcome, Report, Target, proc, programs};
 
 const PAIRS: usize = 9;
 const SPAN: Duration = Duration::from_millis(1500);
+/// By then an agent has been through the flows that ran when it started, which is no
+/// connection's cost.
+const SETTLED: Duration = Duration::from_secs(1);
 /// No path matches this address; one matches the next.
 const UNMATCHED: &str = "127.0.0.1:5002";
 const MATCHED: &str = "10.200.0.1:5002";
@@ -72,6 +75,7 @@ impl Bench {
             say(&format!("connect: {name}, pair {n} of {PAIRS}"));
             let without = self.connections(to)?;
             let agent = home.start(&self.cgroup)?;
+            thread::sleep(SETTLED);
             let with = self.connections(to)?;
             agent.stop()?;
             samples.push(with / without);

@@ -38,9 +38,11 @@ const WATCH: Duration = Duration::from_secs(15);
 const SPAN: Duration = Duration::from_secs(5);
 const SOON: Duration = Duration::from_secs(60);
 
-/// One end only of each connection is a flow of the path's.
+/// One end only of each connection is a flow of the path's. Who wants events has all of
+/// them sent.
 const POLICY: &str = "[[path]]\nname = 'bench'\nremote = '10.200.0.1'\nremote_port = 5002\n\
-                      congestion = 'wad_aimd'\n";
+                      congestion = 'wad_aimd'\n\
+                      [[sink]]\nname = 'bench'\nkind = 'stdout'\n";
 /// Has every flow read each second, and compared with the second before.
 const WATCHED: &str = "[[derived]]\nname = 'CurBW'\n\
                        value = '8 * rate(HCThruOctetsAcked)'\nabove = 1e12\nmetric = true\n";

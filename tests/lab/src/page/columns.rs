@@ -10,7 +10,7 @@ use crate::{
 type Cell = fn(&Variant) -> Option<String>;
 
 /// The columns are headings and what is under them; words first, then figures.
-const COLUMNS: [(&str, Cell); 20] = [
+const COLUMNS: [(&str, Cell); 23] = [
     ("control", |variant| Some(variant.congestion.clone())),
     ("streams", |variant| (variant.streams > 1).then(|| variant.streams.to_string())),
     ("Mb/s", |variant| Some(megabits(variant.goodput_bits_per_second))),
@@ -45,6 +45,13 @@ const COLUMNS: [(&str, Cell); 20] = [
     }),
     ("not answered by a program", unanswered),
     ("of fair share", shares),
+    ("ends tuned", tuned),
+    ("memory of TCP, MB", |variant| {
+        over(variant, |sample| Some(sample.memory.as_ref()?.most_bytes() as f64 / 1e6)).map(whole)
+    }),
+    ("lost where nobody reads", |variant| {
+        over(variant, |sample| Some(sample.unread?.losses()? as f64)).map(whole)
+    }),
     ("Jain", |variant| {
         let index = over(variant, |sample| sample.jain_index)?;
         Some(format!("{index:.2}"))
@@ -129,6 +136,13 @@ fn unanswered(variant: &Variant) -> Option<String> {
     Some(counts.sum::<u64>()).filter(|sum| *sum > 0).map(|sum| sum.to_string())
 }
 
+/// Returns how many ends of flows have a law of `wad`'s, of how many; none without any.
+fn tuned(variant: &Variant) -> Option<String> {
+    let share = over(variant, |sample| sample.tuned_share).filter(|share| *share > 0.0)?;
+    let ends = 2 * variant.streams;
+    Some(format!("{:.0} of {ends}", share * f64::from(ends)))
+}
+
 /// Returns the share of each kind of flow, where there are several.
 fn shares(variant: &Variant) -> Option<String> {
     let flows = Some(&variant.samples.first()?.flows).filter(|flows| flows.len() > 1)?;
@@ -154,6 +168,16 @@ mod tests {
         assert_eq!(rows[0][at("Mb/s").unwrap()], "210");
         assert_eq!(rows[0][at("runs").unwrap()], "200 to 250");
         assert_eq!(rows[0][at("first drop at").unwrap()], "3000 segments, 0.72 BDP");
+        assert_eq!(at("ends tuned"), None);
+    }
+
+    #[test]
+    fn tuned_ends_are_counted() {
+        let mut report = report();
+        report.variants[1].streams = 8;
+        report.variants[1].samples.iter_mut().for_each(|one| one.tuned_share = Some(15.0 / 16.0));
+        let [reno, ours] = [0, 1].map(|number| tuned(&report.variants[number]));
+        assert_eq!((reno, ours.as_deref()), (None, Some("15 of 16")));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::{
     report::{Report, Variant},
     scenario::Scenario,
     svg,
-    table::megabits,
+    table::{self, megabits},
     targets::{Verdict, verdicts},
 };
 
@@ -90,7 +90,8 @@ fn section(scenario: &Scenario, report: &Report) -> String {
         let word = if verdict.is_met { "met" } else { "**missed**" };
         let _ = writeln!(text, "- {word}: {}", verdict.words);
     }
-    let remarks: Vec<String> = variants.iter().filter_map(|variant| remark(variant)).collect();
+    let mut remarks = table::remarks(report);
+    remarks.extend(variants.iter().filter_map(|variant| remark(variant)));
     if !remarks.is_empty() {
         let _ = writeln!(text, "\nRemarks:\n");
         remarks.iter().for_each(|remark| {

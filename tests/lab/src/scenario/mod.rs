@@ -1,6 +1,7 @@
 //! Experiments are TOML files: a path, and variants of what runs over it.
 
 mod grid;
+mod group;
 mod machine;
 mod plan;
 mod policy;
@@ -19,10 +20,11 @@ use wad_testbed::emulated::{
 use self::variant::RawVariant;
 pub use self::{
     grid::Grid,
+    group::Group,
     machine::{Machine, Version},
     plan::Plan,
     target::{Measure, Target},
-    variant::{Group, Variant},
+    variant::Variant,
 };
 use crate::client::Client;
 
@@ -260,9 +262,6 @@ impl RawScenario {
             }
             _ => return Err("it takes seconds, at least 5, or bytes, at least 1"),
         };
-        if self.client == Some(Client::Curl) && !matches!(load, Load::Bytes(_)) {
-            return Err("curl gets objects of so many bytes");
-        }
         if self.variants.is_empty() {
             return Err("at least one variant is needed");
         }
@@ -272,7 +271,10 @@ impl RawScenario {
         for variant in self.variants {
             variants.extend(variant.over(&self.policy, (&self.grid, &self.path))?);
         }
-        if let Some(reason) = fault.or_else(|| variants.iter().find_map(|one| one.path.fault())) {
+        let fault = fault.or_else(|| {
+            variants.iter().find_map(|one| one.path.fault().or(one.fault(self.client, load)))
+        });
+        if let Some(reason) = fault {
             return Err(reason);
         }
         let is_somewhere = |target: &Target| variants.iter().any(|variant| target.is_of(variant));

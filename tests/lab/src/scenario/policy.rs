@@ -6,10 +6,12 @@ use std::fmt::Write;
 use toml::{Table, Value};
 use wad_testbed::emulated::path::Path;
 
-use super::Group;
+use super::group::Group;
 
 /// This network has all addresses between which data is sent over the lab's path.
 pub const REMOTE: &str = "10.77.0.0/16";
+/// This network has those of a second path beside it.
+const SECOND: &str = "10.78.0.0/16";
 /// Receivers need these keys.
 const BUFFERS: [&str; 2] = ["sndbuf", "rcvbuf"];
 
@@ -39,7 +41,7 @@ pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) ->
         let mut keys = common.clone();
         keys.extend((*own).clone());
         let port = are_apart.then_some(group.port);
-        text.push_str(&section(&group.name, port, keys, path));
+        text.push_str(&section(&group.name, (REMOTE, port), keys, path));
     }
     if text.is_empty() {
         return None;
@@ -47,7 +49,7 @@ pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) ->
     if are_apart {
         let buffers = common.iter().filter(|(key, _)| BUFFERS.contains(&key.as_str()));
         let keys = buffers.map(|(key, value)| (key.clone(), value.clone())).collect();
-        text.push_str(&section("receivers", None, keys, path));
+        text.push_str(&section("receivers", (REMOTE, None), keys, path));
     }
     if groups.iter().any(|(_, own)| own.is_some_and(is_routed)) {
         text.push_str("[host]\nroutes = true\n\n");
@@ -55,7 +57,20 @@ pub fn text(common: &Table, groups: &[(&Group, Option<&Table>)], path: &Path) ->
     Some(text)
 }
 
-fn section(name: &str, remote_port: Option<u16>, mut keys: Table, path: &Path) -> String {
+/// Returns the section of a second path, for both of its ends.
+#[must_use]
+pub fn of_second(common: &Table, own: &Table, path: &Path) -> String {
+    let mut keys = common.clone();
+    keys.extend(own.clone());
+    section("second", (SECOND, None), keys, path)
+}
+
+fn section(
+    name: &str,
+    (remote, remote_port): (&str, Option<u16>),
+    mut keys: Table,
+    path: &Path,
+) -> String {
     // "auto" is made of these two, but not that of pacing; where nothing needs
     // them, they are refused. A measured path is to find out by itself.
     let is_auto =
@@ -66,7 +81,7 @@ fn section(name: &str, remote_port: Option<u16>, mut keys: Table, path: &Path) -
         let rtt = format!("{}us", path.rtt.0.as_micros());
         keys.entry("rtt").or_insert(Value::String(rtt));
     }
-    let mut text = format!("[[path]]\nname = \"{name}\"\nremote = \"{REMOTE}\"\n");
+    let mut text = format!("[[path]]\nname = \"{name}\"\nremote = \"{remote}\"\n");
     if let Some(port) = remote_port {
         let _ = writeln!(text, "remote_port = {port}");
     }
@@ -151,6 +166,17 @@ mod tests {
         assert_eq!(senders["remote_port"].as_integer(), Some(5001));
         assert_eq!(receivers["rcvbuf"].as_str(), Some("8MiB"));
         assert!(receivers.get("divide").is_none());
+    }
+
+    #[test]
+    fn a_second_path_has_the_same_policy() {
+        let common: Table = toml::from_str("sndbuf = 'auto'\ncongestion = 'reno'").unwrap();
+        let own: Table = toml::from_str("congestion = 'bbr'").unwrap();
+        let parsed: Table = of_second(&common, &own, &path()).parse().unwrap();
+        let policy = &parsed["path"][0];
+        assert_eq!(policy["remote"].as_str(), Some("10.78.0.0/16"));
+        assert_eq!(policy["congestion"].as_str(), Some("bbr"));
+        assert_eq!(policy["bandwidth"].as_str(), Some("622000000bit"));
     }
 
     #[test]

@@ -63,6 +63,12 @@ pub enum Measure {
     MarkResponses,
     /// The share of the processors' time in which there was nothing to do.
     Idle,
+    /// The share of the flows' ends, at both hosts, that have a law of `wad`'s.
+    Tuned,
+    /// The most memory that TCP held on the host, over what an agent bounds by default.
+    Memory,
+    /// Segments sent again or dropped of connections whose receivers never read.
+    UnreadLosses,
 }
 
 impl Measure {
@@ -86,6 +92,9 @@ impl Measure {
             Self::DropResponses => "responses to drops in the network",
             Self::MarkResponses => "responses to marks",
             Self::Idle => "part of the processors' time left",
+            Self::Tuned => "part of the flows' ends tuned",
+            Self::Memory => "most memory of TCP over max_memory's default",
+            Self::UnreadLosses => "segments lost where nobody reads",
         }
     }
 }

@@ -9,7 +9,8 @@ use wad_testbed::{
     settings,
 };
 
-use super::{Grid, Plan, policy};
+use super::{Grid, Load, Plan, group::Group, policy};
+use crate::client::Client;
 
 /// Port of the first group of flows; the next one has the next.
 const FIRST_PORT: u16 = 5001;
@@ -28,6 +29,11 @@ pub struct RawVariant {
     plan: Option<Plan>,
     #[serde(default)]
     flows: Vec<RawGroup>,
+    client: Option<Client>,
+    /// It runs over this path, not over that of the scenario.
+    path: Option<Path>,
+    #[serde(default)]
+    unread: u32,
     sender_queue: Option<String>,
     #[serde(default)]
     is_first: bool,
@@ -69,6 +75,10 @@ pub struct Variant {
     pub has_monitor: bool,
     /// Metrics of routes are those of the sender's namespace: the agent runs there.
     pub is_routed: bool,
+    /// The client that moves its data, where it is not the scenario's.
+    pub client: Option<Client>,
+    /// Connections over a second path whose receivers never read.
+    pub unread: u32,
     /// Queueing discipline of the sender's own device, as `tc` takes it; with
     /// one, that device is a wire to a router before the path.
     pub sender_queue: Option<String>,
@@ -89,18 +99,6 @@ pub struct Variant {
     pub memory_gib: Option<u32>,
 }
 
-/// Flows under one policy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Group {
-    pub name: String,
-    /// Connections at a time.
-    pub streams: u32,
-    /// The time since the start of the run.
-    pub start: Span,
-    /// The port that its receiver listens on.
-    pub port: u16,
-}
-
 impl Variant {
     /// Returns the number of connections of all groups.
     #[must_use]
@@ -112,6 +110,17 @@ impl Variant {
     #[must_use]
     pub fn suffix(&self) -> &str {
         self.name.strip_prefix(&self.base).unwrap_or_default()
+    }
+
+    /// Returns why it cannot move a load by its client, or that of all, if so.
+    #[must_use]
+    pub fn fault(&self, of_all: Option<Client>, load: Load) -> Option<&'static str> {
+        let is_for_a_time = matches!(load, Load::Seconds(_));
+        if is_for_a_time && self.client.or(of_all) == Some(Client::Curl) {
+            return Some("curl gets objects of so many bytes");
+        }
+        (!is_for_a_time && self.unread > 0)
+            .then_some("what is never read fills up beside a transfer of so many seconds")
     }
 
     /// Tells whether the variant is meant by that name: its own, or the one without the
@@ -148,18 +157,24 @@ impl RawVariant {
         }
         let none = Table::new();
         let common = if self.alone { &none } else { common };
+        let path = self.path.as_ref().unwrap_or(path);
         let variants = grid.cells(path).into_iter().map(|cell| {
             let policies: Vec<_> =
                 groups.iter().map(|(group, policy)| (group, policy.as_ref())).collect();
+            let second = policies.first().and_then(|(_, own)| *own).filter(|_| self.unread > 0);
+            let second = second.map(|own| policy::of_second(common, own, &cell.path));
+            let policy = policy::text(common, &policies, &cell.path);
             Variant {
                 name: format!("{}{}", self.name, cell.suffix),
                 base: self.name.clone(),
                 paper: self.paper.clone(),
-                policy: policy::text(common, &policies, &cell.path),
+                policy: policy.map(|text| text + second.as_deref().unwrap_or_default()),
                 plan: self.plan,
                 has_monitor: self.monitor,
                 is_routed: policies.iter().any(|(_, own)| own.is_some_and(policy::is_routed)),
                 groups: groups.iter().map(|(group, _)| group.clone()).collect(),
+                client: self.client,
+                unread: self.unread,
                 sender_queue: self.sender_queue.clone(),
                 is_first: self.is_first,
                 transfer,
@@ -185,15 +200,64 @@ impl RawVariant {
             (flows, false) => flows.to_vec(),
             _ => return Err("a variant with flows states streams and policy for each of them"),
         };
-        let ports = FIRST_PORT..;
-        let groups = raw.into_iter().zip(ports).map(|(raw, port)| {
-            let RawGroup { name, streams, start, policy } = raw;
-            (Group { name, streams: streams.unwrap_or(1), start, port }, policy)
+        let mut port = FIRST_PORT;
+        let groups = raw.into_iter().map(|RawGroup { name, streams, start, policy }| {
+            let group = Group { name, streams: streams.unwrap_or(1), start, port };
+            port = group.ports().end().saturating_add(1);
+            (group, policy)
         });
         let groups: Vec<_> = groups.collect();
         if groups.iter().any(|(group, _)| group.streams == 0) {
             return Err("a variant needs at least one stream");
         }
         Ok(groups)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    fn parse(variant: &str, load: &str) -> Result<Variant, String> {
+        let text = format!(
+            "description = ''\n{load}\nvariant = [{{ name = 'a', {variant} }}]\n\
+             path = {{ rtt = '1ms', forward = {{ rate = '1Mbit', queue.bdp = 1 }} }}\n"
+        );
+        let parsed = Scenario::parse("x", std::path::Path::new("x.toml"), &text);
+        parsed.map(|mut scenario| scenario.variants.remove(0)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_variant_may_have_a_client_and_a_path_of_its_own() {
+        let own = "client = 'iperf3', policy = { sndbuf = 'auto' }, \
+                   path = { rtt = '7ms', forward = { rate = '9Mbit', queue.bdp = 1 } }";
+        let variant = parse(own, "seconds = 9").unwrap();
+        assert_eq!(variant.client, Some(Client::Iperf3));
+        assert_eq!(variant.path.forward.rate.bits_per_second, 9_000_000);
+        assert!(variant.policy.is_some_and(|policy| policy.contains("bandwidth = \"9000000bit\"")));
+        let error = parse("client = 'curl'", "seconds = 9").unwrap_err();
+        assert!(error.contains("so many bytes"), "{error}");
+        let faulty =
+            "path = { rtt = '7ms', forward = { rate = '9Mbit', queue.bdp = 1, loss = 2 } }";
+        assert!(parse(faulty, "seconds = 9").is_err());
+    }
+
+    #[test]
+    fn what_nobody_reads_has_a_path_of_its_own() {
+        let tuned = parse("unread = 64, policy = { sndbuf = '1MiB' }", "seconds = 9").unwrap();
+        let policy: Table = tuned.policy.unwrap().parse().unwrap();
+        let remotes = policy["path"].as_array().unwrap().iter().map(|path| path["remote"].as_str());
+        assert!(remotes.eq([Some("10.77.0.0/16"), Some("10.78.0.0/16")]), "{policy}");
+        assert_eq!(parse("unread = 64", "seconds = 9").unwrap().policy, None);
+        let error = parse("unread = 64", "bytes = 9").unwrap_err();
+        assert!(error.contains("so many seconds"), "{error}");
+    }
+
+    #[test]
+    fn a_group_has_a_port_for_each_process_of_iperf3() {
+        let flows = "flows = [{ name = 'c', streams = 300 }, { name = 'd' }]";
+        let groups = parse(flows, "seconds = 9").unwrap().groups;
+        assert_eq!([groups[0].ports(), groups[1].ports()], [5001..=5003, 5004..=5004]);
     }
 }

@@ -24,11 +24,19 @@ pub const DEVICE: &str = "wan0";
 /// Addresses of the path's ends: in namespaces of their own, the same every time.
 pub const ADDRESSES_V4: [&str; 2] = ["10.77.0.1", "10.77.0.2"];
 pub const ADDRESSES_V6: [&str; 2] = ["fd77::1", "fd77::2"];
+/// Addresses of the ends of a second path, which runs beside the first.
+pub const SECOND_ADDRESSES_V4: [&str; 2] = ["10.78.0.1", "10.78.0.2"];
+const SECOND_ADDRESSES_V6: [&str; 2] = ["fd78::1", "fd78::2"];
 /// The wire before the path, where there is one, has a device, a network, and the
 /// addresses of `a` and the router.
 const WIRE: &str = "wire0";
 const WIRE_NETWORK: &str = "10.77.1.0/30";
 const WIRE_ADDRESSES: [&str; 2] = ["10.77.1.1", "10.77.1.2"];
+
+/// The addresses of both ends, IPv4 and IPv6.
+type Addresses = [[&'static str; 2]; 2];
+const FIRST: Addresses = [ADDRESSES_V4, ADDRESSES_V6];
+const SECOND: Addresses = [SECOND_ADDRESSES_V4, SECOND_ADDRESSES_V6];
 
 /// Tells what went wrong in setting up a path.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +69,15 @@ impl Wan {
     /// # Errors
     /// Without root, or without TUN devices.
     pub fn start(path: &Path) -> Result<Self, WanError> {
-        Self::joined(path, Ends::create()?, None)
+        Self::joined(path, Ends::create()?, (None, FIRST))
+    }
+
+    /// Starts a second path, between namespaces of its own: only its addresses are others.
+    ///
+    /// # Errors
+    /// Without root, or without TUN devices.
+    pub fn start_second(path: &Path) -> Result<Self, WanError> {
+        Self::joined(path, Ends::create()?, (None, SECOND))
     }
 
     /// Starts the path with the near end in the namespace of this process, as on a host
@@ -70,7 +86,7 @@ impl Wan {
     /// # Errors
     /// Without root, or without TUN devices.
     pub fn start_from_here(path: &Path) -> Result<Self, WanError> {
-        Self::joined(path, Ends::create_far()?, None)
+        Self::joined(path, Ends::create_far()?, (None, FIRST))
     }
 
     /// Starts the path with the near end behind a router, to which its device has a
@@ -88,15 +104,20 @@ impl Wan {
         let mut arguments = vec!["-n", ends.a.name(), "qdisc", "replace", "dev", WIRE, "root"];
         arguments.extend(discipline.split_whitespace());
         run("tc", &arguments)?;
-        let wan = Self::joined(path, ends, Some(router))?;
+        let wan = Self::joined(path, ends, (Some(router), FIRST))?;
         wan.a().ip(&["route", "add", "default", "via", WIRE_ADDRESSES[1]])?;
         wan.b().ip(&["route", "add", WIRE_NETWORK, "via", ADDRESSES_V4[0]])?;
         Ok(wan)
     }
 
-    fn joined(path: &Path, ends: Ends, router: Option<Netns>) -> Result<Self, WanError> {
+    fn joined(
+        path: &Path,
+        ends: Ends,
+        (router, addresses): (Option<Netns>, Addresses),
+    ) -> Result<Self, WanError> {
         let near = router.as_ref().unwrap_or(&ends.a);
-        let tuns = [end(near, 0, path)?, end(&ends.b, 1, path)?];
+        let [v4, v6] = addresses;
+        let tuns = [end(near, [v4[0], v6[0]], path)?, end(&ends.b, [v4[1], v6[1]], path)?];
         let emulator =
             Emulator::start(tuns, path.laws()).map_err(|source| WanError::Thread { source })?;
         Ok(Self { emulator, ends, router })
@@ -159,13 +180,13 @@ impl Wan {
 }
 
 /// Gives a namespace its device and addresses.
-fn end(netns: &Netns, side: usize, path: &Path) -> Result<Arc<Tun>, WanError> {
+fn end(netns: &Netns, [v4, v6]: [&str; 2], path: &Path) -> Result<Arc<Tun>, WanError> {
     let tun = Tun::create(netns, DEVICE)?;
     let (mtu, queue) = (path.mtu.to_string(), QUEUE_PACKETS.to_string());
     netns.ip(&["link", "set", DEVICE, "mtu", &mtu, "txqueuelen", &queue, "up"])?;
-    ends::add_address(netns, DEVICE, &format!("{}/30", ADDRESSES_V4[side]))?;
+    ends::add_address(netns, DEVICE, &format!("{v4}/30"))?;
     if path.mtu >= 1280 {
-        ends::add_address(netns, DEVICE, &format!("{}/126", ADDRESSES_V6[side]))?;
+        ends::add_address(netns, DEVICE, &format!("{v6}/126"))?;
     }
     Ok(Arc::new(tun))
 }

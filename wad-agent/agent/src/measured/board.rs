@@ -1,13 +1,16 @@
 //! The board shows what is known and in force, for those who ask and those who
 //! answer.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
+};
 
 use wad_observing::metrics::{PathsMeasured, Readings, SourceReading};
 use wad_policy::{
     capacity::Capacity,
-    config::Source,
-    tuning_plan::{Damper, Refusal},
+    config::{AutoTraits, Source},
+    tuning_plan::{Behaviour, Damper, Refusal, Traits},
 };
 use wad_toolbox::mutex::locked;
 
@@ -19,10 +22,24 @@ use crate::sources::{Doubts, ErrorKind, Health, Store, Targets};
 pub struct MeasuredState {
     /// The capacity that the file gives.
     pub fallback: Capacity,
+    /// These settings follow from what the path does to packets, and this is known of that.
+    pub auto: AutoTraits,
+    pub behaviour: Behaviour,
     /// The damper knows what the policy in force is made of.
     pub damper: Damper,
     /// Whether bandwidth and RTT are measured, and not long ago.
     pub is_fresh: [bool; 2],
+}
+
+impl MeasuredState {
+    /// Returns what the policy is to be made of, of what the path does to packets.
+    pub fn traits(&self, now: Instant) -> Traits {
+        let Traits { reorder_segments, is_leaky } = self.behaviour.traits(now);
+        Traits {
+            reorder_segments: reorder_segments.filter(|_| self.auto.reorder),
+            is_leaky: is_leaky && self.auto.loss,
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -61,7 +78,8 @@ impl Board {
                 let old = states_before[at];
                 // Unless the file says something else of it now.
                 if old.fallback == state.fallback {
-                    *state = old;
+                    let behaviour = old.behaviour.kept_for(&state.behaviour);
+                    *state = MeasuredState { auto: state.auto, behaviour, ..old };
                 }
             }
         }

@@ -4,7 +4,10 @@
 use std::{fmt, sync::Arc};
 
 use tracing::{info, warn};
-use wad_policy::{capacity::Capacity, config::Metric, tuning_plan::Refusal};
+use wad_policy::{
+    config::Metric,
+    tuning_plan::{Conditions, Refusal},
+};
 
 use super::Untrusted;
 
@@ -19,8 +22,20 @@ pub struct Changes {
     /// Bandwidth and RTT.
     lost: [Vec<Arc<str>>; 2],
     found: [Vec<Arc<str>>; 2],
-    capacities: Vec<(Arc<str>, Capacity)>,
+    conditions: Vec<(Arc<str>, Conditions)>,
+    /// Whether what they do to packets is among that.
+    are_traits: bool,
     refused: Vec<(Arc<str>, Untrusted)>,
+}
+
+/// A change says what has to be put in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    Nothing,
+    /// Other values of the paths' policies.
+    Values,
+    /// More than the policies' values: algorithms and routes, too.
+    Traits,
 }
 
 impl Changes {
@@ -32,17 +47,21 @@ impl Changes {
         self.found[metric as usize].push(Arc::clone(path));
     }
 
-    pub fn capacity(&mut self, path: &Arc<str>, capacity: Capacity) {
-        self.capacities.push((Arc::clone(path), capacity));
+    pub fn conditions(&mut self, path: &Arc<str>, before: Conditions, now: Conditions) {
+        self.are_traits |= before.traits != now.traits;
+        self.conditions.push((Arc::clone(path), now));
     }
 
     pub fn refused(&mut self, path: &Arc<str>, value: Untrusted) {
         self.refused.push((Arc::clone(path), value));
     }
 
-    /// Whether a policy changes.
-    pub const fn are_any(&self) -> bool {
-        !self.capacities.is_empty()
+    pub const fn kind(&self) -> Change {
+        match (self.conditions.is_empty(), self.are_traits) {
+            (true, _) => Change::Nothing,
+            (false, false) => Change::Values,
+            (false, true) => Change::Traits,
+        }
     }
 
     pub fn log(&self) {
@@ -66,10 +85,10 @@ impl Changes {
             0 => {}
             more => warn!("and {more} more values do not count; `wad paths` has them"),
         }
-        for (path, capacity) in self.capacities.iter().take(LINES) {
-            info!(path = &**path, "its policy now is for {}", Shown(*capacity));
+        for (path, conditions) in self.conditions.iter().take(LINES) {
+            info!(path = &**path, "its policy now is for {}", Shown(*conditions));
         }
-        match self.capacities.len().saturating_sub(LINES) {
+        match self.conditions.len().saturating_sub(LINES) {
             0 => {}
             more => info!("and that of {more} more paths is as measured"),
         }
@@ -91,23 +110,33 @@ impl fmt::Display for Names<'_> {
     }
 }
 
-struct Shown(Capacity);
+struct Shown(Conditions);
 
 impl fmt::Display for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.bits_per_second {
+        let Conditions { capacity, traits } = self.0;
+        match capacity.bits_per_second {
             Some(rate) => write!(f, "{:.1} Mbit/s", rate / 1e6)?,
             None => f.write_str("an unknown rate")?,
         }
-        match self.0.rtt_seconds {
-            Some(rtt) => write!(f, ", {:.2} ms", rtt * 1e3),
-            None => f.write_str(", an unknown RTT"),
+        match capacity.rtt_seconds {
+            Some(rtt) => write!(f, ", {:.2} ms", rtt * 1e3)?,
+            None => f.write_str(", an unknown RTT")?,
         }
+        if let Some(segments) = traits.reorder_segments {
+            write!(f, ", reordering by {segments} segments")?;
+        }
+        if traits.is_leaky {
+            f.write_str(", losses without a queue")?;
+        }
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use wad_policy::{capacity::Capacity, tuning_plan::Traits};
+
     use super::*;
 
     #[test]
@@ -120,9 +149,26 @@ mod tests {
     #[test]
     fn a_capacity_is_shown_as_far_as_it_is_known() {
         let shown = |bits_per_second, rtt_seconds| {
-            Shown(Capacity { bits_per_second, rtt_seconds, is_least: false }).to_string()
+            let capacity = Capacity { bits_per_second, rtt_seconds, is_least: false };
+            Shown(capacity.into()).to_string()
         };
         assert_eq!(shown(Some(622e6), Some(0.07)), "622.0 Mbit/s, 70.00 ms");
         assert_eq!(shown(None, None), "an unknown rate, an unknown RTT");
+        let traits = Traits { reorder_segments: Some(19), is_leaky: true };
+        let shown = Shown(Conditions { traits, ..Conditions::default() }).to_string();
+        assert!(shown.ends_with(", reordering by 19 segments, losses without a queue"), "{shown}");
+    }
+
+    #[test]
+    fn what_has_to_be_put_in_force_is_no_more_than_what_changed() {
+        let (path, before) = (Arc::from("a"), Conditions::default());
+        let mut changes = Changes::default();
+        assert_eq!(changes.kind(), Change::Nothing);
+        let capacity = Capacity { bits_per_second: Some(1e9), ..Capacity::default() };
+        changes.conditions(&path, before, capacity.into());
+        assert_eq!(changes.kind(), Change::Values);
+        let traits = Traits { is_leaky: true, ..Traits::default() };
+        changes.conditions(&path, before, Conditions { traits, ..before });
+        assert_eq!(changes.kind(), Change::Traits);
     }
 }

@@ -1,4 +1,8 @@
-use wad_policy::{config::testing::host, tuning_plan::Refusal};
+use wad_policy::{
+    config::testing::host,
+    law::Law,
+    tuning_plan::{FlowCounts, Look, Refusal},
+};
 
 use super::*;
 use crate::sources::testing::{Given, record};
@@ -56,7 +60,7 @@ impl Bench {
     fn review(&mut self, after_seconds: u64) -> Option<u32> {
         let after = Duration::from_secs(after_seconds);
         let changed = self.measured.review(self.start + after, self.time + after);
-        changed.then(|| self.sndbuf())
+        (changed != Change::Nothing).then(|| self.sndbuf())
     }
 
     fn sndbuf(&self) -> u32 {
@@ -214,7 +218,7 @@ fn without_a_measured_path_nothing_is_kept() {
     let mut measured =
         Measured::new(&config, 1 << 40, KernelBuffers::default(), cache(folder.path(), "test"));
     assert!(measured.policies().is_none());
-    assert!(!measured.review(Instant::now(), SystemTime::now()));
+    assert_eq!(measured.review(Instant::now(), SystemTime::now()), Change::Nothing);
     measured.save();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -240,7 +244,7 @@ fn what_flows_got_is_doubled_and_outlives_the_agent() {
     for given in [rate, rtt] {
         record(&mut measured.board.store(), 0, given, now);
     }
-    assert!(measured.review(Instant::now(), now));
+    assert_eq!(measured.review(Instant::now(), now), Change::Values);
     let doubled = Some(2 * 250_000_000 / 8 / 10);
     assert_eq!(measured.policies().unwrap()[0].sndbuf_bytes, doubled);
     measured.save();
@@ -249,4 +253,67 @@ fn what_flows_got_is_doubled_and_outlives_the_agent() {
     // The file knows of more.
     let after = of_flows(&folder, "bandwidth = '1Gbit'\nrtt = '50ms'\n");
     assert_eq!(after.policies().unwrap()[0].sndbuf_bytes, Some(sndbuf(100)));
+}
+
+/// A path whose flows show what it does to packets.
+fn with_traits(folder: &tempfile::TempDir, keys: &str) -> Measured {
+    let text = format!(
+        "[[source]]\nname = 'f'\nkind = 'passive'\nstale_after = '10min'\n[[path]]\n\
+         name = 'p'\nremote = '10.0.0.0/8'\nmode = 'measured'\nallow = 'aggressive'\n\
+         sndbuf = 'auto'\n{keys}"
+    );
+    let config = Config::parse("wad.toml", &text, &host()).unwrap();
+    Measured::new(&config, 1 << 40, KernelBuffers::default(), cache(folder.path(), "test"))
+}
+
+/// A path's flows show it in looks of half a minute.
+fn show(measured: &Measured, now: Instant) {
+    let before = FlowCounts { rtt_us: 40_000, min_rtt_us: 40_000, ..FlowCounts::default() };
+    let now_counts = FlowCounts {
+        sent_segments: 100_000,
+        resent_segments: 100,
+        reorderings: 100,
+        reordering_segments: 19,
+        ..before
+    };
+    let look = Look::new(&[(before, now_counts)], None);
+    for n in 0..4 {
+        measured.board.states()[0].behaviour.add(&look, now + Duration::from_secs(30 * n));
+    }
+}
+
+#[test]
+fn what_flows_show_of_packets_is_followed_where_it_is_auto_and_goes_when_it_is_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let now = Instant::now();
+    let time = SystemTime::now();
+    let in_force = |measured: &Measured| {
+        let policy = measured.policies().unwrap().remove(0);
+        (policy.law(), policy.reorder_segments)
+    };
+    for (keys, expected) in [
+        ("reorder = 'auto'\nloss = 'auto'\n", (Some(Law::Leaky), Some(19))),
+        ("reorder = 'auto'\n", (None, Some(19))),
+        ("loss = 'auto'\n", (Some(Law::Leaky), None)),
+        ("reorder = 30\n", (None, Some(30))),
+    ] {
+        let mut measured = with_traits(&folder, keys);
+        let before = in_force(&measured);
+        show(&measured, now);
+        let after = now + Duration::from_secs(100);
+        let is_auto = keys.contains("auto");
+        let change = if is_auto { Change::Traits } else { Change::Nothing };
+        assert_eq!(measured.review(after, time), change, "{keys}");
+        assert_eq!(in_force(&measured), expected, "{keys}");
+        assert_eq!(measured.review(after, time), Change::Nothing, "{keys}");
+        // A reload keeps it, where it is auto still.
+        let mut next = with_traits(&folder, "reorder = 'auto'\n");
+        next.take_over(&measured);
+        let late = after + Duration::from_secs(120);
+        next.review(late, time);
+        assert_eq!(in_force(&next), (None, Some(19)), "{keys}");
+        let stale = now + Duration::from_secs(800);
+        assert_eq!(measured.review(stale, time), change, "{keys}");
+        assert_eq!(in_force(&measured), before, "{keys}");
+    }
 }

@@ -1,8 +1,8 @@
 //! Paths for tests: a measured one of which not all is fresh, and a static one.
 
-use wad_policy::config::{Value, Window};
+use wad_policy::config::{Settings, Value, Window};
 
-use super::*;
+use super::{ConditionsInfo, Known, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo};
 
 fn known(value: f64, age_seconds: f64, is_stale: bool) -> Option<Known> {
     Some(Known { value, source: "monitor".to_owned(), age_seconds, is_stale })
@@ -26,7 +26,12 @@ pub fn example() -> Paths {
         rtt_seconds: known(0.07, 200.0, true),
         loss: known(1e-5, 119.0, false),
         reordering: None,
-        policy_is_for: CapacityInfo { bits_per_second: Some(622e6), rtt_seconds: Some(0.05) },
+        policy_is_for: ConditionsInfo {
+            bits_per_second: Some(622e6),
+            rtt_seconds: Some(0.05),
+            reorder_segments: None,
+            is_leaky: false,
+        },
         refused: vec![RefusedInfo {
             metric: "bandwidth".to_owned(),
             value: 622.0,

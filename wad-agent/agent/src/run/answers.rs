@@ -20,7 +20,7 @@ use crate::{api::Api, explainer::Explainer, measured::Board, paths, status::Abou
 pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let Running { told, board, live, force, .. } = running;
     let routes = force.host.standing.clone();
-    let namespaces = force.host.namespaces.standing.clone();
+    let namespaces = force.host.in_namespaces.clone();
     let (told, live) = (Arc::clone(told), Arc::clone(live));
     let tuning = Arc::clone(force.tuning());
     let in_force = Arc::clone(&tuning);

@@ -2,6 +2,7 @@
 
 mod pace;
 mod parts;
+mod warnings;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -21,9 +22,11 @@ use wad_observing::metrics::Memory;
 use wad_toolbox::{amounts::Bytes, mutex::locked, seldom::Seldom, shortage};
 use wad_tuning::bpf::{Bounds, Tuning};
 
+pub use self::pace::processor_time;
 use self::{
     pace::{Pace, Seen},
     parts::Parts,
+    warnings::{Warning, Warnings},
 };
 
 /// Holds what is known of the memory of flows.
@@ -41,11 +44,11 @@ pub struct Buffers {
     counted: u64,
     /// The time of the next look.
     pub next_look: Instant,
-    /// The latest visit to flows took this time, which counts with the next look's.
+    /// The latest visit to flows took this time of a processor, which counts with the
+    /// next look's.
     pub visits_took: Duration,
-    /// When it was said last that the bound is met, by the path that held the most; None
-    /// where no path held any.
-    said: HashMap<Option<u32>, Seldom>,
+    /// When it was said last that the bound is met.
+    warnings: Warnings,
     /// When it was said last that buffers cannot be had otherwise.
     failed: Seldom,
     met: Met,
@@ -74,7 +77,7 @@ impl Buffers {
             counted: 0,
             next_look: now,
             visits_took: Duration::ZERO,
-            said: HashMap::new(),
+            warnings: Warnings::default(),
             failed: Seldom::new(),
             met: Met::default(),
             told: Arc::default(),
@@ -103,12 +106,13 @@ impl Buffers {
     /// Looks. Returns the network namespaces of flows that are to be visited, and the
     /// tuned flows, as they were seen. What fails is tried again at the next look.
     pub fn look(&mut self, tuning: &Tuning) -> (HashSet<u64>, Vec<Holding>) {
-        let begun = Instant::now();
-        let (seen, namespaces, holdings) = self.try_look(tuning, begun).unwrap_or_else(|error| {
-            self.failed(&error);
-            (Seen::default(), HashSet::new(), Vec::new())
-        });
-        let took = begun.elapsed() + std::mem::take(&mut self.visits_took);
+        let begun = processor_time();
+        let (seen, namespaces, holdings) =
+            self.try_look(tuning, Instant::now()).unwrap_or_else(|error| {
+                self.failed(&error);
+                (Seen::default(), HashSet::new(), Vec::new())
+            });
+        let took = processor_time().saturating_sub(begun) + std::mem::take(&mut self.visits_took);
         self.next_look = Instant::now() + self.pace.pause(seen, took);
         (namespaces, holdings)
     }
@@ -147,7 +151,7 @@ impl Buffers {
             tuning.bound_buffers(&bounds)?;
         }
         if bounds.is_short {
-            self.say(&look, &holdings, (&bounds.held, tuning));
+            self.say(&look, &holdings, &bounds.held, tuning);
         }
         self.in_force = Some(bounds);
         // What they want was found out under the bounds before.
@@ -187,43 +191,31 @@ impl Buffers {
         self.parts.held(look.room_bytes(tuned_bytes), holdings, is_short)
     }
 
-    /// Says that the bound is met, and which path holds the most of those that have their
-    /// part.
+    /// Says that the bound is met, and of each path that has its part what it holds.
     fn say(
         &mut self,
         look: &Look,
         holdings: &[Holding],
-        (held, tuning): (&HashMap<Holder, Room>, &Tuning),
+        held: &HashMap<Holder, Room>,
+        tuning: &Tuning,
     ) {
-        let mut of_paths: HashMap<u32, (u64, u64)> = HashMap::new();
-        for flow in holdings.iter().filter(|flow| held.contains_key(&flow.holder)) {
-            let (holds_bytes, wants_bytes) = of_paths.entry(flow.holder.policy).or_default();
-            *holds_bytes += flow.holds_bytes();
-            *wants_bytes += u64::from(flow.wants_bytes);
+        let level = self.watch.level;
+        let due = self.warnings.due(level, holdings, held, std::time::Instant::now());
+        let names = tuning.names_of(&due.iter().filter_map(|path| path.policy).collect());
+        for path in due {
+            let what = match path {
+                Warning { policy: None, .. } => "no path has its part of it",
+                Warning { shrinks: true, .. } => "the largest buffers of this path shrink",
+                _ => "buffers of this path grow no more",
+            };
+            warn!(
+                path = path.policy.and_then(|policy| names.get(&policy)).map(|name| &**name),
+                path_holds = %Bytes(path.holds_bytes),
+                path_wants = %Bytes(path.wants_bytes),
+                held = %Bytes(look.held_bytes),
+                max_memory = %Bytes(look.limit_bytes),
+                "TCP holds, or soon would, about what [limits] max_memory allows: {what}"
+            );
         }
-        let most = of_paths.into_iter().max_by_key(|(_, (holds_bytes, _))| *holds_bytes);
-        let (policy, of_path) = most.unzip();
-        let (path_bytes, wants_bytes) = of_path.unwrap_or_default();
-        // Buffers that are full would double at most: these are not.
-        if self.watch.level < Level::Over && path_bytes < wants_bytes {
-            return;
-        }
-        if !self.said.entry(policy).or_default().may_say() {
-            return;
-        }
-        let path = policy.and_then(|policy| tuning.names().remove(&policy));
-        let what = if self.watch.level == Level::Over {
-            "the largest buffers of paths that hold more than their part shrink"
-        } else {
-            "buffers of paths that have their part grow no more"
-        };
-        warn!(
-            held = %Bytes(look.held_bytes),
-            max_memory = %Bytes(look.limit_bytes),
-            largest_path = path.as_deref(),
-            largest_path_holds = %Bytes(path_bytes),
-            wanted = %Bytes(look.wants_bytes),
-            "TCP holds, or soon would, about what [limits] max_memory allows: {what}"
-        );
     }
 }

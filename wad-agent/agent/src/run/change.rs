@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use tracing::{info, warn};
-use wad_policy::{
-    config::{HostChanges, PathPolicy, route_rules::Selection},
-    event_name::EventName,
-};
+use wad_observing::events;
+use wad_policy::config::{HostChanges, PathPolicy, route_rules::Selection};
+use wad_toolbox::mutex::locked;
 use wad_tuning::{
     bpf::{self, Pins, Setup, Start, Started, Tuning},
     ceilings::{Ceilings, Raised},
@@ -56,7 +55,7 @@ impl Hands for Change<'_, '_, '_> {
         match step {
             Step::LoadModules => kernel_modules::load(wanted.policies)?,
             Step::RaiseCeilings => {
-                *raised = Ceilings::of(wanted.policies).raise(force.journal)?;
+                *raised = Ceilings::of(wanted.policies).raise(&mut locked(&force.journal))?;
             }
             Step::InstallPolicySet => *installed = Some(force.install(wanted)?),
             Step::FollowFlows => force.follow_flows()?,
@@ -64,11 +63,11 @@ impl Hands for Change<'_, '_, '_> {
                 wanted.host,
                 Selection::of(wanted.policies),
                 &force.disabled,
-                force.journal,
+                &mut locked(&force.journal),
             ),
             Step::AdoptFlows => force.adopt_anew(),
             Step::LowerCeilings => {
-                let lowered = Ceilings::of(wanted.policies).lower(force.journal);
+                let lowered = Ceilings::of(wanted.policies).lower(&mut locked(&force.journal));
                 if let Err(error) = lowered.map_err(anyhow::Error::from) {
                     warn!("{error:#}");
                 }
@@ -81,7 +80,9 @@ impl Hands for Change<'_, '_, '_> {
 
     fn undo(&mut self, step: Step) {
         match step {
-            Step::RaiseCeilings => std::mem::take(&mut self.raised).undo(self.force.journal),
+            Step::RaiseCeilings => {
+                std::mem::take(&mut self.raised).undo(&mut locked(&self.force.journal));
+            }
             Step::InstallPolicySet => {
                 if let Some(installed) = self.installed.take() {
                     self.force.uninstall(installed);
@@ -106,7 +107,7 @@ impl Force<'_> {
             return Ok(Installed { policy_set, start: None });
         }
         // Unmounted with the rest of the journal, when the agent ends.
-        self.journal.ensure_bpffs()?;
+        locked(&self.journal).ensure_bpffs()?;
         let setup = Setup {
             instance,
             cgroup: &self.agent.cgroup,
@@ -144,7 +145,7 @@ impl Force<'_> {
             return Ok(());
         }
         let sinks = &self.agent.sinks;
-        tuning.tell_changes(sinks.want(EventName::Retuned))?;
+        tuning.leave_out(&events::unwanted(|event| sinks.want(event)))?;
         self.flows = Some(FlowLog::open(&tuning, Arc::clone(sinks), self.ends.clone())?);
         Ok(())
     }

@@ -11,7 +11,7 @@ use tokio::{
 };
 use tracing::warn;
 use wad_toolbox::signals::{Stop, handle};
-use wad_tuning::attachment::Lost;
+use wad_tuning::{attachment::Lost, namespaces::Followed};
 
 use super::{
     adopting, divisions,
@@ -36,6 +36,8 @@ pub enum Event {
     Divide,
     /// A pass over the flows that run has ended.
     Adopted(adopting::Ended),
+    /// Flows have been followed into their network namespaces.
+    Followed(Followed),
     /// Flows have been visited whose buffers grow.
     Grown(Grown),
     /// It is time to look at what flows hold of memory, and whether their buffers grow.
@@ -81,7 +83,7 @@ impl Events {
         let may_review = retiring.is_none() && !force.is_retiring();
         let next_look = force.buffers.next_look;
         let tuning = Arc::clone(force.tuning());
-        let Force { flows, recounts, adopting, growing, .. } = force;
+        let Force { flows, recounts, adopting, following, growing, .. } = force;
         let flows = flows.as_mut().expect("the start follows them");
         loop {
             return tokio::select! {
@@ -95,6 +97,7 @@ impl Events {
                 _ = self.looks.tick() => Event::Divide,
                 () = time::sleep_until(next_look) => Event::Grow,
                 ended = adopting.ended() => Event::Adopted(ended),
+                followed = following.done() => Event::Followed(followed),
                 ended = growing.done() => Event::Grown(ended),
                 _ = self.recounts.tick() => Event::Recount,
                 () = recounts.done() => continue,

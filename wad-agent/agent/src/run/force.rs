@@ -17,14 +17,16 @@ use wad_tuning::{
     bpf::{self, Tuning, TuningError},
     host::Host,
     journal::Journal,
+    namespaces::Followed,
 };
 
 use super::{
     Agent,
     adopting::{Adopting, Ended, Pass},
     beside::Beside,
-    buffers::Buffers,
+    buffers::{Buffers, processor_time},
     divisions::Divisions,
+    following::Following,
     links::Watch,
     recounts::Recounts,
 };
@@ -33,7 +35,8 @@ use crate::flow_log::FlowLog;
 /// Holds what is in force.
 pub struct Force<'a> {
     pub agent: &'a Agent<'a>,
-    pub journal: &'a mut Journal,
+    /// Passes over network namespaces have it meanwhile, for one of these at a time.
+    pub journal: Arc<Mutex<Journal>>,
     pub disabled: Disabled,
     pub host: Host,
     /// The tuning; None until the start has installed it.
@@ -51,6 +54,7 @@ pub struct Force<'a> {
     pub buffers: Buffers,
     pub(super) recounts: Recounts,
     pub(super) adopting: Adopting,
+    pub(super) following: Following,
     /// Visits to flows whose buffers grow.
     pub(super) growing: Beside<Grown>,
     /// Network namespaces that passes over flows have left out.
@@ -63,7 +67,8 @@ pub struct Force<'a> {
     retires_after: Option<u64>,
 }
 
-/// A visit to flows whose buffers grow came to this, and took so long.
+/// A visit to flows whose buffers grow came to this, and took so much of a processor's
+/// time.
 pub type Grown = (Result<Skipped, TuningError>, Duration);
 
 /// Whoever can ask the agent finds flows tuned that ran before it: so long it waits for
@@ -71,12 +76,16 @@ pub type Grown = (Result<Skipped, TuningError>, Duration);
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
 impl<'a> Force<'a> {
-    pub fn nothing(agent: &'a Agent<'a>, journal: &'a mut Journal, disabled: Disabled) -> Self {
-        Self {
+    pub fn nothing(
+        agent: &'a Agent<'a>,
+        journal: &Arc<Mutex<Journal>>,
+        disabled: Disabled,
+    ) -> Result<Self> {
+        Ok(Self {
             agent,
-            journal,
+            journal: Arc::clone(journal),
             disabled,
-            host: Host::default(),
+            host: Host::new(&locked(journal))?,
             tuning: None,
             flows: None,
             ends: Ends::default(),
@@ -86,12 +95,13 @@ impl<'a> Force<'a> {
             buffers: Buffers::new(),
             recounts: Recounts::new(),
             adopting: Adopting::new(),
+            following: Following::new(),
             growing: Beside::idle(),
             skipped: Arc::default(),
             links: Watch::default(),
             retiring: None,
             retires_after: None,
-        }
+        })
     }
 
     pub fn tuning(&self) -> &Arc<Tuning> {
@@ -181,8 +191,7 @@ impl<'a> Force<'a> {
     }
 
     /// Flows of paths that divide their buffers follow those that have come or gone.
-    /// Whether the journal has changed.
-    pub fn divide(&mut self) -> bool {
+    pub fn divide(&mut self) {
         if self.adopting.is_at_rest() {
             match self.tuning().divisions() {
                 _ if self.adopts_again => {
@@ -195,22 +204,31 @@ impl<'a> Force<'a> {
                 Err(error) => warn!("divided buffers stay as they are: {error}"),
             }
         }
-        self.tuning().looked_at().is_ok_and(|counted| self.buffers.have_come(counted))
-            && self.grow()
+        if self.tuning().looked_at().is_ok_and(|counted| self.buffers.have_come(counted)) {
+            self.grow();
+        }
     }
 
     /// Buffers follow what their flows need, and what memory there is; and the network
-    /// namespaces that flows are in. Whether the journal has changed.
-    pub fn grow(&mut self) -> bool {
+    /// namespaces that flows are in.
+    pub fn grow(&mut self) {
         let tuning = Arc::clone(self.tuning());
         let (namespaces, flows) = self.buffers.look(&tuning);
         if !namespaces.is_empty() {
             self.growing.start(move || {
-                let begun = Instant::now();
-                (tuning.grow(&namespaces), begun.elapsed())
+                let begun = processor_time();
+                let skipped = tuning.grow(&namespaces);
+                (skipped, processor_time().saturating_sub(begun))
             });
         }
-        self.host.follow_flows(&flows, &self.disabled, self.journal)
+        self.following.look(flows, &self.host, &self.journal);
+    }
+
+    /// Flows have been followed into their network namespaces. Whether the journal has
+    /// changed.
+    pub fn followed(&mut self, followed: Followed) -> bool {
+        locked(&self.skipped).add(followed.skipped);
+        followed.has_changed
     }
 
     /// Flows have been visited whose buffers grow. What failed is tried again at the next
@@ -232,8 +250,9 @@ impl<'a> Force<'a> {
     /// Ends what the agent does beside the kernel. What is in force there stays, unless
     /// it is to be taken out.
     pub async fn end(mut self, takes_out: bool) -> Result<()> {
-        // No flow is to come under what is taken out.
+        // No flow is to come under what is taken out, and no namespace to get what is undone.
         self.adopting.stop().await;
+        self.following.stop().await;
         if takes_out {
             self.tuning().remove()?;
         }

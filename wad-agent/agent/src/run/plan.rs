@@ -17,7 +17,8 @@ pub enum Step {
     LowerCeilings,
 }
 
-/// A configuration put in force. Ceilings are raised before a policy needs them, and
+/// A configuration put in force, or one whose paths have other algorithms or routes by what
+/// is measured. Ceilings are raised before a policy needs them, and
 /// lowered when none does any more.
 pub const CONFIGURATION: &[Step] = &[
     Step::LoadModules,

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     api::Command,
-    measured::{Board, Measured},
+    measured::{self, Board, Measured},
     reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
     switched,
 };
@@ -60,9 +60,13 @@ pub struct Told {
 
 impl<'a> Running<'a> {
     /// Puts a configuration in force where nothing is. If that fails, nothing is.
-    pub fn start(agent: &'a Agent<'a>, journal: &'a mut Journal, begin: Begin) -> Result<Self> {
+    pub fn start(
+        agent: &'a Agent<'a>,
+        journal: &Arc<Mutex<Journal>>,
+        begin: Begin,
+    ) -> Result<Self> {
         let Begin { config, seen, disabled } = begin;
-        let mut force = Force::nothing(agent, journal, disabled);
+        let mut force = Force::nothing(agent, journal, disabled)?;
         let Put { installed, in_force, mut measured } = put(agent, &mut force, config, None)?;
         installed.log_start(force.tuning().path_names().len());
         let live = LiveFlows::new(
@@ -71,7 +75,7 @@ impl<'a> Running<'a> {
             force.ends.clone(),
             in_force.derived().clone(),
         );
-        let changes = force.journal.changes().cloned().collect();
+        let changes = locked(journal).changes().cloned().collect();
         let told = Told { changes, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
         measured.start(force.tuning());
@@ -115,13 +119,10 @@ impl<'a> Running<'a> {
             Event::Retire => self.force.retire(),
             Event::Review => self.review(),
             Event::Recount => self.force.recount(),
-            Event::Divide => {
-                if self.force.divide() {
-                    self.tell(|_| {});
-                }
-            }
-            Event::Grow => {
-                if self.force.grow() {
+            Event::Divide => self.force.divide(),
+            Event::Grow => self.force.grow(),
+            Event::Followed(followed) => {
+                if self.force.followed(followed) {
                     self.tell(|_| {});
                 }
             }
@@ -242,12 +243,14 @@ impl<'a> Running<'a> {
         let (now, time) = (Instant::now(), SystemTime::now());
         self.measured.see_flows(self.force.flows(), now, time);
         self.measured.save_now_and_then(now);
-        if !self.measured.review(now, time) {
-            return;
-        }
+        let plan = match self.measured.review(now, time) {
+            measured::Change::Nothing => return,
+            measured::Change::Values => plan::VALUES,
+            measured::Change::Traits => plan::CONFIGURATION,
+        };
         let Some(policies) = self.measured.policies() else { return };
         let wanted = Wanted { policies: &policies, host: self.in_force.host() };
-        if let Err(error) = change::put(&mut self.force, plan::VALUES, &wanted) {
+        if let Err(error) = change::put(&mut self.force, plan, &wanted) {
             shortage::note(error.as_ref());
             error!("measured paths stay as they were: {error:#}");
         }
@@ -256,8 +259,9 @@ impl<'a> Running<'a> {
     }
 
     fn tell(&self, change: impl FnOnce(&mut Told)) {
+        let changes = locked(&self.force.journal).changes().cloned().collect();
         let mut told = locked(&self.told);
-        told.changes = self.force.journal.changes().cloned().collect();
+        told.changes = changes;
         change(&mut told);
     }
 }
@@ -281,8 +285,10 @@ fn put(
     before: Option<&Measured>,
 ) -> Result<Put> {
     let prints = Fingerprints::of(&config);
-    let max_memory_bytes = max_memory_bytes(&config, force.journal.sysctl())?;
-    let kernel = kernel_buffers(force.journal);
+    let journal = locked(&force.journal);
+    let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
+    let kernel = kernel_buffers(&journal);
+    drop(journal);
     let mut measured = Measured::new(&config, max_memory_bytes, kernel, agent.cache.clone());
     if let Some(before) = before {
         measured.take_over(before);

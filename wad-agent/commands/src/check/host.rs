@@ -39,13 +39,17 @@ fn write_namespaces(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result 
         f,
         "`wad run` does the same in other network namespaces that flows of these paths are in, \
          {MAX_NAMESPACES} at a time, if it may enter them (CAP_SYS_ADMIN): a second or two after \
-         the first connection there, which keeps the window scale that it has"
+         the first connection there, which keeps the window scale that it has; `wad explain` and the \
+         log name those where it does not hold, and why"
     )
 }
 
 /// Returns a note of what cannot be had by other means than routes.
 pub fn note(path: &PathPolicy, is_routed: bool) -> Option<String> {
-    path.reorder_segments.filter(|_| !is_routed && !path.observe)?;
+    let has_reorder = path.reorder_segments.is_some() || path.origin.traits.reorder;
+    if !has_reorder || is_routed || path.observe {
+        return None;
+    }
     let instead = match &path.congestion {
         Some(Congestion::Ours(law)) => {
             format!("; {} takes a decrease back where reordering was taken for a loss", law.name())

@@ -46,6 +46,7 @@ net.core.wmem_max is 212992; `wad run` raises it to 4194304 while it runs
 a flow holds 8.0 MiB of memory at most (path bob)
 max_memory is 64.0 MiB (the first number of tcp_mem), in which 8 such fit whole;
 near it buffers grow no more, beyond it the largest shrink, none goes untuned
+but buffers of a given size stay: 8.0 MiB a flow, and path bob has no max_flows
 path rest: ::/0 also covers IPv4, whose addresses are looked up as IPv6
 wad.toml: 2 paths, no error
 ";

@@ -6,7 +6,9 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::paths::{Known, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo};
+use wad_agent::paths::{
+    ConditionsInfo, Known, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo,
+};
 use wad_policy::config::fields;
 
 /// Rows of paths before the rest is only counted.
@@ -84,11 +86,7 @@ fn path(path: &PathInfo) -> Vec<String> {
 }
 
 fn measurements(measured: &MeasuredInfo) -> [String; 5] {
-    let capacity = measured.policy_is_for;
-    let policy_is_for = match (capacity.bits_per_second, capacity.rtt_seconds) {
-        (Some(rate), Some(rtt)) => format!("{}, {}", bit_rate(rate), milliseconds(rtt)),
-        _ => "nothing known".to_owned(),
-    };
+    let policy_is_for = conditions(measured.policy_is_for);
     [
         known(measured.bandwidth_bits_per_second.as_ref(), bit_rate),
         known(measured.rtt_seconds.as_ref(), milliseconds),
@@ -96,6 +94,18 @@ fn measurements(measured: &MeasuredInfo) -> [String; 5] {
         known(measured.reordering.as_ref(), |part| format!("{part:.1e}")),
         policy_is_for,
     ]
+}
+
+/// The policy in force is made of this.
+fn conditions(known: ConditionsInfo) -> String {
+    let rate = known.bits_per_second.zip(known.rtt_seconds);
+    let parts = [
+        rate.map(|(rate, rtt)| format!("{}, {}", bit_rate(rate), milliseconds(rtt))),
+        known.reorder_segments.map(|segments| format!("reordering by {segments}")),
+        known.is_leaky.then(|| "losses without a queue".to_owned()),
+    ];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    if parts.is_empty() { "nothing known".to_owned() } else { parts.join(", ") }
 }
 
 /// The value, where it is from, and how old; in brackets where that is too old.
@@ -178,6 +188,21 @@ bob: a bandwidth of 6.22e-4 Mbit/s by source monitor does not count
             text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
         };
         assert_eq!(normal(&String::from_utf8(out).unwrap()), normal(expected));
+    }
+
+    #[test]
+    fn what_a_policy_is_made_of_is_listed() {
+        let nothing = ConditionsInfo {
+            bits_per_second: None,
+            rtt_seconds: Some(0.05),
+            reorder_segments: None,
+            is_leaky: false,
+        };
+        assert_eq!(conditions(nothing), "nothing known");
+        let traits = ConditionsInfo { reorder_segments: Some(19), is_leaky: true, ..nothing };
+        assert_eq!(conditions(traits), "reordering by 19, losses without a queue");
+        let all = ConditionsInfo { bits_per_second: Some(1e9), ..traits };
+        assert!(conditions(all).starts_with("1.00 Gbit/s, 50.0 ms, reordering"));
     }
 
     #[test]

@@ -48,6 +48,7 @@ fn questions() -> Vec<(&'static str, Question)> {
         ("400g", question("400Gbit", "120ms", Some(1e-7), 1500)),
         ("400g-jumbo", question("400Gbit", "120ms", Some(1e-7), 9000)),
         ("lan", question("100Mbit", "1ms", Some(1e-6), 1500)),
+        ("oc12-3-streams", Question { streams: 3, ..question("622Mbit", "70ms", None, 1500) }),
     ]
 }
 
@@ -92,11 +93,18 @@ fn the_policy_means_what_the_plan_says() {
             let path = &config.paths[0];
             assert_eq!(path.sndbuf_bytes.map(u64::from), planned, "{name}");
             assert_eq!(path.rcvbuf_bytes.map(u64::from), planned, "{name}");
+            assert_eq!(path.divide, question.streams > 1, "{name}");
             laws.push(path.congestion.clone());
         }
         let ours = [Law::Aimd, Law::HighSpeed].map(|law| Some(Congestion::Ours(law)));
         assert_eq!(laws, if name == "lan" { vec![None] } else { ours.to_vec() }, "{name}");
     }
+}
+
+#[test]
+fn streams_divide_nothing_where_the_kernels_buffers_are_large_enough() {
+    let lan = Question { streams: 3, ..question("100Mbit", "1ms", None, 1500) };
+    assert!(!checked(&lan)[0].paths[0].divide, "{}", Policies::of(&lan).fair);
 }
 
 #[test]

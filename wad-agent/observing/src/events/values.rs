@@ -121,6 +121,19 @@ impl Summary {
     }
 }
 
+/// Returns the kinds of events that only become records which nobody wants. Of a flow's
+/// end the log and the metrics want to know, too.
+pub fn unwanted(want: impl Fn(EventName) -> bool) -> Vec<Kind> {
+    use EventName::{Limited, Open, Retuned, Tuned};
+    let told_as: [(Kind, &[EventName]); 3] = [
+        (Kind::Open, &[Open, Tuned, Retuned, Limited]),
+        (Kind::Change, &[Retuned]),
+        (Kind::Divide, &[Retuned]),
+    ];
+    let unwanted = told_as.into_iter().filter(|(_, names)| !names.iter().any(|name| want(*name)));
+    unwanted.map(|(kind, _)| kind).collect()
+}
+
 /// Hands the records of an event to `take`, in their order.
 pub fn records(
     event: &Event,
@@ -337,5 +350,15 @@ mod tests {
     #[test]
     fn an_unknown_event_is_none() {
         assert_eq!(told(&Event { kind: 99, ..event() }), []);
+    }
+
+    #[test]
+    fn what_becomes_no_wanted_record_is_not_sent() {
+        assert_eq!(unwanted(|_| true), []);
+        assert_eq!(unwanted(|_| false), [Kind::Open, Kind::Change, Kind::Divide]);
+        let only = |wanted: EventName| move |event: EventName| event == wanted;
+        assert_eq!(unwanted(only(EventName::Limited)), [Kind::Change, Kind::Divide]);
+        assert_eq!(unwanted(only(EventName::Retuned)), []);
+        assert_eq!(unwanted(only(EventName::Closed)).len(), 3);
     }
 }

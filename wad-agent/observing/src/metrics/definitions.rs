@@ -415,8 +415,11 @@ pub const SOURCE_SUCCESS: Definition = Definition {
 };
 
 /// The metric has the label `event`.
-pub const EVENTS: Definition =
-    Definition { name: "wad_events", unit: None, help: "Events of flows that were told, by name" };
+pub const EVENTS: Definition = Definition {
+    name: "wad_events",
+    unit: None,
+    help: "Events of flows that sinks were told, by name",
+};
 
 /// The metric has the label `sink`.
 pub const SINK_SENT: Definition = Definition {

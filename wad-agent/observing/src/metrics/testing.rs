@@ -1,14 +1,25 @@
 //! Readings for tests.
 
-use std::time::Duration;
+use std::{
+    collections::HashMap,
+    time::{Duration, SystemTime},
+};
 
 use wad_common::{
     senders::Senders,
     stats::{PathStats, Walk},
 };
-use wad_tuning::attachment::Part;
+use wad_linux::netns::Skipped;
+use wad_tuning::{
+    attachment::{Attachment, Part},
+    journal::Change,
+    readings::{PathReading, PathState},
+    routes,
+};
 
-use super::*;
+use super::{
+    DerivedMeans, Ended, Memory, PathsMeasured, Readings, Reloads, SinkReading, SourceReading,
+};
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
     PathReading {

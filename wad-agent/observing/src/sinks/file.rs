@@ -8,8 +8,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use nix::errno::Errno;
 use wad_policy::config::LogFile;
-use wad_toolbox::whole_file;
+use wad_toolbox::whole_file::{self, NO_LINK};
 
 use super::error::SinkError;
 
@@ -58,8 +59,14 @@ impl Rotated {
     }
 }
 
+/// Others may have put a link there, in a folder that they may write.
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).append(true).create(true).mode(0o640).open(path)
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o640).custom_flags(NO_LINK);
+    options.open(path).map_err(|error| match Errno::from_raw(error.raw_os_error().unwrap_or(0)) {
+        Errno::ELOOP => io::Error::other("it is a symbolic link, which is not followed"),
+        _ => error,
+    })
 }
 
 fn last_byte(file: &File, bytes: u64) -> io::Result<u8> {
@@ -70,6 +77,8 @@ fn last_byte(file: &File, bytes: u64) -> io::Result<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use super::*;
 
     fn rotated(folder: &Path, keep: u32) -> Rotated {
@@ -113,6 +122,23 @@ mod tests {
         let file = Rotated::new(LogFile { path, max_bytes: 100, keep: 1 });
         let error = file.write(b"{}\n").unwrap_err().told();
         assert!(error.contains("missing/events.jsonl: No such file"), "{error}");
+    }
+
+    #[test]
+    fn a_link_is_not_followed_wherever_it_leads() {
+        let folder = tempfile::tempdir().unwrap();
+        let victim = folder.path().join("victim");
+        symlink(&victim, folder.path().join("events.jsonl")).unwrap();
+        let file = rotated(folder.path(), 1);
+        let is_refused = || {
+            let error = file.write(b"{}\n").unwrap_err().told();
+            assert!(error.ends_with("events.jsonl: it is a symbolic link, which is not followed"));
+        };
+        is_refused();
+        assert!(!victim.exists());
+        fs::write(&victim, "theirs").unwrap();
+        is_refused();
+        assert_eq!(text(folder.path(), "victim"), "theirs");
     }
 
     #[test]

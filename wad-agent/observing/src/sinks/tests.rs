@@ -84,7 +84,9 @@ fn a_file_gets_the_events_that_it_asked_for() {
     assert_eq!((sent, spooled_bytes, failing), (1000, 0, None));
     let mut readings = Readings::default();
     sinks.board().read(&mut readings);
-    assert_eq!(readings.events[EventName::Open as usize], ("open", 1000));
+    assert_eq!(readings.events[EventName::Closed as usize], ("closed", 1000));
+    // Nobody was told.
+    assert_eq!(readings.events[EventName::Open as usize], ("open", 0));
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub struct Choice {
     pub at: Option<Span>,
     /// The choice could not be read: nothing more is to be said about it.
     pub in_doubt: bool,
+    /// The place that says that it gives way to [`Law::Leaky`] where that is measured to be
+    /// right.
+    pub auto_loss: Option<Span>,
 }
 
 impl Choice {
@@ -40,9 +43,11 @@ impl Choice {
     }
 
     fn new(congestion: Congestion, at: Option<Span>) -> Self {
-        Self { congestion: Some(congestion), at, in_doubt: false }
+        Self { congestion: Some(congestion), at, ..Self::default() }
     }
 }
+
+const AUTO: &str = "auto";
 
 /// Reads `congestion` and `loss`, and what `dedicated` makes of them.
 pub fn read(table: &Table<'_>, host: &Host, loss: &Field, problems: &mut Problems) -> Choice {
@@ -55,7 +60,8 @@ pub fn read(table: &Table<'_>, host: &Host, loss: &Field, problems: &mut Problem
     if named.is_none() && table.has("congestion") || loss.is_none() && table.has("loss") {
         return Choice { in_doubt: true, ..Choice::default() };
     }
-    let choice = resolve(table, named, loss, problems);
+    let auto_loss = loss.filter(|loss| loss.value == AUTO).map(|loss| loss.at);
+    let choice = Choice { auto_loss, ..resolve(table, named, loss, problems) };
     check_keys(table, &choice, problems);
     choice
 }
@@ -97,6 +103,8 @@ fn resolve(
     problems: &mut Problems,
 ) -> Choice {
     let leaky = loss.filter(|loss| loss.value == "leaky");
+    // It goes with any congestion control, the host's default too.
+    let is_auto_loss = |key| key == "loss" && loss.is_some_and(|loss| loss.value == AUTO);
     match (named, leaky) {
         (None | Some(Located { value: Congestion::Ours(IMPLIED), .. }), Some(leaky)) => {
             Choice::new(Congestion::Ours(Law::Leaky), Some(leaky.at))
@@ -113,7 +121,7 @@ fn resolve(
             }
             Choice::new(named.value, Some(named.at))
         }
-        (None, None) if keys().any(|key| table.has(key)) => {
+        (None, None) if keys().any(|key| table.has(key) && !is_auto_loss(key)) => {
             Choice::new(Congestion::Ours(IMPLIED), None)
         }
         (None, None) => Choice::default(),
@@ -125,7 +133,8 @@ fn check_keys(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
     let Some(congestion) = &choice.congestion else { return };
     for key in keys() {
         let Some(at) = table.place(key) else { continue };
-        if choice.law().is_some_and(|law| law.takes(key)) {
+        let is_auto_loss = key == "loss" && choice.auto_loss.is_some();
+        if is_auto_loss || choice.law().is_some_and(|law| law.takes(key)) {
             continue;
         }
         let laws = Law::with_key(key);

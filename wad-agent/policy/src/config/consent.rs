@@ -60,9 +60,14 @@ pub fn check(
 }
 
 fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Option<Problem> {
-    let congestion = choice.congestion.as_ref()?;
-    let law = congestion.answering_law()?;
-    let at = choice.at.unwrap_or(table.at);
+    // What it may become needs the same consent as if it were so from the start.
+    let (name, law, at) = match choice.auto_loss {
+        Some(at) => (Law::Leaky.name(), Law::Leaky, at),
+        None => {
+            let congestion = choice.congestion.as_ref()?;
+            (congestion.name(), congestion.answering_law()?, choice.at.unwrap_or(table.at))
+        }
+    };
     let measured = measured_law(law, policy);
     let law = measured.unwrap_or(law);
     // A measured path may turn out larger than the file says: as on any path.
@@ -78,7 +83,7 @@ fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Opti
         Consent::Never | Consent::ByQueue => None,
         Consent::ByPair => aimd_reason(table, policy, shares.most()),
         Consent::ByPath if measured.is_some() => Some(measured_reason(&shares).at(at)),
-        Consent::ByPath => Some(fast_reason(congestion.name(), &shares).at(at)),
+        Consent::ByPath => Some(fast_reason(name, &shares).at(at)),
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::{io, path::PathBuf};
 
-use super::sections::MAX_FILE_BYTES;
-
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read the configuration {} (--config FILE names another)", file.display())]
@@ -15,9 +13,9 @@ pub enum ConfigError {
     #[error(
         "{} is larger than {} MiB, which is room for more paths than wad takes: is it a configuration file?",
         file.display(),
-        MAX_FILE_BYTES >> 20
+        most_bytes >> 20
     )]
-    TooLarge { file: PathBuf },
+    TooLarge { file: PathBuf, most_bytes: usize },
 
     #[error(
         "{}:{line}:{column}: byte {offset} is not UTF-8 text: is it a configuration file?",

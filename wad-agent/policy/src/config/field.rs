@@ -102,6 +102,15 @@ impl Checked {
     }
 }
 
+/// A whole number that may be left to what is measured.
+#[derive(Clone, Copy)]
+pub(super) enum Whole {
+    /// It is not there, or no number.
+    Absent,
+    Auto,
+    Number(u32),
+}
+
 impl Field {
     /// The base of a field: what most fields have nothing of.
     pub const NONE: Self = Self {
@@ -124,6 +133,18 @@ impl Field {
         let Kind::Whole { range, unit } = &self.kind else { return None };
         let parse = |value: &DeValue<'_>| table::integer(value, range.clone(), unit);
         u32::try_from(table.read(self.key, problems, parse)?.value).ok()
+    }
+
+    /// Reads the same where it may be "auto".
+    pub(super) fn whole_or_auto(&self, table: &Table<'_>, problems: &mut Problems) -> Whole {
+        let Kind::Whole { range, unit } = &self.kind else { return Whole::Absent };
+        let parse = |value: &DeValue<'_>| match value.as_str() {
+            Some("auto") => Ok(Whole::Auto),
+            Some(_) => Err(table::wrong_type(value, "a whole number, or \"auto\"")),
+            // In range, hence whole.
+            None => table::integer(value, range.clone(), unit).map(|n| Whole::Number(n as u32)),
+        };
+        table.read(self.key, problems, parse).map_or(Whole::Absent, |whole| whole.value)
     }
 
     /// Whether it is there and `true`, or there and `false`.

@@ -146,7 +146,7 @@ mod tests {
             ["bytes, or a size such as \"4MiB\", or \"auto\"", "4096 to 1073741823 bytes"]
         );
         assert_eq!(words("mode"), ["\"static\", \"measured\" or \"observe\"", ""]);
-        assert_eq!(words("reorder"), ["a whole number", "3 to 300 segments"]);
+        assert_eq!(words("reorder"), ["a whole number, or \"auto\"", "3 to 300 segments"]);
         assert_eq!(words("decrease"), ["a number", "0.01 to 0.9"]);
     }
 }

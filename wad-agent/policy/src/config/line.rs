@@ -1,8 +1,6 @@
 //! Reads what the file says that the path carries: its rate and its round trip time.
 
 use super::{
-    Congestion,
-    congestion::Choice,
     fault::{Fault, Problems, Span},
     quantity,
     table::{self, Located, Table},
@@ -98,29 +96,4 @@ fn positive(number: f64, most: f64, range: &str) -> Result<f64, Fault> {
         return Ok(number);
     }
     Err(Fault::new("out of range", format!("must be {range}")))
-}
-
-/// Reports those that a path without "auto" sizes has no use for.
-pub fn check_use(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
-    let law = choice.congestion.as_ref().and_then(Congestion::answering_law);
-    let (label, help) = match law {
-        // It has no bandwidth, and needs the RTT.
-        _ if choice.in_doubt || table.has("dedicated") => return,
-        Some(law) if law.share_depends_on_path() || table.has("standing_queue") => {
-            if table.has("bandwidth") == table.has("rtt") {
-                return;
-            }
-            ("not by itself", "add the other of `bandwidth` and `rtt`, or leave it out")
-        }
-        _ => (
-            "nothing here needs it",
-            "add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out",
-        ),
-    };
-    for key in ["bandwidth", "rtt"] {
-        if let Some(at) = table.place(key) {
-            let fault = Fault::new(format!("`{key}` has no effect"), label);
-            problems.push(fault.help(help).at(at));
-        }
-    }
 }

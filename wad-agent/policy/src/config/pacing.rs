@@ -59,6 +59,11 @@ pub fn read(
                 let name = choice.congestion.as_ref().map_or("the host's default", |c| c.name());
                 let title = format!("pacing = \"off\" has no effect on {name}");
                 problems.push(Fault::new(title, label).help("leave it out").at(asked.at));
+            } else if let Some(loss) = choice.auto_loss {
+                let title = "pacing = \"off\" does not go with loss = \"auto\"";
+                let fault = Fault::new(title, "what it may become needs to be paced");
+                let fault = fault.help("leave one of the two out");
+                problems.push(fault.at(asked.at).also(loss, "by this"));
             }
             Paced { pacing: Pacing::Off, ..unasked }
         }

@@ -9,7 +9,7 @@ use wad_common::{
 };
 
 use super::{
-    Host, MeasuredPath, Origin, PathPolicy,
+    AutoTraits, Host, MeasuredPath, Origin, PathPolicy,
     aimd::{self, Streams},
     buffers, congestion, consent, dedicated,
     fault::{Fault, Problems, quoted},
@@ -18,7 +18,8 @@ use super::{
         capacity::{BAND, MEASURED_BAND},
         matched::MODE,
     },
-    line::{self, Line},
+    line::Line,
+    line_use,
     overlap::Site,
     pacing, prefix,
     table::{self, Located, Table},
@@ -52,15 +53,21 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let paced = pacing::read(table, &choice, (&line, is_measured), problems);
     let band = MEASURED_BAND.whole(table, problems).unwrap_or(BAND);
     check_band(table, is_measured, problems);
-    let use_line = buffers.use_line || thresholds.use_line || aimd_is_auto;
-    if is_measured {
-        check_measured(table, use_line || paced.is_auto, problems);
-    } else if !use_line {
-        line::check_use(table, &choice, problems);
-    }
-
     policy.initial_window_segments = streams.map(Streams::initial_window_segments);
     fields::read_settings(table, problems, &mut policy);
+    let traits = AutoTraits { loss: choice.auto_loss.is_some(), ..policy.origin.traits };
+    let use_line = buffers.use_line || thresholds.use_line || aimd_is_auto;
+    if is_measured {
+        // What is wrong may have been meant so.
+        let in_doubt = choice.in_doubt || table.has("reorder") && policy.reorder_segments.is_none();
+        let use_flows = traits.any() || in_doubt;
+        check_measured(table, use_line || paced.is_auto || use_flows, problems);
+    } else {
+        check_traits(table, traits, problems);
+        if !use_line {
+            line_use::check(table, &choice, problems);
+        }
+    }
     let name = name?;
     let site = Site { name: name.at, remote: table.place("remote").unwrap_or(table.at) };
     let policy = PathPolicy {
@@ -88,6 +95,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         origin: Origin {
             capacity: line.capacity(),
             buffers: buffers.auto,
+            traits,
             streams: streams.map_or(0, |Streams(k)| k),
             ..policy.origin
         },
@@ -97,6 +105,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             windows: thresholds.auto,
             aimd_is_auto,
             pacing_is_auto: paced.is_auto,
+            traits,
             streams: streams.map_or(1, |Streams(k)| k),
             band,
         }),
@@ -136,6 +145,17 @@ fn check_measured(table: &Table<'_>, use_line: bool, problems: &mut Problems) {
         let fault = Fault::new("mode = \"measured\" has no effect", "nothing here follows from it")
             .help("add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out");
         problems.push(fault.at(at));
+    }
+}
+
+/// Only a path that is measured has traits to follow.
+fn check_traits(table: &Table<'_>, traits: AutoTraits, problems: &mut Problems) {
+    let asked = [("reorder", traits.reorder), ("loss", traits.loss)];
+    for (key, _) in asked.into_iter().filter(|(_, is_auto)| *is_auto) {
+        let Some(at) = table.place(key) else { continue };
+        let title = format!("`{key}`: \"auto\" needs mode = \"measured\"");
+        let fault = Fault::new(title, "nothing is measured here");
+        problems.push(fault.help("add mode = \"measured\", or say what it is").at(at));
     }
 }
 

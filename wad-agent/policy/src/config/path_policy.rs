@@ -67,7 +67,11 @@ impl PathPolicy {
     /// Returns what its flows take beside standard ones. None under the kernel's
     /// algorithms that are no law's twins, and where losses are no measure.
     pub fn shares(&self) -> Option<Shares> {
-        let law = self.congestion.as_ref()?.answering_law()?;
+        // What it may become.
+        let law = match self.measured {
+            Some(MeasuredPath { traits: AutoTraits { loss: true, .. }, .. }) => Law::Leaky,
+            _ => self.congestion.as_ref()?.answering_law()?,
+        };
         Shares::of(law, &self.control, self.bdp_bytes)
     }
 }
@@ -78,6 +82,7 @@ impl PathPolicy {
 pub struct Origin {
     pub capacity: Capacity,
     pub buffers: AutoBuffers,
+    pub traits: AutoTraits,
     /// Standard flows as which one is to behave; 0 for one.
     pub streams: u32,
     /// [`PathPolicy::reorder_segments`]; 0 for the kernel's own.
@@ -95,6 +100,7 @@ pub struct MeasuredPath {
     /// The pair of RFC 3649.
     pub aimd_is_auto: bool,
     pub pacing_is_auto: bool,
+    pub traits: AutoTraits,
     /// Standard flows as which one is to behave; buffers are for all of them.
     pub streams: u32,
     /// A measurement counts from so small a part of the file's own value to so many
@@ -109,6 +115,22 @@ pub struct AutoBuffers {
     pub rcvbuf: bool,
     /// The buffers that the kernel sizes.
     pub autotune: bool,
+}
+
+/// Says what follows from what the path does to packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AutoTraits {
+    /// How far they may be out of order.
+    pub reorder: bool,
+    /// The meaning of a loss.
+    pub loss: bool,
+}
+
+impl AutoTraits {
+    /// Whether anything does.
+    pub const fn any(self) -> bool {
+        self.reorder || self.loss
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

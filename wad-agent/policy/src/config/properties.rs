@@ -29,6 +29,7 @@ const SCRAPS: &[&str] = &[
     "bandwidth = ",
     "congestion = ",
     "loss = ",
+    "reorder = ",
     "dedicated = ",
     "equivalent_streams = ",
     "initial_ssthresh = ",

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Largest file: 256 bytes for each of the most paths that there can be.
-pub const MAX_FILE_BYTES: usize = 32 << 20;
+const MAX_FILE_BYTES: usize = 32 << 20;
 /// Smaller files are not cut.
 const SECTION_BYTES: usize = 64 << 10;
 /// Longest stretch without a `[[path]]` line: 50,000 prefixes for one path.
@@ -34,7 +34,7 @@ pub fn read(file: &Path) -> Result<String, ConfigError> {
         .and_then(|open| open.take(limit).read_to_end(&mut bytes))
         .map_err(read_error)?;
     if bytes.len() > MAX_FILE_BYTES {
-        return Err(ConfigError::TooLarge { file: file.to_owned() });
+        return Err(ConfigError::TooLarge { file: file.to_owned(), most_bytes: MAX_FILE_BYTES });
     }
     String::from_utf8(bytes).map_err(|error| {
         let offset = error.utf8_error().valid_up_to();

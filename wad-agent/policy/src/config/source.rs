@@ -96,7 +96,8 @@ pub const KEYS: &[Key] = &[
     key("loss").takes(
         Text("PromQL"),
         Means("not asked for"),
-        "of `\"prometheus\"`: a fraction of packets, which is shown; nothing follows from it",
+        "of `\"prometheus\"`: a fraction of packets, which is shown; nothing follows from it, \
+         but from [the connections](../measured-paths.md#what-connections-show-of-packets)",
     ),
     key("reordering").takes(Text("PromQL"), Means("not asked for"), "the same, of reordering"),
     key("measured_at").takes(

@@ -8,6 +8,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::Conditions;
 use crate::capacity::Capacity;
 
 /// The least change, in parts of the bandwidth-delay product or of the rate: less is
@@ -17,28 +18,36 @@ const LEAST_CHANGE: f64 = 0.1;
 /// A damper knows what is in force on a path.
 #[derive(Clone, Copy, Debug)]
 pub struct Damper {
-    capacity: Capacity,
+    conditions: Conditions,
     changed_at: Option<Instant>,
 }
 
 impl Damper {
     /// Starts with what the file says, or with what was known before.
-    pub const fn new(capacity: Capacity) -> Self {
-        Self { capacity, changed_at: None }
+    pub fn new(conditions: impl Into<Conditions>) -> Self {
+        Self { conditions: conditions.into(), changed_at: None }
     }
 
-    /// Returns the capacity that the policy in force was made of.
-    pub const fn capacity(&self) -> Capacity {
-        self.capacity
+    /// Returns what the policy in force was made of.
+    pub const fn conditions(&self) -> Conditions {
+        self.conditions
     }
 
     /// Takes over what is wanted, if it is time; says whether that is so.
-    pub fn offer(&mut self, wanted: Capacity, now: Instant, interval: Duration) -> bool {
+    pub fn offer(
+        &mut self,
+        wanted: impl Into<Conditions>,
+        now: Instant,
+        interval: Duration,
+    ) -> bool {
+        let wanted = wanted.into();
         let is_soon = |at| now.saturating_duration_since(at) < interval;
-        if !is_change(self.capacity, wanted) || self.changed_at.is_some_and(is_soon) {
+        let is_change = is_change(self.conditions.capacity, wanted.capacity)
+            || self.conditions.traits.are_other(wanted.traits);
+        if !is_change || self.changed_at.is_some_and(is_soon) {
             return false;
         }
-        *self = Self { capacity: wanted, changed_at: Some(now) };
+        *self = Self { conditions: wanted, changed_at: Some(now) };
         true
     }
 }

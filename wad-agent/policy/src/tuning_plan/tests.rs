@@ -160,7 +160,7 @@ fn a_change_that_matters_is_made_at_once_and_a_small_one_not_at_all() {
     let mut damper = Damper::new(capacity(1000.0, 20.0));
     assert!(!damper.offer(capacity(1000.0, 21.9), start, INTERVAL));
     assert!(damper.offer(capacity(1000.0, 120.0), start, INTERVAL));
-    assert_eq!(damper.capacity(), capacity(1000.0, 120.0));
+    assert_eq!(damper.conditions().capacity, capacity(1000.0, 120.0));
     // Too soon, then not any more.
     assert!(!damper.offer(capacity(1000.0, 20.0), start + INTERVAL / 2, INTERVAL));
     assert!(damper.offer(capacity(1000.0, 20.0), start + INTERVAL, INTERVAL));
@@ -214,4 +214,57 @@ proptest! {
             prop_assert!(bytes.is_none_or(|bytes| 2 * u64::from(bytes) > kernel), "{bytes:?}");
         }
     }
+}
+
+fn traits(reorder_segments: Option<u32>, is_leaky: bool) -> Conditions {
+    let traits = Traits { reorder_segments, is_leaky };
+    Conditions { traits, ..Conditions::default() }
+}
+
+#[test]
+fn reordering_follows_where_it_is_auto() {
+    let auto = path("measured", "reorder = 'auto'");
+    let plan = policy(&auto, traits(Some(19), true), bounds());
+    assert_eq!((plan.reorder_segments, plan.origin.reorder_segments), (Some(19), 19));
+    // Nothing else does, and without a measurement nothing at all.
+    assert_eq!(plan.congestion, None);
+    assert_eq!(policy(&auto, Conditions::default(), bounds()), auto);
+    let fixed = path("measured", "reorder = 30; sndbuf = 'auto'");
+    assert_eq!(policy(&fixed, traits(Some(19), true), bounds()).reorder_segments, Some(30));
+}
+
+#[test]
+fn a_loss_is_no_congestion_where_that_is_measured() {
+    for keys in ["", "congestion = 'cubic'", "congestion = 'wad_scalable'; idle = 'keep'"] {
+        let auto = path("measured", &format!("loss = 'auto'; {keys}"));
+        let plan = policy(&auto, traits(Some(19), true), bounds());
+        assert_eq!((plan.law(), plan.reorder_segments), (Some(Law::Leaky), None), "{keys}");
+        assert_eq!(plan.control, Control::STANDARD, "{keys}");
+        // Absent that it is as the file says.
+        assert_eq!(policy(&auto, traits(Some(19), false), bounds()), auto, "{keys}");
+    }
+    let bounded = path("measured", "loss = 'auto'; max_cwnd = 1000; decrease = 0.3");
+    let control = policy(&bounded, traits(None, true), bounds()).control;
+    let max_cwnd = bounded.control.max_cwnd;
+    assert_eq!((bounded.law(), max_cwnd.segments), (Some(Law::Aimd), 1000));
+    assert_eq!(control, Control { max_cwnd, ..Control::STANDARD });
+    let sure = path("measured", "congestion = 'cubic'; sndbuf = 'auto'");
+    assert_eq!(policy(&sure, traits(None, true), bounds()).congestion, sure.congestion);
+}
+
+#[test]
+fn the_rate_is_that_of_the_law_in_force() {
+    let auto = path("measured", "loss = 'auto'; congestion = 'cubic'; pacing = 'auto'");
+    let rate = |conditions| policy(&auto, conditions, bounds()).max_pacing_bytes_per_second;
+    assert_eq!([rate(traits(None, false)), rate(traits(None, true))], [Some(PACED), None]);
+}
+
+#[test]
+fn a_change_of_traits_is_one_and_waits_as_others_do() {
+    let start = Instant::now();
+    let mut damper = Damper::new(traits(Some(20), false));
+    assert!(!damper.offer(traits(Some(23), false), start, INTERVAL));
+    assert!(damper.offer(traits(Some(23), true), start, INTERVAL));
+    assert!(!damper.offer(traits(None, false), start + INTERVAL / 2, INTERVAL));
+    assert!(damper.offer(traits(None, false), start + INTERVAL, INTERVAL));
 }

@@ -12,6 +12,7 @@ use aya::maps::{
 use tracing::warn;
 use wad_common::{
     counter::{Counter, Setting},
+    event::Kind,
     growth::{Holder, Room},
     policy::{Policy, Rule, RuleRun},
     refused::Refusal,
@@ -200,9 +201,10 @@ impl Maps {
         Ok(())
     }
 
-    /// Has the kernel side tell of flows that are changed while they run, or not.
-    pub fn tell_changes(&mut self, tells: bool) -> Result<()> {
-        self.set(Setting::TellsChanges, tells.into())
+    /// Has the kernel side send no events of these kinds.
+    pub fn leave_out(&mut self, kinds: &[Kind]) -> Result<()> {
+        let bits = kinds.iter().fold(0, |bits, kind| bits | kind.bit());
+        self.set(Setting::Unwanted, bits)
     }
 
     /// Has the kernel side bound the buffers of flows.

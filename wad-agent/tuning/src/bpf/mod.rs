@@ -45,7 +45,9 @@ pub use progress::ProgressReader;
 use recount::Recount;
 use running::Running;
 use tracing::warn;
-use wad_common::{counter::Counter, growth::Holding, instruments::Members, policy::Policy};
+use wad_common::{
+    counter::Counter, event::Kind, growth::Holding, instruments::Members, policy::Policy,
+};
 use wad_linux::{
     cgroup::Cgroup,
     netns::{Skipped, Which},
@@ -249,9 +251,9 @@ impl Tuning {
         running.bring_along(Which::These(&namespaces), stop)
     }
 
-    /// Has flows that are changed while they run tell of it, or not.
-    pub fn tell_changes(&self, tells: bool) -> Result<()> {
-        self.maps().tell_changes(tells)
+    /// Has the kernel side send no events of these kinds.
+    pub fn leave_out(&self, kinds: &[Kind]) -> Result<()> {
+        self.maps().leave_out(kinds)
     }
 
     /// Returns how many flows have come to paths that divide their buffers, or left

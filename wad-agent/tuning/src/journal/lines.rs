@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use wad_linux::{netns::Identity, sysctl::Sysctl};
 
 use super::{
-    Change, JournalError, Left, bpffs, namespaces,
+    Change, JournalError, Left, bpffs,
     transmit_queue::{self, Queue},
 };
 use crate::routes;
@@ -123,44 +123,39 @@ impl Entry {
         is_ours.then_some(before)
     }
 
+    /// Undoes it in the network namespace of the calling thread.
     pub fn undo(&self, sysctl: &Sysctl) -> Result<Option<Left>, JournalError> {
         let (namespace, key, before, after) = match &self.change {
             Change::BpffsMount { dir } => return bpffs::unmount(dir),
-            Change::TransmitQueue { namespace, index, interface, after, .. } => {
-                let queue = (*namespace, *index, interface.as_str());
-                return self.undo_transmit_queue(queue, after);
+            Change::TransmitQueue { index, interface, after, .. } => {
+                return self.undo_transmit_queue(*index, interface, after);
             }
-            Change::Routes { namespace } => {
-                let removed = routes::remove(*namespace);
+            Change::Routes { .. } => {
+                let removed = routes::remove();
                 return removed.map(|()| None).map_err(|source| JournalError::Routes { source });
             }
             Change::Sysctl { namespace, key, before, after } => (*namespace, key, before, after),
         };
-        let undo = || {
-            let now = sysctl.read(key)?;
-            if now == *before {
-                return Ok(None);
-            }
-            match self.before_of(&now) {
-                Some(before) => sysctl.write(key, before).map(|()| None),
-                None => {
-                    let (key, after) = (key.clone(), after.clone());
-                    Ok(Some(Left::Sysctl { namespace, key, now, after }))
-                }
-            }
-        };
-        // A namespace that is gone took it along.
-        Ok(namespaces::inside(namespace, undo)?.transpose()?.flatten())
+        let now = sysctl.read(key)?;
+        if now == *before {
+            return Ok(None);
+        }
+        if let Some(before) = self.before_of(&now) {
+            sysctl.write(key, before)?;
+            return Ok(None);
+        }
+        Ok(Some(Left::Sysctl { namespace, key: key.clone(), now, after: after.clone() }))
     }
 
     fn undo_transmit_queue(
         &self,
-        (namespace, index, interface): (Identity, u32, &str),
+        index: u32,
+        interface: &str,
         after: &str,
     ) -> Result<Option<Left>, JournalError> {
         let failed =
             |source| JournalError::TransmitQueue { interface: interface.to_owned(), source };
-        let Some(now) = transmit_queue::packets(namespace, index).map_err(failed)? else {
+        let Some(now) = transmit_queue::packets(index).map_err(failed)? else {
             return Ok(None);
         };
         let now = now.to_string();
@@ -172,7 +167,7 @@ impl Entry {
             let (interface, after) = (interface.to_owned(), after.to_owned());
             return Ok(Some(Left::TransmitQueue { interface, now, after }));
         };
-        transmit_queue::set(namespace, Queue { index, packets }).map(|()| None).map_err(failed)
+        transmit_queue::set(&Queue { index, packets }).map(|()| None).map_err(failed)
     }
 
     pub fn is_of_the_same(&self, change: &Change) -> bool {

@@ -262,6 +262,56 @@ fn what_went_with_its_namespace_is_undone() {
     assert!(!host.file().exists());
 }
 
+fn another_namespace() -> Identity {
+    serde_json::from_str("{\"device\":0,\"inode\":1}").unwrap()
+}
+
+#[test]
+fn what_was_changed_in_a_namespace_is_undone_there_or_forgotten() {
+    let host = Host::new();
+    let place = another_namespace();
+    for is_gone in [false, true] {
+        host.sysctl.write(RMEM, "212992").unwrap();
+        let mut journal = host.journal();
+        journal.set(WMEM, "456").unwrap();
+        assert_eq!(journal.others().unwrap(), [].into());
+        journal.at(place, |journal| journal.set(RMEM, "456")).unwrap();
+        assert_eq!(host.journal().others().unwrap(), [place].into());
+        if is_gone {
+            journal.forget(place).unwrap();
+        } else {
+            assert_eq!(journal.at(place, |journal| journal.leave(place)).unwrap(), []);
+        }
+        assert_eq!(host.rmem(), if is_gone { "456" } else { "212992" });
+        // Its own change stays, and an agent that comes after it knows of no other.
+        assert_eq!(journal.changes().count(), 1);
+        assert_eq!(host.journal().others().unwrap(), [].into());
+        journal.undo().unwrap();
+    }
+}
+
+#[test]
+fn queues_are_restored_in_one_namespace_at_a_time() {
+    let host = Host::new();
+    let mut journal = host.journal();
+    let queue = |namespace| Change::TransmitQueue {
+        namespace,
+        // There is none of this number: it went with its lengths.
+        index: i32::MAX as u32,
+        interface: "eth0".to_owned(),
+        before: "1000".to_owned(),
+        after: "5000".to_owned(),
+    };
+    let own = Identity::own().unwrap();
+    journal.record(queue(own)).unwrap();
+    journal.record(queue(another_namespace())).unwrap();
+    let wanted = [TransmitQueue { interface: "eth0".to_owned(), packets: 5000 }];
+    journal.restore_transmit_queues_but(&wanted).unwrap();
+    assert_eq!(journal.changes().count(), 2);
+    journal.restore_transmit_queues_but(&[]).unwrap();
+    assert_eq!(journal.changes().collect::<Vec<_>>(), [&queue(another_namespace())]);
+}
+
 #[test]
 fn instances_do_not_share_a_journal() {
     let host = Host::new();

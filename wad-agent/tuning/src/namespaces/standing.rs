@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex};
 
 use wad_toolbox::mutex::locked;
 
+use crate::routes;
+
 /// Namespaces are named in a sentence, at most.
 const NAMED: usize = 8;
 
 /// A namespace that flows of paths are in.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Place {
     /// The number by which `lsns` shows it.
     pub inode: u64,
@@ -16,6 +18,21 @@ pub struct Place {
     pub paths: Vec<Arc<str>>,
     /// Why what they need does not hold there, if it does not.
     pub failed: Option<String>,
+    /// How it stands with its routes.
+    pub routes: routes::Standing,
+}
+
+impl Place {
+    /// Returns why what the paths need does not hold, and what is left alone of one path's
+    /// routes.
+    fn lacks(&self, path: &str) -> (Option<String>, Vec<String>) {
+        match self.routes.get() {
+            routes::RoutesState::Failed(reason) if self.failed.is_none() => {
+                (Some(format!("its routes are left alone: {reason}")), Vec::new())
+            }
+            state => (self.failed.clone(), state.left_alone(path)),
+        }
+    }
 }
 
 /// Shared by who follows flows into namespaces and who tells of it.
@@ -31,28 +48,34 @@ impl Standing {
     /// Returns where what a path needs holds, and where it does not, in sentences.
     pub fn of(&self, path: &str) -> Vec<String> {
         let places = locked(&self.0);
-        let is_needy = |place: &&Place| place.paths.iter().any(|needy| **needy == *path);
-        let (failed, held): (Vec<_>, Vec<_>) =
-            places.iter().filter(is_needy).partition(|place| place.failed.is_some());
+        let (mut held, mut failed, mut left_alone) = (Vec::new(), Vec::new(), Vec::new());
+        for place in places.iter().filter(|it| it.paths.iter().any(|needy| **needy == *path)) {
+            let inode = place.inode;
+            let (reason, left) = place.lacks(path);
+            match reason {
+                Some(reason) => failed.push(format!("not in network namespace {inode}: {reason}")),
+                None => held.push(inode.to_string()),
+            }
+            left_alone.extend(
+                left.into_iter().map(|what| format!("in network namespace {inode} {what}")),
+            );
+        }
         let mut sentences = Vec::new();
         if !held.is_empty() {
-            let named: Vec<_> =
-                held.iter().take(NAMED).map(|place| place.inode.to_string()).collect();
             let more = match held.len().saturating_sub(NAMED) {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
-            let named = named.join(", ");
+            held.truncate(NAMED);
+            let named = held.join(", ");
             sentences.push(format!("the same holds in network namespaces {named}{more}"));
         }
-        for place in failed.iter().take(NAMED) {
-            let reason = place.failed.as_deref().unwrap_or_default();
-            sentences.push(format!("not in network namespace {}: {reason}", place.inode));
-        }
         let unnamed = failed.len().saturating_sub(NAMED);
+        sentences.extend(failed.into_iter().take(NAMED));
         if unnamed > 0 {
             sentences.push(format!("not in {unnamed} more network namespaces: the log says why"));
         }
+        sentences.extend(left_alone.into_iter().take(NAMED));
         sentences
     }
 }
@@ -62,7 +85,8 @@ mod tests {
     use super::*;
 
     fn place(inode: u64, path: &str, failed: Option<&str>) -> Place {
-        Place { inode, paths: vec![Arc::from(path)], failed: failed.map(str::to_owned) }
+        let (paths, failed) = (vec![Arc::from(path)], failed.map(str::to_owned));
+        Place { inode, paths, failed, routes: routes::Standing::default() }
     }
 
     #[test]
@@ -77,6 +101,29 @@ mod tests {
         );
         assert_eq!(standing.of("q"), ["the same holds in network namespaces 5"]);
         assert_eq!(standing.of("r"), [""; 0]);
+    }
+
+    #[test]
+    fn routes_that_are_left_alone_are_named_with_their_namespace() {
+        let standing = Standing::default();
+        let places = [place(7, "p", None), place(8, "p", None)];
+        let report = routes::Report {
+            refused: ["p", "q"]
+                .map(|path| routes::Refused { path: Arc::from(path), what: format!("{path}'s") })
+                .to_vec(),
+            ..routes::Report::default()
+        };
+        places[0].routes.set(routes::RoutesState::InForce(report));
+        places[1].routes.set(routes::RoutesState::Failed("no rules".to_owned()));
+        standing.set(places.to_vec());
+        assert_eq!(
+            standing.of("p"),
+            [
+                "the same holds in network namespaces 7",
+                "not in network namespace 8: its routes are left alone: no rules",
+                "in network namespace 7 p's"
+            ]
+        );
     }
 
     #[test]

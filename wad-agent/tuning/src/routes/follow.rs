@@ -1,23 +1,20 @@
 //! Follows the main table, on a thread of its own: reading large tables takes time
 //! that the agent has other use for.
 
-use std::{io, thread, time::Duration};
+use std::{convert::Infallible, future::pending, io, thread, time::Duration};
 
 use futures_util::StreamExt as _;
 use netlink_packet_core::NetlinkPayload;
 use netlink_packet_route::RouteNetlinkMessage;
 use rtnetlink::MulticastGroup;
 use tokio::{
-    sync::watch,
+    sync::{oneshot, watch},
     time::{Instant, sleep, sleep_until},
 };
 use tracing::{info, warn};
-use wad_linux::{
-    netlink::{self, Netlink, NetlinkError},
-    netns::{Identity, Netns},
-};
+use wad_linux::netlink::{self, Netlink, NetlinkError};
 use wad_policy::config::route_rules::{RouteMetrics, Selected};
-use wad_toolbox::causes::with_causes;
+use wad_toolbox::{causes::with_causes, shortage};
 
 use super::{
     MAIN_TABLE,
@@ -53,46 +50,51 @@ const FIRST: Duration = Duration::from_secs(5);
 /// then they are gone.
 #[derive(Debug)]
 pub struct Follower {
-    wanted: watch::Sender<Vec<Selected>>,
     standing: Standing,
+    /// Its thread goes on until this is dropped.
+    end: Option<oneshot::Sender<()>>,
     thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Follower {
-    /// Returns when they are there, or cannot be: in the agent's own namespace, or in
-    /// another one.
+    /// Returns when they are there, or cannot be, in the calling thread's network namespace,
+    /// which is named by its inode if it is another than the agent's.
     pub fn start(
-        wanted: Vec<Selected>,
+        wanted: watch::Receiver<Vec<Selected>>,
         standing: Standing,
-        other: Option<Netns>,
+        namespace: Option<u64>,
     ) -> io::Result<Self> {
-        let (wanted, told) = watch::channel(wanted);
+        let (end, ended) = oneshot::channel();
         let (done, first) = std::sync::mpsc::channel();
-        let tell = Tell { standing: standing.clone(), namespace: inode(other.as_ref())? };
+        let tell = Tell { standing: standing.clone(), namespace };
+        // What this thread opens and starts is of the namespace of the one that starts it.
         let thread = thread::Builder::new().name("routes".to_owned()).spawn(move || {
-            // What this thread opens and starts from here on is of that namespace.
-            if let Some(error) = other.and_then(|other| other.enter().err()) {
-                return tell.fail(NetlinkError::Namespace { source: error });
-            }
-            follow(told, &tell, || {
+            follow(wanted, ended, &tell, || {
                 // Who waited may have given up.
                 let _ = done.send(());
-            })
-        })?;
+            });
+        });
+        let thread = Some(thread.map_err(shortage::of_threads)?);
         // What takes longer goes on beside all else.
         let _ = first.recv_timeout(FIRST);
-        Ok(Self { wanted, standing, thread: Some(thread) })
+        Ok(Self { standing, end: Some(end), thread })
     }
 
-    pub fn want(&self, wanted: Vec<Selected>) {
-        self.wanted.send_replace(wanted);
+    /// Whether it could not even begin.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.thread.as_ref().is_none_or(thread::JoinHandle::is_finished)
+    }
+
+    /// Has it end soon, for whoever drops it.
+    pub fn end_soon(&mut self) {
+        self.end = None;
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        // The last sender gone is the end.
-        self.wanted = watch::channel(Vec::new()).0;
+        self.end_soon();
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -102,46 +104,58 @@ impl Drop for Follower {
     }
 }
 
-fn inode(other: Option<&Netns>) -> io::Result<Option<u64>> {
-    other.map(|other| other.identity().map(Identity::inode)).transpose()
-}
-
-fn follow(mut wanted: watch::Receiver<Vec<Selected>>, tell: &Tell, done: impl Fn()) {
+fn follow(
+    mut wanted: watch::Receiver<Vec<Selected>>,
+    ended: oneshot::Receiver<()>,
+    tell: &Tell,
+    done: impl Fn(),
+) {
     let runtime = match netlink::runtime() {
         Ok(runtime) => runtime,
         Err(error) => return tell.fail(error),
     };
     runtime.block_on(async {
-        let mut guard = None;
-        loop {
-            match attend(&mut wanted, tell, &mut guard, &done).await {
-                Ok(()) => return,
-                Err(error) => {
-                    tell.fail(error);
-                    done();
-                }
-            }
-            // In doubt the main table decides.
-            if let Ok(mut netlink) = Netlink::open()
-                && let Err(error) = clear(&mut netlink).await
-            {
-                warn!("rules and routes of wad's may be left: {error}");
-            }
-            tokio::select! {
-                () = sleep(AGAIN) => {}
-                changed = wanted.changed() => if changed.is_err() { return },
-            }
+        // What a pass has half done goes with the guard.
+        tokio::select! {
+            _ = ended => {}
+            () = go_on(&mut wanted, tell, &done) => {}
         }
     });
 }
 
-/// Attends until it is over, or something fails.
+async fn go_on(wanted: &mut watch::Receiver<Vec<Selected>>, tell: &Tell, done: impl Fn()) {
+    let mut guard = None;
+    loop {
+        let Err(error) = attend(wanted, tell, &mut guard, &done).await;
+        tell.fail(error);
+        done();
+        // In doubt the main table decides.
+        if let Ok(mut netlink) = Netlink::open()
+            && let Err(error) = clear(&mut netlink).await
+        {
+            warn!("rules and routes of wad's may be left: {error}");
+        }
+        tokio::select! {
+            () = sleep(AGAIN) => {}
+            () = changed(wanted) => {}
+        }
+    }
+}
+
+/// Waits until something else is wanted.
+async fn changed(wanted: &mut watch::Receiver<Vec<Selected>>) {
+    if wanted.changed().await.is_err() {
+        pending().await
+    }
+}
+
+/// Attends until something fails.
 async fn attend(
     wanted: &mut watch::Receiver<Vec<Selected>>,
     tell: &Tell,
     guard: &mut Option<Guard>,
     done: impl Fn(),
-) -> Result<(), NetlinkError> {
+) -> Result<Infallible, NetlinkError> {
     // First: what happens from here on is told.
     let (connection, _handle, mut events) = rtnetlink::new_multicast_connection(&GROUPS)
         .map_err(|source| NetlinkError::Socket { source })?;
@@ -157,22 +171,13 @@ async fn attend(
         done();
         let next = Instant::now() + (begun.elapsed() * REST).max(PAUSE);
         tokio::select! {
-            changed = wanted.changed() => if changed.is_err() { return Ok(()) },
+            () = changed(wanted) => {}
             heard = happened(&mut events) => heard?,
         }
-        tokio::select! {
-            () = sleep_until(next) => {}
-            () = closed(wanted) => return Ok(()),
-        }
+        sleep_until(next).await;
         // They are all in what is read now.
         while events.try_recv().is_ok() {}
     }
-}
-
-/// Waits for the end alone.
-async fn closed(wanted: &watch::Receiver<Vec<Selected>>) {
-    let mut wanted = wanted.clone();
-    while wanted.changed().await.is_ok() {}
 }
 
 type Event = (netlink_packet_core::NetlinkMessage<RouteNetlinkMessage>, rtnetlink::sys::SocketAddr);

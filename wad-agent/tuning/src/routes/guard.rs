@@ -12,7 +12,6 @@ use std::{
 
 use anyhow::Result;
 use nix::sys::signal::{SigHandler, Signal, signal};
-use wad_linux::netns::Identity;
 
 use super::remove;
 
@@ -57,5 +56,5 @@ pub fn run() -> Result<()> {
     }
     // Nothing is ever sent.
     io::stdin().lock().read_to_end(&mut Vec::new())?;
-    Ok(remove(Identity::own()?)?)
+    Ok(remove()?)
 }

@@ -63,6 +63,23 @@ impl Standing {
     }
 }
 
+impl RoutesState {
+    /// Returns what is left alone of a path's routes, and what may come before them.
+    pub fn left_alone(&self, path: &str) -> Vec<String> {
+        let Self::InForce(report) = self else { return Vec::new() };
+        let refused = report.refused.iter().filter(|refused| *refused.path == *path);
+        let mut left: Vec<_> = refused.map(|refused| refused.what.clone()).collect();
+        if report.others_come_first {
+            left.push(
+                "other rules of this host come before wad's, and may decide in their place \
+                 (`ip rule`)"
+                    .to_owned(),
+            );
+        }
+        left
+    }
+}
+
 /// Returns by what means a path's metrics come to its connections, in sentences.
 /// `undoes` is for the laws that take back a decrease for what was no loss.
 pub fn means(path: &str, metrics: RouteMetrics, undoes: bool, state: &RoutesState) -> Vec<String> {
@@ -98,21 +115,10 @@ pub fn means(path: &str, metrics: RouteMetrics, undoes: bool, state: &RoutesStat
     if means.is_empty() {
         return means;
     }
-    match state {
-        RoutesState::Off => {}
-        RoutesState::Failed(reason) => means.push(format!("its routes are left alone: {reason}")),
-        RoutesState::InForce(report) => {
-            let refused = report.refused.iter().filter(|refused| *refused.path == *path);
-            means.extend(refused.map(|refused| refused.what.clone()));
-            if report.others_come_first {
-                means.push(
-                    "other rules of this host come before wad's, and may decide in their place \
-                     (`ip rule`)"
-                        .to_owned(),
-                );
-            }
-        }
+    if let RoutesState::Failed(reason) = state {
+        means.push(format!("its routes are left alone: {reason}"));
     }
+    means.extend(state.left_alone(path));
     means
 }
 

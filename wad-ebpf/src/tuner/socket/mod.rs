@@ -205,10 +205,13 @@ pub trait Socket {
         class & DSCP_MASK
     }
 
+    /// Takes them from where the kernel has them: to ask for an option costs a new flow
+    /// twenty times as much, and before Linux 6.0 the kernel does not say.
     #[inline(always)]
     fn read_buffers(&self, settings: &mut Settings) {
-        settings.sndbuf_bytes = self.number(SOL_SOCKET, SO_SNDBUF);
-        settings.rcvbuf_bytes = self.number(SOL_SOCKET, SO_RCVBUF);
+        if let Some(socket) = Visited::of(self.sk()) {
+            [settings.sndbuf_bytes, settings.rcvbuf_bytes] = socket.buffers_bytes();
+        }
     }
 
     #[inline(always)]
@@ -219,11 +222,9 @@ pub trait Socket {
 
     #[inline(always)]
     fn read_congestion(&self, name: &mut [u8; CONGESTION_BYTES]) {
-        // SAFETY: the buffer has the length given. On failure the kernel zeroes
-        // it, which reads as "unknown".
-        unsafe {
-            self.get_option(SOL_TCP, TCP_CONGESTION, name.as_mut_ptr().cast(), name.len() as i32)
-        };
+        if let Some(socket) = Visited::of(self.sk()) {
+            *name = socket.congestion();
+        }
     }
 
     /// Fills in what an event says of the socket itself.

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use nix::time::{ClockId, clock_gettime};
+
 /// Buffers that may grow, or are to shrink, are looked at so often: what a path lacks
 /// meanwhile is about a round trip of a long one.
 pub const LIVELY: Duration = Duration::from_millis(100);
@@ -30,7 +32,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// Returns how long to wait after a look that took so long.
+    /// Returns how long to wait after a look that took so much of a processor's time.
     pub fn pause(&mut self, seen: Seen, took: Duration) -> Duration {
         self.quiet_looks = if seen.had_visits { 0 } else { self.quiet_looks.saturating_add(1) };
         let pause = if !seen.is_lively && !seen.had_visits {
@@ -42,6 +44,13 @@ impl Pace {
         };
         pause.max(took.saturating_mul(PART))
     }
+}
+
+/// Returns the time that the agent has had processors for. A look may take far longer on a
+/// busy host, where it costs others nothing while it waits. Of all threads, as a look has
+/// some of its own in other network namespaces.
+pub fn processor_time() -> Duration {
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 #[cfg(test)]

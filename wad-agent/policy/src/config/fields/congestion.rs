@@ -15,6 +15,7 @@ use crate::{
         setting::{InForce, Setting, Value},
         thresholds::{BYTES, SEGMENTS},
     },
+    law::Law,
     pair::{decrease, increase_segments},
 };
 
@@ -37,10 +38,19 @@ const WINDOW: Field = Field {
 
 pub const LOSS: Field = Field {
     key: "loss",
-    kind: Kind::Word { words: &["congestion", "leaky"], unless: "is no cause of losses" },
+    kind: Kind::Word { words: &["congestion", "leaky", "auto"], unless: "is no cause of losses" },
     default: "\"congestion\"",
     doc: "What a loss means; \"leaky\" takes from the window only what the RTT shows to be a \
-          queue.",
+          queue; \"auto\" on a path that is measured is \"leaky\" while its flows lose packets \
+          without a queue, and else what `congestion` is.",
+    check: Some(Checked::words(|path| {
+        path.origin.traits.loss.then(|| "loss as measured".to_owned())
+    })),
+    why: |in_force| {
+        let is_leaky = in_force.law() == Some(Law::Leaky);
+        (is_leaky && in_force.origin.traits.loss)
+            .then_some("its flows lost packets without a queue: losses are no congestion")
+    },
     ..Field::NONE
 };
 

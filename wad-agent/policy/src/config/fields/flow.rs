@@ -5,7 +5,7 @@ use wad_common::policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS};
 use crate::config::{
     aimd::HANDSHAKE_SEGMENTS,
     dscp,
-    field::{Checked, Field, Kind},
+    field::{Checked, Field, Kind, Whole},
     route_rules::MAX_REORDER_SEGMENTS,
     setting::{Setting, Value},
 };
@@ -66,15 +66,22 @@ pub const FLOW: &[Field] = &[
         // From what TCP begins with (RFC 5681) to what `net.ipv4.tcp_max_reordering` lets it
         // learn.
         kind: Kind::Whole { range: 3..=MAX_REORDER_SEGMENTS as u64, unit: "segments" },
+        or: &["auto"],
         default: "the kernel's own",
         doc: "The segments that may arrive before one sent ahead of them, before it counts as \
-              lost; takes `[host] routes`.",
-        read: |field, table, problems, path| {
-            path.reorder_segments = field.whole(table, problems);
-            path.origin.reorder_segments = path.reorder_segments.unwrap_or(0);
+              lost; takes `[host] routes`; \"auto\" on a path that is measured is as far as its \
+              flows have seen it.",
+        read: |field, table, problems, path| match field.whole_or_auto(table, problems) {
+            Whole::Absent => {}
+            Whole::Auto => path.origin.traits.reorder = true,
+            Whole::Number(segments) => {
+                path.reorder_segments = Some(segments);
+                path.origin.reorder_segments = segments;
+            }
         },
-        check: Some(Checked::words(|path| {
-            path.reorder_segments.map(|segments| format!("reorder {segments}"))
+        check: Some(Checked::words(|path| match path.reorder_segments {
+            None => path.origin.traits.reorder.then(|| "reorder as measured".to_owned()),
+            Some(segments) => Some(format!("reorder {segments}")),
         })),
         explain: Some(
             Setting::new("reorder_segments", |in_force| {

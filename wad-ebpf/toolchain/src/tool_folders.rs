@@ -1,7 +1,5 @@
 //! Programs that cargo installs are in folders by name and version in the user's cache
 //! folder, so that all clones of the repository share them.
-//!
-//! wad-agent/tuning/build.rs includes this file, too: it looks there for bpf-linker.
 
 use std::{
     env,

@@ -1,7 +1,5 @@
 //! The compiler and linker of the BPF programs are the nightly that
 //! `wad-ebpf/rust-toolchain.toml` names, and a bpf-linker built against it.
-//!
-//! wad-agent/tuning/build.rs includes this file, too: both must build alike.
 
 use std::{
     env, fs, io,

@@ -1,0 +1,34 @@
+//! Whether a path has any use for what the file says that it carries.
+
+use super::{
+    Congestion,
+    congestion::Choice,
+    fault::{Fault, Problems},
+    table::Table,
+};
+
+/// Reports rate and round trip time where a path without "auto" sizes has no use for
+/// them.
+pub fn check(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
+    let law = choice.congestion.as_ref().and_then(Congestion::answering_law);
+    let (label, help) = match law {
+        // It has no bandwidth, and needs the RTT.
+        _ if choice.in_doubt || table.has("dedicated") => return,
+        Some(law) if law.share_depends_on_path() || table.has("standing_queue") => {
+            if table.has("bandwidth") == table.has("rtt") {
+                return;
+            }
+            ("not by itself", "add the other of `bandwidth` and `rtt`, or leave it out")
+        }
+        _ => (
+            "nothing here needs it",
+            "add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out",
+        ),
+    };
+    for key in ["bandwidth", "rtt"] {
+        if let Some(at) = table.place(key) {
+            let fault = Fault::new(format!("`{key}` has no effect"), label);
+            problems.push(fault.help(help).at(at));
+        }
+    }
+}
