@@ -1,27 +1,36 @@
 //! `cargo xtask clippy`: warnings are errors, for the host and for the kernel,
 //! where wad-common is also looked at by itself.
 
+use std::env::consts::ARCH;
+
 use anyhow::Result;
 use wad_toolchain::{BpfToolchain, TARGET};
 
 use crate::{
-    exec,
+    dist, exec,
     setup::{self, For},
 };
 
 /// The feature adds what only libFuzzer runs, which is not looked at otherwise.
 pub const FEATURES: &str = "wad-commands/fuzz";
 
-pub fn run() -> Result<()> {
+/// Looks at all code as it is compiled for the named machine, or for this one.
+pub fn run(machine: Option<&str>) -> Result<()> {
     setup::run(For::Linting)?;
+    let mut clippy = match machine {
+        Some(machine) => {
+            setup::run(For::Shipping)?;
+            dist::cargo("clippy", setup::target_of(machine)?, "dev")
+        }
+        None => exec::cargo(["clippy"]),
+    };
+    let all = ["--workspace", "--all-targets", "--features", FEATURES];
     let deny = ["--", "--deny", "warnings"];
-    let all = ["clippy", "--workspace", "--all-targets", "--features", FEATURES];
-    exec::run(exec::cargo(all).args(deny))?;
+    exec::run(clippy.args(all).args(deny))?;
 
     let bpf = BpfToolchain::read(exec::root())?;
-    let arch = std::env::consts::ARCH;
     exec::run(
-        bpf.cargo(arch)
+        bpf.cargo(machine.unwrap_or(ARCH))
             .args(["clippy", "--package", "wad-common", "--package", "wad-ebpf"])
             .args(["--features", "wad-ebpf/programs", "--locked"])
             .args(TARGET)

@@ -50,7 +50,11 @@ enum Command {
     /// Build `wad` for this machine, optimised, BPF programs included
     Build,
     /// Lint the workspace and the BPF programs; warnings are errors
-    Clippy,
+    Clippy {
+        /// As it is compiled for this machine; for the one that this is if none is named
+        #[arg(value_name = "MACHINE", value_parser = dist::machines())]
+        machine: Option<String>,
+    },
     /// Format the workspace and the BPF programs
     Fmt {
         /// Change nothing; fail if something is not formatted
@@ -184,7 +188,7 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Setup => setup::run(setup::For::Everything),
         Command::Build => build::run(),
-        Command::Clippy => clippy::run(),
+        Command::Clippy { machine } => clippy::run(machine.as_deref()),
         Command::Fmt { check } => fmt::run(check),
         Command::Ci { quick: true, .. } => ci::run(ci::Extent::Quick),
         Command::Ci { long: true, .. } => ci::run(ci::Extent::Long),

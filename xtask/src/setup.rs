@@ -38,8 +38,13 @@ pub const SHIPPED: [&str; 2] = ["x86_64-unknown-linux-musl", "aarch64-unknown-li
 
 /// Returns the one of the shipped targets that this machine runs.
 pub fn own_target() -> Result<&'static str> {
-    let own = SHIPPED.into_iter().find(|target| target.starts_with(ARCH));
-    own.with_context(|| format!("wad is not shipped for {ARCH}"))
+    target_of(ARCH)
+}
+
+/// Returns the one of the shipped targets that a machine of that name runs.
+pub fn target_of(machine: &str) -> Result<&'static str> {
+    let target = SHIPPED.into_iter().find(|target| target.starts_with(machine));
+    target.with_context(|| format!("wad is not shipped for {machine}"))
 }
 
 /// Makes sure that all is there.

@@ -9,7 +9,6 @@ use crate::{context::Context, pacing, parameters::Parameters, rate_sample::RateS
 #[inline(always)]
 pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
     let mut before = parameters.bounded_window(parameters.standard_credit_q16());
-    let mut after = before;
     let mut course = parameters.course();
     if tcp.is_reducing() {
         course.reduce();
@@ -18,14 +17,14 @@ pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
             tcp.set_cwnd_segments(before.ssthresh_segments);
         }
     } else {
+        course.follow(&before);
         let entitled_segments = tcp.entitled_segments();
         if before.cwnd_segments < entitled_segments {
             before.clamp_segments = before.clamp_segments.min(entitled_segments);
-            after = Aimd::STANDARD.on_ack(before, RateSample::of(ctx).acked_segments());
+            let after = Aimd::STANDARD.on_ack(before, RateSample::of(ctx).acked_segments());
             tcp.change_window(before, after);
             parameters.set_standard_credit_q16(after.credit_q16);
         }
-        course.grow(&before, &after);
     }
     parameters.set_course(course);
     pacing::follow_window(tcp, before.in_slow_start());

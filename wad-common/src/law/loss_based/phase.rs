@@ -102,10 +102,16 @@ impl Course {
         Phase::from_number(self.phase)
     }
 
+    /// An ACK found a window that may grow.
+    #[inline(always)]
+    pub fn follow(&mut self, window: &Window) {
+        self.transition_to(Cause::Window, Phase::of_growing(window));
+    }
+
     /// An ACK found the one window and left the other.
     #[inline(always)]
     pub fn grow(&mut self, before: &Window, after: &Window) {
-        self.transition_to(Cause::Window, Phase::of_growing(before));
+        self.follow(before);
         self.transition_to(Cause::Growth, Phase::of_growing(after));
     }
 
