@@ -220,6 +220,7 @@ fn rules_and_dashboard_have_metrics_that_exist() -> Result<()> {
     let policy = format!(
         "[[source]]\nname = 'nobody'\nkind = 'prometheus'\nurl = 'http://127.0.0.1:1'\n\
          rtt = 'x'\ninterval = '1s'\n\
+         [[sink]]\nname = 'out'\nkind = 'stdout'\n\
          [[derived]]\nname = 'Sent'\nvalue = 'HCDataOctetsOut'\nmetric = true\n{POLICY}\
          [[path]]\nname = 'far'\nremote = '192.0.2.1'\nmode = 'measured'\nrtt = '1ms'\n\
          bandwidth = '1Gbit'\nsndbuf = 'auto'\n"
