@@ -347,11 +347,9 @@ fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()>
     let limit_bytes = held_bytes()? / 9 * 10;
     println!("{} bytes are not read, of {limit_bytes}", sent.iter().sum::<usize>());
     home.reload(&format!("[limits]\nmax_memory = {limit_bytes}\n\n{paths}"))?;
-    // Both ends of theirs are full, and so two paths have their part.
-    let are_named = |log: &String| {
-        ["to-7002", "of-7002"].iter().all(|path| log.lines().any(|line| is_bound_met(line, path)))
-    };
-    until("both paths are named", SOON, || anyhow::Ok(home.log()), are_named)?;
+    // Which end of theirs holds more than its part is a matter of what each has taken.
+    let is_said = |log: &String| log.lines().any(|line| is_bound_met(line, "7002"));
+    until("the bound is said to be met", SOON, || anyhow::Ok(home.log()), is_said)?;
     for port in [7000, 7001] {
         let connection = open(port)?;
         let span = Duration::from_secs(8);
@@ -372,9 +370,10 @@ fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()>
         ensure!(most * 10 <= limit_bytes * 11, "{most} bytes are held of {limit_bytes}");
     }
     let log = home.log();
-    let named = log.lines().filter(|line| is_bound_met(line, ""));
-    ensure!(named.clone().all(|line| line.contains("-7002")), "another path is named: {log}");
-    ensure!(named.count() == 2, "a path is named again: {log}");
+    let mut named = log.lines().filter(|line| is_bound_met(line, ""));
+    ensure!(named.all(|line| line.contains("-7002")), "another path is named: {log}");
+    let said = |path: &str| log.lines().filter(|line| is_bound_met(line, path)).count();
+    ensure!(said("to-7002") <= 1 && said("of-7002") <= 1, "a path is named again: {log}");
     // Nothing is lost of theirs, either.
     unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
 }
