@@ -120,7 +120,7 @@ pub fn refuse(flow: &mut Flow, setting: SocketSetting, error: i32) {
 
 /// Counts a flow among those that were refused a setting for one reason.
 #[inline(always)]
-fn count_refusal(refusal: Refusal) {
+pub fn count_refusal(refusal: Refusal) {
     if REFUSALS.get_ptr_mut(refusal).is_none() {
         // Another processor may have made it meanwhile; either will do.
         let _ = REFUSALS.insert(refusal, 0, BPF_NOEXIST.into());

@@ -10,7 +10,7 @@ use wad_common::{
 };
 use wad_ebpf::{
     counts::{self, Shared, stats},
-    maps::{PATHS, REFUSALS},
+    maps::PATHS,
 };
 
 /// A way says how a count is added to, which a program is compiled for. A kernel that
@@ -128,16 +128,7 @@ pub fn refused(flow: &Flow, before: &Refused) {
 /// A function of its own: the loop above has it eight times.
 #[inline(never)]
 fn count_refusal(policy: u32, setting: u32, reason: u32) {
-    let refusal = Refusal { policy, setting: setting as u16, reason: reason as u16 };
-    if REFUSALS.get_ptr_mut(refusal).is_none() {
-        // Another processor may have made it meanwhile; either will do.
-        let _ = REFUSALS.insert(refusal, 0, BPF_NOEXIST.into());
-    }
-    if let Some(count) = REFUSALS.get_ptr_mut(refusal) {
-        // SAFETY: entries are never removed while the programs run, and each is
-        // changed by atomic operations only.
-        Shared::new(unsafe { &mut *count }).add(1);
-    }
+    counts::count_refusal(Refusal { policy, setting: setting as u16, reason: reason as u16 });
 }
 
 /// A flow ends, or leaves its path: others may come in its place, and what it counted is
