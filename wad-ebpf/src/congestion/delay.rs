@@ -7,7 +7,7 @@ use crate::{
     pacing,
     parameters::{LAW_STATE, Parameters},
     rate_sample::RateSample,
-    standard,
+    standard, start,
     tcp::Tcp,
 };
 
@@ -28,6 +28,7 @@ pub fn init(ctx: Context) -> u64 {
 pub fn cong_control(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::at_ack(tcp);
+    start::within_path(tcp);
     if parameters.is_standard() {
         return standard::cong_control(ctx, tcp, parameters);
     }

@@ -20,6 +20,7 @@ use wad_common::{
 use crate::{
     context::Context,
     parameters::{LAW_STATE, Parameters},
+    start,
     tcp::Tcp,
 };
 
@@ -42,6 +43,7 @@ pub fn init(ctx: Context) -> u64 {
 pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::at_ack(tcp);
+    start::within_path(tcp);
     if parameters.has_flags() {
         make_good(tcp, parameters, &response);
     }

@@ -12,7 +12,7 @@ use wad_common::{
 };
 use wad_ebpf::{counts, maps, policies};
 
-use crate::{sndbuf, start, tcp::Tcp};
+use crate::{sndbuf, tcp::Tcp};
 
 // Places in `icsk_ca_priv`.
 const AIMD: u32 = 0;
@@ -62,12 +62,10 @@ impl Parameters {
         Self(tcp)
     }
 
-    /// Returns those in force at an ACK, which the flow's send buffer follows, too, and
-    /// the end of its slow start.
+    /// Returns those in force at an ACK, which the flow's send buffer follows, too.
     #[inline(always)]
     pub fn at_ack(tcp: Tcp) -> Self {
         let parameters = Self::of(tcp);
-        start::within_path(tcp);
         let divides = parameters.has(DIVIDES);
         if divides {
             divide(tcp);

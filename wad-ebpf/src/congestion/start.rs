@@ -9,11 +9,15 @@ use crate::tcp::Tcp;
 /// No part is less: RFC 6928's initial window.
 const LEAST_PART_SEGMENTS: u32 = 10;
 
-/// Ends slow start on an ACK where the flow has its part.
+/// Ends slow start on an ACK where the flow has its part, and its window would grow.
 #[inline(always)]
 pub fn within_path(tcp: Tcp) {
     let cwnd_segments = tcp.cwnd_segments();
     if cwnd_segments >= tcp.ssthresh_segments() || cwnd_segments < LEAST_PART_SEGMENTS {
+        return;
+    }
+    // A flow that something else holds back stays in slow start, for all of its ACKs.
+    if cwnd_segments >= tcp.entitled_segments() {
         return;
     }
     // SAFETY: the kernel gave this program the socket.
