@@ -53,6 +53,7 @@ mod running;
 mod scenarios;
 mod shortages;
 mod surroundings;
+mod start;
 mod switch;
 mod takeover;
 mod top;
