@@ -9,6 +9,7 @@
 #![feature(core_intrinsics)]
 #![expect(internal_features, reason = "atomic addition, see counts.rs")]
 
+pub mod behind;
 pub mod buffers;
 pub mod counts;
 pub mod maps;

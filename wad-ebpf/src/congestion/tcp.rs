@@ -8,6 +8,7 @@ use wad_common::{
     policy::CONGESTION_BYTES,
     tcp_sock::TcpSockOffsets,
 };
+use wad_ebpf::behind::Behind;
 
 use crate::context::Context;
 
@@ -115,26 +116,18 @@ impl Tcp {
     /// Up to where the kernel sizes send buffers by itself, in this network namespace.
     #[inline(always)]
     pub fn autotuned_sndbuf_bytes(self) -> u32 {
-        let net: *const u8 = self.read(offset!(net));
-        let offset = offset!(net_tcp_wmem) as usize;
-        // SAFETY: the verifier checks the load against the kernel's BTF; one through a
-        // pointer that turns out to be bad yields zero.
-        unsafe { net.add(offset).cast::<u32>().read_volatile() }
+        Behind::pointer(self.at(offset!(net))).read(offset!(net_tcp_wmem))
     }
 
     /// Whether this is the name of the socket's algorithm. One that another build has
     /// registered has the name, too.
     #[inline(always)]
     pub fn has_law(self, name: &[u8; CONGESTION_BYTES]) -> bool {
-        let algorithm: *const u8 = self.read(offset!(congestion));
-        let name_at = offset!(congestion_name) as usize;
-        let half = |n: usize| {
-            // SAFETY: the verifier checks the loads against the kernel's BTF, as above.
-            unsafe { algorithm.add(name_at + n).cast::<u64>().read_volatile() }
-        };
+        let algorithm = Behind::pointer(self.at(offset!(congestion)));
+        let has: [u64; 2] = algorithm.read(offset!(congestion_name));
         // SAFETY: the same 16 bytes in the same order.
         let wanted: [u64; 2] = unsafe { core::mem::transmute(*name) };
-        [half(0), half(8)] == wanted
+        has == wanted
     }
 
     /// Segments on their way, as `tcp_packets_in_flight()`.
@@ -296,7 +289,12 @@ impl Tcp {
     #[inline(always)]
     fn read<T: Copy>(self, offset: u32) -> T {
         // SAFETY: the verifier checks the load against the kernel's BTF.
-        unsafe { self.0.add(offset as usize).cast::<T>().read_volatile() }
+        unsafe { self.at(offset).cast::<T>().read_volatile() }
+    }
+
+    #[inline(always)]
+    fn at(self, offset: u32) -> *const u8 {
+        self.0.wrapping_add(offset as usize)
     }
 
     #[inline(always)]
