@@ -18,6 +18,9 @@ use crate::mutex::locked;
 /// Holds what an archive has taken, which outlives it.
 pub type Taken = Arc<Mutex<Vec<Value>>>;
 
+/// The end of the status line that says that all was taken.
+const TAKES: &str = "204 No Content";
+
 /// The archive's server; it is away when this is dropped.
 pub struct Archive {
     address: SocketAddr,
@@ -34,11 +37,34 @@ pub fn free_address() -> io::Result<SocketAddr> {
 }
 
 impl Archive {
-    /// Listens. Of so many requests each the first is answered, the others are refused.
+    /// Listens. Of so many requests each the first is answered, the others are refused for
+    /// now.
     ///
     /// # Errors
     /// When somebody has the address.
     pub fn open(address: SocketAddr, taken: &Taken, one_in: usize) -> io::Result<Self> {
+        Self::listen(address, taken, move |count| match count % one_in {
+            0 => TAKES,
+            _ => "503 Service Unavailable",
+        })
+    }
+
+    /// Listens. The first requests, so many, are refused for good, the others are answered.
+    ///
+    /// # Errors
+    /// When somebody has the address.
+    pub fn strict(address: SocketAddr, taken: &Taken, refused: usize) -> io::Result<Self> {
+        Self::listen(address, taken, move |count| match count < refused {
+            true => "422 Unprocessable Content\r\nretry-after: 0",
+            false => TAKES,
+        })
+    }
+
+    fn listen(
+        address: SocketAddr,
+        taken: &Taken,
+        status: impl Fn(usize) -> &'static str + Send + 'static,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let ended = Arc::new(AtomicBool::new(false));
         let (over, taken) = (Arc::clone(&ended), Arc::clone(taken));
@@ -48,7 +74,7 @@ impl Archive {
                     return;
                 }
                 // Whoever asks may go away in the midst of it.
-                let _ = serve(&stream, &taken, count % one_in == 0);
+                let _ = serve(&stream, &taken, status(count));
             }
         });
         Ok(Self { address, ended, thread: Some(thread) })
@@ -64,7 +90,7 @@ impl Drop for Archive {
     }
 }
 
-fn serve(mut stream: &TcpStream, taken: &Taken, takes: bool) -> io::Result<()> {
+fn serve(mut stream: &TcpStream, taken: &Taken, status: &str) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut body_bytes = 0;
     loop {
@@ -80,8 +106,7 @@ fn serve(mut stream: &TcpStream, taken: &Taken, takes: bool) -> io::Result<()> {
     }
     let mut body = vec![0; body_bytes];
     reader.read_exact(&mut body)?;
-    let status = if takes { "204 No Content" } else { "503 Service Unavailable" };
-    if takes {
+    if status == TAKES {
         let lines: Vec<Value> = body
             .split(|byte| *byte == b'\n')
             .filter(|line| !line.is_empty())

@@ -189,6 +189,31 @@ pub fn disconnect(socket: &impl AsRawFd) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// An address that does not answer: the kernel drops SYNs while nobody accepts.
+pub struct Silent {
+    _listener: OwnedFd,
+    _waiting: Vec<TcpStream>,
+}
+
+impl Silent {
+    /// Listens, and fills the queue of those who wait to be accepted.
+    ///
+    /// # Errors
+    /// When the address is none of this host's, or taken.
+    pub fn at(on: SocketAddr) -> io::Result<Self> {
+        let family = if on.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let listener = socket::socket(family, SockType::Stream, flags, None)?;
+        socket::bind(listener.as_raw_fd(), &SockaddrStorage::from(on))?;
+        socket::listen(&listener, socket::Backlog::new(0)?)?;
+        let mut waiting = Vec::new();
+        while let Ok(stream) = TcpStream::connect_timeout(&on, Duration::from_millis(100)) {
+            waiting.push(stream);
+        }
+        Ok(Self { _listener: listener, _waiting: waiting })
+    }
+}
+
 /// Returns a counter of the kernel's TCP in a namespace, by its name in
 /// /proc/net/netstat; 0 where it has none of that name.
 ///

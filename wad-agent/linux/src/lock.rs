@@ -160,6 +160,18 @@ mod tests {
     }
 
     #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let run = tempfile::tempdir().unwrap();
+        let victim = run.path().join("victim");
+        std::os::unix::fs::symlink(&victim, run.path().join("default.lock")).unwrap();
+        assert!(Lock::take(run.path(), "default").is_err());
+        assert!(!victim.exists());
+        fs::write(&victim, "kept").unwrap();
+        assert!(Lock::take(run.path(), "default").is_err());
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
+    }
+
+    #[test]
     fn only_one_of_many_gets_it() {
         let run = tempfile::tempdir().unwrap();
         let holders = std::sync::atomic::AtomicU32::new(0);

@@ -10,6 +10,7 @@ use std::{
 };
 
 use wad_linux::lock::Lock;
+use wad_toolbox::whole_file;
 
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
@@ -45,10 +46,7 @@ impl StateDir {
     pub fn note(&self, dir: &Path) -> Result<(), StateDirError> {
         let write = || {
             let dir = std::path::absolute(dir)?;
-            // Whole or not at all.
-            let new = self.file.with_extension("state_dir.new");
-            fs::write(&new, dir.as_os_str().as_bytes())?;
-            fs::rename(&new, &self.file)
+            whole_file::write(&self.file, dir.as_os_str().as_bytes())
         };
         write().map_err(|source| StateDirError::Write { file: self.file.clone(), source })
     }
@@ -83,5 +81,18 @@ mod tests {
         assert_eq!(state_dir.noted().unwrap(), None);
         drop(lock);
         assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_not_written_through() {
+        let run = tempfile::tempdir().unwrap();
+        let victim = run.path().join("victim");
+        fs::write(&victim, "kept").unwrap();
+        for link in ["default.state_dir", "default.state_dir.new"] {
+            std::os::unix::fs::symlink(&victim, run.path().join(link)).unwrap();
+            let lock = Lock::take(run.path(), "default").unwrap();
+            let _ = StateDir::of(&lock).note(Path::new("state"));
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "kept", "{link}");
+        }
     }
 }

@@ -66,6 +66,16 @@ fn said(home: &Home, subcommand: &str, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
+/// Sees that `wad check` says beforehand where it may not hold.
+fn ensure_checked(home: &Home, words: &str) -> Result<()> {
+    let output =
+        Command::new(program()?).args(["check", "--config"]).arg(home.config()).output()?;
+    let checked = String::from_utf8(output.stdout)?;
+    ensure!(checked.contains(words), "{checked}");
+    ensure!(checked.contains("`wad explain` and the log name those"), "{checked}");
+    Ok(())
+}
+
 fn open(wire: &Wire) -> Result<Connection> {
     Ok(Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?)
 }
@@ -272,11 +282,7 @@ fn of_many_namespaces_some_are_taken_and_the_rest_is_named() -> Result<()> {
     let are_named =
         |text: &String| text.matches("no more than 64 are taken at a time").count() == 2;
     until("both others are named", SOON, look, are_named)?;
-    let output =
-        Command::new(program()?).args(["check", "--config"]).arg(home.config()).output()?;
-    let checked = String::from_utf8(output.stdout)?;
-    ensure!(checked.contains("64 at a time"), "{checked}");
-    Ok(())
+    ensure_checked(&home, "64 at a time")
 }
 
 /// Awaits that a namespace is named with a reason, by `wad explain` and in the log.
@@ -318,6 +324,7 @@ fn a_namespace_that_cannot_be_found_is_named_and_counted() -> Result<()> {
     let connection = Connection::open(&pod, &pod, at("127.0.0.2", PORT))?;
     await_reason(&home, "127.0.0.2", &pod, "it cannot be found")?;
     ensure_counted(&home, &agents, "missing")?;
+    ensure_checked(&home, "if it finds them (by a process or a mount)")?;
     drop(connection);
     std::mem::forget(pod);
     Ok(())
@@ -339,11 +346,7 @@ fn a_namespace_that_may_not_be_entered_is_named_and_counted() -> Result<()> {
     await_reason(&home, "127.0.0.2", &pod, "which takes CAP_SYS_ADMIN")?;
     ensure_counted(&home, &agents, "closed")?;
     ensure!(limits(&pod)? == BEFORE, "{:?}", limits(&pod)?);
-    let output =
-        Command::new(program()?).args(["check", "--config"]).arg(home.config()).output()?;
-    let checked = String::from_utf8(output.stdout)?;
-    ensure!(checked.contains("CAP_SYS_ADMIN"), "{checked}");
-    Ok(())
+    ensure_checked(&home, "may enter them (CAP_SYS_ADMIN)")
 }
 
 #[e2e(long, beside)]

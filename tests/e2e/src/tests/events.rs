@@ -42,8 +42,8 @@ fn file_sink(file: &Path) -> String {
     format!("[[sink]]\nname = 'file'\nkind = 'file'\npath = '{}'\n", file.display())
 }
 
-fn http_sink(address: SocketAddr) -> String {
-    format!("[[sink]]\nname = 'archive'\nkind = 'http'\nurl = 'http://{address}/wad'\n")
+fn http_sink(name: &str, address: SocketAddr) -> String {
+    format!("[[sink]]\nname = '{name}'\nkind = 'http'\nurl = 'http://{address}/wad'\n")
 }
 
 /// Returns the lines of a text that are events.
@@ -201,7 +201,11 @@ fn flows_whose_buffers_are_divided_anew_are_retuned() -> Result<()> {
     Ok(())
 }
 
-/// Everything goes to all kinds of sinks that are there, and back when one was away.
+/// A batch that is refused for good is given up after so many times.
+const REFUSALS: usize = 10;
+
+/// Everything goes to all kinds of sinks that are there, and back when one was away; what
+/// one refuses for good is set aside.
 #[e2e(long, beside)]
 fn every_kind_of_sink_gets_the_same() -> Result<()> {
     let stand = Stand::set_up("kinds")?;
@@ -215,13 +219,16 @@ fn every_kind_of_sink_gets_the_same() -> Result<()> {
     let taken = Taken::default();
     let address = free_address()?;
     let _archive = Archive::open(address, &taken, 1)?;
+    let (by_strict, strict) = (Taken::default(), free_address()?);
+    let _strict = Archive::strict(strict, &by_strict, REFUSALS)?;
     let syslog = UnixDatagram::bind(at_path("syslog"))?;
     syslog.set_read_timeout(Some(BACK))?;
     let policy = file_sink(&at_path("events.jsonl"))
         + "[[sink]]\nname = 'stdout'\nkind = 'stdout'\n"
         + &daemon("syslog")
         + &daemon("journald")
-        + &http_sink(address)
+        + &http_sink("archive", address)
+        + &http_sink("strict", strict)
         + &path("all", PORT, "sndbuf = 300000");
     let home = Home::create(&program()?, &policy)?;
     let agent = home.start(stand.cgroup())?;
@@ -262,6 +269,19 @@ fn every_kind_of_sink_gets_the_same() -> Result<()> {
     }
     ensure!(events_in(&home.log())? == expected);
     ensure!(*locked(&taken) == expected);
+
+    let strict =
+        |name| -> Result<usize> { Ok(home.metrics()?.value(name, &["sink=\"strict\""])? as usize) };
+    let look = || strict("wad_sink_sent_total");
+    let refused = || strict("wad_sink_refused_total");
+    until("the next are told", BACK, look, |sent| {
+        refused().is_ok_and(|refused| refused > 0 && refused + sent == ALL)
+    })?;
+    let aside = format!("state/events-{}/strict.refused.jsonl", home.instance());
+    let mut events = events_in(&fs::read_to_string(home.folder().join(aside))?)?;
+    ensure!(events.len() == refused()?, "{} are set aside", events.len());
+    events.extend(locked(&by_strict).iter().cloned());
+    ensure!(events == expected, "{} of {ALL}, or in another order", events.len());
     agent.stop()?;
     Ok(())
 }
@@ -327,8 +347,10 @@ fn an_archive_that_was_away_gets_all_in_order_and_so_it_does_after_a_kill() -> R
     let stand = Stand::set_up("away")?;
     let wire = Wire::start()?;
     let (taken, address) = (Taken::default(), free_address()?);
-    let home =
-        Home::create(&program()?, &(http_sink(address) + &path("all", PORT, "sndbuf = 300000")))?;
+    let home = Home::create(
+        &program()?,
+        &(http_sink("archive", address) + &path("all", PORT, "sndbuf = 300000")),
+    )?;
     let listener = tcp::listen(wire.b(), at(ADDRESSES_V4[1], PORT))?;
     let mut ports = Vec::new();
 
@@ -380,8 +402,10 @@ fn kills_at_full_rate_leave_whole_lines_in_their_order() -> Result<()> {
     let stand = Stand::set_up("kills")?;
     let wire = Wire::start()?;
     let (taken, address) = (Taken::default(), free_address()?);
-    let home =
-        Home::create(&program()?, &(http_sink(address) + &path("all", PORT, "sndbuf = 300000")))?;
+    let home = Home::create(
+        &program()?,
+        &(http_sink("archive", address) + &path("all", PORT, "sndbuf = 300000")),
+    )?;
     let listener = tcp::listen(wire.b(), at(ADDRESSES_V4[1], PORT))?;
     let over = AtomicBool::new(false);
     thread::scope(|scope| -> Result<()> {
@@ -431,8 +455,10 @@ fn a_full_disk_costs_events_that_are_counted_and_nothing_else() -> Result<()> {
     let stand = Stand::set_up("full")?;
     let wire = Wire::start()?;
     let (taken, address) = (Taken::default(), free_address()?);
-    let home =
-        Home::create(&program()?, &(http_sink(address) + &path("all", PORT, "sndbuf = 90000")))?;
+    let home = Home::create(
+        &program()?,
+        &(http_sink("archive", address) + &path("all", PORT, "sndbuf = 90000")),
+    )?;
     let listener = tcp::listen(wire.b(), at(ADDRESSES_V4[1], PORT))?;
     let state = home.folder().join("state");
     fs::create_dir(&state)?;

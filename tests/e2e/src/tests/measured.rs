@@ -3,6 +3,8 @@
 //! ends or holds up the agent.
 
 use std::{
+    fs,
+    net::{Ipv6Addr, SocketAddr},
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
@@ -19,7 +21,7 @@ use wad_testbed::{
     settings, signal,
     stand::{Stand, until},
     sysctl::{self, Changed},
-    tcp::{Connection, at},
+    tcp::{Connection, Silent, at},
     tls::{Authority, TlsServer, Validity},
     veth::Wire,
     wad::{Home, program},
@@ -228,6 +230,8 @@ fn a_transfer_follows_the_rtt_within_two_polls() -> Result<()> {
     Ok(())
 }
 
+/// Its name has two addresses, and the one that comes first keeps silent for longer than it
+/// is waited for.
 #[e2e(long, beside)]
 fn a_service_of_ones_own_is_heard() -> Result<()> {
     let stand = Stand::set_up("own-service")?;
@@ -238,10 +242,17 @@ fn a_service_of_ones_own_is_heard() -> Result<()> {
                            "rtt_seconds": 0.07, "loss": null}]}"#,
         )
     })?;
-    let url = format!("http://{}/paths.json", answers.address());
-    let source = format!("[[source]]\nname = 'own'\nkind = 'http'\nurl = '{url}'\n\n");
+    let port = answers.address().port();
+    let _silent = Silent::at(SocketAddr::from((Ipv6Addr::LOCALHOST, port)))?;
+    let url = format!("http://monitor.example:{port}/paths.json");
+    let source =
+        format!("[[source]]\nname = 'own'\nkind = 'http'\nurl = '{url}'\ntimeout = '2s'\n\n");
     let home = Home::create(&program()?, &format!("{source}{PATH}"))?;
-    let agent = home.start(stand.cgroup())?;
+    let hosts = home.folder().join("hosts");
+    fs::write(&hosts, "::1 monitor.example\n127.0.0.1 monitor.example\n")?;
+    let known =
+        format!("[ -e /etc/hosts ] || : > /etc/hosts\nmount --bind {} /etc/hosts", hosts.display());
+    let agent = home.start_in(&known, stand.cgroup())?;
     let bench = Bench { wire: &wire, home: &home };
     bench.until_sndbuf("it is heard", sndbuf(622, 70))?;
     // What it said outlives the agent, without it.

@@ -3,11 +3,11 @@
 
 use std::{
     collections::BTreeSet,
-    io::Write as _,
-    net::TcpStream,
+    io::{Read as _, Write as _},
+    net::{Ipv4Addr, TcpStream},
     path::Path,
     process::{Command, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, Wan},
-    metrics,
+    limits, metrics,
     prometheus::Prometheus,
     settings,
     stand::{Stand, until},
@@ -239,6 +239,40 @@ fn rules_and_dashboard_have_metrics_that_exist() -> Result<()> {
         Ok(wanted.filter(|name| !there.contains(name)).collect())
     };
     until("all of them are there", SOON, missing, Vec::is_empty)?;
+    Ok(())
+}
+
+/// This error was seen before: 64 who said nothing had all there was for half a minute.
+#[e2e(long, beside)]
+fn whoever_says_nothing_or_goes_away_starves_nobody() -> Result<()> {
+    const SILENT: usize = 64;
+    const ABANDONED: usize = 1_000;
+    let stand = Stand::set_up("abandoned")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let agent = home.start(stand.cgroup())?;
+    let address = (Ipv4Addr::LOCALHOST, home.metrics_port());
+    let connect = || TcpStream::connect(address);
+    let silent = (0..SILENT).map(|_| connect()).collect::<Result<Vec<_>, _>>()?;
+    for _ in 0..ABANDONED {
+        connect()?.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+    }
+    // Each is waited for at most as long as a scrape is.
+    let begun = Instant::now();
+    for _ in 0..3 {
+        home.metrics()?;
+    }
+    println!("three scrapes in {:?}", begun.elapsed());
+    let open = limits::descriptors(agent.id())?;
+    ensure!(open < ABANDONED / 5, "{open} descriptors");
+
+    // A page of somebody else's that has the loopback's address for its name.
+    let mut stranger = connect()?;
+    stranger.write_all(b"GET /metrics HTTP/1.0\r\nHost: evil.example\r\n\r\n")?;
+    let mut answer = String::new();
+    stranger.read_to_string(&mut answer)?;
+    ensure!(answer.contains(" 421 ") && !answer.contains("wad_connections"), "{answer}");
+    drop(silent);
+    agent.stop()?;
     Ok(())
 }
 

@@ -2,8 +2,11 @@
 //! the buffers of new connections, over HTTP and over TLS, and nothing that
 //! either answers ends or holds up the agent.
 
+use std::{collections::BTreeSet, fs, net::UdpSocket, time::Duration};
+
 use anyhow::{Result, ensure};
 use jiff::Timestamp;
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
@@ -95,7 +98,13 @@ impl<'q> Asked<'q> {
 
 /// Returns the tasks of a kind, as one with "expanded" has them.
 fn tasks(kind: &str, dest: &str) -> Answer {
-    let tasks = TASKS.iter().filter(|(name, _)| *name == kind).map(|(kind, id)| {
+    tasks_to(kind, &[dest.to_owned()])
+}
+
+fn tasks_to(kind: &str, dests: &[String]) -> Answer {
+    let of_kind = TASKS.iter().filter(|(name, _)| *name == kind);
+    let tasks = of_kind.flat_map(|task| dests.iter().map(move |dest| (task, dest)));
+    let tasks = tasks.map(|((kind, id), dest)| {
         json!({
             "schema": 1, "href": format!("{SELF}/tasks/{id}"), "tool": "iperf3",
             "schedule": {"repeat": "PT4H", "slip": "PT5M"}, "archives": [], "reference": null,
@@ -223,6 +232,68 @@ fn a_pscheduler_is_asked_for_the_last_results() -> Result<()> {
         ensure!(paths["sources"][1]["error"].is_null(), "{paths}");
         agent.stop()?;
     }
+    Ok(())
+}
+
+const NAME_SERVER: &str = "127.0.0.77";
+/// Hosts of a mesh whose names nobody knows.
+const SILENT: usize = 100;
+
+/// Answers as the pScheduler of a mesh, which has tasks to many other hosts.
+fn mesh(query: &str) -> Answer {
+    let Asked { path, kind } = Asked::of(query);
+    match path {
+        "/tasks" => {
+            let silent = (0..SILENT).map(|number| format!("silent-{number}.example"));
+            tasks_to(kind, &silent.chain(["10.81.0.2".to_owned()]).collect::<Vec<_>>())
+        }
+        _ => pscheduler(query),
+    }
+}
+
+/// Returns the hosts that a name server was asked for, each by the first part of its name:
+/// RFC 1035 section 4.1.
+fn asked(server: &UdpSocket) -> BTreeSet<String> {
+    const HEADER_BYTES: usize = 12;
+    let mut names = BTreeSet::new();
+    let mut query = [0; 512];
+    while let Ok(bytes) = server.recv(&mut query) {
+        if let [length, name @ ..] = &query[HEADER_BYTES.min(bytes)..bytes] {
+            let label = &name[..usize::from(*length).min(name.len())];
+            names.insert(String::from_utf8_lossy(label).into_owned());
+        }
+    }
+    names
+}
+
+/// This error was seen before: each name was waited for, one after the other, with each
+/// poll.
+#[e2e(long, beside)]
+fn names_that_no_server_answers_for_hold_nothing_up() -> Result<()> {
+    let stand = Stand::set_up("silent-names")?;
+    let wire = Wire::start()?;
+    let server = UdpSocket::bind((NAME_SERVER, 53))?;
+    server.set_nonblocking(true)?;
+    let answers = Answers::start(mesh)?;
+    let url = format!("http://{}{PSCHEDULER}", answers.address());
+    let source = source("mesh", &url, "from = '192.0.2.1'");
+    let home = Home::create(&program()?, &format!("{source}{PATH}"))?;
+    let resolver = home.folder().join("resolv.conf");
+    fs::write(&resolver, format!("nameserver {NAME_SERVER}\n"))?;
+    let known = format!(
+        "[ -e /etc/resolv.conf ] || : > /etc/resolv.conf\nmount --bind {} /etc/resolv.conf",
+        resolver.display()
+    );
+    let agent = home.start_in(&known, stand.cgroup())?;
+    let bench = Bench { wire: &wire, home: &home };
+    let took = bench.until_sndbuf("the path is heard of all the same", sndbuf(622, 70))?;
+    let asked = asked(&server);
+    println!("heard after {took:?}, {} of {SILENT} names asked for", asked.len());
+    ensure!(asked.iter().any(|name| name.starts_with("silent-")), "{asked:?}");
+    ensure!(asked.len() < SILENT / 2, "{asked:?}");
+    // Those that are under way are not waited for.
+    let took = agent.stop_by(Signal::SIGTERM)?;
+    ensure!(took < Duration::from_secs(2), "stopped in {took:?}");
     Ok(())
 }
 

@@ -38,9 +38,9 @@ fn write_namespaces(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result 
     writeln!(
         f,
         "`wad run` does the same in other network namespaces that flows of these paths are in, \
-         {MAX_NAMESPACES} at a time, if it may enter them (CAP_SYS_ADMIN): a second or two after \
-         the first connection there, which keeps the window scale that it has; `wad explain` and the \
-         log name those where it does not hold, and why"
+         {MAX_NAMESPACES} at a time, if it finds them (by a process or a mount) and may enter them \
+         (CAP_SYS_ADMIN): a second or two after the first connection there, which keeps the window \
+         scale that it has; `wad explain` and the log name those where it does not hold, and why"
     )
 }
 

@@ -69,4 +69,16 @@ mod tests {
         fs::remove_dir_all(aside.file().parent().unwrap()).unwrap();
         assert!(aside.add(b"{3}\n").unwrap());
     }
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let aside = Aside::of(&folder.path().join("archive"), 10);
+        let victim = folder.path().join("victim");
+        std::os::unix::fs::symlink(&victim, aside.file()).unwrap();
+        assert!(aside.add(b"{1}\n").is_err() && !victim.exists());
+        fs::write(&victim, "").unwrap();
+        assert!(aside.add(b"{1}\n").is_err());
+        assert_eq!(fs::read(&victim).unwrap(), b"");
+    }
 }

@@ -12,7 +12,7 @@ pub fn host() -> Host {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     Host {
         congestion_controls: owned(&["reno", "cubic"]),
-        loadable: owned(&["bbr", "scalable", "vegas"]),
+        loadable: owned(&["bbr", "highspeed", "scalable", "vegas"]),
     }
 }
 

@@ -241,6 +241,21 @@ fn a_part_of_a_line_does_not_swallow_the_next() {
     );
 }
 
+#[test]
+fn a_link_in_its_place_is_not_written_through_and_nothing_is_changed() {
+    let host = Host::new();
+    let mut journal = host.journal();
+    fs::create_dir(host.file().parent().unwrap()).unwrap();
+    let victim = host.state.path().join("victim");
+    std::os::unix::fs::symlink(&victim, host.file()).unwrap();
+    assert!(journal.set(RMEM, "456").is_err());
+    assert!(!victim.exists());
+    fs::write(&victim, "").unwrap();
+    assert!(journal.set(RMEM, "456").is_err());
+    assert_eq!(fs::read(&victim).unwrap(), b"");
+    assert_eq!(host.rmem(), "212992");
+}
+
 /// The change is of an agent in a network namespace that is gone by now.
 #[test]
 fn what_went_with_its_namespace_is_undone() {
