@@ -1,13 +1,16 @@
-//! Whom the bound on memory reaches: no buffer of a given size. Judged by what the kernel says of the sockets, and by its own count of what
-//! TCP holds.
+//! Whom the bound on memory reaches: no buffer of a given size. Judged by what the kernel
+//! says of the sockets, and by its own count of what TCP holds.
 
-use std::time::Duration;
+use std::{io::Write as _, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::wan::ADDRESSES_V4,
+    settings::WMEM_MAX,
     stand::{Stand, until},
+    sysctl::Changed,
     tcp::{Connection, at},
     wad::{Home, program},
 };
@@ -27,7 +30,8 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
     let stand = Stand::set_up("given")?;
     let paths = format!(
         "[[path]]\nname = 'to'\nremote = '{}'\nremote_port = {PORT}\nsndbuf = '1MiB'\n\
-         [[path]]\nname = 'of'\nremote = '{}'\nlocal_port = {PORT}\nrcvbuf = '1MiB'\n",
+         [[path]]\nname = 'of'\nremote = '{}'\nlocal_port = {PORT}\nrcvbuf = '1MiB'\n\
+         bandwidth = '100Mbit'\nrtt = '100ms'\nsndbuf = 'auto'\n",
         ADDRESSES_V4[1], ADDRESSES_V4[0]
     );
     let home = Home::create(&program()?, &paths)?;
@@ -37,6 +41,10 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
     let open = || patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], PORT))?);
     let mut unread = (0..RECEIVERS).map(|_| open()).collect::<Result<Vec<_>>>()?;
     let mut sent = fill(&unread)?;
+    // Its other buffer has something to shrink, so that there is a cap.
+    unread[0].far.set_nonblocking(true)?;
+    while (&unread[0].far).write(&[7; 65_536]).is_ok() {}
+    unread[0].far.set_nonblocking(false)?;
 
     let held = held_bytes()?;
     let limit_bytes = held / 4 * 3;
@@ -54,6 +62,16 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
         let sizes = (near.sndbuf_bytes, far.rcvbuf_bytes);
         ensure!(sizes == (GIVEN_BYTES, GIVEN_BYTES), "{sizes:?}");
     }
+    // One that is smaller is said to be: nobody takes the kernel's ceiling for the cap.
+    let lowered = Changed::to(WMEM_MAX.0, WMEM_MAX.1)?;
+    let cut = open()?;
+    drop(lowered);
+    let output = home.command("flows").arg("--json").output()?;
+    let flows: Value = serde_json::from_slice(&output.stdout)?;
+    let local = cut.near.local_addr()?.to_string();
+    let mut flows = flows["flows"].as_array().context("flows")?.iter();
+    let refused = flows.find(|flow| flow["local"] == local.as_str()).map(|flow| &flow["refused"]);
+    ensure!(refused == Some(&json!([{ "setting": "sndbuf", "errno": null }])), "{refused:?}");
     let still = held_bytes()?;
     ensure!(still > limit_bytes, "{still} bytes are held, {held} before");
     unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
