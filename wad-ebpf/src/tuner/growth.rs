@@ -59,6 +59,13 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
     }
     let wants_bytes = more_bytes.saturating_add(rcvbuf.wants_bytes());
     let [sends_bytes, receives_bytes] = socket.held_bytes();
+    let mut largest_growing_bytes = 0;
+    if sndbuf.grows() {
+        largest_growing_bytes = sends_bytes;
+    }
+    if rcvbuf.grows() && receives_bytes > largest_growing_bytes {
+        largest_growing_bytes = receives_bytes;
+    }
     if sends_bytes > 0 && sends(&socket, flow.policy, session(meta)) {
         flags |= STARTS;
     }
@@ -69,7 +76,7 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         sends_bytes,
         receives_bytes,
         wants_bytes,
-        reserved: 0,
+        largest_growing_bytes,
     };
     let bytes = size_of::<Holding>() as u32;
     // SAFETY: the kernel's own output; a record is read, which has no padding.
