@@ -66,7 +66,8 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
     if rcvbuf.grows() && receives_bytes > largest_growing_bytes {
         largest_growing_bytes = receives_bytes;
     }
-    if sends_bytes > 0 && sends(&socket, flow.policy, session(meta)) {
+    // One whose other end takes nothing has all the more to send, and sends none of it.
+    if socket.sends() && starts(&socket, flow.policy, session(meta)) {
         flags |= STARTS;
     }
     let holding = Holding {
@@ -87,7 +88,7 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
 /// Counts a flow that sends. Returns whether it is in slow start where that depends on
 /// how many do.
 #[inline(always)]
-fn sends(socket: &Visited, policy: u32, look: u64) -> bool {
+fn starts(socket: &Visited, policy: u32, look: u64) -> bool {
     let Some(stats) = counts::stats(policy) else { return false };
     // SAFETY: reads the clock.
     stats.senders.count(look, unsafe { bpf_ktime_get_ns() });
