@@ -78,6 +78,13 @@ impl Buffer {
         grows || flags & KEEPS_BOUND != 0 && has_bytes > most_bytes
     }
 
+    /// Whether it has the size that memory allows, and no given one.
+    #[inline(always)]
+    #[must_use]
+    pub const fn grows(&self) -> bool {
+        self.most_bytes != 0 && self.flags & IS_FIXED == 0
+    }
+
     /// Returns by how much it would grow now if there were memory.
     #[inline(always)]
     #[must_use]
@@ -147,8 +154,9 @@ pub struct Holding {
     pub receives_bytes: u32,
     /// Bytes by which its buffers would grow now, if there is memory.
     pub wants_bytes: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
+    /// The larger of those of its buffers that grow holds so much: a bound on memory can
+    /// shrink it. 0 where none does.
+    pub largest_growing_bytes: u32,
 }
 record!(Holding, size = 40);
 
@@ -157,12 +165,6 @@ impl Holding {
     #[must_use]
     pub const fn holds_bytes(&self) -> u64 {
         self.sends_bytes as u64 + self.receives_bytes as u64
-    }
-
-    /// Returns what the larger of its buffers holds.
-    #[must_use]
-    pub const fn largest_bytes(&self) -> u32 {
-        if self.sends_bytes > self.receives_bytes { self.sends_bytes } else { self.receives_bytes }
     }
 }
 
@@ -276,7 +278,10 @@ mod tests {
             let fixed = Buffer { flags: IS_FIXED | KEEPS_BOUND | memory, needs_bytes: 0, ..SEND };
             assert_eq!(fixed.next_bytes(), Some(24 * MIB));
             assert_eq!(Buffer { has_bytes: 24 * MIB, ..fixed }.next_bytes(), None);
+            assert!(!fixed.grows());
         }
+        // Neither does one that is not the path's to size.
+        assert!(SEND.grows() && !Buffer { has_bytes: 0, most_bytes: 0, ..SEND }.grows());
     }
 
     #[test]

@@ -71,7 +71,8 @@ pub struct Look {
     pub wants_bytes: u64,
     /// It is to be no more.
     pub limit_bytes: u64,
-    /// The largest buffer of a flow, of those that are to shrink, holds so much.
+    /// The largest buffer of a flow, of those that are to shrink, holds so much; 0 where
+    /// there is none.
     pub largest_bytes: u32,
     /// The time of the look, by any clock that only goes forward.
     pub now_ms: u64,
@@ -98,12 +99,14 @@ impl Look {
 impl MemoryWatch {
     /// Returns the watch after this look. Over the bound the cap halves what the largest
     /// buffer holds, again and again until it fits; when there is room it rises slowly,
-    /// and goes.
+    /// and goes. It does not fall where nothing is there to shrink: what comes to that
+    /// later begins with its own half.
     #[must_use]
     pub const fn after(self, look: &Look) -> Self {
         let level = self.level.next(look);
         let waited_ms = look.now_ms.saturating_sub(self.changed_ms);
         let cap_bytes = match (level, self.cap_bytes) {
+            (Level::Over, cap) if look.largest_bytes == 0 => cap,
             (Level::Over, None) => Some(half(look.largest_bytes)),
             (Level::Over, Some(cap)) if waited_ms >= CUT_MS => {
                 let largest = look.largest_bytes;
@@ -196,6 +199,16 @@ mod tests {
         assert!((25_000..60_000).contains(&now_ms), "{now_ms}");
     }
 
+    #[test]
+    fn where_nothing_is_there_to_shrink_the_cap_stays() {
+        let over = Look { held_bytes: 99, limit_bytes: 100, ..Look::default() };
+        let watch = MemoryWatch::default().after(&over);
+        assert_eq!((watch.level, watch.cap_bytes), (Level::Over, None));
+        let large = watch.after(&Look { largest_bytes: 64 * MIB, now_ms: 1_000, ..over });
+        assert_eq!(large.cap_bytes, Some(32 * MIB));
+        assert_eq!(large.after(&Look { now_ms: 9_000, ..over }).cap_bytes, Some(32 * MIB));
+    }
+
     proptest! {
         #[test]
         fn a_cap_is_never_too_low_and_falls_only_beyond_the_bound(
@@ -217,7 +230,7 @@ mod tests {
                 prop_assert_eq!(held_bytes >= 95, held_bytes >= 95 && after.level == Level::Over);
                 let cap = |watch: MemoryWatch| watch.cap_bytes.unwrap_or(u32::MAX);
                 if cap(after) < cap(watch) {
-                    prop_assert_eq!(after.level, Level::Over);
+                    prop_assert!(after.level == Level::Over && largest_bytes != 0);
                 }
                 if cap(after) > cap(watch) {
                     prop_assert_eq!(after.level, Level::Free);

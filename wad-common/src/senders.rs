@@ -2,7 +2,7 @@
 
 use crate::record;
 
-/// Counts the flows of a path that have something to send or on its way.
+/// Counts the flows of a path that have something on its way.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Senders {

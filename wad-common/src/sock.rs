@@ -47,6 +47,8 @@ pub struct SockOffsets {
     pub bytes_received: u32,
     /// `data_segs_out`: segments sent with data.
     pub data_segs_out: u32,
+    /// `packets_out`: segments that are sent and not acknowledged.
+    pub packets_out: u32,
     /// `total_retrans`: segments retransmitted.
     pub total_retrans: u32,
     /// `srtt_us`: smoothed RTT, eight times it.
@@ -111,4 +113,4 @@ pub struct SockOffsets {
     /// `cgroup` of `struct cgroup_subsys_state` is a pointer.
     pub state_cgroup: u32,
 }
-record!(SockOffsets, size = 192);
+record!(SockOffsets, size = 196);

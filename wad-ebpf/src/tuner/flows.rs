@@ -14,7 +14,7 @@ use wad_common::{
     policy::{DIVIDES, OVERRIDES, Policy},
     refused::{Refused, SocketSetting},
 };
-use wad_ebpf::{counts, policies};
+use wad_ebpf::policies;
 
 use crate::{account, options, own::Unnoted, report, socket::Socket};
 
@@ -183,8 +183,7 @@ pub fn read_back(socket: &impl Socket, flow: &mut Flow) {
     socket.read_buffers(&mut flow.after);
     socket.read_control(&mut flow.after);
     // The kernel cuts a buffer to net.core.{w,r}mem_max without a word.
-    let cap_bytes = counts::cap_bytes(flow) / 2;
-    let is_cut = |bytes: u32, wanted_bytes: u32| bytes < 2 * wanted_bytes.min(cap_bytes);
+    let is_cut = |bytes: u32, wanted_bytes: u32| bytes / 2 < wanted_bytes;
     let given = u32::from(flow.given);
     if !flow.is_tuned() {
         return;

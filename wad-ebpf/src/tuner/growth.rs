@@ -59,7 +59,15 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
     }
     let wants_bytes = more_bytes.saturating_add(rcvbuf.wants_bytes());
     let [sends_bytes, receives_bytes] = socket.held_bytes();
-    if sends_bytes > 0 && sends(&socket, flow.policy, session(meta)) {
+    let mut largest_growing_bytes = 0;
+    if sndbuf.grows() {
+        largest_growing_bytes = sends_bytes;
+    }
+    if rcvbuf.grows() && receives_bytes > largest_growing_bytes {
+        largest_growing_bytes = receives_bytes;
+    }
+    // One whose other end takes nothing has all the more to send, and sends none of it.
+    if socket.sends() && starts(&socket, flow.policy, session(meta)) {
         flags |= STARTS;
     }
     let holding = Holding {
@@ -69,7 +77,7 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         sends_bytes,
         receives_bytes,
         wants_bytes,
-        reserved: 0,
+        largest_growing_bytes,
     };
     let bytes = size_of::<Holding>() as u32;
     // SAFETY: the kernel's own output; a record is read, which has no padding.
@@ -80,7 +88,7 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
 /// Counts a flow that sends. Returns whether it is in slow start where that depends on
 /// how many do.
 #[inline(always)]
-fn sends(socket: &Visited, policy: u32, look: u64) -> bool {
+fn starts(socket: &Visited, policy: u32, look: u64) -> bool {
     let Some(stats) = counts::stats(policy) else { return false };
     // SAFETY: reads the clock.
     stats.senders.count(look, unsafe { bpf_ktime_get_ns() });

@@ -1,18 +1,26 @@
-//! Whom the bound on memory reaches: no buffer of a given size. Judged by what the kernel says of the sockets, and by its own count of what
+//! Whom the bound on memory reaches: no buffer of a given size, and of a path each cgroup
+//! by itself. Judged by what the kernel says of the sockets, and by its own count of what
 //! TCP holds.
 
-use std::time::Duration;
+use std::{io::Write as _, thread, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
+    cgroup::Joined,
     emulated::wan::ADDRESSES_V4,
+    settings::WMEM_MAX,
     stand::{Stand, until},
+    sysctl::Changed,
     tcp::{Connection, at},
     wad::{Home, program},
 };
 
-use super::buffers::{PATH, drain, fill, held_bytes, patient, wan};
+use super::buffers::{
+    KERNEL_BYTES, MOST_BYTES, PATH, drain, fill, held_bytes, is_bound_met, path, patient, wan,
+    while_sending,
+};
 
 const SOON: Duration = Duration::from_secs(20);
 const PORT: u16 = 7000;
@@ -27,7 +35,8 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
     let stand = Stand::set_up("given")?;
     let paths = format!(
         "[[path]]\nname = 'to'\nremote = '{}'\nremote_port = {PORT}\nsndbuf = '1MiB'\n\
-         [[path]]\nname = 'of'\nremote = '{}'\nlocal_port = {PORT}\nrcvbuf = '1MiB'\n",
+         [[path]]\nname = 'of'\nremote = '{}'\nlocal_port = {PORT}\nrcvbuf = '1MiB'\n\
+         bandwidth = '100Mbit'\nrtt = '100ms'\nsndbuf = 'auto'\n",
         ADDRESSES_V4[1], ADDRESSES_V4[0]
     );
     let home = Home::create(&program()?, &paths)?;
@@ -37,6 +46,10 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
     let open = || patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], PORT))?);
     let mut unread = (0..RECEIVERS).map(|_| open()).collect::<Result<Vec<_>>>()?;
     let mut sent = fill(&unread)?;
+    // Its other buffer has something to shrink, so that there is a cap.
+    unread[0].far.set_nonblocking(true)?;
+    while (&unread[0].far).write(&[7; 65_536]).is_ok() {}
+    unread[0].far.set_nonblocking(false)?;
 
     let held = held_bytes()?;
     let limit_bytes = held / 4 * 3;
@@ -54,7 +67,69 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
         let sizes = (near.sndbuf_bytes, far.rcvbuf_bytes);
         ensure!(sizes == (GIVEN_BYTES, GIVEN_BYTES), "{sizes:?}");
     }
+    // One that is smaller is said to be: nobody takes the kernel's ceiling for the cap.
+    let lowered = Changed::to(WMEM_MAX.0, WMEM_MAX.1)?;
+    let cut = open()?;
+    drop(lowered);
+    let output = home.command("flows").arg("--json").output()?;
+    let flows: Value = serde_json::from_slice(&output.stdout)?;
+    let local = cut.near.local_addr()?.to_string();
+    let mut flows = flows["flows"].as_array().context("flows")?.iter();
+    let refused = flows.find(|flow| flow["local"] == local.as_str()).map(|flow| &flow["refused"]);
+    ensure!(refused == Some(&json!([{ "setting": "sndbuf", "errno": null }])), "{refused:?}");
     let still = held_bytes()?;
     ensure!(still > limit_bytes, "{still} bytes are held, {held} before");
+    unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
+}
+
+/// Data that is never read stays where it is, in one cgroup: those of the path's
+/// connections that are of another one get theirs beside it.
+#[e2e(long, alone)]
+fn a_cgroup_whose_receivers_never_read_leaves_another_its_buffers() -> Result<()> {
+    const RECEIVERS: usize = 64;
+    const SPAN: Duration = Duration::from_secs(16);
+    let stand = Stand::set_up("cgroups")?;
+    let other = stand.cgroup().child("other")?;
+    let paths = path(PORT, PATH, "congestion = 'wad_highspeed'\nallow = 'aggressive'");
+    let home = Home::create(&program()?, &paths)?;
+    let _agent = home.start(stand.cgroup())?;
+    let wan = wan(PATH)?;
+    until("others hold little", SOON, held_bytes, |held| *held < LITTLE_BYTES)?;
+    let open = || patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], PORT))?);
+    let unread = (0..RECEIVERS).map(|_| open()).collect::<Result<Vec<_>>>()?;
+    let sent = fill(&unread)?;
+
+    // They hold nine tenths of what may be held.
+    let limit_bytes = held_bytes()? / 9 * 10;
+    home.reload(&format!("[limits]\nmax_memory = {limit_bytes}\n\n{paths}"))?;
+    let is_named = |log: &String| log.lines().any(|line| is_bound_met(line, "to-7000"));
+    until("the path is named", SOON, || anyhow::Ok(home.log()), is_named)?;
+    let sizes = |connection: &Connection| -> Result<(u64, u64)> {
+        let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
+        Ok((near.sndbuf_bytes, far.rcvbuf_bytes))
+    };
+    // In the same cgroup there is no room for more than the kernel gives by itself.
+    let same = open()?;
+    while_sending(&same, Duration::ZERO, SPAN, || {
+        thread::sleep(SPAN / 8 * 7);
+        let (sends, receives) = sizes(&same)?;
+        ensure!(sends <= KERNEL_BYTES && receives <= KERNEL_BYTES, "{sends}, {receives}");
+        Ok(())
+    })?;
+    let joined = Joined::to(&other)?;
+    let connection = open()?;
+    drop(joined);
+    while_sending(&connection, Duration::ZERO, SPAN, || {
+        let mut most = 0;
+        let look = || -> Result<(u64, u64)> {
+            most = most.max(held_bytes()?);
+            sizes(&connection)
+        };
+        let grown = |seen: &(u64, u64)| *seen == (MOST_BYTES, MOST_BYTES);
+        until("both have grown", SPAN / 8 * 7, look, grown).with_context(|| home.log())?;
+        println!("{most} bytes are held, of {limit_bytes}");
+        ensure!(most * 10 <= limit_bytes * 11, "{most} bytes are held of {limit_bytes}");
+        Ok(())
+    })?;
     unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
 }

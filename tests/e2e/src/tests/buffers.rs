@@ -330,26 +330,30 @@ pub fn drain(connection: &Connection, bytes: usize) -> Result<()> {
 #[e2e(long, alone)]
 fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()> {
     const RECEIVERS: usize = 64;
+    // Of two paths, which both have their part.
+    const UNREAD: [u16; 2] = [7002, 7003];
     let stand = Stand::set_up("unread")?;
     let paths = path(7000, PATH, "congestion = 'wad_highspeed'\nallow = 'aggressive'")
         + &path(7001, PATH, "congestion = 'cubic'")
-        + &path(7002, PATH, "congestion = 'cubic'");
+        + &path(UNREAD[0], PATH, "congestion = 'cubic'")
+        + &path(UNREAD[1], PATH, "congestion = 'cubic'");
     let home = Home::create(&program()?, &paths)?;
     let _agent = home.start(stand.cgroup())?;
     let wan = wan(PATH)?;
     // The bound is to be met by the flows of this test.
     until("others hold little", SOON, held_bytes, |held| *held < 4_000_000)?;
     let open = |port| patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?);
-    let unread = (0..RECEIVERS).map(|_| open(7002)).collect::<Result<Vec<_>>>()?;
+    let unread = (0..RECEIVERS).map(|n| open(UNREAD[n % 2])).collect::<Result<Vec<_>>>()?;
     let sent = fill(&unread)?;
 
     // They hold nine tenths of what may be held.
     let limit_bytes = held_bytes()? / 9 * 10;
     println!("{} bytes are not read, of {limit_bytes}", sent.iter().sum::<usize>());
     home.reload(&format!("[limits]\nmax_memory = {limit_bytes}\n\n{paths}"))?;
-    // Which end of theirs holds more than its part is a matter of what each has taken.
-    let is_said = |log: &String| log.lines().any(|line| is_bound_met(line, "7002"));
-    until("the bound is said to be met", SOON, || anyhow::Ok(home.log()), is_said)?;
+    let said = |log: &str, path: &str| log.lines().filter(|line| is_bound_met(line, path)).count();
+    let of_unread = |log: &str| UNREAD.map(|port| said(log, &format!("to-{port}")));
+    let are_named = |log: &String| of_unread(log) == [1, 1];
+    until("both paths are named", SOON, || anyhow::Ok(home.log()), are_named)?;
     for port in [7000, 7001] {
         let connection = open(port)?;
         let span = Duration::from_secs(8);
@@ -370,10 +374,9 @@ fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()>
         ensure!(most * 10 <= limit_bytes * 11, "{most} bytes are held of {limit_bytes}");
     }
     let log = home.log();
-    let mut named = log.lines().filter(|line| is_bound_met(line, ""));
-    ensure!(named.all(|line| line.contains("-7002")), "another path is named: {log}");
-    let said = |path: &str| log.lines().filter(|line| is_bound_met(line, path)).count();
-    ensure!(said("to-7002") <= 1 && said("of-7002") <= 1, "a path is named again: {log}");
+    let of_others = ["-7000", "-7001"].map(|path| said(&log, path));
+    ensure!(of_others == [0, 0], "another path is named: {log}");
+    ensure!(of_unread(&log) == [1, 1], "a path is named again: {log}");
     // Nothing is lost of theirs, either.
     unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
 }

@@ -141,7 +141,7 @@ impl Buffers {
         self.count(self.watch.level, now);
         let held = self.held(&look, &holdings);
         let is_cut = |flow: &&Holding| held.get(&flow.holder) == Some(&Room::Cut);
-        let largest = holdings.iter().filter(is_cut).map(Holding::largest_bytes).max();
+        let largest = holdings.iter().filter(is_cut).map(|flow| flow.largest_growing_bytes).max();
         look.largest_bytes = largest.unwrap_or(0);
         self.watch = self.watch.after(&look);
         let MemoryWatch { level, cap_bytes, .. } = self.watch;

@@ -302,6 +302,7 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         bytes_acked: tcp("bytes_acked")?,
         bytes_received: tcp("bytes_received")?,
         data_segs_out: tcp("data_segs_out")?,
+        packets_out: tcp("packets_out")?,
         total_retrans: tcp("total_retrans")?,
         srtt_us: tcp("srtt_us")?,
         rtt_min: tcp("rtt_min")? + btf.offset_bytes("minmax_sample", "v")?,

@@ -57,6 +57,7 @@ static SOCK: SockOffsets = SockOffsets {
     bytes_acked: 0,
     bytes_received: 0,
     data_segs_out: 0,
+    packets_out: 0,
     total_retrans: 0,
     srtt_us: 0,
     rtt_min: 0,
@@ -282,6 +283,12 @@ impl Visited {
     #[inline(always)]
     pub fn buffers_bytes(&self) -> [u32; 2] {
         [self.number_at(offset!(sndbuf)), self.number_at(offset!(rcvbuf))]
+    }
+
+    /// Whether anything is on its way that it has sent.
+    #[inline(always)]
+    pub fn sends(&self) -> bool {
+        self.number_at(offset!(packets_out)) != 0
     }
 
     /// Returns what data takes that lies in each of them.
