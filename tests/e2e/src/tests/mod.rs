@@ -42,6 +42,7 @@ mod pauses;
 mod perfsonar;
 mod phases;
 mod policy_swap;
+mod receivers;
 mod refusals;
 mod refused_settings;
 mod reload;
