@@ -34,6 +34,7 @@ mod metrics;
 mod neighbours;
 mod no_struct_ops;
 mod options;
+mod others_numbers;
 mod own_options;
 mod pacing;
 mod packets;
