@@ -1,6 +1,7 @@
 //! A flow's state is kept with each matched flow, in the socket's own storage.
 
 use crate::{
+    arrivals::Arrivals,
     division::{Division, part_bytes, part_of_bound},
     policy::{CONGESTION_BYTES, DIVIDES, GROWS_RCVBUF, GROWS_SNDBUF, PACED, Policy},
     record,
@@ -238,8 +239,10 @@ pub struct Flow {
     /// The application's own of the options that the kernel keeps no note of, as far as
     /// they are `given`.
     pub own: Own,
+    /// The rate at which its data arrives.
+    pub arrivals: Arrivals,
 }
-record!(Flow, size = 248);
+record!(Flow, size = 272);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.

@@ -8,6 +8,7 @@
 #![cfg_attr(not(feature = "user"), forbid(unsafe_code))]
 #![deny(clippy::float_arithmetic, missing_docs)]
 
+pub mod arrivals;
 pub mod choices;
 pub mod control;
 pub mod counter;

@@ -38,6 +38,10 @@ pub struct Progress {
     pub cookie: u64,
     /// Octets acknowledged by the peer.
     pub bytes_acked: u64,
+    /// Octets received in order.
+    pub bytes_received: u64,
+    /// Most bytes per second that arrived in a second since the reading before.
+    pub arrived_bytes_per_second: u64,
     /// Index of its policy.
     pub policy: u32,
     /// So much was delivered in the latest sample of the rate that the application
@@ -50,6 +54,10 @@ pub struct Progress {
     /// Least RTT of the kernel's window of minutes (tcp_rtt_min); all ones for
     /// none.
     pub min_rtt_us: u32,
+    /// RTT as this end sees it by what it receives, smoothed (`tcp_rcv_rtt_update()`):
+    /// with the time that data waits in queues, or for the sender's application. 0 for
+    /// none.
+    pub receiving_rtt_us: u32,
     /// Sending maximum segment size.
     pub mss_bytes: u32,
     /// Congestion window.
@@ -60,8 +68,10 @@ pub struct Progress {
     pub limits: Limits,
     /// Now, by the clock that counts those.
     pub ticks: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Progress, size = 64);
+record!(Progress, size = 88);
 
 #[cfg(test)]
 mod tests {

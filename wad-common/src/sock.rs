@@ -39,6 +39,11 @@ pub struct SockOffsets {
     pub rcvbuf: u32,
     /// `rcvq_space.space`: what the application took in a round trip, bytes.
     pub rcvq_space: u32,
+    /// `rcv_rtt_est.rtt_us`: RTT as this end sees it by what it receives, eight times it;
+    /// 0 for none.
+    pub rcv_rtt: u32,
+    /// `out_of_order_queue`: what has arrived behind a hole, a pointer, null for nothing.
+    pub out_of_order: u32,
     /// `sk_max_pacing_rate`: most bytes per second, an `unsigned long`.
     pub max_pacing_rate: u32,
     /// `bytes_acked`: octets acknowledged, 64 bits.
@@ -113,4 +118,4 @@ pub struct SockOffsets {
     /// `cgroup` of `struct cgroup_subsys_state` is a pointer.
     pub state_cgroup: u32,
 }
-record!(SockOffsets, size = 196);
+record!(SockOffsets, size = 204);

@@ -55,6 +55,8 @@ pub struct Measured {
     cache: Cache,
     saved_at: Instant,
     polling: Polling,
+    /// The paths that the latest review has changed were under these, by target.
+    before: Vec<(usize, Conditions)>,
     /// The flows as a source; None where no source is passive.
     flows: Option<Flows>,
     /// The flows show this of packets; None where nothing follows from it.
@@ -89,6 +91,7 @@ impl Measured {
             cache,
             saved_at: Instant::now(),
             polling: Polling::default(),
+            before: Vec::new(),
             flows: None,
             packets: None,
         }
@@ -152,8 +155,18 @@ impl Measured {
         changes.kind()
     }
 
+    /// Puts back what the latest review has changed, as it could not be put in force: it is
+    /// tried again when it is time.
+    pub fn stays_as_it_was(&mut self) {
+        let mut states = self.board.states();
+        for (target, conditions) in self.before.drain(..) {
+            states[target].damper.put_back(conditions);
+        }
+    }
+
     fn decide(&mut self, now: Instant, time: SystemTime) -> Changes {
         let mut changes = Changes::default();
+        self.before.clear();
         let (mut store, mut states) = (self.board.store(), self.board.states());
         for refused in store.take_news() {
             let path = &self.board.targets.names()[refused.target];
@@ -175,6 +188,7 @@ impl Measured {
             let wanted = Conditions { capacity, traits: state.traits(now) };
             let before = state.damper.conditions();
             if state.damper.offer(wanted, now, self.change_interval) {
+                self.before.push((target, before));
                 changes.conditions(name, before, wanted);
             }
         }

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use tracing::warn;
 use wad_linux::sysctl::last_number;
-use wad_policy::config::PathPolicy;
+use wad_policy::config::{AutoBuffers, PathPolicy};
 use wad_toolbox::causes::with_causes;
 
 use crate::journal::{Journal, JournalError};
@@ -35,18 +35,30 @@ const JUMBO_SEGMENT_BYTES: u32 = 9_000;
 impl Ceilings {
     /// Returns what these paths need.
     pub fn of(paths: &[PathPolicy]) -> Self {
-        let largest = |bytes: fn(&PathPolicy) -> Option<u32>| {
+        Self::but_for(paths, |_| AutoBuffers::default())
+    }
+
+    /// Returns what these paths need whatever is measured of them.
+    pub fn of_file(paths: &[PathPolicy]) -> Self {
+        Self::but_for(paths, |path| path.measured.map_or_else(Default::default, |it| it.buffers))
+    }
+
+    fn but_for(paths: &[PathPolicy], left_out: fn(&PathPolicy) -> AutoBuffers) -> Self {
+        let largest = |bytes: fn(&PathPolicy, AutoBuffers) -> Option<u32>| {
             let tuned = paths.iter().filter(|path| !path.observe);
-            u64::from(tuned.filter_map(bytes).max().unwrap_or(0))
+            let of_path = |path| bytes(path, left_out(path));
+            u64::from(tuned.filter_map(of_path).max().unwrap_or(0))
         };
-        let initial_receive_window = |path: &PathPolicy| {
+        let initial_receive_window = |path: &PathPolicy, _| {
             path.initial_receive_window_segments.map(|segments| segments * JUMBO_SEGMENT_BYTES)
         };
+        let rcvbuf =
+            |path: &PathPolicy, out: AutoBuffers| path.rcvbuf_bytes.filter(|_| !out.rcvbuf);
         Self {
-            rcvbuf_bytes: largest(|path| path.rcvbuf_bytes).max(largest(initial_receive_window)),
-            sndbuf_bytes: largest(|path| path.sndbuf_bytes),
+            rcvbuf_bytes: largest(rcvbuf).max(largest(initial_receive_window)),
+            sndbuf_bytes: largest(|path, out| path.sndbuf_bytes.filter(|_| !out.sndbuf)),
             // As the kernel doubles a fixed one.
-            tuned_bytes: 2 * largest(|path| path.autotune_bytes),
+            tuned_bytes: 2 * largest(|path, out| path.autotune_bytes.filter(|_| !out.autotune)),
         }
     }
 
@@ -64,6 +76,22 @@ impl Ceilings {
             }
         }
         Ok(raised)
+    }
+
+    /// Raises what is too low and can be raised, and says of the rest that it cannot:
+    /// flows that would need more have as much as there is, and others lose nothing.
+    pub fn raise_what_can_be(self, journal: &mut Journal) -> Raised {
+        let mut raised = Raised::default();
+        for (key, need_bytes) in self.needs() {
+            match adjust(journal, key, need_bytes, Ordering::Greater) {
+                Ok(change) => raised.0.extend(change),
+                Err(error) => warn!(
+                    "buffers stay below {need_bytes} bytes, which is what was measured: {}",
+                    with_causes(&error.into())
+                ),
+            }
+        }
+        raised
     }
 
     /// Lowers what wad raised and no longer needs, never below what it was
@@ -98,6 +126,11 @@ struct Moved {
 }
 
 impl Raised {
+    /// Adds what was raised after it.
+    pub fn extend(&mut self, later: Self) {
+        self.0.extend(later.0);
+    }
+
     /// Puts them back, the latest first. One that someone else has set since is theirs.
     pub fn undo(self, journal: &mut Journal) {
         for moved in self.0.iter().rev() {
@@ -165,6 +198,10 @@ fn with_ceiling(value: &str, bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use wad_linux::sysctl::{Sysctl, testing};
+    use wad_policy::{
+        capacity::Capacity,
+        config::{AutoTraits, MeasuredPath, Windows},
+    };
 
     use super::*;
 
@@ -280,6 +317,38 @@ mod tests {
         next.raise(&mut journal).unwrap_err();
         assert_eq!(host.now(), (212_992, 300_000));
         assert_eq!(journal.changes().count(), 0);
+    }
+
+    #[test]
+    fn a_measured_number_that_cannot_be_had_takes_nothing_from_others() {
+        // The kernel tunes no buffers here, and neither can wad.
+        let host = Host::new();
+        let mut journal = host.journal();
+        let measured = MeasuredPath {
+            fallback: Capacity::default(),
+            buffers: AutoBuffers { autotune: true, ..AutoBuffers::default() },
+            windows: Windows::default(),
+            traits: AutoTraits::default(),
+            aimd_is_auto: false,
+            pacing_is_auto: false,
+            streams: 1,
+            band: 10,
+        };
+        let wrong = PathPolicy {
+            measured: Some(measured),
+            autotune_bytes: Some(1 << 30),
+            ..PathPolicy::default()
+        };
+        let other = PathPolicy { rcvbuf_bytes: Some(9_000_000), ..PathPolicy::default() };
+        let paths = [wrong.clone(), other];
+        let mut raised = Ceilings::of_file(&paths).raise(&mut journal).unwrap();
+        raised.extend(Ceilings::of(&paths).raise_what_can_be(&mut journal));
+        assert_eq!(host.now(), (9_000_000, 300_000));
+        raised.undo(&mut journal);
+        assert_eq!(host.now(), (212_992, 300_000));
+        // What the file itself asks for is had, or the file is refused.
+        let file = [PathPolicy { measured: None, ..wrong }];
+        assert!(Ceilings::of_file(&file).raise(&mut journal).is_err());
     }
 
     #[test]

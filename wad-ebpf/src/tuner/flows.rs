@@ -3,6 +3,7 @@
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
+    arrivals::Arrivals,
     counter::Counter,
     division::Division,
     event::Kind,
@@ -66,6 +67,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.initial_window_segments = 0;
     flow.room = Room::Cut as u32;
     flow.earlier = Counts::default();
+    flow.arrivals = Arrivals::default();
     flow.refused = Refused::default();
     ask(socket, flow, policy);
     socket.read_buffers(&mut flow.before);

@@ -44,6 +44,11 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         return 0;
     }
     let Some(socket) = Visited::of(sk).filter(Visited::can_send) else { return 0 };
+    // What lies behind a hole counts when that is filled, all at once.
+    if !socket.has_hole() {
+        // SAFETY: reads the clock.
+        flow.arrivals.look(socket.counts().bytes_received, unsafe { bpf_ktime_get_ns() });
+    }
     let holder = Holder { cgroup: socket.cgroup(), policy: flow.policy, reserved: 0 };
     // SAFETY: a number in a map, which is there for as long as this run.
     flow.room = unsafe { HELD.get(holder) }.map_or(Room::Free as u32, |room| *room);

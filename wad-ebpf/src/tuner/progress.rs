@@ -1,7 +1,7 @@
 //! The flows of the paths tell this of them: an iterator over the flows' state, in
-//! all network namespaces at once, which the agent reads now and then. It changes
-//! nothing, and takes no lock of a socket: a number may be one of a moment later than
-//! the next.
+//! all network namespaces at once, which the agent reads now and then. It takes no lock of
+//! a socket: a number may be one of a moment later than the next. It changes nothing but
+//! the most that arrived, which begins anew with each reading.
 
 use core::ffi::c_void;
 
@@ -53,15 +53,15 @@ pub extern "C" fn wad_progress(ctx: *const Context) -> u32 {
     if flow.is_null() {
         return 0;
     }
-    // SAFETY: the flow's state, which is there for as long as this run.
-    let (policy, outcome) = unsafe {
-        ((&raw const (*flow).policy).read_volatile(), (&raw const (*flow).outcome).read_volatile())
-    };
-    if outcome == Outcome::Ended as u32 {
+    // SAFETY: the flow's state, which is there for as long as this run. Others may change
+    // it meanwhile, each field by itself.
+    let flow = unsafe { &mut *flow.cast_mut() };
+    if flow.outcome == Outcome::Ended as u32 {
         return 0;
     }
     let Some(socket) = Visited::of(sk).filter(Visited::can_send) else { return 0 };
-    let progress = progress(&socket, policy);
+    let progress = progress(&socket, flow);
+    flow.arrivals.most_bytes_per_second = 0;
     let bytes = size_of::<Progress>() as u32;
     // SAFETY: the kernel's own output; a record is read, which has no padding.
     unsafe { bpf_seq_write((*meta).cast(), (&raw const progress).cast_mut().cast(), bytes) };
@@ -69,22 +69,26 @@ pub extern "C" fn wad_progress(ctx: *const Context) -> u32 {
 }
 
 #[inline(always)]
-fn progress(socket: &Visited, policy: u32) -> Progress {
-    let state = socket.state();
+fn progress(socket: &Visited, flow: &Flow) -> Progress {
+    let (state, counts) = (socket.state(), socket.counts());
     // SAFETY: reads the clock.
     let ticks = unsafe { bpf_jiffies64() } as u32;
     Progress {
         cookie: socket.cookie(),
-        bytes_acked: socket.counts().bytes_acked,
-        policy,
+        bytes_acked: counts.bytes_acked,
+        bytes_received: counts.bytes_received,
+        arrived_bytes_per_second: flow.arrivals.most_bytes_per_second,
+        policy: flow.policy,
         delivered_segments: state.delivered_segments,
         delivered_in_us: state.delivered_in_us,
         app_limited: socket.app_limited(),
         min_rtt_us: state.min_rtt_us,
+        receiving_rtt_us: socket.receiving_rtt_us(),
         mss_bytes: state.mss_bytes,
         cwnd_segments: state.cwnd_segments,
         ssthresh_segments: state.ssthresh_segments,
         limits: socket.limits(ticks),
         ticks,
+        reserved: 0,
     }
 }

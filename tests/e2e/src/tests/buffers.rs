@@ -26,7 +26,7 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(20);
 /// The kernel gives this at most, by itself.
 pub const KERNEL_BYTES: u64 = 500_000;
 /// 1.25 times what 100 Mbit/s carry in 100 ms, doubled.

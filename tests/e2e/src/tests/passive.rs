@@ -25,8 +25,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-const PORT: u16 = 7000;
-const LIMIT: Duration = Duration::from_secs(20);
+pub const PORT: u16 = 7000;
+pub const LIMIT: Duration = Duration::from_secs(20);
 
 /// The buffers are as small beside this path as Debian's are beside one of 1 Gb/s:
 /// about 60 Mb/s.
@@ -46,7 +46,7 @@ impl Kernel {
     }
 }
 
-fn wan(mbit: u32) -> Result<Wan> {
+pub fn wan(mbit: u32) -> Result<Wan> {
     let text = format!("rtt = '100ms'\nforward = {{ rate = '{mbit}Mbit', queue.bdp = 1.0 }}");
     let path: Path = toml::from_str(&text)?;
     let wan = Wan::start(&path)?;
@@ -79,7 +79,7 @@ fn home(interval: &str) -> Result<Home> {
 }
 
 /// Sends for so long, from one end to the other: Mbit/s.
-fn transfer(wan: &Wan, seconds: u64) -> Result<f64> {
+pub fn transfer(wan: &Wan, seconds: u64) -> Result<f64> {
     let span = Duration::from_secs(seconds);
     let to = at(ADDRESSES_V4[1], PORT);
     let bytes = thread::scope(|scope| -> Result<u64> {
@@ -91,21 +91,21 @@ fn transfer(wan: &Wan, seconds: u64) -> Result<f64> {
     Ok(bytes as f64 * 8.0 / 1e6 / span.as_secs_f64())
 }
 
-fn paths(home: &Home) -> Result<Value> {
+pub fn paths(home: &Home) -> Result<Value> {
     let output = home.command("paths").arg("--json").output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
 /// Returns what is known of the used path's bandwidth, Mbit/s; 0 for nothing.
-fn known_mbit(home: &Home) -> Result<f64> {
+pub fn known_mbit(home: &Home) -> Result<f64> {
     let known = &paths(home)?["paths"][0]["measured"]["bandwidth_bits_per_second"];
     Ok(known["value"].as_f64().unwrap_or(0.0) / 1e6)
 }
 
 /// Returns what the buffers of a path's connections may come to beyond what the kernel
 /// gives: (send, receive), as the kernel keeps them; 0 for no more.
-fn buffers(home: &Home, path: usize) -> Result<(u64, u64)> {
+pub fn buffers(home: &Home, path: usize) -> Result<(u64, u64)> {
     let policy = &paths(home)?["paths"][path]["policy"];
     let of = |name: &str| 2 * policy[name].as_u64().unwrap_or(0);
     Ok((of("sndbuf_bytes"), of("rcvbuf_bytes")))

@@ -5,7 +5,10 @@ use wad_policy::{
 };
 
 use super::*;
-use crate::sources::testing::{Given, record};
+use crate::sources::{
+    Answer, Reading, Sample, seconds_since_1970,
+    testing::{Given, record},
+};
 
 const RTT_20: Given = Given { metric: Metric::Rtt, value: 0.02, age_seconds: 0.0 };
 const RTT_120: Given = Given { value: 0.12, ..RTT_20 };
@@ -118,6 +121,61 @@ fn a_path_that_flaps_changes_once_in_an_interval() {
     assert_eq!(changes(1), 0);
     let changes = changes(2);
     assert!((2..=10).contains(&changes), "{changes}");
+}
+
+/// Two paths, of which the first changes with each look: the other has its own time.
+#[test]
+fn a_path_that_flaps_postpones_nothing_of_another() {
+    let path = |name, remote| {
+        format!(
+            "[[path]]\nname = '{name}'\nremote = '{remote}'\nmode = 'measured'\n\
+             bandwidth = '1Gbit'\nsndbuf = 'auto'\n"
+        )
+    };
+    let source = "[[source]]\nname = 's'\nkind = 'http'\nurl = 'http://[::1]:1'\n";
+    let text = format!("{source}{}{}", path("flaps", "10.0.0.0/8"), path("steady", "192.0.2.0/24"));
+    let config = Config::parse("wad.toml", &text, &host()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let cache = cache(folder.path(), "test");
+    let mut measured = Measured::new(&config, 1 << 40, KernelBuffers::default(), cache);
+    let (start, time) = (Instant::now(), SystemTime::now());
+    let mut look = |second: u64, rtts_seconds: [f64; 2]| {
+        let after = Duration::from_secs(second);
+        let measured_at_seconds = seconds_since_1970(time + after);
+        let reading = |(target, value)| {
+            let sample = Sample { value, measured_at_seconds };
+            Reading { target, metric: Metric::Rtt, sample }
+        };
+        let readings = rtts_seconds.into_iter().enumerate().map(reading).collect();
+        let answer = Answer { readings, errors: Vec::new() };
+        measured.board.store().record(0, Ok(answer), time + after);
+        measured.review(start + after, time + after);
+        let policies = measured.policies().unwrap();
+        [0, 1].map(|n| policies[n].sndbuf_bytes.unwrap())
+    };
+    let flaps = |second: u64| if second.is_multiple_of(2) { 0.1 } else { 0.15 };
+    for second in 0..100 {
+        let [_, other] = look(second, [flaps(second), 0.02]);
+        assert_eq!(other, sndbuf(20));
+    }
+    let [_, other] = look(100, [flaps(100), 0.03]);
+    assert_eq!(other, sndbuf(30));
+}
+
+#[test]
+fn what_could_not_be_put_in_force_is_tried_again() {
+    let mut bench = Bench::new();
+    bench.confirms(0, RTT_20, 0);
+    assert_eq!(bench.review(0), Some(sndbuf(20)));
+    bench.measured.stays_as_it_was();
+    assert_eq!(bench.sndbuf(), sndbuf(50));
+    assert_eq!(bench.review(1), None);
+    bench.gives(0, RTT_20, 60);
+    assert_eq!(bench.review(60), Some(sndbuf(20)));
+    // Once it is in force, there is nothing to put back but what comes later.
+    assert_eq!(bench.review(61), None);
+    bench.measured.stays_as_it_was();
+    assert_eq!(bench.sndbuf(), sndbuf(20));
 }
 
 #[test]

@@ -55,7 +55,11 @@ impl Hands for Change<'_, '_, '_> {
         match step {
             Step::LoadModules => kernel_modules::load(wanted.policies)?,
             Step::RaiseCeilings => {
-                *raised = Ceilings::of(wanted.policies).raise(&mut locked(&force.journal))?;
+                let mut journal = locked(&force.journal);
+                *raised = Ceilings::of_file(wanted.policies).raise(&mut journal)?;
+                // One path's number is no reason to leave the others' as they were.
+                let measured = Ceilings::of(wanted.policies);
+                raised.extend(measured.raise_what_can_be(&mut journal));
             }
             Step::InstallPolicySet => *installed = Some(force.install(wanted)?),
             Step::FollowFlows => force.follow_flows()?,

@@ -253,6 +253,7 @@ impl<'a> Running<'a> {
         if let Err(error) = change::put(&mut self.force, plan, &wanted) {
             shortage::note(error.as_ref());
             error!("measured paths stay as they were: {error:#}");
+            self.measured.stays_as_it_was();
         }
         self.tell(|_| {});
         give_memory_back();

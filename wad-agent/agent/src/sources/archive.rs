@@ -3,7 +3,7 @@
 //! event an address with its values.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     net::IpAddr,
 };
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use wad_http::{Client, shown};
 use wad_policy::config::{Metric, PerfSonar, Source};
 
-use super::{Answer, Reading, Sample, SourceError, Targets, error::is_possible, number};
+use super::{Answer, ErrorKind, Reading, Sample, SourceError, Targets, error::is_possible, number};
 
 /// Most measurements that one answer of the archive may list.
 const MOST_MEASUREMENTS: usize = 1_000;
@@ -81,12 +81,24 @@ pub async fn poll(
         let (query, label) = ("measurements", "destination".to_owned());
         answer.errors.push(SourceError::Unmatched { query, label });
     }
+    let mut silent = BTreeSet::new();
     for ((target, metric), Values { uri, event, .. }) in wanted {
-        let body = client.get_absolute(&format!("{uri}?time-range={range}")).await?;
+        // Who keeps silent about a path is not asked about it again: others have their turn.
+        if silent.contains(&target) {
+            continue;
+        }
         let path = &targets.names()[target];
-        match best(metric, event, parse(&body)?, path) {
+        let body = client.get_absolute(&format!("{uri}?time-range={range}")).await;
+        let events = body.map_err(SourceError::from).and_then(|body| parse(&body));
+        match events.and_then(|events| best(metric, event, events, path)) {
             Ok(sample) => answer.readings.push(Reading { target, metric, sample }),
-            Err(error) => answer.errors.push(error),
+            Err(error @ SourceError::Http(_)) if !error.is_of_one_answer() => return Err(error),
+            Err(error) => {
+                if error.kind() == ErrorKind::Timeout {
+                    silent.insert(target);
+                }
+                answer.errors.push(error);
+            }
         }
     }
     Ok(answer)
@@ -191,6 +203,13 @@ mod tests {
     use wad_policy::config::{Config, testing::host};
 
     use super::*;
+    use crate::sources::{
+        pscheduler::Known,
+        testing::{
+            server::{Reply, Script, Server, json},
+            two_paths,
+        },
+    };
 
     fn targets() -> Targets {
         let text = "[[source]]\nname = 's'\nkind = 'perfsonar'\nurl = 'http://a/archive'\n\
@@ -241,6 +260,53 @@ mod tests {
             .and_then(|events| best(metric, "event", events, "a"))
             .map(|sample| (sample.value, sample.measured_at_seconds))
             .map_err(|error| error.kind().label())
+    }
+
+    /// Answers what is asked of the first of two paths so.
+    fn with_first(head: &str, first: fn() -> Reply) -> Reply {
+        const LISTED: &str = r#"[
+            {"destination": "10.0.0.1", "event-types": [
+                {"event-type": "throughput", "base-uri": "/first"},
+                {"event-type": "histogram-rtt", "base-uri": "/first/rtt"}]},
+            {"destination": "2001:db8::1", "event-types": [
+                {"event-type": "throughput", "base-uri": "/second"}]}]"#;
+        match head.split([' ', '?']).nth(1) {
+            Some("/archive/") => json(LISTED),
+            Some("/second") => json(r#"[{"ts": 1, "val": 9e8}]"#),
+            _ => first(),
+        }
+    }
+
+    /// Returns the values of a poll by target, and what is wrong.
+    async fn polled(script: Script) -> (Vec<(usize, f64)>, Vec<&'static str>) {
+        let server = Server::start(script).await;
+        let text = format!(
+            "[[source]]\nname = 's'\nkind = 'perfsonar'\nurl = 'http://{}/archive'\n\
+             timeout = '2s'\n[[path]]\nname = 'a'\nremote = '10.0.0.0/8'\n\
+             mode = 'measured'\nsndbuf = 'auto'\n",
+            server.address
+        );
+        let config = Config::parse("wad.toml", &text, &host());
+        let config = config.unwrap_or_else(|error| panic!("{error}"));
+        let (source, mut known) = (&config.sources[0], Known::default());
+        let asked = crate::sources::poll::poll(source, &two_paths(), &mut known).await;
+        let Answer { readings, errors } = asked.unwrap();
+        let value = |reading: Reading| (reading.target, reading.sample.value);
+        let kinds = errors.iter().map(|error| error.kind().label());
+        (readings.into_iter().map(value).collect(), kinds.collect())
+    }
+
+    #[tokio::test]
+    async fn what_is_wrong_with_one_path_leaves_the_others() {
+        let second = vec![(1, 9e8)];
+        let huge: Script = |head| with_first(head, || json(r#"[{"ts": 1, "val": 1e999}]"#));
+        assert_eq!(polled(huge).await, (second.clone(), vec!["malformed"; 2]));
+        let absent: Script =
+            |head| with_first(head, || Reply::Whole("404 Not Found", "text/plain", "x".to_owned()));
+        assert_eq!(polled(absent).await, (second.clone(), vec!["status"; 2]));
+        // It is waited for once.
+        let silent: Script = |head| with_first(head, || Reply::Silence);
+        assert_eq!(polled(silent).await, (second, vec!["timeout"]));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use std::time::SystemTime;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, value::RawValue};
 use wad_http::{Client, shown};
 use wad_policy::config::Metric;
 
@@ -19,9 +19,11 @@ use super::{
     store::seconds_since_1970,
 };
 
+/// The answer. Its paths are read each by itself: what is wrong with one leaves the others.
 #[derive(Deserialize)]
-struct Document {
-    paths: Vec<Map<String, Value>>,
+struct Document<'b> {
+    #[serde(borrow)]
+    paths: Vec<&'b RawValue>,
 }
 
 const fn field(metric: Metric) -> &'static str {
@@ -42,7 +44,7 @@ pub async fn poll(client: &Client<'_>, targets: &Targets) -> Result<Answer, Sour
 }
 
 fn read(body: &[u8], targets: &Targets, now: SystemTime) -> Result<Answer, SourceError> {
-    let document: Document =
+    let document: Document<'_> =
         serde_json::from_slice(body).map_err(|source| SourceError::Malformed { source })?;
     let mut answer = Answer::default();
     if document.paths.is_empty() {
@@ -50,7 +52,14 @@ fn read(body: &[u8], targets: &Targets, now: SystemTime) -> Result<Answer, Sourc
         return Ok(answer);
     }
     let mut taken = vec![false; targets.names().len()];
-    for path in &document.paths {
+    for path in document.paths {
+        let path: Map<String, Value> = match serde_json::from_str(path.get()) {
+            Ok(path) => path,
+            Err(source) => {
+                answer.errors.push(SourceError::Malformed { source });
+                continue;
+            }
+        };
         let label = path.get(PATH).and_then(Value::as_str).unwrap_or_default();
         for target in targets.find(label) {
             if std::mem::replace(&mut taken[target], true) {
@@ -58,11 +67,11 @@ fn read(body: &[u8], targets: &Targets, now: SystemTime) -> Result<Answer, Sourc
                 answer.errors.push(SourceError::Ambiguous { query: "paths", path });
                 answer.readings.retain(|reading| reading.target != target);
             } else {
-                take(path, target, now, targets, &mut answer);
+                take(&path, target, now, targets, &mut answer);
             }
         }
     }
-    if !taken.contains(&true) {
+    if !taken.contains(&true) && answer.errors.is_empty() {
         let label = PATH.to_owned();
         answer.errors.push(SourceError::Unmatched { query: "paths", label });
     }
@@ -156,6 +165,10 @@ mod tests {
             let expected = (vec![(1, Metric::Rtt, 0.02, 1_000.0)], vec!["value"]);
             assert_eq!(answer(&body), expected, "{value}");
         }
+        // Not even a number that there is.
+        let body = r#"{"paths": [{"path": "a", "bandwidth_bits_per_second": 1e999},
+                                 {"path": "b", "rtt_seconds": 0.02}]}"#;
+        assert_eq!(answer(body), (vec![(1, Metric::Rtt, 0.02, 1_000.0)], vec!["malformed"]));
         let twice = r#"{"paths": [{"path": "a", "rtt_seconds": 1}, {"path": "b", "rtt_seconds": 1},
                        {"path": "10.0.0.1", "rtt_seconds": 2}]}"#;
         assert_eq!(answer(twice), (vec![(1, Metric::Rtt, 1.0, 1_000.0)], vec!["ambiguous"]));

@@ -101,6 +101,14 @@ impl SourceError {
         }
     }
 
+    /// Whether it is of one answer alone, so that the next question may well be answered.
+    pub const fn is_of_one_answer(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::Malformed | ErrorKind::Status | ErrorKind::TooLarge | ErrorKind::Timeout
+        )
+    }
+
     /// Returns the error with its causes, in one line that has an end: some of it is
     /// what a service sent.
     pub fn told(&self) -> String {

@@ -1,21 +1,32 @@
-//! A path's own flows show of it: the rate at which the kernel saw them delivered, and
-//! their least RTT. No traffic is added, and no callback: flows are looked at now and
-//! then while they run, and when they end.
+//! A path's own flows show of it: the rate at which the kernel saw them delivered, or at
+//! which their data arrived, and their least RTT. No traffic is added, and no callback:
+//! flows are looked at now and then while they run, and when they end.
 //!
 //! What flows get is the least that the path carries: it may be the application,
 //! the receiver's window or their own buffer that held them back. So a higher rate
 //! counts whoever it comes from, and a lower one only if for a whole window of time
 //! none was higher, and flows that nothing but the path held back showed that. The
 //! RTT is the least of such a window.
+//!
+//! A receiver cannot tell the path from what holds its sender back, so that no rate at
+//! which data arrive lowers what is known. It need not: receive buffers grow with what
+//! arrives, and what is known is their bound, which has to be large enough. Where the
+//! receive window itself is the limit, the rate counts like any other, and the room that
+//! is made of it is twice that window: dynamic right-sizing (Fisk and Feng, 2001) with a
+//! bound that follows.
+
+mod shown;
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-use wad_common::{event::Event, progress::Progress};
+use wad_common::progress::Progress;
 use wad_policy::config::{Metric, Source};
 
+use self::shown::Moved;
+pub use self::shown::Shown;
 use super::{Reading, Sample, doubts::is_from_future, error::is_possible};
 
 /// Looks at the flows that run in a window of time. With the usual interval it is as
@@ -25,74 +36,6 @@ const WINDOW_LOOKS: u32 = 10;
 /// The tolerance is a part of a value: what is nearer to the best is as good, and the
 /// best was seen again.
 const TOLERANCE: f64 = 0.05;
-
-/// The least part of the time between two looks that counts as busy, in percent: a
-/// flow that was busy for so much of it, neither its peer's window nor its own buffer
-/// in the way, was held back by the path.
-const BUSY_PERCENT: u64 = 90;
-
-/// Holds what flows of one path show.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Shown {
-    /// Payload that was delivered.
-    pub bits_per_second: Option<f64>,
-    pub rtt_seconds: Option<f64>,
-    /// Whether nothing but the path held one of them back.
-    pub is_free: bool,
-}
-
-impl Shown {
-    /// Returns what is shown by a flow at its end.
-    pub fn at_end(event: &Event) -> Self {
-        Self {
-            bits_per_second: rate(event.delivered_segments, event.mss_bytes, event.delivered_in_us),
-            rtt_seconds: rtt(event.min_rtt_us),
-            is_free: false,
-        }
-    }
-
-    /// Returns what is shown by a flow that runs.
-    fn now(before: &Progress, now: &Progress) -> Self {
-        Self {
-            bits_per_second: rate(now.delivered_segments, now.mss_bytes, now.delivered_in_us),
-            rtt_seconds: rtt(now.min_rtt_us),
-            is_free: is_free(before, now),
-        }
-    }
-
-    /// The best of both.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        let least = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::min);
-        let most = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
-        Self {
-            bits_per_second: most(self.bits_per_second, other.bits_per_second),
-            rtt_seconds: least(self.rtt_seconds, other.rtt_seconds),
-            is_free: self.is_free || other.is_free,
-        }
-    }
-}
-
-/// Returns the rate, as `tcp_compute_delivery_rate()`.
-fn rate(segments: u32, mss_bytes: u32, in_us: u32) -> Option<f64> {
-    let bits = 8.0 * f64::from(segments) * f64::from(mss_bytes);
-    (bits > 0.0 && in_us > 0).then(|| bits * 1e6 / f64::from(in_us))
-}
-
-fn rtt(min_rtt_us: u32) -> Option<f64> {
-    (min_rtt_us > 0 && min_rtt_us < u32::MAX).then(|| f64::from(min_rtt_us) / 1e6)
-}
-
-/// Whether nothing but the path held a flow back between two looks. In slow start it
-/// may be on its way still to what the path carries.
-fn is_free(before: &Progress, now: &Progress) -> bool {
-    let busy = u64::from(now.limits.since(&before.limits).busy_ticks);
-    let all = u64::from(now.ticks.wrapping_sub(before.ticks));
-    now.app_limited == 0
-        && now.cwnd_segments >= now.ssthresh_segments
-        && all > 0
-        && busy * 100 >= all * BUSY_PERCENT
-}
 
 /// An estimate is what is known of a path: the best sample, and what came after it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -161,26 +104,32 @@ impl Passive {
     }
 
     /// Returns what the flows that run show, by the indices of their policies: those
-    /// that have got anything delivered since the last look, each by itself and all of
+    /// that have got anything through since the last look, each by itself and all of
     /// a path together.
     pub fn look(&mut self, flows: Vec<Progress>, now: Instant) -> HashMap<u32, Shown> {
-        let elapsed = self.looked_at.map(|at| now.saturating_duration_since(at).as_secs_f64());
-        let mut paths: HashMap<u32, (Shown, u64)> = HashMap::new();
-        for flow in &flows {
-            let Some(before) = self.flows.get(&flow.cookie) else { continue };
-            let bytes = flow.bytes_acked.wrapping_sub(before.bytes_acked);
-            if bytes > 0 && flow.policy == before.policy {
+        let elapsed = self.looked_at.map(|at| now.saturating_duration_since(at));
+        let elapsed_seconds = elapsed.unwrap_or_default().as_secs_f64();
+        let mut paths: HashMap<u32, (Shown, Moved)> = HashMap::new();
+        // At the first look all are new, and may have run for long.
+        for flow in flows.iter().filter(|_| self.looked_at.is_some()) {
+            let (seen, moved) = match self.flows.get(&flow.cookie) {
+                None => (Shown::new_flow(flow), Moved::default()),
+                Some(before) if flow.policy == before.policy => {
+                    let moved = Moved::between(before, flow);
+                    (Shown::now(before, flow, elapsed_seconds), moved)
+                }
+                Some(_) => continue,
+            };
+            if seen != Shown::default() || moved.is_any() {
                 let (shown, sum) = paths.entry(flow.policy).or_default();
-                *shown = shown.and(Shown::now(before, flow));
-                *sum = sum.saturating_add(bytes);
+                (*shown, *sum) = (shown.and(seen), sum.and(moved));
             }
         }
         self.flows = flows.into_iter().map(|flow| (flow.cookie, flow)).collect();
         self.looked_at = Some(now);
-        let with_all = |(policy, (shown, bytes)): (u32, (Shown, u64))| {
-            let all = elapsed.filter(|seconds| *seconds > 0.0);
-            let bits_per_second = all.map(|seconds| bytes as f64 * 8.0 / seconds);
-            (policy, shown.and(Shown { bits_per_second, ..Shown::default() }))
+        let with_all = |(policy, (shown, sum)): (u32, (Shown, Moved))| {
+            let bytes = sum.sent_bytes.max(sum.received_bytes);
+            (policy, shown.and(Shown::at_rate(bytes, elapsed_seconds)))
         };
         paths.into_iter().map(with_all).collect()
     }

@@ -16,8 +16,8 @@ use std::{
 
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
-use wad_http::{Client, HttpError, encoded, shown};
+use serde_json::{Value, value::RawValue};
+use wad_http::{Client, encoded, shown};
 use wad_policy::config::{Metric, PerfSonar, Source};
 
 #[cfg(feature = "fuzz")]
@@ -27,7 +27,7 @@ use self::{
     run::{Run, RunOutcome, values},
     task::{Chosen, Id, Task, Test, choose},
 };
-use super::{Answer, Reading, Sample, SourceError, Targets, error::is_possible};
+use super::{Answer, ErrorKind, Reading, Sample, SourceError, Targets, error::is_possible};
 
 /// Runs of a task that are looked at, from the last one back: it may be under
 /// way, and some fail.
@@ -41,7 +41,7 @@ pub async fn poll(
     targets: &Targets,
     known: &mut Known,
 ) -> Result<Answer, SourceError> {
-    let mut poll = Poll { client, targets, errors: Vec::new(), latest: BTreeMap::new() };
+    let mut poll = Poll::new(client, targets);
     let mut tasks = Vec::new();
     for test in Test::ALL {
         tasks.extend(poll.tasks(test, client.host()).await?);
@@ -64,16 +64,16 @@ pub async fn poll(
 #[cfg(feature = "fuzz")]
 pub fn fuzz(body: &[u8]) {
     let (client, (_, targets)) = (super::fuzz::client(0), super::fuzz::configured());
-    let raws = serde_json::from_slice::<Vec<Value>>(body).unwrap_or_default();
-    let read = |test| raws.iter().filter_map(move |raw| Task::read(test, raw.clone(), "a").ok());
+    let raws = serde_json::from_slice::<Vec<Box<RawValue>>>(body).unwrap_or_default();
+    let read = |test| raws.iter().filter_map(move |raw| Task::read(test, raw.get(), "a").ok());
     let tasks: Vec<_> = Test::ALL.into_iter().flat_map(read).collect();
     let _ = choose(&tasks, &std::collections::HashSet::new(), targets, &Hosts::default());
     let _ = serde_json::from_slice::<Vec<Id>>(body);
     let Ok(run) = serde_json::from_slice::<Run>(body) else { return };
     let RunOutcome::Result { result, ended_at_seconds } = run.outcome() else { return };
-    let mut poll = Poll { client: &client, targets, errors: Vec::new(), latest: BTreeMap::new() };
+    let mut poll = Poll::new(&client, targets);
     for test in Test::ALL {
-        let raw = serde_json::json!({"href": "/a", "test": {"spec": {"dest": "b"}}});
+        let raw = r#"{"href": "/a", "test": {"spec": {"dest": "b"}}}"#;
         let task = Task::read(test, raw, "a").expect("a task");
         poll.take(&Chosen { task: &task, targets: vec![1] }, &result, ended_at_seconds);
     }
@@ -94,11 +94,17 @@ struct Poll<'a> {
     client: &'a Client<'a>,
     targets: &'a Targets,
     errors: Vec<SourceError>,
+    /// The latest answer did not come in time.
+    is_silent: bool,
     /// The latest samples, by target.
     latest: BTreeMap<(usize, Metric), Sample>,
 }
 
-impl Poll<'_> {
+impl<'a> Poll<'a> {
+    const fn new(client: &'a Client<'a>, targets: &'a Targets) -> Self {
+        Self { client, targets, errors: Vec::new(), is_silent: false, latest: BTreeMap::new() }
+    }
+
     fn answer(self) -> Answer {
         let reading = |((target, metric), sample)| Reading { target, metric, sample };
         let Self { errors, latest, .. } = self;
@@ -115,10 +121,8 @@ impl Poll<'_> {
     async fn ask<T: DeserializeOwned>(&mut self, path: &str) -> Result<Option<T>, SourceError> {
         match self.get(path).await {
             Ok(answer) => Ok(Some(answer)),
-            Err(
-                error @ (SourceError::Malformed { .. }
-                | SourceError::Http(HttpError::Status { .. } | HttpError::TooLarge { .. })),
-            ) => {
+            Err(error) if error.is_of_one_answer() => {
+                self.is_silent = error.kind() == ErrorKind::Timeout;
                 self.errors.push(error);
                 Ok(None)
             }
@@ -132,8 +136,8 @@ impl Poll<'_> {
         let query = format!("/tasks?expanded&json={}", encoded(&part));
         let mut tasks = Vec::new();
         let mut wrong = None;
-        for raw in self.get::<Vec<Value>>(&query).await? {
-            match Task::read(test, raw, server) {
+        for raw in self.get::<Vec<Box<RawValue>>>(&query).await? {
+            match Task::read(test, raw.get(), server) {
                 Ok(task) => tasks.push(task),
                 Err(source) => wrong = Some(SourceError::Malformed { source }),
             }
@@ -145,9 +149,19 @@ impl Poll<'_> {
     async fn take_all(&mut self, chosen: &[Chosen<'_>], span: &str) -> Result<(), SourceError> {
         let mut silent = BTreeSet::new();
         let mut told = BTreeSet::new();
+        let mut waited: BTreeSet<usize> = BTreeSet::new();
         for one in chosen {
+            // Who keeps silent about a path is not asked about it again: others have their
+            // turn.
+            if one.targets.iter().all(|target| waited.contains(target)) {
+                continue;
+            }
+            self.is_silent = false;
             let heard = if self.take_last(one, span).await? { &mut told } else { &mut silent };
             heard.extend(one.targets.iter().map(|&target| (target, one.task.test)));
+            if self.is_silent {
+                waited.extend(&one.targets);
+            }
         }
         for (_, test) in silent.difference(&told) {
             self.errors.push(SourceError::Empty { query: test.name() });
@@ -179,6 +193,7 @@ impl Poll<'_> {
                     self.errors.push(SourceError::Failed { query, dest, reason });
                     is_told = true;
                 }
+                None if self.is_silent => return Ok(true),
                 None => is_told = true,
             }
         }

@@ -33,6 +33,11 @@ impl Damper {
         self.conditions
     }
 
+    /// Puts back what was in force, as what was taken over last could not be.
+    pub const fn put_back(&mut self, conditions: Conditions) {
+        self.conditions = conditions;
+    }
+
     /// Takes over what is wanted, if it is time; says whether that is so.
     pub fn offer(
         &mut self,

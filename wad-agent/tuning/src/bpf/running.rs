@@ -298,6 +298,8 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         sndbuf: sock("sk_sndbuf")?,
         rcvbuf: sock("sk_rcvbuf")?,
         rcvq_space: tcp("rcvq_space.space")?,
+        rcv_rtt: tcp("rcv_rtt_est.rtt_us")?,
+        out_of_order: tcp("out_of_order_queue")?,
         max_pacing_rate: sock("sk_max_pacing_rate")?,
         bytes_acked: tcp("bytes_acked")?,
         bytes_received: tcp("bytes_received")?,

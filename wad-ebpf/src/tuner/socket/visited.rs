@@ -53,6 +53,8 @@ static SOCK: SockOffsets = SockOffsets {
     sndbuf: 0,
     rcvbuf: 0,
     rcvq_space: 0,
+    rcv_rtt: 0,
+    out_of_order: 0,
     max_pacing_rate: 0,
     bytes_acked: 0,
     bytes_received: 0,
@@ -311,6 +313,18 @@ impl Visited {
     #[inline(always)]
     pub fn taken_bytes(&self) -> u32 {
         self.read(offset!(rcvq_space))
+    }
+
+    /// Returns the RTT as this end sees it by what it receives; 0 for none.
+    #[inline(always)]
+    pub fn receiving_rtt_us(&self) -> u32 {
+        self.number_at(offset!(rcv_rtt)) >> 3
+    }
+
+    /// Whether data has arrived that lies behind a hole.
+    #[inline(always)]
+    pub fn has_hole(&self) -> bool {
+        !self.kernel().follow(offset!(out_of_order)).0.is_null()
     }
 
     /// Returns the least receive buffer that holds what lies in it and what the other

@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use wad_common::progress::Limits;
+use wad_common::{arrivals::Arrivals, event::Event, flow::Flow, progress::Limits};
 use wad_policy::config::Source;
 use wad_tuning::bpf::testing::event;
 
@@ -44,16 +44,32 @@ fn flow(second: u32) -> Progress {
     Progress {
         cookie: 7,
         bytes_acked: u64::from(second) * 12_500_000,
+        bytes_received: 0,
+        arrived_bytes_per_second: 0,
         policy: 3,
         delivered_segments: 1_000,
         delivered_in_us: 100_000,
         app_limited: 0,
         min_rtt_us: 100_000,
+        receiving_rtt_us: 0,
         mss_bytes: 1_250,
         cwnd_segments: 1_000,
         ssthresh_segments: 800,
         limits: Limits { busy_ticks: second * TICKS_PER_SECOND, ..Limits::default() },
         ticks: u32::MAX.wrapping_add(second * TICKS_PER_SECOND),
+        reserved: 0,
+    }
+}
+
+/// The same from the other end: it asked once, and all comes this way.
+fn receiving(second: u32) -> Progress {
+    Progress {
+        bytes_acked: 200,
+        bytes_received: u64::from(second) * 12_500_000,
+        arrived_bytes_per_second: 12_500_000,
+        receiving_rtt_us: 140_000,
+        delivered_segments: 1,
+        ..flow(second)
     }
 }
 
@@ -92,8 +108,87 @@ fn what_has_not_moved_shows_nothing() {
     assert_eq!(seen_of_one(flow(1), still), None);
     // It came under another path.
     assert_eq!(seen(&[flow(1)], &[Progress { policy: 4, ..flow(2) }]), HashMap::new());
-    // Its first look: who knows how long its bytes took.
-    assert_eq!(seen(&[], &[flow(2)]), HashMap::new());
+    // Its first look: who knows how long its bytes took. But it has just made its handshake.
+    let handshake = Shown { rtt_seconds: Some(0.1), ..Shown::default() };
+    assert_eq!(seen(&[], &[flow(2)]), HashMap::from([(3, handshake)]));
+    assert_eq!(seen(&[], &[Progress { min_rtt_us: u32::MAX, ..flow(2) }]), HashMap::new());
+}
+
+#[test]
+fn a_flow_that_only_receives_shows_what_arrives_and_frees_nothing() {
+    let shown = Shown { bits_per_second: Some(100e6), rtt_seconds: Some(0.14), is_free: false };
+    assert_eq!(seen_of_one(receiving(1), receiving(2)), Some(shown));
+    // The best second counts, and no RTT where the sender paused.
+    let paused = Progress { arrived_bytes_per_second: 50_000_000, ..receiving(2) };
+    let shown = Shown { bits_per_second: Some(400e6), rtt_seconds: None, is_free: false };
+    assert_eq!(seen_of_one(receiving(1), paused), Some(shown));
+    // It sends again: what is acknowledged then is as good as the handshake.
+    let asks = Progress { bytes_acked: 400, ..receiving(2) };
+    assert_eq!(seen_of_one(receiving(1), asks).unwrap().rtt_seconds, Some(0.1));
+    // No less than what was acknowledged, which may be nothing.
+    let rtt = |now| seen_of_one(receiving(1), now).unwrap().rtt_seconds;
+    assert_eq!(rtt(Progress { receiving_rtt_us: 5_000, ..receiving(2) }), Some(0.1));
+    assert_eq!(rtt(Progress { min_rtt_us: u32::MAX, ..receiving(2) }), Some(0.14));
+    assert_eq!(rtt(Progress { receiving_rtt_us: 0, ..receiving(2) }), None);
+    // Nothing came.
+    let still = Progress { bytes_received: receiving(1).bytes_received, ..receiving(2) };
+    assert_eq!(seen_of_one(receiving(1), still), None);
+}
+
+#[test]
+fn flows_that_receive_count_together() {
+    let others = |second| [7, 8, 9].map(|cookie| Progress { cookie, ..receiving(second) });
+    let shown = seen(&others(1), &others(2))[&3];
+    assert!((shown.bits_per_second.unwrap() - 300e6).abs() < 1e6, "{shown:?}");
+}
+
+#[test]
+fn a_receivers_end_shows_its_best_second_or_its_whole_life() {
+    let end = |received, most_bytes_per_second, min_rtt_us| {
+        let arrivals = Arrivals { most_bytes_per_second, ..Arrivals::default() };
+        let flow = Flow { arrivals, ..event().flow };
+        let sent = Event { delivered_segments: 1, bytes_acked: 200, ..event() };
+        let event = Event { flow, bytes_received: received, min_rtt_us, ..sent };
+        let shown = Shown::at_end(&event);
+        (shown.bits_per_second.unwrap().round(), shown.rtt_seconds)
+    };
+    // It lived for 16.0004 s.
+    assert_eq!(end(16_000_400, 0, 100_000), (8e6, Some(0.1)));
+    assert_eq!(end(16_000_400, 9_000_000, 100_000), (72e6, Some(0.1)));
+    // In less than a round trip nothing was measured.
+    assert_eq!(end(2_000_000, 0, 32_000_000), (5e5, Some(32.0)));
+    // Its handshake is long ago.
+    let long = Event { time_ns: 2_000_000_000_000, ..event() };
+    assert_eq!(Shown::at_end(&long).rtt_seconds, Some(0.070_001));
+    let long = Event { bytes_received: 2_000_000_000, ..long };
+    assert_eq!(Shown::at_end(&long).rtt_seconds, None);
+}
+
+#[test]
+fn what_arrives_raises_what_is_known_and_never_lowers_it() {
+    let mut bench = Bench::new();
+    bench.shows(60.0, false);
+    // The window was the limit: with twice as much there is more.
+    assert_eq!(bench.after(30.0).shows(120.0, false).0, 120.0);
+    for _ in 0..100 {
+        assert_eq!(bench.after(30.0).shows(7.0, false).0, 120.0);
+    }
+}
+
+#[test]
+fn what_one_path_shows_is_no_other_paths() {
+    let mut bench = Bench::new();
+    bench.shows(100.0, true);
+    let huge = Shown { bits_per_second: Some(9e11), rtt_seconds: Some(9.0), is_free: true };
+    let readings = bench.passive.take(1, huge, START, |_| None);
+    assert!(readings.iter().all(|reading| reading.target == 1), "{readings:?}");
+    assert_eq!(bench.after(30.0).shows(100.0, true).0, 100.0);
+    // Nor where both are looked at together.
+    let of = |second, policy: u32| Progress { cookie: policy.into(), policy, ..flow(second) };
+    let fast = Progress { delivered_segments: u32::MAX, ..of(2, 4) };
+    let shown = seen(&[of(1, 3), of(1, 4)], &[of(2, 3), fast]);
+    assert_eq!(shown[&3].bits_per_second, Some(100e6));
+    assert!(shown[&4].bits_per_second.unwrap() > 1e12);
 }
 
 #[test]
@@ -110,9 +205,10 @@ fn a_flow_at_its_end_shows_the_rate_that_it_had() {
     assert_eq!((shown.bits_per_second.unwrap() / 1e6).round(), 621.0);
     assert_eq!((shown.rtt_seconds, shown.is_free), (Some(0.070_001), false));
     // It never sent, or was never answered.
-    let nothing = Event { delivered_segments: 0, min_rtt_us: u32::MAX, ..event() };
+    let silent = Event { bytes_received: 0, ..event() };
+    let nothing = Event { delivered_segments: 0, min_rtt_us: u32::MAX, ..silent };
     assert_eq!(Shown::at_end(&nothing), Shown::default());
-    let nothing = Event { delivered_in_us: 0, min_rtt_us: 0, ..event() };
+    let nothing = Event { delivered_in_us: 0, min_rtt_us: 0, ..silent };
     assert_eq!(Shown::at_end(&nothing), Shown::default());
 }
 

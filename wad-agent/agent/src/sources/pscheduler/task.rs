@@ -102,8 +102,8 @@ struct Spec {
 
 impl Task {
     /// Reads a task; where it does not say who measures, that is the server's host.
-    pub fn read(test: Test, raw: Value, server: &str) -> serde_json::Result<Self> {
-        let Raw { href: id, test: RawTest { spec } } = serde_json::from_value(raw)?;
+    pub fn read(test: Test, raw: &str, server: &str) -> serde_json::Result<Self> {
+        let Raw { href: id, test: RawTest { spec } } = serde_json::from_str(raw)?;
         let Spec { source, dest, reverse, udp, bandwidth } = spec;
         let source = source.unwrap_or_else(|| server.to_owned());
         let (source, dest) = match reverse {
@@ -177,7 +177,7 @@ mod tests {
         let href = format!("https://other.example/pscheduler/tasks/{ID}");
         let test = json!({"type": "throughput", "spec": spec});
         let raw = json!({"schema": 1, "href": href, "test": test, "tool": "iperf3"});
-        Task::read(Test::Throughput, raw, "ps.example")
+        Task::read(Test::Throughput, &raw.to_string(), "ps.example")
     }
 
     #[test]
@@ -201,7 +201,7 @@ mod tests {
         }
         for href in ["", "https://a/tasks/", "https://a/tasks/x?y", "https://a/../b c"] {
             let raw = json!({"href": href, "test": {"spec": {"dest": "b"}}});
-            assert!(Task::read(Test::Rtt, raw, "a").is_err(), "{href}");
+            assert!(Task::read(Test::Rtt, &raw.to_string(), "a").is_err(), "{href}");
         }
     }
 

@@ -54,7 +54,7 @@ async fn polled(script: Script) -> (Vec<Reading>, Vec<String>) {
     let server = Server::start(script).await;
     let text = format!(
         "[[source]]\nname = 's'\nkind = 'perfsonar'\nurl = 'http://{}/pscheduler/'\n\
-         timeout = '500ms'\nmax_response = '64KiB'\n\
+         timeout = '2s'\nmax_response = '64KiB'\n\
          [[path]]\nname = 'a'\nremote = '10.0.0.0/8'\nmode = 'measured'\nsndbuf = 'auto'\n\
          [[path]]\nname = 'b'\nremote = '2001:db8::/32'\nmode = 'measured'\nsndbuf = 'auto'\n",
         server.address
@@ -156,6 +156,32 @@ async fn what_is_wrong_with_one_answer_leaves_the_others() {
 }
 
 #[tokio::test]
+async fn who_keeps_silent_about_one_path_is_heard_of_the_others() {
+    let (readings, errors) = polled(|head| match request(head) {
+        // A number that is none, where it matters and where it does not.
+        ("/tasks", query) if query.contains("rtt") => json(
+            r#"[{"href": "https://x/tasks/7", "test": {"spec": {"dest": "b"}}, "priority": 1e999},
+                {"href": "https://x/tasks/8", "test": {"spec": {"dest": "b", "bandwidth": 1e999}}}]"#,
+        ),
+        ("/tasks", query) => {
+            tasks(query, "throughput", &["b", "10.0.0.1", "10.0.0.2", "10.0.0.3"])
+        }
+        ("/tasks/7/runs/1", _) => run("finished", 11, r#"{"succeeded": true, "min": "PT0.07S"}"#),
+        ("/tasks/0/runs/1", _) => run("finished", 10, &throughput("2e9")),
+        (path, _) if path.ends_with("/runs") => runs(&["1", "2", "3", "4"]),
+        ("/tasks/0/runs/2", _) | ("/tasks/7/runs/2", _) => json("null"),
+        ("/tasks/0/runs/3", _) | ("/tasks/7/runs/3", _) => json("null"),
+        ("/tasks/0/runs/4", _) | ("/tasks/7/runs/4", _) => json("null"),
+        _ => Reply::Silence,
+    })
+    .await;
+    let expected = [reading(1, Metric::Bandwidth, 2e9, 10), reading(1, Metric::Rtt, 0.07, 11)];
+    assert_eq!(readings, expected);
+    // It is waited for once: three tasks have four runs each.
+    assert_eq!(errors.iter().filter(|error| *error == "timeout").count(), 1, "{errors:?}");
+}
+
+#[tokio::test]
 async fn each_wrong_answer_is_named() {
     let cases: &[(Script, &[&str])] = &[
         (|_| json("[]"), &["empty"]),
@@ -199,7 +225,7 @@ async fn each_wrong_answer_is_named() {
                 ("/tasks", query) => tasks(query, "rtt", &["b"]),
                 _ => Reply::Drip,
             },
-            &["all: timeout"],
+            &["timeout"],
         ),
         (
             |_| Reply::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n[".to_vec()),

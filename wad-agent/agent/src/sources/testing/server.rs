@@ -5,7 +5,7 @@ use std::{io, net::SocketAddr, time::Duration};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
     time::sleep,
 };
 
@@ -41,9 +41,11 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let task = tokio::spawn(async move {
+            // Each by itself: who gets no answer keeps nobody from theirs.
+            let mut serving = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 // Whoever is asked badly goes away.
-                let _ = serve(stream, script).await;
+                serving.spawn(serve(stream, script));
             }
         });
         Self { address, task }
