@@ -40,7 +40,8 @@ fn flows_that_begin_together_end_slow_start_at_their_parts() -> Result<()> {
         connections.iter().map(|connection| Ok(connection.near_flow(wan.a())?)).collect()
     })?;
     for flow in &flows {
-        let end = flow.ssthresh_segments.with_context(|| format!("it is in slow start: {flow:?}"))?;
+        let end =
+            flow.ssthresh_segments.with_context(|| format!("it is in slow start: {flow:?}"))?;
         // Slow start doubles the window in a round trip.
         let part_bytes = BDP_BYTES / FLOWS as u64;
         let end_bytes = u64::from(end) * MSS_BYTES;

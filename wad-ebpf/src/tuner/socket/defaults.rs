@@ -22,7 +22,8 @@ pub fn of(sk: *mut c_void) -> Division {
     }
     // SAFETY: a valid static. Volatile, because the compiler would otherwise take the
     // initializer for the value.
-    let DefaultOffsets { net, tcp_wmem, tcp_rmem } = unsafe { (&raw const DEFAULTS).read_volatile() };
+    let DefaultOffsets { net, tcp_wmem, tcp_rmem } =
+        unsafe { (&raw const DEFAULTS).read_volatile() };
     let net = Behind::pointer(tcp.wrapping_add(net as usize));
     division.default_sndbuf_bytes = net.read::<u32>(tcp_wmem) / 2;
     division.default_rcvbuf_bytes = net.read::<u32>(tcp_rmem) / 2;
