@@ -118,7 +118,7 @@ pub fn reproduce(names: &[String], input: &Path) -> Result<()> {
 }
 
 /// Builds the programs, and returns where they are.
-fn build() -> Result<PathBuf> {
+pub fn build() -> Result<PathBuf> {
     setup::run(For::Fuzzing)?;
     let host = format!("{}-unknown-linux-gnu", env::consts::ARCH);
     // With a target named, what runs while it is built is not instrumented.

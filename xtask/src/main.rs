@@ -97,6 +97,9 @@ enum Command {
         /// Run the one that is named on this file instead, which it may have left
         #[arg(long, value_name = "FILE", requires = "targets", conflicts_with_all = ["seconds", "in_all"])]
         input: Option<PathBuf>,
+        /// Only build them
+        #[arg(long, conflicts_with_all = ["targets", "seconds", "in_all", "input"])]
+        no_run: bool,
     },
     /// Run tests of the static `wad` under Debian's kernels, each in a virtual
     /// machine: 5.10, 6.1, 6.12, sid
@@ -197,8 +200,9 @@ fn run(command: Command) -> Result<()> {
         Command::Doc => doc::run(),
         Command::Test { list: true, .. } => test::list(),
         Command::Test { filter, list: false } => test::run(filter.as_deref()),
+        Command::Fuzz { no_run: true, .. } => fuzz::build().map(drop),
         Command::Fuzz { targets, input: Some(input), .. } => fuzz::reproduce(&targets, &input),
-        Command::Fuzz { targets, input: None, seconds, in_all } => {
+        Command::Fuzz { targets, input: None, seconds, in_all, .. } => {
             let time = in_all.map_or(Time::Each(seconds), Time::InAll);
             fuzz::run(&targets, time)
         }
