@@ -110,8 +110,8 @@ fn a_cgroup_whose_receivers_never_read_leaves_another_its_buffers() -> Result<()
     };
     // In the same cgroup there is no room for more than the kernel gives by itself.
     let same = open()?;
-    while_sending(&same, Duration::ZERO, SPAN / 4, || {
-        thread::sleep(SPAN / 5);
+    while_sending(&same, Duration::ZERO, SPAN, || {
+        thread::sleep(SPAN / 8 * 7);
         let (sends, receives) = sizes(&same)?;
         ensure!(sends <= KERNEL_BYTES && receives <= KERNEL_BYTES, "{sends}, {receives}");
         Ok(())
