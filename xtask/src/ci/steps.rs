@@ -101,7 +101,7 @@ mod tests {
     const SETUP_WITH_TOOLS_S: u64 = 30;
 
     /// These commands check nothing.
-    const NO_CHECKS: [&str; 5] = ["bench", "build", "ci", "demo", "verifier"];
+    const NO_CHECKS: [&str; 4] = ["build", "ci", "demo", "verifier"];
 
     fn refusal(text: &str) -> String {
         format!("{:#}", Table::parse(text).err().unwrap())

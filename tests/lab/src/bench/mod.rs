@@ -9,6 +9,7 @@ mod proc;
 mod programs;
 pub mod reload;
 
+use anyhow::{Result, ensure};
 use serde::Serialize;
 
 /// One benchmark's results, as `--json` prints them.
@@ -70,9 +71,24 @@ impl Report {
     pub fn table(&self) -> String {
         self.results.iter().map(Outcome::line).collect()
     }
+
+    /// Ensures that all targets are met.
+    ///
+    /// # Errors
+    /// Names the figures whose median misses its target.
+    pub fn ensure_met(&self) -> Result<()> {
+        let missed: Vec<_> = self.results.iter().filter(|outcome| outcome.is_missed()).collect();
+        let names: Vec<_> = missed.iter().map(|outcome| outcome.name.as_str()).collect();
+        ensure!(missed.is_empty(), "targets are missed: {}", names.join(", "));
+        Ok(())
+    }
 }
 
 impl Outcome {
+    fn is_missed(&self) -> bool {
+        self.target.is_some_and(|target| !target.is_met(self.median))
+    }
+
     fn line(&self) -> String {
         let least = self.samples.iter().copied().fold(f64::INFINITY, f64::min);
         let most = self.samples.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -81,7 +97,7 @@ impl Outcome {
                 Target::AtMost(bound) => ("at most", bound),
                 Target::AtLeast(bound) => ("at least", bound),
             };
-            let verdict = if target.is_met(self.median) { "met" } else { "MISSED" };
+            let verdict = if self.is_missed() { "MISSED" } else { "met" };
             format!("  target {relation} {bound}: {verdict}")
         });
         format!(
@@ -100,5 +116,16 @@ mod tests {
         let outcome = Outcome::new("x", "s", Target::AtMost(1.0), vec![4.0, 1.0, 3.0, 2.0]);
         assert!((outcome.median - 2.5).abs() < 1e-9);
         assert!(outcome.line().contains("MISSED"));
+    }
+
+    #[test]
+    fn a_missed_target_is_named() {
+        let missed = |most| Outcome::new("x", "s", Target::AtMost(most), vec![2.0]);
+        let report = |results| Report { bench: "b", results };
+        let error = report(vec![missed(1.0), missed(3.0)]).ensure_met().unwrap_err();
+        assert_eq!(error.to_string(), "targets are missed: x");
+        assert!(
+            report(vec![missed(3.0), Outcome::alone("y", "s", vec![9.0])]).ensure_met().is_ok()
+        );
     }
 }

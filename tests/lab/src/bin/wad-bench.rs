@@ -97,8 +97,9 @@ fn measure(options: &Options, bench: impl FnOnce(&Path, &Path) -> Result<Report>
     let me = env::current_exe().context("cannot tell this program's path")?;
     let report = bench(&me, &options.wad)?;
     if options.json {
-        print(&serde_json::to_string(&report)?)
+        print(&serde_json::to_string(&report)?)?;
     } else {
-        print(report.table().trim_end())
+        print(report.table().trim_end())?;
     }
+    report.ensure_met()
 }
