@@ -90,19 +90,27 @@ fn span(now: SystemTime, source: &Source) -> String {
     format!("start={}&end={}", text(start), text(now))
 }
 
+/// The outcome of asking what a task has found.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Heard {
+    /// A result, or what is wrong.
+    Told,
+    Nothing,
+    /// It did not come in time, which is wrong, too.
+    TimedOut,
+}
+
 struct Poll<'a> {
     client: &'a Client<'a>,
     targets: &'a Targets,
     errors: Vec<SourceError>,
-    /// The latest answer did not come in time.
-    is_silent: bool,
     /// The latest samples, by target.
     latest: BTreeMap<(usize, Metric), Sample>,
 }
 
 impl<'a> Poll<'a> {
     const fn new(client: &'a Client<'a>, targets: &'a Targets) -> Self {
-        Self { client, targets, errors: Vec::new(), is_silent: false, latest: BTreeMap::new() }
+        Self { client, targets, errors: Vec::new(), latest: BTreeMap::new() }
     }
 
     fn answer(self) -> Answer {
@@ -118,13 +126,16 @@ impl<'a> Poll<'a> {
 
     /// Asks as `get` does, but what is wrong with this answer alone leaves the
     /// others; anything else would be met again.
-    async fn ask<T: DeserializeOwned>(&mut self, path: &str) -> Result<Option<T>, SourceError> {
+    async fn ask<T: DeserializeOwned>(
+        &mut self,
+        path: &str,
+    ) -> Result<Result<T, ErrorKind>, SourceError> {
         match self.get(path).await {
-            Ok(answer) => Ok(Some(answer)),
+            Ok(answer) => Ok(Ok(answer)),
             Err(error) if error.is_of_one_answer() => {
-                self.is_silent = error.kind() == ErrorKind::Timeout;
+                let kind = error.kind();
                 self.errors.push(error);
-                Ok(None)
+                Ok(Err(kind))
             }
             Err(error) => Err(error),
         }
@@ -156,10 +167,10 @@ impl<'a> Poll<'a> {
             if one.targets.iter().all(|target| waited.contains(target)) {
                 continue;
             }
-            self.is_silent = false;
-            let heard = if self.take_last(one, span).await? { &mut told } else { &mut silent };
-            heard.extend(one.targets.iter().map(|&target| (target, one.task.test)));
-            if self.is_silent {
+            let heard = self.take_last(one, span).await?;
+            let of_kind = if heard == Heard::Nothing { &mut silent } else { &mut told };
+            of_kind.extend(one.targets.iter().map(|&target| (target, one.task.test)));
+            if heard == Heard::TimedOut {
                 waited.extend(&one.targets);
             }
         }
@@ -169,35 +180,37 @@ impl<'a> Poll<'a> {
         Ok(())
     }
 
-    /// Takes what the last run has found that has found anything. Says whether
-    /// there was one, or an error.
-    async fn take_last(&mut self, chosen: &Chosen<'_>, span: &str) -> Result<bool, SourceError> {
+    /// Takes what the last run has found that has found anything.
+    async fn take_last(&mut self, chosen: &Chosen<'_>, span: &str) -> Result<Heard, SourceError> {
         let Task { test, id, dest, .. } = chosen.task;
-        let runs: Option<Vec<Id>> = self.ask(&format!("/tasks/{id}/runs?{span}")).await?;
-        let Some(runs) = runs else { return Ok(true) };
+        let runs: Vec<Id> = match self.ask(&format!("/tasks/{id}/runs?{span}")).await? {
+            Ok(runs) => runs,
+            Err(ErrorKind::Timeout) => return Ok(Heard::TimedOut),
+            Err(_) => return Ok(Heard::Told),
+        };
         let mut is_told = false;
         // In the order of their times.
         for run in runs.iter().rev().take(MOST_RUNS) {
-            let run: Option<Run> = self.ask(&format!("/tasks/{id}/runs/{run}")).await?;
+            let run: Result<Run, _> = self.ask(&format!("/tasks/{id}/runs/{run}")).await?;
             match run.map(Run::outcome) {
-                Some(RunOutcome::UnderWay) => {}
-                Some(RunOutcome::Result { result, ended_at_seconds }) => {
+                Ok(RunOutcome::UnderWay) => {}
+                Ok(RunOutcome::Result { result, ended_at_seconds }) => {
                     self.take(chosen, &result, ended_at_seconds);
-                    return Ok(true);
+                    return Ok(Heard::Told);
                 }
                 // Of several the last one says it.
-                Some(RunOutcome::Failure { .. }) if is_told => {}
-                Some(RunOutcome::Failure { reason }) => {
+                Ok(RunOutcome::Failure { .. }) if is_told => {}
+                Ok(RunOutcome::Failure { reason }) => {
                     let (query, reason) = (test.name(), shown(&reason));
                     let dest = shown(dest);
                     self.errors.push(SourceError::Failed { query, dest, reason });
                     is_told = true;
                 }
-                None if self.is_silent => return Ok(true),
-                None => is_told = true,
+                Err(ErrorKind::Timeout) => return Ok(Heard::TimedOut),
+                Err(_) => is_told = true,
             }
         }
-        Ok(is_told)
+        Ok(if is_told { Heard::Told } else { Heard::Nothing })
     }
 
     /// Takes a result: of several tasks the latest counts.
