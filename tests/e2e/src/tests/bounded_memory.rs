@@ -1,14 +1,12 @@
-//! Whom the bound on memory reaches: no buffer of a given size, and of a path each cgroup
-//! by itself. Judged by what the kernel says of the sockets, and by its own count of what
-//! TCP holds.
+//! Whom the bound on memory reaches: no buffer of a given size. Judged by what the kernel
+//! says of the sockets, and by its own count of what TCP holds.
 
-use std::{io::Write as _, thread, time::Duration};
+use std::io::Write as _;
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    cgroup::Joined,
     emulated::wan::ADDRESSES_V4,
     settings::WMEM_MAX,
     stand::{Stand, until},
@@ -17,15 +15,9 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
-use super::buffers::{
-    KERNEL_BYTES, MOST_BYTES, PATH, drain, fill, held_bytes, is_bound_met, path, patient, wan,
-    while_sending,
-};
+use super::buffers::{PATH, SOON, await_little_held, drain, fill, held_bytes, patient, sizes, wan};
 
-const SOON: Duration = Duration::from_secs(20);
 const PORT: u16 = 7000;
-/// Others hold no more, when a test begins.
-const LITTLE_BYTES: u64 = 4_000_000;
 
 /// A size in bytes is what the operator says: no bound keeps a buffer from it, or shrinks it.
 #[e2e(long, alone)]
@@ -42,7 +34,7 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
     let home = Home::create(&program()?, &paths)?;
     let _agent = home.start(stand.cgroup())?;
     let wan = wan(PATH)?;
-    until("others hold little", SOON, held_bytes, |held| *held < LITTLE_BYTES)?;
+    await_little_held()?;
     let open = || patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], PORT))?);
     let mut unread = (0..RECEIVERS).map(|_| open()).collect::<Result<Vec<_>>>()?;
     let mut sent = fill(&unread)?;
@@ -63,8 +55,7 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
     unread.push(open()?);
     sent.push(0);
     for connection in &unread {
-        let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
-        let sizes = (near.sndbuf_bytes, far.rcvbuf_bytes);
+        let sizes = sizes(&wan, connection)?;
         ensure!(sizes == (GIVEN_BYTES, GIVEN_BYTES), "{sizes:?}");
     }
     // One that is smaller is said to be: nobody takes the kernel's ceiling for the cap.
@@ -79,57 +70,5 @@ fn buffers_of_a_given_size_stay_so_beyond_the_bound() -> Result<()> {
     ensure!(refused == Some(&json!([{ "setting": "sndbuf", "errno": null }])), "{refused:?}");
     let still = held_bytes()?;
     ensure!(still > limit_bytes, "{still} bytes are held, {held} before");
-    unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
-}
-
-/// Data that is never read stays where it is, in one cgroup: those of the path's
-/// connections that are of another one get theirs beside it.
-#[e2e(long, alone)]
-fn a_cgroup_whose_receivers_never_read_leaves_another_its_buffers() -> Result<()> {
-    const RECEIVERS: usize = 64;
-    const SPAN: Duration = Duration::from_secs(16);
-    let stand = Stand::set_up("cgroups")?;
-    let other = stand.cgroup().child("other")?;
-    let paths = path(PORT, PATH, "congestion = 'wad_highspeed'\nallow = 'aggressive'");
-    let home = Home::create(&program()?, &paths)?;
-    let _agent = home.start(stand.cgroup())?;
-    let wan = wan(PATH)?;
-    until("others hold little", SOON, held_bytes, |held| *held < LITTLE_BYTES)?;
-    let open = || patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], PORT))?);
-    let unread = (0..RECEIVERS).map(|_| open()).collect::<Result<Vec<_>>>()?;
-    let sent = fill(&unread)?;
-
-    // They hold nine tenths of what may be held.
-    let limit_bytes = held_bytes()? / 9 * 10;
-    home.reload(&format!("[limits]\nmax_memory = {limit_bytes}\n\n{paths}"))?;
-    let is_named = |log: &String| log.lines().any(|line| is_bound_met(line, "to-7000"));
-    until("the path is named", SOON, || anyhow::Ok(home.log()), is_named)?;
-    let sizes = |connection: &Connection| -> Result<(u64, u64)> {
-        let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
-        Ok((near.sndbuf_bytes, far.rcvbuf_bytes))
-    };
-    // In the same cgroup there is no room for more than the kernel gives by itself.
-    let same = open()?;
-    while_sending(&same, Duration::ZERO, SPAN, || {
-        thread::sleep(SPAN / 8 * 7);
-        let (sends, receives) = sizes(&same)?;
-        ensure!(sends <= KERNEL_BYTES && receives <= KERNEL_BYTES, "{sends}, {receives}");
-        Ok(())
-    })?;
-    let joined = Joined::to(&other)?;
-    let connection = open()?;
-    drop(joined);
-    while_sending(&connection, Duration::ZERO, SPAN, || {
-        let mut most = 0;
-        let look = || -> Result<(u64, u64)> {
-            most = most.max(held_bytes()?);
-            sizes(&connection)
-        };
-        let grown = |seen: &(u64, u64)| *seen == (MOST_BYTES, MOST_BYTES);
-        until("both have grown", SPAN / 8 * 7, look, grown).with_context(|| home.log())?;
-        println!("{most} bytes are held, of {limit_bytes}");
-        ensure!(most * 10 <= limit_bytes * 11, "{most} bytes are held of {limit_bytes}");
-        Ok(())
-    })?;
     unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
 }

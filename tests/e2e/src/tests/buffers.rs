@@ -48,7 +48,7 @@ pub fn wan((mbit, rtt_ms): (u32, u32)) -> Result<Wan> {
     Ok(wan)
 }
 
-pub fn path(port: u16, (mbit, rtt_ms): (u32, u32), keys: &str) -> String {
+fn path(port: u16, (mbit, rtt_ms): (u32, u32), keys: &str) -> String {
     format!(
         "[[path]]\nname = 'to-{port}'\nremote = '{}'\nremote_port = {port}\n\
          bandwidth = '{mbit}Mbit'\nrtt = '{rtt_ms}ms'\nsndbuf = 'auto'\n{keys}\n\
@@ -93,6 +93,19 @@ fn receive(mut stream: &TcpStream) -> io::Result<u64> {
     }
 }
 
+/// Returns the sender's send buffer and the receiver's receive buffer, in bytes.
+pub fn sizes(wan: &Wan, connection: &Connection) -> Result<(u64, u64)> {
+    let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
+    Ok((near.sndbuf_bytes, far.rcvbuf_bytes))
+}
+
+/// Awaits that what TCP holds is little: a bound is to be met by the flows of one test.
+pub fn await_little_held() -> Result<()> {
+    const LITTLE_BYTES: u64 = 4_000_000;
+    until("others hold little", SOON, held_bytes, |held| *held < LITTLE_BYTES)?;
+    Ok(())
+}
+
 /// Lets a connection wait for as long as it takes.
 pub fn patient(connection: Connection) -> Result<Connection> {
     connection.near.set_write_timeout(None)?;
@@ -132,19 +145,15 @@ fn buffers_grow_to_what_the_path_needs_and_no_further() -> Result<()> {
     let _agent = home.start(stand.cgroup())?;
     let wan = wan(PATH)?;
     let open = |port| patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?);
-    let sizes = |connection: &Connection| -> Result<(u64, u64)> {
-        let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
-        Ok((near.sndbuf_bytes, far.rcvbuf_bytes))
-    };
     for port in [7000, 7001] {
         let connection = open(port)?;
-        let (sends, receives) = sizes(&connection)?;
+        let (sends, receives) = sizes(&wan, &connection)?;
         ensure!(sends <= KERNEL_BYTES && receives <= KERNEL_BYTES, "{sends}, {receives}");
         let span = Duration::from_secs(8);
         let bytes = while_sending(&connection, Duration::ZERO, span, || {
             let begun = Instant::now();
             let grown = |seen: &(u64, u64)| *seen == (MOST_BYTES, MOST_BYTES);
-            until("both have grown", SOON, || sizes(&connection), grown)?;
+            until("both have grown", SOON, || sizes(&wan, &connection), grown)?;
             println!("port {port}: both have grown after {:?}", begun.elapsed());
             Ok(())
         })?;
@@ -159,7 +168,7 @@ fn buffers_grow_to_what_the_path_needs_and_no_further() -> Result<()> {
         let span = Duration::from_secs(5);
         while_sending(&connection, Duration::from_millis(50), span, || {
             thread::sleep(span / 5 * 4);
-            let (sends, receives) = sizes(&connection)?;
+            let (sends, receives) = sizes(&wan, &connection)?;
             ensure!(sends <= KERNEL_BYTES && receives <= KERNEL_BYTES, "{sends}, {receives}");
             Ok(())
         })?;
@@ -170,7 +179,7 @@ fn buffers_grow_to_what_the_path_needs_and_no_further() -> Result<()> {
             let _ = (&unread.near).write(&[0; 65_536]);
             thread::sleep(Duration::from_millis(1));
         }
-        let (_, receives) = sizes(&unread)?;
+        let (_, receives) = sizes(&wan, &unread)?;
         ensure!(receives <= KERNEL_BYTES, "unread: {receives}");
     }
     Ok(())
@@ -295,7 +304,7 @@ fn near_the_bound_growth_stops_and_beyond_it_the_largest_shrink() -> Result<()> 
 }
 
 /// Whether a line of the log says that the bound is met, and names this path.
-pub fn is_bound_met(line: &str, path: &str) -> bool {
+fn is_bound_met(line: &str, path: &str) -> bool {
     line.contains("[limits] max_memory allows") && line.contains(path)
 }
 
@@ -340,8 +349,7 @@ fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()>
     let home = Home::create(&program()?, &paths)?;
     let _agent = home.start(stand.cgroup())?;
     let wan = wan(PATH)?;
-    // The bound is to be met by the flows of this test.
-    until("others hold little", SOON, held_bytes, |held| *held < 4_000_000)?;
+    await_little_held()?;
     let open = |port| patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?);
     let unread = (0..RECEIVERS).map(|n| open(UNREAD[n % 2])).collect::<Result<Vec<_>>>()?;
     let sent = fill(&unread)?;
@@ -359,13 +367,12 @@ fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()>
         let span = Duration::from_secs(8);
         let mut most = 0;
         let bytes = while_sending(&connection, Duration::ZERO, span, || {
-            let sizes = || -> Result<(u64, u64)> {
+            let look = || -> Result<(u64, u64)> {
                 most = most.max(held_bytes()?);
-                let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
-                Ok((near.sndbuf_bytes, far.rcvbuf_bytes))
+                sizes(&wan, &connection)
             };
             let grown = |seen: &(u64, u64)| *seen == (MOST_BYTES, MOST_BYTES);
-            until("both have grown", span / 8 * 7, sizes, grown)?;
+            until("both have grown", span / 8 * 7, look, grown)?;
             Ok(())
         })?;
         let mbit = bytes as f64 * 8.0 / 1e6 / span.as_secs_f64();

@@ -21,7 +21,10 @@ use wad_testbed::{
 };
 
 use super::{
-    buffers::{self, KERNEL_BYTES, MOST_BYTES, PATH, SOON, fill, held_bytes, patient},
+    buffers::{
+        self, KERNEL_BYTES, MOST_BYTES, PATH, SOON, await_little_held, fill, held_bytes, patient,
+        sizes,
+    },
     passive,
 };
 
@@ -83,7 +86,7 @@ fn a_wrong_number_of_one_path_takes_nothing_from_another() -> Result<()> {
     let home = Home::create(&program()?, &policy(""))?;
     let _agent = home.start(stand.cgroup())?;
     let wan = buffers::wan(PATH)?;
-    until("others hold little", SOON, held_bytes, |held| *held < 4_000_000)?;
+    await_little_held()?;
 
     // The other path's policy is another one each time; this one follows all the same.
     let most_sndbuf = || -> Result<u64> { Ok(passive::buffers(&home, 2)?.0) };
@@ -105,12 +108,9 @@ fn a_wrong_number_of_one_path_takes_nothing_from_another() -> Result<()> {
     let connection = open(RIGHT)?;
     let span = Duration::from_secs(8);
     let bytes = buffers::while_sending(&connection, Duration::ZERO, span, || {
-        let sizes = || -> Result<(u64, u64)> {
-            let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
-            Ok((near.sndbuf_bytes, far.rcvbuf_bytes))
-        };
+        let look = || sizes(&wan, &connection);
         let grown = |seen: &(u64, u64)| *seen == (MOST_BYTES, MOST_BYTES);
-        until("both have grown", span / 8 * 7, sizes, grown)?;
+        until("both have grown", span / 8 * 7, look, grown)?;
         Ok(())
     })?;
     let got = bytes as f64 * 8.0 / 1e6 / span.as_secs_f64();
