@@ -25,6 +25,7 @@ mod tests;
 pub use cache::Cache;
 pub use doubts::{CLOCKS_DIFFER_SECONDS, Doubt, Doubts};
 pub use error::{ErrorKind, SourceError};
+use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 pub use passive::{Passive, Shown};
 pub use poll::Polling;
 use serde_json::Value;
@@ -60,6 +61,17 @@ pub struct Reading {
     pub target: usize,
     pub metric: Metric,
     pub sample: Sample,
+}
+
+/// Questions about so many paths are under way at a time: a server that keeps silent about
+/// many is waited for in time, and one that answers is not flooded.
+const PATHS_AT_ONCE: usize = 16;
+
+/// Asks, some at a time. An error is one that all others would meet, too: it ends them.
+async fn side_by_side<T>(
+    asked: Vec<impl Future<Output = Result<T, SourceError>>>,
+) -> Result<Vec<T>, SourceError> {
+    stream::iter(asked).buffered(PATHS_AT_ONCE).try_collect().await
 }
 
 /// Prometheus' values are texts, others' are numbers, and some are none.

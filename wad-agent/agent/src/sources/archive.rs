@@ -3,7 +3,7 @@
 //! event an address with its values.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
+    collections::{BTreeMap, HashSet},
     net::IpAddr,
 };
 
@@ -12,7 +12,10 @@ use serde_json::Value;
 use wad_http::{Client, shown};
 use wad_policy::config::{Metric, PerfSonar, Source};
 
-use super::{Answer, ErrorKind, Reading, Sample, SourceError, Targets, error::is_possible, number};
+use super::{
+    Answer, ErrorKind, Reading, Sample, SourceError, Targets, error::is_possible, number,
+    side_by_side,
+};
 
 /// Most measurements that one answer of the archive may list.
 const MOST_MEASUREMENTS: usize = 1_000;
@@ -81,23 +84,42 @@ pub async fn poll(
         let (query, label) = ("measurements", "destination".to_owned());
         answer.errors.push(SourceError::Unmatched { query, label });
     }
-    let mut silent = BTreeSet::new();
-    for ((target, metric), Values { uri, event, .. }) in wanted {
-        // Who keeps silent about a path is not asked about it again: others have their turn.
-        if silent.contains(&target) {
-            continue;
-        }
-        let path = &targets.names()[target];
-        let body = client.get_absolute(&format!("{uri}?time-range={range}")).await;
+    let mut paths: BTreeMap<usize, Vec<(Metric, Values)>> = BTreeMap::new();
+    for ((target, metric), values) in wanted {
+        paths.entry(target).or_default().push((metric, values));
+    }
+    let asked = paths.into_iter().map(|(target, wanted)| {
+        ask_of_path(client, range, &targets.names()[target], target, wanted)
+    });
+    for of_path in side_by_side(asked.collect()).await? {
+        answer.readings.extend(of_path.readings);
+        answer.errors.extend(of_path.errors);
+    }
+    Ok(answer)
+}
+
+/// Asks for the values of one path, one after the other. Who keeps silent about it is not
+/// asked about it again.
+async fn ask_of_path(
+    client: &Client<'_>,
+    range_seconds: u64,
+    path: &str,
+    target: usize,
+    wanted: Vec<(Metric, Values)>,
+) -> Result<Answer, SourceError> {
+    let mut answer = Answer::default();
+    for (metric, Values { uri, event, .. }) in wanted {
+        let body = client.get_absolute(&format!("{uri}?time-range={range_seconds}")).await;
         let events = body.map_err(SourceError::from).and_then(|body| parse(&body));
         match events.and_then(|events| best(metric, event, events, path)) {
             Ok(sample) => answer.readings.push(Reading { target, metric, sample }),
             Err(error @ SourceError::Http(_)) if !error.is_of_one_answer() => return Err(error),
             Err(error) => {
-                if error.kind() == ErrorKind::Timeout {
-                    silent.insert(target);
-                }
+                let is_silent = error.kind() == ErrorKind::Timeout;
                 answer.errors.push(error);
+                if is_silent {
+                    break;
+                }
             }
         }
     }
@@ -206,6 +228,7 @@ mod tests {
     use crate::sources::{
         pscheduler::Known,
         testing::{
+            paths,
             server::{Reply, Script, Server, json},
             two_paths,
         },
@@ -278,7 +301,7 @@ mod tests {
     }
 
     /// Returns the values of a poll by target, and what is wrong.
-    async fn polled(script: Script) -> (Vec<(usize, f64)>, Vec<&'static str>) {
+    async fn polled(targets: &Targets, script: Script) -> (Vec<(usize, f64)>, Vec<&'static str>) {
         let server = Server::start(script).await;
         let text = format!(
             "[[source]]\nname = 's'\nkind = 'perfsonar'\nurl = 'http://{}/archive'\n\
@@ -289,7 +312,7 @@ mod tests {
         let config = Config::parse("wad.toml", &text, &host());
         let config = config.unwrap_or_else(|error| panic!("{error}"));
         let (source, mut known) = (&config.sources[0], Known::default());
-        let asked = crate::sources::poll::poll(source, &two_paths(), &mut known).await;
+        let asked = crate::sources::poll::poll(source, targets, &mut known).await;
         let Answer { readings, errors } = asked.unwrap();
         let value = |reading: Reading| (reading.target, reading.sample.value);
         let kinds = errors.iter().map(|error| error.kind().label());
@@ -298,15 +321,38 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_wrong_with_one_path_leaves_the_others() {
-        let second = vec![(1, 9e8)];
+        let (targets, second) = (two_paths(), vec![(1, 9e8)]);
         let huge: Script = |head| with_first(head, || json(r#"[{"ts": 1, "val": 1e999}]"#));
-        assert_eq!(polled(huge).await, (second.clone(), vec!["malformed"; 2]));
+        assert_eq!(polled(&targets, huge).await, (second.clone(), vec!["malformed"; 2]));
         let absent: Script =
             |head| with_first(head, || Reply::Whole("404 Not Found", "text/plain", "x".to_owned()));
-        assert_eq!(polled(absent).await, (second.clone(), vec!["status"; 2]));
+        assert_eq!(polled(&targets, absent).await, (second.clone(), vec!["status"; 2]));
         // It is waited for once.
         let silent: Script = |head| with_first(head, || Reply::Silence);
-        assert_eq!(polled(silent).await, (second, vec!["timeout"]));
+        assert_eq!(polled(&targets, silent).await, (second, vec!["timeout"]));
+    }
+
+    #[tokio::test]
+    async fn many_that_are_kept_silent_about_are_waited_for_together() {
+        const PATHS: usize = 12;
+        let script: Script = |head| {
+            let listed = (0..PATHS).map(|path| {
+                format!(
+                    r#"{{"destination": "10.{path}.0.1", "event-types": [
+                        {{"event-type": "throughput", "base-uri": "/of/{path}"}}]}}"#
+                )
+            });
+            match head.split([' ', '?']).nth(1) {
+                Some("/archive/") => json(&format!("[{}]", listed.collect::<Vec<_>>().join(","))),
+                Some("/of/11") => json(r#"[{"ts": 1, "val": 9e8}]"#),
+                _ => Reply::Silence,
+            }
+        };
+        let begun = std::time::Instant::now();
+        let (readings, errors) = polled(&paths(PATHS), script).await;
+        assert_eq!((readings, errors), (vec![(11, 9e8)], vec!["timeout"; 11]));
+        // One after the other they would be waited for 22 s.
+        assert!(begun.elapsed().as_secs() < 11, "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -27,7 +27,9 @@ use self::{
     run::{Run, RunOutcome, values},
     task::{Chosen, Id, Task, Test, choose},
 };
-use super::{Answer, ErrorKind, Reading, Sample, SourceError, Targets, error::is_possible};
+use super::{
+    Answer, ErrorKind, Reading, Sample, SourceError, Targets, error::is_possible, side_by_side,
+};
 
 /// Runs of a task that are looked at, from the last one back: it may be under
 /// way, and some fail.
@@ -106,11 +108,21 @@ struct Poll<'a> {
     errors: Vec<SourceError>,
     /// The latest samples, by target.
     latest: BTreeMap<(usize, Metric), Sample>,
+    /// Paths, with a kind of test whose tasks have found nothing, or something.
+    silent: BTreeSet<(usize, Test)>,
+    told: BTreeSet<(usize, Test)>,
 }
 
 impl<'a> Poll<'a> {
     const fn new(client: &'a Client<'a>, targets: &'a Targets) -> Self {
-        Self { client, targets, errors: Vec::new(), latest: BTreeMap::new() }
+        Self {
+            client,
+            targets,
+            errors: Vec::new(),
+            latest: BTreeMap::new(),
+            silent: BTreeSet::new(),
+            told: BTreeSet::new(),
+        }
     }
 
     fn answer(self) -> Answer {
@@ -157,27 +169,51 @@ impl<'a> Poll<'a> {
         Ok(tasks)
     }
 
+    /// Takes what the tasks have found: those of one path, or of the same paths, one after
+    /// the other.
     async fn take_all(&mut self, chosen: &[Chosen<'_>], span: &str) -> Result<(), SourceError> {
-        let mut silent = BTreeSet::new();
-        let mut told = BTreeSet::new();
-        let mut waited: BTreeSet<usize> = BTreeSet::new();
+        let mut paths: BTreeMap<&[usize], Vec<&Chosen<'_>>> = BTreeMap::new();
         for one in chosen {
-            // Who keeps silent about a path is not asked about it again: others have their
-            // turn.
-            if one.targets.iter().all(|target| waited.contains(target)) {
-                continue;
-            }
-            let heard = self.take_last(one, span).await?;
-            let of_kind = if heard == Heard::Nothing { &mut silent } else { &mut told };
-            of_kind.extend(one.targets.iter().map(|&target| (target, one.task.test)));
-            if heard == Heard::TimedOut {
-                waited.extend(&one.targets);
-            }
+            paths.entry(&one.targets).or_default().push(one);
         }
-        for (_, test) in silent.difference(&told) {
+        let asked = paths.into_values().map(|tasks| {
+            let mut poll = Poll::new(self.client, self.targets);
+            async move { poll.take_last_of(&tasks, span).await.map(|()| poll) }
+        });
+        for poll in side_by_side(asked.collect()).await? {
+            self.merge(poll);
+        }
+        for (_, test) in self.silent.difference(&self.told) {
             self.errors.push(SourceError::Empty { query: test.name() });
         }
         Ok(())
+    }
+
+    async fn take_last_of(
+        &mut self,
+        chosen: &[&Chosen<'_>],
+        span: &str,
+    ) -> Result<(), SourceError> {
+        for one in chosen {
+            let heard = self.take_last(one, span).await?;
+            let of_kind = if heard == Heard::Nothing { &mut self.silent } else { &mut self.told };
+            of_kind.extend(one.targets.iter().map(|&target| (target, one.task.test)));
+            // Who keeps silent about a path is not asked about it again.
+            if heard == Heard::TimedOut {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what another has taken of other tasks.
+    fn merge(&mut self, other: Self) {
+        self.errors.extend(other.errors);
+        self.silent.extend(other.silent);
+        self.told.extend(other.told);
+        for (key, sample) in other.latest {
+            self.take_latest(key, sample);
+        }
     }
 
     /// Takes what the last run has found that has found anything.
@@ -213,6 +249,14 @@ impl<'a> Poll<'a> {
         Ok(if is_told { Heard::Told } else { Heard::Nothing })
     }
 
+    /// Takes a sample if none is later.
+    fn take_latest(&mut self, key: (usize, Metric), sample: Sample) {
+        let latest = self.latest.entry(key).or_insert(sample);
+        if latest.measured_at_seconds < sample.measured_at_seconds {
+            *latest = sample;
+        }
+    }
+
     /// Takes a result: of several tasks the latest counts.
     fn take(&mut self, chosen: &Chosen<'_>, result: &Value, measured_at_seconds: f64) {
         let test = chosen.task.test;
@@ -221,10 +265,7 @@ impl<'a> Poll<'a> {
             for &target in &chosen.targets {
                 if let Some(value) = possible {
                     let sample = Sample { value, measured_at_seconds };
-                    let latest = self.latest.entry((target, metric)).or_insert(sample);
-                    if latest.measured_at_seconds < measured_at_seconds {
-                        *latest = sample;
-                    }
+                    self.take_latest((target, metric), sample);
                 } else {
                     let path = self.targets.names()[target].to_string();
                     let (query, value) = (test.name(), shown(&value.text));

@@ -19,6 +19,20 @@ pub fn two_paths() -> Targets {
     Targets::new(&config.unwrap_or_else(|error| panic!("{error}")).paths)
 }
 
+/// "0" is 10.0.0.0/16, "1" is 10.1.0.0/16, and so on.
+pub fn paths(count: usize) -> Targets {
+    let source = "[[source]]\nname = 's'\nkind = 'http'\nurl = 'http://a'\n".to_owned();
+    let paths = (0..count).map(|path| {
+        format!(
+            "[[path]]\nname = '{path}'\nremote = '10.{path}.0.0/16'\nmode = 'measured'\n\
+             sndbuf = 'auto'\n"
+        )
+    });
+    let text = source + &paths.collect::<String>();
+    let config = Config::parse("wad.toml", &text, &host());
+    Targets::new(&config.unwrap_or_else(|error| panic!("{error}")).paths)
+}
+
 /// A value of the first measured path.
 #[derive(Clone, Copy)]
 pub struct Given {

@@ -3,7 +3,11 @@
 use wad_policy::config::{Config, testing::host};
 
 use super::*;
-use crate::sources::testing::server::{Reply, Script, Server, json};
+use crate::sources::testing::{
+    paths,
+    server::{Reply, Script, Server, json},
+    two_paths,
+};
 
 /// The path that a request is for, below the server's URL, and its query.
 fn request(head: &str) -> (&str, &str) {
@@ -51,17 +55,19 @@ fn reading(target: usize, metric: Metric, value: f64, minute: u32) -> Reading {
 }
 
 async fn polled(script: Script) -> (Vec<Reading>, Vec<String>) {
+    polled_for(&two_paths(), script).await
+}
+
+async fn polled_for(targets: &Targets, script: Script) -> (Vec<Reading>, Vec<String>) {
     let server = Server::start(script).await;
     let text = format!(
         "[[source]]\nname = 's'\nkind = 'perfsonar'\nurl = 'http://{}/pscheduler/'\n\
          timeout = '2s'\nmax_response = '64KiB'\n\
-         [[path]]\nname = 'a'\nremote = '10.0.0.0/8'\nmode = 'measured'\nsndbuf = 'auto'\n\
-         [[path]]\nname = 'b'\nremote = '2001:db8::/32'\nmode = 'measured'\nsndbuf = 'auto'\n",
+         [[path]]\nname = 'a'\nremote = '10.0.0.0/8'\nmode = 'measured'\nsndbuf = 'auto'\n",
         server.address
     );
     let config = Config::parse("wad.toml", &text, &host()).unwrap_or_else(|e| panic!("{e}"));
-    let targets = Targets::new(&config.paths);
-    match crate::sources::poll::poll(&config.sources[0], &targets, &mut Known::default()).await {
+    match crate::sources::poll::poll(&config.sources[0], targets, &mut Known::default()).await {
         Ok(Answer { readings, errors }) => {
             (readings, errors.iter().map(|error| error.kind().label().to_owned()).collect())
         }
@@ -150,8 +156,9 @@ async fn what_is_wrong_with_one_answer_leaves_the_others() {
     })
     .await;
     assert_eq!(readings, [reading(1, Metric::Bandwidth, 2e9, 10)]);
+    // Path by path.
     let expected =
-        ["malformed", "malformed", "status", "value", "too_large", "malformed", "malformed"];
+        ["malformed", "malformed", "value", "too_large", "malformed", "malformed", "status"];
     assert_eq!(errors, expected);
 }
 
@@ -179,6 +186,25 @@ async fn who_keeps_silent_about_one_path_is_heard_of_the_others() {
     assert_eq!(readings, expected);
     // It is waited for once: three tasks have four runs each.
     assert_eq!(errors.iter().filter(|error| *error == "timeout").count(), 1, "{errors:?}");
+}
+
+#[tokio::test]
+async fn many_that_are_kept_silent_about_are_waited_for_together() {
+    let script: Script = |head| match request(head) {
+        ("/tasks", query) => {
+            let dests: Vec<_> = (0..12).map(|path| format!("10.{path}.0.1")).collect();
+            tasks(query, "throughput", &dests.iter().map(String::as_str).collect::<Vec<_>>())
+        }
+        ("/tasks/0/runs", _) => runs(&["1"]),
+        ("/tasks/0/runs/1", _) => run("finished", 10, &throughput("2e9")),
+        _ => Reply::Silence,
+    };
+    let begun = std::time::Instant::now();
+    let (readings, errors) = polled_for(&paths(12), script).await;
+    assert_eq!(readings, [reading(0, Metric::Bandwidth, 2e9, 10)]);
+    assert_eq!(errors, ["timeout"; 11]);
+    // One after the other they would be waited for 22 s.
+    assert!(begun.elapsed().as_secs() < 11, "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
