@@ -109,6 +109,7 @@ macro_rules! loss_based {
             Callback { member: "cong_avoid", program: concat!($law, "_cong_avoid") },
             Callback { member: "set_state", program: concat!($law, "_set_state") },
             Callback { member: "undo_cwnd", program: "wad_undo_cwnd" },
+            Callback { member: "min_tso_segs", program: "wad_min_tso_segs" },
         ]
     };
 }
@@ -121,6 +122,7 @@ macro_rules! in_control {
             Callback { member: "ssthresh", program: concat!($law, "_ssthresh") },
             Callback { member: "cong_control", program: concat!($law, "_cong_control") },
             Callback { member: "undo_cwnd", program: "wad_undo_cwnd" },
+            Callback { member: "min_tso_segs", program: "wad_min_tso_segs" },
         ]
     };
 }

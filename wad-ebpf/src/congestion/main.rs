@@ -30,6 +30,7 @@ use crate::law::{callback, law};
 callback!("wad", "init", loss_based::init);
 // Shared by all.
 callback!("wad", "undo_cwnd", standard::undo_cwnd);
+callback!("wad", "min_tso_segs", pacing::min_tso_segs);
 
 law!("aimd" answers_to_losses |parameters, _| parameters.aimd());
 law!("highspeed" answers_to_losses |parameters, cwnd_segments| {

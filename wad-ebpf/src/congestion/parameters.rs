@@ -3,11 +3,15 @@
 
 use wad_common::{
     control::{
-        Control, IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, LONG_PATH_US, Pacing, RESPOND_AS_STANDARD,
+        Control, IGNORE_LOCAL_STALLS, IIAD, KEEP_WHEN_IDLE, LONG_PATH_US, Pacing,
+        RESPOND_AS_STANDARD,
     },
     division::{part_of_rate, part_of_window},
     flow::option::CONGESTION,
-    law::{Aimd, INFINITE_SSTHRESH, ShownPhase, Window, loss_based::Course, phase},
+    law::{
+        Aimd, INFINITE_SSTHRESH, ShownPhase, Window, loss_based::Course, pacing::burst_segments,
+        phase,
+    },
     policy::{self, GROWS_SNDBUF, Policy},
 };
 use wad_ebpf::{counts, maps, policies};
@@ -21,18 +25,22 @@ const GENERATION: u32 = 8;
 const MOST_SNDBUF: u32 = 12;
 const MAX_SSTHRESH: u32 = 16;
 const MAX_CWND: u32 = 20;
-/// The flags have 16 bits; the phase is behind them.
+/// The flags have eight bits.
 const FLAGS: u32 = 24;
-const _: () = assert!(phase::PLACE == FLAGS + 2);
+/// The burst has eight bits; the phase is behind it.
+const BURST: u32 = 25;
+const _: () = assert!(phase::PLACE == BURST + 1);
 const STANDING_QUEUE: u32 = 28;
 const DEDICATED_RATE: u32 = 32;
 /// It has that place where a law is to respond as the standard one.
 const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 
 /// All that the path has is divided among its flows: a flag beside [`Control::flags`].
-const DIVIDES: u32 = 1 << 15;
-const _: () =
-    assert!((IGNORE_LOCAL_STALLS | KEEP_WHEN_IDLE | RESPOND_AS_STANDARD) >> DIVIDES.ilog2() == 0);
+const DIVIDES: u32 = 1 << 7;
+const _: () = {
+    let flags = IGNORE_LOCAL_STALLS | KEEP_WHEN_IDLE | RESPOND_AS_STANDARD | IIAD;
+    assert!(flags >> DIVIDES.ilog2() == 0);
+};
 
 /// From here on it is the law's own, 64 bytes.
 pub const LAW_STATE: u32 = 40;
@@ -121,7 +129,7 @@ impl Parameters {
 
     #[inline(always)]
     fn flags(self) -> u32 {
-        self.0.private::<u16>(FLAGS).into()
+        self.0.private::<u8>(FLAGS).into()
     }
 
     /// Whether the law's own response is not wanted any more.
@@ -157,6 +165,13 @@ impl Parameters {
     #[inline(always)]
     pub fn dedicated_bytes_per_second(self) -> u64 {
         self.0.private(DEDICATED_RATE)
+    }
+
+    /// Returns the burst that the flow's path takes for nothing; 0 where its rate is not
+    /// known.
+    #[inline(always)]
+    pub fn burst_segments(tcp: Tcp) -> u8 {
+        tcp.private(BURST)
     }
 
     /// Returns where a law that answers to losses is with the flow.
@@ -208,7 +223,10 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         let max_cwnd_segments = control.max_cwnd.in_segments(tcp.mss_bytes());
         tcp.set_private(MAX_CWND, or_none(part_of_window(max_cwnd_segments, flows)));
         let flags = control.flags | if divides { DIVIDES } else { 0 };
-        tcp.set_private(FLAGS, flags as u16);
+        tcp.set_private(FLAGS, flags as u8);
+        let path_bytes = policy.map_or(0, |policy| policy.path_bytes);
+        let burst_segments = burst_segments(path_bytes, tcp.srtt_us(), tcp.mss_bytes());
+        tcp.set_private(BURST, burst_segments);
         let most_bytes = policy.map_or(0, |policy| most_sndbuf_bytes(tcp, policy));
         tcp.set_private(MOST_SNDBUF, most_bytes);
         tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);

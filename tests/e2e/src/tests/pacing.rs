@@ -243,3 +243,33 @@ fn a_rate_holds_for_any_algorithm() -> Result<()> {
     }
     Ok(())
 }
+
+/// With little of a path each, flows would send two segments at a time, and every flow's
+/// timer go off for them. A path whose rate is known takes more for nothing.
+#[e2e(long, few)]
+fn a_small_part_of_a_large_path_leaves_in_few_packets() -> Result<()> {
+    // 50 us of the path's are 62.5 kB; a quarter of the window is less.
+    const WINDOW: u32 = 100;
+    const BUFFERS: &str = "sndbuf = \"auto\"; rcvbuf = \"auto\"";
+    let stand = Stand::set_up("bursts")?;
+    let known = format!("max_cwnd = {WINDOW}; bandwidth = \"10Gbit\"; rtt = \"100ms\"; {BUFFERS}");
+    let policy = path_to(7000, &known) + &path_to(7001, &format!("max_cwnd = {WINDOW}"));
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    let wan = path("rtt = '100ms'\nforward = { rate = '100Mbit', queue = { bdp = 1.0 } }\n")?;
+    let sent = |port| -> Result<Vec<u32>> {
+        let capture = Capture::start(wan.a(), wan::DEVICE, &format!("tcp dst port {port}"))?;
+        let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?;
+        while_sending(slice::from_ref(&connection), || signal::sleep(Duration::from_secs(3)))?;
+        let packets = capture.stop()?;
+        let data = packets.iter().filter(|packet| packet.payload_bytes > 0);
+        Ok(data.map(|packet| packet.payload_bytes.div_ceil(MSS)).collect())
+    };
+    let (known, unknown) = (sent(7000)?, sent(7001)?);
+    let mean = |sent: &[u32]| f64::from(sent.iter().sum::<u32>()) / sent.len() as f64;
+    let (mean, least, most) = (mean(&known), mean(&unknown), known.iter().max().context("none")?);
+    println!("{mean:.2} segments at a time, {most} at most; {least:.2} where it is not known");
+    // Where the window holds it back, an ACK lets out as much as it acknowledges.
+    ensure!(*most <= WINDOW / 4 && mean > 1.25 * least, "{mean}, {most} at most; {least}");
+    Ok(())
+}
