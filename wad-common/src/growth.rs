@@ -130,12 +130,13 @@ const fn power_of_two(number: u32) -> u32 {
 
 /// Returns what the receive buffer of a flow needs whose application took so many bytes
 /// in a round trip, where that part of 256 of a buffer is payload. What is known is a
-/// round trip late, and the other end may double what it sends in each: four times it.
+/// round trip late, and the agent may see it another one later; and the other end may
+/// double what it sends in each: eight times it.
 #[inline(always)]
 #[must_use]
 pub const fn receive_needs_bytes(taken_bytes: u32, payload_of_256: u32) -> u64 {
     let payload_of_256 = if payload_of_256 == 0 { 1 } else { payload_of_256 };
-    4 * taken_bytes as u64 * 256 / payload_of_256 as u64
+    8 * taken_bytes as u64 * 256 / payload_of_256 as u64
 }
 
 /// A flow's part in the memory of all of them, as the agent reads it now and then.
@@ -298,8 +299,8 @@ mod tests {
         assert_eq!(send_needs_bytes(10, 1_448), 2 * 10 * 4_352);
         assert_eq!(send_needs_bytes(10, 8_948), 2 * 10 * 16_640);
         assert_eq!(send_needs_bytes(u32::MAX, 65_535), 2 * 0xffff_ffff * (131_072 + 256));
-        assert_eq!(receive_needs_bytes(1_000_000, 128), 8_000_000);
-        assert_eq!(receive_needs_bytes(u32::MAX, 0), 4 * 0xffff_ffff * 256);
+        assert_eq!(receive_needs_bytes(1_000_000, 128), 16_000_000);
+        assert_eq!(receive_needs_bytes(u32::MAX, 0), 8 * 0xffff_ffff * 256);
         assert_eq!([1, 2, 3, 4_096, 4_097].map(power_of_two), [1, 2, 4, 4_096, 8_192]);
     }
 

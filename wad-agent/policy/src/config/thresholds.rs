@@ -18,11 +18,10 @@ pub const SEGMENTS: RangeInclusive<u64> = 2..=100_000_000;
 /// Bytes from two jumbo segments on, up to what 32 bits hold.
 pub const BYTES: RangeInclusive<u64> = 18_000..=u32::MAX as u64;
 
-/// The part that headers and trailers leave of a packet of 1500 bytes on Ethernet is
-/// 0.941; without those of Ethernet, and with large segments, up to 0.993.
-const INITIAL_SSTHRESH_OF_BDP: f64 = 0.96;
-/// A little above what is payload: a bound, and no goal.
-const MAX_CWND_OF_BDP: f64 = 1.0;
+/// A window of all that the path carries, of which headers and trailers leave 0.941 on
+/// Ethernet, packets of 1500 bytes, and with large segments up to 0.993: a little above what
+/// is payload, so that the path is full although no RTT is the least one.
+const OF_BDP: f64 = 1.0;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Thresholds {
@@ -42,11 +41,11 @@ pub struct Windows {
 
 impl Windows {
     pub fn initial_ssthresh(bdp_bytes: f64) -> WindowSize {
-        saturating(bdp_bytes * INITIAL_SSTHRESH_OF_BDP)
+        saturating(bdp_bytes * OF_BDP)
     }
 
     pub fn max_cwnd(bdp_bytes: f64) -> WindowSize {
-        saturating(bdp_bytes * MAX_CWND_OF_BDP)
+        saturating(bdp_bytes * OF_BDP)
     }
 }
 
@@ -83,9 +82,8 @@ pub fn read(table: &Table<'_>, line: &Line, problems: &mut Problems) -> Threshol
         }
     };
     let mut auto = Windows::default();
-    let initial_ssthresh =
-        read("initial_ssthresh", INITIAL_SSTHRESH_OF_BDP, &mut auto.initial_ssthresh);
-    let max_cwnd = read("max_cwnd", MAX_CWND_OF_BDP, &mut auto.max_cwnd);
+    let initial_ssthresh = read("initial_ssthresh", OF_BDP, &mut auto.initial_ssthresh);
+    let max_cwnd = read("max_cwnd", OF_BDP, &mut auto.max_cwnd);
     check_order(table, initial_ssthresh, max_cwnd, problems);
     Thresholds { initial_ssthresh, max_cwnd, auto, use_line }
 }
