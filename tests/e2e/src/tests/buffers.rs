@@ -166,7 +166,7 @@ fn buffers_grow_to_what_the_path_needs_and_no_further() -> Result<()> {
     for port in [7002, 7003] {
         let connection = open(port)?;
         let span = Duration::from_secs(5);
-        while_sending(&connection, Duration::from_millis(50), span, || {
+        while_sending(&connection, Duration::from_millis(200), span, || {
             thread::sleep(span / 5 * 4);
             let (sends, receives) = sizes(&wan, &connection)?;
             ensure!(sends <= KERNEL_BYTES && receives <= KERNEL_BYTES, "{sends}, {receives}");
