@@ -21,6 +21,7 @@ pub mod instruments;
 pub mod law;
 pub mod memory;
 pub mod policy;
+pub mod ports;
 pub mod progress;
 pub mod recount;
 pub mod refused;

@@ -6,7 +6,7 @@
 //! rule whose local prefix and ports fit gives the policy. The three maps of a
 //! set are swapped as one, so no flow sees half of a change.
 
-use crate::{control::Control, record};
+use crate::{control::Control, ports::Ports, record};
 
 /// Bytes of a path's name that the kernel side keeps, the final zero included.
 pub const NAME_BYTES: usize = 64;
@@ -35,29 +35,38 @@ record!(RuleRun, size = 8);
 /// A flow must fit this beside its remote prefix. The address is that of this host,
 /// in network byte order, IPv4 mapped into IPv6.
 #[repr(C)]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Local prefix, in two halves of 64 bits, most significant first, in host
     /// byte order.
     pub local_prefix: [u64; 2],
     /// The bits of `local_prefix` that must agree; zero for any address.
     pub local_mask: [u64; 2],
-    /// Local port in host byte order; 0 for any.
-    pub local_port: u16,
-    /// Remote port in host byte order; 0 for any.
-    pub remote_port: u16,
+    /// The ports of both ends.
+    pub ports: Ports,
     /// Index of the policy.
     pub policy: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Rule, size = 40);
+record!(Rule, size = 48);
 
 impl Rule {
+    /// A rule for any flow.
+    pub const ANY: Self = Self {
+        local_prefix: [0; 2],
+        local_mask: [0; 2],
+        ports: Ports::ANY,
+        policy: 0,
+        reserved: 0,
+    };
+
     /// Whether a flow between these ends falls under the rule.
     #[inline(always)]
     #[must_use]
     pub const fn matches(&self, local: [u64; 2], local_port: u16, remote_port: u16) -> bool {
-        (self.local_port == 0 || self.local_port == local_port)
-            && (self.remote_port == 0 || self.remote_port == remote_port)
+        self.ports.local.has(local_port)
+            && self.ports.remote.has(remote_port)
             && local[0] & self.local_mask[0] == self.local_prefix[0]
             && local[1] & self.local_mask[1] == self.local_prefix[1]
     }
@@ -162,6 +171,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Rule;
+    use crate::ports::{PortRange, Ports};
 
     /// 10.1.2.0/24, mapped into IPv6.
     const SUBNET: [u64; 2] = [0, 0xffff_0a01_0200];
@@ -170,14 +180,14 @@ mod tests {
     const MASK_120: [u64; 2] = [u64::MAX, u64::MAX << 8];
 
     #[test]
-    fn an_empty_rule_fits_any_flow() {
-        assert!(Rule::default().matches(HOST, 1, 2));
-        assert!(Rule::default().matches([u64::MAX; 2], 0, u16::MAX));
+    fn a_rule_for_any_flow_fits_any_flow() {
+        assert!(Rule::ANY.matches(HOST, 1, 2));
+        assert!(Rule::ANY.matches([u64::MAX; 2], 0, u16::MAX));
     }
 
     #[test]
     fn a_local_prefix_fits_its_addresses() {
-        let rule = Rule { local_prefix: SUBNET, local_mask: MASK_120, ..Rule::default() };
+        let rule = Rule { local_prefix: SUBNET, local_mask: MASK_120, ..Rule::ANY };
         assert!(rule.matches(HOST, 1, 2));
         assert!(!rule.matches(OTHER_HOST, 1, 2));
         assert!(!rule.matches([1, HOST[1]], 1, 2));
@@ -185,11 +195,25 @@ mod tests {
 
     #[test]
     fn ports_fit_each_its_own_side() {
-        let rule = Rule { local_port: 5001, remote_port: 443, ..Rule::default() };
+        let rule = Rule {
+            ports: Ports { remote: PortRange::only(443), local: PortRange::only(5001) },
+            ..Rule::ANY
+        };
         assert!(rule.matches(HOST, 5001, 443));
         assert!(!rule.matches(HOST, 443, 5001));
         assert!(!rule.matches(HOST, 5001, 444));
         assert!(!rule.matches(HOST, 5002, 443));
+    }
+
+    #[test]
+    fn a_range_rule_fits_exactly_its_ports() {
+        let remote = PortRange { first: 50_000, last: 51_000 };
+        let local = PortRange { first: 1, last: 1023 };
+        let rule = Rule { ports: Ports { remote, local }, ..Rule::ANY };
+        for port in 0..=u16::MAX {
+            assert_eq!(rule.matches(HOST, 1023, port), (50_000..=51_000).contains(&port), "{port}");
+            assert_eq!(rule.matches(HOST, port, 50_000), (1..=1023).contains(&port), "{port}");
+        }
     }
 
     proptest! {
@@ -202,7 +226,7 @@ mod tests {
             let rule = Rule {
                 local_prefix: halves(prefix),
                 local_mask: halves(mask),
-                ..Rule::default()
+                ..Rule::ANY
             };
             let same = (prefix ^ address).leading_zeros() >= length;
             prop_assert!(same || !near);

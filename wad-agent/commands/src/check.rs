@@ -146,7 +146,9 @@ impl Display for Page<'_> {
         let is_routed = self.config.host.routes;
         let notes: Vec<_> = paths
             .iter()
-            .flat_map(|path| [note(path), host::note(path, is_routed)])
+            .flat_map(|path| {
+                [note(path), host::note(path, is_routed), host::port_note(path, is_routed)]
+            })
             .flatten()
             .collect();
         for note in notes.iter().take(SHOWN) {

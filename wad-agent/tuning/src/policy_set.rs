@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use wad_common::policy::{CONGESTION_BYTES, NAME_BYTES, Policy, Rule, RuleRun};
 use wad_policy::{
-    config::{Congestion, Mapped, PathPolicy, fields},
+    config::{Congestion, Mapped, MatchRule, PathPolicy, fields, match_rules},
     switch::Disabled,
 };
 
@@ -121,30 +121,19 @@ fn assign_indices(
     (names, next)
 }
 
-/// The run of each prefix: its own rules in the order of the file, then those of
-/// the prefixes around it, nearest first.
+/// The run of each prefix: its own rules in their order, then those of the prefixes
+/// around it, nearest first.
 fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Mapped, RuleRun)>, Vec<Rule>) {
-    let mut own: Vec<(Mapped, usize)> = paths
-        .iter()
-        .enumerate()
-        .flat_map(|(n, path)| path.remote.iter().map(move |&net| (Mapped::from(net), n)))
-        .collect();
-    // Sorted, a prefix stands behind the ones around it. Stable, so the order
-    // of the file remains.
-    own.sort_by_key(|&(prefix, _)| prefix);
-
     let mut prefixes: Vec<(Mapped, RuleRun)> = Vec::new();
     let mut rules: Vec<Rule> = Vec::new();
     let mut around: Vec<(Mapped, RuleRun)> = Vec::new();
-    for group in own.chunk_by(|a, b| a.0 == b.0) {
-        let prefix = group[0].0;
+    for group in match_rules(paths).chunk_by(|a, b| a.remote == b.remote) {
+        let prefix = group[0].remote;
         while around.last().is_some_and(|(outer, _)| !outer.contains(prefix)) {
             around.pop();
         }
         let first = rules.len();
-        for &(_, n) in group {
-            add_rules(&mut rules, &paths[n], names[n].1);
-        }
+        rules.extend(group.iter().map(|own| rule(own, names[own.path].1)));
         if let Some((_, run)) = around.last() {
             let outer = run.first as usize..(run.first + run.count) as usize;
             rules.extend_from_within(outer);
@@ -156,18 +145,13 @@ fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Mapped, RuleR
     (prefixes, rules)
 }
 
-fn add_rules(rules: &mut Vec<Rule>, path: &PathPolicy, policy: u32) {
-    let rule = |local: Mapped| Rule {
-        local_prefix: halves(local.address),
-        local_mask: halves(local.mask()),
-        local_port: path.local_port,
-        remote_port: path.remote_port,
+const fn rule(own: &MatchRule, policy: u32) -> Rule {
+    Rule {
+        local_prefix: halves(own.local.address),
+        local_mask: halves(own.local.mask()),
+        ports: own.ports,
         policy,
-    };
-    if path.local.is_empty() {
-        rules.push(rule(Mapped::ANY));
-    } else {
-        rules.extend(path.local.iter().map(|&net| rule(net.into())));
+        reserved: 0,
     }
 }
 
@@ -203,6 +187,7 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use ipnet::IpNet;
+    use wad_common::ports::{PortRange, Ports};
 
     use super::*;
 
@@ -273,9 +258,24 @@ mod tests {
     }
 
     #[test]
-    fn rules_of_one_prefix_stand_in_the_order_of_the_file() {
+    fn rules_of_one_prefix_stand_by_their_ports_then_in_the_order_of_the_file() {
         let set = set(&[path("a", &["10.0.0.0/8"]), path("b", &["10.0.0.0/8"])]);
         assert_eq!(policies_of(&set, "10.0.0.0/8"), [0, 1]);
+    }
+
+    #[test]
+    fn a_list_of_ports_is_a_rule_for_each() {
+        let list = [PortRange { first: 50_000, last: 51_000 }, PortRange::only(443)];
+        let set = set(&[
+            path("all", &["10.0.0.0/8"]),
+            PathPolicy { remote_ports: list.to_vec(), ..path("list", &["10.0.0.0/8"]) },
+            PathPolicy { local_ports: vec![list[1]], ..path("narrow", &["10.5.0.0/16"]) },
+        ]);
+        assert_eq!(policies_of(&set, "10.0.0.0/8"), [1, 1, 0]);
+        assert_eq!(policies_of(&set, "10.5.0.0/16"), [2, 1, 1, 0]);
+        let remote: Vec<_> = set.rules[..3].iter().map(|rule| rule.ports.remote).collect();
+        assert_eq!(remote, [list[1], list[0], PortRange::ANY]);
+        assert_eq!(set.rules[3].ports, Ports { remote: PortRange::ANY, local: list[1] });
     }
 
     #[test]

@@ -410,13 +410,17 @@ fn what_cannot_be_copied_is_left_alone_and_named() -> Result<()> {
     };
     let before = ways(&net)?;
     let wide = "[[path]]\nname = 'wide'\nremote = '10.88.0.0/13'\nreorder = 19\n[[path]]\nname = 'port'\nremote = '10.90.0.0/24'\n\
-                remote_port = 7001\nreorder = 9\n[[path]]\nname = 'plain'\n\
+                remote_port = [7001, '7003-7005']\nreorder = 9\n[[path]]\nname = 'plain'\n\
                 remote = '10.90.0.0/24'\nlocal_port = 7002\n";
     let home = Home::create(&program()?, &format!("{LIMITS}{ROUTES}{wide}"))?;
     let agent = home.start_inside(a, stand.cgroup())?;
     ensure!(ways(&net)? == before, "{:?}", ways(&net)?);
     ensure!(net.way(FAR, PORT)?.contains("reordering 19"), "{}", net.way(FAR, PORT)?);
-    ensure!(net.way(FAR, 7001)?.contains("reordering 9"), "{}", net.way(FAR, 7001)?);
+    for (port, reordering) in [(7001, 9), (7002, 19), (7003, 9), (7005, 9), (7006, 19)] {
+        let way = net.way(FAR, port)?;
+        ensure!(way.contains(&format!("reordering {reordering}")), "{port}: {way}");
+    }
+    ensure!(a.ip(&["rule"])?.contains("dport 7003-7005 lookup"), "{}", a.ip(&["rule"])?);
     ensure!(a.ip(&["rule"])?.contains("sport 7002 goto 32766"), "{}", a.ip(&["rule"])?);
 
     let port = home.metrics_port();

@@ -43,6 +43,7 @@ mod pauses;
 mod perfsonar;
 mod phases;
 mod policy_swap;
+mod ports;
 mod receivers;
 mod refusals;
 mod refused_settings;

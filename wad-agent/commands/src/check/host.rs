@@ -3,7 +3,10 @@
 use std::fmt;
 
 use wad_policy::{
-    config::{Config, Congestion, HostChanges, PathPolicy, route_rules::Selection},
+    config::{
+        Config, Congestion, HostChanges, PathPolicy,
+        route_rules::{LAST_PORT, RouteMetrics, Selection},
+    },
     switch::Disabled,
 };
 use wad_tuning::{
@@ -42,6 +45,20 @@ fn write_namespaces(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result 
          (CAP_SYS_ADMIN): a second or two after the first connection there, which keeps the window \
          scale that it has; `wad explain` and the log name those where it does not hold, and why"
     )
+}
+
+/// Returns a note of ports that no rule can choose.
+pub fn port_note(path: &PathPolicy, is_routed: bool) -> Option<String> {
+    if !is_routed || RouteMetrics::of(path).is_nothing() {
+        return None;
+    }
+    let mut ports = path.remote_ports.iter().chain(&path.local_ports);
+    let beyond = ports.find(|range| range.last > LAST_PORT)?;
+    Some(format!(
+        "path {}: rules of routes end at port {LAST_PORT}: connections of port {} are without \
+         reorder and delayed_ack",
+        path.name, beyond.last
+    ))
 }
 
 /// Returns a note of what cannot be had by other means than routes.

@@ -158,3 +158,27 @@ fn derived_events_are_told_with_what_they_measure() {
                     derived Slow: AveBW (octets/s), an event below 1000000 bit/s for 5 s on a\n";
     assert!(page.contains(expected), "{page}");
 }
+
+#[test]
+fn ports_are_shown_as_the_file_has_them() {
+    let path = |ports: &str| format!("[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\n{ports}\n");
+    let ports = "remote_port = [443, '50000-51000']\nlocal_port = 22";
+    let shown = page(&path(ports), None);
+    assert!(shown.contains("remote ports 443, 50000-51000"), "{shown}");
+    assert!(shown.contains("local port 22"), "{shown}");
+    assert!(!page(&path("remote_port = 0"), None).contains("port"));
+}
+
+#[test]
+fn the_port_that_no_rule_of_routes_can_choose_is_told() {
+    let with = |keys: &str| {
+        let text = "[host]\nroutes = true\n[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\n";
+        page(&format!("{text}{keys}"), None)
+    };
+    let told = "path p: rules of routes end at port 65534: connections of port 65535 are without";
+    let shown = with("reorder = 19\nremote_port = [443, '60000-65535']\n");
+    assert!(shown.contains(told), "{shown}");
+    for keys in ["reorder = 19\n", "reorder = 19\nlocal_port = 65534\n", "local_port = 65535\n"] {
+        assert!(!with(keys).contains("rules of routes end"), "{keys}");
+    }
+}

@@ -242,7 +242,7 @@ impl Document {
             let title = format!("`routes`: the paths need {rules} rules");
             let fault = Fault::new(title, format!("at most {MAX_RULES}"));
             let help = "leave `reorder` or `delayed_ack` out where they matter least, or join \
-                        prefixes; each pair of a remote and a local prefix is a rule";
+                        prefixes; each combination of a path's prefixes and ports is a rule";
             problems.push(fault.help(help).at(at));
         }
     }

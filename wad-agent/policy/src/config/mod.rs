@@ -2,7 +2,7 @@
 //!
 //! A file is taken whole or not at all: unknown keys, values out of range and
 //! rules that can never match are errors, and all errors of a file are shown in
-//! one run. Units are in the names; a zero port is any port.
+//! one run. Units are in the names.
 
 mod aimd;
 mod buffers;
@@ -24,10 +24,12 @@ mod host_changes;
 mod keys;
 mod line;
 mod line_use;
+mod match_rules;
 mod overlap;
 mod pacing;
 mod path;
 mod path_policy;
+mod ports;
 mod prefix;
 mod quantity;
 mod reference;
@@ -61,6 +63,7 @@ pub use host::loadable;
 pub use host_changes::{HostChanges, TransmitQueue};
 pub use keys::LeftOut;
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
+pub use match_rules::{MatchRule, match_rules};
 pub use pacing::auto_bytes_per_second as auto_pacing;
 pub use path_policy::{AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PathPolicy};
 pub use prefix::{Mapped, covers_ipv4};

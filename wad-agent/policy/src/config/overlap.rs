@@ -1,21 +1,25 @@
 //! Finds what is wrong between paths: names given twice, rules that never match, too
-//! many rules for one address.
-//!
-//! A path is one rule for each pair of a remote and a local prefix. The longest
-//! remote prefix that has an address decides which rules come first; among the
-//! rules of one prefix the order of the file does.
+//! many rules for one address, and rules of which none goes before the other.
+
+mod doubt;
+mod left_over;
 
 use std::collections::HashMap;
 
 use wad_common::policy::{MAX_PATHS, RULES_PER_ADDRESS};
 
+use self::{
+    doubt::Doubt,
+    left_over::{is_left_over, share_flows},
+};
 use super::{
     PathPolicy,
     fault::{Fault, Problems, Span},
+    match_rules::{MatchRule, match_rules},
     prefix::Mapped,
 };
 
-/// Most rules, those of the prefixes around each prefix included: 40 MiB of
+/// Most rules, those of the prefixes around each prefix included: 48 MiB of
 /// kernel memory.
 const MAX_RULES: usize = 1 << 20;
 
@@ -24,6 +28,9 @@ const MAX_RULES: usize = 1 << 20;
 pub struct Site {
     pub name: Span,
     pub remote: Span,
+    /// These are the place of `remote` where the file has none.
+    pub remote_port: Span,
+    pub local_port: Span,
 }
 
 /// `sites` are those of `paths`, one for one.
@@ -38,7 +45,7 @@ pub fn check(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
     // Before they are made: a file of 1 MB can describe a billion.
     let mut count = 0;
     let beyond = paths.iter().position(|path| {
-        count += path.remote.len() * path.local.len().max(1);
+        count += path.rule_count();
         count > MAX_RULES
     });
     match beyond {
@@ -49,8 +56,9 @@ pub fn check(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
 
 fn too_many_rules() -> Fault {
     let label = format!("more than {MAX_RULES} with those of the paths before");
-    Fault::new("too many rules", label)
-        .help("a path is a rule for each pair of a remote and a local prefix: use shorter prefixes")
+    Fault::new("too many rules", label).help(
+        "a path is a rule for each combination of its prefixes and ports: use shorter prefixes",
+    )
 }
 
 fn check_names(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
@@ -64,29 +72,10 @@ fn check_names(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
     }
 }
 
-/// A rule, as far as matching goes.
-struct Rule {
-    remote: Mapped,
-    /// Index of its path.
-    path: usize,
-    local: Mapped,
-    ports: [u16; 2],
-}
-
-impl Rule {
-    /// Whether, on the same remote prefix, nothing is left for `other`.
-    fn covers(&self, other: &Self) -> bool {
-        let port = |mine, others| mine == 0 || mine == others;
-        self.local.contains(other.local)
-            && port(self.ports[0], other.ports[0])
-            && port(self.ports[1], other.ports[1])
-    }
-
-    /// Whether both ends can be of the same family.
-    fn is_possible(&self) -> bool {
-        let (remote, local) = (self.remote.families(), self.local.families());
-        (remote.0 && local.0) || (remote.1 && local.1)
-    }
+/// Whether both ends of a rule can be of the same family.
+fn is_possible(rule: &MatchRule) -> bool {
+    let (remote, local) = (rule.remote.families(), rule.local.families());
+    (remote.0 && local.0) || (remote.1 && local.1)
 }
 
 /// Says what becomes of a path's rules.
@@ -94,12 +83,16 @@ impl Rule {
 struct Fate {
     rules: usize,
     never: usize,
-    /// The path before, whose rule covers one of this path's.
+    /// A path whose rules take flows of one of this path's that never matches.
     covered_by: Option<usize>,
+    /// It is not that path alone.
+    is_shared: bool,
+    /// A path of which it is open whether it goes before this one.
+    doubt: Option<Doubt>,
 }
 
 fn check_rules(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
-    let rules = sorted_rules(paths);
+    let rules = match_rules(paths);
     let mut fates = vec![Fate::default(); paths.len()];
     // The prefixes around the present one, with the rules that apply there.
     let mut around: Vec<(Mapped, usize)> = Vec::new();
@@ -125,15 +118,22 @@ fn check_rules(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
                 ),
             );
             let fault = fault.help(
-                "a path is a rule for each of its local prefixes; merge paths, or drop wider ones",
+                "a path is a rule for each of its local prefixes, and of its ports; merge paths, join \
+                 ports to ranges, or drop wider prefixes",
             );
             problems.push(fault.at(sites[beyond].remote));
         }
     }
     for (path, fate) in fates.iter().enumerate().filter(|(_, fate)| fate.rules > 0) {
+        if let Some(doubt) = &fate.doubt {
+            problems.push(doubt.problem(path, paths, sites));
+        }
         if fate.never == fate.rules {
             let problem = unreachable(fate).at(sites[path].remote);
             problems.push(match fate.covered_by {
+                Some(before) if fate.is_shared => {
+                    problem.also(sites[before].remote, "this path takes some of them")
+                }
                 Some(before) => problem.also(sites[before].remote, "this path takes them"),
                 None => problem,
             });
@@ -143,48 +143,44 @@ fn check_rules(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
 
 fn unreachable(fate: &Fate) -> Fault {
     match fate.covered_by {
-        Some(_) => Fault::new("this path can never match", "an earlier path takes all its flows")
-            .help("the first match on a prefix wins: move this path up, or narrow the earlier one"),
+        Some(_) => {
+            let label = if fate.is_shared {
+                "others take all its flows, each some of them"
+            } else {
+                "another path takes all its flows"
+            };
+            Fault::new("this path can never match", label).help(
+                "of the paths on a prefix that with the fewest ports wins, then the first in the \
+                 file: move this path up, or narrow what takes its flows",
+            )
+        }
         None => Fault::new("this path can never match", "`local` has no address of this family")
             .help("IPv4 flows have two IPv4 addresses, IPv6 flows two IPv6 addresses"),
     }
 }
 
-/// Sorted by prefix, and on one prefix as in the file.
-fn sorted_rules(paths: &[PathPolicy]) -> Vec<Rule> {
-    let mut rules = Vec::with_capacity(paths.len());
-    for (index, path) in paths.iter().enumerate() {
-        let ports = [path.remote_port, path.local_port];
-        let rule = |remote, local| Rule { remote, path: index, local, ports };
-        for &remote in &path.remote {
-            let remote = Mapped::from(remote);
-            if path.local.is_empty() {
-                rules.push(rule(remote, Mapped::ANY));
-            }
-            rules.extend(path.local.iter().map(|&local| rule(remote, local.into())));
-        }
-    }
-    // Stable: rules of one prefix stay in order.
-    rules.sort_by_key(|rule| rule.remote);
-    rules
-}
-
-/// Finds which rules of one prefix can never match. Each is compared with the
-/// first few that can: were there more of those, that is an error already.
-fn settle(group: &[Rule], fates: &mut [Fate]) {
-    let mut standing: Vec<&Rule> = Vec::with_capacity(RULES_PER_ADDRESS);
+/// Finds which rules of one prefix can never match, or are in doubt. Each is compared
+/// with the first few that can: were there more of those, that is an error already.
+fn settle(group: &[MatchRule], fates: &mut [Fate]) {
+    let mut standing: Vec<&MatchRule> = Vec::with_capacity(RULES_PER_ADDRESS);
     for rule in group {
-        let coverer = standing.iter().find(|earlier| earlier.covers(rule));
         let fate = &mut fates[rule.path];
         fate.rules += 1;
-        if let Some(earlier) = coverer {
+        if !is_possible(rule) {
             fate.never += 1;
-            if earlier.path != rule.path {
-                fate.covered_by = fate.covered_by.or(Some(earlier.path));
+        } else if !is_left_over(rule, &standing) {
+            fate.never += 1;
+            let others = || standing.iter().filter(|other| other.path != rule.path);
+            let alone = others().find(|other| !is_left_over(rule, &[other]));
+            let coverer = alone.or_else(|| others().find(|other| share_flows(other, rule)));
+            if let Some(path) = coverer.map(|other| other.path) {
+                fate.is_shared |= alone.is_none() || fate.covered_by.is_some_and(|it| it != path);
+                fate.covered_by = fate.covered_by.or(Some(path));
             }
-        } else if !rule.is_possible() {
-            fate.never += 1;
         } else if standing.len() < RULES_PER_ADDRESS {
+            let mut places = 0..standing.len();
+            let doubt = places.find_map(|place| Doubt::between(place, &standing, rule));
+            fate.doubt = fate.doubt.or(doubt);
             standing.push(rule);
         }
     }
@@ -192,6 +188,8 @@ fn settle(group: &[Rule], fates: &mut [Fate]) {
 
 #[cfg(test)]
 mod tests {
+    use wad_common::ports::PortRange;
+
     use super::*;
 
     fn path(remote: &str, local: &[&str], remote_port: u16) -> PathPolicy {
@@ -199,16 +197,29 @@ mod tests {
             name: format!("{remote} {local:?} {remote_port}"),
             remote: vec![remote.parse().expect("a prefix")],
             local: local.iter().map(|net| net.parse().expect("a prefix")).collect(),
-            remote_port,
+            remote_ports: ports(remote_port),
             ..PathPolicy::default()
         }
     }
 
+    /// 0 for any.
+    fn ports(port: u16) -> Vec<PortRange> {
+        if port == 0 { Vec::new() } else { vec![PortRange::only(port)] }
+    }
+
+    fn range(first: u16, last: u16) -> PathPolicy {
+        let path = path("10.0.0.0/8", &[], 0);
+        let remote_ports = vec![PortRange { first, last }];
+        PathPolicy { name: format!("{first}-{last}"), remote_ports, ..path }
+    }
+
     /// The titles, and the number of the path that each is about.
     fn found(paths: &[PathPolicy]) -> Vec<(String, u32)> {
-        let span = |n: u32| Span { start: n, end: n };
-        let sites: Vec<_> =
-            (0..paths.len() as u32).map(|n| Site { name: span(n), remote: span(n) }).collect();
+        let site = |n: u32| {
+            let at = Span { start: n, end: n };
+            Site { name: at, remote: at, remote_port: at, local_port: at }
+        };
+        let sites: Vec<_> = (0..paths.len() as u32).map(site).collect();
         let mut problems = Problems::default();
         check(paths, &sites, &mut problems);
         problems.sorted().into_iter().map(|p| (p.fault.title, p.at.start)).collect()
@@ -218,8 +229,10 @@ mod tests {
 
     #[test]
     fn a_rule_covers_those_behind_it_on_the_same_prefix_only() {
-        let covered = [path("10.0.0.0/8", &[], 0), path("10.0.0.0/8", &["10.1.0.0/16"], 443)];
+        let covered = [path("10.0.0.0/8", &[], 443), path("10.0.0.0/8", &["10.1.0.0/16"], 443)];
         assert_eq!(found(&covered), [(NEVER.to_owned(), 1)]);
+        let fewer_ports = [path("10.0.0.0/8", &[], 0), path("10.0.0.0/8", &["10.1.0.0/16"], 443)];
+        assert_eq!(found(&fewer_ports), []);
         let narrower_first = [path("10.0.0.0/8", &[], 443), path("10.0.0.0/8", &[], 0)];
         assert_eq!(found(&narrower_first), []);
         let longer_prefix = [path("10.0.0.0/8", &[], 0), path("10.5.0.0/16", &[], 0)];
@@ -232,6 +245,56 @@ mod tests {
         two.name = "two".to_owned();
         two.remote.push("11.0.0.0/8".parse().expect("a prefix"));
         assert_eq!(found(&[path("10.0.0.0/8", &[], 0), two]), []);
+    }
+
+    #[test]
+    fn ranges_together_cover_a_wider_one() {
+        let paths = [range(1, 200), range(1, 100), range(101, 200)];
+        assert_eq!(found(&paths), [(NEVER.to_owned(), 0)]);
+        assert_eq!(found(&[range(1, 201), range(1, 100), range(101, 200)]), []);
+        let all = [path("10.0.0.0/8", &[], 0), range(1, 1023), range(1024, u16::MAX)];
+        assert_eq!(found(&all), [(NEVER.to_owned(), 0)]);
+    }
+
+    #[test]
+    fn as_many_ports_of_which_some_are_the_same_are_in_doubt() {
+        let doubt = "`1-100` and `51-150` both have remote ports 51-100";
+        assert_eq!(found(&[range(1, 100), range(51, 150)]), [(doubt.to_owned(), 1)]);
+        assert_eq!(found(&[range(1, 100), range(51, 151)]), []);
+        assert_eq!(found(&[range(1, 100), range(101, 200)]), []);
+        // Those have a path of their own.
+        assert_eq!(found(&[range(1, 100), range(51, 150), range(51, 100)]), []);
+        assert_eq!(found(&[range(1, 100), range(51, 150), range(52, 100)]).len(), 1);
+        // On another prefix.
+        let mut elsewhere = range(51, 150);
+        elsewhere.remote = vec!["11.0.0.0/8".parse().expect("a prefix")];
+        assert_eq!(found(&[range(1, 100), elsewhere]), []);
+        let local = ["192.0.2.1/32".parse().expect("a prefix")].to_vec();
+        assert_eq!(found(&[range(1, 100), PathPolicy { local, ..range(51, 150) }]), []);
+        // Neither end's ports are the other's in part: the file's order decides.
+        let local = PathPolicy { local_ports: ports(22), ..path("10.0.0.0/8", &["::/0"], 0) };
+        assert_eq!(found(&[local, path("10.0.0.0/8", &["::/0"], 443)]), []);
+    }
+
+    #[test]
+    fn the_local_ports_can_be_in_doubt_too() {
+        let local = |first: u16, last| PathPolicy {
+            name: first.to_string(),
+            local_ports: vec![PortRange { first, last }],
+            ..path("10.0.0.0/8", &[], 443)
+        };
+        let doubt = "`9` and `10` both have local port 10";
+        assert_eq!(found(&[local(9, 10), local(10, 11)]), [(doubt.to_owned(), 1)]);
+    }
+
+    #[test]
+    fn lists_count_against_the_rules_of_an_address() {
+        let mut lists = path("10.0.0.0/8", &[], 0);
+        lists.remote_ports = (1..=4).map(|port| PortRange::only(2 * port)).collect();
+        lists.local_ports = lists.remote_ports.clone();
+        assert_eq!(found(std::slice::from_ref(&lists)), []);
+        lists.local_ports.push(PortRange::only(99));
+        assert_eq!(found(&[lists]), [("20 rules apply to one address".to_owned(), 0)]);
     }
 
     #[test]

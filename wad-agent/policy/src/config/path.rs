@@ -69,7 +69,13 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         }
     }
     let name = name?;
-    let site = Site { name: name.at, remote: table.place("remote").unwrap_or(table.at) };
+    let remote_at = table.place("remote").unwrap_or(table.at);
+    let site = Site {
+        name: name.at,
+        remote: remote_at,
+        remote_port: table.place("remote_port").unwrap_or(remote_at),
+        local_port: table.place("local_port").unwrap_or(remote_at),
+    };
     let policy = PathPolicy {
         name: name.value,
         remote: if match_in_doubt { Vec::new() } else { networks(&remote) },

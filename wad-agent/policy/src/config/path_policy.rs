@@ -1,7 +1,7 @@
 //! The policy of a path, valid and complete: what the file says and what follows from it.
 
 use ipnet::IpNet;
-use wad_common::control::Control;
+use wad_common::{control::Control, ports::PortRange};
 
 use super::thresholds::Windows;
 use crate::{capacity::Capacity, law::Law, shares::Shares};
@@ -16,8 +16,10 @@ pub struct PathPolicy {
     pub remote: Vec<IpNet>,
     /// Local networks, as `remote`; empty for any.
     pub local: Vec<IpNet>,
-    pub remote_port: u16,
-    pub local_port: u16,
+    /// Ports of the other end, none twice; empty for any.
+    pub remote_ports: Vec<PortRange>,
+    /// Ports of this host, as `remote_ports`.
+    pub local_ports: Vec<PortRange>,
     /// Bytes that the path carries in a round trip time, where the file says so.
     pub bdp_bytes: Option<u64>,
     /// Argument of SO_SNDBUF, which the kernel doubles.

@@ -4,14 +4,20 @@
 mod selection;
 
 use ipnet::IpNet;
+use wad_common::ports::Ports;
 
 pub use self::selection::{Selected, Selection};
+use super::PathPolicy;
 
 /// The tables begin here: one for each pair of metrics.
 const FIRST_TABLE: u32 = 1_190_000;
 
 /// The reordering that `net.ipv4.tcp_max_reordering` allows by default.
 pub const MAX_REORDER_SEGMENTS: u32 = 300;
+
+/// The highest port that a rule can choose (`fib_rule_port_range_valid()`, Linux 4.17 to
+/// 6.18).
+pub const LAST_PORT: u16 = u16::MAX - 1;
 
 /// Each look-up of a route goes through all rules.
 pub const MAX_RULES: usize = 256;
@@ -25,6 +31,17 @@ pub struct RouteMetrics {
 }
 
 impl RouteMetrics {
+    /// The metrics of a path's routes, by its policy.
+    pub fn of(path: &PathPolicy) -> Self {
+        if path.observe {
+            return Self::default();
+        }
+        Self {
+            reorder_segments: path.reorder_segments.unwrap_or(0),
+            quickack: path.no_delayed_acks,
+        }
+    }
+
     pub fn is_nothing(self) -> bool {
         self == Self::default()
     }
@@ -48,9 +65,7 @@ impl RouteMetrics {
 pub struct Rule {
     pub remote: IpNet,
     pub local: Option<IpNet>,
-    /// 0 for any.
-    pub remote_port: u16,
-    pub local_port: u16,
+    pub ports: Ports,
     pub to: To,
 }
 

@@ -109,6 +109,11 @@ impl<'t> Table<'t> {
         self.get(name).is_some()
     }
 
+    /// Whether the key is there, with an array.
+    pub fn is_array(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|(_, value)| value.get_ref().as_array().is_some())
+    }
+
     /// Returns where the key's value stands, if it is there.
     pub fn place(&self, name: &str) -> Option<Span> {
         self.get(name).map(|(_, value)| self.span(value))

@@ -25,8 +25,8 @@ pub struct Answer {
     pub from: Basis,
     /// Null where no path is sure to match: the kernel's defaults.
     pub path: Option<PathAnswer>,
-    /// The rules that come before that of the path, or all, and do not match, or
-    /// only under a condition.
+    /// The rules of other paths that come before that of the path, or all, and do not
+    /// match, or only under a condition.
     pub tried: Vec<Tried>,
 }
 

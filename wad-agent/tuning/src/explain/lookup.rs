@@ -4,7 +4,10 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-use wad_common::policy::{Policy, Rule, RuleRun};
+use wad_common::{
+    policy::{Policy, Rule, RuleRun},
+    ports::PortRange,
+};
 use wad_policy::config::{InForce, Origin, Settings};
 
 use super::{
@@ -47,8 +50,11 @@ pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer
         let verdict = fit(&rule, query);
         if verdict == Verdict::Taken {
             let Known { policy, state, origin } = known;
+            let name = why::name(&policy);
+            // Its other rules were tried for other ports of its own.
+            answer.tried.retain(|tried| tried.path != name);
             answer.path = Some(PathAnswer {
-                name: why::name(&policy),
+                name,
                 prefix,
                 state,
                 settings: Settings::explained(InForce { policy: &policy, origin: &origin }),
@@ -127,12 +133,12 @@ fn fit(rule: &Rule, query: &Query) -> Verdict {
     let mut open = Vec::new();
     let mut against = Vec::new();
     for (what, wanted, known) in [
-        ("remote", rule.remote_port, query.remote.port),
-        ("local", rule.local_port, local.and_then(|local| local.port)),
+        ("remote", rule.ports.remote, query.remote.port),
+        ("local", rule.ports.local, local.and_then(|local| local.port)),
     ] {
         match known {
-            _ if wanted == 0 => {}
-            Some(port) if port == wanted => {}
+            _ if wanted == PortRange::ANY => {}
+            Some(port) if wanted.has(port) => {}
             Some(_) => against.push(format!("{what} port {wanted}")),
             None => open.push(format!("{what} port {wanted}")),
         }

@@ -103,6 +103,43 @@ fn what_a_question_leaves_open_is_a_condition() {
 }
 
 #[test]
+fn ranges_and_lists_of_ports_are_conditions() {
+    let policy = "[[path]]\nname = 'wide'\nremote = '10.0.0.0/8'\n\
+                  [[path]]\nname = 'gridftp'\nremote = '10.0.0.0/8'\n\
+                  remote_port = ['50000-51000', 2811]\n\
+                  [[path]]\nname = 'served'\nremote = '10.0.0.0/8'\nlocal_port = '40000-40009'\n";
+    let ask = |query: &str| ask_of(policy, query, &Disabled::default());
+    let path = |query: &str| ask(query).path.map(|path| path.name);
+    for (port, expected) in [
+        (2811, "gridftp"),
+        (2812, "wide"),
+        (49_999, "wide"),
+        (50_000, "gridftp"),
+        (51_000, "gridftp"),
+        (51_001, "wide"),
+    ] {
+        let found = path(&format!("remote=10.0.0.1:{port}&local=192.0.2.1:5"));
+        assert_eq!(found.as_deref(), Some(expected), "{port}");
+    }
+    let served = path("remote=10.0.0.1:50500&local=192.0.2.1:40009");
+    assert_eq!(served.as_deref(), Some("served"));
+    let conditions: Vec<_> =
+        ask("remote=10.0.0.1").tried.into_iter().map(|tried| tried.verdict).collect();
+    let only_if = |text: &str| Verdict::OnlyIf(vec![text.to_owned()]);
+    assert_eq!(
+        conditions,
+        [
+            only_if("remote port 2811"),
+            only_if("local port 40000-40009"),
+            only_if("remote port 50000-51000")
+        ]
+    );
+    // The path's own other ports are none.
+    let tried = ask("remote=10.0.0.1:50500&local=192.0.2.1:5").tried;
+    assert_eq!(tried.iter().map(|tried| tried.path.as_str()).collect::<Vec<_>>(), ["served"]);
+}
+
+#[test]
 fn the_answer_for_people_is_as_agreed() {
     let expected = "\
 10.5.6.7:80 falls under path tokyo, by 10.5.6.0/24 (policy set 3, in force)

@@ -251,12 +251,13 @@ fn unless_gone(removed: Result<(), NetlinkError>) -> Result<(), NetlinkError> {
 #[cfg(test)]
 mod tests {
     use ipnet::IpNet;
+    use wad_common::ports::{PortRange, Ports};
 
     use super::*;
 
     fn rule(remote: &str, table: u32) -> Rule {
         let remote: IpNet = remote.parse().unwrap();
-        Rule { remote, local: None, remote_port: 0, local_port: 0, to: To::Table(table) }
+        Rule { remote, local: None, ports: Ports::ANY, to: To::Table(table) }
     }
 
     fn kernels(priority: u32, table: u32) -> RuleMessage {
@@ -285,7 +286,10 @@ mod tests {
     fn a_prefix_is_filled_once_for_each_table() {
         let rules = [
             rule("10.0.0.0/8", 1),
-            Rule { remote_port: 80, ..rule("10.0.0.0/8", 1) },
+            Rule {
+                ports: Ports { remote: PortRange::only(80), ..Ports::ANY },
+                ..rule("10.0.0.0/8", 1)
+            },
             rule("10.0.0.0/8", 2),
             Rule { to: To::Main, ..rule("10.1.0.0/16", 0) },
         ];

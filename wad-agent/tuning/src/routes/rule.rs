@@ -7,6 +7,7 @@ use netlink_packet_route::{
     IpProtocol,
     rule::{RuleAction, RuleAttribute, RuleMessage, RulePortRange},
 };
+use wad_common::ports::{PortRange, Ports};
 use wad_linux::netlink::Family;
 use wad_policy::config::route_rules::{Rule, To};
 
@@ -32,12 +33,12 @@ pub fn message(rule: &Rule) -> RuleMessage {
         attributes.push(RuleAttribute::Source(local.addr()));
         message.header.src_len = local.prefix_len();
     }
-    let only = |port| RulePortRange { start: port, end: port };
-    if rule.remote_port != 0 {
-        attributes.push(RuleAttribute::DestinationPortRange(only(rule.remote_port)));
+    let range = |ports: PortRange| RulePortRange { start: ports.first, end: ports.last };
+    if rule.ports.remote != PortRange::ANY {
+        attributes.push(RuleAttribute::DestinationPortRange(range(rule.ports.remote)));
     }
-    if rule.local_port != 0 {
-        attributes.push(RuleAttribute::SourcePortRange(only(rule.local_port)));
+    if rule.ports.local != PortRange::ANY {
+        attributes.push(RuleAttribute::SourcePortRange(range(rule.ports.local)));
     }
     message.header.action = match rule.to {
         To::Table(table) => {
@@ -58,13 +59,14 @@ pub fn message(rule: &Rule) -> RuleMessage {
 #[must_use]
 pub fn read(message: &RuleMessage, family: Family) -> Option<Rule> {
     let mut addresses = [None, None];
-    let (mut remote_port, mut local_port, mut to) = (0, 0, None);
+    let (mut ports, mut to) = (Ports::ANY, None);
+    let range = |range: &RulePortRange| PortRange { first: range.start, last: range.end };
     for attribute in &message.attributes {
         match attribute {
             RuleAttribute::Destination(address) => addresses[0] = Some(*address),
             RuleAttribute::Source(address) => addresses[1] = Some(*address),
-            RuleAttribute::DestinationPortRange(range) => remote_port = range.start,
-            RuleAttribute::SourcePortRange(range) => local_port = range.start,
+            RuleAttribute::DestinationPortRange(remote) => ports.remote = range(remote),
+            RuleAttribute::SourcePortRange(local) => ports.local = range(local),
             RuleAttribute::Table(table) if message.header.action == RuleAction::ToTable => {
                 to = Some(To::Table(*table));
             }
@@ -79,8 +81,7 @@ pub fn read(message: &RuleMessage, family: Family) -> Option<Rule> {
     let rule = Rule {
         remote: net(addresses[0], message.header.dst_len)?,
         local: (local.prefix_len() > 0).then_some(local),
-        remote_port,
-        local_port,
+        ports,
         to: to?,
     };
     // Whatever else it says is not ours to say.
@@ -140,17 +141,13 @@ mod tests {
             Rule {
                 remote: "10.0.0.0/8".parse().unwrap(),
                 local: Some("192.0.2.0/24".parse().unwrap()),
-                remote_port: 443,
-                local_port: 7,
+                ports: Ports {
+                    remote: PortRange { first: 50_000, last: 51_000 },
+                    local: PortRange::only(7),
+                },
                 to: To::Table(1_190_038),
             },
-            Rule {
-                remote: "::/0".parse().unwrap(),
-                local: None,
-                remote_port: 0,
-                local_port: 0,
-                to: To::Main,
-            },
+            Rule { remote: "::/0".parse().unwrap(), local: None, ports: Ports::ANY, to: To::Main },
         ] {
             assert_eq!(read(&message(&rule), family(&rule.remote)), Some(rule));
         }
@@ -161,8 +158,7 @@ mod tests {
         let rule = Rule {
             remote: "10.0.0.0/8".parse().unwrap(),
             local: None,
-            remote_port: 0,
-            local_port: 0,
+            ports: Ports::ANY,
             to: To::Table(1_190_038),
         };
         let mut of_others = message(&rule);

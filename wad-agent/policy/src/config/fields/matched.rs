@@ -1,9 +1,17 @@
 //! These fields say which flows a path is for, and whether they get anything.
 
-use crate::config::field::{Checked, Field, Kind};
+use wad_common::ports::PortRange;
+
+use crate::config::{
+    field::{Checked, Field, Kind},
+    ports,
+};
 
 const PORT: Field = Field {
-    kind: Kind::Whole { range: 0..=65_535, unit: "(0 for any)" },
+    kind: Kind::Other {
+        takes: "a port, a range such as \"50000-51000\", or a list of them",
+        range: "1 to 65535; 0 for any",
+    },
     default: "any",
     ..Field::NONE
 };
@@ -51,21 +59,33 @@ pub const MATCHED: &[Field] = &[
     Field {
         key: "remote_port",
         alias: Some("dst_port"),
-        doc: "The port of the other end.",
-        read: |field, table, problems, path| path.remote_port = port(field.whole(table, problems)),
+        doc: "The ports of the other end; of paths on one prefix, that with the fewest ports wins.",
+        read: |field, table, problems, path| {
+            path.remote_ports = ports::read(table, field.key, problems);
+        },
+        check: Some(Checked::words(|path| shown("remote", &path.remote_ports))),
         ..PORT
     },
     Field {
         key: "local_port",
         alias: Some("src_port"),
-        doc: "The port of this host.",
-        read: |field, table, problems, path| path.local_port = port(field.whole(table, problems)),
+        doc: "The ports of this host.",
+        read: |field, table, problems, path| {
+            path.local_ports = ports::read(table, field.key, problems);
+        },
+        check: Some(Checked::words(|path| shown("local", &path.local_ports))),
         ..PORT
     },
     MODE,
 ];
 
-/// Returns the port, which is in range, hence whole.
-fn port(number: Option<u32>) -> u16 {
-    number.map_or(0, |number| number as u16)
+/// Returns the ports in words; None for any.
+fn shown(end: &str, ranges: &[PortRange]) -> Option<String> {
+    let one = match ranges {
+        [] => return None,
+        [range] => range.count() == 1,
+        _ => false,
+    };
+    let ranges: Vec<_> = ranges.iter().map(PortRange::to_string).collect();
+    Some(format!("{end} port{} {}", if one { "" } else { "s" }, ranges.join(", ")))
 }

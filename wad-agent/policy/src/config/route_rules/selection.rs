@@ -4,10 +4,11 @@
 use std::{cmp::Reverse, collections::HashSet, sync::Arc};
 
 use ipnet::{IpNet, Ipv4Net};
+use wad_common::ports::{PortRange, Ports};
 
-use super::{RouteMetrics, Rule, To};
+use super::{LAST_PORT, RouteMetrics, Rule, To};
 use crate::{
-    config::{PathPolicy, covers_ipv4},
+    config::{Mapped, PathPolicy, covers_ipv4},
     switch::Disabled,
 };
 
@@ -23,9 +24,10 @@ struct Entry {
     remote: IpNet,
     /// The local addresses; None for a path that is for other local addresses only.
     locals: Vec<Option<IpNet>>,
-    remote_port: u16,
-    local_port: u16,
+    ports: Ports,
     metrics: RouteMetrics,
+    /// The place in the order of look-up.
+    order: (Reverse<u8>, u64),
 }
 
 /// A rule, and the path that it is for.
@@ -37,29 +39,33 @@ pub struct Selected {
 
 impl Selection {
     pub fn of(paths: &[PathPolicy]) -> Self {
-        let wanting = paths.iter().filter(|path| !metrics(path).is_nothing());
-        let wanted: HashSet<IpNet> = wanting.flat_map(remotes).collect();
+        let wanting = paths.iter().filter(|path| !RouteMetrics::of(path).is_nothing());
+        let wanted: HashSet<IpNet> = wanting.flat_map(remotes).map(|(net, _)| net).collect();
         if wanted.is_empty() {
             return Self::default();
         }
         let mut entries = Vec::new();
         for path in paths {
-            let metrics = metrics(path);
+            let metrics = RouteMetrics::of(path);
             let within = |net: &IpNet| around(*net).any(|around| wanted.contains(&around));
             let name = Arc::from(path.name.as_str());
-            for remote in remotes(path).filter(|net| !metrics.is_nothing() || within(net)) {
-                entries.push(Entry {
-                    path: Arc::clone(&name),
-                    remote,
-                    locals: locals(path, &remote),
-                    remote_port: path.remote_port,
-                    local_port: path.local_port,
-                    metrics,
-                });
+            for (remote, bits) in
+                remotes(path).filter(|(net, _)| !metrics.is_nothing() || within(net))
+            {
+                entries.extend(path.ports().filter_map(|ports| {
+                    Some(Entry {
+                        path: Arc::clone(&name),
+                        remote,
+                        locals: locals(path, &remote),
+                        ports: known_to_rules(ports)?,
+                        metrics,
+                        order: (Reverse(bits), ports.pairs()),
+                    })
+                }));
             }
         }
-        // Stable: the order of the file among the paths of a prefix.
-        entries.sort_by_key(|entry| Reverse(entry.remote.prefix_len()));
+        // Stable: the order of the file remains.
+        entries.sort_by_key(|entry| entry.order);
         Self(entries)
     }
 
@@ -72,13 +78,7 @@ impl Selection {
                 if disabled.holds(&entry.path) { RouteMetrics::default() } else { entry.metrics };
             let to = if metrics.is_nothing() { To::Main } else { To::Table(metrics.table()) };
             for local in &entry.locals {
-                let rule = Rule {
-                    remote: entry.remote,
-                    local: *local,
-                    remote_port: entry.remote_port,
-                    local_port: entry.local_port,
-                    to,
-                };
+                let rule = Rule { remote: entry.remote, local: *local, ports: entry.ports, to };
                 selected.push(Selected { path: Arc::clone(&entry.path), rule });
             }
         }
@@ -89,19 +89,23 @@ impl Selection {
     }
 }
 
-fn metrics(path: &PathPolicy) -> RouteMetrics {
-    if path.observe {
-        return RouteMetrics::default();
-    }
-    RouteMetrics {
-        reorder_segments: path.reorder_segments.unwrap_or(0),
-        quickack: path.no_delayed_acks,
-    }
+/// Returns a path's remote prefixes, with that of IPv4 where a prefix covers it; each with
+/// the length by which flows are looked up.
+fn remotes(path: &PathPolicy) -> impl Iterator<Item = (IpNet, u8)> {
+    let nets = |net: &IpNet| [Some(*net), ipv4_in(net)].into_iter().flatten();
+    path.remote.iter().flat_map(move |net| nets(net).map(|one| (one, Mapped::from(*net).bits)))
 }
 
-/// Returns a path's remote prefixes, with that of IPv4 where a prefix covers it.
-fn remotes(path: &PathPolicy) -> impl Iterator<Item = IpNet> {
-    path.remote.iter().flat_map(|net| [Some(*net), ipv4_in(net)]).flatten()
+/// Returns the ports as far as rules can choose them.
+fn known_to_rules(Ports { remote, local }: Ports) -> Option<Ports> {
+    let known = |range: PortRange| {
+        if range == PortRange::ANY {
+            Some(range)
+        } else {
+            range.common(PortRange { first: 1, last: LAST_PORT })
+        }
+    };
+    Some(Ports { remote: known(remote)?, local: known(local)? })
 }
 
 fn ipv4_in(net: &IpNet) -> Option<IpNet> {
@@ -140,7 +144,11 @@ mod tests {
                 To::Main => "main".to_owned(),
             };
             let local = rule.local.map_or(String::new(), |local| format!(" from {local}"));
-            format!("{path}: {}{local} :{} {to}", rule.remote, rule.remote_port)
+            let port = match rule.ports.remote {
+                PortRange::ANY => String::new(),
+                range => format!(" :{range}"),
+            };
+            format!("{path}: {}{local}{port} {to}", rule.remote)
         });
         shown.collect()
     }
@@ -169,9 +177,9 @@ mod tests {
         assert_eq!(
             rules(NESTED, &Disabled::default()),
             [
-                "narrow: 10.1.2.0/24 :0 1190039",
+                "narrow: 10.1.2.0/24 1190039",
                 "plain: 10.1.0.0/16 :80 main",
-                "wide: 10.0.0.0/8 :0 1190018"
+                "wide: 10.0.0.0/8 1190018"
             ]
         );
     }
@@ -179,16 +187,55 @@ mod tests {
     #[test]
     fn what_is_disabled_is_gone_past() {
         let paths = BTreeSet::from(["narrow".to_owned()]);
-        assert_eq!(
-            rules(NESTED, &Disabled { all: false, paths })[0],
-            "narrow: 10.1.2.0/24 :0 main"
-        );
+        assert_eq!(rules(NESTED, &Disabled { all: false, paths })[0], "narrow: 10.1.2.0/24 main");
         let wide = BTreeSet::from(["wide".to_owned()]);
         assert_eq!(
             rules(NESTED, &Disabled { all: false, paths: wide }),
-            ["narrow: 10.1.2.0/24 :0 1190039"]
+            ["narrow: 10.1.2.0/24 1190039"]
         );
         assert_eq!(rules(NESTED, &Disabled { all: true, paths: BTreeSet::new() }), [""; 0]);
+    }
+
+    #[test]
+    fn rules_of_ports_have_the_order_that_flows_have() {
+        let text = "
+            [[path]]
+            name = 'all'
+            remote = '::/0'
+            reorder = 9
+            [[path]]
+            name = 'list'
+            remote = '0.0.0.0/0'
+            remote_port = ['50000-51000', 443]
+            reorder = 19
+            [[path]]
+            name = 'port'
+            remote = '0.0.0.0/0'
+            remote_port = 50500
+        ";
+        assert_eq!(
+            rules(text, &Disabled::default()),
+            [
+                "list: 0.0.0.0/0 :443 1190038",
+                "port: 0.0.0.0/0 :50500 main",
+                "list: 0.0.0.0/0 :50000-51000 1190038",
+                "all: ::/0 1190018",
+                "all: 0.0.0.0/0 1190018",
+            ]
+        );
+    }
+
+    #[test]
+    fn rules_end_before_the_last_port() {
+        let text = |ports: &str| {
+            format!(
+                "[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\nreorder = 19\nremote_port = {ports}\n"
+            )
+        };
+        let rules = |ports| rules(&text(ports), &Disabled::default());
+        assert_eq!(rules("'60000-65535'"), ["p: 10.0.0.0/8 :60000-65534 1190038"]);
+        assert_eq!(rules("65535"), [""; 0]);
+        assert_eq!(rules("0"), ["p: 10.0.0.0/8 1190038"]);
     }
 
     #[test]
@@ -197,10 +244,7 @@ mod tests {
                     local = ['192.0.2.1', '192.0.2.2']\ndelayed_ack = false\n";
         assert_eq!(
             rules(text, &Disabled::default()),
-            [
-                "p: 10.0.0.0/8 from 192.0.2.1/32 :0 1190001",
-                "p: 10.0.0.0/8 from 192.0.2.2/32 :0 1190001"
-            ]
+            ["p: 10.0.0.0/8 from 192.0.2.1/32 1190001", "p: 10.0.0.0/8 from 192.0.2.2/32 1190001"]
         );
     }
 
@@ -210,7 +254,7 @@ mod tests {
                     [[path]]\nname = 'q'\nremote = '10.0.0.0/8'\n";
         assert_eq!(
             rules(text, &Disabled::default()),
-            ["q: 10.0.0.0/8 :0 main", "p: ::/0 :0 1190038", "p: 0.0.0.0/0 :0 1190038"]
+            ["q: 10.0.0.0/8 main", "p: ::/0 1190038", "p: 0.0.0.0/0 1190038"]
         );
     }
 

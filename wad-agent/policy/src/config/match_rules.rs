@@ -1,0 +1,167 @@
+//! The rules that paths are for matching, in the order in which a flow tries them: the
+//! kernel side, the check of overlaps and the rules of routes all have this one.
+//!
+//! A path is one rule for each combination of its prefixes and port ranges. The longest
+//! remote prefix that has an address goes first; among the rules of one prefix those with
+//! the fewest pairs of ports, and among those with as many the order of the file.
+
+use wad_common::ports::{PortRange, Ports};
+
+use super::{PathPolicy, prefix::Mapped};
+
+/// A rule, as far as matching goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MatchRule {
+    pub remote: Mapped,
+    pub local: Mapped,
+    pub ports: Ports,
+    /// Index of its path.
+    pub path: usize,
+}
+
+/// Returns the rules of all paths: a prefix stands behind those around it, and the rules
+/// of one prefix are in their order.
+pub fn match_rules(paths: &[PathPolicy]) -> Vec<MatchRule> {
+    let mut rules = Vec::with_capacity(paths.len());
+    for (index, path) in paths.iter().enumerate() {
+        for &remote in &path.remote {
+            for local in locals(path) {
+                let rule = |ports| MatchRule { remote: remote.into(), local, ports, path: index };
+                rules.extend(path.ports().map(rule));
+            }
+        }
+    }
+    // Stable: the order of the file remains.
+    rules.sort_by_key(|rule| (rule.remote, rule.ports.pairs()));
+    rules
+}
+
+fn locals(path: &PathPolicy) -> impl Iterator<Item = Mapped> {
+    let any = path.local.is_empty().then_some(Mapped::ANY);
+    any.into_iter().chain(path.local.iter().map(|&net| net.into()))
+}
+
+impl PathPolicy {
+    /// Returns the pairs of port ranges of its rules.
+    pub fn ports(&self) -> impl Iterator<Item = Ports> {
+        let remotes = or_any(&self.remote_ports);
+        remotes.iter().flat_map(|&remote| {
+            or_any(&self.local_ports).iter().map(move |&local| Ports { remote, local })
+        })
+    }
+
+    /// The number of its rules.
+    pub fn rule_count(&self) -> usize {
+        let ports = self.remote_ports.len().max(1) * self.local_ports.len().max(1);
+        self.remote.len() * self.local.len().max(1) * ports
+    }
+}
+
+fn or_any(ranges: &[PortRange]) -> &[PortRange] {
+    if ranges.is_empty() { &[PortRange::ANY] } else { ranges }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn path(remote_ports: &[PortRange]) -> PathPolicy {
+        PathPolicy {
+            remote: vec!["10.0.0.0/8".parse().expect("a prefix")],
+            remote_ports: remote_ports.to_vec(),
+            ..PathPolicy::default()
+        }
+    }
+
+    fn range(first: u16, last: u16) -> PortRange {
+        PortRange { first, last }
+    }
+
+    /// The path that a flow to this port falls under.
+    fn taken(rules: &[MatchRule], port: u16) -> Option<usize> {
+        rules.iter().find(|rule| rule.ports.remote.has(port)).map(|rule| rule.path)
+    }
+
+    #[test]
+    fn a_port_goes_before_a_range_and_a_narrow_range_before_a_wide_one() {
+        let paths = [
+            path(&[]),
+            path(&[range(1, 1000)]),
+            path(&[range(400, 499)]),
+            path(&[range(443, 443)]),
+        ];
+        let rules = match_rules(&paths);
+        let order: Vec<_> = rules.iter().map(|rule| rule.path).collect();
+        assert_eq!(order, [3, 2, 1, 0]);
+        for (port, path) in [(443, 3), (400, 2), (499, 2), (500, 1), (399, 1), (1001, 0)] {
+            assert_eq!(taken(&rules, port), Some(path), "{port}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_the_file_decides_between_as_many_ports() {
+        let local = PathPolicy { local_ports: vec![range(22, 22)], ..path(&[]) };
+        let paths = [local, path(&[range(443, 443)])];
+        let order: Vec<_> = match_rules(&paths).iter().map(|rule| rule.path).collect();
+        assert_eq!(order, [0, 1]);
+    }
+
+    #[test]
+    fn a_path_is_a_rule_for_each_combination() {
+        let mut all = path(&[range(1, 1), range(5, 9)]);
+        all.local_ports = vec![range(20, 21), range(30, 30)];
+        all.remote.push("2001:db8::/32".parse().expect("a prefix"));
+        all.local = ["192.0.2.1/32", "192.0.2.2/32", "2001:db8::1/128"]
+            .map(|net| net.parse().expect("a prefix"))
+            .to_vec();
+        assert_eq!(match_rules(std::slice::from_ref(&all)).len(), 24);
+        assert_eq!((all.rule_count(), path(&[]).rule_count()), (24, 1));
+    }
+
+    fn ranges() -> impl Strategy<Value = Vec<PortRange>> {
+        let one = (1..40_u16, 0..12_u16).prop_map(|(first, more)| range(first, first + more));
+        prop::collection::vec(one, 0..4)
+    }
+
+    proptest! {
+        #[test]
+        fn a_list_is_the_union_of_its_members(members in ranges().prop_filter("some", |r| !r.is_empty())) {
+            let listed = match_rules(&[path(&members)]);
+            let apart: Vec<_> = members.iter().map(|member| path(&[*member])).collect();
+            let apart = match_rules(&apart);
+            for port in 0..60 {
+                let is_in = members.iter().any(|member| member.has(port));
+                prop_assert_eq!(taken(&listed, port).is_some(), is_in);
+                prop_assert_eq!(taken(&apart, port).is_some(), is_in);
+            }
+        }
+
+        /// Whatever the order of the file: a flow falls under a path with the fewest ports
+        /// of all that have its port.
+        #[test]
+        fn the_most_specific_takes_a_flow(lists in prop::collection::vec(ranges(), 1..6)) {
+            let paths: Vec<_> = lists.iter().map(|ranges| path(ranges)).collect();
+            let rules = match_rules(&paths);
+            for port in 1..60 {
+                let fitting = paths.iter().flat_map(PathPolicy::ports).filter(|p| p.remote.has(port));
+                let fewest = fitting.map(Ports::pairs).min();
+                let taken = rules.iter().find(|rule| rule.ports.remote.has(port));
+                prop_assert_eq!(taken.map(|rule| rule.ports.pairs()), fewest);
+            }
+        }
+
+        /// Paths without doubt between them stand in the same order in any file.
+        #[test]
+        fn the_order_is_total(lists in prop::collection::vec(ranges(), 1..6)) {
+            let paths: Vec<_> = lists.iter().map(|ranges| path(ranges)).collect();
+            let reversed: Vec<_> = paths.iter().rev().cloned().collect();
+            let order = |paths: &[PathPolicy]| -> Vec<u64> {
+                match_rules(paths).iter().map(|rule| rule.ports.pairs()).collect()
+            };
+            prop_assert_eq!(order(&paths), order(&reversed));
+            prop_assert!(order(&paths).is_sorted());
+        }
+    }
+}
