@@ -25,7 +25,7 @@ use wad_testbed::{
     sending::{Sample, samples, while_sending},
     settings, signal,
     stand::{Stand, until},
-    tcp::{Connection, at},
+    tcp::{Connection, at, set_option},
     tracing::{Tracing, rows, time},
     veth::{ADDRESSES_V4, Wire},
     wad::{Home, program},
@@ -250,6 +250,10 @@ fn while_busy(label: &str, look: impl FnOnce(&Home, &Stand) -> Result<()>) -> Re
     let home = Home::create(&program()?, POLICY)?;
     let open = || Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT));
     let connections = [open()?, open()?];
+    // At work, but not with all that the processors have: whoever looks has some, too.
+    for connection in &connections {
+        set_option(&connection.near, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, 25_000_000)?;
+    }
     while_sending(&connections, || look(&home, &stand))
 }
 

@@ -83,8 +83,7 @@ fn a_flow_starts_with_its_own_threshold() -> Result<()> {
         ensure!(near(port)? == Some(300), "{:?}", near(port)?);
         let of_a_mebibyte = 1024 * 1024 / 1448;
         ensure!(near(port + 1)? == Some(of_a_mebibyte), "{:?}", near(port + 1)?);
-        // 96% of 500,000 bytes.
-        ensure!(near(port + 2)? == Some(480_000 / 1448), "{:?}", near(port + 2)?);
+        ensure!(near(port + 2)? == Some(500_000 / 1448), "{:?}", near(port + 2)?);
         ensure!(near(port + 3)?.is_none(), "{:?}, {cached} in the cache", near(port + 3)?);
         let [_, far] = starts(port + 4)?;
         ensure!(far == Some(400), "{far:?}");
