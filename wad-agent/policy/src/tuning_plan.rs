@@ -8,10 +8,7 @@ mod trust;
 pub use behaviour::{Behaviour, FlowCounts, Look, Traits};
 pub use damper::Damper;
 pub use trust::{Expected, Refusal};
-use wad_common::{
-    control::{Control, WindowSize},
-    law::Aimd,
-};
+use wad_common::{control::Control, law::Aimd};
 
 use crate::{
     capacity::{Capacity, rfc3649_pair},
@@ -132,12 +129,12 @@ pub fn policy(path: &PathPolicy, conditions: impl Into<Conditions>, bounds: Boun
     if buffers.autotune {
         policy.autotune_bytes = buffer_bytes;
     }
-    let size = |of_bdp: fn(f64) -> WindowSize| bdp_bytes.map(of_bdp).unwrap_or_default();
+    let window = bdp_bytes.map(Windows::of_bdp).unwrap_or_default();
     if windows.initial_ssthresh {
-        policy.control.initial_ssthresh = size(Windows::initial_ssthresh);
+        policy.control.initial_ssthresh = window;
     }
     if windows.max_cwnd {
-        policy.control.max_cwnd = size(Windows::max_cwnd);
+        policy.control.max_cwnd = window;
     }
     if aimd_is_auto {
         policy.control.aimd = bdp_bytes.map_or(Aimd::STANDARD, rfc3649_pair);

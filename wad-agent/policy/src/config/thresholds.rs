@@ -18,11 +18,6 @@ pub const SEGMENTS: RangeInclusive<u64> = 2..=100_000_000;
 /// Bytes from two jumbo segments on, up to what 32 bits hold.
 pub const BYTES: RangeInclusive<u64> = 18_000..=u32::MAX as u64;
 
-/// A window of all that the path carries, of which headers and trailers leave 0.941 on
-/// Ethernet, packets of 1500 bytes, and with large segments up to 0.993: a little above what
-/// is payload, so that the path is full although no RTT is the least one.
-const OF_BDP: f64 = 1.0;
-
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Thresholds {
     pub initial_ssthresh: WindowSize,
@@ -40,12 +35,12 @@ pub struct Windows {
 }
 
 impl Windows {
-    pub fn initial_ssthresh(bdp_bytes: f64) -> WindowSize {
-        saturating(bdp_bytes * OF_BDP)
-    }
-
-    pub fn max_cwnd(bdp_bytes: f64) -> WindowSize {
-        saturating(bdp_bytes * OF_BDP)
+    /// Returns a window of all that the path carries, of which headers and trailers leave
+    /// 0.941 on Ethernet, packets of 1500 bytes, and with large segments up to 0.993: a
+    /// little above what is payload, so that the path is full although no RTT is the least
+    /// one.
+    pub fn of_bdp(bdp_bytes: f64) -> WindowSize {
+        saturating(bdp_bytes)
     }
 }
 
@@ -57,15 +52,14 @@ enum Size {
 
 pub fn read(table: &Table<'_>, line: &Line, problems: &mut Problems) -> Thresholds {
     let mut use_line = false;
-    let mut read = |key, of_bdp: f64, is_auto: &mut bool| {
+    let mut read = |key, is_auto: &mut bool| {
         let size = table.read(key, problems, parse);
         match size {
             Some(Located { value: Size::Given(size), .. }) => size,
             Some(Located { value: Size::Auto, at }) => {
                 (use_line, *is_auto) = (true, true);
                 line.check_auto(table, key, at, problems);
-                let bytes = line.bdp_bytes().map(|bdp_bytes| bdp_bytes * of_bdp);
-                bytes.map_or_else(WindowSize::default, |bytes| {
+                line.bdp_bytes().map_or_else(WindowSize::default, |bytes| {
                     in_bytes(bytes).unwrap_or_else(|fault| {
                         let title = format!("`{key}`: \"auto\" {}", fault.title);
                         let help = "check `bandwidth` and `rtt`, or give segments";
@@ -82,8 +76,8 @@ pub fn read(table: &Table<'_>, line: &Line, problems: &mut Problems) -> Threshol
         }
     };
     let mut auto = Windows::default();
-    let initial_ssthresh = read("initial_ssthresh", OF_BDP, &mut auto.initial_ssthresh);
-    let max_cwnd = read("max_cwnd", OF_BDP, &mut auto.max_cwnd);
+    let initial_ssthresh = read("initial_ssthresh", &mut auto.initial_ssthresh);
+    let max_cwnd = read("max_cwnd", &mut auto.max_cwnd);
     check_order(table, initial_ssthresh, max_cwnd, problems);
     Thresholds { initial_ssthresh, max_cwnd, auto, use_line }
 }

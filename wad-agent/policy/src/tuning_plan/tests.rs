@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
-use wad_common::policy::PACED;
+use wad_common::{control::WindowSize, policy::PACED};
 
 use super::*;
 use crate::config::{Config, testing::host};

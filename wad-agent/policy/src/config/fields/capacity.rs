@@ -47,7 +47,7 @@ pub const CAPACITY: &[Field] = &[
 fn shared_bytes(path: &PathPolicy) -> u32 {
     let capacity = path.origin.capacity;
     match capacity.bdp_bytes().filter(|_| !capacity.is_least) {
-        Some(bdp_bytes) => Windows::max_cwnd(bdp_bytes).bytes,
+        Some(bdp_bytes) => Windows::of_bdp(bdp_bytes).bytes,
         None => 0,
     }
 }
