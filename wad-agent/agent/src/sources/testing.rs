@@ -15,8 +15,7 @@ pub fn two_paths() -> Targets {
                 sndbuf = 'auto'\n\
                 [[path]]\nname = 'b'\nremote = '2001:db8::/32'\nmode = 'measured'\n\
                 sndbuf = 'auto'\n";
-    let config = Config::parse("wad.toml", text, &host());
-    Targets::new(&config.unwrap_or_else(|error| panic!("{error}")).paths)
+    targets(text)
 }
 
 /// "0" is 10.0.0.0/16, "1" is 10.1.0.0/16, and so on.
@@ -28,8 +27,12 @@ pub fn paths(count: usize) -> Targets {
              sndbuf = 'auto'\n"
         )
     });
-    let text = source + &paths.collect::<String>();
-    let config = Config::parse("wad.toml", &text, &host());
+    targets(&(source + &paths.collect::<String>()))
+}
+
+/// The paths of a file.
+fn targets(text: &str) -> Targets {
+    let config = Config::parse("wad.toml", text, &host());
     Targets::new(&config.unwrap_or_else(|error| panic!("{error}")).paths)
 }
 
