@@ -12,6 +12,7 @@ mod following;
 mod force;
 mod links;
 mod memory;
+mod parse;
 mod plan;
 mod putting_back;
 mod recounts;
@@ -37,7 +38,7 @@ use wad_linux::{
 };
 use wad_observing::{log, sinks::Sinks};
 use wad_policy::{
-    config::{Config, Host},
+    config::Config,
     switch::{self, Disabled},
 };
 use wad_toolbox::{mutex::locked, own_folder};
@@ -64,8 +65,9 @@ pub fn run(options: &Options) -> Result<()> {
     let file = &options.config;
     let text = Config::text(file);
     let seen = reload::fingerprint(&text);
-    let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
+    let config = parse::configuration(&file.display().to_string(), &text?)?;
     let _log = log::init(config.log.format)?;
+    parse::tell_choices(&config.paths);
     let privileges = privileges::check()?;
     privileges::lift_locked_memory();
     privileges::lift_descriptors();

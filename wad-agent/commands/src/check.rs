@@ -147,7 +147,12 @@ impl Display for Page<'_> {
         let notes: Vec<_> = paths
             .iter()
             .flat_map(|path| {
-                [note(path), host::note(path, is_routed), host::port_note(path, is_routed)]
+                [
+                    note(path),
+                    choice_note(path),
+                    host::note(path, is_routed),
+                    host::port_note(path, is_routed),
+                ]
             })
             .flatten()
             .collect();
@@ -204,6 +209,12 @@ fn note(path: &PathPolicy) -> Option<String> {
         "path {}: {wide} also covers IPv4, whose addresses are looked up as IPv6",
         path.name
     ))
+}
+
+/// Returns a note of what the path would rather have.
+fn choice_note(path: &PathPolicy) -> Option<String> {
+    let words = path.origin.passed_over_words()?;
+    Some(format!("path {}: {words}", path.name))
 }
 
 fn write_more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {

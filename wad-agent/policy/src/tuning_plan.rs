@@ -145,6 +145,8 @@ pub fn policy(path: &PathPolicy, conditions: impl Into<Conditions>, bounds: Boun
     }
     if measured.traits.loss && traits.is_leaky {
         policy.congestion = Some(Congestion::Ours(Law::Leaky));
+        // It is of no list.
+        policy.origin.passed_over.clear();
         policy.control = leaky(&policy.control);
     }
     if pacing_is_auto {

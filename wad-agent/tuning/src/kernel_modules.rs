@@ -6,7 +6,7 @@ use std::{collections::HashSet, ffi::OsString};
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt::TcpCongestion,
 };
-use wad_policy::config::{Congestion, PathPolicy};
+use wad_policy::config::{Congestion, Host, PathPolicy};
 
 #[derive(Debug, thiserror::Error)]
 #[error(
@@ -19,13 +19,32 @@ pub struct ModuleError {
     source: nix::Error,
 }
 
+/// Returns the first algorithm that the kernel has not, and does not load when it is
+/// asked for it, with the reason. It is not asked for those that it refused before.
+pub fn refused(paths: &[PathPolicy], host: &Host) -> Option<(String, String)> {
+    let tuned = paths.iter().filter(|path| !path.observe);
+    tuned.filter_map(|path| kernels(path)).find_map(|name| {
+        let is_settled = host.congestion_controls.contains(name) || host.refused.contains_key(name);
+        let why = (!is_settled).then(|| choose(name).err()).flatten()?;
+        Some((name.clone(), why.desc().to_owned()))
+    })
+}
+
+/// The algorithm of a path, if it is the kernel's.
+const fn kernels(path: &PathPolicy) -> Option<&String> {
+    match &path.congestion {
+        Some(Congestion::Kernel(name)) => Some(name),
+        _ => None,
+    }
+}
+
 /// Asks for each once. The kernel then runs `modprobe tcp_NAME` by itself, as for
 /// any process with CAP_NET_ADMIN (`tcp_ca_find_autoload()`), in its own
 /// namespaces.
 pub fn load(paths: &[PathPolicy]) -> Result<(), ModuleError> {
     let mut asked = HashSet::new();
     for path in paths.iter().filter(|path| !path.observe) {
-        let Some(Congestion::Kernel(name)) = &path.congestion else { continue };
+        let Some(name) = kernels(path) else { continue };
         if asked.insert(name) {
             choose(name).map_err(|source| ModuleError {
                 path: path.name.clone(),
@@ -57,6 +76,18 @@ mod tests {
     fn what_the_kernel_has_is_no_error() {
         let kernel = |name: &str| path(Congestion::Kernel(name.to_owned()));
         load(&[kernel("reno"), path(Congestion::Ours(wad_policy::law::Law::Aimd))]).unwrap();
+    }
+
+    #[test]
+    fn what_it_refuses_is_told_once() {
+        let paths = [path(Congestion::Kernel("no_such".to_owned()))];
+        let mut host = Host::default();
+        let (name, why) = refused(&paths, &host).expect("no kernel has it");
+        assert!(name == "no_such" && !why.is_empty(), "{name}: {why}");
+        host.refused.insert(name, why);
+        assert_eq!(refused(&paths, &host), None);
+        let observed = paths.map(|path| PathPolicy { observe: true, ..path });
+        assert_eq!(refused(&observed, &Host::default()), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod bounded_memory;
 mod buffers;
 mod clients;
 mod congestion_events;
+mod congestion_lists;
 mod consent;
 mod containers;
 mod control_law;

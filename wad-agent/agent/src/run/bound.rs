@@ -46,8 +46,7 @@ mod tests {
     use super::*;
 
     fn config(text: &str) -> Config {
-        Config::parse("wad.toml", text, &Host { congestion_controls: vec![], loadable: vec![] })
-            .unwrap()
+        Config::parse("wad.toml", text, &Host::default()).unwrap()
     }
 
     #[test]

@@ -11,7 +11,7 @@ use anyhow::Result;
 use tracing::{error, info, warn};
 use wad_observing::{live_flows::LiveFlows, metrics::Reloads, reading::Instruments};
 use wad_policy::{
-    config::{Config, Host, OnExit},
+    config::{Config, OnExit},
     switch::{self, Order},
 };
 use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
@@ -24,7 +24,7 @@ use super::{
     events::Event,
     force::Force,
     memory::give_memory_back,
-    plan,
+    parse, plan,
 };
 use crate::{
     api::Command,
@@ -181,7 +181,8 @@ impl<'a> Running<'a> {
         let file = &self.agent.options.config;
         let text = Config::text(file);
         self.seen = reload::fingerprint(&text);
-        let config = Config::parse(&file.display().to_string(), &text?, &Host::read()?)?;
+        let config = parse::configuration(&file.display().to_string(), &text?)?;
+        parse::tell_choices(&config.paths);
         let fields = self.in_force.restart_only(&config);
         if fields.is_empty() { Ok(config) } else { Err(Refusal::RestartOnly(fields).into()) }
     }

@@ -9,7 +9,8 @@ use super::*;
 
 fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
     let loadable = ["bbr", "scalable"].map(str::to_owned).to_vec();
-    let host = Host { congestion_controls: vec!["reno".to_owned()], loadable };
+    let congestion_controls = vec!["reno".to_owned()];
+    let host = Host { congestion_controls, loadable, ..Host::default() };
     let config = Config::parse("wad.toml", text, &host).expect("valid");
     let ceilings = Ceiling::all(&config, |_| sysctl_bytes);
     let memory = Memory::of(&config, Some(64 << 20));
@@ -30,6 +31,17 @@ const TWO: &str = r#"
     remote = "::/0"
     congestion = "reno"
 "#;
+
+#[test]
+fn what_a_path_would_rather_have_is_told() {
+    let list = |list| format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\ncongestion = {list}\n");
+    let chosen = page(&list("['brutal', 'bbr', 'reno']"), None);
+    let why = "path p: congestion is the first of its list that can be had: the kernel has no \
+               brutal\n";
+    assert!(chosen.contains(why) && chosen.contains("has the kernel load tcp_bbr\n"), "{chosen}");
+    let first = page(&list("['reno']"), None);
+    assert!(!first.contains("first of its list"), "{first}");
+}
 
 #[test]
 fn a_page_shows_paths_ceilings_and_notes() {

@@ -74,7 +74,7 @@ fn checked(question: &Question) -> Vec<Config> {
 fn checked_toml(toml: &str) -> Config {
     let host = Host {
         congestion_controls: vec!["reno".to_owned(), "cubic".to_owned()],
-        loadable: Vec::new(),
+        ..Host::default()
     };
     match Config::parse("wad.toml", toml, &host) {
         Ok(config) => config,

@@ -1,12 +1,15 @@
 //! Reads which congestion control a path gets, and which keys mean anything to it.
 
-use std::{collections::BTreeSet, sync::LazyLock};
+mod named;
 
+use std::{collections::BTreeSet, iter, sync::LazyLock};
+
+use self::named::Named;
 use super::{
-    Congestion, Host,
-    fault::{Fault, Problems, Span, quoted},
+    Congestion, Host, PassedOver,
+    fault::{Fault, Problems, Span},
     field::Field,
-    table::{self, Located, Table},
+    table::{Located, Table},
 };
 use crate::law::Law;
 
@@ -32,6 +35,10 @@ pub struct Choice {
     /// The place that says that it gives way to [`Law::Leaky`] where that is measured to be
     /// right.
     pub auto_loss: Option<Span>,
+    /// The rest of a list, which it may be on another host, or after the next start.
+    pub others: Vec<Choice>,
+    /// The entries of the list before it can't be had.
+    pub passed_over: Vec<PassedOver>,
 }
 
 impl Choice {
@@ -40,6 +47,11 @@ impl Choice {
             Some(Congestion::Ours(law)) => Some(law),
             _ => None,
         }
+    }
+
+    /// Returns all that it may be.
+    pub fn candidates(&self) -> impl Iterator<Item = &Self> {
+        iter::once(self).chain(&self.others)
     }
 
     fn new(congestion: Congestion, at: Option<Span>) -> Self {
@@ -51,7 +63,7 @@ const AUTO: &str = "auto";
 
 /// Reads `congestion` and `loss`, and what `dedicated` makes of them.
 pub fn read(table: &Table<'_>, host: &Host, loss: &Field, problems: &mut Problems) -> Choice {
-    let named = table.read("congestion", problems, |value| parse(table::text(value)?, host));
+    let named = named::read(table, host, problems);
     if let Some(at) = table.place("dedicated") {
         check_dedicated(table, at, problems);
         return Choice::new(Congestion::Ours(Law::Dedicated), Some(at));
@@ -61,39 +73,15 @@ pub fn read(table: &Table<'_>, host: &Host, loss: &Field, problems: &mut Problem
         return Choice { in_doubt: true, ..Choice::default() };
     }
     let auto_loss = loss.filter(|loss| loss.value == AUTO).map(|loss| loss.at);
-    let choice = Choice { auto_loss, ..resolve(table, named, loss, problems) };
+    let (named, others, passed_over) = match named {
+        Some(Named { chosen, others, passed_over }) => (Some(chosen), others, passed_over),
+        None => (None, Vec::new(), Vec::new()),
+    };
+    let chosen = resolve(table, named, loss, problems);
+    let others = others.into_iter().map(|other| resolve(table, Some(other), loss, problems));
+    let choice = Choice { auto_loss, others: others.collect(), passed_over, ..chosen };
     check_keys(table, &choice, problems);
     choice
-}
-
-fn parse(name: &str, host: &Host) -> Result<Congestion, Fault> {
-    if let Some(law) = Law::ALL.iter().copied().find(|law| law.name() == name) {
-        return match law.entry().instead {
-            None => Ok(Congestion::Ours(law)),
-            Some(help) => {
-                let title = format!("{name} has a key of its own");
-                Err(Fault::new(title, "not here").help(help))
-            }
-        };
-    }
-    let (loaded, loadable) = (host.congestion_controls.iter(), host.loadable.iter());
-    // An algorithm of another instance of wad goes when that does.
-    if !name.starts_with("wad_") && loaded.chain(loadable).any(|known| known == name) {
-        return Ok(Congestion::Kernel(name.to_owned()));
-    }
-    Err(no_such(name, host))
-}
-
-fn no_such(name: &str, host: &Host) -> Fault {
-    let title = format!("no congestion control {} on this host", quoted(name));
-    let loaded = host.congestion_controls.iter().filter(|known| !known.starts_with("wad_"));
-    let ours = Law::named().map(|law| -> &str { law.name() });
-    let known: Vec<_> = ours.chain(loaded.map(String::as_str)).collect();
-    let mut help = format!("there are {}", known.join(", "));
-    if !host.loadable.is_empty() {
-        help += &format!(", and as modules of the kernel's {}", host.loadable.join(", "));
-    }
-    Fault::new(title, "the running kernel does not have it").help(help)
 }
 
 fn resolve(
@@ -134,7 +122,8 @@ fn check_keys(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
     for key in keys() {
         let Some(at) = table.place(key) else { continue };
         let is_auto_loss = key == "loss" && choice.auto_loss.is_some();
-        if is_auto_loss || choice.law().is_some_and(|law| law.takes(key)) {
+        let takes = |it: &Choice| it.law().is_some_and(|law| law.takes(key));
+        if is_auto_loss || choice.candidates().any(takes) {
             continue;
         }
         let laws = Law::with_key(key);

@@ -35,20 +35,33 @@ const BURST_SEGMENTS: u32 = 45;
 const ALLOW: &str = "where all who share the path agree, add allow = \"aggressive\"";
 
 /// More than a standard flow's share has to be allowed, and the networks named
-/// on which it is.
+/// on which it is. What is chosen on another host needs the same consent here: a file is
+/// right or wrong wherever it is read. `others` are the rest of the list, each with the
+/// policy that it would make.
 pub fn check(
     table: &Table<'_>,
-    choice: &Choice,
-    policy: &PathPolicy,
+    (choice, policy): (&Choice, &PathPolicy),
+    others: &[(&Choice, PathPolicy)],
     remote: &[Located<IpNet>],
     problems: &mut Problems,
 ) {
-    let reasons = [
+    let reasons_here = [
         share_reason(table, choice, policy),
         queue_reason(table, choice, policy),
         start_reason(table, policy),
     ];
-    let reasons: Vec<_> = reasons.into_iter().flatten().collect();
+    // What it may become by measurement is the same for all.
+    let others = others.iter().filter(|_| choice.auto_loss.is_none());
+    let of_others = others.flat_map(|(choice, policy)| {
+        [share_reason(table, choice, policy), queue_reason(table, choice, policy)]
+    });
+    let mut reasons: Vec<Problem> = Vec::new();
+    for reason in reasons_here.into_iter().chain(of_others).flatten() {
+        // Two laws may have the same to say of the same key.
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
     if policy.allow_aggressive && !reasons.is_empty() {
         remote.iter().filter(|net| !is_bounded(net.value)).for_each(|net| {
             problems.push(too_wide(net.value, &reasons[0].fault).at(net.at));

@@ -67,7 +67,7 @@ impl Display for Fault {
 }
 
 /// A fault and its place.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub fault: Fault,
     pub at: Span,

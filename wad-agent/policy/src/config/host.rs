@@ -1,6 +1,6 @@
 //! Reads what a configuration has to fit on this host.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path};
 
 use super::ConfigError;
 
@@ -8,12 +8,14 @@ const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Holds what the host offers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     /// Congestion controls that the kernel has loaded.
     pub congestion_controls: Vec<String>,
     /// Algorithms that it has as modules.
     pub loadable: Vec<String>,
+    /// Algorithms that it was asked for and did not load, with the reason.
+    pub refused: BTreeMap<String, String>,
 }
 
 impl Host {
@@ -30,6 +32,7 @@ impl Host {
         Ok(Self {
             congestion_controls: names.split_whitespace().map(str::to_owned).collect(),
             loadable: loadable(&modules),
+            refused: BTreeMap::new(),
         })
     }
 }

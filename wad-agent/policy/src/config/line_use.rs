@@ -10,20 +10,21 @@ use super::{
 /// Reports rate and round trip time where a path without "auto" sizes has no use for
 /// them.
 pub fn check(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
-    let law = choice.congestion.as_ref().and_then(Congestion::answering_law);
-    let (label, help) = match law {
-        // It has no bandwidth, and needs the RTT.
-        _ if choice.in_doubt || table.has("dedicated") => return,
-        Some(law) if law.share_depends_on_path() || table.has("standing_queue") => {
-            if table.has("bandwidth") == table.has("rtt") {
-                return;
-            }
-            ("not by itself", "add the other of `bandwidth` and `rtt`, or leave it out")
+    // That has no bandwidth, and needs the RTT.
+    if choice.in_doubt || table.has("dedicated") {
+        return;
+    }
+    let mut laws = choice
+        .candidates()
+        .filter_map(|it| it.congestion.as_ref().and_then(Congestion::answering_law));
+    let is_of_use = laws.any(|law| law.share_depends_on_path() || table.has("standing_queue"));
+    let (label, help) = if is_of_use {
+        if table.has("bandwidth") == table.has("rtt") {
+            return;
         }
-        _ => (
-            "nothing here needs it",
-            "add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out",
-        ),
+        ("not by itself", "add the other of `bandwidth` and `rtt`, or leave it out")
+    } else {
+        ("nothing here needs it", "add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out")
     };
     for key in ["bandwidth", "rtt"] {
         if let Some(at) = table.place(key) {

@@ -65,7 +65,9 @@ pub use keys::LeftOut;
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use match_rules::{MatchRule, match_rules};
 pub use pacing::auto_bytes_per_second as auto_pacing;
-pub use path_policy::{AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PathPolicy};
+pub use path_policy::{
+    AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PassedOver, PathPolicy,
+};
 pub use prefix::{Mapped, covers_ipv4};
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};

@@ -10,7 +10,7 @@ use super::{
     quantity,
     table::{self, Table},
 };
-use crate::capacity::Capacity;
+use crate::{capacity::Capacity, law::Law};
 
 /// SO_MAX_PACING_RATE is 32 bits wide where BPF sets it, and all ones stand for no bound.
 pub const MAX_BYTES_PER_SECOND: u32 = PACED - 1;
@@ -55,7 +55,9 @@ pub fn read(
                 Some(_) => None,
                 None => Some("only laws of ours leave pacing to us"),
             };
-            if let Some(label) = refused.filter(|_| !choice.in_doubt) {
+            let is_of_use = |law: Law| !law.entry().needs_pacing;
+            let is_of_use = choice.candidates().any(|it| it.law().is_some_and(is_of_use));
+            if let Some(label) = refused.filter(|_| !choice.in_doubt && !is_of_use) {
                 let name = choice.congestion.as_ref().map_or("the host's default", |c| c.name());
                 let title = format!("pacing = \"off\" has no effect on {name}");
                 problems.push(Fault::new(title, label).help("leave it out").at(asked.at));

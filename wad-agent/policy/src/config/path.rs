@@ -11,7 +11,9 @@ use wad_common::{
 use super::{
     AutoTraits, Host, MeasuredPath, Origin, PathPolicy,
     aimd::{self, Streams},
-    buffers, congestion, consent, dedicated,
+    buffers,
+    congestion::{self, Choice},
+    consent, dedicated,
     fault::{Fault, Problems, quoted},
     fields::{
         self,
@@ -53,9 +55,23 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let paced = pacing::read(table, &choice, (&line, is_measured), problems);
     let band = MEASURED_BAND.whole(table, problems).unwrap_or(BAND);
     check_band(table, is_measured, problems);
-    policy.initial_window_segments = streams.map(Streams::initial_window_segments);
+    // As one of ours behaves, if one is chosen.
+    let ours = streams.filter(|_| choice.law().is_some());
+    policy.initial_window_segments = ours.map(Streams::initial_window_segments);
     fields::read_settings(table, problems, &mut policy);
     let traits = AutoTraits { loss: choice.auto_loss.is_some(), ..policy.origin.traits };
+    let parameters = |choice: &Choice, read: Control| match choice.law() {
+        Some(_) if table.has("dedicated") => dedicated,
+        Some(_) => Control {
+            aimd,
+            initial_ssthresh: thresholds.initial_ssthresh,
+            max_cwnd: thresholds.max_cwnd,
+            pacing: paced.pacing as u32,
+            ..read
+        },
+        None => Control::STANDARD,
+    };
+    let read = policy.control;
     let use_line = buffers.use_line || thresholds.use_line || aimd_is_auto;
     if is_measured {
         // What is wrong may have been meant so.
@@ -85,17 +101,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         rcvbuf_bytes: buffers.rcvbuf_bytes,
         autotune_bytes: buffers.autotune_bytes,
         congestion: choice.congestion.clone(),
-        control: match choice.law() {
-            Some(_) if table.has("dedicated") => dedicated,
-            Some(_) => Control {
-                aimd,
-                initial_ssthresh: thresholds.initial_ssthresh,
-                max_cwnd: thresholds.max_cwnd,
-                pacing: paced.pacing as u32,
-                ..policy.control
-            },
-            None => Control::STANDARD,
-        },
+        control: parameters(&choice, read),
         max_pacing_bytes_per_second: paced.max_bytes_per_second,
         observe: mode == "observe",
         origin: Origin {
@@ -103,6 +109,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             buffers: buffers.auto,
             traits,
             streams: streams.map_or(0, |Streams(k)| k),
+            passed_over: choice.passed_over.clone(),
             ..policy.origin
         },
         measured: is_measured.then(|| MeasuredPath {
@@ -117,7 +124,12 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         }),
         ..policy
     };
-    consent::check(table, &choice, &policy, &remote, problems);
+    let others = choice.others.iter().map(|other| {
+        let control = parameters(other, read);
+        (other, PathPolicy { control, ..policy.clone() })
+    });
+    let others: Vec<_> = others.collect();
+    consent::check(table, (&choice, &policy), &others, &remote, problems);
     Some((policy, site))
 }
 

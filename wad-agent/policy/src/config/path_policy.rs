@@ -1,5 +1,7 @@
 //! The policy of a path, valid and complete: what the file says and what follows from it.
 
+use std::fmt;
+
 use ipnet::IpNet;
 use wad_common::{control::Control, ports::PortRange};
 
@@ -80,7 +82,7 @@ impl PathPolicy {
 
 /// Says where a path's settings come from, and what of them the kernel side has no part
 /// in.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Origin {
     pub capacity: Capacity,
     pub buffers: AutoBuffers,
@@ -89,6 +91,35 @@ pub struct Origin {
     pub streams: u32,
     /// [`PathPolicy::reorder_segments`]; 0 for the kernel's own.
     pub reorder_segments: u32,
+    /// The algorithms that the path would rather have, and that can't be had.
+    pub passed_over: Vec<PassedOver>,
+}
+
+impl Origin {
+    /// Says why the algorithm is not the first of its list, if it is not.
+    pub fn passed_over_words(&self) -> Option<String> {
+        let names: Vec<_> = self.passed_over.iter().map(PassedOver::to_string).collect();
+        let chosen = "congestion is the first of its list that can be had";
+        (!names.is_empty()).then(|| format!("{chosen}: {}", names.join(", ")))
+    }
+}
+
+/// An algorithm of the kernel's that can't be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PassedOver {
+    pub name: String,
+    /// The reason for which the kernel did not load it; None where it does not have it.
+    pub refused: Option<String>,
+}
+
+impl fmt::Display for PassedOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, refused } = self;
+        match refused {
+            Some(why) => write!(f, "the kernel did not load tcp_{name} ({why})"),
+            None => write!(f, "the kernel has no {name}"),
+        }
+    }
 }
 
 /// Holds what follows from the measurements of a path.

@@ -48,6 +48,7 @@ const SCRAPS: &[&str] = &[
     "\"622Mbit\"\n",
     "\"aggressive\"\n",
     "\"leaky\"\n",
+    "[\"bbr\", \"wad_aimd\"]\n",
     "\"wad_scalable\"\n",
     "\"wad_binomial\"\n",
     "\"iiad\"\n",

@@ -143,8 +143,8 @@ impl<'t> Table<'t> {
             return Some(self.parse(written, value, problems, parse).into_iter().collect());
         };
         if items.is_empty() {
-            let fault = Fault::new("empty list", "nothing would match");
-            let fault = fault.help("name at least one, or leave it out for any");
+            let fault = Fault::new("empty list", "nothing is in it");
+            let fault = fault.help("name at least one, or leave it out");
             problems.push(self.problem(written, fault, value));
         }
         let parsed = items.iter().filter_map(|item| self.parse(written, item, problems, &parse));

@@ -13,6 +13,7 @@ pub fn host() -> Host {
     Host {
         congestion_controls: owned(&["reno", "cubic"]),
         loadable: owned(&["bbr", "highspeed", "scalable", "vegas"]),
+        ..Host::default()
     }
 }
 

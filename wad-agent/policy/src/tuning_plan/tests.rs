@@ -82,7 +82,7 @@ fn what_flows_got_may_double() {
     let half = plan(100.0);
     assert_eq!((half.sndbuf_bytes, half.rcvbuf_bytes), (Some(2_500_000), None));
     // The kernel has more by itself: nothing follows, not even a window.
-    let small = PathPolicy { origin: path.origin, ..plan(10.0) };
+    let small = PathPolicy { origin: path.origin.clone(), ..plan(10.0) };
     assert_eq!(PathPolicy { bdp_bytes: path.bdp_bytes, ..small }, path);
 }
 

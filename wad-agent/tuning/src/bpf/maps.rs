@@ -161,7 +161,7 @@ impl Maps {
         self.put_in_force(generation, inner)?;
         // Of most paths there is nothing to tell.
         let told = set.names.iter().zip(paths).filter(|(_, path)| path.origin != Origin::default());
-        self.origins = told.map(|((_, index), path)| (*index, path.origin)).collect();
+        self.origins = told.map(|((_, index), path)| (*index, path.origin.clone())).collect();
         self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
         self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
         self.withheld = set.withheld;
@@ -419,7 +419,7 @@ impl RuleSet for InForce<'_> {
             None => self.set.policies.get(&index, 0).map_err(named("POLICY_SETS"))?,
         };
         let state = self.maps.state(&shown::text(&policy.name), index);
-        let origin = self.maps.origins.get(&index).copied().unwrap_or_default();
+        let origin = self.maps.origins.get(&index).cloned().unwrap_or_default();
         Ok(Known { policy, state, origin })
     }
 }

@@ -29,7 +29,7 @@ pub trait RuleSet {
 }
 
 /// A policy as its path has it, in force or not.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Known {
     pub policy: Policy,
     pub state: PathState,

@@ -60,6 +60,6 @@ impl RuleSet for Offline<'_> {
             Some(withheld) if withheld.observe => PathState::Observed,
             Some(_) => PathState::Disabled,
         };
-        Ok(Known { policy, state, origin: path.origin })
+        Ok(Known { policy, state, origin: path.origin.clone() })
     }
 }

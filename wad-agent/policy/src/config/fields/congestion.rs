@@ -57,9 +57,10 @@ pub const LOSS: Field = Field {
 pub const CONGESTION: &[Field] = &[
     Field {
         key: "congestion",
-        kind: Kind::Other { takes: "the name of a congestion control", range: "" },
+        kind: Kind::Other { takes: "the name of a congestion control, or a list", range: "" },
         default: "as it is, or \"wad_aimd\" with a field of `wad`'s laws",
-        doc: "The congestion control: one of `wad`'s laws, or any of the kernel's.",
+        doc: "The congestion control: one of `wad`'s laws, or any of the kernel's; of a list the \
+              first that can be had.",
         check: Some(Checked::column("CONGESTION", |path| {
             path.congestion.as_ref().map(|congestion| congestion.name().to_owned())
         })),
