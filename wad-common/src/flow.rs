@@ -227,8 +227,9 @@ pub struct Flow {
     pub scratch: u32,
     /// A [`Room`](crate::growth::Room), as it was at the latest look.
     pub room: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
+    /// The user that its socket belonged to when that was asked, for a rule; else
+    /// [`ANY_USER`](crate::policy::ANY_USER).
+    pub user: u32,
     /// The settings were these before anything was changed.
     pub before: Settings,
     /// The settings were these after everything was changed.

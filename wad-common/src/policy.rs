@@ -3,7 +3,7 @@
 //! A remote address is looked up once in a longest-prefix-match trie (IPv4
 //! mapped into IPv6). The prefix found names a run of rules, most specific
 //! first, which already holds the rules of the prefixes around it; the first
-//! rule whose local prefix and ports fit gives the policy. The three maps of a
+//! rule whose user, local prefix and ports fit gives the policy. The three maps of a
 //! set are swapped as one, so no flow sees half of a change.
 
 use crate::{control::Control, ports::Ports, record};
@@ -18,6 +18,9 @@ pub const CONGESTION_BYTES: usize = 16;
 /// program, and of what `wad check` accepts.
 pub const RULES_PER_ADDRESS: usize = 16;
 
+/// Any user, or one that the kernel did not say: no user has this number (`uid_valid()`).
+pub const ANY_USER: u32 = u32::MAX;
+
 /// Most paths: the size of the map that holds the statistics of paths.
 pub const MAX_PATHS: u32 = 131_072;
 
@@ -28,7 +31,9 @@ pub struct RuleRun {
     /// Index of the first rule.
     pub first: u32,
     /// Number of rules, at most [`RULES_PER_ADDRESS`].
-    pub count: u32,
+    pub count: u16,
+    /// 1 if any of them is for a user, else 0: then nobody asks whose a flow is.
+    pub by_user: u16,
 }
 record!(RuleRun, size = 8);
 
@@ -46,8 +51,8 @@ pub struct Rule {
     pub ports: Ports,
     /// Index of the policy.
     pub policy: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
+    /// The user that the socket belongs to, or [`ANY_USER`].
+    pub user: u32,
 }
 record!(Rule, size = 48);
 
@@ -58,10 +63,17 @@ impl Rule {
         local_mask: [0; 2],
         ports: Ports::ANY,
         policy: 0,
-        reserved: 0,
+        user: ANY_USER,
     };
 
-    /// Whether a flow between these ends falls under the rule.
+    /// Whether a socket of this user falls under the rule.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_for(&self, user: u32) -> bool {
+        self.user == ANY_USER || self.user == user
+    }
+
+    /// Whether a flow between these ends falls under the rule, as far as they go.
     #[inline(always)]
     #[must_use]
     pub const fn matches(&self, local: [u64; 2], local_port: u16, remote_port: u16) -> bool {
@@ -170,7 +182,7 @@ impl Policy {
 mod tests {
     use proptest::prelude::*;
 
-    use super::Rule;
+    use super::{ANY_USER, Rule};
     use crate::ports::{PortRange, Ports};
 
     /// 10.1.2.0/24, mapped into IPv6.
@@ -183,6 +195,13 @@ mod tests {
     fn a_rule_for_any_flow_fits_any_flow() {
         assert!(Rule::ANY.matches(HOST, 1, 2));
         assert!(Rule::ANY.matches([u64::MAX; 2], 0, u16::MAX));
+    }
+
+    #[test]
+    fn a_users_rule_is_for_that_user_only() {
+        let rule = Rule { user: 993, ..Rule::ANY };
+        assert!(rule.is_for(993) && Rule::ANY.is_for(993) && Rule::ANY.is_for(ANY_USER));
+        assert!(!rule.is_for(0) && !rule.is_for(ANY_USER));
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub struct SockOffsets {
     pub net: u32,
     /// `sk_cgrp_data.cgroup`: its cgroup, a pointer.
     pub cgroup: u32,
+    /// `sk_uid`: the user that it belongs to, 32 bits.
+    pub user: u32,
     /// `sk_rmem_alloc`: memory that received data takes, bytes.
     pub rmem_alloc: u32,
     /// `sk_wmem_queued`: memory that data to be sent takes, bytes.
@@ -118,4 +120,4 @@ pub struct SockOffsets {
     /// `cgroup` of `struct cgroup_subsys_state` is a pointer.
     pub state_cgroup: u32,
 }
-record!(SockOffsets, size = 204);
+record!(SockOffsets, size = 208);

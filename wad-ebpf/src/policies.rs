@@ -4,7 +4,7 @@ use aya_ebpf::btf_maps::lpm_trie::Key;
 use wad_common::{
     counter::Setting,
     flow::Flow,
-    policy::{Policy, RULES_PER_ADDRESS},
+    policy::{ANY_USER, Policy, RULES_PER_ADDRESS},
 };
 
 use crate::maps::{POLICY_SETS, PREFIX_SETS, RULE_SETS, SETTINGS};
@@ -39,22 +39,30 @@ pub fn generation() -> u64 {
     SETTINGS.get(Setting::Generation as u32).copied().unwrap_or(0)
 }
 
-/// Index of the policy that a flow falls under in the set of that generation.
+/// Index of the policy that a flow falls under in the set of that generation. `user` is
+/// asked for only if a rule depends on it; where nobody knows that, no rule is settled.
 #[inline(always)]
 #[must_use]
-pub fn find(generation: u64, ends: &Ends) -> Option<u32> {
+pub fn find(generation: u64, ends: &Ends, user: impl FnOnce() -> u32) -> Option<u32> {
     let set = (generation & 1) as u32;
     let key = Key::new(128, bytes(ends.remote));
     let prefixes = PREFIX_SETS.get(set)?;
     let run = *prefixes.get(&key)?;
     let rules = RULE_SETS.get(set)?;
     let local = words(ends.local);
+    let mut owner = ANY_USER;
+    if run.by_user != 0 {
+        owner = user();
+        if owner == ANY_USER {
+            return None;
+        }
+    }
     for n in 0..RULES_PER_ADDRESS as u32 {
-        if n >= run.count {
+        if n >= u32::from(run.count) {
             break;
         }
         let rule = rules.get(run.first + n)?;
-        if rule.matches(local, ends.local_port, ends.remote_port) {
+        if rule.is_for(owner) && rule.matches(local, ends.local_port, ends.remote_port) {
             return Some(rule.policy);
         }
     }

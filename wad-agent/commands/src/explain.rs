@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use wad_agent::client::{self, ClientError, Request};
 use wad_policy::config::{Config, Host};
@@ -24,6 +24,9 @@ pub struct Explain {
     /// This host's end, where paths depend on it
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub local: Option<End>,
+    /// The user that the connection's socket belongs to, where paths depend on it
+    #[arg(long, value_name = "NAME|NUMBER")]
+    pub user: Option<String>,
     /// Answer from the configuration, even if an agent runs
     #[arg(long)]
     pub offline: bool,
@@ -33,7 +36,8 @@ pub struct Explain {
 
 /// `wad explain`.
 pub fn run(args: &Explain) -> Result<()> {
-    let query = Query { remote: args.remote, local: args.local };
+    let user = args.user.as_deref().map(user_number).transpose()?;
+    let query = Query { remote: args.remote, local: args.local, user };
     let answer = if args.offline { None } else { ask_agent(args, &query)? };
     let answer = match answer {
         Some(answer) => answer,
@@ -43,6 +47,17 @@ pub fn run(args: &Explain) -> Result<()> {
         return output::print_json(&answer);
     }
     output::print(answer)
+}
+
+/// Returns a user's number, of those that have a name here or of any.
+fn user_number(user: &str) -> Result<u32> {
+    if let Ok(number) = user.parse() {
+        return Ok(number);
+    }
+    let number = Host::read()?.users.get(user).copied();
+    number.with_context(|| {
+        format!("no user {user:?} in /etc/passwd: give the number, which `id -u {user}` says")
+    })
 }
 
 /// Asks the agent; None if no agent runs.

@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use wad_common::policy::{CONGESTION_BYTES, NAME_BYTES, Policy, Rule, RuleRun};
+use wad_common::policy::{ANY_USER, CONGESTION_BYTES, NAME_BYTES, Policy, Rule, RuleRun};
 use wad_policy::{
     config::{Congestion, Mapped, MatchRule, PathPolicy, fields, match_rules},
     switch::Disabled,
@@ -135,10 +135,14 @@ fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Mapped, RuleR
         let first = rules.len();
         rules.extend(group.iter().map(|own| rule(own, names[own.path].1)));
         if let Some((_, run)) = around.last() {
-            let outer = run.first as usize..(run.first + run.count) as usize;
+            let outer = run.first as usize..run.first as usize + usize::from(run.count);
             rules.extend_from_within(outer);
         }
-        let run = RuleRun { first: first as u32, count: (rules.len() - first) as u32 };
+        let own = &rules[first..];
+        // A valid configuration has far fewer.
+        let count = own.len().min(u16::MAX.into()) as u16;
+        let by_user = own.iter().any(|rule| rule.user != ANY_USER).into();
+        let run = RuleRun { first: first as u32, count, by_user };
         around.push((prefix, run));
         prefixes.push((prefix, run));
     }
@@ -151,7 +155,10 @@ const fn rule(own: &MatchRule, policy: u32) -> Rule {
         local_mask: halves(own.local.mask()),
         ports: own.ports,
         policy,
-        reserved: 0,
+        user: match own.user {
+            Some(user) => user,
+            None => ANY_USER,
+        },
     }
 }
 
@@ -203,6 +210,18 @@ mod tests {
         set_after(&HashMap::new(), paths, &Disabled::default())
     }
 
+    #[test]
+    fn only_where_a_rule_is_for_a_user_is_that_asked() {
+        let user = PathPolicy { user: Some(993), ..path("user", &["10.1.0.0/16"]) };
+        let paths = [path("wide", &["10.0.0.0/8"]), user, path("inner", &["10.1.2.0/24"])];
+        let set = set(&paths);
+        let by_user: Vec<_> = set.prefixes.iter().map(|(_, run)| run.by_user).collect();
+        // What lies within has the user's rule as well.
+        assert_eq!(by_user, [0, 1, 1]);
+        let users: Vec<_> = set.rules.iter().map(|rule| rule.user).collect();
+        assert_eq!(users, [ANY_USER, 993, ANY_USER, ANY_USER, 993, ANY_USER]);
+    }
+
     fn set_after(
         known: &HashMap<String, u32>,
         paths: &[PathPolicy],
@@ -239,7 +258,7 @@ mod tests {
     fn policies_of(set: &PolicySet, prefix: &str) -> Vec<u32> {
         let prefix = Mapped::from(prefix.parse::<IpNet>().expect("a prefix"));
         let (_, run) = set.prefixes.iter().find(|(p, _)| *p == prefix).expect("in the set");
-        let rules = run.first as usize..(run.first + run.count) as usize;
+        let rules = run.first as usize..run.first as usize + usize::from(run.count);
         set.rules[rules].iter().map(|rule| rule.policy).collect()
     }
 

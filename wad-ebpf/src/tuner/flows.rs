@@ -12,7 +12,7 @@ use wad_common::{
         option::{CONGESTION, RCVBUF, SNDBUF, UNNOTED},
     },
     growth::Room,
-    policy::{DIVIDES, OVERRIDES, Policy},
+    policy::{ANY_USER, DIVIDES, OVERRIDES, Policy},
     refused::{Refused, SocketSetting},
 };
 use wad_ebpf::policies;
@@ -34,17 +34,31 @@ pub fn adopt<'a, const ADDITION: bool>(
     role: Role,
 ) -> Option<(&'a mut Flow, &'a Policy)> {
     let generation = policies::generation();
-    let index = policies::find(generation, &socket.ends())?;
-    adopt_under::<ADDITION>(socket, role, policies::policy(generation, index)?, index)
+    let mut user = ANY_USER;
+    let index = policies::find(generation, &socket.ends(), || {
+        user = socket.user();
+        user
+    })?;
+    let policy = policies::policy(generation, index)?;
+    adopt_under::<ADDITION>(socket, role, policy, Match { index, user })
 }
 
-/// Tunes a flow that is known to fall under a policy, which has that index.
+/// The policy that a flow falls under, and by whom.
+#[derive(Clone, Copy)]
+pub struct Match {
+    /// Index of the policy.
+    pub index: u32,
+    /// It goes to [`Flow::user`].
+    pub user: u32,
+}
+
+/// Tunes a flow that is known to fall under a policy.
 #[inline(always)]
 pub fn adopt_under<'a, const ADDITION: bool>(
     socket: &impl Socket,
     role: Role,
     policy: &'static Policy,
-    index: u32,
+    matched: Match,
 ) -> Option<(&'a mut Flow, &'static Policy)> {
     if socket.is_mptcp_subflow() {
         account::count(Counter::MptcpSubflows);
@@ -62,7 +76,8 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.matched_ns = unsafe { bpf_ktime_get_ns() };
     flow.established_ns = 0;
     flow.generation = policy.generation;
-    flow.policy = index;
+    flow.policy = matched.index;
+    flow.user = matched.user;
     flow.role = role as u32;
     flow.initial_window_segments = 0;
     flow.room = Room::Cut as u32;
@@ -72,7 +87,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     ask(socket, flow, policy);
     socket.read_buffers(&mut flow.before);
     note_choices(socket, flow);
-    let stats = account::matched(index);
+    let stats = account::matched(matched.index);
     flow.outcome = account::admit::<ADDITION>(flow, policy, stats) as u32;
     socket.ask_for_state_changes();
     Some((flow, policy))

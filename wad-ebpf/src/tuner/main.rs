@@ -44,7 +44,7 @@ use aya_ebpf::{
 use wad_common::{
     event::Kind,
     flow::Role,
-    policy::{DIVIDES, Policy},
+    policy::{ANY_USER, DIVIDES, Policy},
 };
 use wad_ebpf::policies;
 
@@ -86,7 +86,8 @@ fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
 /// The kernel asks before a SYN or a SYN-ACK leaves, when there may be but a request and
 /// no state to find the policy by (`tcp_rwnd_init_bpf()`). Not before a SYN-ACK with a
 /// cookie, which offers what the kernel has for all: its request belongs to no
-/// socket, hence to no cgroup (`sk_to_full_sk()`).
+/// socket, hence to no cgroup (`sk_to_full_sk()`). Whose a request will be it does not
+/// say: it is offered the usual where paths depend on that.
 #[inline(always)]
 fn set_initial_receive_window(ctx: &SockOpsContext) {
     let Some(policy) = initial_policy(ctx) else { return };
@@ -115,11 +116,16 @@ fn usual_initial_window(ctx: &SockOpsContext) -> u32 {
 /// makes it has been settled by then.
 #[inline(always)]
 fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
-    if let Some(flow) = Calling::of(ctx).and_then(|socket| flows::live(&socket)) {
+    let calling = Calling::of(ctx);
+    if let Some(flow) = calling.as_ref().and_then(flows::live) {
         return policies::of_flow(flow);
     }
+    let user = || match &calling {
+        Some(socket) => socket.user(),
+        None => ANY_USER,
+    };
     let generation = policies::generation();
-    policies::policy(generation, policies::find(generation, &socket::ends(ctx))?)
+    policies::policy(generation, policies::find(generation, &socket::ends(ctx), user)?)
 }
 
 #[inline(always)]

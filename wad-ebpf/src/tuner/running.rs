@@ -11,14 +11,15 @@ use aya_ebpf::{bindings::BPF_TCP_CLOSE, helpers::generated::bpf_seq_write};
 use wad_common::{
     event::Kind,
     flow::{Asks, Flow, Outcome, Role, Visit},
-    policy::Policy,
+    policy::{ANY_USER, Policy},
     refused::Refused,
 };
 use wad_ebpf::{counts, policies};
 
 use crate::{
     account::{self, FETCH},
-    flows, growth, options,
+    flows::{self, Match},
+    growth, options,
     own::Unnoted,
     report,
     socket::{Socket as _, Visited},
@@ -69,7 +70,18 @@ fn visit(socket: &Visited) -> Option<Visit> {
     let generation = policies::generation();
     // Not an Option: its number is read where there is none, too. "invalid read from
     // stack R10 off=-200 size=4", Linux 6.1.
-    let index = policies::find(generation, &socket.ends()).unwrap_or(NO_PATH);
+    let mut user = match flows::live(socket) {
+        // Whose it was at first it is, whoever has accepted it.
+        Some(flow) => flow.user,
+        None => ANY_USER,
+    };
+    let owner = || {
+        if user == ANY_USER {
+            user = socket.user();
+        }
+        user
+    };
+    let index = policies::find(generation, &socket.ends(), owner).unwrap_or(NO_PATH);
     if let Some(flow) = flows::live(socket) {
         // One that was matched, but whose establishment found no policy, is begun
         // anew.
@@ -88,7 +100,8 @@ fn visit(socket: &Visited) -> Option<Visit> {
         }
     }
     let policy = policies::policy(generation, index)?;
-    let (flow, policy) = flows::adopt_under::<FETCH>(socket, Role::Running, policy, index)?;
+    let (flow, policy) =
+        flows::adopt_under::<FETCH>(socket, Role::Running, policy, Match { index, user })?;
     flow.earlier = socket.counts();
     flows::set_before_data(socket, flow);
     flows::establish(socket, flow, policy);

@@ -66,6 +66,7 @@ mod trace;
 mod traits;
 mod unseen_ends;
 mod unsent;
+mod users;
 pub mod verifier;
 mod windows;
 mod wrong_numbers;

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 use super::ConfigError;
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+const USERS: &str = "/etc/passwd";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Holds what the host offers.
@@ -16,6 +17,8 @@ pub struct Host {
     pub loadable: Vec<String>,
     /// Algorithms that it was asked for and did not load, with the reason.
     pub refused: BTreeMap<String, String>,
+    /// The users of `/etc/passwd`, with their numbers.
+    pub users: BTreeMap<String, u32>,
 }
 
 impl Host {
@@ -33,8 +36,21 @@ impl Host {
             congestion_controls: names.split_whitespace().map(str::to_owned).collect(),
             loadable: loadable(&modules),
             refused: BTreeMap::new(),
+            // Not every host has one; then numbers do.
+            users: fs::read_to_string(USERS).map(|text| users(&text)).unwrap_or_default(),
         })
     }
+}
+
+/// Reads a passwd(5): a user's name and number are the first and the third field of a line.
+pub fn users(passwd: &str) -> BTreeMap<String, u32> {
+    let user = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next().filter(|name| !name.is_empty())?;
+        Some((name.to_owned(), fields.nth(1)?.parse().ok()?))
+    };
+    // Of equals, the first.
+    passwd.lines().rev().filter_map(user).collect()
 }
 
 /// The congestion controls in a `modules.dep` (depmod(8)): module files, each
@@ -55,7 +71,15 @@ pub fn loadable(modules: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::loadable;
+    use super::{loadable, users};
+
+    #[test]
+    fn users_are_read_with_their_numbers() {
+        let passwd = "root:x:0:0:root:/root:/bin/sh\nglobus:x:993:993::/:\n:x:5\nbad:x:many:1\n\
+                      short\n+nis::::::\nglobus:x:7:7::/:\n";
+        let read: Vec<_> = users(passwd).into_iter().collect();
+        assert_eq!(read, [("globus".to_owned(), 993), ("root".to_owned(), 0)]);
+    }
 
     #[test]
     fn modules_are_known_by_their_files() {

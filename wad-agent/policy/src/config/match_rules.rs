@@ -2,8 +2,9 @@
 //! kernel side, the check of overlaps and the rules of routes all have this one.
 //!
 //! A path is one rule for each combination of its prefixes and port ranges. The longest
-//! remote prefix that has an address goes first; among the rules of one prefix those with
-//! the fewest pairs of ports, and among those with as many the order of the file.
+//! remote prefix that has an address goes first; among the rules of one prefix those for a
+//! user, then those with the fewest pairs of ports, and among those with as many the order
+//! of the file.
 
 use wad_common::ports::{PortRange, Ports};
 
@@ -15,6 +16,8 @@ pub struct MatchRule {
     pub remote: Mapped,
     pub local: Mapped,
     pub ports: Ports,
+    /// Number of the user; None for any.
+    pub user: Option<u32>,
     /// Index of its path.
     pub path: usize,
 }
@@ -26,13 +29,14 @@ pub fn match_rules(paths: &[PathPolicy]) -> Vec<MatchRule> {
     for (index, path) in paths.iter().enumerate() {
         for &remote in &path.remote {
             for local in locals(path) {
-                let rule = |ports| MatchRule { remote: remote.into(), local, ports, path: index };
+                let (remote, user) = (remote.into(), path.user);
+                let rule = |ports| MatchRule { remote, local, ports, user, path: index };
                 rules.extend(path.ports().map(rule));
             }
         }
     }
     // Stable: the order of the file remains.
-    rules.sort_by_key(|rule| (rule.remote, rule.ports.pairs()));
+    rules.sort_by_key(|rule| (rule.remote, rule.user.is_none(), rule.ports.pairs()));
     rules
 }
 
@@ -98,6 +102,13 @@ mod tests {
         for (port, path) in [(443, 3), (400, 2), (499, 2), (500, 1), (399, 1), (1001, 0)] {
             assert_eq!(taken(&rules, port), Some(path), "{port}");
         }
+    }
+
+    #[test]
+    fn a_users_path_goes_before_those_for_any_user() {
+        let paths = [path(&[range(443, 443)]), PathPolicy { user: Some(993), ..path(&[]) }];
+        let order: Vec<_> = match_rules(&paths).iter().map(|rule| rule.path).collect();
+        assert_eq!(order, [1, 0]);
     }
 
     #[test]

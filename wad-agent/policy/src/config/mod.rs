@@ -44,6 +44,7 @@ mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod thresholds;
+mod user;
 
 #[cfg(test)]
 mod golden;

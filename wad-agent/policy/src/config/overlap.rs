@@ -150,8 +150,8 @@ fn unreachable(fate: &Fate) -> Fault {
                 "another path takes all its flows"
             };
             Fault::new("this path can never match", label).help(
-                "of the paths on a prefix that with the fewest ports wins, then the first in the \
-                 file: move this path up, or narrow what takes its flows",
+                "of the paths on a prefix one for a user wins, then that with the fewest ports, then \
+                 the first in the file: move this path up, or narrow what takes its flows",
             )
         }
         None => Fault::new("this path can never match", "`local` has no address of this family")
@@ -237,6 +237,26 @@ mod tests {
         assert_eq!(found(&narrower_first), []);
         let longer_prefix = [path("10.0.0.0/8", &[], 0), path("10.5.0.0/16", &[], 0)];
         assert_eq!(found(&longer_prefix), []);
+    }
+
+    #[test]
+    fn a_users_path_covers_none_but_the_same_users() {
+        let of = |user, name: &str| PathPolicy {
+            user,
+            name: name.to_owned(),
+            ..path("10.0.0.0/8", &[], 0)
+        };
+        let apart = [of(Some(1), "a"), of(Some(2), "b"), of(None, "c")];
+        assert_eq!(found(&apart), []);
+        let twice = [of(Some(1), "a"), of(None, "b"), of(Some(1), "c")];
+        assert_eq!(found(&twice), [(NEVER.to_owned(), 2)]);
+        // That of the user goes first, however few ports the other has.
+        let port = PathPolicy { remote_ports: ports(443), ..of(None, "b") };
+        assert_eq!(found(&[of(Some(1), "a"), port]), []);
+        // They have as many ports, some of them the same, and no user in common.
+        let user = |user, first, last| PathPolicy { user: Some(user), ..range(first, last) };
+        assert_eq!(found(&[user(1, 1, 100), user(2, 51, 150)]), []);
+        assert_eq!(found(&[user(1, 1, 100), user(1, 51, 150)]).len(), 1);
     }
 
     #[test]

@@ -25,7 +25,7 @@ use super::{
     overlap::Site,
     pacing, prefix,
     table::{self, Located, Table},
-    thresholds,
+    thresholds, user,
 };
 
 pub const TABLE: &str = "path";
@@ -44,6 +44,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let remote = read_prefixes(table, "remote", problems);
     let local = read_local(table, problems);
     fields::read_match(table, problems, &mut policy);
+    policy.user = user::read(table, host, problems);
     let match_in_doubt = problems.count() > before;
 
     let line = Line::read(table, is_measured, problems);
@@ -59,6 +60,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let ours = streams.filter(|_| choice.law().is_some());
     policy.initial_window_segments = ours.map(Streams::initial_window_segments);
     fields::read_settings(table, problems, &mut policy);
+    user::check(table, &policy, problems);
     let traits = AutoTraits { loss: choice.auto_loss.is_some(), ..policy.origin.traits };
     let parameters = |choice: &Choice, read: Control| match choice.law() {
         Some(_) if table.has("dedicated") => dedicated,

@@ -22,6 +22,8 @@ pub struct PathPolicy {
     pub remote_ports: Vec<PortRange>,
     /// Ports of this host, as `remote_ports`.
     pub local_ports: Vec<PortRange>,
+    /// Number of the user whose sockets are meant; None for any.
+    pub user: Option<u32>,
     /// Bytes that the path carries in a round trip time, where the file says so.
     pub bdp_bytes: Option<u64>,
     /// Argument of SO_SNDBUF, which the kernel doubles.

@@ -22,6 +22,8 @@ const SCRAPS: &[&str] = &[
     "local = ",
     "remote_port = ",
     "local_port = ",
+    "user = ",
+    "\"globus\"\n",
     "\"50000-51000\"\n",
     "[443, \"50000-51000\"]\n",
     "rtt = ",

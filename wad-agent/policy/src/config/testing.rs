@@ -13,6 +13,7 @@ pub fn host() -> Host {
     Host {
         congestion_controls: owned(&["reno", "cubic"]),
         loadable: owned(&["bbr", "highspeed", "scalable", "vegas"]),
+        users: [("root".to_owned(), 0), ("globus".to_owned(), 993)].into(),
         ..Host::default()
     }
 }

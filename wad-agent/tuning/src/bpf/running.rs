@@ -293,6 +293,7 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         local_port: common("skc_num")?,
         net: common("skc_net.net")?,
         cgroup: sock("sk_cgrp_data.cgroup")?,
+        user: sock("sk_uid")?,
         rmem_alloc: sock("sk_backlog.rmem_alloc")?,
         wmem_queued: sock("sk_wmem_queued")?,
         sndbuf: sock("sk_sndbuf")?,

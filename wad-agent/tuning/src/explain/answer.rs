@@ -22,6 +22,8 @@ pub struct Answer {
     pub local: Option<IpAddr>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<u32>,
     pub from: Basis,
     /// Null where no path is sure to match: the kernel's defaults.
     pub path: Option<PathAnswer>,
@@ -86,6 +88,7 @@ impl Answer {
             remote_port: query.remote.port,
             local: query.local.map(|local| local.address),
             local_port: query.local.and_then(|local| local.port),
+            user: query.user,
             from,
             path: None,
             tried: Vec::new(),

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use wad_common::{
-    policy::{Policy, Rule, RuleRun},
+    policy::{ANY_USER, Policy, Rule, RuleRun},
     ports::PortRange,
 };
 use wad_policy::config::{InForce, Origin, Settings};
@@ -78,11 +78,11 @@ fn candidates<S: RuleSet>(set: &S, address: u128) -> Result<Vec<Candidate>, S::E
         let bits = own_bits(set, address, most_bits, run)?;
         within = bits.checked_sub(1);
         let outer = match within {
-            Some(most_bits) => set.run(address, most_bits)?.map_or(0, |run| run.count),
+            Some(most_bits) => set.run(address, most_bits)?.map_or(0, |run| run.count.into()),
             None => 0,
         };
         let prefix = network(address, bits);
-        for index in run.first..run.first + run.count.saturating_sub(outer) {
+        for index in run.first..run.first + u32::from(run.count).saturating_sub(outer) {
             candidates.push(Candidate { prefix, rule: set.rule(index)? });
         }
     }
@@ -149,6 +149,14 @@ fn fit(rule: &Rule, query: &Query) -> Verdict {
         let condition = format!("local address in {}", network(prefix, mask.leading_ones() as u8));
         match local {
             Some(local) if mapped(local.address) & mask == prefix => {}
+            Some(_) => against.push(condition),
+            None => open.push(condition),
+        }
+    }
+    if rule.user != ANY_USER {
+        let condition = format!("user {}", rule.user);
+        match query.user {
+            Some(user) if rule.is_for(user) => {}
             Some(_) => against.push(condition),
             None => open.push(condition),
         }

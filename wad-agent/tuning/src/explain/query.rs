@@ -8,6 +8,7 @@ use std::{
 };
 
 use percent_encoding::percent_decode_str;
+use wad_common::policy::ANY_USER;
 
 /// An address, and a port if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct End {
 pub struct Query {
     pub remote: End,
     pub local: Option<End>,
+    /// Number of the user that the socket belongs to.
+    pub user: Option<u32>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +34,9 @@ pub enum QueryError {
     NoAddress(String),
     #[error("`remote` is missing: ask for /v1/path?remote=ADDRESS or ADDRESS:PORT")]
     NoRemote,
-    #[error("{0:?} is not known here: it takes `remote` and `local`")]
+    #[error("{0:?} is no user's number; the agent knows no names")]
+    NoUser(String),
+    #[error("{0:?} is not known here: it takes `remote`, `local` and `user`")]
     Unknown(String),
     #[error("`{0}` is there twice")]
     Twice(String),
@@ -68,28 +73,35 @@ impl Display for End {
 impl Query {
     /// Basis what follows the `?` of a request.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
-        let (mut remote, mut local) = (None, None);
+        let (mut remote, mut local, mut user) = (None, None, None);
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let place = match key {
-                "remote" => &mut remote,
-                "local" => &mut local,
+            let value = percent_decode_str(value).decode_utf8_lossy();
+            let is_twice = match key {
+                "remote" => remote.replace(value.parse()?).is_some(),
+                "local" => local.replace(value.parse()?).is_some(),
+                "user" => user.replace(user_number(&value)?).is_some(),
                 other => return Err(QueryError::Unknown(other.to_owned())),
             };
-            let value = percent_decode_str(value).decode_utf8_lossy();
-            if place.replace(value.parse()?).is_some() {
+            if is_twice {
                 return Err(QueryError::Twice(key.to_owned()));
             }
         }
-        Ok(Self { remote: remote.ok_or(QueryError::NoRemote)?, local })
+        Ok(Self { remote: remote.ok_or(QueryError::NoRemote)?, local, user })
     }
+}
+
+fn user_number(text: &str) -> Result<u32, QueryError> {
+    let number = text.parse().ok().filter(|user| *user != ANY_USER);
+    number.ok_or_else(|| QueryError::NoUser(text.to_owned()))
 }
 
 /// A query is written as it is asked of the agent.
 impl Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "remote={}", self.remote)?;
-        self.local.map_or(Ok(()), |local| write!(f, "&local={local}"))
+        self.local.map_or(Ok(()), |local| write!(f, "&local={local}"))?;
+        self.user.map_or(Ok(()), |user| write!(f, "&user={user}"))
     }
 }
 
@@ -117,10 +129,10 @@ mod tests {
 
     #[test]
     fn a_query_is_read_as_it_is_asked() {
-        let text = "remote=[2001:db8::5]:443&local=2001:db8::1";
+        let text = "remote=[2001:db8::5]:443&local=2001:db8::1&user=993";
         let query = Query::parse(text).unwrap();
         assert_eq!(query.to_string(), text);
-        let encoded = "remote=%5B2001%3Adb8%3A%3A5%5D%3A443&local=2001:db8::1";
+        let encoded = "user=993&remote=%5B2001%3Adb8%3A%3A5%5D%3A443&local=2001:db8::1";
         assert_eq!(Query::parse(encoded).unwrap(), query);
     }
 
@@ -130,6 +142,11 @@ mod tests {
         assert_eq!(refused(""), QueryError::NoRemote);
         assert_eq!(refused("local=10.0.0.1"), QueryError::NoRemote);
         assert_eq!(refused("remote=bob"), QueryError::NoAddress("bob".to_owned()));
+        for user in ["", "globus", "-1", "4294967295"] {
+            let refusal = refused(&format!("remote=::1&user={user}"));
+            assert_eq!(refusal, QueryError::NoUser(user.to_owned()));
+        }
+        assert_eq!(refused("remote=::1&user=1&user=2"), QueryError::Twice("user".to_owned()));
         assert_eq!(refused("dest=10.0.0.1"), QueryError::Unknown("dest".to_owned()));
         assert_eq!(refused("remote=::1&remote=::2"), QueryError::Twice("remote".to_owned()));
     }

@@ -79,6 +79,30 @@ fn the_first_rule_that_fits_is_taken_nearest_prefixes_first() {
 }
 
 #[test]
+fn a_users_path_is_taken_by_that_user() {
+    let policy = "
+        [[path]]
+        name = 'any'
+        remote = '10.0.0.0/8'
+        remote_port = 443
+        sndbuf = '1MiB'
+        [[path]]
+        name = 'globus'
+        remote = '10.0.0.0/8'
+        user = 'globus'
+        sndbuf = '2MiB'";
+    let ask = |query| ask_of(policy, query, &Disabled::default());
+    let name = |query| ask(query).path.map(|path| path.name);
+    assert_eq!(name("remote=10.0.0.1:443&user=993").as_deref(), Some("globus"));
+    assert_eq!(name("remote=10.0.0.1:443&user=0").as_deref(), Some("any"));
+    let open = ask("remote=10.0.0.1:443");
+    assert_eq!(open.path.map(|path| path.name).as_deref(), Some("any"));
+    assert_eq!(open.tried[0].verdict, Verdict::OnlyIf(vec!["user 993".to_owned()]));
+    let other = ask("remote=10.0.0.1:443&user=0");
+    assert_eq!(other.tried[0].verdict, Verdict::OnlyFor(vec!["user 993".to_owned()]));
+}
+
+#[test]
 fn what_a_question_leaves_open_is_a_condition() {
     let answer = ask("remote=10.5.6.7");
     let tried: Vec<_> =

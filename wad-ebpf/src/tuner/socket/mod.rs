@@ -13,7 +13,7 @@ use wad_common::{
     division::Division,
     event::Event,
     flow::{Counts, Flow, Settings},
-    policy::{CONGESTION_BYTES, PACED},
+    policy::{ANY_USER, CONGESTION_BYTES, PACED},
 };
 use wad_ebpf::{
     maps,
@@ -88,6 +88,15 @@ pub trait Socket {
         match Visited::of(self.sk()) {
             Some(socket) => socket.namespaces_congestion(),
             None => [0; CONGESTION_BYTES],
+        }
+    }
+
+    /// Returns the user that it belongs to, or [`ANY_USER`] where the kernel does not say.
+    #[inline(always)]
+    fn user(&self) -> u32 {
+        match Visited::of(self.sk()) {
+            Some(socket) => socket.owner(),
+            None => ANY_USER,
         }
     }
 

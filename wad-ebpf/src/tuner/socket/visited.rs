@@ -48,6 +48,7 @@ static SOCK: SockOffsets = SockOffsets {
     local_port: 0,
     net: 0,
     cgroup: 0,
+    user: 0,
     rmem_alloc: 0,
     wmem_queued: 0,
     sndbuf: 0,
@@ -188,6 +189,13 @@ impl Visited {
             return 0;
         }
         cgroup.follow(offset!(cgroup_node)).read(offset!(node_id))
+    }
+
+    /// Returns the user that it belongs to: who made it (`sock_alloc()`); from its
+    /// listener's to that of who accepted it, when that happens (`sock_graft()`).
+    #[inline(always)]
+    pub fn owner(&self) -> u32 {
+        self.number_at(offset!(user))
     }
 
     /// It is not 0 where the application limits what is on its way.

@@ -5,6 +5,7 @@ use wad_common::ports::PortRange;
 use crate::config::{
     field::{Checked, Field, Kind},
     ports,
+    user::RANGE as USERS,
 };
 
 const PORT: Field = Field {
@@ -13,6 +14,15 @@ const PORT: Field = Field {
         range: "1 to 65535; 0 for any",
     },
     default: "any",
+    ..Field::NONE
+};
+
+pub const USER: Field = Field {
+    key: "user",
+    kind: Kind::Other { takes: "the name of a user, or its number", range: USERS },
+    default: "any",
+    doc: "The user that the socket belongs to; of paths on one prefix, those for a user go first.",
+    check: Some(Checked::words(|path| path.user.map(|user| format!("user {user}")))),
     ..Field::NONE
 };
 
@@ -76,6 +86,7 @@ pub const MATCHED: &[Field] = &[
         check: Some(Checked::words(|path| shown("local", &path.local_ports))),
         ..PORT
     },
+    USER,
     MODE,
 ];
 

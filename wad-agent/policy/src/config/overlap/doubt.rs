@@ -33,7 +33,8 @@ impl Doubt {
     pub fn between(place: usize, before: &[&MatchRule], rule: &MatchRule) -> Option<Self> {
         let other = before[place];
         let is_as_specific = other.ports.pairs() == rule.ports.pairs();
-        if other.path == rule.path || other.local != rule.local || !is_as_specific {
+        let is_same = other.local == rule.local && other.user == rule.user;
+        if other.path == rule.path || !is_same || !is_as_specific {
             return None;
         }
         let remote = other.ports.remote.common(rule.ports.remote)?;

@@ -1,21 +1,23 @@
 //! Tells whether rules before a rule leave any flow to it.
 //!
-//! A rule is a box: local addresses, remote ports and local ports, each from a first to a
-//! last. Were there a point of it in none of the others, then also one whose every
+//! A rule is a box: users, local addresses, remote ports and local ports, each from a first
+//! to a last. Were there a point of it in none of the others, then also one whose every
 //! coordinate is the box's first or the one behind another box's last: so only those
 //! are tried.
 
+use wad_common::policy::ANY_USER;
+
 use crate::config::match_rules::MatchRule;
 
-/// First and last of local addresses, remote ports and local ports.
-type Extent = [(u128, u128); 3];
+/// First and last of users, local addresses, remote ports and local ports.
+type Extent = [(u128, u128); 4];
 
 /// Whether a flow on the rules' remote prefix falls under `rule` and none of `before`.
 pub fn is_left_over(rule: &MatchRule, before: &[&MatchRule]) -> bool {
     let own = extent(rule);
     let others: Vec<_> =
         before.iter().map(|other| extent(other)).filter(|other| meet(other, &own)).collect();
-    let [addresses, remotes, locals] = [0, 1, 2].map(|axis| {
+    let [users, addresses, remotes, locals] = [0, 1, 2, 3].map(|axis| {
         let (first, last) = own[axis];
         let behind = others.iter().map(|other| other[axis].1).filter(|end| *end < last);
         let mut tried: Vec<_> = behind.map(|end| end + 1).chain([first]).collect();
@@ -23,10 +25,12 @@ pub fn is_left_over(rule: &MatchRule, before: &[&MatchRule]) -> bool {
         tried.dedup();
         tried
     });
-    let is_free = |point: [u128; 3]| !others.iter().any(|other| has(other, point));
-    addresses.iter().any(|&address| {
-        remotes.iter().any(|&remote| locals.iter().any(|&local| is_free([address, remote, local])))
-    })
+    let is_free = |point: [u128; 4]| !others.iter().any(|other| has(other, point));
+    let is_free_of = |user, address| {
+        let mut remotes = remotes.iter();
+        remotes.any(|&remote| locals.iter().any(|&local| is_free([user, address, remote, local])))
+    };
+    users.iter().any(|&user| addresses.iter().any(|&address| is_free_of(user, address)))
 }
 
 /// Whether some flow on the rules' remote prefix fits both.
@@ -39,14 +43,15 @@ fn extent(rule: &MatchRule) -> Extent {
     let ports = [rule.ports.remote, rule.ports.local];
     // No connection has port 0.
     let [remote, local] = ports.map(|range| (range.first.max(1).into(), range.last.into()));
-    [(address, address | !mask), remote, local]
+    let users = rule.user.map_or((0, (ANY_USER - 1).into()), |user| (user.into(), user.into()));
+    [users, (address, address | !mask), remote, local]
 }
 
 fn meet(one: &Extent, other: &Extent) -> bool {
     one.iter().zip(other).all(|((first, last), (least, most))| first <= most && least <= last)
 }
 
-fn has(extent: &Extent, point: [u128; 3]) -> bool {
+fn has(extent: &Extent, point: [u128; 4]) -> bool {
     extent.iter().zip(point).all(|((first, last), at)| *first <= at && at <= *last)
 }
 
@@ -58,8 +63,13 @@ mod tests {
     use super::*;
     use crate::config::Mapped;
 
-    const ANY: MatchRule =
-        MatchRule { remote: Mapped::ANY, local: Mapped::ANY, ports: Ports::ANY, path: 0 };
+    const ANY: MatchRule = MatchRule {
+        remote: Mapped::ANY,
+        local: Mapped::ANY,
+        ports: Ports::ANY,
+        user: None,
+        path: 0,
+    };
 
     fn to(first: u16, last: u16) -> MatchRule {
         let remote = PortRange { first, last };
@@ -84,15 +94,18 @@ mod tests {
             let mask = Mapped { address: 0, bits }.mask();
             Mapped { address: address & mask, bits }
         });
-        (local, range.clone(), range).prop_map(|(local, remote, own)| MatchRule {
+        let user = prop::option::of(0..2_u32);
+        (user, local, range.clone(), range).prop_map(|(user, local, remote, own)| MatchRule {
+            user,
             local,
             ports: Ports { remote, local: own },
             ..ANY
         })
     }
 
-    fn fits(rule: &MatchRule, address: u128, ports: (u16, u16)) -> bool {
-        rule.local.contains(Mapped { address, bits: 128 })
+    fn fits(rule: &MatchRule, user: u32, address: u128, ports: (u16, u16)) -> bool {
+        rule.user.is_none_or(|own| own == user)
+            && rule.local.contains(Mapped { address, bits: 128 })
             && rule.ports.remote.has(ports.0)
             && rule.ports.local.has(ports.1)
     }
@@ -101,9 +114,12 @@ mod tests {
         #[test]
         fn it_is_as_if_all_were_tried(one in rule(), before in prop::collection::vec(rule(), 0..9)) {
             let before: Vec<_> = before.iter().collect();
-            let left = (0..4_u128).any(|address| (1..12_u16).any(|remote| (1..12_u16).any(|local| {
-                let fits = |rule: &MatchRule| fits(rule, address, (remote, local));
+            let is_left = |user, address, remote, local| {
+                let fits = |rule: &MatchRule| fits(rule, user, address, (remote, local));
                 fits(&one) && !before.iter().any(|rule| fits(rule))
+            };
+            let left = (0..3_u32).any(|user| (0..4_u128).any(|address| (1..12_u16).any(|remote| {
+                (1..12_u16).any(|local| is_left(user, address, remote, local))
             })));
             prop_assert_eq!(is_left_over(&one, &before), left);
         }

@@ -39,13 +39,15 @@ pub struct Selected {
 
 impl Selection {
     pub fn of(paths: &[PathPolicy]) -> Self {
-        let wanting = paths.iter().filter(|path| !RouteMetrics::of(path).is_nothing());
+        // A user's path has no metrics of routes, and no rule could go past for it alone.
+        let paths = || paths.iter().filter(|path| path.user.is_none());
+        let wanting = paths().filter(|path| !RouteMetrics::of(path).is_nothing());
         let wanted: HashSet<IpNet> = wanting.flat_map(remotes).map(|(net, _)| net).collect();
         if wanted.is_empty() {
             return Self::default();
         }
         let mut entries = Vec::new();
-        for path in paths {
+        for path in paths() {
             let metrics = RouteMetrics::of(path);
             let within = |net: &IpNet| around(*net).any(|around| wanted.contains(&around));
             let name = Arc::from(path.name.as_str());
