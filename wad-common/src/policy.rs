@@ -18,6 +18,9 @@ pub const CONGESTION_BYTES: usize = 16;
 /// program, and of what `wad check` accepts.
 pub const RULES_PER_ADDRESS: usize = 16;
 
+/// Most patterns of cgroups in a policy set.
+pub const CGROUP_PATTERNS: usize = u64::BITS as usize;
+
 /// Any user, or one that the kernel did not say: no user has this number (`uid_valid()`).
 pub const ANY_USER: u32 = u32::MAX;
 
@@ -32,10 +35,29 @@ pub struct RuleRun {
     pub first: u32,
     /// Number of rules, at most [`RULES_PER_ADDRESS`].
     pub count: u16,
-    /// 1 if any of them is for a user, else 0: then nobody asks whose a flow is.
-    pub by_user: u16,
+    /// [`BY_USER`] and [`BY_CGROUP`], if any of them depends on that: else nobody asks.
+    pub by: u16,
 }
 record!(RuleRun, size = 8);
+
+/// A rule is for a user.
+pub const BY_USER: u16 = 1 << 0;
+/// A rule is for cgroups.
+pub const BY_CGROUP: u16 = 1 << 1;
+
+/// Says whose a socket is, as far as rules ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user, or [`ANY_USER`] where nobody knows whose it is.
+    pub user: u32,
+    /// The patterns that its cgroup fits, or one around that: a bit each.
+    pub cgroups: u64,
+}
+
+impl Owner {
+    /// Nobody has asked, or nobody knows.
+    pub const UNKNOWN: Self = Self { user: ANY_USER, cgroups: 0 };
+}
 
 /// A flow must fit this beside its remote prefix. The address is that of this host,
 /// in network byte order, IPv4 mapped into IPv6.
@@ -53,8 +75,10 @@ pub struct Rule {
     pub policy: u32,
     /// The user that the socket belongs to, or [`ANY_USER`].
     pub user: u32,
+    /// The pattern that a cgroup of it fits, as its bit; 0 for any.
+    pub cgroups: u64,
 }
-record!(Rule, size = 48);
+record!(Rule, size = 56);
 
 impl Rule {
     /// A rule for any flow.
@@ -64,13 +88,15 @@ impl Rule {
         ports: Ports::ANY,
         policy: 0,
         user: ANY_USER,
+        cgroups: 0,
     };
 
-    /// Whether a socket of this user falls under the rule.
+    /// Whether a socket of this owner falls under the rule.
     #[inline(always)]
     #[must_use]
-    pub const fn is_for(&self, user: u32) -> bool {
-        self.user == ANY_USER || self.user == user
+    pub const fn is_for(&self, owner: Owner) -> bool {
+        (self.user == ANY_USER || self.user == owner.user)
+            && (self.cgroups == 0 || self.cgroups & owner.cgroups != 0)
     }
 
     /// Whether a flow between these ends falls under the rule, as far as they go.
@@ -182,7 +208,7 @@ impl Policy {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{ANY_USER, Rule};
+    use super::{Owner, Rule};
     use crate::ports::{PortRange, Ports};
 
     /// 10.1.2.0/24, mapped into IPv6.
@@ -200,8 +226,18 @@ mod tests {
     #[test]
     fn a_users_rule_is_for_that_user_only() {
         let rule = Rule { user: 993, ..Rule::ANY };
-        assert!(rule.is_for(993) && Rule::ANY.is_for(993) && Rule::ANY.is_for(ANY_USER));
-        assert!(!rule.is_for(0) && !rule.is_for(ANY_USER));
+        let globus = Owner { user: 993, cgroups: 0 };
+        assert!(rule.is_for(globus) && Rule::ANY.is_for(globus));
+        assert!(!rule.is_for(Owner { user: 0, ..globus }) && !rule.is_for(Owner::UNKNOWN));
+    }
+
+    #[test]
+    fn a_cgroups_rule_is_for_what_fits_its_pattern() {
+        let rule = Rule { cgroups: 1 << 63, ..Rule::ANY };
+        let within = Owner { user: 0, cgroups: 1 << 63 | 1 };
+        assert!(rule.is_for(within) && Rule::ANY.is_for(within));
+        assert!(!rule.is_for(Owner { cgroups: 1, ..within }));
+        assert!(!Rule { user: 993, ..rule }.is_for(within));
     }
 
     #[test]

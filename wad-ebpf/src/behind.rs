@@ -17,6 +17,19 @@ impl Behind {
         Self(Self(at as u64).read(0))
     }
 
+    /// Returns the one that a pointer of it leads to.
+    #[inline(always)]
+    #[must_use]
+    pub fn follow(self, offset: u32) -> Self {
+        Self(self.read(offset))
+    }
+
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
     /// Returns a field, of plain numbers; zeros where it cannot be read.
     #[inline(always)]
     #[must_use]

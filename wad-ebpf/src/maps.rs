@@ -25,6 +25,9 @@ pub type Rules = Array<Rule, 1, { BPF_F_INNER_MAP as usize }>;
 /// The policies, by index.
 pub type Policies = Array<Policy, 1, { BPF_F_INNER_MAP as usize }>;
 
+/// The cgroups that fit patterns of paths, by their numbers, with a bit for each pattern.
+pub type Cgroups = HashMap<u64, u64, 1, { BPF_F_NO_PREALLOC as usize }>;
+
 // Two policy sets: the lowest bit of the generation says which is in force. The
 // agent makes the inner maps, each as large as its set.
 
@@ -36,6 +39,9 @@ pub static RULE_SETS: ArrayOfMaps<Rules, 2> = ArrayOfMaps::new();
 
 #[btf_map(name = "POLICY_SETS")]
 pub static POLICY_SETS: ArrayOfMaps<Policies, 2> = ArrayOfMaps::new();
+
+#[btf_map(name = "CGROUP_SETS")]
+pub static CGROUP_SETS: ArrayOfMaps<Cgroups, 2> = ArrayOfMaps::new();
 
 /// Indexed by [`Setting`].
 #[btf_map(name = "SETTINGS")]

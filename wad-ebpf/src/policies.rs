@@ -4,7 +4,7 @@ use aya_ebpf::btf_maps::lpm_trie::Key;
 use wad_common::{
     counter::Setting,
     flow::Flow,
-    policy::{ANY_USER, Policy, RULES_PER_ADDRESS},
+    policy::{ANY_USER, Owner, Policy, RULES_PER_ADDRESS},
 };
 
 use crate::maps::{POLICY_SETS, PREFIX_SETS, RULE_SETS, SETTINGS};
@@ -39,21 +39,22 @@ pub fn generation() -> u64 {
     SETTINGS.get(Setting::Generation as u32).copied().unwrap_or(0)
 }
 
-/// Index of the policy that a flow falls under in the set of that generation. `user` is
-/// asked for only if a rule depends on it; where nobody knows that, no rule is settled.
+/// Index of the policy that a flow falls under in the set of that generation. Whose it
+/// is, is asked only if a rule depends on it, with the set and what rules depend on; where
+/// nobody knows that, no rule is settled.
 #[inline(always)]
 #[must_use]
-pub fn find(generation: u64, ends: &Ends, user: impl FnOnce() -> u32) -> Option<u32> {
+pub fn find(generation: u64, ends: &Ends, whose: impl FnOnce(u32, u16) -> Owner) -> Option<u32> {
     let set = (generation & 1) as u32;
     let key = Key::new(128, bytes(ends.remote));
     let prefixes = PREFIX_SETS.get(set)?;
     let run = *prefixes.get(&key)?;
     let rules = RULE_SETS.get(set)?;
     let local = words(ends.local);
-    let mut owner = ANY_USER;
-    if run.by_user != 0 {
-        owner = user();
-        if owner == ANY_USER {
+    let mut owner = Owner::UNKNOWN;
+    if run.by != 0 {
+        owner = whose(set, run.by);
+        if owner.user == ANY_USER {
             return None;
         }
     }

@@ -5,6 +5,7 @@ mod answers;
 mod beside;
 mod bound;
 mod buffers;
+mod cgroups;
 mod change;
 mod divisions;
 mod events;

@@ -16,6 +16,7 @@ use std::{
     path::Path,
 };
 
+use wad_linux::cgroup_tree::Cgroups;
 use wad_policy::config::{Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, fields};
 use wad_tuning::ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX};
 
@@ -31,7 +32,8 @@ pub fn run(file: &Path) -> anyhow::Result<()> {
     let config = Config::load(file, &host)?;
     let ceilings = Ceiling::all(&config, read_sysctl);
     let memory = Memory::of(&config, memory::default_bytes());
-    let page = Page { file, config: &config, host: &host, ceilings, memory };
+    let cgroups = host::cgroups(&config.paths);
+    let page = Page { file, config: &config, host: &host, ceilings, memory, cgroups };
     output::print(page)
 }
 
@@ -40,7 +42,8 @@ pub fn run(file: &Path) -> anyhow::Result<()> {
 pub fn fuzz(config: &Config, host: &Host) {
     let ceilings = Ceiling::all(config, |_| None);
     let memory = Memory::of(config, None);
-    let page = Page { file: Path::new("wad.toml"), config, host, ceilings, memory }.to_string();
+    let file = Path::new("wad.toml");
+    let page = Page { file, config, host, ceilings, memory, cgroups: None }.to_string();
     assert!(page.ends_with("no error\n"));
 }
 
@@ -102,6 +105,8 @@ struct Page<'a> {
     host: &'a Host,
     ceilings: Vec<Ceiling>,
     memory: Memory,
+    /// The cgroups that there are; None where nothing depends on them, or nobody knows.
+    cgroups: Option<Cgroups>,
 }
 
 impl Display for Page<'_> {
@@ -150,6 +155,7 @@ impl Display for Page<'_> {
                 [
                     note(path),
                     choice_note(path),
+                    self.cgroups.as_ref().and_then(|cgroups| host::cgroup_note(path, cgroups)),
                     host::note(path, is_routed),
                     host::port_note(path, is_routed),
                 ]

@@ -10,7 +10,7 @@ use wad_agent::client::{self, ClientError, Request};
 use wad_policy::config::{Config, Host};
 use wad_tuning::{
     disabled_note::Note,
-    explain::{Answer, Basis, End, Offline, Query},
+    explain::{Answer, Basis, End, Offline, Query, below_root},
     routes,
 };
 
@@ -27,6 +27,9 @@ pub struct Explain {
     /// The user that the connection's socket belongs to, where paths depend on it
     #[arg(long, value_name = "NAME|NUMBER")]
     pub user: Option<String>,
+    /// The cgroup that it is of, as /proc/PID/cgroup has it after 0::, where paths depend on it
+    #[arg(long, value_name = "PATH")]
+    pub cgroup: Option<String>,
     /// Answer from the configuration, even if an agent runs
     #[arg(long)]
     pub offline: bool,
@@ -37,7 +40,8 @@ pub struct Explain {
 /// `wad explain`.
 pub fn run(args: &Explain) -> Result<()> {
     let user = args.user.as_deref().map(user_number).transpose()?;
-    let query = Query { remote: args.remote, local: args.local, user };
+    let cgroup = args.cgroup.as_deref().map(below_root);
+    let query = Query { remote: args.remote, local: args.local, user, cgroup };
     let answer = if args.offline { None } else { ask_agent(args, &query)? };
     let answer = match answer {
         Some(answer) => answer,

@@ -90,7 +90,7 @@ impl Cgroup {
 
 /// Returns where the cgroup v2 hierarchy is mounted: /sys/fs/cgroup, or below it in a
 /// hybrid set-up.
-fn root() -> Result<PathBuf, CgroupError> {
+pub fn root() -> Result<PathBuf, CgroupError> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").map_err(CgroupError::Mounts)?;
     cgroup2_mount(&mounts).ok_or(CgroupError::NoCgroup2)
 }

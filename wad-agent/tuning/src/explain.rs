@@ -15,5 +15,5 @@ pub use self::{
     answer::{Answer, Basis},
     lookup::{Known, RuleSet, explain},
     offline::Offline,
-    query::{End, Query, QueryError},
+    query::{End, Query, QueryError, below_root},
 };

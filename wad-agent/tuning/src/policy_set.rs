@@ -2,9 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use wad_common::policy::{ANY_USER, CONGESTION_BYTES, NAME_BYTES, Policy, Rule, RuleRun};
+use wad_common::policy::{
+    ANY_USER, BY_CGROUP, BY_USER, CONGESTION_BYTES, NAME_BYTES, Policy, Rule, RuleRun,
+};
 use wad_policy::{
-    config::{Congestion, Mapped, MatchRule, PathPolicy, fields, match_rules},
+    config::{
+        CgroupPattern, Congestion, Mapped, MatchRule, PathPolicy, cgroup_patterns, fields,
+        match_rules,
+    },
     switch::Disabled,
 };
 
@@ -46,6 +51,8 @@ pub struct PolicySet {
     pub next: u32,
     /// The settings that paths would get whose flows are left alone.
     pub withheld: HashMap<u32, Withheld>,
+    /// The patterns of cgroups that rules have, by their numbers.
+    pub patterns: Vec<CgroupPattern>,
 }
 
 /// The settings of a path whose flows are left alone.
@@ -76,7 +83,8 @@ impl PolicySet {
             policies[place] = Some(Policy { generation, ..policy });
         }
         let (prefixes, rules) = lay_out(paths, &names);
-        Self { prefixes, rules, policies, names, next, withheld }
+        let patterns = cgroup_patterns(paths);
+        Self { prefixes, rules, policies, names, next, withheld, patterns }
     }
 }
 
@@ -141,12 +149,17 @@ fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Mapped, RuleR
         let own = &rules[first..];
         // A valid configuration has far fewer.
         let count = own.len().min(u16::MAX.into()) as u16;
-        let by_user = own.iter().any(|rule| rule.user != ANY_USER).into();
-        let run = RuleRun { first: first as u32, count, by_user };
+        let by = own.iter().fold(0, |by, rule| by | depends_on(rule));
+        let run = RuleRun { first: first as u32, count, by };
         around.push((prefix, run));
         prefixes.push((prefix, run));
     }
     (prefixes, rules)
+}
+
+const fn depends_on(rule: &Rule) -> u16 {
+    let by_user = if rule.user == ANY_USER { 0 } else { BY_USER };
+    if rule.cgroups == 0 { by_user } else { by_user | BY_CGROUP }
 }
 
 const fn rule(own: &MatchRule, policy: u32) -> Rule {
@@ -158,6 +171,11 @@ const fn rule(own: &MatchRule, policy: u32) -> Rule {
         user: match own.user {
             Some(user) => user,
             None => ANY_USER,
+        },
+        // A valid configuration has no more than there are bits.
+        cgroups: match own.cgroup {
+            Some(number) => 1_u64.wrapping_shl(number as u32),
+            None => 0,
         },
     }
 }
@@ -215,9 +233,9 @@ mod tests {
         let user = PathPolicy { user: Some(993), ..path("user", &["10.1.0.0/16"]) };
         let paths = [path("wide", &["10.0.0.0/8"]), user, path("inner", &["10.1.2.0/24"])];
         let set = set(&paths);
-        let by_user: Vec<_> = set.prefixes.iter().map(|(_, run)| run.by_user).collect();
+        let by_user: Vec<_> = set.prefixes.iter().map(|(_, run)| run.by).collect();
         // What lies within has the user's rule as well.
-        assert_eq!(by_user, [0, 1, 1]);
+        assert_eq!(by_user, [0, BY_USER, BY_USER]);
         let users: Vec<_> = set.rules.iter().map(|rule| rule.user).collect();
         assert_eq!(users, [ANY_USER, 993, ANY_USER, ANY_USER, 993, ANY_USER]);
     }

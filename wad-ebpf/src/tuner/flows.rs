@@ -35,9 +35,10 @@ pub fn adopt<'a, const ADDITION: bool>(
 ) -> Option<(&'a mut Flow, &'a Policy)> {
     let generation = policies::generation();
     let mut user = ANY_USER;
-    let index = policies::find(generation, &socket.ends(), || {
-        user = socket.user();
-        user
+    let index = policies::find(generation, &socket.ends(), |set, by| {
+        let owner = socket.owner(set, by);
+        user = owner.user;
+        owner
     })?;
     let policy = policies::policy(generation, index)?;
     adopt_under::<ADDITION>(socket, role, policy, Match { index, user })

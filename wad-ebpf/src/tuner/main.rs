@@ -44,7 +44,7 @@ use aya_ebpf::{
 use wad_common::{
     event::Kind,
     flow::Role,
-    policy::{ANY_USER, DIVIDES, Policy},
+    policy::{DIVIDES, Owner, Policy},
 };
 use wad_ebpf::policies;
 
@@ -120,12 +120,12 @@ fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
     if let Some(flow) = calling.as_ref().and_then(flows::live) {
         return policies::of_flow(flow);
     }
-    let user = || match &calling {
-        Some(socket) => socket.user(),
-        None => ANY_USER,
+    let whose = |set, by| match &calling {
+        Some(socket) => socket.owner(set, by),
+        None => Owner::UNKNOWN,
     };
     let generation = policies::generation();
-    policies::policy(generation, policies::find(generation, &socket::ends(ctx), user)?)
+    policies::policy(generation, policies::find(generation, &socket::ends(ctx), whose)?)
 }
 
 #[inline(always)]

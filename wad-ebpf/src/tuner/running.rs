@@ -75,13 +75,15 @@ fn visit(socket: &Visited) -> Option<Visit> {
         Some(flow) => flow.user,
         None => ANY_USER,
     };
-    let owner = || {
-        if user == ANY_USER {
-            user = socket.user();
+    let whose = |set, by| {
+        let mut owner = socket.owner(set, by);
+        if user != ANY_USER {
+            owner.user = user;
         }
-        user
+        user = owner.user;
+        owner
     };
-    let index = policies::find(generation, &socket.ends(), owner).unwrap_or(NO_PATH);
+    let index = policies::find(generation, &socket.ends(), whose).unwrap_or(NO_PATH);
     if let Some(flow) = flows::live(socket) {
         // One that was matched, but whose establishment found no policy, is begun
         // anew.

@@ -5,6 +5,7 @@ mod autotune;
 mod binomial;
 mod bounded_memory;
 mod buffers;
+mod cgroups;
 mod clients;
 mod congestion_events;
 mod congestion_lists;

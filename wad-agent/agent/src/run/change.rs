@@ -106,8 +106,9 @@ impl Force<'_> {
     fn install(&mut self, wanted: &Wanted<'_>) -> Result<Installed> {
         let Wanted { policies, .. } = *wanted;
         let instance = &self.agent.options.instance;
+        self.cgroups.follow_for(policies)?;
         if let Some(tuning) = &self.tuning {
-            let policy_set = tuning.change(policies, instance)?;
+            let policy_set = tuning.change(policies, instance, self.cgroups.cgroups())?;
             return Ok(Installed { policy_set, start: None });
         }
         // Unmounted with the rest of the journal, when the agent ends.
@@ -117,6 +118,7 @@ impl Force<'_> {
             cgroup: &self.agent.cgroup,
             paths: policies,
             disabled: &self.disabled,
+            cgroups: self.cgroups.cgroups(),
         };
         let pins = Pins::new(self.agent.lock, instance);
         if !self.agent.privileges.maps_by_id && bpf::exist(instance) {

@@ -44,6 +44,8 @@ pub enum Event {
     Grow,
     /// Counts are to be held against the flows that there are.
     Recount,
+    /// Cgroups have come or gone.
+    Cgroups(io::Result<()>),
     /// It has been looked what is not in the kernel any more where it belongs.
     Looked(io::Result<Vec<Lost>>),
     /// The events of flows cannot be read any more.
@@ -83,7 +85,7 @@ impl Events {
         let may_review = retiring.is_none() && !force.is_retiring();
         let next_look = force.buffers.next_look;
         let tuning = Arc::clone(force.tuning());
-        let Force { flows, recounts, adopting, following, growing, .. } = force;
+        let Force { flows, recounts, adopting, following, growing, cgroups, .. } = force;
         let flows = flows.as_mut().expect("the start follows them");
         loop {
             return tokio::select! {
@@ -99,6 +101,7 @@ impl Events {
                 ended = adopting.ended() => Event::Adopted(ended),
                 followed = following.done() => Event::Followed(followed),
                 ended = growing.done() => Event::Grown(ended),
+                changed = cgroups.changed() => Event::Cgroups(changed),
                 _ = self.recounts.tick() => Event::Recount,
                 () = recounts.done() => continue,
                 looked = self.links.next(&tuning) => Event::Looked(looked),

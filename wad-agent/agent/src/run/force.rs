@@ -2,6 +2,7 @@
 //! last plan left. Flows are brought under it here.
 
 use std::{
+    io,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -25,6 +26,7 @@ use super::{
     adopting::{Adopting, Ended, Pass},
     beside::Beside,
     buffers::{Buffers, processor_time},
+    cgroups,
     divisions::Divisions,
     following::Following,
     links::Watch,
@@ -63,6 +65,8 @@ pub struct Force<'a> {
     pub links: Watch,
     /// When the policy set before the one in force is to go.
     pub retiring: Option<Instant>,
+    /// The cgroups that paths depend on.
+    pub(super) cgroups: cgroups::Followed,
     /// The pass over all flows after which it goes.
     retires_after: Option<u64>,
 }
@@ -100,6 +104,7 @@ impl<'a> Force<'a> {
             skipped: Arc::default(),
             links: Watch::default(),
             retiring: None,
+            cgroups: cgroups::Followed::nothing(),
             retires_after: None,
         })
     }
@@ -119,6 +124,21 @@ impl<'a> Force<'a> {
         self.adopt(Pass::All);
         self.retires_after = None;
         self.retiring = Some(Instant::now() + bpf::HANDSHAKE);
+    }
+
+    /// Has connections matched by the cgroups that there are now. Those that were made in
+    /// one before that was known are brought along.
+    pub fn follow_cgroups(&mut self, changed: io::Result<()>) {
+        let followed = changed
+            .map_err(anyhow::Error::from)
+            .and_then(|()| Ok(self.tuning().follow_cgroups(self.cgroups.cgroups())?));
+        match followed {
+            Ok(true) => {
+                self.adopt(Pass::All);
+            }
+            Ok(false) => {}
+            Err(error) => warn!("paths for cgroups do not match new ones: {error:#}"),
+        }
     }
 
     /// Brings running flows under the policy in force, beside the event loop. Returns the

@@ -121,6 +121,7 @@ impl<'a> Running<'a> {
             Event::Recount => self.force.recount(),
             Event::Divide => self.force.divide(),
             Event::Grow => self.force.grow(),
+            Event::Cgroups(changed) => self.force.follow_cgroups(changed),
             Event::Followed(followed) => {
                 if self.force.followed(followed) {
                     self.tell(|_| {});

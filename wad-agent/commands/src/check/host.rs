@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use wad_linux::{
+    cgroup,
+    cgroup_tree::{Cgroups, Tree},
+};
 use wad_policy::{
     config::{
         Config, Congestion, HostChanges, PathPolicy,
@@ -45,6 +49,19 @@ fn write_namespaces(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result 
          (CAP_SYS_ADMIN): a second or two after the first connection there, which keeps the window \
          scale that it has; `wad explain` and the log name those where it does not hold, and why"
     )
+}
+
+/// Returns the cgroups that there are, if a path depends on them.
+pub fn cgroups(paths: &[PathPolicy]) -> Option<Cgroups> {
+    paths.iter().find(|path| path.cgroup.is_some())?;
+    Some(Tree::open(&cgroup::root().ok()?).ok()?.cgroups().clone())
+}
+
+/// Returns a note of a pattern that no cgroup fits, which is no error: one may come.
+pub fn cgroup_note(path: &PathPolicy, cgroups: &Cgroups) -> Option<String> {
+    let pattern = path.cgroup.as_ref()?;
+    let is_none = !cgroups.keys().any(|cgroup| pattern.fits(cgroup));
+    is_none.then(|| format!("path {}: nothing fits {pattern} on this host now", path.name))
 }
 
 /// Returns a note of ports that no rule can choose.

@@ -14,7 +14,9 @@ fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
     let config = Config::parse("wad.toml", text, &host).expect("valid");
     let ceilings = Ceiling::all(&config, |_| sysctl_bytes);
     let memory = Memory::of(&config, Some(64 << 20));
-    Page { file: Path::new("wad.toml"), config: &config, host: &host, ceilings, memory }.to_string()
+    let cgroups = Some([("a.slice/x.service".into(), 7)].into());
+    let file = Path::new("wad.toml");
+    Page { file, config: &config, host: &host, ceilings, memory, cgroups }.to_string()
 }
 
 const TWO: &str = r#"
@@ -41,6 +43,15 @@ fn what_a_path_would_rather_have_is_told() {
     assert!(chosen.contains(why) && chosen.contains("has the kernel load tcp_bbr\n"), "{chosen}");
     let first = page(&list("['reno']"), None);
     assert!(!first.contains("first of its list"), "{first}");
+}
+
+#[test]
+fn what_no_cgroup_fits_is_no_error() {
+    let of = |unit| format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\nunit = '{unit}'\n");
+    let none = page(&of("y.service"), None);
+    assert!(none.contains("path p: nothing fits unit y.service on this host now\n"), "{none}");
+    let one = page(&of("x.service"), None);
+    assert!(one.contains("unit x.service") && !one.contains("nothing fits"), "{one}");
 }
 
 #[test]

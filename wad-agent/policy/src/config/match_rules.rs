@@ -3,12 +3,12 @@
 //!
 //! A path is one rule for each combination of its prefixes and port ranges. The longest
 //! remote prefix that has an address goes first; among the rules of one prefix those for a
-//! user, then those with the fewest pairs of ports, and among those with as many the order
+//! user and cgroups, then those for one of them, then those with the fewest pairs of ports, and among those with as many the order
 //! of the file.
 
 use wad_common::ports::{PortRange, Ports};
 
-use super::{PathPolicy, prefix::Mapped};
+use super::{CgroupPattern, PathPolicy, prefix::Mapped};
 
 /// A rule, as far as matching goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub struct MatchRule {
     pub ports: Ports,
     /// Number of the user; None for any.
     pub user: Option<u32>,
+    /// Number of the pattern that its cgroups fit; None for any.
+    pub cgroup: Option<usize>,
     /// Index of its path.
     pub path: usize,
 }
@@ -26,18 +28,33 @@ pub struct MatchRule {
 /// of one prefix are in their order.
 pub fn match_rules(paths: &[PathPolicy]) -> Vec<MatchRule> {
     let mut rules = Vec::with_capacity(paths.len());
+    let patterns = cgroup_patterns(paths);
     for (index, path) in paths.iter().enumerate() {
+        let number = |own| patterns.iter().position(|pattern| pattern == own);
+        let cgroup = path.cgroup.as_ref().and_then(number);
         for &remote in &path.remote {
             for local in locals(path) {
                 let (remote, user) = (remote.into(), path.user);
-                let rule = |ports| MatchRule { remote, local, ports, user, path: index };
+                let rule = |ports| MatchRule { remote, local, ports, user, cgroup, path: index };
                 rules.extend(path.ports().map(rule));
             }
         }
     }
     // Stable: the order of the file remains.
-    rules.sort_by_key(|rule| (rule.remote, rule.user.is_none(), rule.ports.pairs()));
+    let open = |rule: &MatchRule| u8::from(rule.user.is_none()) + u8::from(rule.cgroup.is_none());
+    rules.sort_by_key(|rule| (rule.remote, open(rule), rule.ports.pairs()));
     rules
+}
+
+/// Returns the patterns of the paths, each once. Their numbers are their places.
+pub fn cgroup_patterns(paths: &[PathPolicy]) -> Vec<CgroupPattern> {
+    let mut patterns: Vec<CgroupPattern> = Vec::new();
+    for pattern in paths.iter().filter_map(|path| path.cgroup.as_ref()) {
+        if !patterns.contains(pattern) {
+            patterns.push(pattern.clone());
+        }
+    }
+    patterns
 }
 
 fn locals(path: &PathPolicy) -> impl Iterator<Item = Mapped> {
@@ -109,6 +126,17 @@ mod tests {
         let paths = [path(&[range(443, 443)]), PathPolicy { user: Some(993), ..path(&[]) }];
         let order: Vec<_> = match_rules(&paths).iter().map(|rule| rule.path).collect();
         assert_eq!(order, [1, 0]);
+    }
+
+    #[test]
+    fn the_more_conditions_a_path_has_on_whose_it_is_the_earlier_it_goes() {
+        let unit = |name: &str| Some(CgroupPattern::Unit(name.to_owned()));
+        let a = PathPolicy { cgroup: unit("a.service"), ..path(&[]) };
+        let b = PathPolicy { cgroup: unit("b.service"), ..path(&[range(443, 443)]) };
+        let both = PathPolicy { user: Some(0), ..a.clone() };
+        let rules = match_rules(&[path(&[]), a, b, both]);
+        let order: Vec<_> = rules.iter().map(|rule| (rule.path, rule.cgroup)).collect();
+        assert_eq!(order, [(3, Some(0)), (2, Some(1)), (1, Some(0)), (0, None)]);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 mod aimd;
 mod buffers;
+mod cgroup;
 mod congestion;
 mod consent;
 mod dedicated;
@@ -54,6 +55,7 @@ mod properties;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
+pub use cgroup::CgroupPattern;
 #[cfg(any(test, feature = "testing"))]
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
@@ -64,7 +66,7 @@ pub use host::loadable;
 pub use host_changes::{HostChanges, TransmitQueue};
 pub use keys::LeftOut;
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
-pub use match_rules::{MatchRule, match_rules};
+pub use match_rules::{MatchRule, cgroup_patterns, match_rules};
 pub use pacing::auto_bytes_per_second as auto_pacing;
 pub use path_policy::{
     AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PassedOver, PathPolicy,

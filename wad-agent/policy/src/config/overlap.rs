@@ -6,7 +6,7 @@ mod left_over;
 
 use std::collections::HashMap;
 
-use wad_common::policy::{MAX_PATHS, RULES_PER_ADDRESS};
+use wad_common::policy::{CGROUP_PATTERNS, MAX_PATHS, RULES_PER_ADDRESS};
 
 use self::{
     doubt::Doubt,
@@ -15,7 +15,7 @@ use self::{
 use super::{
     PathPolicy,
     fault::{Fault, Problems, Span},
-    match_rules::{MatchRule, match_rules},
+    match_rules::{MatchRule, cgroup_patterns, match_rules},
     prefix::Mapped,
 };
 
@@ -48,10 +48,23 @@ pub fn check(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
         count += path.rule_count();
         count > MAX_RULES
     });
+    if let Some(path) = beyond_patterns(paths) {
+        let label = format!("at most {CGROUP_PATTERNS} in all paths together");
+        let fault = Fault::new("too many patterns of cgroups", label);
+        problems.push(fault.help("join them by a pattern with *").at(sites[path].name));
+        return;
+    }
     match beyond {
         Some(path) => problems.push(too_many_rules().at(sites[path].remote)),
         None => check_rules(paths, sites, problems),
     }
+}
+
+/// Returns the first path whose pattern is one too many.
+fn beyond_patterns(paths: &[PathPolicy]) -> Option<usize> {
+    let patterns = cgroup_patterns(paths);
+    let beyond = patterns.get(CGROUP_PATTERNS)?;
+    paths.iter().position(|path| path.cgroup.as_ref() == Some(beyond))
 }
 
 fn too_many_rules() -> Fault {
@@ -150,7 +163,7 @@ fn unreachable(fate: &Fate) -> Fault {
                 "another path takes all its flows"
             };
             Fault::new("this path can never match", label).help(
-                "of the paths on a prefix one for a user wins, then that with the fewest ports, then \
+                "of the paths on a prefix one for a user or cgroups wins, then that with the fewest ports, then \
                  the first in the file: move this path up, or narrow what takes its flows",
             )
         }
@@ -191,6 +204,7 @@ mod tests {
     use wad_common::ports::PortRange;
 
     use super::*;
+    use crate::config::CgroupPattern;
 
     fn path(remote: &str, local: &[&str], remote_port: u16) -> PathPolicy {
         PathPolicy {
@@ -257,6 +271,37 @@ mod tests {
         let user = |user, first, last| PathPolicy { user: Some(user), ..range(first, last) };
         assert_eq!(found(&[user(1, 1, 100), user(2, 51, 150)]), []);
         assert_eq!(found(&[user(1, 1, 100), user(1, 51, 150)]).len(), 1);
+    }
+
+    #[test]
+    fn a_cgroups_path_covers_none_but_those_of_the_same_pattern() {
+        let of = |unit: Option<&str>, name: &str| PathPolicy {
+            cgroup: unit.map(|unit| CgroupPattern::Unit(unit.to_owned())),
+            name: name.to_owned(),
+            ..path("10.0.0.0/8", &[], 0)
+        };
+        let apart = [of(Some("a.service"), "a"), of(Some("*.service"), "b"), of(None, "c")];
+        assert_eq!(found(&apart), []);
+        let users = PathPolicy { user: Some(1), ..of(Some("a.service"), "b") };
+        assert_eq!(found(&[of(Some("a.service"), "a"), users]), []);
+        let twice = [of(Some("a.service"), "a"), of(None, "b"), of(Some("a.service"), "c")];
+        assert_eq!(found(&twice), [(NEVER.to_owned(), 2)]);
+    }
+
+    #[test]
+    fn there_are_as_many_patterns_as_bits() {
+        let numbered = |n: usize| PathPolicy {
+            name: n.to_string(),
+            remote: vec![format!("10.{n}.0.0/16").parse().expect("a prefix")],
+            cgroup: Some(CgroupPattern::Unit(format!("{n}.service"))),
+            ..PathPolicy::default()
+        };
+        let mut paths: Vec<_> = (0..64).map(numbered).collect();
+        // The same once more is none more.
+        paths.push(PathPolicy { cgroup: paths[0].cgroup.clone(), ..numbered(64) });
+        assert_eq!(found(&paths), []);
+        paths.push(numbered(65));
+        assert_eq!(found(&paths), [("too many patterns of cgroups".to_owned(), 65)]);
     }
 
     #[test]

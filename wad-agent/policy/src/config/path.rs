@@ -11,7 +11,7 @@ use wad_common::{
 use super::{
     AutoTraits, Host, MeasuredPath, Origin, PathPolicy,
     aimd::{self, Streams},
-    buffers,
+    buffers, cgroup,
     congestion::{self, Choice},
     consent, dedicated,
     fault::{Fault, Problems, quoted},
@@ -45,6 +45,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let local = read_local(table, problems);
     fields::read_match(table, problems, &mut policy);
     policy.user = user::read(table, host, problems);
+    policy.cgroup = cgroup::read(table, problems);
     let match_in_doubt = problems.count() > before;
 
     let line = Line::read(table, is_measured, problems);

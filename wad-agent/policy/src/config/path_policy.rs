@@ -5,7 +5,7 @@ use std::fmt;
 use ipnet::IpNet;
 use wad_common::{control::Control, ports::PortRange};
 
-use super::thresholds::Windows;
+use super::{cgroup::CgroupPattern, thresholds::Windows};
 use crate::{capacity::Capacity, law::Law, shares::Shares};
 
 /// A policy says which flows are meant, and what they get. None leaves a setting to the
@@ -24,6 +24,8 @@ pub struct PathPolicy {
     pub local_ports: Vec<PortRange>,
     /// Number of the user whose sockets are meant; None for any.
     pub user: Option<u32>,
+    /// The cgroups whose sockets are meant; None for any.
+    pub cgroup: Option<CgroupPattern>,
     /// Bytes that the path carries in a round trip time, where the file says so.
     pub bdp_bytes: Option<u64>,
     /// Argument of SO_SNDBUF, which the kernel doubles.

@@ -32,7 +32,7 @@ pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKer
     sets::make(pins)?;
     let mut object = load_object(pins, btf)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
-    let policy_set = maps.install(setup.paths, setup.instance)?;
+    let policy_set = maps.install(setup.paths, setup.instance, setup.cgroups)?;
     let tuner = load_tuner(&mut object)?;
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
     let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
@@ -69,7 +69,7 @@ pub fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKe
     options::follow(pins, &setup.cgroup.file, setup.paths)?;
     let links = Links::open(pins, setup.cgroup, None)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
-    let policy_set = maps.install(setup.paths, setup.instance)?;
+    let policy_set = maps.install(setup.paths, setup.instance, setup.cgroups)?;
     remove_rest(pins);
     Ok(InKernel { maps, links, how: Start::TakenOver, policy_set })
 }

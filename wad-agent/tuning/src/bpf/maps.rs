@@ -2,7 +2,8 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    path::Path,
+    sync::{Arc, Mutex},
 };
 
 use aya::maps::{
@@ -18,11 +19,12 @@ use wad_common::{
     refused::Refusal,
     stats::PathStats,
 };
+use wad_linux::cgroup_tree::{Cgroups, MAX_CGROUPS};
 use wad_policy::{
-    config::{Origin, PathPolicy},
+    config::{CgroupPattern, Origin, PathPolicy},
     switch::Disabled,
 };
-use wad_toolbox::{refusals::RefusedFlows, shown};
+use wad_toolbox::{mutex::locked, refusals::RefusedFlows, shown};
 
 use super::{Pins, Result, TuningError};
 use crate::{
@@ -33,10 +35,11 @@ use crate::{
 };
 
 /// Names of the maps, as in wad-ebpf.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "PREFIX_SETS",
     "RULE_SETS",
     "POLICY_SETS",
+    "CGROUP_SETS",
     "SETTINGS",
     "COUNTERS",
     "PATHS",
@@ -49,6 +52,7 @@ pub const NAMES: [&str; 10] = [
 pub const BPF_F_NO_PREALLOC: u32 = 1;
 pub const BPF_F_INNER_MAP: u32 = 1 << 12;
 
+type CgroupMap = BpfHashMap<MapData, u64, u64>;
 type Prefixes = LpmTrie<MapData, [u8; 16], RuleRun>;
 
 /// The maps that the agent reads and writes.
@@ -56,6 +60,7 @@ pub struct Maps {
     prefix_sets: ArrayOfMaps<MapData, Prefixes>,
     rule_sets: ArrayOfMaps<MapData, Array<MapData, Rule>>,
     policy_sets: ArrayOfMaps<MapData, Array<MapData, Policy>>,
+    cgroup_sets: ArrayOfMaps<MapData, CgroupMap>,
     settings: Array<MapData, u64>,
     counters: Array<MapData, u64>,
     paths: BpfHashMap<MapData, u32, PathStats>,
@@ -91,6 +96,47 @@ struct Inner {
     rules: Arc<Array<MapData, Rule>>,
     policies: Array<MapData, Policy>,
     prefixes: Arc<Prefixes>,
+    cgroups: Arc<Mutex<KnownCgroups>>,
+}
+
+/// The cgroups of a policy set.
+struct KnownCgroups {
+    /// The patterns of its rules, by their numbers.
+    patterns: Arc<[CgroupPattern]>,
+    map: CgroupMap,
+    /// The cgroups that fit any, as the map has them.
+    fitting: HashMap<u64, u64>,
+}
+
+impl KnownCgroups {
+    fn new(patterns: &[CgroupPattern], cgroups: &Cgroups) -> Result<Self> {
+        let map = CgroupMap::create(MAX_CGROUPS as u32, BPF_F_NO_PREALLOC)
+            .map_err(named("CGROUP_SETS"))?;
+        let mut known = Self { patterns: patterns.into(), map, fitting: HashMap::new() };
+        known.follow(cgroups)?;
+        Ok(known)
+    }
+
+    /// Has the map say what there is. Returns whether any has come.
+    fn follow(&mut self, cgroups: &Cgroups) -> Result<bool> {
+        let error = named("CGROUP_SETS");
+        let bits = |cgroup: &Path| {
+            let fitting = self.patterns.iter().enumerate().filter(|(_, it)| it.fits(cgroup));
+            fitting.fold(0, |bits, (number, _)| bits | 1_u64 << number)
+        };
+        let now = cgroups.iter().map(|(cgroup, id)| (*id, bits(cgroup)));
+        let now: HashMap<u64, u64> = now.filter(|(_, bits)| *bits != 0).collect();
+        for gone in self.fitting.keys().filter(|id| !now.contains_key(id)) {
+            self.map.remove(gone).map_err(&error)?;
+        }
+        let mut has_come = false;
+        for (id, bits) in now.iter().filter(|(id, bits)| self.fitting.get(id) != Some(bits)) {
+            self.map.insert(id, bits, 0).map_err(&error)?;
+            has_come = true;
+        }
+        self.fitting = now;
+        Ok(has_come)
+    }
 }
 
 /// Opens a pinned map.
@@ -123,6 +169,9 @@ impl Maps {
             policy_sets: Map::ArrayOfMaps(open("POLICY_SETS")?)
                 .try_into()
                 .map_err(named("POLICY_SETS"))?,
+            cgroup_sets: Map::ArrayOfMaps(open("CGROUP_SETS")?)
+                .try_into()
+                .map_err(named("CGROUP_SETS"))?,
             settings: Map::Array(open("SETTINGS")?).try_into().map_err(named("SETTINGS"))?,
             counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
             paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
@@ -141,7 +190,12 @@ impl Maps {
 
     /// Puts a policy set in force, whole: no flow sees half of it. Returns the set's
     /// number. If it fails, nothing is changed.
-    pub fn install(&mut self, paths: &[PathPolicy], instance: &Instance) -> Result<u64> {
+    pub fn install(
+        &mut self,
+        paths: &[PathPolicy],
+        instance: &Instance,
+        cgroups: &Cgroups,
+    ) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
         let disabled = &self.disabled;
@@ -156,6 +210,7 @@ impl Maps {
             rules: Arc::new(rules(&set)?),
             policies: policies(&set)?,
             prefixes: Arc::new(prefixes(&set)?),
+            cgroups: Arc::new(Mutex::new(KnownCgroups::new(&set.patterns, cgroups)?)),
         };
         self.set(Setting::NextPath, set.next.into())?;
         self.put_in_force(generation, inner)?;
@@ -222,6 +277,13 @@ impl Maps {
         self.set(Setting::HoldsGrowth, (*is_short).into())
     }
 
+    /// Has the set in force know the cgroups that there are now. Returns whether any has
+    /// come that fits a pattern.
+    pub fn follow_cgroups(&self, cgroups: &Cgroups) -> Result<bool> {
+        let set = self.current.as_ref().ok_or(TuningError::NoSet)?;
+        locked(&set.cgroups).follow(cgroups)
+    }
+
     /// Puts a policy set in force that has settings for all paths but these, and
     /// is the same otherwise. Returns its number. If it fails, nothing is changed.
     pub fn switch(&mut self, disabled: &Disabled) -> Result<u64> {
@@ -245,7 +307,8 @@ impl Maps {
             policies.set(*index, policy, 0).map_err(&error)?;
         }
         let (rules, prefixes) = (Arc::clone(&now.rules), Arc::clone(&now.prefixes));
-        self.put_in_force(generation, Inner { rules, policies, prefixes })?;
+        let cgroups = Arc::clone(&now.cgroups);
+        self.put_in_force(generation, Inner { rules, policies, prefixes, cgroups })?;
         self.withheld = withheld;
         self.disabled = disabled.clone();
         Ok(generation + 1)
@@ -280,6 +343,8 @@ impl Maps {
         let slot = (generation & 1) as u32;
         self.rule_sets.set(slot, &set.rules, 0).map_err(named("RULE_SETS"))?;
         self.policy_sets.set(slot, &set.policies, 0).map_err(named("POLICY_SETS"))?;
+        let cgroups = locked(&set.cgroups);
+        self.cgroup_sets.set(slot, &cgroups.map, 0).map_err(named("CGROUP_SETS"))?;
         self.prefix_sets.set(slot, &set.prefixes, 0).map_err(named("PREFIX_SETS"))
     }
 
@@ -287,7 +352,8 @@ impl Maps {
     pub fn explain(&self, query: &Query) -> Result<Answer> {
         let set = self.current.as_ref().ok_or(TuningError::NoSet)?;
         let basis = Basis::PolicySet(self.get(Setting::Generation)?);
-        let mut answer = explain(&InForce { maps: self, set }, query, basis)?;
+        let patterns = Arc::clone(&locked(&set.cgroups).patterns);
+        let mut answer = explain(&InForce { maps: self, set, patterns }, query, basis)?;
         if let Some(path) = &mut answer.path
             && let Some((_, index)) = self.names.iter().find(|(name, _)| **name == *path.name)
         {
@@ -395,6 +461,7 @@ impl Maps {
 struct InForce<'a> {
     maps: &'a Maps,
     set: &'a Inner,
+    patterns: Arc<[CgroupPattern]>,
 }
 
 impl RuleSet for InForce<'_> {
@@ -411,6 +478,10 @@ impl RuleSet for InForce<'_> {
 
     fn rule(&self, index: u32) -> Result<Rule> {
         self.set.rules.get(&index, 0).map_err(named("RULE_SETS"))
+    }
+
+    fn patterns(&self) -> &[CgroupPattern] {
+        &self.patterns
     }
 
     fn policy(&self, index: u32) -> Result<Known> {

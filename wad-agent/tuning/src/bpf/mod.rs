@@ -48,6 +48,7 @@ use tracing::warn;
 use wad_common::{
     counter::Counter, event::Kind, growth::Holding, instruments::Members, policy::Policy,
 };
+use wad_linux::cgroup_tree::Cgroups;
 use wad_linux::{
     cgroup::Cgroup,
     netns::{Skipped, Which},
@@ -107,6 +108,8 @@ pub struct Setup<'a> {
     pub cgroup: &'a Cgroup,
     pub paths: &'a [PathPolicy],
     pub disabled: &'a Disabled,
+    /// The cgroups that there are, as far as paths depend on them.
+    pub cgroups: &'a Cgroups,
 }
 
 impl Tuning {
@@ -164,7 +167,12 @@ impl Tuning {
 
     /// Puts other paths in force, whole; running flows follow at their next ACK.
     /// Returns the number of the policy set. If it fails, nothing is changed.
-    pub fn change(&self, paths: &[PathPolicy], instance: &Instance) -> Result<u64> {
+    pub fn change(
+        &self,
+        paths: &[PathPolicy],
+        instance: &Instance,
+        cgroups: &Cgroups,
+    ) -> Result<u64> {
         let mut links = self.links();
         let missing = algorithms::missing(&self.pins, instance, paths);
         let registered = if missing.is_empty() {
@@ -177,7 +185,7 @@ impl Tuning {
         };
         let changed = registered
             .and_then(|()| links.follow(&self.pins, paths))
-            .and_then(|()| self.maps().install(paths, instance));
+            .and_then(|()| self.maps().install(paths, instance, cgroups));
         if changed.is_err() {
             algorithms::unregister(&self.pins, instance, &missing);
         }
@@ -185,6 +193,12 @@ impl Tuning {
             warn!("{}", with_causes(&error.into()));
         }
         changed
+    }
+
+    /// Has new connections matched by the cgroups that there are now. Returns whether any
+    /// has come that fits a path's pattern.
+    pub fn follow_cgroups(&self, cgroups: &Cgroups) -> Result<bool> {
+        self.maps().follow_cgroups(cgroups)
     }
 
     /// Looks what is not in the kernel any more where it belongs, as others have taken it

@@ -24,6 +24,8 @@ pub struct Answer {
     pub local_port: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<PathBuf>,
     pub from: Basis,
     /// Null where no path is sure to match: the kernel's defaults.
     pub path: Option<PathAnswer>,
@@ -89,6 +91,7 @@ impl Answer {
             local: query.local.map(|local| local.address),
             local_port: query.local.and_then(|local| local.port),
             user: query.user,
+            cgroup: query.cgroup.clone(),
             from,
             path: None,
             tried: Vec::new(),

@@ -8,7 +8,7 @@ use wad_common::{
     policy::{ANY_USER, Policy, Rule, RuleRun},
     ports::PortRange,
 };
-use wad_policy::config::{InForce, Origin, Settings};
+use wad_policy::config::{CgroupPattern, InForce, Origin, Settings};
 
 use super::{
     answer::{Answer, Basis, PathAnswer, Tried, Verdict},
@@ -26,6 +26,8 @@ pub trait RuleSet {
     fn run(&self, address: u128, bits: u8) -> Result<Option<RuleRun>, Self::Error>;
     fn rule(&self, index: u32) -> Result<Rule, Self::Error>;
     fn policy(&self, index: u32) -> Result<Known, Self::Error>;
+    /// The patterns of cgroups, by their numbers.
+    fn patterns(&self) -> &[CgroupPattern];
 }
 
 /// A policy as its path has it, in force or not.
@@ -47,7 +49,7 @@ pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer
     let mut answer = Answer::new(query, from);
     for Candidate { prefix, rule } in candidates(set, mapped(query.remote.address))? {
         let known = set.policy(rule.policy)?;
-        let verdict = fit(&rule, query);
+        let verdict = fit(&rule, query, set.patterns());
         if verdict == Verdict::Taken {
             let Known { policy, state, origin } = known;
             let name = why::name(&policy);
@@ -128,7 +130,7 @@ fn network(address: u128, bits: u8) -> IpNet {
 }
 
 /// Returns what a rule says of a flow that is known in part.
-fn fit(rule: &Rule, query: &Query) -> Verdict {
+fn fit(rule: &Rule, query: &Query, patterns: &[CgroupPattern]) -> Verdict {
     let local = query.local;
     let mut open = Vec::new();
     let mut against = Vec::new();
@@ -156,9 +158,16 @@ fn fit(rule: &Rule, query: &Query) -> Verdict {
     if rule.user != ANY_USER {
         let condition = format!("user {}", rule.user);
         match query.user {
-            Some(user) if rule.is_for(user) => {}
+            Some(user) if user == rule.user => {}
             Some(_) => against.push(condition),
             None => open.push(condition),
+        }
+    }
+    if let Some(pattern) = patterns.get(rule.cgroups.trailing_zeros() as usize) {
+        match &query.cgroup {
+            Some(cgroup) if pattern.has(cgroup) => {}
+            Some(_) => against.push(pattern.to_string()),
+            None => open.push(pattern.to_string()),
         }
     }
     match (against.is_empty(), open.is_empty()) {

@@ -3,7 +3,10 @@
 use std::{collections::HashMap, convert::Infallible};
 
 use wad_common::policy::{Rule, RuleRun};
-use wad_policy::{config::PathPolicy, switch::Disabled};
+use wad_policy::{
+    config::{CgroupPattern, PathPolicy},
+    switch::Disabled,
+};
 
 use super::{Answer, Basis, Known, Query, RuleSet, explain};
 use crate::{
@@ -46,6 +49,10 @@ impl RuleSet for Offline<'_> {
 
     fn rule(&self, index: u32) -> Result<Rule, Infallible> {
         Ok(self.set.rules[index as usize])
+    }
+
+    fn patterns(&self) -> &[CgroupPattern] {
+        &self.set.patterns
     }
 
     fn policy(&self, index: u32) -> Result<Known, Infallible> {

@@ -4,10 +4,11 @@
 use std::{
     fmt::{self, Display},
     net::{IpAddr, SocketAddr},
+    path::PathBuf,
     str::FromStr,
 };
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use wad_common::policy::ANY_USER;
 
 /// An address, and a port if that is known.
@@ -17,12 +18,14 @@ pub struct End {
     pub port: Option<u16>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Query {
     pub remote: End,
     pub local: Option<End>,
     /// Number of the user that the socket belongs to.
     pub user: Option<u32>,
+    /// The cgroup that it is of, by its path from the root.
+    pub cgroup: Option<PathBuf>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -36,7 +39,7 @@ pub enum QueryError {
     NoRemote,
     #[error("{0:?} is no user's number; the agent knows no names")]
     NoUser(String),
-    #[error("{0:?} is not known here: it takes `remote`, `local` and `user`")]
+    #[error("{0:?} is not known here: it takes `remote`, `local`, `user` and `cgroup`")]
     Unknown(String),
     #[error("`{0}` is there twice")]
     Twice(String),
@@ -73,7 +76,7 @@ impl Display for End {
 impl Query {
     /// Basis what follows the `?` of a request.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
-        let (mut remote, mut local, mut user) = (None, None, None);
+        let (mut remote, mut local, mut user, mut cgroup) = (None, None, None, None);
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decode_str(value).decode_utf8_lossy();
@@ -81,14 +84,20 @@ impl Query {
                 "remote" => remote.replace(value.parse()?).is_some(),
                 "local" => local.replace(value.parse()?).is_some(),
                 "user" => user.replace(user_number(&value)?).is_some(),
+                "cgroup" => cgroup.replace(below_root(&value)).is_some(),
                 other => return Err(QueryError::Unknown(other.to_owned())),
             };
             if is_twice {
                 return Err(QueryError::Twice(key.to_owned()));
             }
         }
-        Ok(Self { remote: remote.ok_or(QueryError::NoRemote)?, local, user })
+        Ok(Self { remote: remote.ok_or(QueryError::NoRemote)?, local, user, cgroup })
     }
+}
+
+/// Returns the path of a cgroup without the slash that it may begin with.
+pub fn below_root(cgroup: &str) -> PathBuf {
+    cgroup.trim_matches('/').into()
 }
 
 fn user_number(text: &str) -> Result<u32, QueryError> {
@@ -101,7 +110,10 @@ impl Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "remote={}", self.remote)?;
         self.local.map_or(Ok(()), |local| write!(f, "&local={local}"))?;
-        self.user.map_or(Ok(()), |user| write!(f, "&user={user}"))
+        self.user.map_or(Ok(()), |user| write!(f, "&user={user}"))?;
+        let Some(cgroup) = &self.cgroup else { return Ok(()) };
+        let bytes = cgroup.as_os_str().as_encoded_bytes();
+        write!(f, "&cgroup={}", percent_encode(bytes, NON_ALPHANUMERIC))
     }
 }
 
@@ -129,10 +141,11 @@ mod tests {
 
     #[test]
     fn a_query_is_read_as_it_is_asked() {
-        let text = "remote=[2001:db8::5]:443&local=2001:db8::1&user=993";
+        let text = "remote=[2001:db8::5]:443&local=2001:db8::1&user=993&cgroup=a%2Eslice%2Fb";
         let query = Query::parse(text).unwrap();
         assert_eq!(query.to_string(), text);
-        let encoded = "user=993&remote=%5B2001%3Adb8%3A%3A5%5D%3A443&local=2001:db8::1";
+        let encoded =
+            "cgroup=/a.slice/b&user=993&remote=%5B2001%3Adb8%3A%3A5%5D%3A443&local=2001:db8::1";
         assert_eq!(Query::parse(encoded).unwrap(), query);
     }
 

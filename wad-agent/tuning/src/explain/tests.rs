@@ -103,6 +103,27 @@ fn a_users_path_is_taken_by_that_user() {
 }
 
 #[test]
+fn a_cgroups_path_is_taken_within_it() {
+    let policy = "
+        [[path]]
+        name = 'any'
+        remote = '10.0.0.0/8'
+        sndbuf = '1MiB'
+        [[path]]
+        name = 'unit'
+        remote = '10.0.0.0/8'
+        unit = 'x@*.service'
+        sndbuf = '2MiB'";
+    let ask = |query| ask_of(policy, query, &Disabled::default());
+    let name = |query| ask(query).path.map(|path| path.name);
+    assert_eq!(name("remote=10.0.0.1&cgroup=/a.slice/x@1.service/worker").as_deref(), Some("unit"));
+    assert_eq!(name("remote=10.0.0.1&cgroup=a.slice").as_deref(), Some("any"));
+    let open = ask("remote=10.0.0.1");
+    assert_eq!(open.path.map(|path| path.name).as_deref(), Some("any"));
+    assert_eq!(open.tried[0].verdict, Verdict::OnlyIf(vec!["unit x@*.service".to_owned()]));
+}
+
+#[test]
 fn what_a_question_leaves_open_is_a_condition() {
     let answer = ask("remote=10.5.6.7");
     let tried: Vec<_> =

@@ -13,7 +13,7 @@ use wad_common::{
     division::Division,
     event::Event,
     flow::{Counts, Flow, Settings},
-    policy::{ANY_USER, CONGESTION_BYTES, PACED},
+    policy::{BY_CGROUP, CONGESTION_BYTES, Owner, PACED},
 };
 use wad_ebpf::{
     maps,
@@ -91,12 +91,15 @@ pub trait Socket {
         }
     }
 
-    /// Returns the user that it belongs to, or [`ANY_USER`] where the kernel does not say.
+    /// Returns whose it is, as far as rules of that set depend on it.
     #[inline(always)]
-    fn user(&self) -> u32 {
+    fn owner(&self, set: u32, by: u16) -> Owner {
         match Visited::of(self.sk()) {
-            Some(socket) => socket.owner(),
-            None => ANY_USER,
+            Some(socket) => {
+                let cgroups = if by & BY_CGROUP != 0 { socket.cgroups(set) } else { 0 };
+                Owner { user: socket.user(), cgroups }
+            }
+            None => Owner::UNKNOWN,
         }
     }
 

@@ -19,6 +19,8 @@ use wad_common::{
     flow::Counts, instruments::Place, policy::CONGESTION_BYTES, progress::Limits, sock::SockOffsets,
 };
 use wad_ebpf::{
+    behind::Behind,
+    maps::CGROUP_SETS,
     policies::{Ends, V4_MAPPED},
     uapi::{
         SO_RCVBUF, SOL_SOCKET, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, TCP_CONGESTION, TCP_WINDOW_CLAMP,
@@ -194,8 +196,36 @@ impl Visited {
     /// Returns the user that it belongs to: who made it (`sock_alloc()`); from its
     /// listener's to that of who accepted it, when that happens (`sock_graft()`).
     #[inline(always)]
-    pub fn owner(&self) -> u32 {
+    pub fn user(&self) -> u32 {
         self.number_at(offset!(user))
+    }
+
+    /// Returns the patterns of a policy set that its cgroup fits, or one around that. It is
+    /// the cgroup of who made the socket, or its listener (`cgroup_sk_alloc()`,
+    /// `cgroup_sk_clone()`).
+    #[inline(always)]
+    pub fn cgroups(&self, set: u32) -> u64 {
+        let Some(known) = CGROUP_SETS.get(set) else { return 0 };
+        let at = self.0.cast::<u8>().wrapping_add(offset!(cgroup) as usize);
+        let mut cgroup = Behind::pointer(at);
+        let mut patterns = 0;
+        for _ in 0..CGROUP_LEVELS {
+            if cgroup.is_null() {
+                break;
+            }
+            let id: u64 = cgroup.follow(offset!(cgroup_node)).read(offset!(node_id));
+            // SAFETY: a number, which is copied at once: whoever takes the cgroup out of
+            // the map meanwhile may have another in its place, which is then as good.
+            if let Some(bits) = unsafe { known.get(id) } {
+                patterns |= *bits;
+            }
+            let parent = cgroup.follow(offset!(cgroup_parent));
+            if parent.is_null() {
+                break;
+            }
+            cgroup = parent.follow(offset!(state_cgroup));
+        }
+        patterns
     }
 
     /// It is not 0 where the application limits what is on its way.

@@ -87,6 +87,21 @@ pub const MATCHED: &[Field] = &[
         ..PORT
     },
     USER,
+    Field {
+        key: "cgroup",
+        kind: Kind::Other { takes: "the path of a cgroup, with * and ? in names", range: "" },
+        default: "any",
+        doc: "The cgroups that sockets are of, with those within: as `system.slice/globus.service`.",
+        check: Some(Checked::words(|path| path.cgroup.as_ref().map(ToString::to_string))),
+        ..Field::NONE
+    },
+    Field {
+        key: "unit",
+        kind: Kind::Other { takes: "the name of a unit, with * and ?", range: "" },
+        default: "any",
+        doc: "The unit of systemd that sockets are of: the cgroups of that name.",
+        ..Field::NONE
+    },
     MODE,
 ];
 

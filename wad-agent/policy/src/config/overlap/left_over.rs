@@ -1,23 +1,24 @@
 //! Tells whether rules before a rule leave any flow to it.
 //!
-//! A rule is a box: users, local addresses, remote ports and local ports, each from a first
-//! to a last. Were there a point of it in none of the others, then also one whose every
+//! A rule is a box: cgroups, users, local addresses, remote ports and local ports, each from
+//! a first to a last. There may be a cgroup that fits one pattern only, and one that fits none. Were there a point of it in none of the others, then also one whose every
 //! coordinate is the box's first or the one behind another box's last: so only those
 //! are tried.
 
-use wad_common::policy::ANY_USER;
+use wad_common::policy::{ANY_USER, CGROUP_PATTERNS};
 
 use crate::config::match_rules::MatchRule;
 
-/// First and last of users, local addresses, remote ports and local ports.
-type Extent = [(u128, u128); 4];
+/// First and last of cgroups (0 for one that fits no pattern), users, local addresses,
+/// remote ports and local ports.
+type Extent = [(u128, u128); 5];
 
 /// Whether a flow on the rules' remote prefix falls under `rule` and none of `before`.
 pub fn is_left_over(rule: &MatchRule, before: &[&MatchRule]) -> bool {
     let own = extent(rule);
     let others: Vec<_> =
         before.iter().map(|other| extent(other)).filter(|other| meet(other, &own)).collect();
-    let [users, addresses, remotes, locals] = [0, 1, 2, 3].map(|axis| {
+    let [cgroups, users, addresses, remotes, locals] = [0, 1, 2, 3, 4].map(|axis| {
         let (first, last) = own[axis];
         let behind = others.iter().map(|other| other[axis].1).filter(|end| *end < last);
         let mut tried: Vec<_> = behind.map(|end| end + 1).chain([first]).collect();
@@ -25,12 +26,15 @@ pub fn is_left_over(rule: &MatchRule, before: &[&MatchRule]) -> bool {
         tried.dedup();
         tried
     });
-    let is_free = |point: [u128; 4]| !others.iter().any(|other| has(other, point));
-    let is_free_of = |user, address| {
+    let is_free = |point: [u128; 5]| !others.iter().any(|other| has(other, point));
+    let is_free_of = |cgroup, user, address| {
         let mut remotes = remotes.iter();
-        remotes.any(|&remote| locals.iter().any(|&local| is_free([user, address, remote, local])))
+        remotes.any(|&remote| {
+            locals.iter().any(|&local| is_free([cgroup, user, address, remote, local]))
+        })
     };
-    users.iter().any(|&user| addresses.iter().any(|&address| is_free_of(user, address)))
+    let is_free_within = |cgroup, user| addresses.iter().any(|at| is_free_of(cgroup, user, *at));
+    cgroups.iter().any(|&cgroup| users.iter().any(|&user| is_free_within(cgroup, user)))
 }
 
 /// Whether some flow on the rules' remote prefix fits both.
@@ -44,14 +48,18 @@ fn extent(rule: &MatchRule) -> Extent {
     // No connection has port 0.
     let [remote, local] = ports.map(|range| (range.first.max(1).into(), range.last.into()));
     let users = rule.user.map_or((0, (ANY_USER - 1).into()), |user| (user.into(), user.into()));
-    [users, (address, address | !mask), remote, local]
+    let cgroups = rule.cgroup.map_or((0, CGROUP_PATTERNS as u128), |number| {
+        let number = number as u128 + 1;
+        (number, number)
+    });
+    [cgroups, users, (address, address | !mask), remote, local]
 }
 
 fn meet(one: &Extent, other: &Extent) -> bool {
     one.iter().zip(other).all(|((first, last), (least, most))| first <= most && least <= last)
 }
 
-fn has(extent: &Extent, point: [u128; 4]) -> bool {
+fn has(extent: &Extent, point: [u128; 5]) -> bool {
     extent.iter().zip(point).all(|((first, last), at)| *first <= at && at <= *last)
 }
 
@@ -68,6 +76,7 @@ mod tests {
         local: Mapped::ANY,
         ports: Ports::ANY,
         user: None,
+        cgroup: None,
         path: 0,
     };
 

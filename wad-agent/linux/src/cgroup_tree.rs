@@ -1,0 +1,161 @@
+//! All cgroups of the hierarchy, followed as they come and go.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs, io,
+    os::{
+        fd::{AsFd as _, AsRawFd, RawFd},
+        unix::fs::MetadataExt as _,
+    },
+    path::{Path, PathBuf},
+};
+
+use nix::{
+    errno::Errno,
+    sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor},
+};
+
+/// Most cgroups that are followed. systemd has some hundreds, Kubernetes allows 110 pods on
+/// a node.
+pub const MAX_CGROUPS: usize = 16_384;
+
+const EVENTS: AddWatchFlags =
+    AddWatchFlags::IN_CREATE.union(AddWatchFlags::IN_DELETE).union(AddWatchFlags::IN_ONLYDIR);
+
+/// The numbers of cgroups, their inodes, by their paths from the root.
+pub type Cgroups = BTreeMap<PathBuf, u64>;
+
+/// The hierarchy of cgroups.
+pub struct Tree {
+    root: PathBuf,
+    inotify: Inotify,
+    /// The paths that are watched.
+    watched: HashMap<WatchDescriptor, PathBuf>,
+    cgroups: Cgroups,
+    /// There are more of them than are followed.
+    is_partial: bool,
+}
+
+impl Tree {
+    /// Finds all there are.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let (watched, cgroups) = (HashMap::new(), Cgroups::new());
+        let mut tree = Self { root: root.to_owned(), inotify, watched, cgroups, is_partial: false };
+        tree.enter(PathBuf::new())?;
+        Ok(tree)
+    }
+
+    pub const fn cgroups(&self) -> &Cgroups {
+        &self.cgroups
+    }
+
+    /// Whether there are more than are followed, by [`MAX_CGROUPS`] or by the kernel's own
+    /// bound on watches (`fs.inotify.max_user_watches`).
+    pub const fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// Takes in what has happened since. Returns whether it is another tree; EAGAIN is
+    /// nothing new.
+    pub fn read(&mut self) -> io::Result<bool> {
+        let mut is_changed = false;
+        for event in self.inotify.read_events()? {
+            if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
+                self.watched.clear();
+                self.cgroups.clear();
+                self.enter(PathBuf::new())?;
+                return Ok(true);
+            }
+            if event.mask.contains(AddWatchFlags::IN_IGNORED) {
+                self.watched.remove(&event.wd);
+                continue;
+            }
+            // Files come and go as controllers do.
+            let is_folder = event.mask.contains(AddWatchFlags::IN_ISDIR);
+            let Some(name) = event.name.filter(|_| is_folder) else { continue };
+            let Some(parent) = self.watched.get(&event.wd) else { continue };
+            let path = parent.join(name);
+            is_changed = true;
+            if event.mask.contains(AddWatchFlags::IN_DELETE) {
+                self.cgroups.retain(|cgroup, _| !cgroup.starts_with(&path));
+            }
+            // One that was made again since has its number now.
+            self.enter(path)?;
+        }
+        Ok(is_changed)
+    }
+
+    /// Follows a cgroup, with those within: made before it was watched, they come without
+    /// an event.
+    fn enter(&mut self, path: PathBuf) -> io::Result<()> {
+        let mut ways = vec![path];
+        while let Some(path) = ways.pop() {
+            if self.watched.len() >= MAX_CGROUPS {
+                self.is_partial = true;
+                return Ok(());
+            }
+            let folder = self.root.join(&path);
+            match self.inotify.add_watch(&folder, EVENTS) {
+                Ok(descriptor) => self.watched.insert(descriptor, path.clone()),
+                // It went meanwhile: its event comes, or has come.
+                Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV) => continue,
+                Err(Errno::ENOSPC) => {
+                    self.is_partial = true;
+                    return Ok(());
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let Ok(metadata) = fs::metadata(&folder) else { continue };
+            self.cgroups.insert(path.clone(), metadata.ino());
+            let Ok(entries) = fs::read_dir(&folder) else { continue };
+            let folders = entries.flatten().filter(|it| it.file_type().is_ok_and(|it| it.is_dir()));
+            ways.extend(folders.map(|entry| path.join(entry.file_name())));
+        }
+        Ok(())
+    }
+}
+
+impl AsRawFd for Tree {
+    fn as_raw_fd(&self) -> RawFd {
+        self.inotify.as_fd().as_raw_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn paths(tree: &Tree) -> Vec<&str> {
+        tree.cgroups().keys().filter_map(|path| path.to_str()).collect()
+    }
+
+    #[test]
+    fn folders_are_followed_as_they_come_and_go() {
+        let root = tempfile::tempdir().expect("a folder");
+        let make = |path: &str| fs::create_dir_all(root.path().join(path)).expect("writable");
+        make("system.slice/a.service");
+        fs::write(root.path().join("cgroup.procs"), "").expect("writable");
+        let mut tree = Tree::open(root.path()).expect("inotify");
+        assert_eq!(paths(&tree), ["", "system.slice", "system.slice/a.service"]);
+        let error = tree.read().expect_err("nothing has happened");
+        assert_eq!(error.raw_os_error(), Some(libc::EAGAIN));
+
+        make("system.slice/b.service/worker/1");
+        assert!(tree.read().expect("events"));
+        let b = "system.slice/b.service";
+        assert_eq!(paths(&tree)[3..], [b, &format!("{b}/worker"), &format!("{b}/worker/1")]);
+        make("system.slice/b.service/worker/1/x");
+        assert!(tree.read().expect("events") && paths(&tree).len() == 7);
+        let inode = fs::metadata(root.path().join(b)).expect("there").ino();
+        assert_eq!(tree.cgroups()[Path::new(b)], inode);
+
+        fs::remove_dir_all(root.path().join(b)).expect("there");
+        while tree.read().is_ok() {}
+        assert_eq!(paths(&tree), ["", "system.slice", "system.slice/a.service"]);
+        make(b);
+        assert!(tree.read().expect("events") && paths(&tree).len() == 4);
+        fs::write(root.path().join("system.slice/file"), "").expect("writable");
+        assert!(!tree.read().expect("events"));
+    }
+}
