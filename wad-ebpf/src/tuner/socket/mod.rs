@@ -92,7 +92,7 @@ pub trait Socket {
     }
 
     /// Returns whose it is, as far as rules of that set depend on it.
-    #[inline(always)]
+    #[inline(never)]
     fn owner(&self, set: u32, by: u16) -> Owner {
         match Visited::of(self.sk()) {
             Some(socket) => {
