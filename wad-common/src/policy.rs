@@ -91,22 +91,30 @@ impl Rule {
         cgroups: 0,
     };
 
-    /// Whether a socket of this owner falls under the rule.
+    /// Whether a flow of this owner between these ends falls under the rule, as far as they
+    /// go. There is one branch, at the end: see [`PortRange::misses`].
     #[inline(always)]
     #[must_use]
-    pub const fn is_for(&self, owner: Owner) -> bool {
-        (self.user == ANY_USER || self.user == owner.user)
-            && (self.cgroups == 0 || self.cgroups & owner.cgroups != 0)
+    pub const fn matches(
+        &self,
+        owner: Owner,
+        local: [u64; 2],
+        local_port: u16,
+        remote_port: u16,
+    ) -> bool {
+        let misses = self.misses_owner(owner)
+            | self.ports.local.misses(local_port)
+            | self.ports.remote.misses(remote_port)
+            | ((local[0] & self.local_mask[0]) ^ self.local_prefix[0])
+            | ((local[1] & self.local_mask[1]) ^ self.local_prefix[1]);
+        misses == 0
     }
 
-    /// Whether a flow between these ends falls under the rule, as far as they go.
     #[inline(always)]
-    #[must_use]
-    pub const fn matches(&self, local: [u64; 2], local_port: u16, remote_port: u16) -> bool {
-        self.ports.local.has(local_port)
-            && self.ports.remote.has(remote_port)
-            && local[0] & self.local_mask[0] == self.local_prefix[0]
-            && local[1] & self.local_mask[1] == self.local_prefix[1]
+    const fn misses_owner(&self, owner: Owner) -> u64 {
+        let is_any = (self.user as u64 + 1) >> 32;
+        let user = (self.user ^ owner.user) as u64 & is_any.wrapping_sub(1);
+        user | (self.cgroups & !owner.cgroups)
     }
 }
 
@@ -216,36 +224,40 @@ mod tests {
     const HOST: [u64; 2] = [0, 0xffff_0a01_0205];
     const OTHER_HOST: [u64; 2] = [0, 0xffff_0a01_0305];
     const MASK_120: [u64; 2] = [u64::MAX, u64::MAX << 8];
+    const NOBODY: Owner = Owner::UNKNOWN;
 
     #[test]
     fn a_rule_for_any_flow_fits_any_flow() {
-        assert!(Rule::ANY.matches(HOST, 1, 2));
-        assert!(Rule::ANY.matches([u64::MAX; 2], 0, u16::MAX));
+        assert!(Rule::ANY.matches(NOBODY, HOST, 1, 2));
+        assert!(Rule::ANY.matches(NOBODY, [u64::MAX; 2], 0, u16::MAX));
     }
 
     #[test]
     fn a_users_rule_is_for_that_user_only() {
         let rule = Rule { user: 993, ..Rule::ANY };
         let globus = Owner { user: 993, cgroups: 0 };
-        assert!(rule.is_for(globus) && Rule::ANY.is_for(globus));
-        assert!(!rule.is_for(Owner { user: 0, ..globus }) && !rule.is_for(Owner::UNKNOWN));
+        assert!(rule.matches(globus, HOST, 1, 2) && Rule::ANY.matches(globus, HOST, 1, 2));
+        assert!(
+            !rule.matches(Owner { user: 0, ..globus }, HOST, 1, 2)
+                && !rule.matches(Owner::UNKNOWN, HOST, 1, 2)
+        );
     }
 
     #[test]
     fn a_cgroups_rule_is_for_what_fits_its_pattern() {
         let rule = Rule { cgroups: 1 << 63, ..Rule::ANY };
         let within = Owner { user: 0, cgroups: 1 << 63 | 1 };
-        assert!(rule.is_for(within) && Rule::ANY.is_for(within));
-        assert!(!rule.is_for(Owner { cgroups: 1, ..within }));
-        assert!(!Rule { user: 993, ..rule }.is_for(within));
+        assert!(rule.matches(within, HOST, 1, 2) && Rule::ANY.matches(within, HOST, 1, 2));
+        assert!(!rule.matches(Owner { cgroups: 1, ..within }, HOST, 1, 2));
+        assert!(!Rule { user: 993, ..rule }.matches(within, HOST, 1, 2));
     }
 
     #[test]
     fn a_local_prefix_fits_its_addresses() {
         let rule = Rule { local_prefix: SUBNET, local_mask: MASK_120, ..Rule::ANY };
-        assert!(rule.matches(HOST, 1, 2));
-        assert!(!rule.matches(OTHER_HOST, 1, 2));
-        assert!(!rule.matches([1, HOST[1]], 1, 2));
+        assert!(rule.matches(NOBODY, HOST, 1, 2));
+        assert!(!rule.matches(NOBODY, OTHER_HOST, 1, 2));
+        assert!(!rule.matches(NOBODY, [1, HOST[1]], 1, 2));
     }
 
     #[test]
@@ -254,10 +266,10 @@ mod tests {
             ports: Ports { remote: PortRange::only(443), local: PortRange::only(5001) },
             ..Rule::ANY
         };
-        assert!(rule.matches(HOST, 5001, 443));
-        assert!(!rule.matches(HOST, 443, 5001));
-        assert!(!rule.matches(HOST, 5001, 444));
-        assert!(!rule.matches(HOST, 5002, 443));
+        assert!(rule.matches(NOBODY, HOST, 5001, 443));
+        assert!(!rule.matches(NOBODY, HOST, 443, 5001));
+        assert!(!rule.matches(NOBODY, HOST, 5001, 444));
+        assert!(!rule.matches(NOBODY, HOST, 5002, 443));
     }
 
     #[test]
@@ -266,8 +278,16 @@ mod tests {
         let local = PortRange { first: 1, last: 1023 };
         let rule = Rule { ports: Ports { remote, local }, ..Rule::ANY };
         for port in 0..=u16::MAX {
-            assert_eq!(rule.matches(HOST, 1023, port), (50_000..=51_000).contains(&port), "{port}");
-            assert_eq!(rule.matches(HOST, port, 50_000), (1..=1023).contains(&port), "{port}");
+            assert_eq!(
+                rule.matches(NOBODY, HOST, 1023, port),
+                (50_000..=51_000).contains(&port),
+                "{port}"
+            );
+            assert_eq!(
+                rule.matches(NOBODY, HOST, port, 50_000),
+                (1..=1023).contains(&port),
+                "{port}"
+            );
         }
     }
 
@@ -285,7 +305,7 @@ mod tests {
             };
             let same = (prefix ^ address).leading_zeros() >= length;
             prop_assert!(same || !near);
-            prop_assert_eq!(rule.matches(halves(address), 1, 2), same);
+            prop_assert_eq!(rule.matches(NOBODY, halves(address), 1, 2), same);
         }
     }
 

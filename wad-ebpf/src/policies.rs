@@ -65,7 +65,7 @@ pub fn find(generation: u64, ends: &Ends, whose: impl FnOnce(u32, u16) -> Owner)
             break;
         }
         let rule = rules.get(run.first + n)?;
-        if rule.is_for(owner) && rule.matches(local, ends.local_port, ends.remote_port) {
+        if rule.matches(owner, local, ends.local_port, ends.remote_port) {
             return Some(rule.policy);
         }
     }
