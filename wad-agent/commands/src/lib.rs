@@ -22,22 +22,19 @@ mod switch;
 mod top;
 mod trace;
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
-use clap::Parser as _;
 use wad_observing::log;
 use wad_policy::switch::To;
 use wad_toolbox::causes::with_causes;
 use wad_tuning::routes;
 
-use crate::{
-    cli::{Cli, Command},
-    exit::Exit,
-};
+use crate::{cli::Command, exit::Exit};
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let cli = cli::parse(env::args_os()).unwrap_or_else(|error| error.exit());
+    let result = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
