@@ -33,8 +33,15 @@ use crate::{cli::Command, exit::Exit};
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
-    let cli = cli::parse(env::args_os()).unwrap_or_else(|error| error.exit());
-    let result = match cli.command {
+    let command = match cli::parse(env::args_os()) {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            // Nobody is left to hear that standard error is closed.
+            let _ = error.print();
+            return Exit::of_command_line(&error).into();
+        }
+    };
+    let result = match command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
@@ -56,7 +63,7 @@ pub fn main() -> ExitCode {
         Ok(()) => Exit::Success.into(),
         Err(error) => {
             log::say(&format!("error: {}", with_causes(&error)));
-            Exit::Failure.into()
+            Exit::of(&error).into()
         }
     }
 }
