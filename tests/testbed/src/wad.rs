@@ -31,6 +31,9 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
+/// The commands that read a configuration; the others refuse `--config`.
+const READ_CONFIGURATION: [&str; 4] = ["run", "check", "explain", "cleanup"];
+
 /// Tells what went wrong with the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum WadError {
@@ -215,7 +218,10 @@ impl Home {
     #[must_use]
     pub fn command(&self, subcommand: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg(subcommand).arg("--config").arg(self.config());
+        command.arg(subcommand);
+        if READ_CONFIGURATION.contains(&subcommand) {
+            command.arg("--config").arg(self.config());
+        }
         command.args(["--instance", &self.instance]);
         command
     }

@@ -10,8 +10,6 @@ use wad_tuning::instance::Instance;
 #[derive(Debug, Args)]
 pub struct Ask {
     #[command(flatten)]
-    pub config: ConfigFile,
-    #[command(flatten)]
     pub instance: InstanceName,
     /// Print JSON
     #[arg(long)]

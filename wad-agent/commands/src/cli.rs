@@ -1,12 +1,33 @@
 //! The command line.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{
+    Parser, Subcommand,
+    error::{ContextKind, ContextValue},
+};
 use wad_tuning::routes::GUARD;
 
 use crate::{
     arguments::{Ask, ConfigFile},
     cleanup, diagnose, explain, flows, plan, plot, run, switch, top, trace,
 };
+
+/// The advice to whoever gives a configuration to a command that reads none.
+const READS_NONE: &str = "this command reads no configuration: a running agent goes by its own \
+                          file, which `wad status` names";
+
+/// Parses the command line. The error may be that help was asked for.
+pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(words).map_err(|mut error| {
+        let unknown = error.get(ContextKind::InvalidArg);
+        if matches!(unknown, Some(ContextValue::String(flag)) if flag == "--config") {
+            let advice = ContextValue::StyledStrs(vec![READS_NONE.into()]);
+            error.insert(ContextKind::Suggested, advice);
+        }
+        error
+    })
+}
 
 /// Tunes chosen TCP flows on chosen paths, with no change to applications.
 #[derive(Debug, Parser)]
@@ -55,4 +76,23 @@ pub enum Command {
     GuardRoutes,
     /// Take everything of wad's out of the kernel, and undo what it changed
     Cleanup(cleanup::Cleanup),
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn only_commands_that_read_a_file_take_one() {
+        let readers = ["run", "check", "explain", "cleanup"];
+        for command in Cli::command().get_subcommands() {
+            let takes = command.get_arguments().any(|argument| argument.get_id() == "config");
+            assert_eq!(takes, readers.contains(&command.get_name()), "{}", command.get_name());
+        }
+        let words = ["wad", "reload", "--config", "new.toml"].map(Into::into);
+        let error = parse(words).unwrap_err().to_string();
+        assert!(error.contains("`wad status` names"), "{error}");
+    }
 }

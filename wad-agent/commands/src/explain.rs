@@ -14,7 +14,10 @@ use wad_tuning::{
     routes,
 };
 
-use crate::{arguments::Ask, output};
+use crate::{
+    arguments::{Ask, ConfigFile},
+    output,
+};
 
 #[derive(Debug, Args)]
 pub struct Explain {
@@ -33,6 +36,8 @@ pub struct Explain {
     /// Answer from the configuration, even if an agent runs
     #[arg(long)]
     pub offline: bool,
+    #[command(flatten)]
+    pub config: ConfigFile,
     #[command(flatten)]
     pub ask: Ask,
 }
@@ -78,7 +83,7 @@ fn ask_agent(args: &Explain, query: &Query) -> Result<Option<Answer>> {
 
 /// Answers with what an agent that starts now would put in force.
 fn from_configuration(args: &Explain, query: &Query) -> Result<Answer> {
-    let file: PathBuf = args.ask.config.file.clone();
+    let file: PathBuf = args.config.file.clone();
     let instance = &args.ask.instance.name;
     let config = Config::load(&file, &Host::read()?)?;
     let disabled = Note::of(&config.agent.state_dir, instance.name()).read()?;

@@ -39,7 +39,7 @@ pub struct Flows {
           value_parser = parse_interval)]
     pub watch: Option<Duration>,
     /// List the instruments, and what RFC 4898 has that Linux has not
-    #[arg(long)]
+    #[arg(long, exclusive = true)]
     pub instruments: bool,
     #[command(flatten)]
     pub ask: Ask,
@@ -56,7 +56,7 @@ pub fn run(args: &Flows) -> Result<()> {
         return output::print_by(instruments::write);
     }
     let (columns, filter) = question(args);
-    let reading = ask(&args.ask.instance.name, &filter)?;
+    let reading = read(args, &filter)?;
     if let Some(name) = &args.sort {
         let is_known = reading.flows.iter().all(|flow| flow.instruments.has(name));
         ensure!(
@@ -78,8 +78,17 @@ pub fn run(args: &Flows) -> Result<()> {
         }
         thread::sleep(interval);
         before = Some(now);
-        now = ask(&args.ask.instance.name, &filter)?;
+        now = read(args, &filter)?;
     }
+}
+
+/// Asks the running agent, and puts its answer in the order that was asked for.
+fn read(args: &Flows, filter: &Filter) -> Result<Reading> {
+    let mut reading = ask(&args.ask.instance.name, filter)?;
+    if let Some(name) = &args.sort {
+        table::sort(name, &mut reading.flows);
+    }
+    Ok(reading)
 }
 
 /// Returns what the table shows beside its usual columns, and what the agent is
@@ -87,7 +96,7 @@ pub fn run(args: &Flows) -> Result<()> {
 fn question(args: &Flows) -> (Columns, Filter) {
     let is_standard = |name: &str| STANDARD.iter().any(|instrument| instrument.name == name);
     let fields = args.fields.iter().filter(|name| !is_standard(name)).cloned().collect();
-    let columns = Columns { more: args.fields.clone(), sort: args.sort.clone() };
+    let columns = Columns { more: args.fields.clone(), is_sorted: args.sort.is_some() };
     (columns, Filter { fields, ..args.filter.to_filter() })
 }
 

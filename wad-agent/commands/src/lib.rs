@@ -22,22 +22,26 @@ mod switch;
 mod top;
 mod trace;
 
-use std::process::ExitCode;
+use std::{env, process::ExitCode};
 
-use clap::Parser as _;
 use wad_observing::log;
 use wad_policy::switch::To;
 use wad_toolbox::causes::with_causes;
 use wad_tuning::routes;
 
-use crate::{
-    cli::{Cli, Command},
-    exit::Exit,
-};
+use crate::{cli::Command, exit::Exit};
 
 /// Does what the command line asks for.
 pub fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = match cli::parse(env::args_os()) {
+        Ok(cli) => cli.command,
+        Err(error) => {
+            // Nobody is left to hear that standard error is closed.
+            let _ = error.print();
+            return Exit::of_command_line(&error).into();
+        }
+    };
+    let result = match command {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
@@ -59,7 +63,7 @@ pub fn main() -> ExitCode {
         Ok(()) => Exit::Success.into(),
         Err(error) => {
             log::say(&format!("error: {}", with_causes(&error)));
-            Exit::Failure.into()
+            Exit::of(&error).into()
         }
     }
 }

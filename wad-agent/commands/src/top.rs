@@ -28,7 +28,7 @@ use self::{
     state::{Then, TopState},
 };
 use crate::{
-    arguments::{ConfigFile, InstanceName, parse_interval},
+    arguments::{InstanceName, parse_interval},
     diagnose::read_flows,
 };
 
@@ -37,8 +37,6 @@ pub struct Top {
     /// From one reading to the next
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     pub interval: Duration,
-    #[command(flatten)]
-    pub config: ConfigFile,
     #[command(flatten)]
     pub instance: InstanceName,
 }

@@ -29,7 +29,7 @@ use wad_observing::{
 use wad_policy::config;
 use wad_toolbox::signals::Stop;
 
-use crate::arguments::{ConfigFile, FlowFilter, InstanceName};
+use crate::arguments::{FlowFilter, InstanceName};
 
 #[derive(Debug, Args)]
 pub struct Trace {
@@ -59,14 +59,13 @@ pub struct Trace {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Begin another file when this one would be larger
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = parse_file_size)]
+    #[arg(long, value_name = "SIZE", default_value = "64MiB", requires = "out",
+          value_parser = parse_file_size)]
     pub max_bytes: u64,
     /// Files that are kept: FILE and the older FILE.1, FILE.2, ...
-    #[arg(long, value_name = "N", default_value_t = 8,
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "out",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub keep: u32,
-    #[command(flatten)]
-    pub config: ConfigFile,
     #[command(flatten)]
     pub instance: InstanceName,
 }

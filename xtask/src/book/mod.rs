@@ -99,6 +99,9 @@ fn pages(root: &Path) -> Result<Vec<Page>> {
     Ok(pages)
 }
 
+/// The exit code of `wad check` for a file that is wrong (EX_CONFIG of sysexits.h).
+const CONFIG: i32 = 78;
+
 /// Asks the real `wad check` about a file; what it says if it refuses.
 fn wad_check(wad: &Path, text: &str) -> Result<Result<(), String>> {
     let file = env::temp_dir().join(format!("wad-book-{}.toml", process::id()));
@@ -113,7 +116,7 @@ fn wad_check(wad: &Path, text: &str) -> Result<Result<(), String>> {
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     match output.status.code() {
         Some(0) => Ok(Ok(())),
-        Some(1) => Ok(Err(told)),
+        Some(CONFIG) => Ok(Err(told)),
         _ => bail!("`wad check` ended with {}: {told}", output.status),
     }
 }

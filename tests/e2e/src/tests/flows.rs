@@ -128,8 +128,17 @@ fn an_idle_flow_has_the_values_that_ss_shows() -> Result<()> {
     let home = Home::create(&program()?, POLICY)?;
     let _agent = home.start(stand.cgroup())?;
     let connections = connections(&wire)?;
-    for connection in &connections {
-        connection.exchange(3_000_000)?;
+    // IPv6 carries more, in smaller segments.
+    for (connection, octets) in connections.iter().zip([3_000_000, 4_000_000]) {
+        connection.exchange(octets)?;
+    }
+    for name in ["HCThruOctetsReceived", "CurMSS"] {
+        let sorted = flows(&home, &["--sort", name])?;
+        let values: Vec<_> = sorted.iter().map(|flow| flow["instruments"][name].as_f64()).collect();
+        ensure!(
+            values.is_sorted_by(|a, b| a >= b) && values.first() > values.last(),
+            "{name}: {values:?}"
+        );
     }
     // Acknowledgements and timers come to rest.
     let rest = || -> Result<_> {

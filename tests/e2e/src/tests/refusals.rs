@@ -26,8 +26,19 @@ const LIMIT: Duration = Duration::from_secs(10);
 const POLICY: &str =
     "[[path]]\nname = 'p'\nremote = '10.81.0.0/16'\nrcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n";
 
+/// The exit codes of `sysexits.h` for what lacks an agent or privileges, and that for all
+/// that has none of its own.
+const UNAVAILABLE: i32 = 69;
+const NO_PERMISSION: i32 = 77;
+const FAILURE: i32 = 1;
+
+/// Returns what a command says that is refused for want of something on the host.
+fn refused(home: &Home, command: Command) -> Result<String> {
+    refused_with(FAILURE, home, command)
+}
+
 /// Returns what a refused command says: one line on standard error.
-fn refused(home: &Home, mut command: Command) -> Result<String> {
+fn refused_with(code: i32, home: &Home, mut command: Command) -> Result<String> {
     let file = home.folder().join("refusal");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&file)?);
     let waited = Place::default().spawn(command)?.wait(LIMIT, || ());
@@ -37,7 +48,8 @@ fn refused(home: &Home, mut command: Command) -> Result<String> {
     let ceiling = sysctl::get("net.core.rmem_max")?;
     // Whatever was wrong, what the agent did is undone before that is said.
     let _ = home.command("cleanup").output();
-    ensure!(!waited.with_context(|| said.clone())?.success(), "it was not refused: {said}");
+    let status = waited.with_context(|| said.clone())?;
+    ensure!(status.code() == Some(code), "it ended with {status}, not {code}: {said}");
     ensure!(said.trim().lines().count() == 1, "not one line: {said}");
     ensure!(said.matches("(os error").count() <= 1, "a cause is told twice: {said}");
     ensure!(!journal && !pins && ceiling == "212992", "{journal} {pins} {ceiling}: {said}");
@@ -69,7 +81,8 @@ fn without_privilege() -> Result<()> {
     let mut nobody = Command::new("setpriv");
     nobody.args(["--reuid=nobody", "--regid=nogroup", "--clear-groups"]).arg(&copy);
     nobody.args(run_on(&home, &stand).get_args());
-    ensure_names(&refused(&home, nobody)?, &["CAP_BPF", "CAP_NET_ADMIN", "run it as root"])
+    let said = refused_with(NO_PERMISSION, &home, nobody)?;
+    ensure_names(&said, &["CAP_BPF", "CAP_NET_ADMIN", "run it as root"])
 }
 
 #[e2e(every_change, alone, any_kernel)]
@@ -80,7 +93,7 @@ fn without_one_capability() -> Result<()> {
     let mut without = Command::new("setpriv");
     without.args(["--bounding-set=-net_admin", "--inh-caps=-net_admin"]);
     without.arg(run.get_program()).args(run.get_args());
-    let said = refused(&home, without)?;
+    let said = refused_with(NO_PERMISSION, &home, without)?;
     ensure!(!said.contains("CAP_BPF"), "{said}");
     ensure_names(&said, &["CAP_NET_ADMIN"])
 }
@@ -168,7 +181,8 @@ fn with_the_metrics_port_in_use() -> Result<()> {
 fn commands_to_an_agent_that_is_not_there() -> Result<()> {
     let _stand = Stand::set_up("absent")?;
     let home = Home::create(&program()?, POLICY)?;
-    ensure_names(&refused(&home, home.command("status"))?, &[home.instance(), "wad run"])?;
+    let said = refused_with(UNAVAILABLE, &home, home.command("status"))?;
+    ensure_names(&said, &[home.instance(), "wad run"])?;
     // There is nothing to do, which is no error.
     ensure!(home.command("cleanup").output()?.status.success());
     Ok(())

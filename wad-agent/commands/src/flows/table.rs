@@ -15,9 +15,8 @@ use super::rates::Span;
 pub struct Columns {
     /// Instruments or fields.
     pub more: Vec<String>,
-    /// The column to sort by, one of `more`, or of those that every reading has: the
-    /// highest comes first. By path where there is none.
-    pub sort: Option<String>,
+    /// The flows stay in the order that they are in; else they are sorted by path.
+    pub is_sorted: bool,
 }
 
 const TITLES: [&str; 10] = [
@@ -51,12 +50,8 @@ pub fn write(
         .map(|flow| (flow.cookie, flow))
         .collect();
     let mut flows: Vec<&Flow> = now.flows.iter().collect();
-    match &columns.sort {
-        None => flows.sort_by_key(|flow| (&flow.path, flow.remote, flow.local)),
-        Some(name) => {
-            let value = |flow: &Flow| flow.instruments.get(name).unwrap_or(f64::NEG_INFINITY);
-            flows.sort_by(|a, b| value(b).total_cmp(&value(a)));
-        }
+    if !columns.is_sorted {
+        flows.sort_by_key(|flow| (&flow.path, flow.remote, flow.local));
     }
     let titles = TITLES.into_iter().map(str::to_owned).chain(columns.more.iter().cloned());
     let mut rows: Vec<Vec<String>> = vec![titles.collect()];
@@ -80,6 +75,12 @@ pub fn write(
         writeln!(out, "{line}")?;
     }
     Ok(())
+}
+
+/// Puts the flows with most of an instrument, or field, first.
+pub fn sort(name: &str, flows: &mut [Flow]) {
+    let value = |flow: &Flow| flow.instruments.get(name).unwrap_or(f64::NEG_INFINITY);
+    flows.sort_by(|a, b| value(b).total_cmp(&value(a)));
 }
 
 fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
@@ -141,7 +142,7 @@ mod tests {
 
     #[test]
     fn is_as_agreed() {
-        let columns = Columns { more: vec!["CurMSS".into(), "snd_wl1".into()], sort: None };
+        let columns = Columns { more: vec!["CurMSS".into(), "snd_wl1".into()], is_sorted: false };
         let expected = "\
 PATH  REMOTE           LOCAL            STATE  PHASE               CWND      RTT         RATE  RETRANSMITTED  LIMITED BY  CurMSS  snd_wl1
 bob   203.0.113.5:443  192.0.2.1:40000  tuned  limited_slow_start    10  75.1 ms  80.0 Mbit/s         0.100%     network    1448        -
@@ -161,13 +162,19 @@ bob   203.0.113.5:443  192.0.2.1:40000  tuned  limited_slow_start    10  75.1 ms
 
     #[test]
     fn flows_are_sorted_and_found_again_by_their_cookies() {
-        let columns = Columns { more: Vec::new(), sort: Some("HCThruOctetsAcked".into()) };
+        let columns = Columns { more: Vec::new(), is_sorted: true };
+        let sorted = |mut flows: Vec<Flow>| {
+            sort("HCThruOctetsAcked", &mut flows);
+            flows
+        };
         let before = vec![flow(1, 10.0, 2e6), flow(2, 10.0, 1e6)];
-        let text = table(vec![flow(2, 11.0, 2e6), flow(1, 11.0, 3e6)], Some(before), &columns);
+        let now = sorted(vec![flow(2, 11.0, 2e6), flow(1, 11.0, 3e6)]);
+        let text = table(now, Some(before), &columns);
         let rates: Vec<_> =
             text.lines().skip(1).filter(|line| line.contains("8.0 Mbit/s")).collect();
         assert_eq!(rates.len(), 2, "{text}");
-        let since_start = table(vec![flow(3, 1.0, 1e3), flow(4, 1.0, 1e6)], None, &columns);
+        let flows = sorted(vec![flow(3, 1.0, 1e3), flow(4, 1.0, 1e6)]);
+        let since_start = table(flows, None, &columns);
         assert!(since_start.find("8.0 Mbit/s") < since_start.find("8.0 kbit/s"), "{since_start}");
     }
 
