@@ -92,7 +92,7 @@ impl Rule {
     };
 
     /// Whether a flow of this owner between these ends falls under the rule, as far as they
-    /// go. There is one branch, at the end: see [`PortRange::misses`].
+    /// go. There is one branch, at the end: see [`crate::ports::PortRange::misses`].
     #[inline(always)]
     #[must_use]
     pub const fn matches(
