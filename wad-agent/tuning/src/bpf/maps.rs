@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
@@ -60,7 +60,9 @@ pub struct Maps {
     prefix_sets: ArrayOfMaps<MapData, Prefixes>,
     rule_sets: ArrayOfMaps<MapData, Array<MapData, Rule>>,
     policy_sets: ArrayOfMaps<MapData, Array<MapData, Policy>>,
-    cgroup_sets: ArrayOfMaps<MapData, CgroupMap>,
+    /// The pin of the cgroups, opened where a set has patterns: a descriptor less for all
+    /// others.
+    cgroup_sets: PathBuf,
     settings: Array<MapData, u64>,
     counters: Array<MapData, u64>,
     paths: BpfHashMap<MapData, u32, PathStats>,
@@ -103,15 +105,21 @@ struct Inner {
 struct KnownCgroups {
     /// The patterns of its rules, by their numbers.
     patterns: Arc<[CgroupPattern]>,
-    map: CgroupMap,
+    /// None where there are no patterns: no rule asks, and nobody looks into what the set's
+    /// place has had.
+    map: Option<CgroupMap>,
     /// The cgroups that fit any, as the map has them.
     fitting: HashMap<u64, u64>,
 }
 
 impl KnownCgroups {
     fn new(patterns: &[CgroupPattern], cgroups: &Cgroups) -> Result<Self> {
-        let map = CgroupMap::create(MAX_CGROUPS as u32, BPF_F_NO_PREALLOC)
-            .map_err(named("CGROUP_SETS"))?;
+        let map = if patterns.is_empty() {
+            None
+        } else {
+            let map = CgroupMap::create(MAX_CGROUPS as u32, BPF_F_NO_PREALLOC);
+            Some(map.map_err(named("CGROUP_SETS"))?)
+        };
         let mut known = Self { patterns: patterns.into(), map, fitting: HashMap::new() };
         known.follow(cgroups)?;
         Ok(known)
@@ -119,6 +127,7 @@ impl KnownCgroups {
 
     /// Has the map say what there is. Returns whether any has come.
     fn follow(&mut self, cgroups: &Cgroups) -> Result<bool> {
+        let Some(map) = &mut self.map else { return Ok(false) };
         let error = named("CGROUP_SETS");
         let bits = |cgroup: &Path| {
             let fitting = self.patterns.iter().enumerate().filter(|(_, it)| it.fits(cgroup));
@@ -127,11 +136,11 @@ impl KnownCgroups {
         let now = cgroups.iter().map(|(cgroup, id)| (*id, bits(cgroup)));
         let now: HashMap<u64, u64> = now.filter(|(_, bits)| *bits != 0).collect();
         for gone in self.fitting.keys().filter(|id| !now.contains_key(id)) {
-            self.map.remove(gone).map_err(&error)?;
+            map.remove(gone).map_err(&error)?;
         }
         let mut has_come = false;
         for (id, bits) in now.iter().filter(|(id, bits)| self.fitting.get(id) != Some(bits)) {
-            self.map.insert(id, bits, 0).map_err(&error)?;
+            map.insert(id, bits, 0).map_err(&error)?;
             has_come = true;
         }
         self.fitting = now;
@@ -169,9 +178,7 @@ impl Maps {
             policy_sets: Map::ArrayOfMaps(open("POLICY_SETS")?)
                 .try_into()
                 .map_err(named("POLICY_SETS"))?,
-            cgroup_sets: Map::ArrayOfMaps(open("CGROUP_SETS")?)
-                .try_into()
-                .map_err(named("CGROUP_SETS"))?,
+            cgroup_sets: pins.map("CGROUP_SETS"),
             settings: Map::Array(open("SETTINGS")?).try_into().map_err(named("SETTINGS"))?,
             counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
             paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
@@ -343,8 +350,13 @@ impl Maps {
         let slot = (generation & 1) as u32;
         self.rule_sets.set(slot, &set.rules, 0).map_err(named("RULE_SETS"))?;
         self.policy_sets.set(slot, &set.policies, 0).map_err(named("POLICY_SETS"))?;
-        let cgroups = locked(&set.cgroups);
-        self.cgroup_sets.set(slot, &cgroups.map, 0).map_err(named("CGROUP_SETS"))?;
+        if let Some(map) = &locked(&set.cgroups).map {
+            let error = named("CGROUP_SETS");
+            let sets = MapData::from_pin(&self.cgroup_sets).map_err(&error)?;
+            let mut sets: ArrayOfMaps<_, CgroupMap> =
+                Map::ArrayOfMaps(sets).try_into().map_err(&error)?;
+            sets.set(slot, map, 0).map_err(&error)?;
+        }
         self.prefix_sets.set(slot, &set.prefixes, 0).map_err(named("PREFIX_SETS"))
     }
 

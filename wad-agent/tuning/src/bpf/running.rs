@@ -159,11 +159,15 @@ pub fn read_to(link: BorrowedFd<'_>, output: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
+/// The kind of iterator over the sockets of a network namespace.
+const OF_SOCKETS: &str = "bpf_iter_tcp";
+
 fn try_load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<Running> {
     // The object's programs refer to the maps by number until they are loaded.
     let maps = maps::open_all(pins)?;
     let object = link_object(&maps, btf, cgroup_id, &Members::NONE)?;
-    let link = link_sockets_of(&object, btf, "wad_running")?;
+    let program = load_iterator(&object, btf, ("wad_running", OF_SOCKETS))?;
+    let link = sys::link_iterator(program.as_fd()).map_err(TuningError::Running)?;
     if !btf.has_name(FLAGS_OPTION) && !pins.ends_link().exists() {
         watch_ends(pins, btf, &object)?;
     }
@@ -177,12 +181,11 @@ pub fn link_sockets(
     cgroup_id: u64,
     name: &'static str,
 ) -> Result<OwnedFd> {
-    let maps = maps::open_all(pins)?;
-    link_sockets_of(&link_object(&maps, btf, cgroup_id, &Members::NONE)?, btf, name)
-}
-
-fn link_sockets_of(object: &LinkedObject, btf: &KernelBtf, name: &'static str) -> Result<OwnedFd> {
-    let program = load_iterator(object, btf, (name, "bpf_iter_tcp"))?;
+    let program = {
+        let maps = maps::open_all(pins)?;
+        let object = link_object(&maps, btf, cgroup_id, &Members::NONE)?;
+        load_iterator(&object, btf, (name, OF_SOCKETS))?
+    };
     sys::link_iterator(program.as_fd()).map_err(TuningError::Running)
 }
 
@@ -230,9 +233,12 @@ fn link_map(
     (cgroup_id, members): (u64, &Members),
     (name, kind, map): (&'static str, &str, &'static str),
 ) -> Result<OwnedFd> {
-    let maps = maps::open_all(pins)?;
-    let object = link_object(&maps, btf, cgroup_id, members)?;
-    let program = load_iterator(&object, btf, (name, kind))?;
+    let program = {
+        let maps = maps::open_all(pins)?;
+        load_iterator(&link_object(&maps, btf, cgroup_id, members)?, btf, (name, kind))?
+        // What is loaded holds its maps by itself: their descriptors go, which may be the
+        // last.
+    };
     let map = maps::open(pins, map)?;
     sys::link_map_iterator(program.as_fd(), map.fd().as_fd()).map_err(TuningError::Running)
 }
