@@ -4,6 +4,7 @@
 mod harness;
 mod measured;
 mod pods;
+mod sizes;
 mod tests;
 
 use std::{env, path::Path, process::ExitCode};

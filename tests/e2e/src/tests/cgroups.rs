@@ -20,6 +20,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use crate::sizes;
+
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Send buffers of the paths.
@@ -73,9 +75,7 @@ fn connect(
 
 /// Returns the paths' sizes that both ends have.
 fn sizes(wire: &Wire, connection: &Connection) -> Result<[Option<u64>; 2]> {
-    let flows = [connection.near_flow(wire.a())?, connection.far_flow(wire.b())?];
-    let all = [OF_SERVICE, OF_UNIT, OF_ANY];
-    Ok(flows.map(|flow| all.into_iter().find(|bytes| 2 * bytes == flow.sndbuf_bytes)))
+    sizes::of_ends(&[OF_SERVICE, OF_UNIT, OF_ANY], wire, connection)
 }
 
 #[e2e(every_change, beside)]

@@ -16,12 +16,15 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use crate::sizes;
+
 const LIMIT: Duration = Duration::from_secs(30);
 /// Send buffers of the paths.
 const LISTED: u64 = 301_001;
 const ONE: u64 = 302_002;
 const SERVED: u64 = 303_003;
 const CLIENTS: u64 = 304_004;
+const SIZES: [u64; 4] = [LISTED, ONE, SERVED, CLIENTS];
 
 /// Returns a path for connections whose peer is an end of the wire: 0 for a, of those that
 /// b accepts; 1 for b, of those that a makes.
@@ -36,14 +39,10 @@ fn path(name: &str, peer: usize, ports: &str, sndbuf_bytes: u64) -> String {
 fn sizes(wire: &Wire, from: SocketAddr, to: SocketAddr) -> Result<[Option<u64>; 2]> {
     let listener = tcp::listen(wire.b(), to)?;
     let connection = Connection::accepted(&listener, tcp::connect_from(wire.a(), from, to)?)?;
-    let flows = [connection.near_flow(wire.a())?, connection.far_flow(wire.b())?];
+    let sizes = sizes::of_ends(&SIZES, wire, &connection);
     // The next may have the same ports.
     tcp::reset(connection.near)?;
-    Ok(flows.map(|flow| size(&flow)))
-}
-
-fn size(flow: &Flow) -> Option<u64> {
-    [LISTED, ONE, SERVED, CLIENTS].into_iter().find(|bytes| 2 * bytes == flow.sndbuf_bytes)
+    sizes
 }
 
 #[e2e(every_change, beside)]
@@ -130,9 +129,9 @@ fn data_connections_of_a_range_are_tuned() -> Result<()> {
             for flow in flows {
                 let data_port = if bytes == LISTED { flow.local.port() } else { flow.peer.port() };
                 let expected = (50_000..=50_002).contains(&data_port).then_some(bytes);
-                ensure!(size(flow) == expected, "{data_port}: {flow:?}");
+                ensure!(sizes::of_flow(&SIZES, flow) == expected, "{data_port}: {flow:?}");
             }
-            let tuned = flows.iter().filter(|flow| size(flow).is_some()).count();
+            let tuned = flows.iter().filter(|flow| sizes::of_flow(&SIZES, flow).is_some()).count();
             ensure!(tuned == 3, "{tuned} of {flows:?}");
             let beyond = |flow: &&Flow| [flow.local.port(), flow.peer.port()].contains(&50_003);
             ensure!(flows.iter().filter(beyond).count() == 1, "{flows:?}");

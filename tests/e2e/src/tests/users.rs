@@ -14,6 +14,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use crate::sizes;
+
 const LIMIT: Duration = Duration::from_secs(30);
 
 const GLOBUS: u32 = 70_993;
@@ -45,9 +47,7 @@ fn connect(wire: &Wire, listener: u32, client: u32, to: SocketAddr) -> Result<Co
 
 /// Returns the paths' sizes that both ends have.
 fn sizes(wire: &Wire, connection: &Connection) -> Result<[Option<u64>; 2]> {
-    let flows = [connection.near_flow(wire.a())?, connection.far_flow(wire.b())?];
-    let all = [OF_USER, OF_USERS_PORT, OF_ANY, NARROW];
-    Ok(flows.map(|flow| all.into_iter().find(|bytes| 2 * bytes == flow.sndbuf_bytes)))
+    sizes::of_ends(&[OF_USER, OF_USERS_PORT, OF_ANY, NARROW], wire, connection)
 }
 
 #[e2e(every_change, beside)]
