@@ -48,9 +48,9 @@ use tracing::warn;
 use wad_common::{
     counter::Counter, event::Kind, growth::Holding, instruments::Members, policy::Policy,
 };
-use wad_linux::cgroup_tree::Cgroups;
 use wad_linux::{
     cgroup::Cgroup,
+    cgroup_tree::Cgroups,
     netns::{Skipped, Which},
 };
 use wad_policy::{config::PathPolicy, switch::Disabled};

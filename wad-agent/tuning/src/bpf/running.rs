@@ -181,11 +181,7 @@ pub fn link_sockets(
     cgroup_id: u64,
     name: &'static str,
 ) -> Result<OwnedFd> {
-    let program = {
-        let maps = maps::open_all(pins)?;
-        let object = link_object(&maps, btf, cgroup_id, &Members::NONE)?;
-        load_iterator(&object, btf, (name, OF_SOCKETS))?
-    };
+    let program = load_alone(pins, btf, (cgroup_id, &Members::NONE), (name, OF_SOCKETS))?;
     sys::link_iterator(program.as_fd()).map_err(TuningError::Running)
 }
 
@@ -230,17 +226,24 @@ pub fn link_flows(
 fn link_map(
     pins: &Pins,
     btf: &KernelBtf,
-    (cgroup_id, members): (u64, &Members),
+    linked: (u64, &Members),
     (name, kind, map): (&'static str, &str, &'static str),
 ) -> Result<OwnedFd> {
-    let program = {
-        let maps = maps::open_all(pins)?;
-        load_iterator(&link_object(&maps, btf, cgroup_id, members)?, btf, (name, kind))?
-        // What is loaded holds its maps by itself: their descriptors go, which may be the
-        // last.
-    };
+    let program = load_alone(pins, btf, linked, (name, kind))?;
     let map = maps::open(pins, map)?;
     sys::link_map_iterator(program.as_fd(), map.fd().as_fd()).map_err(TuningError::Running)
+}
+
+/// Loads the program of an iterator of this kind, and no other of its object. What is loaded
+/// holds its maps by itself: their descriptors, which may be the last, are free by then.
+fn load_alone(
+    pins: &Pins,
+    btf: &KernelBtf,
+    (cgroup_id, members): (u64, &Members),
+    iterator: (&'static str, &str),
+) -> Result<OwnedFd> {
+    let maps = maps::open_all(pins)?;
+    load_iterator(&link_object(&maps, btf, cgroup_id, members)?, btf, iterator)
 }
 
 /// Loads the program of an iterator of this kind.
