@@ -22,36 +22,33 @@ pub struct ModuleError {
 /// Returns the first algorithm that the kernel has not, and does not load when it is
 /// asked for it, with the reason. It is not asked for those that it refused before.
 pub fn refused(paths: &[PathPolicy], host: &Host) -> Option<(String, String)> {
-    let tuned = paths.iter().filter(|path| !path.observe);
-    tuned.filter_map(|path| kernels(path)).find_map(|name| {
+    kernels(paths).find_map(|(_, name)| {
         let is_settled = host.congestion_controls.contains(name) || host.refused.contains_key(name);
         let why = (!is_settled).then(|| choose(name).err()).flatten()?;
         Some((name.clone(), why.desc().to_owned()))
     })
 }
 
-/// The algorithm of a path, if it is the kernel's.
-const fn kernels(path: &PathPolicy) -> Option<&String> {
-    match &path.congestion {
-        Some(Congestion::Kernel(name)) => Some(name),
+/// The algorithms of the kernel's that paths give to flows, each once, with the first path
+/// that does.
+fn kernels(paths: &[PathPolicy]) -> impl Iterator<Item = (&PathPolicy, &String)> {
+    let mut known = HashSet::new();
+    paths.iter().filter(|path| !path.observe).filter_map(move |path| match &path.congestion {
+        Some(Congestion::Kernel(name)) if known.insert(name) => Some((path, name)),
         _ => None,
-    }
+    })
 }
 
 /// Asks for each once. The kernel then runs `modprobe tcp_NAME` by itself, as for
 /// any process with CAP_NET_ADMIN (`tcp_ca_find_autoload()`), in its own
 /// namespaces.
 pub fn load(paths: &[PathPolicy]) -> Result<(), ModuleError> {
-    let mut asked = HashSet::new();
-    for path in paths.iter().filter(|path| !path.observe) {
-        let Some(name) = kernels(path) else { continue };
-        if asked.insert(name) {
-            choose(name).map_err(|source| ModuleError {
-                path: path.name.clone(),
-                name: name.clone(),
-                source,
-            })?;
-        }
+    for (path, name) in kernels(paths) {
+        choose(name).map_err(|source| ModuleError {
+            path: path.name.clone(),
+            name: name.clone(),
+            source,
+        })?;
     }
     Ok(())
 }
