@@ -16,7 +16,7 @@ const UNIT: &str = "unit";
 const MOST_BYTES: usize = 1024;
 
 /// A pattern of cgroups, which has those within each that fits.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum CgroupPattern {
     /// The path from the root, name by name.
     Path(String),

@@ -3,8 +3,8 @@
 //!
 //! A path is one rule for each combination of its prefixes and port ranges. The longest
 //! remote prefix that has an address goes first; among the rules of one prefix those for a
-//! user and cgroups, then those for one of them, then those with the fewest pairs of ports, and among those with as many the order
-//! of the file.
+//! user and cgroups, then those for one of them, then those with the fewest pairs of ports,
+//! and among those with as many the order of the file.
 
 use wad_common::ports::{PortRange, Ports};
 
@@ -46,7 +46,8 @@ pub fn match_rules(paths: &[PathPolicy]) -> Vec<MatchRule> {
     rules
 }
 
-/// Returns the patterns of the paths, each once. Their numbers are their places.
+/// Returns the patterns of the paths, each once. Their numbers are their places. There are
+/// but few, see [`CGROUP_PATTERNS`](wad_common::policy::CGROUP_PATTERNS).
 pub fn cgroup_patterns(paths: &[PathPolicy]) -> Vec<CgroupPattern> {
     let mut patterns: Vec<CgroupPattern> = Vec::new();
     for pattern in paths.iter().filter_map(|path| path.cgroup.as_ref()) {

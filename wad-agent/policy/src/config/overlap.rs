@@ -4,7 +4,7 @@
 mod doubt;
 mod left_over;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use wad_common::policy::{CGROUP_PATTERNS, MAX_PATHS, RULES_PER_ADDRESS};
 
@@ -15,7 +15,7 @@ use self::{
 use super::{
     PathPolicy,
     fault::{Fault, Problems, Span},
-    match_rules::{MatchRule, cgroup_patterns, match_rules},
+    match_rules::{MatchRule, match_rules},
     prefix::Mapped,
 };
 
@@ -62,9 +62,11 @@ pub fn check(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
 
 /// Returns the first path whose pattern is one too many.
 fn beyond_patterns(paths: &[PathPolicy]) -> Option<usize> {
-    let patterns = cgroup_patterns(paths);
-    let beyond = patterns.get(CGROUP_PATTERNS)?;
-    paths.iter().position(|path| path.cgroup.as_ref() == Some(beyond))
+    let mut known = HashSet::new();
+    paths.iter().position(|path| {
+        let is_new = path.cgroup.as_ref().is_some_and(|pattern| known.insert(pattern));
+        is_new && known.len() > CGROUP_PATTERNS
+    })
 }
 
 fn too_many_rules() -> Fault {
@@ -163,8 +165,9 @@ fn unreachable(fate: &Fate) -> Fault {
                 "another path takes all its flows"
             };
             Fault::new("this path can never match", label).help(
-                "of the paths on a prefix one for a user or cgroups wins, then that with the fewest ports, then \
-                 the first in the file: move this path up, or narrow what takes its flows",
+                "of the paths on a prefix one for a user or cgroups wins, then that with the fewest \
+                 ports, then the first in the file: move this path up, or narrow what takes its \
+                 flows",
             )
         }
         None => Fault::new("this path can never match", "`local` has no address of this family")

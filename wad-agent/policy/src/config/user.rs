@@ -42,9 +42,8 @@ fn no_such(name: &str) -> Fault {
 pub fn check(table: &Table<'_>, path: &PathPolicy, problems: &mut Problems) {
     let keys = [KEY, "cgroup", "unit"];
     let Some((by, owner)) = keys.iter().find_map(|by| Some((by, table.place(by)?))) else { return };
-    let asked = [("reorder", table.has("reorder")), ("delayed_ack", path.no_delayed_acks)];
-    for (key, _) in asked.into_iter().filter(|(_, is_asked)| *is_asked) {
-        let Some(at) = table.place(key) else { continue };
+    for (key, is_asked) in [("reorder", true), ("delayed_ack", path.no_delayed_acks)] {
+        let Some(at) = table.place(key).filter(|_| is_asked) else { continue };
         let title = format!("`{key}` does not go with `{by}`");
         let fault = Fault::new(title, "a metric of routes, which are the same for all");
         let help = "leave one of the two out, or tell the connections apart by their ports";

@@ -1,7 +1,8 @@
 //! Tells whether rules before a rule leave any flow to it.
 //!
 //! A rule is a box: cgroups, users, local addresses, remote ports and local ports, each from
-//! a first to a last. There may be a cgroup that fits one pattern only, and one that fits none. Were there a point of it in none of the others, then also one whose every
+//! a first to a last. There may be a cgroup that fits one pattern only, and one that fits
+//! none. Were there a point of it in none of the others, then also one whose every
 //! coordinate is the box's first or the one behind another box's last: so only those
 //! are tried.
 

@@ -39,7 +39,8 @@ pub struct Selected {
 
 impl Selection {
     pub fn of(paths: &[PathPolicy]) -> Self {
-        // A user's path, or one of cgroups, has no metrics of routes, and no rule could go past for it alone.
+        // A user's path, or one of cgroups, has no metrics of routes, and no rule could go
+        // past for it alone.
         let paths = || paths.iter().filter(|path| path.user.is_none() && path.cgroup.is_none());
         let wanting = paths().filter(|path| !RouteMetrics::of(path).is_nothing());
         let wanted: HashSet<IpNet> = wanting.flat_map(remotes).map(|(net, _)| net).collect();
