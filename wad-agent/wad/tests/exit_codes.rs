@@ -107,7 +107,10 @@ fn missing_privileges_are_77() {
     let config = folder.path().join("wad.toml");
     fs::write(&config, "[[path]]\nname = 'p'\nremote = '192.0.2.1'\n").unwrap();
     let program = folder.path().join("wad");
-    fs::copy(env!("CARGO_BIN_EXE_wad"), &program).unwrap();
+    // By a process of its own: what another test starts meanwhile would have the file open
+    // for writing until it is executed, and nobody could run it (ETXTBSY).
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_wad")).arg(&program).status();
+    assert!(copied.unwrap().success());
     let is_root = fs::metadata("/proc/self").unwrap().uid() == 0;
     for (command, reason) in [("run", "CAP_BPF"), ("cleanup", "it takes root")] {
         let mut wad = Command::new(&program);
