@@ -9,6 +9,7 @@ pub mod refusals;
 pub mod seldom;
 pub mod shortage;
 pub mod shown;
+pub mod side_by_side;
 pub mod signals;
 pub mod url;
 pub mod whole_file;

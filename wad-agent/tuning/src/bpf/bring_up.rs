@@ -10,6 +10,7 @@ use aya::{
 use tracing::warn;
 use wad_linux::cgroup::{self, Cgroup};
 use wad_struct_ops::{KernelBtf, sys};
+use wad_toolbox::side_by_side::side_by_side;
 
 use super::{
     Pins, Result, Setup, Start, TuningError, algorithms,
@@ -32,10 +33,16 @@ pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKer
     sets::make(pins)?;
     let mut object = load_object(pins, btf)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
-    let policy_set = maps.install(setup.paths, setup.instance, setup.cgroups)?;
-    let tuner = load_tuner(&mut object)?;
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
-    let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
+    // Most of a start is the verifier's work, and waits for grace periods of RCU.
+    let ((policy_set, laws), tuner) = side_by_side(
+        || {
+            let policy_set = maps.install(setup.paths, setup.instance, setup.cgroups);
+            (policy_set, algorithms::load(pins, setup.instance, &missing, btf))
+        },
+        || load_tuner(&mut object),
+    );
+    let (policy_set, tuner, laws) = (policy_set?, tuner?, laws?);
     let options = if options::is_wanted(setup.paths) { Some(options::load(pins)?) } else { None };
     // All that the kernel may refuse is loaded. What another build left on this
     // cgroup is changed for it, place by place: laws before the tuner that gives

@@ -327,8 +327,10 @@ impl Maps {
         self.set(Setting::Generation, generation + 1)?;
         // Changing an array of maps waits for the programs that run
         // (`maybe_wait_bpf_programs()`): here for those that still read the set
-        // before, whose place is the next one's.
-        if let Err(error) = self.fill(generation + 1, &set) {
+        // before, whose place is the next one's. Before the first there is none.
+        if generation > 0
+            && let Err(error) = self.fill(generation + 1, &set)
+        {
             warn!("cannot wait for the end of the policy set before: {error}");
         }
         self.current = Some(set);
