@@ -69,7 +69,9 @@ pub struct Event {
     pub delivered_segments: u32,
     /// The time that it took.
     pub delivered_in_us: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
+    /// The user that the socket belongs to.
+    pub user: u32,
+    /// Number of its cgroup; 0 where the kernel does not say.
+    pub cgroup: u64,
 }
-record!(Event, size = size_of::<Flow>() + 112);
+record!(Event, size = size_of::<Flow>() + 120);

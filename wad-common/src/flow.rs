@@ -4,6 +4,7 @@ use crate::{
     arrivals::Arrivals,
     division::{Division, part_bytes, part_of_bound},
     policy::{CONGESTION_BYTES, DIVIDES, GROWS_RCVBUF, GROWS_SNDBUF, PACED, Policy},
+    process::Process,
     record,
     refused::Refused,
 };
@@ -242,8 +243,10 @@ pub struct Flow {
     pub own: Own,
     /// The rate at which its data arrives.
     pub arrivals: Arrivals,
+    /// The process that connected, or accepted it.
+    pub process: Process,
 }
-record!(Flow, size = 272);
+record!(Flow, size = 296);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.

@@ -38,8 +38,9 @@ impl Members {
         Self { count: 0, places: [Place { offset: 0, bytes: 0, is_plain: 0 }; MAX_MEMBERS] };
 }
 
-/// A flow at one moment. It is followed by the values of its members, each in the
-/// low bytes of 64 bits (on a machine of that byte order).
+/// A flow at one moment. It is followed by its [`Process`](crate::process::Process), and by
+/// the values of its members, each in the low bytes of 64 bits (on a machine of that byte
+/// order).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
@@ -71,5 +72,11 @@ pub struct Head {
     pub congestion: [u8; CONGESTION_BYTES],
     /// The kernel refused these of what its policy asks for.
     pub refused: Refused,
+    /// Number of its cgroup; 0 where the kernel does not say.
+    pub cgroup: u64,
+    /// The user that the socket belongs to.
+    pub user: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Head, size = 120);
+record!(Head, size = 136);

@@ -10,6 +10,13 @@ use aya_ebpf::helpers::generated::bpf_probe_read_kernel;
 pub struct Behind(u64);
 
 impl Behind {
+    /// The one at this address.
+    #[inline(always)]
+    #[must_use]
+    pub const fn at(address: u64) -> Self {
+        Self(address)
+    }
+
     /// The one that the pointer at this place leads to.
     #[inline(always)]
     #[must_use]

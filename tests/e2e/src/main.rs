@@ -7,10 +7,16 @@ mod pods;
 mod sizes;
 mod tests;
 
-use std::{env, path::Path, process::ExitCode};
+use std::{
+    env,
+    net::{SocketAddr, TcpStream},
+    path::Path,
+    process::ExitCode,
+};
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use nix::unistd::{Uid, pause, setuid};
 use wad_lab::cli::{self, Peer};
 
 use self::harness::{Choice, Places};
@@ -34,19 +40,43 @@ struct Arguments {
     one: Option<String>,
 }
 
-/// The name under which the program is an end of the lab's transfers.
+/// The name under which the program is an end of connections.
 const PEER: &str = "wad-e2e-peer";
 
 #[derive(Parser)]
 struct PeerArguments {
     #[command(subcommand)]
-    peer: Peer,
+    command: PeerCommand,
+}
+
+#[derive(Subcommand)]
+enum PeerCommand {
+    /// An end of the lab's transfers
+    #[command(flatten)]
+    Lab(Peer),
+    /// Connects as a user so many times, and does nothing more
+    KeepOpen { to: SocketAddr, connections: usize, user: u32 },
+}
+
+impl PeerCommand {
+    fn run(self) -> Result<()> {
+        match self {
+            Self::Lab(peer) => peer.run(),
+            Self::KeepOpen { to, connections, user } => {
+                setuid(Uid::from_raw(user))?;
+                let _kept: Vec<TcpStream> =
+                    (0..connections).map(|_| TcpStream::connect(to)).collect::<Result<_, _>>()?;
+                pause();
+                Ok(())
+            }
+        }
+    }
 }
 
 fn main() -> ExitCode {
     let called = env::args_os().next().unwrap_or_default();
     if Path::new(&called).file_name().is_some_and(|name| name == PEER) {
-        return cli::run(PEER, || PeerArguments::parse().peer.run());
+        return cli::run(PEER, || PeerArguments::parse().command.run());
     }
     let arguments = Arguments::parse();
     if let Some(name) = &arguments.one {

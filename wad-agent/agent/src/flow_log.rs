@@ -15,6 +15,7 @@ use wad_common::event::{Event, Kind};
 use wad_observing::{
     events::{self, Summaries},
     metrics::Ends,
+    owners::Owners,
     sinks::Sinks,
 };
 use wad_tuning::bpf::{Events, Tuning};
@@ -43,6 +44,7 @@ struct Lines {
     summaries: Summaries,
     sinks: Arc<Sinks>,
     ends: Ends,
+    owners: Owners,
     /// The values that ended flows showed of their paths, by the same indices.
     shown: HashMap<u32, Shown>,
 }
@@ -58,6 +60,7 @@ impl FlowLog {
             summaries: Summaries::default(),
             sinks,
             ends,
+            owners: Owners::default(),
             shown: HashMap::new(),
         };
         Ok(Self { events: tuning.events()?, held_back, lines })
@@ -107,11 +110,16 @@ impl Lines {
         let policy = &event.flow.policy;
         let name = self.names.get(policy).or_else(|| self.names_before.get(policy));
         let path = name.map_or("(removed)", |name| name);
-        if !self.sinks.is_empty() {
-            events::records(event, path, time_of(event), |record| self.sinks.tell(&record));
+        let is_end = [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind);
+        if self.sinks.is_empty() && !is_end {
+            return;
         }
-        if [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind) {
-            self.summaries.ended(event, path);
+        let owner = self.owners.of(event.user, event.cgroup, &event.flow.process);
+        if !self.sinks.is_empty() {
+            events::records(event, &owner, path, time_of(event), |record| self.sinks.tell(&record));
+        }
+        if is_end {
+            self.summaries.ended(event, &owner, path);
             if let Some(name) = self.names.get(policy) {
                 self.ends.add(name, event);
             }

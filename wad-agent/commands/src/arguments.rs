@@ -3,7 +3,8 @@
 use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
-use wad_observing::reading::{self, Filter, Remote};
+use wad_observing::reading::{self, Filter, OwnerFilter, Remote};
+use wad_policy::config::{CgroupPattern, Host};
 use wad_tuning::instance::Instance;
 
 /// A running agent is asked this.
@@ -52,6 +53,62 @@ pub struct FlowFilter {
     /// Only the flow whose socket has this cookie; 0x before what `ss -e` shows
     #[arg(long = "cookie", value_name = "N", value_parser = reading::parse_cookie)]
     pub cookies: Vec<u64>,
+    #[command(flatten)]
+    pub owners: OwnerFilterArguments,
+}
+
+/// Whose flows.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Whose flows")]
+pub struct OwnerFilterArguments {
+    /// Only flows of this user's sockets; may be given several times, as the next six
+    #[arg(long = "user", value_name = "NAME|NUMBER", value_parser = user_number)]
+    pub users: Vec<u32>,
+    /// Only flows that this process connected or accepted
+    #[arg(long = "pid", value_name = "N")]
+    pub pids: Vec<u32>,
+    /// Only flows of processes whose command has this name, as `ps -o comm` shows it
+    #[arg(long = "process", value_name = "NAME")]
+    pub processes: Vec<String>,
+    /// Only flows of this cgroup, a path as /proc/PID/cgroup has it after 0::, and of those
+    /// within; * is any part of a name
+    #[arg(long = "cgroup", value_name = "PATTERN")]
+    pub cgroups: Vec<String>,
+    /// Only flows of this unit of systemd
+    #[arg(long = "unit", value_name = "PATTERN")]
+    pub units: Vec<String>,
+    /// Only flows of the container whose identifier begins so
+    #[arg(long = "container", value_name = "ID")]
+    pub containers: Vec<String>,
+    /// Only flows of the pod of Kubernetes with this UID
+    #[arg(long = "pod", value_name = "UID")]
+    pub pods: Vec<String>,
+}
+
+impl OwnerFilterArguments {
+    pub fn to_filter(&self) -> OwnerFilter {
+        let path = |path: &String| CgroupPattern::Path(path.trim_start_matches('/').to_owned());
+        let unit = |unit: &String| CgroupPattern::Unit(unit.clone());
+        OwnerFilter {
+            users: self.users.clone(),
+            pids: self.pids.clone(),
+            processes: self.processes.clone(),
+            cgroups: self.cgroups.iter().map(path).chain(self.units.iter().map(unit)).collect(),
+            containers: self.containers.clone(),
+            pods: self.pods.clone(),
+        }
+    }
+}
+
+/// Returns a user's number, of those that have a name here or of any.
+pub fn user_number(user: &str) -> Result<u32, String> {
+    if let Ok(number) = user.parse() {
+        return Ok(number);
+    }
+    let host = Host::read().map_err(|error| error.to_string())?;
+    host.users.get(user).copied().ok_or_else(|| {
+        format!("no user {user:?} in /etc/passwd: give the number, which `id -u {user}` says")
+    })
 }
 
 impl FlowFilter {
@@ -60,6 +117,7 @@ impl FlowFilter {
             paths: self.paths.clone(),
             remotes: self.remotes.clone(),
             cookies: self.cookies.clone(),
+            owners: self.owners.to_filter(),
             fields: Vec::new(),
         }
     }

@@ -13,7 +13,7 @@ use wad_observing::{
 use wad_tuning::instance::Instance;
 
 use crate::{
-    arguments::{Ask, parse_interval},
+    arguments::{Ask, OwnerFilterArguments, parse_interval},
     flows, output,
 };
 
@@ -30,6 +30,8 @@ pub struct Diagnose {
     /// Judge by a flow's whole life, at once
     #[arg(long)]
     pub life: bool,
+    #[command(flatten)]
+    pub owners: OwnerFilterArguments,
     #[command(flatten)]
     pub ask: Ask,
 }
@@ -72,7 +74,9 @@ fn nothing_found(args: &Diagnose) -> String {
 }
 
 fn watch(args: &Diagnose) -> Result<Vec<Reading>> {
-    let ask = || read_flows(&args.ask.instance.name, args.target);
+    let filter = args.target.map_or_else(Filter::default, Target::to_filter);
+    let filter = Filter { owners: args.owners.to_filter(), ..filter };
+    let ask = || read_flows(&args.ask.instance.name, &filter);
     if args.life {
         return Ok(vec![ask()?]);
     }
@@ -85,8 +89,7 @@ fn watch(args: &Diagnose) -> Result<Vec<Reading>> {
 }
 
 /// Reads what the agent sees of flows now, with all that a diagnosis needs.
-pub fn read_flows(instance: &Instance, target: Option<Target>) -> Result<Reading> {
-    let filter = target.map_or_else(Filter::default, Target::to_filter);
+pub fn read_flows(instance: &Instance, filter: &Filter) -> Result<Reading> {
     let fields = FIELDS.map(str::to_owned).to_vec();
-    flows::ask(instance, &Filter { fields, ..filter })
+    flows::ask(instance, &Filter { fields, ..filter.clone() })
 }

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use wad_agent::client::{self, ClientError, Request};
 use wad_policy::config::{Config, Host};
@@ -15,7 +15,7 @@ use wad_tuning::{
 };
 
 use crate::{
-    arguments::{Ask, ConfigFile},
+    arguments::{Ask, ConfigFile, user_number},
     output,
 };
 
@@ -28,8 +28,8 @@ pub struct Explain {
     #[arg(long, value_name = "ADDRESS[:PORT]")]
     pub local: Option<End>,
     /// The user that the connection's socket belongs to, where paths depend on it
-    #[arg(long, value_name = "NAME|NUMBER")]
-    pub user: Option<String>,
+    #[arg(long, value_name = "NAME|NUMBER", value_parser = user_number)]
+    pub user: Option<u32>,
     /// The cgroup that it is of, as /proc/PID/cgroup has it after 0::, where paths depend on it
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
@@ -44,9 +44,8 @@ pub struct Explain {
 
 /// `wad explain`.
 pub fn run(args: &Explain) -> Result<()> {
-    let user = args.user.as_deref().map(user_number).transpose()?;
     let cgroup = args.cgroup.as_deref().map(below_root);
-    let query = Query { remote: args.remote, local: args.local, user, cgroup };
+    let query = Query { remote: args.remote, local: args.local, user: args.user, cgroup };
     let answer = if args.offline { None } else { ask_agent(args, &query)? };
     let answer = match answer {
         Some(answer) => answer,
@@ -56,17 +55,6 @@ pub fn run(args: &Explain) -> Result<()> {
         return output::print_json(&answer);
     }
     output::print(answer)
-}
-
-/// Returns a user's number, of those that have a name here or of any.
-fn user_number(user: &str) -> Result<u32> {
-    if let Ok(number) = user.parse() {
-        return Ok(number);
-    }
-    let number = Host::read()?.users.get(user).copied();
-    number.with_context(|| {
-        format!("no user {user:?} in /etc/passwd: give the number, which `id -u {user}` says")
-    })
 }
 
 /// Asks the agent; None if no agent runs.

@@ -74,6 +74,7 @@ static FLOWS: LazyLock<Vec<Flow>> = LazyLock::new(|| {
         outcome: "tuned".into(),
         refused: vec![],
         congestion: "cubic".into(),
+        owner: wad_instruments::Owner::default(),
         instruments: STANDARD.iter().map(|known| (known.name, Some(value))).collect(),
     };
     values.map(flow).to_vec()

@@ -19,6 +19,7 @@ use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use wad_instruments::Reading;
+use wad_observing::reading::Filter;
 use wad_tuning::instance::Instance;
 
 pub use self::draw::KEYS;
@@ -28,7 +29,7 @@ use self::{
     state::{Then, TopState},
 };
 use crate::{
-    arguments::{InstanceName, parse_interval},
+    arguments::{FlowFilter, InstanceName, parse_interval},
     diagnose::read_flows,
 };
 
@@ -37,6 +38,8 @@ pub struct Top {
     /// From one reading to the next
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = parse_interval)]
     pub interval: Duration,
+    #[command(flatten)]
+    pub filter: FlowFilter,
     #[command(flatten)]
     pub instance: InstanceName,
 }
@@ -49,21 +52,21 @@ pub fn run(args: &Top) -> Result<()> {
         io::stdout().is_terminal() && io::stdin().is_terminal(),
         "`wad top` needs a terminal; `wad flows` is for files and pipes"
     );
-    let instance = &args.instance.name;
-    let mut state = TopState::new(read_flows(instance, None)?);
-    let readings = follow(instance.clone(), args.interval);
+    let (instance, filter) = (&args.instance.name, args.filter.to_filter());
+    let mut state = TopState::new(read_flows(instance, &filter)?);
+    let readings = follow(instance.clone(), filter, args.interval);
     let signals = Signals::catch().context("cannot handle signals")?;
     let mut screen = Screen::open().context("cannot use the terminal")?;
     show(&mut screen, &mut state, &readings, &signals).context("the terminal is gone")
 }
 
 /// Readings from now on. While nobody takes them, the agent is not asked.
-fn follow(instance: Instance, interval: Duration) -> Receiver<Result<Reading>> {
+fn follow(instance: Instance, filter: Filter, interval: Duration) -> Receiver<Result<Reading>> {
     let (sender, receiver) = sync_channel(0);
     thread::spawn(move || {
         loop {
             thread::sleep(interval);
-            if sender.send(read_flows(&instance, None)).is_err() {
+            if sender.send(read_flows(&instance, &filter)).is_err() {
                 return;
             }
         }

@@ -5,6 +5,7 @@ pub mod ends;
 mod field;
 mod fields;
 pub mod name;
+mod owner;
 mod seen;
 mod standard;
 #[cfg(any(test, feature = "testing"))]
@@ -20,6 +21,7 @@ use wad_toolbox::refusals::RefusedSetting;
 
 pub use self::{
     fields::{FieldError, Fields},
+    owner::{Owner, Place},
     seen::{Origin, Seen},
     standard::STANDARD,
     without_equal::WITHOUT_EQUAL,
@@ -119,6 +121,8 @@ pub struct Flow {
     pub refused: Vec<RefusedSetting>,
     /// Congestion control that it has now.
     pub congestion: Arc<str>,
+    #[serde(default)]
+    pub owner: Owner,
     pub instruments: Values,
 }
 

@@ -1,6 +1,6 @@
 //! A flow for tests.
 
-use super::Flow;
+use super::{Flow, Owner, Place};
 
 /// Returns one that has sent so many octets in so many seconds, the path's bound for
 /// nine of them.
@@ -29,6 +29,17 @@ pub fn flow(cookie: u64, seconds: f64, octets: f64) -> Flow {
         outcome: "tuned".into(),
         refused: vec![],
         congestion: "wad_aimd".into(),
+        owner: owner(),
         instruments: values.into_iter().collect(),
+    }
+}
+
+/// Returns one who has all that can be known of him but a container.
+pub fn owner() -> Owner {
+    Owner {
+        uid: Some(1_000),
+        pid: Some(4_711),
+        process: Some("globus-gridftp-".into()),
+        place: Place::of("system.slice/globus.service"),
     }
 }

@@ -2,6 +2,7 @@
 
 pub mod bpffs;
 pub mod cgroup;
+pub mod cgroup_names;
 pub mod cgroup_tree;
 pub mod lock;
 pub mod netlink;

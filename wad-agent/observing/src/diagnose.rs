@@ -17,7 +17,7 @@ mod triage;
 use std::{cmp::Reverse, collections::HashMap, net::SocketAddr, sync::Arc};
 
 use serde::Serialize;
-use wad_instruments::{Flow, Reading, name};
+use wad_instruments::{Flow, Owner, Reading, name};
 
 use self::{
     advice::{Advice, advise},
@@ -43,6 +43,7 @@ pub struct Diagnosis {
     pub local: SocketAddr,
     pub remote: SocketAddr,
     pub congestion: Arc<str>,
+    pub owner: Owner,
     #[serde(flatten)]
     pub finding: Finding,
     pub bits_per_second: Option<f64>,
@@ -67,6 +68,7 @@ impl Diagnosis {
             local: flow.local,
             remote: flow.remote,
             congestion: Arc::clone(&flow.congestion),
+            owner: flow.owner.clone(),
             bits_per_second: course.rate(counter).map(|rate| rate * 8.0),
             advice: advise(finding.limit, course),
             finding,

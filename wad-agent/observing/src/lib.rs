@@ -6,6 +6,7 @@ pub mod events;
 pub mod live_flows;
 pub mod log;
 pub mod metrics;
+pub mod owners;
 pub mod reading;
 pub mod sinks;
 pub mod trace;

@@ -1,6 +1,8 @@
 //! Readings of the flows: every flow of the paths, and what TCP knows of it.
 
 mod filter;
+mod holder_search;
+mod owner_filter;
 mod read;
 
 use std::{
@@ -12,6 +14,7 @@ use wad_instruments::Reading;
 
 pub use self::{
     filter::{Filter, Remote, parse_cookie},
+    owner_filter::OwnerFilter,
     read::{Instruments, ReadError},
 };
 

@@ -176,6 +176,13 @@ impl KernelBtf {
         self.find(KIND_FUNCTION, name).ok_or_else(missing)
     }
 
+    /// Returns how many parameters the function of that name takes.
+    pub fn function_parameters(&self, name: &str) -> Result<u32, BtfError> {
+        let function = self.record(self.function_id(name)?)?;
+        let prototype = self.record(read_u32(&self.data, function + 8)?)?;
+        Ok(read_u32(&self.data, prototype + 4)? & 0xffff)
+    }
+
     /// The id of the typedef of that name.
     pub fn typedef_id(&self, name: &str) -> Result<u32, BtfError> {
         let missing = || BtfError::NoType { name: name.to_owned() };

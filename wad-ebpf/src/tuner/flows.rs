@@ -15,6 +15,7 @@ use wad_common::{
     },
     growth::Room,
     policy::{ANY_USER, DIVIDES, OVERRIDES, Policy},
+    process::Process,
     refused::{Refused, SocketSetting},
 };
 use wad_ebpf::policies;
@@ -87,6 +88,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.earlier = Counts::default();
     flow.arrivals = Arrivals::default();
     flow.refused = Refused::default();
+    flow.process = Process::default();
     ask(socket, flow, policy);
     socket.read_buffers(&mut flow.before);
     note_choices(socket, flow);

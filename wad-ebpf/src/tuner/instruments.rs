@@ -9,6 +9,7 @@ use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns, bpf_seq_writ
 use wad_common::{
     flow::Outcome,
     instruments::{Head, Members, Place},
+    process::Process,
     refused::Refused,
 };
 
@@ -17,7 +18,7 @@ use crate::{
     socket::{Socket as _, Visited},
 };
 
-/// Members that are written at once: the stack has 512 bytes.
+/// Members that are written at once.
 const AT_ONCE: u32 = 16;
 
 /// The agent sets it before the program is loaded, and freezes it.
@@ -43,10 +44,11 @@ pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
     }
     let Some(socket) = Visited::of(sk) else { return 0 };
     // SAFETY: the kernel's own output; the verifier checks the load.
-    let out = unsafe { (*meta).cast() };
-    let head = head(
+    let out = unsafe { *meta };
+    write_head(
         &socket,
-        Known {
+        out,
+        &Known {
             established_ns,
             policy: of_flow!(policy),
             role: of_flow!(role),
@@ -54,10 +56,12 @@ pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
             refused: of_flow!(refused),
         },
     );
-    // The output takes all of a flow, or the kernel comes back with the same flow.
     // SAFETY: a record is read, which has no padding.
-    unsafe { bpf_seq_write(out, (&raw const head).cast_mut().cast(), size_of::<Head>() as u32) };
-    write_members(&socket, out.cast());
+    unsafe {
+        let process = (&raw const (*flow).process).cast_mut();
+        bpf_seq_write(out.cast(), process.cast(), size_of::<Process>() as u32)
+    };
+    write_members(&socket, out);
     0
 }
 
@@ -70,12 +74,14 @@ struct Known {
     refused: Refused,
 }
 
-#[inline(always)]
-fn head(socket: &Visited, known: Known) -> Head {
+// Each has the stack to itself, which has 512 bytes.
+
+#[inline(never)]
+fn write_head(socket: &Visited, out: *mut c_void, known: &Known) {
     // SAFETY: reads the clocks.
     let (now_ns, ticks) = unsafe { (bpf_ktime_get_ns(), bpf_jiffies64() as u32) };
     let ends = socket.ends();
-    Head {
+    let head = Head {
         cookie: socket.cookie(),
         now_ns,
         established_ns: known.established_ns,
@@ -90,10 +96,17 @@ fn head(socket: &Visited, known: Known) -> Head {
         limits: socket.limits(ticks),
         congestion: socket.congestion(),
         refused: known.refused,
-    }
+        cgroup: socket.cgroup(),
+        user: socket.user(),
+        reserved: 0,
+    };
+    // The output takes all of a flow, or the kernel comes back with the same flow.
+    let bytes = size_of::<Head>() as u32;
+    // SAFETY: a record is read, which has no padding.
+    unsafe { bpf_seq_write(out.cast(), (&raw const head).cast_mut().cast(), bytes) };
 }
 
-#[inline(always)]
+#[inline(never)]
 fn write_members(socket: &Visited, out: *mut c_void) {
     // SAFETY: a valid static. Volatile, because the compiler would otherwise take the
     // initializer for the value.

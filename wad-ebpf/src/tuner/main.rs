@@ -26,6 +26,7 @@ mod instruments;
 mod options;
 mod override_options;
 mod own;
+mod process;
 mod progress;
 mod recount;
 mod report;
@@ -134,6 +135,10 @@ fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
         flows::start_over(socket, earlier);
     }
     if let Some((flow, _policy)) = flows::adopt::<ADDITION>(socket, Role::Active) {
+        // Kernels before Linux 5.12 do not say.
+        if ADDITION == account::FETCH {
+            flow.process = process::current();
+        }
         // The SYN settles the window scale: it is to do for when the others have gone.
         // Divided it is when the connection is established.
         flow.division.rcvbuf_flows = 0;

@@ -40,7 +40,6 @@ pub fn send(socket: &impl Socket, flow: &Flow, kind: Kind) {
     // SAFETY: reads the clock.
     event.time_ns = unsafe { bpf_ktime_get_ns() };
     event.kind = kind as u32;
-    event.reserved = 0;
     socket.describe(event);
     // SAFETY: a ring buffer of this program's.
     let waiting_bytes = unsafe {

@@ -69,5 +69,6 @@ mod unseen_ends;
 mod unsent;
 mod users;
 pub mod verifier;
+mod whose;
 mod windows;
 mod wrong_numbers;

@@ -19,10 +19,11 @@ pub struct Columns {
     pub is_sorted: bool,
 }
 
-const TITLES: [&str; 10] = [
+const TITLES: [&str; 11] = [
     "PATH",
     "REMOTE",
     "LOCAL",
+    "OWNER",
     "STATE",
     "PHASE",
     "CWND",
@@ -32,7 +33,7 @@ const TITLES: [&str; 10] = [
     "LIMITED BY",
 ];
 /// The first so many are words, aligned to the left.
-const WORDS: usize = 5;
+const WORDS: usize = 6;
 
 /// Rates are those since the reading before, if there is one.
 pub fn write(
@@ -92,6 +93,7 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
         flow.path.escape_debug().to_string(),
         flow.remote.to_string(),
         flow.local.to_string(),
+        shown(flow.owner.short()),
         outcome(flow),
         shown(value(name::PHASE).and_then(phase).map(|phase| phase.name().to_owned())),
         shown(segments.map(|(cwnd, mss)| format!("{:.0}", cwnd / mss))),

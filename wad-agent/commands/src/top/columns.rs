@@ -41,10 +41,10 @@ type OfFlow = Column<FlowRow>;
 type OfPath = Column<PathRow>;
 
 /// A terminal with room for all columns.
-const WIDE: u16 = 140;
+const WIDE: u16 = 163;
 
 /// 80 columns hold those that are always there, with a space between each two.
-pub const FLOWS: [OfFlow; 11] = [
+pub const FLOWS: [OfFlow; 12] = [
     OfFlow::new("SENDS", 7, |row| rate(row.sent), |a, b| largest(a.sent, b.sent)),
     OfFlow::new("GETS", 7, |row| rate(row.received), |a, b| largest(a.received, b.received)),
     OfFlow::new("REMOTE", 21, |row| row.remote.clone(), |a, b| a.remote.cmp(&b.remote)).growing(),
@@ -73,6 +73,7 @@ pub const FLOWS: [OfFlow; 11] = [
         |row| row.limit.short().to_owned(),
         |a, b| a.limit.urgency().cmp(&b.limit.urgency()),
     ),
+    OfFlow::new("OWNER", 22, |row| row.owner.clone(), |a, b| a.owner.cmp(&b.owner)).from(WIDE),
     OfFlow::new("COOKIE", 12, |row| row.cookie.to_string(), |a, b| a.cookie.cmp(&b.cookie))
         .from(WIDE),
 ];

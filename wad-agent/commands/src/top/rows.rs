@@ -14,6 +14,8 @@ pub struct FlowRow {
     pub local: String,
     pub congestion: String,
     pub cookie: u64,
+    /// Whose it is, in short; "-" where that is not known.
+    pub owner: String,
     pub sent: Option<f64>,
     pub received: Option<f64>,
     pub cwnd_bytes: Option<f64>,
@@ -57,6 +59,7 @@ fn row(before: Option<&Flow>, flow: &Flow) -> FlowRow {
         local: flow.local.to_string(),
         congestion: flow.congestion.to_string(),
         cookie: flow.cookie,
+        owner: flow.owner.short().unwrap_or_else(|| "-".to_owned()),
         sent: rate(name::HC_THRU_OCTETS_ACKED),
         received: rate(name::HC_THRU_OCTETS_RECEIVED),
         cwnd_bytes: gauge(name::CUR_CWND),

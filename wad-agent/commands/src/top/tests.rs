@@ -44,6 +44,7 @@ fn reading(seconds: u32, flows: u16, paths: u16) -> Reading {
             outcome: "tuned".into(),
             refused: vec![],
             congestion: "wad_highspeed".into(),
+            owner: wad_instruments::Owner::default(),
             instruments: values.into_iter().map(|(name, value)| (name, Some(value))).collect(),
         }
     };

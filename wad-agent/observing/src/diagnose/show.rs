@@ -30,13 +30,17 @@ impl Display for Page<'_> {
 }
 
 fn in_full(diagnosis: &Diagnosis, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    let Diagnosis { path, local, remote, congestion, cookie, finding, advice, mtu, .. } = diagnosis;
+    let Diagnosis { path, local, remote, congestion, cookie, .. } = diagnosis;
+    let Diagnosis { owner, finding, advice, mtu, .. } = diagnosis;
     let arrow = match finding.direction {
         Direction::Sending => "sends to",
         Direction::Receiving => "receives from",
     };
     let path = path.escape_debug();
     writeln!(f, "{local} {arrow} {remote}, path {path}, {congestion}, cookie {cookie}")?;
+    if owner.uid.is_some() {
+        writeln!(f, "of {owner}")?;
+    }
     write!(f, "limited by {}", finding.limit.words())?;
     match finding.share {
         Some(share) => writeln!(f, ", {} of the time", percent(share))?,

@@ -73,6 +73,7 @@ fn with(instruments: Values) -> Flow {
         outcome: "tuned".into(),
         refused: vec![],
         congestion: "cubic".into(),
+        owner: wad_instruments::Owner::default(),
         instruments,
     }
 }

@@ -3,6 +3,7 @@
 //! [`LINES_PER_SECOND`] and for flows that were left alone.
 
 use wad_common::event::{Event, Kind};
+use wad_instruments::Owner;
 use wad_toolbox::refusals;
 
 use super::{
@@ -27,11 +28,11 @@ impl Default for Summaries {
 
 impl Summaries {
     /// Logs a flow that closed, or left its path. `event` is of either kind.
-    pub fn ended(&mut self, event: &Event, path: &str) {
+    pub fn ended(&mut self, event: &Event, owner: &Owner, path: &str) {
         if event.flow.is_tuned() && self.budget.spend(event.time_ns) {
-            summary!(info, event, path);
+            summary!(info, event, owner, path);
         } else {
-            summary!(debug, event, path);
+            summary!(debug, event, owner, path);
         }
     }
 
@@ -47,8 +48,8 @@ impl Summaries {
 
 /// The levels of tracing's macros are constants.
 macro_rules! summary {
-    ($level:ident, $event:expr, $path:expr) => {{
-        let (event, path): (&Event, &str) = ($event, $path);
+    ($level:ident, $event:expr, $owner:expr, $path:expr) => {{
+        let (event, owner, path): (&Event, &Owner, &str) = ($event, $owner, $path);
         let (flow, seconds) = (&event.flow, duration_seconds(event));
         tracing::$level!(
             path,
@@ -73,6 +74,11 @@ macro_rules! summary {
             rcvbuf_bytes = flow.after.rcvbuf_bytes,
             initial_window_segments_before = flow.before.cwnd_segments,
             initial_window_segments = flow.after.cwnd_segments,
+            uid = owner.uid,
+            pid = owner.pid,
+            process = owner.process.as_deref(),
+            unit = owner.place.unit.as_deref(),
+            container = owner.place.container.as_deref(),
             "{}",
             message(event.kind)
         );
@@ -92,6 +98,7 @@ mod tests {
         flow::{Outcome, Role},
         refused::SocketSetting,
     };
+    use wad_instruments::testing::owner;
     use wad_tuning::bpf::testing::event;
 
     use super::*;
@@ -99,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_flow_in_one_line() {
-        let mut lines = logged("", || Summaries::default().ended(&event(), "bob"));
+        let mut lines = logged("", || Summaries::default().ended(&event(), &owner(), "bob"));
         assert_eq!(lines.len(), 1);
         let line = lines[0].as_object_mut().unwrap();
         line.remove("timestamp");
@@ -128,6 +135,10 @@ mod tests {
             "rcvbuf_bytes": 13_143_798,
             "initial_window_segments_before": 10,
             "initial_window_segments": 24,
+            "uid": 1_000,
+            "pid": 4_711,
+            "process": "globus-gridftp-",
+            "unit": "globus.service",
         });
         assert_eq!(lines[0], expected);
     }
@@ -137,7 +148,7 @@ mod tests {
         let many = || {
             let mut summaries = Summaries::default();
             for _ in 0..100 {
-                summaries.ended(&event(), "bob");
+                summaries.ended(&event(), &owner(), "bob");
             }
             summaries.report_held_back();
             summaries.report_held_back();
@@ -154,7 +165,7 @@ mod tests {
         let mut left = event();
         left.kind = Kind::Leave as u32;
         left.flow.role = Role::Running as u32;
-        let lines = logged("", || Summaries::default().ended(&left, "(removed)"));
+        let lines = logged("", || Summaries::default().ended(&left, &owner(), "(removed)"));
         assert_eq!(lines[0]["message"], "flow left its path");
         assert_eq!(lines[0]["role"], "running");
     }
@@ -163,7 +174,7 @@ mod tests {
     fn what_was_refused_is_named_where_anything_was() {
         let mut refused = event();
         refused.flow.refused.note(SocketSetting::Pacing, Err(-libc::EINVAL));
-        let lines = logged("", || Summaries::default().ended(&refused, "bob"));
+        let lines = logged("", || Summaries::default().ended(&refused, &owner(), "bob"));
         assert_eq!(lines[0]["level"], "INFO");
         assert_eq!(lines[0]["refused"], "pacing (EINVAL)");
     }
@@ -175,12 +186,12 @@ mod tests {
             [(Outcome::Observed, "DEBUG"), (Outcome::TooMany, "DEBUG"), (Outcome::Tuned, "INFO")]
         {
             untuned.flow.outcome = outcome as u32;
-            let lines = logged("debug", || Summaries::default().ended(&untuned, "bob"));
+            let lines = logged("debug", || Summaries::default().ended(&untuned, &owner(), "bob"));
             assert_eq!(lines[0]["level"], level);
         }
         untuned.flow.outcome = Outcome::TooMany as u32;
         let mut summaries = Summaries::default();
-        (0..100).for_each(|_| summaries.ended(&untuned, "bob"));
+        (0..100).for_each(|_| summaries.ended(&untuned, &owner(), "bob"));
         assert_eq!(logged("", || summaries.report_held_back()).len(), 0);
     }
 }

@@ -8,6 +8,7 @@ use wad_common::{
     flow::{self, Flow, Outcome, Role},
     law::INFINITE_SSTHRESH,
 };
+use wad_instruments::Owner;
 use wad_policy::event_name::EventName;
 use wad_toolbox::{
     refusals::{self, RefusedSetting},
@@ -27,6 +28,7 @@ pub enum Values {
         role: &'static str,
         outcome: &'static str,
         policy_set: u64,
+        owner: Owner,
     },
     Tuned {
         policy_set: u64,
@@ -91,12 +93,13 @@ pub struct Summary {
     mss_bytes: u32,
     before: Settings,
     after: Settings,
+    owner: Owner,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     refused: Vec<RefusedSetting>,
 }
 
 impl Summary {
-    fn of(event: &Event) -> Self {
+    fn of(event: &Event, owner: Owner) -> Self {
         let flow = &event.flow;
         Self {
             role: role(flow.role),
@@ -116,6 +119,7 @@ impl Summary {
             mss_bytes: event.mss_bytes,
             before: (&flow.before).into(),
             after: (&flow.after).into(),
+            owner,
             refused: refusals::of(&flow.refused),
         }
     }
@@ -137,6 +141,7 @@ pub fn unwanted(want: impl Fn(EventName) -> bool) -> Vec<Kind> {
 /// Hands the records of an event to `take`, in their order.
 pub fn records(
     event: &Event,
+    owner: &Owner,
     path: &str,
     time: Timestamp,
     mut take: impl FnMut(Record<'_, Values>),
@@ -152,7 +157,8 @@ pub fn records(
     match event.kind {
         kind if kind == Kind::Open as u32 => {
             let (role, outcome) = (role(flow.role), outcome(flow.outcome));
-            let open = Values::Open { role, outcome, policy_set: flow.generation };
+            let open =
+                Values::Open { role, outcome, policy_set: flow.generation, owner: owner.clone() };
             tell(EventName::Open, open, cookie);
             if flow.is_tuned() {
                 let is_running = flow.role == Role::Running as u32;
@@ -176,10 +182,14 @@ pub fn records(
             tell(EventName::Retuned, retuned("divided", flow), cookie);
         }
         kind if kind == Kind::Close as u32 => {
-            tell(EventName::Closed, Values::Ended(Summary::of(event).into()), cookie);
+            tell(
+                EventName::Closed,
+                Values::Ended(Summary::of(event, owner.clone()).into()),
+                cookie,
+            );
         }
         kind if kind == Kind::Leave as u32 => {
-            tell(EventName::Left, Values::Ended(Summary::of(event).into()), cookie);
+            tell(EventName::Left, Values::Ended(Summary::of(event, owner.clone()).into()), cookie);
         }
         _ => {}
     }
@@ -219,6 +229,7 @@ const fn limit(flow: &Flow) -> Option<&'static str> {
 mod tests {
     use serde_json::{Value, json};
     use wad_common::refused::SocketSetting;
+    use wad_instruments::testing::owner;
     use wad_tuning::bpf::testing::event;
 
     use super::*;
@@ -227,7 +238,7 @@ mod tests {
     /// Names and values of what is told of an event.
     fn told(event: &Event) -> Vec<(String, Value)> {
         let mut told = Vec::new();
-        records(event, "bob", Timestamp::UNIX_EPOCH, |record| {
+        records(event, &owner(), "bob", Timestamp::UNIX_EPOCH, |record| {
             let line = record.line(&teller(), 0).unwrap();
             let line: Value = serde_json::from_slice(&line).unwrap();
             assert_eq!(line["dst_host"], "10.5.128.74");
@@ -253,7 +264,7 @@ mod tests {
     }
 
     fn write_lines(event: &Event, lines: &mut String) {
-        records(event, "bob", Timestamp::UNIX_EPOCH, |record| {
+        records(event, &owner(), "bob", Timestamp::UNIX_EPOCH, |record| {
             *lines += &String::from_utf8(record.line(&teller(), 0).unwrap()).unwrap();
         });
     }
@@ -293,6 +304,13 @@ mod tests {
             "mss_bytes": 1448,
             "before": settings("cubic", 16_384, 131_072, 10),
             "after": settings("wad_aimd", 7_502_478, 13_143_798, 24),
+            "owner": {
+                "uid": 1_000,
+                "pid": 4_711,
+                "process": "globus-gridftp-",
+                "cgroup": "system.slice/globus.service",
+                "unit": "globus.service",
+            },
         });
         assert_eq!(told(&event()), [("closed".to_owned(), expected)]);
         let left =

@@ -9,7 +9,9 @@ use std::{
 use ipnet::IpNet;
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use wad_common::instruments::Head;
-use wad_instruments::ends;
+use wad_instruments::{Owner, ends};
+
+use super::owner_filter::OwnerFilter;
 
 /// Nothing in a list lets all through; within one list any may fit, of different ones
 /// each has to.
@@ -19,6 +21,7 @@ pub struct Filter {
     pub paths: Vec<String>,
     pub remotes: Vec<Remote>,
     pub cookies: Vec<u64>,
+    pub owners: OwnerFilter,
     /// Members of `struct tcp_sock`, for all that are let through.
     pub fields: Vec<String>,
 }
@@ -35,7 +38,12 @@ pub enum FilterError {
     NoPrefix(String),
     #[error("{0:?} is no cookie: write a number, or 0x and what `ss -e` shows as sk:")]
     NoCookie(String),
-    #[error("{0:?} is not known here: it takes `path`, `remote`, `cookie` and `field`")]
+    #[error("{0:?} is no number of a {1}")]
+    NoNumber(String, &'static str),
+    #[error(
+        "{0:?} is not known here: it takes `path`, `remote`, `cookie`, `user`, `pid`, `process`, \
+         `cgroup`, `unit`, `container`, `pod` and `field`"
+    )]
     Unknown(String),
 }
 
@@ -82,7 +90,7 @@ impl Filter {
                 "remote" => filter.remotes.push(value.parse()?),
                 "cookie" => filter.cookies.push(parse_cookie(&value)?),
                 "field" => filter.fields.push(value.into_owned()),
-                other => return Err(FilterError::Unknown(other.to_owned())),
+                other => filter.owners.add(other, value)?,
             }
         }
         Ok(filter)
@@ -95,21 +103,30 @@ impl Filter {
             && (self.remotes.is_empty() || self.remotes.iter().any(|prefix| prefix.holds(remote())))
     }
 
+    /// Whether a flow is that is somebody's.
+    pub fn takes_owner(&self, owner: &Owner) -> bool {
+        self.owners.takes(owner)
+    }
+
     /// Whether the flows of a path are.
     pub fn takes_path(&self, name: &str) -> bool {
         self.paths.is_empty() || self.paths.iter().any(|path| path == name)
     }
 }
 
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
 /// The filter is written as it is asked of the agent.
 impl Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let encoded = |text: &str| utf8_percent_encode(text, NON_ALPHANUMERIC).to_string();
         let paths = self.paths.iter().map(|path| ("path", encoded(path)));
         let remotes = self.remotes.iter().map(|remote| ("remote", remote.0.to_string()));
         let cookies = self.cookies.iter().map(|cookie| ("cookie", cookie.to_string()));
         let fields = self.fields.iter().map(|field| ("field", encoded(field)));
-        let all = paths.chain(remotes).chain(cookies).chain(fields);
+        let owners = self.owners.pairs().map(|(key, value)| (key, encoded(&value)));
+        let all = paths.chain(remotes).chain(cookies).chain(owners).chain(fields);
         for (n, (key, value)) in all.enumerate() {
             write!(f, "{}{key}={value}", if n == 0 { "" } else { "&" })?;
         }
@@ -127,6 +144,7 @@ mod tests {
             paths: vec!["to \"Genève\" & back".to_owned(), "b".to_owned()],
             remotes: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::5".parse().unwrap()],
             cookies: vec![7, u64::MAX],
+            owners: OwnerFilter { users: vec![5], ..OwnerFilter::default() },
             fields: vec!["rtt_min.s[0].v".to_owned()],
         };
         assert_eq!(Filter::parse(&filter.to_string()), Ok(filter));

@@ -10,13 +10,14 @@ use jiff::Timestamp;
 use nix::time::{ClockId, clock_getres};
 use wad_common::instruments::Head;
 use wad_instruments::{
-    FieldError, Fields, Flow, Instrument, Reading, STANDARD, Seen, Values, ends,
+    FieldError, Fields, Flow, Instrument, Owner, Reading, STANDARD, Seen, Values, ends,
 };
 use wad_struct_ops::{BtfError, KernelBtf};
 use wad_toolbox::{mutex::locked, refusals, shown};
 use wad_tuning::bpf::{InstrumentsReader, Tuning, TuningError};
 
-use super::Filter;
+use super::{Filter, holder_search::HolderSearch};
+use crate::owners::Owners;
 
 /// Says why there is no reading.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +50,8 @@ impl ReadError {
 pub struct Instruments {
     tuning: Arc<Tuning>,
     readers: Mutex<Readers>,
+    owners: Owners,
+    holders: Mutex<HolderSearch>,
 }
 
 /// Loaded so far.
@@ -90,7 +93,8 @@ struct View {
 
 impl Instruments {
     pub fn new(tuning: Arc<Tuning>) -> Self {
-        Self { tuning, readers: Mutex::default() }
+        let (readers, holders) = (Mutex::default(), Mutex::default());
+        Self { tuning, readers, owners: Owners::default(), holders }
     }
 
     /// The flows that a filter lets through, as they are now. It may block for tens
@@ -114,9 +118,14 @@ impl Instruments {
             return Err(ReadError::UnknownPath(path.clone()));
         }
         let mut readers = locked(&self.readers);
-        let Reader { output, kernel, view } = readers.get(&self.tuning, question)?;
+        let is_whole = question.only.is_none();
+        let reader = readers.get(&self.tuning, question)?;
         let time = Timestamp::now();
-        kernel.read(output)?;
+        reader.read()?;
+        if is_whole && reader.has_unknown_process() && locked(&self.holders).search(&self.tuning) {
+            reader.read()?;
+        }
+        let Reader { output, kernel, view } = reader;
         let records = kernel.records(output);
         let wanted: Vec<_> = records.filter(|record| filter.takes(&record.head)).collect();
         let policies: HashSet<u32> = wanted.iter().map(|record| record.head.policy).collect();
@@ -128,6 +137,14 @@ impl Instruments {
             let head = &record.head;
             let path = names.get(&head.policy).unwrap_or(&removed);
             if !filter.takes_path(path) || !seen.insert(head.cookie) {
+                return None;
+            }
+            let owner = if is_whole {
+                self.owners.of(head.user, head.cgroup, &record.process)
+            } else {
+                Owner::default()
+            };
+            if !filter.takes_owner(&owner) {
                 return None;
             }
             let congestion = algorithms
@@ -143,6 +160,7 @@ impl Instruments {
                 outcome: shown::outcome(head.outcome).into(),
                 refused: refusals::of(&head.refused),
                 congestion: Arc::clone(congestion),
+                owner,
                 instruments: view.values(head, &|n| record.member(n)),
             })
         });
@@ -181,6 +199,14 @@ impl Reader {
         let question = question.clone();
         let view = View { question, instruments, fields, names, tick_ms: tick_ms()? };
         Ok(Self { kernel, view, output: Vec::new() })
+    }
+
+    fn read(&mut self) -> Result<(), ReadError> {
+        Ok(self.kernel.read(&mut self.output)?)
+    }
+
+    fn has_unknown_process(&self) -> bool {
+        self.kernel.records(&self.output).any(|record| record.process.pid == 0)
     }
 }
 

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use self::{frames::Frames, whole::Whole};
 #[cfg(feature = "fuzz")]
 use super::row::Format;
-use super::row::{FLOW, Row, VERSION, instrument};
+use super::row::{FLOW, OWNER, Row, VERSION, instrument};
 
 /// Bytes that tell a trace from other files.
 pub const BEGINNING: usize = 16;
@@ -58,8 +58,16 @@ pub struct Rows<R> {
 
 #[derive(Debug)]
 enum Lines<R> {
-    Json { from: BufReader<Whole<Unpacked<R>>>, line: String },
-    Csv { from: csv::Reader<Whole<Unpacked<R>>>, record: csv::StringRecord, names: Vec<String> },
+    Json {
+        from: BufReader<Whole<Unpacked<R>>>,
+        line: String,
+    },
+    Csv {
+        from: csv::Reader<Whole<Unpacked<R>>>,
+        record: csv::StringRecord,
+        has_owner: bool,
+        names: Vec<String>,
+    },
 }
 
 /// The text of a trace.
@@ -116,7 +124,7 @@ pub fn fuzz(bytes: &[u8]) {
             let line = Format::Csv.line(&row);
             let mut lines = csv::ReaderBuilder::new().has_headers(false).from_reader(&*line);
             let fields = lines.records().next().expect("a line").expect("as it was written");
-            assert_eq!(Row::of_fields(fields.iter(), &names), Ok(row));
+            assert_eq!(Row::of_fields(fields.iter(), true, &names), Ok(row));
         }
     }
 }
@@ -151,8 +159,11 @@ impl<R: BufRead> Lines<R> {
             let cut = from.get_ref().end().unwrap_or("it names other columns");
             return Err(TraceError::Head(cut.to_owned()));
         }
-        let names = head.iter().skip(FLOW.len()).map(|column| instrument(column).to_owned());
-        Ok(Self::Csv { from, record: csv::StringRecord::new(), names: names.collect() })
+        let rest = || head.iter().skip(FLOW.len());
+        let has_owner = rest().take(OWNER.len()).eq(OWNER);
+        let names = rest().skip(if has_owner { OWNER.len() } else { 0 });
+        let names = names.map(|column| instrument(column).to_owned()).collect();
+        Ok(Self::Csv { from, record: csv::StringRecord::new(), has_owner, names })
     }
 
     /// The next row, or what keeps it from being read. None at the end.
@@ -166,9 +177,9 @@ impl<R: BufRead> Lines<R> {
                     Err(error) => Some(Err(error.to_string())),
                 }
             }
-            Self::Csv { from, record, names } => match from.read_record(record) {
+            Self::Csv { from, record, has_owner, names } => match from.read_record(record) {
                 Ok(false) => from.get_ref().end().map(|cut| Err(cut.to_owned())),
-                Ok(true) => Some(Row::of_fields(record.iter(), names)),
+                Ok(true) => Some(Row::of_fields(record.iter(), *has_owner, names)),
                 Err(error) => Some(Err(error.to_string())),
             },
         }

@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use wad_instruments::{Flow, Values};
+use wad_instruments::{Flow, Owner, Place, Values};
 
 use super::columns::{Column, Columns};
 
@@ -32,6 +32,8 @@ pub struct Head<'a> {
 
 /// CSV has these columns before the instruments.
 pub const FLOW: [&str; 7] = ["time", "cookie", "netns", "path", "local", "remote", "congestion"];
+/// These come after those; traces of before have none.
+pub const OWNER: [&str; 4] = ["uid", "pid", "process", "cgroup"];
 
 /// A flow at one time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,6 +45,9 @@ pub struct Row {
     pub local: SocketAddr,
     pub remote: SocketAddr,
     pub congestion: Arc<str>,
+    /// Whose it is; traces of before have none.
+    #[serde(default)]
+    pub owner: Owner,
     pub instruments: Values,
 }
 
@@ -56,6 +61,7 @@ impl Row {
             local: flow.local,
             remote: flow.remote,
             congestion: Arc::clone(&flow.congestion),
+            owner: flow.owner.clone(),
             instruments: columns.values(flow),
         }
     }
@@ -70,6 +76,10 @@ impl Row {
             self.remote.to_string(),
             self.congestion.to_string(),
         ];
+        let number = |number: Option<u32>| number.map_or_else(String::new, |n| n.to_string());
+        let text = |text: &Option<Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
+        let Owner { uid, pid, process, place } = &self.owner;
+        fields.extend([number(*uid), number(*pid), text(process), text(&place.cgroup)]);
         let value =
             |(_, value): (_, Option<f64>)| value.map_or_else(String::new, |v| v.to_string());
         fields.extend(self.instruments.iter().map(value));
@@ -79,6 +89,7 @@ impl Row {
     /// Makes a row from the fields of a line, with the names of its instruments.
     pub fn of_fields<'f>(
         mut fields: impl Iterator<Item = &'f str>,
+        has_owner: bool,
         names: &[String],
     ) -> Result<Self, String> {
         let mut next = |name: &str| fields.next().ok_or_else(|| format!("has no {name}"));
@@ -90,6 +101,7 @@ impl Row {
             local: parsed("local", next("local")?)?,
             remote: parsed("remote", next("remote")?)?,
             congestion: next("congestion")?.into(),
+            owner: if has_owner { owner(OWNER.map(&mut next))? } else { Owner::default() },
             instruments: Values::default(),
         };
         let value = |name: &String| match next(name)? {
@@ -99,6 +111,20 @@ impl Row {
         let values: Result<_, String> = names.iter().map(value).collect();
         Ok(Self { instruments: values?, ..row })
     }
+}
+
+fn owner([uid, pid, process, cgroup]: [Result<&str, String>; 4]) -> Result<Owner, String> {
+    let number = |name, text: &str| match text {
+        "" => Ok(None),
+        text => parsed(name, text).map(Some),
+    };
+    let (process, cgroup) = (process?, cgroup?);
+    Ok(Owner {
+        uid: number("uid", uid?)?,
+        pid: number("pid", pid?)?,
+        process: (!process.is_empty()).then(|| process.into()),
+        place: if cgroup.is_empty() { Place::default() } else { Place::of(cgroup) },
+    })
 }
 
 fn parsed<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, String> {
@@ -115,7 +141,7 @@ impl Format {
                     Some(unit) => format!("{} ({unit})", column.name),
                     None => column.name.clone(),
                 };
-                let flow = FLOW.map(str::to_owned).into_iter();
+                let flow = FLOW.into_iter().chain(OWNER).map(str::to_owned);
                 line_of_csv(flow.chain(head.instruments.iter().map(named)))
             }
         }

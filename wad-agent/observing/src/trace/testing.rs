@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use jiff::{Timestamp, ToSpan as _};
-use wad_instruments::Flow;
+use wad_instruments::{Flow, testing::owner};
 
 use super::{
     columns::Columns,
@@ -22,6 +22,7 @@ pub fn flow<const N: usize>(cookie: u64, values: [(&str, Option<f64>); N]) -> Fl
         outcome: "tuned".into(),
         refused: vec![],
         congestion: "cubic".into(),
+        owner: owner(),
         instruments: values.into_iter().collect(),
     }
 }

@@ -1,6 +1,6 @@
 //! Flows for tests.
 
-use wad_instruments::Flow;
+use wad_instruments::{Flow, Owner};
 
 use super::Derived;
 
@@ -16,6 +16,7 @@ pub fn flow(values: &[(&str, f64)]) -> Flow {
         outcome: "tuned".into(),
         refused: vec![],
         congestion: "cubic".into(),
+        owner: Owner::default(),
         instruments: values.iter().map(|(name, value)| (*name, Some(*value))).collect(),
     }
 }

@@ -99,13 +99,14 @@ pub fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
 /// Makes and pins the maps, and gets the tuner ready for loading.
 fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
     let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
-    let (choices, defaults, sock) =
-        (offsets::choices(btf)?, offsets::defaults(btf)?, running::sock_offsets(btf)?);
+    let (choices, defaults) = (offsets::choices(btf)?, offsets::defaults(btf)?);
+    let (sock, task) = (running::sock_offsets(btf)?, offsets::task(btf)?);
     let mut loader = EbpfLoader::new();
     loader.override_global("HAS_MPTCP", &has_mptcp, true);
     loader.override_global("CHOICES", &choices, true);
     loader.override_global("DEFAULTS", &defaults, true);
     loader.override_global("SOCK", &sock, true);
+    loader.override_global("TASK", &task, true);
     let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
     for (name, path) in &paths {
         loader.map_pin_path(name, path);

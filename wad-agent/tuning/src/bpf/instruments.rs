@@ -3,7 +3,11 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use wad_common::instruments::{Head, Members};
+use aya::Pod;
+use wad_common::{
+    instruments::{Head, Members},
+    process::Process,
+};
 use wad_struct_ops::KernelBtf;
 
 use super::{Pins, Result, TuningError, running};
@@ -17,6 +21,7 @@ pub struct InstrumentsReader {
 /// A record holds what the iterator says of a flow.
 pub struct Record<'a> {
     pub head: Head,
+    pub process: Process,
     members: &'a [u8],
 }
 
@@ -32,7 +37,7 @@ impl InstrumentsReader {
     /// Loads the iterator.
     pub fn load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64, members: &Members) -> Result<Self> {
         let link = running::link_flows(pins, btf, cgroup_id, ("wad_instruments", members))?;
-        let record_bytes = size_of::<Head>() + 8 * members.count as usize;
+        let record_bytes = size_of::<Head>() + size_of::<Process>() + 8 * members.count as usize;
         Ok(Self { link, record_bytes })
     }
 
@@ -46,12 +51,17 @@ impl InstrumentsReader {
     /// The flows in what was read.
     pub fn records<'a>(&self, output: &'a [u8]) -> impl Iterator<Item = Record<'a>> {
         output.chunks_exact(self.record_bytes).map(|bytes| {
-            let (head, members) = bytes.split_at(size_of::<Head>());
-            // SAFETY: there are as many bytes as a head has, all values of them are
-            // heads (integers only, see `record!` of wad-common), and the read asks
-            // for no alignment.
-            let head = unsafe { head.as_ptr().cast::<Head>().read_unaligned() };
-            Record { head, members }
+            let (head, rest) = bytes.split_at(size_of::<Head>());
+            let (process, members) = rest.split_at(size_of::<Process>());
+            Record { head: read(head), process: read(process), members }
         })
     }
+}
+
+/// Reads a record from just as many bytes.
+fn read<T: Pod>(bytes: &[u8]) -> T {
+    assert_eq!(bytes.len(), size_of::<T>());
+    // SAFETY: there are as many bytes, all values of them are records (integers only, see
+    // `record!` of wad-common), and the read asks for no alignment.
+    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }

@@ -18,6 +18,7 @@ mod objects;
 mod offsets;
 mod options;
 mod pins;
+mod processes;
 mod progress;
 mod recount;
 mod running;
@@ -41,6 +42,7 @@ use links::Links;
 pub use maps::Bounds;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
+pub use processes::Holders;
 pub use progress::ProgressReader;
 use recount::Recount;
 use running::Running;
@@ -132,9 +134,11 @@ impl Tuning {
             let running = Running::load(&pins, &btf, setup.cgroup.id).map(Arc::new);
             let growth = Growth::load(&pins, &btf, setup.cgroup.id);
             let recount = Recount::load(&pins, &btf, setup.cgroup.id);
+            processes::watch_accepts(&pins, &btf, setup.cgroup.id);
             let (maps, running) = (Mutex::new(maps), Mutex::new(running));
             let mut links: Links = links;
-            // What sees the ends of flows that ran already has been pinned just now.
+            // What sees the ends of flows that ran already, and who accepts, has been
+            // pinned just now.
             if let Err(error) = links.hold(&pins) {
                 warn!("{}", with_causes(&error.into()));
             }
@@ -251,7 +255,23 @@ impl Tuning {
         let Some(running) = locked(&self.running).clone() else {
             return Ok(Skipped::default());
         };
-        running.bring_along(Which::All, stop)
+        self.bring_along(&running, Which::All, stop)
+    }
+
+    /// Brings flows along, and finds out whose those are that have come.
+    fn bring_along(
+        &self,
+        running: &Running,
+        which: Which<'_>,
+        stop: &AtomicBool,
+    ) -> Result<Skipped> {
+        let (skipped, adopted) = running.bring_along(which, stop)?;
+        if adopted > 0
+            && let Err(error) = self.holders().and_then(|holders| holders.find())
+        {
+            warn!("whose flows are that ran already is not known: {}", with_causes(&error.into()));
+        }
+        Ok(skipped)
     }
 
     /// Does so in the network namespaces only that tuned flows are in.
@@ -262,7 +282,7 @@ impl Tuning {
         };
         let namespaces: HashSet<u64> =
             growth.holdings()?.iter().map(|flow| flow.netns.into()).collect();
-        running.bring_along(Which::These(&namespaces), stop)
+        self.bring_along(&running, Which::These(&namespaces), stop)
     }
 
     /// Has the kernel side send no events of these kinds.
@@ -314,6 +334,11 @@ impl Tuning {
     /// Returns what reads how the flows get on.
     pub fn progress_reader(&self) -> Result<ProgressReader> {
         ProgressReader::load(&self.pins, self.links().cgroup.id)
+    }
+
+    /// Returns what finds the processes of flows.
+    pub fn holders(&self) -> Result<Holders> {
+        Holders::load(&self.pins, self.links().cgroup.id)
     }
 
     /// Returns what reads these members of `struct tcp_sock`, of every flow.

@@ -1,6 +1,6 @@
 //! Where this kernel has what programs read of its structures, by its type information.
 
-use wad_common::{choices::ChoiceOffsets, defaults::DefaultOffsets};
+use wad_common::{choices::ChoiceOffsets, defaults::DefaultOffsets, process::TaskOffsets};
 use wad_struct_ops::{BtfError, KernelBtf};
 
 /// Returns where a socket has what its application chose.
@@ -24,6 +24,17 @@ pub fn defaults(btf: &KernelBtf) -> Result<DefaultOffsets, BtfError> {
         net: btf.offset_bytes("tcp_sock", "inet_conn.icsk_inet.sk.__sk_common.skc_net.net")?,
         tcp_wmem: middle("ipv4.sysctl_tcp_wmem")?,
         tcp_rmem: middle("ipv4.sysctl_tcp_rmem")?,
+    })
+}
+
+/// Returns where a task has what is said of its process.
+pub fn task(btf: &KernelBtf) -> Result<TaskOffsets, BtfError> {
+    let of_task = |member| btf.offset_bytes("task_struct", member);
+    Ok(TaskOffsets {
+        tgid: of_task("tgid")?,
+        group_leader: of_task("group_leader")?,
+        comm: of_task("comm")?,
+        socket_sk: btf.offset_bytes("socket", "sk")?,
     })
 }
 

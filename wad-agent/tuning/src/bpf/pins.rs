@@ -19,6 +19,7 @@ use crate::instance::Instance;
 
 pub const TUNER_LINK: &str = "tuner_link";
 const ENDS_LINK: &str = "ends_link";
+const ACCEPTS_LINK: &str = "accepts_link";
 pub const OPTIONS_LINK: &str = "options_link";
 pub const ALGORITHM_PREFIX: &str = "wad_";
 
@@ -59,6 +60,11 @@ impl Pins {
     /// where that is needed.
     pub fn ends_link(&self) -> PathBuf {
         self.current.join(ENDS_LINK)
+    }
+
+    /// Returns the pin of the link of what sees who accepts a connection.
+    pub fn accepts_link(&self) -> PathBuf {
+        self.current.join(ACCEPTS_LINK)
     }
 
     /// Returns the pin of the link of what swallows the options of applications,

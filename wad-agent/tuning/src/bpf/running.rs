@@ -84,8 +84,8 @@ impl Running {
     }
 
     /// Goes through these network namespaces until nothing is left to be done, or it is to
-    /// stop.
-    pub fn bring_along(&self, which: Which<'_>, stop: &AtomicBool) -> Result<Skipped> {
+    /// stop. Returns how many flows it has adopted, too.
+    pub fn bring_along(&self, which: Which<'_>, stop: &AtomicBool) -> Result<(Skipped, usize)> {
         let mut outcome = Passed::default();
         let mut result = Ok(());
         let visit = || {
@@ -107,7 +107,7 @@ impl Running {
         if adopted + changed + left > 0 {
             info!(adopted, changed, left, "running flows follow the policy");
         }
-        Ok(skipped)
+        Ok((skipped, adopted))
     }
 
     fn until_done(&self) -> io::Result<Passed> {
@@ -182,6 +182,17 @@ pub fn link_sockets(
     name: &'static str,
 ) -> Result<OwnedFd> {
     let program = load_alone(pins, btf, (cgroup_id, &Members::NONE), (name, OF_SOCKETS))?;
+    sys::link_iterator(program.as_fd()).map_err(TuningError::Running)
+}
+
+/// Loads an iterator over what tasks have.
+pub fn link_tasks(
+    pins: &Pins,
+    btf: &KernelBtf,
+    cgroup_id: u64,
+    iterator: (&'static str, &str),
+) -> Result<OwnedFd> {
+    let program = load_alone(pins, btf, (cgroup_id, &Members::NONE), iterator)?;
     sys::link_iterator(program.as_fd()).map_err(TuningError::Running)
 }
 
@@ -261,14 +272,15 @@ fn load_iterator(
     })?)
 }
 
-fn link_object(
+pub fn link_object(
     maps: &[(&'static str, MapData)],
     btf: &KernelBtf,
     cgroup_id: u64,
     members: &Members,
 ) -> Result<LinkedObject> {
     let sock = sock_offsets(btf)?;
-    let (choices, defaults) = (offsets::choices(btf)?, offsets::defaults(btf)?);
+    let (choices, defaults, task) =
+        (offsets::choices(btf)?, offsets::defaults(btf)?, offsets::task(btf)?);
     let has_flags_option = u8::from(btf.has_name(FLAGS_OPTION));
     let globals = HashMap::from([
         ("SOCK", (maps::bytes(&sock), true)),
@@ -277,6 +289,7 @@ fn link_object(
         ("CHOICES", (maps::bytes(&choices), true)),
         ("DEFAULTS", (maps::bytes(&defaults), true)),
         ("HAS_FLAGS_OPTION", (maps::bytes(&has_flags_option), true)),
+        ("TASK", (maps::bytes(&task), true)),
     ]);
     let fds: HashMap<&str, BorrowedFd<'_>> =
         maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();

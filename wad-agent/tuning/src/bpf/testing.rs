@@ -63,6 +63,7 @@ pub fn event() -> Event {
         mss_bytes: 1448,
         delivered_segments: 3_759,
         delivered_in_us: 70_090,
-        reserved: 0,
+        user: 1_000,
+        cgroup: 0,
     }
 }

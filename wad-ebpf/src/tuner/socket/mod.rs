@@ -13,7 +13,7 @@ use wad_common::{
     division::Division,
     event::Event,
     flow::{Counts, Flow, Settings},
-    policy::{BY_CGROUP, CONGESTION_BYTES, Owner, PACED},
+    policy::{ANY_USER, BY_CGROUP, CONGESTION_BYTES, Owner, PACED},
 };
 use wad_ebpf::{
     maps,
@@ -100,6 +100,15 @@ pub trait Socket {
                 Owner { user: socket.user(), cgroups }
             }
             None => Owner::UNKNOWN,
+        }
+    }
+
+    /// Returns the user that it belongs to, and the number of its cgroup.
+    #[inline(always)]
+    fn whose(&self) -> (u32, u64) {
+        match Visited::of(self.sk()) {
+            Some(socket) => (socket.user(), socket.cgroup()),
+            None => (ANY_USER, 0),
         }
     }
 
@@ -263,6 +272,7 @@ pub trait Socket {
         event.mss_bytes = state.mss_bytes;
         event.delivered_segments = state.delivered_segments;
         event.delivered_in_us = state.delivered_in_us;
+        (event.user, event.cgroup) = self.whose();
     }
 
     #[inline(always)]

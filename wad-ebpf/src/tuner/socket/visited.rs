@@ -186,11 +186,12 @@ impl Visited {
     /// Returns the number of its cgroup; 0 where the kernel does not say.
     #[inline(always)]
     pub fn cgroup(&self) -> u64 {
-        let cgroup = self.kernel().follow(offset!(cgroup));
-        if cgroup.0.is_null() {
-            return 0;
-        }
-        cgroup.follow(offset!(cgroup_node)).read(offset!(node_id))
+        self.own_cgroup().follow(offset!(cgroup_node)).read(offset!(node_id))
+    }
+
+    #[inline(always)]
+    fn own_cgroup(&self) -> Behind {
+        Behind::pointer(self.0.cast::<u8>().wrapping_add(offset!(cgroup) as usize))
     }
 
     /// Returns the user that it belongs to: who made it (`sock_alloc()`); from its
@@ -206,8 +207,7 @@ impl Visited {
     #[inline(always)]
     pub fn cgroups(&self, set: u32) -> u64 {
         let Some(known) = CGROUP_SETS.get(set) else { return 0 };
-        let at = self.0.cast::<u8>().wrapping_add(offset!(cgroup) as usize);
-        let mut cgroup = Behind::pointer(at);
+        let mut cgroup = self.own_cgroup();
         let mut patterns = 0;
         for _ in 0..CGROUP_LEVELS {
             if cgroup.is_null() {

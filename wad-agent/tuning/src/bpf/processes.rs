@@ -1,0 +1,67 @@
+//! Whose flows are: who connects is seen by the tuner; who accepts by a program of its own
+//! at the end of accept(2), where the kernel lets one be there; and who has the others by a
+//! look at the open files of all processes.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+
+use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
+use tracing::info;
+use wad_common::instruments::Members;
+use wad_struct_ops::{self as struct_ops, KernelBtf, StructOpsError, sys};
+use wad_toolbox::causes::with_causes;
+
+use super::{Pins, Result, TuningError, maps, running};
+
+/// Hands out a connection that was made (net/ipv4/inet_connection_sock.c).
+const ACCEPT: &str = "inet_csk_accept";
+/// It has fewer parameters since Linux 6.10.
+const PARAMETERS_NOW: u32 = 2;
+
+/// Has the kernel note who accepts a connection, from now on and after the agent's end.
+/// Where it cannot, that is found out when somebody asks.
+pub fn watch_accepts(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) {
+    if pins.accepts_link().exists() {
+        return;
+    }
+    if let Err(error) = try_watch_accepts(pins, btf, cgroup_id) {
+        info!(
+            "which process has accepted a connection is known once somebody asks for flows, not \
+             before: {}",
+            with_causes(&error.into())
+        );
+    }
+}
+
+fn try_watch_accepts(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<()> {
+    let is_now = btf.function_parameters(ACCEPT)? == PARAMETERS_NOW;
+    let name = if is_now { "wad_accepted" } else { "wad_accepted_before" };
+    let maps = maps::open_all(pins)?;
+    let object = running::link_object(&maps, btf, cgroup_id, &Members::NONE)?;
+    let program = struct_ops::load(&sys::ProgramLoad {
+        name,
+        instructions: object.instructions(name).map_err(StructOpsError::from)?,
+        program_type: bpf_prog_type::BPF_PROG_TYPE_TRACING,
+        attach_type_id: btf.function_id(ACCEPT)?,
+        attach_type: bpf_attach_type::BPF_TRACE_FEXIT as u32,
+    })?;
+    sys::link_raw_tracepoint(program.as_fd())
+        .and_then(|link| sys::pin(&link, &pins.accepts_link()))
+        .map_err(TuningError::Running)
+}
+
+/// Finds the processes of flows of which nobody has seen who connected or accepted, in the
+/// agent's PID namespace and those below it.
+pub struct Holders(OwnedFd);
+
+impl Holders {
+    pub fn load(pins: &Pins, cgroup_id: u64) -> Result<Self> {
+        let iterator = ("wad_holders", "bpf_iter_task_file");
+        running::link_tasks(pins, &KernelBtf::read()?, cgroup_id, iterator).map(Self)
+    }
+
+    /// Goes through the open files of all processes: it takes milliseconds where there are
+    /// tens of thousands.
+    pub fn find(&self) -> Result<()> {
+        running::read(self.0.as_fd()).map_err(TuningError::Running).map(drop)
+    }
+}
