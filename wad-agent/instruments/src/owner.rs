@@ -163,7 +163,7 @@ mod tests {
             place: Place::of("system.slice/a.service"),
         };
         assert_eq!(owner.short().as_deref(), Some("c\\nurl/17"));
-        let all = "c\\\\nurl, pid 17, user 1000, unit a.service";
+        let all = "c\\nurl, pid 17, user 1000, unit a.service";
         assert_eq!(owner.to_string(), all);
         owner.pid = None;
         assert_eq!(owner.short().as_deref(), Some("a.service"));

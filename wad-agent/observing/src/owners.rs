@@ -13,7 +13,7 @@ use wad_instruments::{Owner, Place};
 use wad_linux::cgroup_names::CgroupNames;
 use wad_toolbox::{mutex::locked, shown};
 
-/// What is known of cgroups, and of the names of commands.
+/// Tells whose flows are, and remembers cgroups and the names of commands.
 #[derive(Default)]
 pub struct Owners(Mutex<Known>);
 

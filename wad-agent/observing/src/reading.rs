@@ -1,6 +1,7 @@
 //! Readings of the flows: every flow of the paths, and what TCP knows of it.
 
 mod filter;
+mod filter_error;
 mod holder_search;
 mod owner_filter;
 mod read;

@@ -59,7 +59,7 @@ fn start(netns: &Netns, unit: &Path, folder: &Path, arguments: &[&str]) -> Resul
     Ok(process?)
 }
 
-/// What is known of the owner of a socket from outside.
+/// An owner of a socket, as seen from outside.
 #[derive(Debug, PartialEq, Eq)]
 struct Known {
     uid: u64,
@@ -186,8 +186,8 @@ fn a_thousand_flows_of_fifty_processes_are_theirs() -> Result<()> {
     Ok(())
 }
 
-/// Those that ran before the agent are theirs who have them now; and events say whose
-/// the flows were that are over.
+/// Flows that ran before the agent are theirs who have them now; and events say whose the
+/// flows were that are over.
 #[e2e(every_change, beside)]
 fn running_flows_and_events_say_whose_they_are() -> Result<()> {
     let stand = Stand::set_up("whose-running")?;

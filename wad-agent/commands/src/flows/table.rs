@@ -146,8 +146,8 @@ mod tests {
     fn is_as_agreed() {
         let columns = Columns { more: vec!["CurMSS".into(), "snd_wl1".into()], is_sorted: false };
         let expected = "\
-PATH  REMOTE           LOCAL            STATE  PHASE               CWND      RTT         RATE  RETRANSMITTED  LIMITED BY  CurMSS  snd_wl1
-bob   203.0.113.5:443  192.0.2.1:40000  tuned  limited_slow_start    10  75.1 ms  80.0 Mbit/s         0.100%     network    1448        -
+PATH  REMOTE           LOCAL            OWNER                 STATE  PHASE               CWND      RTT         RATE  RETRANSMITTED  LIMITED BY  CurMSS  snd_wl1
+bob   203.0.113.5:443  192.0.2.1:40000  globus-gridftp-/4711  tuned  limited_slow_start    10  75.1 ms  80.0 Mbit/s         0.100%     network    1448        -
 ";
         assert_eq!(table(vec![flow(1, 10.0, 1e8)], None, &columns), expected);
         assert_eq!(table(Vec::new(), None, &columns), "no flows\n");

@@ -21,6 +21,15 @@ const VALUES: &[(&str, &str)] = &[
          when it came to the path while it ran, `policy` when its path changed (`policy_set` says to \
          which set), `divided` when others came or went",
     ),
+    (
+        "owner",
+        "whose it is, as far as that is known, with `container` (64 hexadecimal digits) and `pod` \
+         (its UID) where it is in one; of an accepted one the process comes after `open`",
+    ),
+    ("uid", "in `owner`: the user that the socket belongs to"),
+    ("pid", "in `owner`: the process that connected or accepted, as the host numbers it"),
+    ("process", "in `owner`: the name of its command"),
+    ("cgroup", "in `owner`: the cgroup's path below the root"),
     ("refused", "each setting that the kernel did not set; left out where there is none"),
     ("setting", "in `refused`: its key in the configuration"),
     (
@@ -46,7 +55,7 @@ const VALUES: &[(&str, &str)] = &[
     ("rcvbuf_bytes", "in `before` and `after`: receive buffer, the same"),
     ("name", "of the derived event"),
     ("value", "of the derived event"),
-    ("unit", "of the derived event, if it has one"),
+    ("unit", "of the derived event, if it has one; in `owner`: the innermost unit of systemd"),
     ("above", "the threshold that the value is above"),
     ("below", "the threshold that the value is below"),
 ];

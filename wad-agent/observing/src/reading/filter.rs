@@ -11,7 +11,7 @@ use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode
 use wad_common::instruments::Head;
 use wad_instruments::{Owner, ends};
 
-use super::owner_filter::OwnerFilter;
+use super::{filter_error::FilterError, owner_filter::OwnerFilter};
 
 /// Nothing in a list lets all through; within one list any may fit, of different ones
 /// each has to.
@@ -29,23 +29,6 @@ pub struct Filter {
 /// Says where the other end may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote(IpNet);
-
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FilterError {
-    #[error(
-        "{0:?} is no address and no prefix: write 203.0.113.5, 203.0.113.0/24 or 2001:db8::/32"
-    )]
-    NoPrefix(String),
-    #[error("{0:?} is no cookie: write a number, or 0x and what `ss -e` shows as sk:")]
-    NoCookie(String),
-    #[error("{0:?} is no number of a {1}")]
-    NoNumber(String, &'static str),
-    #[error(
-        "{0:?} is not known here: it takes `path`, `remote`, `cookie`, `user`, `pid`, `process`, \
-         `cgroup`, `unit`, `container`, `pod` and `field`"
-    )]
-    Unknown(String),
-}
 
 impl Remote {
     fn holds(self, address: IpAddr) -> bool {

@@ -5,7 +5,7 @@ use std::path::Path;
 use wad_instruments::Owner;
 use wad_policy::config::CgroupPattern;
 
-use super::filter::FilterError;
+use super::filter_error::FilterError;
 
 /// Nothing in a list lets all through; within one list any may fit, of different ones each
 /// has to.

@@ -196,13 +196,15 @@ mod tests {
             String::from_utf8(Format::Json.line(&row())).unwrap(),
             "{\"time\":\"2026-11-21T22:16:00.125Z\",\"cookie\":7,\"netns\":4026531840,\
              \"path\":\"to, \\\"b\\\"\",\"local\":\"[fd81::1]:40007\",\"remote\":\"[fd81::2]:5001\",\
-             \"congestion\":\"cubic\",\"instruments\":{\"CurCwnd\":14480,\"CurSsthresh\":null,\
+             \"congestion\":\"cubic\",\"owner\":{\"uid\":1000,\"pid\":4711,\
+             \"process\":\"globus-gridftp-\",\"cgroup\":\"system.slice/globus.service\",\
+             \"unit\":\"globus.service\"},\"instruments\":{\"CurCwnd\":14480,\"CurSsthresh\":null,\
              \"a.b\":0.5}}\n"
         );
         assert_eq!(
             String::from_utf8(Format::Csv.line(&row())).unwrap(),
             "2026-11-21T22:16:00.125Z,7,4026531840,\"to, \"\"b\"\"\",[fd81::1]:40007,\
-             [fd81::2]:5001,cubic,14480,,0.5\n"
+             [fd81::2]:5001,cubic,1000,4711,globus-gridftp-,system.slice/globus.service,14480,,0.5\n"
         );
     }
 
@@ -225,7 +227,7 @@ mod tests {
         );
         assert_eq!(
             String::from_utf8(Format::Csv.head(&head)).unwrap(),
-            "time,cookie,netns,path,local,remote,congestion,CurCwnd (octets),a.b\n"
+            "time,cookie,netns,path,local,remote,congestion,uid,pid,process,cgroup,CurCwnd (octets),a.b\n"
         );
         assert_eq!((instrument("CurCwnd (octets)"), instrument("a.b")), ("CurCwnd", "a.b"));
     }

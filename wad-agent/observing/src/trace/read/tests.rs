@@ -31,6 +31,16 @@ fn all_forms_say_the_same() {
 }
 
 #[test]
+fn a_trace_of_before_has_no_owners() {
+    let trace = "time,cookie,netns,path,local,remote,congestion,CurCwnd (octets)\n\
+                 1970-01-01T00:00:00Z,1,2,bob,10.0.0.1:1,10.0.0.2:2,cubic,14480\n";
+    let (read, is_all) = rows(trace.as_bytes()).unwrap();
+    assert!(is_all && read.len() == 1);
+    assert_eq!(read[0].instruments.get("CurCwnd"), Some(14_480.0));
+    assert_eq!(read[0].owner, wad_instruments::Owner::default());
+}
+
+#[test]
 fn a_trace_cut_off_at_any_byte_is_read_up_to_the_last_whole_line() {
     for format in [Format::Json, Format::Csv] {
         let lines = lines(format, 2);
