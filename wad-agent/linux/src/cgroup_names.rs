@@ -8,6 +8,7 @@ use std::{
         unix::ffi::OsStrExt as _,
     },
     path::{Path, PathBuf},
+    sync::LazyLock,
 };
 
 use crate::cgroup;
@@ -16,23 +17,12 @@ use crate::cgroup;
 /// include/linux/exportfs.h).
 const KERNFS: i32 = 0xfe;
 
-/// The root of the hierarchy; None where there is none to be seen.
-pub struct CgroupNames(Option<(PathBuf, File)>);
-
-impl Default for CgroupNames {
-    fn default() -> Self {
-        let root = cgroup::root().ok();
-        Self(root.and_then(|root| Some((root.clone(), File::open(root).ok()?))))
-    }
-}
-
-impl CgroupNames {
-    /// Returns the path below the root, as /proc/PID/cgroup has it after 0::/; None where
-    /// it is gone, out of sight, or not to be asked for (that takes CAP_DAC_READ_SEARCH).
-    pub fn path(&self, id: u64) -> Option<String> {
-        let (root, file) = self.0.as_ref()?;
-        find(root, file, id).ok()
-    }
+/// Returns the path of a cgroup below the root, as /proc/PID/cgroup has it after 0::/; None
+/// where it is gone, out of sight, or not to be asked for (that takes CAP_DAC_READ_SEARCH).
+#[must_use]
+pub fn path(id: u64) -> Option<String> {
+    static ROOT: LazyLock<Option<PathBuf>> = LazyLock::new(|| cgroup::root().ok());
+    find(ROOT.as_ref()?, id).ok()
 }
 
 /// A file handle (`struct file_handle`) with room for a number.
@@ -43,13 +33,14 @@ struct Handle {
     id: [u8; 8],
 }
 
-fn find(root: &Path, file: &File, id: u64) -> io::Result<String> {
+fn find(root: &Path, id: u64) -> io::Result<String> {
+    let any = File::open(root)?;
     let mut handle = Handle { bytes: 8, kind: KERNFS, id: id.to_ne_bytes() };
     // SAFETY: the handle has as many bytes as it says, and the call reads them alone.
     let opened = unsafe {
         libc::syscall(
             libc::SYS_open_by_handle_at,
-            file.as_raw_fd(),
+            any.as_raw_fd(),
             &raw mut handle,
             libc::O_PATH | libc::O_CLOEXEC,
         )

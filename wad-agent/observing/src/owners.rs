@@ -1,7 +1,7 @@
 //! Whose flows are, in words, from the numbers that the kernel side has.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{Arc, Mutex},
 };
 
@@ -10,7 +10,7 @@ use wad_common::{
     process::{COMMAND_BYTES, Process},
 };
 use wad_instruments::{Owner, Place};
-use wad_linux::cgroup_names::CgroupNames;
+use wad_linux::cgroup_names;
 use wad_toolbox::{mutex::locked, shown};
 
 /// Tells whose flows are, and remembers cgroups and the names of commands.
@@ -19,7 +19,6 @@ pub struct Owners(Mutex<Known>);
 
 #[derive(Default)]
 struct Known {
-    names: CgroupNames,
     /// The places of the cgroups that flows have been in lately: of those that are gone,
     /// nobody else knows any more.
     places: HashMap<u64, Place>,
@@ -33,14 +32,19 @@ const MOST_KNOWN: usize = 4_096;
 impl Owners {
     /// Returns whose a flow is of this user, cgroup and process.
     pub fn of(&self, user: u32, cgroup: u64, process: &Process) -> Owner {
-        let Known { names, places, commands } = &mut *locked(&self.0);
+        let Known { places, commands } = &mut *locked(&self.0);
         if places.len() >= MOST_KNOWN || commands.len() >= MOST_KNOWN {
             places.clear();
             commands.clear();
         }
-        let place = places.entry(cgroup).or_insert_with(|| {
-            names.path(cgroup).map_or_else(Place::default, |path| Place::of(&path))
-        });
+        // What is not known now may be so for want of a descriptor.
+        let place = match places.entry(cgroup) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(place) => match cgroup_names::path(cgroup) {
+                Some(path) => place.insert(Place::of(&path)).clone(),
+                None => Place::default(),
+            },
+        };
         let is_known = process.pid != 0;
         let command = || {
             let name = commands.entry(process.command);
@@ -50,7 +54,7 @@ impl Owners {
             uid: Some(user).filter(|user| *user != ANY_USER),
             pid: is_known.then_some(process.pid),
             process: is_known.then(command),
-            place: place.clone(),
+            place,
         }
     }
 }

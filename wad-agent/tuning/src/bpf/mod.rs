@@ -42,7 +42,6 @@ use links::Links;
 pub use maps::Bounds;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
-pub use processes::Holders;
 pub use progress::ProgressReader;
 use recount::Recount;
 use running::Running;
@@ -267,7 +266,7 @@ impl Tuning {
     ) -> Result<Skipped> {
         let (skipped, adopted) = running.bring_along(which, stop)?;
         if adopted > 0
-            && let Err(error) = self.holders().and_then(|holders| holders.find())
+            && let Err(error) = self.find_holders()
         {
             warn!("whose flows are that ran already is not known: {}", with_causes(&error.into()));
         }
@@ -336,9 +335,9 @@ impl Tuning {
         ProgressReader::load(&self.pins, self.links().cgroup.id)
     }
 
-    /// Returns what finds the processes of flows.
-    pub fn holders(&self) -> Result<Holders> {
-        Holders::load(&self.pins, self.links().cgroup.id)
+    /// Finds the processes of flows of which nobody has seen who connected or accepted.
+    pub fn find_holders(&self) -> Result<()> {
+        processes::find_holders(&self.pins, self.links().cgroup.id)
     }
 
     /// Returns what reads these members of `struct tcp_sock`, of every flow.

@@ -2,7 +2,7 @@
 //! at the end of accept(2), where the kernel lets one be there; and who has the others by a
 //! look at the open files of all processes.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::AsFd as _;
 
 use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
 use tracing::info;
@@ -50,18 +50,11 @@ fn try_watch_accepts(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<()>
 }
 
 /// Finds the processes of flows of which nobody has seen who connected or accepted, in the
-/// agent's PID namespace and those below it.
-pub struct Holders(OwnedFd);
-
-impl Holders {
-    pub fn load(pins: &Pins, cgroup_id: u64) -> Result<Self> {
-        let iterator = ("wad_holders", "bpf_iter_task_file");
-        running::link_tasks(pins, &KernelBtf::read()?, cgroup_id, iterator).map(Self)
-    }
-
-    /// Goes through the open files of all processes: it takes milliseconds where there are
-    /// tens of thousands.
-    pub fn find(&self) -> Result<()> {
-        running::read(self.0.as_fd()).map_err(TuningError::Running).map(drop)
-    }
+/// agent's PID namespace and those below it: by a look at the open files of all processes,
+/// which takes milliseconds where there are tens of thousands. The program is not kept,
+/// which would be a descriptor for what is seldom asked.
+pub fn find_holders(pins: &Pins, cgroup_id: u64) -> Result<()> {
+    let iterator = ("wad_holders", "bpf_iter_task_file");
+    let link = running::link_tasks(pins, &KernelBtf::read()?, cgroup_id, iterator)?;
+    running::read(link.as_fd()).map_err(TuningError::Running).map(drop)
 }
