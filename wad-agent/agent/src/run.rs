@@ -72,7 +72,7 @@ pub fn run(options: &Options) -> Result<()> {
     let privileges = privileges::check()?;
     privileges::lift_locked_memory();
     privileges::lift_descriptors();
-    let cgroup = Cgroup::open(options.cgroup.as_deref())?;
+    let cgroup = Arc::new(Cgroup::open(options.cgroup.as_deref())?);
     let instance = &options.instance;
     own_folder::make_private(Path::new(lock::RUN_DIR))?;
     // From here on no other agent of this instance can run.
@@ -147,7 +147,7 @@ fn first_error(first: Result<()>, second: Result<()>) -> Result<()> {
 
 struct Agent<'a> {
     options: &'a Options,
-    cgroup: Cgroup,
+    cgroup: Arc<Cgroup>,
     lock: &'a Lock,
     privileges: Privileges,
     /// The note of what is disabled.

@@ -63,11 +63,6 @@ impl Cgroup {
         Ok(Self { path, file, id })
     }
 
-    /// Returns the same one once more.
-    pub fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { path: self.path.clone(), file: self.file.try_clone()?, id: self.id })
-    }
-
     /// Whether it was removed, whatever is at its path by now: no connection comes to it
     /// any more.
     pub fn is_removed(&self) -> bool {

@@ -7,6 +7,7 @@ use std::{
     fs, io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::Path,
+    sync::Arc,
 };
 
 use aya::sys::SyscallError;
@@ -30,7 +31,7 @@ const REGISTERED: &str = "net.ipv4.tcp_available_congestion_control";
 
 /// The links, and what they are of.
 pub struct Links {
-    pub cgroup: Cgroup,
+    pub cgroup: Arc<Cgroup>,
     /// The tuner's program, to be attached again.
     tuner: OwnedFd,
     /// All that is pinned is held open here, by the names of the pins.
@@ -40,11 +41,10 @@ pub struct Links {
 impl Links {
     /// Opens all that is pinned. The program is the tuner's; None takes the one that is
     /// attached, which an agent before this one has left.
-    pub fn open(pins: &Pins, cgroup: &Cgroup, tuner: Option<OwnedFd>) -> Result<Self> {
+    pub fn open(pins: &Pins, cgroup: &Arc<Cgroup>, tuner: Option<OwnedFd>) -> Result<Self> {
         let attached = || sys::linked_program(sys::open_pin(&pins.tuner_link())?.as_fd());
         let tuner = tuner.map_or_else(attached, Ok).map_err(TuningError::Held)?;
-        let cgroup = cgroup.try_clone().map_err(TuningError::Held)?;
-        let mut links = Self { cgroup, tuner, held: BTreeMap::new() };
+        let mut links = Self { cgroup: Arc::clone(cgroup), tuner, held: BTreeMap::new() };
         links.hold(pins)?;
         Ok(links)
     }
@@ -153,7 +153,7 @@ impl Links {
     /// Takes what is now where a removed cgroup was.
     fn find_cgroup(&mut self) -> Result<()> {
         if self.cgroup.is_removed() {
-            self.cgroup = Cgroup::open(Some(&self.cgroup.path))?;
+            self.cgroup = Arc::new(Cgroup::open(Some(&self.cgroup.path))?);
         }
         Ok(())
     }

@@ -106,7 +106,7 @@ pub struct Started {
 /// Holds what new tuning starts with.
 pub struct Setup<'a> {
     pub instance: &'a Instance,
-    pub cgroup: &'a Cgroup,
+    pub cgroup: &'a Arc<Cgroup>,
     pub paths: &'a [PathPolicy],
     pub disabled: &'a Disabled,
     /// The cgroups that there are, as far as paths depend on them.
