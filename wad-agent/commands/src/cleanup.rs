@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use wad_linux::{
     bpffs,
@@ -22,6 +22,7 @@ use wad_tuning::{
 
 use crate::{
     arguments::{ConfigFile, InstanceName},
+    error::CommandError,
     output,
 };
 
@@ -82,7 +83,7 @@ pub fn run(args: &Cleanup) -> Result<()> {
             (false, Some(_)) => "changes to the host are not known",
         },
     ))?;
-    journal.damage().map_or(Ok(()), |damage| Err(anyhow!("{damage}")))
+    journal.damage().map_or(Ok(()), |damage| Err(CommandError::Journal(damage.clone()).into()))
 }
 
 /// Removes the routes, as the agent would have, had it not been killed.

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use wad_agent::client::{self, Request};
 use wad_instruments::{Reading, STANDARD};
@@ -20,6 +20,7 @@ use wad_tuning::instance::Instance;
 use self::table::Columns;
 use crate::{
     arguments::{Ask, FlowFilter, parse_interval},
+    error::CommandError,
     output,
 };
 
@@ -59,10 +60,9 @@ pub fn run(args: &Flows) -> Result<()> {
     let reading = read(args, &filter)?;
     if let Some(name) = &args.sort {
         let is_known = reading.flows.iter().all(|flow| flow.instruments.has(name));
-        ensure!(
-            is_known,
-            "{name:?} is no instrument, nor a --field: see `wad flows --instruments`"
-        );
+        if !is_known {
+            return Err(CommandError::NoInstrument { name: name.clone() }.into());
+        }
     }
     let Some(interval) = args.watch else {
         if args.ask.json {

@@ -5,6 +5,7 @@ mod check;
 mod cleanup;
 mod cli;
 mod diagnose;
+mod error;
 mod exit;
 mod explain;
 mod flows;

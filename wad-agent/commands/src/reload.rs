@@ -4,14 +4,14 @@ mod show;
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use hyper::Method;
 use wad_agent::{
     client::{self, Request},
     reload::ReloadOutcome,
 };
 
-use crate::{arguments::Ask, output};
+use crate::{arguments::Ask, error::CommandError, output};
 
 /// Room for a configuration of 100,000 paths on a busy host.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,7 +27,11 @@ pub fn run(args: &Ask) -> Result<()> {
     match outcome {
         ReloadOutcome::Applied { policy_set, diff } if !args.json => show::print(policy_set, &diff),
         ReloadOutcome::Applied { .. } => Ok(()),
-        ReloadOutcome::Refused { reason } => bail!("nothing was changed: {reason}"),
-        ReloadOutcome::Failed { reason } => bail!("put back as it was: {reason}"),
+        ReloadOutcome::Refused { reason } => {
+            Err(CommandError::Refused { done: "nothing was changed", reason }.into())
+        }
+        ReloadOutcome::Failed { reason } => {
+            Err(CommandError::Refused { done: "put back as it was", reason }.into())
+        }
     }
 }

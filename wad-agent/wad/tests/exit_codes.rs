@@ -37,6 +37,7 @@ fn a_wrong_command_line_is_64() {
         ("flows --instruments --json", "'--instruments' cannot be used"),
         ("trace --keep 3", "--out"),
         ("trace --max-bytes 1MiB", "--out"),
+        ("trace --out - --zstd --config wad.toml", "`wad status` names"),
         ("diagnose --life --seconds 1", "--life"),
     ] {
         let (code, said) = end(wad(words));

@@ -109,7 +109,7 @@ fn wad_reload_says_what_changed_or_why_nothing_did() -> Result<()> {
     file.write(&home, &(bob(300_000) + "no_such_key = 1\n"))?;
     let output = reload(&home)?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(1), "{output:?}");
+    ensure!(output.status.code() == Some(3), "{output:?}");
     ensure!(said.contains("nothing was changed") && said.contains("no_such_key"), "{said}");
     file.write(&home, &(bob(300_000) + "[log]\nformat = 'json'\n"))?;
     let refused = json(&mut home.command("reload"))?;

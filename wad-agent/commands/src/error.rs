@@ -1,0 +1,37 @@
+//! What commands themselves find wrong, each with its exit code.
+
+use std::path::PathBuf;
+
+use wad_tuning::journal::Damage;
+
+use crate::exit::Exit;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error("{name:?} is no instrument, nor a --field: see `wad flows --instruments`")]
+    NoInstrument { name: String },
+    #[error("{} takes all lines: --max-bytes and --keep are for files", .file.display())]
+    BoundsOfStream { file: PathBuf },
+    /// The agent has changed nothing, or has put all back.
+    #[error("{done}: {reason}")]
+    Refused { done: &'static str, reason: String },
+    #[error("{reason}")]
+    NotNoted { reason: String },
+    #[error(
+        "{lines} lines are lost{}",
+        .last.as_ref().map_or_else(String::new, |last| format!(", the last ones for: {last}"))
+    )]
+    LinesLost { lines: u64, last: Option<String> },
+    #[error("{0}")]
+    Journal(Damage),
+}
+
+impl CommandError {
+    pub const fn exit(&self) -> Exit {
+        match self {
+            Self::NoInstrument { .. } | Self::BoundsOfStream { .. } => Exit::Usage,
+            Self::Refused { .. } => Exit::Refused,
+            Self::NotNoted { .. } | Self::LinesLost { .. } | Self::Journal(_) => Exit::Partly,
+        }
+    }
+}
