@@ -102,7 +102,8 @@ fn the_answer_is_what_flows_get_whoever_is_asked() -> Result<()> {
             ensure!(flow.congestion == congestion, "{flow:?} is not {of_agent}");
         }
 
-        let offline = explain(&home, &[&remote, "--local", &local, "--offline", "--config", &config])?;
+        let offline =
+            explain(&home, &[&remote, "--local", &local, "--offline", "--config", &config])?;
         let question = format!("/v1/path?remote={remote}&local={local}");
         let by_port = curl(&["--globoff", &format!("http://127.0.0.1:{port}{question}")])?;
         let by_socket =
