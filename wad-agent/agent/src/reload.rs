@@ -6,6 +6,7 @@ mod watch;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use wad_observing::metrics::Reloads;
@@ -19,7 +20,7 @@ pub use self::{
 pub type Answer = oneshot::Sender<ReloadOutcome>;
 
 /// An outcome says what came of a reload.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum ReloadOutcome {
     /// The file's paths and limits are in force.

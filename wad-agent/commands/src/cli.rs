@@ -9,8 +9,7 @@ use clap::{
 use wad_tuning::routes::GUARD;
 
 use crate::{
-    arguments::{Ask, ConfigFile},
-    cleanup, diagnose, explain, flows, plan, plot, run, switch, top, trace,
+    arguments::Ask, check, cleanup, diagnose, explain, flows, plan, plot, run, switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -42,7 +41,7 @@ pub enum Command {
     /// Tune new flows as the configuration says, until stopped
     Run(run::Run),
     /// Check a configuration, and show what would be done
-    Check(ConfigFile),
+    Check(check::Check),
     /// Show what a path asks for: buffers, congestion control, streams, and the
     /// policy to paste
     Plan(plan::Arguments),

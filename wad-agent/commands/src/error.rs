@@ -1,10 +1,8 @@
-//! What commands themselves find wrong, each with its exit code.
+//! Errors that commands themselves find.
 
 use std::path::PathBuf;
 
 use wad_tuning::journal::Damage;
-
-use crate::exit::Exit;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
@@ -24,14 +22,4 @@ pub enum CommandError {
     LinesLost { lines: u64, last: Option<String> },
     #[error("{0}")]
     Journal(Damage),
-}
-
-impl CommandError {
-    pub const fn exit(&self) -> Exit {
-        match self {
-            Self::NoInstrument { .. } | Self::BoundsOfStream { .. } => Exit::Usage,
-            Self::Refused { .. } => Exit::Refused,
-            Self::NotNoted { .. } | Self::LinesLost { .. } | Self::Journal(_) => Exit::Partly,
-        }
-    }
 }

@@ -101,7 +101,7 @@ impl From<Exit> for ExitCode {
 /// Returns the code of an error that has one of its own.
 fn of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
     if let Some(error) = cause.downcast_ref::<CommandError>() {
-        return Some(error.exit());
+        return Some(of_command(error));
     }
     if let Some(error) = cause.downcast_ref() {
         return of_client(error);
@@ -125,6 +125,16 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
         | ConfigError::Invalid { .. } => Some(Exit::Config),
         // The host's own files, not the configuration.
         ConfigError::Host { .. } => None,
+    }
+}
+
+const fn of_command(error: &CommandError) -> Exit {
+    match error {
+        CommandError::NoInstrument { .. } | CommandError::BoundsOfStream { .. } => Exit::Usage,
+        CommandError::Refused { .. } => Exit::Refused,
+        CommandError::NotNoted { .. }
+        | CommandError::LinesLost { .. }
+        | CommandError::Journal(_) => Exit::Partly,
     }
 }
 

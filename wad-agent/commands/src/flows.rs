@@ -15,8 +15,10 @@ use clap::Args;
 use wad_agent::client::{self, Request};
 use wad_instruments::{Reading, STANDARD};
 use wad_observing::reading::Filter;
+use wad_toolbox::document::Document;
 use wad_tuning::instance::Instance;
 
+pub use self::instruments::Instruments;
 use self::table::Columns;
 use crate::{
     arguments::{Ask, FlowFilter, parse_interval},
@@ -40,7 +42,8 @@ pub struct Flows {
           value_parser = parse_interval)]
     pub watch: Option<Duration>,
     /// List the instruments, and what RFC 4898 has that Linux has not
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["paths", "remotes", "cookies", "fields", "sort", "watch",
+          "instance"])]
     pub instruments: bool,
     #[command(flatten)]
     pub ask: Ask,
@@ -54,7 +57,10 @@ pub fn ask(instance: &Instance, filter: &Filter) -> Result<Reading> {
 /// `wad flows`.
 pub fn run(args: &Flows) -> Result<()> {
     if args.instruments {
-        return output::print_by(instruments::write);
+        return match args.ask.json {
+            true => output::print_json(&Instruments::all()),
+            false => output::print_by(instruments::write),
+        };
     }
     let (columns, filter) = question(args);
     let reading = read(args, &filter)?;
@@ -106,7 +112,7 @@ fn show(now: &Reading, before: Option<&Reading>, columns: &Columns, json: bool) 
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut write = || -> io::Result<()> {
         if json {
-            serde_json::to_writer(&mut out, now)?;
+            serde_json::to_writer(&mut out, &Document::new(now))?;
             writeln!(out)?;
             return out.flush();
         }

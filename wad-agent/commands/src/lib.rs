@@ -44,7 +44,7 @@ pub fn main() -> ExitCode {
     };
     let result = match command {
         Command::Run(args) => run::run(&args),
-        Command::Check(args) => check::run(&args.file),
+        Command::Check(args) => check::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),

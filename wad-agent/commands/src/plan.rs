@@ -15,6 +15,7 @@ mod datatag;
 mod tests;
 
 use anyhow::{Result, bail};
+use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::law::highspeed;
 use wad_policy::config::{MAX_BUFFER_BYTES, auto_buffer_bytes, decrease, increase_segments};
@@ -73,8 +74,8 @@ impl Question {
 }
 
 /// A plan is what comes of a question, as `--json` prints it.
-#[derive(Clone, Debug, Serialize)]
-struct Plan {
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Plan {
     rate_bits_per_second: f64,
     rtt_seconds: f64,
     loss: Option<f64>,
@@ -104,7 +105,7 @@ struct Plan {
 }
 
 /// The standard law on the path, with another MTU.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct MtuPlan {
     mtu_bytes: u32,
     bdp_segments: u32,
