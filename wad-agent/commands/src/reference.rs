@@ -10,6 +10,8 @@ mod instruments;
 mod laws;
 mod metrics;
 pub mod schemas;
+#[cfg(feature = "share")]
+pub mod share;
 
 /// The first line of each page: by it they are known.
 const MARK: &str = "<!-- Made from the program's own tables by `cargo xtask book --write`. -->";
