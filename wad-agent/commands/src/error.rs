@@ -8,6 +8,10 @@ use wad_tuning::journal::Damage;
 pub enum CommandError {
     #[error("{name:?} is no instrument, nor a --field: see `wad flows --instruments`")]
     NoInstrument { name: String },
+    #[error("no user {name:?} in /etc/passwd: give the number, which `id -u {name}` says")]
+    NoUser { name: String },
+    #[error("a path of {segments:.0} segments can't be planned: check --rate and --rtt")]
+    TooLarge { segments: f64 },
     #[error("{} takes all lines: --max-bytes and --keep are for files", .file.display())]
     BoundsOfStream { file: PathBuf },
     /// The agent has changed nothing, or has put all back.

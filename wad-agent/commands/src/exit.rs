@@ -130,7 +130,10 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
 
 const fn of_command(error: &CommandError) -> Exit {
     match error {
-        CommandError::NoInstrument { .. } | CommandError::BoundsOfStream { .. } => Exit::Usage,
+        CommandError::NoInstrument { .. }
+        | CommandError::NoUser { .. }
+        | CommandError::TooLarge { .. }
+        | CommandError::BoundsOfStream { .. } => Exit::Usage,
         CommandError::Refused { .. } => Exit::Refused,
         CommandError::NotNoted { .. }
         | CommandError::LinesLost { .. }

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use clap::Args;
 use wad_agent::client::{self, ClientError, Request};
 use wad_policy::config::{Config, Host};
@@ -16,6 +16,7 @@ use wad_tuning::{
 
 use crate::{
     arguments::{Ask, DEFAULT_CONFIG},
+    error::CommandError,
     output,
 };
 
@@ -67,9 +68,7 @@ fn user_number(user: &str) -> Result<u32> {
         return Ok(number);
     }
     let number = Host::read()?.users.get(user).copied();
-    number.with_context(|| {
-        format!("no user {user:?} in /etc/passwd: give the number, which `id -u {user}` says")
-    })
+    Ok(number.ok_or_else(|| CommandError::NoUser { name: user.to_owned() })?)
 }
 
 /// Asks the agent; None if no agent runs.

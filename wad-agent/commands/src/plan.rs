@@ -14,7 +14,7 @@ mod datatag;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::law::highspeed;
@@ -27,7 +27,7 @@ use self::{
     policy::Policies,
     streams::StreamsPlan,
 };
-use crate::output;
+use crate::{error::CommandError, output};
 
 /// The window that a flow gets from the kernel's default `tcp_rmem`: half of its
 /// 6 MiB, the rest being what the kernel spends on structures.
@@ -160,7 +160,7 @@ pub fn run(args: &Arguments) -> Result<()> {
     let question = Question::of(args);
     let segments = question.path().bdp_bytes() / f64::from(question.path().mss_bytes);
     if segments > f64::from(u32::MAX) {
-        bail!("a path of {segments:.0} segments can't be planned: check --rate and --rtt");
+        return Err(CommandError::TooLarge { segments }.into());
     }
     let plan = Plan::of(&question);
     if args.json {
