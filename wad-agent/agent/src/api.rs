@@ -13,7 +13,7 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{DefaultBodyLimit, State},
     http::{HeaderMap, StatusCode, Uri, header},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
@@ -23,7 +23,7 @@ use wad_observing::{
     metrics::{self, Format, Source, SourceError},
     reading::{self, Filter, ReadError},
 };
-use wad_policy::switch;
+use wad_policy::{config::MAX_FILE_BYTES, switch};
 use wad_toolbox::{document::Document, mutex::locked, shortage};
 use wad_tuning::{
     attachment::Attachment,
@@ -86,16 +86,24 @@ pub fn paths_router(api: Arc<Api>) -> Router {
     Router::new().route("/v1/path", get(path)).with_state(api)
 }
 
+/// Room for a configuration of any size, as JSON has it.
+const PREVIEW_BYTES: usize = 2 * MAX_FILE_BYTES;
+
 /// A command says what the agent is asked to do, and where it answers.
 #[derive(Debug)]
 pub enum Command {
     Reload(reload::Answer),
+    /// Says what a reload would change: of the agent's own file, or of another text.
+    Preview(Option<reload::OtherText>, reload::PreviewAnswer),
     Switch(switch::Order, switched::Answer),
 }
 
 /// Returns what the Unix socket serves.
 pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
-    let switches = commands.clone();
+    let (switches, previews) = (commands.clone(), commands.clone());
+    let preview = move |Json(other): Json<Option<reload::OtherText>>| {
+        ask(previews, move |answer| Command::Preview(other, answer))
+    };
     let reload = move || ask(commands, Command::Reload);
     let switch = move |Json(order): Json<switch::Order>| {
         ask(switches, move |answer| Command::Switch(order, answer))
@@ -107,6 +115,7 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
         .with_state(Arc::clone(&api))
         .merge(paths_router(api))
         .route("/v1/reload", post(reload))
+        .route("/v1/reload/preview", post(preview).layer(DefaultBodyLimit::max(PREVIEW_BYTES)))
         .route("/v1/switch", post(switch))
 }
 

@@ -2,6 +2,7 @@
 //! and when the file changes. It is put in force whole, or nothing is changed.
 
 mod diff;
+mod preview;
 mod watch;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -13,6 +14,7 @@ use wad_observing::metrics::Reloads;
 
 pub use self::{
     diff::{Diff, Fingerprints, InForce, Names},
+    preview::{OtherText, PathPreview, PreviewAnswer, ReloadPreview, SettingPreview},
     watch::Watch,
 };
 

@@ -11,7 +11,6 @@ mod shares;
 mod tests;
 
 use std::{
-    collections::BTreeSet,
     fmt::{self, Display},
     fs,
     path::Path,
@@ -21,10 +20,11 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_linux::cgroup_tree::Cgroups;
-use wad_policy::config::{
-    Config, ConfigError, Congestion, Host, OnExit, PathPolicy, covers_ipv4, fields,
+use wad_policy::config::{Config, ConfigError, Host, OnExit, PathPolicy, covers_ipv4, fields};
+use wad_tuning::{
+    ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX},
+    kernel_modules,
 };
-use wad_tuning::ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX};
 
 use self::memory::Memory;
 pub use self::report::Report;
@@ -202,13 +202,7 @@ impl Page<'_> {
 
     /// The kernel's congestion controls that are not there yet.
     fn loaded_at_start(&self) -> Vec<String> {
-        let tuned = self.config.paths.iter().filter(|path| !path.observe);
-        let names = tuned.filter_map(|path| match &path.congestion {
-            Some(Congestion::Kernel(name)) => Some(name),
-            _ => None,
-        });
-        let missing = names.filter(|name| !self.host.congestion_controls.contains(name));
-        missing.collect::<BTreeSet<_>>().into_iter().map(|name| format!("tcp_{name}")).collect()
+        kernel_modules::missing(&self.config.paths, self.host)
     }
 }
 

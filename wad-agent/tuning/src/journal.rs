@@ -12,6 +12,7 @@ mod bpffs;
 mod damage;
 mod lines;
 mod namespaces;
+mod preview;
 mod transmit_queue;
 
 use std::{

@@ -43,6 +43,7 @@ const ROWS: &[(&[&str], &str, i32)] = &[
     (&["disable", "no-such-path"], "disable", 3),
     (&["explain", "10.81.0.2"], "explain", 0),
     (&["enable"], "enable", 0),
+    (&["reload", "--dry-run"], "reload --dry-run", 0),
     (&["reload"], "reload", 0),
     (&["status"], "status", 0),
 ];
@@ -93,6 +94,7 @@ fn what_the_agent_answers_has_the_form_of_its_schema() -> Result<()> {
         ROWS.iter().try_for_each(|(words, schema, code)| holds(&home, words, schema, *code))
     })?;
     home.write_policy("no_such_key = 1\n")?;
+    holds(&home, &["reload", "--dry-run"], "reload --dry-run", 3)?;
     holds(&home, &["reload"], "reload", 3)?;
     drop(agent);
     holds(&home, &["cleanup"], "cleanup", 0)

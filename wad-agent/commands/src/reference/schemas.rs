@@ -7,7 +7,12 @@ use schemars::{
     transform::{RecursiveTransform, Transform as _},
 };
 use serde_json::Value;
-use wad_agent::{paths::Paths, reload::ReloadOutcome, status::Status, switched::SwitchOutcome};
+use wad_agent::{
+    paths::Paths,
+    reload::{ReloadOutcome, ReloadPreview},
+    status::Status,
+    switched::SwitchOutcome,
+};
 use wad_instruments::Reading;
 use wad_observing::diagnose::Diagnoses;
 use wad_toolbox::document::Document;
@@ -40,6 +45,7 @@ pub fn all() -> Vec<DocumentSchema> {
         of::<Status>("status"),
         of::<Answer>("explain"),
         of::<ReloadOutcome>("reload"),
+        of::<ReloadPreview>("reload --dry-run"),
         of::<SwitchOutcome>("disable"),
         of::<SwitchOutcome>("enable"),
         of::<Paths>("paths"),
