@@ -1,14 +1,15 @@
 //! `cargo xtask dist` builds `wad` as it is shipped, one static file for each machine,
-//! at `target/dist/<arch>/wad`.
+//! at `target/dist/<arch>/wad`, and what is installed beside it in `target/dist/share`:
+//! manual pages, completions, JSON Schemas.
 
-use std::{env, fs, path::PathBuf, process::Command};
+use std::{env, fs, io, path::PathBuf, process::Command};
 
 use anyhow::{Context as _, Result, ensure};
 use clap::builder::PossibleValuesParser;
 
 use crate::{
     elf::Elf,
-    exec,
+    exec, reference,
     setup::{self, For, SHIPPED},
     sizes::Sizes,
 };
@@ -38,7 +39,23 @@ pub fn run(machines: &[String], shows_sizes: bool) -> Result<()> {
             print!("{}", Sizes::parse(&text));
         }
     }
+    println!("{}", share()?.display());
     Ok(())
+}
+
+/// Makes what is installed beside the program, and returns where it is.
+fn share() -> Result<PathBuf> {
+    let folder = exec::target().join("dist/share");
+    // What a build before has made and this one does not would be installed, too.
+    match fs::remove_dir_all(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| folder.display().to_string());
+        }
+        _ => {}
+    }
+    reference::build()?;
+    reference::write("share", &folder)?;
+    Ok(folder)
 }
 
 /// Returns the name of a target's machine.

@@ -24,6 +24,7 @@ mod lab;
 mod linker;
 mod packages;
 mod programs;
+mod reference;
 mod setup;
 mod sizes;
 mod test;
@@ -124,7 +125,7 @@ enum Command {
         #[arg(value_name = "KERNEL", value_parser = vm::names())]
         kernels: Vec<String>,
     },
-    /// Build the static binaries to ship, in target/dist
+    /// Build the static binaries to ship, in target/dist, and what is installed beside them
     Dist {
         /// All of them if none is named
         #[arg(value_name = "MACHINE", value_parser = dist::machines())]

@@ -31,8 +31,9 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 const START_LIMIT: Duration = Duration::from_secs(60);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
 
-/// The commands that read a configuration; the others refuse `--config`.
-const READ_CONFIGURATION: [&str; 4] = ["run", "check", "explain", "cleanup"];
+/// The commands that read a configuration in any case. Most others refuse `--config`, and
+/// `explain` asks no agent with it.
+const READ_CONFIGURATION: [&str; 3] = ["run", "check", "cleanup"];
 
 /// Tells what went wrong with the agent.
 #[derive(Debug, thiserror::Error)]

@@ -13,7 +13,7 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::State,
+    extract::{DefaultBodyLimit, State},
     http::{HeaderMap, StatusCode, Uri, header},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
@@ -23,8 +23,8 @@ use wad_observing::{
     metrics::{self, Format, Source, SourceError},
     reading::{self, Filter, ReadError},
 };
-use wad_policy::switch;
-use wad_toolbox::{mutex::locked, shortage};
+use wad_policy::{config::MAX_FILE_BYTES, switch};
+use wad_toolbox::{document::Document, mutex::locked, shortage};
 use wad_tuning::{
     attachment::Attachment,
     explain::{Answer, Query},
@@ -86,16 +86,24 @@ pub fn paths_router(api: Arc<Api>) -> Router {
     Router::new().route("/v1/path", get(path)).with_state(api)
 }
 
+/// Room for a configuration of any size, as JSON has it.
+const PREVIEW_BYTES: usize = 2 * MAX_FILE_BYTES;
+
 /// A command says what the agent is asked to do, and where it answers.
 #[derive(Debug)]
 pub enum Command {
     Reload(reload::Answer),
+    /// Says what a reload would change: of the agent's own file, or of another text.
+    Preview(Option<reload::OtherText>, reload::PreviewAnswer),
     Switch(switch::Order, switched::Answer),
 }
 
 /// Returns what the Unix socket serves.
 pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
-    let switches = commands.clone();
+    let (switches, previews) = (commands.clone(), commands.clone());
+    let preview = move |Json(other): Json<Option<reload::OtherText>>| {
+        ask(previews, move |answer| Command::Preview(other, answer))
+    };
     let reload = move || ask(commands, Command::Reload);
     let switch = move |Json(order): Json<switch::Order>| {
         ask(switches, move |answer| Command::Switch(order, answer))
@@ -107,6 +115,7 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
         .with_state(Arc::clone(&api))
         .merge(paths_router(api))
         .route("/v1/reload", post(reload))
+        .route("/v1/reload/preview", post(preview).layer(DefaultBodyLimit::max(PREVIEW_BYTES)))
         .route("/v1/switch", post(switch))
 }
 
@@ -114,12 +123,12 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
 async fn ask<T>(
     commands: mpsc::Sender<Command>,
     command: impl FnOnce(oneshot::Sender<T>) -> Command,
-) -> Result<Json<T>, (StatusCode, &'static str)> {
+) -> Result<Told<T>, (StatusCode, &'static str)> {
     const STOPPING: (StatusCode, &str) =
         (StatusCode::SERVICE_UNAVAILABLE, "the agent is stopping\n");
     let (answer, outcome) = oneshot::channel();
     commands.send(command(answer)).await.map_err(|_| STOPPING)?;
-    outcome.await.map(Json).map_err(|_| STOPPING)
+    outcome.await.map(told).map_err(|_| STOPPING)
 }
 
 const LANDING_PAGE: &str = concat!(
@@ -136,13 +145,20 @@ async fn scrape(State(scrapes): State<Scrapes>, headers: HeaderMap) -> Result<Re
     Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
 }
 
-async fn status(State(api): State<Arc<Api>>) -> Result<Json<Status>, Failure> {
-    let status = beside(move || Ok(Status::new(&api.about, api.source.read()?)));
-    status.await.map(Json).map_err(Failure)
+/// An answer has the version of its form before it.
+type Told<T> = Json<Document<T>>;
+
+const fn told<T>(answer: T) -> Told<T> {
+    Json(Document::new(answer))
 }
 
-async fn known_paths(State(api): State<Arc<Api>>) -> Result<Json<Paths>, Failure> {
-    beside(move || api.paths.read()).await.map(Json).map_err(Failure)
+async fn status(State(api): State<Arc<Api>>) -> Result<Told<Status>, Failure> {
+    let status = beside(move || Ok(Status::new(&api.about, api.source.read()?)));
+    status.await.map(told).map_err(Failure)
+}
+
+async fn known_paths(State(api): State<Arc<Api>>) -> Result<Told<Paths>, Failure> {
+    beside(move || api.paths.read()).await.map(told).map_err(Failure)
 }
 
 /// Does what may block beside the tasks that must not wait for it: to read the maps takes
@@ -156,7 +172,7 @@ async fn beside<T: Send + 'static>(
 /// Look-ups of paths at a time, whoever has asked and gone away since.
 static LOOK_UPS: Semaphore = Semaphore::const_new(4);
 
-async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Refusal> {
+async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Told<Answer>, Refusal> {
     let query = Query::parse(uri.query().unwrap_or_default())
         .map_err(|error| Refusal(StatusCode::BAD_REQUEST, error.to_string()))?;
     let look_up = LOOK_UPS.acquire().await.expect("nobody closes it");
@@ -169,7 +185,7 @@ async fn path(State(api): State<Arc<Api>>, uri: Uri) -> Result<Json<Answer>, Ref
         tracing::warn!("cannot answer a request: {error}");
         Refusal(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     };
-    answer.await.map(Json).map_err(failed)
+    answer.await.map(told).map_err(failed)
 }
 
 /// Answers with the flows, and with the time that the reading took, without the
@@ -184,7 +200,7 @@ async fn flows(State(api): State<Arc<Api>>, uri: Uri) -> Result<Response, Respon
         let took_ms = begun.elapsed().as_secs_f64() * 1e3;
         // It takes time, too, where there are thousands of flows.
         let timing = [("server-timing", format!("read;dur={took_ms:.3}"))];
-        Ok((timing, Json(reading)).into_response())
+        Ok((timing, told(reading)).into_response())
     });
     let read = task.await.map_err(|error| failed(error.into()))?;
     read.map_err(

@@ -11,11 +11,12 @@ use std::{
     time::SystemTime,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::policy::Policy;
 use wad_observing::metrics::SourceError;
 use wad_policy::{
-    config::{InForce, Metric, Origin, Settings},
+    config::{InForce, Metric, Origin, Settings, Value},
     tuning_plan::Conditions,
 };
 
@@ -25,14 +26,14 @@ use crate::{
 };
 
 /// All that is shown.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Paths {
     /// The sources, in the order of the configuration, as are the paths.
     pub sources: Vec<SourceInfo>,
     pub paths: Vec<PathInfo>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SourceInfo {
     pub name: String,
     pub kind: String,
@@ -47,16 +48,17 @@ pub struct SourceInfo {
     pub error: Option<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathInfo {
     pub name: String,
     /// The measurements; None for a path of mode "static".
     pub measured: Option<MeasuredInfo>,
     /// The policy's settings; where one has no value, it is left to the kernel.
+    #[schemars(with = "BTreeMap<String, Option<Value>>")]
     pub policy: Settings,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeasuredInfo {
     pub bandwidth_bits_per_second: Option<Known>,
     pub rtt_seconds: Option<Known>,
@@ -70,7 +72,7 @@ pub struct MeasuredInfo {
 }
 
 /// A value that does not count.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedInfo {
     /// As the key of the source's query.
     pub metric: String,
@@ -85,7 +87,7 @@ pub struct RefusedInfo {
 }
 
 /// A value, and where it comes from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Known {
     pub value: f64,
     pub source: String,
@@ -94,7 +96,7 @@ pub struct Known {
     pub is_stale: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConditionsInfo {
     pub bits_per_second: Option<f64>,
     pub rtt_seconds: Option<f64>,

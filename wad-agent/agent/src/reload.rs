@@ -2,16 +2,19 @@
 //! and when the file changes. It is put in force whole, or nothing is changed.
 
 mod diff;
+mod preview;
 mod watch;
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use wad_observing::metrics::Reloads;
 
 pub use self::{
     diff::{Diff, Fingerprints, InForce, Names},
+    preview::{OtherText, PathPreview, PreviewAnswer, ReloadPreview, SettingPreview},
     watch::Watch,
 };
 
@@ -19,7 +22,7 @@ pub use self::{
 pub type Answer = oneshot::Sender<ReloadOutcome>;
 
 /// An outcome says what came of a reload.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum ReloadOutcome {
     /// The file's paths and limits are in force.

@@ -15,6 +15,7 @@ mod links;
 mod memory;
 mod parse;
 mod plan;
+mod preview;
 mod putting_back;
 mod recounts;
 mod running;

@@ -6,6 +6,7 @@ use std::{
     time::{Instant, SystemTime},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
 use wad_observing::metrics::{Readings, Reloads, SinkReading};
@@ -25,7 +26,7 @@ pub struct About {
     pub started_at: SystemTime,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub version: String,
     pub instance: String,
@@ -55,7 +56,7 @@ pub struct Status {
 }
 
 /// Says how a sink of events gets on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SinkStatus {
     pub name: String,
     pub kind: String,
@@ -79,7 +80,7 @@ impl From<SinkReading> for SinkStatus {
 }
 
 /// Reloads by what came of them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadStatus {
     pub applied: u64,
     pub refused: u64,
@@ -96,7 +97,7 @@ impl From<Reloads> for ReloadStatus {
 }
 
 /// A path and its counts, which are those of the metrics.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PathStatus {
     pub name: String,
     pub state: PathState,
@@ -118,7 +119,7 @@ pub struct PathStatus {
 }
 
 /// Matched flows that are not as their policy says, by why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Untuned {
     pub max_flows: u64,
     pub refused: u64,

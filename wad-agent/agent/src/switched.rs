@@ -1,5 +1,6 @@
 //! The outcome is what comes of `wad disable` and `wad enable`, as the agent answers.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use wad_policy::switch::Disabled;
@@ -8,7 +9,7 @@ use wad_policy::switch::Disabled;
 pub type Answer = oneshot::Sender<SwitchOutcome>;
 
 /// An outcome says what came of the order.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum SwitchOutcome {
     Done {

@@ -17,15 +17,13 @@ pub struct Ask {
     pub json: bool,
 }
 
+/// The configuration that is read where none is named.
+pub const DEFAULT_CONFIG: &str = "/etc/wad/wad.toml";
+
 #[derive(Debug, Args)]
 pub struct ConfigFile {
     /// Configuration file
-    #[arg(
-        id = "config",
-        long = "config",
-        value_name = "FILE",
-        default_value = "/etc/wad/wad.toml"
-    )]
+    #[arg(id = "config", long = "config", value_name = "FILE", default_value = DEFAULT_CONFIG)]
     pub file: PathBuf,
 }
 

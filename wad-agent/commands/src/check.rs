@@ -5,36 +5,59 @@ mod columns;
 mod derived;
 mod host;
 mod memory;
+mod report;
 mod shares;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::BTreeSet,
     fmt::{self, Display},
     fs,
     path::Path,
 };
 
+use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use wad_linux::cgroup_tree::Cgroups;
-use wad_policy::config::{Config, Congestion, Host, OnExit, PathPolicy, covers_ipv4, fields};
-use wad_tuning::ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX};
+use wad_policy::config::{Config, ConfigError, Host, OnExit, PathPolicy, covers_ipv4, fields};
+use wad_tuning::{
+    ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX},
+    kernel_modules,
+};
 
 use self::memory::Memory;
-use crate::output;
+pub use self::report::Report;
+use crate::{arguments::ConfigFile, output};
 
 /// Paths and notes shown; the rest is a number.
 const SHOWN: usize = 50;
 
+#[derive(Debug, Args)]
+pub struct Check {
+    #[command(flatten)]
+    pub config: ConfigFile,
+    /// Print JSON: all paths, notes and errors
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Checks a file and prints its paths.
-pub fn run(file: &Path) -> anyhow::Result<()> {
+pub fn run(args: &Check) -> anyhow::Result<()> {
+    let file = &args.config.file;
     let host = Host::read()?;
-    let config = Config::load(file, &host)?;
+    let loaded = Config::load(file, &host);
+    if args.json
+        && let Err(ConfigError::Invalid { errors, mistakes, .. }) = &loaded
+    {
+        output::print_json(&Report::refused(file, *errors, mistakes))?;
+    }
+    let config = loaded?;
     let ceilings = Ceiling::all(&config, read_sysctl);
     let memory = Memory::of(&config, memory::default_bytes());
     let cgroups = host::cgroups(&config.paths);
     let page = Page { file, config: &config, host: &host, ceilings, memory, cgroups };
-    output::print(page)
+    if args.json { output::print_json(&Report::of(&page)) } else { output::print(page) }
 }
 
 /// For libFuzzer, see `tests/fuzz`.
@@ -43,8 +66,9 @@ pub fn fuzz(config: &Config, host: &Host) {
     let ceilings = Ceiling::all(config, |_| None);
     let memory = Memory::of(config, None);
     let file = Path::new("wad.toml");
-    let page = Page { file, config, host, ceilings, memory, cgroups: None }.to_string();
-    assert!(page.ends_with("no error\n"));
+    let page = Page { file, config, host, ceilings, memory, cgroups: None };
+    assert!(page.to_string().ends_with("no error\n"));
+    assert!(serde_json::to_string(&Report::of(&page)).is_ok());
 }
 
 /// The current value, of several the last; None where this network namespace does not show it.
@@ -53,10 +77,12 @@ fn read_sysctl(name: &str) -> Option<u64> {
     fs::read_to_string(file).ok()?.split_whitespace().next_back()?.parse().ok()
 }
 
-/// A sysctl that bounds the buffers of all paths.
+/// A sysctl that bounds the buffers of all paths: of those with three numbers, the last.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct Ceiling {
     sysctl: &'static str,
     needed_bytes: u64,
+    /// Its present value; null where this network namespace does not show it.
     now_bytes: Option<u64>,
 }
 
@@ -125,7 +151,7 @@ impl Display for Page<'_> {
             columns::write_list(f, &format!("path {}", path.name), settings)?;
         }
         write_more(f, settings.len())?;
-        shares::write_modelled(f, paths)?;
+        shares::modelled(paths, shares::NAMED).iter().try_for_each(|said| writeln!(f, "{said}"))?;
         let loaded = self.loaded_at_start();
         if !loaded.is_empty() {
             writeln!(f, "`wad run` has the kernel load {}", loaded.join(", "))?;
@@ -140,7 +166,7 @@ impl Display for Page<'_> {
                 "when `wad run` ends, all of it stays until the next start or `wad cleanup`"
             )?;
         }
-        host::write(f, self.config)?;
+        host::changes(self.config).iter().try_for_each(|change| writeln!(f, "{change}"))?;
         let sinks = self.config.sinks.iter();
         let sinks: Vec<_> =
             sinks.map(|sink| format!("{} ({})", sink.name, sink.kind.name())).collect();
@@ -148,20 +174,7 @@ impl Display for Page<'_> {
             writeln!(f, "`wad run` tells events to {}", sinks.join(", "))?;
         }
         derived::write(f, &self.config.derived)?;
-        let is_routed = self.config.host.routes;
-        let notes: Vec<_> = paths
-            .iter()
-            .flat_map(|path| {
-                [
-                    note(path),
-                    choice_note(path),
-                    self.cgroups.as_ref().and_then(|cgroups| host::cgroup_note(path, cgroups)),
-                    host::note(path, is_routed),
-                    host::port_note(path, is_routed),
-                ]
-            })
-            .flatten()
-            .collect();
+        let notes = self.notes();
         for note in notes.iter().take(SHOWN) {
             writeln!(f, "{note}")?;
         }
@@ -172,15 +185,24 @@ impl Display for Page<'_> {
 }
 
 impl Page<'_> {
+    /// Returns what is to be known of paths beside what they get.
+    fn notes(&self) -> Vec<String> {
+        let is_routed = self.config.host.routes;
+        let of = |path: &PathPolicy| {
+            [
+                note(path),
+                choice_note(path),
+                self.cgroups.as_ref().and_then(|cgroups| host::cgroup_note(path, cgroups)),
+                host::note(path, is_routed),
+                host::port_note(path, is_routed),
+            ]
+        };
+        self.config.paths.iter().flat_map(of).flatten().collect()
+    }
+
     /// The kernel's congestion controls that are not there yet.
     fn loaded_at_start(&self) -> Vec<String> {
-        let tuned = self.config.paths.iter().filter(|path| !path.observe);
-        let names = tuned.filter_map(|path| match &path.congestion {
-            Some(Congestion::Kernel(name)) => Some(name),
-            _ => None,
-        });
-        let missing = names.filter(|name| !self.host.congestion_controls.contains(name));
-        missing.collect::<BTreeSet<_>>().into_iter().map(|name| format!("tcp_{name}")).collect()
+        kernel_modules::missing(&self.config.paths, self.host)
     }
 }
 
@@ -226,6 +248,6 @@ fn choice_note(path: &PathPolicy) -> Option<String> {
 fn write_more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
     match count.saturating_sub(SHOWN) {
         0 => Ok(()),
-        more => writeln!(f, "and {more} more"),
+        more => writeln!(f, "and {more} more; --json has them all"),
     }
 }

@@ -1,10 +1,15 @@
 //! `wad cleanup`: takes out of the kernel what an agent that died left there,
 //! and undoes what it changed on the host.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fmt::{self, Display},
+    path::{Path, PathBuf},
+};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use clap::Args;
+use schemars::JsonSchema;
+use serde::Serialize;
 use wad_linux::{
     bpffs,
     lock::{self, Lock},
@@ -21,7 +26,8 @@ use wad_tuning::{
 };
 
 use crate::{
-    arguments::{ConfigFile, InstanceName},
+    arguments::{Ask, ConfigFile},
+    error::CommandError,
     output,
 };
 
@@ -29,33 +35,68 @@ use crate::{
 pub struct Cleanup {
     /// Only rules and routes, which lead astray once nobody follows the host's own;
     /// tuning goes on
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     pub routes: bool,
     #[command(flatten)]
     pub config: ConfigFile,
     #[command(flatten)]
-    pub instance: InstanceName,
+    pub ask: Ask,
+}
+
+/// Says what was taken out and undone, as `--json` prints it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Cleaned {
+    instance: String,
+    /// Tuning was in the kernel, and is removed.
+    tuning_removed: bool,
+    /// Changes to the host were left, and are undone.
+    changes_undone: bool,
+    /// The journal of changes could not be read to its end: there may have been more.
+    changes_unknown: bool,
+    /// Changes that are left as they are, as others had a hand in them; a sentence each.
+    left: Vec<String>,
+    /// Disabled paths are enabled again from the next start on.
+    enabled_again: bool,
+}
+
+impl Display for Cleaned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.left.iter().try_for_each(|left| writeln!(f, "{left}"))?;
+        if self.enabled_again {
+            writeln!(f, "what was disabled is enabled again from the next start on")?;
+        }
+        let tuning = tuning(self.tuning_removed);
+        let changes = match (self.changes_undone, self.changes_unknown) {
+            (true, false) => "changes to the host undone",
+            (true, true) => "changes to the host undone as far as they are known",
+            (false, false) => "no change to the host was left",
+            (false, true) => "changes to the host are not known",
+        };
+        writeln!(f, "instance `{}`: {tuning}, {changes}", self.instance)
+    }
+}
+
+const fn tuning(is_removed: bool) -> &'static str {
+    if is_removed { "tuning removed from the kernel" } else { "no tuning was in the kernel" }
 }
 
 /// Does it all; where nothing was left, says so.
 pub fn run(args: &Cleanup) -> Result<()> {
     let _log = log::init(LogFormat::Text)?;
-    let instance = &args.instance.name;
+    let instance = &args.ask.instance.name;
     // Not while an agent runs: it would be left with nothing.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
     if args.routes {
         return remove_routes(&lock, args);
     }
     // The kernel first: that has to work whatever the configuration is like.
-    let had_tuning = bpffs::is_mounted() && bpf::exist(instance);
+    let tuning_removed = bpffs::is_mounted() && bpf::exist(instance);
     if bpffs::is_mounted() {
         Pins::new(&lock, instance).remove()?;
     }
-    let tuning =
-        if had_tuning { "tuning removed from the kernel" } else { "no tuning was in the kernel" };
-
     let noted = StateDir::of(&lock);
     let state_dir = state_dir(&noted, &args.config.file).with_context(|| {
+        let tuning = tuning(tuning_removed);
         format!(
             "{tuning}, but [agent] state_dir is not known, so the journal of changes to the host \
              was not looked at; correct the configuration, or remove it if state_dir is the \
@@ -64,31 +105,26 @@ pub fn run(args: &Cleanup) -> Result<()> {
     })?;
     own_folder::guard(&state_dir)?;
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
-    let had_changes = journal.changes().next().is_some();
-    for left in journal.undo()? {
-        output::print(format_args!("{left}\n"))?;
-    }
+    let changes_undone = journal.changes().next().is_some();
+    let left = journal.undo()?.iter().map(ToString::to_string).collect();
     noted.forget()?;
-    if Note::of(&state_dir, instance.name()).remove()? {
-        output::print("what was disabled is enabled again from the next start on\n")?;
-    }
-    output::print(format_args!(
-        "instance `{}`: {tuning}, {}\n",
-        instance.name(),
-        match (had_changes, journal.damage()) {
-            (true, None) => "changes to the host undone",
-            (true, Some(_)) => "changes to the host undone as far as they are known",
-            (false, None) => "no change to the host was left",
-            (false, Some(_)) => "changes to the host are not known",
-        },
-    ))?;
-    journal.damage().map_or(Ok(()), |damage| Err(anyhow!("{damage}")))
+    let cleaned = Cleaned {
+        instance: instance.name().to_owned(),
+        tuning_removed,
+        changes_undone,
+        changes_unknown: journal.damage().is_some(),
+        left,
+        enabled_again: Note::of(&state_dir, instance.name()).remove()?,
+    };
+    if args.ask.json { output::print_json(&cleaned) } else { output::print(&cleaned) }?;
+    journal.damage().map_or(Ok(()), |damage| Err(CommandError::Journal(damage.clone()).into()))
 }
 
 /// Removes the routes, as the agent would have, had it not been killed.
 fn remove_routes(lock: &Lock, args: &Cleanup) -> Result<()> {
     let state_dir = state_dir(&StateDir::of(lock), &args.config.file)?;
-    Ok(Journal::open(&state_dir, args.instance.name.name(), Sysctl::default())?.undo_routes()?)
+    Ok(Journal::open(&state_dir, args.ask.instance.name.name(), Sysctl::default())?
+        .undo_routes()?)
 }
 
 /// Returns where the journal is: as the agent noted it, as configured, or the default

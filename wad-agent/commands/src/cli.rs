@@ -9,8 +9,8 @@ use clap::{
 use wad_tuning::routes::GUARD;
 
 use crate::{
-    arguments::{Ask, ConfigFile},
-    cleanup, diagnose, explain, flows, plan, plot, run, switch, top, trace,
+    arguments::Ask, check, cleanup, diagnose, explain, flows, plan, plot, reload, run, switch, top,
+    trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -21,7 +21,13 @@ const READS_NONE: &str = "this command reads no configuration: a running agent g
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(words).map_err(|mut error| {
         let unknown = error.get(ContextKind::InvalidArg);
-        if matches!(unknown, Some(ContextValue::String(flag)) if flag == "--config") {
+        let is_config = match unknown {
+            Some(ContextValue::String(flag)) => flag == "--config",
+            // Without it `reload` takes no file.
+            Some(ContextValue::Strings(missing)) => missing == &["--dry-run"],
+            _ => false,
+        };
+        if is_config {
             let advice = ContextValue::StyledStrs(vec![READS_NONE.into()]);
             error.insert(ContextKind::Suggested, advice);
         }
@@ -42,7 +48,7 @@ pub enum Command {
     /// Tune new flows as the configuration says, until stopped
     Run(run::Run),
     /// Check a configuration, and show what would be done
-    Check(ConfigFile),
+    Check(check::Check),
     /// Show what a path asks for: buffers, congestion control, streams, and the
     /// policy to paste
     Plan(plan::Arguments),
@@ -52,7 +58,7 @@ pub enum Command {
     /// why
     Explain(explain::Explain),
     /// Have the running agent read its configuration again, and say what changed
-    Reload(Ask),
+    Reload(reload::Reload),
     /// Tune no flow of a path, or none at all, until it is enabled again
     Disable(switch::Switch),
     /// Tune again what was disabled
@@ -86,7 +92,7 @@ mod tests {
 
     #[test]
     fn only_commands_that_read_a_file_take_one() {
-        let readers = ["run", "check", "explain", "cleanup"];
+        let readers = ["run", "check", "explain", "reload", "cleanup"];
         for command in Cli::command().get_subcommands() {
             let takes = command.get_arguments().any(|argument| argument.get_id() == "config");
             assert_eq!(takes, readers.contains(&command.get_name()), "{}", command.get_name());

@@ -7,7 +7,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use wad_instruments::Reading;
 use wad_observing::{
-    diagnose::{Diagnosis, FIELDS, MOST_IN_FULL, Page, Span, Target, courses, worst_first},
+    diagnose::{
+        Diagnoses, Diagnosis, FIELDS, MOST_IN_FULL, Page, Span, Target, courses, worst_first,
+    },
     reading::Filter,
 };
 use wad_tuning::instance::Instance;
@@ -55,7 +57,7 @@ pub fn run(args: &Diagnose) -> Result<()> {
     }
     worst_first(&mut diagnoses);
     if args.ask.json {
-        return output::print_json(&diagnoses);
+        return output::print_json(&Diagnoses { flows: diagnoses });
     }
     output::print(Page(&diagnoses))
 }

@@ -6,11 +6,15 @@ use wad_agent::client::ClientError;
 use wad_linux::{lock::LockError, privileges::PrivilegeError};
 use wad_policy::config::ConfigError;
 
+use crate::error::CommandError;
+
 /// Says what the exit code of a command tells. Those from 64 on are of `sysexits.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     Success,
     Failure,
+    Refused,
+    Partly,
     Usage,
     Unavailable,
     NoPermission,
@@ -18,9 +22,11 @@ pub enum Exit {
 }
 
 impl Exit {
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 8] = [
         Self::Success,
         Self::Failure,
+        Self::Refused,
+        Self::Partly,
         Self::Usage,
         Self::Unavailable,
         Self::NoPermission,
@@ -31,6 +37,9 @@ impl Exit {
         match self {
             Self::Success => 0,
             Self::Failure => 1,
+            // What a shell has for itself is left out.
+            Self::Refused => 3,
+            Self::Partly => 4,
             Self::Usage => 64,
             Self::Unavailable => 69,
             Self::NoPermission => 77,
@@ -38,14 +47,22 @@ impl Exit {
         }
     }
 
-    /// Says it for the reference.
+    /// Says it for the reference and the manual pages.
     pub const fn about(self) -> &'static str {
         match self {
             Self::Success => "all went well; `wad run` was stopped by SIGTERM or SIGINT",
             Self::Failure => {
-                "what was asked for was not done, or not all of it: the agent refused it, as `reload` does \
-                 with a file that is wrong, `trace` has lost lines, `cleanup` could not read all of its \
-                 journal, an agent runs already, or the host lacks something"
+                "it failed for another reason than those below: an agent runs already, the host lacks \
+                 something, no flow is there to `diagnose`, a file can't be read or written"
+            }
+            Self::Refused => {
+                "the agent refused it, and all is as before: `reload` does so with a file that is \
+                 wrong, or that this host would not have, `disable` and `enable` with a path that is not \
+                 there"
+            }
+            Self::Partly => {
+                "it was done in part: `trace` has lost lines, `disable` or `enable` will not outlive the \
+                 agent, `cleanup` could not read all of its journal"
             }
             Self::Usage => {
                 "`EX_USAGE`: the command line is wrong: the command has no such option, or it would do \
@@ -83,6 +100,9 @@ impl From<Exit> for ExitCode {
 
 /// Returns the code of an error that has one of its own.
 fn of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
+    if let Some(error) = cause.downcast_ref::<CommandError>() {
+        return Some(of_command(error));
+    }
     if let Some(error) = cause.downcast_ref() {
         return of_client(error);
     }
@@ -108,6 +128,18 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
     }
 }
 
+const fn of_command(error: &CommandError) -> Exit {
+    match error {
+        CommandError::NoInstrument { .. }
+        | CommandError::TooLarge { .. }
+        | CommandError::BoundsOfStream { .. } => Exit::Usage,
+        CommandError::Refused { .. } => Exit::Refused,
+        CommandError::NotNoted { .. }
+        | CommandError::LinesLost { .. }
+        | CommandError::Journal(_) => Exit::Partly,
+    }
+}
+
 const fn of_client(error: &ClientError) -> Option<Exit> {
     match error {
         ClientError::NotRunning { .. }
@@ -115,6 +147,9 @@ const fn of_client(error: &ClientError) -> Option<Exit> {
         | ClientError::Http { .. }
         | ClientError::Silent { .. } => Some(Exit::Unavailable),
         ClientError::Denied { .. } => Some(Exit::NoPermission),
+        ClientError::Refused { status: 400..500, .. } => Some(Exit::Refused),
+        // It is stopping.
+        ClientError::Refused { status: 503, .. } => Some(Exit::Unavailable),
         ClientError::Refused { .. } | ClientError::Unreadable { .. } => None,
     }
 }
@@ -132,14 +167,20 @@ mod tests {
         let socket = || PathBuf::from("/run/wad/default.sock");
         let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
         let read = || ConfigError::Read { file: "wad.toml".into(), source: denied() };
+        let answered = |status| {
+            ClientError::Refused { socket: socket(), status, reason: String::new() }.into()
+        };
         let lock = |source| LockError::Lock { file: "default.lock".into(), source };
         for (error, exit) in [
             (ClientError::Silent { socket: socket() }.into(), Exit::Unavailable),
             (ClientError::Denied { socket: socket() }.into(), Exit::NoPermission),
+            (answered(400), Exit::Refused),
+            (answered(500), Exit::Failure),
+            (answered(503), Exit::Unavailable),
+            (CommandError::LinesLost { lines: 1, last: None }.into(), Exit::Partly),
             (
-                ClientError::Refused { socket: socket(), status: 400, reason: String::new() }
-                    .into(),
-                Exit::Failure,
+                CommandError::Refused { done: "nothing was changed", reason: String::new() }.into(),
+                Exit::Refused,
             ),
             (lock(denied()).into(), Exit::NoPermission),
             (lock(io::ErrorKind::StorageFull.into()).into(), Exit::Failure),
@@ -147,7 +188,7 @@ mod tests {
             (read().into(), Exit::Config),
             (anyhow::Error::from(read()).context("tuning removed"), Exit::Config),
             (ConfigError::Host { file: "/proc".into(), source: denied() }.into(), Exit::Failure),
-            (anyhow!("nothing was changed"), Exit::Failure),
+            (anyhow!("no flow of any path"), Exit::Failure),
         ] {
             assert_eq!(Exit::of(&error), exit, "{error:#}");
         }

@@ -15,7 +15,7 @@ use wad_tuning::{
 };
 
 use crate::{
-    arguments::{Ask, ConfigFile, user_number},
+    arguments::{Ask, DEFAULT_CONFIG, user_number},
     output,
 };
 
@@ -36,8 +36,10 @@ pub struct Explain {
     /// Answer from the configuration, even if an agent runs
     #[arg(long)]
     pub offline: bool,
-    #[command(flatten)]
-    pub config: ConfigFile,
+    /// Answer from this configuration, even if an agent runs [default: /etc/wad/wad.toml, with
+    /// --offline or where no agent runs]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
     #[command(flatten)]
     pub ask: Ask,
 }
@@ -46,7 +48,8 @@ pub struct Explain {
 pub fn run(args: &Explain) -> Result<()> {
     let cgroup = args.cgroup.as_deref().map(below_root);
     let query = Query { remote: args.remote, local: args.local, user: args.user, cgroup };
-    let answer = if args.offline { None } else { ask_agent(args, &query)? };
+    let is_offline = args.offline || args.config.is_some();
+    let answer = if is_offline { None } else { ask_agent(args, &query)? };
     let answer = match answer {
         Some(answer) => answer,
         None => from_configuration(args, &query)?,
@@ -71,7 +74,7 @@ fn ask_agent(args: &Explain, query: &Query) -> Result<Option<Answer>> {
 
 /// Answers with what an agent that starts now would put in force.
 fn from_configuration(args: &Explain, query: &Query) -> Result<Answer> {
-    let file: PathBuf = args.config.file.clone();
+    let file = args.config.clone().unwrap_or_else(|| DEFAULT_CONFIG.into());
     let instance = &args.ask.instance.name;
     let config = Config::load(&file, &Host::read()?)?;
     let disabled = Note::of(&config.agent.state_dir, instance.name()).read()?;

@@ -10,16 +10,19 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use wad_agent::client::{self, Request};
 use wad_instruments::{Reading, STANDARD};
 use wad_observing::reading::Filter;
+use wad_toolbox::document::Document;
 use wad_tuning::instance::Instance;
 
+pub use self::instruments::Instruments;
 use self::table::Columns;
 use crate::{
     arguments::{Ask, FlowFilter, parse_interval},
+    error::CommandError,
     output,
 };
 
@@ -39,7 +42,8 @@ pub struct Flows {
           value_parser = parse_interval)]
     pub watch: Option<Duration>,
     /// List the instruments, and what RFC 4898 has that Linux has not
-    #[arg(long, exclusive = true)]
+    #[arg(long, conflicts_with_all = ["paths", "remotes", "cookies", "fields", "sort", "watch",
+          "instance"])]
     pub instruments: bool,
     #[command(flatten)]
     pub ask: Ask,
@@ -53,16 +57,18 @@ pub fn ask(instance: &Instance, filter: &Filter) -> Result<Reading> {
 /// `wad flows`.
 pub fn run(args: &Flows) -> Result<()> {
     if args.instruments {
-        return output::print_by(instruments::write);
+        return match args.ask.json {
+            true => output::print_json(&Instruments::all()),
+            false => output::print_by(instruments::write),
+        };
     }
     let (columns, filter) = question(args);
     let reading = read(args, &filter)?;
     if let Some(name) = &args.sort {
         let is_known = reading.flows.iter().all(|flow| flow.instruments.has(name));
-        ensure!(
-            is_known,
-            "{name:?} is no instrument, nor a --field: see `wad flows --instruments`"
-        );
+        if !is_known {
+            return Err(CommandError::NoInstrument { name: name.clone() }.into());
+        }
     }
     let Some(interval) = args.watch else {
         if args.ask.json {
@@ -106,7 +112,7 @@ fn show(now: &Reading, before: Option<&Reading>, columns: &Columns, json: bool) 
     let mut out = io::BufWriter::new(io::stdout().lock());
     let mut write = || -> io::Result<()> {
         if json {
-            serde_json::to_writer(&mut out, now)?;
+            serde_json::to_writer(&mut out, &Document::new(now))?;
             writeln!(out)?;
             return out.flush();
         }

@@ -5,6 +5,7 @@ mod check;
 mod cleanup;
 mod cli;
 mod diagnose;
+mod error;
 mod exit;
 mod explain;
 mod flows;
@@ -43,7 +44,7 @@ pub fn main() -> ExitCode {
     };
     let result = match command {
         Command::Run(args) => run::run(&args),
-        Command::Check(args) => check::run(&args.file),
+        Command::Check(args) => check::run(&args),
         Command::Plan(args) => plan::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),

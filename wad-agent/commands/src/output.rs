@@ -8,16 +8,17 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
+use wad_toolbox::document::Document;
 
 /// Prints a text as it is.
 pub fn print(text: impl Display) -> Result<()> {
     print_by(|out| write!(out, "{text}"))
 }
 
-/// Prints it for other programs, indented.
-pub fn print_json(value: &impl Serialize) -> Result<()> {
+/// Prints it for other programs, indented, with the version of its form before it.
+pub fn print_json(told: &impl Serialize) -> Result<()> {
     print_by(|out| {
-        serde_json::to_writer_pretty(&mut *out, value)?;
+        serde_json::to_writer_pretty(&mut *out, &Document::new(told))?;
         writeln!(out)
     })
 }

@@ -14,7 +14,8 @@ mod datatag;
 #[cfg(test)]
 mod tests;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::law::highspeed;
 use wad_policy::config::{MAX_BUFFER_BYTES, auto_buffer_bytes, decrease, increase_segments};
@@ -26,7 +27,7 @@ use self::{
     policy::Policies,
     streams::StreamsPlan,
 };
-use crate::output;
+use crate::{error::CommandError, output};
 
 /// The window that a flow gets from the kernel's default `tcp_rmem`: half of its
 /// 6 MiB, the rest being what the kernel spends on structures.
@@ -73,8 +74,8 @@ impl Question {
 }
 
 /// A plan is what comes of a question, as `--json` prints it.
-#[derive(Clone, Debug, Serialize)]
-struct Plan {
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Plan {
     rate_bits_per_second: f64,
     rtt_seconds: f64,
     loss: Option<f64>,
@@ -104,7 +105,7 @@ struct Plan {
 }
 
 /// The standard law on the path, with another MTU.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct MtuPlan {
     mtu_bytes: u32,
     bdp_segments: u32,
@@ -159,7 +160,7 @@ pub fn run(args: &Arguments) -> Result<()> {
     let question = Question::of(args);
     let segments = question.path().bdp_bytes() / f64::from(question.path().mss_bytes);
     if segments > f64::from(u32::MAX) {
-        bail!("a path of {segments:.0} segments can't be planned: check --rate and --rtt");
+        return Err(CommandError::TooLarge { segments }.into());
     }
     let plan = Plan::of(&question);
     if args.json {

@@ -9,6 +9,9 @@ mod fields;
 mod instruments;
 mod laws;
 mod metrics;
+pub mod schemas;
+#[cfg(feature = "share")]
+pub mod share;
 
 /// The first line of each page: by it they are known.
 const MARK: &str = "<!-- Made from the program's own tables by `cargo xtask book --write`. -->";
@@ -30,6 +33,7 @@ pub fn pages() -> Vec<Page> {
         page("events.md", events::page()),
         page("instruments.md", instruments::page()),
         page("exit-codes.md", exit_codes::page()),
+        page("schemas.md", schemas::page()),
     ]
 }
 

@@ -1,23 +1,42 @@
-//! `wad reload`: has the running agent read its configuration again.
+//! `wad reload`: has the running agent read its configuration again, or say what that would
+//! change.
 
 mod show;
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use anyhow::{Result, bail};
-use hyper::Method;
+use anyhow::Result;
+use clap::Args;
+use hyper::{Method, body::Bytes};
 use wad_agent::{
     client::{self, Request},
-    reload::ReloadOutcome,
+    reload::{OtherText, ReloadOutcome, ReloadPreview},
 };
+use wad_policy::config::Config;
 
-use crate::{arguments::Ask, output};
+use crate::{arguments::Ask, error::CommandError, output};
+
+#[derive(Debug, Args)]
+pub struct Reload {
+    /// Say what would change, in the kernel and on the host, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+    /// The file that would be in the place of the agent's own, with --dry-run
+    #[arg(long, value_name = "FILE", requires = "dry_run")]
+    pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub ask: Ask,
+}
 
 /// Room for a configuration of 100,000 paths on a busy host.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// `wad reload`.
-pub fn run(args: &Ask) -> Result<()> {
+pub fn run(args: &Reload) -> Result<()> {
+    if args.dry_run { preview(args) } else { reload(&args.ask) }
+}
+
+fn reload(args: &Ask) -> Result<()> {
     let request =
         Request { method: Method::POST, patience: PATIENCE, ..Request::get("/v1/reload") };
     let outcome: ReloadOutcome = client::ask_instance(&args.instance.name, &request)?;
@@ -27,7 +46,39 @@ pub fn run(args: &Ask) -> Result<()> {
     match outcome {
         ReloadOutcome::Applied { policy_set, diff } if !args.json => show::print(policy_set, &diff),
         ReloadOutcome::Applied { .. } => Ok(()),
-        ReloadOutcome::Refused { reason } => bail!("nothing was changed: {reason}"),
-        ReloadOutcome::Failed { reason } => bail!("put back as it was: {reason}"),
+        ReloadOutcome::Refused { reason } => {
+            Err(CommandError::Refused { done: "nothing was changed", reason }.into())
+        }
+        ReloadOutcome::Failed { reason } => {
+            Err(CommandError::Refused { done: "put back as it was", reason }.into())
+        }
+    }
+}
+
+/// The agent judges the text: it may have no right to read the file, and knows what is in
+/// force.
+fn preview(args: &Reload) -> Result<()> {
+    let other = |file: &PathBuf| -> Result<OtherText> {
+        Ok(OtherText { file: file.display().to_string(), text: Config::text(file)? })
+    };
+    let other = args.config.as_ref().map(other).transpose()?;
+    let request = Request {
+        method: Method::POST,
+        patience: PATIENCE,
+        body: Bytes::from(serde_json::to_vec(&other)?),
+        ..Request::get("/v1/reload/preview")
+    };
+    let told: ReloadPreview = client::ask_instance(&args.ask.instance.name, &request)?;
+    if args.ask.json {
+        output::print_json(&told)?;
+    }
+    match told {
+        ReloadPreview::WouldApply { diff, flows, host } if !args.ask.json => {
+            output::print(show::preview(&diff, &flows, &host))
+        }
+        ReloadPreview::WouldApply { .. } => Ok(()),
+        ReloadPreview::WouldRefuse { reason } => {
+            Err(CommandError::Refused { done: "it would be refused", reason }.into())
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! `wad disable` and `wad enable`: the kill switch, asked of the running agent.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use hyper::{Method, body::Bytes};
 use wad_agent::{
@@ -9,7 +9,7 @@ use wad_agent::{
 };
 use wad_policy::switch::{Order, To, summary};
 
-use crate::{arguments::Ask, output};
+use crate::{arguments::Ask, error::CommandError, output};
 
 #[derive(Debug, Args)]
 pub struct Switch {
@@ -32,14 +32,15 @@ pub fn run(to: To, args: &Switch) -> Result<()> {
         output::print_json(&outcome)?;
     }
     match outcome {
-        SwitchOutcome::Done { .. } if args.ask.json => Ok(()),
         SwitchOutcome::Done { policy_set, disabled, warning } => {
-            let warning = warning.map_or(String::new(), |warning| warning + "\n");
-            let summary = summary(&disabled);
-            output::print(format_args!("policy set {policy_set} is in force: {summary}\n{warning}"))
+            if !args.ask.json {
+                let summary = summary(&disabled);
+                output::print(format_args!("policy set {policy_set} is in force: {summary}\n"))?;
+            }
+            warning.map_or(Ok(()), |reason| Err(CommandError::NotNoted { reason }.into()))
         }
         SwitchOutcome::Refused { reason } | SwitchOutcome::Failed { reason } => {
-            bail!("nothing was changed: {reason}")
+            Err(CommandError::Refused { done: "nothing was changed", reason }.into())
         }
     }
 }

@@ -29,7 +29,10 @@ use wad_observing::{
 use wad_policy::config;
 use wad_toolbox::signals::Stop;
 
-use crate::arguments::{FlowFilter, InstanceName};
+use crate::{
+    arguments::{FlowFilter, InstanceName},
+    error::CommandError,
+};
 
 #[derive(Debug, Args)]
 pub struct Trace {
@@ -58,17 +61,25 @@ pub struct Trace {
     /// output, without bound]
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Begin another file when this one would be larger
-    #[arg(long, value_name = "SIZE", default_value = "64MiB", requires = "out",
-          value_parser = parse_file_size)]
-    pub max_bytes: u64,
-    /// Files that are kept: FILE and the older FILE.1, FILE.2, ...
-    #[arg(long, value_name = "N", default_value_t = 8, requires = "out",
+    /// Begin another file when this one would be larger [default: 64MiB]
+    #[arg(long, value_name = "SIZE", requires = "out", value_parser = parse_file_size)]
+    pub max_bytes: Option<u64>,
+    /// Files that are kept: FILE and the older FILE.1, FILE.2, ... [default: 8]
+    #[arg(long, value_name = "N", requires = "out",
           value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub keep: u32,
+    pub keep: Option<u32>,
     #[command(flatten)]
     pub instance: InstanceName,
 }
+
+impl Trace {
+    fn max_bytes(&self) -> u64 {
+        self.max_bytes.unwrap_or(MAX_BYTES)
+    }
+}
+
+const MAX_BYTES: u64 = 64 << 20;
+const KEPT_FILES: u32 = 8;
 
 fn parse_beat(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(10)..=Duration::from_secs(3600);
@@ -121,7 +132,7 @@ async fn trace(args: &Trace) -> Result<()> {
     let mut tracer = Tracer {
         columns: &columns,
         format: args.format,
-        writer: Writer::start(out(args, &head)?, piece_bytes(args.max_bytes))?,
+        writer: Writer::start(out(args, &head)?, piece_bytes(args.max_bytes()))?,
         silence: None,
         missed: 0,
     };
@@ -147,6 +158,9 @@ fn out(args: &Trace, head: &[u8]) -> Result<Box<dyn Out>> {
     };
     let named = || format!("cannot write a trace to {}", path.display());
     if files::is_stream(path) {
+        if args.max_bytes.is_some() || args.keep.is_some() {
+            return Err(CommandError::BoundsOfStream { file: path.clone() }.into());
+        }
         let file = OpenOptions::new().write(true).open(path).with_context(named)?;
         return Ok(Box::new(Stream::begin(file, packing, head).with_context(named)?));
     }
@@ -157,7 +171,7 @@ fn out(args: &Trace, head: &[u8]) -> Result<Box<dyn Out>> {
     );
     // Of a link, what it leads to is moved out of the way: it may be /dev/stdout.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-    let bounds = Bounds { max_bytes: args.max_bytes, keep: args.keep };
+    let bounds = Bounds { max_bytes: args.max_bytes(), keep: args.keep.unwrap_or(KEPT_FILES) };
     Ok(Box::new(Files::begin(path, packing, bounds, head).with_context(named)?))
 }
 
@@ -245,9 +259,7 @@ impl Tracer<'_> {
         let WriteOutcome { written, lost, error } = self.writer.finish();
         log::say(&format!("{written} lines written, {} readings missed", self.missed));
         if lost > 0 {
-            let why =
-                error.map_or_else(String::new, |error| format!(", the last ones for: {error}"));
-            bail!("{lost} lines are lost{why}");
+            return Err(CommandError::LinesLost { lines: lost, last: error }.into());
         }
         error.map_or(Ok(()), |error| bail!(error))
     }

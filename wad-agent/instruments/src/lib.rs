@@ -12,9 +12,10 @@ mod standard;
 pub mod testing;
 mod without_equal;
 
-use std::{borrow::Cow, fmt, net::SocketAddr, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap as _};
 use wad_common::law::ShownPhase;
 use wad_toolbox::refusals::RefusedSetting;
@@ -95,14 +96,14 @@ impl fmt::Display for Kind {
 }
 
 /// All flows at one time.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Reading {
     pub time: Timestamp,
     pub flows: Vec<Flow>,
 }
 
 /// Holds one flow. Of thousands that are read each second, the texts are shared.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Flow {
     /// The socket's, as `ss -e` shows it (sk:, there hexadecimal). No other socket
     /// has it until the host is booted again.
@@ -123,6 +124,7 @@ pub struct Flow {
     pub congestion: Arc<str>,
     #[serde(default)]
     pub owner: Owner,
+    #[schemars(with = "BTreeMap<String, Option<f64>>")]
     pub instruments: Values,
 }
 

@@ -3,10 +3,11 @@
 
 use std::{fmt, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Whose a flow is, as far as it is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Owner {
     /// The user that its socket belongs to, as `ss -e` shows it; None where none is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,7 +24,7 @@ pub struct Owner {
 }
 
 /// A place in the tree of cgroups.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, JsonSchema, Serialize, Deserialize)]
 pub struct Place {
     /// The cgroup's path below the root, as /proc/PID/cgroup has it after 0::/.
     #[serde(default, skip_serializing_if = "Option::is_none")]

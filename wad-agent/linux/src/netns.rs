@@ -14,6 +14,7 @@ use std::{
 };
 
 use nix::sched::{CloneFlags, setns};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_toolbox::shortage::Shortage;
 
@@ -24,7 +25,7 @@ use crate::own_thread::on_own_thread;
 pub struct Netns(File);
 
 /// Says which network namespace one is, for as long as it is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Identity {
     device: u64,
     inode: u64,

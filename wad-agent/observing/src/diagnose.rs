@@ -16,6 +16,7 @@ mod triage;
 
 use std::{cmp::Reverse, collections::HashMap, net::SocketAddr, sync::Arc};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use wad_instruments::{Flow, Owner, Reading, name};
 
@@ -35,8 +36,14 @@ pub use self::{
 pub const FIELDS: [&str; 4] =
     [sender::MAX_WINDOW, sender::MAX_PACING, sender::QUEUED, mtu::PATH_MTU];
 
+/// Diagnoses of flows, the worst first.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Diagnoses {
+    pub flows: Vec<Diagnosis>,
+}
+
 /// A diagnosis is what is said of a flow.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Diagnosis {
     pub cookie: u64,
     pub path: Arc<str>,

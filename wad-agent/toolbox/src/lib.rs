@@ -3,6 +3,7 @@
 pub mod amounts;
 pub mod causes;
 pub mod chance;
+pub mod document;
 pub mod mutex;
 pub mod own_folder;
 pub mod refusals;

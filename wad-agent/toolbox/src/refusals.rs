@@ -4,11 +4,12 @@
 use std::fmt::{self, Display};
 
 use nix::errno::Errno;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::refused::{CUT, Refusal, Refused, SocketSetting};
 
 /// A setting that a flow was refused.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedSetting {
     /// The setting's name as in a configuration.
     pub setting: String,
@@ -18,7 +19,7 @@ pub struct RefusedSetting {
 }
 
 /// Flows of a path that were refused a setting for one reason.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 pub struct RefusedFlows {
     #[serde(flatten)]
     pub refused: RefusedSetting,

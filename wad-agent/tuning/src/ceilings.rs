@@ -10,7 +10,10 @@ use wad_linux::sysctl::last_number;
 use wad_policy::config::{AutoBuffers, PathPolicy};
 use wad_toolbox::causes::with_causes;
 
-use crate::journal::{Journal, JournalError};
+use crate::{
+    journal::{Journal, JournalError},
+    preview::Move,
+};
 
 /// The largest buffers that any policy asks for; zero where none asks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,6 +106,19 @@ impl Ceilings {
         Ok(())
     }
 
+    /// Returns the ceilings that would change, up or down.
+    pub fn moves(self, journal: &Journal) -> Result<Vec<Move>, JournalError> {
+        let mut moves = Vec::new();
+        for (key, need_bytes) in self.needs() {
+            // Not every network namespace has the setting.
+            if need_bytes > 0 || journal.has(key) {
+                let Due { now, after, .. } = due(journal, key, need_bytes)?;
+                moves.extend(Move::of(key, now, after));
+            }
+        }
+        Ok(moves)
+    }
+
     const fn needs(self) -> [(&'static str, u64); 4] {
         [
             (RMEM_MAX, self.rcvbuf_bytes),
@@ -167,24 +183,40 @@ fn adjust(
     }
     let now = journal.sysctl().read(key)?;
     journal.inherit(key, &now)?;
+    let Due { now, after, goes_back, way } = due(journal, key, need_bytes)?;
+    if way != direction {
+        return Ok(None);
+    }
+    if goes_back {
+        journal.restore(key)?;
+    } else {
+        journal.set(key, &after)?;
+    }
+    Ok(Some(Moved { key, before: now, after }))
+}
+
+/// Says what is due of a ceiling.
+struct Due {
+    now: String,
+    after: String,
+    /// It goes back to what it was before wad.
+    goes_back: bool,
+    /// Whether that is more or less than now.
+    way: Ordering,
+}
+
+fn due(journal: &Journal, key: &'static str, need_bytes: u64) -> Result<Due, JournalError> {
+    let now = journal.sysctl().read(key)?;
     let original = journal.before(key, &now).map(str::to_owned);
     let base_bytes = last_number(key, original.as_deref().unwrap_or(&now))?;
     let (now_bytes, wanted_bytes) = (last_number(key, &now)?, base_bytes.max(need_bytes));
-    if wanted_bytes.cmp(&now_bytes) != direction {
-        return Ok(None);
-    }
-    let after = match original {
-        Some(original) if wanted_bytes == base_bytes => {
-            journal.restore(key)?;
-            original
-        }
-        _ => {
-            let after = with_ceiling(&now, wanted_bytes);
-            journal.set(key, &after)?;
-            after
-        }
+    let way = wanted_bytes.cmp(&now_bytes);
+    let (after, goes_back) = match original {
+        _ if way.is_eq() => (now.clone(), false),
+        Some(original) if wanted_bytes == base_bytes => (original, true),
+        _ => (with_ceiling(&now, wanted_bytes), false),
     };
-    Ok(Some(Moved { key, before: now, after }))
+    Ok(Due { now, after, goes_back, way })
 }
 
 /// A setting with another last number, as the kernel prints it.
@@ -245,6 +277,24 @@ mod tests {
         assert_eq!(journal.changes().count(), 1);
         journal.undo().unwrap();
         assert_eq!(host.now(), (212_992, 300_000));
+    }
+
+    #[test]
+    fn what_would_change_is_told_before_it_does() {
+        let host = Host::new();
+        let mut journal = host.journal();
+        let moves = |journal: &Journal, rcvbuf_bytes, sndbuf_bytes| {
+            let ceilings = Ceilings { rcvbuf_bytes, sndbuf_bytes, ..Ceilings::default() };
+            ceilings.moves(journal).unwrap()
+        };
+        let up = [Move::of(RMEM_MAX, "212992", "8000000").unwrap()];
+        assert_eq!(moves(&journal, 8_000_000, 1), up);
+        assert_eq!((host.now(), journal.changes().count()), ((212_992, 300_000), 0));
+        host.require(&mut journal, 8_000_000, 0);
+        assert_eq!(moves(&journal, 8_000_000, 300_000), []);
+        let down = [Move::of(RMEM_MAX, "8000000", "212992").unwrap()];
+        assert_eq!(moves(&journal, 0, 0), down);
+        assert_eq!(host.now().0, 8_000_000);
     }
 
     #[test]

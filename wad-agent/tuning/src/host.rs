@@ -21,6 +21,7 @@ use wad_toolbox::{causes::with_causes, mutex::locked};
 use crate::{
     journal::{Journal, JournalError},
     namespaces::{self, Followed, Means, Namespaces, Needs, Wants},
+    preview::{HostPreview, Move},
     routes::{Follower, RoutesState, Standing},
 };
 
@@ -80,6 +81,27 @@ impl Host {
         } else {
             self.leave_routes(journal);
         }
+    }
+
+    /// Returns what [`Self::put_in_force`] would change here, modules and ceilings aside.
+    pub fn preview(
+        &self,
+        changes: &HostChanges,
+        selection: &Selection,
+        disabled: &Disabled,
+        journal: &Journal,
+    ) -> Result<HostPreview, JournalError> {
+        let rules = |has_routes, selection: &Selection| {
+            let rules = if has_routes { selection.rules(disabled).len() } else { 0 };
+            rules.to_string()
+        };
+        let now = rules(self.has_routes, &self.selection);
+        Ok(HostPreview {
+            modules: Vec::new(),
+            sysctls: backlog_move(changes.netdev_max_backlog, journal)?.into_iter().collect(),
+            transmit_queues: journal.queue_moves(&changes.transmit_queues)?,
+            rules: Move::of("rules", now, rules(changes.routes, selection)),
+        })
     }
 
     /// The paths that are disabled have changed.
@@ -153,6 +175,16 @@ fn backlog(wanted: Option<u32>, journal: &mut Journal) -> Result<(), JournalErro
     }
 }
 
+fn backlog_move(wanted: Option<u32>, journal: &Journal) -> Result<Option<Move>, JournalError> {
+    if wanted.is_none() && !journal.has(MAX_BACKLOG) {
+        return Ok(None);
+    }
+    let now = journal.sysctl().read(MAX_BACKLOG)?;
+    let before = journal.before(MAX_BACKLOG, &now).unwrap_or(&now).to_owned();
+    let after = wanted.map_or(before, |packets| packets.to_string());
+    Ok(Move::of(MAX_BACKLOG, now, after))
+}
+
 #[cfg(test)]
 mod tests {
     use wad_linux::sysctl::testing;
@@ -167,8 +199,11 @@ mod tests {
         for (wanted, now) in
             [(None, "1000"), (Some(5000), "5000"), (Some(300), "300"), (None, "1000")]
         {
+            let before = sysctl.read(MAX_BACKLOG).unwrap();
+            let told = backlog_move(wanted, &journal).unwrap();
             backlog(wanted, &mut journal).unwrap();
             assert_eq!(sysctl.read(MAX_BACKLOG).unwrap(), now);
+            assert_eq!(told, Move::of(MAX_BACKLOG, before, now));
         }
         assert_eq!(journal.changes().count(), 0);
         backlog(Some(1000), &mut journal).unwrap();

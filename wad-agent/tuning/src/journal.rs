@@ -12,6 +12,7 @@ mod bpffs;
 mod damage;
 mod lines;
 mod namespaces;
+mod preview;
 mod transmit_queue;
 
 use std::{
@@ -22,6 +23,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_linux::{
     netlink,
@@ -41,7 +43,7 @@ use self::{
 use crate::routes;
 
 /// A change is one thing that wad changed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
     /// A kernel setting, of another network namespace than the agent's where one is named.

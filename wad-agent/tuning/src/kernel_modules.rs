@@ -1,7 +1,10 @@
 //! Has the kernel load the congestion controls that paths name: BPF programs
 //! can only choose one that is there.
 
-use std::{collections::HashSet, ffi::OsString};
+use std::{
+    collections::{BTreeSet, HashSet},
+    ffi::OsString,
+};
 
 use nix::sys::socket::{
     AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt::TcpCongestion,
@@ -37,6 +40,13 @@ fn kernels(paths: &[PathPolicy]) -> impl Iterator<Item = (&PathPolicy, &String)>
         Some(Congestion::Kernel(name)) if known.insert(name) => Some((path, name)),
         _ => None,
     })
+}
+
+/// Returns the modules that the kernel would load for these paths.
+pub fn missing(paths: &[PathPolicy], host: &Host) -> Vec<String> {
+    let missing = kernels(paths).filter(|(_, name)| !host.congestion_controls.contains(name));
+    let names: BTreeSet<_> = missing.map(|(_, name)| format!("tcp_{name}")).collect();
+    names.into_iter().collect()
 }
 
 /// Asks for each once. The kernel then runs `modprobe tcp_NAME` by itself, as for

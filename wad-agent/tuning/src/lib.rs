@@ -11,6 +11,7 @@ pub mod journal;
 pub mod kernel_modules;
 pub mod namespaces;
 pub mod policy_set;
+pub mod preview;
 pub mod readings;
 pub mod routes;
 pub mod state_dir;

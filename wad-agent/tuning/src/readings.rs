@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::{counter::Counter, stats::PathStats};
 use wad_toolbox::refusals::RefusedFlows;
@@ -18,7 +19,7 @@ pub struct KernelReadings {
 }
 
 /// Says what becomes of a path's flows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PathState {
     #[default]

@@ -34,9 +34,11 @@ fn a_wrong_command_line_is_64() {
         ("top --interval never", "0.1 to 3600"),
         ("plan --rate 10Gbit", "--rtt"),
         // What would do nothing.
-        ("flows --instruments --json", "'--instruments' cannot be used"),
+        ("flows --instruments --sort MSS", "'--instruments' cannot be used"),
+        ("cleanup --routes --json", "'--routes' cannot be used"),
         ("trace --keep 3", "--out"),
         ("trace --max-bytes 1MiB", "--out"),
+        ("trace --out - --zstd --config wad.toml", "`wad status` names"),
         ("diagnose --life --seconds 1", "--life"),
     ] {
         let (code, said) = end(wad(words));
@@ -51,7 +53,9 @@ fn a_wrong_command_line_is_64() {
             "{command}: {code:?} {said}"
         );
     }
-    for words in ["--help", "--version", "help reload", "flows --instruments"] {
+    for words in
+        ["--help", "--version", "help reload", "flows --instruments", "flows --instruments --json"]
+    {
         assert_eq!(end(wad(words)), (Some(0), String::new()), "{words}");
     }
 }

@@ -17,7 +17,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use crate::{
-    exec,
+    exec, reference,
     setup::{self, For},
     tools,
 };
@@ -34,8 +34,8 @@ pub fn run(write: bool) -> Result<()> {
     let mdbook = tools::MDBOOK.ensure()?;
     let root = exec::root();
 
-    build()?;
-    let mut problems = reference(root, write)?;
+    reference::build()?;
+    let mut problems = generated(root, write)?;
     let pages = pages(root)?;
     let wad = exec::target().join("debug/wad");
     problems.extend(examples::check(root, &pages, |text| wad_check(&wad, text))?);
@@ -58,21 +58,12 @@ pub fn run(write: bool) -> Result<()> {
     Ok(())
 }
 
-/// Builds what makes the reference, and the `wad` that judges the examples: with the features
-/// that the tests of the workspace have built them with already.
-fn build() -> Result<()> {
-    let targets = ["--bin", "wad", "--example", "reference"];
-    exec::prepare(exec::cargo(["build", "--quiet", "--workspace"]).args(targets))
-}
-
 /// Makes the pages that come from tables, and holds those of the repository against them,
 /// or renews these.
-fn reference(root: &Path, write: bool) -> Result<Vec<String>> {
+fn generated(root: &Path, write: bool) -> Result<Vec<String>> {
     let fresh = exec::target().join("book-reference");
     remove(&fresh)?;
-    fs::create_dir_all(&fresh).with_context(|| fresh.display().to_string())?;
-    let program = exec::target().join("debug/examples/reference");
-    exec::prepare(Command::new(program).arg(&fresh))?;
+    reference::write("pages", &fresh)?;
     let committed = root.join("docs/src/reference");
     if write {
         generated::renew(&fresh, &committed)?;

@@ -69,9 +69,12 @@ fn the_answer_is_what_flows_get_whoever_is_asked() -> Result<()> {
     let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let policy = format!("[api]\nlisten = '127.0.0.1:{port}'\n{POLICY}");
     let home = Home::create(&program()?, &policy)?;
-    let without = explain(&home, &["10.81.0.2:443"])?;
+    let config = home.config().display().to_string();
+    let of_file = ["10.81.0.2:443", "--config", &config];
+    let without = explain(&home, &of_file)?;
     ensure!(without["from"]["configuration"].is_object(), "{without}");
     let agent = home.start(stand.cgroup())?;
+    ensure!(explain(&home, &of_file)? == without, "the agent was asked");
     let socket = format!("/run/wad/{}.sock", home.instance());
 
     for (remote, path, sndbuf_bytes) in [
@@ -99,7 +102,8 @@ fn the_answer_is_what_flows_get_whoever_is_asked() -> Result<()> {
             ensure!(flow.congestion == congestion, "{flow:?} is not {of_agent}");
         }
 
-        let offline = explain(&home, &[&remote, "--local", &local, "--offline"])?;
+        let offline =
+            explain(&home, &[&remote, "--local", &local, "--offline", "--config", &config])?;
         let question = format!("/v1/path?remote={remote}&local={local}");
         let by_port = curl(&["--globoff", &format!("http://127.0.0.1:{port}{question}")])?;
         let by_socket =

@@ -16,6 +16,7 @@ mod delay_law;
 mod derived;
 mod diagnose;
 mod divide;
+mod documents;
 mod emulated_path;
 mod equivalent_streams;
 mod events;

@@ -4,6 +4,7 @@
 use std::{
     fs,
     os::unix::fs::symlink,
+    path::Path,
     process::{Command, Output},
     time::Duration,
 };
@@ -109,7 +110,7 @@ fn wad_reload_says_what_changed_or_why_nothing_did() -> Result<()> {
     file.write(&home, &(bob(300_000) + "no_such_key = 1\n"))?;
     let output = reload(&home)?;
     let said = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.code() == Some(1), "{output:?}");
+    ensure!(output.status.code() == Some(3), "{output:?}");
     ensure!(said.contains("nothing was changed") && said.contains("no_such_key"), "{said}");
     file.write(&home, &(bob(300_000) + "[log]\nformat = 'json'\n"))?;
     let refused = json(&mut home.command("reload"))?;
@@ -124,6 +125,55 @@ fn wad_reload_says_what_changed_or_why_nothing_did() -> Result<()> {
     file.write(&home, &bob(300_000))?;
     ensure!(reload(&home)?.status.success());
     ensure!(new_sndbuf(&wire)? == 300_000 && is_up_to_date()? == 1.0);
+    Ok(())
+}
+
+#[e2e(long, beside)]
+fn a_dry_run_says_what_a_reload_would_change_and_changes_nothing() -> Result<()> {
+    /// More than any host lets a buffer be by itself.
+    const LARGE: u64 = 900 << 20;
+
+    let stand = Stand::set_up("dryrun")?;
+    let wire = Wire::start()?;
+    let (eve, mallory) = (path("eve", "192.0.2.1", ""), path("mallory", "192.0.2.2", ""));
+    let home = Home::create(&program()?, &(bob(100_000) + &eve))?;
+    let file = Unwatched::of(&home)?;
+    let _agent = home.start(stand.cgroup())?;
+    let generation = || -> Result<f64> { Ok(home.metrics()?.value("wad_policy_generation", &[])?) };
+    let told_of =
+        |other: &Path| json(home.command("reload").arg("--dry-run").arg("--config").arg(other));
+
+    let other = home.folder().join("other.toml");
+    home.write_to(other.clone(), &(bob(200_000) + &mallory))?;
+    let told = told_of(&other)?;
+    ensure!(told["result"] == "would_apply" && told["added"][0] == "mallory", "{told}");
+    ensure!(told["removed"][0] == "eve" && told["changed"][0] == "bob", "{told}");
+    let sndbuf = &told["flows"][0]["settings"][0];
+    ensure!(told["flows"][0]["path"] == "bob" && sndbuf["name"] == "sndbuf_bytes", "{told}");
+    ensure!(sndbuf["before"] == 100_000 && sndbuf["after"] == 200_000, "{told}");
+
+    home.write_to(other.clone(), &bob(LARGE))?;
+    let told = told_of(&other)?;
+    let ceiling = &told["host"]["sysctls"][0];
+    ensure!(ceiling["name"] == "net.core.wmem_max", "{told}");
+    ensure!(ceiling["after"] == LARGE.to_string().as_str(), "{told}");
+
+    // A wrong one has its errors told, by its own name; and so has one for a restart.
+    home.write_to(other.clone(), "no_such_key = 1\n")?;
+    let output = home.command("reload").arg("--dry-run").arg("--config").arg(&other).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(3), "{output:?}");
+    ensure!(said.contains("other.toml") && said.contains("no_such_key"), "{said}");
+
+    // None of it was put in force. Without a file it is the agent's own that is looked at.
+    ensure!(new_sndbuf(&wire)? == 100_000 && generation()? == 1.0);
+    file.write(&home, &(bob(200_000) + &mallory))?;
+    let told = json(home.command("reload").arg("--dry-run"))?;
+    let done = json(&mut home.command("reload"))?;
+    for part in ["added", "changed", "removed", "unchanged", "settings"] {
+        ensure!(told[part] == done[part], "{part}: {told} {done}");
+    }
+    ensure!(new_sndbuf(&wire)? == 200_000 && generation()? == 2.0);
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use std::{
     sync::Arc,
 };
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
     config::{Agent, Api, Config, HostChanges, Limits, Log, Metrics, OnExit, PathPolicy},
@@ -18,7 +19,7 @@ use wad_policy::{
 const SHOWN: usize = 10;
 
 /// The differences, by name.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Diff {
     /// Paths, in the order of the new file.
     pub added: Vec<String>,

@@ -25,6 +25,7 @@ use super::{
     force::Force,
     memory::give_memory_back,
     parse, plan,
+    preview::Now,
 };
 use crate::{
     api::Command,
@@ -109,6 +110,12 @@ impl<'a> Running<'a> {
             Event::Command(Command::Reload(answer)) => {
                 let outcome = self.reload();
                 self.force.when_followed(RELOAD_PATIENCE, move || _ = answer.send(outcome));
+            }
+            Event::Command(Command::Preview(other, answer)) => {
+                let Self { agent, force, in_force, measured, .. } = self;
+                let preview = Now { agent, force, in_force, measured }.preview(other);
+                let _ = answer.send(preview);
+                give_memory_back();
             }
             Event::Command(Command::Switch(order, answer)) => {
                 let outcome = self.switch(&order);

@@ -13,7 +13,8 @@ pub fn write(f: &mut fmt::Formatter<'_>, derived: &Derived) -> fmt::Result {
     })
 }
 
-fn of(definition: &Definition) -> Vec<String> {
+/// Says of what it is made, and what comes of it.
+pub fn of(definition: &Definition) -> Vec<String> {
     let Definition { text, measure, unit, threshold, has_metric, .. } = definition;
     let unit = unit.as_deref().unwrap_or_default();
     let mut items = vec![format!("{text} ({measure})")];

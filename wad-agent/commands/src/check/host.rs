@@ -1,7 +1,5 @@
 //! Shows what `[host]` changes, and what a path lacks without it.
 
-use std::fmt;
-
 use wad_linux::{
     cgroup,
     cgroup_tree::{Cgroups, Tree},
@@ -18,37 +16,39 @@ use wad_tuning::{
     namespaces::{MAX_NAMESPACES, Needs},
 };
 
-pub fn write(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
+/// Returns what is changed of the host beside ceilings, a sentence each.
+pub fn changes(config: &Config) -> Vec<String> {
     let HostChanges { routes, transmit_queues, netdev_max_backlog } = &config.host;
+    let mut changes = Vec::new();
     if *routes {
         let rules = Selection::of(&config.paths).rules(&Disabled::default()).len();
         let s = if rules == 1 { "" } else { "s" };
-        writeln!(f, "`wad run` makes {rules} rule{s}, and copies of routes, while it runs")?;
+        let made = format!("`wad run` makes {rules} rule{s}, and copies of routes, while it runs");
+        changes.push(made);
     }
-    for queue in transmit_queues {
+    changes.extend(transmit_queues.iter().map(|queue| {
         let (interface, packets) = (&queue.interface, queue.packets);
-        writeln!(f, "`wad run` sets the transmit queue of {interface} to {packets} packets")?;
-    }
-    if let Some(packets) = netdev_max_backlog {
-        writeln!(f, "`wad run` sets {MAX_BACKLOG} to {packets}")?;
-    }
-    write_namespaces(f, config)
+        format!("`wad run` sets the transmit queue of {interface} to {packets} packets")
+    }));
+    let backlog = netdev_max_backlog.iter();
+    changes.extend(backlog.map(|packets| format!("`wad run` sets {MAX_BACKLOG} to {packets}")));
+    changes.extend(namespaces(config));
+    changes
 }
 
 /// Says what comes with flows in other network namespaces, and what does not.
-fn write_namespaces(f: &mut fmt::Formatter<'_>, config: &Config) -> fmt::Result {
+fn namespaces(config: &Config) -> Option<String> {
     let host = &config.host;
     let takes_all = !host.transmit_queues.is_empty();
     if !takes_all && !config.paths.iter().any(|path| Needs::of(path, host.routes).is_some()) {
-        return Ok(());
+        return None;
     }
-    writeln!(
-        f,
+    Some(format!(
         "`wad run` does the same in other network namespaces that flows of these paths are in, \
          {MAX_NAMESPACES} at a time, if it finds them (by a process or a mount) and may enter them \
          (CAP_SYS_ADMIN): a second or two after the first connection there, which keeps the window \
          scale that it has; `wad explain` and the log name those where it does not hold, and why"
-    )
+    ))
 }
 
 /// Returns the cgroups that there are, if a path depends on them.

@@ -6,6 +6,8 @@ use std::{
     fs,
 };
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use wad_linux::sockstat;
 use wad_policy::config::{AutoBuffers, Config, PathPolicy};
 use wad_toolbox::amounts::Bytes;
@@ -14,33 +16,47 @@ use wad_toolbox::amounts::Bytes;
 const TCP_MEM: &str = "/proc/sys/net/ipv4/tcp_mem";
 
 /// The flows of a configuration may hold so much.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Memory {
     /// All of them together; None where this network namespace does not say.
     limit_bytes: Option<u64>,
+    /// That is the host's default, and not of the file.
     is_default: bool,
-    /// One of them at most, with the name of its path; None where no buffer is set.
-    most: Option<(String, u64)>,
+    /// One of them at most; None where no buffer is set.
+    most: Option<FlowMemory>,
     /// No bound on memory reaches this; None where no buffer is of a given size.
     fixed: Option<Fixed>,
 }
 
+/// A flow of a path may hold so much.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+struct FlowMemory {
+    path: String,
+    bytes: u64,
+}
+
 /// Buffers of a given size hold this.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 enum Fixed {
     /// All of them: each path divides them, or has its `max_flows`.
-    Together(u64),
-    /// As many flows as come, of the path with this name: so much each.
-    Each(String, u64),
+    TogetherBytes(u64),
+    /// As many flows as come, of this path: so much each.
+    Each(FlowMemory),
 }
 
 impl Fixed {
     fn of<'a>(paths: impl Iterator<Item = &'a PathPolicy> + Clone) -> Option<Self> {
         let paths = paths.filter(|path| fixed_bytes(path) > 0);
         let unbounded = paths.clone().filter(|path| all_fixed_bytes(path).is_none());
-        if let Some(path) = unbounded.max_by_key(|path| fixed_bytes(path)) {
-            return Some(Self::Each(path.name.clone(), fixed_bytes(path)));
+        if let Some((path, bytes)) =
+            unbounded.map(|path| (path, fixed_bytes(path))).max_by_key(|(_, bytes)| *bytes)
+        {
+            let path = path.name.clone();
+            return Some(Self::Each(FlowMemory { path, bytes }));
         }
         let together_bytes = paths.filter_map(all_fixed_bytes).fold(0, u64::saturating_add);
-        (together_bytes > 0).then_some(Self::Together(together_bytes))
+        (together_bytes > 0).then_some(Self::TogetherBytes(together_bytes))
     }
 }
 
@@ -61,7 +77,7 @@ impl Memory {
             is_default: configured.is_none(),
             most: most
                 .filter(|(_, bytes)| *bytes > 0)
-                .map(|(path, bytes)| (path.name.clone(), bytes)),
+                .map(|(path, bytes)| FlowMemory { path: path.name.clone(), bytes }),
             fixed,
         }
     }
@@ -92,7 +108,7 @@ fn doubled(bytes: Option<u32>) -> u64 {
 
 impl Display for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some((path, most_bytes)) = &self.most else { return Ok(()) };
+        let Some(FlowMemory { path, bytes: most_bytes }) = &self.most else { return Ok(()) };
         writeln!(f, "a flow holds {} of memory at most (path {path})", Bytes(*most_bytes))?;
         let Some(limit_bytes) = self.limit_bytes else {
             return writeln!(f, "max_memory is not set, and tcp_mem can't be read here");
@@ -111,10 +127,10 @@ impl Display for Memory {
         let stay = "but buffers of a given size stay:";
         match &self.fixed {
             None => Ok(()),
-            Some(Fixed::Together(bytes)) => {
+            Some(Fixed::TogetherBytes(bytes)) => {
                 writeln!(f, "{stay} {} at most, all together", Bytes(*bytes))
             }
-            Some(Fixed::Each(path, bytes)) => {
+            Some(Fixed::Each(FlowMemory { path, bytes })) => {
                 writeln!(f, "{stay} {} a flow, and path {path} has no max_flows", Bytes(*bytes))
             }
         }

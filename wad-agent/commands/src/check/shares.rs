@@ -4,7 +4,7 @@ use std::fmt;
 
 use wad_policy::{
     config::{Congestion, PathPolicy},
-    shares::{Filling, LOSSES, MODELLED, Shares},
+    shares::{Filling, LOSSES, MODELLED, Modelled, Shares},
 };
 
 use super::{SHOWN, columns, write_more};
@@ -12,32 +12,35 @@ use super::{SHOWN, columns, write_more};
 const LAST: usize = 2 + LOSSES.len();
 
 /// Paths that are named in a line.
-const NAMED: usize = 5;
+pub const NAMED: usize = 5;
 
-/// Tells of those under an algorithm of the kernel's that yields to no losses.
-pub fn write_modelled(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
-    for modelled in MODELLED {
+/// Tells of those under an algorithm of the kernel's that yields to no losses, of each with
+/// so many names.
+pub fn modelled(paths: &[PathPolicy], named: usize) -> Vec<String> {
+    let told = |modelled: &Modelled| {
         let has_it = |path: &&PathPolicy| {
             !path.observe && path.congestion.as_ref().is_some_and(|it| it.name() == modelled.name)
         };
         let names: Vec<_> = paths.iter().filter(has_it).map(|path| path.name.as_str()).collect();
         if names.is_empty() {
-            continue;
+            return None;
         }
         let s = if names.len() == 1 { "" } else { "s" };
-        let named: Vec<_> = names.iter().take(NAMED).copied().collect();
-        write!(f, "path{s} {}", named.join(", "))?;
-        if let more @ 1.. = names.len().saturating_sub(NAMED) {
-            write!(f, " and {more} more")?;
-        }
-        writeln!(
-            f,
-            ": {} left a cubic flow {} of its fair share in the lab\n    (scenario shared: \
-             200 Mbit/s, 20 and 120 ms, queues of 0.1 to 1 times bandwidth times RTT)",
-            modelled.name, modelled.left_to_cubic
-        )?;
-    }
-    Ok(())
+        let first: Vec<_> = names.iter().take(named).copied().collect();
+        let more = match names.len().saturating_sub(named) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        Some(format!(
+            "path{s} {}{more}: {} left a cubic flow {} of its fair share in the lab\n    \
+             (scenario shared: 200 Mbit/s, 20 and 120 ms, queues of 0.1 to 1 times bandwidth \
+             times RTT)",
+            first.join(", "),
+            modelled.name,
+            modelled.left_to_cubic
+        ))
+    };
+    MODELLED.iter().filter_map(told).collect()
 }
 
 /// Tells of all those that take more than a standard flow's share.

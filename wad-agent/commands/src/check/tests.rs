@@ -1,5 +1,6 @@
 //! These tests compare what `wad check` prints, whole pages.
 
+use serde_json::{Value, json};
 use wad_policy::{
     config::testing::{compare, root},
     shares::MODELLED,
@@ -8,6 +9,14 @@ use wad_policy::{
 use super::*;
 
 fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
+    told(text, sysctl_bytes, |page| page.to_string())
+}
+
+fn report(text: &str) -> Value {
+    told(text, None, |page| serde_json::to_value(Report::of(page)).expect("JSON"))
+}
+
+fn told<T>(text: &str, sysctl_bytes: Option<u64>, tell: impl FnOnce(&Page<'_>) -> T) -> T {
     let loadable = ["bbr", "scalable"].map(str::to_owned).to_vec();
     let congestion_controls = vec!["reno".to_owned()];
     let host = Host { congestion_controls, loadable, ..Host::default() };
@@ -16,7 +25,7 @@ fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
     let memory = Memory::of(&config, Some(64 << 20));
     let cgroups = Some([("a.slice/x.service".into(), 7)].into());
     let file = Path::new("wad.toml");
-    Page { file, config: &config, host: &host, ceilings, memory, cgroups }.to_string()
+    tell(&Page { file, config: &config, host: &host, ceilings, memory, cgroups })
 }
 
 const TWO: &str = r#"
@@ -111,6 +120,29 @@ fn whom_a_ceiling_of_tuned_buffers_touches_is_said() {
         assert!(page.contains(&said), "{page}");
     }
     assert!(page.contains("path a: buffers autotuned by the kernel"), "{page}");
+}
+
+#[test]
+fn json_has_what_the_page_shows_and_what_it_cuts_off() {
+    let told = report(TWO);
+    let effect = &told["effect"];
+    assert_eq!((&told["error_count"], &told["errors"]), (&json!(0), &json!([])));
+    let bob = &effect["paths"][0];
+    assert_eq!(bob["remote"], json!(["10.5.128.74/32", "2001:db8:5::/48"]));
+    assert_eq!(bob["settings"]["sndbuf_bytes"], 4_194_304);
+    assert_eq!(bob["settings"]["congestion"], "wad_aimd");
+    assert_eq!((&bob["state"], &bob["share"]["exceeds_fair"]), (&json!("tuned"), &json!(true)));
+    assert_eq!(effect["ceilings"][0]["needed_bytes"], 4_194_304);
+    assert_eq!(effect["memory"]["most"], json!({ "path": "bob", "bytes": 8 << 20 }));
+    assert!(effect["notes"][0].as_str().is_some_and(|note| note.contains("also covers IPv4")));
+
+    let path = |n| format!("[[path]]\nname = 'p{n}'\nremote = '10.0.0.{n}'\ncongestion = 'bbr'\n");
+    let many: String = (1..=60).map(path).collect();
+    assert!(page(&many, None).contains("and 10 more; --json has them all\n"));
+    let effect = &report(&many)["effect"];
+    assert_eq!(effect["paths"].as_array().map(Vec::len), Some(60));
+    assert!(effect["notes"][0].as_str().is_some_and(|note| note.contains("p59, p60: bbr left")));
+    assert_eq!(effect["modules"], json!(["tcp_bbr"]));
 }
 
 #[test]

@@ -2,8 +2,68 @@
 
 use std::io::{self, Write};
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use wad_common::law::ShownPhase;
 use wad_instruments::{STANDARD, WITHOUT_EQUAL};
+
+/// The instruments, as `--json` lists them.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Instruments {
+    instruments: Vec<InstrumentInfo>,
+    /// The phases of the laws whose names begin with `wad_`.
+    phases: Vec<PhaseInfo>,
+    /// Names of RFC 4898 that Linux keeps no equal of.
+    without_equal: Vec<WithoutEqual>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct InstrumentInfo {
+    /// The name as in RFC 4898.
+    name: &'static str,
+    unit: String,
+    /// It is a `counter`, which only grows, or a `gauge`.
+    kind: String,
+    about: &'static str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct PhaseInfo {
+    /// The value of the instrument `Phase`.
+    value: u8,
+    name: &'static str,
+    about: &'static str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct WithoutEqual {
+    names: Vec<&'static str>,
+    why: &'static str,
+}
+
+impl Instruments {
+    pub fn all() -> Self {
+        let instruments = STANDARD.iter().map(|of| InstrumentInfo {
+            name: of.name,
+            unit: of.unit.to_string(),
+            kind: of.kind.to_string(),
+            about: of.about,
+        });
+        let phases = ShownPhase::ALL.into_iter().map(|phase| PhaseInfo {
+            value: phase as u8,
+            name: phase.name(),
+            about: phase.about(),
+        });
+        let without_equal = WITHOUT_EQUAL
+            .iter()
+            .map(|(names, why)| WithoutEqual { names: names.split(", ").collect(), why });
+        Self {
+            instruments: instruments.collect(),
+            phases: phases.collect(),
+            without_equal: without_equal.collect(),
+        }
+    }
+}
 
 pub fn write(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "Of every flow, by the names of RFC 4898:\n")?;

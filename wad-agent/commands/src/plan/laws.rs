@@ -1,6 +1,7 @@
 //! The laws that a plan compares: how fast each recovers on a path, and what it
 //! carries there at a rate of losses.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::law::Aimd;
 use wad_policy::{
@@ -12,7 +13,7 @@ use wad_policy::{
 use super::{path::PathNumbers, simulation};
 
 /// A law on a path.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct LawPlan {
     pub law: &'static str,
     /// `a`, segments for each RTT, at the window that fills the path; not for
@@ -28,7 +29,7 @@ pub struct LawPlan {
     pub at_loss: Option<AtLoss>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AtLoss {
     /// The mean window, no more than a connection can have; it may be more than the
     /// path takes.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Write as _};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::{
     control::LONG_PATH_US,
@@ -24,7 +25,7 @@ const MAX_LEAK: f64 = 0.01;
 
 /// Holds the policies to paste, as TOML. The network in them is of RFC 5737: it is for
 /// whoever pastes one to name.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Policies {
     /// Its flows take no more than standard ones.
     pub fair: String,

@@ -1,6 +1,7 @@
 //! How many standard flows fill a path together, and with which buffers: for paths on
 //! which nothing else can be changed.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::law::{Aimd, MIN_WINDOW_SEGMENTS};
 use wad_policy::{
@@ -14,7 +15,7 @@ use super::{Question, simulation};
 const NUMBERS: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// Standard flows that fill the path together, each with an equal part.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct StreamsPlan {
     pub streams: u32,
     /// The window of each.

@@ -1,7 +1,9 @@
-//! Shows what a reload changed, for people.
+//! Shows what a reload changed, or would change, for people.
 
 use anyhow::Result;
-use wad_agent::reload::{Diff, Names};
+use wad_agent::reload::{Diff, Names, PathPreview, SettingPreview};
+use wad_policy::config::Value;
+use wad_tuning::preview::{HostPreview, Move};
 
 use crate::output;
 
@@ -9,9 +11,53 @@ pub fn print(policy_set: u64, diff: &Diff) -> Result<()> {
     output::print(text(policy_set, diff))
 }
 
+/// Returns what would change.
+pub fn preview(diff: &Diff, flows: &[PathPreview], host: &HostPreview) -> String {
+    let mut text = differences("it would be in force", diff, Listed::All);
+    for PathPreview { path, settings } in flows {
+        for SettingPreview { name, before, after } in settings {
+            let value = |value: &Option<Value>| {
+                value.as_ref().map_or_else(|| "the kernel's".to_owned(), ToString::to_string)
+            };
+            let (before, after) = (value(before), value(after));
+            text += &format!("path {}: {name} {before} -> {after}\n", path.escape_debug());
+        }
+    }
+    let HostPreview { modules, sysctls, transmit_queues, rules } = host;
+    if !modules.is_empty() {
+        text += &format!("the kernel would load {}\n", modules.join(", "));
+    }
+    for Move { name, before, after } in sysctls {
+        text += &format!("{name} {} -> {}\n", spaced(before), spaced(after));
+    }
+    for Move { name, before, after } in transmit_queues {
+        text += &format!("transmit queue of {name} {before} -> {after} packets\n");
+    }
+    if let Some(Move { before, after, .. }) = rules {
+        text += &format!("rules of routes {before} -> {after}\n");
+    }
+    text
+}
+
+/// The kernel separates numbers by tabs.
+fn spaced(value: &str) -> String {
+    value.replace('\t', " ")
+}
+
 fn text(policy_set: u64, diff: &Diff) -> String {
+    differences(&format!("policy set {policy_set} is in force"), diff, Listed::First)
+}
+
+/// Says which names of a long list are shown.
+#[derive(Clone, Copy)]
+enum Listed {
+    First,
+    All,
+}
+
+fn differences(what: &str, diff: &Diff, listed: Listed) -> String {
     let mut text = format!(
-        "policy set {policy_set} is in force: {} added, {} changed, {} removed, {} as before\n",
+        "{what}: {} added, {} changed, {} removed, {} as before\n",
         diff.added.len(),
         diff.changed.len(),
         diff.removed.len(),
@@ -24,7 +70,11 @@ fn text(policy_set: u64, diff: &Diff) -> String {
         ("set", &diff.settings),
     ] {
         if !names.is_empty() {
-            text += &format!("{what:<8} {}\n", Names(names));
+            let names = match listed {
+                Listed::First => Names(names).to_string(),
+                Listed::All => names.join(", "),
+            };
+            text += &format!("{what:<8} {names}\n");
         }
     }
     if diff.reordered {
@@ -36,6 +86,30 @@ fn text(policy_set: u64, diff: &Diff) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_preview_has_old_and_new_values() {
+        let diff = Diff { changed: vec!["a".to_owned()], unchanged: 1, ..Diff::default() };
+        let setting = SettingPreview {
+            name: "sndbuf_bytes".to_owned(),
+            before: None,
+            after: Some(Value::Whole(1_048_576)),
+        };
+        let flows = [PathPreview { path: "a".to_owned(), settings: vec![setting] }];
+        let host = HostPreview {
+            modules: vec!["tcp_bbr".to_owned()],
+            sysctls: Move::of("net.core.wmem_max", "212992", "1048576").into_iter().collect(),
+            transmit_queues: Move::of("eth0", "1000", "9000").into_iter().collect(),
+            rules: Move::of("rules", "0", "2"),
+        };
+        assert_eq!(
+            preview(&diff, &flows, &host),
+            "it would be in force: 0 added, 1 changed, 0 removed, 1 as before\nchanged  a\n\
+             path a: sndbuf_bytes the kernel's -> 1048576\nthe kernel would load tcp_bbr\n\
+             net.core.wmem_max 212992 -> 1048576\n\
+             transmit queue of eth0 1000 -> 9000 packets\nrules of routes 0 -> 2\n"
+        );
+    }
 
     #[test]
     fn only_what_differs_is_listed() {

@@ -1,6 +1,7 @@
 //! Advice says what would help: lines for the policy of the path, here or at the
 //! other end, or that nothing here can.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use wad_instruments::name;
 use wad_policy::{config::MAX_BUFFER_BYTES, law::Law};
@@ -25,14 +26,14 @@ const STANDARD_SEGMENTS: f64 = 38.0;
 const INITIAL_WINDOW_SEGMENTS: u32 = 45;
 
 /// The place says whose policy it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
     Here,
     OtherEnd,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Advice {
     pub place: Place,
     /// Lines for the path's `[[path]]`; empty where no policy helps.

@@ -1,12 +1,13 @@
 //! A finding says what is found of a flow: what limits it, and how that is known.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 use wad_instruments::name;
 
 use super::{course::Course, limit::Limit};
 
 /// Who sends the data that matter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
     /// This end sends.
@@ -16,7 +17,7 @@ pub enum Direction {
 }
 
 /// Says what limits a flow, and how that is known.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Finding {
     pub direction: Direction,
     pub limit: Limit,
@@ -31,7 +32,7 @@ pub struct Finding {
 }
 
 /// Parts of the time, by what the kernel says the flow waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Shares {
     pub peer_window: f64,
     pub send_buffer: f64,

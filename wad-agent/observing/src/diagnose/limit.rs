@@ -1,8 +1,9 @@
 //! Limits are what can limit a flow.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
     /// The other end's receive window, though its application reads.

@@ -80,8 +80,10 @@ impl Config {
             document.config.measure_somehow();
             return Ok(document.config);
         }
-        let report = report::render(file_name, text, &problems.sorted(), errors);
-        Err(ConfigError::Invalid { file: file_name.to_owned(), errors, report })
+        let problems = problems.sorted();
+        let report = report::render(file_name, text, &problems, errors);
+        let mistakes = report::mistakes(file_name, text, &problems);
+        Err(ConfigError::Invalid { file: file_name.to_owned(), errors, report, mistakes })
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use super::report::Mistake;
+
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error("cannot read the configuration {} (--config FILE names another)", file.display())]
@@ -25,7 +27,7 @@ pub enum ConfigError {
 
     /// All errors of the file, each with its place shown.
     #[error("{file} is refused: {}\n\n{report}", counted(*errors))]
-    Invalid { file: String, errors: usize, report: String },
+    Invalid { file: String, errors: usize, report: String, mistakes: Vec<Mistake> },
 }
 
 fn counted(errors: usize) -> String {

@@ -74,6 +74,8 @@ pub use path_policy::{
 pub use prefix::{Mapped, covers_ipv4};
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
+pub use report::Mistake;
+pub use sections::MAX_FILE_BYTES;
 pub use setting::{InForce, Setting, Value, Window};
 pub use settings::Settings;
 pub use sink::{Collector, LogFile, Sink, SinkKind};

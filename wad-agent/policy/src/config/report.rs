@@ -1,6 +1,9 @@
-//! Errors as text: place, line, what to do. Bounded, whatever the file.
+//! Errors as text, and for other programs: place, line, what to do. Bounded, whatever the
+//! file.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use super::fault::{Fault, Problem, Span};
 
@@ -26,6 +29,33 @@ pub fn render(file_name: &str, text: &str, problems: &[Problem], count: usize) -
         shown.push(format!("and {} more", count - shown.len()));
     }
     shown.join("\n\n")
+}
+
+/// One thing that is wrong in a file, for other programs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Mistake {
+    pub file: String,
+    /// The line, from 1 on.
+    pub line: usize,
+    /// The column in characters, from 1 on.
+    pub column: usize,
+    /// The fault in a line.
+    pub title: String,
+    /// The fault of this place.
+    pub label: String,
+    /// The cure.
+    pub help: Option<String>,
+}
+
+/// Returns the errors with their places.
+pub fn mistakes(file_name: &str, text: &str, problems: &[Problem]) -> Vec<Mistake> {
+    let mistake = |problem: &Problem| {
+        let line = Line::at(text, problem.at);
+        let Fault { title, label, help } = problem.fault.clone();
+        let column = 1 + line.text[..line.start].chars().count();
+        Mistake { file: file_name.to_owned(), line: line.number, column, title, label, help }
+    };
+    problems.iter().map(mistake).collect()
 }
 
 fn group<'a>(file_name: &'a str, text: &'a str, problem: &'a Problem) -> Group<'a> {

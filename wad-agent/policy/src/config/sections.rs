@@ -17,7 +17,7 @@ use super::{
 };
 
 /// Largest file: 256 bytes for each of the most paths that there can be.
-const MAX_FILE_BYTES: usize = 32 << 20;
+pub const MAX_FILE_BYTES: usize = 32 << 20;
 /// Smaller files are not cut.
 const SECTION_BYTES: usize = 64 << 10;
 /// Longest stretch without a `[[path]]` line: 50,000 prefixes for one path.

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::{control::WindowSize, policy::Policy};
 use wad_toolbox::shown;
@@ -29,7 +30,7 @@ impl InForce<'_> {
 }
 
 /// A value that a field gives.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Value {
     Flag(bool),
@@ -40,7 +41,7 @@ pub enum Value {
 }
 
 /// A size of the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Window {
     Segments(u32),

@@ -34,6 +34,11 @@ impl Settings {
         Self(fields::shown_of_paths().iter().map(value).collect())
     }
 
+    /// Returns them in their order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&Value>)> {
+        self.0.iter().map(|(name, value)| (&**name, value.as_ref()))
+    }
+
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.iter().find(|(known, _)| known == name)?.1.as_ref()
     }

@@ -1,8 +1,9 @@
 //! The answer, as JSON has it.
 
-use std::{net::IpAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::IpAddr, path::PathBuf};
 
 use ipnet::IpNet;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
     config::{Settings, Value, route_rules::RouteMetrics},
@@ -13,7 +14,7 @@ use wad_toolbox::refusals::RefusedFlows;
 use super::query::Query;
 use crate::{namespaces::Standing, readings::PathState, routes};
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Answer {
     pub remote: IpAddr,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +36,7 @@ pub struct Answer {
 }
 
 /// Says where the answer comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// The running agent: this is in force.
@@ -44,15 +45,17 @@ pub enum Basis {
     Configuration { file: PathBuf },
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PathAnswer {
     pub name: String,
     /// The prefix by which it matches.
+    #[schemars(with = "String")]
     pub prefix: IpNet,
     /// Whether flows get the settings.
     pub state: PathState,
     /// The settings; what is left out is left to the kernel.
     #[serde(default)]
+    #[schemars(with = "BTreeMap<String, Value>")]
     pub settings: Settings,
     /// Sentences.
     pub why: Vec<String>,
@@ -62,16 +65,17 @@ pub struct PathAnswer {
 }
 
 /// A rule that was tried.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Tried {
     pub path: String,
+    #[schemars(with = "String")]
     pub prefix: IpNet,
     #[serde(flatten)]
     pub verdict: Verdict,
 }
 
 /// A verdict is what a rule says of the flow.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     Taken,

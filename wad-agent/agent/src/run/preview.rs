@@ -1,0 +1,124 @@
+//! Works out what a reload would change: the same steps as far as they change nothing.
+
+use std::collections::{HashMap, HashSet};
+
+use anyhow::Result;
+use wad_policy::config::{
+    Config, Host, InForce as Known, Origin, PathPolicy, Settings, route_rules::Selection,
+};
+use wad_toolbox::{causes::with_causes, mutex::locked};
+use wad_tuning::{
+    ceilings::Ceilings,
+    explain::{Offline, RuleSet as _},
+    kernel_modules,
+    preview::HostPreview,
+    readings::PathState,
+};
+
+use super::{
+    Agent,
+    bound::{kernel_buffers, max_memory_bytes},
+    force::Force,
+};
+use crate::{
+    measured::Measured,
+    reload::{
+        Fingerprints, InForce, OtherText, PathPreview, Refusal, ReloadPreview, SettingPreview,
+    },
+};
+
+/// Holds what is in force.
+pub struct Now<'n> {
+    pub agent: &'n Agent<'n>,
+    pub force: &'n Force<'n>,
+    pub in_force: &'n InForce,
+    pub measured: &'n Measured,
+}
+
+impl Now<'_> {
+    /// Returns what a reload of the agent's own file would change, or of another text.
+    pub fn preview(&self, other: Option<OtherText>) -> ReloadPreview {
+        self.would_apply(other)
+            .unwrap_or_else(|error| ReloadPreview::WouldRefuse { reason: with_causes(&error) })
+    }
+
+    fn would_apply(&self, other: Option<OtherText>) -> Result<ReloadPreview> {
+        let own = &self.agent.options.config;
+        let OtherText { file, text } = match other {
+            Some(other) => other,
+            None => OtherText { file: own.display().to_string(), text: Config::text(own)? },
+        };
+        // The kernel is not asked for modules: it would load them.
+        let host = Host::read()?;
+        let config = Config::parse(&file, &text, &host)?;
+        let fields = self.in_force.restart_only(&config);
+        if !fields.is_empty() {
+            return Err(Refusal::RestartOnly(fields).into());
+        }
+        let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
+        let policies = self.policies(&config)?;
+        let changed = diff.changed.iter().map(String::as_str).collect();
+        Ok(ReloadPreview::WouldApply {
+            flows: self.flows(&policies, &changed)?,
+            host: self.host(&config, &policies, &host)?,
+            diff,
+        })
+    }
+
+    /// Returns the paths with what is measured of them.
+    fn policies(&self, config: &Config) -> Result<Vec<PathPolicy>> {
+        let journal = locked(&self.force.journal);
+        let max_memory_bytes = max_memory_bytes(config, journal.sysctl())?;
+        let kernel = kernel_buffers(&journal);
+        drop(journal);
+        let mut next = Measured::new(config, max_memory_bytes, kernel, self.agent.cache.clone());
+        next.take_over(self.measured);
+        Ok(next.policies().unwrap_or_else(|| config.paths.clone()))
+    }
+
+    fn host(&self, config: &Config, policies: &[PathPolicy], host: &Host) -> Result<HostPreview> {
+        let force = self.force;
+        let journal = locked(&force.journal);
+        let selection = Selection::of(policies);
+        let mut preview =
+            force.host.preview(&config.host, &selection, &force.disabled, &journal)?;
+        preview.modules = kernel_modules::missing(policies, host);
+        preview.sysctls.extend(Ceilings::of(policies).moves(&journal)?);
+        Ok(preview)
+    }
+
+    /// Returns what flows would get anew, of the paths that change.
+    fn flows(&self, policies: &[PathPolicy], changed: &HashSet<&str>) -> Result<Vec<PathPreview>> {
+        let before: HashMap<_, _> = self.force.tuning().policies()?.into_iter().collect();
+        let next = Offline::new(policies, &self.agent.options.instance, &self.force.disabled);
+        let origin = Origin::default();
+        let mut flows = Vec::new();
+        for (index, path) in (0..).zip(policies) {
+            if !changed.contains(path.name.as_str()) {
+                continue;
+            }
+            let Ok(known) = next.policy(index);
+            let Some(before) = before.get(path.name.as_str()) else { continue };
+            // Nothing changes for flows that get nothing.
+            if known.state == PathState::Disabled {
+                continue;
+            }
+            let settings = |policy| Settings::of_path(Known { policy, origin: &origin });
+            let settings = differing(&settings(before), &settings(&known.policy));
+            if !settings.is_empty() {
+                flows.push(PathPreview { path: path.name.clone(), settings });
+            }
+        }
+        Ok(flows)
+    }
+}
+
+/// Returns the settings that are not the same in both.
+fn differing(before: &Settings, after: &Settings) -> Vec<SettingPreview> {
+    let differs = |(name, before): (&str, Option<&_>)| {
+        let after = after.get(name);
+        let (before, after) = (before.cloned(), after.cloned());
+        (before != after).then(|| SettingPreview { name: name.to_owned(), before, after })
+    };
+    before.iter().filter_map(differs).collect()
+}

@@ -1,0 +1,161 @@
+//! `wad check --json`: all that the page shows, and what it cuts off.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use wad_policy::{
+    config::{InForce, Mistake, OnExit, PathPolicy, Settings, Value},
+    shares::{Filling, LOSSES, Shares},
+    switch::Disabled,
+};
+use wad_tuning::{
+    explain::{Offline, RuleSet as _},
+    instance::Instance,
+    readings::PathState,
+};
+
+use super::{Ceiling, Page, derived, host, memory::Memory, shares};
+
+/// A report says whether a configuration is taken, and what comes of it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Report {
+    file: PathBuf,
+    /// The number of errors; those beyond the first thousand are only counted.
+    error_count: usize,
+    /// The errors, in the order of the file.
+    errors: Vec<Mistake>,
+    /// The effect of `wad run`; null where there are errors.
+    effect: Option<Effect>,
+}
+
+/// The effect of a configuration without errors.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Effect {
+    /// The paths, in the order of the file.
+    paths: Vec<CheckedPath>,
+    /// The kernel's ceilings on buffers, which are raised where they are too low.
+    ceilings: Vec<Ceiling>,
+    memory: Memory,
+    /// Kernel modules that are loaded at the start.
+    modules: Vec<String>,
+    /// Other changes of the host, a sentence each.
+    host: Vec<String>,
+    /// Tuning stays in the kernel when the agent ends.
+    stays_at_exit: bool,
+    sinks: Vec<CheckedSink>,
+    derived: Vec<CheckedDerived>,
+    /// Other things to be known of paths, a sentence each.
+    notes: Vec<String>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct CheckedPath {
+    name: String,
+    remote: Vec<String>,
+    state: PathState,
+    /// The settings of its flows, by the names of `wad explain`; one that is not there is
+    /// left to the kernel.
+    #[schemars(with = "BTreeMap<String, Value>")]
+    settings: Settings,
+    /// The part that they take beside standard flows; null where losses are no measure.
+    share: Option<Share>,
+}
+
+/// The rate of a flow over that of a standard one (RFC 5681), at the same losses and RTT.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Share {
+    exceeds_fair: bool,
+    at: Vec<ShareAt>,
+    /// Where it fills the path; null where that is not known.
+    filling: Option<ShareAt>,
+    /// It fills the path at any of these losses.
+    always_fills: bool,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct ShareAt {
+    /// The part of packets that are lost.
+    loss: f64,
+    /// The share; null where the flow takes what there is.
+    share: Option<f64>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct CheckedSink {
+    name: String,
+    kind: &'static str,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct CheckedDerived {
+    name: String,
+    /// The expression, its unit and its threshold, in words.
+    about: Vec<String>,
+}
+
+impl Report {
+    pub(super) fn refused(file: &Path, count: usize, mistakes: &[Mistake]) -> Self {
+        Self { file: file.to_owned(), error_count: count, errors: mistakes.to_vec(), effect: None }
+    }
+
+    pub(super) fn of(page: &Page<'_>) -> Self {
+        let Page { file, config, ceilings, memory, .. } = page;
+        let sinks = config.sinks.iter();
+        let mut notes = shares::modelled(&config.paths, usize::MAX);
+        notes.extend(page.notes());
+        let effect = Effect {
+            paths: paths(&config.paths),
+            ceilings: ceilings.clone(),
+            memory: memory.clone(),
+            modules: page.loaded_at_start(),
+            host: host::changes(config),
+            stays_at_exit: config.agent.on_exit == OnExit::Keep,
+            sinks: sinks
+                .map(|sink| CheckedSink { name: sink.name.clone(), kind: sink.kind.name() })
+                .collect(),
+            derived: config
+                .derived
+                .0
+                .iter()
+                .map(|it| CheckedDerived { name: it.name.clone(), about: derived::of(it) })
+                .collect(),
+            notes,
+        };
+        let file = file.to_path_buf();
+        Self { file, error_count: 0, errors: Vec::new(), effect: Some(effect) }
+    }
+}
+
+fn paths(paths: &[PathPolicy]) -> Vec<CheckedPath> {
+    let offline = Offline::new(paths, &Instance::default(), &Disabled::default());
+    let checked = |(index, path): (u32, &PathPolicy)| {
+        let Ok(known) = offline.policy(index);
+        let in_force = InForce { policy: &known.policy, origin: &known.origin };
+        CheckedPath {
+            name: path.name.clone(),
+            remote: path.remote.iter().map(ToString::to_string).collect(),
+            state: known.state,
+            settings: Settings::explained(in_force),
+            share: path.shares().map(|shares| share(&shares)),
+        }
+    };
+    (0..).zip(paths).map(checked).collect()
+}
+
+fn share(shares: &Shares) -> Share {
+    let at = |loss, share: f64| ShareAt { loss, share: share.is_finite().then_some(share) };
+    let known = LOSSES.into_iter().zip(shares.at);
+    Share {
+        exceeds_fair: shares.exceed_fair(),
+        at: known.filter_map(|(loss, share)| Some(at(loss, share?))).collect(),
+        filling: match shares.filling {
+            Filling::At { loss, share } => Some(at(loss, share)),
+            Filling::Unknown | Filling::Always => None,
+        },
+        always_fills: shares.filling == Filling::Always,
+    }
+}

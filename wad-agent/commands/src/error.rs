@@ -1,0 +1,27 @@
+//! Errors that commands themselves find.
+
+use std::path::PathBuf;
+
+use wad_tuning::journal::Damage;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error("{name:?} is no instrument, nor a --field: see `wad flows --instruments`")]
+    NoInstrument { name: String },
+    #[error("a path of {segments:.0} segments can't be planned: check --rate and --rtt")]
+    TooLarge { segments: f64 },
+    #[error("{} takes all lines: --max-bytes and --keep are for files", .file.display())]
+    BoundsOfStream { file: PathBuf },
+    /// The agent has changed nothing, or has put all back.
+    #[error("{done}: {reason}")]
+    Refused { done: &'static str, reason: String },
+    #[error("{reason}")]
+    NotNoted { reason: String },
+    #[error(
+        "{lines} lines are lost{}",
+        .last.as_ref().map_or_else(String::new, |last| format!(", the last ones for: {last}"))
+    )]
+    LinesLost { lines: u64, last: Option<String> },
+    #[error("{0}")]
+    Journal(Damage),
+}
