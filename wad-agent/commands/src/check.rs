@@ -6,6 +6,7 @@ mod derived;
 mod host;
 mod memory;
 mod report;
+mod sets;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -56,7 +57,8 @@ pub fn run(args: &Check) -> anyhow::Result<()> {
     let ceilings = Ceiling::all(&config, read_sysctl);
     let memory = Memory::of(&config, memory::default_bytes());
     let cgroups = host::cgroups(&config.paths);
-    let page = Page { file, config: &config, host: &host, ceilings, memory, cgroups };
+    let sets = sets::read(&config);
+    let page = Page { file, config: &config, host: &host, ceilings, memory, cgroups, sets };
     if args.json { output::print_json(&Report::of(&page)) } else { output::print(page) }
 }
 
@@ -66,7 +68,8 @@ pub fn fuzz(config: &Config, host: &Host) {
     let ceilings = Ceiling::all(config, |_| None);
     let memory = Memory::of(config, None);
     let file = Path::new("wad.toml");
-    let page = Page { file, config, host, ceilings, memory, cgroups: None };
+    let (cgroups, sets) = (None, Vec::new());
+    let page = Page { file, config, host, ceilings, memory, cgroups, sets };
     assert!(page.to_string().ends_with("no error\n"));
     assert!(serde_json::to_string(&Report::of(&page)).is_ok());
 }
@@ -133,6 +136,8 @@ struct Page<'a> {
     memory: Memory,
     /// The cgroups that there are; None where nothing depends on them, or nobody knows.
     cgroups: Option<Cgroups>,
+    /// The sentences tell of sets, and of paths by what these hold.
+    sets: Vec<String>,
 }
 
 impl Display for Page<'_> {
@@ -174,6 +179,10 @@ impl Display for Page<'_> {
             writeln!(f, "`wad run` tells events to {}", sinks.join(", "))?;
         }
         derived::write(f, &self.config.derived)?;
+        for set in self.sets.iter().take(SHOWN) {
+            writeln!(f, "{set}")?;
+        }
+        write_more(f, self.sets.len())?;
         let notes = self.notes();
         for note in notes.iter().take(SHOWN) {
             writeln!(f, "{note}")?;

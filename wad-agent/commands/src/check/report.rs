@@ -48,6 +48,8 @@ struct Effect {
     stays_at_exit: bool,
     sinks: Vec<CheckedSink>,
     derived: Vec<CheckedDerived>,
+    /// The lists of prefixes that paths name, and what follows from those, a sentence each.
+    sets: Vec<String>,
     /// Other things to be known of paths, a sentence each.
     notes: Vec<String>,
 }
@@ -123,6 +125,7 @@ impl Report {
                 .iter()
                 .map(|it| CheckedDerived { name: it.name.clone(), about: derived::of(it) })
                 .collect(),
+            sets: page.sets.clone(),
             notes,
         };
         let file = file.to_path_buf();
