@@ -52,6 +52,8 @@ pub enum Outcome {
     TooMany = 2,
     /// Left alone: the path's flows are only observed.
     Observed = 3,
+    /// It is on no path: it has no state, but may be asked for.
+    NoPath = 4,
 }
 
 /// A policy asks these of a flow: all that can be changed while it runs, beside the

@@ -21,6 +21,9 @@ pub const RULES_PER_ADDRESS: usize = 16;
 /// Most patterns of cgroups in a policy set.
 pub const CGROUP_PATTERNS: usize = u64::BITS as usize;
 
+/// A flow that falls under no path has this index: no policy set has so many.
+pub const NO_PATH: u32 = u32::MAX;
+
 /// Any user, or one that the kernel did not say: no user has this number (`uid_valid()`).
 pub const ANY_USER: u32 = u32::MAX;
 

@@ -18,6 +18,17 @@ pub struct Process {
 }
 record!(Process, size = 24);
 
+/// A socket of TCP without a state of its own, with a process that has it open.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// The socket's cookie.
+    pub cookie: u64,
+    /// The process that has it open.
+    pub process: Process,
+}
+record!(Held, size = 32);
+
 /// These offsets say where the fields of `struct task_struct` lie, in bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

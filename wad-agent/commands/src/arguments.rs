@@ -51,6 +51,9 @@ pub struct FlowFilter {
     /// Only the flow whose socket has this cookie; 0x before what `ss -e` shows
     #[arg(long = "cookie", value_name = "N", value_parser = reading::parse_cookie)]
     pub cookies: Vec<u64>,
+    /// Connections on no path, too: what a path would be worth to them
+    #[arg(long, conflicts_with = "paths")]
+    pub all: bool,
     #[command(flatten)]
     pub owners: OwnerFilterArguments,
 }
@@ -116,6 +119,7 @@ impl FlowFilter {
             remotes: self.remotes.clone(),
             cookies: self.cookies.clone(),
             owners: self.owners.to_filter(),
+            all: self.all,
             fields: Vec::new(),
         }
     }

@@ -32,6 +32,9 @@ pub struct Diagnose {
     /// Judge by a flow's whole life, at once
     #[arg(long)]
     pub life: bool,
+    /// Connections on no path, too: what a path would be worth to them
+    #[arg(long, conflicts_with = "life")]
+    pub all: bool,
     #[command(flatten)]
     pub owners: OwnerFilterArguments,
     #[command(flatten)]
@@ -77,7 +80,7 @@ fn nothing_found(args: &Diagnose) -> String {
 
 fn watch(args: &Diagnose) -> Result<Vec<Reading>> {
     let filter = args.target.map_or_else(Filter::default, Target::to_filter);
-    let filter = Filter { owners: args.owners.to_filter(), ..filter };
+    let filter = Filter { owners: args.owners.to_filter(), all: args.all, ..filter };
     let ask = || read_flows(&args.ask.instance.name, &filter);
     if args.life {
         return Ok(vec![ask()?]);

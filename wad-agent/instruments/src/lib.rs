@@ -110,12 +110,13 @@ pub struct Flow {
     pub cookie: u64,
     /// Inode of its network namespace, as `lsns` shows it.
     pub netns: u64,
+    /// The name of its path; empty for a connection on none.
     pub path: Arc<str>,
     pub local: SocketAddr,
     pub remote: SocketAddr,
     /// Who opened it: "connected", "accepted", "running" (found by the agent).
     pub role: Cow<'static, str>,
-    /// The outcome of it: "tuned", "observed", "too_many".
+    /// The outcome of it: "tuned", "observed", "too_many", or "no_path".
     pub outcome: Cow<'static, str>,
     /// Settings that the kernel refused of what its policy asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

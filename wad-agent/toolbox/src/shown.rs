@@ -29,6 +29,7 @@ pub const fn outcome(number: u32) -> &'static str {
         n if n == Outcome::Tuned as u32 => "tuned",
         n if n == Outcome::TooMany as u32 => "too_many",
         n if n == Outcome::Observed as u32 => "observed",
+        n if n == Outcome::NoPath as u32 => "no_path",
         _ => "unknown",
     }
 }

@@ -41,8 +41,8 @@ const GOOD: &str = "[[path]]\nname = 'p'\nremote = '192.0.2.0/24'\nsndbuf = '1Mi
                     user = 7\n";
 const BAD: &str = "[[path]]\nname = 'p'\nno_such = 1\nremote = '192.0.2.0/33'\n";
 
-/// Chooses flows by all that there is of an owner.
-const OWNERS: &str = "--user 7 --pid 7 --process x --cgroup a.slice --unit a.service \
+/// Chooses among all flows by all that there is of an owner.
+const OWNERS: &str = "--all --user 7 --pid 7 --process x --cgroup a.slice --unit a.service \
                       --container 8b --pod 1f";
 
 const TABLE: &[Row] = &[

@@ -1,21 +1,24 @@
 //! TCP knows these things of the flows of the paths: an iterator over the flows'
 //! state, in all network namespaces at once, which the agent reads when it is asked.
 //! It changes nothing, and takes no lock of a socket: a number may be one of a moment
-//! later than the next.
+//! later than the next. Connections on no path are shown as well, to whoever asks for them.
 
 use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns, bpf_seq_write};
 use wad_common::{
-    flow::Outcome,
+    flow::{Outcome, Role},
     instruments::{Head, Members, Place},
+    policy::NO_PATH,
     process::Process,
     refused::Refused,
 };
 
 use crate::{
+    flows,
     progress::Context,
     socket::{Socket as _, Visited},
+    sockets,
 };
 
 /// Members that are written at once.
@@ -61,6 +64,35 @@ pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
         let process = (&raw const (*flow).process).cast_mut();
         bpf_seq_write(out.cast(), process.cast(), size_of::<Process>() as u32)
     };
+    write_members(&socket, out);
+    0
+}
+
+/// Goes through the sockets of a network namespace for those on no path, with their locks
+/// held, as the kernel's iterator does.
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "iter/tcp")]
+pub extern "C" fn wad_others(ctx: *const sockets::Context) -> u32 {
+    let (meta, sk) = sockets::Context::read(ctx);
+    let Some(socket) = Visited::of(sk) else { return 0 };
+    if !socket.can_send() || flows::live(&socket).is_some() || !socket.is_in_cgroup() {
+        return 0;
+    }
+    // SAFETY: the kernel's own output; the verifier checks the load.
+    let out = unsafe { *meta };
+    let known = Known {
+        // Nobody has seen it begin.
+        established_ns: 0,
+        policy: NO_PATH,
+        role: Role::Running as u32,
+        outcome: Outcome::NoPath as u32,
+        refused: Refused::default(),
+    };
+    write_head(&socket, out, &known);
+    let process = Process::default();
+    let bytes = size_of::<Process>() as u32;
+    // SAFETY: a record is read, which has no padding.
+    unsafe { bpf_seq_write(out.cast(), (&raw const process).cast_mut().cast(), bytes) };
     write_members(&socket, out);
     0
 }

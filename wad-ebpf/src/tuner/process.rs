@@ -4,12 +4,14 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_sock_from_file};
-use wad_common::{
-    flow::{Flow, Outcome},
-    process::{Process, TaskOffsets},
+use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_seq_write, bpf_sock_from_file};
+use wad_common::process::{Held, Process, TaskOffsets};
+use wad_ebpf::behind::Behind;
+
+use crate::{
+    flows,
+    socket::{Socket as _, Visited},
 };
-use wad_ebpf::{behind::Behind, maps};
 
 /// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
@@ -57,18 +59,10 @@ pub extern "C" fn wad_accepted_before(ctx: *const u64) -> u32 {
 #[inline(always)]
 fn note_accepted(sk: u64) -> u32 {
     let sk = sk as *mut c_void;
-    if sk.is_null() {
-        return 0;
-    }
-    // SAFETY: a socket of the kernel's, which is nobody else's yet.
-    if let Some(flow) = unsafe { maps::flow(sk) }.filter(is_live) {
+    if let Some(flow) = Visited::of(sk).as_ref().and_then(flows::live) {
         flow.process = current();
     }
     0
-}
-
-fn is_live(flow: &&mut Flow) -> bool {
-    flow.outcome != Outcome::Ended as u32
 }
 
 /// `struct bpf_iter__task_file`.
@@ -80,14 +74,18 @@ pub struct Context {
     file: *mut c_void,
 }
 
-/// Goes through the open files of all processes: flows that ran already are those of the
-/// first that has them.
+/// Goes through the open files of all processes: flows that nobody saw being connected or
+/// accepted are those of the first that has them. Sockets without a state are told.
 #[unsafe(no_mangle)]
 #[unsafe(link_section = "iter/task_file")]
 pub extern "C" fn wad_holders(ctx: *const Context) -> u32 {
     // SAFETY: the kernel's own arguments; the verifier checks the loads.
-    let (task, file) = unsafe {
-        ((&raw const (*ctx).task).read_volatile(), (&raw const (*ctx).file).read_volatile())
+    let (meta, task, file) = unsafe {
+        (
+            (&raw const (*ctx).meta).read_volatile(),
+            (&raw const (*ctx).task).read_volatile(),
+            (&raw const (*ctx).file).read_volatile(),
+        )
     };
     if task.is_null() || file.is_null() {
         return 0;
@@ -100,14 +98,17 @@ pub extern "C" fn wad_holders(ctx: *const Context) -> u32 {
     let at = socket.cast::<u8>().wrapping_add(offset!(socket_sk) as usize);
     // SAFETY: a load that the verifier checks against the kernel's BTF.
     let sk = unsafe { at.cast::<*mut c_void>().read_volatile() };
-    if sk.is_null() {
-        return 0;
-    }
-    // SAFETY: a socket of the kernel's, which the file holds.
-    if let Some(flow) = unsafe { maps::flow(sk) }.filter(is_live)
-        && flow.process.pid == 0
-    {
-        flow.process = of(Behind::at(task as u64));
+    let Some(socket) = Visited::of(sk) else { return 0 };
+    let process = || of(Behind::at(task as u64));
+    if let Some(flow) = flows::live(&socket) {
+        if flow.process.pid == 0 {
+            flow.process = process();
+        }
+    } else if socket.can_send() {
+        let held = Held { cookie: socket.cookie(), process: process() };
+        let bytes = size_of::<Held>() as u32;
+        // SAFETY: the kernel's own output; a record is read, which has no padding.
+        unsafe { bpf_seq_write((*meta).cast(), (&raw const held).cast_mut().cast(), bytes) };
     }
     0
 }

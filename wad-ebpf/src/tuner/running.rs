@@ -11,7 +11,7 @@ use aya_ebpf::{bindings::BPF_TCP_CLOSE, helpers::generated::bpf_seq_write};
 use wad_common::{
     event::Kind,
     flow::{Asks, Flow, Outcome, Role, Visit},
-    policy::{ANY_USER, Policy},
+    policy::{ANY_USER, NO_PATH, Policy},
     refused::Refused,
 };
 use wad_ebpf::{counts, policies};
@@ -56,9 +56,6 @@ pub extern "C" fn wad_ended(ctx: *const u64) -> u32 {
     }
     0
 }
-
-/// A flow that falls under no path has this index: no policy set has so many.
-const NO_PATH: u32 = u32::MAX;
 
 #[inline(always)]
 fn visit(socket: &Visited) -> Option<Visit> {

@@ -20,6 +20,7 @@ mod documents;
 mod emulated_path;
 mod equivalent_streams;
 mod events;
+mod every_flow;
 mod explain;
 mod flows;
 mod handshake;

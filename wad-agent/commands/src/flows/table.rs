@@ -90,7 +90,7 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
     let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let segments = value(name::CUR_CWND).zip(value(name::CUR_MSS)).filter(|(_, mss)| *mss > 0.0);
     let mut row = vec![
-        flow.path.escape_debug().to_string(),
+        if flow.path.is_empty() { "-".to_owned() } else { flow.path.escape_debug().to_string() },
         flow.remote.to_string(),
         flow.local.to_string(),
         shown(flow.owner.short()),

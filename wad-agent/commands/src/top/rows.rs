@@ -54,7 +54,7 @@ fn row(before: Option<&Flow>, flow: &Flow) -> FlowRow {
     let grown = |counter| course.as_ref()?.grown(counter);
     let retransmitted = grown(name::SEGS_RETRANS).zip(grown(name::DATA_SEGS_OUT));
     FlowRow {
-        path: shown(&flow.path),
+        path: if flow.path.is_empty() { "-".to_owned() } else { shown(&flow.path) },
         remote: flow.remote.to_string(),
         local: flow.local.to_string(),
         congestion: flow.congestion.to_string(),

@@ -36,8 +36,9 @@ fn in_full(diagnosis: &Diagnosis, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         Direction::Sending => "sends to",
         Direction::Receiving => "receives from",
     };
-    let path = path.escape_debug();
-    writeln!(f, "{local} {arrow} {remote}, path {path}, {congestion}, cookie {cookie}")?;
+    let path = path.escape_debug().to_string();
+    let on = if path.is_empty() { "no path".to_owned() } else { format!("path {path}") };
+    writeln!(f, "{local} {arrow} {remote}, {on}, {congestion}, cookie {cookie}")?;
     if owner.uid.is_some() {
         writeln!(f, "of {owner}")?;
     }
@@ -62,6 +63,10 @@ fn in_full(diagnosis: &Diagnosis, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     if !advice.lines.is_empty() {
         match advice.place {
+            Place::Here if path.is_empty() => {
+                let there = remote.ip();
+                writeln!(f, "what would help, in a path with remote = \"{there}\":")?;
+            }
             Place::Here => writeln!(f, "what would help, in the policy of path {path}:")?,
             Place::OtherEnd => {
                 let here = local.ip();

@@ -22,6 +22,8 @@ pub struct Filter {
     pub remotes: Vec<Remote>,
     pub cookies: Vec<u64>,
     pub owners: OwnerFilter,
+    /// Connections on no path, too.
+    pub all: bool,
     /// Members of `struct tcp_sock`, for all that are let through.
     pub fields: Vec<String>,
 }
@@ -72,6 +74,7 @@ impl Filter {
                 "path" => filter.paths.push(value.into_owned()),
                 "remote" => filter.remotes.push(value.parse()?),
                 "cookie" => filter.cookies.push(parse_cookie(&value)?),
+                "all" => filter.all = true,
                 "field" => filter.fields.push(value.into_owned()),
                 other => filter.owners.add(other, value)?,
             }
@@ -109,7 +112,8 @@ impl Display for Filter {
         let cookies = self.cookies.iter().map(|cookie| ("cookie", cookie.to_string()));
         let fields = self.fields.iter().map(|field| ("field", encoded(field)));
         let owners = self.owners.pairs().map(|(key, value)| (key, encoded(&value)));
-        let all = paths.chain(remotes).chain(cookies).chain(owners).chain(fields);
+        let others = self.all.then(|| ("all", "1".to_owned()));
+        let all = paths.chain(remotes).chain(cookies).chain(owners).chain(others).chain(fields);
         for (n, (key, value)) in all.enumerate() {
             write!(f, "{}{key}={value}", if n == 0 { "" } else { "&" })?;
         }
@@ -128,6 +132,7 @@ mod tests {
             remotes: vec!["10.0.0.0/8".parse().unwrap(), "2001:db8::5".parse().unwrap()],
             cookies: vec![7, u64::MAX],
             owners: OwnerFilter { users: vec![5], ..OwnerFilter::default() },
+            all: true,
             fields: vec!["rtt_min.s[0].v".to_owned()],
         };
         assert_eq!(Filter::parse(&filter.to_string()), Ok(filter));

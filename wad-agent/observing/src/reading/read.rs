@@ -8,13 +8,13 @@ use std::{
 
 use jiff::Timestamp;
 use nix::time::{ClockId, clock_getres};
-use wad_common::instruments::Head;
+use wad_common::{instruments::Head, policy::NO_PATH};
 use wad_instruments::{
     FieldError, Fields, Flow, Instrument, Owner, Reading, STANDARD, Seen, Values, ends,
 };
 use wad_struct_ops::{BtfError, KernelBtf};
 use wad_toolbox::{mutex::locked, refusals, shown};
-use wad_tuning::bpf::{InstrumentsReader, Tuning, TuningError};
+use wad_tuning::bpf::{InstrumentsReader, OthersReader, Tuning, TuningError};
 
 use super::{Filter, holder_search::HolderSearch};
 use crate::owners::Owners;
@@ -44,6 +44,9 @@ impl ReadError {
         }
     }
 }
+
+/// The name of the path of connections that are on none: no path can have it.
+const NO_PATH_NAME: &str = "";
 
 /// Reads the instruments of flows, for as long as the tuning is there. The kernel
 /// side is loaded at the first question.
@@ -75,6 +78,8 @@ struct Question {
 /// A reader is for a list of fields.
 struct Reader {
     kernel: InstrumentsReader,
+    /// The connections on no path, once somebody has asked for them.
+    others: Option<OthersReader>,
     view: View,
     /// The output: what the kernel said last; kept, because there is as much of it
     /// the next time.
@@ -122,25 +127,33 @@ impl Instruments {
         let reader = readers.get(&self.tuning, question)?;
         let time = Timestamp::now();
         reader.read()?;
-        if is_whole && reader.has_unknown_process() && locked(&self.holders).search(&self.tuning) {
+        let mut holders = locked(&self.holders);
+        if is_whole && (filter.all || reader.has_unknown_process()) && holders.search(&self.tuning)
+        {
             reader.read()?;
         }
-        let Reader { output, kernel, view } = reader;
+        if filter.all {
+            reader.read_others(&self.tuning)?;
+        }
+        let Reader { output, kernel, view, .. } = reader;
         let records = kernel.records(output);
         let wanted: Vec<_> = records.filter(|record| filter.takes(&record.head)).collect();
         let policies: HashSet<u32> = wanted.iter().map(|record| record.head.policy).collect();
         let names = self.tuning.names_of(&policies);
-        let removed: Arc<str> = Arc::from("(removed)");
+        let (removed, none) = (Arc::from("(removed)"), Arc::from(NO_PATH_NAME));
         let mut seen = HashSet::with_capacity(wanted.len());
         let mut algorithms = HashMap::new();
         let flows = wanted.iter().filter_map(|record| {
             let head = &record.head;
-            let path = names.get(&head.policy).unwrap_or(&removed);
+            let is_other = head.policy == NO_PATH;
+            let path = names.get(&head.policy).unwrap_or(if is_other { &none } else { &removed });
             if !filter.takes_path(path) || !seen.insert(head.cookie) {
                 return None;
             }
             let owner = if is_whole {
-                self.owners.of(head.user, head.cgroup, &record.process)
+                let of_other = is_other.then(|| holders.of_other(head.cookie));
+                let process = of_other.as_ref().unwrap_or(&record.process);
+                self.owners.of(head.user, head.cgroup, process)
             } else {
                 Owner::default()
             };
@@ -198,11 +211,22 @@ impl Reader {
         let names = names.chain(question.fields.iter().cloned()).collect();
         let question = question.clone();
         let view = View { question, instruments, fields, names, tick_ms: tick_ms()? };
-        Ok(Self { kernel, view, output: Vec::new() })
+        Ok(Self { kernel, others: None, view, output: Vec::new() })
     }
 
     fn read(&mut self) -> Result<(), ReadError> {
         Ok(self.kernel.read(&mut self.output)?)
+    }
+
+    /// Reads the connections on no path as well.
+    fn read_others(&mut self, tuning: &Tuning) -> Result<(), ReadError> {
+        let others = match &mut self.others {
+            Some(others) => others,
+            none => {
+                none.insert(tuning.others_reader(&KernelBtf::read()?, &self.view.fields.members)?)
+            }
+        };
+        Ok(self.kernel.read_others(others, &mut self.output)?)
     }
 
     fn has_unknown_process(&self) -> bool {

@@ -25,7 +25,12 @@ impl Growth {
         let load = || -> Result<Self> {
             Ok(Self {
                 needs: running::link_flows(pins, btf, cgroup_id, ("wad_needs", &Members::NONE))?,
-                visits: running::link_sockets(pins, btf, cgroup_id, "wad_growing")?,
+                visits: running::link_sockets(
+                    pins,
+                    btf,
+                    cgroup_id,
+                    ("wad_growing", &Members::NONE),
+                )?,
             })
         };
         load()

@@ -8,6 +8,7 @@ use wad_common::{
     instruments::{Head, Members},
     process::Process,
 };
+use wad_linux::netns::{self, Which};
 use wad_struct_ops::KernelBtf;
 
 use super::{Pins, Result, TuningError, running};
@@ -16,6 +17,17 @@ use super::{Pins, Result, TuningError, running};
 pub struct InstrumentsReader {
     link: OwnedFd,
     record_bytes: usize,
+}
+
+/// The iterator over connections on no path, ready to be run in each network namespace. It
+/// reads the same members of each as the one over flows does.
+pub struct OthersReader(OwnedFd);
+
+impl OthersReader {
+    /// Loads the iterator.
+    pub fn load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64, members: &Members) -> Result<Self> {
+        running::link_sockets(pins, btf, cgroup_id, ("wad_others", members)).map(Self)
+    }
 }
 
 /// A record holds what the iterator says of a flow.
@@ -48,6 +60,15 @@ impl InstrumentsReader {
         running::read_to(self.link.as_fd(), output).map_err(TuningError::Running)
     }
 
+    /// Adds the connections on no path, of all network namespaces that can be entered, to
+    /// what was read.
+    pub fn read_others(&self, others: &OthersReader, output: &mut Vec<u8>) -> Result<()> {
+        let mut result = Ok(());
+        let read = || running::and_go_on(running::read_to(others.0.as_fd(), output), &mut result);
+        netns::in_each(Which::All, read).map_err(TuningError::Namespaces)?;
+        result.map_err(TuningError::Running)
+    }
+
     /// The flows in what was read.
     pub fn records<'a>(&self, output: &'a [u8]) -> impl Iterator<Item = Record<'a>> {
         output.chunks_exact(self.record_bytes).map(|bytes| {
@@ -59,7 +80,7 @@ impl InstrumentsReader {
 }
 
 /// Reads a record from just as many bytes.
-fn read<T: Pod>(bytes: &[u8]) -> T {
+pub fn read<T: Pod>(bytes: &[u8]) -> T {
     assert_eq!(bytes.len(), size_of::<T>());
     // SAFETY: there are as many bytes, all values of them are records (integers only, see
     // `record!` of wad-common), and the read asks for no alignment.

@@ -37,7 +37,7 @@ use bring_up::{InKernel, is_attached_to};
 pub use error::TuningError;
 pub use events::Events;
 use growth::Growth;
-pub use instruments::InstrumentsReader;
+pub use instruments::{InstrumentsReader, OthersReader};
 use links::Links;
 pub use maps::Bounds;
 use maps::Maps;
@@ -48,6 +48,7 @@ use running::Running;
 use tracing::warn;
 use wad_common::{
     counter::Counter, event::Kind, growth::Holding, instruments::Members, policy::Policy,
+    process::Process,
 };
 use wad_linux::{
     cgroup::Cgroup,
@@ -336,7 +337,8 @@ impl Tuning {
     }
 
     /// Finds the processes of flows of which nobody has seen who connected or accepted.
-    pub fn find_holders(&self) -> Result<()> {
+    /// Returns those of connections on no path, by the cookies of their sockets.
+    pub fn find_holders(&self) -> Result<HashMap<u64, Process>> {
         processes::find_holders(&self.pins, self.links().cgroup.id)
     }
 
@@ -347,6 +349,11 @@ impl Tuning {
         members: &Members,
     ) -> Result<InstrumentsReader> {
         InstrumentsReader::load(&self.pins, btf, self.links().cgroup.id, members)
+    }
+
+    /// Returns what reads the same of every connection on no path.
+    pub fn others_reader(&self, btf: &KernelBtf, members: &Members) -> Result<OthersReader> {
+        OthersReader::load(&self.pins, btf, self.links().cgroup.id, members)
     }
 
     /// The paths in force, in the order of the file, with their policies.

@@ -2,15 +2,18 @@
 //! at the end of accept(2), where the kernel lets one be there; and who has the others by a
 //! look at the open files of all processes.
 
-use std::os::fd::AsFd as _;
+use std::{collections::HashMap, os::fd::AsFd as _};
 
 use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
 use tracing::info;
-use wad_common::instruments::Members;
+use wad_common::{
+    instruments::Members,
+    process::{Held, Process},
+};
 use wad_struct_ops::{self as struct_ops, KernelBtf, StructOpsError, sys};
 use wad_toolbox::causes::with_causes;
 
-use super::{Pins, Result, TuningError, maps, running};
+use super::{Pins, Result, TuningError, instruments, maps, running};
 
 /// Hands out a connection that was made (net/ipv4/inet_connection_sock.c).
 const ACCEPT: &str = "inet_csk_accept";
@@ -52,9 +55,15 @@ fn try_watch_accepts(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<()>
 /// Finds the processes of flows of which nobody has seen who connected or accepted, in the
 /// agent's PID namespace and those below it: by a look at the open files of all processes,
 /// which takes milliseconds where there are tens of thousands. The program is not kept,
-/// which would be a descriptor for what is seldom asked.
-pub fn find_holders(pins: &Pins, cgroup_id: u64) -> Result<()> {
+/// which would be a descriptor for what is seldom asked. Returns those of connections on no
+/// path, by the cookies of their sockets.
+pub fn find_holders(pins: &Pins, cgroup_id: u64) -> Result<HashMap<u64, Process>> {
     let iterator = ("wad_holders", "bpf_iter_task_file");
     let link = running::link_tasks(pins, &KernelBtf::read()?, cgroup_id, iterator)?;
-    running::read(link.as_fd()).map_err(TuningError::Running).map(drop)
+    let output = running::read(link.as_fd()).map_err(TuningError::Running)?;
+    let mut holders = HashMap::new();
+    for held in output.chunks_exact(size_of::<Held>()).map(instruments::read::<Held>) {
+        holders.entry(held.cookie).or_insert(held.process);
+    }
+    Ok(holders)
 }

@@ -174,14 +174,15 @@ fn try_load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<Running> {
     Ok(Running { link })
 }
 
-/// Loads an iterator over the sockets of a network namespace, by its name.
+/// Loads an iterator over the sockets of a network namespace, by its name, which reads so
+/// much of each.
 pub fn link_sockets(
     pins: &Pins,
     btf: &KernelBtf,
     cgroup_id: u64,
-    name: &'static str,
+    (name, members): (&'static str, &Members),
 ) -> Result<OwnedFd> {
-    let program = load_alone(pins, btf, (cgroup_id, &Members::NONE), (name, OF_SOCKETS))?;
+    let program = load_alone(pins, btf, (cgroup_id, members), (name, OF_SOCKETS))?;
     sys::link_iterator(program.as_fd()).map_err(TuningError::Running)
 }
 
