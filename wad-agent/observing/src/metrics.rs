@@ -68,6 +68,8 @@ pub struct Readings {
     pub sinks: Vec<SinkReading>,
     /// Measured paths.
     pub paths_measured: PathsMeasured,
+    /// The state of paths, of those that get series of their own.
+    pub now: HashMap<Arc<str>, PathNow>,
     /// How flows ended, by path, of those that have seen a flow end.
     pub ended: HashMap<Arc<str>, Ended>,
     /// The times flows were limited, by path, of those that have had a flow that was
@@ -85,6 +87,21 @@ pub struct Memory {
     pub near_limit: Duration,
     /// The time in which the largest shrank.
     pub over_limit: Duration,
+}
+
+/// The state of a path beside its counts: what is measured of it, and what its policy gives.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PathNow {
+    pub measured_bytes_per_second: Option<f64>,
+    pub measured_rtt_seconds: Option<f64>,
+    /// The age of the older of the two.
+    pub measured_age_seconds: Option<f64>,
+    /// SO_SNDBUF that its flows get, or get at most; None where that is the kernel's.
+    pub sndbuf_bytes: Option<f64>,
+    /// SO_RCVBUF, in the same way.
+    pub rcvbuf_bytes: Option<f64>,
+    /// The congestion control that its flows get; empty where that is the kernel's.
+    pub congestion: String,
 }
 
 /// Derived events that have a metric, as they are now.
@@ -219,7 +236,6 @@ pub fn encode(
     registry.register_collector(Box::new(collector::Scrape { readings, max_paths, started }));
     let mut openmetrics = String::new();
     prometheus_client::encoding::text::encode(&mut openmetrics, &registry)?;
-    let openmetrics = text::without_sums(&openmetrics);
     Ok(match format {
         Format::OpenMetrics => openmetrics,
         Format::Text => text::from_openmetrics(&openmetrics),

@@ -30,6 +30,18 @@ pub enum PathState {
     Disabled,
 }
 
+impl PathState {
+    /// Returns the name as JSON and metrics have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Tuned => "tuned",
+            Self::Observed => "observed",
+            Self::Disabled => "disabled",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub struct PathReading {
     pub name: Arc<str>,

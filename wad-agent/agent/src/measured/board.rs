@@ -3,13 +3,13 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
+    time::{Instant, SystemTime},
 };
 
 use wad_observing::metrics::{PathsMeasured, Readings, SourceReading};
 use wad_policy::{
     capacity::Capacity,
-    config::{AutoTraits, Source},
+    config::{AutoTraits, Metric, Source},
     tuning_plan::{Behaviour, Damper, Refusal, Traits},
 };
 use wad_toolbox::mutex::locked;
@@ -96,6 +96,18 @@ impl Board {
             last_success: health.last_success,
         };
         readings.sources = store.health().zip(store.doubts()).map(source).collect();
+        let now = SystemTime::now();
+        for (target, name) in self.targets.names().iter().enumerate() {
+            // Of others there are no series.
+            let Some(path) = readings.now.get_mut(name) else { continue };
+            let findings = store.findings(target, now);
+            let found = [Metric::Bandwidth, Metric::Rtt].map(|metric| findings.get(metric));
+            let [bandwidth, rtt] = found.map(|found| found.map(|found| found.value));
+            path.measured_bytes_per_second = bandwidth.map(|bits_per_second| bits_per_second / 8.0);
+            path.measured_rtt_seconds = rtt;
+            let ages = found.into_iter().flatten().map(|found| found.age_seconds);
+            path.measured_age_seconds = ages.reduce(f64::max);
+        }
         drop(store);
         let states = self.states();
         let fresh = states.iter().filter(|state| state.is_fresh.contains(&true)).count();

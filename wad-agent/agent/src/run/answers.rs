@@ -6,15 +6,28 @@ use std::{
     time::{Instant, SystemTime},
 };
 
+use wad_common::policy::Policy;
 use wad_linux::sockstat;
 use wad_observing::{
-    metrics::{Readings, Source},
+    metrics::{PathNow, Readings, Source},
     reading,
 };
-use wad_toolbox::{mutex::locked, shortage};
+use wad_toolbox::{mutex::locked, shortage, shown};
 
 use super::{Agent, running::Running};
 use crate::{api::Api, explainer::Explainer, measured::Board, paths, status::About};
+
+/// Returns the state of a path as its policy has it.
+fn now((name, policy): (Arc<str>, Policy)) -> (Arc<str>, PathNow) {
+    let given = |bytes: u32| (bytes > 0).then(|| bytes.into());
+    let now = PathNow {
+        sndbuf_bytes: given(policy.sndbuf_bytes),
+        rcvbuf_bytes: given(policy.rcvbuf_bytes),
+        congestion: shown::text(&policy.congestion),
+        ..PathNow::default()
+    };
+    (name, now)
+}
 
 /// Shares what is told with whoever answers, for as long as they do.
 pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
@@ -56,6 +69,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             readings.memory.held_bytes = sockstat::tcp_held_bytes()?;
             readings.skipped = *locked(&skipped);
             completing.complete(&mut readings);
+            readings.now = tuning.first_policies(max_paths)?.into_iter().map(now).collect();
             read(&board).read(&mut readings);
             sinks.read(&mut readings);
             readings.sets.clone_from(&locked(&sets));

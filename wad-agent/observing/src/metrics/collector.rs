@@ -12,13 +12,13 @@ use wad_toolbox::shortage::Shortage;
 use wad_tuning::attachment::Part;
 
 use super::{
-    Ended, PathReading, Readings, Seconds,
+    Ended, PathNow, PathReading, PathState, Readings, Seconds,
     definitions::{
         BUILD, DERIVED, Definition, EVENTS, HOST, HostMetric, HostValue, PATH, PathMetric,
         PathValue, SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT,
         SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS, START,
     },
-    ends::Buckets,
+    ends::Histogram,
     live::LIMITS,
 };
 
@@ -216,13 +216,16 @@ fn time(at: SystemTime) -> ConstGauge<f64> {
 }
 
 /// Holds what there is to say of a path.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Counted {
     stats: PathStats,
     /// How flows ended; None where no flow has ended yet.
     ended: Option<Ended>,
     /// The times flows were limited; None where none has been seen running.
     limited: Option<Seconds>,
+    state: Option<PathState>,
+    /// None of the others, of which it could not be summed up.
+    now: Option<PathNow>,
 }
 
 impl Counted {
@@ -231,6 +234,8 @@ impl Counted {
             stats: path.stats,
             ended: readings.ended.get(&path.name).copied(),
             limited: readings.limited.get(&*path.name).copied(),
+            state: Some(path.state),
+            now: readings.now.get(&path.name).cloned(),
         }
     }
 
@@ -271,14 +276,28 @@ impl<'a> Series<'a> {
         named.chain(self.other.iter().map(|other| (OTHER, other)))
     }
 
+    fn known(&self) -> impl Iterator<Item = (&str, &PathNow)> {
+        self.named.iter().filter_map(|(name, counted)| Some((*name, counted.now.as_ref()?)))
+    }
+
     fn encode(&self, metric: &PathMetric, encoder: &mut DescriptorEncoder) -> fmt::Result {
         let kind = match metric.value {
             PathValue::Counter(_) | PathValue::Reasons(_) | PathValue::Limited => {
                 MetricType::Counter
             }
-            PathValue::Gauge(_) => MetricType::Gauge,
+            PathValue::Gauge(_) | PathValue::Now(_) => MetricType::Gauge,
+            PathValue::About => MetricType::Info,
             PathValue::Histogram(..) => MetricType::Histogram,
         };
+        // A family has at least one series.
+        let is_empty = match metric.value {
+            PathValue::Now(value) => self.known().all(|(_, now)| value(now).is_none()),
+            PathValue::About => self.known().next().is_none(),
+            _ => false,
+        };
+        if is_empty {
+            return Ok(());
+        }
         let mut family = descriptor(encoder, &metric.definition, kind)?;
         self.all().try_for_each(|(name, counted)| sample(&mut family, name, counted, &metric.value))
     }
@@ -321,11 +340,26 @@ fn sample(
             let labels = [("path", path), ("reason", *reason)];
             ConstCounter::new(value(stats)).encode(family.encode_family(&labels)?)
         }),
-        PathValue::Histogram(bounds, buckets) => match &counted.ended {
+        PathValue::Histogram(bounds, of) => match &counted.ended {
             None => Ok(()),
             Some(ended) => {
                 let mut family = family.encode_family(&labels)?;
-                histogram(&mut family, bounds, buckets(ended))
+                histogram(&mut family, bounds, of(ended))
+            }
+        },
+        PathValue::Now(value) => match counted.now.as_ref().and_then(value) {
+            None => Ok(()),
+            Some(value) => ConstGauge::new(value).encode(family.encode_family(&labels)?),
+        },
+        PathValue::About => match counted.now.as_ref().zip(counted.state) {
+            None => Ok(()),
+            Some((now, state)) => {
+                let labels = [
+                    ("path", path),
+                    ("congestion", now.congestion.as_str()),
+                    ("state", state.name()),
+                ];
+                family.encode_info(&labels)
             }
         },
         PathValue::Limited => counted.limited.iter().try_for_each(|limited| {
@@ -337,11 +371,10 @@ fn sample(
     }
 }
 
-/// Encodes a histogram: its sum and count are dropped later.
-fn histogram(family: &mut MetricEncoder, bounds: &[f64], buckets: &Buckets) -> fmt::Result {
+fn histogram(family: &mut MetricEncoder, bounds: &[f64], of: &Histogram) -> fmt::Result {
     let bounds = bounds.iter().copied().chain([f64::INFINITY]);
-    let buckets: Vec<_> = bounds.zip(buckets.iter().copied()).collect();
-    family.encode_histogram::<NoLabelSet>(0.0, 0, &buckets, None)
+    let buckets: Vec<_> = bounds.zip(of.buckets.iter().copied()).collect();
+    family.encode_histogram::<NoLabelSet>(of.sum, of.count(), &buckets, None)
 }
 
 fn descriptor<'e>(

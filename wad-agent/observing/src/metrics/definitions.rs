@@ -8,8 +8,8 @@ use wad_common::{counter::Counter, stats::PathStats};
 use wad_tuning::attachment::{Attachment, Part};
 
 use super::{
-    Readings,
-    ends::{Buckets, Ended, GOODPUT_BYTES_PER_SECOND, RETRANSMITTED, RTT_SECONDS},
+    PathNow, Readings,
+    ends::{self, Ended, GOODPUT_BYTES_PER_SECOND, RETRANSMITTED, RTT_SECONDS},
 };
 
 pub struct Definition {
@@ -20,7 +20,8 @@ pub struct Definition {
 
 impl Definition {
     /// Returns the name with its unit, as samples have it.
-    pub fn full_name(&self) -> String {
+    #[cfg(test)]
+    fn full_name(&self) -> String {
         let unit = self.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
         format!("{}{}", self.name, unit.unwrap_or_default())
     }
@@ -39,7 +40,11 @@ pub enum PathValue {
     Reasons(&'static [(&'static str, OfPath)]),
     /// A histogram of the flows that ended: bounds of the buckets, and how many are in
     /// each.
-    Histogram(&'static [f64], fn(&Ended) -> &Buckets),
+    Histogram(&'static [f64], fn(&Ended) -> &ends::Histogram),
+    /// A gauge that is left out where it is not known, and of the other paths.
+    Now(fn(&PathNow) -> Option<f64>),
+    /// Labels say what a path is, with the value 1; not of the other paths.
+    About,
     /// Seconds by the label `factor`, what held the path's flows back ([`super::live::LIMITS`]).
     Limited,
 }
@@ -71,7 +76,7 @@ pub enum HostValue {
     Time(fn(&Readings) -> Option<SystemTime>),
 }
 
-use PathValue::{Counter as PerPath, Gauge, Histogram, Limited, Reasons};
+use PathValue::{About, Counter as PerPath, Gauge, Histogram, Limited, Now, Reasons};
 
 pub const PATH: &[PathMetric] = &[
     PathMetric {
@@ -198,6 +203,55 @@ pub const PATH: &[PathMetric] = &[
                    nothing to send (application), as the flows that run have shown at scrapes",
         },
         value: Limited,
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path_measured_bandwidth_bytes_per_second",
+            unit: None,
+            help: "Bandwidth of the path as measured last, in octets per second",
+        },
+        value: Now(|now| now.measured_bytes_per_second),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path_measured_rtt",
+            unit: Some(Unit::Seconds),
+            help: "Round-trip time of the path as measured last",
+        },
+        value: Now(|now| now.measured_rtt_seconds),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path_measured_age",
+            unit: Some(Unit::Seconds),
+            help: "Age of the older of the two measurements",
+        },
+        value: Now(|now| now.measured_age_seconds),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path_sndbuf",
+            unit: Some(Unit::Bytes),
+            help: "SO_SNDBUF that flows of the path get, or get at most where it grows",
+        },
+        value: Now(|now| now.sndbuf_bytes),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path_rcvbuf",
+            unit: Some(Unit::Bytes),
+            help: "SO_RCVBUF that flows of the path get, or get at most where it grows",
+        },
+        value: Now(|now| now.rcvbuf_bytes),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_path",
+            unit: None,
+            help: "The path: the congestion control that its policy gives (empty for the kernel's \
+                   default), and whether flows are tuned, observed, or left alone (disabled)",
+        },
+        value: About,
     },
 ];
 

@@ -23,51 +23,69 @@ const MOST_BUCKETS: usize = 4;
 /// Flows in each bucket, not in those below it.
 pub type Buckets = [u64; MOST_BUCKETS];
 
+/// A histogram of what ended flows had.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Histogram {
+    pub buckets: Buckets,
+    /// The sum of all values.
+    pub sum: f64,
+}
+
+impl Histogram {
+    /// A value on a bound is below it, as `le` says.
+    fn add(&mut self, bounds: &[f64], value: f64) {
+        let bucket = bounds.iter().take_while(|bound| value > **bound).count();
+        self.buckets[bucket] = self.buckets[bucket].saturating_add(1);
+        self.sum += value;
+    }
+
+    /// Adds those of another path, too.
+    fn merge(&mut self, other: &Self) {
+        let both = self.buckets.iter_mut().zip(other.buckets);
+        both.for_each(|(own, other)| *own = own.saturating_add(other));
+        self.sum += other.sum;
+    }
+
+    /// Returns how many flows there are in all buckets.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(*bucket))
+    }
+}
+
 /// The ended flows of a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ended {
     /// Round trip times of those that have measured it.
-    pub rtt: Buckets,
+    pub rtt: Histogram,
     /// Goodput of the direction that carried more, where any data was carried.
-    pub goodput: Buckets,
+    pub goodput: Histogram,
     /// Part retransmitted of the segments with data, where any was sent.
-    pub retransmitted: Buckets,
+    pub retransmitted: Histogram,
 }
 
 impl Ended {
     fn add(&mut self, event: &Event) {
         if event.srtt_us > 0 {
-            count(&mut self.rtt, RTT_SECONDS, f64::from(event.srtt_us) / 1e6);
+            self.rtt.add(RTT_SECONDS, f64::from(event.srtt_us) / 1e6);
         }
         let bytes = event.bytes_acked.max(event.bytes_received);
         let took_ns = event.time_ns.saturating_sub(event.flow.established_ns);
         if bytes > 0 && took_ns > 0 && event.flow.established_ns > 0 {
             let bytes_per_second = bytes as f64 / (took_ns as f64 / 1e9);
-            count(&mut self.goodput, GOODPUT_BYTES_PER_SECOND, bytes_per_second);
+            self.goodput.add(GOODPUT_BYTES_PER_SECOND, bytes_per_second);
         }
         if event.data_segs_out > 0 {
             let ratio = f64::from(event.segs_retrans) / f64::from(event.data_segs_out);
-            count(&mut self.retransmitted, RETRANSMITTED, ratio);
+            self.retransmitted.add(RETRANSMITTED, ratio);
         }
     }
 
     /// Adds those of another path, too.
     pub fn merge(&mut self, other: &Self) {
-        let Self { rtt, goodput, retransmitted } = other;
-        for (own, other) in [
-            (&mut self.rtt, rtt),
-            (&mut self.goodput, goodput),
-            (&mut self.retransmitted, retransmitted),
-        ] {
-            own.iter_mut().zip(other).for_each(|(own, other)| *own = own.saturating_add(*other));
-        }
+        self.rtt.merge(&other.rtt);
+        self.goodput.merge(&other.goodput);
+        self.retransmitted.merge(&other.retransmitted);
     }
-}
-
-/// A value on a bound is below it, as `le` says.
-fn count(buckets: &mut Buckets, bounds: &[f64], value: f64) {
-    let bucket = bounds.iter().take_while(|bound| value > **bound).count();
-    buckets[bucket] = buckets[bucket].saturating_add(1);
 }
 
 /// Holds the ends of all paths that have seen a flow end. Shared by who counts and
@@ -107,23 +125,24 @@ mod tests {
         // 1 GB in 16 s at 70 ms, 3 of 690,608 segments sent again.
         ends.add(&"bob".into(), &event());
         let ended = ends.get()["bob"];
-        assert_eq!(ended.rtt, [0, 0, 1, 0]);
-        assert_eq!(ended.goodput, [0, 0, 1, 0]);
-        assert_eq!(ended.retransmitted, [1, 0, 0, 0]);
+        assert_eq!((ended.rtt.buckets, ended.rtt.sum), ([0, 0, 1, 0], 0.070_125));
+        assert_eq!(ended.goodput.buckets, [0, 0, 1, 0]);
+        assert_eq!(ended.retransmitted.buckets, [1, 0, 0, 0]);
         let mut sum = ended;
         sum.merge(&ended);
-        assert_eq!(sum.rtt, [0, 0, 2, 0]);
+        assert_eq!((sum.rtt.buckets, sum.rtt.sum), ([0, 0, 2, 0], 0.140_25));
+        assert_eq!(sum.rtt.count(), 2);
         ends.keep(|path| path != "bob");
         assert!(ends.get().is_empty());
     }
 
     #[test]
     fn bounds_are_part_of_their_bucket() {
-        let mut buckets = Buckets::default();
+        let mut histogram = Histogram::default();
         for value in [0.01, 0.010_001, 0.2, 7.0] {
-            count(&mut buckets, RTT_SECONDS, value);
+            histogram.add(RTT_SECONDS, value);
         }
-        assert_eq!(buckets, [1, 1, 1, 1]);
+        assert_eq!((histogram.buckets, histogram.count()), ([1, 1, 1, 1], 4));
     }
 
     #[test]
@@ -136,6 +155,6 @@ mod tests {
         let mut odd = event();
         odd.flow.established_ns = u64::MAX;
         ended.add(&odd);
-        assert_eq!(ended.goodput, Buckets::default());
+        assert_eq!(ended.goodput, Histogram::default());
     }
 }

@@ -18,8 +18,8 @@ use wad_tuning::{
 };
 
 use super::{
-    DerivedMeans, Ended, Memory, PathsMeasured, Readings, Reloads, SetReading, SinkReading,
-    SourceReading,
+    DerivedMeans, Ended, Memory, PathNow, PathsMeasured, Readings, Reloads, SetReading,
+    SinkReading, SourceReading, ends::Histogram,
 };
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
@@ -108,9 +108,24 @@ pub fn example() -> Readings {
             attachment.count(Part::Laws);
             attachment
         },
+        now: HashMap::from([(
+            "bob".into(),
+            PathNow {
+                measured_bytes_per_second: Some(1.25e8),
+                measured_rtt_seconds: Some(0.075),
+                measured_age_seconds: Some(12.5),
+                sndbuf_bytes: Some(7_502_478.0),
+                rcvbuf_bytes: Some(13_143_798.0),
+                congestion: "wad_aimd".to_owned(),
+            },
+        )]),
         ended: HashMap::from([(
             "bob".into(),
-            Ended { rtt: [1, 2, 8, 1], goodput: [9, 2, 0, 1], retransmitted: [5, 4, 3, 0] },
+            Ended {
+                rtt: Histogram { buckets: [1, 2, 8, 1], sum: 1.25 },
+                goodput: Histogram { buckets: [9, 2, 0, 1], sum: 2.5e8 },
+                retransmitted: Histogram { buckets: [5, 4, 3, 0], sum: 0.0625 },
+            },
         )]),
         limited: HashMap::from([("bob".to_owned(), [1.5, 2.25, 0.0, 3.0])]),
         derived: DerivedMeans {

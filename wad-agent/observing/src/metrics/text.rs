@@ -1,25 +1,7 @@
-//! Turns what the encoder writes into what is served: fewer series, and the
-//! Prometheus text format 0.0.4. There the samples are those of OpenMetrics; families
+//! Turns what the encoder writes into the Prometheus text format 0.0.4. There the samples are those of OpenMetrics; families
 //! differ in name and type, and there are no units and no end mark.
 
 use std::fmt::Write;
-
-use super::definitions::{PATH, PathValue};
-
-/// Returns the text without the sums and counts of histograms, which both formats may
-/// do without: they would be two more series of each, for each path.
-pub fn without_sums(openmetrics: &str) -> String {
-    let dropped: Vec<_> = PATH
-        .iter()
-        .filter(|metric| matches!(metric.value, PathValue::Histogram(..)))
-        .flat_map(|metric| {
-            let name = metric.definition.full_name();
-            [format!("{name}_sum{{"), format!("{name}_count{{")]
-        })
-        .collect();
-    let is_kept = |line: &&str| !dropped.iter().any(|start| line.starts_with(start.as_str()));
-    openmetrics.split_inclusive('\n').filter(is_kept).collect()
-}
 
 /// `openmetrics` is what the encoder wrote: a HELP line, then a TYPE line, then
 /// samples, for each family.

@@ -358,7 +358,12 @@ impl Tuning {
 
     /// The paths in force, in the order of the file, with their policies.
     pub fn policies(&self) -> Result<Vec<(Arc<str>, Policy)>> {
-        self.maps().policies()
+        self.maps().policies(usize::MAX)
+    }
+
+    /// Returns the first so many of them.
+    pub fn first_policies(&self, most: usize) -> Result<Vec<(Arc<str>, Policy)>> {
+        self.maps().policies(most)
     }
 
     /// Names of the paths in force, by their policies' indices.
