@@ -136,7 +136,7 @@ struct Page<'a> {
     memory: Memory,
     /// The cgroups that there are; None where nothing depends on them, or nobody knows.
     cgroups: Option<Cgroups>,
-    /// The sentences tell of sets, and of paths by what these hold.
+    /// Sentences on sets, and on paths by what these hold.
     sets: Vec<String>,
 }
 

@@ -54,7 +54,7 @@ pub struct Cache {
     writing: Arc<Mutex<()>>,
 }
 
-/// Lists are kept by the names of their sets.
+/// Holds the origin and the list of each set, by its name.
 type Content = BTreeMap<String, (String, Good)>;
 
 #[derive(Default, Deserialize, Serialize)]

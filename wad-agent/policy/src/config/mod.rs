@@ -22,6 +22,7 @@ pub mod fields;
 pub mod fuzz;
 mod host;
 mod host_changes;
+mod host_name;
 mod keys;
 mod line;
 mod line_use;
@@ -80,7 +81,7 @@ pub use report::Mistake;
 pub use sections::MAX_FILE_BYTES;
 #[cfg(feature = "fuzz")]
 pub use set::fuzz as fuzz_set;
-pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_texts};
+pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_addresses, list_of_texts};
 pub use setting::{InForce, Setting, Value, Window};
 pub use settings::Settings;
 pub use sink::{Collector, LogFile, Sink, SinkKind};
