@@ -8,6 +8,7 @@ pub mod measured;
 pub mod paths;
 pub mod reload;
 pub mod run;
+pub mod sets;
 pub mod sources;
 pub mod status;
 pub mod switched;

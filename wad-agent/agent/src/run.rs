@@ -48,7 +48,7 @@ use wad_tuning::{
 };
 
 use self::{events::Events, memory::keep_little_memory, running::Running, servers::Listeners};
-use crate::{measured, reload, sources::Cache};
+use crate::{measured, reload, sets, sources::Cache};
 
 /// Says how the agent is to be run.
 #[derive(Clone, Debug)]
@@ -93,9 +93,18 @@ pub fn run(options: &Options) -> Result<()> {
 
     let journal = Arc::new(Mutex::new(journal));
     let cache = measured::cache(&state_dir, instance.name());
+    let sets = sets::Cache::new(&state_dir, instance.name());
     let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
-    let agent =
-        Agent { options, cgroup, lock: &lock, privileges, note, cache, sinks: Arc::clone(&sinks) };
+    let agent = Agent {
+        options,
+        cgroup,
+        lock: &lock,
+        privileges,
+        note,
+        cache,
+        sets,
+        sinks: Arc::clone(&sinks),
+    };
     let runtime = runtime()?;
     let begin = Begin { config, seen, disabled };
     let result = runtime.block_on(agent.serve(&journal, begin));
@@ -154,6 +163,8 @@ struct Agent<'a> {
     note: Note,
     /// The cache of what sources said, across restarts.
     cache: Cache,
+    /// The cache of what sets hold, across restarts.
+    sets: sets::Cache,
     sinks: Arc<Sinks>,
 }
 
@@ -177,7 +188,7 @@ impl Agent<'_> {
         let servers = listeners.serve(answers::api(self, &running, max_paths), commands);
         let looking = tokio::spawn(Arc::clone(&running.live).watch());
         let result = loop {
-            let event = events.next(&mut running.force).await;
+            let event = events.next(&mut running.force, &mut running.sets).await;
             if let ControlFlow::Break(result) = running.heed(event) {
                 break result;
             }

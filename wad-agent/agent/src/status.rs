@@ -8,7 +8,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
-use wad_observing::metrics::{Readings, Reloads, SinkReading};
+use wad_observing::metrics::{Readings, Reloads, SetReading, SinkReading};
 use wad_toolbox::refusals::RefusedFlows;
 use wad_tuning::{
     journal::Change,
@@ -44,6 +44,9 @@ pub struct Status {
     pub events_lost: u64,
     pub mptcp_subflows: u64,
     pub flows_without_storage: u64,
+    /// The lists of prefixes, in the order of the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sets: Vec<SetStatus>,
     /// The sinks, in the order of the configuration.
     pub sinks: Vec<SinkStatus>,
     /// Everything is disabled, by `wad disable` without a path.
@@ -52,6 +55,26 @@ pub struct Status {
     pub paths: Vec<PathStatus>,
     /// The changes that wad made on the host and will undo.
     pub changes: Vec<Change>,
+}
+
+/// Says how a list of prefixes is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SetStatus {
+    pub name: String,
+    pub prefixes: u64,
+    /// Seconds since the list that it holds was read.
+    pub age_seconds: Option<u64>,
+    /// Why its list does not count now, if it does not: the last good one holds.
+    pub failing: Option<String>,
+}
+
+impl From<SetReading> for SetStatus {
+    fn from(set: SetReading) -> Self {
+        let SetReading { name, prefixes, read_at, failing } = set;
+        // A clock that was set back makes it no older than now.
+        let age = read_at.map(|at| at.elapsed().unwrap_or_default());
+        Self { name, prefixes, age_seconds: age.map(|age| age.as_secs()), failing }
+    }
 }
 
 /// Says how a sink of events gets on.
@@ -142,6 +165,7 @@ impl Status {
             events_lost: readings.counter(Counter::EventsLost),
             mptcp_subflows: readings.counter(Counter::MptcpSubflows),
             flows_without_storage: readings.counter(Counter::NoStorage),
+            sets: readings.sets.into_iter().map(SetStatus::from).collect(),
             sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
             all_disabled: readings.all_disabled,
             paths: readings.paths.iter().map(PathStatus::from).collect(),

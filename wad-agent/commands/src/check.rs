@@ -5,6 +5,7 @@ mod columns;
 mod derived;
 mod host;
 mod memory;
+mod sets;
 mod shares;
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,8 @@ pub fn run(file: &Path) -> anyhow::Result<()> {
     let ceilings = Ceiling::all(&config, read_sysctl);
     let memory = Memory::of(&config, memory::default_bytes());
     let cgroups = host::cgroups(&config.paths);
-    let page = Page { file, config: &config, host: &host, ceilings, memory, cgroups };
+    let sets = sets::read(&config);
+    let page = Page { file, config: &config, host: &host, ceilings, memory, cgroups, sets };
     output::print(page)
 }
 
@@ -43,7 +45,8 @@ pub fn fuzz(config: &Config, host: &Host) {
     let ceilings = Ceiling::all(config, |_| None);
     let memory = Memory::of(config, None);
     let file = Path::new("wad.toml");
-    let page = Page { file, config, host, ceilings, memory, cgroups: None }.to_string();
+    let (cgroups, sets) = (None, Vec::new());
+    let page = Page { file, config, host, ceilings, memory, cgroups, sets }.to_string();
     assert!(page.ends_with("no error\n"));
 }
 
@@ -107,6 +110,8 @@ struct Page<'a> {
     memory: Memory,
     /// The cgroups that there are; None where nothing depends on them, or nobody knows.
     cgroups: Option<Cgroups>,
+    /// Sentences on sets, and on paths by what these hold.
+    sets: Vec<String>,
 }
 
 impl Display for Page<'_> {
@@ -148,6 +153,10 @@ impl Display for Page<'_> {
             writeln!(f, "`wad run` tells events to {}", sinks.join(", "))?;
         }
         derived::write(f, &self.config.derived)?;
+        for set in self.sets.iter().take(SHOWN) {
+            writeln!(f, "{set}")?;
+        }
+        write_more(f, self.sets.len())?;
         let is_routed = self.config.host.routes;
         let notes: Vec<_> = paths
             .iter()

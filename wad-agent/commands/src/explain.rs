@@ -6,8 +6,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use wad_agent::client::{self, ClientError, Request};
-use wad_policy::config::{Config, Host};
+use wad_agent::{
+    client::{self, ClientError, Request},
+    sets,
+};
+use wad_policy::config::{Config, Host, fill};
 use wad_tuning::{
     disabled_note::Note,
     explain::{Answer, Basis, End, Offline, Query, below_root},
@@ -85,7 +88,9 @@ fn ask_agent(args: &Explain, query: &Query) -> Result<Option<Answer>> {
 fn from_configuration(args: &Explain, query: &Query) -> Result<Answer> {
     let file: PathBuf = args.config.file.clone();
     let instance = &args.ask.instance.name;
-    let config = Config::load(&file, &Host::read()?)?;
+    let mut config = Config::load(&file, &Host::read()?)?;
+    let held = sets::without_agent(&config.sets, &config.agent.state_dir, instance.name());
+    fill(&mut config.paths, &held);
     let disabled = Note::of(&config.agent.state_dir, instance.name()).read()?;
     let from = Basis::Configuration { file };
     let routes = if config.host.routes {

@@ -60,6 +60,8 @@ pub struct Readings {
     pub all_disabled: bool,
     /// The sources, in the order of the configuration.
     pub sources: Vec<SourceReading>,
+    /// The sets, in the order of the configuration.
+    pub sets: Vec<SetReading>,
     /// Told so far, by name.
     pub events: Vec<(&'static str, u64)>,
     /// The sinks, in the order of the configuration.
@@ -104,6 +106,18 @@ pub struct SourceReading {
     pub refused: Vec<(&'static str, u64)>,
     /// When it last gave a value.
     pub last_success: Option<SystemTime>,
+}
+
+/// Says how a list of prefixes is.
+#[derive(Clone, Debug)]
+pub struct SetReading {
+    pub name: String,
+    /// The prefixes that it holds.
+    pub prefixes: u64,
+    /// When that list was read; None where none has ever been.
+    pub read_at: Option<SystemTime>,
+    /// Why its list does not count now, if it does not.
+    pub failing: Option<String>,
 }
 
 /// Says how a sink gets on.

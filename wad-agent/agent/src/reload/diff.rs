@@ -40,6 +40,8 @@ pub struct InForce {
     rest: Config,
     /// The paths, with their fingerprints, in the order of the file.
     paths: Vec<(Arc<str>, u64)>,
+    /// The paths as the file has them; empty where none has a set.
+    of_file: Vec<PathPolicy>,
 }
 
 impl InForce {
@@ -48,7 +50,25 @@ impl InForce {
     pub fn new(mut config: Config, prints: Fingerprints, names: Vec<Arc<str>>) -> Self {
         let paths = names.into_iter().zip(prints.0).collect();
         config.paths = Vec::new();
-        Self { rest: config, paths }
+        Self { rest: config, paths, of_file: Vec::new() }
+    }
+
+    /// Keeps the paths as the file has them, for when their sets change.
+    #[must_use]
+    pub fn with_paths(self, of_file: Vec<PathPolicy>) -> Self {
+        Self { of_file, ..self }
+    }
+
+    /// Returns the paths as the file has them, where any has a set.
+    pub fn of_file(&self) -> &[PathPolicy] {
+        &self.of_file
+    }
+
+    /// Returns the whole configuration, if any path is for this set.
+    pub fn config_for(&self, set: &str) -> Option<Config> {
+        let is_of = |path: &PathPolicy| path.origin.remote_sets.iter().any(|name| name == set);
+        let is_used = self.of_file.iter().any(is_of);
+        is_used.then(|| Config { paths: self.of_file.clone(), ..self.rest.clone() })
     }
 
     /// Returns what becomes of the tuning at the agent's end.
@@ -75,6 +95,7 @@ impl InForce {
             api: Api { listen: api_listen },
             host: _,
             sources: _,
+            sets: _,
             sinks,
             derived: _,
             paths: _,
@@ -125,6 +146,7 @@ impl InForce {
             ("limits.change_interval", change_interval != next.limits.change_interval),
             ("host", self.rest.host != next.host),
             ("source", self.rest.sources != next.sources),
+            ("set", self.rest.sets != next.sets),
             ("derived", self.rest.derived != next.derived),
         ];
         let changed = settings.into_iter().filter(|(_, differs)| *differs);

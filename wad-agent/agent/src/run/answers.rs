@@ -28,6 +28,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let skipped = Arc::clone(&force.skipped);
     let attachment = Arc::clone(&force.links.told);
     let attached = Arc::clone(&attachment);
+    let sets = running.sets.told();
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let completing = Arc::clone(&live);
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
@@ -57,6 +58,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             completing.complete(&mut readings);
             read(&board).read(&mut readings);
             sinks.read(&mut readings);
+            readings.sets.clone_from(&locked(&sets));
             Ok(readings)
         }),
         paths: paths::Source::new(move || {

@@ -18,7 +18,12 @@ use super::{
     force::{Force, Grown},
     links, recounts,
 };
-use crate::{api::Command, measured, reload::Watch};
+use crate::{
+    api::Command,
+    measured,
+    reload::Watch,
+    sets::{self, Sets},
+};
 
 /// An event is one thing to act on.
 pub enum Event {
@@ -46,6 +51,8 @@ pub enum Event {
     Recount,
     /// Cgroups have come or gone.
     Cgroups(io::Result<()>),
+    /// A list of prefixes has been read.
+    Set(sets::News),
     /// It has been looked what is not in the kernel any more where it belongs.
     Looked(io::Result<Vec<Lost>>),
     /// The events of flows cannot be read any more.
@@ -80,7 +87,7 @@ impl Events {
         })
     }
 
-    pub async fn next(&mut self, force: &mut Force<'_>) -> Event {
+    pub async fn next(&mut self, force: &mut Force<'_>, sets: &mut Sets) -> Event {
         let retiring = force.retiring;
         let may_review = retiring.is_none() && !force.is_retiring();
         let next_look = force.buffers.next_look;
@@ -96,6 +103,7 @@ impl Events {
                 () = at(retiring) => Event::Retire,
                 // A connection that is being made sees one change at most.
                 _ = self.reviews.tick(), if may_review => Event::Review,
+                news = sets.next(), if may_review => Event::Set(news),
                 _ = self.looks.tick() => Event::Divide,
                 () = time::sleep_until(next_look) => Event::Grow,
                 ended = adopting.ended() => Event::Adopted(ended),

@@ -11,7 +11,7 @@ use anyhow::Result;
 use tracing::{error, info, warn};
 use wad_observing::{live_flows::LiveFlows, metrics::Reloads, reading::Instruments};
 use wad_policy::{
-    config::{Config, OnExit},
+    config::{Config, OnExit, PathPolicy},
     switch::{self, Order},
 };
 use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
@@ -30,6 +30,7 @@ use crate::{
     api::Command,
     measured::{self, Board, Measured},
     reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
+    sets::{self, SetError, Sets},
     switched,
 };
 
@@ -38,6 +39,7 @@ pub struct Running<'a> {
     pub force: Force<'a>,
     in_force: InForce,
     measured: Measured,
+    pub sets: Sets,
     /// The text of the configuration when last it was read, by its fingerprint.
     seen: Option<u64>,
     pub told: Arc<Mutex<Told>>,
@@ -67,7 +69,9 @@ impl<'a> Running<'a> {
     ) -> Result<Self> {
         let Begin { config, seen, disabled } = begin;
         let mut force = Force::nothing(agent, journal, disabled)?;
-        let Put { installed, in_force, mut measured } = put(agent, &mut force, config, None)?;
+        let mut sets = Sets::new(&config.sets, agent.sets.clone(), None);
+        let put = put(agent, &mut force, (config, &mut sets), None)?;
+        let Put { installed, in_force, mut measured } = put;
         installed.log_start(force.tuning().path_names().len());
         let live = LiveFlows::new(
             Arc::new(Instruments::new(Arc::clone(force.tuning()))),
@@ -79,12 +83,14 @@ impl<'a> Running<'a> {
         let told = Told { changes, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
         measured.start(force.tuning());
+        sets.start();
         give_memory_back();
         Ok(Self {
             agent,
             force,
             in_force,
             measured,
+            sets,
             seen,
             told: Arc::new(Mutex::new(told)),
             board,
@@ -127,6 +133,7 @@ impl<'a> Running<'a> {
                     self.tell(|_| {});
                 }
             }
+            Event::Set(news) => self.follow_set(news),
             Event::Looked(looked) => {
                 if self.force.put_back(looked) {
                     self.tell(|_| {});
@@ -195,7 +202,42 @@ impl<'a> Running<'a> {
     /// Puts a configuration in force. If that fails, all is as before.
     fn apply(&mut self, config: Config) -> Result<(u64, Diff)> {
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
-        let put = put(self.agent, &mut self.force, config, Some(&self.measured))?;
+        let mut sets = Sets::new(&config.sets, self.agent.sets.clone(), Some(&self.sets));
+        let put = put(self.agent, &mut self.force, (config, &mut sets), Some(&self.measured))?;
+        // The tasks that looked for the sets before end here.
+        self.sets = sets;
+        self.sets.start();
+        let policy_set = put.installed.policy_set;
+        self.go_on_with(put);
+        Ok((policy_set, diff))
+    }
+
+    /// The list of a set has been read. If it is another one, its paths follow it, as they
+    /// do at a reload.
+    fn follow_set(&mut self, news: sets::News) {
+        let paths = (self.in_force.of_file(), self.in_force.host());
+        let Some(before) = self.sets.hear(news, paths) else { return };
+        let Some(config) = self.in_force.config_for(self.sets.name(&before)) else {
+            return self.sets.is_in_force(&before);
+        };
+        let put = put(self.agent, &mut self.force, (config, &mut self.sets), Some(&self.measured));
+        match put {
+            Ok(put) => {
+                self.go_on_with(put);
+                self.sets.is_in_force(&before);
+            }
+            Err(error) => {
+                shortage::note(error.as_ref());
+                let reason = with_causes(&error);
+                self.sets.put_back(before, &SetError::NotInForce { reason });
+            }
+        }
+        self.tell(|_| {});
+        give_memory_back();
+    }
+
+    /// Has all beside the kernel follow what has been put in force.
+    fn go_on_with(&mut self, put: Put) {
         self.in_force = put.in_force;
         self.live.set(self.in_force.derived().clone());
         let names: HashSet<Arc<str>> = self.force.tuning().path_names().into_iter().collect();
@@ -204,7 +246,6 @@ impl<'a> Running<'a> {
         self.measured = put.measured;
         self.measured.start(self.force.tuning());
         *locked(&self.board) = self.measured.board();
-        Ok((put.installed.policy_set, diff))
     }
 
     /// Disables or enables, first in the kernel: of all things this has to work.
@@ -284,10 +325,13 @@ struct Put {
 fn put(
     agent: &Agent<'_>,
     force: &mut Force<'_>,
-    mut config: Config,
+    (mut config, sets): (Config, &mut Sets),
     before: Option<&Measured>,
 ) -> Result<Put> {
     let prints = Fingerprints::of(&config);
+    let has_set = |path: &PathPolicy| !path.origin.remote_sets.is_empty();
+    let of_file = if config.paths.iter().any(has_set) { config.paths.clone() } else { Vec::new() };
+    sets.fill(&mut config.paths, &config.host);
     let journal = locked(&force.journal);
     let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
     let kernel = kernel_buffers(&journal);
@@ -302,6 +346,7 @@ fn put(
     force.buffers.bound(max_memory_bytes);
     // The kernel has the paths now.
     drop(policies);
-    let in_force = InForce::new(config, prints, force.tuning().path_names());
+    let names = force.tuning().path_names();
+    let in_force = InForce::new(config, prints, names).with_paths(of_file);
     Ok(Put { installed, in_force, measured })
 }

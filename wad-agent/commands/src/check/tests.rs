@@ -16,7 +16,8 @@ fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
     let memory = Memory::of(&config, Some(64 << 20));
     let cgroups = Some([("a.slice/x.service".into(), 7)].into());
     let file = Path::new("wad.toml");
-    Page { file, config: &config, host: &host, ceilings, memory, cgroups }.to_string()
+    let sets = sets::read(&config);
+    Page { file, config: &config, host: &host, ceilings, memory, cgroups, sets }.to_string()
 }
 
 const TWO: &str = r#"

@@ -49,6 +49,17 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "counted  {count} {what}")?;
         }
     }
+    for set in &status.sets {
+        let (name, es) = (set.name.escape_debug(), if set.prefixes == 1 { "" } else { "es" });
+        write!(out, "set      {name}: {} prefix{es}", set.prefixes)?;
+        if let Some(age) = set.age_seconds {
+            write!(out, ", read {} ago", Uptime(age))?;
+        }
+        match &set.failing {
+            Some(why) => writeln!(out, "; {why}")?,
+            None => writeln!(out)?,
+        }
+    }
     for sink in &status.sinks {
         let (name, behind) = (&sink.name, Bytes(sink.spooled_bytes));
         if let Some(why) = &sink.failing {
@@ -199,6 +210,7 @@ mod tests {
         };
         let mut status = Status::new(&about, readings);
         (status.version, status.pid, status.uptime_seconds) = ("0.0.0".to_owned(), 4711, 11_520);
+        status.sets.iter_mut().for_each(|set| set.age_seconds = Some(59));
         let mut out = Vec::new();
         write(&status, &mut out).unwrap();
         String::from_utf8(out).unwrap()
@@ -213,6 +225,7 @@ memory   16.0 MiB of 2.0 GiB held by TCP
 counted  5 events lost
 counted  6 MPTCP subflows left alone
 counted  7 flows left alone for want of socket storage
+set      aws: 36 prefixes, read 59 s ago
 counted  29 events that sink archive refuses: archive.refused.jsonl
 counted  53 events that sink archive never gets
 changed  net.core.rmem_max: 212992 before, 6571899 now
@@ -253,6 +266,16 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     }
 
     #[test]
+    fn a_list_that_does_not_count_is_named() {
+        let mut readings = example();
+        readings.sets[0].failing = Some("cannot read /a".to_owned());
+        readings.sets[0].prefixes = 1;
+        let text = table_of(readings);
+        let line = "set      aws: 1 prefix, read 59 s ago; cannot read /a\n";
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
     fn a_sink_that_is_away_is_named() {
         let mut readings = example();
         readings.sinks[0].failing = Some("cannot connect to a:80".to_owned());
@@ -282,7 +305,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 11 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 12 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

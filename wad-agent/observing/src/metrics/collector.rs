@@ -15,8 +15,8 @@ use super::{
     Ended, PathReading, Readings, Seconds,
     definitions::{
         BUILD, DERIVED, Definition, EVENTS, HOST, HostMetric, HostValue, PATH, PathMetric,
-        PathValue, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS,
-        SOURCE_REFUSED, SOURCE_SUCCESS, START,
+        PathValue, SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT,
+        SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS, START,
     },
     ends::Buckets,
     live::LIMITS,
@@ -44,6 +44,7 @@ impl Collector for Scrape {
             host(metric, &self.readings, &mut encoder)?;
         }
         self.encode_sources(&mut encoder)?;
+        self.encode_sets(&mut encoder)?;
         self.encode_sinks(&mut encoder)?;
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         version.encode(descriptor(&mut encoder, &BUILD, MetricType::Info)?)?;
@@ -85,6 +86,33 @@ impl Scrape {
             let Some(at) = source.last_success else { continue };
             let labels = [("source", source.name.as_str())];
             time(at).encode(success.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_sets(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let sets = &self.readings.sets;
+        if sets.is_empty() {
+            return Ok(());
+        }
+        let mut prefixes = descriptor(encoder, &SET_PREFIXES, MetricType::Gauge)?;
+        for set in sets {
+            let labels = [("set", set.name.as_str())];
+            ConstGauge::new(set.prefixes).encode(prefixes.encode_family(&labels)?)?;
+        }
+        let mut failing = descriptor(encoder, &SET_FAILING, MetricType::Gauge)?;
+        for set in sets {
+            let labels = [("set", set.name.as_str())];
+            let is_failing = u64::from(set.failing.is_some());
+            ConstGauge::new(is_failing).encode(failing.encode_family(&labels)?)?;
+        }
+        if sets.iter().all(|set| set.read_at.is_none()) {
+            return Ok(());
+        }
+        let mut read = descriptor(encoder, &SET_READ, MetricType::Gauge)?;
+        for set in sets {
+            let Some(at) = set.read_at else { continue };
+            time(at).encode(read.encode_family(&[("set", set.name.as_str())])?)?;
         }
         Ok(())
     }

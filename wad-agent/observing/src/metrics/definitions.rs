@@ -414,6 +414,28 @@ pub const SOURCE_SUCCESS: Definition = Definition {
     help: "When a source of path metrics last gave a value, since the Unix epoch",
 };
 
+/// The metric has the label `set`.
+pub const SET_PREFIXES: Definition = Definition {
+    name: "wad_set_prefixes",
+    unit: None,
+    help: "Prefixes of a set that are in force",
+};
+
+/// The metric has the label `set`.
+pub const SET_FAILING: Definition = Definition {
+    name: "wad_set_failing",
+    unit: None,
+    help: "1 where the list of a set cannot be read or is not taken, and the last good one holds",
+};
+
+/// The metric has the label `set`.
+pub const SET_READ: Definition = Definition {
+    name: "wad_set_read_timestamp",
+    unit: Some(Unit::Seconds),
+    help: "When the list that a set holds was read, since the Unix epoch; that of a file is read \
+           when it has changed",
+};
+
 /// The metric has the label `event`.
 pub const EVENTS: Definition = Definition {
     name: "wad_events",
@@ -480,7 +502,8 @@ mod tests {
         let host = HOST.iter().map(|metric| &metric.definition);
         let sources = [&SOURCE_POLLS, &SOURCE_ERRORS, &SOURCE_REFUSED, &SOURCE_SUCCESS];
         let sinks = [&EVENTS, &SINK_SENT, &SINK_REFUSED, &SINK_LOST, &SINK_SPOOLED];
-        let others = sources.into_iter().chain(sinks).chain([&DERIVED, &BUILD, &START]);
+        let sets = [&SET_PREFIXES, &SET_FAILING, &SET_READ];
+        let others = sources.into_iter().chain(sets).chain(sinks).chain([&DERIVED, &BUILD, &START]);
         path.chain(host).chain(others).collect()
     }
 

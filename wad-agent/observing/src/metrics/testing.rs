@@ -18,7 +18,8 @@ use wad_tuning::{
 };
 
 use super::{
-    DerivedMeans, Ended, Memory, PathsMeasured, Readings, Reloads, SinkReading, SourceReading,
+    DerivedMeans, Ended, Memory, PathsMeasured, Readings, Reloads, SetReading, SinkReading,
+    SourceReading,
 };
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
@@ -82,6 +83,12 @@ pub fn example() -> Readings {
             errors: vec![("tls", 8), ("empty", 9)],
             refused: vec![("band", 29), ("jump", 30)],
             last_success: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_500)),
+        }],
+        sets: vec![SetReading {
+            name: "aws".to_owned(),
+            prefixes: 36,
+            read_at: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(2_500)),
+            failing: None,
         }],
         events: vec![("open", 23), ("closed", 24)],
         sinks: vec![SinkReading {

@@ -54,7 +54,7 @@ impl fmt::Display for CgroupPattern {
 }
 
 /// Whether a name fits a pattern, in which `*` is any characters and `?` is one.
-fn glob(pattern: &str, name: &str) -> bool {
+pub fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<_>, Vec<_>) = (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
     // The latest star, and the characters that it does not take.

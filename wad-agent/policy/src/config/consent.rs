@@ -189,7 +189,7 @@ fn start_reason(table: &Table<'_>, policy: &PathPolicy) -> Option<Problem> {
 
 /// Returns whether this is no default route: `::ffff:0:0/96` is IPv4's, and shorter
 /// ones hold it.
-fn is_bounded(net: IpNet) -> bool {
+pub fn is_bounded(net: IpNet) -> bool {
     match net {
         IpNet::V4(net) => net.prefix_len() >= BOUNDED_IPV4_BITS,
         IpNet::V6(_) => net.prefix_len() >= BOUNDED_IPV6_BITS && !covers_ipv4(net),

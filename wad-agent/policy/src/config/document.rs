@@ -18,7 +18,7 @@ use super::{
     overlap::{self, Site},
     path, quantity, report, sections,
     sections::Section,
-    sink, source,
+    set, sink, source,
     table::{self, Table},
 };
 use crate::{
@@ -35,13 +35,14 @@ const TABLES: &[Key] = &[
     key("api"),
     key("host"),
     key(source::TABLE),
+    key(set::TABLE),
     key(sink::TABLE),
     key(derived::TABLE),
     key(path::TABLE),
 ];
 
 /// The tables that there may be more of.
-const ARRAYS: [&str; 4] = [source::TABLE, sink::TABLE, derived::TABLE, path::TABLE];
+const ARRAYS: [&str; 5] = [source::TABLE, set::TABLE, sink::TABLE, derived::TABLE, path::TABLE];
 
 impl Config {
     /// Reads and checks a file.
@@ -70,6 +71,8 @@ impl Config {
             }
         }
         document.check_sources(&mut problems);
+        let Document { config, sites, set_names, .. } = &document;
+        set::check((&config.sets, set_names), (&config.paths, sites), &mut problems);
         sink::check(&document.config.sinks, &document.sink_names, &mut problems);
         document.check_derived(&mut problems);
         document.check_routes(&mut problems);
@@ -114,6 +117,8 @@ struct Document {
     routes: Option<Span>,
     /// The places of the sources' names, in their order.
     source_names: Vec<Span>,
+    /// The places of the sets' names, in their order.
+    set_names: Vec<Span>,
     /// The places of the sinks' names, in their order.
     sink_names: Vec<Span>,
     /// The places of the derived events, in their order.
@@ -136,6 +141,7 @@ impl Default for Document {
             api: Api::default(),
             host: HostChanges::default(),
             sources: Vec::new(),
+            sets: Vec::new(),
             sinks: Vec::new(),
             derived: Derived::default(),
             paths: Vec::new(),
@@ -145,6 +151,7 @@ impl Default for Document {
             sites: Vec::new(),
             routes: None,
             source_names: Vec::new(),
+            set_names: Vec::new(),
             sink_names: Vec::new(),
             derived_sites: Vec::new(),
             seen: HashMap::new(),
@@ -178,6 +185,12 @@ impl Document {
             if let Some((source, name)) = source::read(&table, problems) {
                 self.config.sources.push(source);
                 self.source_names.push(name);
+            }
+        }
+        for table in root.tables(set::TABLE, set::KEYS, problems) {
+            if let Some((set, name)) = set::read(&table, problems) {
+                self.config.sets.push(set);
+                self.set_names.push(name);
             }
         }
         for table in root.tables(sink::TABLE, sink::KEYS, problems) {

@@ -28,7 +28,7 @@ pub const AGENT: &[Key] = &[
         Text("an absolute path"),
         Value("\"/var/lib/wad\""),
         "where the journal is of what `wad` changes on this host, what is disabled, what was \
-         measured, and events that wait for their sinks; takes a restart",
+         measured, what sets hold, and events that wait for their sinks; takes a restart",
     ),
     key("on_exit").takes(
         Words(&["restore", "keep"]),

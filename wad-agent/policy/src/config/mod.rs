@@ -37,6 +37,7 @@ mod reference;
 mod report;
 pub mod route_rules;
 mod sections;
+mod set;
 mod setting;
 mod settings;
 mod sink;
@@ -67,6 +68,7 @@ pub use host_changes::{HostChanges, TransmitQueue};
 pub use keys::LeftOut;
 pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use match_rules::{MatchRule, cgroup_patterns, match_rules};
+pub use overlap::{Unfit, fit, unreachable};
 pub use pacing::auto_bytes_per_second as auto_pacing;
 pub use path_policy::{
     AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PassedOver, PathPolicy,
@@ -74,6 +76,9 @@ pub use path_policy::{
 pub use prefix::{Mapped, covers_ipv4};
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
+#[cfg(feature = "fuzz")]
+pub use set::fuzz as fuzz_set;
+pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_texts};
 pub use setting::{InForce, Setting, Value, Window};
 pub use settings::Settings;
 pub use sink::{Collector, LogFile, Sink, SinkKind};
@@ -94,6 +99,8 @@ pub struct Config {
     pub host: HostChanges,
     /// Sources of what paths carry; the first that knows has the say.
     pub sources: Vec<Source>,
+    /// Lists of prefixes that paths are for.
+    pub sets: Vec<Set>,
     /// Sinks of events.
     pub sinks: Vec<Sink>,
     /// Numbers made of the instruments of flows.

@@ -2,21 +2,24 @@
 //! many rules for one address, and rules of which none goes before the other.
 
 mod doubt;
+mod fit;
 mod left_over;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
+use ipnet::Ipv6Net;
 use wad_common::policy::{CGROUP_PATTERNS, MAX_PATHS, RULES_PER_ADDRESS};
 
+pub use self::fit::{Unfit, fit};
 use self::{
     doubt::Doubt,
+    fit::Nesting,
     left_over::{is_left_over, share_flows},
 };
 use super::{
     PathPolicy,
     fault::{Fault, Problems, Span},
     match_rules::{MatchRule, match_rules},
-    prefix::Mapped,
 };
 
 /// Most rules, those of the prefixes around each prefix included: 48 MiB of
@@ -28,6 +31,8 @@ const MAX_RULES: usize = 1 << 20;
 pub struct Site {
     pub name: Span,
     pub remote: Span,
+    /// This is the place of `remote` where the file has none, as those of the ports are.
+    pub remote_set: Span,
     /// These are the place of `remote` where the file has none.
     pub remote_port: Span,
     pub local_port: Span,
@@ -107,36 +112,25 @@ struct Fate {
 }
 
 fn check_rules(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
-    let rules = match_rules(paths);
     let mut fates = vec![Fate::default(); paths.len()];
-    // The prefixes around the present one, with the rules that apply there.
-    let mut around: Vec<(Mapped, usize)> = Vec::new();
-    let mut total = 0;
-    for group in rules.chunk_by(|a, b| a.remote == b.remote) {
+    let mut nesting = Nesting::default();
+    for group in match_rules(paths).chunk_by(|a, b| a.remote == b.remote) {
         settle(group, &mut fates);
-        let remote = group[0].remote;
-        while around.pop_if(|(outer, _)| !outer.contains(remote)).is_some() {}
-        let outside = around.last().map_or(0, |&(_, count)| count);
-        let count = outside + group.len();
-        around.push((remote, count));
-        if total <= MAX_RULES && total + count > MAX_RULES {
+        let count = nesting.enter(group);
+        if nesting.total > MAX_RULES && nesting.total - count <= MAX_RULES {
             problems.push(too_many_rules().at(sites[group[0].path].remote));
         }
-        total += count;
+        let outside = count - group.len();
         // Told once, not again for each prefix within.
         if count > RULES_PER_ADDRESS && outside <= RULES_PER_ADDRESS {
             let beyond = group[RULES_PER_ADDRESS - outside].path;
-            let fault = Fault::new(
-                format!("{count} rules apply to one address"),
-                format!(
-                    "at most {RULES_PER_ADDRESS} can, those of the prefixes around it included"
-                ),
-            );
-            let fault = fault.help(
-                "a path is a rule for each of its local prefixes, and of its ports; merge paths, join \
-                 ports to ranges, or drop wider prefixes",
-            );
-            problems.push(fault.at(sites[beyond].remote));
+            problems.push(too_many_at_once(count).at(sites[beyond].remote));
+        }
+    }
+    for rules in rules_of_sets(paths) {
+        settle(&rules, &mut fates);
+        if let Some(beyond) = rules.get(RULES_PER_ADDRESS) {
+            problems.push(too_many_at_once(rules.len()).at(sites[beyond.path].remote_set));
         }
     }
     for (path, fate) in fates.iter().enumerate().filter(|(_, fate)| fate.rules > 0) {
@@ -144,7 +138,7 @@ fn check_rules(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
             problems.push(doubt.problem(path, paths, sites));
         }
         if fate.never == fate.rules {
-            let problem = unreachable(fate).at(sites[path].remote);
+            let problem = never_matches(fate).at(sites[path].remote);
             problems.push(match fate.covered_by {
                 Some(before) if fate.is_shared => {
                     problem.also(sites[before].remote, "this path takes some of them")
@@ -156,7 +150,47 @@ fn check_rules(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
     }
 }
 
-fn unreachable(fate: &Fate) -> Fault {
+/// Returns the rules that paths have by each set: whatever it holds, there they stand beside
+/// one another.
+fn rules_of_sets(paths: &[PathPolicy]) -> impl Iterator<Item = Vec<MatchRule>> {
+    let names: BTreeSet<_> = paths.iter().flat_map(|path| &path.origin.remote_sets).collect();
+    names.into_iter().map(move |name| {
+        let is_of = |path: &&PathPolicy| path.origin.remote_sets.contains(name);
+        let (places, of_set): (Vec<_>, Vec<_>) = (0..)
+            .zip(paths)
+            .filter(|(_, path)| is_of(path))
+            .map(|(place, path)| {
+                (place, PathPolicy { remote: vec![Ipv6Net::default().into()], ..path.clone() })
+            })
+            .unzip();
+        let mut rules = match_rules(&of_set);
+        rules.iter_mut().for_each(|rule| rule.path = places[rule.path]);
+        rules
+    })
+}
+
+/// Returns the paths of which no rule can match, by the prefixes that are known.
+pub fn unreachable(paths: &[PathPolicy]) -> Vec<usize> {
+    let mut fates = vec![Fate::default(); paths.len()];
+    for group in match_rules(paths).chunk_by(|a, b| a.remote == b.remote) {
+        settle(group, &mut fates);
+    }
+    let never = |fate: &Fate| fate.rules > 0 && fate.never == fate.rules;
+    fates.iter().enumerate().filter(|(_, fate)| never(fate)).map(|(path, _)| path).collect()
+}
+
+fn too_many_at_once(count: usize) -> Fault {
+    let fault = Fault::new(
+        format!("{count} rules apply to one address"),
+        format!("at most {RULES_PER_ADDRESS} can, those of the prefixes around it included"),
+    );
+    fault.help(
+        "a path is a rule for each of its local prefixes, and of its ports; merge paths, join \
+         ports to ranges, or drop wider prefixes",
+    )
+}
+
+fn never_matches(fate: &Fate) -> Fault {
     match fate.covered_by {
         Some(_) => {
             let label = if fate.is_shared {
@@ -234,7 +268,7 @@ mod tests {
     fn found(paths: &[PathPolicy]) -> Vec<(String, u32)> {
         let site = |n: u32| {
             let at = Span { start: n, end: n };
-            Site { name: at, remote: at, remote_port: at, local_port: at }
+            Site { name: at, remote: at, remote_set: at, remote_port: at, local_port: at }
         };
         let sites: Vec<_> = (0..paths.len() as u32).map(site).collect();
         let mut problems = Problems::default();

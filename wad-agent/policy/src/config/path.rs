@@ -34,7 +34,10 @@ pub const TABLE: &str = "path";
 /// given no prefixes, so that no error follows from it.
 pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(PathPolicy, Site)> {
     table.require("name", problems, "add name = \"bob\", or how it is to show in logs and metrics");
-    table.require("remote", problems, "add remote = \"10.5.128.74\", or a prefix, or an array");
+    if !table.has("remote_set") {
+        let help = "add remote = \"10.5.128.74\", or a prefix, or an array";
+        table.require("remote", problems, help);
+    }
     let name = table.read("name", problems, |value| parse_name(table::text(value)?));
     let mode = MODE.word(table, problems).map_or("static", |mode| mode.value);
     let is_measured = mode == "measured";
@@ -42,6 +45,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
 
     let before = problems.count();
     let remote = read_prefixes(table, "remote", problems);
+    let remote_sets = read_sets(table, problems);
     let local = read_local(table, problems);
     fields::read_match(table, problems, &mut policy);
     policy.user = user::read(table, host, problems);
@@ -88,10 +92,12 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         }
     }
     let name = name?;
-    let remote_at = table.place("remote").unwrap_or(table.at);
+    let remote_set = table.place("remote_set");
+    let remote_at = table.place("remote").or(remote_set).unwrap_or(table.at);
     let site = Site {
         name: name.at,
         remote: remote_at,
+        remote_set: remote_set.unwrap_or(remote_at),
         remote_port: table.place("remote_port").unwrap_or(remote_at),
         local_port: table.place("local_port").unwrap_or(remote_at),
     };
@@ -113,6 +119,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             traits,
             streams: streams.map_or(0, |Streams(k)| k),
             passed_over: choice.passed_over.clone(),
+            remote_sets: if match_in_doubt { Vec::new() } else { remote_sets },
             ..policy.origin
         },
         measured: is_measured.then(|| MeasuredPath {
@@ -197,6 +204,14 @@ fn check_band(table: &Table<'_>, is_measured: bool, problems: &mut Problems) {
 fn read_prefixes(table: &Table<'_>, key: &str, problems: &mut Problems) -> Vec<Located<IpNet>> {
     let nets = table.read_list(key, problems, |value| prefix::parse(table::text(value)?));
     nets.unwrap_or_default()
+}
+
+/// Reads the names of the sets that the path is for, each once.
+fn read_sets(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
+    let names = table.read_list("remote_set", problems, |value| parse_name(table::text(value)?));
+    let mut seen = HashSet::new();
+    let names = names.unwrap_or_default().into_iter().map(|name| name.value);
+    names.filter(|name| seen.insert(name.clone())).collect()
 }
 
 fn read_local(table: &Table<'_>, problems: &mut Problems) -> Vec<Located<IpNet>> {

@@ -14,7 +14,8 @@ use crate::{capacity::Capacity, law::Law, shares::Shares};
 pub struct PathPolicy {
     /// 1 to 63 bytes, printable, unique.
     pub name: String,
-    /// Networks, none twice, without IPv4-mapped ones.
+    /// Networks, none twice, without IPv4-mapped ones; none where the path has but sets, and
+    /// these are not known.
     pub remote: Vec<IpNet>,
     /// Local networks, as `remote`; empty for any.
     pub local: Vec<IpNet>,
@@ -97,6 +98,8 @@ pub struct Origin {
     pub reorder_segments: u32,
     /// The algorithms that the path would rather have, and that can't be had.
     pub passed_over: Vec<PassedOver>,
+    /// The names of the sets whose prefixes are the path's, beside its own; none twice.
+    pub remote_sets: Vec<String>,
 }
 
 impl Origin {
@@ -105,6 +108,13 @@ impl Origin {
         let names: Vec<_> = self.passed_over.iter().map(PassedOver::to_string).collect();
         let chosen = "congestion is the first of its list that can be had";
         (!names.is_empty()).then(|| format!("{chosen}: {}", names.join(", ")))
+    }
+
+    /// Says which sets its prefixes are of, if they are.
+    pub fn remote_sets_words(&self) -> Option<String> {
+        let s = if self.remote_sets.len() == 1 { "" } else { "s" };
+        let names = self.remote_sets.join(", ");
+        (!names.is_empty()).then(|| format!("remote set{s} {names}"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The tables of a file, for the reference in the book; but not that of a path, whose
 //! fields have a table of their own.
 
-use super::{derived, document_keys as keys, host_changes, keys::Key, sink, source};
+use super::{derived, document_keys as keys, host_changes, keys::Key, set, sink, source};
 
 /// A table that a file may have.
 pub struct ReferenceTable {
@@ -20,6 +20,7 @@ pub const TABLES: &[ReferenceTable] = &[
     one("api", keys::API),
     one("host", host_changes::KEYS),
     many(source::TABLE, source::KEYS),
+    many(set::TABLE, set::KEYS),
     many(sink::TABLE, sink::KEYS),
     many(derived::TABLE, derived::KEYS),
 ];
@@ -49,6 +50,8 @@ mod tests {
             ("source", _) => {
                 "name = \"s\"\nkind = \"prometheus\"\nurl = \"http://127.0.0.1:1\"\nrtt = \"x\"\n"
             }
+            ("set", "timeout" | "max_response") => "name = \"s\"\nurl = \"http://127.0.0.1:1\"\n",
+            ("set", _) => "name = \"s\"\nfile = \"/x\"\n",
             ("sink", "max_size" | "keep") => "name = \"s\"\nkind = \"file\"\npath = \"/x\"\n",
             ("sink", "timeout") => "name = \"s\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1\"\n",
             ("sink", _) => "name = \"s\"\nkind = \"stdout\"\n",

@@ -373,7 +373,7 @@ pub fn check_encryption(table: &Table<'_>, url: &Located<Url>, problems: &mut Pr
     }
 }
 
-fn read_time(
+pub fn read_time(
     table: &Table<'_>,
     key: &str,
     range: RangeInclusive<Duration>,

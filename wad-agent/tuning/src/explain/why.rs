@@ -28,6 +28,7 @@ pub fn of(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
     }
     why.extend(buffers(policy, origin));
     let in_force = InForce { policy, origin };
+    why.extend(origin.remote_sets_words().map(|sets| format!("the path is for {sets}")));
     why.extend(origin.passed_over_words());
     why.extend(fields::all().filter_map(|field| (field.why)(in_force)).map(str::to_owned));
     why

@@ -54,8 +54,16 @@ pub const MATCHED: &[Field] = &[
         key: "remote",
         alias: Some("dst_addr"),
         kind: PREFIXES,
-        default: "required",
+        default: "required, but with `remote_set`",
         doc: "The address or prefix of the other end; the longest that fits wins.",
+        ..Field::NONE
+    },
+    Field {
+        key: "remote_set",
+        kind: Kind::Other { takes: "the name of a [[set]], or a list of them", range: "" },
+        default: "none",
+        doc: "The lists whose prefixes are meant, beside those of `remote`.",
+        check: Some(Checked::words(|path| path.origin.remote_sets_words())),
         ..Field::NONE
     },
     Field {

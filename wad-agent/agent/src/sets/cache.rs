@@ -1,0 +1,217 @@
+//! The last good prefixes of sets on disk, so that a restart does not forget them:
+//! `sets-<instance>.json` in the state folder.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+use tracing::warn;
+use wad_policy::config::{ListError, Set, list_of_texts};
+use wad_toolbox::{mutex::locked, whole_file};
+
+use crate::sources::seconds_since_1970;
+
+/// A cache has room for a million prefixes and more.
+const MAX_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    #[error("cannot read {}", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("{} is damaged", file.display())]
+    Damaged { file: PathBuf, source: serde_json::Error },
+    #[error("{} is damaged", file.display())]
+    List { file: PathBuf, source: ListError },
+    #[error("cannot write {}", file.display())]
+    Write { file: PathBuf, source: io::Error },
+}
+
+/// The prefixes of a set, and when they were read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Good {
+    pub prefixes: Arc<[IpNet]>,
+    pub read_at: SystemTime,
+}
+
+impl Good {
+    pub fn now(prefixes: Vec<IpNet>) -> Self {
+        Self { prefixes: prefixes.into(), read_at: SystemTime::now() }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Cache {
+    file: PathBuf,
+    /// The content that is to be written next; the newest.
+    pending: Arc<Mutex<Option<Content>>>,
+    /// Whoever writes has it.
+    writing: Arc<Mutex<()>>,
+}
+
+/// Holds the origin and the list of each set, by its name.
+type Content = BTreeMap<String, (String, Good)>;
+
+#[derive(Default, Deserialize, Serialize)]
+struct Written {
+    sets: BTreeMap<String, WrittenSet>,
+}
+
+#[derive(Deserialize, Serialize)]
+struct WrittenSet {
+    /// The place that it was read from, and what of it.
+    origin: String,
+    read_at: f64,
+    prefixes: Vec<String>,
+}
+
+impl Cache {
+    pub fn new(state_dir: &Path, instance: &str) -> Self {
+        Self {
+            file: state_dir.join(format!("sets-{instance}.json")),
+            pending: Arc::default(),
+            writing: Arc::default(),
+        }
+    }
+
+    /// Returns what was kept of these sets, by their places; those of another origin are
+    /// other sets.
+    pub fn read(&self, sets: &[Set]) -> Result<BTreeMap<usize, Good>, CacheError> {
+        if sets.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let read = |source| CacheError::Read { file: self.file.clone(), source };
+        let bytes = match fs::metadata(&self.file) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
+            Ok(metadata) if metadata.len() > MAX_BYTES => {
+                return Err(read(io::ErrorKind::FileTooLarge.into()));
+            }
+            _ => fs::read(&self.file).map_err(read)?,
+        };
+        let damaged = |source| CacheError::Damaged { file: self.file.clone(), source };
+        let mut written = parse(&bytes).map_err(damaged)?;
+        let mut kept = BTreeMap::new();
+        for (place, set) in sets.iter().enumerate() {
+            let Some(of_set) = written.sets.remove(&set.name) else { continue };
+            if of_set.origin == set.origin() {
+                let damaged = |source| CacheError::List { file: self.file.clone(), source };
+                kept.insert(place, restore(&of_set).map_err(damaged)?);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Keeps these, beside tasks that must not wait for it. Needs a tokio runtime.
+    pub fn keep<'s>(&self, sets: impl Iterator<Item = (&'s Set, &'s Good)>) {
+        let content = sets.map(|(set, good)| (set.name.clone(), (set.origin(), good.clone())));
+        *locked(&self.pending) = Some(content.collect());
+        let cache = self.clone();
+        tokio::task::spawn_blocking(move || {
+            let _one_at_a_time = locked(&cache.writing);
+            let Some(content) = locked(&cache.pending).take() else { return };
+            if let Err(error) = cache.write(&content) {
+                warn!("{:#}: sets are forgotten with this agent", anyhow::Error::from(error));
+            }
+        });
+    }
+
+    /// Whole or not at all.
+    fn write(&self, content: &Content) -> Result<(), CacheError> {
+        let bytes = bytes(content);
+        let written = if bytes.len() as u64 > MAX_BYTES {
+            Err(io::ErrorKind::FileTooLarge.into())
+        } else {
+            whole_file::write(&self.file, &bytes)
+        };
+        written.map_err(|source| CacheError::Write { file: self.file.clone(), source })
+    }
+
+    /// For libFuzzer, see `tests/fuzz`.
+    #[cfg(feature = "fuzz")]
+    pub fn fuzz(bytes: &[u8]) {
+        let Ok(written) = parse(bytes) else { return };
+        for (name, of_set) in written.sets {
+            let Ok(good) = restore(&of_set) else { continue };
+            let content = [(name.clone(), (of_set.origin, good.clone()))].into();
+            let again = parse(&self::bytes(&content)).expect("it is as it is written");
+            assert_eq!(restore(&again.sets[&name]).expect("as before").prefixes, good.prefixes);
+        }
+    }
+}
+
+fn parse(bytes: &[u8]) -> serde_json::Result<Written> {
+    serde_json::from_slice(bytes)
+}
+
+fn restore(written: &WrittenSet) -> Result<Good, ListError> {
+    let prefixes = list_of_texts(written.prefixes.iter().map(String::as_str))?.into();
+    // A time that cannot be is that of no reading.
+    let since_1970 = Duration::try_from_secs_f64(written.read_at).unwrap_or_default();
+    let read_at = SystemTime::UNIX_EPOCH.checked_add(since_1970);
+    Ok(Good { prefixes, read_at: read_at.unwrap_or(SystemTime::UNIX_EPOCH) })
+}
+
+fn bytes(content: &Content) -> Vec<u8> {
+    let of_set = |(origin, good): &(String, Good)| WrittenSet {
+        origin: origin.clone(),
+        read_at: seconds_since_1970(good.read_at),
+        prefixes: good.prefixes.iter().map(ToString::to_string).collect(),
+    };
+    let sets = content.iter().map(|(name, set)| (name.clone(), of_set(set))).collect();
+    serde_json::to_vec(&Written { sets }).expect("texts and finite numbers are JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use wad_policy::config::{Config, testing::host};
+
+    use super::*;
+
+    fn sets(text: &str) -> Vec<Set> {
+        Config::parse("wad.toml", text, &host()).unwrap_or_else(|error| panic!("{error}")).sets
+    }
+
+    #[test]
+    fn what_is_kept_is_of_the_same_list_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path(), "a");
+        let before =
+            sets("[[set]]\nname = 'a'\nurl = 'http://a'\n[[set]]\nname = 'b'\nfile = '/b'\n");
+        assert_eq!(cache.read(&before).unwrap(), BTreeMap::new());
+        let nets = ["10.0.0.0/8", "2001:db8::/32"].map(|net| net.parse::<IpNet>().unwrap());
+        let read_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
+        let good = Good { prefixes: nets.into(), read_at };
+        let content = before.iter().map(|it| (it.name.clone(), (it.origin(), good.clone())));
+        cache.write(&content.collect()).unwrap();
+        assert_eq!(cache.read(&before).unwrap(), [(0, good.clone()), (1, good.clone())].into());
+        let after =
+            sets("[[set]]\nname = 'b'\nfile = '/b'\n[[set]]\nname = 'a'\nurl = 'http://b'\n");
+        assert_eq!(cache.read(&after).unwrap(), [(0, good)].into());
+        let selecting = sets("[[set]]\nname = 'b'\nfile = '/b'\nselect = 'x'\n");
+        assert_eq!(cache.read(&selecting).unwrap(), BTreeMap::new());
+    }
+
+    #[test]
+    fn a_damaged_cache_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path(), "a");
+        let sets = sets("[[set]]\nname = 'b'\nfile = '/b'\n");
+        let list = |list| {
+            format!(
+                r#"{{"sets": {{"b": {{"origin": "/b", "read_at": 1e99, "prefixes": {list}}}}}}}"#
+            )
+        };
+        for damaged in ["", "{", "[]", &list("[]"), &list("[\"x\"]"), &list("[\"::/0\"]")] {
+            fs::write(&cache.file, damaged).unwrap();
+            let error = cache.read(&sets).unwrap_err().to_string();
+            assert!(error.ends_with("sets-a.json is damaged"), "{error}");
+        }
+        fs::write(&cache.file, list("[\"10.0.0.1\"]")).unwrap();
+        assert_eq!(cache.read(&sets).unwrap().len(), 1);
+    }
+}
