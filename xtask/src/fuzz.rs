@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 13] = [
+const TARGETS: [&str; 14] = [
     "archive",
     "config",
     "derived",
@@ -37,6 +37,7 @@ const TARGETS: [&str; 13] = [
     "prometheus",
     "pscheduler",
     "query",
+    "set",
     "spool",
     "state",
     "trace",

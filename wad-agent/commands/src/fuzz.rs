@@ -4,15 +4,16 @@
 
 use std::sync::LazyLock;
 
-use wad_agent::sources::Cache;
 pub use wad_agent::sources::{
     fuzz::http, fuzz_archive as archive, fuzz_document as document, fuzz_prometheus as prometheus,
     fuzz_pscheduler as pscheduler,
 };
+use wad_agent::{sets, sources::Cache};
 use wad_instruments::{Flow, STANDARD, Values};
 use wad_linux::{cgroup, netns, privileges};
 use wad_observing::{reading::Filter, trace};
 pub use wad_observing::{sinks::fuzz as spool, trace::read::fuzz_packed as packed_trace};
+pub use wad_policy::config::fuzz_set as set;
 use wad_policy::{
     config::{self, Config, ConfigError, fuzz::HOST},
     derived::{Definition, Derived},
@@ -102,6 +103,7 @@ pub fn query(bytes: &[u8]) {
 pub fn state(bytes: &[u8]) {
     wad_tuning::journal::fuzz(bytes);
     Cache::fuzz(bytes);
+    sets::Cache::fuzz(bytes);
     if let Ok(disabled) = serde_json::from_slice::<switch::Disabled>(bytes) {
         let written = serde_json::to_vec(&disabled).expect("texts are JSON");
         assert_eq!(serde_json::from_slice::<switch::Disabled>(&written).ok(), Some(disabled));
