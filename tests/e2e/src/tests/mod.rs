@@ -56,6 +56,7 @@ mod removed_paths;
 mod reuse;
 mod running;
 mod scenarios;
+mod sets;
 mod shortages;
 mod start;
 mod surroundings;
