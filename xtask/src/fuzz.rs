@@ -26,10 +26,11 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 14] = [
+const TARGETS: [&str; 15] = [
     "archive",
     "config",
     "derived",
+    "dns",
     "document",
     "http",
     "packed_trace",

@@ -22,6 +22,7 @@ pub mod leftovers;
 pub mod limits;
 pub mod metrics;
 pub mod mutex;
+pub mod name_server;
 pub mod netns;
 pub mod newcomers;
 pub mod nginx;

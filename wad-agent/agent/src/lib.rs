@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod client;
+pub mod dns;
 pub mod explainer;
 pub mod flow_log;
 pub mod measured;

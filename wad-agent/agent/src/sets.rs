@@ -1,6 +1,7 @@
 //! The lists of prefixes that paths are for. A list that is broken, empty or gone never
 //! counts: the last good one holds, which is kept across restarts.
 
+mod addresses;
 mod cache;
 mod look;
 
@@ -19,11 +20,11 @@ use wad_toolbox::{causes::told, mutex::locked};
 
 pub use self::{
     cache::Cache,
-    look::{News, SetError},
+    look::{InUse, News, SetError},
 };
 use self::{
     cache::Good,
-    look::{Stamp, look_on, read_file},
+    look::{Stamp, look_on, look_up_on, read_file},
 };
 
 /// The sets of a configuration.
@@ -85,10 +86,17 @@ impl Sets {
     }
 
     /// Looks for the lists from now on. Needs a tokio runtime.
-    pub fn start(&mut self) {
+    pub fn start(&mut self, in_use: &InUse) {
         let Some(sender) = self.sender.take() else { return };
         for (place, held) in self.held.iter().enumerate() {
-            self.tasks.spawn(look_on(place, held.set.clone(), held.seen, sender.clone()));
+            let (set, sender) = (held.set.clone(), sender.clone());
+            if held.set.place == SetPlace::Host {
+                let known = held.good.as_ref().map_or_else(Vec::new, |it| it.prefixes.to_vec());
+                let in_use = Arc::clone(in_use);
+                self.tasks.spawn(look_up_on(place, (set, known), in_use, sender));
+            } else {
+                self.tasks.spawn(look_on(place, set, held.seen, sender));
+            }
         }
         self.keep();
         self.tell();
@@ -105,7 +113,7 @@ impl Sets {
     /// Gives paths the prefixes that their sets hold. A list that does not fit with the
     /// others holds no more.
     pub fn fill(&mut self, paths: &mut Vec<PathPolicy>, host: &HostChanges) {
-        if paths.iter().all(|path| path.origin.remote_sets.is_empty()) {
+        if paths.iter().all(|path| path.origin.lists().next().is_none()) {
             return;
         }
         let of_file = paths.clone();
@@ -265,7 +273,7 @@ pub fn without_agent(sets: &[Set], state_dir: &Path, instance: &str) -> Prefixes
     let known = sets.iter().enumerate().filter_map(|(place, set)| {
         let of_file = match &set.place {
             SetPlace::File(file) => read_now(set, file).ok(),
-            SetPlace::Url(_) => None,
+            SetPlace::Url(_) | SetPlace::Host => None,
         };
         let kept = kept.remove(&place).map(|good| good.prefixes);
         Some((set.name.clone(), of_file.map(Arc::from).or(kept)?))

@@ -89,7 +89,7 @@ fn from_configuration(args: &Explain, query: &Query) -> Result<Answer> {
     let file: PathBuf = args.config.file.clone();
     let instance = &args.ask.instance.name;
     let mut config = Config::load(&file, &Host::read()?)?;
-    let held = sets::without_agent(&config.sets, &config.agent.state_dir, instance.name());
+    let held = sets::without_agent(&config.lists(), &config.agent.state_dir, instance.name());
     fill(&mut config.paths, &held);
     let disabled = Note::of(&config.agent.state_dir, instance.name()).read()?;
     let from = Basis::Configuration { file };

@@ -33,6 +33,7 @@ mod many_namespaces;
 mod matching;
 mod measured;
 mod metrics;
+mod names;
 mod neighbours;
 mod no_struct_ops;
 mod options;

@@ -66,7 +66,7 @@ impl InForce {
 
     /// Returns the whole configuration, if any path is for this set.
     pub fn config_for(&self, set: &str) -> Option<Config> {
-        let is_of = |path: &PathPolicy| path.origin.remote_sets.iter().any(|name| name == set);
+        let is_of = |path: &PathPolicy| path.origin.lists().any(|name| name == set);
         let is_used = self.of_file.iter().any(is_of);
         is_used.then(|| Config { paths: self.of_file.clone(), ..self.rest.clone() })
     }

@@ -9,7 +9,11 @@ use std::{
 
 use anyhow::Result;
 use tracing::{error, info, warn};
-use wad_observing::{live_flows::LiveFlows, metrics::Reloads, reading::Instruments};
+use wad_observing::{
+    live_flows::LiveFlows,
+    metrics::Reloads,
+    reading::{Filter, Instruments},
+};
 use wad_policy::{
     config::{Config, OnExit, PathPolicy},
     switch::{self, Order},
@@ -30,7 +34,7 @@ use crate::{
     api::Command,
     measured::{self, Board, Measured},
     reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
-    sets::{self, SetError, Sets},
+    sets::{self, InUse, SetError, Sets},
     switched,
 };
 
@@ -69,7 +73,7 @@ impl<'a> Running<'a> {
     ) -> Result<Self> {
         let Begin { config, seen, disabled } = begin;
         let mut force = Force::nothing(agent, journal, disabled)?;
-        let mut sets = Sets::new(&config.sets, agent.sets.clone(), None);
+        let mut sets = Sets::new(&config.lists(), agent.sets.clone(), None);
         let put = put(agent, &mut force, (config, &mut sets), None)?;
         let Put { installed, in_force, mut measured } = put;
         installed.log_start(force.tuning().path_names().len());
@@ -79,11 +83,12 @@ impl<'a> Running<'a> {
             force.ends.clone(),
             in_force.derived().clone(),
         );
+        let live = Arc::new(live);
         let changes = locked(journal).changes().cloned().collect();
         let told = Told { changes, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
         measured.start(force.tuning());
-        sets.start();
+        sets.start(&in_use(&live));
         give_memory_back();
         Ok(Self {
             agent,
@@ -94,7 +99,7 @@ impl<'a> Running<'a> {
             seen,
             told: Arc::new(Mutex::new(told)),
             board,
-            live: Arc::new(live),
+            live,
         })
     }
 
@@ -202,11 +207,11 @@ impl<'a> Running<'a> {
     /// Puts a configuration in force. If that fails, all is as before.
     fn apply(&mut self, config: Config) -> Result<(u64, Diff)> {
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
-        let mut sets = Sets::new(&config.sets, self.agent.sets.clone(), Some(&self.sets));
+        let mut sets = Sets::new(&config.lists(), self.agent.sets.clone(), Some(&self.sets));
         let put = put(self.agent, &mut self.force, (config, &mut sets), Some(&self.measured))?;
         // The tasks that looked for the sets before end here.
         self.sets = sets;
-        self.sets.start();
+        self.sets.start(&in_use(&self.live));
         let policy_set = put.installed.policy_set;
         self.go_on_with(put);
         Ok((policy_set, diff))
@@ -310,6 +315,17 @@ impl<'a> Running<'a> {
     }
 }
 
+/// Looks which addresses flows have.
+fn in_use(live: &Arc<LiveFlows>) -> InUse {
+    let live = Arc::clone(live);
+    Arc::new(move |addresses| {
+        let remotes = addresses.iter().map(|address| address.to_string().parse());
+        let remotes = remotes.collect::<Result<_, _>>().ok()?;
+        let reading = live.read(&Filter { remotes, ..Filter::default() }).ok()?;
+        Some(reading.flows.iter().map(|flow| flow.remote.ip().to_canonical()).collect())
+    })
+}
+
 const KEPT: &str = "tuning stays in the kernel, and ceilings as they are: nobody watches; the \
                     next `wad run` takes over, `wad cleanup` takes it out";
 
@@ -329,7 +345,7 @@ fn put(
     before: Option<&Measured>,
 ) -> Result<Put> {
     let prints = Fingerprints::of(&config);
-    let has_set = |path: &PathPolicy| !path.origin.remote_sets.is_empty();
+    let has_set = |path: &PathPolicy| path.origin.lists().next().is_some();
     let of_file = if config.paths.iter().any(has_set) { config.paths.clone() } else { Vec::new() };
     sets.fill(&mut config.paths, &config.host);
     let journal = locked(&force.journal);

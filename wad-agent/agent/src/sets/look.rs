@@ -2,19 +2,25 @@
 //! them can hold the agent up: each has a task, which tells what it has found.
 
 use std::{
+    collections::HashSet,
     fs::{File, Metadata, OpenOptions},
     io::{self, Read},
+    net::IpAddr,
     os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    time::Duration,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
 use ipnet::IpNet;
 use nix::fcntl::OFlag;
 use tokio::{sync::mpsc, task, time::sleep};
 use wad_http::{Client, HttpError, Terms};
-use wad_policy::config::{ListError, Set, SetPlace, SetUrl, Unfit};
+use wad_policy::config::{ListError, Set, SetPlace, SetUrl, Unfit, list_of_addresses};
 use wad_toolbox::chance::chance;
+
+use super::addresses::Addresses;
+use crate::dns::{DnsError, look_up};
 
 /// Largest file: 200 bytes for each of the most prefixes.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -24,6 +30,10 @@ const JITTER: f64 = 0.1;
 /// Wait after the first failure of a URL; doubled with each.
 const FIRST_BACK_OFF: Duration = Duration::from_secs(5);
 
+/// The addresses of a name hold for as long as its name server says, within these bounds.
+const HOLD_LEAST: Duration = Duration::from_secs(5);
+const HOLD_MOST: Duration = Duration::from_secs(3600);
+
 /// Says why what a set holds is not what its list says.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
@@ -31,6 +41,8 @@ pub enum SetError {
     Http(#[from] HttpError),
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Dns(#[from] DnsError),
     #[error("the list is not taken")]
     List(#[from] ListError),
     #[error(transparent)]
@@ -45,6 +57,9 @@ pub struct News {
     pub place: usize,
     pub list: Result<Vec<IpNet>, SetError>,
 }
+
+/// Says which of these addresses connections have; None where that is not known.
+pub type InUse = Arc<dyn Fn(&[IpAddr]) -> Option<HashSet<IpAddr>> + Send + Sync>;
 
 /// A stamp says which version of a file was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,18 +124,60 @@ fn open(file: &Path) -> io::Result<(File, Stamp)> {
     Ok((open, stamp))
 }
 
+/// Looks up a host's addresses again and again, as long as they hold.
+pub async fn look_up_on(
+    place: usize,
+    (set, known): (Set, Vec<IpNet>),
+    in_use: InUse,
+    news: mpsc::Sender<News>,
+) {
+    let mut addresses = Addresses::known(&known, Instant::now());
+    let mut failures = 0;
+    sleep(Duration::from_secs(1).mul_f64(chance())).await;
+    loop {
+        let answer = look_up(&set.name).await;
+        let wait = match &answer {
+            Ok(answer) => answer.holds.clamp(HOLD_LEAST, HOLD_MOST),
+            Err(_) => back_off(failures).min(HOLD_MOST),
+        };
+        failures = if answer.is_ok() { 0 } else { failures + 1 };
+        let list = match answer {
+            Err(error) => Err(error.into()),
+            Ok(answer) => {
+                let now = Instant::now();
+                let due = addresses.take(&answer.addresses, now);
+                if !due.is_empty() {
+                    let (ask, of_due) = (Arc::clone(&in_use), due.clone());
+                    let used = task::spawn_blocking(move || ask(&of_due)).await;
+                    // Where it is not known, all of them may be.
+                    let used = used.ok().flatten();
+                    let used = used.unwrap_or_else(|| due.iter().copied().collect());
+                    addresses.drop_unused(&due, &used, now);
+                }
+                list_of_addresses(addresses.all()).map_err(SetError::from)
+            }
+        };
+        if news.send(News { place, list }).await.is_err() {
+            return;
+        }
+        sleep(wait).await;
+    }
+}
+
 /// Looks for a list again and again, for as long as somebody wants to know.
 pub async fn look_on(place: usize, set: Set, mut seen: Option<Stamp>, news: mpsc::Sender<News>) {
     let mut failures = 0;
     // Its file was read at the start; those who start together do not ask together.
     sleep(match &set.place {
         SetPlace::File(_) => wait(&set, 0),
-        SetPlace::Url(_) => Duration::from_secs(1).mul_f64(chance()),
+        SetPlace::Url(_) | SetPlace::Host => Duration::from_secs(1).mul_f64(chance()),
     })
     .await;
     loop {
         let list = match &set.place {
             SetPlace::Url(url) => Some(fetch(&set, url).await),
+            // Others look these up.
+            SetPlace::Host => return,
             SetPlace::File(file) => {
                 let (of_task, file) = (set.clone(), file.clone());
                 let looked = task::spawn_blocking(move || {
@@ -157,14 +214,16 @@ async fn fetch(set: &Set, url: &SetUrl) -> Result<Vec<IpNet>, SetError> {
     read.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
 }
 
+/// Twice as long with each failure before.
+fn back_off(failures: u32) -> Duration {
+    FIRST_BACK_OFF.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX))
+}
+
 /// Returns the time to the next look: a URL that has failed is asked again sooner.
 fn wait(set: &Set, failures: u32) -> Duration {
     let wait = match (&set.place, failures) {
         (SetPlace::File(_), _) | (_, 0) => set.every,
-        (SetPlace::Url(_), failures) => {
-            let doubled = 1_u32.checked_shl(failures - 1).unwrap_or(u32::MAX);
-            FIRST_BACK_OFF.saturating_mul(doubled).min(set.every)
-        }
+        (SetPlace::Url(_) | SetPlace::Host, failures) => back_off(failures - 1).min(set.every),
     };
     wait.mul_f64(1.0 - JITTER * chance())
 }

@@ -32,6 +32,10 @@ fn filled(sets: &mut Sets, config: &Config) -> Vec<String> {
     paths[0].remote.iter().map(ToString::to_string).collect()
 }
 
+fn no_flows() -> InUse {
+    Arc::new(|_| Some(std::collections::HashSet::new()))
+}
+
 /// Says so of a list of texts.
 fn news(place: usize, list: &[&str]) -> News {
     let list = list.iter().map(|net| net.parse().unwrap()).collect();
@@ -49,7 +53,7 @@ async fn a_list_that_does_not_count_leaves_the_one_before() {
     fs::write(&file, "10.0.0.0/8\n").unwrap();
     let config = with_paths(&format!("[[set]]\nname = 's'\nfile = '{}'\n", file.display()), "'s'");
     let mut sets = Sets::new(&config.sets, cache.clone(), None);
-    sets.start();
+    sets.start(&no_flows());
     assert_eq!(filled(&mut sets, &config), ["10.0.0.0/8"]);
     let of_file = (config.paths.as_slice(), &config.host);
 
@@ -133,7 +137,7 @@ async fn a_list_that_does_not_fit_with_the_others_is_left_out() {
     let config = with_paths(&text, "['0', '1', '2', '3', '4']");
     let mut sets = Sets::new(&config.sets, cache, None);
     assert_eq!(filled(&mut sets, &config).len(), 4);
-    sets.start();
+    sets.start(&no_flows());
     assert_eq!(failing(&sets), [false, false, false, false, true]);
     let of_file = (config.paths.as_slice(), &config.host);
     assert!(sets.hear(news(4, &["10.0.0.0/16"]), of_file).is_none());
@@ -165,7 +169,7 @@ async fn a_url_is_asked_and_a_file_looked_at() {
         file.display()
     ));
     let mut sets = Sets::new(&config.sets, Cache::new(folder.path(), "a"), None);
-    sets.start();
+    sets.start(&no_flows());
     fs::write(&file, "11.0.0.0/8\n").unwrap();
     let mut seen = BTreeMap::new();
     while seen.len() < 3 {

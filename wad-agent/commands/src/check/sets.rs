@@ -8,11 +8,15 @@ use wad_policy::config::{Config, Prefixes, SetPlace, fill, fit, unreachable};
 pub fn read(config: &Config) -> Vec<String> {
     let mut held = Prefixes::new();
     let mut said = Vec::new();
-    for set in &config.sets {
+    for set in &config.lists() {
         let name = set.name.escape_debug();
         let file = match &set.place {
             SetPlace::Url(url) => {
                 said.push(format!("set {name}: `wad run` fetches it from {}", url.url));
+                continue;
+            }
+            SetPlace::Host => {
+                said.push(format!("name {name}: `wad run` looks its addresses up"));
                 continue;
             }
             SetPlace::File(file) => file,

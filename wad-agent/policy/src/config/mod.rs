@@ -22,6 +22,7 @@ pub mod fields;
 pub mod fuzz;
 mod host;
 mod host_changes;
+mod host_name;
 mod keys;
 mod line;
 mod line_use;
@@ -78,7 +79,7 @@ pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
 #[cfg(feature = "fuzz")]
 pub use set::fuzz as fuzz_set;
-pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_texts};
+pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_addresses, list_of_texts};
 pub use setting::{InForce, Setting, Value, Window};
 pub use settings::Settings;
 pub use sink::{Collector, LogFile, Sink, SinkKind};

@@ -33,6 +33,7 @@ pub struct Site {
     pub remote: Span,
     /// This is the place of `remote` where the file has none, as those of the ports are.
     pub remote_set: Span,
+    pub remote_name: Span,
     /// These are the place of `remote` where the file has none.
     pub remote_port: Span,
     pub local_port: Span,
@@ -153,9 +154,9 @@ fn check_rules(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
 /// Returns the rules that paths have by each set: whatever it holds, there they stand beside
 /// one another.
 fn rules_of_sets(paths: &[PathPolicy]) -> impl Iterator<Item = Vec<MatchRule>> {
-    let names: BTreeSet<_> = paths.iter().flat_map(|path| &path.origin.remote_sets).collect();
+    let names: BTreeSet<_> = paths.iter().flat_map(|path| path.origin.lists()).collect();
     names.into_iter().map(move |name| {
-        let is_of = |path: &&PathPolicy| path.origin.remote_sets.contains(name);
+        let is_of = |path: &&PathPolicy| path.origin.lists().any(|list| list == name);
         let (places, of_set): (Vec<_>, Vec<_>) = (0..)
             .zip(paths)
             .filter(|(_, path)| is_of(path))
@@ -268,7 +269,14 @@ mod tests {
     fn found(paths: &[PathPolicy]) -> Vec<(String, u32)> {
         let site = |n: u32| {
             let at = Span { start: n, end: n };
-            Site { name: at, remote: at, remote_set: at, remote_port: at, local_port: at }
+            Site {
+                name: at,
+                remote: at,
+                remote_set: at,
+                remote_name: at,
+                remote_port: at,
+                local_port: at,
+            }
         };
         let sites: Vec<_> = (0..paths.len() as u32).map(site).collect();
         let mut problems = Problems::default();

@@ -20,6 +20,7 @@ use super::{
         capacity::{BAND, MEASURED_BAND},
         matched::MODE,
     },
+    host_name,
     line::Line,
     line_use,
     overlap::Site,
@@ -34,7 +35,7 @@ pub const TABLE: &str = "path";
 /// given no prefixes, so that no error follows from it.
 pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(PathPolicy, Site)> {
     table.require("name", problems, "add name = \"bob\", or how it is to show in logs and metrics");
-    if !table.has("remote_set") {
+    if !table.has("remote_set") && !table.has("remote_name") {
         let help = "add remote = \"10.5.128.74\", or a prefix, or an array";
         table.require("remote", problems, help);
     }
@@ -46,6 +47,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let before = problems.count();
     let remote = read_prefixes(table, "remote", problems);
     let remote_sets = read_sets(table, problems);
+    let remote_names = host_name::read(table, problems);
     let local = read_local(table, problems);
     fields::read_match(table, problems, &mut policy);
     policy.user = user::read(table, host, problems);
@@ -92,12 +94,13 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         }
     }
     let name = name?;
-    let remote_set = table.place("remote_set");
-    let remote_at = table.place("remote").or(remote_set).unwrap_or(table.at);
+    let (remote_set, remote_name) = (table.place("remote_set"), table.place("remote_name"));
+    let remote_at = table.place("remote").or(remote_set).or(remote_name).unwrap_or(table.at);
     let site = Site {
         name: name.at,
         remote: remote_at,
-        remote_set: remote_set.unwrap_or(remote_at),
+        remote_set: remote_set.or(remote_name).unwrap_or(remote_at),
+        remote_name: remote_name.unwrap_or(remote_at),
         remote_port: table.place("remote_port").unwrap_or(remote_at),
         local_port: table.place("local_port").unwrap_or(remote_at),
     };
@@ -120,6 +123,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             streams: streams.map_or(0, |Streams(k)| k),
             passed_over: choice.passed_over.clone(),
             remote_sets: if match_in_doubt { Vec::new() } else { remote_sets },
+            remote_names: if match_in_doubt { Vec::new() } else { remote_names },
             ..policy.origin
         },
         measured: is_measured.then(|| MeasuredPath {

@@ -100,6 +100,8 @@ pub struct Origin {
     pub passed_over: Vec<PassedOver>,
     /// The names of the sets whose prefixes are the path's, beside its own; none twice.
     pub remote_sets: Vec<String>,
+    /// The names of hosts whose addresses are the path's, likewise.
+    pub remote_names: Vec<String>,
 }
 
 impl Origin {
@@ -110,12 +112,25 @@ impl Origin {
         (!names.is_empty()).then(|| format!("{chosen}: {}", names.join(", ")))
     }
 
+    /// Returns the names of the lists whose prefixes are the path's: of sets and of hosts.
+    pub fn lists(&self) -> impl Iterator<Item = &String> {
+        self.remote_sets.iter().chain(&self.remote_names)
+    }
+
     /// Says which sets its prefixes are of, if they are.
     pub fn remote_sets_words(&self) -> Option<String> {
-        let s = if self.remote_sets.len() == 1 { "" } else { "s" };
-        let names = self.remote_sets.join(", ");
-        (!names.is_empty()).then(|| format!("remote set{s} {names}"))
+        words("remote set", &self.remote_sets)
     }
+
+    /// Says which names its addresses are of, if they are.
+    pub fn remote_names_words(&self) -> Option<String> {
+        words("remote name", &self.remote_names)
+    }
+}
+
+fn words(what: &str, names: &[String]) -> Option<String> {
+    let s = if names.len() == 1 { "" } else { "s" };
+    (!names.is_empty()).then(|| format!("{what}{s} {}", names.join(", ")))
 }
 
 /// An algorithm of the kernel's that can't be had.

@@ -5,7 +5,7 @@ mod list;
 mod select;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     ops::RangeInclusive,
     path::PathBuf,
     sync::Arc,
@@ -18,11 +18,11 @@ use wad_toolbox::url::Url;
 #[cfg(feature = "fuzz")]
 pub use self::list::fuzz;
 pub use self::{
-    list::{ListError, texts as list_of_texts},
+    list::{ListError, addresses as list_of_addresses, texts as list_of_texts},
     select::Select,
 };
 use super::{
-    PathPolicy,
+    Config, PathPolicy,
     fault::{Fault, Problems, Span, quoted},
     keys::{
         Key,
@@ -41,6 +41,9 @@ pub const TABLE: &str = "set";
 
 /// Most sets: each has metrics of its own.
 pub const MAX_SETS: usize = 32;
+
+/// Most hosts that paths name: each is asked for again and again.
+const MAX_HOSTS: usize = 64;
 
 pub const KEYS: &[Key] = &[
     key("name").takes(Text("1 to 63 bytes"), Refused, "the name that `remote_set` has for it"),
@@ -91,6 +94,8 @@ const TIMEOUTS: RangeInclusive<Duration> = Duration::from_millis(100)..=Duration
 const RESPONSE_BYTES: RangeInclusive<u64> = 1 << 10..=64 << 20;
 
 const FILE_EVERY: Duration = Duration::from_secs(10);
+/// Unless the name server says for how long addresses hold.
+const HOST_EVERY: Duration = Duration::from_secs(60);
 const URL_EVERY: Duration = Duration::from_secs(3600);
 const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
@@ -115,6 +120,8 @@ pub struct Set {
 pub enum SetPlace {
     File(PathBuf),
     Url(SetUrl),
+    /// The addresses of the host that has the set's name. No `[[set]]` says so.
+    Host,
 }
 
 /// Says how a set is fetched.
@@ -144,16 +151,31 @@ impl Set {
         let place = match &self.place {
             SetPlace::File(file) => file.display().to_string(),
             SetPlace::Url(url) => url.url.to_string(),
+            SetPlace::Host => "DNS".to_owned(),
         };
         let select = self.select.iter().map(|select| format!(" {select}"));
         place + &select.collect::<String>()
     }
 }
 
+impl Config {
+    /// Returns the sets of the file, and those of the hosts that paths name.
+    pub fn lists(&self) -> Vec<Set> {
+        let names = self.paths.iter().flat_map(|path| &path.origin.remote_names);
+        let hosts = names.collect::<BTreeSet<_>>().into_iter().map(|name| Set {
+            name: name.clone(),
+            place: SetPlace::Host,
+            select: Vec::new(),
+            every: HOST_EVERY,
+        });
+        self.sets.iter().cloned().chain(hosts).collect()
+    }
+}
+
 /// Gives paths the prefixes of their sets beside their own.
 pub fn fill(paths: &mut [PathPolicy], held: &Prefixes) {
-    for path in paths.iter_mut().filter(|path| !path.origin.remote_sets.is_empty()) {
-        let sets = path.origin.remote_sets.iter().filter_map(|name| held.get(name));
+    for path in paths.iter_mut().filter(|path| path.origin.lists().next().is_some()) {
+        let sets = path.origin.lists().filter_map(|name| held.get(name));
         let all = path.remote.iter().copied().chain(sets.flat_map(|set| set.iter().copied()));
         let mut seen = HashSet::new();
         path.remote = all.filter(|&net| seen.insert(net)).collect();
@@ -218,7 +240,19 @@ pub fn check(
             problems.push(fault.help("rename one of them").at(*at).also(before, "the first"));
         }
     }
+    let mut hosts = HashSet::new();
     for (path, site) in paths.iter().zip(sites) {
+        for name in &path.origin.remote_names {
+            if let Some(at) = first.get(name.as_str()) {
+                let fault = Fault::new(format!("a set is named as the host {name}"), "this set");
+                let help = "rename the set: metrics and `status` show both by their names";
+                problems.push(fault.help(help).at(*at).also(site.remote_name, "the host"));
+            }
+            if hosts.insert(name) && hosts.len() == MAX_HOSTS + 1 {
+                let label = format!("at most {MAX_HOSTS} in all paths together");
+                problems.push(Fault::new("too many names", label).at(site.remote_name));
+            }
+        }
         let unknown =
             path.origin.remote_sets.iter().find(|name| !first.contains_key(name.as_str()));
         let Some(name) = unknown else { continue };

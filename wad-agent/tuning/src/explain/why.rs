@@ -28,7 +28,8 @@ pub fn of(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
     }
     why.extend(buffers(policy, origin));
     let in_force = InForce { policy, origin };
-    why.extend(origin.remote_sets_words().map(|sets| format!("the path is for {sets}")));
+    let lists = [origin.remote_sets_words(), origin.remote_names_words()];
+    why.extend(lists.into_iter().flatten().map(|lists| format!("the path is for {lists}")));
     why.extend(origin.passed_over_words());
     why.extend(fields::all().filter_map(|field| (field.why)(in_force)).map(str::to_owned));
     why

@@ -54,7 +54,7 @@ pub const MATCHED: &[Field] = &[
         key: "remote",
         alias: Some("dst_addr"),
         kind: PREFIXES,
-        default: "required, but with `remote_set`",
+        default: "required, but with `remote_set` or `remote_name`",
         doc: "The address or prefix of the other end; the longest that fits wins.",
         ..Field::NONE
     },
@@ -64,6 +64,14 @@ pub const MATCHED: &[Field] = &[
         default: "none",
         doc: "The lists whose prefixes are meant, beside those of `remote`.",
         check: Some(Checked::words(|path| path.origin.remote_sets_words())),
+        ..Field::NONE
+    },
+    Field {
+        key: "remote_name",
+        kind: Kind::Other { takes: "the name of a host, or a list of them", range: "" },
+        default: "none",
+        doc: "The hosts whose addresses are meant, which are looked up again and again.",
+        check: Some(Checked::words(|path| path.origin.remote_names_words())),
         ..Field::NONE
     },
     Field {

@@ -1,6 +1,8 @@
 //! Reads what a set holds: a text with a prefix on each line, or the texts of a JSON
 //! document that expressions choose.
 
+use std::net::IpAddr;
+
 use ipnet::IpNet;
 use serde_json::value::RawValue;
 
@@ -57,6 +59,11 @@ pub fn texts<'t>(texts: impl IntoIterator<Item = &'t str>) -> Result<Vec<IpNet>,
         push(&mut prefixes, entry_of(text).map_err(wrong)?)?;
     }
     outermost(prefixes)
+}
+
+/// Makes a list of addresses.
+pub fn addresses(addresses: impl IntoIterator<Item = IpAddr>) -> Result<Vec<IpNet>, ListError> {
+    outermost(addresses.into_iter().map(IpNet::from).collect())
 }
 
 /// For libFuzzer, see `tests/fuzz`: a text, and a document behind a line with an expression.
@@ -249,7 +256,7 @@ mod tests {
         fn prefixes_within_others_are_left_out(list in prefixes()) {
             let kept = outermost(list.clone()).expect("not empty");
             for low in 0..300_u32 {
-                let address = IpNet::from(std::net::IpAddr::from(std::net::Ipv4Addr::from_bits(10 << 24 | low)));
+                let address = IpNet::from(IpAddr::from(std::net::Ipv4Addr::from_bits(10 << 24 | low)));
                 let count = kept.iter().filter(|net| net.contains(&address)).count();
                 prop_assert_eq!(count, usize::from(list.iter().any(|net| net.contains(&address))));
             }
