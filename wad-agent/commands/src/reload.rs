@@ -73,10 +73,10 @@ fn preview(args: &Reload) -> Result<()> {
         output::print_json(&told)?;
     }
     match told {
-        ReloadPreview::WouldApply { diff, flows, host } if !args.ask.json => {
-            output::print(show::preview(&diff, &flows, &host))
+        ReloadPreview::WouldApply(changes) if !args.ask.json => {
+            output::print(show::preview(&changes))
         }
-        ReloadPreview::WouldApply { .. } => Ok(()),
+        ReloadPreview::WouldApply(_) => Ok(()),
         ReloadPreview::WouldRefuse { reason } => {
             Err(CommandError::Refused { done: "it would be refused", reason }.into())
         }
