@@ -38,7 +38,10 @@ use wad_linux::{
     privileges::{self, Privileges},
     sysctl::Sysctl,
 };
-use wad_observing::{log, sinks::Sinks};
+use wad_observing::{
+    log::{self, Logging},
+    sinks::Sinks,
+};
 use wad_policy::{
     config::Config,
     switch::{self, Disabled},
@@ -68,7 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
     let text = Config::text(file);
     let seen = reload::fingerprint(&text);
     let config = parse::configuration(&file.display().to_string(), &text?)?;
-    let _log = log::init(config.log.format)?;
+    let log = log::init(config.log)?;
     parse::tell_choices(&config.paths);
     let privileges = privileges::check()?;
     privileges::lift_locked_memory();
@@ -95,8 +98,16 @@ pub fn run(options: &Options) -> Result<()> {
     let journal = Arc::new(Mutex::new(journal));
     let cache = measured::cache(&state_dir, instance.name());
     let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
-    let agent =
-        Agent { options, cgroup, lock: &lock, privileges, note, cache, sinks: Arc::clone(&sinks) };
+    let agent = Agent {
+        options,
+        cgroup,
+        lock: &lock,
+        log: &log,
+        privileges,
+        note,
+        cache,
+        sinks: Arc::clone(&sinks),
+    };
     let runtime = runtime()?;
     let begin = Begin { config, seen, disabled };
     let result = runtime.block_on(agent.serve(&journal, begin));
@@ -150,6 +161,7 @@ struct Agent<'a> {
     options: &'a Options,
     cgroup: Cgroup,
     lock: &'a Lock,
+    log: &'a Logging,
     privileges: Privileges,
     /// The note of what is disabled.
     note: Note,

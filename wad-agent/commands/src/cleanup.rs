@@ -16,7 +16,7 @@ use wad_linux::{
     sysctl::Sysctl,
 };
 use wad_observing::log;
-use wad_policy::config::{Agent, Config, Host, LogFormat};
+use wad_policy::config::{Agent, Config, Host, Log};
 use wad_toolbox::own_folder;
 use wad_tuning::{
     bpf::{self, Pins},
@@ -82,7 +82,7 @@ const fn tuning(is_removed: bool) -> &'static str {
 
 /// Does it all; where nothing was left, says so.
 pub fn run(args: &Cleanup) -> Result<()> {
-    let _log = log::init(LogFormat::Text)?;
+    let _log = log::init(Log::default())?;
     let instance = &args.ask.instance.name;
     // Not while an agent runs: it would be left with nothing.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;

@@ -63,7 +63,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => Exit::Success.into(),
         Err(error) => {
-            log::say(&format!("error: {}", with_causes(&error)));
+            log::say_error(&with_causes(&error));
             Exit::of(&error).into()
         }
     }

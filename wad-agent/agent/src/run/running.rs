@@ -202,8 +202,12 @@ impl<'a> Running<'a> {
     /// Puts a configuration in force. If that fails, all is as before.
     fn apply(&mut self, config: Config) -> Result<(u64, Diff)> {
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
+        let log = config.log;
         let put = put(self.agent, &mut self.force, config, Some(&self.measured))?;
         self.in_force = put.in_force;
+        if let Err(error) = self.agent.log.change(log) {
+            warn!("the log stays as it was: {}", with_causes(&error.into()));
+        }
         self.live.set(self.in_force.derived().clone());
         let names: HashSet<Arc<str>> = self.force.tuning().path_names().into_iter().collect();
         self.live.keep_only(|path| names.contains(path));

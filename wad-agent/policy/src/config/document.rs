@@ -10,8 +10,8 @@ use std::{
 use toml::de::DeTable;
 
 use super::{
-    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, Metrics, OnExit,
-    Source, SourceKind, derived, document_keys as keys,
+    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
+    OnExit, Source, SourceKind, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields, host_changes,
     keys::{Key, key},
@@ -134,7 +134,7 @@ impl Default for Document {
                 max_buffer_bytes: None,
                 change_interval: Duration::from_secs(60),
             },
-            log: Log { format: LogFormat::Text },
+            log: Log::default(),
             api: Api::default(),
             host: HostChanges::default(),
             sources: Vec::new(),
@@ -354,6 +354,17 @@ impl Document {
         });
         if let Some(format) = format {
             self.config.log.format = format.value;
+        }
+        let level = table.read("level", problems, |value| {
+            let word = table::text(value)?;
+            let level = LogLevel::ALL.into_iter().find(|level| level.word() == word);
+            level.ok_or_else(|| {
+                let label = "it takes \"error\", \"warn\", \"info\", \"debug\" or \"trace\"";
+                Fault::new(format!("{} is no level", quoted(word)), label)
+            })
+        });
+        if let Some(level) = level {
+            self.config.log.level = level.value;
         }
     }
 }

@@ -70,11 +70,18 @@ pub const LIMITS: &[Key] = &[
     ),
 ];
 
-pub const LOG: &[Key] = &[key("format").takes(
-    Words(&["text", "json"]),
-    Value("\"text\""),
-    "how lines of the log are written",
-)];
+pub const LOG: &[Key] = &[
+    key("format").takes(
+        Words(&["text", "json"]),
+        Value("\"text\""),
+        "how lines of the log are written",
+    ),
+    key("level").takes(
+        Words(&["error", "warn", "info", "debug", "trace"]),
+        Value("\"info\""),
+        "lines of this level and of those above it; the variable `WAD_LOG` has the last word",
+    ),
+];
 
 pub const API: &[Key] = &[key("listen").takes(
     Text("a loopback address and a port"),
