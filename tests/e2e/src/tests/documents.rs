@@ -97,5 +97,6 @@ fn what_the_agent_answers_has_the_form_of_its_schema() -> Result<()> {
     holds(&home, &["reload", "--dry-run"], "reload --dry-run", 3)?;
     holds(&home, &["reload"], "reload", 3)?;
     drop(agent);
+    home.write_policy(POLICY)?;
     holds(&home, &["cleanup"], "cleanup", 0)
 }
