@@ -73,7 +73,7 @@ impl InForce {
             metrics: Metrics { listen, max_paths },
             limits: _,
             log: _,
-            api: Api { listen: api_listen },
+            api: Api { listen: api_listen, group },
             host: _,
             sources: _,
             sinks,
@@ -85,6 +85,7 @@ impl InForce {
             ("metrics.listen", *listen != next.metrics.listen),
             ("metrics.max_paths", *max_paths != next.metrics.max_paths),
             ("api.listen", *api_listen != next.api.listen),
+            ("api.group", *group != next.api.group),
             ("sink", *sinks != next.sinks),
         ]
         .into_iter()

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::{
     Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
@@ -174,7 +174,7 @@ impl Document {
         self.read_metrics(&root, problems);
         self.read_limits(&root, problems);
         self.read_log(&root, problems);
-        self.read_api(&root, problems);
+        self.read_api(&root, host, problems);
         self.read_host(&root, problems);
         for table in root.tables(source::TABLE, source::KEYS, problems) {
             if let Some((source, name)) = source::read(&table, problems) {
@@ -320,7 +320,7 @@ impl Document {
         }
     }
 
-    fn read_api(&mut self, root: &Table<'_>, problems: &mut Problems) {
+    fn read_api(&mut self, root: &Table<'_>, host: &Host, problems: &mut Problems) {
         let Some(table) = root.table("api", keys::API, problems) else { return };
         let listen = table.read("listen", problems, |value| {
             let address = listen(table::text(value)?, 9465)?;
@@ -334,6 +334,18 @@ impl Document {
             .help("whoever reaches it may ask what any path is given: write \"127.0.0.1:9465\""))
         });
         self.config.api.listen = listen.map(|listen| listen.value);
+        let group = table.read("group", problems, |value| match value {
+            // In range, hence whole. The last number is none (chown(2)).
+            DeValue::Integer(_) => {
+                table::integer(value, 0..=u64::from(u32::MAX - 1), "").map(|group| group as u32)
+            }
+            DeValue::String(name) => host.groups.get(&**name).copied().ok_or_else(|| {
+                Fault::new(format!("no group {} on this host", quoted(name)), "not in /etc/group")
+                    .help("make it with `groupadd --system`, or give the number of another")
+            }),
+            _ => Err(table::wrong_type(value, "the name of a group, or its number")),
+        });
+        self.config.api.group = group.map(|group| group.value);
     }
 
     fn read_host(&mut self, root: &Table<'_>, problems: &mut Problems) {

@@ -83,8 +83,16 @@ pub const LOG: &[Key] = &[
     ),
 ];
 
-pub const API: &[Key] = &[key("listen").takes(
-    Text("a loopback address and a port"),
-    Means("the Unix socket only"),
-    "where programs that are not root's may ask [what an address gets](../explain.md)",
-)];
+pub const API: &[Key] = &[
+    key("listen").takes(
+        Text("a loopback address and a port"),
+        Means("the Unix socket only"),
+        "where programs that are not root's may ask [what an address gets](../explain.md)",
+    ),
+    key("group").takes(
+        Text("the name of a group, or its number"),
+        Means("root alone"),
+        "whose members may use the commands that only show: `status`, `paths`, `explain`, `flows`, \
+         `trace`, `diagnose` and `top`",
+    ),
+];

@@ -193,4 +193,6 @@ pub enum LogFormat {
 pub struct Api {
     /// An address on loopback, beside the Unix socket; None for that alone.
     pub listen: Option<SocketAddr>,
+    /// The number of the group that may ask what there is, by a socket of its own.
+    pub group: Option<u32>,
 }
