@@ -29,6 +29,7 @@ use crate::{
     arguments::{Ask, ConfigFile},
     error::CommandError,
     output,
+    progress::Progress,
 };
 
 #[derive(Debug, Args)]
@@ -105,8 +106,10 @@ pub fn run(args: &Cleanup) -> Result<()> {
     })?;
     own_folder::guard(&state_dir)?;
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
+    let progress = Progress::of("undoing what was changed");
     let changes_undone = journal.changes().next().is_some();
     let left = journal.undo()?.iter().map(ToString::to_string).collect();
+    drop(progress);
     noted.forget()?;
     let cleaned = Cleaned {
         instance: instance.name().to_owned(),

@@ -15,6 +15,7 @@ mod output;
 mod paths;
 mod plan;
 mod plot;
+mod progress;
 pub mod reference;
 mod reload;
 mod run;
