@@ -1,5 +1,6 @@
 //! A running agent answers over HTTP: Prometheus on a TCP address, and the commands
-//! of `wad` on a Unix socket that only root may open.
+//! of `wad` on a Unix socket that only root may open; those that only show something on
+//! another, which a group may open, too.
 
 mod bind;
 mod scrapes;
@@ -32,7 +33,7 @@ use wad_tuning::{
 
 use self::scrapes::Scrapes;
 pub use self::{
-    bind::{bind_control, bind_tcp},
+    bind::{bind_control, bind_readers, bind_tcp},
     serve::serve,
 };
 use crate::{
@@ -98,6 +99,16 @@ pub enum Command {
     Switch(switch::Order, switched::Answer),
 }
 
+/// Returns what the socket of a group serves: it changes nothing.
+pub fn readers_router(api: Arc<Api>) -> Router {
+    Router::new()
+        .route("/v1/status", get(status))
+        .route("/v1/paths", get(known_paths))
+        .route("/v1/flows", get(flows))
+        .with_state(Arc::clone(&api))
+        .merge(paths_router(api))
+}
+
 /// Returns what the Unix socket serves.
 pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
     let (switches, previews) = (commands.clone(), commands.clone());
@@ -108,12 +119,7 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
     let switch = move |Json(order): Json<switch::Order>| {
         ask(switches, move |answer| Command::Switch(order, answer))
     };
-    Router::new()
-        .route("/v1/status", get(status))
-        .route("/v1/paths", get(known_paths))
-        .route("/v1/flows", get(flows))
-        .with_state(Arc::clone(&api))
-        .merge(paths_router(api))
+    readers_router(api)
         .route("/v1/reload", post(reload))
         .route("/v1/reload/preview", post(preview).layer(DefaultBodyLimit::max(PREVIEW_BYTES)))
         .route("/v1/switch", post(switch))

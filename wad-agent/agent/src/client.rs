@@ -54,7 +54,10 @@ pub enum ClientError {
         .socket.display()
     )]
     NotRunning { instance: String, socket: PathBuf },
-    #[error("only root may speak to the agent at {}", .socket.display())]
+    #[error(
+        "only root may speak to the agent at {}, and the group of [api] group ask it what there is",
+        .socket.display()
+    )]
     Denied { socket: PathBuf },
     #[error("cannot speak to the agent at {}", .socket.display())]
     Connect { socket: PathBuf, source: io::Error },
@@ -87,7 +90,7 @@ pub async fn ask<T: DeserializeOwned>(
     request: &Request,
 ) -> Result<T, ClientError> {
     let at = || socket.to_owned();
-    let stream = UnixStream::connect(socket).await.map_err(|source| match source.kind() {
+    let stream = connect(socket, request).await.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             ClientError::NotRunning { instance: instance.to_owned(), socket: at() }
         }
@@ -105,6 +108,19 @@ pub async fn ask<T: DeserializeOwned>(
     }
     serde_json::from_slice(answer.body())
         .map_err(|source| ClientError::Unreadable { socket: at(), source })
+}
+
+/// Connects to the agent. Who may not change anything asks where a group may.
+async fn connect(socket: &Path, request: &Request) -> io::Result<UnixStream> {
+    match UnixStream::connect(socket).await {
+        Err(denied)
+            if denied.kind() == io::ErrorKind::PermissionDenied
+                && request.method == Method::GET =>
+        {
+            UnixStream::connect(lock::readers(socket)).await.map_err(|_| denied)
+        }
+        connected => connected,
+    }
 }
 
 /// Sends one request, and returns its answer, whole.

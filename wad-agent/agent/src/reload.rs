@@ -14,7 +14,7 @@ use wad_observing::metrics::Reloads;
 
 pub use self::{
     diff::{Diff, Fingerprints, InForce, Names},
-    preview::{OtherText, PathPreview, PreviewAnswer, ReloadPreview, SettingPreview},
+    preview::{Changes, OtherText, PathPreview, PreviewAnswer, ReloadPreview, SettingPreview},
     watch::Watch,
 };
 

@@ -38,7 +38,10 @@ use wad_linux::{
     privileges::{self, Privileges},
     sysctl::Sysctl,
 };
-use wad_observing::{log, sinks::Sinks};
+use wad_observing::{
+    log::{self, Logging},
+    sinks::Sinks,
+};
 use wad_policy::{
     config::Config,
     switch::{self, Disabled},
@@ -68,7 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
     let text = Config::text(file);
     let seen = reload::fingerprint(&text);
     let config = parse::configuration(&file.display().to_string(), &text?)?;
-    let _log = log::init(config.log.format)?;
+    let log = log::init(config.log)?;
     parse::tell_choices(&config.paths);
     let privileges = privileges::check()?;
     privileges::lift_locked_memory();
@@ -100,6 +103,7 @@ pub fn run(options: &Options) -> Result<()> {
         options,
         cgroup,
         lock: &lock,
+        log: &log,
         privileges,
         note,
         cache,
@@ -159,6 +163,7 @@ struct Agent<'a> {
     options: &'a Options,
     cgroup: Arc<Cgroup>,
     lock: &'a Lock,
+    log: &'a Logging,
     privileges: Privileges,
     /// The note of what is disabled.
     note: Note,

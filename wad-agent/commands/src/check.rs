@@ -29,7 +29,7 @@ use wad_tuning::{
 
 use self::memory::Memory;
 pub use self::report::Report;
-use crate::{arguments::ConfigFile, output};
+use crate::{arguments::ConfigFile, output, progress::Progress};
 
 /// Paths and notes shown; the rest is a number.
 const SHOWN: usize = 50;
@@ -47,7 +47,9 @@ pub struct Check {
 pub fn run(args: &Check) -> anyhow::Result<()> {
     let file = &args.config.file;
     let host = Host::read()?;
+    let progress = Progress::of(format!("reading {}", file.display()));
     let loaded = Config::load(file, &host);
+    drop(progress);
     if args.json
         && let Err(ConfigError::Invalid { errors, mistakes, .. }) = &loaded
     {

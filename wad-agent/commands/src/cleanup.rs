@@ -16,7 +16,7 @@ use wad_linux::{
     sysctl::Sysctl,
 };
 use wad_observing::log;
-use wad_policy::config::{Agent, Config, Host, LogFormat};
+use wad_policy::config::{Agent, Config, Host, Log};
 use wad_toolbox::own_folder;
 use wad_tuning::{
     bpf::{self, Pins},
@@ -29,6 +29,7 @@ use crate::{
     arguments::{Ask, ConfigFile},
     error::CommandError,
     output,
+    progress::Progress,
 };
 
 #[derive(Debug, Args)]
@@ -82,7 +83,7 @@ const fn tuning(is_removed: bool) -> &'static str {
 
 /// Does it all; where nothing was left, says so.
 pub fn run(args: &Cleanup) -> Result<()> {
-    let _log = log::init(LogFormat::Text)?;
+    let _log = log::init(Log::default())?;
     let instance = &args.ask.instance.name;
     // Not while an agent runs: it would be left with nothing.
     let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
@@ -105,8 +106,10 @@ pub fn run(args: &Cleanup) -> Result<()> {
     })?;
     own_folder::guard(&state_dir)?;
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
+    let progress = Progress::of("undoing what was changed");
     let changes_undone = journal.changes().next().is_some();
     let left = journal.undo()?.iter().map(ToString::to_string).collect();
+    drop(progress);
     noted.forget()?;
     let cleaned = Cleaned {
         instance: instance.name().to_owned(),

@@ -17,6 +17,7 @@ use wad_tuning::instance::Instance;
 use crate::{
     arguments::{Ask, OwnerFilterArguments, parse_interval},
     flows, output,
+    progress::Progress,
 };
 
 #[derive(Debug, Args)]
@@ -46,7 +47,9 @@ const LOOKS: u32 = 20;
 
 /// `wad diagnose`.
 pub fn run(args: &Diagnose) -> Result<()> {
+    let progress = Progress::of("watching connections");
     let readings = watch(args)?;
+    drop(progress);
     let span = if args.life { Span::Life } else { Span::Watched };
     let courses = courses(&readings, args.target, span);
     if courses.is_empty() {

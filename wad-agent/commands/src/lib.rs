@@ -15,6 +15,7 @@ mod output;
 mod paths;
 mod plan;
 mod plot;
+mod progress;
 pub mod reference;
 mod reload;
 mod run;
@@ -63,7 +64,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => Exit::Success.into(),
         Err(error) => {
-            log::say(&format!("error: {}", with_causes(&error)));
+            log::say_error(&with_causes(&error));
             Exit::of(&error).into()
         }
     }

@@ -14,7 +14,7 @@ use wad_observing::log;
 use wad_observing::trace::read::Rows;
 
 use self::flows::{Drawn, Traces};
-use crate::output;
+use crate::{output, progress::Progress};
 
 #[derive(Debug, Args)]
 pub struct Plot {
@@ -31,7 +31,9 @@ pub struct Plot {
 pub fn run(args: &Plot) -> Result<()> {
     let mut traces = Traces::default();
     for file in &args.files {
+        let progress = Progress::of(format!("reading {}", file.display()));
         let damage = traces.read(file).with_context(|| file.display().to_string())?;
+        drop(progress);
         if let Some(damage) = damage {
             log::say(&format!("{}: {damage}", file.display()));
         }

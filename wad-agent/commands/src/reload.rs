@@ -14,7 +14,7 @@ use wad_agent::{
 };
 use wad_policy::config::Config;
 
-use crate::{arguments::Ask, error::CommandError, output};
+use crate::{arguments::Ask, error::CommandError, output, progress::Progress};
 
 #[derive(Debug, Args)]
 pub struct Reload {
@@ -39,7 +39,9 @@ pub fn run(args: &Reload) -> Result<()> {
 fn reload(args: &Ask) -> Result<()> {
     let request =
         Request { method: Method::POST, patience: PATIENCE, ..Request::get("/v1/reload") };
+    let progress = Progress::of("the agent reads its configuration");
     let outcome: ReloadOutcome = client::ask_instance(&args.instance.name, &request)?;
+    drop(progress);
     if args.json {
         output::print_json(&outcome)?;
     }
@@ -68,15 +70,17 @@ fn preview(args: &Reload) -> Result<()> {
         body: Bytes::from(serde_json::to_vec(&other)?),
         ..Request::get("/v1/reload/preview")
     };
+    let progress = Progress::of("the agent looks at the configuration");
     let told: ReloadPreview = client::ask_instance(&args.ask.instance.name, &request)?;
+    drop(progress);
     if args.ask.json {
         output::print_json(&told)?;
     }
     match told {
-        ReloadPreview::WouldApply { diff, flows, host } if !args.ask.json => {
-            output::print(show::preview(&diff, &flows, &host))
+        ReloadPreview::WouldApply(changes) if !args.ask.json => {
+            output::print(show::preview(&changes))
         }
-        ReloadPreview::WouldApply { .. } => Ok(()),
+        ReloadPreview::WouldApply(_) => Ok(()),
         ReloadPreview::WouldRefuse { reason } => {
             Err(CommandError::Refused { done: "it would be refused", reason }.into())
         }

@@ -9,7 +9,7 @@ use wad_agent::{
 };
 use wad_policy::switch::{Order, To, summary};
 
-use crate::{arguments::Ask, error::CommandError, output};
+use crate::{arguments::Ask, error::CommandError, output, progress::Progress};
 
 #[derive(Debug, Args)]
 pub struct Switch {
@@ -27,7 +27,9 @@ pub fn run(to: To, args: &Switch) -> Result<()> {
         body: Bytes::from(serde_json::to_vec(&order)?),
         ..Request::get("/v1/switch")
     };
+    let progress = Progress::of("connections that run follow");
     let outcome: SwitchOutcome = client::ask_instance(&args.ask.instance.name, &request)?;
+    drop(progress);
     if args.ask.json {
         output::print_json(&outcome)?;
     }

@@ -2,9 +2,9 @@
 //! process that holds it, and the socket by which commands reach that agent.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    fs::{self, DirBuilder, DirEntry, File, OpenOptions, Permissions, TryLockError},
     io::{self, Read, Seek, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
     process,
 };
@@ -27,6 +27,12 @@ pub enum LockError {
 #[must_use]
 pub fn socket(run_dir: &Path, instance: &str) -> PathBuf {
     run_dir.join(format!("{instance}.sock"))
+}
+
+/// Returns where it listens for those who may only read, given where for commands.
+#[must_use]
+pub fn readers(socket: &Path) -> PathBuf {
+    socket.with_extension("read.sock")
 }
 
 /// The right to be the agent of an instance, or to clean up after a dead one.
@@ -75,7 +81,7 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        for file in [&self.socket, &self.file] {
+        for file in [&self.socket, &readers(&self.socket), &self.file] {
             match fs::remove_file(file) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     tracing::warn!("cannot remove {}: {error}", file.display());
@@ -83,6 +89,20 @@ impl Drop for Lock {
                 _ => {}
             }
         }
+        if let Some(folder) = self.file.parent() {
+            close(folder);
+        }
+    }
+}
+
+/// Lets others not even pass any more, when the last agent that has readers is gone.
+fn close(run_dir: &Path) {
+    let Ok(entries) = fs::read_dir(run_dir) else { return };
+    let is_of_readers =
+        |entry: DirEntry| entry.file_name().as_encoded_bytes().ends_with(b".read.sock");
+    if !entries.flatten().any(is_of_readers) {
+        // It may be another user's.
+        let _ = fs::set_permissions(run_dir, Permissions::from_mode(0o700));
     }
 }
 
@@ -157,6 +177,19 @@ mod tests {
         fs::write(run.path().join("default.sock"), "").unwrap();
         drop(Lock::take(&run.path().join("."), "default").unwrap());
         assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn others_pass_as_long_as_any_agent_has_readers() {
+        let run = tempfile::tempdir().unwrap();
+        let mode = || fs::metadata(run.path()).unwrap().permissions().mode() & 0o777;
+        let [one, other] = ["one", "other"].map(|name| Lock::take(run.path(), name).unwrap());
+        fs::set_permissions(run.path(), Permissions::from_mode(0o711)).unwrap();
+        fs::write(readers(one.socket()), "").unwrap();
+        drop(other);
+        assert_eq!(mode(), 0o711);
+        drop(one);
+        assert_eq!((mode(), fs::read_dir(run.path()).unwrap().count()), (0o700, 0));
     }
 
     #[test]

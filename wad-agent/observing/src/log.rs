@@ -1,7 +1,10 @@
-//! The log: to standard error, as text or JSON, from level `info` on. The
-//! variable `WAD_LOG` takes the filters of tracing-subscriber, such as `debug` or
-//! `warn,wad::events=debug`: modules are named as if all were one crate's.
+//! The log: to standard error, as text or JSON, from the level on that the configuration
+//! has. The variable `WAD_LOG` takes its place, by the filters of tracing-subscriber, such as
+//! `debug` or `warn,wad::events=debug`: modules are named as if all were one crate's.
+//!
+//! Where systemd's journal reads standard error, each line says its priority.
 
+mod journal;
 mod writer;
 
 use std::{
@@ -12,11 +15,17 @@ use std::{
 };
 
 use tracing::{Dispatch, level_filters::LevelFilter};
-use tracing_subscriber::{EnvFilter, filter, fmt::MakeWriter, util::TryInitError};
-use wad_policy::config::LogFormat;
+use tracing_subscriber::{
+    EnvFilter, Layer, Registry, filter,
+    fmt::MakeWriter,
+    layer::{Layered, SubscriberExt as _},
+    reload,
+    util::TryInitError,
+};
+use wad_policy::config::{Log, LogFormat, LogLevel};
 
+use self::journal::Prioritized;
 pub use self::writer::Flush;
-use self::writer::Lines;
 
 const VARIABLE: &str = "WAD_LOG";
 
@@ -30,27 +39,57 @@ pub enum LogError {
     Start(#[source] io::Error),
     #[error("a log is set up already")]
     Twice(#[from] TryInitError),
+    #[error("cannot change the log")]
+    Change(#[from] reload::Error),
 }
 
-/// Sets up the log of this process, once. What is returned has to be dropped
-/// last, or the last lines may be missing.
-pub fn init(format: LogFormat) -> Result<Flush, LogError> {
+/// The log of this process. It has to be dropped last, or the last lines may be missing.
+#[must_use]
+pub struct Logging {
+    handles: Handles,
+    writer: Prioritized,
+    _flush: Flush,
+}
+
+/// Sets up the log of this process, once.
+pub fn init(log: Log) -> Result<Logging, LogError> {
     use tracing_subscriber::util::SubscriberInitExt;
 
-    let filter = match env::var(VARIABLE) {
-        Ok(value) => value,
-        Err(env::VarError::NotPresent) => String::new(),
-        Err(env::VarError::NotUnicode(_)) => return Err(LogError::NotText),
-    };
-    let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let style = match (format, io::stderr().is_terminal() && !no_color) {
+    let (writer, flush) = standard_error().map_err(LogError::Start)?;
+    let filter = filter(&variable()?, log.level)?;
+    let (subscriber, handles) = subscriber(style(log.format), filter, writer.clone());
+    subscriber.try_init()?;
+    Ok(Logging { handles, writer, _flush: flush })
+}
+
+impl Logging {
+    /// Has the lines from now on in another format, and of another level.
+    pub fn change(&self, log: Log) -> Result<(), LogError> {
+        self.handles.filter.reload(filter(&variable()?, log.level)?)?;
+        Ok(self.handles.lines.reload(lines(style(log.format), self.writer.clone()))?)
+    }
+}
+
+fn variable() -> Result<String, LogError> {
+    match env::var(VARIABLE) {
+        Ok(value) => Ok(value),
+        Err(env::VarError::NotPresent) => Ok(String::new()),
+        Err(env::VarError::NotUnicode(_)) => Err(LogError::NotText),
+    }
+}
+
+fn style(format: LogFormat) -> Style {
+    match (format, takes_color()) {
         (LogFormat::Json, _) => Style::Json,
         (LogFormat::Text, true) => Style::Colored,
         (LogFormat::Text, false) => Style::Plain,
-    };
-    let (lines, flush) = standard_error().map_err(LogError::Start)?;
-    subscriber(style, &filter, move || lines.clone())?.try_init()?;
-    Ok(flush)
+    }
+}
+
+/// Whether standard error is a terminal, and nobody asks for no color (no-color.org).
+fn takes_color() -> bool {
+    let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    io::stderr().is_terminal() && !no_color
 }
 
 /// Writes one line to standard error, without waiting for long if nobody reads.
@@ -60,12 +99,23 @@ pub fn say(line: &str) {
     }
 }
 
-fn standard_error() -> io::Result<(Lines, Flush)> {
+/// Writes an error to standard error, as [`say`] does.
+pub fn say_error(error: &str) {
+    if let Ok((writer, _flush)) = standard_error() {
+        let label = if takes_color() { "\x1b[1;31merror:\x1b[0m" } else { "error:" };
+        let line = format!("{label} {error}\n");
+        let _ = writer.at(tracing::Level::ERROR).write_all(line.as_bytes());
+    }
+}
+
+fn standard_error() -> io::Result<(Prioritized, Flush)> {
     // Not `io::stderr()`: whoever is stuck writing to that one holds its lock.
     let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    writer::start(out, |lines| {
+    let to_journal = journal::reads(&out);
+    let (lines, flush) = writer::start(out, |lines| {
         tracing::warn!(lines, "lines of this log are lost: nobody read it fast enough");
-    })
+    })?;
+    Ok((Prioritized { lines, to_journal }, flush))
 }
 
 /// Returns a filter that names the modules of every crate of ours where it names one of
@@ -99,20 +149,50 @@ enum Style {
     Json,
 }
 
-fn subscriber<W>(style: Style, filter: &str, writer: W) -> Result<Dispatch, LogError>
+/// Lines of the log, below a filter that may be changed.
+type Lines = Box<dyn Layer<Layered<reload::Layer<EnvFilter, Registry>, Registry>> + Send + Sync>;
+
+/// By these the log is changed while it is written.
+struct Handles {
+    filter: reload::Handle<EnvFilter, Registry>,
+    lines: reload::Handle<Lines, Layered<reload::Layer<EnvFilter, Registry>, Registry>>,
+}
+
+/// Returns the filter of the variable, or of the level where that is empty.
+fn filter(text: &str, level: LogLevel) -> Result<EnvFilter, LogError> {
+    let level = match level {
+        LogLevel::Error => LevelFilter::ERROR,
+        LogLevel::Warn => LevelFilter::WARN,
+        LogLevel::Info => LevelFilter::INFO,
+        LogLevel::Debug => LevelFilter::DEBUG,
+        LogLevel::Trace => LevelFilter::TRACE,
+    };
+    EnvFilter::builder()
+        .with_default_directive(level.into())
+        .parse(in_all_crates(text))
+        .map_err(|source| LogError::Filter { value: text.to_owned(), source })
+}
+
+fn lines<W>(style: Style, writer: W) -> Lines
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
-    let filter = EnvFilter::builder()
-        .with_default_directive(LevelFilter::INFO.into())
-        .parse(in_all_crates(filter))
-        .map_err(|source| LogError::Filter { value: filter.to_owned(), source })?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(writer);
-    Ok(match style {
-        Style::Json => builder.json().flatten_event(true).into(),
-        Style::Colored => builder.with_target(false).with_ansi(true).into(),
-        Style::Plain => builder.with_target(false).with_ansi(false).into(),
-    })
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer);
+    match style {
+        Style::Json => layer.json().flatten_event(true).boxed(),
+        Style::Colored => layer.with_target(false).with_ansi(true).boxed(),
+        Style::Plain => layer.with_target(false).with_ansi(false).boxed(),
+    }
+}
+
+fn subscriber<W>(style: Style, filter: EnvFilter, writer: W) -> (Dispatch, Handles)
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let (filter, of_filter) = reload::Layer::new(filter);
+    let (lines, of_lines) = reload::Layer::new(lines(style, writer));
+    let subscriber = tracing_subscriber::registry().with(filter).with(lines);
+    (subscriber.into(), Handles { filter: of_filter, lines: of_lines })
 }
 
 #[cfg(any(test, feature = "testing"))]
@@ -121,6 +201,8 @@ pub mod testing {
         io,
         sync::{Arc, Mutex},
     };
+
+    use wad_policy::config::LogLevel;
 
     use super::{Style, subscriber};
 
@@ -131,31 +213,38 @@ pub mod testing {
     }
 
     pub(super) fn written(style: Style, filter: &str, run: impl FnOnce()) -> String {
-        #[derive(Clone, Default)]
-        struct Buffer(Arc<Mutex<Vec<u8>>>);
-
-        impl io::Write for Buffer {
-            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-                self.0.lock().unwrap().write(bytes)
-            }
-
-            fn flush(&mut self) -> io::Result<()> {
-                Ok(())
-            }
-        }
-
         let buffer = Buffer::default();
         let writer = buffer.clone();
-        let dispatch = subscriber(style, filter, move || writer.clone()).unwrap();
+        let filter = super::filter(filter, LogLevel::Info).unwrap();
+        let (dispatch, _handles) = subscriber(style, filter, move || writer.clone());
         tracing::dispatcher::with_default(&dispatch, run);
-        String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap()
+        buffer.text()
+    }
+
+    #[derive(Clone, Default)]
+    pub(super) struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl Buffer {
+        pub(super) fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl io::Write for Buffer {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        testing::{logged, written},
+        testing::{Buffer, logged, written},
         *,
     };
 
@@ -182,6 +271,28 @@ mod tests {
     }
 
     #[test]
+    fn the_level_holds_where_there_is_no_filter_and_can_be_changed() {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let writer = move || writer.clone();
+        let quiet = filter("", LogLevel::Error).unwrap();
+        let (dispatch, handles) = subscriber(Style::Plain, quiet, writer.clone());
+        let log = || tracing::dispatcher::with_default(&dispatch, some_lines);
+        log();
+        assert_eq!(buffer.text(), "");
+        tracing::dispatcher::with_default(&dispatch, || {
+            handles.filter.reload(filter("", LogLevel::Debug).unwrap()).unwrap();
+            handles.lines.reload(lines(Style::Json, writer)).unwrap();
+        });
+        log();
+        let lines = buffer.text();
+        assert!(lines.lines().count() == 2 && lines.starts_with('{'), "{lines}");
+        // The variable has the last word.
+        let both = filter("error", LogLevel::Debug).unwrap();
+        assert_eq!(both.max_level_hint(), Some(LevelFilter::ERROR));
+    }
+
+    #[test]
     fn plain_text_has_no_color() {
         let plain = written(Style::Plain, "", some_lines);
         assert!(plain.ends_with("INFO flow closed path=\"bob\" bytes=3\n"), "{plain:?}");
@@ -201,7 +312,7 @@ mod tests {
 
     #[test]
     fn a_bad_filter_is_named() {
-        let error = subscriber(Style::Plain, "wad=loud", io::sink).unwrap_err().to_string();
+        let error = filter("wad=loud", LogLevel::Info).unwrap_err().to_string();
         assert!(error.contains("WAD_LOG") && error.contains("wad=loud"), "{error}");
     }
 }

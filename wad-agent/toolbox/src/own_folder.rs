@@ -78,11 +78,12 @@ fn make(folder: &Path) -> Result<(), FolderError> {
 }
 
 /// Makes a folder that is used for nothing else: if it is there already, and of this
-/// process' user, it is closed to others.
+/// process' user, it is closed to others, who may at most pass to what they know the name
+/// of.
 pub fn make_private(folder: &Path) -> Result<(), FolderError> {
     make(folder)?;
     let closed = fs::metadata(folder).and_then(|found| {
-        let is_closed = found.permissions().mode() & 0o077 == 0;
+        let is_closed = found.permissions().mode() & 0o066 == 0;
         let is_ours = found.uid() == geteuid().as_raw();
         if is_closed || !is_ours {
             Ok(())
@@ -91,6 +92,12 @@ pub fn make_private(folder: &Path) -> Result<(), FolderError> {
         }
     });
     closed.map_err(|source| FolderError::Make { folder: folder.to_owned(), source })
+}
+
+/// Has others pass to what they know the name of; they do not see what there is.
+pub fn let_pass(folder: &Path) -> Result<(), FolderError> {
+    fs::set_permissions(folder, Permissions::from_mode(0o711))
+        .map_err(|source| FolderError::Make { folder: folder.to_owned(), source })
 }
 
 /// Knows who may own a folder.

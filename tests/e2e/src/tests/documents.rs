@@ -24,7 +24,7 @@ const POLICY: &str = "[host]\nnetdev_max_backlog = 30000\n\n\
                       [[sink]]\nname = 'lines'\nkind = 'stdout'\n\n\
                       [[derived]]\nname = 'Sent'\nvalue = 'HCDataOctetsOut'\n\n\
                       [[path]]\nname = 'v4'\nremote = '10.81.0.0/16'\nsndbuf = '1MiB'\n\
-                      congestion = 'wad_aimd'\ninitial_window = 20\n\n\
+                      congestion = 'wad_aimd'\ninitial_window = 10\n\n\
                       [[path]]\nname = 'measured'\nremote = '10.82.0.0/16'\nmode = 'measured'\n\
                       sndbuf = 'auto'\n\n\
                       [[path]]\nname = 'seen'\nremote = 'fd81::/32'\nmode = 'observe'\n";
@@ -97,5 +97,6 @@ fn what_the_agent_answers_has_the_form_of_its_schema() -> Result<()> {
     holds(&home, &["reload", "--dry-run"], "reload --dry-run", 3)?;
     holds(&home, &["reload"], "reload", 3)?;
     drop(agent);
+    home.write_policy(POLICY)?;
     holds(&home, &["cleanup"], "cleanup", 0)
 }

@@ -49,6 +49,7 @@ mod perfsonar;
 mod phases;
 mod policy_swap;
 mod ports;
+mod readers;
 mod receivers;
 mod refusals;
 mod refused_settings;

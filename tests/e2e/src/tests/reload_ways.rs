@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context as _, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     signal,
@@ -112,11 +112,11 @@ fn wad_reload_says_what_changed_or_why_nothing_did() -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3), "{output:?}");
     ensure!(said.contains("nothing was changed") && said.contains("no_such_key"), "{said}");
-    file.write(&home, &(bob(300_000) + "[log]\nformat = 'json'\n"))?;
+    file.write(&home, &(bob(300_000) + "[api]\nlisten = '127.0.0.1:9465'\n"))?;
     let refused = json(&mut home.command("reload"))?;
     ensure!(refused["result"] == "refused", "{refused}");
     let reason = refused["reason"].as_str().unwrap_or_default();
-    ensure!(reason.contains("log.format") && reason.contains("restart"), "{refused}");
+    ensure!(reason.contains("api.listen") && reason.contains("restart"), "{refused}");
     ensure!(new_sndbuf(&wire)? == 200_000);
     ensure!(count("refused")? == 2.0 && count("failed")? == 0.0 && is_up_to_date()? == 0.0);
     let status = json(&mut home.command("status"))?;
@@ -125,6 +125,20 @@ fn wad_reload_says_what_changed_or_why_nothing_did() -> Result<()> {
     file.write(&home, &bob(300_000))?;
     ensure!(reload(&home)?.status.success());
     ensure!(new_sndbuf(&wire)? == 300_000 && is_up_to_date()? == 1.0);
+
+    // The log changes while it is written.
+    file.write(&home, &(bob(300_000) + "[log]\nformat = 'json'\nlevel = 'debug'\n"))?;
+    let told = json(&mut home.command("reload"))?;
+    ensure!(told["settings"] == json!(["log.format", "log.level"]), "{told}");
+    ensure!(new_sndbuf(&wire)? == 300_000);
+    until(
+        "a line of JSON",
+        SOON,
+        || -> Result<String> { Ok(home.log()) },
+        |log: &String| {
+            log.lines().any(|line| line.starts_with('{') && line.contains("\"level\":\"INFO\""))
+        },
+    )?;
     Ok(())
 }
 

@@ -176,7 +176,7 @@ fn all_paths_are_disabled_those_to_come_with_them() -> Result<()> {
     {
         let output = run(&home, &arguments)?;
         let said = String::from_utf8_lossy(&output.stderr);
-        ensure!(output.status.code() == Some(1) && said.contains(reason), "{said}");
+        ensure!(output.status.code() == Some(3) && said.contains(reason), "{said}");
     }
 
     succeeds(&home, &["enable"])?;

@@ -4,12 +4,12 @@ use std::{
     fs::{self, Permissions},
     io,
     net::SocketAddr,
-    os::unix::fs::PermissionsExt,
-    path::PathBuf,
+    os::unix::fs::{PermissionsExt, chown},
+    path::{Path, PathBuf},
 };
 
 use tokio::net::{TcpListener, UnixListener};
-use wad_linux::lock::Lock;
+use wad_linux::lock::{self, Lock};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -39,8 +39,16 @@ pub async fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpLis
 /// Replaces the socket of a dead agent; the lock says that there is no live one.
 /// It must be called within a tokio runtime.
 pub fn bind_control(lock: &Lock) -> Result<UnixListener, BindError> {
-    let socket = lock.socket();
-    // Bound under another name until only root may open it.
+    bind_unix(lock.socket(), None)
+}
+
+/// Does the same with the socket that a group may open, too.
+pub fn bind_readers(lock: &Lock, group: u32) -> Result<UnixListener, BindError> {
+    bind_unix(&lock::readers(lock.socket()), Some(group))
+}
+
+fn bind_unix(socket: &Path, group: Option<u32>) -> Result<UnixListener, BindError> {
+    // Bound under another name until only those who may can open it.
     let private = socket.with_extension("new");
     let bind = || {
         match fs::remove_file(&private) {
@@ -49,6 +57,10 @@ pub fn bind_control(lock: &Lock) -> Result<UnixListener, BindError> {
         }
         let listener = UnixListener::bind(&private)?;
         fs::set_permissions(&private, Permissions::from_mode(0o600))?;
+        if group.is_some() {
+            chown(&private, None, group)?;
+            fs::set_permissions(&private, Permissions::from_mode(0o660))?;
+        }
         fs::rename(&private, socket)?;
         Ok(listener)
     };

@@ -11,7 +11,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
-    config::{Agent, Api, Config, HostChanges, Limits, Log, Metrics, OnExit, PathPolicy},
+    config::{Agent, Api, Config, HostChanges, Limits, Metrics, OnExit, PathPolicy},
     derived::Derived,
 };
 
@@ -92,8 +92,8 @@ impl InForce {
             agent: Agent { state_dir, on_exit: _ },
             metrics: Metrics { listen, max_paths },
             limits: _,
-            log: Log { format },
-            api: Api { listen: api_listen },
+            log: _,
+            api: Api { listen: api_listen, group },
             host: _,
             sources: _,
             sets: _,
@@ -105,8 +105,8 @@ impl InForce {
             ("agent.state_dir", *state_dir != next.agent.state_dir),
             ("metrics.listen", *listen != next.metrics.listen),
             ("metrics.max_paths", *max_paths != next.metrics.max_paths),
-            ("log.format", *format != next.log.format),
             ("api.listen", *api_listen != next.api.listen),
+            ("api.group", *group != next.api.group),
             ("sink", *sinks != next.sinks),
         ]
         .into_iter()
@@ -145,6 +145,8 @@ impl InForce {
             ("limits.max_memory", max_memory_bytes != next.limits.max_memory_bytes),
             ("limits.max_buffer", max_buffer_bytes != next.limits.max_buffer_bytes),
             ("limits.change_interval", change_interval != next.limits.change_interval),
+            ("log.format", self.rest.log.format != next.log.format),
+            ("log.level", self.rest.log.level != next.log.level),
             ("host", self.rest.host != next.host),
             ("source", self.rest.sources != next.sources),
             ("set", self.rest.sets != next.sets),
@@ -274,21 +276,14 @@ mod tests {
     #[test]
     fn what_only_a_start_reads_is_named() {
         let before = in_force("");
-        let live = "[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n";
+        let live = "[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n\
+                    [log]\nformat = 'json'\nlevel = 'debug'\n";
         assert_eq!(before.restart_only(&config(live)), [""; 0]);
         let after = "[agent]\nstate_dir = '/srv/wad'\n[metrics]\nlisten = '[::1]:1'\n\
-                     max_paths = 5\n[log]\nformat = 'json'\n\
-                     [api]\nlisten = '[::1]:2'\n[[sink]]\nname = 's'\nkind = 'stdout'\n";
+                     max_paths = 5\n[api]\nlisten = '[::1]:2'\n[[sink]]\nname = 's'\nkind = 'stdout'\n";
         assert_eq!(
             before.restart_only(&config(after)),
-            [
-                "agent.state_dir",
-                "metrics.listen",
-                "metrics.max_paths",
-                "log.format",
-                "api.listen",
-                "sink",
-            ]
+            ["agent.state_dir", "metrics.listen", "metrics.max_paths", "api.listen", "sink",]
         );
     }
 

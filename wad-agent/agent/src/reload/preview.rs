@@ -25,15 +25,20 @@ pub struct OtherText {
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum ReloadPreview {
     /// The file would be in force.
-    WouldApply {
-        #[serde(flatten)]
-        diff: Diff,
-        /// Paths in force whose flows would get other settings.
-        flows: Vec<PathPreview>,
-        host: HostPreview,
-    },
+    WouldApply(Box<Changes>),
     /// The file is wrong, or changes what takes a restart.
     WouldRefuse { reason: String },
+}
+
+/// All that would change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[schemars(inline)]
+pub struct Changes {
+    #[serde(flatten)]
+    pub diff: Diff,
+    /// Paths in force whose flows would get other settings.
+    pub flows: Vec<PathPreview>,
+    pub host: HostPreview,
 }
 
 /// The settings of a path that would change.

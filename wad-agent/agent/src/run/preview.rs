@@ -23,7 +23,8 @@ use super::{
 use crate::{
     measured::Measured,
     reload::{
-        Fingerprints, InForce, OtherText, PathPreview, Refusal, ReloadPreview, SettingPreview,
+        Changes, Fingerprints, InForce, OtherText, PathPreview, Refusal, ReloadPreview,
+        SettingPreview,
     },
 };
 
@@ -58,11 +59,9 @@ impl Now<'_> {
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
         let policies = self.policies(&config)?;
         let changed = diff.changed.iter().map(String::as_str).collect();
-        Ok(ReloadPreview::WouldApply {
-            flows: self.flows(&policies, &changed)?,
-            host: self.host(&config, &policies, &host)?,
-            diff,
-        })
+        let flows = self.flows(&policies, &changed)?;
+        let host = self.host(&config, &policies, &host)?;
+        Ok(ReloadPreview::WouldApply(Box::new(Changes { diff, flows, host })))
     }
 
     /// Returns the paths with what is measured of them.

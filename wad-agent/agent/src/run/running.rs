@@ -214,6 +214,7 @@ impl<'a> Running<'a> {
     /// Puts a configuration in force. If that fails, all is as before.
     fn apply(&mut self, config: Config) -> Result<(u64, Diff)> {
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
+        let log = config.log;
         let mut sets = Sets::new(&config.lists(), self.agent.sets.clone(), Some(&self.sets));
         let put = put(self.agent, &mut self.force, (config, &mut sets), Some(&self.measured))?;
         // The tasks that looked for the sets before end here.
@@ -221,6 +222,9 @@ impl<'a> Running<'a> {
         self.sets.start(&in_use(&self.live));
         let policy_set = put.installed.policy_set;
         self.go_on_with(put);
+        if let Err(error) = self.agent.log.change(log) {
+            warn!("the log stays as it was: {}", with_causes(&error.into()));
+        }
         Ok((policy_set, diff))
     }
 

@@ -1,7 +1,7 @@
 //! The agent answers questions at the addresses of `[metrics]` and `[api]`, and the
 //! instance's Unix socket.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use anyhow::Result;
 use tokio::{
@@ -9,8 +9,9 @@ use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
 };
-use wad_linux::lock::Lock;
+use wad_linux::lock::{self, Lock};
 use wad_policy::config::Config;
+use wad_toolbox::own_folder;
 
 use crate::api::{self, Api, Command};
 
@@ -19,6 +20,7 @@ pub struct Listeners {
     metrics: TcpListener,
     paths: Option<TcpListener>,
     control: UnixListener,
+    readers: Option<UnixListener>,
 }
 
 /// The servers answer until they are told to stop.
@@ -34,7 +36,15 @@ impl Listeners {
             Some(address) => Some(api::bind_tcp("api", address).await?),
             None => None,
         };
-        Ok(Self { metrics, paths, control: api::bind_control(lock)? })
+        let readers = match config.api.group {
+            Some(group) => {
+                let readers = api::bind_readers(lock, group)?;
+                own_folder::let_pass(Path::new(lock::RUN_DIR))?;
+                Some(readers)
+            }
+            None => None,
+        };
+        Ok(Self { metrics, paths, control: api::bind_control(lock)?, readers })
     }
 
     pub fn serve(self, api: Api, commands: mpsc::Sender<Command>) -> Servers {
@@ -45,6 +55,10 @@ impl Listeners {
         if let Some(paths) = self.paths {
             let router = api::paths_router(Arc::clone(&api));
             tasks.push(tokio::spawn(api::serve(paths, router, stopped.clone())));
+        }
+        if let Some(readers) = self.readers {
+            let router = api::readers_router(Arc::clone(&api));
+            tasks.push(tokio::spawn(api::serve(readers, router, stopped.clone())));
         }
         let control = api::control_router(api, commands);
         tasks.push(tokio::spawn(api::serve(self.control, control, stopped)));

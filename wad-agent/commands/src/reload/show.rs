@@ -1,7 +1,7 @@
 //! Shows what a reload changed, or would change, for people.
 
 use anyhow::Result;
-use wad_agent::reload::{Diff, Names, PathPreview, SettingPreview};
+use wad_agent::reload::{Changes, Diff, Names, PathPreview, SettingPreview};
 use wad_policy::config::Value;
 use wad_tuning::preview::{HostPreview, Move};
 
@@ -12,7 +12,8 @@ pub fn print(policy_set: u64, diff: &Diff) -> Result<()> {
 }
 
 /// Returns what would change.
-pub fn preview(diff: &Diff, flows: &[PathPreview], host: &HostPreview) -> String {
+pub fn preview(changes: &Changes) -> String {
+    let Changes { diff, flows, host } = changes;
     let mut text = differences("it would be in force", diff, Listed::All);
     for PathPreview { path, settings } in flows {
         for SettingPreview { name, before, after } in settings {
@@ -95,7 +96,7 @@ mod tests {
             before: None,
             after: Some(Value::Whole(1_048_576)),
         };
-        let flows = [PathPreview { path: "a".to_owned(), settings: vec![setting] }];
+        let flows = vec![PathPreview { path: "a".to_owned(), settings: vec![setting] }];
         let host = HostPreview {
             modules: vec!["tcp_bbr".to_owned()],
             sysctls: Move::of("net.core.wmem_max", "212992", "1048576").into_iter().collect(),
@@ -103,7 +104,7 @@ mod tests {
             rules: Move::of("rules", "0", "2"),
         };
         assert_eq!(
-            preview(&diff, &flows, &host),
+            preview(&Changes { diff, flows, host }),
             "it would be in force: 0 added, 1 changed, 0 removed, 1 as before\nchanged  a\n\
              path a: sndbuf_bytes the kernel's -> 1048576\nthe kernel would load tcp_bbr\n\
              net.core.wmem_max 212992 -> 1048576\n\

@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 
 use super::{
-    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, Metrics, OnExit,
-    Source, SourceKind, derived, document_keys as keys,
+    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
+    OnExit, Source, SourceKind, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields, host_changes,
     keys::{Key, key},
@@ -139,7 +139,7 @@ impl Default for Document {
                 max_buffer_bytes: None,
                 change_interval: Duration::from_secs(60),
             },
-            log: Log { format: LogFormat::Text },
+            log: Log::default(),
             api: Api::default(),
             host: HostChanges::default(),
             sources: Vec::new(),
@@ -181,7 +181,7 @@ impl Document {
         self.read_metrics(&root, problems);
         self.read_limits(&root, problems);
         self.read_log(&root, problems);
-        self.read_api(&root, problems);
+        self.read_api(&root, host, problems);
         self.read_host(&root, problems);
         for table in root.tables(source::TABLE, source::KEYS, problems) {
             if let Some((source, name)) = source::read(&table, problems) {
@@ -333,7 +333,7 @@ impl Document {
         }
     }
 
-    fn read_api(&mut self, root: &Table<'_>, problems: &mut Problems) {
+    fn read_api(&mut self, root: &Table<'_>, host: &Host, problems: &mut Problems) {
         let Some(table) = root.table("api", keys::API, problems) else { return };
         let listen = table.read("listen", problems, |value| {
             let address = listen(table::text(value)?, 9465)?;
@@ -347,6 +347,18 @@ impl Document {
             .help("whoever reaches it may ask what any path is given: write \"127.0.0.1:9465\""))
         });
         self.config.api.listen = listen.map(|listen| listen.value);
+        let group = table.read("group", problems, |value| match value {
+            // In range, hence whole. The last number is none (chown(2)).
+            DeValue::Integer(_) => {
+                table::integer(value, 0..=u64::from(u32::MAX - 1), "").map(|group| group as u32)
+            }
+            DeValue::String(name) => host.groups.get(&**name).copied().ok_or_else(|| {
+                Fault::new(format!("no group {} on this host", quoted(name)), "not in /etc/group")
+                    .help("make it with `groupadd --system`, or give the number of another")
+            }),
+            _ => Err(table::wrong_type(value, "the name of a group, or its number")),
+        });
+        self.config.api.group = group.map(|group| group.value);
     }
 
     fn read_host(&mut self, root: &Table<'_>, problems: &mut Problems) {
@@ -367,6 +379,17 @@ impl Document {
         });
         if let Some(format) = format {
             self.config.log.format = format.value;
+        }
+        let level = table.read("level", problems, |value| {
+            let word = table::text(value)?;
+            let level = LogLevel::ALL.into_iter().find(|level| level.word() == word);
+            level.ok_or_else(|| {
+                let label = "it takes \"error\", \"warn\", \"info\", \"debug\" or \"trace\"";
+                Fault::new(format!("{} is no level", quoted(word)), label)
+            })
+        });
+        if let Some(level) = level {
+            self.config.log.level = level.value;
         }
     }
 }

@@ -70,14 +70,29 @@ pub const LIMITS: &[Key] = &[
     ),
 ];
 
-pub const LOG: &[Key] = &[key("format").takes(
-    Words(&["text", "json"]),
-    Value("\"text\""),
-    "how lines of the log are written",
-)];
+pub const LOG: &[Key] = &[
+    key("format").takes(
+        Words(&["text", "json"]),
+        Value("\"text\""),
+        "how lines of the log are written",
+    ),
+    key("level").takes(
+        Words(&["error", "warn", "info", "debug", "trace"]),
+        Value("\"info\""),
+        "lines of this level and of those above it; the variable `WAD_LOG` has the last word",
+    ),
+];
 
-pub const API: &[Key] = &[key("listen").takes(
-    Text("a loopback address and a port"),
-    Means("the Unix socket only"),
-    "where programs that are not root's may ask [what an address gets](../explain.md)",
-)];
+pub const API: &[Key] = &[
+    key("listen").takes(
+        Text("a loopback address and a port"),
+        Means("the Unix socket only"),
+        "where programs that are not root's may ask [what an address gets](../explain.md)",
+    ),
+    key("group").takes(
+        Text("the name of a group, or its number"),
+        Means("root alone"),
+        "whose members may use the commands that only show: `status`, `paths`, `explain`, `flows`, \
+         `trace`, `diagnose` and `top`",
+    ),
+];

@@ -6,6 +6,7 @@ use super::ConfigError;
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
 const RELEASE: &str = "/proc/sys/kernel/osrelease";
 
 /// Holds what the host offers.
@@ -19,6 +20,8 @@ pub struct Host {
     pub refused: BTreeMap<String, String>,
     /// The users of `/etc/passwd`, with their numbers.
     pub users: BTreeMap<String, u32>,
+    /// The groups of `/etc/group`, with their numbers.
+    pub groups: BTreeMap<String, u32>,
 }
 
 impl Host {
@@ -37,13 +40,14 @@ impl Host {
             loadable: loadable(&modules),
             refused: BTreeMap::new(),
             // Not every host has one; then numbers do.
-            users: fs::read_to_string(USERS).map(|text| users(&text)).unwrap_or_default(),
+            users: fs::read_to_string(USERS).map(|text| numbers(&text)).unwrap_or_default(),
+            groups: fs::read_to_string(GROUPS).map(|text| numbers(&text)).unwrap_or_default(),
         })
     }
 }
 
-/// Reads a passwd(5): a user's name and number are the first and the third field of a line.
-pub fn users(passwd: &str) -> BTreeMap<String, u32> {
+/// Reads a passwd(5) or group(5): name and number are the first and the third field of a line.
+pub fn numbers(passwd: &str) -> BTreeMap<String, u32> {
     let user = |line: &str| {
         let mut fields = line.split(':');
         let name = fields.next().filter(|name| !name.is_empty())?;
@@ -71,13 +75,13 @@ pub fn loadable(modules: &str) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{loadable, users};
+    use super::{loadable, numbers};
 
     #[test]
     fn users_are_read_with_their_numbers() {
         let passwd = "root:x:0:0:root:/root:/bin/sh\nglobus:x:993:993::/:\n:x:5\nbad:x:many:1\n\
                       short\n+nis::::::\nglobus:x:7:7::/:\n";
-        let read: Vec<_> = users(passwd).into_iter().collect();
+        let read: Vec<_> = numbers(passwd).into_iter().collect();
         assert_eq!(read, [("globus".to_owned(), 993), ("root".to_owned(), 0)]);
     }
 

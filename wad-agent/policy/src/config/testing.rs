@@ -14,6 +14,7 @@ pub fn host() -> Host {
         congestion_controls: owned(&["reno", "cubic"]),
         loadable: owned(&["bbr", "highspeed", "scalable", "vegas"]),
         users: [("root".to_owned(), 0), ("globus".to_owned(), 993)].into(),
+        groups: [("root".to_owned(), 0), ("netops".to_owned(), 994)].into(),
         ..Host::default()
     }
 }

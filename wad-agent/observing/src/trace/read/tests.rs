@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+use wad_instruments::Owner;
 
 use super::*;
 use crate::trace::{row::Format, testing::lines};
@@ -37,7 +38,7 @@ fn a_trace_of_before_has_no_owners() {
     let (read, is_all) = rows(trace.as_bytes()).unwrap();
     assert!(is_all && read.len() == 1);
     assert_eq!(read[0].instruments.get("CurCwnd"), Some(14_480.0));
-    assert_eq!(read[0].owner, wad_instruments::Owner::default());
+    assert_eq!(read[0].owner, Owner::default());
 }
 
 #[test]
