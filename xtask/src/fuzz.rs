@@ -26,13 +26,14 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 13] = [
+const TARGETS: [&str; 14] = [
     "archive",
     "config",
     "derived",
     "document",
     "http",
     "packed_trace",
+    "papers",
     "proc",
     "prometheus",
     "pscheduler",

@@ -10,7 +10,7 @@ use wad_tuning::routes::GUARD;
 
 use crate::{
     arguments::{Ask, ConfigFile},
-    cleanup, diagnose, explain, flows, plan, plot, run, switch, top, trace,
+    cleanup, diagnose, explain, flows, import, plan, plot, run, switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -46,6 +46,9 @@ pub enum Command {
     /// Show what a path asks for: buffers, congestion control, streams, and the
     /// policy to paste
     Plan(plan::Arguments),
+    /// Make TOML of a configuration file of the papers' WAD, with what could not be
+    /// carried over
+    Import(import::Import),
     /// Show what the running agent does
     Status(Ask),
     /// Show which path the connections to an address fall under, what they get, and

@@ -59,7 +59,7 @@ impl Exit {
             }
             Self::Config => {
                 "`EX_CONFIG`: the configuration that `run`, `check`, `explain` or `cleanup` reads is \
-                 missing or wrong; `cleanup` has done what it needs none for"
+                 missing or wrong, or that which `import` prints is; `cleanup` has done what it needs none for"
             }
         }
     }

@@ -10,6 +10,7 @@ mod explain;
 mod flows;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod import;
 mod output;
 mod paths;
 mod plan;
@@ -45,6 +46,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args.file),
         Command::Plan(args) => plan::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Reload(args) => reload::run(&args),
