@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-/// What became of a file.
+/// Holds what became of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
     /// The policy, with a comment for each line that is not in it.
