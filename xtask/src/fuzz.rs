@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 15] = [
+const TARGETS: [&str; 16] = [
     "archive",
     "config",
     "derived",
@@ -34,6 +34,7 @@ const TARGETS: [&str; 15] = [
     "document",
     "http",
     "packed_trace",
+    "papers",
     "proc",
     "prometheus",
     "pscheduler",

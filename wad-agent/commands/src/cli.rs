@@ -9,8 +9,8 @@ use clap::{
 use wad_tuning::routes::GUARD;
 
 use crate::{
-    arguments::Ask, check, cleanup, diagnose, explain, flows, plan, plot, reload, run, switch, top,
-    trace,
+    arguments::Ask, check, cleanup, diagnose, explain, flows, import, plan, plot, reload, run,
+    switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -52,6 +52,9 @@ pub enum Command {
     /// Show what a path asks for: buffers, congestion control, streams, and the
     /// policy to paste
     Plan(plan::Arguments),
+    /// Make TOML of a configuration file of the papers' WAD, with what could not be
+    /// carried over
+    Import(import::Import),
     /// Show what the running agent does
     Status(Ask),
     /// Show which path the connections to an address fall under, what they get, and

@@ -22,6 +22,8 @@ pub enum CommandError {
         .last.as_ref().map_or_else(String::new, |last| format!(", the last ones for: {last}"))
     )]
     LinesLost { lines: u64, last: Option<String> },
+    #[error("{lines} of its lines not carried over: comments of the TOML say which, and why")]
+    LeftOut { lines: usize },
     #[error("{0}")]
     Journal(Damage),
 }

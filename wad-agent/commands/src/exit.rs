@@ -62,7 +62,7 @@ impl Exit {
             }
             Self::Partly => {
                 "it was done in part: `trace` has lost lines, `disable` or `enable` will not outlive the \
-                 agent, `cleanup` could not read all of its journal"
+                 agent, `import` has left lines out, `cleanup` could not read all of its journal"
             }
             Self::Usage => {
                 "`EX_USAGE`: the command line is wrong: the command has no such option, or it would do \
@@ -76,7 +76,8 @@ impl Exit {
             }
             Self::Config => {
                 "`EX_CONFIG`: the configuration that `run`, `check`, `explain` or `cleanup` reads is \
-                 missing or wrong; `cleanup` has done what it needs none for"
+                 missing or wrong, or that which `import` prints is; `cleanup` has done what it needs \
+                 none for"
             }
         }
     }
@@ -136,6 +137,7 @@ const fn of_command(error: &CommandError) -> Exit {
         CommandError::Refused { .. } => Exit::Refused,
         CommandError::NotNoted { .. }
         | CommandError::LinesLost { .. }
+        | CommandError::LeftOut { .. }
         | CommandError::Journal(_) => Exit::Partly,
     }
 }

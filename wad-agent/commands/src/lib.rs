@@ -11,6 +11,7 @@ mod explain;
 mod flows;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod import;
 mod output;
 mod paths;
 mod plan;
@@ -47,6 +48,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Import(args) => import::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Reload(args) => reload::run(&args),

@@ -7,6 +7,7 @@ pub mod derived;
 pub mod event_name;
 pub mod law;
 pub mod pair;
+pub mod papers;
 pub mod response;
 pub mod shares;
 pub mod switch;

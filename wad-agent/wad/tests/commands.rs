@@ -81,6 +81,11 @@ const TABLE: &[Row] = &[
             ("--rate 10Gbit --rtt 100ms --loss 1e-6 --mtu 9000 --streams 3", "plan"),
         ],
     },
+    Row {
+        command: "import",
+        ends: &[("FOLDER/good.wad", Code(0)), ("FOLDER/none.wad", Code(1)), ("", Code(64))],
+        json: &[],
+    },
     Row { command: "status", ends: &[("", NoAgent), ("--json", NoAgent)], json: &[] },
     Row {
         command: "explain",
@@ -200,6 +205,7 @@ fn files() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("good.toml"), GOOD).unwrap();
     fs::write(folder.path().join("bad.toml"), BAD).unwrap();
+    fs::write(folder.path().join("good.wad"), "[bob]\ndst_addr: 192.0.2.1\n").unwrap();
     folder
 }
 
