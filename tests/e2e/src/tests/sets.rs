@@ -72,7 +72,11 @@ impl Bench<'_> {
     }
 
     fn explain(&self, arguments: &[&str]) -> Result<Value> {
-        let output = self.home.command("explain").args(arguments).arg("--json").output()?;
+        let mut command = self.home.command("explain");
+        if arguments.contains(&"--offline") {
+            command.arg("--config").arg(self.home.config());
+        }
+        let output = command.args(arguments).arg("--json").output()?;
         ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Ok(serde_json::from_slice(&output.stdout)?)
     }

@@ -432,10 +432,9 @@ impl Maps {
 
     /// The paths in force, in the order of the file, with their policies: the first so many.
     pub fn policies(&self, most: usize) -> Result<Vec<(Arc<str>, Policy)>> {
-        let slot = (self.get(Setting::Generation)? & 1) as u32;
-        let policies = self.policy_sets.get(&slot, 0).map_err(named("POLICY_SETS"))?;
+        let set = self.current.as_ref().ok_or(TuningError::NoSet)?;
         let of = |(name, index): &(Arc<str>, u32)| {
-            let policy = policies.get(index, 0).map_err(named("POLICY_SETS"))?;
+            let policy = set.policies.get(index, 0).map_err(named("POLICY_SETS"))?;
             Ok((Arc::clone(name), policy))
         };
         self.names.iter().take(most).map(of).collect()
