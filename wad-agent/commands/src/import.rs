@@ -16,7 +16,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Args)]
 pub struct Import {
-    /// File of the papers' form: entries such as [bob], with lines such as `sndbuf: 3751239`
+    /// File of the papers' form: names of entries in brackets, with lines such as `sndbuf: 3751239`
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
 }
