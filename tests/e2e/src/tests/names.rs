@@ -3,7 +3,7 @@
 
 use std::{fs, net::IpAddr, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
@@ -48,15 +48,12 @@ fn a_path_follows_a_name_and_leaves_no_connection_behind() -> Result<()> {
     wire.add_to_b("fd81::3")?;
     let files = tempfile::tempdir()?;
     let server = NameServer::start()?;
-    let resolv_conf = files.path().join("resolv.conf");
-    fs::write(&resolv_conf, format!("nameserver {}\n", server.address()))?;
-    let hosts = files.path().join("hosts");
-    fs::write(&hosts, "10.81.0.1 other.example.org other\nfd81::1 other.example.org\n")?;
-    let mounts = format!(
-        "mount --bind {} /etc/resolv.conf && mount --bind {} /etc/hosts",
-        resolv_conf.display(),
-        hosts.display()
-    );
+    // A machine without a network may have no such file to be mounted over.
+    let write = |name: &str, text: &str| fs::write(files.path().join(name), text);
+    write("resolv.conf", &format!("nameserver {}\n", server.address()))?;
+    write("hosts", "10.81.0.1 other.example.org other\nfd81::1 other.example.org\n")?;
+    fs::copy("/etc/passwd", files.path().join("passwd"))?;
+    let mounts = format!("mount --bind {} /etc", files.path().display());
     server.set("dtn.example.org", &addresses(&["10.81.0.2", "fd81::2"])?, 1);
     let home = Home::create(&program()?, POLICY)?;
     let agent = home.start_in(&mounts, stand.cgroup())?;
@@ -67,7 +64,7 @@ fn a_path_follows_a_name_and_leaves_no_connection_behind() -> Result<()> {
     };
     let until_near = |what, address: &str, near| {
         let look = || Ok::<_, anyhow::Error>(ends(address, 7000)?[0]);
-        until(what, LIMIT, look, |now| *now == near).map(|_| ())
+        until(what, LIMIT, look, |now| *now == near).with_context(|| home.log()).map(|_| ())
     };
     for address in [ADDRESSES_V4[1], ADDRESSES_V6[1]] {
         until_near("the name is known", address, Some(OF_NAME))?;

@@ -2,9 +2,9 @@
 //! agent at all; the agent's memory; and how soon it tunes.
 
 use std::{
-    fmt::Write as _,
+    fs,
     io::{self, Read as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -54,20 +54,28 @@ pub fn run(me: &Path, wad: &Path) -> Result<Report> {
     bench.netns.ip(&["link", "set", "lo", "up"])?;
     bench.netns.ip(&["address", "add", "10.200.0.1/32", "dev", "lo"])?;
     let mut results = Vec::new();
+    let mut ratios = |name: &str, policy: &str, to, least| -> Result<()> {
+        results.push(bench.rate_ratio(name, policy, to, least)?);
+        Ok(())
+    };
     for paths in [0, 1, 1_000, 100_000] {
-        let name = format!("rate_ratio/{paths}");
-        results.push(bench.rate_ratio(name, paths, UNMATCHED, 0.97)?);
+        ratios(&format!("rate_ratio/{paths}"), &policy(paths), UNMATCHED, 0.97)?;
     }
-    let name = "rate_ratio_matched/100000".to_owned();
-    results.push(bench.rate_ratio(name, 100_000, MATCHED, 0.90)?);
+    ratios("rate_ratio_matched/100000", &policy(100_000), MATCHED, 0.90)?;
+    let folder = tempfile::tempdir()?;
+    let set = set_of(100_000, &folder.path().join("prefixes"))?;
+    ratios("rate_ratio/set_of_100000", &set, UNMATCHED, 0.97)?;
+    ratios("rate_ratio_matched/set_of_100000", &set, MATCHED, 0.90)?;
+    ratios("rate_ratio/ranges_1000", &ranges(1_000), UNMATCHED, 0.97)?;
+    ratios("rate_ratio_matched/ranges_1000", &ranges(1_000), MATCHED, 0.90)?;
     results.extend(bench.memory()?);
     results.push(bench.start()?);
     Ok(Report { bench: "connect", results })
 }
 
 impl Bench {
-    fn rate_ratio(&self, name: String, paths: u32, to: &str, least: f64) -> Result<Outcome> {
-        let home = Home::create(&self.wad, &policy(paths))?;
+    fn rate_ratio(&self, name: &str, policy: &str, to: &str, least: f64) -> Result<Outcome> {
+        let home = Home::create(&self.wad, policy)?;
         let _server = self.server(to)?;
         self.connections(to)?;
         let mut samples = Vec::new();
@@ -80,7 +88,7 @@ impl Bench {
             agent.stop()?;
             samples.push(with / without);
         }
-        Ok(Outcome::new(name, "ratio", Target::AtLeast(least), samples))
+        Ok(Outcome::new(name.to_owned(), "ratio", Target::AtLeast(least), samples))
     }
 
     /// Returns the agent's memory, alone and with its maps'.
@@ -145,21 +153,44 @@ impl Bench {
     }
 }
 
-/// Makes a policy of so many paths to single hosts, with settings of every kind; the
-/// last is the matched address.
+/// Settings of every kind.
+const SETTINGS: &str = "congestion = \"wad_aimd\"\nsndbuf = \"1MiB\"\nrcvbuf = \"1MiB\"\n\
+                        initial_window = 10\n";
+
+/// Returns a single host: of 0 it is the matched address.
+fn host(n: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 200, 0, 1)) + n)
+}
+
+/// Makes a policy of so many paths to single hosts; the last is the matched address.
 pub(super) fn policy(paths: u32) -> String {
-    let mut text = String::new();
-    for n in (0..paths).rev() {
-        let host = u32::from(std::net::Ipv4Addr::new(10, 200, 0, 1)) + n;
-        write!(
-            text,
-            "[[path]]\nname = \"p{n}\"\nremote = \"{}\"\ncongestion = \"wad_aimd\"\n\
-             sndbuf = \"1MiB\"\nrcvbuf = \"1MiB\"\ninitial_window = 10\n",
-            std::net::Ipv4Addr::from(host)
+    let path = |n| format!("[[path]]\nname = \"p{n}\"\nremote = \"{}\"\n{SETTINGS}", host(n));
+    (0..paths).rev().map(path).collect()
+}
+
+/// Makes a policy of one path for a list of so many hosts, the matched address among them.
+fn set_of(hosts: u32, file: &Path) -> Result<String> {
+    let list: String = (0..hosts).map(|n| format!("{}\n", host(n))).collect();
+    fs::write(file, list)?;
+    Ok(format!(
+        "[[set]]\nname = \"s\"\nfile = \"{}\"\n[[path]]\nname = \"p\"\nremote_set = \"s\"\n{SETTINGS}",
+        file.display()
+    ))
+}
+
+/// Makes a policy of so many paths with ranges of ports. The matched address has as many of
+/// them as one address may have, of which the last fits.
+fn ranges(paths: u32) -> String {
+    const OF_ONE: u32 = 16;
+    let path = |n: u32| {
+        let (host, fits) = if n < OF_ONE { (host(0), n + 1 == OF_ONE) } else { (host(n), true) };
+        let (first, last) = if fits { (5_000, 6_000 + n) } else { (50_000 + n, 50_500) };
+        format!(
+            "[[path]]\nname = \"p{n}\"\nremote = \"{host}\"\n\
+             remote_port = \"{first}-{last}\"\n{SETTINGS}"
         )
-        .expect("writing to a string");
-    }
-    text
+    };
+    (0..paths).map(path).collect()
 }
 
 /// Is the client, which connects and closes for a while; returns connections per

@@ -52,7 +52,7 @@ fn not_an_address(text: &str) -> Fault {
     )
     .help(
         "write \"10.5.128.74\", \"10.5.0.0/16\", \"2001:db8:5::1\" or \"2001:db8:5::/48\"; \
-         names and zones are not taken",
+         a name goes with `remote_name`, zones are not taken",
     )
 }
 
