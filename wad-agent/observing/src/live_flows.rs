@@ -92,11 +92,24 @@ impl LiveFlows {
 
     /// The flows that a filter lets through, with the derived values.
     pub fn read(&self, filter: &Filter) -> Result<Reading, ReadError> {
+        self.read_by(Instruments::read, filter)
+    }
+
+    fn read_by(
+        &self,
+        read: fn(&Instruments, &Filter) -> Result<Reading, ReadError>,
+        filter: &Filter,
+    ) -> Result<Reading, ReadError> {
         let derived = Arc::clone(&self.state().derived);
         // Whoever asks for one by its name gets it as all others do.
         let mut filter = filter.clone();
         filter.fields.retain(|field| !derived.has(field));
-        let mut reading = self.read_for(&derived, &filter)?;
+        let mut more = derived.fields();
+        more.retain(|field| !filter.fields.contains(field));
+        let mut reading = with_or_without(&more, |more| {
+            let fields = filter.fields.iter().chain(more).cloned().collect();
+            read(&self.instruments, &Filter { fields, ..filter.clone() })
+        })?;
         self.state().extend(&mut reading);
         Ok(reading)
     }
@@ -104,7 +117,7 @@ impl LiveFlows {
     /// Adds what flows show to a scrape.
     pub fn complete(&self, readings: &mut Readings) {
         readings.ended = self.ends.get();
-        let reading = self.read(&Filter::default());
+        let reading = self.read_by(Instruments::read_without_owners, &Filter::default());
         let mut state = self.state();
         match reading {
             Ok(reading) => {
@@ -154,16 +167,6 @@ impl LiveFlows {
             }
             Err(error) => state.fail(&error),
         }
-    }
-
-    /// Reads the flows with the fields that derived events need.
-    fn read_for(&self, derived: &Derived, filter: &Filter) -> Result<Reading, ReadError> {
-        let mut more = derived.fields();
-        more.retain(|field| !filter.fields.contains(field));
-        with_or_without(&more, |more| {
-            let fields = filter.fields.iter().chain(more).cloned().collect();
-            self.instruments.read(&Filter { fields, ..filter.clone() })
-        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -105,7 +105,12 @@ impl Instruments {
     /// The flows that a filter lets through, as they are now. It may block for tens
     /// of milliseconds where there are thousands.
     pub fn read(&self, filter: &Filter) -> Result<Reading, ReadError> {
-        self.answer(filter, &Question { only: None, fields: filter.fields.clone() })
+        self.answer(filter, &Question { only: None, fields: filter.fields.clone() }, true)
+    }
+
+    /// The same, without whose they are: nobody's process is searched for.
+    pub fn read_without_owners(&self, filter: &Filter) -> Result<Reading, ReadError> {
+        self.answer(filter, &Question { only: None, fields: filter.fields.clone() }, false)
     }
 
     /// All flows, with these instruments and members of `struct tcp_sock` alone: so
@@ -115,20 +120,26 @@ impl Instruments {
         instruments: Vec<String>,
         fields: Vec<String>,
     ) -> Result<Reading, ReadError> {
-        self.answer(&Filter::default(), &Question { only: Some(instruments), fields })
+        self.answer(&Filter::default(), &Question { only: Some(instruments), fields }, false)
     }
 
-    fn answer(&self, filter: &Filter, question: &Question) -> Result<Reading, ReadError> {
+    fn answer(
+        &self,
+        filter: &Filter,
+        question: &Question,
+        with_owners: bool,
+    ) -> Result<Reading, ReadError> {
         if let Some(path) = filter.paths.iter().find(|path| !self.tuning.has_path(path)) {
             return Err(ReadError::UnknownPath(path.clone()));
         }
         let mut readers = locked(&self.readers);
-        let is_whole = question.only.is_none();
         let reader = readers.get(&self.tuning, question)?;
         let time = Timestamp::now();
         reader.read()?;
         let mut holders = locked(&self.holders);
-        if is_whole && (filter.all || reader.has_unknown_process()) && holders.search(&self.tuning)
+        if with_owners
+            && (filter.all || reader.has_unknown_process())
+            && holders.search(&self.tuning)
         {
             reader.read()?;
         }
@@ -150,7 +161,7 @@ impl Instruments {
             if !filter.takes_path(path) || !seen.insert(head.cookie) {
                 return None;
             }
-            let owner = if is_whole {
+            let owner = if with_owners {
                 let of_other = is_other.then(|| holders.of_other(head.cookie));
                 let process = of_other.as_ref().unwrap_or(&record.process);
                 self.owners.of(head.user, head.cgroup, process)
