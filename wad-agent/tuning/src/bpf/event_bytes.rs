@@ -1,22 +1,20 @@
 //! Turns bytes of the ring buffer into an event.
 
-use std::ptr;
-
 use wad_common::event::Event;
+
+use super::records;
 
 /// `None` where there are too few bytes. More are none of ours to judge: the
 /// kernel rounds records up to 8 bytes.
 #[must_use]
 pub fn parse(bytes: &[u8]) -> Option<Event> {
-    let bytes = bytes.get(..size_of::<Event>())?;
-    // SAFETY: there are as many bytes as an event has, all values of them are
-    // events (integers only, see `record!` of wad-common), and the read asks for
-    // no alignment.
-    Some(unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) })
+    bytes.get(..size_of::<Event>()).map(records::read)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+
     use super::*;
     use crate::bpf::testing::event;
 

@@ -11,7 +11,7 @@ use wad_common::{growth::Holding, instruments::Members};
 use wad_linux::netns::{self, Skipped, Which};
 use wad_struct_ops::KernelBtf;
 
-use super::{Pins, Result, TuningError, running};
+use super::{Pins, Result, TuningError, records, running};
 
 /// The iterators, ready to be run.
 pub struct Growth {
@@ -46,13 +46,7 @@ impl Growth {
     /// Returns what the tuned flows hold and want.
     pub fn holdings(&self) -> Result<Vec<Holding>> {
         let output = running::read(self.needs.as_fd()).map_err(TuningError::Running)?;
-        let records = output.chunks_exact(size_of::<Holding>());
-        // SAFETY: there are as many bytes as a record has, all values of them are
-        // records (integers only, see `record!` of wad-common), and the read asks
-        // for no alignment.
-        Ok(records
-            .map(|bytes| unsafe { bytes.as_ptr().cast::<Holding>().read_unaligned() })
-            .collect())
+        Ok(records::all(&output).collect())
     }
 
     /// Visits the sockets of these network namespaces, as far as they can be entered: one

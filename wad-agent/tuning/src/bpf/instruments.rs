@@ -3,7 +3,6 @@
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use aya::Pod;
 use wad_common::{
     instruments::{Head, Members},
     process::Process,
@@ -11,7 +10,7 @@ use wad_common::{
 use wad_linux::netns::{self, Which};
 use wad_struct_ops::KernelBtf;
 
-use super::{Pins, Result, TuningError, running};
+use super::{Pins, Result, TuningError, records, running};
 
 /// The iterator, ready to be run.
 pub struct InstrumentsReader {
@@ -74,15 +73,7 @@ impl InstrumentsReader {
         output.chunks_exact(self.record_bytes).map(|bytes| {
             let (head, rest) = bytes.split_at(size_of::<Head>());
             let (process, members) = rest.split_at(size_of::<Process>());
-            Record { head: read(head), process: read(process), members }
+            Record { head: records::read(head), process: records::read(process), members }
         })
     }
-}
-
-/// Reads a record from just as many bytes.
-pub fn read<T: Pod>(bytes: &[u8]) -> T {
-    assert_eq!(bytes.len(), size_of::<T>());
-    // SAFETY: there are as many bytes, all values of them are records (integers only, see
-    // `record!` of wad-common), and the read asks for no alignment.
-    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }

@@ -20,6 +20,7 @@ mod options;
 mod pins;
 mod processes;
 mod progress;
+mod records;
 mod recount;
 mod running;
 mod sets;

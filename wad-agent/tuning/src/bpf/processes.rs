@@ -13,7 +13,7 @@ use wad_common::{
 use wad_struct_ops::{self as struct_ops, KernelBtf, StructOpsError, sys};
 use wad_toolbox::causes::with_causes;
 
-use super::{Pins, Result, TuningError, instruments, maps, running};
+use super::{Pins, Result, TuningError, maps, records, running};
 
 /// Hands out a connection that was made (net/ipv4/inet_connection_sock.c).
 const ACCEPT: &str = "inet_csk_accept";
@@ -59,10 +59,11 @@ fn try_watch_accepts(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<()>
 /// path, by the cookies of their sockets.
 pub fn find_holders(pins: &Pins, cgroup_id: u64) -> Result<HashMap<u64, Process>> {
     let iterator = ("wad_holders", "bpf_iter_task_file");
-    let link = running::link_tasks(pins, &KernelBtf::read()?, cgroup_id, iterator)?;
+    let link =
+        running::link_alone(pins, &KernelBtf::read()?, (cgroup_id, &Members::NONE), iterator)?;
     let output = running::read(link.as_fd()).map_err(TuningError::Running)?;
     let mut holders = HashMap::new();
-    for held in output.chunks_exact(size_of::<Held>()).map(instruments::read::<Held>) {
+    for held in records::all::<Held>(&output) {
         holders.entry(held.cookie).or_insert(held.process);
     }
     Ok(holders)

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use wad_common::{instruments::Members, progress::Progress};
 use wad_struct_ops::KernelBtf;
 
-use super::{Pins, Result, TuningError, running};
+use super::{Pins, Result, TuningError, records, running};
 
 /// The iterator, ready to be run.
 pub struct ProgressReader {
@@ -24,12 +24,6 @@ impl ProgressReader {
     /// All flows that can send still, as they are now.
     pub fn read(&self) -> Result<Vec<Progress>> {
         let output = running::read(self.link.as_fd()).map_err(TuningError::Running)?;
-        let records = output.chunks_exact(size_of::<Progress>());
-        // SAFETY: there are as many bytes as a record has, all values of them are
-        // records (integers only, see `record!` of wad-common), and the read asks
-        // for no alignment.
-        Ok(records
-            .map(|bytes| unsafe { bytes.as_ptr().cast::<Progress>().read_unaligned() })
-            .collect())
+        Ok(records::all(&output).collect())
     }
 }

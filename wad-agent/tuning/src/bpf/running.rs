@@ -182,18 +182,17 @@ pub fn link_sockets(
     cgroup_id: u64,
     (name, members): (&'static str, &Members),
 ) -> Result<OwnedFd> {
-    let program = load_alone(pins, btf, (cgroup_id, members), (name, OF_SOCKETS))?;
-    sys::link_iterator(program.as_fd()).map_err(TuningError::Running)
+    link_alone(pins, btf, (cgroup_id, members), (name, OF_SOCKETS))
 }
 
-/// Loads an iterator over what tasks have.
-pub fn link_tasks(
+/// Loads an iterator of this kind, and no other of its object.
+pub fn link_alone(
     pins: &Pins,
     btf: &KernelBtf,
-    cgroup_id: u64,
+    linked: (u64, &Members),
     iterator: (&'static str, &str),
 ) -> Result<OwnedFd> {
-    let program = load_alone(pins, btf, (cgroup_id, &Members::NONE), iterator)?;
+    let program = load_alone(pins, btf, linked, iterator)?;
     sys::link_iterator(program.as_fd()).map_err(TuningError::Running)
 }
 
