@@ -29,6 +29,15 @@ pub fn write(file: &Path, content: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Reads it, unless it has more bytes; None where there is none.
+pub fn read(file: &Path, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    match fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Ok(metadata) if metadata.len() > max_bytes => Err(io::ErrorKind::FileTooLarge.into()),
+        _ => fs::read(file).map(Some),
+    }
+}
+
 /// The file whose name has something added.
 pub fn beside(file: &Path, ending: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::{Duration, SystemTime},
@@ -86,12 +86,8 @@ impl Cache {
             return Ok(BTreeMap::new());
         }
         let read = |source| CacheError::Read { file: self.file.clone(), source };
-        let bytes = match fs::metadata(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(BTreeMap::new()),
-            Ok(metadata) if metadata.len() > MAX_BYTES => {
-                return Err(read(io::ErrorKind::FileTooLarge.into()));
-            }
-            _ => fs::read(&self.file).map_err(read)?,
+        let Some(bytes) = whole_file::read(&self.file, MAX_BYTES).map_err(read)? else {
+            return Ok(BTreeMap::new());
         };
         let damaged = |source| CacheError::Damaged { file: self.file.clone(), source };
         let mut written = parse(&bytes).map_err(damaged)?;
@@ -168,6 +164,8 @@ fn bytes(content: &Content) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use wad_policy::config::{Config, testing::host};
 
     use super::*;

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -63,12 +63,8 @@ impl Cache {
     /// Puts what is there into the store.
     pub fn read(&self, store: &mut Store, targets: &Targets) -> Result<(), CacheError> {
         let read = |source| CacheError::Read { file: self.file.clone(), source };
-        let bytes = match fs::metadata(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-            Ok(metadata) if metadata.len() > MAX_BYTES => {
-                return Err(read(io::ErrorKind::FileTooLarge.into()));
-            }
-            _ => fs::read(&self.file).map_err(read)?,
+        let Some(bytes) = whole_file::read(&self.file, MAX_BYTES).map_err(read)? else {
+            return Ok(());
         };
         restore(&bytes, store, targets)
             .map_err(|source| CacheError::Damaged { file: self.file.clone(), source })
