@@ -88,7 +88,7 @@ pub struct OwnerFilterArguments {
 
 impl OwnerFilterArguments {
     pub fn to_filter(&self) -> OwnerFilter {
-        let path = |path: &String| CgroupPattern::Path(path.trim_start_matches('/').to_owned());
+        let path = |path: &String| CgroupPattern::of_path(path);
         let unit = |unit: &String| CgroupPattern::Unit(unit.clone());
         OwnerFilter {
             users: self.users.clone(),

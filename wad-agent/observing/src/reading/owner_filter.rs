@@ -34,10 +34,7 @@ impl OwnerFilter {
             "user" => self.users.push(number(value, "user")?),
             "pid" => self.pids.push(number(value, "process")?),
             "process" => self.processes.push(value),
-            "cgroup" => {
-                let path = value.trim_start_matches('/').to_owned();
-                self.cgroups.push(CgroupPattern::Path(path));
-            }
+            "cgroup" => self.cgroups.push(CgroupPattern::of_path(&value)),
             "unit" => self.cgroups.push(CgroupPattern::Unit(value)),
             "container" => self.containers.push(value),
             "pod" => self.pods.push(value),

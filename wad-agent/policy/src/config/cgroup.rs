@@ -25,6 +25,11 @@ pub enum CgroupPattern {
 }
 
 impl CgroupPattern {
+    /// Takes a path with the slash that it may begin with, or without.
+    pub fn of_path(path: &str) -> Self {
+        Self::Path(path.trim_start_matches('/').to_owned())
+    }
+
     /// Whether a cgroup fits, by its path from the root.
     pub fn fits(&self, cgroup: &Path) -> bool {
         let Some(cgroup) = cgroup.to_str() else { return false };
