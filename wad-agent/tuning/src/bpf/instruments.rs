@@ -63,7 +63,8 @@ impl InstrumentsReader {
     /// what was read.
     pub fn read_others(&self, others: &OthersReader, output: &mut Vec<u8>) -> Result<()> {
         let mut result = Ok(());
-        let read = || running::and_go_on(running::read_to(others.0.as_fd(), output), &mut result);
+        let read =
+            || running::and_go_on(running::read_sockets(others.0.as_fd(), output), &mut result);
         netns::in_each(Which::All, read).map_err(TuningError::Namespaces)?;
         result.map_err(TuningError::Running)
     }
