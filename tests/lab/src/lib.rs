@@ -4,7 +4,7 @@
 //! `scenario`, `run` and `transfer` make experiments of it, with `bulk`, `iperf3` and
 //! `udp` as who sends, `fetch` for a client that gets what a server has; `second_path` has
 //! connections beside it that nobody reads, by `unread`; `monitor` has measured the path
-//! where nobody tells the agent of it; `record` makes figures of what was seen, with
+//! where nobody tells the agent of it; `suggested` asks what `wad` would suggest; `record` makes figures of what was seen, with
 //! `slow_start`, `recovery` and `responses`, `memory` watches what TCP holds, and
 //! `targets` holds figures against what was to be shown; `report` and
 //! `store` keep them; `demo`, `table`, `page` and `svg` show them. `bench` has what wad
@@ -37,6 +37,7 @@ pub mod scenario;
 mod second_path;
 pub mod slow_start;
 pub mod store;
+mod suggested;
 pub mod svg;
 pub mod table;
 pub mod targets;

@@ -89,7 +89,7 @@ impl Lab {
     }
 
     /// Moves the data of a variant once, by whoever does that.
-    fn moved(
+    pub(crate) fn moved(
         &self,
         bed: &Bed<'_>,
         scenario: &Scenario,
@@ -102,14 +102,17 @@ impl Lab {
         }
     }
 
-    /// Asks `wad plan` for the policies that are taken from it. Variants whose policy it
-    /// does not print are left out, and have no figures.
+    /// Asks `wad plan` or `wad suggest` for the policies that are taken from it. Variants
+    /// whose policy it does not print are left out, and have no figures.
     fn planned(&self, scenario: &Scenario) -> Result<Scenario, LabError> {
-        let mut scenario = scenario.clone();
-        for variant in &mut scenario.variants {
+        let mut planned = scenario.clone();
+        for variant in &mut planned.variants {
             let Some(which) = variant.plan else { continue };
-            let question = Plan::arguments(&variant.path);
-            let printed = run_command(Command::new(&self.wad).args(&question))?;
+            let question = which.arguments(&variant.path);
+            let printed = match which {
+                Plan::Suggested => self.suggested(scenario, variant)?,
+                _ => run_command(Command::new(&self.wad).args(&question))?,
+            };
             variant.policy = which.policy(&printed);
             if variant.policy.is_none() {
                 let (name, question) = (&variant.name, question.join(" "));
@@ -119,8 +122,8 @@ impl Lab {
                 ));
             }
         }
-        scenario.variants.retain(|variant| variant.plan.is_none() || variant.policy.is_some());
-        Ok(scenario)
+        planned.variants.retain(|variant| variant.plan.is_none() || variant.policy.is_some());
+        Ok(planned)
     }
 
     fn run_once(

@@ -10,7 +10,7 @@ use wad_tuning::routes::GUARD;
 
 use crate::{
     arguments::Ask, check, cleanup, diagnose, explain, flows, import, plan, plot, reload, run,
-    switch, top, trace,
+    suggest, switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -77,6 +77,8 @@ pub enum Command {
     Plot(plot::Plot),
     /// Say what limits a flow, how that is known, and what would help
     Diagnose(diagnose::Diagnose),
+    /// Watch all connections, and suggest the paths that would help them
+    Suggest(suggest::Suggest),
     /// Show flows and paths live, with their rates and what limits them
     #[command(after_help = format!("Keys:\n{}", top::KEYS))]
     Top(top::Top),

@@ -21,6 +21,7 @@ pub mod reference;
 mod reload;
 mod run;
 mod status;
+mod suggest;
 mod switch;
 mod top;
 mod trace;
@@ -59,6 +60,7 @@ pub fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Diagnose(args) => diagnose::run(&args),
+        Command::Suggest(args) => suggest::run(&args),
         Command::Top(args) => top::run(&args),
         Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),

@@ -22,14 +22,18 @@ use wad_instruments::{Flow, Owner, Reading, name};
 
 use self::{
     advice::{Advice, advise},
-    finding::{Direction, Finding},
-    triage::triage,
+    finding::Finding,
 };
 pub use self::{
     course::{Course, Span},
     limit::Limit,
     show::{MOST_IN_FULL, Page},
     target::Target,
+};
+pub(crate) use self::{
+    finding::Direction,
+    sender::{min_rtt_seconds, percent, rtt_seconds},
+    triage::triage,
 };
 
 /// Fields of `tcp_sock` that are looked at beside the standard instruments.

@@ -9,4 +9,5 @@ pub mod metrics;
 pub mod owners;
 pub mod reading;
 pub mod sinks;
+pub mod suggest;
 pub mod trace;

@@ -167,6 +167,17 @@ const TABLE: &[Row] = &[
         json: &[],
     },
     Row {
+        command: "suggest",
+        ends: &[
+            ("--for 1h --json", NoAgent),
+            ("--remote 192.0.2.0/24", NoAgent),
+            ("--user 7 --pid 7 --process x --cgroup a.slice --unit a.service", NoAgent),
+            ("--container 8b --pod 1f", NoAgent),
+            ("--for 1s", Code(64)),
+        ],
+        json: &[],
+    },
+    Row {
         command: "top",
         ends: &[
             ("--interval 0", Code(64)),

@@ -44,9 +44,10 @@ fn a_wrong_command_line_is_64() {
         let (code, said) = end(wad(words));
         assert!(code == Some(64) && said.contains(reason), "{words}: {code:?} {said}");
     }
-    for command in
-        ["status", "reload", "disable", "enable", "paths", "flows", "trace", "diagnose", "top"]
-    {
+    for command in [
+        "status", "reload", "disable", "enable", "paths", "flows", "trace", "diagnose", "suggest",
+        "top",
+    ] {
         let (code, said) = end(wad(&format!("{command} --config /nonexistent.toml")));
         assert!(
             code == Some(64) && said.contains("`wad status` names"),
@@ -93,7 +94,9 @@ fn a_missing_or_wrong_configuration_is_78() {
 
 #[test]
 fn no_agent_is_69() {
-    for words in ["status", "reload", "disable", "enable", "paths", "flows", "trace", "diagnose"] {
+    for words in
+        ["status", "reload", "disable", "enable", "paths", "flows", "trace", "diagnose", "suggest"]
+    {
         let mut wad = wad(words);
         wad.args(INSTANCE);
         let (code, said) = end(wad);

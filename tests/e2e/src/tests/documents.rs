@@ -39,6 +39,7 @@ const ROWS: &[(&[&str], &str, i32)] = &[
     (&["explain", "10.83.0.2"], "explain", 0),
     (&["diagnose", "10.81.0.2"], "diagnose", 0),
     (&["diagnose", "--life"], "diagnose", 0),
+    (&["suggest", "--for", "2s"], "suggest", 0),
     (&["disable", "v4"], "disable", 0),
     (&["disable", "no-such-path"], "disable", 3),
     (&["explain", "10.81.0.2"], "explain", 0),

@@ -63,6 +63,7 @@ mod scenarios;
 mod sets;
 mod shortages;
 mod start;
+mod suggest;
 mod surroundings;
 mod switch;
 mod takeover;

@@ -1,5 +1,6 @@
-//! A variant's policy may be the one that `wad plan` prints for the path: taken from what
-//! it prints as a user takes it, with nothing changed but the network of the other end.
+//! A variant's policy may be the one that `wad plan` or `wad suggest` prints for the path:
+//! taken from what it prints as a user takes it, with nothing changed but, of a plan, the
+//! network of the other end.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -20,6 +21,8 @@ pub enum Plan {
     Fair,
     /// The first that takes the consent of who shares the path.
     Allowed,
+    /// All of what `wad suggest` prints, which has watched connections of the path.
+    Suggested,
 }
 
 impl Plan {
@@ -30,12 +33,16 @@ impl Plan {
             Self::First => "policy",
             Self::Fair => "fair policy",
             Self::Allowed => "policy that takes consent",
+            Self::Suggested => "path",
         }
     }
 
-    /// Returns the arguments of `wad plan` for a path.
+    /// Returns the arguments of `wad` for a path.
     #[must_use]
-    pub fn arguments(path: &Path) -> Vec<String> {
+    pub fn arguments(self, path: &Path) -> Vec<String> {
+        if self == Self::Suggested {
+            return vec!["suggest".to_owned()];
+        }
         let bits = path.forward.rate.bits_per_second;
         let rate = match bits.is_multiple_of(1_000_000) {
             true => format!("{}Mbit", bits / 1_000_000),
@@ -55,6 +62,10 @@ impl Plan {
             Self::First => policies.next(),
             Self::Fair => policies.find(|policy| !takes_consent(policy)),
             Self::Allowed => policies.find(|policy| takes_consent(policy)),
+            // Nothing is left for whoever pastes it to change.
+            Self::Suggested => {
+                return printed.contains("\n[[path]]").then(|| printed.to_owned());
+            }
         };
         for_network(&policy?)
     }
@@ -125,10 +136,17 @@ mod tests {
     }
 
     #[test]
+    fn a_suggestion_is_pasted_as_it_is() {
+        let suggested = "# Watched.\n\n# evidence\n[[path]]\nremote = \"10.77.0.2\"\n";
+        assert_eq!(Plan::Suggested.policy(suggested).unwrap(), suggested);
+        assert_eq!(Plan::Suggested.policy("# Nothing here would help any of them.\n"), None);
+    }
+
+    #[test]
     fn the_question_is_the_path() {
         let path = |text: &str| toml::from_str::<Path>(text).unwrap();
         let path = path("rtt = '120ms'\nforward = { rate = '600Mbit', queue.bdp = 1 }");
         let words = "plan --rate 600Mbit --rtt 120ms --mtu 1500";
-        assert_eq!(Plan::arguments(&path).join(" "), words);
+        assert_eq!(Plan::First.arguments(&path).join(" "), words);
     }
 }

@@ -14,7 +14,7 @@ use wad_agent::{
     switched::SwitchOutcome,
 };
 use wad_instruments::Reading;
-use wad_observing::diagnose::Diagnoses;
+use wad_observing::{diagnose::Diagnoses, suggest::Suggestions};
 use wad_toolbox::document::Document;
 use wad_tuning::explain::Answer;
 
@@ -52,6 +52,7 @@ pub fn all() -> Vec<DocumentSchema> {
         of::<Reading>("flows"),
         of::<flows::Instruments>("flows --instruments"),
         of::<Diagnoses>("diagnose"),
+        of::<Suggestions>("suggest"),
         of::<cleanup::Cleaned>("cleanup"),
     ]
 }
