@@ -63,7 +63,7 @@ pub struct Suggestion {
     pub rtt_seconds: Option<f64>,
     /// The most that one of them got from one look to the next.
     pub fastest_bits_per_second: f64,
-    /// What limited them while they had anything to do, the largest part first.
+    /// The limits while they had anything to do, the largest part first.
     pub limits: Vec<LimitShare>,
     /// The policy to paste; null where no policy here helps.
     pub path: Option<SuggestedPath>,

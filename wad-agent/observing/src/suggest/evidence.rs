@@ -1,4 +1,5 @@
-//! What is said of connections: what limited them, by how much, and why nothing here helps.
+//! The evidence tells of connections what limited them, by how much, and why nothing here
+//! helps.
 
 use std::net::IpAddr;
 

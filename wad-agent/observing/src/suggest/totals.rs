@@ -6,11 +6,11 @@ use wad_instruments::name;
 
 use crate::diagnose::{Course, Direction, Limit, min_rtt_seconds, rtt_seconds, triage};
 
-/// What arrives in a round trip takes this part of the window that was offered, or more:
-/// the window is the next limit, once the sender has more on its way.
+/// From this part of the offered window on that arrives in a round trip, the window is the
+/// next limit, once the sender has more on its way.
 const NEARLY_FILLED: f64 = 0.5;
 
-/// What connections got together.
+/// The totals of several connections.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     pub connections: u64,
@@ -39,7 +39,7 @@ pub struct Moved {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limited {
     pub seconds: f64,
-    /// What a window or buffer held, times the seconds.
+    /// The content of a window or buffer, times the seconds.
     held_byte_seconds: f64,
     /// Seconds for which that is known.
     held_seconds: f64,
