@@ -24,7 +24,10 @@ use wad_observing::{
     metrics::{self, Format, Source, SourceError},
     reading::{self, Filter, ReadError},
 };
-use wad_policy::{config::MAX_FILE_BYTES, switch};
+use wad_policy::{
+    config::{MAX_FILE_BYTES, Texts},
+    switch,
+};
 use wad_toolbox::{document::Document, mutex::locked, shortage};
 use wad_tuning::{
     attachment::Attachment,
@@ -95,7 +98,7 @@ const PREVIEW_BYTES: usize = 2 * MAX_FILE_BYTES;
 pub enum Command {
     Reload(reload::Answer),
     /// Says what a reload would change: of the agent's own file, or of another text.
-    Preview(Option<reload::OtherText>, reload::PreviewAnswer),
+    Preview(Option<Texts>, reload::PreviewAnswer),
     Switch(switch::Order, switched::Answer),
 }
 
@@ -112,7 +115,7 @@ pub fn readers_router(api: Arc<Api>) -> Router {
 /// Returns what the Unix socket serves.
 pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
     let (switches, previews) = (commands.clone(), commands.clone());
-    let preview = move |Json(other): Json<Option<reload::OtherText>>| {
+    let preview = move |Json(other): Json<Option<Texts>>| {
         ask(previews, move |answer| Command::Preview(other, answer))
     };
     let reload = move || ask(commands, Command::Reload);

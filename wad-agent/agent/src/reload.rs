@@ -11,10 +11,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use wad_observing::metrics::Reloads;
+use wad_policy::config::Texts;
 
 pub use self::{
     diff::{Diff, Fingerprints, InForce, Names},
-    preview::{Changes, OtherText, PathPreview, PreviewAnswer, ReloadPreview, SettingPreview},
+    preview::{Changes, PathPreview, PreviewAnswer, ReloadPreview, SettingPreview},
     watch::Watch,
 };
 
@@ -64,11 +65,11 @@ fn restart_only(fields: &[&str]) -> String {
     )
 }
 
-/// Returns the number by which a text is known again; None for one that could not be
+/// Returns the number by which texts are known again; None for those that could not be
 /// read.
-pub fn fingerprint<E>(text: &Result<String, E>) -> Option<u64> {
+pub fn fingerprint<E>(texts: &Result<Texts, E>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
-    text.as_ref().ok()?.hash(&mut hasher);
+    texts.as_ref().ok()?.hash(&mut hasher);
     Some(hasher.finish())
 }
 
@@ -108,10 +109,10 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_known_again() {
-        let text = |text: &str| Ok::<_, ()>(text.to_owned());
-        assert_eq!(fingerprint(&text("a")), fingerprint(&text("a")));
-        assert_ne!(fingerprint(&text("a")), fingerprint(&text("")));
+    fn texts_are_known_again() {
+        let texts = |text: &str| Ok::<_, ()>(Texts::of("wad.toml", text));
+        assert_eq!(fingerprint(&texts("a")), fingerprint(&texts("a")));
+        assert_ne!(fingerprint(&texts("a")), fingerprint(&texts("")));
         assert_eq!(fingerprint::<()>(&Err(())), None);
     }
 }

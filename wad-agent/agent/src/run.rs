@@ -43,7 +43,7 @@ use wad_observing::{
     sinks::Sinks,
 };
 use wad_policy::{
-    config::Config,
+    config::{Config, Texts},
     switch::{self, Disabled},
 };
 use wad_toolbox::{mutex::locked, own_folder};
@@ -68,9 +68,9 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<()> {
     keep_little_memory();
     let file = &options.config;
-    let text = Config::text(file);
-    let seen = reload::fingerprint(&text);
-    let config = parse::configuration(&file.display().to_string(), &text?)?;
+    let texts = Texts::read(file);
+    let seen = reload::fingerprint(&texts);
+    let config = parse::configuration(&texts?)?;
     let log = log::init(config.log)?;
     parse::tell_choices(&config.paths);
     let privileges = privileges::check()?;

@@ -21,7 +21,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_linux::cgroup_tree::Cgroups;
-use wad_policy::config::{Config, ConfigError, Host, OnExit, PathPolicy, covers_ipv4, fields};
+use wad_policy::config::{
+    Config, ConfigError, Host, OnExit, PathPolicy, Texts, covers_ipv4, fields,
+};
 use wad_tuning::{
     ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX},
     kernel_modules,
@@ -48,19 +50,22 @@ pub fn run(args: &Check) -> anyhow::Result<()> {
     let file = &args.config.file;
     let host = Host::read()?;
     let progress = Progress::of(format!("reading {}", file.display()));
-    let loaded = Config::load(file, &host);
+    let texts = Texts::read(file)?;
+    let loaded = Config::check(&texts, &host);
     drop(progress);
+    let fragments: Vec<String> = texts.fragments().map(str::to_owned).collect();
     if args.json
         && let Err(ConfigError::Invalid { errors, mistakes, .. }) = &loaded
     {
-        output::print_json(&Report::refused(file, *errors, mistakes))?;
+        output::print_json(&Report::refused(file, &fragments, (*errors, mistakes)))?;
     }
     let config = loaded?;
     let ceilings = Ceiling::all(&config, read_sysctl);
     let memory = Memory::of(&config, memory::default_bytes());
     let cgroups = host::cgroups(&config.paths);
     let sets = sets::read(&config);
-    let page = Page { file, config: &config, host: &host, ceilings, memory, cgroups, sets };
+    let page =
+        Page { file, fragments, config: &config, host: &host, ceilings, memory, cgroups, sets };
     if args.json { output::print_json(&Report::of(&page)) } else { output::print(page) }
 }
 
@@ -70,8 +75,8 @@ pub fn fuzz(config: &Config, host: &Host) {
     let ceilings = Ceiling::all(config, |_| None);
     let memory = Memory::of(config, None);
     let file = Path::new("wad.toml");
-    let (cgroups, sets) = (None, Vec::new());
-    let page = Page { file, config, host, ceilings, memory, cgroups, sets };
+    let (cgroups, sets, fragments) = (None, Vec::new(), Vec::new());
+    let page = Page { file, fragments, config, host, ceilings, memory, cgroups, sets };
     assert!(page.to_string().ends_with("no error\n"));
     assert!(serde_json::to_string(&Report::of(&page)).is_ok());
 }
@@ -132,6 +137,8 @@ impl Display for Ceiling {
 /// All that is printed.
 struct Page<'a> {
     file: &'a Path,
+    /// The files of the folder beside it.
+    fragments: Vec<String>,
     config: &'a Config,
     host: &'a Host,
     ceilings: Vec<Ceiling>,
@@ -190,6 +197,9 @@ impl Display for Page<'_> {
             writeln!(f, "{note}")?;
         }
         write_more(f, notes.len())?;
+        if !self.fragments.is_empty() {
+            columns::write_list(f, "read beside it", &self.fragments)?;
+        }
         let s = if paths.len() == 1 { "" } else { "s" };
         writeln!(f, "{}: {} path{s}, no error", self.file.display(), paths.len())
     }

@@ -10,9 +10,9 @@ use clap::Args;
 use hyper::{Method, body::Bytes};
 use wad_agent::{
     client::{self, Request},
-    reload::{OtherText, ReloadOutcome, ReloadPreview},
+    reload::{ReloadOutcome, ReloadPreview},
 };
-use wad_policy::config::Config;
+use wad_policy::config::Texts;
 
 use crate::{arguments::Ask, error::CommandError, output, progress::Progress};
 
@@ -57,17 +57,14 @@ fn reload(args: &Ask) -> Result<()> {
     }
 }
 
-/// The agent judges the text: it may have no right to read the file, and knows what is in
+/// The agent judges the texts: it may have no right to read the files, and knows what is in
 /// force.
 fn preview(args: &Reload) -> Result<()> {
-    let other = |file: &PathBuf| -> Result<OtherText> {
-        Ok(OtherText { file: file.display().to_string(), text: Config::text(file)? })
-    };
-    let other = args.config.as_ref().map(other).transpose()?;
+    let others = args.config.as_deref().map(Texts::read).transpose()?;
     let request = Request {
         method: Method::POST,
         patience: PATIENCE,
-        body: Bytes::from(serde_json::to_vec(&other)?),
+        body: Bytes::from(serde_json::to_vec(&others)?),
         ..Request::get("/v1/reload/preview")
     };
     let progress = Progress::of("the agent looks at the configuration");

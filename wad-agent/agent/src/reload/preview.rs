@@ -12,14 +12,6 @@ use super::Diff;
 /// Says where to answer whoever asked for a preview.
 pub type PreviewAnswer = oneshot::Sender<ReloadPreview>;
 
-/// A configuration that is not the agent's own file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OtherText {
-    /// The name by which errors show it.
-    pub file: String,
-    pub text: String,
-}
-
 /// An outcome says what would come of a reload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]

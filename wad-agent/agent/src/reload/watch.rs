@@ -1,6 +1,6 @@
-//! Says when the configuration's file may have changed: written in place, renamed
-//! over by an editor, or reached by a symbolic link that was changed, as the
-//! `..data` of a ConfigMap in Kubernetes.
+//! Says when the configuration's file, or one of the folder beside it, may have changed:
+//! written in place, renamed over by an editor, or reached by a symbolic link that was
+//! changed, as the `..data` of a ConfigMap in Kubernetes.
 //!
 //! Folders are watched, not files, as a file renamed over is another file: those
 //! of each link on the way, and the one where the file is in the end. Whether the
@@ -26,6 +26,7 @@ use tokio::{
     io::unix::AsyncFd,
     time::{Instant, sleep_until},
 };
+use wad_policy::config::texts;
 
 /// A change is over when for so long nothing happened, or in any case after
 /// [`LONGEST`].
@@ -44,14 +45,30 @@ const EVENTS: AddWatchFlags = AddWatchFlags::IN_CLOSE_WRITE
     .union(AddWatchFlags::IN_MOVE_SELF)
     .union(AddWatchFlags::IN_ONLYDIR);
 
-/// A name in a folder, on the way to the file.
+/// A name in a folder, on the way to a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Place {
     folder: PathBuf,
-    name: OsString,
+    name: Name,
 }
 
-/// The watch on one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Name {
+    Is(OsString),
+    /// Any that a file of the folder beside the configuration's may have.
+    OfFragment,
+}
+
+impl Name {
+    fn fits(&self, name: &OsStr) -> bool {
+        match self {
+            Self::Is(own) => own == name,
+            Self::OfFragment => texts::is_fragment(Path::new(name)),
+        }
+    }
+}
+
+/// The watch on a configuration's files.
 pub struct Watch {
     inotify: AsyncFd<Descriptor>,
     file: PathBuf,
@@ -114,12 +131,17 @@ impl Watch {
         }
     }
 
-    /// Watches the way to the file as it is now.
+    /// Watches the ways to the files as they are now.
     fn follow(&mut self) -> io::Result<()> {
         let inotify = &self.inotify.get_ref().0;
         let mut places: HashMap<_, Vec<Place>> = HashMap::new();
         let mut last_error = None;
-        for place in way(&self.file) {
+        let folder = texts::folder(&self.file);
+        // Where it cannot be read, it may be when it changes.
+        let fragments = texts::fragments(&self.file).unwrap_or_default();
+        let files = [&self.file, &folder].into_iter().chain(&fragments);
+        let any = Place { folder: folder.clone(), name: Name::OfFragment };
+        for place in files.flat_map(|file| way(file)).chain([any]) {
             match inotify.add_watch(&place.folder, EVENTS) {
                 Ok(descriptor) => places.entry(descriptor).or_default().push(place),
                 // A folder may be gone, until the link to it is changed.
@@ -145,7 +167,7 @@ fn concerns(places: &HashMap<WatchDescriptor, Vec<Place>>, event: &InotifyEvent)
         return !event.mask.contains(AddWatchFlags::IN_IGNORED);
     };
     let Some(places) = places.get(&event.wd) else { return false };
-    let mut here = places.iter().filter(|place| place.name == *name);
+    let mut here = places.iter().filter(|place| place.name.fits(name));
     // A new file is empty until it is written and closed; a link is whole at once.
     here.any(|place| {
         !event.mask.contains(AddWatchFlags::IN_CREATE)
@@ -175,7 +197,7 @@ fn way(file: &Path) -> Vec<Place> {
         match fs::read_link(&next) {
             Ok(target) if links < MOST_LINKS => {
                 links += 1;
-                places.push(Place { folder: at.clone(), name });
+                places.push(Place { folder: at.clone(), name: Name::Is(name) });
                 if target.is_absolute() {
                     at = PathBuf::from("/");
                 }
@@ -183,7 +205,7 @@ fn way(file: &Path) -> Vec<Place> {
                     ahead.push_front(name);
                 }
             }
-            _ if is_file => places.push(Place { folder: at.clone(), name }),
+            _ if is_file => places.push(Place { folder: at.clone(), name: Name::Is(name) }),
             _ => at = next,
         }
     }
@@ -302,6 +324,48 @@ mod tests {
         tells(&mut watch).await;
     }
 
+    #[tokio::test]
+    async fn files_of_the_folder_beside_it_are_told_of_from_its_making_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("wad.toml");
+        fs::write(&file, "a").unwrap();
+        let mut watch = watch(&file).await;
+        let more = folder.path().join("conf.d");
+        fs::create_dir(&more).unwrap();
+        fs::write(more.join("10-a.toml"), "a").unwrap();
+        tells(&mut watch).await;
+        fs::write(more.join("20-b.toml"), "b").unwrap();
+        tells(&mut watch).await;
+        fs::write(more.join(".20-b.toml.swp"), "b").unwrap();
+        fs::write(more.join("note.md"), "b").unwrap();
+        is_silent(&mut watch).await;
+        fs::remove_file(more.join("10-a.toml")).unwrap();
+        tells(&mut watch).await;
+    }
+
+    /// A ConfigMap that is mounted as the folder.
+    #[tokio::test]
+    async fn the_swap_of_the_folders_config_map_is_told_each_time() {
+        let root = tempfile::tempdir().unwrap();
+        let volume = root.path().join("conf.d");
+        fs::create_dir(&volume).unwrap();
+        let version = |name: &str| {
+            fs::create_dir(volume.join(name)).unwrap();
+            fs::write(volume.join(name).join("a.toml"), name).unwrap();
+            symlink(name, volume.join("..data_tmp")).unwrap();
+            fs::rename(volume.join("..data_tmp"), volume.join("..data")).unwrap();
+        };
+        version("..1");
+        symlink("..data/a.toml", volume.join("a.toml")).unwrap();
+        let mut watch = watch(&root.path().join("wad.toml")).await;
+        for (old, new) in [("..1", "..2"), ("..2", "..3")] {
+            version(new);
+            fs::remove_dir_all(volume.join(old)).unwrap();
+            tells(&mut watch).await;
+            is_silent(&mut watch).await;
+        }
+    }
+
     #[test]
     fn the_way_goes_through_every_link() {
         let folder = tempfile::tempdir().unwrap();
@@ -310,8 +374,10 @@ mod tests {
         fs::write(root.join("one/wad.toml"), "").unwrap();
         symlink("one", root.join("current")).unwrap();
         symlink(root.join("current/wad.toml"), root.join("link.toml")).unwrap();
-        let place =
-            |folder: &str, name: &str| Place { folder: root.join(folder), name: name.into() };
+        let place = |folder: &str, name: &str| Place {
+            folder: root.join(folder),
+            name: Name::Is(name.into()),
+        };
         assert_eq!(
             way(&root.join("one/../link.toml")),
             [place("", "link.toml"), place("", "current"), place("one", "wad.toml")]

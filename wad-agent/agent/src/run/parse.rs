@@ -2,17 +2,17 @@
 
 use anyhow::Result;
 use tracing::info;
-use wad_policy::config::{Config, Host, PathPolicy};
+use wad_policy::config::{Config, Host, PathPolicy, Texts};
 use wad_tuning::kernel_modules;
 
 /// Returns the configuration with congestion controls that can be had. In a list, one that
 /// the kernel has as a module but does not load gives way to the next: so the kernel is
 /// asked, until it refuses none of those that are chosen. One that a path names alone stays,
 /// for the policy to fail by.
-pub fn configuration(file: &str, text: &str) -> Result<Config> {
+pub fn configuration(texts: &Texts) -> Result<Config> {
     let mut host = Host::read()?;
     loop {
-        let config = Config::parse(file, text, &host)?;
+        let config = Config::check(texts, &host)?;
         let Some((name, why)) = kernel_modules::refused(&config.paths, &host) else {
             return Ok(config);
         };

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 use wad_policy::config::{
-    Config, Host, InForce as Known, Origin, PathPolicy, Settings, route_rules::Selection,
+    Config, Host, InForce as Known, Origin, PathPolicy, Settings, Texts, route_rules::Selection,
 };
 use wad_toolbox::{causes::with_causes, mutex::locked};
 use wad_tuning::{
@@ -22,10 +22,7 @@ use super::{
 };
 use crate::{
     measured::Measured,
-    reload::{
-        Changes, Fingerprints, InForce, OtherText, PathPreview, Refusal, ReloadPreview,
-        SettingPreview,
-    },
+    reload::{Changes, Fingerprints, InForce, PathPreview, Refusal, ReloadPreview, SettingPreview},
 };
 
 /// Holds what is in force.
@@ -37,21 +34,20 @@ pub struct Now<'n> {
 }
 
 impl Now<'_> {
-    /// Returns what a reload of the agent's own file would change, or of another text.
-    pub fn preview(&self, other: Option<OtherText>) -> ReloadPreview {
-        self.would_apply(other)
+    /// Returns what a reload of the agent's own files would change, or of other texts.
+    pub fn preview(&self, others: Option<Texts>) -> ReloadPreview {
+        self.would_apply(others)
             .unwrap_or_else(|error| ReloadPreview::WouldRefuse { reason: with_causes(&error) })
     }
 
-    fn would_apply(&self, other: Option<OtherText>) -> Result<ReloadPreview> {
-        let own = &self.agent.options.config;
-        let OtherText { file, text } = match other {
-            Some(other) => other,
-            None => OtherText { file: own.display().to_string(), text: Config::text(own)? },
+    fn would_apply(&self, others: Option<Texts>) -> Result<ReloadPreview> {
+        let texts = match others {
+            Some(others) => others,
+            None => Texts::read(&self.agent.options.config)?,
         };
         // The kernel is not asked for modules: it would load them.
         let host = Host::read()?;
-        let config = Config::parse(&file, &text, &host)?;
+        let config = Config::check(&texts, &host)?;
         let fields = self.in_force.restart_only(&config);
         if !fields.is_empty() {
             return Err(Refusal::RestartOnly(fields).into());

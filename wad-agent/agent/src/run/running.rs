@@ -15,7 +15,7 @@ use wad_observing::{
     reading::{Filter, Instruments},
 };
 use wad_policy::{
-    config::{Config, OnExit, PathPolicy},
+    config::{Config, OnExit, PathPolicy, Texts},
     switch::{self, Order},
 };
 use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
@@ -45,7 +45,7 @@ pub struct Running<'a> {
     in_force: InForce,
     measured: Measured,
     pub sets: Sets,
-    /// The text of the configuration when last it was read, by its fingerprint.
+    /// The texts of the configuration when last they were read, by their fingerprint.
     seen: Option<u64>,
     pub told: Arc<Mutex<Told>>,
     pub board: Arc<Mutex<Board>>,
@@ -112,8 +112,8 @@ impl<'a> Running<'a> {
             Event::HangUp => {
                 self.reload();
             }
-            Event::File if self.has_another_text() => {
-                info!("the configuration's file has changed");
+            Event::File if self.has_other_texts() => {
+                info!("the configuration's files have changed");
                 self.reload();
             }
             Event::File => {}
@@ -199,16 +199,16 @@ impl<'a> Running<'a> {
     /// The configuration, if it is one that can be put in force without a restart.
     fn read_again(&mut self) -> Result<Config> {
         let file = &self.agent.options.config;
-        let text = Config::text(file);
-        self.seen = reload::fingerprint(&text);
-        let config = parse::configuration(&file.display().to_string(), &text?)?;
+        let texts = Texts::read(file);
+        self.seen = reload::fingerprint(&texts);
+        let config = parse::configuration(&texts?)?;
         parse::tell_choices(&config.paths);
         let fields = self.in_force.restart_only(&config);
         if fields.is_empty() { Ok(config) } else { Err(Refusal::RestartOnly(fields).into()) }
     }
 
-    fn has_another_text(&self) -> bool {
-        reload::fingerprint(&Config::text(&self.agent.options.config)) != self.seen
+    fn has_other_texts(&self) -> bool {
+        reload::fingerprint(&Texts::read(&self.agent.options.config)) != self.seen
     }
 
     /// Puts a configuration in force. If that fails, all is as before.

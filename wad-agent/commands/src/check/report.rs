@@ -24,6 +24,8 @@ use super::{Ceiling, Page, derived, host, memory::Memory, shares};
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Report {
     file: PathBuf,
+    /// The files of the folder conf.d beside it, in the order in which they are read.
+    fragments: Vec<String>,
     /// The number of errors; those beyond the first thousand are only counted.
     error_count: usize,
     /// The errors, in the order of the file.
@@ -100,8 +102,13 @@ struct CheckedDerived {
 }
 
 impl Report {
-    pub(super) fn refused(file: &Path, count: usize, mistakes: &[Mistake]) -> Self {
-        Self { file: file.to_owned(), error_count: count, errors: mistakes.to_vec(), effect: None }
+    pub(super) fn refused(
+        file: &Path,
+        fragments: &[String],
+        (error_count, mistakes): (usize, &[Mistake]),
+    ) -> Self {
+        let (file, fragments) = (file.to_owned(), fragments.to_vec());
+        Self { file, fragments, error_count, errors: mistakes.to_vec(), effect: None }
     }
 
     pub(super) fn of(page: &Page<'_>) -> Self {
@@ -128,8 +135,8 @@ impl Report {
             sets: page.sets.clone(),
             notes,
         };
-        let file = file.to_path_buf();
-        Self { file, error_count: 0, errors: Vec::new(), effect: Some(effect) }
+        let (file, fragments) = (file.to_path_buf(), page.fragments.clone());
+        Self { file, fragments, error_count: 0, errors: Vec::new(), effect: Some(effect) }
     }
 }
 

@@ -25,8 +25,8 @@ fn told<T>(text: &str, sysctl_bytes: Option<u64>, tell: impl FnOnce(&Page<'_>) -
     let memory = Memory::of(&config, Some(64 << 20));
     let cgroups = Some([("a.slice/x.service".into(), 7)].into());
     let file = Path::new("wad.toml");
-    let sets = sets::read(&config);
-    tell(&Page { file, config: &config, host: &host, ceilings, memory, cgroups, sets })
+    let (sets, fragments) = (sets::read(&config), Vec::new());
+    tell(&Page { file, fragments, config: &config, host: &host, ceilings, memory, cgroups, sets })
 }
 
 const TWO: &str = r#"

@@ -20,6 +20,7 @@ use super::{
     sections::Section,
     set, sink, source,
     table::{self, Table},
+    texts::Texts,
 };
 use crate::{
     config::route_rules::{MAX_RULES, Selection},
@@ -45,21 +46,21 @@ const TABLES: &[Key] = &[
 const ARRAYS: [&str; 5] = [source::TABLE, set::TABLE, sink::TABLE, derived::TABLE, path::TABLE];
 
 impl Config {
-    /// Reads and checks a file.
+    /// Reads and checks a file, with those of the folder beside it.
     pub fn load(file: &Path, host: &Host) -> Result<Self, ConfigError> {
-        Self::parse(&file.display().to_string(), &Self::text(file)?, host)
-    }
-
-    /// The text of a file.
-    pub fn text(file: &Path) -> Result<String, ConfigError> {
-        sections::read(file)
+        Self::check(&Texts::read(file)?, host)
     }
 
     /// Checks the text of a file.
     pub fn parse(file_name: &str, text: &str, host: &Host) -> Result<Self, ConfigError> {
+        Self::check(&Texts::of(file_name, text), host)
+    }
+
+    /// Checks texts, all together.
+    pub fn check(texts: &Texts, host: &Host) -> Result<Self, ConfigError> {
         let mut problems = Problems::default();
         let mut document = Document::default();
-        for section in sections::sections(text) {
+        for section in sections::sections(texts) {
             let read = section.and_then(|section| document.read(section, host, &mut problems));
             if let Err(problem) = read {
                 // What the rest would mean is anyone's guess: one error, not
@@ -84,9 +85,9 @@ impl Config {
             return Ok(document.config);
         }
         let problems = problems.sorted();
-        let report = report::render(file_name, text, &problems, errors);
-        let mistakes = report::mistakes(file_name, text, &problems);
-        Err(ConfigError::Invalid { file: file_name.to_owned(), errors, report, mistakes })
+        let report = report::render(texts, &problems, errors);
+        let mistakes = report::mistakes(texts, &problems);
+        Err(ConfigError::Invalid { file: texts.name().to_owned(), errors, report, mistakes })
     }
 }
 

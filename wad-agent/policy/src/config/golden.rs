@@ -106,6 +106,25 @@ fn compare_generated(name: &str, text: &str) {
     compare(&message, &golden.with_extension("stderr"));
 }
 
+/// Each folder has a file with a folder beside it.
+#[test]
+fn errors_of_several_files_name_the_file() {
+    let folder = root().join("tests/config/several");
+    for case in ["names", "sections", "syntax"] {
+        let file = folder.join(case).join("wad.toml");
+        let error = Config::load(&file, &host()).expect_err("wrong");
+        let shown = error.to_string().replace(&format!("{}/", folder.display()), "") + "\n";
+        compare(&shown, &folder.join(case).join("wad.stderr"));
+        let ConfigError::Invalid { mistakes, .. } = error else { panic!("{error}") };
+        assert!(mistakes[0].file.ends_with(".toml"), "{mistakes:?}");
+    }
+    let config = Config::load(&folder.join("valid/wad.toml"), &host()).expect("valid");
+    let names: Vec<_> = config.paths.iter().map(|path| path.name.as_str()).collect();
+    assert_eq!(names, ["main", "a", "b"]);
+    assert_eq!((config.sources.len(), config.limits.max_buffer_bytes), (1, Some(1 << 20)));
+    assert_eq!(config.paths[2].sndbuf_bytes, Some(1 << 20));
+}
+
 #[test]
 fn huge_files_are_refused_with_a_short_message() {
     compare_generated("generated-10mb-one-line.toml", &"a".repeat(10_000_000));

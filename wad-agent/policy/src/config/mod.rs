@@ -46,6 +46,7 @@ mod source;
 mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod texts;
 mod thresholds;
 mod user;
 
@@ -78,7 +79,6 @@ pub use prefix::{Mapped, covers_ipv4};
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
 pub use report::Mistake;
-pub use sections::MAX_FILE_BYTES;
 #[cfg(feature = "fuzz")]
 pub use set::fuzz as fuzz_set;
 pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_addresses, list_of_texts};
@@ -86,6 +86,7 @@ pub use setting::{InForce, Setting, Value, Window};
 pub use settings::Settings;
 pub use sink::{Collector, LogFile, Sink, SinkKind};
 pub use source::{Metric, PerfSonar, Prometheus, Query, Service, Source, SourceKind};
+pub use texts::{MAX_BYTES as MAX_FILE_BYTES, Texts};
 pub use thresholds::Windows;
 
 use crate::derived::Derived;

@@ -5,7 +5,10 @@ use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::fault::{Fault, Problem, Span};
+use super::{
+    fault::{Fault, Problem, Span},
+    texts::Texts,
+};
 
 /// Errors shown; the rest is a number.
 const SHOWN: usize = 20;
@@ -17,13 +20,13 @@ const MARKED_BYTES: usize = WIDTH / 2;
 /// so that the renderer sees there is more and says so.
 const BEYOND_BYTES: usize = 4 * WIDTH;
 
-/// The errors of a file, and how many more there are.
-pub fn render(file_name: &str, text: &str, problems: &[Problem], count: usize) -> String {
+/// The errors of these texts, and how many more there are.
+pub fn render(texts: &Texts, problems: &[Problem], count: usize) -> String {
     let renderer = Renderer::plain().term_width(WIDTH);
     let mut shown: Vec<String> = problems
         .iter()
         .take(SHOWN)
-        .map(|problem| renderer.render(&[group(file_name, text, problem)]))
+        .map(|problem| renderer.render(&[group(texts, problem)]))
         .collect();
     if count > shown.len() {
         shown.push(format!("and {} more", count - shown.len()));
@@ -48,22 +51,22 @@ pub struct Mistake {
 }
 
 /// Returns the errors with their places.
-pub fn mistakes(file_name: &str, text: &str, problems: &[Problem]) -> Vec<Mistake> {
+pub fn mistakes(texts: &Texts, problems: &[Problem]) -> Vec<Mistake> {
     let mistake = |problem: &Problem| {
-        let line = Line::at(text, problem.at);
+        let line = Line::at(texts, problem.at);
         let Fault { title, label, help } = problem.fault.clone();
         let column = 1 + line.text[..line.start].chars().count();
-        Mistake { file: file_name.to_owned(), line: line.number, column, title, label, help }
+        Mistake { file: line.file.to_owned(), line: line.number, column, title, label, help }
     };
     problems.iter().map(mistake).collect()
 }
 
-fn group<'a>(file_name: &'a str, text: &'a str, problem: &'a Problem) -> Group<'a> {
+fn group<'a>(texts: &'a Texts, problem: &'a Problem) -> Group<'a> {
     let Fault { title, label, help } = &problem.fault;
     let place = |span, kind: AnnotationKind, label: &'a str| {
-        let line = Line::at(text, span);
+        let line = Line::at(texts, span);
         Snippet::source(line.text)
-            .path(file_name)
+            .path(line.file)
             .line_start(line.number)
             .fold(false)
             .annotation(kind.span(line.start..line.end).label(label))
@@ -84,6 +87,7 @@ fn group<'a>(file_name: &'a str, text: &'a str, problem: &'a Problem) -> Group<'
 
 /// The first line of a span, and where the span lies in it, in bytes.
 struct Line<'a> {
+    file: &'a str,
     text: &'a str,
     number: usize,
     start: usize,
@@ -91,17 +95,23 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    /// Spans come from the parser of this text; one that did not would be
+    /// Spans come from the parser of these texts; one that did not would be
     /// shown at the nearest character.
-    fn at(text: &'a str, span: Span) -> Self {
-        let start = text.floor_char_boundary(span.range().start);
+    fn at(texts: &'a Texts, span: Span) -> Self {
+        let range = span.range();
+        let found = texts.parts().rfind(|(begin, _)| *begin <= range.start);
+        let (begin, file, text) =
+            found.map_or((0, "", ""), |(begin, text)| (begin, text.file.as_str(), &text.text));
+        let (start, end) = (range.start - begin, range.end.saturating_sub(begin));
+        let start = text.floor_char_boundary(start);
         let line_start = text[..start].rfind('\n').map_or(0, |newline| newline + 1);
         let rest = text[start..].split('\n').next().unwrap_or_default();
         let line_end = start + rest.strip_suffix('\r').unwrap_or(rest).len();
-        let end = text.floor_char_boundary(span.range().end.clamp(start, line_end));
+        let end = text.floor_char_boundary(end.clamp(start, line_end));
         let end = end.min(text.floor_char_boundary(start + MARKED_BYTES));
         let line_end = line_end.min(text.floor_char_boundary(end + BEYOND_BYTES));
         Self {
+            file,
             text: &text[line_start..line_end],
             number: 1 + text.as_bytes()[..line_start].iter().filter(|&&byte| byte == b'\n').count(),
             start: start - line_start,

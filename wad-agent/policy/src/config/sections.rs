@@ -5,49 +5,17 @@
 //! could do wrong is to split a string of several lines that has such a line in
 //! it, which no key takes; the pieces then have a syntax error.
 
-use std::{
-    fs::File,
-    io::{self, Read},
-    path::Path,
-};
-
 use super::{
-    ConfigError,
     fault::{Fault, Problem, Span},
+    texts::Texts,
 };
 
-/// Largest file: 256 bytes for each of the most paths that there can be.
-pub const MAX_FILE_BYTES: usize = 32 << 20;
 /// Smaller files are not cut.
 const SECTION_BYTES: usize = 64 << 10;
 /// Longest stretch without a `[[path]]` line: 50,000 prefixes for one path.
 const MAX_SECTION_BYTES: usize = 1 << 20;
 
 const HEADER: &str = "\n[[path]]";
-
-/// The file's text.
-pub fn read(file: &Path) -> Result<String, ConfigError> {
-    let read_error = |source: io::Error| ConfigError::Read { file: file.to_owned(), source };
-    let mut bytes = Vec::new();
-    let limit = MAX_FILE_BYTES as u64 + 1;
-    File::open(file)
-        .and_then(|open| open.take(limit).read_to_end(&mut bytes))
-        .map_err(read_error)?;
-    if bytes.len() > MAX_FILE_BYTES {
-        return Err(ConfigError::TooLarge { file: file.to_owned(), most_bytes: MAX_FILE_BYTES });
-    }
-    String::from_utf8(bytes).map_err(|error| {
-        let offset = error.utf8_error().valid_up_to();
-        let before = &error.as_bytes()[..offset];
-        let line_start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-        ConfigError::NotUtf8 {
-            file: file.to_owned(),
-            line: 1 + before.iter().filter(|&&byte| byte == b'\n').count(),
-            column: 1 + String::from_utf8_lossy(&before[line_start..]).chars().count(),
-            offset,
-        }
-    })
-}
 
 /// A piece of the text, and where it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,21 +24,26 @@ pub struct Section<'a> {
     pub text: &'a str,
 }
 
-/// The pieces, one after the other; ends after an error.
-pub fn sections(text: &str) -> impl Iterator<Item = Result<Section<'_>, Problem>> {
-    let mut base_bytes = 0;
+/// The pieces of all texts, one after the other; none has parts of two.
+pub fn sections(texts: &Texts) -> impl Iterator<Item = Result<Section<'_>, Problem>> {
+    texts.parts().flat_map(|(begin, text)| sections_of(begin, &text.text))
+}
+
+/// The pieces of a text that begins there; ends after an error.
+fn sections_of(begin: usize, text: &str) -> impl Iterator<Item = Result<Section<'_>, Problem>> {
+    let mut at = 0;
     std::iter::from_fn(move || {
-        let rest = &text[base_bytes..];
+        let rest = &text[at..];
         if rest.is_empty() {
             return None;
         }
         let length = section_length(rest);
-        let section = Section { base_bytes, text: &rest[..length] };
-        base_bytes += length;
+        let section = Section { base_bytes: begin + at, text: &rest[..length] };
+        at += length;
         if length <= MAX_SECTION_BYTES {
             return Some(Ok(section));
         }
-        base_bytes = text.len();
+        at = text.len();
         Some(Err(too_long(section)))
     })
 }
@@ -98,7 +71,7 @@ mod tests {
     use super::*;
 
     fn texts(text: &str) -> Vec<&str> {
-        sections(text).map(|section| section.expect("short sections").text).collect()
+        sections_of(0, text).map(|section| section.expect("short sections").text).collect()
     }
 
     #[test]
@@ -120,7 +93,7 @@ mod tests {
     #[test]
     fn a_long_stretch_without_a_path_ends_the_file() {
         let text = format!("[[path]]\n{}", "#\n".repeat(MAX_SECTION_BYTES));
-        let found: Vec<_> = sections(&text).collect();
+        let found: Vec<_> = sections_of(0, &text).collect();
         assert!(matches!(found[..], [Err(_)]));
     }
 }
