@@ -22,6 +22,7 @@ mod equivalent_streams;
 mod events;
 mod every_flow;
 mod explain;
+mod files;
 mod flows;
 mod handshake;
 mod host_changes;

@@ -7,8 +7,10 @@ use super::{head, row};
 const OPENING: &str = "\
 # Fields of the configuration
 
-A configuration is a TOML file, `/etc/wad/wad.toml` unless `--config` names another. It is taken whole
-or not at all: a key that is not in these tables is an error, and so is a value out of its range.
+A configuration is a TOML file, `/etc/wad/wad.toml` unless `--config` names another, with
+[those beside it](../files.md). It is taken whole or not at all: a key that is not in these tables is an
+error, and so is a value out of its range. `[defaults]` takes the fields of a path, but for those that
+say which connections it is for, and `allow`.
 
 - A **size** is a whole number of bytes, or text with a unit: `B`, `KiB`, `MiB`, `GiB`, `kB`, `MB`, `GB`.
 - A **rate** always has its unit: `bit`, `kbit`, `Mbit`, `Gbit`, `Tbit`, or `kB/s`, `MB/s`, `GB/s`, `TB/s`. `bps`

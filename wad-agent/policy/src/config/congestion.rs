@@ -129,7 +129,7 @@ fn check_keys(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
         let laws = Law::with_key(key);
         let title = format!("`{key}` has no effect on {}", congestion.name());
         let have = if laws.len() == 1 { "has" } else { "have" };
-        let fault = Fault::new(title, format!("only {} {have} it", listed(&laws)));
+        let fault = Fault::new(title, format!("only {} {have} it", listed(&laws))).idle();
         let problem = match choice.at {
             None => fault.help(format!("add congestion = \"{}\"", laws[0].name())).at(at),
             Some(chosen) => {
@@ -167,7 +167,8 @@ fn check_dedicated(table: &Table<'_>, dedicated: Span, problems: &mut Problems) 
     let keys = keys().chain(["congestion", "pacing", "bandwidth"]);
     for (key, at) in keys.filter_map(|key| table.place(key).map(|at| (key, at))) {
         let title = format!("`{key}` has no effect with `dedicated`");
-        let fault = Fault::new(title, "rate and window are fixed").help("leave one of the two out");
+        let fault =
+            Fault::new(title, "rate and window are fixed").help("leave one of the two out").idle();
         problems.push(fault.at(at).also(dedicated, "by this"));
     }
 }

@@ -111,7 +111,7 @@ fn at(mistake: Mistake, text: &Located<String>) -> Problem {
     let quotes = (text.at.range().len()).saturating_sub(text.value.len());
     let start = text.at.range().start + 1;
     let place = if quotes == 2 { Span::new(start, at) } else { text.at };
-    Fault { title: format!("`value`: {title}"), label, help }.at(place)
+    Fault { help, ..Fault::new(format!("`value`: {title}"), label) }.at(place)
 }
 
 fn read_threshold(table: &Table<'_>, problems: &mut Problems) -> (Option<Threshold>, Vec<Span>) {

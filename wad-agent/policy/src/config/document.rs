@@ -14,6 +14,7 @@ use super::{
     OnExit, Source, SourceKind, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields, host_changes,
+    inherit::{self, Shared},
     keys::{Key, key},
     overlap::{self, Site},
     path, quantity, report, sections,
@@ -35,6 +36,7 @@ const TABLES: &[Key] = &[
     key("log"),
     key("api"),
     key("host"),
+    key(inherit::DEFAULTS),
     key(source::TABLE),
     key(set::TABLE),
     key(sink::TABLE),
@@ -60,8 +62,10 @@ impl Config {
     pub fn check(texts: &Texts, host: &Host) -> Result<Self, ConfigError> {
         let mut problems = Problems::default();
         let mut document = Document::default();
+        let shared = Shared::find(texts);
         for section in sections::sections(texts) {
-            let read = section.and_then(|section| document.read(section, host, &mut problems));
+            let read =
+                section.and_then(|section| document.read(section, &shared, host, &mut problems));
             if let Err(problem) = read {
                 // What the rest would mean is anyone's guess: one error, not
                 // those that follow from it.
@@ -167,6 +171,7 @@ impl Document {
     fn read(
         &mut self,
         section: Section<'_>,
+        shared: &Shared<'_>,
         host: &Host,
         problems: &mut Problems,
     ) -> Result<(), Problem> {
@@ -213,11 +218,18 @@ impl Document {
                 self.derived_sites.push(site);
             }
         }
+        if let Some(table) = root.table(inherit::DEFAULTS, fields::keys(), problems) {
+            inherit::check_defaults(&table, problems);
+        }
         for table in root.tables(path::TABLE, fields::keys(), problems) {
-            if let Some((policy, site)) = path::read(&table, host, problems) {
+            let table = shared.complete(table, problems);
+            let mut of_path = Problems::default();
+            if let Some((policy, site)) = path::read(&table, host, &mut of_path) {
                 self.config.paths.push(policy);
                 self.sites.push(site);
             }
+            let name = table.place("name").unwrap_or(table.at);
+            problems.push_all_of(of_path, name, |at| table.is_from_elsewhere(at));
         }
         Ok(())
     }

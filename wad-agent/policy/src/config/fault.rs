@@ -34,11 +34,20 @@ pub struct Fault {
     /// Stands under the place.
     pub label: String,
     pub help: Option<String>,
+    /// It only says that a value is of no use.
+    pub is_idle: bool,
 }
 
 impl Fault {
     pub fn new(title: impl Into<String>, label: impl Into<String>) -> Self {
-        Self { title: title.into(), label: label.into(), help: None }
+        Self { title: title.into(), label: label.into(), help: None, is_idle: false }
+    }
+
+    /// Returns the fault of a value that is of no use here. It is none where other paths
+    /// have the value as well.
+    #[must_use]
+    pub fn idle(self) -> Self {
+        Self { is_idle: true, ..self }
     }
 
     #[must_use]
@@ -60,7 +69,7 @@ impl From<UrlError> for Fault {
 
 impl Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { title, label, help } = self;
+        let Self { title, label, help, .. } = self;
         write!(f, "{title}: {label}")?;
         help.iter().try_for_each(|help| write!(f, "; {help}"))
     }
@@ -103,6 +112,31 @@ impl Problems {
 
     pub const fn count(&self) -> usize {
         self.count
+    }
+
+    /// Adds those of a path, whose name is there. Of what it has from elsewhere each fault is
+    /// said once, with the path that it was found at; and what is only of no use is none.
+    pub fn push_all_of(
+        &mut self,
+        path: Self,
+        name: Span,
+        is_from_elsewhere: impl Fn(Span) -> bool,
+    ) {
+        let kept = path.kept.len();
+        self.count += path.count - kept;
+        for problem in path.kept {
+            if !is_from_elsewhere(problem.at) {
+                self.push(problem);
+                continue;
+            }
+            let is_same = |other: &Problem| {
+                other.at == problem.at && other.fault.title == problem.fault.title
+            };
+            if !problem.fault.is_idle && !self.kept.iter().any(is_same) {
+                let also = problem.also.or(Some((name, "for this path")));
+                self.push(Problem { also, ..problem });
+            }
+        }
     }
 
     /// Returns the problems in the order of the file.

@@ -15,7 +15,11 @@ pub(super) mod matched;
 use std::sync::LazyLock;
 
 use self::{
-    buffers::BUFFERS, capacity::CAPACITY, congestion::CONGESTION, flow::FLOW, matched::MATCHED,
+    buffers::BUFFERS,
+    capacity::CAPACITY,
+    congestion::CONGESTION,
+    flow::FLOW,
+    matched::{MATCHED, MODE},
 };
 use super::{
     PathPolicy,
@@ -40,6 +44,12 @@ pub(super) fn read_match(table: &Table<'_>, problems: &mut Problems, policy: &mu
 pub(super) fn read_settings(table: &Table<'_>, problems: &mut Problems, policy: &mut PathPolicy) {
     let settings = [CAPACITY, BUFFERS, CONGESTION, FLOW].into_iter().flatten();
     settings.for_each(|field| (field.read)(field, table, problems, policy));
+}
+
+/// Whether a field says which flows the path is for, or consents for it: no other path, nor
+/// `[defaults]`, can do so.
+pub(super) fn is_own(key: &str) -> bool {
+    key == "allow" || key != MODE.key && MATCHED.iter().any(|field| field.key == key)
 }
 
 /// The keys that a path may have.

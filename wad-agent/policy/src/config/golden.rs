@@ -106,6 +106,26 @@ fn compare_generated(name: &str, text: &str) {
     compare(&message, &golden.with_extension("stderr"));
 }
 
+#[test]
+fn fields_come_from_the_path_then_its_parents_then_the_defaults() {
+    let file = root().join("tests/config/valid/inherit.toml");
+    let config = Config::load(&file, &host()).expect("valid");
+    let [child, parent, grandparent, plain] = &config.paths[..] else { panic!("{config:?}") };
+    let law = |path: &PathPolicy| path.congestion.as_ref().map(|law| law.name().to_owned());
+    assert_eq!(law(child).as_deref(), Some("wad_highspeed"));
+    assert_eq!([child, parent].map(|path| path.sndbuf_bytes), [Some(1 << 20), Some(4 << 20)]);
+    assert_eq!([child, parent].map(|path| path.rcvbuf_bytes), [Some(12_500_000); 2]);
+    assert_eq!([child, parent, grandparent].map(|path| path.dscp), [Some(1); 3]);
+    // Whom a path is for is its own.
+    assert_eq!([child, parent].map(|path| path.user), [None, Some(0)]);
+    // What is of no use to a path is no error where others have it, too.
+    assert_eq!(
+        [grandparent, plain].map(law),
+        [const { Some("cubic") }; 2].map(|law| law.map(str::to_owned))
+    );
+    assert_eq!(plain.dscp, None);
+}
+
 /// Each folder has a file with a folder beside it.
 #[test]
 fn errors_of_several_files_name_the_file() {

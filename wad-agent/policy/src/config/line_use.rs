@@ -29,7 +29,7 @@ pub fn check(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
     for key in ["bandwidth", "rtt"] {
         if let Some(at) = table.place(key) {
             let fault = Fault::new(format!("`{key}` has no effect"), label);
-            problems.push(fault.help(help).at(at));
+            problems.push(fault.help(help).idle().at(at));
         }
     }
 }

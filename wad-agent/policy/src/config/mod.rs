@@ -23,6 +23,7 @@ pub mod fuzz;
 mod host;
 mod host_changes;
 mod host_name;
+mod inherit;
 mod keys;
 mod line;
 mod line_use;

@@ -60,7 +60,7 @@ pub fn read(
             if let Some(label) = refused.filter(|_| !choice.in_doubt && !is_of_use) {
                 let name = choice.congestion.as_ref().map_or("the host's default", |c| c.name());
                 let title = format!("pacing = \"off\" has no effect on {name}");
-                problems.push(Fault::new(title, label).help("leave it out").at(asked.at));
+                problems.push(Fault::new(title, label).help("leave it out").idle().at(asked.at));
             } else if let Some(loss) = choice.auto_loss {
                 let title = "pacing = \"off\" does not go with loss = \"auto\"";
                 let fault = Fault::new(title, "what it may become needs to be paced");

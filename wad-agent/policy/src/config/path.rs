@@ -171,12 +171,13 @@ fn check_measured(table: &Table<'_>, use_line: bool, problems: &mut Problems) {
     let Some(at) = table.place("mode") else { return };
     if let Some(dedicated) = table.place("dedicated") {
         let title = "mode = \"measured\" has no effect with `dedicated`";
-        let fault = Fault::new(title, "rate and window are fixed").help("leave one of the two out");
+        let fault =
+            Fault::new(title, "rate and window are fixed").help("leave one of the two out").idle();
         problems.push(fault.at(at).also(dedicated, "by this"));
     } else if !use_line {
         let fault = Fault::new("mode = \"measured\" has no effect", "nothing here follows from it")
             .help("add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out");
-        problems.push(fault.at(at));
+        problems.push(fault.idle().at(at));
     }
 }
 
@@ -202,7 +203,7 @@ fn check_band(table: &Table<'_>, is_measured: bool, problems: &mut Problems) {
         return;
     };
     let title = format!("`{}` has no effect", MEASURED_BAND.key);
-    problems.push(Fault::new(title, label).help(help).at(at));
+    problems.push(Fault::new(title, label).help(help).idle().at(at));
 }
 
 fn read_prefixes(table: &Table<'_>, key: &str, problems: &mut Problems) -> Vec<Located<IpNet>> {

@@ -54,7 +54,7 @@ pub struct Mistake {
 pub fn mistakes(texts: &Texts, problems: &[Problem]) -> Vec<Mistake> {
     let mistake = |problem: &Problem| {
         let line = Line::at(texts, problem.at);
-        let Fault { title, label, help } = problem.fault.clone();
+        let Fault { title, label, help, .. } = problem.fault.clone();
         let column = 1 + line.text[..line.start].chars().count();
         Mistake { file: line.file.to_owned(), line: line.number, column, title, label, help }
     };
@@ -62,7 +62,7 @@ pub fn mistakes(texts: &Texts, problems: &[Problem]) -> Vec<Mistake> {
 }
 
 fn group<'a>(texts: &'a Texts, problem: &'a Problem) -> Group<'a> {
-    let Fault { title, label, help } = &problem.fault;
+    let Fault { title, label, help, .. } = &problem.fault;
     let place = |span, kind: AnnotationKind, label: &'a str| {
         let line = Line::at(texts, span);
         Snippet::source(line.text)

@@ -21,11 +21,55 @@ pub struct Located<T> {
 
 /// A table whose keys are all known.
 pub struct Table<'t> {
-    entries: &'t DeTable<'t>,
+    own: Layer<'t>,
+    /// Those that have what it has not, the first before the next.
+    under: Vec<Layer<'t>>,
+    /// Whether a key can only be its own.
+    is_own: fn(&str) -> bool,
     keys: &'static [Key],
-    base_bytes: usize,
     /// The place of its header.
     pub at: Span,
+}
+
+/// The entries of a table, and where its section begins.
+#[derive(Clone, Copy)]
+pub struct Layer<'t> {
+    pub entries: &'t DeTable<'t>,
+    pub base_bytes: usize,
+}
+
+impl Layer<'_> {
+    fn span<T>(&self, place: &Spanned<T>) -> Span {
+        Span::new(self.base_bytes, place.span())
+    }
+
+    /// Whether a value of it is at this place.
+    fn holds(&self, at: Span) -> bool {
+        self.entries.iter().any(|(key, value)| {
+            let range = self.span(key).start..self.span(value).end;
+            range.contains(&at.start)
+        })
+    }
+}
+
+/// A key as it is written, its value, and the layer that they are of.
+#[derive(Clone, Copy)]
+struct Entry<'t> {
+    written: &'t str,
+    value: &'t Spanned<DeValue<'t>>,
+    layer: Layer<'t>,
+}
+
+impl Entry<'_> {
+    fn at(&self) -> Span {
+        self.layer.span(self.value)
+    }
+
+    /// Something is wrong with its value, or with a part of it.
+    fn problem<T>(&self, fault: Fault, place: &Spanned<T>) -> Problem {
+        let title = format!("`{}`: {}", self.written, fault.title);
+        Fault { title, ..fault }.at(self.layer.span(place))
+    }
 }
 
 impl<'t> Table<'t> {
@@ -36,8 +80,24 @@ impl<'t> Table<'t> {
         base_bytes: usize,
         problems: &mut Problems,
     ) -> Self {
-        let at = Span::new(base_bytes, table.span());
-        Self { entries: table.get_ref(), keys, base_bytes, at }.check_keys(problems)
+        let own = Layer { entries: table.get_ref(), base_bytes };
+        Self::new(own, keys, own.span(table)).check_keys(problems)
+    }
+
+    fn new(own: Layer<'t>, keys: &'static [Key], at: Span) -> Self {
+        Self { own, under: Vec::new(), is_own: |_| true, keys, at }
+    }
+
+    /// Returns the table over others, which have what it has not, but for keys that can only
+    /// be its own.
+    #[must_use]
+    pub fn over(self, under: Vec<Layer<'t>>, is_own: fn(&str) -> bool) -> Self {
+        Self { under, is_own, ..self }
+    }
+
+    /// Whether a value that it has from another table is at this place.
+    pub fn is_from_elsewhere(&self, at: Span) -> bool {
+        self.under.iter().any(|layer| layer.holds(at))
     }
 
     /// The table under a key of this one.
@@ -47,8 +107,8 @@ impl<'t> Table<'t> {
         keys: &'static [Key],
         problems: &mut Problems,
     ) -> Option<Self> {
-        let (written, value) = self.get(name)?;
-        self.table_in(written, value, keys, problems)
+        let entry = self.get(name)?;
+        Self::table_in(entry, entry.value, keys, problems)
     }
 
     /// The tables of an array under a key.
@@ -58,45 +118,44 @@ impl<'t> Table<'t> {
         keys: &'static [Key],
         problems: &mut Problems,
     ) -> Vec<Self> {
-        let Some((written, value)) = self.get(name) else { return Vec::new() };
-        let Some(items) = value.get_ref().as_array() else {
-            let fault = wrong_type(value.get_ref(), "an array of tables")
+        let Some(entry) = self.get(name) else { return Vec::new() };
+        let Some(items) = entry.value.get_ref().as_array() else {
+            let fault = wrong_type(entry.value.get_ref(), "an array of tables")
                 .help(format!("write [[{name}]], in double brackets, for each"));
-            problems.push(self.problem(written, fault, value));
+            problems.push(entry.problem(fault, entry.value));
             return Vec::new();
         };
-        items.iter().filter_map(|item| self.table_in(written, item, keys, problems)).collect()
+        items.iter().filter_map(|item| Self::table_in(entry, item, keys, problems)).collect()
     }
 
     fn table_in(
-        &self,
-        written: &str,
+        entry: Entry<'t>,
         value: &'t Spanned<DeValue<'t>>,
         keys: &'static [Key],
         problems: &mut Problems,
     ) -> Option<Self> {
         let Some(entries) = value.get_ref().as_table() else {
-            problems.push(self.problem(written, wrong_type(value.get_ref(), "a table"), value));
+            problems.push(entry.problem(wrong_type(value.get_ref(), "a table"), value));
             return None;
         };
-        let table = Self { entries, keys, base_bytes: self.base_bytes, at: self.span(value) };
-        Some(table.check_keys(problems))
+        let own = Layer { entries, ..entry.layer };
+        Some(Self::new(own, keys, own.span(value)).check_keys(problems))
     }
 
     fn check_keys(self, problems: &mut Problems) -> Self {
-        for (written, _) in self.entries {
+        for (written, _) in self.own.entries {
             let name = written.get_ref().as_ref();
             if self.keys.iter().any(|key| key.name == name) {
                 continue;
             }
-            let at = self.span(written);
+            let at = self.own.span(written);
             match self.keys.iter().find(|key| key.alias == Some(name)) {
                 None => problems.push(unknown_key(name, self.keys).at(at)),
                 Some(key) => {
-                    if let Some((other, _)) = self.entries.get_key_value(key.name) {
+                    if let Some((other, _)) = self.own.entries.get_key_value(key.name) {
                         let title = format!("`{name}` and `{}` are the same key", key.name);
                         let fault = Fault::new(title, "given here").help("keep one of them");
-                        problems.push(fault.at(at).also(self.span(other), "and here"));
+                        problems.push(fault.at(at).also(self.own.span(other), "and here"));
                     }
                 }
             }
@@ -111,12 +170,12 @@ impl<'t> Table<'t> {
 
     /// Whether the key is there, with an array.
     pub fn is_array(&self, name: &str) -> bool {
-        self.get(name).is_some_and(|(_, value)| value.get_ref().as_array().is_some())
+        self.get(name).is_some_and(|entry| entry.value.get_ref().as_array().is_some())
     }
 
     /// Returns where the key's value stands, if it is there.
     pub fn place(&self, name: &str) -> Option<Span> {
-        self.get(name).map(|(_, value)| self.span(value))
+        self.get(name).map(|entry| entry.at())
     }
 
     /// The value of a key, if it is there and as it should be.
@@ -126,8 +185,8 @@ impl<'t> Table<'t> {
         problems: &mut Problems,
         parse: impl FnOnce(&DeValue<'t>) -> Result<T, Fault>,
     ) -> Option<Located<T>> {
-        let (written, value) = self.get(name)?;
-        self.parse(written, value, problems, parse)
+        let entry = self.get(name)?;
+        Self::parse(entry, entry.value, problems, parse)
     }
 
     /// The values of a key that takes one or an array of them: those that are
@@ -138,16 +197,16 @@ impl<'t> Table<'t> {
         problems: &mut Problems,
         parse: impl Fn(&DeValue<'t>) -> Result<T, Fault>,
     ) -> Option<Vec<Located<T>>> {
-        let (written, value) = self.get(name)?;
-        let Some(items) = value.get_ref().as_array() else {
-            return Some(self.parse(written, value, problems, parse).into_iter().collect());
+        let entry = self.get(name)?;
+        let Some(items) = entry.value.get_ref().as_array() else {
+            return Some(Self::parse(entry, entry.value, problems, parse).into_iter().collect());
         };
         if items.is_empty() {
             let fault = Fault::new("empty list", "nothing is in it");
             let fault = fault.help("name at least one, or leave it out");
-            problems.push(self.problem(written, fault, value));
+            problems.push(entry.problem(fault, entry.value));
         }
-        let parsed = items.iter().filter_map(|item| self.parse(written, item, problems, &parse));
+        let parsed = items.iter().filter_map(|item| Self::parse(entry, item, problems, &parse));
         Some(parsed.collect())
     }
 
@@ -159,14 +218,16 @@ impl<'t> Table<'t> {
         problems: &mut Problems,
         parse: impl Fn(&str, &DeValue<'t>) -> Result<T, Fault>,
     ) -> Vec<T> {
-        let Some((written, value)) = self.get(name) else { return Vec::new() };
+        let Some(entry) = self.get(name) else { return Vec::new() };
+        let value = entry.value;
         let Some(entries) = value.get_ref().as_table() else {
-            problems.push(self.problem(written, wrong_type(value.get_ref(), "a table"), value));
+            problems.push(entry.problem(wrong_type(value.get_ref(), "a table"), value));
             return Vec::new();
         };
         let parsed = entries.iter().filter_map(|(key, value)| {
             let key = key.get_ref();
-            let parsed = self.parse(key, value, problems, |value| parse(key, value));
+            let inner = Entry { written: key, value, layer: entry.layer };
+            let parsed = Self::parse(inner, value, problems, |value| parse(key, value));
             parsed.map(|field| field.value)
         });
         parsed.collect()
@@ -181,35 +242,33 @@ impl<'t> Table<'t> {
     }
 
     fn parse<T>(
-        &self,
-        written: &str,
+        entry: Entry<'t>,
         value: &Spanned<DeValue<'t>>,
         problems: &mut Problems,
         parse: impl FnOnce(&DeValue<'t>) -> Result<T, Fault>,
     ) -> Option<Located<T>> {
         match parse(value.get_ref()) {
-            Ok(parsed) => Some(Located { value: parsed, at: self.span(value) }),
+            Ok(parsed) => Some(Located { value: parsed, at: entry.layer.span(value) }),
             Err(fault) => {
-                problems.push(self.problem(written, fault, value));
+                problems.push(entry.problem(fault, value));
                 None
             }
         }
     }
 
-    /// The key as it is written, and its value.
-    fn get(&self, name: &str) -> Option<(&'t str, &'t Spanned<DeValue<'t>>)> {
+    /// The entry of a key, under either of its names.
+    fn get(&self, name: &str) -> Option<Entry<'t>> {
+        self.get_of(self.own, name).or_else(|| {
+            let may_be_of = !self.under.is_empty() && !(self.is_own)(name);
+            self.under.iter().filter(|_| may_be_of).find_map(|layer| self.get_of(*layer, name))
+        })
+    }
+
+    fn get_of(&self, layer: Layer<'t>, name: &str) -> Option<Entry<'t>> {
         let alias = || self.keys.iter().find(|key| key.name == name)?.alias;
-        let entry =
-            self.entries.get_key_value(name).or_else(|| self.entries.get_key_value(alias()?));
-        entry.map(|(written, value)| (written.get_ref().as_ref(), value))
-    }
-
-    fn problem<T>(&self, written: &str, fault: Fault, place: &Spanned<T>) -> Problem {
-        Fault { title: format!("`{written}`: {}", fault.title), ..fault }.at(self.span(place))
-    }
-
-    fn span<T>(&self, place: &Spanned<T>) -> Span {
-        Span::new(self.base_bytes, place.span())
+        let entries = layer.entries;
+        let entry = entries.get_key_value(name).or_else(|| entries.get_key_value(alias()?));
+        entry.map(|(written, value)| Entry { written: written.get_ref().as_ref(), value, layer })
     }
 }
 

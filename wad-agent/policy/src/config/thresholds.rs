@@ -133,7 +133,8 @@ fn check_order(
     if let Some((at, bound)) = places.filter(|_| no_effect) {
         let fault =
             Fault::new("`initial_ssthresh` has no effect above `max_cwnd`", "never reached")
-                .help("lower it, raise `max_cwnd`, or leave one of the two out");
+                .help("lower it, raise `max_cwnd`, or leave one of the two out")
+                .idle();
         problems.push(fault.at(at).also(bound, "the window ends here"));
     }
 }

@@ -73,7 +73,8 @@ pub const BUFFERS: &[Field] = &[
             if let Some(at) = at.filter(|_| !DIVIDED.iter().any(|key| table.has(key))) {
                 let title = "divide = true has no effect";
                 let fault = Fault::new(title, "there is nothing to divide")
-                    .help("add `sndbuf` and `rcvbuf`, for all flows together, or leave it out");
+                    .help("add `sndbuf` and `rcvbuf`, for all flows together, or leave it out")
+                    .idle();
                 problems.push(fault.at(at));
             }
         },

@@ -119,6 +119,14 @@ pub const MATCHED: &[Field] = &[
         ..Field::NONE
     },
     MODE,
+    Field {
+        key: "inherit",
+        kind: Kind::Other { takes: "the name of another path", range: "" },
+        default: "nothing",
+        doc: "The path whose fields this one has as well, but for those that say which flows it \
+              is for, and `allow`; its own come first.",
+        ..Field::NONE
+    },
 ];
 
 /// Returns the ports in words; None for any.

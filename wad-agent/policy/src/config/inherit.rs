@@ -1,0 +1,120 @@
+//! Fields that a path has from elsewhere: those of the path that it names with `inherit`,
+//! and those of `[defaults]`. Its own come first. Which flows a path is for, and the consent
+//! to more than a fair share, are always its own.
+
+use std::collections::{HashMap, HashSet};
+
+use toml::de::{DeTable, DeValue};
+
+use super::{
+    fault::{Fault, Problems, quoted},
+    fields, path,
+    sections::sections,
+    table::{self, Layer, Located, Table},
+    texts::Texts,
+};
+
+pub const DEFAULTS: &str = "defaults";
+pub const INHERIT: &str = "inherit";
+
+/// Most paths that others inherit from: they are kept while all are read.
+const MOST_PARENTS: usize = 1_000;
+
+/// Tables that paths have fields from.
+#[derive(Default)]
+pub struct Shared<'t> {
+    /// The table, and where its section begins.
+    defaults: Option<(usize, DeTable<'t>)>,
+    parents: HashMap<String, (usize, DeTable<'t>)>,
+}
+
+impl<'t> Shared<'t> {
+    /// Finds them before any path is read: they may stand behind those that have fields from
+    /// them, in another file. What is wrong is said when the texts are read.
+    pub fn find(texts: &'t Texts) -> Self {
+        let mut shared = Self::default();
+        let mut names = HashSet::new();
+        let all = || sections(texts).map_while(Result::ok);
+        let concerns = |text: &str| [DEFAULTS, INHERIT].iter().any(|word| text.contains(word));
+        for section in all().filter(|section| concerns(section.text)) {
+            let Ok(root) = DeTable::parse(section.text) else { continue };
+            let defaults = root.get_ref().get(DEFAULTS).and_then(|it| it.get_ref().as_table());
+            if let Some(defaults) = defaults {
+                shared.defaults.get_or_insert_with(|| (section.base_bytes, defaults.clone()));
+            }
+            for parent in paths(root.get_ref()).filter_map(|path| text(path, INHERIT)) {
+                if names.len() < MOST_PARENTS {
+                    names.insert(parent.to_owned());
+                }
+            }
+        }
+        if names.is_empty() {
+            return shared;
+        }
+        for section in all() {
+            let Ok(root) = DeTable::parse(section.text) else { continue };
+            for path in paths(root.get_ref()) {
+                if let Some(name) = text(path, "name").filter(|name| names.contains(*name)) {
+                    let kept = || (section.base_bytes, path.clone());
+                    shared.parents.entry(name.to_owned()).or_insert_with(kept);
+                }
+            }
+        }
+        shared
+    }
+
+    /// Returns the table of a path with all that it has from elsewhere.
+    pub fn complete<'a>(&'a self, table: Table<'a>, problems: &mut Problems) -> Table<'a> {
+        let mut layers: Vec<Layer<'a>> = Vec::new();
+        let read = |value: &DeValue<'_>| path::parse_name(table::text(value)?);
+        let own = table.read("name", &mut Problems::default(), read).map(|name| name.value);
+        let mut seen: HashSet<String> = own.into_iter().collect();
+        let mut next = table.read(INHERIT, problems, read);
+        while let Some(Located { value: name, at }) = next {
+            let fault = |title: String, label| Fault::new(format!("`{INHERIT}`: {title}"), label);
+            let Some((base_bytes, entries)) = self.parents.get(&name) else {
+                let problem = if self.parents.len() < MOST_PARENTS {
+                    fault(format!("no path is called {}", quoted(&name)), "not in any file")
+                        .help("name the [[path]] whose fields this one is to have as well")
+                } else {
+                    let title = format!("more than {MOST_PARENTS} paths are inherited from");
+                    fault(title, "one too many").help("use [defaults]")
+                };
+                problems.push(problem.at(at));
+                break;
+            };
+            if !seen.insert(name) {
+                let label = "it has all of this already";
+                let fault = fault("the path has fields from itself".to_owned(), label);
+                problems.push(fault.help("leave it out where the circle is to end").at(at));
+                break;
+            }
+            layers.push(Layer { entries, base_bytes: *base_bytes });
+            let parent = text(entries, INHERIT);
+            next = parent.map(|parent| Located { value: parent.to_owned(), at });
+        }
+        let defaults = self.defaults.as_ref();
+        layers.extend(defaults.map(|(base, entries)| Layer { entries, base_bytes: *base }));
+        table.over(layers, fields::is_own)
+    }
+}
+
+/// Reports what no path can have from `[defaults]`.
+pub fn check_defaults(table: &Table<'_>, problems: &mut Problems) {
+    for field in fields::all().filter(|field| fields::is_own(field.key)) {
+        if let Some(at) = table.place(field.key) {
+            let title = format!("`{}` in [{DEFAULTS}]", field.key);
+            let fault = Fault::new(title, "each path has its own");
+            problems.push(fault.help("write it in every [[path]] that it is meant for").at(at));
+        }
+    }
+}
+
+fn paths<'a, 't>(root: &'a DeTable<'t>) -> impl Iterator<Item = &'a DeTable<'t>> {
+    let paths = root.get(path::TABLE).and_then(|paths| paths.get_ref().as_array());
+    paths.into_iter().flatten().filter_map(|path| path.get_ref().as_table())
+}
+
+fn text<'a>(table: &'a DeTable<'_>, key: &str) -> Option<&'a str> {
+    table.get(key)?.get_ref().as_str()
+}
