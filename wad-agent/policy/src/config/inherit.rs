@@ -65,7 +65,18 @@ impl<'t> Shared<'t> {
 
     /// Returns the table of a path with all that it has from elsewhere.
     pub fn complete<'a>(&'a self, table: Table<'a>, problems: &mut Problems) -> Table<'a> {
-        let mut layers: Vec<Layer<'a>> = Vec::new();
+        let mut layers = self.of_parents(&table, problems);
+        let defaults = self.defaults.as_ref();
+        layers.extend(defaults.map(|(base, entries)| Layer { entries, base_bytes: *base }));
+        table.over(layers, fields::is_own)
+    }
+
+    /// Returns the paths that a path inherits from, the nearest first.
+    fn of_parents<'a>(&'a self, table: &Table<'a>, problems: &mut Problems) -> Vec<Layer<'a>> {
+        let mut layers = Vec::new();
+        if !table.has(INHERIT) {
+            return layers;
+        }
         let read = |value: &DeValue<'_>| path::parse_name(table::text(value)?);
         let own = table.read("name", &mut Problems::default(), read).map(|name| name.value);
         let mut seen: HashSet<String> = own.into_iter().collect();
@@ -93,9 +104,7 @@ impl<'t> Shared<'t> {
             let parent = text(entries, INHERIT);
             next = parent.map(|parent| Located { value: parent.to_owned(), at });
         }
-        let defaults = self.defaults.as_ref();
-        layers.extend(defaults.map(|(base, entries)| Layer { entries, base_bytes: *base }));
-        table.over(layers, fields::is_own)
+        layers
     }
 }
 
