@@ -326,8 +326,17 @@ pub fn fill(connections: &[Connection]) -> Result<Vec<usize>> {
     Ok(taken)
 }
 
-/// Reads all that was sent over a connection.
-pub fn drain(connection: &Connection, bytes: usize) -> Result<()> {
+/// Reads all that was sent over connections, of all at the same time.
+pub fn drain(connections: &[Connection], sent: &[usize]) -> Result<()> {
+    thread::scope(|scope| {
+        let each = connections.iter().zip(sent);
+        let reading: Vec<_> =
+            each.map(|(connection, bytes)| scope.spawn(|| drain_one(connection, *bytes))).collect();
+        reading.into_iter().try_for_each(|it| it.join().ok().context("a reader panicked")?)
+    })
+}
+
+fn drain_one(connection: &Connection, bytes: usize) -> Result<()> {
     let mut block = vec![0; bytes];
     connection.far.set_read_timeout(Some(SOON))?;
     (&connection.far).read_exact(&mut block)?;
@@ -385,5 +394,5 @@ fn a_path_whose_receivers_never_read_leaves_others_their_buffers() -> Result<()>
     ensure!(of_others == [0, 0], "another path is named: {log}");
     ensure!(of_unread(&log) == [1, 1], "a path is named again: {log}");
     // Nothing is lost of theirs, either.
-    unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
+    drain(&unread, &sent)
 }

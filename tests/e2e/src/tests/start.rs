@@ -84,5 +84,5 @@ fn a_flow_beside_those_that_nobody_reads_has_the_whole_path() -> Result<()> {
     let end = flow.ssthresh_segments.map(|segments| u64::from(segments) * MSS_BYTES);
     ensure!(end.is_none_or(|bytes| bytes >= full_bytes), "{end:?}: {flow:?}");
     ensure!(u64::from(flow.cwnd_segments) * MSS_BYTES >= full_bytes, "{flow:?}");
-    unread.iter().zip(sent).try_for_each(|(connection, bytes)| drain(connection, bytes))
+    drain(&unread, &sent)
 }
