@@ -1,5 +1,6 @@
 //! The tests, in files by what they are about.
 
+mod access;
 mod attachment;
 mod autotune;
 mod binomial;

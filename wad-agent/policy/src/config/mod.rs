@@ -4,6 +4,7 @@
 //! rules that can never match are errors, and all errors of a file are shown in
 //! one run. Units are in the names.
 
+mod access;
 mod aimd;
 mod buffers;
 mod cgroup;
