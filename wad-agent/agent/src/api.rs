@@ -8,7 +8,10 @@ mod serve;
 
 use std::{
     error::Error,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
@@ -33,7 +36,7 @@ use wad_tuning::{
 
 use self::scrapes::Scrapes;
 pub use self::{
-    bind::{bind_control, bind_readers, bind_tcp},
+    bind::{BindError, Readers, bind_control, bind_readers, bind_tcp},
     serve::serve,
 };
 use crate::{
@@ -49,7 +52,7 @@ use crate::{
 pub struct Api {
     pub about: About,
     /// Paths that get metrics of their own.
-    pub max_paths: usize,
+    pub max_paths: Arc<AtomicUsize>,
     /// Whether tuning is in the kernel.
     pub attachment: Arc<Mutex<Attachment>>,
     pub source: Source,
@@ -69,7 +72,8 @@ pub fn metrics_router(api: Arc<Api>) -> Router {
         .route("/metrics", get(scrape))
         .with_state(Scrapes::new(move |format| {
             let readings = api.source.read()?;
-            Ok(metrics::encode(readings, api.max_paths, api.about.started_at, format)?)
+            let max_paths = api.max_paths.load(Ordering::Relaxed);
+            Ok(metrics::encode(readings, max_paths, api.about.started_at, format)?)
         }))
 }
 

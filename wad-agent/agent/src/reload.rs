@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use wad_observing::metrics::Reloads;
 
 pub use self::{
-    diff::{Diff, Fingerprints, InForce, Names},
+    diff::{Diff, Fingerprints, InForce, Names, SinkDiff},
     preview::{Changes, OtherText, PathPreview, PreviewAnswer, ReloadPreview, SettingPreview},
     watch::Watch,
 };
@@ -25,7 +25,7 @@ pub type Answer = oneshot::Sender<ReloadOutcome>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum ReloadOutcome {
-    /// The file's paths and limits are in force.
+    /// The file is in force.
     Applied {
         policy_set: u64,
         #[serde(flatten)]
@@ -101,10 +101,10 @@ mod tests {
     fn what_takes_a_restart_is_named() {
         let said = |fields: &[&'static str]| Refusal::RestartOnly(fields.to_vec()).to_string();
         assert_eq!(
-            said(&["metrics.listen"]),
-            "metrics.listen changes, which takes a restart: restart the agent, or set it back"
+            said(&["agent.state_dir"]),
+            "agent.state_dir changes, which takes a restart: restart the agent, or set it back"
         );
-        assert!(said(&["log.format", "metrics.listen"]).starts_with("log.format, metrics.listen"));
+        assert!(said(&["agent.a", "agent.b"]).starts_with("agent.a, agent.b change, which"));
     }
 
     #[test]

@@ -55,6 +55,7 @@ mod receivers;
 mod refusals;
 mod refused_settings;
 mod reload;
+mod reload_places;
 mod reload_ways;
 mod removal;
 mod removed_paths;

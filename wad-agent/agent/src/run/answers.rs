@@ -2,7 +2,10 @@
 //! knows beside it.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Instant, SystemTime},
 };
 
@@ -31,6 +34,8 @@ fn now((name, policy): (Arc<str>, Policy)) -> (Arc<str>, PathNow) {
 
 /// Shares what is told with whoever answers, for as long as they do.
 pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
+    let max_paths = Arc::new(AtomicUsize::new(max_paths));
+    let of_readings = Arc::clone(&max_paths);
     let Running { told, board, live, force, .. } = running;
     let routes = force.host.standing.clone();
     let namespaces = force.host.in_namespaces.clone();
@@ -69,7 +74,11 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             readings.memory.held_bytes = sockstat::tcp_held_bytes()?;
             readings.skipped = *locked(&skipped);
             completing.complete(&mut readings);
-            readings.now = tuning.first_policies(max_paths)?.into_iter().map(now).collect();
+            readings.now = tuning
+                .first_policies(of_readings.load(Ordering::Relaxed))?
+                .into_iter()
+                .map(now)
+                .collect();
             read(&board).read(&mut readings);
             sinks.read(&mut readings);
             readings.sets.clone_from(&locked(&sets));
