@@ -18,7 +18,7 @@ use std::{
 use axum::{
     Json, Router,
     extract::{DefaultBodyLimit, State},
-    http::{HeaderMap, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
@@ -34,7 +34,7 @@ use wad_tuning::{
     explain::{Answer, Query},
 };
 
-use self::scrapes::Scrapes;
+use self::scrapes::{Form, Scrapes, takes_gzip};
 pub use self::{
     bind::{BindError, Readers, bind_control, bind_readers, bind_tcp},
     serve::serve,
@@ -149,10 +149,17 @@ const LANDING_PAGE: &str = concat!(
 );
 
 async fn scrape(State(scrapes): State<Scrapes>, headers: HeaderMap) -> Result<Response, Failure> {
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = Format::accepted(accept.unwrap_or_default());
-    let text = scrapes.page(format).await.map_err(Failure)?;
-    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
+    let asked = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let format = Format::accepted(asked(header::ACCEPT));
+    let is_gzip = takes_gzip(asked(header::ACCEPT_ENCODING));
+    let text = scrapes.page(Form { format, is_gzip }).await.map_err(Failure)?;
+    let mut answer = ([(header::CONTENT_TYPE, format.content_type())], text).into_response();
+    let headers = answer.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("accept, accept-encoding"));
+    if is_gzip {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    Ok(answer)
 }
 
 /// An answer has the version of its form before it.

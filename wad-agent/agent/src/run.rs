@@ -12,6 +12,7 @@ mod events;
 mod following;
 mod force;
 mod links;
+mod loop_delay;
 mod memory;
 mod parse;
 mod plan;
@@ -195,6 +196,7 @@ impl Agent<'_> {
         let api = answers::api(self, &running, max_paths);
         running.servers = Some(listeners.serve(api, self.lock, (control, commands)));
         let looking = tokio::spawn(Arc::clone(&running.live).watch());
+        let late = tokio::spawn(loop_delay::watch(Arc::clone(&running.delays)));
         let result = loop {
             let event = events.next(&mut running.force, &mut running.sets).await;
             if let ControlFlow::Break(result) = running.heed(event) {
@@ -202,6 +204,7 @@ impl Agent<'_> {
             }
         };
         looking.abort();
+        late.abort();
         running.end().await?;
         result
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use wad_common::policy::Policy;
-use wad_linux::sockstat;
+use wad_linux::{own_process::Usage, sockstat};
 use wad_observing::{
     metrics::{PathNow, Readings, Source},
     reading,
@@ -36,7 +36,7 @@ fn now((name, policy): (Arc<str>, Policy)) -> (Arc<str>, PathNow) {
 pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let max_paths = Arc::new(AtomicUsize::new(max_paths));
     let of_readings = Arc::clone(&max_paths);
-    let Running { told, board, live, force, .. } = running;
+    let Running { told, board, live, force, delays, .. } = running;
     let routes = force.host.standing.clone();
     let namespaces = force.host.in_namespaces.clone();
     let (told, live) = (Arc::clone(told), Arc::clone(live));
@@ -47,6 +47,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let attachment = Arc::clone(&force.links.told);
     let attached = Arc::clone(&attachment);
     let sets = running.sets.told();
+    let delays = Arc::clone(delays);
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let completing = Arc::clone(&live);
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
@@ -69,6 +70,8 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             drop(told);
             readings.routes = counted.counts();
             readings.shortages = shortage::counts();
+            readings.process = Usage::now();
+            readings.delays = *locked(&delays);
             readings.attachment = locked(&attached).clone();
             readings.memory = *locked(&memory);
             readings.memory.held_bytes = sockstat::tcp_held_bytes()?;

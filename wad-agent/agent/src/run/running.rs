@@ -11,7 +11,7 @@ use anyhow::Result;
 use tracing::{error, info, warn};
 use wad_observing::{
     live_flows::LiveFlows,
-    metrics::Reloads,
+    metrics::{Delays, Reloads},
     reading::{Filter, Instruments},
 };
 use wad_policy::{
@@ -51,6 +51,8 @@ pub struct Running<'a> {
     pub told: Arc<Mutex<Told>>,
     pub board: Arc<Mutex<Board>>,
     pub live: Arc<LiveFlows>,
+    /// How late the event loop is.
+    pub delays: Arc<Mutex<Delays>>,
     /// The servers; None until the start is over.
     pub servers: Option<Servers>,
 }
@@ -104,6 +106,7 @@ impl<'a> Running<'a> {
             told: Arc::new(Mutex::new(told)),
             board,
             live,
+            delays: Arc::default(),
             servers: None,
         })
     }
