@@ -3,6 +3,7 @@
 //! another, which a group may open, too.
 
 mod bind;
+mod guard;
 mod scrapes;
 mod serve;
 
@@ -17,8 +18,9 @@ use std::{
 
 use axum::{
     Json, Router,
-    extract::{DefaultBodyLimit, State},
-    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    extract::{DefaultBodyLimit, Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
+    middleware::{Next, from_fn},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
@@ -34,10 +36,13 @@ use wad_tuning::{
     explain::{Answer, Query},
 };
 
+#[cfg(feature = "fuzz")]
+pub use self::guard::fuzz as fuzz_authorization;
 use self::scrapes::{Form, Scrapes, takes_gzip};
 pub use self::{
     bind::{BindError, Readers, bind_control, bind_readers, bind_tcp},
-    serve::serve,
+    guard::{Duty, Guard, GuardError},
+    serve::{serve, serve_by},
 };
 use crate::{
     explainer::Explainer,
@@ -62,7 +67,16 @@ pub struct Api {
 }
 
 /// Returns what the metrics' address serves.
-pub fn metrics_router(api: Arc<Api>) -> Router {
+pub fn metrics_router(api: Arc<Api>, duty: Duty) -> Router {
+    let guarded = from_fn(move |request: Request, next: Next| {
+        let guard = Arc::clone(&locked(&duty));
+        async move {
+            match guard.admits(request.headers().get(header::AUTHORIZATION)).await {
+                true => next.run(request).await,
+                false => (StatusCode::UNAUTHORIZED, CHALLENGE, "who asks?\n").into_response(),
+            }
+        }
+    });
     let attachment = Arc::clone(&api.attachment);
     let readiness = move || async move { readiness(&locked(&attachment)) };
     Router::new()
@@ -75,7 +89,11 @@ pub fn metrics_router(api: Arc<Api>) -> Router {
             let max_paths = api.max_paths.load(Ordering::Relaxed);
             Ok(metrics::encode(readings, max_paths, api.about.started_at, format)?)
         }))
+        .layer(guarded)
 }
+
+/// The answer to whoever does not say, or not rightly, who asks (RFC 7617 section 2).
+const CHALLENGE: [(HeaderName, &str); 1] = [(header::WWW_AUTHENTICATE, "Basic realm=\"wad\"")];
 
 /// Says whether flows are tuned, and if not, why.
 fn readiness(attachment: &Attachment) -> (StatusCode, String) {

@@ -76,7 +76,7 @@ pub struct Readings {
     /// seen running.
     pub limited: HashMap<String, Seconds>,
     pub derived: DerivedMeans,
-    /// What the agent itself uses.
+    /// The agent's own use of the host.
     pub process: Usage,
     /// How late its event loop is.
     pub delays: Delays,

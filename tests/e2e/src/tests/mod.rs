@@ -36,6 +36,7 @@ mod many_namespaces;
 mod matching;
 mod measured;
 mod metrics;
+mod metrics_guard;
 mod names;
 mod neighbours;
 mod no_struct_ops;

@@ -74,7 +74,16 @@ impl Server {
         let listener = bind_tcp("metrics", "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(serve(listener, metrics_router(api(source)), stopped));
+        let task = tokio::spawn(serve(
+            listener,
+            metrics_router(
+                api(source),
+                Duty::new(Mutex::new(Arc::new(
+                    Guard::new(&wad_policy::config::Guard::default()).unwrap(),
+                ))),
+            ),
+            stopped,
+        ));
         Self { address, stop, task }
     }
 

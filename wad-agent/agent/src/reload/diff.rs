@@ -158,12 +158,14 @@ impl InForce {
         let gone = self.paths.iter().filter(|(name, _)| before.contains_key(&**name));
         diff.removed = gone.map(|(name, _)| name.as_ref().to_owned()).collect();
         let Limits { max_memory_bytes, max_buffer_bytes, change_interval } = self.rest.limits;
-        let Metrics { listen, max_paths } = self.rest.metrics;
+        let Metrics { listen, max_paths, guard } = &self.rest.metrics;
         let Api { listen: api_listen, group } = self.rest.api;
         let settings = [
             ("agent.on_exit", self.on_exit() != next.agent.on_exit),
-            ("metrics.listen", listen != next.metrics.listen),
-            ("metrics.max_paths", max_paths != next.metrics.max_paths),
+            ("metrics.listen", *listen != next.metrics.listen),
+            ("metrics.max_paths", *max_paths != next.metrics.max_paths),
+            ("metrics.certificate", guard.identity != next.metrics.guard.identity),
+            ("metrics.users", guard.users != next.metrics.guard.users),
             ("api.listen", api_listen != next.api.listen),
             ("api.group", group != next.api.group),
             ("limits.max_memory", max_memory_bytes != next.limits.max_memory_bytes),

@@ -4,7 +4,7 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, Mutex, atomic::Ordering},
 };
 
 use anyhow::Result;
@@ -15,8 +15,9 @@ use tokio::{
 };
 use wad_linux::lock::Lock;
 use wad_policy::config::Config;
+use wad_toolbox::mutex::locked;
 
-use crate::api::{self, Api, BindError, Command, Readers};
+use crate::api::{self, Api, BindError, Command, Duty, Guard, Readers};
 
 /// Addresses that are taken, and serve nothing yet.
 pub struct Listeners {
@@ -24,6 +25,7 @@ pub struct Listeners {
     paths: Next<(SocketAddr, TcpListener)>,
     readers: Next<Readers>,
     max_paths: usize,
+    guard: Arc<Guard>,
 }
 
 /// Says what is to be served in one place.
@@ -36,6 +38,8 @@ enum Next<L> {
 /// The servers answer until they are told to stop.
 pub struct Servers {
     api: Arc<Api>,
+    /// Who may ask for the metrics.
+    duty: Duty,
     metrics: Option<Served<SocketAddr>>,
     paths: Option<Served<SocketAddr>>,
     readers: Option<Served<u32>>,
@@ -61,7 +65,7 @@ struct Here {
 
 impl Listeners {
     /// Takes the addresses of a configuration.
-    pub fn bind(config: &Config, lock: &Lock) -> Result<Self, BindError> {
+    pub fn bind(config: &Config, lock: &Lock) -> Result<Self> {
         Here::default().bind(config, lock)
     }
 
@@ -76,14 +80,17 @@ impl Listeners {
         let router = api::control_router(Arc::clone(&api), commands);
         let control = Served::start((), |stop| api::serve(control, router, stop));
         let (metrics, paths, readers) = (None, None, None);
-        let mut servers = Servers { api, metrics, paths, readers, control, ending: Vec::new() };
+        let duty = Duty::new(Mutex::new(Arc::clone(&self.guard)));
+        let ending = Vec::new();
+        let mut servers = Servers { api, duty, metrics, paths, readers, control, ending };
         servers.put_in_force(self, lock);
         servers
     }
 }
 
 impl Here {
-    fn bind(&self, config: &Config, lock: &Lock) -> Result<Listeners, BindError> {
+    fn bind(&self, config: &Config, lock: &Lock) -> Result<Listeners> {
+        let guard = Arc::new(Guard::new(&config.metrics.guard)?);
         let metrics = self.tcp("metrics", self.metrics, Some(config.metrics.listen))?;
         let paths = self.tcp("api", self.paths, config.api.listen)?;
         let readers = match config.api.group {
@@ -91,7 +98,7 @@ impl Here {
             Some(group) => Next::This(api::bind_readers(lock, group)?),
             None => Next::Nothing,
         };
-        Ok(Listeners { metrics, paths, readers, max_paths: config.metrics.max_paths })
+        Ok(Listeners { metrics, paths, readers, max_paths: config.metrics.max_paths, guard })
     }
 
     fn tcp(
@@ -128,7 +135,7 @@ impl Here {
 
 impl Servers {
     /// Takes the addresses of a configuration that are not served yet.
-    pub fn bind(&self, config: &Config, lock: &Lock) -> Result<Listeners, BindError> {
+    pub fn bind(&self, config: &Config, lock: &Lock) -> Result<Listeners> {
         let at = |served: &Option<Served<SocketAddr>>| served.as_ref().map(|served| served.at);
         let group = self.readers.as_ref().map(|served| served.at);
         let here = Here { metrics: at(&self.metrics), paths: at(&self.paths), group };
@@ -137,12 +144,15 @@ impl Servers {
 
     /// Serves at these addresses from now on.
     pub fn put_in_force(&mut self, next: Listeners, lock: &Lock) {
-        let Self { api, metrics, paths, readers, ending, .. } = self;
+        let Self { api, duty, metrics, paths, readers, ending, .. } = self;
         ending.retain(|task| !task.is_finished());
         api.max_paths.store(next.max_paths, Ordering::Relaxed);
+        locked(duty).clone_from(&next.guard);
         next.metrics.replace(metrics, ending, |(at, listener)| {
-            let router = api::metrics_router(Arc::clone(api));
-            Served::start(at, |stop| api::serve(listener, router, stop))
+            let router = api::metrics_router(Arc::clone(api), Arc::clone(duty));
+            let duty = Arc::clone(duty);
+            let tls = move || Arc::clone(&locked(&duty)).acceptor();
+            Served::start(at, |stop| api::serve_by(listener, router, tls, stop))
         });
         next.paths.replace(paths, ending, |(at, listener)| {
             let router = api::paths_router(Arc::clone(api));

@@ -99,7 +99,7 @@ pub fn read(table: &Table<'_>, url: Option<&Located<Url>>, problems: &mut Proble
         credentials: read_credentials(table, &headers, problems),
         headers,
         ca_file: table.read_file("ca_file", problems),
-        identity: read_identity(table, problems),
+        identity: read_identity(table, ["client_certificate", "client_key"], problems),
         proxy: read_proxy(table, problems),
     };
     if let Some(url) = url {
@@ -133,10 +133,15 @@ fn read_credentials(
     token.map(|file| Credentials::Token { file }).or(basic)
 }
 
-fn read_identity(table: &Table<'_>, problems: &mut Problems) -> Option<Identity> {
-    let certificate = table.read_file("client_certificate", problems);
-    let key = table.read_file("client_key", problems);
-    both(table, ["client_certificate", "client_key"], problems);
+/// Reads the files of a certificate and its key, which go together.
+pub fn read_identity(
+    table: &Table<'_>,
+    keys: [&str; 2],
+    problems: &mut Problems,
+) -> Option<Identity> {
+    let certificate = table.read_file(keys[0], problems);
+    let key = table.read_file(keys[1], problems);
+    both(table, keys, problems);
     let (certificate, key) = certificate.zip(key)?;
     Some(Identity { certificate, key })
 }

@@ -21,6 +21,7 @@ mod field;
 pub mod fields;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod guard;
 mod host;
 mod host_changes;
 mod host_name;
@@ -63,6 +64,7 @@ pub use cgroup::CgroupPattern;
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
 pub use field::{Checked, Field, Kind};
+pub use guard::{Guard, User};
 pub use host::Host;
 #[cfg(feature = "fuzz")]
 pub use host::loadable;
@@ -141,6 +143,7 @@ pub struct Metrics {
     pub listen: SocketAddr,
     /// Paths with metrics of their own; those beyond are summed up as `other`.
     pub max_paths: usize,
+    pub guard: Guard,
 }
 
 #[derive(Clone, Debug, PartialEq)]
