@@ -26,8 +26,9 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 16] = [
+const TARGETS: [&str; 17] = [
     "archive",
+    "authorization",
     "config",
     "derived",
     "dns",

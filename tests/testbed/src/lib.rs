@@ -30,6 +30,7 @@ pub mod old_kernel;
 pub mod policy;
 pub mod process;
 pub mod prometheus;
+pub mod proxy;
 pub mod qdisc;
 pub mod random;
 pub mod reference;

@@ -70,6 +70,12 @@ impl Authority {
         self.file("ca.pem")
     }
 
+    /// Returns a certificate of the authority, and its key.
+    #[must_use]
+    pub fn identity(&self) -> [PathBuf; 2] {
+        [self.file("now.pem"), self.file("key")]
+    }
+
     fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -80,6 +86,16 @@ impl Authority {
         run_command(&mut command)?;
         Ok(())
     }
+}
+
+/// A guard says whom a server answers: those with a certificate of the authority, with a
+/// name and a password, and with a header.
+#[derive(Clone, Copy, Debug)]
+pub struct Guard {
+    pub username: &'static str,
+    pub password: &'static str,
+    /// The header, as nginx names its variable, and its value.
+    pub header: (&'static str, &'static str),
 }
 
 /// nginx before a plain server; it ends when dropped.
@@ -99,6 +115,19 @@ impl TlsServer {
         validity: Validity,
         plain: SocketAddr,
     ) -> Result<Self, TlsError> {
+        Self::start_guarded(authority, validity, plain, None)
+    }
+
+    /// Does the same for those who say who they are.
+    ///
+    /// # Errors
+    /// When nginx cannot be run.
+    pub fn start_guarded(
+        authority: &Authority,
+        validity: Validity,
+        plain: SocketAddr,
+        guard: Option<Guard>,
+    ) -> Result<Self, TlsError> {
         let folder = tempfile::tempdir()?;
         let root = folder.path().display();
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
@@ -108,6 +137,18 @@ impl TlsServer {
         });
         let (certificate, key) = (certificate.display(), authority.file("key"));
         let key = key.display();
+        let mut guarded = String::new();
+        if let Some(Guard { username, password, header: (header, value) }) = guard {
+            let users = folder.path().join("users");
+            fs::write(&users, format!("{username}:{{PLAIN}}{password}\n"))?;
+            guarded = format!(
+                "ssl_client_certificate {}; ssl_verify_client on;\n\
+                 auth_basic test; auth_basic_user_file {};\n\
+                 if ($http_{header} != \"{value}\") {{ return 403; }}\n",
+                authority.certificate().display(),
+                users.display()
+            );
+        }
         // One process, as root: no other could read the folder.
         let settings = format!(
             "daemon off; master_process off; pid {root}/pid; error_log {root}/log;\n\
@@ -116,7 +157,7 @@ impl TlsServer {
              proxy_temp_path {root}/proxy; fastcgi_temp_path {root}/fastcgi;\n\
              uwsgi_temp_path {root}/uwsgi; scgi_temp_path {root}/scgi;\n\
              server {{ listen 127.0.0.1:{port} ssl; ssl_certificate {certificate};\n\
-             ssl_certificate_key {key}; location / {{ proxy_pass http://{plain}; }} }} }}\n"
+             ssl_certificate_key {key}; {guarded} location / {{ proxy_pass http://{plain}; }} }} }}\n"
         );
         let file = folder.path().join("nginx.conf");
         fs::write(&file, settings)?;

@@ -3,19 +3,24 @@
 //! another, which a group may open, too.
 
 mod bind;
+mod guard;
 mod scrapes;
 mod serve;
 
 use std::{
     error::Error,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Instant,
 };
 
 use axum::{
     Json, Router,
-    extract::{DefaultBodyLimit, State},
-    http::{HeaderMap, StatusCode, Uri, header},
+    extract::{DefaultBodyLimit, Request, State},
+    http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header},
+    middleware::{Next, from_fn},
     response::{Html, IntoResponse, Response},
     routing::{get, post},
 };
@@ -34,10 +39,13 @@ use wad_tuning::{
     explain::{Answer, Query},
 };
 
-use self::scrapes::Scrapes;
+#[cfg(feature = "fuzz")]
+pub use self::guard::fuzz as fuzz_authorization;
+use self::scrapes::{Form, Scrapes, takes_gzip};
 pub use self::{
-    bind::{bind_control, bind_readers, bind_tcp},
-    serve::serve,
+    bind::{BindError, Readers, bind_control, bind_readers, bind_tcp},
+    guard::{Duty, Guard, GuardError},
+    serve::{serve, serve_by},
 };
 use crate::{
     explainer::Explainer,
@@ -52,7 +60,7 @@ use crate::{
 pub struct Api {
     pub about: About,
     /// Paths that get metrics of their own.
-    pub max_paths: usize,
+    pub max_paths: Arc<AtomicUsize>,
     /// Whether tuning is in the kernel.
     pub attachment: Arc<Mutex<Attachment>>,
     pub source: Source,
@@ -62,7 +70,16 @@ pub struct Api {
 }
 
 /// Returns what the metrics' address serves.
-pub fn metrics_router(api: Arc<Api>) -> Router {
+pub fn metrics_router(api: Arc<Api>, duty: Duty) -> Router {
+    let guarded = from_fn(move |request: Request, next: Next| {
+        let guard = Arc::clone(&locked(&duty));
+        async move {
+            match guard.admits(request.headers().get(header::AUTHORIZATION)).await {
+                true => next.run(request).await,
+                false => (StatusCode::UNAUTHORIZED, CHALLENGE, "who asks?\n").into_response(),
+            }
+        }
+    });
     let attachment = Arc::clone(&api.attachment);
     let readiness = move || async move { readiness(&locked(&attachment)) };
     Router::new()
@@ -72,9 +89,14 @@ pub fn metrics_router(api: Arc<Api>) -> Router {
         .route("/metrics", get(scrape))
         .with_state(Scrapes::new(move |format| {
             let readings = api.source.read()?;
-            Ok(metrics::encode(readings, api.max_paths, api.about.started_at, format)?)
+            let max_paths = api.max_paths.load(Ordering::Relaxed);
+            Ok(metrics::encode(readings, max_paths, api.about.started_at, format)?)
         }))
+        .layer(guarded)
 }
+
+/// The answer to whoever does not say, or not rightly, who asks (RFC 7617 section 2).
+const CHALLENGE: [(HeaderName, &str); 1] = [(header::WWW_AUTHENTICATE, "Basic realm=\"wad\"")];
 
 /// Says whether flows are tuned, and if not, why.
 fn readiness(attachment: &Attachment) -> (StatusCode, String) {
@@ -148,10 +170,17 @@ const LANDING_PAGE: &str = concat!(
 );
 
 async fn scrape(State(scrapes): State<Scrapes>, headers: HeaderMap) -> Result<Response, Failure> {
-    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
-    let format = Format::accepted(accept.unwrap_or_default());
-    let text = scrapes.page(format).await.map_err(Failure)?;
-    Ok(([(header::CONTENT_TYPE, format.content_type())], text).into_response())
+    let asked = |name| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let format = Format::accepted(asked(header::ACCEPT));
+    let is_gzip = takes_gzip(asked(header::ACCEPT_ENCODING));
+    let text = scrapes.page(Form { format, is_gzip }).await.map_err(Failure)?;
+    let mut answer = ([(header::CONTENT_TYPE, format.content_type())], text).into_response();
+    let headers = answer.headers_mut();
+    headers.insert(header::VARY, HeaderValue::from_static("accept, accept-encoding"));
+    if is_gzip {
+        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    }
+    Ok(answer)
 }
 
 /// An answer has the version of its form before it.

@@ -14,7 +14,7 @@ use wad_observing::metrics::Reloads;
 use wad_policy::config::Texts;
 
 pub use self::{
-    diff::{Diff, Fingerprints, InForce, Names},
+    diff::{Diff, Fingerprints, InForce, Names, SinkDiff},
     preview::{Changes, PathPreview, PreviewAnswer, ReloadPreview, SettingPreview},
     watch::Watch,
 };
@@ -26,7 +26,7 @@ pub type Answer = oneshot::Sender<ReloadOutcome>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "result", rename_all = "snake_case")]
 pub enum ReloadOutcome {
-    /// The file's paths and limits are in force.
+    /// The file is in force.
     Applied {
         policy_set: u64,
         #[serde(flatten)]
@@ -102,10 +102,10 @@ mod tests {
     fn what_takes_a_restart_is_named() {
         let said = |fields: &[&'static str]| Refusal::RestartOnly(fields.to_vec()).to_string();
         assert_eq!(
-            said(&["metrics.listen"]),
-            "metrics.listen changes, which takes a restart: restart the agent, or set it back"
+            said(&["agent.state_dir"]),
+            "agent.state_dir changes, which takes a restart: restart the agent, or set it back"
         );
-        assert!(said(&["log.format", "metrics.listen"]).starts_with("log.format, metrics.listen"));
+        assert!(said(&["agent.a", "agent.b"]).starts_with("agent.a, agent.b change, which"));
     }
 
     #[test]

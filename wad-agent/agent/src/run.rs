@@ -12,6 +12,7 @@ mod events;
 mod following;
 mod force;
 mod links;
+mod loop_delay;
 mod memory;
 mod parse;
 mod plan;
@@ -52,7 +53,7 @@ use wad_tuning::{
 };
 
 use self::{events::Events, memory::keep_little_memory, running::Running, servers::Listeners};
-use crate::{measured, reload, sets, sources::Cache};
+use crate::{api, measured, reload, sets, sources::Cache};
 
 /// Says how the agent is to be run.
 #[derive(Clone, Debug)]
@@ -187,12 +188,15 @@ impl Agent<'_> {
         let (commands, asked) = mpsc::channel(1);
         let mut events = Events::new(&self.options.config, asked)?;
         // What can fail for others' reasons comes before any change to the host.
-        let listeners = Listeners::bind(&begin.config, self.lock).await?;
+        let listeners = Listeners::bind(&begin.config, self.lock)?;
+        let control = api::bind_control(self.lock)?;
         let max_paths = begin.config.metrics.max_paths;
         let mut running = Running::start(self, journal, begin)?;
         running.force.follow_at_start().await;
-        let servers = listeners.serve(answers::api(self, &running, max_paths), commands);
+        let api = answers::api(self, &running, max_paths);
+        running.servers = Some(listeners.serve(api, self.lock, (control, commands)));
         let looking = tokio::spawn(Arc::clone(&running.live).watch());
+        let late = tokio::spawn(loop_delay::watch(Arc::clone(&running.delays)));
         let result = loop {
             let event = events.next(&mut running.force, &mut running.sets).await;
             if let ControlFlow::Break(result) = running.heed(event) {
@@ -200,9 +204,8 @@ impl Agent<'_> {
             }
         };
         looking.abort();
-        servers.stop();
+        late.abort();
         running.end().await?;
-        servers.finish().await?;
         result
     }
 }

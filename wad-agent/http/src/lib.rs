@@ -1,45 +1,42 @@
 //! Sends one request over HTTP or HTTPS, to the last byte of its answer, within bounds
 //! of time and size.
 //!
-//! A connection for each: they are seconds apart. Redirects are not followed,
-//! and no proxy is used.
+//! A connection for each: they are seconds apart. Redirects are followed within limits, and
+//! who asks is told to the server of the URL only. A proxy is used where one is named: the
+//! environment counts for nothing.
 
 mod connect;
+mod credentials;
+mod error;
 pub mod names;
+mod redirect;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod tls;
+mod tunnel;
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::time::Duration;
 
-use axum::http::request::Builder;
 use http_body_util::{BodyExt, Full};
 use hyper::{
     Method, Request, StatusCode,
     body::{Body as _, Bytes, Incoming},
     client::conn::http1,
     header::{
-        ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER, USER_AGENT,
+        ACCEPT, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue, IF_NONE_MATCH, LOCATION,
+        RETRY_AFTER, USER_AGENT,
     },
 };
 use hyper_util::rt::TokioIo;
 use jiff::{Timestamp, fmt::rfc2822};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-    time::timeout,
-};
-use tokio_rustls::{
-    TlsConnector,
-    rustls::{
-        self, ClientConfig, RootCertStore,
-        pki_types::{CertificateDer, ServerName, pem::PemObject as _},
-    },
-};
-use wad_toolbox::url::Url;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use wad_toolbox::{access::Access, url::Url};
+
+pub use self::error::HttpError;
+use self::{error::broken, stream::Stream};
 
 type Result<T, E = HttpError> = std::result::Result<T, E>;
 
@@ -49,63 +46,65 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Most characters of the reason that comes with a refusal.
 const MAX_REASON_CHARS: usize = 200;
 
-/// Terms are what bounds a request, and what it is trusted by.
+/// Terms are what bounds a request, and how its server is reached.
 #[derive(Clone, Copy)]
 pub struct Terms<'a> {
-    /// Holds a bearer token.
-    pub token_file: Option<&'a Path>,
-    /// PEM certificates that are trusted instead of the host's.
-    pub ca_file: Option<&'a Path>,
-    /// Time from the name look-up to the last byte.
+    pub access: &'a Access,
+    /// Time from the name look-up to the last byte, redirects included.
     pub timeout: Duration,
     pub max_response_bytes: usize,
-}
-
-/// Says why a request has no answer that can be used.
-#[derive(Debug, thiserror::Error)]
-pub enum HttpError {
-    #[error("cannot read {}", file.display())]
-    File { file: PathBuf, source: io::Error },
-    #[error("{} holds no certificate that can be used", file.display())]
-    Certificates { file: PathBuf },
-    #[error("{} holds no token of one line", file.display())]
-    Token { file: PathBuf },
-    #[error("no address of {host}")]
-    Resolve { host: String, source: io::Error },
-    #[error("cannot connect to {authority}")]
-    Connect { authority: String, source: io::Error },
-    #[error("{authority} cannot be trusted")]
-    Tls { authority: String, source: rustls::Error },
-    #[error("no whole answer within {seconds} s")]
-    Timeout { seconds: f64 },
-    #[error("the connection broke off")]
-    Broken { source: Box<dyn std::error::Error + Send + Sync> },
-    #[error("it answers {status}: {reason}")]
-    Status {
-        status: u16,
-        reason: String,
-        /// Time before it is asked again.
-        wait: Option<Duration>,
-    },
-    #[error("the answer has more than {most} bytes (max_response)")]
-    TooLarge { most: usize },
 }
 
 /// A client holds what several requests to a server have in common.
 pub struct Client<'a> {
     terms: Terms<'a>,
     url: &'a Url,
-    authorization: Option<HeaderValue>,
+    /// The headers that tell the server who asks.
+    credentials: HeaderMap,
     tls: Option<TlsConnector>,
 }
 
+/// The version of a body, by which its server knows it again (RFC 9110 section 8.8.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version(HeaderValue);
+
+/// A body, or word that it is the one that was had last.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fetched {
+    Same,
+    New { body: Bytes, version: Option<Version> },
+}
+
+/// A request, wherever it is sent.
+struct Asked {
+    method: Method,
+    /// Headers of this request alone.
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Asked {
+    fn get() -> Self {
+        Self { method: Method::GET, headers: HeaderMap::new(), body: Bytes::new() }
+    }
+}
+
+/// An answer that is no error.
+#[derive(Debug)]
+enum Answer {
+    Here(Fetched),
+    /// The location that is to be asked instead.
+    Elsewhere(String),
+}
+
 impl<'a> Client<'a> {
-    /// Reads the token and the certificates: either may have been replaced since
-    /// the last time.
+    /// Reads the secrets and the certificates: any may have been replaced since the last
+    /// time.
     pub fn new(terms: Terms<'a>, url: &'a Url) -> Result<Self> {
-        let authorization = terms.token_file.map(read_token).transpose()?;
-        let tls = url.is_https.then(|| connector(terms.ca_file)).transpose()?;
-        Ok(Self { terms, url, authorization, tls })
+        let credentials = credentials::headers(terms.access)?;
+        let identity = terms.access.identity.as_ref();
+        let tls = url.is_https.then(|| tls::connector(terms.access, identity)).transpose()?;
+        Ok(Self { terms, url, credentials, tls })
     }
 
     /// The host that is asked.
@@ -120,38 +119,82 @@ impl<'a> Client<'a> {
 
     /// The body that is at this path of the source's host.
     pub async fn get_absolute(&self, path: &str) -> Result<Bytes> {
-        self.ask(self.head(Method::GET, path).body(Full::default())).await
+        let url = Url { path: path.to_owned(), ..self.url.clone() };
+        match self.ask(url, &Asked::get()).await? {
+            Fetched::New { body, .. } => Ok(body),
+            Fetched::Same => unreachable!("no version was named"),
+        }
+    }
+
+    /// The body that is at the URL, unless it is this version.
+    pub async fn fetch(&self, known: Option<&Version>) -> Result<Fetched> {
+        let mut asked = Asked::get();
+        if let Some(Version(tag)) = known {
+            asked.headers.insert(IF_NONE_MATCH, tag.clone());
+        }
+        self.ask(self.url.clone(), &asked).await
     }
 
     /// Has the URL take a body.
     pub async fn post(&self, content_type: &'static str, body: Bytes) -> Result<()> {
-        let head = self.head(Method::POST, &self.url.path).header(CONTENT_TYPE, content_type);
-        self.ask(head.body(Full::new(body))).await.map(|_| ())
+        let content_type = HeaderValue::from_static(content_type);
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
+        let asked = Asked { method: Method::POST, headers, body };
+        self.ask(self.url.clone(), &asked).await.map(|_| ())
     }
 
-    async fn ask(&self, request: Result<Request<Full<Bytes>>, axum::http::Error>) -> Result<Bytes> {
+    /// Follows redirects, all within the time of one request.
+    async fn ask(&self, mut url: Url, asked: &Asked) -> Result<Fetched> {
+        let follow = async {
+            for _ in 0..=redirect::MOST {
+                match self.send(&url, asked).await? {
+                    Answer::Elsewhere(location) => url = redirect::target(&url, &location)?,
+                    Answer::Here(fetched) => return Ok(fetched),
+                }
+            }
+            let (location, why) = (shown(&url.to_string()), "after other places");
+            Err(HttpError::Moved { location, why })
+        };
         let most = self.terms.timeout;
         let late = |_| HttpError::Timeout { seconds: most.as_secs_f64() };
-        timeout(most, self.send(request.map_err(broken)?)).await.map_err(late)?
+        timeout(most, follow).await.map_err(late)?
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Bytes> {
-        let url = self.url;
-        let stream = connect(url).await?;
-        let Some(tls) = &self.tls else { return self.exchange(stream, request).await };
-        let name = ServerName::try_from(url.host.clone()).map_err(|_| HttpError::Resolve {
-            host: url.host.clone(),
-            source: io::ErrorKind::InvalidInput.into(),
-        })?;
-        let stream = tls.connect(name, stream).await.map_err(|error| tls_error(url, error))?;
+    async fn send(&self, url: &Url, asked: &Asked) -> Result<Answer> {
+        let request = self.request(url, asked)?;
+        let proxy = self.terms.access.proxy.as_ref();
+        let mut stream: Box<dyn Stream> = Box::new(stream::to(proxy.unwrap_or(url)).await?);
+        if url.is_https {
+            if let Some(proxy) = proxy {
+                stream = tunnel::through(proxy, stream, url).await?;
+            }
+            let to_another;
+            let connector = match &self.tls {
+                Some(connector) if redirect::is_same_server(self.url, url) => connector,
+                _ => {
+                    to_another = self.connector(url)?;
+                    &to_another
+                }
+            };
+            stream = tls::encrypt(connector, url, stream).await?;
+        }
         self.exchange(stream, request).await
+    }
+
+    /// Makes the connector for a server that a redirect leads to.
+    fn connector(&self, url: &Url) -> Result<TlsConnector> {
+        let identity = self.terms.access.identity.as_ref();
+        let identity = identity.filter(|_| redirect::is_same_server(self.url, url));
+        tls::connector(self.terms.access, identity)
     }
 
     async fn exchange(
         &self,
-        stream: impl AsyncRead + AsyncWrite + Unpin,
+        stream: Box<dyn Stream>,
         request: Request<Full<Bytes>>,
-    ) -> Result<Bytes> {
+    ) -> Result<Answer> {
+        let method = request.method().clone();
+        let has_version = request.headers().contains_key(IF_NONE_MATCH);
         let (mut sender, connection) = http1::Builder::new()
             .max_buf_size(MAX_HEAD_BYTES)
             .handshake(TokioIo::new(stream))
@@ -159,9 +202,22 @@ impl<'a> Client<'a> {
             .map_err(broken)?;
         let answer = async {
             let answer = sender.send_request(request).await.map_err(broken)?;
-            let (status, wait) = (answer.status(), retry_after(answer.headers()));
-            let body = self.body(answer.into_body()).await;
-            if status.is_success() { body } else { Err(refusal(status, wait, body)) }
+            let (head, body) = answer.into_parts();
+            let header = |name| head.headers.get(name);
+            let location = header(LOCATION).and_then(|location| location.to_str().ok());
+            if let Some(location) = location.filter(|_| redirect::is_followed(head.status, &method))
+            {
+                return Ok(Answer::Elsewhere(location.to_owned()));
+            }
+            if head.status == StatusCode::NOT_MODIFIED && has_version {
+                return Ok(Answer::Here(Fetched::Same));
+            }
+            let body = self.body(body).await;
+            if !head.status.is_success() {
+                return Err(refusal(head.status, retry_after(&head.headers), body));
+            }
+            let version = header(ETAG).cloned().map(Version);
+            Ok(Answer::Here(Fetched::New { body: body?, version }))
         };
         tokio::pin!(connection);
         tokio::pin!(answer);
@@ -175,17 +231,26 @@ impl<'a> Client<'a> {
         }
     }
 
-    fn head(&self, method: Method, path: &str) -> Builder {
-        let head = Request::builder()
-            .method(method)
-            .uri(if path.is_empty() { "/" } else { path })
-            .header(HOST, self.url.authority())
+    fn request(&self, url: &Url, asked: &Asked) -> Result<Request<Full<Bytes>>> {
+        let path = if url.path.starts_with('/') { "" } else { "/" };
+        let path = format!("{path}{}", url.path);
+        // A proxy is told which server is meant (RFC 9112 section 3.2.2).
+        let is_proxied = self.terms.access.proxy.is_some() && !url.is_https;
+        let target = if is_proxied { format!("http://{}{path}", url.authority()) } else { path };
+        let mut request = Request::builder()
+            .method(asked.method.clone())
+            .uri(target)
+            .header(HOST, url.authority())
             .header(ACCEPT, "application/json")
-            .header(USER_AGENT, concat!("wad/", env!("CARGO_PKG_VERSION")));
-        match &self.authorization {
-            Some(authorization) => head.header(AUTHORIZATION, authorization),
-            None => head,
+            .header(USER_AGENT, concat!("wad/", env!("CARGO_PKG_VERSION")))
+            .body(Full::new(asked.body.clone()))
+            .map_err(broken)?;
+        let headers = request.headers_mut();
+        headers.extend(asked.headers.clone());
+        if redirect::is_same_server(self.url, url) {
+            headers.extend(self.credentials.clone());
         }
+        Ok(request)
     }
 
     async fn body(&self, mut body: Incoming) -> Result<Bytes> {
@@ -210,11 +275,12 @@ impl<'a> Client<'a> {
 #[cfg(feature = "fuzz")]
 pub fn fuzz(bytes: &[u8]) -> Result<Bytes> {
     const MOST: usize = 1000;
-    let url = Url { is_https: false, host: "a".to_owned(), port: 80, path: String::new() };
+    let url = Url { is_https: false, host: "a".to_owned(), port: 80, path: "/b?c".to_owned() };
+    let access = Access::default();
     let timeout = Duration::from_secs(1);
-    let terms = Terms { token_file: None, ca_file: None, timeout, max_response_bytes: MOST };
+    let terms = Terms { access: &access, timeout, max_response_bytes: MOST };
     let client = Client::new(terms, &url).expect("there is no file to read");
-    let request = client.head(Method::GET, "").body(Full::default()).expect("a request");
+    let request = client.request(&url, &Asked::get()).expect("a request");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("memory");
     let (ours, mut theirs) = tokio::io::duplex(64 << 10);
     let server = async move {
@@ -223,29 +289,20 @@ pub fn fuzz(bytes: &[u8]) -> Result<Bytes> {
         let _ = theirs.read(&mut [0; 1024]).await;
         let _ = theirs.write_all(bytes).await;
     };
-    let (body, ()) =
-        runtime.block_on(async { tokio::join!(client.exchange(ours, request), server) });
-    assert!(body.as_ref().map_or(0, Bytes::len) <= MOST);
-    body
-}
-
-async fn connect(url: &Url) -> Result<TcpStream> {
-    let resolve = |source| HttpError::Resolve { host: url.host.clone(), source };
-    let addresses = names::addresses(&url.host, url.port).await.map_err(resolve)?;
-    let connected = connect::connect(addresses).await;
-    connected.map_err(|source| HttpError::Connect { authority: url.authority(), source })
-}
-
-fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> HttpError {
-    HttpError::Broken { source: source.into() }
-}
-
-/// A certificate that is refused, or a connection that ends.
-fn tls_error(url: &Url, error: io::Error) -> HttpError {
-    let refused = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    match refused.cloned() {
-        Some(source) => HttpError::Tls { authority: url.authority(), source },
-        None => broken(error),
+    let (answer, ()) =
+        runtime.block_on(async { tokio::join!(client.exchange(Box::new(ours), request), server) });
+    match answer? {
+        Answer::Here(Fetched::New { body, .. }) => {
+            assert!(body.len() <= MOST);
+            Ok(body)
+        }
+        Answer::Here(Fetched::Same) => Ok(Bytes::new()),
+        Answer::Elsewhere(location) => {
+            let target = redirect::target(&url, &location)?;
+            // It is a URL like any other, and can be asked.
+            assert_eq!(Url::parse_exact(&target.to_string()).as_ref(), Ok(&target));
+            client.request(&target, &Asked::get()).map(|_| Bytes::new())
+        }
     }
 }
 
@@ -279,70 +336,4 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// Writes a text as a part of a URL's query.
 pub fn encoded(text: &str) -> PercentEncode<'_> {
     utf8_percent_encode(text, ENCODED)
-}
-
-fn read_token(file: &Path) -> Result<HeaderValue> {
-    let text = fs::read_to_string(file)
-        .map_err(|source| HttpError::File { file: file.to_owned(), source })?;
-    let token = text.trim();
-    let value = HeaderValue::from_str(&format!("Bearer {token}")).ok();
-    let mut value = value
-        .filter(|_| !token.is_empty())
-        .ok_or_else(|| HttpError::Token { file: file.to_owned() })?;
-    value.set_sensitive(true);
-    Ok(value)
-}
-
-/// Trusts the certificates of a file, or else the host's.
-fn connector(ca_file: Option<&Path>) -> Result<TlsConnector> {
-    let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(file) => {
-            let pem = fs::read(file)
-                .map_err(|source| HttpError::File { file: file.to_owned(), source })?;
-            let certificates = CertificateDer::pem_slice_iter(&pem).flatten();
-            roots.add_parsable_certificates(certificates);
-            if roots.is_empty() {
-                return Err(HttpError::Certificates { file: file.to_owned() });
-            }
-        }
-        None => {
-            // What can't be read is as good as not there: a server is trusted by
-            // what is left, or not at all.
-            let certificates = rustls_native_certs::load_native_certs().certs;
-            roots.add_parsable_certificates(certificates);
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider has the suites of TLS 1.2 and 1.3")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_says_how_long_to_wait() {
-        let wait = |text: &'static str| {
-            retry_after(&HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(text))]))
-        };
-        assert_eq!(wait("120"), Some(Duration::from_secs(120)));
-        assert!(wait("Wed, 31 Dec 2200 23:59:59 GMT") > Some(Duration::from_secs(1 << 30)));
-        for text in ["Fri, 31 Dec 1999 23:59:59 GMT", "-1", "soon", ""] {
-            assert_eq!(wait(text), None, "{text}");
-        }
-        assert_eq!(retry_after(&HeaderMap::new()), None);
-    }
-
-    #[test]
-    fn a_query_is_encoded() {
-        let text = encoded("rate(x{a=\"b c\"}[5m])").to_string();
-        assert_eq!(text, "rate%28x%7Ba%3D%22b%20c%22%7D%5B5m%5D%29");
-        assert_eq!(encoded("a-b.c_d~").to_string(), "a-b.c_d~");
-    }
 }

@@ -7,6 +7,7 @@ pub mod cgroup_tree;
 pub mod lock;
 pub mod netlink;
 pub mod netns;
+pub mod own_process;
 mod own_thread;
 pub mod privileges;
 pub mod sockstat;

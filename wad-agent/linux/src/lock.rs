@@ -72,6 +72,14 @@ impl Lock {
         &self.socket
     }
 
+    /// Removes the socket of those who may only read.
+    pub fn remove_readers(&self) {
+        remove(&readers(&self.socket));
+        if let Some(folder) = self.file.parent() {
+            close(folder);
+        }
+    }
+
     /// Returns another file of this instance, which dropping the lock leaves.
     #[must_use]
     pub fn beside(&self, extension: &str) -> PathBuf {
@@ -81,17 +89,18 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        for file in [&self.socket, &readers(&self.socket), &self.file] {
-            match fs::remove_file(file) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!("cannot remove {}: {error}", file.display());
-                }
-                _ => {}
-            }
+        remove(&self.socket);
+        remove(&self.file);
+        self.remove_readers();
+    }
+}
+
+fn remove(file: &Path) {
+    match fs::remove_file(file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            tracing::warn!("cannot remove {}: {error}", file.display());
         }
-        if let Some(folder) = self.file.parent() {
-            close(folder);
-        }
+        _ => {}
     }
 }
 

@@ -23,7 +23,7 @@ use std::{
 
 use prometheus_client::registry::Registry;
 use wad_common::counter::Counter;
-use wad_linux::netns::Skipped;
+use wad_linux::{netns::Skipped, own_process::Usage};
 use wad_toolbox::shortage;
 use wad_tuning::{
     attachment::Attachment,
@@ -33,7 +33,7 @@ use wad_tuning::{
 };
 
 pub use self::{
-    ends::{Ended, Ends},
+    ends::{Delays, Ended, Ends},
     live::{Live, Seconds},
     reloads::Reloads,
 };
@@ -76,6 +76,10 @@ pub struct Readings {
     /// seen running.
     pub limited: HashMap<String, Seconds>,
     pub derived: DerivedMeans,
+    /// The agent's own use of the host.
+    pub process: Usage,
+    /// How late its event loop is.
+    pub delays: Delays,
 }
 
 /// TCP holds so much of the host's memory, and meets its bound so.

@@ -20,9 +20,9 @@ mod target;
 mod tests;
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
         mpsc::{self, Receiver, SyncSender, TrySendError},
     },
@@ -37,14 +37,16 @@ use wad_linux::sysctl::Sysctl;
 use wad_policy::{config::Sink, event_name::EventName};
 use wad_toolbox::{chance::chance, mutex::locked, own_folder};
 
-pub use self::counts::Board;
 #[cfg(feature = "fuzz")]
 pub use self::spool::fuzz;
 use self::{
-    counts::{Counts, Reason},
-    outbox::Outbox,
+    counts::{Reason, Told},
+    outbox::{Feed, Outbox},
 };
-use crate::events::{Record, Teller};
+use crate::{
+    events::{Record, Teller},
+    metrics::Readings,
+};
 
 /// Lines between the agent and the spools: 12 MB at most, as many as all events that the
 /// ring buffer holds may come to.
@@ -55,9 +57,14 @@ const LINES_AT_ONCE: usize = 1024;
 /// the next one.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// A line, with the event that it tells of.
+type Line = (EventName, Vec<u8>);
+
+/// The sinks that get a line.
+type Feeds = Arc<[Feed]>;
+
 enum Message {
-    /// A line to tell, with the event that it tells of.
-    Line(EventName, Vec<u8>),
+    Line(Line, Feeds),
     /// The end: no more lines come.
     End,
 }
@@ -67,96 +74,201 @@ enum Message {
 pub struct Sinks {
     teller: Teller,
     number: AtomicU64,
-    counts: Arc<Counts>,
-    outboxes: Arc<[Outbox]>,
-    /// The queue; None where there are no sinks.
-    queue: Option<SyncSender<Message>>,
-    threads: Mutex<Vec<JoinHandle<()>>>,
+    told: Arc<Told>,
+    folder: PathBuf,
+    feeds: Arc<Mutex<Feeds>>,
+    /// The queue; empty until there are sinks.
+    queue: OnceLock<SyncSender<Message>>,
+    threads: Mutex<Threads>,
+}
+
+#[derive(Debug, Default)]
+struct Threads {
+    /// Puts lines into the spools.
+    spools: Option<JoinHandle<()>>,
+    /// The threads of sinks, and of sinks that were, until they have ended.
+    senders: Vec<Sender>,
+}
+
+/// The thread that empties an outbox.
+#[derive(Debug)]
+struct Sender {
+    outbox: Arc<Outbox>,
+    thread: JoinHandle<()>,
+}
+
+/// Sinks that can be put in force. If they are not, nothing has changed.
+#[derive(Debug, Default)]
+pub struct Ready {
+    feeds: Vec<Feed>,
+    /// New threads, which wait for a word.
+    senders: Vec<Sender>,
+    begin: Vec<mpsc::Sender<()>>,
 }
 
 impl Sinks {
     /// Takes up what an agent before this one has left in its folder.
     pub fn start(sinks: &[Sink], state_dir: &Path, instance: &str) -> Result<Self> {
-        let counts = Arc::new(Counts::new(sinks));
-        let folder = state_dir.join(format!("events-{instance}"));
-        if !sinks.is_empty() {
-            own_folder::guard(&folder)?;
-        }
-        let outboxes = sinks.iter().enumerate().map(|(place, sink)| {
-            Outbox::open(sink.clone(), folder.join(&sink.name), (place, Arc::clone(&counts)))
-        });
-        let outboxes: Arc<[Outbox]> = outboxes.collect();
-        let mut threads = Vec::new();
-        let mut queue = None;
-        if !sinks.is_empty() {
-            for place in 0..outboxes.len() {
-                let outboxes = Arc::clone(&outboxes);
-                threads.push(spawn("sink", move || sender::run(&outboxes[place]))?);
-            }
-            let (lines, told) = mpsc::sync_channel(ROOM);
-            let boxes = Arc::clone(&outboxes);
-            threads.push(spawn("spools", move || spool_on(&told, &boxes))?);
-            queue = Some(lines);
-        }
         let teller = Teller {
             host: Sysctl::default().host_name(),
             instance: instance.to_owned(),
             run: format!("{:016x}", (chance() * u64::MAX as f64) as u64),
         };
-        let (number, threads) = (AtomicU64::new(0), Mutex::new(threads));
-        Ok(Self { teller, number, counts, outboxes, queue, threads })
+        let none = Self {
+            teller,
+            number: AtomicU64::new(0),
+            told: Arc::default(),
+            folder: state_dir.join(format!("events-{instance}")),
+            feeds: Arc::new(Mutex::new(Feeds::from([]))),
+            queue: OnceLock::new(),
+            threads: Mutex::default(),
+        };
+        none.put_in_force(none.prepare(sinks)?);
+        Ok(none)
+    }
+
+    /// Makes sinks ready, and takes up what was left of them. One that has the name of one
+    /// that there is, or that was and still sends, goes on with what waits for that.
+    pub fn prepare(&self, sinks: &[Sink]) -> Result<Ready> {
+        let mut ready = Ready::default();
+        let mut threads = locked(&self.threads);
+        if !sinks.is_empty() {
+            own_folder::guard(&self.folder)?;
+            self.start_queue(&mut threads)?;
+        }
+        for sink in sinks {
+            let of_name = threads.senders.iter().filter(|sender| sender.outbox.name == sink.name);
+            if let Some(feed) = of_name.into_iter().find_map(|it| Feed::of(&it.outbox, sink)) {
+                ready.feeds.push(feed);
+                continue;
+            }
+            let outbox = Arc::new(Outbox::open(sink, self.folder.join(&sink.name)));
+            ready.feeds.extend(Feed::of(&outbox, sink));
+            let (begin, begun) = mpsc::channel();
+            let (emptied, kind) = (Arc::clone(&outbox), sink.kind.clone());
+            let run = move || {
+                if begun.recv().is_ok() {
+                    sender::run(&emptied, kind);
+                }
+            };
+            ready.senders.push(Sender { outbox, thread: spawn("sink", run)? });
+            ready.begin.push(begin);
+        }
+        Ok(ready)
+    }
+
+    /// Has these sinks be told from now on, and no others. What was told before goes to those
+    /// before.
+    pub fn put_in_force(&self, ready: Ready) {
+        let Ready { feeds, senders, begin } = ready;
+        let feeds = Feeds::from(feeds);
+        feeds.iter().for_each(Feed::put_in_force);
+        let before = std::mem::replace(&mut *locked(&self.feeds), Arc::clone(&feeds));
+        for begin in begin {
+            // It waits for it.
+            let _ = begin.send(());
+        }
+        let mut threads = locked(&self.threads);
+        threads.senders.retain(|sender| !sender.thread.is_finished());
+        threads.senders.extend(senders);
+        drop(threads);
+        let has_gone = |old: &&Feed| feeds.iter().all(|feed| feed.sink.name != old.sink.name);
+        for Feed { sink, outbox } in before.iter().filter(has_gone) {
+            let bytes = outbox.counts.spooled_bytes.load(Ordering::Relaxed);
+            if bytes > 0 {
+                let (sink, folder) = (sink.name.as_str(), self.folder.join(&sink.name));
+                let folder = folder.display();
+                warn!(
+                    sink,
+                    bytes, "is no sink any more: what it does not take now stays in {folder}"
+                );
+            }
+        }
+    }
+
+    fn start_queue(&self, threads: &mut Threads) -> Result<()> {
+        if threads.spools.is_none() {
+            let (lines, told) = mpsc::sync_channel(ROOM);
+            threads.spools = Some(spawn("spools", move || spool_on(&told))?);
+            // Nobody else starts one: they are locked.
+            let _ = self.queue.set(lines);
+        }
+        Ok(())
+    }
+
+    fn feeds(&self) -> Feeds {
+        Arc::clone(&locked(&self.feeds))
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.outboxes.is_empty()
+        locked(&self.feeds).is_empty()
     }
 
     /// Whether any sink takes this event.
     pub fn want(&self, event: EventName) -> bool {
-        self.outboxes.iter().any(|outbox| outbox.takes(event))
+        locked(&self.feeds).iter().any(|feed| feed.takes(event))
     }
 
     /// Tells it to all sinks that take it, without waiting for any.
     pub fn tell<V: Serialize>(&self, record: &Record<'_, V>) {
         let event = record.event;
-        let Some(queue) = self.queue.as_ref().filter(|_| self.want(event)) else { return };
-        self.counts.told(event);
+        let feeds = self.feeds();
+        if !feeds.iter().any(|feed| feed.takes(event)) {
+            return;
+        }
+        let Some(queue) = self.queue.get() else { return };
+        self.told.count(event);
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         // Values are objects whose keys are texts: they always are JSON.
         let Ok(line) = record.line(&self.teller, number) else { return };
-        if queue.try_send(Message::Line(event, line)).is_err() {
-            for outbox in self.outboxes.iter().filter(|outbox| outbox.takes(event)) {
-                outbox.lost(Reason::Queue, 1);
+        if queue.try_send(Message::Line((event, line), Arc::clone(&feeds))).is_err() {
+            for feed in feeds.iter().filter(|feed| feed.takes(event)) {
+                feed.outbox.lost(Reason::Queue, 1);
             }
         }
     }
 
     /// Returns the board, for those who answer questions.
     pub fn board(&self) -> Board {
-        Board::new(Arc::clone(&self.counts))
+        Board { told: Arc::clone(&self.told), feeds: Arc::clone(&self.feeds) }
     }
 
     /// Waits a moment for what is not told yet. What is left is told by the next agent.
     pub fn finish(&self) {
-        let Some(queue) = &self.queue else { return };
+        let Some(queue) = self.queue.get() else { return };
         let until = Instant::now() + GRACE;
         let wait_for = |done: &dyn Fn() -> bool| {
             while !done() && Instant::now() < until {
                 thread::sleep(Duration::from_millis(1));
             }
         };
-        let mut threads = locked(&self.threads);
+        let threads = locked(&self.threads);
         // Then the spools have all of it.
         wait_for(&|| !matches!(queue.try_send(Message::End), Err(TrySendError::Full(_))));
-        if let Some(spools) = threads.pop() {
-            wait_for(&|| spools.is_finished());
-        }
-        self.outboxes.iter().for_each(Outbox::finish);
-        wait_for(&|| threads.iter().all(JoinHandle::is_finished));
-        if self.board().spooled_bytes() > 0 {
+        wait_for(&|| threads.spools.as_ref().is_none_or(JoinHandle::is_finished));
+        threads.senders.iter().for_each(|sender| sender.outbox.finish());
+        wait_for(&|| threads.senders.iter().all(|sender| sender.thread.is_finished()));
+        let left = |sender: &Sender| sender.outbox.counts.spooled_bytes.load(Ordering::Relaxed);
+        if threads.senders.iter().map(left).sum::<u64>() > 0 {
             warn!("not all events are told: the next agent goes on with them");
         }
+    }
+}
+
+/// Tells how the sinks get on.
+#[derive(Clone, Debug)]
+pub struct Board {
+    told: Arc<Told>,
+    feeds: Arc<Mutex<Feeds>>,
+}
+
+impl Board {
+    /// Adds to readings what was told, and what became of it.
+    pub fn read(&self, readings: &mut Readings) {
+        let feeds = Arc::clone(&locked(&self.feeds));
+        readings.events = self.told.read();
+        readings.sinks = feeds.iter().map(|feed| feed.outbox.counts.read(&feed.sink)).collect();
     }
 }
 
@@ -166,19 +278,25 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
 }
 
 /// Puts what is told into the spools, until nothing can come any more.
-fn spool_on(told: &Receiver<Message>, outboxes: &[Outbox]) {
+fn spool_on(told: &Receiver<Message>) {
     let mut is_over = false;
     while !is_over && let Ok(first) = told.recv() {
-        let mut lines = Vec::new();
+        // By the sinks that there were when they were told.
+        let mut batches: Vec<(Feeds, Vec<Line>)> = Vec::new();
         for message in [first].into_iter().chain(told.try_iter().take(LINES_AT_ONCE - 1)) {
             match message {
-                Message::Line(event, line) => lines.push((event, line)),
+                Message::Line(line, feeds) => match batches.last_mut() {
+                    Some((of, lines)) if Arc::ptr_eq(of, &feeds) => lines.push(line),
+                    _ => batches.push((feeds, vec![line])),
+                },
                 Message::End => is_over = true,
             }
         }
-        for outbox in outboxes {
-            let taken = lines.iter().filter(|(event, _)| outbox.takes(*event));
-            outbox.append(taken.map(|(_, line)| line.clone()));
+        for (feeds, lines) in &batches {
+            for feed in feeds.iter() {
+                let taken = lines.iter().filter(|(event, _)| feed.takes(*event));
+                feed.outbox.append(taken.map(|(_, line)| line.clone()));
+            }
         }
     }
 }

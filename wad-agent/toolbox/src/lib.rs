@@ -1,5 +1,6 @@
 //! The toolbox is what many parts of `wad` borrow, and it knows none of them.
 
+pub mod access;
 pub mod amounts;
 pub mod causes;
 pub mod chance;

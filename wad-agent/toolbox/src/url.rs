@@ -25,8 +25,15 @@ pub struct UrlError {
 }
 
 impl Url {
-    /// Reads an absolute URL without a user's name.
+    /// Reads an absolute URL without a user's name. A slash at its end counts for nothing.
     pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let mut url = Self::parse_exact(text)?;
+        url.path.truncate(url.path.trim_end_matches('/').len());
+        Ok(url)
+    }
+
+    /// Reads it with the slash at its end.
+    pub fn parse_exact(text: &str) -> Result<Self, UrlError> {
         let help = "write it as \"https://prometheus.example.org:9090\"";
         let wrong = |label| UrlError { title: "this is no URL", label, help };
         let uri: Uri = text.parse().map_err(|_| wrong("cannot be read"))?;
@@ -37,7 +44,7 @@ impl Url {
         };
         let authority = uri.authority().ok_or_else(|| wrong("names no host"))?;
         if authority.as_str().contains('@') {
-            let help = "put a token into a file, and name that in `token_file`";
+            let help = "put it into a file: see `token_file`, or `username` and `password_file`";
             let title = "a name or password in a URL";
             return Err(UrlError { title, label: "not here", help });
         }
@@ -60,12 +67,7 @@ impl Url {
             },
         };
         let path = uri.path_and_query().map_or("", |path| path.as_str());
-        Ok(Self {
-            is_https,
-            host: host.to_owned(),
-            port,
-            path: path.trim_end_matches('/').to_owned(),
-        })
+        Ok(Self { is_https, host: host.to_owned(), port, path: path.to_owned() })
     }
 
     /// Returns the host as a request names it: with brackets and port, as far as they

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpStream},
     path::Path,
@@ -17,6 +18,7 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, Wan},
     limits, metrics,
+    process::run,
     prometheus::Prometheus,
     settings,
     stand::{Stand, until},
@@ -135,6 +137,48 @@ fn counts_are_those_of_the_flows() -> Result<()> {
     ensure!(metrics.value("wad_events_lost_total", &[])? == 0.0);
     ensure!(metrics.value("wad_policy_generation", &[])? >= 1.0);
     ensure!(metrics.value("wad_build_info", &[])? == 1.0);
+    Ok(())
+}
+
+#[e2e(long, beside)]
+fn what_the_agent_uses_is_what_proc_says_and_pages_are_compressed() -> Result<()> {
+    let stand = Stand::set_up("own-metrics")?;
+    let home = Home::create(&program()?, "")?;
+    let agent = home.start(stand.cgroup())?;
+    let metrics = home.metrics()?;
+    let value = |name: &str| -> Result<f64> { Ok(metrics.value(name, &[])?) };
+    let proc = |name: &str| fs::read_to_string(format!("/proc/{}/{name}", agent.id()));
+    let status = proc("status")?;
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    let resident = 1024.0 * kib.trim().trim_end_matches(" kB").parse::<f64>()?;
+    let ratio = value("process_resident_memory_bytes")? / resident;
+    ensure!((0.7..1.4).contains(&ratio), "{resident} bytes, {ratio} of them told");
+    let open = fs::read_dir(format!("/proc/{}/fd", agent.id()))?.count() as f64;
+    let told = value("process_open_fds")?;
+    // The scrape itself took some.
+    ensure!((open - 5.0..open + 10.0).contains(&told), "{open} descriptors, {told} told");
+    let limits = proc("limits")?;
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
+    let limit: f64 =
+        limit.and_then(|line| line.split_whitespace().next()).context("no limit")?.parse()?;
+    ensure!(value("process_max_fds")? == limit, "{limits}");
+    let stat = proc("stat")?;
+    let ticks = stat.rsplit(')').next().context("no stat")?.split_whitespace().skip(11).take(2);
+    let ticks: f64 = ticks.map(str::parse::<f64>).sum::<Result<_, _>>()?;
+    let cpu = value("process_cpu_seconds_total")?;
+    ensure!((cpu - 0.1..=cpu + 2.0).contains(&(ticks / 100.0)), "{ticks} ticks, {cpu} s told");
+    let looks = || {
+        Ok::<_, anyhow::Error>(home.metrics()?.value("wad_event_loop_delay_seconds_count", &[])?)
+    };
+    until("the loop is looked at", Duration::from_secs(20), looks, |count| *count >= 2.0)?;
+
+    let url = format!("http://127.0.0.1:{}/metrics", home.metrics_port());
+    let plain = run("curl", &["-sSi", &url])?;
+    let compressed = run("curl", &["-sSi", "--compressed", &url])?;
+    ensure!(!plain.contains("content-encoding") && plain.contains("wad_attached"), "{plain}");
+    ensure!(compressed.contains("content-encoding: gzip\r\n"), "{compressed}");
+    ensure!(compressed.contains("wad_attached"), "{compressed}");
+    agent.stop()?;
     Ok(())
 }
 

@@ -1,5 +1,6 @@
 //! The tests, in files by what they are about.
 
+mod access;
 mod attachment;
 mod autotune;
 mod binomial;
@@ -36,6 +37,7 @@ mod many_namespaces;
 mod matching;
 mod measured;
 mod metrics;
+mod metrics_guard;
 mod names;
 mod neighbours;
 mod no_struct_ops;
@@ -55,6 +57,7 @@ mod receivers;
 mod refusals;
 mod refused_settings;
 mod reload;
+mod reload_places;
 mod reload_ways;
 mod removal;
 mod removed_paths;

@@ -112,11 +112,13 @@ fn wad_reload_says_what_changed_or_why_nothing_did() -> Result<()> {
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.code() == Some(3), "{output:?}");
     ensure!(said.contains("nothing was changed") && said.contains("no_such_key"), "{said}");
-    file.write(&home, &(bob(300_000) + "[api]\nlisten = '127.0.0.1:9465'\n"))?;
+    file.write(&home, &bob(300_000))?;
+    let moved = fs::read_to_string(home.config())?.replace("/state\"", "/other\"");
+    fs::write(file.folder.path().join("same"), moved)?;
     let refused = json(&mut home.command("reload"))?;
     ensure!(refused["result"] == "refused", "{refused}");
     let reason = refused["reason"].as_str().unwrap_or_default();
-    ensure!(reason.contains("api.listen") && reason.contains("restart"), "{refused}");
+    ensure!(reason.contains("agent.state_dir") && reason.contains("restart"), "{refused}");
     ensure!(new_sndbuf(&wire)? == 200_000);
     ensure!(count("refused")? == 2.0 && count("failed")? == 0.0 && is_up_to_date()? == 0.0);
     let status = json(&mut home.command("status"))?;

@@ -8,13 +8,20 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpSocket, UnixListener};
+use tracing::warn;
 use wad_linux::lock::{self, Lock};
+use wad_toolbox::own_folder;
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
     #[error("another program listens on {address}; set [{table}] listen to a free address")]
     InUse { table: &'static str, address: SocketAddr },
+    #[error(
+        "[{table}] listen cannot become {address} while this agent listens on {own}: set it to \
+         another port, or restart the agent"
+    )]
+    Own { table: &'static str, address: SocketAddr, own: SocketAddr },
     #[error(
         "this host has no address {}; set [{table}] listen to one that it has, such as \
          127.0.0.1:{}",
@@ -27,9 +34,19 @@ pub enum BindError {
     Control { socket: PathBuf, source: io::Error },
 }
 
-/// Binds the address that a table of the configuration has.
-pub async fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address).await.map_err(|source| match source.kind() {
+/// Clients that wait to be accepted.
+const BACKLOG: u32 = 1024;
+
+/// Binds the address that a table of the configuration has. It must be called within a
+/// tokio runtime.
+pub fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpListener, BindError> {
+    let bind = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    bind().map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse { table, address },
         io::ErrorKind::AddrNotAvailable => BindError::NotOurs { table, address },
         _ => BindError::Tcp { table, address, source },
@@ -39,16 +56,55 @@ pub async fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpLis
 /// Replaces the socket of a dead agent; the lock says that there is no live one.
 /// It must be called within a tokio runtime.
 pub fn bind_control(lock: &Lock) -> Result<UnixListener, BindError> {
-    bind_unix(lock.socket(), None)
+    let (listener, private) = bind_unix(lock.socket(), None)?;
+    let placed = fs::rename(&private, lock.socket());
+    placed.map(|()| listener).map_err(|source| control(lock.socket(), source))
 }
 
-/// Does the same with the socket that a group may open, too.
-pub fn bind_readers(lock: &Lock, group: u32) -> Result<UnixListener, BindError> {
-    bind_unix(&lock::readers(lock.socket()), Some(group))
+/// The socket that a group may open, too, before it is in its place.
+pub struct Readers {
+    group: u32,
+    listener: Option<UnixListener>,
+    private: PathBuf,
+    socket: PathBuf,
 }
 
-fn bind_unix(socket: &Path, group: Option<u32>) -> Result<UnixListener, BindError> {
-    // Bound under another name until only those who may can open it.
+/// Makes the socket that a group may open. It must be called within a tokio runtime.
+pub fn bind_readers(lock: &Lock, group: u32) -> Result<Readers, BindError> {
+    let socket = lock::readers(lock.socket());
+    let (listener, private) = bind_unix(&socket, Some(group))?;
+    Ok(Readers { group, listener: Some(listener), private, socket })
+}
+
+impl Readers {
+    pub const fn group(&self) -> u32 {
+        self.group
+    }
+
+    /// Puts it where it is looked for, instead of the one before.
+    pub fn put_in_place(mut self) -> UnixListener {
+        let placed = fs::rename(&self.private, &self.socket);
+        let placed = placed.and_then(|()| {
+            own_folder::let_pass(Path::new(lock::RUN_DIR)).map_err(io::Error::other)
+        });
+        if let Err(error) = placed {
+            warn!("the group of [api] cannot open {}: {error}", self.socket.display());
+        }
+        self.listener.take().expect("it is taken once")
+    }
+}
+
+impl Drop for Readers {
+    fn drop(&mut self) {
+        if self.listener.is_some() {
+            // Nobody has seen it.
+            let _ = fs::remove_file(&self.private);
+        }
+    }
+}
+
+/// Binds a socket under another name, until only those who may can open it.
+fn bind_unix(socket: &Path, group: Option<u32>) -> Result<(UnixListener, PathBuf), BindError> {
     let private = socket.with_extension("new");
     let bind = || {
         match fs::remove_file(&private) {
@@ -61,8 +117,12 @@ fn bind_unix(socket: &Path, group: Option<u32>) -> Result<UnixListener, BindErro
             chown(&private, None, group)?;
             fs::set_permissions(&private, Permissions::from_mode(0o660))?;
         }
-        fs::rename(&private, socket)?;
         Ok(listener)
     };
-    bind().map_err(|source| BindError::Control { socket: socket.to_owned(), source })
+    let bound = bind().map_err(|source| control(socket, source))?;
+    Ok((bound, private))
+}
+
+fn control(socket: &Path, source: io::Error) -> BindError {
+    BindError::Control { socket: socket.to_owned(), source }
 }

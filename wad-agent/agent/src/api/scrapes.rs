@@ -2,10 +2,14 @@
 //!
 //! Whoever asks before a reading begins shares it with all others who do; whoever asks
 //! while one is under way gets the next, as the page has to be of a time after the
-//! question.
+//! question. A page is compressed once, for all who take it so.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    io::{self, Write as _},
+    sync::{Arc, Mutex},
+};
 
+use flate2::{Compression, write::GzEncoder};
 use hyper::body::Bytes;
 use tokio::sync::{self, watch};
 use wad_observing::metrics::{Format, SourceError};
@@ -15,14 +19,30 @@ use wad_toolbox::mutex::locked;
 type Page = Result<Bytes, String>;
 type Awaited = watch::Receiver<Option<Page>>;
 
+/// Says how a page is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    pub format: Format,
+    pub is_gzip: bool,
+}
+
+impl Form {
+    /// The number of forms that there are.
+    const COUNT: usize = 4;
+
+    const fn place(self) -> usize {
+        self.format as usize * 2 + self.is_gzip as usize
+    }
+}
+
 /// Makes the pages of the metrics, one at a time.
 #[derive(Clone)]
 pub struct Scrapes(Arc<Shared>);
 
 struct Shared {
     make: Box<dyn Fn(Format) -> Result<String, SourceError> + Send + Sync>,
-    /// Readings that have not begun, by format.
-    next: Mutex<[Option<Awaited>; 2]>,
+    /// Readings that have not begun, by form.
+    next: Mutex<[Option<Awaited>; Form::COUNT]>,
     turn: Arc<sync::Mutex<()>>,
 }
 
@@ -36,17 +56,17 @@ impl Scrapes {
     }
 
     /// Returns a page that is read after this call.
-    pub async fn page(&self, format: Format) -> Result<Bytes, SourceError> {
-        let mut awaited = self.await_next(format);
+    pub async fn page(&self, form: Form) -> Result<Bytes, SourceError> {
+        let mut awaited = self.await_next(form);
         let page = awaited.wait_for(Option::is_some).await?.clone();
         Ok(page.expect("it was waited for")?)
     }
 
-    fn await_next(&self, format: Format) -> Awaited {
-        let next = &mut locked(&self.0.next)[format as usize];
+    fn await_next(&self, form: Form) -> Awaited {
+        let next = &mut locked(&self.0.next)[form.place()];
         let start = || {
             let (page, awaited) = watch::channel(None);
-            tokio::spawn(Arc::clone(&self.0).read(format, page));
+            tokio::spawn(Arc::clone(&self.0).read(form, page));
             awaited
         };
         next.get_or_insert_with(start).clone()
@@ -56,26 +76,47 @@ impl Scrapes {
 impl Shared {
     /// Reads when it is its turn. Who asked may have gone meanwhile: it is a task of its
     /// own, and holds its turn until the reading, which can't be stopped, is over.
-    async fn read(self: Arc<Self>, format: Format, page: watch::Sender<Option<Page>>) {
+    async fn read(self: Arc<Self>, form: Form, page: watch::Sender<Option<Page>>) {
         let turn = Arc::clone(&self.turn).lock_owned().await;
         let reading = tokio::task::spawn_blocking(move || {
             let _turn = turn;
             // Those who ask from now on get the next one.
-            drop(locked(&self.next)[format as usize].take());
+            drop(locked(&self.next)[form.place()].take());
             if page.is_closed() {
                 return;
             }
-            let text = (self.make)(format).map(Bytes::from).map_err(|error| error.to_string());
-            page.send_replace(Some(text));
+            let text = (self.make)(form.format).map(Bytes::from);
+            let text = if form.is_gzip { text.and_then(|text| Ok(gzip(&text)?)) } else { text };
+            page.send_replace(Some(text.map_err(|error| error.to_string())));
         });
         // It fails only as the runtime ends.
         drop(reading.await);
     }
 }
 
+fn gzip(text: &[u8]) -> io::Result<Bytes> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(text)?;
+    Ok(encoder.finish()?.into())
+}
+
+/// Whether a client takes a gzip-compressed answer (RFC 9110 section 12.5.3).
+pub fn takes_gzip(accept_encoding: &str) -> bool {
+    let weight = |wanted: &str| {
+        accept_encoding.split(',').find_map(|coding| {
+            let (name, parameters) = coding.split_once(';').unwrap_or((coding, ""));
+            let is_it = name.trim().eq_ignore_ascii_case(wanted);
+            let weight = parameters.trim().strip_prefix("q=").map_or(Ok(1.0), str::parse);
+            is_it.then(|| weight.unwrap_or(0.0))
+        })
+    };
+    weight("gzip").or_else(|| weight("*")).unwrap_or(0.0_f32) > 0.0
+}
+
 #[cfg(test)]
 mod tests {
     use std::{
+        io::Read as _,
         sync::atomic::{AtomicUsize, Ordering},
         time::Duration,
     };
@@ -99,17 +140,48 @@ mod tests {
             let asking: Vec<_> = (0..100)
                 .map(|_| {
                     let scrapes = scrapes.clone();
-                    tokio::spawn(async move { scrapes.page(format).await.map(drop) })
+                    tokio::spawn(async move {
+                        scrapes.page(Form { format, is_gzip: false }).await.map(drop)
+                    })
                 })
                 .collect();
             tokio::time::sleep(Duration::from_millis(1)).await;
             asking.iter().for_each(tokio::task::JoinHandle::abort);
         }
         let begun = std::time::Instant::now();
-        assert_eq!(scrapes.page(Format::Text).await.unwrap(), "page");
+        let form = Form { format: Format::Text, is_gzip: false };
+        assert_eq!(scrapes.page(form).await.unwrap(), "page");
         assert!(begun.elapsed() < Duration::from_secs(1));
         let [readings, _, most] = &*counts;
         assert_eq!(most.load(Ordering::SeqCst), 1);
         assert!(readings.load(Ordering::SeqCst) < 50, "{readings:?}");
+    }
+
+    #[tokio::test]
+    async fn a_page_is_compressed_for_who_takes_it_so() {
+        let scrapes = Scrapes::new(|_| Ok("page ".repeat(1000)));
+        let form = Form { format: Format::Text, is_gzip: true };
+        let page = scrapes.page(form).await.unwrap();
+        assert!(page.len() < 100, "{} bytes", page.len());
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(&*page).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "page ".repeat(1000));
+    }
+
+    #[test]
+    fn gzip_is_only_for_those_who_ask() {
+        for (accepted, expected) in [
+            ("gzip", true),
+            ("deflate, GZip;q=0.5", true),
+            ("*", true),
+            ("gzip, deflate;q=0, *;q=0", true),
+            ("", false),
+            ("identity", false),
+            ("gzip;q=0, *", false),
+            ("gzip;q=none", false),
+            ("xgzip", false),
+        ] {
+            assert_eq!(takes_gzip(accepted), expected, "{accepted}");
+        }
     }
 }

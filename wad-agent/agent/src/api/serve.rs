@@ -27,10 +27,12 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     sync::watch,
     task::{AbortHandle, JoinSet},
     time::timeout,
 };
+use tokio_rustls::TlsAcceptor;
 use wad_linux::privileges;
 use wad_toolbox::{seldom::Seldom, shortage};
 
@@ -59,7 +61,17 @@ const GRACE: Duration = Duration::from_millis(250);
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Serves until `stop` holds true or its sender is gone, and [`GRACE`] longer.
-pub async fn serve<L: Listener>(listener: L, router: Router, mut stop: watch::Receiver<bool>) {
+pub async fn serve<L: Listener>(listener: L, router: Router, stop: watch::Receiver<bool>) {
+    serve_by(listener, router, || None, stop).await;
+}
+
+/// Does so over TLS, where each connection is given something to encrypt it by.
+pub async fn serve_by<L: Listener>(
+    listener: L,
+    router: Router,
+    tls: impl Fn() -> Option<TlsAcceptor>,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut connections = Connections::new(privileges::descriptors());
     let mut said = Seldom::new();
     loop {
@@ -72,7 +84,7 @@ pub async fn serve<L: Listener>(listener: L, router: Router, mut stop: watch::Re
                     while connections.are_all_taken() && connections.make_room(Duration::ZERO) {
                         connections.tasks.join_next().await;
                     }
-                    connections.add(stream, router.clone());
+                    connections.add(stream, router.clone(), tls());
                 }
                 Err(error) if has_gone(&error) => {}
                 Err(error) => {
@@ -126,9 +138,18 @@ impl Connections {
         !self.are_all_taken() || self.open.iter().any(|(_, waiting)| waiting.since().is_some())
     }
 
-    fn add<C: Client>(&mut self, stream: C, router: Router) {
+    fn add<C: Client>(&mut self, stream: C, router: Router, tls: Option<TlsAcceptor>) {
         let waiting = Arc::new(Waiting::default());
-        let task = self.tasks.spawn(connection(stream, router, Arc::clone(&waiting)));
+        let asked = Asked::at(stream.local_ip());
+        let own = Arc::clone(&waiting);
+        let task = self.tasks.spawn(async move {
+            let Some(tls) = tls else { return connection(stream, router, asked, own).await };
+            match timeout(HEAD_TIME, tls.accept(stream)).await {
+                Ok(Ok(stream)) => connection(stream, router, asked, own).await,
+                Ok(Err(error)) => tracing::debug!("a client went away: {error}"),
+                Err(_) => tracing::debug!("a client was too slow"),
+            }
+        });
         self.open.retain(|(task, _)| !task.is_finished());
         self.open.push((task, waiting));
     }
@@ -150,8 +171,12 @@ impl Connections {
     }
 }
 
-async fn connection<C: Client>(stream: C, router: Router, waiting: Arc<Waiting>) {
-    let asked = Asked::at(stream.local_ip());
+async fn connection<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
+    stream: S,
+    router: Router,
+    asked: Asked,
+    waiting: Arc<Waiting>,
+) {
     let stream = Watched::new(stream, Arc::clone(&waiting));
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {

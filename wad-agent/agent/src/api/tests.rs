@@ -52,7 +52,15 @@ fn api(source: Source) -> Arc<Api> {
         }
     });
     let attachment = Arc::default();
-    Arc::new(Api { about, max_paths: 1000, attachment, source, paths, explainer, flows })
+    Arc::new(Api {
+        about,
+        max_paths: Arc::new(1000.into()),
+        attachment,
+        source,
+        paths,
+        explainer,
+        flows,
+    })
 }
 
 struct Server {
@@ -63,10 +71,19 @@ struct Server {
 
 impl Server {
     async fn start(source: Source) -> Self {
-        let listener = bind_tcp("metrics", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = bind_tcp("metrics", "127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(serve(listener, metrics_router(api(source)), stopped));
+        let task = tokio::spawn(serve(
+            listener,
+            metrics_router(
+                api(source),
+                Duty::new(Mutex::new(Arc::new(
+                    Guard::new(&wad_policy::config::Guard::default()).unwrap(),
+                ))),
+            ),
+            stopped,
+        ));
         Self { address, stop, task }
     }
 
@@ -182,12 +199,12 @@ async fn an_answer_on_its_way_is_finished() {
 
 #[tokio::test]
 async fn a_port_in_use_is_named_with_the_cure() {
-    let first = bind_tcp("metrics", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let first = bind_tcp("metrics", "127.0.0.1:0".parse().unwrap()).unwrap();
     let address = first.local_addr().unwrap();
-    let error = bind_tcp("metrics", address).await.unwrap_err().to_string();
+    let error = bind_tcp("metrics", address).unwrap_err().to_string();
     let words = format!("another program listens on {address}; set [metrics] listen");
     assert!(error.starts_with(&words), "{error}");
-    let foreign = bind_tcp("metrics", "192.0.2.1:9464".parse().unwrap()).await.unwrap_err();
+    let foreign = bind_tcp("metrics", "192.0.2.1:9464".parse().unwrap()).unwrap_err();
     assert!(foreign.to_string().starts_with("this host has no address 192.0.2.1;"));
 }
 
@@ -294,7 +311,7 @@ async fn flows_are_told_with_the_time_that_reading_them_took() {
 
 #[tokio::test]
 async fn a_path_is_told_by_address_to_anyone_on_the_host() {
-    let listener = bind_tcp("api", "127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = bind_tcp("api", "127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = watch::channel(false);
     let router = paths_router(api(Source::new(|| Ok(example()))));

@@ -11,7 +11,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
-    config::{Agent, Api, Config, HostChanges, Limits, Metrics, OnExit, PathPolicy},
+    config::{Agent, Api, Config, HostChanges, Limits, Metrics, OnExit, PathPolicy, Sink},
     derived::Derived,
 };
 
@@ -33,6 +33,34 @@ pub struct Diff {
     pub reordered: bool,
     /// Other fields that changed, as `limits.max_memory`.
     pub settings: Vec<String>,
+    pub sinks: SinkDiff,
+}
+
+/// The differences of sinks, by name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SinkDiff {
+    pub added: Vec<String>,
+    pub changed: Vec<String>,
+    pub removed: Vec<String>,
+}
+
+impl SinkDiff {
+    fn of(before: &[Sink], after: &[Sink]) -> Self {
+        let of_name = |sinks: &'_ [Sink], name: &str| -> Option<Sink> {
+            sinks.iter().find(|sink| sink.name == name).cloned()
+        };
+        let mut diff = Self::default();
+        for sink in after {
+            match of_name(before, &sink.name) {
+                None => diff.added.push(sink.name.clone()),
+                Some(old) if old != *sink => diff.changed.push(sink.name.clone()),
+                Some(_) => {}
+            }
+        }
+        let gone = before.iter().filter(|sink| of_name(after, &sink.name).is_none());
+        diff.removed = gone.map(|sink| sink.name.clone()).collect();
+        diff
+    }
 }
 
 /// The configuration in force.
@@ -90,28 +118,18 @@ impl InForce {
         // Taken apart, so that a new field is not forgotten here.
         let Config {
             agent: Agent { state_dir, on_exit: _ },
-            metrics: Metrics { listen, max_paths },
+            metrics: _,
             limits: _,
             log: _,
-            api: Api { listen: api_listen, group },
+            api: _,
             host: _,
             sources: _,
             sets: _,
-            sinks,
+            sinks: _,
             derived: _,
             paths: _,
         } = &self.rest;
-        [
-            ("agent.state_dir", *state_dir != next.agent.state_dir),
-            ("metrics.listen", *listen != next.metrics.listen),
-            ("metrics.max_paths", *max_paths != next.metrics.max_paths),
-            ("api.listen", *api_listen != next.api.listen),
-            ("api.group", *group != next.api.group),
-            ("sink", *sinks != next.sinks),
-        ]
-        .into_iter()
-        .filter_map(|(name, differs)| differs.then_some(name))
-        .collect()
+        if *state_dir == next.agent.state_dir { Vec::new() } else { vec!["agent.state_dir"] }
     }
 
     /// Returns what putting `next` in force changes.
@@ -140,8 +158,16 @@ impl InForce {
         let gone = self.paths.iter().filter(|(name, _)| before.contains_key(&**name));
         diff.removed = gone.map(|(name, _)| name.as_ref().to_owned()).collect();
         let Limits { max_memory_bytes, max_buffer_bytes, change_interval } = self.rest.limits;
+        let Metrics { listen, max_paths, guard } = &self.rest.metrics;
+        let Api { listen: api_listen, group } = self.rest.api;
         let settings = [
             ("agent.on_exit", self.on_exit() != next.agent.on_exit),
+            ("metrics.listen", *listen != next.metrics.listen),
+            ("metrics.max_paths", *max_paths != next.metrics.max_paths),
+            ("metrics.certificate", guard.identity != next.metrics.guard.identity),
+            ("metrics.users", guard.users != next.metrics.guard.users),
+            ("api.listen", api_listen != next.api.listen),
+            ("api.group", group != next.api.group),
             ("limits.max_memory", max_memory_bytes != next.limits.max_memory_bytes),
             ("limits.max_buffer", max_buffer_bytes != next.limits.max_buffer_bytes),
             ("limits.change_interval", change_interval != next.limits.change_interval),
@@ -154,6 +180,7 @@ impl InForce {
         ];
         let changed = settings.into_iter().filter(|(_, differs)| *differs);
         diff.settings = changed.map(|(name, _)| name.to_owned()).collect();
+        diff.sinks = SinkDiff::of(&self.rest.sinks, &next.sinks);
         diff
     }
 }
@@ -195,6 +222,9 @@ impl Display for Diff {
             ("changed", &self.changed),
             ("removed", &self.removed),
             ("set", &self.settings),
+            ("added sink", &self.sinks.added),
+            ("changed sink", &self.sinks.changed),
+            ("removed sink", &self.sinks.removed),
         ] {
             if !names.is_empty() {
                 parts.push(format!("{what} {}", Names(names)));
@@ -277,14 +307,22 @@ mod tests {
     fn what_only_a_start_reads_is_named() {
         let before = in_force("");
         let live = "[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n\
-                    [log]\nformat = 'json'\nlevel = 'debug'\n";
+                    [log]\nformat = 'json'\nlevel = 'debug'\n\
+                    [metrics]\nlisten = '[::1]:1'\nmax_paths = 5\n[api]\nlisten = '[::1]:2'\n\
+                    [[sink]]\nname = 's'\nkind = 'stdout'\n";
         assert_eq!(before.restart_only(&config(live)), [""; 0]);
-        let after = "[agent]\nstate_dir = '/srv/wad'\n[metrics]\nlisten = '[::1]:1'\n\
-                     max_paths = 5\n[api]\nlisten = '[::1]:2'\n[[sink]]\nname = 's'\nkind = 'stdout'\n";
-        assert_eq!(
-            before.restart_only(&config(after)),
-            ["agent.state_dir", "metrics.listen", "metrics.max_paths", "api.listen", "sink",]
-        );
+        let after = "[agent]\nstate_dir = '/srv/wad'\n";
+        assert_eq!(before.restart_only(&config(after)), ["agent.state_dir"]);
+    }
+
+    #[test]
+    fn sinks_are_told_apart_by_name() {
+        let sink = |name: &str, kind: &str| format!("[[sink]]\nname = '{name}'\nkind = '{kind}'\n");
+        let before = sink("a", "stdout") + &sink("b", "syslog") + &sink("c", "journald");
+        let after = sink("c", "syslog") + &sink("b", "syslog") + &sink("d", "stdout");
+        let diff = diff(&before, &after);
+        assert_eq!(diff.to_string(), "added sink d; changed sink c; removed sink a");
+        assert_eq!(diff.settings, [""; 0]);
     }
 
     #[test]

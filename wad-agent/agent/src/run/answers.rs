@@ -2,12 +2,15 @@
 //! knows beside it.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Instant, SystemTime},
 };
 
 use wad_common::policy::Policy;
-use wad_linux::sockstat;
+use wad_linux::{own_process::Usage, sockstat};
 use wad_observing::{
     metrics::{PathNow, Readings, Source},
     reading,
@@ -31,7 +34,9 @@ fn now((name, policy): (Arc<str>, Policy)) -> (Arc<str>, PathNow) {
 
 /// Shares what is told with whoever answers, for as long as they do.
 pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
-    let Running { told, board, live, force, .. } = running;
+    let max_paths = Arc::new(AtomicUsize::new(max_paths));
+    let of_readings = Arc::clone(&max_paths);
+    let Running { told, board, live, force, delays, .. } = running;
     let routes = force.host.standing.clone();
     let namespaces = force.host.in_namespaces.clone();
     let (told, live) = (Arc::clone(told), Arc::clone(live));
@@ -42,6 +47,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let attachment = Arc::clone(&force.links.told);
     let attached = Arc::clone(&attachment);
     let sets = running.sets.told();
+    let delays = Arc::clone(delays);
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let completing = Arc::clone(&live);
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
@@ -64,12 +70,18 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             drop(told);
             readings.routes = counted.counts();
             readings.shortages = shortage::counts();
+            readings.process = Usage::now();
+            readings.delays = *locked(&delays);
             readings.attachment = locked(&attached).clone();
             readings.memory = *locked(&memory);
             readings.memory.held_bytes = sockstat::tcp_held_bytes()?;
             readings.skipped = *locked(&skipped);
             completing.complete(&mut readings);
-            readings.now = tuning.first_policies(max_paths)?.into_iter().map(now).collect();
+            readings.now = tuning
+                .first_policies(of_readings.load(Ordering::Relaxed))?
+                .into_iter()
+                .map(now)
+                .collect();
             read(&board).read(&mut readings);
             sinks.read(&mut readings);
             readings.sets.clone_from(&locked(&sets));

@@ -150,10 +150,18 @@ impl Force<'_> {
             flows.rename(&tuning);
             return Ok(());
         }
+        self.leave_out_events()?;
         let sinks = &self.agent.sinks;
-        tuning.leave_out(&events::unwanted(|event| sinks.want(event)))?;
         self.flows = Some(FlowLog::open(&tuning, Arc::clone(sinks), self.ends.clone())?);
         Ok(())
+    }
+}
+
+impl Force<'_> {
+    /// Has the kernel side send no events that no sink takes.
+    pub fn leave_out_events(&self) -> Result<()> {
+        let unwanted = events::unwanted(|event| self.agent.sinks.want(event));
+        Ok(self.tuning().leave_out(&unwanted)?)
     }
 }
 

@@ -19,6 +19,7 @@ use super::{
     Agent,
     bound::{kernel_buffers, max_memory_bytes},
     force::Force,
+    servers::Servers,
 };
 use crate::{
     measured::Measured,
@@ -31,6 +32,7 @@ pub struct Now<'n> {
     pub force: &'n Force<'n>,
     pub in_force: &'n InForce,
     pub measured: &'n Measured,
+    pub servers: &'n Servers,
 }
 
 impl Now<'_> {
@@ -52,6 +54,8 @@ impl Now<'_> {
         if !fields.is_empty() {
             return Err(Refusal::RestartOnly(fields).into());
         }
+        // They are left again at once.
+        drop(self.servers.bind(&config, self.agent.lock)?);
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
         let policies = self.policies(&config)?;
         let changed = diff.changed.iter().map(String::as_str).collect();

@@ -11,7 +11,7 @@ use anyhow::Result;
 use tracing::{error, info, warn};
 use wad_observing::{
     live_flows::LiveFlows,
-    metrics::Reloads,
+    metrics::{Delays, Reloads},
     reading::{Filter, Instruments},
 };
 use wad_policy::{
@@ -30,6 +30,7 @@ use super::{
     memory::give_memory_back,
     parse, plan,
     preview::Now,
+    servers::Servers,
 };
 use crate::{
     api::Command,
@@ -50,6 +51,10 @@ pub struct Running<'a> {
     pub told: Arc<Mutex<Told>>,
     pub board: Arc<Mutex<Board>>,
     pub live: Arc<LiveFlows>,
+    /// How late the event loop is.
+    pub delays: Arc<Mutex<Delays>>,
+    /// The servers; None until the start is over.
+    pub servers: Option<Servers>,
 }
 
 /// Flows that run are given this time to follow before it is said that all is done; they
@@ -101,6 +106,8 @@ impl<'a> Running<'a> {
             told: Arc::new(Mutex::new(told)),
             board,
             live,
+            delays: Arc::default(),
+            servers: None,
         })
     }
 
@@ -123,8 +130,10 @@ impl<'a> Running<'a> {
                 self.force.when_followed(RELOAD_PATIENCE, move || _ = answer.send(outcome));
             }
             Event::Command(Command::Preview(other, answer)) => {
-                let Self { agent, force, in_force, measured, .. } = self;
-                let preview = Now { agent, force, in_force, measured }.preview(other);
+                let Self { agent, force, in_force, measured, servers, .. } = self;
+                let servers = servers.as_ref().expect("one of them was asked");
+                let now = Now { agent, force, in_force, measured, servers };
+                let preview = now.preview(other);
                 let _ = answer.send(preview);
                 give_memory_back();
             }
@@ -157,6 +166,9 @@ impl<'a> Running<'a> {
 
     /// Leaves the kernel as the configuration says.
     pub async fn end(self) -> Result<()> {
+        if let Some(servers) = &self.servers {
+            servers.stop();
+        }
         self.measured.save();
         let takes_out = match self.in_force.on_exit() {
             OnExit::Restore => {
@@ -168,7 +180,11 @@ impl<'a> Running<'a> {
                 false
             }
         };
-        self.force.end(takes_out).await
+        self.force.end(takes_out).await?;
+        match self.servers {
+            Some(servers) => servers.finish().await,
+            None => Ok(()),
+        }
     }
 
     /// Reads the configuration again, and puts it in force or changes nothing.
@@ -215,13 +231,23 @@ impl<'a> Running<'a> {
     fn apply(&mut self, config: Config) -> Result<(u64, Diff)> {
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
         let log = config.log;
-        let mut sets = Sets::new(&config.lists(), self.agent.sets.clone(), Some(&self.sets));
-        let put = put(self.agent, &mut self.force, (config, &mut sets), Some(&self.measured))?;
+        let agent = self.agent;
+        let servers = self.servers.as_mut().expect("they serve from the end of the start on");
+        // What can fail for others' reasons comes before any change to the host.
+        let listeners = servers.bind(&config, agent.lock)?;
+        let sinks = agent.sinks.prepare(&config.sinks)?;
+        let mut sets = Sets::new(&config.lists(), agent.sets.clone(), Some(&self.sets));
+        let put = put(agent, &mut self.force, (config, &mut sets), Some(&self.measured))?;
         // The tasks that looked for the sets before end here.
         self.sets = sets;
         self.sets.start(&in_use(&self.live));
         let policy_set = put.installed.policy_set;
+        servers.put_in_force(listeners, agent.lock);
+        agent.sinks.put_in_force(sinks);
         self.go_on_with(put);
+        if let Err(error) = self.force.leave_out_events() {
+            warn!("sinks get no kinds of events that none had: {}", with_causes(&error));
+        }
         if let Err(error) = self.agent.log.change(log) {
             warn!("the log stays as it was: {}", with_causes(&error.into()));
         }

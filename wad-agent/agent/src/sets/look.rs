@@ -15,7 +15,7 @@ use std::{
 use ipnet::IpNet;
 use nix::fcntl::OFlag;
 use tokio::{sync::mpsc, task, time::sleep};
-use wad_http::{Client, HttpError, Terms};
+use wad_http::{self as http, Client, HttpError, Terms, Version};
 use wad_policy::config::{ListError, Set, SetPlace, SetUrl, Unfit, list_of_addresses};
 use wad_toolbox::chance::chance;
 
@@ -37,8 +37,8 @@ const HOLD_MOST: Duration = Duration::from_secs(3600);
 /// Says why what a set holds is not what its list says.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
-    #[error(transparent)]
-    Http(#[from] HttpError),
+    #[error("cannot fetch {url}")]
+    Http { url: String, source: Box<HttpError> },
     #[error("cannot read {}", file.display())]
     Read { file: PathBuf, source: io::Error },
     #[error(transparent)]
@@ -166,7 +166,7 @@ pub async fn look_up_on(
 
 /// Looks for a list again and again, for as long as somebody wants to know.
 pub async fn look_on(place: usize, set: Set, mut seen: Option<Stamp>, news: mpsc::Sender<News>) {
-    let mut failures = 0;
+    let (mut failures, mut last) = (0, None);
     // Its file was read at the start; those who start together do not ask together.
     sleep(match &set.place {
         SetPlace::File(_) => wait(&set, 0),
@@ -175,7 +175,7 @@ pub async fn look_on(place: usize, set: Set, mut seen: Option<Stamp>, news: mpsc
     .await;
     loop {
         let list = match &set.place {
-            SetPlace::Url(url) => Some(fetch(&set, url).await),
+            SetPlace::Url(url) => Some(fetch(&set, url, &mut last).await),
             // Others look these up.
             SetPlace::Host => return,
             SetPlace::File(file) => {
@@ -199,19 +199,34 @@ pub async fn look_on(place: usize, set: Set, mut seen: Option<Stamp>, news: mpsc
     }
 }
 
-/// A long list is not read in the way of other tasks.
-async fn fetch(set: &Set, url: &SetUrl) -> Result<Vec<IpNet>, SetError> {
+/// The list that was fetched last, by its version.
+type Fetched = Option<(Version, Vec<IpNet>)>;
+
+/// Fetches a list, unless its server says that it is the one that was had last.
+async fn fetch(set: &Set, url: &SetUrl, last: &mut Fetched) -> Result<Vec<IpNet>, SetError> {
     let terms = Terms {
-        token_file: url.token_file.as_deref(),
-        ca_file: url.ca_file.as_deref(),
+        access: &url.access,
         timeout: url.timeout,
         max_response_bytes: url.max_response_bytes,
     };
-    let body = Client::new(terms, &url.url)?.get("").await?;
+    let at = |error| SetError::Http { url: url.url.to_string(), source: Box::new(error) };
+    let client = Client::new(terms, &url.url).map_err(at)?;
+    let known = last.as_ref().map(|(version, _)| version);
+    let (body, version) = match client.fetch(known).await.map_err(at)? {
+        http::Fetched::New { body, version } => (body, version),
+        http::Fetched::Same => {
+            let (_, list) = last.as_ref().expect("a version was named");
+            return Ok(list.clone());
+        }
+    };
+    *last = None;
     let set = set.clone();
+    // A long list is not read in the way of other tasks.
     let read = task::spawn_blocking(move || set.read_list(&body).map_err(SetError::from));
     // It is not aborted by anybody.
-    read.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
+    let list = read.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?;
+    *last = version.map(|version| (version, list.clone()));
+    Ok(list)
 }
 
 /// Twice as long with each failure before.
@@ -230,7 +245,7 @@ fn wait(set: &Set, failures: u32) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, io::Write as _, net::TcpListener, thread};
 
     use wad_policy::config::{Config, testing::host};
 
@@ -271,6 +286,37 @@ mod tests {
         fs::remove_file(&file).unwrap();
         fs::create_dir(&file).unwrap();
         assert_eq!(gone(look()), io::ErrorKind::IsADirectory);
+    }
+
+    #[tokio::test]
+    async fn a_list_that_has_not_changed_is_not_sent_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let set = set(&format!("url = 'http://{}'", listener.local_addr().unwrap()));
+        thread::spawn(move || {
+            let answers = ["\"1\"\r\n", "same", "\"2\"\r\noops", "\"3\"\r\n", "same"];
+            for (stream, answer) in listener.incoming().zip(answers) {
+                let (mut stream, mut head) = (stream.unwrap(), [0; 1024]);
+                let bytes = stream.read(&mut head).unwrap();
+                let head = String::from_utf8_lossy(&head[..bytes]);
+                // Only of a good list a version is named.
+                let is_known = head.contains("if-none-match: \"");
+                assert_eq!(is_known, !answer.ends_with("\r\n"), "{head}");
+                let answer = match answer.split_once("\r\n") {
+                    None => "HTTP/1.1 304 Not Modified\r\n\r\n".to_owned(),
+                    Some((tag, bad)) => {
+                        format!("HTTP/1.1 200 OK\r\netag: {tag}\r\n\r\n10.0.0.1\n{bad}")
+                    }
+                };
+                stream.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let SetPlace::Url(url) = &set.place else { panic!("{set:?}") };
+        let mut last = None;
+        for is_good in [true, true, false, true, true] {
+            let list = fetch(&set, url, &mut last).await;
+            assert_eq!(list.is_ok(), is_good, "{list:?}");
+            assert!(list.is_err() || list.unwrap() == ["10.0.0.1/32".parse().unwrap()]);
+        }
     }
 
     #[test]

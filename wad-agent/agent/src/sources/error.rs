@@ -118,15 +118,17 @@ impl SourceError {
 
 const fn of_request(error: &HttpError) -> ErrorKind {
     match error {
-        HttpError::File { .. } | HttpError::Certificates { .. } | HttpError::Token { .. } => {
-            ErrorKind::File
-        }
+        HttpError::File { .. }
+        | HttpError::Certificates { .. }
+        | HttpError::Key { .. }
+        | HttpError::Identity { .. }
+        | HttpError::Secret { .. } => ErrorKind::File,
         HttpError::Resolve { .. } => ErrorKind::Resolve,
-        HttpError::Connect { .. } => ErrorKind::Connect,
+        HttpError::Connect { .. } | HttpError::Tunnel { .. } => ErrorKind::Connect,
         HttpError::Tls { .. } => ErrorKind::Tls,
         HttpError::Timeout { .. } => ErrorKind::Timeout,
         HttpError::Broken { .. } => ErrorKind::Broken,
-        HttpError::Status { .. } => ErrorKind::Status,
+        HttpError::Status { .. } | HttpError::Moved { .. } => ErrorKind::Status,
         HttpError::TooLarge { .. } => ErrorKind::TooLarge,
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use wad_http::{self as http, Client, Terms};
 use wad_policy::config::{Config, Source, fuzz::HOST};
-use wad_toolbox::url::Url;
+use wad_toolbox::{access::Access, url::Url};
 
 use super::{Answer, SourceError, Store, Targets, error::is_possible};
 
@@ -33,7 +33,8 @@ static URL: LazyLock<Url> =
 /// Returns a client that asks nobody.
 pub fn client(max_response_bytes: usize) -> Client<'static> {
     let timeout = Duration::from_secs(1);
-    let terms = Terms { token_file: None, ca_file: None, timeout, max_response_bytes };
+    static ACCESS: LazyLock<Access> = LazyLock::new(Access::default);
+    let terms = Terms { access: &ACCESS, timeout, max_response_bytes };
     Client::new(terms, &URL).expect("there is no file to read")
 }
 

@@ -95,8 +95,7 @@ pub async fn poll(
 /// Returns what the file says of a source's requests.
 fn terms(source: &Source) -> Terms<'_> {
     Terms {
-        token_file: source.token_file.as_deref(),
-        ca_file: source.ca_file.as_deref(),
+        access: &source.access,
         timeout: source.timeout,
         max_response_bytes: source.max_response_bytes,
     }

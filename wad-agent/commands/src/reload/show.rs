@@ -69,6 +69,9 @@ fn differences(what: &str, diff: &Diff, listed: Listed) -> String {
         ("changed", &diff.changed),
         ("removed", &diff.removed),
         ("set", &diff.settings),
+        ("added sink", &diff.sinks.added),
+        ("changed sink", &diff.sinks.changed),
+        ("removed sink", &diff.sinks.removed),
     ] {
         if !names.is_empty() {
             let names = match listed {

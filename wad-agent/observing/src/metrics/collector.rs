@@ -203,6 +203,17 @@ fn host(
                 ConstCounter::new(count).encode(family.encode_family(&labels)?)
             })
         }
+        HostValue::Histogram(bounds, of) => {
+            let mut family = descriptor(encoder, definition, MetricType::Histogram)?;
+            histogram(&mut family, bounds, of(readings))
+        }
+        HostValue::Told(value) => value(readings).map_or(Ok(()), |value| {
+            ConstGauge::new(value).encode(descriptor(encoder, definition, MetricType::Gauge)?)
+        }),
+        HostValue::ToldDuration(value) => value(readings).map_or(Ok(()), |value| {
+            let family = descriptor(encoder, definition, MetricType::Counter)?;
+            ConstCounter::new(value.as_secs_f64()).encode(family)
+        }),
         HostValue::Time(value) => match value(readings) {
             None => Ok(()),
             Some(at) => time(at).encode(descriptor(encoder, definition, MetricType::Gauge)?),

@@ -72,6 +72,12 @@ pub enum HostValue {
     CountedParts(fn(&Attachment, Part) -> u64),
     /// A counter by the label `of`.
     Shortages,
+    /// A histogram of seconds.
+    Histogram(&'static [f64], fn(&Readings) -> &ends::Histogram),
+    /// A gauge that is left out where the host does not tell it.
+    Told(fn(&Readings) -> Option<u64>),
+    /// A counter of seconds, in the same way.
+    ToldDuration(fn(&Readings) -> Option<Duration>),
     /// Left out while it is not known.
     Time(fn(&Readings) -> Option<SystemTime>),
 }
@@ -439,6 +445,48 @@ pub const HOST: &[HostMetric] = &[
             help: "Routes of paths with such metrics that are left alone; the log names the reasons",
         },
         value: HostValue::Gauge(|readings| readings.routes.refused),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_event_loop_delay",
+            unit: Some(Unit::Seconds),
+            help: "How late the agent came to what was due, looked at once a second: so long \
+                   events, reloads and answers waited",
+        },
+        value: HostValue::Histogram(ends::DELAY_SECONDS, |readings| &readings.delays.of),
+    },
+    // These are named as every Prometheus client does.
+    HostMetric {
+        definition: Definition {
+            name: "process_cpu",
+            unit: Some(Unit::Seconds),
+            help: "Time of processors that the agent took, in user and system mode",
+        },
+        value: HostValue::ToldDuration(|readings| readings.process.cpu),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "process_resident_memory",
+            unit: Some(Unit::Bytes),
+            help: "Memory of the agent that is resident; BPF maps are not in it",
+        },
+        value: HostValue::Told(|readings| readings.process.resident_bytes),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "process_open_fds",
+            unit: None,
+            help: "Open file descriptors of the agent",
+        },
+        value: HostValue::Told(|readings| readings.process.open_descriptors),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "process_max_fds",
+            unit: None,
+            help: "File descriptors that the agent may have (RLIMIT_NOFILE)",
+        },
+        value: HostValue::Told(|readings| readings.process.max_descriptors),
     },
 ];
 

@@ -4,6 +4,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use wad_common::event::Event;
@@ -33,7 +34,7 @@ pub struct Histogram {
 
 impl Histogram {
     /// A value on a bound is below it, as `le` says.
-    fn add(&mut self, bounds: &[f64], value: f64) {
+    pub fn add(&mut self, bounds: &[f64], value: f64) {
         let bucket = bounds.iter().take_while(|bound| value > **bound).count();
         self.buckets[bucket] = self.buckets[bucket].saturating_add(1);
         self.sum += value;
@@ -49,6 +50,22 @@ impl Histogram {
     /// Returns how many flows there are in all buckets.
     pub fn count(&self) -> u64 {
         self.buckets.iter().fold(0, |sum, bucket| sum.saturating_add(*bucket))
+    }
+}
+
+/// The delays of the event loop, in seconds.
+pub const DELAY_SECONDS: &[f64] = &[0.01, 0.1, 1.0];
+
+/// Holds how late the event loop came to what was due.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Delays {
+    pub of: Histogram,
+}
+
+impl Delays {
+    /// Adds one look.
+    pub fn add(&mut self, delay: Duration) {
+        self.of.add(DELAY_SECONDS, delay.as_secs_f64());
     }
 }
 

@@ -9,7 +9,7 @@ use wad_common::{
     senders::Senders,
     stats::{PathStats, Walk},
 };
-use wad_linux::netns::Skipped;
+use wad_linux::{netns::Skipped, own_process::Usage};
 use wad_tuning::{
     attachment::{Attachment, Part},
     journal::Change,
@@ -18,7 +18,7 @@ use wad_tuning::{
 };
 
 use super::{
-    DerivedMeans, Ended, Memory, PathNow, PathsMeasured, Readings, Reloads, SetReading,
+    Delays, DerivedMeans, Ended, Memory, PathNow, PathsMeasured, Readings, Reloads, SetReading,
     SinkReading, SourceReading, ends::Histogram,
 };
 
@@ -132,5 +132,12 @@ pub fn example() -> Readings {
             names: vec!["AveBW".to_owned(), "Loss".to_owned()],
             means: HashMap::from([("bob".to_owned(), vec![Some(2.5e9), None])]),
         },
+        process: Usage {
+            cpu: Some(Duration::from_millis(37_500)),
+            resident_bytes: Some(41_943_040),
+            open_descriptors: Some(38),
+            max_descriptors: Some(524_288),
+        },
+        delays: Delays { of: Histogram { buckets: [39, 3, 2, 1], sum: 4.5 } },
     }
 }

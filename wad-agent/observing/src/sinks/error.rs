@@ -17,8 +17,8 @@ pub enum SinkError {
     Send { socket: PathBuf, source: io::Error },
     #[error("cannot start what talks HTTP")]
     Runtime(#[source] io::Error),
-    #[error(transparent)]
-    Http(#[from] HttpError),
+    #[error("cannot post to {url}")]
+    Http { url: String, source: Box<HttpError> },
     #[error("cannot read what is spooled")]
     Spool(#[source] io::Error),
     #[error("cannot set aside in {} what it refuses", file.display())]
@@ -27,9 +27,16 @@ pub enum SinkError {
 
 impl SinkError {
     /// Returns the time that it asks to be given before it is tried again.
-    pub const fn wait(&self) -> Option<Duration> {
+    pub fn wait(&self) -> Option<Duration> {
+        match self.http() {
+            Some(HttpError::Status { wait, .. }) => *wait,
+            _ => None,
+        }
+    }
+
+    fn http(&self) -> Option<&HttpError> {
         match self {
-            Self::Http(HttpError::Status { wait, .. }) => *wait,
+            Self::Http { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -38,14 +45,14 @@ impl SinkError {
     /// about the time (RFC 9110 section 15.5.9, RFC 8470, RFC 6585).
     pub fn is_refusal(&self) -> bool {
         const TEMPORARY: [u16; 3] = [408, 425, 429];
-        matches!(self, Self::Http(HttpError::Status { status, .. })
+        matches!(self.http(), Some(HttpError::Status { status, .. })
             if (400..500).contains(status) && !TEMPORARY.contains(status))
     }
 
     /// Returns the error with its causes, in one line.
     pub fn told(&self) -> String {
         match self {
-            Self::Http(error) => told(error),
+            error @ Self::Http { .. } => told(error),
             error => match std::error::Error::source(error) {
                 Some(cause) => format!("{error}: {cause}"),
                 None => error.to_string(),

@@ -13,24 +13,19 @@ const CONTENT_TYPE: &str = "application/x-ndjson";
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
 
 pub struct Poster {
-    collector: Collector,
+    collector: Box<Collector>,
     /// Made with the first batch.
     runtime: Option<Runtime>,
 }
 
 impl Poster {
-    pub const fn new(collector: Collector) -> Self {
+    pub const fn new(collector: Box<Collector>) -> Self {
         Self { collector, runtime: None }
     }
 
     pub fn post(&mut self, lines: &[u8]) -> Result<(), SinkError> {
-        let Collector { url, token_file, ca_file, timeout } = &self.collector;
-        let terms = Terms {
-            token_file: token_file.as_deref(),
-            ca_file: ca_file.as_deref(),
-            timeout: *timeout,
-            max_response_bytes: MAX_RESPONSE_BYTES,
-        };
+        let Collector { url, access, timeout } = &*self.collector;
+        let terms = Terms { access, timeout: *timeout, max_response_bytes: MAX_RESPONSE_BYTES };
         let runtime = match &self.runtime {
             Some(runtime) => runtime,
             None => {
@@ -38,7 +33,9 @@ impl Poster {
                 self.runtime.insert(runtime.map_err(SinkError::Runtime)?)
             }
         };
-        let client = Client::new(terms, url)?;
-        Ok(runtime.block_on(client.post(CONTENT_TYPE, Bytes::copy_from_slice(lines)))?)
+        let at = |error| SinkError::Http { url: url.to_string(), source: Box::new(error) };
+        let client = Client::new(terms, url).map_err(at)?;
+        let posted = client.post(CONTENT_TYPE, Bytes::copy_from_slice(lines));
+        runtime.block_on(posted).map_err(at)
     }
 }

@@ -12,7 +12,7 @@ use std::{
 use wad_toolbox::whole_file;
 
 /// A file of the events of one sink that are set aside.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Aside {
     file: PathBuf,
     max_bytes: u64,
@@ -22,6 +22,11 @@ impl Aside {
     /// Names the file beside a spool; it is made with the first events.
     pub fn of(spool: &Path, max_bytes: u64) -> Self {
         Self { file: whole_file::beside(spool, ".refused.jsonl"), max_bytes }
+    }
+
+    /// Bounds what it may hold.
+    pub const fn bound(&mut self, max_bytes: u64) {
+        self.max_bytes = max_bytes;
     }
 
     pub fn file(&self) -> &Path {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tracing::{info, warn};
+use wad_policy::config::SinkKind;
 use wad_toolbox::{chance::chance, mutex::locked, shortage};
 
 use super::{
@@ -26,9 +27,9 @@ const JITTER: f64 = 0.5;
 /// server asks for less.
 const REFUSALS: u32 = 10;
 
-/// Goes on until the agent ends.
-pub fn run(outbox: &Outbox) {
-    let mut target = Target::of(outbox.sink.kind.clone());
+/// Goes on until no more lines can come, and what there is is sent or cannot be now.
+pub fn run(outbox: &Outbox, kind: SinkKind) {
+    let mut target = Target::of(kind);
     let mut failures = 0;
     let mut refused = Refusals::default();
     loop {
@@ -41,6 +42,11 @@ pub fn run(outbox: &Outbox) {
             Err(error) => {
                 shortage::note(&error);
                 tell(outbox, Some(&error));
+                // Another target gets its own time.
+                if take_up(outbox, &mut target) {
+                    (failures, refused) = (0, Refusals::default());
+                    continue;
+                }
                 // The next batch may well be taken, and gets its own time.
                 if refused.are_over() {
                     (failures, refused) = (0, Refusals::default());
@@ -57,6 +63,16 @@ pub fn run(outbox: &Outbox) {
             }
         }
     }
+}
+
+/// Has lines go where the sink is now, if that has changed.
+fn take_up(outbox: &Outbox, target: &mut Target) -> bool {
+    let kind = outbox.changed_kind();
+    let has_changed = kind.is_some();
+    if let Some(kind) = kind {
+        *target = Target::of(kind);
+    }
+    has_changed
 }
 
 /// Says how often the oldest batch has been refused.
@@ -84,6 +100,9 @@ fn send(outbox: &Outbox, target: &mut Target, refusals: &mut Refusals) -> Result
     let Some(batch) = outbox.next(most_bytes).map_err(SinkError::Spool)? else {
         return Ok(false);
     };
+    if take_up(outbox, target) {
+        *refusals = Refusals::default();
+    }
     // Damage only: nothing to give.
     let taken = if batch.len() == 0 { Ok(()) } else { target.take(&batch) };
     match taken {
@@ -107,11 +126,11 @@ fn send(outbox: &Outbox, target: &mut Target, refusals: &mut Refusals) -> Result
 }
 
 fn set_aside(outbox: &Outbox, batch: &Batch, why: &SinkError) -> Result<(), SinkError> {
-    let file = outbox.aside.file();
+    let file = outbox.aside();
     let has_room = outbox
         .set_aside(batch)
-        .map_err(|source| SinkError::Aside { file: file.to_owned(), source })?;
-    let (sink, events) = (outbox.sink.name.as_str(), batch.len());
+        .map_err(|source| SinkError::Aside { file: file.clone(), source })?;
+    let (sink, events) = (outbox.name.as_str(), batch.len());
     let (file, why) = (file.display(), why.told());
     if has_room {
         warn!(sink, events, "refuses events for good, which are set aside in {file}: {why}");
@@ -123,9 +142,9 @@ fn set_aside(outbox: &Outbox, batch: &Batch, why: &SinkError) -> Result<(), Sink
 
 /// Tells the log, when it fails for the first time, and when it is well again.
 fn tell(outbox: &Outbox, error: Option<&SinkError>) {
-    let sink = outbox.sink.name.as_str();
+    let sink = outbox.name.as_str();
     let told = error.map(SinkError::told);
-    let mut failing = locked(&outbox.counts().failing);
+    let mut failing = locked(&outbox.counts.failing);
     match (&*failing, &told) {
         (None, Some(why)) => warn!(sink, "takes no events, which are kept for it: {why}"),
         (Some(_), None) => info!(sink, "takes events again"),

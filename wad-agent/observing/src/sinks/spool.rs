@@ -145,6 +145,11 @@ impl Batch {
 }
 
 impl Spool {
+    /// Bounds what it may hold from now on; what it holds already stays.
+    pub const fn bound(&mut self, max_bytes: u64) {
+        self.max_bytes = max_bytes;
+    }
+
     /// Takes what an agent before this one has left. A line that was not written to
     /// its end is cut off, and lost.
     pub fn open(folder: PathBuf, max_bytes: u64) -> (Self, Lost, io::Result<()>) {

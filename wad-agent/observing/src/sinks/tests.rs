@@ -301,3 +301,122 @@ fn what_a_server_refuses_for_good_is_set_aside_and_the_next_is_told() {
     assert_eq!(numbers(&aside), [4711]);
     assert_eq!(numbers(&taken.lock().unwrap().lines), (0..1000).collect::<Vec<_>>());
 }
+
+fn reload(sinks: &Sinks, text: &str) {
+    let config = Config::parse("wad.toml", text, &host());
+    let config = config.unwrap_or_else(|error| panic!("{error}"));
+    sinks.put_in_force(sinks.prepare(&config.sinks).unwrap());
+}
+
+/// Returns how many threads of sinks have not ended.
+fn senders(sinks: &Sinks) -> usize {
+    let threads = locked(&sinks.threads);
+    threads.senders.iter().filter(|sender| !sender.thread.is_finished()).count()
+}
+
+fn await_senders(sinks: &Sinks, count: usize) {
+    let begun = Instant::now();
+    while senders(sinks) != count {
+        assert!(begun.elapsed() < LIMIT, "{} threads", senders(sinks));
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn sinks_come_change_and_go_and_each_event_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let sink = |name: &str, of: &str| {
+        format!("[[sink]]\nname = '{name}'\nkind = 'file'\npath = '{}'\n", file(of).display())
+    };
+    let sinks = start(&folder, "");
+    assert!(sinks.is_empty() && !sinks.want(EventName::Open));
+    let mut number = 0;
+    let mut tell_some = |sinks: &Sinks| {
+        for _ in 0..500 {
+            tell(sinks, EventName::Open, number);
+            number += 1;
+        }
+    };
+    tell_some(&sinks);
+    // Without a pause: each line goes to those that were there when it was told.
+    reload(&sinks, &sink("a", "a1"));
+    tell_some(&sinks);
+    reload(&sinks, &(sink("a", "a1") + &sink("b", "b1")));
+    tell_some(&sinks);
+    reload(&sinks, &(sink("b", "b1") + "events = ['closed']\n"));
+    tell_some(&sinks);
+    assert!(!sinks.want(EventName::Open) && sinks.want(EventName::Closed));
+    reload(&sinks, &(sink("b", "b1") + &sink("a", "a2")));
+    tell_some(&sinks);
+    await_senders(&sinks, 2);
+    sinks.finish();
+    let told = |of: &str| numbers(&fs::read_to_string(file(of)).unwrap_or_default());
+    // What was changed before it was sent goes where the sink is now.
+    let of_a = [told("a1"), told("a2")].concat();
+    assert_eq!(of_a, [(500..1500).collect::<Vec<_>>(), (2000..2500).collect()].concat());
+    assert_eq!(told("b1"), [(1000..1500).collect::<Vec<_>>(), (2000..2500).collect()].concat());
+}
+
+#[test]
+fn sinks_that_are_not_put_in_force_leave_all_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, path) = file_sink(&folder);
+    let sinks = start(&folder, &config);
+    let other = "[[sink]]\nname = 'g'\nkind = 'file'\npath = '/dev/full'\n";
+    let other = config.replace("events.jsonl", "other.jsonl") + other;
+    let other = Config::parse("wad.toml", &other, &host()).unwrap_or_else(|it| panic!("{it}"));
+    drop(sinks.prepare(&other.sinks).unwrap());
+    tell(&sinks, EventName::Open, 1);
+    await_sink(&sinks, |seen| seen.sent == 1);
+    assert_eq!(numbers(&fs::read_to_string(path).unwrap()), [1]);
+    assert!(!folder.path().join("other.jsonl").exists() && senders(&sinks) == 1);
+    sinks.finish();
+}
+
+#[test]
+fn a_sender_that_is_stuck_keeps_its_spool_for_the_sink_of_its_name() {
+    // It accepts, and keeps silent.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let http = |address: SocketAddr| {
+        format!("[[sink]]\nname = 'h'\nkind = 'http'\nurl = 'http://{address}'\ntimeout = '1s'\n")
+    };
+    let sinks = start(&folder, &http(silent.local_addr().unwrap()));
+    for number in 0..100 {
+        tell(&sinks, EventName::Open, number);
+    }
+    let (stuck, _) = silent.accept().unwrap();
+    let begun = Instant::now();
+    reload(&sinks, "");
+    assert!(sinks.is_empty() && begun.elapsed() < Duration::from_millis(500));
+    assert_eq!(senders(&sinks), 1);
+    // Back again, before the old one has ended: it goes on with that one's lines.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let taken = Arc::new(Mutex::new(Taken::default()));
+    let served = Arc::clone(&taken);
+    thread::spawn(move || serve(&listener, &served, |_, _| TAKEN));
+    reload(&sinks, &http(address));
+    for number in 100..200 {
+        tell(&sinks, EventName::Open, number);
+    }
+    let has_all = |until: u64| {
+        let numbers = numbers(&taken.lock().unwrap().lines);
+        numbers == (0..until).collect::<Vec<_>>()
+    };
+    await_sink(&sinks, |seen| seen.spooled_bytes == 0 && has_all(200));
+    // Gone for good, and what it does not take is there for the next.
+    reload(&sinks, &http(silent.local_addr().unwrap()));
+    for number in 200..300 {
+        tell(&sinks, EventName::Open, number);
+    }
+    let (stuck_too, _) = silent.accept().unwrap();
+    reload(&sinks, "");
+    await_senders(&sinks, 0);
+    reload(&sinks, &http(address));
+    await_sink(&sinks, |seen| seen.spooled_bytes == 0 && has_all(300));
+    assert_eq!(senders(&sinks), 1);
+    sinks.finish();
+    drop((stuck, stuck_too));
+}

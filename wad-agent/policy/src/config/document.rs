@@ -13,7 +13,9 @@ use super::{
     Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
     OnExit, Source, SourceKind, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
-    fields, host_changes,
+    fields,
+    guard::{self, Guard},
+    host_changes,
     inherit::{self, Shared},
     keys::{Key, key},
     overlap::{self, Site},
@@ -138,7 +140,11 @@ impl Default for Document {
     fn default() -> Self {
         let config = Config {
             agent: Agent::default(),
-            metrics: Metrics { listen: ([127, 0, 0, 1], 9464).into(), max_paths: 1_000 },
+            metrics: Metrics {
+                listen: ([127, 0, 0, 1], 9464).into(),
+                max_paths: 1_000,
+                guard: Guard::default(),
+            },
             limits: Limits {
                 max_memory_bytes: None,
                 max_buffer_bytes: None,
@@ -323,6 +329,8 @@ impl Document {
         if let Some(max_paths) = max_paths {
             self.config.metrics.max_paths = max_paths.value as usize;
         }
+        let is_loopback = self.config.metrics.listen.ip().is_loopback();
+        self.config.metrics.guard = guard::read(&table, is_loopback, problems);
     }
 
     fn read_limits(&mut self, root: &Table<'_>, problems: &mut Problems) {

@@ -4,6 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use super::{
     buffers::{MAX_BYTES as MAX_BUFFER_BYTES, MIN_BYTES as MIN_BUFFER_BYTES},
+    guard,
     keys::{
         Key,
         LeftOut::{Means, Value},
@@ -49,6 +50,9 @@ pub const METRICS: &[Key] = &[
         Value("1000"),
         "paths with metrics of their own; the rest is `other`",
     ),
+    guard::CERTIFICATE,
+    guard::CERTIFICATE_KEY,
+    guard::USERS,
 ];
 
 pub const LIMITS: &[Key] = &[

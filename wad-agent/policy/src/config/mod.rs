@@ -4,6 +4,7 @@
 //! rules that can never match are errors, and all errors of a file are shown in
 //! one run. Units are in the names.
 
+mod access;
 mod aimd;
 mod buffers;
 mod cgroup;
@@ -20,6 +21,7 @@ mod field;
 pub mod fields;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod guard;
 mod host;
 mod host_changes;
 mod host_name;
@@ -64,6 +66,7 @@ pub use cgroup::CgroupPattern;
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
 pub use field::{Checked, Field, Kind};
+pub use guard::{Guard, User};
 pub use host::Host;
 #[cfg(feature = "fuzz")]
 pub use host::loadable;
@@ -142,6 +145,7 @@ pub struct Metrics {
     pub listen: SocketAddr,
     /// Paths with metrics of their own; those beyond are summed up as `other`.
     pub max_paths: usize,
+    pub guard: Guard,
 }
 
 #[derive(Clone, Debug, PartialEq)]

@@ -13,7 +13,7 @@ use std::{
 };
 
 use ipnet::IpNet;
-use wad_toolbox::url::Url;
+use wad_toolbox::{access::Access, url::Url};
 
 #[cfg(feature = "fuzz")]
 pub use self::list::fuzz;
@@ -22,7 +22,7 @@ pub use self::{
     select::Select,
 };
 use super::{
-    Config, PathPolicy,
+    Config, PathPolicy, access,
     fault::{Fault, Problems, Span, quoted},
     keys::{
         Key,
@@ -33,7 +33,7 @@ use super::{
     overlap::Site,
     path::parse_name,
     quantity,
-    source::{check_encryption, check_use, read_file, read_time},
+    source::{check_use, read_time},
     table::{self, Table},
 };
 
@@ -67,16 +67,14 @@ pub const KEYS: &[Key] = &[
         Means("`\"10s\"` for a file, `\"1h\"` for a URL"),
         "between two looks, less up to a tenth; a URL that fails is asked again sooner",
     ),
-    key("token_file").takes(
-        Text("an absolute path"),
-        Means("no token"),
-        "of a URL: a bearer token, read for each request; with `https` or on this host only",
-    ),
-    key("ca_file").takes(
-        Text("an absolute path"),
-        Means("the host's"),
-        "of a URL: PEM certificates, trusted instead of the host's",
-    ),
+    access::TOKEN_FILE,
+    access::USERNAME,
+    access::PASSWORD_FILE,
+    access::HEADERS,
+    access::CA_FILE,
+    access::CLIENT_CERTIFICATE,
+    access::CLIENT_KEY,
+    access::PROXY,
     key("timeout").takes(
         Time(TIMEOUTS),
         Value("\"30s\""),
@@ -101,7 +99,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Keys of what is fetched.
-const URL_KEYS: [&str; 4] = ["token_file", "ca_file", "timeout", "max_response"];
+const URL_KEYS: [&str; 2] = ["timeout", "max_response"];
 
 /// A list of prefixes that is kept elsewhere.
 #[derive(Clone, Debug, PartialEq)]
@@ -119,7 +117,7 @@ pub struct Set {
 #[derive(Clone, Debug, PartialEq)]
 pub enum SetPlace {
     File(PathBuf),
-    Url(SetUrl),
+    Url(Box<SetUrl>),
     /// The addresses of the host that has the set's name. No `[[set]]` says so.
     Host,
 }
@@ -128,10 +126,7 @@ pub enum SetPlace {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetUrl {
     pub url: Url,
-    /// Holds a bearer token; read anew for each request.
-    pub token_file: Option<PathBuf>,
-    /// PEM certificates that are trusted instead of the host's.
-    pub ca_file: Option<PathBuf>,
+    pub access: Access,
     /// Time for one request, from the name look-up to the last byte.
     pub timeout: Duration,
     pub max_response_bytes: usize,
@@ -187,36 +182,33 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Set, Span)> {
     table.require("name", problems, "add name = \"aws-eu-west-1\", or how paths are to name it");
     let name = table.read("name", problems, |value| parse_name(table::text(value)?));
     let url = table.read("url", problems, |value| Ok(Url::parse(table::text(value)?)?));
-    let file = read_file(table, "file", problems);
+    let file = table.read_file("file", problems);
     let select = table.read_list("select", problems, |value| Select::parse(table::text(value)?));
     let select = select.unwrap_or_default().into_iter().map(|select| select.value).collect();
     let every = read_time(table, "every", INTERVALS, "1s to 1d", problems);
     let timeout = read_time(table, "timeout", TIMEOUTS, "100ms to 5min", problems);
     let max_response =
         table.read("max_response", problems, |value| quantity::size(value, RESPONSE_BYTES));
-    let token_file = read_file(table, "token_file", problems);
-    let ca_file = read_file(table, "ca_file", problems);
+    let access = access::read(table, url.as_ref(), problems);
     match (table.place("file"), table.place("url")) {
         (Some(file), Some(url)) => {
             let fault = Fault::new("`file` does not go with `url`", "a set is in one place");
             problems.push(fault.help("leave one of the two out").at(file).also(url, "here is one"));
         }
-        (Some(_), None) => check_use(table, "a set in a file", &[&URL_KEYS], problems),
+        (Some(_), None) => {
+            check_use(table, "a set in a file", &[&URL_KEYS, &access::NAMES], problems);
+        }
         (None, _) => table.require("url", problems, "add url = \"https://HOST\", or a `file`"),
-    }
-    if let Some(url) = &url {
-        check_encryption(table, url, problems);
     }
     let place = match (file, url) {
         (Some(file), _) => SetPlace::File(file),
-        (None, url) => SetPlace::Url(SetUrl {
+        (None, url) => SetPlace::Url(Box::new(SetUrl {
             url: url?.value,
-            token_file,
-            ca_file,
+            access,
             timeout: timeout.unwrap_or(TIMEOUT),
             // In range, hence whole.
             max_response_bytes: max_response.map_or(MAX_RESPONSE_BYTES, |size| size.value as usize),
-        }),
+        })),
     };
     let usual = if matches!(place, SetPlace::File(_)) { FILE_EVERY } else { URL_EVERY };
     let name = name?;

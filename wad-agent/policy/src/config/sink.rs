@@ -8,9 +8,10 @@ use std::{
 };
 
 use toml::de::DeValue;
-use wad_toolbox::url::Url;
+use wad_toolbox::{access::Access, url::Url};
 
 use super::{
+    access,
     fault::{Fault, Problems, Span, quoted},
     keys::{
         Key,
@@ -19,7 +20,7 @@ use super::{
         key,
     },
     quantity,
-    source::{check_encryption, check_use, read_file},
+    source::check_use,
     table::{self, Table},
 };
 use crate::event_name::EventName;
@@ -66,16 +67,14 @@ pub const KEYS: &[Key] = &[
         Means("refused, of `\"http\"`"),
         "of `\"http\"`: where lines are sent by POST",
     ),
-    key("token_file").takes(
-        Text("an absolute path"),
-        Means("no token"),
-        "of `\"http\"`: a bearer token, read for each request; with `https` or on this host only",
-    ),
-    key("ca_file").takes(
-        Text("an absolute path"),
-        Means("the host's"),
-        "of `\"http\"`: PEM certificates, trusted instead of the host's",
-    ),
+    access::TOKEN_FILE,
+    access::USERNAME,
+    access::PASSWORD_FILE,
+    access::HEADERS,
+    access::CA_FILE,
+    access::CLIENT_CERTIFICATE,
+    access::CLIENT_KEY,
+    access::PROXY,
     key("timeout").takes(Time(TIMEOUTS), Value("\"10s\""), "of `\"http\"`: for a request"),
 ];
 
@@ -112,7 +111,7 @@ pub enum SinkKind {
     File(LogFile),
     Syslog { socket: PathBuf },
     Journald { socket: PathBuf },
-    Http(Collector),
+    Http(Box<Collector>),
 }
 
 impl SinkKind {
@@ -140,10 +139,7 @@ pub struct LogFile {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Collector {
     pub url: Url,
-    /// Holds a bearer token; read anew for each request.
-    pub token_file: Option<PathBuf>,
-    /// PEM certificates that are trusted instead of the host's.
-    pub ca_file: Option<PathBuf>,
+    pub access: Access,
     /// Time for one request, from the name look-up to the last byte.
     pub timeout: Duration,
 }
@@ -176,12 +172,13 @@ impl Asked {
     /// Returns the kind's name with its article, and the keys that others have.
     const fn others(self) -> (&'static str, &'static [&'static [&'static str]]) {
         const FILE: &[&str] = &["max_size", "keep"];
-        const HTTP: &[&str] = &["url", "token_file", "ca_file", "timeout"];
+        const HTTP: &[&str] = &["url", "timeout"];
+        const ACCESS: &[&str] = &access::NAMES;
         match self {
-            Self::Stdout => ("a stdout sink", &[&["path"], FILE, HTTP]),
-            Self::File => ("a file sink", &[HTTP]),
-            Self::Syslog => ("a syslog sink", &[FILE, HTTP]),
-            Self::Journald => ("a journald sink", &[FILE, HTTP]),
+            Self::Stdout => ("a stdout sink", &[&["path"], FILE, HTTP, ACCESS]),
+            Self::File => ("a file sink", &[HTTP, ACCESS]),
+            Self::Syslog => ("a syslog sink", &[FILE, HTTP, ACCESS]),
+            Self::Journald => ("a journald sink", &[FILE, HTTP, ACCESS]),
             Self::Http => ("an http sink", &[&["path"], FILE]),
         }
     }
@@ -199,7 +196,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Sink, Span)> 
     let asked = table.read("kind", problems, Asked::parse)?.value;
     let (what, keys) = asked.others();
     check_use(table, what, keys, problems);
-    let path = read_file(table, "path", problems);
+    let path = table.read_file("path", problems);
     let kind = match asked {
         Asked::Stdout => Some(SinkKind::Stdout),
         Asked::File => read_log_file(table, path, problems).map(SinkKind::File),
@@ -211,7 +208,9 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Sink, Span)> 
             let socket = path.unwrap_or_else(|| Path::new(JOURNALD_SOCKET).to_owned());
             Some(SinkKind::Journald { socket })
         }
-        Asked::Http => read_collector(table, problems).map(SinkKind::Http),
+        Asked::Http => {
+            read_collector(table, problems).map(|collector| SinkKind::Http(Box::new(collector)))
+        }
     };
     let (kind, name) = (kind?, name?);
     let sink = Sink {
@@ -266,14 +265,10 @@ fn read_collector(table: &Table<'_>, problems: &mut Problems) -> Option<Collecto
     let timeout = table.read("timeout", problems, |value| {
         quantity::duration(table::text(value)?, TIMEOUTS, "100ms to 5min")
     });
-    let token_file = read_file(table, "token_file", problems);
-    let ca_file = read_file(table, "ca_file", problems);
-    let url = url?;
-    check_encryption(table, &url, problems);
+    let access = access::read(table, url.as_ref(), problems);
     Some(Collector {
-        url: url.value,
-        token_file,
-        ca_file,
+        url: url?.value,
+        access,
         timeout: timeout.map_or(TIMEOUT, |timeout| timeout.value),
     })
 }

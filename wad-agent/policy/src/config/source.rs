@@ -1,18 +1,13 @@
 //! Reads one `[[source]]`: a service that knows what paths carry, and how it is
 //! asked; or the flows themselves.
 
-use std::{
-    collections::HashSet,
-    net::IpAddr,
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::HashSet, net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use toml::de::DeValue;
-use wad_toolbox::url::Url;
+use wad_toolbox::{access::Access, url::Url};
 
 use super::{
+    access,
     fault::{Fault, Problems, Span, quoted},
     keys::{
         Key,
@@ -43,17 +38,14 @@ pub const KEYS: &[Key] = &[
         Means("refused, but of `\"passive\"`, which has none"),
         "where it is asked; it may have a path",
     ),
-    key("token_file").takes(
-        Text("an absolute path"),
-        Means("no token"),
-        "a bearer token, read for each poll; with `https` or on this host only",
-    ),
-    key("ca_file").takes(
-        Text("an absolute path"),
-        Means("the host's"),
-        "PEM certificates, trusted instead of the host's: of an authority, or the server's own, \
-         if it is none (`CA:FALSE`)",
-    ),
+    access::TOKEN_FILE,
+    access::USERNAME,
+    access::PASSWORD_FILE,
+    access::HEADERS,
+    access::CA_FILE,
+    access::CLIENT_CERTIFICATE,
+    access::CLIENT_KEY,
+    access::PROXY,
     key("interval").takes(
         Time(INTERVALS),
         Value("\"30s\""),
@@ -128,10 +120,7 @@ pub struct Source {
     pub kind: SourceKind,
     /// The URL; None where there is nobody to ask.
     pub url: Option<Url>,
-    /// Holds a bearer token; read anew for each poll.
-    pub token_file: Option<PathBuf>,
-    /// PEM certificates that are trusted instead of the host's.
-    pub ca_file: Option<PathBuf>,
+    pub access: Access,
     pub interval: Duration,
     /// Time for one request, from the name look-up to the last byte.
     pub timeout: Duration,
@@ -260,7 +249,7 @@ const QUERY_KEYS: [&str; 8] = [
 ];
 
 /// Keys of what is asked over the network.
-const SERVICE_KEYS: [&str; 5] = ["url", "token_file", "ca_file", "timeout", "max_response"];
+const SERVICE_KEYS: [&str; 3] = ["url", "timeout", "max_response"];
 
 impl Source {
     /// Returns the source that measured paths have where the file names no source.
@@ -269,8 +258,7 @@ impl Source {
             name: "flows".to_owned(),
             kind: SourceKind::Passive,
             url: None,
-            token_file: None,
-            ca_file: None,
+            access: Access::default(),
             interval: INTERVAL,
             timeout: TIMEOUT,
             stale_after: PASSIVE_STALE_AFTER,
@@ -313,15 +301,14 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
     }
     let max_response =
         table.read("max_response", problems, |value| quantity::size(value, RESPONSE_BYTES));
-    let token_file = read_file(table, "token_file", problems);
-    let ca_file = read_file(table, "ca_file", problems);
+    let access = access::read(table, url.as_ref(), problems);
     let kind = match kind.map(|kind| kind.value) {
         Some(Asked::Http) => {
             check_use(table, "an http source", &[&QUERY_KEYS, &["from"]], problems);
             Some(SourceKind::Http)
         }
         Some(Asked::Passive) => {
-            let others: [&[&str]; 3] = [&SERVICE_KEYS, &QUERY_KEYS, &["from"]];
+            let others: [&[&str]; 4] = [&SERVICE_KEYS, &access::NAMES, &QUERY_KEYS, &["from"]];
             check_use(table, "a passive source", &others, problems);
             Some(SourceKind::Passive)
         }
@@ -343,16 +330,12 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
         SourceKind::Passive => None,
         _ => Some(url?),
     };
-    if let Some(url) = &url {
-        check_encryption(table, url, problems);
-    }
     let name = name?;
     let source = Source {
         name: name.value,
         kind,
         url: url.map(|url| url.value),
-        token_file,
-        ca_file,
+        access,
         interval,
         timeout: timeout.unwrap_or(TIMEOUT),
         stale_after,
@@ -360,17 +343,6 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
         max_response_bytes: max_response.map_or(MAX_RESPONSE_BYTES, |size| size.value as usize),
     };
     Some((source, name.at))
-}
-
-pub fn check_encryption(table: &Table<'_>, url: &Located<Url>, problems: &mut Problems) {
-    if let Some(at) = table.place("token_file").filter(|_| !url.value.is_private()) {
-        let fault = Fault::new("the token would be sent in the clear", "to another host");
-        problems.push(fault.help("use an https:// URL").at(at).also(url.at, "not encrypted"));
-    }
-    if let Some(at) = table.place("ca_file").filter(|_| !url.value.is_https) {
-        let fault = Fault::new("`ca_file` has no effect", "there are no certificates");
-        problems.push(fault.help("use an https:// URL, or leave it out").at(at));
-    }
 }
 
 pub fn read_time(
@@ -382,17 +354,6 @@ pub fn read_time(
 ) -> Option<Duration> {
     let parse = |value: &DeValue<'_>| quantity::duration(table::text(value)?, range, range_text);
     table.read(key, problems, parse).map(|time| time.value)
-}
-
-pub fn read_file(table: &Table<'_>, key: &str, problems: &mut Problems) -> Option<PathBuf> {
-    let file = table.read(key, problems, |value| {
-        let file = table::text(value)?;
-        if Path::new(file).is_absolute() && !file.contains(char::is_control) {
-            return Ok(PathBuf::from(file));
-        }
-        Err(Fault::new(format!("{} is no absolute path", quoted(file)), "must begin with /"))
-    });
-    file.map(|file| file.value)
 }
 
 /// Keys of other kinds.

@@ -1,6 +1,9 @@
 //! Reads a TOML table key by key and collects what is wrong with it.
 
-use std::ops::RangeInclusive;
+use std::{
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+};
 
 use toml::{
     Spanned,
@@ -233,6 +236,11 @@ impl<'t> Table<'t> {
         parsed.collect()
     }
 
+    /// The file that a key names.
+    pub fn read_file(&self, name: &str, problems: &mut Problems) -> Option<PathBuf> {
+        self.read(name, problems, |value| absolute(text(value)?)).map(|file| file.value)
+    }
+
     /// Reports a key that is not there but has to be.
     pub fn require(&self, name: &str, problems: &mut Problems, help: &str) {
         if !self.has(name) {
@@ -275,6 +283,14 @@ impl<'t> Table<'t> {
 /// A string.
 pub fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, Fault> {
     value.as_str().ok_or_else(|| wrong_type(value, "a string"))
+}
+
+/// An absolute path.
+pub fn absolute(file: &str) -> Result<PathBuf, Fault> {
+    if Path::new(file).is_absolute() && !file.contains(char::is_control) {
+        return Ok(PathBuf::from(file));
+    }
+    Err(Fault::new(format!("{} is no absolute path", quoted(file)), "must begin with /"))
 }
 
 /// An integer within a range; `unit` is what it counts.

@@ -1,0 +1,200 @@
+//! The guard of the metrics: which certificate they are sent by, and who may ask.
+
+use std::{
+    collections::{HashMap, hash_map::RandomState},
+    fs,
+    hash::BuildHasher as _,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use axum::http::HeaderValue;
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use tokio::{sync::Semaphore, task::spawn_blocking};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, ServerConfig,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    },
+};
+use tracing::warn;
+use wad_policy::config::{Guard as Settings, User};
+use wad_toolbox::{access::Identity, causes::with_causes, mutex::locked, seldom::Seldom};
+
+#[derive(Debug, thiserror::Error)]
+pub enum GuardError {
+    #[error("cannot read {}; see [metrics] certificate", file.display())]
+    File { file: PathBuf, source: io::Error },
+    #[error("{} holds no certificate that can be used", file.display())]
+    Certificates { file: PathBuf },
+    #[error("{} holds no private key that can be used: it takes PEM without a passphrase", file.display())]
+    Key { file: PathBuf },
+    #[error("the key in {} is not of the certificate in {}", key.display(), certificate.display())]
+    Identity { certificate: PathBuf, key: PathBuf, source: rustls::Error },
+}
+
+/// The guard that is on duty, for a server that goes on when another one takes over.
+pub type Duty = Arc<Mutex<Arc<Guard>>>;
+
+/// Knows who may ask.
+#[derive(Debug)]
+pub struct Guard {
+    settings: Settings,
+    /// The last good certificate; None for plain HTTP.
+    tls: Option<Mutex<(Arc<ServerConfig>, Seldom)>>,
+    /// The hash of that by which each user was admitted last: bcrypt is slow on purpose.
+    admitted: Mutex<HashMap<String, u64>>,
+    hasher: RandomState,
+    /// One password is looked at after the other.
+    turn: Semaphore,
+}
+
+impl Guard {
+    /// Reads the certificate, if there is to be one.
+    pub fn new(settings: &Settings) -> Result<Self, GuardError> {
+        let load = |identity| Ok(Mutex::new((load(identity)?, Seldom::new())));
+        Ok(Self {
+            settings: settings.clone(),
+            tls: settings.identity.as_ref().map(load).transpose()?,
+            admitted: Mutex::default(),
+            hasher: RandomState::new(),
+            turn: Semaphore::new(1),
+        })
+    }
+
+    /// Returns what the next connection is encrypted by, if it is. The files may have been
+    /// replaced; one that is no good leaves the last good one.
+    pub fn acceptor(&self) -> Option<TlsAcceptor> {
+        let (identity, tls) = self.settings.identity.as_ref().zip(self.tls.as_ref())?;
+        let (config, said) = &mut *locked(tls);
+        match load(identity) {
+            Ok(next) => *config = next,
+            Err(error) if said.may_say() => {
+                let why = with_causes(&error.into());
+                warn!("[metrics] certificate: the last good one is used still: {why}");
+            }
+            Err(_) => {}
+        }
+        Some(TlsAcceptor::from(Arc::clone(config)))
+    }
+
+    /// Whether whoever asks so may have an answer.
+    pub async fn admits(&self, authorization: Option<&HeaderValue>) -> bool {
+        if self.settings.users.is_empty() {
+            return true;
+        }
+        let Some((name, password)) = authorization.and_then(credentials) else { return false };
+        let hashed = self.hasher.hash_one(authorization.map(HeaderValue::as_bytes));
+        let is_known = || locked(&self.admitted).get(&name) == Some(&hashed);
+        if is_known() {
+            return true;
+        }
+        let _turn = self.turn.acquire().await.expect("nobody closes it");
+        if is_known() {
+            return true;
+        }
+        let user = self.settings.users.iter().find(|user| user.name == name);
+        // It takes as long where there is no such user.
+        let User { hash, .. } = user.unwrap_or(&self.settings.users[0]).clone();
+        let verify = move || bcrypt::verify(password, &hash).unwrap_or(false);
+        let is_right = spawn_blocking(verify).await.unwrap_or(false) && user.is_some();
+        if is_right {
+            locked(&self.admitted).insert(name, hashed);
+        }
+        is_right
+    }
+}
+
+/// Reads a name and a password (RFC 7617).
+fn credentials(authorization: &HeaderValue) -> Option<(String, Vec<u8>)> {
+    let (scheme, text) = authorization.to_str().ok()?.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = BASE64_STANDARD.decode(text.trim()).ok()?;
+    let colon = pair.iter().position(|byte| *byte == b':')?;
+    let name = String::from_utf8(pair[..colon].to_vec()).ok()?;
+    Some((name, pair[colon + 1..].to_vec()))
+}
+
+fn load(identity: &Identity) -> Result<Arc<ServerConfig>, GuardError> {
+    let Identity { certificate, key } = identity;
+    let pem = read(certificate)?;
+    let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem).flatten().collect();
+    if chain.is_empty() {
+        return Err(GuardError::Certificates { file: certificate.clone() });
+    }
+    let of_key = PrivateKeyDer::from_pem_slice(&read(key)?)
+        .map_err(|_| GuardError::Key { file: key.clone() })?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("the provider has the suites of TLS 1.2 and 1.3")
+        .with_no_client_auth()
+        .with_single_cert(chain, of_key)
+        .map_err(|source| GuardError::Identity {
+            certificate: certificate.clone(),
+            key: key.clone(),
+            source,
+        })?;
+    Ok(Arc::new(config))
+}
+
+fn read(file: &Path) -> Result<Vec<u8>, GuardError> {
+    fs::read(file).map_err(|source| GuardError::File { file: file.to_owned(), source })
+}
+
+/// Reads what a client says of itself, for libFuzzer; see `tests/fuzz`.
+#[cfg(feature = "fuzz")]
+pub fn fuzz(bytes: &[u8]) {
+    let Ok(value) = HeaderValue::from_bytes(bytes) else { return };
+    if let Some((name, _)) = credentials(&value) {
+        assert!(!name.contains(':'));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// A test vector of bcrypt's authors: the password is "U*U".
+    const HASH: &str = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+
+    fn basic(pair: &str) -> HeaderValue {
+        format!("Basic {}", BASE64_STANDARD.encode(pair)).parse().unwrap()
+    }
+
+    #[tokio::test]
+    async fn users_are_told_by_their_passwords() {
+        let user = |name: &str| User { name: name.to_owned(), hash: HASH.to_owned() };
+        let settings = Settings { identity: None, users: vec![user("a"), user("b")] };
+        let guard = Guard::new(&settings).unwrap();
+        for (pair, expected) in [
+            ("a:U*U", true),
+            ("b:U*U", true),
+            ("a:U*V", false),
+            ("a:U*U", true),
+            ("c:U*U", false),
+            ("a:", false),
+            ("a", false),
+            ("", false),
+        ] {
+            assert_eq!(guard.admits(Some(&basic(pair))).await, expected, "{pair}");
+        }
+        for wrong in ["Bearer U*U", "Basic", "Basic !", "U*U", ""] {
+            assert!(!guard.admits(Some(&HeaderValue::from_str(wrong).unwrap())).await, "{wrong}");
+        }
+        assert!(!guard.admits(None).await);
+        // Who was admitted once is so at once.
+        let begun = Instant::now();
+        for _ in 0..1000 {
+            assert!(guard.admits(Some(&basic("a:U*U"))).await);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(Guard::new(&Settings::default()).unwrap().admits(None).await);
+    }
+}

@@ -1,0 +1,55 @@
+//! Errors say why a request has no answer that can be used, and what is to be done.
+
+use std::{io, path::PathBuf, time::Duration};
+
+use tokio_rustls::rustls;
+
+#[derive(Debug, thiserror::Error)]
+pub enum HttpError {
+    #[error("cannot read {}", file.display())]
+    File { file: PathBuf, source: io::Error },
+    #[error("{} holds no certificate that can be used", file.display())]
+    Certificates { file: PathBuf },
+    #[error("{} holds no private key that can be used: it takes PEM without a passphrase", file.display())]
+    Key { file: PathBuf },
+    #[error("the key in {} is not of the certificate in {}", key.display(), certificate.display())]
+    Identity { certificate: PathBuf, key: PathBuf, source: rustls::Error },
+    #[error("{} holds no {what} of one line", file.display())]
+    Secret { file: PathBuf, what: &'static str },
+    #[error("no address of {host}")]
+    Resolve { host: String, source: io::Error },
+    #[error("cannot connect to {authority}")]
+    Connect { authority: String, source: io::Error },
+    #[error("the proxy {proxy} makes no tunnel to {authority}: it answers {status}")]
+    Tunnel { proxy: String, authority: String, status: u16 },
+    #[error("{authority} cannot be trusted")]
+    Tls { authority: String, source: rustls::Error },
+    #[error("no whole answer within {seconds} s")]
+    Timeout { seconds: f64 },
+    #[error("the connection broke off")]
+    Broken { source: Box<dyn std::error::Error + Send + Sync> },
+    #[error("it answers {status}: {reason}{}", advice(*status))]
+    Status {
+        status: u16,
+        reason: String,
+        /// Time before it is asked again.
+        wait: Option<Duration>,
+    },
+    #[error("it is moved to {location}, {why}: put the address that is meant into `url`")]
+    Moved { location: String, why: &'static str },
+    #[error("the answer has more than {most} bytes (max_response)")]
+    TooLarge { most: usize },
+}
+
+/// Returns what is to be done about an answer.
+const fn advice(status: u16) -> &'static str {
+    match status {
+        401 | 403 => "; see `token_file`, `username`, `headers` and `client_certificate`",
+        407 => "; the proxy wants to know who asks, which wad does not tell",
+        _ => "",
+    }
+}
+
+pub fn broken(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> HttpError {
+    HttpError::Broken { source: source.into() }
+}
