@@ -375,7 +375,8 @@ mod tests {
     fn is_paced(variant: &Variant) -> bool {
         let policy: Table = variant.policy.as_deref().unwrap_or_default().parse().unwrap();
         // What `wad plan` prints is not known here; its laws are ours.
-        variant.plan.is_some()
+        // What `wad suggest` prints has none.
+        variant.plan.is_some_and(|plan| plan != Plan::Suggested)
             || policy.get("path").and_then(|paths| paths.get(0)).is_some_and(|path| {
                 let text = |key: &str| path.get(key).and_then(toml::Value::as_str);
                 let law = text("congestion").unwrap_or_default();

@@ -26,7 +26,7 @@ use tokio::{
     io::unix::AsyncFd,
     time::{Instant, sleep_until},
 };
-use wad_policy::config::texts;
+use wad_policy::config::files;
 
 /// A change is over when for so long nothing happened, or in any case after
 /// [`LONGEST`].
@@ -63,7 +63,7 @@ impl Name {
     fn fits(&self, name: &OsStr) -> bool {
         match self {
             Self::Is(own) => own == name,
-            Self::OfFragment => texts::is_fragment(Path::new(name)),
+            Self::OfFragment => files::is_fragment(Path::new(name)),
         }
     }
 }
@@ -136,12 +136,12 @@ impl Watch {
         let inotify = &self.inotify.get_ref().0;
         let mut places: HashMap<_, Vec<Place>> = HashMap::new();
         let mut last_error = None;
-        let folder = texts::folder(&self.file);
+        let folder = files::folder(&self.file);
         // Where it cannot be read, it may be when it changes.
-        let fragments = texts::fragments(&self.file).unwrap_or_default();
-        let files = [&self.file, &folder].into_iter().chain(&fragments);
+        let fragments = files::fragments(&self.file).unwrap_or_default();
+        let all = [&self.file, &folder].into_iter().chain(&fragments);
         let any = Place { folder: folder.clone(), name: Name::OfFragment };
-        for place in files.flat_map(|file| way(file)).chain([any]) {
+        for place in all.flat_map(|file| way(file)).chain([any]) {
             match inotify.add_watch(&place.folder, EVENTS) {
                 Ok(descriptor) => places.entry(descriptor).or_default().push(place),
                 // A folder may be gone, until the link to it is changed.

@@ -19,6 +19,7 @@ mod error;
 mod fault;
 mod field;
 pub mod fields;
+pub mod files;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod guard;
@@ -49,7 +50,7 @@ mod source;
 mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod texts;
+mod texts;
 mod thresholds;
 mod user;
 
@@ -66,6 +67,7 @@ pub use cgroup::CgroupPattern;
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
 pub use field::{Checked, Field, Kind};
+pub use files::MAX_BYTES as MAX_FILE_BYTES;
 pub use guard::{Guard, User};
 pub use host::Host;
 #[cfg(feature = "fuzz")]
@@ -90,7 +92,7 @@ pub use setting::{InForce, Setting, Value, Window};
 pub use settings::Settings;
 pub use sink::{Collector, LogFile, Sink, SinkKind};
 pub use source::{Metric, PerfSonar, Prometheus, Query, Service, Source, SourceKind};
-pub use texts::{MAX_BYTES as MAX_FILE_BYTES, Texts};
+pub use texts::Texts;
 pub use thresholds::Windows;
 
 use crate::derived::Derived;

@@ -25,7 +25,7 @@ pub struct Located<T> {
 /// A table whose keys are all known.
 pub struct Table<'t> {
     own: Layer<'t>,
-    /// Those that have what it has not, the first before the next.
+    /// The tables that have what it has not, the first before the next.
     under: Vec<Layer<'t>>,
     /// Whether a key can only be its own.
     is_own: fn(&str) -> bool,
