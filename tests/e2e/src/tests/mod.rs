@@ -62,6 +62,7 @@ mod running;
 mod scenarios;
 mod sets;
 mod shortages;
+mod signals;
 mod start;
 mod surroundings;
 mod switch;
