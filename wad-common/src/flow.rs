@@ -7,6 +7,7 @@ use crate::{
     process::Process,
     record,
     refused::Refused,
+    signals::Signals,
 };
 
 /// The settings of a socket at one moment. Zero where the kernel did not say.
@@ -247,8 +248,10 @@ pub struct Flow {
     pub arrivals: Arrivals,
     /// The process that connected, or accepted it.
     pub process: Process,
+    /// The congestion signals that it has had since it is known.
+    pub signals: Signals,
 }
-record!(Flow, size = 296);
+record!(Flow, size = 320);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.

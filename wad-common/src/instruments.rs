@@ -38,8 +38,8 @@ impl Members {
         Self { count: 0, places: [Place { offset: 0, bytes: 0, is_plain: 0 }; MAX_MEMBERS] };
 }
 
-/// A flow at one moment. It is followed by its [`Process`](crate::process::Process), and by
-/// the values of its members, each in the low bytes of 64 bits (on a machine of that byte
+/// A flow at one moment. It is followed by its [`Process`](crate::process::Process), its
+/// [`Signals`](crate::signals::Signals), and the values of its members, each in the low bytes of 64 bits (on a machine of that byte
 /// order).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

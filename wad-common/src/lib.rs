@@ -27,6 +27,7 @@ pub mod progress;
 pub mod recount;
 pub mod refused;
 pub mod senders;
+pub mod signals;
 pub mod sock;
 pub mod stats;
 pub mod tcp_sock;

@@ -82,6 +82,15 @@ pub struct SockOffsets {
     pub snd_ssthresh: u32,
     /// `mss_cache`: payload of a segment.
     pub mss_cache: u32,
+    /// `inet_conn.icsk_ca_state`: state of congestion control, in the low bits of its
+    /// byte.
+    pub ca_state: u32,
+    /// `inet_conn.icsk_retransmits`: timeouts in a row, a byte.
+    pub retransmits: u32,
+    /// `snd_una`: the first octet that is not acknowledged.
+    pub snd_una: u32,
+    /// `delivered_ce`: segments that were acknowledged with ECE.
+    pub delivered_ce: u32,
     /// `rcv_nxt`: the sequence number that is expected next.
     pub rcv_nxt: u32,
     /// `rcv_wup`: that number when a window was offered last.
@@ -120,4 +129,4 @@ pub struct SockOffsets {
     /// `cgroup` of `struct cgroup_subsys_state` is a pointer.
     pub state_cgroup: u32,
 }
-record!(SockOffsets, size = 208);
+record!(SockOffsets, size = 224);

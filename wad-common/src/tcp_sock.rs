@@ -46,6 +46,8 @@ pub struct TcpSockOffsets {
     pub rate_delivered: u32,
     /// `rate_interval_us`: ...and the time that it took, microseconds.
     pub rate_interval_us: u32,
+    /// `rack.rtt_us`: the latest sample of the RTT, microseconds.
+    pub rack_rtt: u32,
     /// `tcp_mstamp`: time of the latest packet, microseconds.
     pub tcp_mstamp: u32,
     /// `inet_conn.icsk_ca_state`, in the low bits of its byte.
@@ -73,7 +75,7 @@ pub struct TcpSockOffsets {
     /// `name` is of `struct tcp_congestion_ops`.
     pub congestion_name: u32,
 }
-record!(TcpSockOffsets, size = 120);
+record!(TcpSockOffsets, size = 124);
 
 /// Offsets in bytes from the start of `struct rate_sample`, and how it is passed.
 #[repr(C)]

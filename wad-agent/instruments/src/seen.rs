@@ -6,6 +6,7 @@ use wad_common::{
     flow::Role,
     instruments::Head,
     law::{INFINITE_SSTHRESH, ShownPhase, phase},
+    signals::Signals,
 };
 
 use super::field::Field;
@@ -64,10 +65,15 @@ members! {
     SrttUs = "srtt_us",
     State = "inet_conn.icsk_inet.sk.__sk_common.skc_state",
     TotalRetrans = "total_retrans",
+    TotalRtoRecoveries = "total_rto_recoveries",
     WriteSeq = "write_seq",
 }
 
-/// The byte that holds the phase, of the 64 bits of [`Member::CaPrivate`].
+/// The first of the bytes that hold the greatest RTT, of the 64 bits of
+/// [`Member::CaPrivate`].
+const MAX_RTT_BYTE: usize = phase::MAX_RTT_PLACE as usize % 8;
+const _: () = assert!(phase::MAX_RTT_PLACE / 8 == phase::PLACE / 8);
+/// The byte that holds the phase, of the same.
 const PHASE_BYTE: usize = phase::PLACE as usize % 8;
 const _: () = assert!(phase::PLACE / 8 == 3);
 
@@ -98,7 +104,8 @@ impl Origin {
             SOME
         };
         let head = Head::default();
-        Seen { head: &head, fields: &fields, bytes: &bytes, tick_ms: 1.0 }.value(self);
+        let signals = Some(Signals::default());
+        Seen { head: &head, signals, fields: &fields, bytes: &bytes, tick_ms: 1.0 }.value(self);
         looked_at.into_inner()
     }
 }
@@ -106,6 +113,8 @@ impl Origin {
 /// Holds one flow at one moment.
 pub struct Seen<'a> {
     pub head: &'a Head,
+    /// None where they are not counted.
+    pub signals: Option<Signals>,
     /// The fields, in the order of [`MEMBERS`]; None where this kernel has no such
     /// member, or none of the instruments wanted is made of it.
     pub fields: &'a [Option<Field>],
@@ -201,6 +210,38 @@ impl Seen<'_> {
         (us != u64::from(u32::MAX)).then_some(us as f64)
     }
 
+    /// Returns the greatest RTT. An algorithm of the kernel's has other things in its place.
+    pub fn max_rtt_us(&self) -> Option<f64> {
+        let bytes = self.get(Member::CaPrivate)?.to_ne_bytes();
+        let us = u32::from_ne_bytes(*bytes[MAX_RTT_BYTE..].first_chunk()?);
+        (self.has_law_of_ours() && us != 0).then_some(us.into())
+    }
+
+    /// Returns the timeouts as the kernel has counted them, from Linux 6.7 on; else as they
+    /// were seen.
+    pub fn timeouts(&self) -> Option<f64> {
+        let counted = self.number(Member::TotalRtoRecoveries);
+        counted.or_else(|| Some(self.signals()?.timeouts.into()))
+    }
+
+    pub fn congestion_signals(&self) -> Option<f64> {
+        Some(self.signals()?.congestion.into())
+    }
+
+    pub fn send_stalls(&self) -> Option<f64> {
+        Some(self.signals()?.stalls.into())
+    }
+
+    /// Returns what was counted from the flow's start on: of one that was found running
+    /// nobody knows what came before.
+    fn signals(&self) -> Option<Signals> {
+        self.signals.filter(|_| self.head.role != Role::Running as u32)
+    }
+
+    fn has_law_of_ours(&self) -> bool {
+        self.head.congestion.starts_with(phase::LAW_PREFIX)
+    }
+
     pub fn timeout_us(&self) -> Option<f64> {
         Some(self.number(Member::Rto)? * self.tick_ms * 1e3)
     }
@@ -252,8 +293,7 @@ impl Seen<'_> {
     /// its place.
     pub fn phase(&self) -> Option<f64> {
         let number = self.get(Member::CaPrivate)?.to_ne_bytes()[PHASE_BYTE];
-        let is_of_law = self.head.congestion.starts_with(phase::LAW_PREFIX);
-        let phase = ShownPhase::from_number(number).filter(|_| is_of_law)?;
+        let phase = ShownPhase::from_number(number).filter(|_| self.has_law_of_ours())?;
         Some(f64::from(phase as u8))
     }
 
@@ -277,7 +317,8 @@ mod tests {
         let mut fields: Vec<_> = (0..MEMBERS.len()).map(|n| Some(Field::whole(n))).collect();
         fields[Member::DsackDups as usize] = None;
         let bytes = |n| members.iter().find(|(own, _)| *own as usize == n).map_or(0, |own| own.1);
-        let seen = Seen { head, fields: &fields, bytes: &bytes, tick_ms: TICK_MS };
+        let signals = Some(Signals { congestion: 5, stalls: 2, timeouts: 3, ..Signals::default() });
+        let seen = Seen { head, signals, fields: &fields, bytes: &bytes, tick_ms: TICK_MS };
         let instrument = STANDARD.iter().find(|instrument| instrument.name == name).unwrap();
         seen.value(&instrument.origin)
     }
@@ -305,7 +346,13 @@ mod tests {
                     let fields: Vec<_> = (0..MEMBERS.len()).map(field).collect();
                     let head = Head { now_ns: 1_000_000_000, ..Head::default() };
                     let bytes = |n: usize| bytes & (u64::MAX >> n);
-                    let seen = Seen { head: &head, fields: &fields, bytes: &bytes, tick_ms: 4.0 };
+                    let seen = Seen {
+                        head: &head,
+                        signals: None,
+                        fields: &fields,
+                        bytes: &bytes,
+                        tick_ms: 4.0,
+                    };
                     seen.value(&instrument.origin)
                 };
                 let narrow = value(&|n| members.contains(&n));
@@ -383,6 +430,45 @@ mod tests {
         // Before the first ACK, and what no law has left there.
         assert_eq!(phase(b"wad_aimd", &[]), None);
         assert_eq!(phase(b"wad_aimd", &[(Member::CaPrivate, u64::MAX)]), None);
+    }
+
+    #[test]
+    fn only_a_law_of_ours_keeps_the_greatest_rtt() {
+        let mut kept = [0; 8];
+        kept[MAX_RTT_BYTE..].copy_from_slice(&123_456_u32.to_ne_bytes());
+        let max_rtt = |congestion: &[u8], kept| {
+            let mut head = Head::default();
+            head.congestion[..congestion.len()].copy_from_slice(congestion);
+            value("MaxRTT", &head, &[(Member::CaPrivate, u64::from_ne_bytes(kept))])
+        };
+        assert_eq!(max_rtt(b"wad_leaky", kept), Some(123_456.0));
+        assert_eq!(max_rtt(b"cubic", kept), None);
+        assert_eq!(max_rtt(b"wad_leaky", [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn signals_are_known_from_a_flows_start_on_where_they_are_counted() {
+        let head = Head::default();
+        let signals =
+            |head: &Head| [value("CongSignals", head, &[]), value("SendStall", head, &[])];
+        assert_eq!(signals(&head), [Some(5.0), Some(2.0)]);
+        assert_eq!(signals(&Head { role: Role::Running as u32, ..head }), [None, None]);
+        let (fields, bytes) = ([None; MEMBERS.len()], |_| 0);
+        let seen =
+            Seen { head: &head, signals: None, fields: &fields, bytes: &bytes, tick_ms: TICK_MS };
+        assert_eq!((seen.congestion_signals(), seen.send_stalls()), (None, None));
+    }
+
+    #[test]
+    fn timeouts_are_the_kernels_count_where_it_has_one() {
+        let head = Head::default();
+        assert_eq!(value("Timeouts", &head, &[(Member::TotalRtoRecoveries, 4)]), Some(4.0));
+        // Linux 6.1 has none.
+        let field = |n| (n != Member::TotalRtoRecoveries as usize).then(|| Field::whole(n));
+        let fields: Vec<_> = (0..MEMBERS.len()).map(field).collect();
+        let signals = Some(Signals { timeouts: 3, ..Signals::default() });
+        let seen = Seen { head: &head, signals, fields: &fields, bytes: &|_| 0, tick_ms: TICK_MS };
+        assert_eq!(seen.timeouts(), Some(3.0));
     }
 
     #[test]

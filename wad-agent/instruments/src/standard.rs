@@ -67,6 +67,27 @@ pub const STANDARD: &[Instrument] = &[
     ),
     of(name::CUR_TIMEOUT_COUNT, Events, Gauge, "timeouts in a row, now", Is(Retransmits)),
     of(
+        name::TIMEOUTS,
+        Events,
+        Counter,
+        "timeouts, but for those right behind another",
+        By(|seen| seen.timeouts()),
+    ),
+    of(
+        name::CONG_SIGNALS,
+        Events,
+        Counter,
+        "reductions of the window; none if found running",
+        By(|seen| seen.congestion_signals()),
+    ),
+    of(
+        name::SEND_STALL,
+        Events,
+        Counter,
+        "a queue of this host took no more; none if found running",
+        By(|seen| seen.send_stalls()),
+    ),
+    of(
         name::CUR_CWND,
         Octets,
         Gauge,
@@ -137,6 +158,13 @@ pub const STANDARD: &[Instrument] = &[
         Gauge,
         "least RTT of the kernel's window of minutes",
         By(|seen| seen.min_rtt_us()),
+    ),
+    of(
+        name::MAX_RTT,
+        Microseconds,
+        Gauge,
+        "greatest RTT that a law of ours saw; none under others",
+        By(|seen| seen.max_rtt_us()),
     ),
     of(name::CUR_RTO, Microseconds, Gauge, "retransmission timeout", By(|seen| seen.timeout_us())),
     of(

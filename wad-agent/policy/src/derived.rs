@@ -20,7 +20,7 @@ mod unit;
 use std::{ops::Range, sync::Arc, time::Duration};
 
 use serde::Serialize;
-use wad_instruments::{Flow, Instrument, STANDARD, Values};
+use wad_instruments::{Flow, Instrument, STANDARD, Values, name};
 
 pub use self::{
     crossing::{Crossed, Crossings},
@@ -28,11 +28,17 @@ pub use self::{
     unit::Measure,
 };
 use self::{
-    expression::{Expression, Name},
+    expression::{Expression, Name, Operation},
     parse::parse,
 };
 
 type Names = Arc<[String]>;
+
+/// The names that the papers' expression has of instruments: section 3.3 of "A TCP Tuning
+/// Daemon" (SC 2002).
+const PAPERS: [(&str, &str); 2] =
+    [("DataBytesOut", name::HC_DATA_OCTETS_OUT), ("CurrTime", name::ELAPSED_SECS)];
+const PAPERS_START: &str = "StartTime";
 
 /// The prefix that a field of the kernel's is told apart by.
 const FIELD: &str = "tcp_sock.";
@@ -199,26 +205,36 @@ impl Derived {
         self.0.iter().any(is_watched)
     }
 
-    /// A name in an expression of `user`; else what to say of it, and what to do.
-    fn find(&self, written: &str, user: &str) -> Result<Name, (String, Option<String>)> {
+    /// Returns what a name stands for in an expression of `user`; else what to say of it, and what
+    /// to do.
+    fn find(&self, written: &str, user: &str) -> Result<Operation, (String, Option<String>)> {
         if let Some(field) = written.strip_prefix(FIELD) {
             let members = field.split('.');
             return if members.clone().all(|member| !member.is_empty()) {
                 let key = field.to_owned();
-                Ok(Name { key, measure: Measure::Unknown, divisor: 1.0, is_field: true })
+                let measure = Measure::Unknown;
+                Ok(Operation::Name(Name { key, measure, divisor: 1.0, is_field: true }))
             } else {
                 let help = "write tcp_sock.snd_cwnd, or tcp_sock.inet_conn.icsk_rto";
                 Err(("a member's name is missing".to_owned(), Some(help.to_owned())))
             };
         }
-        let own =
-            |measure, divisor| Name { key: written.to_owned(), measure, divisor, is_field: false };
-        if let Some(instrument) = STANDARD.iter().find(|known| known.name == written) {
-            let (measure, divisor) = Measure::of(instrument);
-            return Ok(own(measure, divisor));
+        let own = |key: &str, (measure, divisor)| {
+            Operation::Name(Name { key: key.to_owned(), measure, divisor, is_field: false })
+        };
+        let standard = |name: &str| STANDARD.iter().find(|known| known.name == name);
+        if let Some(instrument) = standard(written) {
+            return Ok(own(written, Measure::of(instrument)));
         }
         if let Some(definition) = self.0.iter().find(|known| known.name == written) {
-            return Ok(own(definition.measure, 1.0));
+            return Ok(own(written, (definition.measure, 1.0)));
+        }
+        if written == PAPERS_START {
+            return Ok(Operation::Start);
+        }
+        let of_papers = PAPERS.iter().find(|(name, _)| *name == written);
+        if let Some(instrument) = of_papers.and_then(|(_, name)| standard(name)) {
+            return Ok(own(instrument.name, Measure::of(instrument)));
         }
         if written == user {
             let help = "a derived event is made of instruments, and of those above it";

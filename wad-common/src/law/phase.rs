@@ -10,6 +10,10 @@ use super::Window;
 /// a law of ours: 0 before the first ACK for what it sent.
 pub const PLACE: u32 = 26;
 
+/// The place of the greatest RTT that the law has seen, in microseconds, in 32 bits there: 0
+/// before the first.
+pub const MAX_RTT_PLACE: u32 = 28;
+
 /// The names of the laws that keep it there begin with this.
 pub const LAW_PREFIX: &[u8] = b"wad_";
 

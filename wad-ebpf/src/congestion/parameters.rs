@@ -30,8 +30,10 @@ const FLAGS: u32 = 24;
 /// The burst has eight bits; the phase is behind it.
 const BURST: u32 = 25;
 const _: () = assert!(phase::PLACE == BURST + 1);
-const STANDING_QUEUE: u32 = 28;
+const _: () = assert!(phase::MAX_RTT_PLACE == 28);
 const DEDICATED_RATE: u32 = 32;
+/// It has that place, which only a path of one's own has a rate in.
+const STANDING_QUEUE: u32 = DEDICATED_RATE;
 /// It has that place where a law is to respond as the standard one.
 const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 
@@ -74,6 +76,7 @@ impl Parameters {
     #[inline(always)]
     pub fn at_ack(tcp: Tcp) -> Self {
         let parameters = Self::of(tcp);
+        note_rtt(tcp);
         let divides = parameters.has(DIVIDES);
         if divides {
             divide(tcp);
@@ -229,14 +232,25 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         tcp.set_private(BURST, burst_segments);
         let most_bytes = policy.map_or(0, |policy| most_sndbuf_bytes(tcp, policy));
         tcp.set_private(MOST_SNDBUF, most_bytes);
-        tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);
         tcp.set_private(DEDICATED_RATE, part_of_rate(control.dedicated_bytes_per_second, flows));
+        if control.standing_queue_segments != 0 {
+            tcp.set_private(STANDING_QUEUE, control.standing_queue_segments);
+        }
         // As what the path asked for before is taken back only after this.
         let our_bound = flow.map_or(0, |flow| flow.max_pacing_bytes_per_second());
         follow_pacing(tcp, control.pacing, our_bound);
     }
     tcp.set_private(GENERATION, generation as u32);
     control
+}
+
+/// Keeps the greatest RTT for readers.
+#[inline(always)]
+fn note_rtt(tcp: Tcp) {
+    let rtt_us = tcp.latest_rtt_us();
+    if rtt_us > tcp.private::<u32>(phase::MAX_RTT_PLACE) {
+        tcp.set_private(phase::MAX_RTT_PLACE, rtt_us);
+    }
 }
 
 /// Has the law take its part anew, where others have come or gone.

@@ -17,6 +17,7 @@ use wad_common::{
     policy::{ANY_USER, DIVIDES, OVERRIDES, Policy},
     process::Process,
     refused::{Refused, SocketSetting},
+    signals::Signals,
 };
 use wad_ebpf::policies;
 
@@ -89,6 +90,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.arrivals = Arrivals::default();
     flow.refused = Refused::default();
     flow.process = Process::default();
+    flow.signals = Signals::default();
     ask(socket, flow, policy);
     socket.read_buffers(&mut flow.before);
     note_choices(socket, flow);

@@ -12,6 +12,7 @@ use wad_common::{
     policy::NO_PATH,
     process::Process,
     refused::Refused,
+    signals::Signals,
 };
 
 use crate::{
@@ -62,8 +63,10 @@ pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
     // SAFETY: a record is read, which has no padding.
     unsafe {
         let process = (&raw const (*flow).process).cast_mut();
-        bpf_seq_write(out.cast(), process.cast(), size_of::<Process>() as u32)
-    };
+        bpf_seq_write(out.cast(), process.cast(), size_of::<Process>() as u32);
+        let signals = (&raw const (*flow).signals).cast_mut();
+        bpf_seq_write(out.cast(), signals.cast(), size_of::<Signals>() as u32);
+    }
     write_members(&socket, out);
     0
 }
@@ -89,10 +92,14 @@ pub extern "C" fn wad_others(ctx: *const sockets::Context) -> u32 {
         refused: Refused::default(),
     };
     write_head(&socket, out, &known);
-    let process = Process::default();
-    let bytes = size_of::<Process>() as u32;
-    // SAFETY: a record is read, which has no padding.
-    unsafe { bpf_seq_write(out.cast(), (&raw const process).cast_mut().cast(), bytes) };
+    let (process, signals) = (Process::default(), Signals::default());
+    // SAFETY: records are read, which have no padding.
+    unsafe {
+        let process = (&raw const process).cast_mut();
+        bpf_seq_write(out.cast(), process.cast(), size_of::<Process>() as u32);
+        let signals = (&raw const signals).cast_mut();
+        bpf_seq_write(out.cast(), signals.cast(), size_of::<Signals>() as u32);
+    }
     write_members(&socket, out);
     0
 }

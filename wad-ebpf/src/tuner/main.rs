@@ -31,6 +31,7 @@ mod progress;
 mod recount;
 mod report;
 mod running;
+mod signals;
 mod socket;
 mod sockets;
 

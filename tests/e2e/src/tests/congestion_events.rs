@@ -25,6 +25,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use super::signals::{self, Signals};
+
 const LAWS: [(&str, Law); 3] = [
     ("additive_increase = 6; decrease = 0.3", Law::Aimd { b: 0.3, a: 6.0 }),
     ("congestion = \"wad_highspeed\"", Law::HighSpeed),
@@ -48,6 +50,8 @@ struct Seen {
     events: Vec<Event>,
     forward: Counters,
     flow: Flow,
+    /// The instruments that count such events.
+    signals: Signals,
     /// Packets by which the sender said that it had reduced its window.
     cwr_packets: usize,
 }
@@ -58,7 +62,7 @@ impl Case {
         self.port + 10_000
     }
 
-    fn run(&self, span: Duration) -> Result<(Counters, Flow, usize)> {
+    fn run(&self, mut flows: Command, span: Duration) -> Result<(Counters, Flow, Signals, usize)> {
         let path = toml::from_str(self.path)?;
         let wan = match self.queue {
             None => Wan::start(&path)?,
@@ -71,14 +75,15 @@ impl Case {
         let listener = tcp::listen(wan.b(), to)?;
         let near = tcp::connect_from(wan.a(), at("0.0.0.0", self.near_port()), to)?;
         let connection = Connection::accepted(&listener, near)?;
-        let flow = while_sending(slice::from_ref(&connection), || {
+        let (flow, signals) = while_sending(slice::from_ref(&connection), || {
             signal::sleep(span)?;
-            connection.near_flow(wan.a())
+            let flow = connection.near_flow(wan.a())?;
+            Ok::<_, anyhow::Error>((flow, Signals::of(&mut flows, self.near_port())?))
         })?;
         ensure!(flow.congestion.starts_with("wad_"), "{flow:?}");
         let [forward, _] = wan.counters()?;
         ensure!(forward.own_drops() + forward.queue_drops == 0, "{forward:?}");
-        Ok((forward, flow, capture.stop()?.len()))
+        Ok((forward, flow, signals, capture.stop()?.len()))
     }
 }
 
@@ -91,17 +96,22 @@ fn run(label: &str, cases: &[Case], span: Duration) -> Result<Vec<Seen>> {
     let ports = cases.iter().map(|case| case.port);
     let trace = Trace::start(ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0))?;
     let runs = thread::scope(|scope| {
-        let running: Vec<_> = cases.iter().map(|case| scope.spawn(|| case.run(span))).collect();
+        let start = |case| {
+            let flows = signals::flows(&home);
+            scope.spawn(move || Case::run(case, flows, span))
+        };
+        let running: Vec<_> = cases.iter().map(start).collect();
         let join = |run: thread::ScopedJoinHandle<'_, _>| {
             run.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         };
         running.into_iter().map(join).collect::<Result<Vec<_>>>()
     })?;
     let events = trace.finish()?;
-    let seen = |(case, (forward, flow, cwr_packets)): (&Case, _)| Seen {
+    let seen = |(case, (forward, flow, signals, cwr_packets)): (&Case, _)| Seen {
         events: events.iter().filter(|one| one.local_port == case.near_port()).copied().collect(),
         forward,
         flow,
+        signals,
         cwr_packets,
     };
     Ok(cases.iter().zip(runs).map(seen).collect())
@@ -141,6 +151,8 @@ fn a_mark_or_a_drop_is_one_decrease() -> Result<()> {
         ensure!(cwnd == ssthresh, "{decrease:?}");
         ensure!(seen.flow.ssthresh_segments == Some(ssthresh), "{:?}", seen.flow);
         ensure!(seen.cwr_packets == 1, "{} packets with CWR", seen.cwr_packets);
+        let expected = Signals { congestion: 1, timeouts: 0, stalls: 0 };
+        ensure!(seen.signals == expected, "{}: {:?}", case.keys, seen.signals);
     }
     Ok(())
 }
@@ -190,6 +202,16 @@ fn local_stalls() -> Result<()> {
         decreases.push(open_decreases(&seen.events));
         println!("{}: {stalls} times CWR, {:?}", case.keys, decreases.last());
         ensure!(stalls >= 2, "{}: the queue overflowed {stalls} times only", case.keys);
+        // They were read a little before the end; one of them may be the mark.
+        let (signals, stalls) = (seen.signals, stalls as u64);
+        println!("{}: {signals:?}", case.keys);
+        let expected = (stalls - stalls / 4).saturating_sub(2)..=stalls;
+        ensure!(expected.contains(&signals.stalls), "{stalls} stalls, {signals:?}");
+        if case.keys.contains(IGNORE) {
+            ensure!(signals.congestion <= 1, "{}: {signals:?}", case.keys);
+        } else {
+            ensure!(signals.congestion >= signals.stalls, "{}: {signals:?}", case.keys);
+        }
     }
     let [counted, ignored, dropped, marked] = &decreases[..] else { unreachable!() };
     ensure!(counted.len() >= 2 && ignored.is_empty(), "{decreases:?}");
@@ -306,6 +328,9 @@ fn a_drop_that_a_probe_repairs_is_no_local_stall() -> Result<()> {
         let repaired = tcp::counter(wan.a(), "TCPLossProbeRecovery")? - before;
         ensure!(repaired == 1, "{keys}: {repaired} losses were repaired by probes");
         let threshold = flow.ssthresh_segments.with_context(|| format!("{keys}: no decrease"))?;
+        let near_port = connection.near.local_addr()?.port();
+        let signals = Signals::of(&mut signals::flows(&home), near_port)?;
+        ensure!(signals.stalls == 0 && signals.timeouts == 0, "{keys}: {signals:?}");
         println!("{keys}: {threshold} of {window}");
         // What the ACKs until then have added is not known.
         ensure!(f64::from(threshold) < (1.0 - law.b(0.0)) * 2.2 * f64::from(window));

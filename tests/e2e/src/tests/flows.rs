@@ -80,8 +80,18 @@ const SHOWN: [(&str, FromSs); 31] = [
 const COUNTERS: usize = 14;
 
 /// The others: this ss does not show them, or the kernel tells it another thing.
-const NOT_SHOWN: [&str; 6] =
-    ["ElapsedSecs", "CurTimeoutCount", "CurRwinSent", "SndLimTimeSnd", "IsAppLimited", "Phase"];
+const NOT_SHOWN: [&str; 10] = [
+    "ElapsedSecs",
+    "CurTimeoutCount",
+    "Timeouts",
+    "CongSignals",
+    "SendStall",
+    "CurRwinSent",
+    "SndLimTimeSnd",
+    "MaxRTT",
+    "IsAppLimited",
+    "Phase",
+];
 
 fn count(flow: &Flow, name: &str) -> Option<f64> {
     Some(flow.number(name).unwrap_or(0.0))
@@ -194,6 +204,14 @@ fn others_fit(flow: &Value, begun: Instant) -> Result<()> {
     ensure!(elapsed > begun.elapsed().as_secs_f64() - 1.0 && elapsed < 60.0, "{elapsed} s");
     let limited = value("SndLimTimeSnd")? + value("SndLimTimeRwin")? + value("SndLimTimeCwnd")?;
     ensure!((limited - elapsed * 1e3).abs() < 1e-3, "{limited} ms of {elapsed} s");
+    // Packets that overtook each other may have been taken for lost.
+    ensure!(value("CongSignals")? <= value("SegsRetrans")?, "{flow}");
+    ensure!(value("Timeouts")? == 0.0 && value("SendStall")? == 0.0, "{flow}");
+    // Only a law keeps it, of a flow that has sent; the other family is only observed.
+    match instruments["MaxRTT"].as_f64() {
+        Some(most) => ensure!(most >= value("MinRTT")? && flow["path"] == "v4", "{flow}"),
+        None => ensure!(flow["path"] == "v6" || value("HCDataOctetsOut")? == 0.0, "{flow}"),
+    }
     ensure!(value("CurTimeoutCount")? == 0.0 && value("CurRwinSent")? > 10_000.0, "{flow}");
     Ok(())
 }

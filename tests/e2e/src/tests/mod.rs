@@ -66,6 +66,7 @@ mod running;
 mod scenarios;
 mod sets;
 mod shortages;
+mod signals;
 mod start;
 mod suggest;
 mod surroundings;

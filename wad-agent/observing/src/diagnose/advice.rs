@@ -17,6 +17,12 @@ use super::{
 const BUFFER_GROWTH: f64 = 4.0;
 /// A smaller buffer is not worth a line.
 const LEAST_BUFFER_BYTES: u64 = 64 << 10;
+/// A window that is stuck is some kB, and the buffer at least so many times it: half of a
+/// buffer is payload where the kernel knows no better.
+const STUCK_WINDOW: f64 = 16_384.0;
+const STUCK_PART: f64 = 8.0;
+/// By then a window has grown, if it does.
+const GROWN_SECONDS: f64 = 5.0;
 /// Without window scaling (RFC 7323) no window is larger.
 const UNSCALED_WINDOW: f64 = 65_535.0;
 /// RFC 3649, section 5: up to this window HighSpeed TCP is a standard flow.
@@ -56,11 +62,7 @@ impl Advice {
 pub fn advise(limit: Limit, course: &Course<'_>) -> Advice {
     match limit {
         Limit::PeerWindow => peer_window(course),
-        Limit::OwnWindow => Advice::here(
-            buffer("rcvbuf", course.mean(name::CUR_RWIN_SENT)),
-            "a receive window never gets larger than the window scale of the handshake allows: \
-             only a new connection has all of it",
-        ),
+        Limit::OwnWindow => own_window(course),
         Limit::SendBuffer => Advice::here(
             buffer("sndbuf", sent_in_a_round_trip(course)),
             "where the application sets SO_SNDBUF itself, `override_setsockopt = true` as well",
@@ -100,6 +102,35 @@ pub fn advise(limit: Limit, course: &Course<'_>) -> Advice {
         Limit::Idle => Advice::nothing("nothing to improve as long as nobody sends"),
         Limit::Unknown => Advice::nothing("watch it, for longer: --seconds 10"),
     }
+}
+
+fn own_window(course: &Course<'_>) -> Advice {
+    if is_stuck(course) {
+        return Advice::nothing(
+            "the buffer has room for many times this window, and nothing waits in it: a larger one \
+             does not help. Linux from 6.17 on can get stuck so, by a fault of its own, which an \
+             update may mend; else the application has set TCP_WINDOW_CLAMP",
+        );
+    }
+    Advice::here(
+        buffer("rcvbuf", course.mean(name::CUR_RWIN_SENT)),
+        "a receive window never gets larger than the window scale of the handshake allows: only a \
+         new connection has all of it",
+    )
+}
+
+/// Whether the kernel offers next to nothing of a buffer that is empty.
+fn is_stuck(course: &Course<'_>) -> bool {
+    let [window, buffer, unread, elapsed] =
+        [name::CUR_RWIN_SENT, name::RCV_BUF, name::CUR_APP_R_QUEUE, name::ELAPSED_SECS]
+            .map(|name| course.mean(name));
+    // The window of a new connection grows with what comes.
+    window.zip(buffer).is_some_and(|(window, buffer)| {
+        window <= STUCK_WINDOW
+            && buffer >= STUCK_PART * window
+            && unread.is_some_and(|unread| unread <= window)
+            && elapsed.is_some_and(|seconds| seconds >= GROWN_SECONDS)
+    })
 }
 
 fn peer_window(course: &Course<'_>) -> Advice {

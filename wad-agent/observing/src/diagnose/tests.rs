@@ -111,6 +111,32 @@ fn a_small_window_of_the_peer_is_told_from_one_that_is_closed() {
 }
 
 #[test]
+fn a_window_that_the_kernel_keeps_small_is_told_from_a_small_buffer() {
+    let received = [
+        ("HCThruOctetsAcked", 0.0),
+        ("CurRetxQueue", 0.0),
+        ("CurAppWQueue", 0.0),
+        ("CurRwinSent", 4_096.0),
+    ];
+    // A window in each RTT.
+    let after = [("HCThruOctetsAcked", 0.0), ("HCThruOctetsReceived", 40_960.0)];
+    let notes = |buffer: f64, unread: f64, seconds: f64| {
+        let more = [("RcvBuf", buffer), ("CurAppRQueue", unread)];
+        let both = [&received[..], &more].concat();
+        let times = [("ElapsedSecs", seconds)];
+        let before = flow(&[&both, &times]);
+        let times = [("ElapsedSecs", seconds + 1.0)];
+        let diagnosis = diagnose_flows(&before, &flow(&[AFTER, &both, &after, &times]));
+        assert_eq!(diagnosis.finding.limit, Limit::OwnWindow);
+        (diagnosis.advice.lines.len(), diagnosis.advice.notes.concat().contains("6.17"))
+    };
+    assert_eq!(notes(6e6, 0.0, 10.0), (0, true));
+    // A buffer that is as small, and a connection that has just begun.
+    assert_eq!(notes(8_192.0, 0.0, 10.0), (1, false));
+    assert_eq!(notes(6e6, 0.0, 0.5), (1, false));
+}
+
+#[test]
 fn a_peer_that_never_offered_more_than_64_kib_is_suspect() {
     let both = [("CurRwinRcvd", 65_535.0), (MAX_WINDOW, 65_535.0)];
     let notes = diagnose(&both, ALL_RWIN).advice.notes.concat();

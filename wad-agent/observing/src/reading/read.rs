@@ -8,7 +8,7 @@ use std::{
 
 use jiff::Timestamp;
 use nix::time::{ClockId, clock_getres};
-use wad_common::{instruments::Head, policy::NO_PATH};
+use wad_common::{instruments::Head, policy::NO_PATH, signals::Signals};
 use wad_instruments::{
     FieldError, Fields, Flow, Instrument, Owner, Reading, STANDARD, Seen, Values, ends,
 };
@@ -185,7 +185,7 @@ impl Instruments {
                 refused: refusals::of(&head.refused),
                 congestion: Arc::clone(congestion),
                 owner,
-                instruments: view.values(head, &|n| record.member(n)),
+                instruments: view.values(head, record.signals, &|n| record.member(n)),
             })
         });
         Ok(Reading { time, flows: flows.collect() })
@@ -246,8 +246,14 @@ impl Reader {
 }
 
 impl View {
-    fn values(&self, head: &Head, bytes: &dyn Fn(usize) -> u64) -> Values {
-        let seen = Seen { head, fields: &self.fields.standard, bytes, tick_ms: self.tick_ms };
+    fn values(
+        &self,
+        head: &Head,
+        signals: Option<Signals>,
+        bytes: &dyn Fn(usize) -> u64,
+    ) -> Values {
+        let (fields, tick_ms) = (&self.fields.standard, self.tick_ms);
+        let seen = Seen { head, signals, fields, bytes, tick_ms };
         let standard = self.instruments.iter().map(|instrument| seen.value(&instrument.origin));
         let asked = self.fields.asked.iter().map(|field| Some(field.number(bytes(field.n))));
         Values::new(Arc::clone(&self.names), standard.chain(asked))

@@ -29,6 +29,8 @@ pub struct Step {
 pub enum Operation {
     Number(f64),
     Name(Name),
+    /// The time at which the flow began: times are counted from there.
+    Start,
     Negate,
     Binary(Binary),
     /// The rate of what the steps from this one on make, per second between two
@@ -98,6 +100,7 @@ impl Expression {
             let measure = match &step.operation {
                 Operation::Number(_) => Some(Measure::Number),
                 Operation::Name(name) => Some(name.measure),
+                Operation::Start => Some(Measure::Of(Unit::SECONDS)),
                 Operation::Negate => Some(pop()),
                 Operation::Rate { .. } => pop().per(Measure::Of(Unit::SECONDS)),
                 Operation::Binary(binary) => {
@@ -142,6 +145,7 @@ fn value(steps: &[Step], now: &Values, earlier: Option<&Values>) -> Option<f64> 
         let value = match &step.operation {
             Operation::Number(number) => *number,
             Operation::Name(name) => now.get(&name.key)? / name.divisor,
+            Operation::Start => 0.0,
             Operation::Negate => -stack.pop()?,
             Operation::Binary(binary) => {
                 let (right, left) = (stack.pop()?, stack.pop()?);

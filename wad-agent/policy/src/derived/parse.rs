@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{
     Mistake,
-    expression::{Binary, Expression, Name, Operation, Step},
+    expression::{Binary, Expression, Operation, Step},
 };
 
 /// Longest text.
@@ -24,7 +24,7 @@ const SIGN: u8 = 3;
 /// `find` has the names that an expression may use.
 pub fn parse(
     text: &str,
-    find: impl Fn(&str) -> Result<Name, (String, Option<String>)>,
+    find: impl Fn(&str) -> Result<Operation, (String, Option<String>)>,
 ) -> Result<Expression, Mistake> {
     if text.len() > MAX_BYTES {
         let label = format!("at most {MAX_BYTES} bytes");
@@ -56,7 +56,7 @@ struct Parser<'t, F> {
     find: F,
 }
 
-impl<'t, F: Fn(&str) -> Result<Name, (String, Option<String>)>> Parser<'t, F> {
+impl<'t, F: Fn(&str) -> Result<Operation, (String, Option<String>)>> Parser<'t, F> {
     /// An operand, and the operators behind it that bind at least so strongly.
     fn expression(&mut self, least: u8) -> Result<(), Mistake> {
         self.depth += 1;
@@ -97,7 +97,7 @@ impl<'t, F: Fn(&str) -> Result<Name, (String, Option<String>)>> Parser<'t, F> {
                     let mistake = Mistake::new(at.clone(), "a name that is not known", label);
                     Mistake { help, ..mistake }
                 })?;
-                self.push(Operation::Name(found), at);
+                self.push(found, at);
             }
             Token::Sign('(') => {
                 self.expression(SUM)?;

@@ -40,6 +40,25 @@ fn the_papers_event_is_worked_out() {
 }
 
 #[test]
+fn the_papers_own_expression_is_understood() {
+    let text = "(DataBytesOut * 8) / (CurrTime - StartTime)";
+    assert_eq!(value(text), value("8 * HCDataOctetsOut / ElapsedSecs"));
+    let as_written = definition(text).unwrap();
+    assert_eq!(as_written.measure.to_string(), "octets/s");
+    assert_eq!(Derived(vec![as_written]).instruments(), ["ElapsedSecs", "HCDataOctetsOut"]);
+    assert_eq!(
+        mistake("DataBytesOut - StartTime"),
+        "- | different things have no sum, and neither is the greater: octets here, s there"
+    );
+    // A file that has given one of these names to a number of its own means that.
+    let own = Derived(vec![Definition::parse("StartTime", "7", &Derived::default()).unwrap()]);
+    let other = Definition::parse("X", "StartTime + 1", &own).unwrap();
+    let mut flow = flow(&[]);
+    extend(&Derived([own.0, vec![other]].concat()), &mut flow, None);
+    assert_eq!(flow.instruments.get("X"), Some(8.0));
+}
+
+#[test]
 fn operators_bind_as_in_school() {
     assert_eq!(value("1 + 2 * 3 - 4 / 2"), Some(5.0));
     assert_eq!(value("100 - 10 - 1"), Some(89.0));

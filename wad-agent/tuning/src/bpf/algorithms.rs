@@ -119,6 +119,7 @@ fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
         retrans_out: offset("retrans_out")?,
         rate_delivered: offset("rate_delivered")?,
         rate_interval_us: offset("rate_interval_us")?,
+        rack_rtt: within("rack.rtt_us")?,
         tcp_mstamp: offset("tcp_mstamp")?,
         icsk_ca_state: within("inet_conn.icsk_ca_state")?,
         icsk_ca_priv: within("inet_conn.icsk_ca_priv")?,

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use wad_common::{
     instruments::{Head, Members},
     process::Process,
+    signals::Signals,
 };
 use wad_linux::netns::{self, Which};
 use wad_struct_ops::KernelBtf;
@@ -16,6 +17,7 @@ use super::{Pins, Result, TuningError, records, running};
 pub struct InstrumentsReader {
     link: OwnedFd,
     record_bytes: usize,
+    counts_signals: bool,
 }
 
 /// The iterator over connections on no path, ready to be run in each network namespace. It
@@ -33,6 +35,8 @@ impl OthersReader {
 pub struct Record<'a> {
     pub head: Head,
     pub process: Process,
+    /// The congestion signals since the flow is known; None where they are not counted.
+    pub signals: Option<Signals>,
     members: &'a [u8],
 }
 
@@ -48,8 +52,9 @@ impl InstrumentsReader {
     /// Loads the iterator.
     pub fn load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64, members: &Members) -> Result<Self> {
         let link = running::link_flows(pins, btf, cgroup_id, ("wad_instruments", members))?;
-        let record_bytes = size_of::<Head>() + size_of::<Process>() + 8 * members.count as usize;
-        Ok(Self { link, record_bytes })
+        let heads_bytes = size_of::<Head>() + size_of::<Process>() + size_of::<Signals>();
+        let record_bytes = heads_bytes + 8 * members.count as usize;
+        Ok(Self { link, record_bytes, counts_signals: pins.signals_link().exists() })
     }
 
     /// All flows, as they are now, in place of what is there. Where others end
@@ -73,8 +78,10 @@ impl InstrumentsReader {
     pub fn records<'a>(&self, output: &'a [u8]) -> impl Iterator<Item = Record<'a>> {
         output.chunks_exact(self.record_bytes).map(|bytes| {
             let (head, rest) = bytes.split_at(size_of::<Head>());
-            let (process, members) = rest.split_at(size_of::<Process>());
-            Record { head: records::read(head), process: records::read(process), members }
+            let (process, rest) = rest.split_at(size_of::<Process>());
+            let (signals, members) = rest.split_at(size_of::<Signals>());
+            let signals = self.counts_signals.then(|| records::read(signals));
+            Record { head: records::read(head), process: records::read(process), signals, members }
         })
     }
 }

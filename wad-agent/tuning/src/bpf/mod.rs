@@ -24,6 +24,7 @@ mod records;
 mod recount;
 mod running;
 mod sets;
+mod signals;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -136,10 +137,11 @@ impl Tuning {
             let growth = Growth::load(&pins, &btf, setup.cgroup.id);
             let recount = Recount::load(&pins, &btf, setup.cgroup.id);
             processes::watch_accepts(&pins, &btf, setup.cgroup.id);
+            signals::watch(&pins, &btf, setup.cgroup.id);
             let (maps, running) = (Mutex::new(maps), Mutex::new(running));
             let mut links: Links = links;
-            // What sees the ends of flows that ran already, and who accepts, has been
-            // pinned just now.
+            // What sees the ends of flows that ran already, who accepts, and congestion
+            // signals has been pinned just now.
             if let Err(error) = links.hold(&pins) {
                 warn!("{}", with_causes(&error.into()));
             }

@@ -20,6 +20,7 @@ use crate::instance::Instance;
 pub const TUNER_LINK: &str = "tuner_link";
 const ENDS_LINK: &str = "ends_link";
 const ACCEPTS_LINK: &str = "accepts_link";
+const SIGNALS_LINK: &str = "signals_link";
 pub const OPTIONS_LINK: &str = "options_link";
 pub const ALGORITHM_PREFIX: &str = "wad_";
 
@@ -65,6 +66,11 @@ impl Pins {
     /// Returns the pin of the link of what sees who accepts a connection.
     pub fn accepts_link(&self) -> PathBuf {
         self.current.join(ACCEPTS_LINK)
+    }
+
+    /// Returns the pin of the link of what counts congestion signals.
+    pub fn signals_link(&self) -> PathBuf {
+        self.current.join(SIGNALS_LINK)
     }
 
     /// Returns the pin of the link of what swallows the options of applications,

@@ -16,7 +16,8 @@ use aya_ebpf::{
     },
 };
 use wad_common::{
-    flow::Counts, instruments::Place, policy::CONGESTION_BYTES, progress::Limits, sock::SockOffsets,
+    flow::Counts, instruments::Place, policy::CONGESTION_BYTES, progress::Limits, signals::Change,
+    sock::SockOffsets,
 };
 use wad_ebpf::{
     behind::Behind,
@@ -36,6 +37,9 @@ const DEFAULT_SCALING_RATIO: u32 = 1 << 7;
 /// Levels of cgroups that are climbed at most; the kernel's own bound
 /// (`cgroup.max.depth`) has no default.
 const CGROUP_LEVELS: u32 = 64;
+
+/// `icsk_ca_state` has five bits of its byte.
+const CA_STATE_MASK: u8 = 0x1f;
 
 /// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
@@ -76,6 +80,10 @@ static SOCK: SockOffsets = SockOffsets {
     snd_cwnd: 0,
     snd_ssthresh: 0,
     mss_cache: 0,
+    ca_state: 0,
+    retransmits: 0,
+    snd_una: 0,
+    delivered_ce: 0,
     rcv_nxt: 0,
     rcv_wup: 0,
     rcv_wnd: 0,
@@ -226,6 +234,19 @@ impl Visited {
             cgroup = parent.follow(offset!(state_cgroup));
         }
         patterns
+    }
+
+    /// Returns what is known of it when its state of congestion control becomes another.
+    #[inline(always)]
+    pub fn change(&self, to: u8, heeds_stalls: bool) -> Change {
+        Change {
+            from: self.read::<u8>(offset!(ca_state)) & CA_STATE_MASK,
+            to,
+            retransmits: self.read(offset!(retransmits)),
+            unacknowledged: self.number_at(offset!(snd_una)),
+            delivered_ce_segments: self.number_at(offset!(delivered_ce)),
+            heeds_stalls,
+        }
     }
 
     /// It is not 0 where the application limits what is on its way.
