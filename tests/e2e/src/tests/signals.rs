@@ -33,7 +33,7 @@ const BYTES: usize = 40_000_000;
 /// A law of the kernel's, and one of ours, each with its port.
 const LAWS: [(u16, &str); 2] = [(7000, "cubic"), (7001, "wad_aimd")];
 
-/// What has made the kernel reduce a flow's window, as instruments or as its trace shows it.
+/// Signals are what has made the kernel reduce a flow's window, by instruments or by its trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Signals {
     pub congestion: u64,
