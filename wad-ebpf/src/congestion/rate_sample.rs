@@ -9,7 +9,7 @@ use crate::{context::Context, tcp::Tcp};
 /// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
 static RATE_SAMPLE: RateSampleOffsets =
-    RateSampleOffsets { argument: 0, rtt_us: 0, losses: 0, acked_sacked: 0 };
+    RateSampleOffsets { argument: u32::MAX, rtt_us: 0, losses: 0, acked_sacked: 0 };
 
 macro_rules! offset {
     ($field:ident) => {

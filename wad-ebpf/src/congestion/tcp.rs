@@ -15,7 +15,7 @@ use crate::context::Context;
 /// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
 static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
-    snd_cwnd: 0,
+    snd_cwnd: u32::MAX,
     snd_ssthresh: 0,
     snd_cwnd_clamp: 0,
     prior_cwnd: 0,

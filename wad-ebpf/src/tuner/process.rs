@@ -15,7 +15,7 @@ use crate::{
 
 /// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
-static TASK: TaskOffsets = TaskOffsets { tgid: 0, group_leader: 0, comm: 0, socket_sk: 0 };
+static TASK: TaskOffsets = TaskOffsets { tgid: u32::MAX, group_leader: 0, comm: 0, socket_sk: 0 };
 
 macro_rules! offset {
     ($field:ident) => {

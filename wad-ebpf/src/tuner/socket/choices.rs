@@ -11,7 +11,7 @@ use wad_common::{
 /// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
 static CHOICES: ChoiceOffsets =
-    ChoiceOffsets { userlocks: 0, userlocks_shift: 0, congestion: 0, congestion_mask: 0 };
+    ChoiceOffsets { userlocks: u32::MAX, userlocks_shift: 0, congestion: 0, congestion_mask: 0 };
 
 macro_rules! offset {
     ($field:ident) => {

@@ -8,7 +8,7 @@ use wad_ebpf::behind::Behind;
 
 /// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
-static DEFAULTS: DefaultOffsets = DefaultOffsets { net: 0, tcp_wmem: 0, tcp_rmem: 0 };
+static DEFAULTS: DefaultOffsets = DefaultOffsets { net: u32::MAX, tcp_wmem: 0, tcp_rmem: 0 };
 
 /// A flow's division before anything is divided: with the defaults, as arguments of
 /// SO_SNDBUF and SO_RCVBUF, which the kernel doubles. `sk` is a socket of the kernel.

@@ -41,10 +41,12 @@ const CGROUP_LEVELS: u32 = 64;
 /// `icsk_ca_state` has five bits of its byte.
 const CA_STATE_MASK: u8 = 0x1f;
 
-/// The agent sets it before the programs are loaded, and freezes it.
+/// The agent sets it before the programs are loaded, and freezes it. It is not all zeros: LLVM
+/// makes one of constants that are alike, and there are others of zeros (a new `PathStats` is as
+/// long).
 #[unsafe(no_mangle)]
 static SOCK: SockOffsets = SockOffsets {
-    state: 0,
+    state: u32::MAX,
     family: 0,
     remote_v4: 0,
     local_v4: 0,
@@ -104,7 +106,7 @@ static SOCK: SockOffsets = SockOffsets {
 
 /// Number of the cgroup that the tuner is on: set as the above.
 #[unsafe(no_mangle)]
-static CGROUP: u64 = 0;
+static CGROUP: u64 = u64::MAX;
 
 /// Whether a flow that runs can be given the callback at its end: set as the above.
 #[unsafe(no_mangle)]
