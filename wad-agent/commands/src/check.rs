@@ -1,9 +1,9 @@
 //! `wad check`: reads a configuration as `wad run` would, and says what comes
 //! of it. Buffers are the arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
 
-mod columns;
 mod derived;
 mod host;
+mod lists;
 mod memory;
 mod report;
 mod sets;
@@ -24,6 +24,7 @@ use wad_linux::cgroup_tree::Cgroups;
 use wad_policy::config::{
     Config, ConfigError, Host, OnExit, PathPolicy, Texts, covers_ipv4, fields,
 };
+use wad_toolbox::text_table::TextTable;
 use wad_tuning::{
     ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX},
     kernel_modules,
@@ -153,8 +154,8 @@ impl Display for Page<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let paths = &self.config.paths;
         if !paths.is_empty() {
-            let rows: Vec<_> = paths.iter().take(SHOWN).map(row).collect();
-            columns::write(f, &titles(), &rows)?;
+            let rows = paths.iter().take(SHOWN).map(row);
+            TextTable::new(titles()).with_rows(rows).fmt(f)?;
             write_more(f, paths.len())?;
             writeln!(f)?;
         }
@@ -162,7 +163,7 @@ impl Display for Page<'_> {
         let settings: Vec<_> =
             paths.iter().map(|path| (path, words(path))).filter(|(_, s)| !s.is_empty()).collect();
         for (path, settings) in settings.iter().take(SHOWN) {
-            columns::write_list(f, &format!("path {}", path.name), settings)?;
+            lists::write(f, &format!("path {}", path.name), settings)?;
         }
         write_more(f, settings.len())?;
         shares::modelled(paths, shares::NAMED).iter().try_for_each(|said| writeln!(f, "{said}"))?;
@@ -198,7 +199,7 @@ impl Display for Page<'_> {
         }
         write_more(f, notes.len())?;
         if !self.fragments.is_empty() {
-            columns::write_list(f, "read beside it", &self.fragments)?;
+            lists::write(f, "read beside it", &self.fragments)?;
         }
         let s = if paths.len() == 1 { "" } else { "s" };
         writeln!(f, "{}: {} path{s}, no error", self.file.display(), paths.len())
@@ -228,9 +229,9 @@ impl Page<'_> {
 }
 
 /// The titles of the columns: which flows, the fields that have one, and the share.
-fn titles() -> Vec<&'static str> {
+fn titles() -> impl Iterator<Item = &'static str> {
     let fields = fields::checked().iter().filter_map(|(_, checked)| checked.title);
-    ["PATH", "REMOTE"].into_iter().chain(fields).chain(["SHARE"]).collect()
+    ["PATH", "REMOTE"].into_iter().chain(fields).chain(["SHARE"])
 }
 
 fn row(path: &PathPolicy) -> Vec<String> {

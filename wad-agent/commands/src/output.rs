@@ -2,17 +2,31 @@
 //! does, has seen enough.
 
 use std::{
+    env,
     fmt::Display,
-    io::{self, Write},
+    io::{self, IsTerminal as _, Write},
 };
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 use wad_toolbox::document::Document;
 
-/// Prints a text as it is.
+/// Prints a text, with colour where the terminal takes it.
 pub fn print(text: impl Display) -> Result<()> {
-    print_by(|out| write!(out, "{text}"))
+    print_by(|out| write(out, text))
+}
+
+/// Writes a text to standard output, with colour where the terminal takes it.
+pub fn write(out: &mut dyn Write, text: impl Display) -> io::Result<()> {
+    if has_colour() { write!(out, "{text:#}") } else { write!(out, "{text}") }
+}
+
+/// Whether standard output is a terminal that takes colour, and its user does (no-color.org).
+fn has_colour() -> bool {
+    let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+    io::stdout().is_terminal()
+        && !is_set("NO_COLOR")
+        && env::var_os("TERM").is_some_and(|term| term != "dumb")
 }
 
 /// Prints it for other programs, indented, with the version of its form before it.

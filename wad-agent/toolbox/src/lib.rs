@@ -13,5 +13,6 @@ pub mod shortage;
 pub mod shown;
 pub mod side_by_side;
 pub mod signals;
+pub mod text_table;
 pub mod url;
 pub mod whole_file;

@@ -4,12 +4,12 @@ use std::fmt;
 
 use wad_policy::derived::{Definition, Derived, Limit};
 
-use super::columns;
+use super::lists;
 
 pub fn write(f: &mut fmt::Formatter<'_>, derived: &Derived) -> fmt::Result {
     derived.0.iter().try_for_each(|definition| {
         let title = format!("derived {}", definition.name);
-        columns::write_list(f, &title, &of(definition))
+        lists::write(f, &title, &of(definition))
     })
 }
 

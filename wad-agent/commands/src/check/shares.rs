@@ -1,13 +1,14 @@
 //! Shows which paths are aggressive, and by how much.
 
-use std::fmt;
+use std::fmt::{self, Display as _};
 
 use wad_policy::{
     config::{Congestion, PathPolicy},
     shares::{Filling, LOSSES, MODELLED, Modelled, Shares},
 };
+use wad_toolbox::text_table::TextTable;
 
-use super::{SHOWN, columns, write_more};
+use super::{SHOWN, write_more};
 
 const LAST: usize = 2 + LOSSES.len();
 
@@ -53,8 +54,7 @@ pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
         return Ok(());
     }
     writeln!(f, "Rate over that of a standard flow (RFC 5681), at the same losses and RTT:")?;
-    let rows: Vec<_> =
-        aggressive.iter().take(SHOWN).map(|(path, shares)| row(path, shares)).collect();
+    let rows = aggressive.iter().take(SHOWN).map(|(path, shares)| row(path, shares));
     let losses = LOSSES.map(|loss| format!("{loss:e}"));
     let head: [&str; LAST + 1] = std::array::from_fn(|n| match n {
         0 => "PATH",
@@ -62,7 +62,7 @@ pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
         LAST => "FILLING THE PATH",
         loss => &losses[loss - 2],
     });
-    columns::write(f, &head, &rows)?;
+    TextTable::new(head).with_rows(rows).fmt(f)?;
     write_more(f, aggressive.len())?;
     writeln!(f)
 }

@@ -6,9 +6,10 @@ use std::{
 };
 
 use wad_instruments::{Flow, Reading, name, phase};
-use wad_toolbox::refusals;
+use wad_toolbox::{refusals, text_table::TextTable};
 
 use super::rates::Span;
+use crate::output;
 
 /// Columns hold what is shown beside the usual.
 #[derive(Clone, Debug, Default)]
@@ -55,27 +56,11 @@ pub fn write(
         flows.sort_by_key(|flow| (&flow.path, flow.remote, flow.local));
     }
     let titles = TITLES.into_iter().map(str::to_owned).chain(columns.more.iter().cloned());
-    let mut rows: Vec<Vec<String>> = vec![titles.collect()];
-    rows.extend(flows.into_iter().map(|now| {
+    let rows = flows.into_iter().map(|now| {
         let span = Span { now, before: before.get(&now.cookie).copied() };
         row(&span, &columns.more)
-    }));
-    let widths: Vec<usize> = (0..rows[0].len())
-        .map(|n| rows.iter().map(|row| row[n].chars().count()).max().unwrap_or_default())
-        .collect();
-    for row in rows {
-        let mut line = String::new();
-        for (n, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let between = if n == 0 { "" } else { "  " };
-            line += &if n < WORDS {
-                format!("{between}{cell:<width$}")
-            } else {
-                format!("{between}{cell:>width$}")
-            };
-        }
-        writeln!(out, "{line}")?;
-    }
-    Ok(())
+    });
+    output::write(out, TextTable::new(titles).with_figures_behind(WORDS).with_rows(rows))
 }
 
 /// Puts the flows with most of an instrument, or field, first.

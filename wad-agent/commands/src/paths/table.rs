@@ -1,15 +1,15 @@
 //! Shows what is known of paths, for people: a table of the sources, one of the
 //! paths.
 
-use std::{
-    fmt::Display,
-    io::{self, Write},
-};
+use std::io::{self, Write};
 
 use wad_agent::paths::{
     ConditionsInfo, Known, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo,
 };
 use wad_policy::config::fields;
+use wad_toolbox::text_table::TextTable;
+
+use crate::output;
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;
@@ -17,8 +17,8 @@ const MOST_PATHS: usize = 50;
 pub fn write(paths: &Paths, out: &mut dyn Write) -> io::Result<()> {
     if !paths.sources.is_empty() {
         let titles = ["SOURCE", "KIND", "POLLS", "ERRORS", "LAST VALUE", "URL"];
-        let rows: Vec<_> = paths.sources.iter().map(source).collect();
-        write_table(&titles, &rows, out)?;
+        let rows = paths.sources.iter().map(source);
+        output::write(out, TextTable::new(titles).with_rows(rows))?;
         for source in &paths.sources {
             if let Some(error) = &source.error {
                 writeln!(out, "{}: {error}", source.name.escape_debug())?;
@@ -27,9 +27,9 @@ pub fn write(paths: &Paths, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out)?;
     }
     let known = ["PATH", "BANDWIDTH", "RTT", "LOSS", "REORDERED", "POLICY FOR"];
-    let titles: Vec<_> = known.into_iter().chain(columns().map(|(title, _)| title)).collect();
-    let rows: Vec<_> = paths.paths.iter().take(MOST_PATHS).map(path).collect();
-    write_table(&titles, &rows, out)?;
+    let titles = known.into_iter().chain(columns().map(|(title, _)| title));
+    let rows = paths.paths.iter().take(MOST_PATHS).map(path);
+    output::write(out, TextTable::new(titles).with_rows(rows))?;
     match paths.paths.len().saturating_sub(MOST_PATHS) {
         0 => {}
         more => writeln!(out, "and {more} more paths; --json has them all")?,
@@ -137,30 +137,6 @@ fn time(seconds: f64) -> String {
         7_200.0..172_800.0 => format!("{:.0}h", seconds / 3_600.0),
         _ => format!("{:.0}d", seconds / 86_400.0),
     }
-}
-
-fn write_table(
-    titles: &[&str],
-    rows: &[impl AsRef<[String]>],
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut widths: Vec<_> = titles.iter().map(|title| title.len()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row.as_ref()) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    write_row(titles, &widths, out)?;
-    rows.iter().try_for_each(|row| write_row(row.as_ref(), &widths, out))
-}
-
-fn write_row(cells: &[impl Display], widths: &[usize], out: &mut dyn Write) -> io::Result<()> {
-    let cells: Vec<_> = cells
-        .iter()
-        .zip(widths)
-        .map(|(cell, &width)| format!("{:width$}", cell.to_string()))
-        .collect();
-    writeln!(out, "{}", cells.join("  ").trim_end())
 }
 
 #[cfg(test)]

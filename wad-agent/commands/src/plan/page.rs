@@ -4,7 +4,10 @@ use std::fmt::{self, Display};
 
 use wad_common::law::highspeed;
 use wad_policy::config::{MAX_BUFFER_BYTES, decrease, increase_segments};
-use wad_toolbox::amounts::{Bytes, Rate, Time};
+use wad_toolbox::{
+    amounts::{Bytes, Rate, Time},
+    text_table::TextTable,
+};
 
 use super::{MtuPlan, Plan, laws::LawPlan};
 
@@ -71,22 +74,19 @@ impl Display for Page<'_> {
 impl Page<'_> {
     /// Pair, recovery, and what losses leave of each law.
     fn write_laws(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = vec![
-            [
-                "LAW",
-                "AIMD(b, a)",
-                "RECOVERY",
-                "FILLS AT LOSS",
-                "WINDOW",
-                "SIMULATED",
-                "SHARE",
-                "RATE",
-                "STREAMS",
-            ]
-            .map(str::to_owned)
-            .to_vec(),
+        // Without a loss rate nobody has the further ones.
+        let titles = [
+            "LAW",
+            "AIMD(b, a)",
+            "RECOVERY",
+            "FILLS AT LOSS",
+            "WINDOW",
+            "SIMULATED",
+            "SHARE",
+            "RATE",
+            "STREAMS",
         ];
-        rows.extend(self.plan.laws.iter().map(|law| {
+        let rows = self.plan.laws.iter().map(|law| {
             let mut row = vec![
                 law.law.to_owned(),
                 increase(law),
@@ -104,8 +104,8 @@ impl Page<'_> {
                 ]
             }));
             row
-        }));
-        write_table(f, &rows)?;
+        });
+        TextTable::new(titles).with_rows(rows).fmt(f)?;
         f.write_str(
             "\nRECOVERY: from one loss on the full path until it is full again, no queue.\n\
              FILLS AT LOSS: the loss rate at which the mean window just fills the path.\n",
@@ -138,8 +138,7 @@ impl Page<'_> {
              needs {streams} stream{s}. With other buffers, and nothing else changed:\n"
         )?;
         let head = ["STREAMS", "BUFFERS OF", "SEGMENTS", "RECOVERY", "FILL AT LOSS"];
-        let mut rows = vec![head.map(str::to_owned).to_vec()];
-        rows.extend(self.plan.streams.iter().map(|plan| {
+        let rows = self.plan.streams.iter().map(|plan| {
             vec![
                 plan.streams.to_string(),
                 plan.buffer_bytes.to_string(),
@@ -147,17 +146,15 @@ impl Page<'_> {
                 Time(plan.recovery_seconds).to_string(),
                 format!("{:.1e}", plan.filling_loss),
             ]
-        }));
-        write_table(f, &rows)?;
+        });
+        TextTable::new(head).with_rows(rows).fmt(f)?;
         writeln!(f)
     }
 
     fn write_mtus(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "Standard TCP with other MTUs:\n")?;
-        let mut rows = vec![
-            ["MTU", "SEGMENTS", "RECOVERY", "FILLS AT LOSS", "RATE"].map(str::to_owned).to_vec(),
-        ];
-        rows.extend(self.plan.mtus.iter().map(|MtuPlan { mtu_bytes, bdp_segments, standard }| {
+        let titles = ["MTU", "SEGMENTS", "RECOVERY", "FILLS AT LOSS", "RATE"];
+        let rows = self.plan.mtus.iter().map(|MtuPlan { mtu_bytes, bdp_segments, standard }| {
             let mut row = vec![
                 mtu_bytes.to_string(),
                 bdp_segments.to_string(),
@@ -166,8 +163,8 @@ impl Page<'_> {
             ];
             row.extend(standard.at_loss.map(|at| Rate(at.rate_bits_per_second).to_string()));
             row
-        }));
-        write_table(f, &rows)?;
+        });
+        TextTable::new(titles).with_rows(rows).fmt(f)?;
         writeln!(f)
     }
 
@@ -193,16 +190,4 @@ fn increase(law: &LawPlan) -> String {
         Some(a) => format!("{}, {}", rounded(law.decrease), rounded(a)),
         None => format!("{}, by time", rounded(law.decrease)),
     }
-}
-
-/// The columns of the rows that there are; a head's further ones are left out.
-fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Vec<String>]) -> fmt::Result {
-    let columns = rows.iter().map(Vec::len).min().unwrap_or(0);
-    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-    let widths: Vec<_> = (0..columns).map(width).collect();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
-        writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
 }

@@ -6,8 +6,10 @@ use std::{
 };
 
 use wad_agent::status::{PathStatus, Status};
-use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows};
+use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows, text_table::TextTable};
 use wad_tuning::{journal::Change, readings::PathState};
+
+use crate::output;
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;
@@ -119,21 +121,8 @@ fn write_refused(paths: &[PathStatus], out: &mut dyn Write) -> io::Result<()> {
 fn write_paths(paths: &[PathStatus], out: &mut dyn Write) -> io::Result<()> {
     const TITLES: [&str; 8] =
         ["PATH", "TUNED", "MATCHED", "UNTUNED", "SENT", "RECEIVED", "RETRANSMITTED", "RTT"];
-    let mut rows = vec![TITLES.map(str::to_owned)];
-    rows.extend(paths.iter().take(MOST_PATHS).map(row));
-    let mut widths = [0; TITLES.len()];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    for [name, numbers @ ..] in &rows {
-        write!(out, "{name:<0$}", widths[0])?;
-        for (number, width) in numbers.iter().zip(&widths[1..]) {
-            write!(out, "  {number:>width$}")?;
-        }
-        writeln!(out)?;
-    }
+    let rows = paths.iter().take(MOST_PATHS).map(row);
+    output::write(out, TextTable::new(TITLES).with_figures_behind(1).with_rows(rows))?;
     match paths.len().saturating_sub(MOST_PATHS) {
         0 => Ok(()),
         more => writeln!(out, "and {more} more paths; --json has them all"),

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display};
 
-use wad_toolbox::amounts::Rate;
+use wad_toolbox::{amounts::Rate, text_table::TextTable};
 
 use super::{Diagnosis, advice::Place, finding::Direction, sender::percent};
 
@@ -80,18 +80,8 @@ fn in_full(diagnosis: &Diagnosis, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 fn table(diagnoses: &[Diagnosis], f: &mut fmt::Formatter<'_>) -> fmt::Result {
     const TITLES: [&str; 6] = ["LIMITED BY", "OF THE TIME", "RATE", "PATH", "REMOTE", "COOKIE"];
-    let mut rows = vec![TITLES.map(str::to_owned)];
-    rows.extend(diagnoses.iter().take(MOST_ROWS).map(row));
-    let mut widths = [0; TITLES.len()];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    for row in &rows {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
+    let rows = diagnoses.iter().take(MOST_ROWS).map(row);
+    TextTable::new(TITLES).with_rows(rows).fmt(f)?;
     let more = diagnoses.len().saturating_sub(MOST_ROWS);
     if more > 0 {
         write!(f, "and {more} more, less urgent; --json has them all. ")?;
