@@ -25,10 +25,11 @@ use wad_tuning::explain::Query;
 
 use crate::{check, plot};
 
-/// A configuration, and what `wad check` says of it.
+/// A configuration, of several files where zeros part them, and what `wad check` says of it.
 pub fn config(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
-    let parsed = || Config::parse("wad.toml", text, &HOST);
+    let texts = config::fuzz::texts(text);
+    let parsed = || Config::check(&texts, &HOST);
     match parsed() {
         Ok(config) => {
             check::fuzz(&config, &HOST);

@@ -71,6 +71,12 @@ fn a_change_of_any_file_is_put_in_force() -> Result<()> {
         "{reason}"
     );
     ensure!(new_sndbuf(&wire, v4)? == 100_000);
+    fs::write(folder.join("other.toml"), "[[path]\n")?;
+    let broken = home.command("reload").output()?;
+    let reason = String::from_utf8_lossy(&broken.stderr);
+    ensure!(broken.status.code() == Some(3), "{broken:?}");
+    ensure!(reason.contains("conf.d/other.toml:1:8"), "{reason}");
+    ensure!(new_sndbuf(&wire, v4)? == 100_000);
     fs::remove_file(folder.join("other.toml"))?;
 
     // A dry run takes the folder along.

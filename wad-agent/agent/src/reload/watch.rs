@@ -168,11 +168,12 @@ fn concerns(places: &HashMap<WatchDescriptor, Vec<Place>>, event: &InotifyEvent)
     };
     let Some(places) = places.get(&event.wd) else { return false };
     let mut here = places.iter().filter(|place| place.name.fits(name));
-    // A new file is empty until it is written and closed; a link is whole at once.
+    // A new file is empty until it is written and closed; a link, or a folder, is whole at
+    // once.
     here.any(|place| {
         !event.mask.contains(AddWatchFlags::IN_CREATE)
             || fs::symlink_metadata(place.folder.join(name))
-                .is_ok_and(|made| made.is_symlink() || made.nlink() > 1)
+                .is_ok_and(|made| made.is_symlink() || made.is_dir() || made.nlink() > 1)
     })
 }
 

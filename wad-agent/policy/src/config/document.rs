@@ -228,9 +228,19 @@ impl Document {
             inherit::check_defaults(&table, problems);
         }
         for table in root.tables(path::TABLE, fields::keys(), problems) {
-            let table = shared.complete(table, problems);
-            let mut of_path = Problems::default();
-            if let Some((policy, site)) = path::read(&table, host, &mut of_path) {
+            let mut table = shared.complete(table, problems);
+            let (read, of_path) = loop {
+                let mut of_path = Problems::default();
+                let read = path::read(&table, host, &mut of_path);
+                // A value from elsewhere that is of no use here is not this path's.
+                let idle = of_path.idle().filter(|at| table.is_from_elsewhere(*at));
+                let idle: Vec<Span> = idle.collect();
+                if idle.is_empty() {
+                    break (read, of_path);
+                }
+                table.hide(idle);
+            };
+            if let Some((policy, site)) = read {
                 self.config.paths.push(policy);
                 self.sites.push(site);
             }

@@ -34,20 +34,31 @@ pub struct Fault {
     /// Stands under the place.
     pub label: String,
     pub help: Option<String>,
-    /// It only says that a value is of no use.
-    pub is_idle: bool,
+    pub nature: Nature,
+}
+
+/// Says what a fault is of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nature {
+    /// A value, with what stands beside it.
+    #[default]
+    InPlace,
+    /// A value, whatever stands beside it.
+    OfValue,
+    /// A value that is right, but of no use where it is.
+    Idle,
 }
 
 impl Fault {
     pub fn new(title: impl Into<String>, label: impl Into<String>) -> Self {
-        Self { title: title.into(), label: label.into(), help: None, is_idle: false }
+        Self { title: title.into(), label: label.into(), help: None, nature: Nature::default() }
     }
 
     /// Returns the fault of a value that is of no use here. It is none where other paths
     /// have the value as well.
     #[must_use]
     pub fn idle(self) -> Self {
-        Self { is_idle: true, ..self }
+        Self { nature: Nature::Idle, ..self }
     }
 
     #[must_use]
@@ -114,16 +125,21 @@ impl Problems {
         self.count
     }
 
-    /// Adds those of a path, whose name is there. Of what it has from elsewhere each fault is
-    /// said once, with the path that it was found at; and what is only of no use is none.
+    /// Returns the places of values that are of no use.
+    pub fn idle(&self) -> impl Iterator<Item = Span> {
+        let idle = self.kept.iter().filter(|problem| problem.fault.nature == Nature::Idle);
+        idle.map(|problem| problem.at)
+    }
+
+    /// Adds those of a path, whose name is there. What is wrong with a value that it has from
+    /// elsewhere is said with the path; of the value by itself, once.
     pub fn push_all_of(
         &mut self,
         path: Self,
         name: Span,
         is_from_elsewhere: impl Fn(Span) -> bool,
     ) {
-        let kept = path.kept.len();
-        self.count += path.count - kept;
+        self.count += path.count - path.kept.len();
         for problem in path.kept {
             if !is_from_elsewhere(problem.at) {
                 self.push(problem);
@@ -132,9 +148,9 @@ impl Problems {
             let is_same = |other: &Problem| {
                 other.at == problem.at && other.fault.title == problem.fault.title
             };
-            if !problem.fault.is_idle && !self.kept.iter().any(is_same) {
-                let also = problem.also.or(Some((name, "for this path")));
-                self.push(Problem { also, ..problem });
+            let is_of_value = problem.fault.nature == Nature::OfValue;
+            if !(is_of_value && self.kept.iter().any(is_same)) {
+                self.push(problem.also(name, "for this path"));
             }
         }
     }

@@ -69,7 +69,9 @@ pub fn fragments(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
     let mut files = Vec::new();
     for entry in entries {
         let entry = entry.map_err(read_error)?;
-        if is_fragment(Path::new(&entry.file_name())) && !entry.path().is_dir() {
+        // What leads nowhere is an error when it is read. /dev/null hides a file.
+        let is_file = fs::metadata(entry.path()).map_or(true, |it| it.is_file());
+        if is_fragment(Path::new(&entry.file_name())) && is_file {
             files.push(entry.path());
         }
     }
@@ -122,6 +124,7 @@ mod tests {
             fs::write(more.join(name), name).unwrap();
         }
         symlink("20-b.toml", more.join("30-link.toml")).unwrap();
+        symlink("/dev/null", more.join("35-null.toml")).unwrap();
         assert_eq!(read(), ["main", "10-a.toml", "20-b.toml", "20-b.toml"]);
         // What is to be read and cannot be is an error, not something left out.
         symlink("nowhere", more.join("40-gone.toml")).unwrap();

@@ -1,8 +1,11 @@
-//! The host that configurations made up by libFuzzer are for.
+//! Configurations made up by libFuzzer, and the host that they are for.
 
 use std::sync::LazyLock;
 
-use super::Host;
+use super::{
+    Host,
+    texts::{Text, Texts},
+};
 
 /// The host of the fuzz targets is the same on every machine.
 pub static HOST: LazyLock<Host> = LazyLock::new(|| {
@@ -13,3 +16,11 @@ pub static HOST: LazyLock<Host> = LazyLock::new(|| {
         ..Host::default()
     }
 });
+
+/// Returns the texts of several files, where a zero ends each.
+#[must_use]
+pub fn texts(text: &str) -> Texts {
+    let file = |n: usize| if n == 0 { "wad.toml".to_owned() } else { format!("conf.d/{n}.toml") };
+    let texts = text.split('\0').enumerate();
+    Texts::all(texts.map(|(n, text)| Text { file: file(n), text: text.to_owned() }).collect())
+}

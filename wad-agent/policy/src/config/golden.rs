@@ -110,7 +110,7 @@ fn compare_generated(name: &str, text: &str) {
 fn fields_come_from_the_path_then_its_parents_then_the_defaults() {
     let file = root().join("tests/config/valid/inherit.toml");
     let config = Config::load(&file, &host()).expect("valid");
-    let [child, parent, grandparent, plain] = &config.paths[..] else { panic!("{config:?}") };
+    let [child, parent, grandparent, plain, own] = &config.paths[..] else { panic!("{config:?}") };
     let law = |path: &PathPolicy| path.congestion.as_ref().map(|law| law.name().to_owned());
     assert_eq!(law(child).as_deref(), Some("wad_highspeed"));
     assert_eq!([child, parent].map(|path| path.sndbuf_bytes), [Some(1 << 20), Some(4 << 20)]);
@@ -124,6 +124,9 @@ fn fields_come_from_the_path_then_its_parents_then_the_defaults() {
         [const { Some("cubic") }; 2].map(|law| law.map(str::to_owned))
     );
     assert_eq!(plain.dscp, None);
+    // Nor is it in force.
+    let most = |path: &PathPolicy| path.max_pacing_bytes_per_second;
+    assert_eq!([plain, own].map(most), [Some(50_000_000), None]);
 }
 
 /// Each folder has a file with a folder beside it.

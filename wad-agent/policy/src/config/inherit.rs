@@ -26,6 +26,8 @@ pub struct Shared<'t> {
     /// The table, and where its section begins.
     defaults: Option<(usize, DeTable<'t>)>,
     parents: HashMap<String, (usize, DeTable<'t>)>,
+    /// There are more parents than are kept.
+    is_full: bool,
 }
 
 impl<'t> Shared<'t> {
@@ -45,6 +47,8 @@ impl<'t> Shared<'t> {
             for parent in paths(root.get_ref()).filter_map(|path| text(path, INHERIT)) {
                 if names.len() < MOST_PARENTS {
                     names.insert(parent.to_owned());
+                } else {
+                    shared.is_full |= !names.contains(parent);
                 }
             }
         }
@@ -82,9 +86,10 @@ impl<'t> Shared<'t> {
         let mut seen: HashSet<String> = own.into_iter().collect();
         let mut next = table.read(INHERIT, problems, read);
         while let Some(Located { value: name, at }) = next {
-            let fault = |title: String, label| Fault::new(format!("`{INHERIT}`: {title}"), label);
+            let fault =
+                |title: String, label: &str| Fault::new(format!("`{INHERIT}`: {title}"), label);
             let Some((base_bytes, entries)) = self.parents.get(&name) else {
-                let problem = if self.parents.len() < MOST_PARENTS {
+                let problem = if !self.is_full {
                     fault(format!("no path is called {}", quoted(&name)), "not in any file")
                         .help("name the [[path]] whose fields this one is to have as well")
                 } else {
@@ -94,12 +99,14 @@ impl<'t> Shared<'t> {
                 problems.push(problem.at(at));
                 break;
             };
-            if !seen.insert(name) {
-                let label = "it has all of this already";
-                let fault = fault("the path has fields from itself".to_owned(), label);
-                problems.push(fault.help("leave it out where the circle is to end").at(at));
+            if seen.contains(&name) {
+                let title = "paths inherit from each other in a circle".to_owned();
+                let label = format!("it comes back to {}", quoted(&name));
+                let fault = fault(title, &label).help("leave it out where the circle is to end");
+                problems.push(fault.at(at));
                 break;
             }
+            seen.insert(name);
             layers.push(Layer { entries, base_bytes: *base_bytes });
             let parent = text(entries, INHERIT);
             next = parent.map(|parent| Located { value: parent.to_owned(), at });

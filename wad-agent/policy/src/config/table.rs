@@ -11,7 +11,7 @@ use toml::{
 };
 
 use super::{
-    fault::{Fault, Problem, Problems, Span, quoted},
+    fault::{Fault, Nature, Problem, Problems, Span, quoted},
     keys::Key,
 };
 
@@ -27,6 +27,8 @@ pub struct Table<'t> {
     own: Layer<'t>,
     /// The tables that have what it has not, the first before the next.
     under: Vec<Layer<'t>>,
+    /// Places of values in those that it does without.
+    hidden: Vec<Span>,
     /// Whether a key can only be its own.
     is_own: fn(&str) -> bool,
     keys: &'static [Key],
@@ -71,7 +73,8 @@ impl Entry<'_> {
     /// Something is wrong with its value, or with a part of it.
     fn problem<T>(&self, fault: Fault, place: &Spanned<T>) -> Problem {
         let title = format!("`{}`: {}", self.written, fault.title);
-        Fault { title, ..fault }.at(self.layer.span(place))
+        let nature = Nature::OfValue;
+        Fault { title, nature, ..fault }.at(self.layer.span(place))
     }
 }
 
@@ -88,7 +91,7 @@ impl<'t> Table<'t> {
     }
 
     fn new(own: Layer<'t>, keys: &'static [Key], at: Span) -> Self {
-        Self { own, under: Vec::new(), is_own: |_| true, keys, at }
+        Self { own, under: Vec::new(), hidden: Vec::new(), is_own: |_| true, keys, at }
     }
 
     /// Returns the table over others, which have what it has not, but for keys that can only
@@ -96,6 +99,11 @@ impl<'t> Table<'t> {
     #[must_use]
     pub fn over(self, under: Vec<Layer<'t>>, is_own: fn(&str) -> bool) -> Self {
         Self { under, is_own, ..self }
+    }
+
+    /// Has it do without the values at these places.
+    pub fn hide(&mut self, places: impl IntoIterator<Item = Span>) {
+        self.hidden.extend(places);
     }
 
     /// Whether a value that it has from another table is at this place.
@@ -268,7 +276,9 @@ impl<'t> Table<'t> {
     fn get(&self, name: &str) -> Option<Entry<'t>> {
         self.get_of(self.own, name).or_else(|| {
             let may_be_of = !self.under.is_empty() && !(self.is_own)(name);
-            self.under.iter().filter(|_| may_be_of).find_map(|layer| self.get_of(*layer, name))
+            let under = self.under.iter().filter(|_| may_be_of);
+            let mut found = under.filter_map(|layer| self.get_of(*layer, name));
+            found.find(|entry| !self.hidden.contains(&entry.at()))
         })
     }
 
