@@ -4,16 +4,14 @@ use std::{io, path::PathBuf, time::Duration};
 
 use tokio_rustls::rustls;
 
+use crate::identity::IdentityError;
+
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     #[error("cannot read {}", file.display())]
     File { file: PathBuf, source: io::Error },
-    #[error("{} holds no certificate that can be used", file.display())]
-    Certificates { file: PathBuf },
-    #[error("{} holds no private key that can be used: it takes PEM without a passphrase", file.display())]
-    Key { file: PathBuf },
-    #[error("the key in {} is not of the certificate in {}", key.display(), certificate.display())]
-    Identity { certificate: PathBuf, key: PathBuf, source: rustls::Error },
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
     #[error("{} holds no {what} of one line", file.display())]
     Secret { file: PathBuf, what: &'static str },
     #[error("no address of {host}")]

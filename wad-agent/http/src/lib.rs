@@ -8,6 +8,7 @@
 mod connect;
 mod credentials;
 mod error;
+pub mod identity;
 pub mod names;
 mod redirect;
 mod stream;

@@ -1,13 +1,10 @@
 //! TLS: whom is trusted, and by which certificate the server knows who asks.
 
-use std::{fs, io, path::Path, sync::Arc};
+use std::{io, sync::Arc};
 
 use tokio_rustls::{
     TlsConnector,
-    rustls::{
-        self, ClientConfig, RootCertStore,
-        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject as _},
-    },
+    rustls::{self, ClientConfig, RootCertStore, pki_types::ServerName},
 };
 use wad_toolbox::{
     access::{Access, Identity},
@@ -16,19 +13,18 @@ use wad_toolbox::{
 
 use crate::{
     error::{HttpError, broken},
+    identity::{self, IdentityError},
     stream::Stream,
 };
 
 /// Trusts the certificates of a file, or else the host's.
-pub fn connector(access: &Access, identity: Option<&Identity>) -> Result<TlsConnector, HttpError> {
+pub fn connector(access: &Access, own: Option<&Identity>) -> Result<TlsConnector, HttpError> {
     let mut roots = RootCertStore::empty();
     match &access.ca_file {
         Some(file) => {
-            let pem = read(file)?;
-            let certificates = CertificateDer::pem_slice_iter(&pem).flatten();
-            roots.add_parsable_certificates(certificates);
+            roots.add_parsable_certificates(identity::certificates(file)?);
             if roots.is_empty() {
-                return Err(HttpError::Certificates { file: file.clone() });
+                return Err(IdentityError::Certificates { file: file.clone() }.into());
             }
         }
         None => {
@@ -43,21 +39,9 @@ pub fn connector(access: &Access, identity: Option<&Identity>) -> Result<TlsConn
         .with_safe_default_protocol_versions()
         .expect("the provider has the suites of TLS 1.2 and 1.3")
         .with_root_certificates(roots);
-    let config = match identity {
+    let config = match own {
         None => config.with_no_client_auth(),
-        Some(Identity { certificate, key }) => {
-            let pem = read(certificate)?;
-            let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem).flatten().collect();
-            if chain.is_empty() {
-                return Err(HttpError::Certificates { file: certificate.clone() });
-            }
-            let of_key = PrivateKeyDer::from_pem_slice(&read(key)?)
-                .map_err(|_| HttpError::Key { file: key.clone() })?;
-            config.with_client_auth_cert(chain, of_key).map_err(|source| {
-                let (certificate, key) = (certificate.clone(), key.clone());
-                HttpError::Identity { certificate, key, source }
-            })?
-        }
+        Some(own) => identity::load(own, |chain, key| config.with_client_auth_cert(chain, key))?,
     };
     Ok(TlsConnector::from(Arc::new(config)))
 }
@@ -74,10 +58,6 @@ pub async fn encrypt(
     })?;
     let stream = connector.connect(name, stream).await.map_err(|error| refused(url, error))?;
     Ok(Box::new(stream))
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, HttpError> {
-    fs::read(file).map_err(|source| HttpError::File { file: file.to_owned(), source })
 }
 
 /// A certificate that is refused, or a connection that ends.

@@ -2,10 +2,9 @@
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
-    fs,
     hash::BuildHasher as _,
     io,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
@@ -14,25 +13,29 @@ use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tokio::{sync::Semaphore, task::spawn_blocking};
 use tokio_rustls::{
     TlsAcceptor,
-    rustls::{
-        self, ServerConfig,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
-    },
+    rustls::{self, ServerConfig},
 };
 use tracing::warn;
+use wad_http::identity::{self, IdentityError};
 use wad_policy::config::{Guard as Settings, User};
 use wad_toolbox::{access::Identity, causes::with_causes, mutex::locked, seldom::Seldom};
 
+/// Says what is wrong with the files of the certificate, and where they are named.
 #[derive(Debug, thiserror::Error)]
 pub enum GuardError {
     #[error("cannot read {}; see [metrics] certificate", file.display())]
     File { file: PathBuf, source: io::Error },
-    #[error("{} holds no certificate that can be used", file.display())]
-    Certificates { file: PathBuf },
-    #[error("{} holds no private key that can be used: it takes PEM without a passphrase", file.display())]
-    Key { file: PathBuf },
-    #[error("the key in {} is not of the certificate in {}", key.display(), certificate.display())]
-    Identity { certificate: PathBuf, key: PathBuf, source: rustls::Error },
+    #[error(transparent)]
+    Identity(IdentityError),
+}
+
+impl From<IdentityError> for GuardError {
+    fn from(error: IdentityError) -> Self {
+        match error {
+            IdentityError::File { file, source } => Self::File { file, source },
+            other => Self::Identity(other),
+        }
+    }
 }
 
 /// The guard that is on duty, for a server that goes on when another one takes over.
@@ -54,7 +57,7 @@ pub struct Guard {
 impl Guard {
     /// Reads the certificate, if there is to be one.
     pub fn new(settings: &Settings) -> Result<Self, GuardError> {
-        let load = |identity| Ok(Mutex::new((load(identity)?, Seldom::new())));
+        let load = |own| Ok::<_, GuardError>(Mutex::new((load(own)?, Seldom::new())));
         Ok(Self {
             settings: settings.clone(),
             tls: settings.identity.as_ref().map(load).transpose()?,
@@ -119,31 +122,13 @@ fn credentials(authorization: &HeaderValue) -> Option<(String, Vec<u8>)> {
     Some((name, pair[colon + 1..].to_vec()))
 }
 
-fn load(identity: &Identity) -> Result<Arc<ServerConfig>, GuardError> {
-    let Identity { certificate, key } = identity;
-    let pem = read(certificate)?;
-    let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem).flatten().collect();
-    if chain.is_empty() {
-        return Err(GuardError::Certificates { file: certificate.clone() });
-    }
-    let of_key = PrivateKeyDer::from_pem_slice(&read(key)?)
-        .map_err(|_| GuardError::Key { file: key.clone() })?;
+fn load(own: &Identity) -> Result<Arc<ServerConfig>, GuardError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("the provider has the suites of TLS 1.2 and 1.3")
-        .with_no_client_auth()
-        .with_single_cert(chain, of_key)
-        .map_err(|source| GuardError::Identity {
-            certificate: certificate.clone(),
-            key: key.clone(),
-            source,
-        })?;
-    Ok(Arc::new(config))
-}
-
-fn read(file: &Path) -> Result<Vec<u8>, GuardError> {
-    fs::read(file).map_err(|source| GuardError::File { file: file.to_owned(), source })
+        .with_no_client_auth();
+    Ok(Arc::new(identity::load(own, |chain, key| config.with_single_cert(chain, key))?))
 }
 
 /// Reads what a client says of itself, for libFuzzer; see `tests/fuzz`.

@@ -118,11 +118,9 @@ impl SourceError {
 
 const fn of_request(error: &HttpError) -> ErrorKind {
     match error {
-        HttpError::File { .. }
-        | HttpError::Certificates { .. }
-        | HttpError::Key { .. }
-        | HttpError::Identity { .. }
-        | HttpError::Secret { .. } => ErrorKind::File,
+        HttpError::File { .. } | HttpError::Identity(_) | HttpError::Secret { .. } => {
+            ErrorKind::File
+        }
         HttpError::Resolve { .. } => ErrorKind::Resolve,
         HttpError::Connect { .. } | HttpError::Tunnel { .. } => ErrorKind::Connect,
         HttpError::Tls { .. } => ErrorKind::Tls,
