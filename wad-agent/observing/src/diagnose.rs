@@ -20,6 +20,12 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use wad_instruments::{Flow, Owner, Reading, name};
 
+pub(crate) use self::{
+    advice::BUFFER_GROWTH,
+    finding::Direction,
+    sender::{min_rtt_seconds, percent, rtt_seconds},
+    triage::triage,
+};
 use self::{
     advice::{Advice, advise},
     finding::Finding,
@@ -29,11 +35,6 @@ pub use self::{
     limit::Limit,
     show::{MOST_IN_FULL, Page},
     target::Target,
-};
-pub(crate) use self::{
-    finding::Direction,
-    sender::{min_rtt_seconds, percent, rtt_seconds},
-    triage::triage,
 };
 
 /// Fields of `tcp_sock` that are looked at beside the standard instruments.

@@ -23,12 +23,7 @@ impl TextTable {
         Self { words, ..self }
     }
 
-    /// Adds a row: a cell for each column. Where rows have fewer, so has the table.
-    pub fn push(&mut self, row: impl IntoIterator<Item = String>) {
-        self.rows.push(row.into_iter().collect());
-    }
-
-    /// Adds rows.
+    /// Adds rows: a cell for each column. Where rows have fewer, so has the table.
     #[must_use]
     pub fn with_rows(mut self, rows: impl IntoIterator<Item = impl Into<Vec<String>>>) -> Self {
         self.rows.extend(rows.into_iter().map(Into::into));
@@ -86,8 +81,7 @@ mod tests {
 
     #[test]
     fn columns_that_rows_have_not_are_left_out() {
-        let mut table = TextTable::new(["A", "B", "C"]);
-        table.push(["1", "2"].map(str::to_owned));
+        let table = TextTable::new(["A", "B", "C"]).with_rows([["1", "2"].map(str::to_owned)]);
         assert_eq!(table.to_string(), "A  B\n1  2\n");
     }
 }

@@ -155,9 +155,7 @@ impl Force<'_> {
         self.flows = Some(FlowLog::open(&tuning, Arc::clone(sinks), self.ends.clone())?);
         Ok(())
     }
-}
 
-impl Force<'_> {
     /// Has the kernel side send no events that no sink takes.
     pub fn leave_out_events(&self) -> Result<()> {
         let unwanted = events::unwanted(|event| self.agent.sinks.want(event));

@@ -14,7 +14,7 @@ use super::{
 
 /// A buffer that limits a flow hides what the path carries: it grows by this factor,
 /// after which one looks again.
-const BUFFER_GROWTH: f64 = 4.0;
+pub const BUFFER_GROWTH: f64 = 4.0;
 /// A smaller buffer is not worth a line.
 const LEAST_BUFFER_BYTES: u64 = 64 << 10;
 /// A window that is stuck is some kB, and the buffer at least so many times it: half of a

@@ -7,21 +7,15 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_policy::{
-    config::{AUTO_HEADROOM, MAX_BUFFER_BYTES, auto_buffer_bytes},
+    config::{AUTO_HEADROOM, MAX_BITS_PER_SECOND, MAX_BUFFER_BYTES, auto_buffer_bytes},
     tuning_plan::KernelBuffers,
 };
 
 use super::{Suggestion, evidence, totals::Totals};
-use crate::diagnose::Limit;
+use crate::diagnose::{BUFFER_GROWTH, Limit};
 
-/// A window that limits hides what the path carries: that is taken to be so many times what
-/// the fastest connection got.
-const GROWTH: f64 = 4.0;
 /// A limit that holds for less of the time is not worth a line.
 const LEAST_SHARE: f64 = 0.1;
-
-/// 10 Tbit/s, the most that `bandwidth` may be.
-const MOST_BYTES_PER_SECOND: f64 = 1.25e12;
 
 /// A path that would help.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -55,13 +49,16 @@ impl Wants {
         self.sndbuf.is_some() == other.sndbuf.is_some()
             && self.rcvbuf.is_some() == other.rcvbuf.is_some()
     }
+}
 
-    /// The kernel's own tuning reaches as far where it gives more than is wanted: another
-    /// limit holds then, such as a size that the application has set.
-    fn of(totals: &Totals, kernel: KernelBuffers) -> Self {
-        let Some(rtt_seconds) = totals.rtt_seconds else { return Self::default() };
+impl Totals {
+    /// Returns what larger windows would help here. The kernel's own tuning reaches as far
+    /// where it gives more than is wanted: another limit holds then, such as a size that the
+    /// application has set.
+    pub fn wants(&self, kernel: KernelBuffers) -> Wants {
+        let Some(rtt_seconds) = self.rtt_seconds else { return Wants::default() };
         let is_beyond = |bytes_per_second: f64, kernel_bytes: u64| {
-            let bdp_bytes = GROWTH * bytes_per_second * rtt_seconds;
+            let bdp_bytes = BUFFER_GROWTH * bytes_per_second * rtt_seconds;
             auto_buffer_bytes(bdp_bytes).saturating_mul(2) > kernel_bytes
         };
         let want = |now: f64, next: f64| match (now >= LEAST_SHARE, now + next >= LEAST_SHARE) {
@@ -69,23 +66,15 @@ impl Wants {
             (false, true) => Some(Want::Next),
             (false, false) => None,
         };
-        let sndbuf = want(totals.share(Limit::SendBuffer), totals.share(Limit::PeerWindow));
-        let rcvbuf =
-            want(totals.share(Limit::OwnWindow), totals.part(totals.nearly_filled_seconds));
-        let (sent, received) = (totals.sent, totals.received);
-        Self {
+        let sndbuf = want(self.share(Limit::SendBuffer), self.share(Limit::PeerWindow));
+        let rcvbuf = want(self.share(Limit::OwnWindow), self.part(self.nearly_filled_seconds));
+        let (sent, received) = (self.sent, self.received);
+        Wants {
             sndbuf: sndbuf
                 .filter(|_| is_beyond(sent.fastest_bytes_per_second, kernel.sndbuf_bytes)),
             rcvbuf: rcvbuf
                 .filter(|_| is_beyond(received.fastest_bytes_per_second, kernel.rcvbuf_bytes)),
         }
-    }
-}
-
-impl Totals {
-    /// Returns what larger windows would help here.
-    pub fn wants(&self, kernel: KernelBuffers) -> Wants {
-        Wants::of(self, kernel)
     }
 
     /// Returns the most that one connection got, in either direction.
@@ -143,11 +132,12 @@ fn write(
     let remote = shown(remote);
     // No buffer can be larger, and the configuration takes no more.
     let most_bytes_per_second =
-        (MAX_BUFFER_BYTES as f64 / AUTO_HEADROOM / rtt_seconds).min(MOST_BYTES_PER_SECOND);
-    let bytes_per_second = (GROWTH * totals.fastest_bytes_per_second()).min(most_bytes_per_second);
+        (MAX_BUFFER_BYTES as f64 / AUTO_HEADROOM / rtt_seconds).min(MAX_BITS_PER_SECOND / 8.0);
+    let bytes_per_second =
+        (BUFFER_GROWTH * totals.fastest_bytes_per_second()).min(most_bytes_per_second);
     writeln!(toml, "[[path]]\nname = \"{remote}\"\nremote = \"{remote}\"\nmode = \"measured\"")?;
     writeln!(toml, "# A window that limits hides what the path carries: to begin with, this is")?;
-    writeln!(toml, "# {GROWTH} times what the fastest connection got.")?;
+    writeln!(toml, "# {BUFFER_GROWTH} times what the fastest connection got.")?;
     writeln!(toml, "bandwidth = \"{}\"", rate(8.0 * bytes_per_second))?;
     writeln!(toml, "rtt = \"{}us\"", (rtt_seconds * 1e6).floor())?;
     for (key, want, next) in [

@@ -45,9 +45,9 @@ fn split(all: &[(&IpAddr, &Totals)], kernel: KernelBuffers, groups: &mut Vec<(Ip
 }
 
 fn are_alike(all: &[(&IpAddr, &Totals)], kernel: KernelBuffers) -> bool {
-    let wants = |it: &Totals| it.wants(kernel);
     let Some((_, first)) = all.first() else { return true };
-    if all.iter().any(|(_, it)| !wants(it).is_like(wants(first))) {
+    let wanted = first.wants(kernel);
+    if all.iter().any(|(_, it)| !it.wants(kernel).is_like(wanted)) {
         return false;
     }
     let bounds = |of: &dyn Fn(&Totals) -> Option<f64>| {
@@ -58,7 +58,7 @@ fn are_alike(all: &[(&IpAddr, &Totals)], kernel: KernelBuffers) -> bool {
     let rates = bounds(&|it| Some(it.fastest_bytes_per_second()));
     // Where nothing helps, it is the same for all rates.
     rtts.is_none_or(|(least, most)| most <= least * RTT_FACTOR || most - least <= RTT_SECONDS)
-        && (!wants(first).is_any() || rates.is_none_or(|(least, most)| most <= least * RATE_FACTOR))
+        && (!wanted.is_any() || rates.is_none_or(|(least, most)| most <= least * RATE_FACTOR))
 }
 
 /// The longest prefix that has both.

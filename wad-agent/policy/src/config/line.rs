@@ -7,7 +7,8 @@ use super::{
 };
 use crate::capacity::Capacity;
 
-const MAX_BITS_PER_SECOND: f64 = 10e12;
+/// The most that a path can carry.
+pub const MAX_BITS_PER_SECOND: f64 = 10e12;
 const MAX_RTT_SECONDS: f64 = 60.0;
 /// The rates and times that a path can have, in words.
 pub const RATES: &str = "above 0, up to 10Tbit";

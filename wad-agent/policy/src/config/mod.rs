@@ -74,7 +74,7 @@ pub use host::Host;
 pub use host::loadable;
 pub use host_changes::{HostChanges, TransmitQueue};
 pub use keys::LeftOut;
-pub use line::{bits_per_second, is_rate, is_rtt, rtt_seconds};
+pub use line::{MAX_BITS_PER_SECOND, bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use match_rules::{MatchRule, cgroup_patterns, match_rules};
 pub use overlap::{Unfit, fit, unreachable};
 pub use pacing::auto_bytes_per_second as auto_pacing;
