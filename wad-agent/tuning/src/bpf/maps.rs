@@ -153,9 +153,25 @@ pub fn open(pins: &Pins, name: &'static str) -> Result<MapData> {
     MapData::from_pin(pins.map(name)).map_err(named(name))
 }
 
+/// Names of the maps that only programs need which find the paths of flows.
+const MATCHING: [&str; 3] = ["PREFIX_SETS", "RULE_SETS", "CGROUP_SETS"];
+
 /// Opens all of them, by their names.
 pub fn open_all(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
-    NAMES.iter().map(|name| Ok((*name, open(pins, name)?))).collect()
+    open_each(pins, NAMES.into_iter())
+}
+
+/// Opens those that programs need which find no path: where there are few descriptors, each
+/// counts.
+pub fn open_but_matching(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
+    open_each(pins, NAMES.into_iter().filter(|name| !MATCHING.contains(name)))
+}
+
+fn open_each(
+    pins: &Pins,
+    names: impl Iterator<Item = &'static str>,
+) -> Result<Vec<(&'static str, MapData)>> {
+    names.map(|name| Ok((name, open(pins, name)?))).collect()
 }
 
 /// A record as the kernel side reads it.

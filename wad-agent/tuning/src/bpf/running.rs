@@ -256,15 +256,16 @@ fn link_map(
     sys::link_map_iterator(program.as_fd(), map.fd().as_fd()).map_err(TuningError::Running)
 }
 
-/// Loads the program of an iterator of this kind, and no other of its object. What is loaded
-/// holds its maps by itself: their descriptors, which may be the last, are free by then.
+/// Loads the program of an iterator of this kind, which finds no path, and no other of its
+/// object. What is loaded holds its maps by itself: their descriptors, which may be the last,
+/// are free by then.
 fn load_alone(
     pins: &Pins,
     btf: &KernelBtf,
     (cgroup_id, members): (u64, &Members),
     iterator: (&'static str, &str),
 ) -> Result<OwnedFd> {
-    let maps = maps::open_all(pins)?;
+    let maps = maps::open_but_matching(pins)?;
     load_iterator(&link_object(&maps, btf, cgroup_id, members)?, btf, iterator)
 }
 
