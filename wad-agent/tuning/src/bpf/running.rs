@@ -328,6 +328,8 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         net: common("skc_net.net")?,
         cgroup: sock("sk_cgrp_data.cgroup")?,
         user: sock("sk_uid")?,
+        mark: sock("sk_mark")?,
+        route: sock("sk_dst_cache")?,
         rmem_alloc: sock("sk_backlog.rmem_alloc")?,
         wmem_queued: sock("sk_wmem_queued")?,
         sndbuf: sock("sk_sndbuf")?,
@@ -373,6 +375,8 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         node_id: btf.offset_bytes("kernfs_node", "id")?,
         cgroup_parent: btf.offset_bytes("cgroup", "self.parent")?,
         state_cgroup: btf.offset_bytes("cgroup_subsys_state", "cgroup")?,
+        route_device: btf.offset_bytes("dst_entry", "dev")?,
+        device_name: btf.offset_bytes("net_device", "name")?,
     })
 }
 
