@@ -46,7 +46,7 @@ pub fn generation() -> u64 {
 #[must_use]
 pub fn find(generation: u64, ends: &Ends, whose: impl FnOnce(u32, u16) -> Owner) -> Option<u32> {
     let set = (generation & 1) as u32;
-    let run = run(set, ends)?;
+    let run = *run(set, ends)?;
     let rules = RULE_SETS.get(set)?;
     let local = words(ends.local);
     // Whatever this says, rules that depend on nobody fit. Of a constant the verifier would
@@ -82,9 +82,10 @@ pub fn depends_on(generation: u64, ends: &Ends) -> u16 {
 }
 
 #[inline(always)]
-fn run(set: u32, ends: &Ends) -> Option<RuleRun> {
+fn run(set: u32, ends: &Ends) -> Option<&'static RuleRun> {
     let key = Key::new(128, bytes(ends.remote));
-    PREFIX_SETS.get(set)?.get(&key).copied()
+    let prefixes = PREFIX_SETS.get(set)?;
+    prefixes.get(&key)
 }
 
 /// The policy of that index in the set of that generation; None where the path is
