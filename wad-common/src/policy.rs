@@ -3,7 +3,7 @@
 //! A remote address is looked up once in a longest-prefix-match trie (IPv4
 //! mapped into IPv6). The prefix found names a run of rules, most specific
 //! first, which already holds the rules of the prefixes around it; the first
-//! rule whose user, local prefix and ports fit gives the policy. The three maps of a
+//! rule whose conditions fit gives the policy. The maps of a
 //! set are swapped as one, so no flow sees half of a change.
 
 use crate::{control::Control, ports::Ports, record};
@@ -14,12 +14,15 @@ pub const NAME_BYTES: usize = 64;
 /// Bytes of a congestion control's name, as the kernel's `TCP_CA_NAME_MAX`.
 pub const CONGESTION_BYTES: usize = 16;
 
+/// Bytes of an interface's name, the final zero included, as the kernel's `IFNAMSIZ`.
+pub const INTERFACE_BYTES: usize = 16;
+
 /// Most rules that can apply to one address: the bound of the loop in the BPF
 /// program, and of what `wad check` accepts.
 pub const RULES_PER_ADDRESS: usize = 16;
 
-/// Most patterns of cgroups in a policy set.
-pub const CGROUP_PATTERNS: usize = u64::BITS as usize;
+/// Most patterns of cgroups and interfaces in a policy set.
+pub const PATTERNS: usize = u64::BITS as usize;
 
 /// A flow that falls under no path has this index: no policy set has so many.
 pub const NO_PATH: u32 = u32::MAX;
@@ -38,7 +41,8 @@ pub struct RuleRun {
     pub first: u32,
     /// Number of rules, at most [`RULES_PER_ADDRESS`].
     pub count: u16,
-    /// [`BY_USER`] and [`BY_CGROUP`], if any of them depends on that: else nobody asks.
+    /// [`BY_USER`], [`BY_CGROUP`], [`BY_MARK`] and [`BY_INTERFACE`], if any of them depends on
+    /// that: else nobody asks.
     pub by: u16,
 }
 record!(RuleRun, size = 8);
@@ -47,19 +51,26 @@ record!(RuleRun, size = 8);
 pub const BY_USER: u16 = 1 << 0;
 /// A rule is for cgroups.
 pub const BY_CGROUP: u16 = 1 << 1;
+/// A rule is for marks.
+pub const BY_MARK: u16 = 1 << 2;
+/// A rule is for interfaces.
+pub const BY_INTERFACE: u16 = 1 << 3;
 
 /// Says whose a socket is, as far as rules ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The user, or [`ANY_USER`] where nobody knows whose it is.
     pub user: u32,
-    /// The patterns that its cgroup fits, or one around that: a bit each.
-    pub cgroups: u64,
+    /// The mark of its packets (SO_MARK), 0 where there is none.
+    pub mark: u32,
+    /// The patterns that its cgroup fits, or one around that, and those that the interface
+    /// fits that its packets leave by: a bit each.
+    pub patterns: u64,
 }
 
 impl Owner {
     /// Nobody has asked, or nobody knows.
-    pub const UNKNOWN: Self = Self { user: ANY_USER, cgroups: 0 };
+    pub const UNKNOWN: Self = Self { user: ANY_USER, mark: 0, patterns: 0 };
 }
 
 /// A flow must fit this beside its remote prefix. The address is that of this host,
@@ -78,10 +89,14 @@ pub struct Rule {
     pub policy: u32,
     /// The user that the socket belongs to, or [`ANY_USER`].
     pub user: u32,
-    /// The pattern that a cgroup of it fits, as its bit; 0 for any.
-    pub cgroups: u64,
+    /// The patterns that a cgroup of it and its interface fit, as their bits; 0 for any.
+    pub patterns: u64,
+    /// The mark that the socket has in the bits of `mark_mask`.
+    pub mark: u32,
+    /// The bits of a mark that must agree; zero for any mark.
+    pub mark_mask: u32,
 }
-record!(Rule, size = 56);
+record!(Rule, size = 64);
 
 impl Rule {
     /// A rule for any flow.
@@ -91,7 +106,9 @@ impl Rule {
         ports: Ports::ANY,
         policy: 0,
         user: ANY_USER,
-        cgroups: 0,
+        patterns: 0,
+        mark: 0,
+        mark_mask: 0,
     };
 
     /// Whether a flow of this owner between these ends falls under the rule, as far as they
@@ -117,7 +134,8 @@ impl Rule {
     const fn misses_owner(&self, owner: Owner) -> u64 {
         let is_any = (self.user as u64 + 1) >> 32;
         let user = (self.user ^ owner.user) as u64 & is_any.wrapping_sub(1);
-        user | (self.cgroups & !owner.cgroups)
+        let mark = ((owner.mark & self.mark_mask) ^ self.mark) as u64;
+        user | mark | (self.patterns & !owner.patterns)
     }
 }
 
@@ -238,7 +256,7 @@ mod tests {
     #[test]
     fn a_users_rule_is_for_that_user_only() {
         let rule = Rule { user: 993, ..Rule::ANY };
-        let globus = Owner { user: 993, cgroups: 0 };
+        let globus = Owner { user: 993, mark: 0, patterns: 0 };
         assert!(rule.matches(globus, HOST, 1, 2) && Rule::ANY.matches(globus, HOST, 1, 2));
         assert!(
             !rule.matches(Owner { user: 0, ..globus }, HOST, 1, 2)
@@ -248,11 +266,25 @@ mod tests {
 
     #[test]
     fn a_cgroups_rule_is_for_what_fits_its_pattern() {
-        let rule = Rule { cgroups: 1 << 63, ..Rule::ANY };
-        let within = Owner { user: 0, cgroups: 1 << 63 | 1 };
+        let rule = Rule { patterns: 1 << 63, ..Rule::ANY };
+        let within = Owner { user: 0, mark: 0, patterns: 1 << 63 | 1 };
         assert!(rule.matches(within, HOST, 1, 2) && Rule::ANY.matches(within, HOST, 1, 2));
-        assert!(!rule.matches(Owner { cgroups: 1, ..within }, HOST, 1, 2));
+        assert!(!rule.matches(Owner { patterns: 1, ..within }, HOST, 1, 2));
         assert!(!Rule { user: 993, ..rule }.matches(within, HOST, 1, 2));
+        // One for a cgroup and an interface takes both.
+        let both = Rule { patterns: 1 << 63 | 1 << 62, ..rule };
+        assert!(!both.matches(within, HOST, 1, 2));
+        assert!(both.matches(Owner { patterns: both.patterns, ..within }, HOST, 1, 2));
+    }
+
+    #[test]
+    fn a_marks_rule_is_for_the_bits_of_its_mask() {
+        let rule = Rule { mark: 0x10, mark_mask: 0xff, ..Rule::ANY };
+        for (mark, fits) in [(0x10, true), (0x8000_0110, true), (0x11, false), (0, false)] {
+            let owner = Owner { user: 0, mark, patterns: 0 };
+            assert_eq!(rule.matches(owner, HOST, 1, 2), fits, "{mark:#x}");
+            assert!(Rule::ANY.matches(owner, HOST, 1, 2));
+        }
     }
 
     #[test]

@@ -31,6 +31,10 @@ pub struct SockOffsets {
     pub cgroup: u32,
     /// `sk_uid`: the user that it belongs to, 32 bits.
     pub user: u32,
+    /// `sk_mark`: the mark of its packets, 32 bits.
+    pub mark: u32,
+    /// `sk_dst_cache`: the route that its packets take, a pointer, null for none.
+    pub route: u32,
     /// `sk_rmem_alloc`: memory that received data takes, bytes.
     pub rmem_alloc: u32,
     /// `sk_wmem_queued`: memory that data to be sent takes, bytes.
@@ -128,5 +132,11 @@ pub struct SockOffsets {
     pub cgroup_parent: u32,
     /// `cgroup` of `struct cgroup_subsys_state` is a pointer.
     pub state_cgroup: u32,
+    /// `dev` of `struct dst_entry` is the device that a route leaves by, a pointer.
+    pub route_device: u32,
+    /// `name` of `struct net_device` is its name,
+    /// [`INTERFACE_BYTES`](crate::policy::INTERFACE_BYTES) long; what stands behind the first
+    /// zero means nothing.
+    pub device_name: u32,
 }
-record!(SockOffsets, size = 224);
+record!(SockOffsets, size = 240);

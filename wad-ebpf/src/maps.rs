@@ -13,7 +13,7 @@ use wad_common::{
     event::Event,
     flow::Flow,
     growth::Holder,
-    policy::{MAX_PATHS, Policy, Rule, RuleRun},
+    policy::{INTERFACE_BYTES, MAX_PATHS, Policy, Rule, RuleRun},
     refused::{MAX_REFUSALS, Refusal},
     stats::PathStats,
 };
@@ -27,6 +27,10 @@ pub type Policies = Array<Policy, 1, { BPF_F_INNER_MAP as usize }>;
 
 /// The cgroups that fit patterns of paths, by their numbers, with a bit for each pattern.
 pub type Cgroups = HashMap<u64, u64, 1, { BPF_F_NO_PREALLOC as usize }>;
+
+/// Names of interfaces, with a bit for each pattern that they fit. A whole name has its final
+/// zero.
+pub type Interfaces = LpmTrie<[u8; INTERFACE_BYTES], u64, 1>;
 
 // Two policy sets: the lowest bit of the generation says which is in force. The
 // agent makes the inner maps, each as large as its set.
@@ -42,6 +46,9 @@ pub static POLICY_SETS: ArrayOfMaps<Policies, 2> = ArrayOfMaps::new();
 
 #[btf_map(name = "CGROUP_SETS")]
 pub static CGROUP_SETS: ArrayOfMaps<Cgroups, 2> = ArrayOfMaps::new();
+
+#[btf_map(name = "INTERFACE_SETS")]
+pub static INTERFACE_SETS: ArrayOfMaps<Interfaces, 2> = ArrayOfMaps::new();
 
 /// Indexed by [`Setting`].
 #[btf_map(name = "SETTINGS")]

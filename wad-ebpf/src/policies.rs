@@ -4,7 +4,7 @@ use aya_ebpf::btf_maps::lpm_trie::Key;
 use wad_common::{
     counter::Setting,
     flow::Flow,
-    policy::{ANY_USER, Owner, Policy, RULES_PER_ADDRESS},
+    policy::{ANY_USER, Owner, Policy, RULES_PER_ADDRESS, RuleRun},
 };
 
 use crate::maps::{POLICY_SETS, PREFIX_SETS, RULE_SETS, SETTINGS};
@@ -46,14 +46,12 @@ pub fn generation() -> u64 {
 #[must_use]
 pub fn find(generation: u64, ends: &Ends, whose: impl FnOnce(u32, u16) -> Owner) -> Option<u32> {
     let set = (generation & 1) as u32;
-    let key = Key::new(128, bytes(ends.remote));
-    let prefixes = PREFIX_SETS.get(set)?;
-    let run = *prefixes.get(&key)?;
+    let run = *run(set, ends)?;
     let rules = RULE_SETS.get(set)?;
     let local = words(ends.local);
     // Whatever this says, rules that depend on nobody fit. Of a constant the verifier would
     // follow all that comes after it once more.
-    let mut owner = Owner { user: run.first, cgroups: run.first.into() };
+    let mut owner = Owner { user: run.first, mark: run.first, patterns: run.first.into() };
     if run.by != 0 {
         owner = whose(set, run.by);
         if owner.user == ANY_USER {
@@ -70,6 +68,24 @@ pub fn find(generation: u64, ends: &Ends, whose: impl FnOnce(u32, u16) -> Owner)
         }
     }
     None
+}
+
+/// Returns what the rules for the remote address depend on in the set of that generation, as
+/// [`RuleRun::by`] has it.
+#[inline(always)]
+#[must_use]
+pub fn depends_on(generation: u64, ends: &Ends) -> u16 {
+    match run((generation & 1) as u32, ends) {
+        Some(run) => run.by,
+        None => 0,
+    }
+}
+
+#[inline(always)]
+fn run(set: u32, ends: &Ends) -> Option<&'static RuleRun> {
+    let key = Key::new(128, bytes(ends.remote));
+    let prefixes = PREFIX_SETS.get(set)?;
+    prefixes.get(&key)
 }
 
 /// The policy of that index in the set of that generation; None where the path is

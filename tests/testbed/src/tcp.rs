@@ -98,6 +98,29 @@ pub fn connect_from(
     connected.map_err(|source| TcpError::Connect { to, source })
 }
 
+/// Connects out of a namespace with a mark (SO_MARK), 0 for none.
+///
+/// # Errors
+/// When nobody answers.
+pub fn connect_marked(netns: &Netns, mark: u32, to: SocketAddr) -> Result<TcpStream, TcpError> {
+    let connected = netns.run(|| -> io::Result<TcpStream> {
+        let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+        set_mark(&socket, mark)?;
+        socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(to))?;
+        Ok(socket.into())
+    })?;
+    connected.map_err(|source| TcpError::Connect { to, source })
+}
+
+/// Sets the mark of a socket (SO_MARK).
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn set_mark(socket: &impl AsRawFd, mark: u32) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, mark.cast_signed())
+}
+
 /// Connects with TCP fast open (RFC 7413): once the namespace has the server's
 /// cookie, the bytes travel in the SYN.
 ///

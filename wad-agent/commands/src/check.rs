@@ -20,7 +20,6 @@ use std::{
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use wad_linux::cgroup_tree::Cgroups;
 use wad_policy::config::{
     Config, ConfigError, Host, OnExit, PathPolicy, Texts, covers_ipv4, fields,
 };
@@ -30,8 +29,8 @@ use wad_tuning::{
     kernel_modules,
 };
 
-use self::memory::Memory;
 pub use self::report::Report;
+use self::{host::There, memory::Memory};
 use crate::{arguments::ConfigFile, output, progress::Progress};
 
 /// Paths and notes shown; the rest is a number.
@@ -63,10 +62,10 @@ pub fn run(args: &Check) -> anyhow::Result<()> {
     let config = loaded?;
     let ceilings = Ceiling::all(&config, read_sysctl);
     let memory = Memory::of(&config, memory::default_bytes());
-    let cgroups = host::cgroups(&config.paths);
+    let there = There::look(&config.paths);
     let sets = sets::read(&config);
     let page =
-        Page { file, fragments, config: &config, host: &host, ceilings, memory, cgroups, sets };
+        Page { file, fragments, config: &config, host: &host, ceilings, memory, there, sets };
     if args.json { output::print_json(&Report::of(&page)) } else { output::print(page) }
 }
 
@@ -76,8 +75,8 @@ pub fn fuzz(config: &Config, host: &Host) {
     let ceilings = Ceiling::all(config, |_| None);
     let memory = Memory::of(config, None);
     let file = Path::new("wad.toml");
-    let (cgroups, sets, fragments) = (None, Vec::new(), Vec::new());
-    let page = Page { file, fragments, config, host, ceilings, memory, cgroups, sets };
+    let (there, sets, fragments) = (There::default(), Vec::new(), Vec::new());
+    let page = Page { file, fragments, config, host, ceilings, memory, there, sets };
     assert!(page.to_string().ends_with("no error\n"));
     assert!(serde_json::to_string(&Report::of(&page)).is_ok());
 }
@@ -144,8 +143,7 @@ struct Page<'a> {
     host: &'a Host,
     ceilings: Vec<Ceiling>,
     memory: Memory,
-    /// The cgroups that there are; None where nothing depends on them, or nobody knows.
-    cgroups: Option<Cgroups>,
+    there: There,
     /// Sentences on sets, and on paths by what these hold.
     sets: Vec<String>,
 }
@@ -214,7 +212,8 @@ impl Page<'_> {
             [
                 note(path),
                 choice_note(path),
-                self.cgroups.as_ref().and_then(|cgroups| host::cgroup_note(path, cgroups)),
+                self.there.cgroup_note(path),
+                self.there.interface_note(path),
                 host::note(path, is_routed),
                 host::port_note(path, is_routed),
             ]

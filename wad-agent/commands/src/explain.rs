@@ -13,7 +13,7 @@ use wad_agent::{
 use wad_policy::config::{Config, Host, fill};
 use wad_tuning::{
     disabled_note::Note,
-    explain::{Answer, Basis, End, Offline, Query, below_root},
+    explain::{Answer, Basis, End, Offline, Query, below_root, interface_name, mark_number},
     routes,
 };
 
@@ -36,6 +36,12 @@ pub struct Explain {
     /// The cgroup that it is of, as /proc/PID/cgroup has it after 0::, where paths depend on it
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
+    /// The mark that it has (SO_MARK), where paths depend on it
+    #[arg(long, value_name = "NUMBER", value_parser = mark_number)]
+    pub mark: Option<u32>,
+    /// The interface that its packets leave by, where paths depend on it
+    #[arg(long, value_name = "NAME", value_parser = interface_name)]
+    pub interface: Option<String>,
     /// Answer from the configuration, even if an agent runs
     #[arg(long)]
     pub offline: bool,
@@ -50,7 +56,14 @@ pub struct Explain {
 /// `wad explain`.
 pub fn run(args: &Explain) -> Result<()> {
     let cgroup = args.cgroup.as_deref().map(below_root);
-    let query = Query { remote: args.remote, local: args.local, user: args.user, cgroup };
+    let query = Query {
+        remote: args.remote,
+        local: args.local,
+        user: args.user,
+        cgroup,
+        mark: args.mark,
+        interface: args.interface.clone(),
+    };
     let is_offline = args.offline || args.config.is_some();
     let answer = if is_offline { None } else { ask_agent(args, &query)? };
     let answer = match answer {

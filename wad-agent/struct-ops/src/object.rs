@@ -6,7 +6,7 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
-    os::fd::{AsRawFd as _, BorrowedFd, OwnedFd},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
 use aya_obj::{EbpfSectionKind, Object, generated::bpf_insn};
@@ -21,8 +21,6 @@ pub enum ObjectError {
     Parse(#[from] aya_obj::ParseError),
     #[error("cannot link the BPF object's programs")]
     Relocate(#[from] aya_obj::relocation::EbpfRelocationError),
-    #[error("the BPF object wants a map `{name}`, which was not given")]
-    NoMap { name: String },
     #[error("cannot make the BPF object's read-only data")]
     Rodata(#[source] io::Error),
     #[error("the BPF object has no program `{name}`")]
@@ -36,9 +34,13 @@ pub struct LinkedObject {
     _rodata: Vec<OwnedFd>,
 }
 
+/// No descriptor has this number.
+const NO_MAP: RawFd = -1;
+
 impl LinkedObject {
     /// Parses `data`, sets the read-only `globals` by name, and links the
-    /// programs against `maps`, by name.
+    /// programs against `maps`, by name. Those that use another one cannot be loaded: the
+    /// kernel refuses them (EBADF).
     pub fn link(
         data: &[u8],
         globals: HashMap<&str, (&[u8], bool)>,
@@ -56,9 +58,7 @@ impl LinkedObject {
                 rodata.push(fd);
                 rodata[rodata.len() - 1].as_raw_fd()
             } else {
-                maps.get(name.as_str())
-                    .ok_or_else(|| ObjectError::NoMap { name: name.clone() })?
-                    .as_raw_fd()
+                maps.get(name.as_str()).map_or(NO_MAP, AsRawFd::as_raw_fd)
             };
             fds.push((name.as_str(), fd, map));
         }

@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use wad_common::policy::{
-    ANY_USER, BY_CGROUP, BY_USER, CONGESTION_BYTES, NAME_BYTES, Policy, Rule, RuleRun,
+    ANY_USER, BY_CGROUP, BY_INTERFACE, BY_MARK, BY_USER, CONGESTION_BYTES, INTERFACE_BYTES,
+    NAME_BYTES, Policy, Rule, RuleRun,
 };
 use wad_policy::{
     config::{
-        CgroupPattern, Congestion, Mapped, MatchRule, PathPolicy, cgroup_patterns, fields,
-        match_rules,
+        CgroupPattern, Congestion, InterfacePattern, Mapped, MatchRule, PathPolicy,
+        cgroup_patterns, fields, interface_patterns, match_rules,
     },
     switch::Disabled,
 };
@@ -51,8 +52,64 @@ pub struct PolicySet {
     pub next: u32,
     /// The settings that paths would get whose flows are left alone.
     pub withheld: HashMap<u32, Withheld>,
-    /// The patterns of cgroups that rules have, by their numbers.
-    pub patterns: Vec<CgroupPattern>,
+    pub patterns: Patterns,
+}
+
+/// The patterns that rules have, by their numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Patterns {
+    pub cgroups: Vec<CgroupPattern>,
+    pub interfaces: Vec<InterfacePattern>,
+}
+
+/// Says which bit a pattern of cgroups has, by its number: they count from the lowest up.
+pub const fn cgroup_bit(number: usize) -> u64 {
+    // A valid configuration has no more than there are bits.
+    1_u64.wrapping_shl(number as u32)
+}
+
+/// Says which bit a pattern of interfaces has: they count from the highest down, and there are
+/// no more of both than bits.
+pub const fn interface_bit(number: usize) -> u64 {
+    cgroup_bit(0).rotate_right(1).wrapping_shr(number as u32)
+}
+
+impl Patterns {
+    fn of(paths: &[PathPolicy]) -> Self {
+        Self { cgroups: cgroup_patterns(paths), interfaces: interface_patterns(paths) }
+    }
+
+    /// Returns the bits that a rule has for its patterns.
+    fn bits(&self, own: &MatchRule) -> u64 {
+        let number = |own| self.interfaces.iter().position(|pattern| *pattern == own);
+        let interface = own.interface.and_then(number).map_or(0, interface_bit);
+        own.cgroup.map_or(0, cgroup_bit) | interface
+    }
+
+    /// Returns how names of interfaces begin, in bits, with the bits of the patterns that all
+    /// names fit which begin so.
+    pub fn interface_prefixes(&self) -> Vec<([u8; INTERFACE_BYTES], u8, u64)> {
+        let own = self.interfaces.iter();
+        own.map(|within| {
+            let numbered = self.interfaces.iter().enumerate();
+            let around = numbered.filter(|(_, pattern)| pattern.covers(*within));
+            let bits = around.fold(0, |bits, (number, _)| bits | interface_bit(number));
+            let (name, counted_bits) = within.prefix();
+            (name, counted_bits, bits)
+        })
+        .collect()
+    }
+
+    /// Returns those that a rule asks for by its bits.
+    pub fn asked(&self, bits: u64) -> (Option<&CgroupPattern>, Option<&InterfacePattern>) {
+        let is_asked = |bit: u64| bits & bit != 0;
+        let mut cgroups = self.cgroups.iter().enumerate();
+        let mut interfaces = self.interfaces.iter().enumerate();
+        (
+            cgroups.find(|(number, _)| is_asked(cgroup_bit(*number))).map(|(_, pattern)| pattern),
+            interfaces.find(|(number, _)| is_asked(interface_bit(*number))).map(|(_, it)| it),
+        )
+    }
 }
 
 /// The settings of a path whose flows are left alone.
@@ -82,8 +139,8 @@ impl PolicySet {
             }
             policies[place] = Some(Policy { generation, ..policy });
         }
-        let (prefixes, rules) = lay_out(paths, &names);
-        let patterns = cgroup_patterns(paths);
+        let patterns = Patterns::of(paths);
+        let (prefixes, rules) = lay_out(paths, &names, &patterns);
         Self { prefixes, rules, policies, names, next, withheld, patterns }
     }
 }
@@ -131,7 +188,11 @@ fn assign_indices(
 
 /// The run of each prefix: its own rules in their order, then those of the prefixes
 /// around it, nearest first.
-fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Mapped, RuleRun)>, Vec<Rule>) {
+fn lay_out(
+    paths: &[PathPolicy],
+    names: &[(String, u32)],
+    patterns: &Patterns,
+) -> (Vec<(Mapped, RuleRun)>, Vec<Rule>) {
     let mut prefixes: Vec<(Mapped, RuleRun)> = Vec::new();
     let mut rules: Vec<Rule> = Vec::new();
     let mut around: Vec<(Mapped, RuleRun)> = Vec::new();
@@ -141,15 +202,16 @@ fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Mapped, RuleR
             around.pop();
         }
         let first = rules.len();
-        rules.extend(group.iter().map(|own| rule(own, names[own.path].1)));
+        let rule = |own: &MatchRule| rule(own, names[own.path].1, patterns.bits(own));
+        rules.extend(group.iter().map(rule));
+        let mut by = group.iter().fold(0, |by, rule| by | depends_on(rule));
         if let Some((_, run)) = around.last() {
             let outer = run.first as usize..run.first as usize + usize::from(run.count);
             rules.extend_from_within(outer);
+            by |= run.by;
         }
-        let own = &rules[first..];
         // A valid configuration has far fewer.
-        let count = own.len().min(u16::MAX.into()) as u16;
-        let by = own.iter().fold(0, |by, rule| by | depends_on(rule));
+        let count = rules[first..].len().min(u16::MAX.into()) as u16;
         let run = RuleRun { first: first as u32, count, by };
         around.push((prefix, run));
         prefixes.push((prefix, run));
@@ -157,12 +219,21 @@ fn lay_out(paths: &[PathPolicy], names: &[(String, u32)]) -> (Vec<(Mapped, RuleR
     (prefixes, rules)
 }
 
-const fn depends_on(rule: &Rule) -> u16 {
-    let by_user = if rule.user == ANY_USER { 0 } else { BY_USER };
-    if rule.cgroups == 0 { by_user } else { by_user | BY_CGROUP }
+fn depends_on(rule: &MatchRule) -> u16 {
+    let by = [
+        (rule.user.is_some(), BY_USER),
+        (rule.cgroup.is_some(), BY_CGROUP),
+        (rule.mark.is_some(), BY_MARK),
+        (rule.interface.is_some(), BY_INTERFACE),
+    ];
+    by.into_iter().filter(|(is_asked, _)| *is_asked).fold(0, |all, (_, by)| all | by)
 }
 
-const fn rule(own: &MatchRule, policy: u32) -> Rule {
+const fn rule(own: &MatchRule, policy: u32, patterns: u64) -> Rule {
+    let (mark, mark_mask) = match own.mark {
+        Some(mark) => (mark.value, mark.mask),
+        None => (0, 0),
+    };
     Rule {
         local_prefix: halves(own.local.address),
         local_mask: halves(own.local.mask()),
@@ -172,11 +243,9 @@ const fn rule(own: &MatchRule, policy: u32) -> Rule {
             Some(user) => user,
             None => ANY_USER,
         },
-        // A valid configuration has no more than there are bits.
-        cgroups: match own.cgroup {
-            Some(number) => 1_u64.wrapping_shl(number as u32),
-            None => 0,
-        },
+        patterns,
+        mark,
+        mark_mask,
     }
 }
 
@@ -213,6 +282,7 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
 mod tests {
     use ipnet::IpNet;
     use wad_common::ports::{PortRange, Ports};
+    use wad_policy::config::{Mark, testing};
 
     use super::*;
 
@@ -238,6 +308,43 @@ mod tests {
         assert_eq!(by_user, [0, BY_USER, BY_USER]);
         let users: Vec<_> = set.rules.iter().map(|rule| rule.user).collect();
         assert_eq!(users, [ANY_USER, 993, ANY_USER, ANY_USER, 993, ANY_USER]);
+    }
+
+    #[test]
+    fn what_rules_ask_for_is_looked_up_for_them_only() {
+        let interface = |text| testing::interface(text);
+        let mark = Some(Mark { value: 0x10, mask: 0xff });
+        let paths = [
+            PathPolicy { interface: interface("eth1"), ..path("a", &["10.0.0.0/8"]) },
+            PathPolicy { mark, ..path("b", &["10.1.0.0/16"]) },
+            PathPolicy { interface: interface("et*"), ..path("c", &["11.0.0.0/8"]) },
+            PathPolicy {
+                interface: interface("eth1"),
+                cgroup: Some(CgroupPattern::Unit("x.service".to_owned())),
+                ..path("d", &["12.0.0.0/8"])
+            },
+        ];
+        let set = set(&paths);
+        let by: Vec<_> = set.prefixes.iter().map(|(_, run)| run.by).collect();
+        let both = BY_INTERFACE | BY_MARK;
+        assert_eq!(by, [BY_INTERFACE, both, BY_INTERFACE, BY_INTERFACE | BY_CGROUP]);
+        let (eth1, et) = (1 << 63, 1 << 62);
+        let bits: Vec<_> = set.rules.iter().map(|rule| rule.patterns).collect();
+        assert_eq!(bits, [eth1, 0, eth1, et, eth1 | 1]);
+        let marks: Vec<_> = set.rules.iter().map(|rule| (rule.mark, rule.mark_mask)).collect();
+        assert_eq!(marks, [(0, 0), (0x10, 0xff), (0, 0), (0, 0), (0, 0)]);
+        // The longer of the two is of both.
+        let prefixes = set.patterns.interface_prefixes();
+        let known: Vec<_> = prefixes.iter().map(|(_, counted, bits)| (*counted, *bits)).collect();
+        assert_eq!(known, [(40, eth1 | et), (16, et)]);
+        let asked = set.patterns.asked(eth1 | 1);
+        assert_eq!((asked.0.is_some(), asked.1.copied()), (true, interface("eth1")));
+    }
+
+    #[test]
+    fn bits_of_patterns_are_of_either_kind() {
+        assert_eq!([0, 1, 63].map(cgroup_bit), [1, 2, 1 << 63]);
+        assert_eq!([0, 1, 63].map(interface_bit), [1 << 63, 1 << 62, 1]);
     }
 
     fn set_after(

@@ -38,7 +38,9 @@ const INSTANCE: &str = "never-run";
 
 const GOOD: &str = "[[path]]\nname = 'p'\nremote = '192.0.2.0/24'\nsndbuf = '1MiB'\n\
                     [[path]]\nname = 'q'\nremote = '192.0.2.0/24'\nlocal = '198.51.100.1'\n\
-                    user = 7\n";
+                    user = 7\n\
+                    [[path]]\nname = 'r'\nremote = '198.51.100.0/24'\nmark = 0x10\n\
+                    interface = 'eth1'\n";
 const BAD: &str = "[[path]]\nname = 'p'\nno_such = 1\nremote = '192.0.2.0/33'\n";
 
 /// Chooses among all flows by all that there is of an owner.
@@ -94,6 +96,8 @@ const TABLE: &[Row] = &[
             ("192.0.2.1 --config FOLDER/bad.toml", Code(78)),
             ("192.0.2.1 --offline --config FOLDER/none.toml", Code(78)),
             ("192.0.2.1 --user no-such-user-here --offline", Code(64)),
+            ("192.0.2.1 --mark 0x10/0xff --offline", Code(64)),
+            ("192.0.2.1 --interface a/b --offline", Code(64)),
             ("dtn.example.org --offline", Code(64)),
         ],
         json: &[
@@ -101,7 +105,7 @@ const TABLE: &[Row] = &[
             ("203.0.113.1:443 --offline --config FOLDER/good.toml", "explain"),
             (
                 "192.0.2.1 --config FOLDER/good.toml --local 198.51.100.1 --user 7 \
-                 --cgroup /a.slice",
+                 --cgroup /a.slice --mark 0x10 --interface eth1",
                 "explain",
             ),
         ],
@@ -413,6 +417,8 @@ fn options_change_what_is_shown() {
         ("plan", "--rate 1Gbit --rtt 100ms".to_owned(), "--json"),
         ("explain", format!("192.0.2.1 {config}"), "--local 198.51.100.2"),
         ("explain", format!("192.0.2.1 {config}"), "--user 8"),
+        ("explain", format!("198.51.100.1 {config}"), "--mark 0x10"),
+        ("explain", format!("198.51.100.1 {config} --mark 0x10"), "--interface eth1"),
         ("explain", format!("192.0.2.1 {config} --user 7"), "--local 198.51.100.1"),
         ("explain", format!("192.0.2.1 {config}"), "--json"),
         ("flows", "--instruments".to_owned(), "--json"),

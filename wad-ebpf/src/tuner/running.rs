@@ -11,7 +11,7 @@ use aya_ebpf::{bindings::BPF_TCP_CLOSE, helpers::generated::bpf_seq_write};
 use wad_common::{
     event::Kind,
     flow::{Asks, Flow, Outcome, Role, Visit},
-    policy::{ANY_USER, NO_PATH, Policy},
+    policy::{ANY_USER, BY_INTERFACE, NO_PATH, Policy},
     refused::Refused,
 };
 use wad_ebpf::{counts, policies};
@@ -84,7 +84,8 @@ fn visit(socket: &Visited) -> Option<Visit> {
     if let Some(flow) = flows::live(socket) {
         // One that was matched, but whose establishment found no policy, is begun
         // anew.
-        if index == flow.policy && flow.established_ns != 0 {
+        let stays = index == flow.policy || is_lost(socket, generation, flow.policy);
+        if stays && flow.established_ns != 0 {
             let policy = policies::policy(generation, flow.policy)?;
             return change(socket, flow, policy);
         }
@@ -105,6 +106,16 @@ fn visit(socket: &Visited) -> Option<Visit> {
     flows::set_before_data(socket, flow);
     flows::establish(socket, flow, policy);
     Some(Visit::Adopted)
+}
+
+/// Whether it is not known by which device it leaves until its next packet does, where that
+/// matters: it stays on this path, if that is still there. A function of its own, which is
+/// looked through once: of a flag the verifier would follow all that comes after it twice.
+#[inline(never)]
+fn is_lost(socket: &Visited, generation: u64, index: u32) -> bool {
+    !socket.has_route()
+        && policies::depends_on(generation, &socket.ends()) & BY_INTERFACE != 0
+        && policies::policy(generation, index).is_some()
 }
 
 /// Sends an event of a change. Those that come or leave have theirs.

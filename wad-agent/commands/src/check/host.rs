@@ -1,5 +1,6 @@
 //! Shows what `[host]` changes, and what a path lacks without it.
 
+use nix::net::if_::if_nameindex;
 use wad_linux::{
     cgroup,
     cgroup_tree::{Cgroups, Tree},
@@ -51,17 +52,48 @@ fn namespaces(config: &Config) -> Option<String> {
     ))
 }
 
-/// Returns the cgroups that there are, if a path depends on them.
-pub fn cgroups(paths: &[PathPolicy]) -> Option<Cgroups> {
-    paths.iter().find(|path| path.cgroup.is_some())?;
+/// Holds what there is that paths may depend on; None where none does, or nobody knows.
+#[derive(Debug, Default)]
+pub struct There {
+    pub cgroups: Option<Cgroups>,
+    /// The names of the interfaces of this network namespace.
+    pub interfaces: Option<Vec<String>>,
+}
+
+impl There {
+    /// Looks for what these paths depend on.
+    pub fn look(paths: &[PathPolicy]) -> Self {
+        let by_cgroup = paths.iter().any(|path| path.cgroup.is_some());
+        let by_interface = paths.iter().any(|path| path.interface.is_some());
+        Self {
+            cgroups: by_cgroup.then(cgroups).flatten(),
+            interfaces: by_interface.then(interfaces).flatten(),
+        }
+    }
+
+    /// Returns a note of a pattern that no cgroup fits, which is no error: one may come.
+    pub fn cgroup_note(&self, path: &PathPolicy) -> Option<String> {
+        let (pattern, cgroups) = (path.cgroup.as_ref()?, self.cgroups.as_ref()?);
+        let is_none = !cgroups.keys().any(|cgroup| pattern.fits(cgroup));
+        is_none.then(|| format!("path {}: nothing fits {pattern} on this host now", path.name))
+    }
+
+    /// Returns a note of a pattern that no interface fits: one may come, or be elsewhere.
+    pub fn interface_note(&self, path: &PathPolicy) -> Option<String> {
+        let (pattern, interfaces) = (path.interface?, self.interfaces.as_ref()?);
+        let is_none = !interfaces.iter().any(|name| pattern.fits(name));
+        let where_none = "in this network namespace now";
+        is_none.then(|| format!("path {}: nothing fits {pattern} {where_none}", path.name))
+    }
+}
+
+fn cgroups() -> Option<Cgroups> {
     Some(Tree::open(&cgroup::root().ok()?).ok()?.cgroups().clone())
 }
 
-/// Returns a note of a pattern that no cgroup fits, which is no error: one may come.
-pub fn cgroup_note(path: &PathPolicy, cgroups: &Cgroups) -> Option<String> {
-    let pattern = path.cgroup.as_ref()?;
-    let is_none = !cgroups.keys().any(|cgroup| pattern.fits(cgroup));
-    is_none.then(|| format!("path {}: nothing fits {pattern} on this host now", path.name))
+fn interfaces() -> Option<Vec<String>> {
+    let interfaces = if_nameindex().ok()?;
+    Some(interfaces.iter().map(|it| it.name().to_string_lossy().into_owned()).collect())
 }
 
 /// Returns a note of ports that no rule can choose.

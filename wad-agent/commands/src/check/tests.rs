@@ -24,9 +24,10 @@ fn told<T>(text: &str, sysctl_bytes: Option<u64>, tell: impl FnOnce(&Page<'_>) -
     let ceilings = Ceiling::all(&config, |_| sysctl_bytes);
     let memory = Memory::of(&config, Some(64 << 20));
     let cgroups = Some([("a.slice/x.service".into(), 7)].into());
+    let there = There { cgroups, interfaces: Some(vec!["eth1".to_owned()]) };
     let file = Path::new("wad.toml");
     let (sets, fragments) = (sets::read(&config), Vec::new());
-    tell(&Page { file, fragments, config: &config, host: &host, ceilings, memory, cgroups, sets })
+    tell(&Page { file, fragments, config: &config, host: &host, ceilings, memory, there, sets })
 }
 
 const TWO: &str = r#"
@@ -62,6 +63,16 @@ fn what_no_cgroup_fits_is_no_error() {
     assert!(none.contains("path p: nothing fits unit y.service on this host now\n"), "{none}");
     let one = page(&of("x.service"), None);
     assert!(one.contains("unit x.service") && !one.contains("nothing fits"), "{one}");
+}
+
+#[test]
+fn what_no_interface_fits_is_no_error() {
+    let of = |name| format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\ninterface = '{name}'\n");
+    let none = page(&of("eth2*"), None);
+    let note = "path p: nothing fits interface eth2* in this network namespace now\n";
+    assert!(none.contains(note), "{none}");
+    let one = page(&of("eth*"), None);
+    assert!(one.contains("interface eth*") && !one.contains("nothing fits"), "{one}");
 }
 
 #[test]

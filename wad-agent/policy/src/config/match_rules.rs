@@ -2,13 +2,13 @@
 //! kernel side, the check of overlaps and the rules of routes all have this one.
 //!
 //! A path is one rule for each combination of its prefixes and port ranges. The longest
-//! remote prefix that has an address goes first; among the rules of one prefix those for a
-//! user and cgroups, then those for one of them, then those with the fewest pairs of ports,
-//! and among those with as many the order of the file.
+//! remote prefix that has an address goes first; among the rules of one prefix those with the
+//! most conditions on the socket (user, cgroups, marks, interfaces), then those with the fewest
+//! pairs of ports, and among those with as many the order of the file.
 
 use wad_common::ports::{PortRange, Ports};
 
-use super::{CgroupPattern, PathPolicy, prefix::Mapped};
+use super::{CgroupPattern, InterfacePattern, Mark, PathPolicy, prefix::Mapped};
 
 /// A rule, as far as matching goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,21 @@ pub struct MatchRule {
     pub user: Option<u32>,
     /// Number of the pattern that its cgroups fit; None for any.
     pub cgroup: Option<usize>,
+    /// The marks of its socket; None for any.
+    pub mark: Option<Mark>,
+    /// The interfaces that its packets leave by; None for any.
+    pub interface: Option<InterfacePattern>,
     /// Index of its path.
     pub path: usize,
+}
+
+impl MatchRule {
+    /// Returns how many of the conditions on sockets it does not have.
+    fn open_conditions(&self) -> usize {
+        let Self { user, cgroup, mark, interface, .. } = self;
+        let is_open = [user.is_none(), cgroup.is_none(), mark.is_none(), interface.is_none()];
+        is_open.into_iter().filter(|is_open| *is_open).count()
+    }
 }
 
 /// Returns the rules of all paths: a prefix stands behind those around it, and the rules
@@ -34,25 +47,43 @@ pub fn match_rules(paths: &[PathPolicy]) -> Vec<MatchRule> {
         let cgroup = path.cgroup.as_ref().and_then(number);
         for &remote in &path.remote {
             for local in locals(path) {
-                let (remote, user) = (remote.into(), path.user);
-                let rule = |ports| MatchRule { remote, local, ports, user, cgroup, path: index };
+                let rule = |ports| MatchRule {
+                    remote: remote.into(),
+                    local,
+                    ports,
+                    user: path.user,
+                    cgroup,
+                    mark: path.mark,
+                    interface: path.interface,
+                    path: index,
+                };
                 rules.extend(path.ports().map(rule));
             }
         }
     }
     // Stable: the order of the file remains.
-    let open = |rule: &MatchRule| u8::from(rule.user.is_none()) + u8::from(rule.cgroup.is_none());
-    rules.sort_by_key(|rule| (rule.remote, open(rule), rule.ports.pairs()));
+    rules.sort_by_key(|rule| (rule.remote, rule.open_conditions(), rule.ports.pairs()));
     rules
 }
 
-/// Returns the patterns of the paths, each once. Their numbers are their places. There are
-/// but few, see [`CGROUP_PATTERNS`](wad_common::policy::CGROUP_PATTERNS).
+/// Returns the patterns of cgroups that paths have, each once. Their numbers are their places.
+/// There are but few, see [`PATTERNS`](wad_common::policy::PATTERNS).
 pub fn cgroup_patterns(paths: &[PathPolicy]) -> Vec<CgroupPattern> {
     let mut patterns: Vec<CgroupPattern> = Vec::new();
     for pattern in paths.iter().filter_map(|path| path.cgroup.as_ref()) {
         if !patterns.contains(pattern) {
             patterns.push(pattern.clone());
+        }
+    }
+    patterns
+}
+
+/// Returns the patterns of interfaces, likewise.
+pub fn interface_patterns(paths: &[PathPolicy]) -> Vec<InterfacePattern> {
+    let mut patterns = Vec::new();
+    for pattern in paths.iter().filter_map(|path| path.interface) {
+        if !patterns.contains(&pattern) {
+            patterns.push(pattern);
         }
     }
     patterns
@@ -88,6 +119,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::config::testing;
 
     fn path(remote_ports: &[PortRange]) -> PathPolicy {
         PathPolicy {
@@ -138,6 +170,19 @@ mod tests {
         let rules = match_rules(&[path(&[]), a, b, both]);
         let order: Vec<_> = rules.iter().map(|rule| (rule.path, rule.cgroup)).collect();
         assert_eq!(order, [(3, Some(0)), (2, Some(1)), (1, Some(0)), (0, None)]);
+    }
+
+    #[test]
+    fn each_condition_on_the_socket_counts_as_one() {
+        let mark = Some(Mark { value: 1, mask: 1 });
+        let interface = testing::interface("eth*");
+        let one = PathPolicy { mark, ..path(&[]) };
+        let other = PathPolicy { interface, ..path(&[range(443, 443)]) };
+        let both = PathPolicy { mark, ..other.clone() };
+        let three = PathPolicy { user: Some(0), mark, interface, ..path(&[]) };
+        let rules = match_rules(&[path(&[range(443, 443)]), one, other, three, both]);
+        let order: Vec<_> = rules.iter().map(|rule| rule.path).collect();
+        assert_eq!(order, [3, 4, 2, 1, 0]);
     }
 
     #[test]

@@ -27,9 +27,11 @@ mod host;
 mod host_changes;
 mod host_name;
 mod inherit;
+mod interface;
 mod keys;
 mod line;
 mod line_use;
+mod mark;
 mod match_rules;
 mod overlap;
 mod pacing;
@@ -73,9 +75,11 @@ pub use host::Host;
 #[cfg(feature = "fuzz")]
 pub use host::loadable;
 pub use host_changes::{HostChanges, TransmitQueue};
+pub use interface::{InterfacePattern, is_name as is_interface_name};
 pub use keys::LeftOut;
 pub use line::{MAX_BITS_PER_SECOND, bits_per_second, is_rate, is_rtt, rtt_seconds};
-pub use match_rules::{MatchRule, cgroup_patterns, match_rules};
+pub use mark::{Mark, number as mark_number};
+pub use match_rules::{MatchRule, cgroup_patterns, interface_patterns, match_rules};
 pub use overlap::{Unfit, fit, unreachable};
 pub use pacing::auto_bytes_per_second as auto_pacing;
 pub use path_policy::{

@@ -8,7 +8,7 @@ mod left_over;
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use ipnet::Ipv6Net;
-use wad_common::policy::{CGROUP_PATTERNS, MAX_PATHS, RULES_PER_ADDRESS};
+use wad_common::policy::{MAX_PATHS, PATTERNS, RULES_PER_ADDRESS};
 
 pub use self::fit::{Unfit, fit};
 use self::{
@@ -22,7 +22,7 @@ use super::{
     match_rules::{MatchRule, match_rules},
 };
 
-/// Most rules, those of the prefixes around each prefix included: 48 MiB of
+/// Most rules, those of the prefixes around each prefix included: 64 MiB of
 /// kernel memory.
 const MAX_RULES: usize = 1 << 20;
 
@@ -55,8 +55,8 @@ pub fn check(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
         count > MAX_RULES
     });
     if let Some(path) = beyond_patterns(paths) {
-        let label = format!("at most {CGROUP_PATTERNS} in all paths together");
-        let fault = Fault::new("too many patterns of cgroups", label);
+        let label = format!("at most {PATTERNS} in all paths together");
+        let fault = Fault::new("too many patterns of cgroups and interfaces", label);
         problems.push(fault.help("join them by a pattern with *").at(sites[path].name));
         return;
     }
@@ -68,10 +68,11 @@ pub fn check(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
 
 /// Returns the first path whose pattern is one too many.
 fn beyond_patterns(paths: &[PathPolicy]) -> Option<usize> {
-    let mut known = HashSet::new();
+    let (mut cgroups, mut interfaces) = (HashSet::new(), HashSet::new());
     paths.iter().position(|path| {
-        let is_new = path.cgroup.as_ref().is_some_and(|pattern| known.insert(pattern));
-        is_new && known.len() > CGROUP_PATTERNS
+        cgroups.extend(&path.cgroup);
+        interfaces.extend(path.interface);
+        cgroups.len() + interfaces.len() > PATTERNS
     })
 }
 
@@ -200,9 +201,9 @@ fn never_matches(fate: &Fate) -> Fault {
                 "another path takes all its flows"
             };
             Fault::new("this path can never match", label).help(
-                "of the paths on a prefix one for a user or cgroups wins, then that with the fewest \
-                 ports, then the first in the file: move this path up, or narrow what takes its \
-                 flows",
+                "of the paths on a prefix that with the most of user, cgroup, mark and interface wins, \
+                 then that with the fewest ports, then the first in the file: move this path up, or \
+                 narrow what takes its flows",
             )
         }
         None => Fault::new("this path can never match", "`local` has no address of this family")
@@ -242,7 +243,7 @@ mod tests {
     use wad_common::ports::PortRange;
 
     use super::*;
-    use crate::config::CgroupPattern;
+    use crate::config::{CgroupPattern, Mark, testing};
 
     fn path(remote: &str, local: &[&str], remote_port: u16) -> PathPolicy {
         PathPolicy {
@@ -334,6 +335,36 @@ mod tests {
     }
 
     #[test]
+    fn marks_and_interfaces_cover_none_but_their_own() {
+        let of = |mark: Option<(u32, u32)>, interface: &str| PathPolicy {
+            name: format!("{mark:?} {interface}"),
+            mark: mark.map(|(value, mask)| Mark { value, mask }),
+            interface: testing::interface(interface),
+            ..path("10.0.0.0/8", &[], 0)
+        };
+        let any = || of(None, "");
+        assert_eq!(found(&[of(Some((1, 3)), ""), of(Some((1, 7)), "x"), any()]), []);
+        assert_eq!(found(&[of(None, "eth1"), of(None, "eth*"), any()]), []);
+        // The first in the file goes first.
+        assert_eq!(found(&[of(None, "eth*"), of(None, "eth1")]), [(NEVER.to_owned(), 1)]);
+        assert_eq!(found(&[of(Some((1, 3)), ""), of(Some((5, 7)), "")]), [(NEVER.to_owned(), 1)]);
+        assert_eq!(found(&[of(Some((5, 7)), ""), of(Some((1, 3)), "")]), []);
+        // Two of them go before one, which takes what they leave.
+        let both = PathPolicy { remote_ports: ports(443), ..of(Some((1, 1)), "eth*") };
+        assert_eq!(found(&[of(Some((1, 1)), ""), both]), []);
+        // All marks, each some.
+        let halves = [of(Some((0, 1)), ""), of(Some((1, 1)), ""), any()];
+        assert_eq!(found(&halves), [(NEVER.to_owned(), 2)]);
+        // As many ports, of which some are the same, are in doubt for the same marks only.
+        let marked = |value, first, last| PathPolicy {
+            mark: Some(Mark { value, mask: u32::MAX }),
+            ..range(first, last)
+        };
+        assert_eq!(found(&[marked(1, 1, 100), marked(2, 51, 150)]), []);
+        assert_eq!(found(&[marked(1, 1, 100), marked(1, 51, 150)]).len(), 1);
+    }
+
+    #[test]
     fn there_are_as_many_patterns_as_bits() {
         let numbered = |n: usize| PathPolicy {
             name: n.to_string(),
@@ -346,7 +377,12 @@ mod tests {
         paths.push(PathPolicy { cgroup: paths[0].cgroup.clone(), ..numbered(64) });
         assert_eq!(found(&paths), []);
         paths.push(numbered(65));
-        assert_eq!(found(&paths), [("too many patterns of cgroups".to_owned(), 65)]);
+        let title = "too many patterns of cgroups and interfaces".to_owned();
+        assert_eq!(found(&paths), [(title.clone(), 65)]);
+        // Interfaces are among them.
+        paths.truncate(65);
+        paths[64].interface = testing::interface("eth*");
+        assert_eq!(found(&paths), [(title, 64)]);
     }
 
     #[test]

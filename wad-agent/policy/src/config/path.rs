@@ -20,9 +20,9 @@ use super::{
         capacity::{BAND, MEASURED_BAND},
         matched::MODE,
     },
-    host_name,
+    host_name, interface,
     line::Line,
-    line_use,
+    line_use, mark,
     overlap::Site,
     pacing, prefix,
     table::{self, Located, Table},
@@ -52,6 +52,8 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     fields::read_match(table, problems, &mut policy);
     policy.user = user::read(table, host, problems);
     policy.cgroup = cgroup::read(table, problems);
+    policy.mark = mark::read(table, problems);
+    policy.interface = interface::read(table, problems);
     let match_in_doubt = problems.count() > before;
 
     let line = Line::read(table, is_measured, problems);

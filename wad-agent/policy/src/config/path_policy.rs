@@ -5,7 +5,7 @@ use std::fmt;
 use ipnet::IpNet;
 use wad_common::{control::Control, ports::PortRange};
 
-use super::{cgroup::CgroupPattern, thresholds::Windows};
+use super::{cgroup::CgroupPattern, interface::InterfacePattern, mark::Mark, thresholds::Windows};
 use crate::{capacity::Capacity, law::Law, shares::Shares};
 
 /// A policy says which flows are meant, and what they get. None leaves a setting to the
@@ -27,6 +27,10 @@ pub struct PathPolicy {
     pub user: Option<u32>,
     /// The cgroups whose sockets are meant; None for any.
     pub cgroup: Option<CgroupPattern>,
+    /// The marks of the sockets that are meant; None for any.
+    pub mark: Option<Mark>,
+    /// The interfaces that their packets leave by; None for any.
+    pub interface: Option<InterfacePattern>,
     /// Bytes that the path carries in a round trip time, where the file says so.
     pub bdp_bytes: Option<u64>,
     /// Argument of SO_SNDBUF, which the kernel doubles.
@@ -71,6 +75,12 @@ impl PathPolicy {
             Some(Congestion::Ours(law)) => Some(law),
             _ => None,
         }
+    }
+
+    /// Whether it is for some sockets only, whatever their addresses and ports.
+    pub const fn is_by_socket(&self) -> bool {
+        let Self { user, cgroup, mark, interface, .. } = self;
+        user.is_some() || cgroup.is_some() || mark.is_some() || interface.is_some()
     }
 
     /// Returns what its flows take beside standard ones. None under the kernel's

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::Host;
+use super::{Host, InterfacePattern, interface};
 
 /// Returns a host that is the same on every machine.
 pub fn host() -> Host {
@@ -17,6 +17,11 @@ pub fn host() -> Host {
         groups: [("root".to_owned(), 0), ("netops".to_owned(), 994)].into(),
         ..Host::default()
     }
+}
+
+/// Returns the pattern of interfaces of a path that has this one.
+pub fn interface(text: &str) -> Option<InterfacePattern> {
+    interface::parse(text).ok()
 }
 
 /// Returns the root of the repository.

@@ -15,13 +15,13 @@ use wad_common::{
     counter::{Counter, Setting},
     event::Kind,
     growth::{Holder, Room},
-    policy::{Policy, Rule, RuleRun},
+    policy::{INTERFACE_BYTES, Policy, Rule, RuleRun},
     refused::Refusal,
     stats::PathStats,
 };
 use wad_linux::cgroup_tree::{Cgroups, MAX_CGROUPS};
 use wad_policy::{
-    config::{CgroupPattern, Origin, PathPolicy},
+    config::{Origin, PathPolicy},
     switch::Disabled,
 };
 use wad_toolbox::{mutex::locked, refusals::RefusedFlows, shown};
@@ -30,16 +30,17 @@ use super::{Pins, Result, TuningError};
 use crate::{
     explain::{Answer, Basis, Known, Query, RuleSet, explain},
     instance::Instance,
-    policy_set::{Indices, Making, PolicySet, Withheld},
+    policy_set::{Indices, Making, Patterns, PolicySet, Withheld, cgroup_bit},
     readings::{KernelReadings, PathReading, PathState},
 };
 
 /// Names of the maps, as in wad-ebpf.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "PREFIX_SETS",
     "RULE_SETS",
     "POLICY_SETS",
     "CGROUP_SETS",
+    "INTERFACE_SETS",
     "SETTINGS",
     "COUNTERS",
     "PATHS",
@@ -54,6 +55,7 @@ pub const BPF_F_INNER_MAP: u32 = 1 << 12;
 
 type CgroupMap = BpfHashMap<MapData, u64, u64>;
 type Prefixes = LpmTrie<MapData, [u8; 16], RuleRun>;
+type InterfaceMap = LpmTrie<MapData, [u8; INTERFACE_BYTES], u64>;
 
 /// The maps that the agent reads and writes.
 pub struct Maps {
@@ -63,6 +65,8 @@ pub struct Maps {
     /// The pin of the cgroups, opened where a set has patterns: a descriptor less for all
     /// others.
     cgroup_sets: PathBuf,
+    /// The pin of the interfaces, likewise.
+    interface_sets: PathBuf,
     settings: Array<MapData, u64>,
     counters: Array<MapData, u64>,
     paths: BpfHashMap<MapData, u32, PathStats>,
@@ -99,12 +103,15 @@ struct Inner {
     policies: Array<MapData, Policy>,
     prefixes: Arc<Prefixes>,
     cgroups: Arc<Mutex<KnownCgroups>>,
+    /// None where no rule asks, as of cgroups.
+    interfaces: Option<Arc<InterfaceMap>>,
+    patterns: Arc<Patterns>,
 }
 
 /// The cgroups of a policy set.
 struct KnownCgroups {
-    /// The patterns of its rules, by their numbers.
-    patterns: Arc<[CgroupPattern]>,
+    /// The patterns of its rules.
+    patterns: Arc<Patterns>,
     /// None where there are no patterns: no rule asks, and nobody looks into what the set's
     /// place has had.
     map: Option<CgroupMap>,
@@ -113,14 +120,14 @@ struct KnownCgroups {
 }
 
 impl KnownCgroups {
-    fn new(patterns: &[CgroupPattern], cgroups: &Cgroups) -> Result<Self> {
-        let map = if patterns.is_empty() {
+    fn new(patterns: Arc<Patterns>, cgroups: &Cgroups) -> Result<Self> {
+        let map = if patterns.cgroups.is_empty() {
             None
         } else {
             let map = CgroupMap::create(MAX_CGROUPS as u32, BPF_F_NO_PREALLOC);
             Some(map.map_err(named("CGROUP_SETS"))?)
         };
-        let mut known = Self { patterns: patterns.into(), map, fitting: HashMap::new() };
+        let mut known = Self { patterns, map, fitting: HashMap::new() };
         known.follow(cgroups)?;
         Ok(known)
     }
@@ -130,8 +137,9 @@ impl KnownCgroups {
         let Some(map) = &mut self.map else { return Ok(false) };
         let error = named("CGROUP_SETS");
         let bits = |cgroup: &Path| {
-            let fitting = self.patterns.iter().enumerate().filter(|(_, it)| it.fits(cgroup));
-            fitting.fold(0, |bits, (number, _)| bits | 1_u64 << number)
+            let patterns = self.patterns.cgroups.iter().enumerate();
+            let fitting = patterns.filter(|(_, pattern)| pattern.fits(cgroup));
+            fitting.fold(0, |bits, (number, _)| bits | cgroup_bit(number))
         };
         let now = cgroups.iter().map(|(cgroup, id)| (*id, bits(cgroup)));
         let now: HashMap<u64, u64> = now.filter(|(_, bits)| *bits != 0).collect();
@@ -153,9 +161,25 @@ pub fn open(pins: &Pins, name: &'static str) -> Result<MapData> {
     MapData::from_pin(pins.map(name)).map_err(named(name))
 }
 
+/// Names of the maps that only programs need which find the paths of flows.
+const MATCHING: [&str; 4] = ["PREFIX_SETS", "RULE_SETS", "CGROUP_SETS", "INTERFACE_SETS"];
+
 /// Opens all of them, by their names.
 pub fn open_all(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
-    NAMES.iter().map(|name| Ok((*name, open(pins, name)?))).collect()
+    open_each(pins, NAMES.into_iter())
+}
+
+/// Opens those that programs need which find no path: where there are few descriptors, each
+/// counts.
+pub fn open_but_matching(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
+    open_each(pins, NAMES.into_iter().filter(|name| !MATCHING.contains(name)))
+}
+
+fn open_each(
+    pins: &Pins,
+    names: impl Iterator<Item = &'static str>,
+) -> Result<Vec<(&'static str, MapData)>> {
+    names.map(|name| Ok((name, open(pins, name)?))).collect()
 }
 
 /// A record as the kernel side reads it.
@@ -179,6 +203,7 @@ impl Maps {
                 .try_into()
                 .map_err(named("POLICY_SETS"))?,
             cgroup_sets: pins.map("CGROUP_SETS"),
+            interface_sets: pins.map("INTERFACE_SETS"),
             settings: Map::Array(open("SETTINGS")?).try_into().map_err(named("SETTINGS"))?,
             counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
             paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
@@ -213,11 +238,14 @@ impl Maps {
         let making =
             Making { generation: generation + 1, known: &known, indices, instance, disabled };
         let set = PolicySet::new(paths, making);
+        let patterns = Arc::new(set.patterns.clone());
         let inner = Inner {
             rules: Arc::new(rules(&set)?),
             policies: policies(&set)?,
             prefixes: Arc::new(prefixes(&set)?),
-            cgroups: Arc::new(Mutex::new(KnownCgroups::new(&set.patterns, cgroups)?)),
+            cgroups: Arc::new(Mutex::new(KnownCgroups::new(Arc::clone(&patterns), cgroups)?)),
+            interfaces: interfaces(&patterns)?.map(Arc::new),
+            patterns,
         };
         self.set(Setting::NextPath, set.next.into())?;
         self.put_in_force(generation, inner)?;
@@ -314,8 +342,10 @@ impl Maps {
             policies.set(*index, policy, 0).map_err(&error)?;
         }
         let (rules, prefixes) = (Arc::clone(&now.rules), Arc::clone(&now.prefixes));
-        let cgroups = Arc::clone(&now.cgroups);
-        self.put_in_force(generation, Inner { rules, policies, prefixes, cgroups })?;
+        let (cgroups, patterns) = (Arc::clone(&now.cgroups), Arc::clone(&now.patterns));
+        let interfaces = now.interfaces.clone();
+        let set = Inner { rules, policies, prefixes, cgroups, interfaces, patterns };
+        self.put_in_force(generation, set)?;
         self.withheld = withheld;
         self.disabled = disabled.clone();
         Ok(generation + 1)
@@ -359,6 +389,13 @@ impl Maps {
                 Map::ArrayOfMaps(sets).try_into().map_err(&error)?;
             sets.set(slot, map, 0).map_err(&error)?;
         }
+        if let Some(map) = &set.interfaces {
+            let error = named("INTERFACE_SETS");
+            let sets = MapData::from_pin(&self.interface_sets).map_err(&error)?;
+            let mut sets: ArrayOfMaps<_, InterfaceMap> =
+                Map::ArrayOfMaps(sets).try_into().map_err(&error)?;
+            sets.set(slot, map, 0).map_err(&error)?;
+        }
         self.prefix_sets.set(slot, &set.prefixes, 0).map_err(named("PREFIX_SETS"))
     }
 
@@ -366,8 +403,7 @@ impl Maps {
     pub fn explain(&self, query: &Query) -> Result<Answer> {
         let set = self.current.as_ref().ok_or(TuningError::NoSet)?;
         let basis = Basis::PolicySet(self.get(Setting::Generation)?);
-        let patterns = Arc::clone(&locked(&set.cgroups).patterns);
-        let mut answer = explain(&InForce { maps: self, set, patterns }, query, basis)?;
+        let mut answer = explain(&InForce { maps: self, set }, query, basis)?;
         if let Some(path) = &mut answer.path
             && let Some((_, index)) = self.names.iter().find(|(name, _)| **name == *path.name)
         {
@@ -474,7 +510,6 @@ impl Maps {
 struct InForce<'a> {
     maps: &'a Maps,
     set: &'a Inner,
-    patterns: Arc<[CgroupPattern]>,
 }
 
 impl RuleSet for InForce<'_> {
@@ -493,8 +528,8 @@ impl RuleSet for InForce<'_> {
         self.set.rules.get(&index, 0).map_err(named("RULE_SETS"))
     }
 
-    fn patterns(&self) -> &[CgroupPattern] {
-        &self.patterns
+    fn patterns(&self) -> &Patterns {
+        &self.set.patterns
     }
 
     fn policy(&self, index: u32) -> Result<Known> {
@@ -519,6 +554,20 @@ fn prefixes(set: &PolicySet) -> Result<Prefixes> {
         map.insert(&key, run, 0).map_err(&error)?;
     }
     Ok(map)
+}
+
+/// Returns what is known of names of interfaces; None where no rule asks.
+fn interfaces(patterns: &Patterns) -> Result<Option<InterfaceMap>> {
+    let prefixes = patterns.interface_prefixes();
+    if prefixes.is_empty() {
+        return Ok(None);
+    }
+    let error = named("INTERFACE_SETS");
+    let mut map = InterfaceMap::create(prefixes.len() as u32, BPF_F_NO_PREALLOC).map_err(&error)?;
+    for (name, counted_bits, bits) in prefixes {
+        map.insert(&Key::new(counted_bits.into(), name), bits, 0).map_err(&error)?;
+    }
+    Ok(Some(map))
 }
 
 fn rules(set: &PolicySet) -> Result<Array<MapData, Rule>> {

@@ -256,15 +256,16 @@ fn link_map(
     sys::link_map_iterator(program.as_fd(), map.fd().as_fd()).map_err(TuningError::Running)
 }
 
-/// Loads the program of an iterator of this kind, and no other of its object. What is loaded
-/// holds its maps by itself: their descriptors, which may be the last, are free by then.
+/// Loads the program of an iterator of this kind, which finds no path, and no other of its
+/// object. What is loaded holds its maps by itself: their descriptors, which may be the last,
+/// are free by then.
 fn load_alone(
     pins: &Pins,
     btf: &KernelBtf,
     (cgroup_id, members): (u64, &Members),
     iterator: (&'static str, &str),
 ) -> Result<OwnedFd> {
-    let maps = maps::open_all(pins)?;
+    let maps = maps::open_but_matching(pins)?;
     load_iterator(&link_object(&maps, btf, cgroup_id, members)?, btf, iterator)
 }
 
@@ -327,6 +328,8 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         net: common("skc_net.net")?,
         cgroup: sock("sk_cgrp_data.cgroup")?,
         user: sock("sk_uid")?,
+        mark: sock("sk_mark")?,
+        route: sock("sk_dst_cache")?,
         rmem_alloc: sock("sk_backlog.rmem_alloc")?,
         wmem_queued: sock("sk_wmem_queued")?,
         sndbuf: sock("sk_sndbuf")?,
@@ -372,6 +375,8 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         node_id: btf.offset_bytes("kernfs_node", "id")?,
         cgroup_parent: btf.offset_bytes("cgroup", "self.parent")?,
         state_cgroup: btf.offset_bytes("cgroup_subsys_state", "cgroup")?,
+        route_device: btf.offset_bytes("dst_entry", "dev")?,
+        device_name: btf.offset_bytes("net_device", "name")?,
     })
 }
 

@@ -24,7 +24,9 @@ pub fn make(pins: &Pins) -> Result<()> {
     make_one(pins, "RULE_SETS", BPF_MAP_TYPE_ARRAY, 4, size_of::<Rule>())?;
     make_one(pins, "POLICY_SETS", BPF_MAP_TYPE_ARRAY, 4, size_of::<Policy>())?;
     // A cgroup's number, and the bits of the patterns that it fits.
-    make_one(pins, "CGROUP_SETS", BPF_MAP_TYPE_HASH, 8, size_of::<u64>())
+    make_one(pins, "CGROUP_SETS", BPF_MAP_TYPE_HASH, 8, size_of::<u64>())?;
+    // The first bits of a name, and those of the patterns that all names fit which begin so.
+    make_one(pins, "INTERFACE_SETS", BPF_MAP_TYPE_LPM_TRIE, 20, size_of::<u64>())
 }
 
 fn make_one(

@@ -27,6 +27,10 @@ pub struct Answer {
     pub user: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mark: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
     pub from: Basis,
     /// Null where no path is sure to match: the kernel's defaults.
     pub path: Option<PathAnswer>,
@@ -96,6 +100,8 @@ impl Answer {
             local_port: query.local.and_then(|local| local.port),
             user: query.user,
             cgroup: query.cgroup.clone(),
+            mark: query.mark,
+            interface: query.interface.clone(),
             from,
             path: None,
             tried: Vec::new(),

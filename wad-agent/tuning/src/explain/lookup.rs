@@ -8,14 +8,14 @@ use wad_common::{
     policy::{ANY_USER, Policy, Rule, RuleRun},
     ports::PortRange,
 };
-use wad_policy::config::{CgroupPattern, InForce, Origin, Settings};
+use wad_policy::config::{InForce, Mark, Origin, Settings};
 
 use super::{
     answer::{Answer, Basis, PathAnswer, Tried, Verdict},
     query::Query,
     why,
 };
-use crate::readings::PathState;
+use crate::{policy_set::Patterns, readings::PathState};
 
 /// A policy set, wherever it is.
 pub trait RuleSet {
@@ -26,8 +26,7 @@ pub trait RuleSet {
     fn run(&self, address: u128, bits: u8) -> Result<Option<RuleRun>, Self::Error>;
     fn rule(&self, index: u32) -> Result<Rule, Self::Error>;
     fn policy(&self, index: u32) -> Result<Known, Self::Error>;
-    /// The patterns of cgroups, by their numbers.
-    fn patterns(&self) -> &[CgroupPattern];
+    fn patterns(&self) -> &Patterns;
 }
 
 /// A policy as its path has it, in force or not.
@@ -130,7 +129,7 @@ fn network(address: u128, bits: u8) -> IpNet {
 }
 
 /// Returns what a rule says of a flow that is known in part.
-fn fit(rule: &Rule, query: &Query, patterns: &[CgroupPattern]) -> Verdict {
+fn fit(rule: &Rule, query: &Query, patterns: &Patterns) -> Verdict {
     let local = query.local;
     let mut open = Vec::new();
     let mut against = Vec::new();
@@ -163,9 +162,25 @@ fn fit(rule: &Rule, query: &Query, patterns: &[CgroupPattern]) -> Verdict {
             None => open.push(condition),
         }
     }
-    if let Some(pattern) = patterns.get(rule.cgroups.trailing_zeros() as usize) {
+    let (cgroup, interface) = patterns.asked(rule.patterns);
+    if let Some(pattern) = cgroup {
         match &query.cgroup {
             Some(cgroup) if pattern.has(cgroup) => {}
+            Some(_) => against.push(pattern.to_string()),
+            None => open.push(pattern.to_string()),
+        }
+    }
+    if rule.mark_mask != 0 {
+        let wanted = Mark { value: rule.mark, mask: rule.mark_mask };
+        match query.mark {
+            Some(mark) if wanted.has(mark) => {}
+            Some(_) => against.push(wanted.to_string()),
+            None => open.push(wanted.to_string()),
+        }
+    }
+    if let Some(pattern) = interface {
+        match &query.interface {
+            Some(name) if pattern.fits(name) => {}
             Some(_) => against.push(pattern.to_string()),
             None => open.push(pattern.to_string()),
         }

@@ -3,15 +3,12 @@
 use std::{collections::HashMap, convert::Infallible};
 
 use wad_common::policy::{Rule, RuleRun};
-use wad_policy::{
-    config::{CgroupPattern, PathPolicy},
-    switch::Disabled,
-};
+use wad_policy::{config::PathPolicy, switch::Disabled};
 
 use super::{Answer, Basis, Known, Query, RuleSet, explain};
 use crate::{
     instance::Instance,
-    policy_set::{Indices, Making, PolicySet},
+    policy_set::{Indices, Making, Patterns, PolicySet},
     readings::PathState,
 };
 
@@ -51,7 +48,7 @@ impl RuleSet for Offline<'_> {
         Ok(self.set.rules[index as usize])
     }
 
-    fn patterns(&self) -> &[CgroupPattern] {
+    fn patterns(&self) -> &Patterns {
         &self.set.patterns
     }
 

@@ -10,6 +10,7 @@ use std::{
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use wad_common::policy::ANY_USER;
+use wad_policy::config::{self, is_interface_name};
 
 /// An address, and a port if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +27,10 @@ pub struct Query {
     pub user: Option<u32>,
     /// The cgroup that it is of, by its path from the root.
     pub cgroup: Option<PathBuf>,
+    /// The mark that it has.
+    pub mark: Option<u32>,
+    /// The name of the interface that its packets leave by.
+    pub interface: Option<String>,
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -39,8 +44,15 @@ pub enum QueryError {
     NoRemote,
     #[error("{0:?} is no user's number; the agent knows no names")]
     NoUser(String),
-    #[error("{0:?} is not known here: it takes `remote`, `local`, `user` and `cgroup`")]
+    #[error(
+        "{0:?} is not known here: it takes `remote`, `local`, `user`, `cgroup`, `mark` and \
+         `interface`"
+    )]
     Unknown(String),
+    #[error("{0:?} is no mark: write a number, such as 16 or 0x10")]
+    NoMark(String),
+    #[error("{0:?} is no interface: write its name, such as eth1")]
+    NoInterface(String),
     #[error("`{0}` is there twice")]
     Twice(String),
 }
@@ -76,7 +88,8 @@ impl Display for End {
 impl Query {
     /// Basis what follows the `?` of a request.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
-        let (mut remote, mut local, mut user, mut cgroup) = (None, None, None, None);
+        let (mut remote, mut local, mut user) = (None, None, None);
+        let (mut cgroup, mut mark, mut interface) = (None, None, None);
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decode_str(value).decode_utf8_lossy();
@@ -85,13 +98,16 @@ impl Query {
                 "local" => local.replace(value.parse()?).is_some(),
                 "user" => user.replace(user_number(&value)?).is_some(),
                 "cgroup" => cgroup.replace(below_root(&value)).is_some(),
+                "mark" => mark.replace(mark_number(&value)?).is_some(),
+                "interface" => interface.replace(interface_name(&value)?).is_some(),
                 other => return Err(QueryError::Unknown(other.to_owned())),
             };
             if is_twice {
                 return Err(QueryError::Twice(key.to_owned()));
             }
         }
-        Ok(Self { remote: remote.ok_or(QueryError::NoRemote)?, local, user, cgroup })
+        let remote = remote.ok_or(QueryError::NoRemote)?;
+        Ok(Self { remote, local, user, cgroup, mark, interface })
     }
 }
 
@@ -105,15 +121,34 @@ fn user_number(text: &str) -> Result<u32, QueryError> {
     number.ok_or_else(|| QueryError::NoUser(text.to_owned()))
 }
 
+/// Reads a mark, in decimal or hexadecimal digits.
+pub fn mark_number(text: &str) -> Result<u32, QueryError> {
+    config::mark_number(text).ok_or_else(|| QueryError::NoMark(text.to_owned()))
+}
+
+/// Reads the name of an interface.
+pub fn interface_name(text: &str) -> Result<String, QueryError> {
+    if is_interface_name(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(QueryError::NoInterface(text.to_owned()))
+    }
+}
+
 /// A query is written as it is asked of the agent.
 impl Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "remote={}", self.remote)?;
         self.local.map_or(Ok(()), |local| write!(f, "&local={local}"))?;
         self.user.map_or(Ok(()), |user| write!(f, "&user={user}"))?;
+        self.mark.map_or(Ok(()), |mark| write!(f, "&mark={mark}"))?;
+        let mut encoded =
+            |key, bytes| write!(f, "&{key}={}", percent_encode(bytes, NON_ALPHANUMERIC));
+        if let Some(interface) = &self.interface {
+            encoded("interface", interface.as_bytes())?;
+        }
         let Some(cgroup) = &self.cgroup else { return Ok(()) };
-        let bytes = cgroup.as_os_str().as_encoded_bytes();
-        write!(f, "&cgroup={}", percent_encode(bytes, NON_ALPHANUMERIC))
+        encoded("cgroup", cgroup.as_os_str().as_encoded_bytes())
     }
 }
 
@@ -141,11 +176,11 @@ mod tests {
 
     #[test]
     fn a_query_is_read_as_it_is_asked() {
-        let text = "remote=[2001:db8::5]:443&local=2001:db8::1&user=993&cgroup=a%2Eslice%2Fb";
+        let text = "remote=[2001:db8::5]:443&local=2001:db8::1&user=993&mark=16&\
+                    interface=eth1%2E5&cgroup=a%2Eslice%2Fb";
         let query = Query::parse(text).unwrap();
         assert_eq!(query.to_string(), text);
-        let encoded =
-            "cgroup=/a.slice/b&user=993&remote=%5B2001%3Adb8%3A%3A5%5D%3A443&local=2001:db8::1";
+        let encoded = "cgroup=/a.slice/b&mark=0x10&interface=eth1.5&user=993&remote=%5B2001%3Adb8%3A%3A5%5D%3A443&local=2001:db8::1";
         assert_eq!(Query::parse(encoded).unwrap(), query);
     }
 
@@ -159,6 +194,15 @@ mod tests {
             let refusal = refused(&format!("remote=::1&user={user}"));
             assert_eq!(refusal, QueryError::NoUser(user.to_owned()));
         }
+        for mark in ["", "bob", "+1", "-1", "0x100000000", "1/1"] {
+            let refusal = refused(&format!("remote=::1&mark={mark}"));
+            assert_eq!(refusal, QueryError::NoMark(mark.to_owned()));
+        }
+        for interface in ["", "a/b", "0123456789abcdef"] {
+            let refusal = refused(&format!("remote=::1&interface={interface}"));
+            assert_eq!(refusal, QueryError::NoInterface(interface.to_owned()));
+        }
+        assert_eq!(refused("remote=::1&mark=1&mark=1"), QueryError::Twice("mark".to_owned()));
         assert_eq!(refused("remote=::1&user=1&user=2"), QueryError::Twice("user".to_owned()));
         assert_eq!(refused("dest=10.0.0.1"), QueryError::Unknown("dest".to_owned()));
         assert_eq!(refused("remote=::1&remote=::2"), QueryError::Twice("remote".to_owned()));

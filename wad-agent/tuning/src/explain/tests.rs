@@ -124,6 +124,39 @@ fn a_cgroups_path_is_taken_within_it() {
 }
 
 #[test]
+fn a_path_is_taken_by_its_marks_and_its_interfaces() {
+    let policy = "
+        [[path]]
+        name = 'any'
+        remote = '10.0.0.0/8'
+        [[path]]
+        name = 'marked'
+        remote = '10.0.0.0/8'
+        mark = '0x10/0xff'
+        [[path]]
+        name = 'both'
+        remote = '10.0.0.0/8'
+        mark = '0x10/0xff'
+        interface = 'eth*'";
+    let ask = |query| ask_of(policy, query, &Disabled::default());
+    for (query, expected) in [
+        ("remote=10.0.0.1&mark=272&interface=eth1", "both"),
+        ("remote=10.0.0.1&mark=0x10&interface=lo", "marked"),
+        ("remote=10.0.0.1&mark=0x11&interface=eth1", "any"),
+        ("remote=10.0.0.1", "any"),
+    ] {
+        assert_eq!(ask(query).path.map(|path| path.name).as_deref(), Some(expected), "{query}");
+    }
+    let tried = |query| ask(query).tried.into_iter().map(|tried| tried.verdict);
+    let [mark, interface] = ["mark 0x10/0xff".to_owned(), "interface eth*".to_owned()];
+    let open = tried("remote=10.0.0.1").collect::<Vec<_>>();
+    let both = vec![mark.clone(), interface.clone()];
+    assert_eq!(open, [Verdict::OnlyIf(both), Verdict::OnlyIf(vec![mark])]);
+    let other = tried("remote=10.0.0.1&mark=16&interface=lo").collect::<Vec<_>>();
+    assert_eq!(other, [Verdict::OnlyFor(vec![interface])]);
+}
+
+#[test]
 fn what_a_question_leaves_open_is_a_condition() {
     let answer = ask("remote=10.5.6.7");
     let tried: Vec<_> =

@@ -13,7 +13,7 @@ use wad_common::{
     division::Division,
     event::Event,
     flow::{Counts, Flow, Settings},
-    policy::{ANY_USER, BY_CGROUP, CONGESTION_BYTES, Owner, PACED},
+    policy::{ANY_USER, BY_CGROUP, BY_INTERFACE, CONGESTION_BYTES, Owner, PACED},
 };
 use wad_ebpf::{
     maps,
@@ -97,7 +97,9 @@ pub trait Socket {
         match Visited::of(self.sk()) {
             Some(socket) => {
                 let cgroups = if by & BY_CGROUP != 0 { socket.cgroups(set) } else { 0 };
-                Owner { user: socket.user(), cgroups }
+                let interfaces = if by & BY_INTERFACE != 0 { socket.interfaces(set) } else { 0 };
+                let patterns = cgroups | interfaces;
+                Owner { user: socket.user(), mark: socket.mark(), patterns }
             }
             None => Owner::UNKNOWN,
         }

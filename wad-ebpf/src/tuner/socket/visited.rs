@@ -10,18 +10,23 @@ use aya_ebpf::{
         BPF_SOCK_OPS_STATE_CB_FLAG, BPF_TCP_CLOSE, BPF_TCP_CLOSE_WAIT, BPF_TCP_ESTABLISHED,
         BPF_TCP_LISTEN,
     },
+    btf_maps::lpm_trie::Key,
     helpers::{
         bpf_getsockopt, bpf_setsockopt,
         generated::{bpf_get_socket_cookie, bpf_probe_read_kernel, bpf_skc_to_tcp_sock},
     },
 };
 use wad_common::{
-    flow::Counts, instruments::Place, policy::CONGESTION_BYTES, progress::Limits, signals::Change,
+    flow::Counts,
+    instruments::Place,
+    policy::{CONGESTION_BYTES, INTERFACE_BYTES},
+    progress::Limits,
+    signals::Change,
     sock::SockOffsets,
 };
 use wad_ebpf::{
     behind::Behind,
-    maps::CGROUP_SETS,
+    maps::{CGROUP_SETS, INTERFACE_SETS},
     policies::{Ends, V4_MAPPED},
     uapi::{
         SO_RCVBUF, SOL_SOCKET, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, TCP_CONGESTION, TCP_WINDOW_CLAMP,
@@ -57,6 +62,8 @@ static SOCK: SockOffsets = SockOffsets {
     net: 0,
     cgroup: 0,
     user: 0,
+    mark: 0,
+    route: 0,
     rmem_alloc: 0,
     wmem_queued: 0,
     sndbuf: 0,
@@ -102,6 +109,8 @@ static SOCK: SockOffsets = SockOffsets {
     node_id: 0,
     cgroup_parent: 0,
     state_cgroup: 0,
+    route_device: 0,
+    device_name: 0,
 };
 
 /// Number of the cgroup that the tuner is on: set as the above.
@@ -209,6 +218,37 @@ impl Visited {
     #[inline(always)]
     pub fn user(&self) -> u32 {
         self.number_at(offset!(user))
+    }
+
+    /// Returns the mark of its packets (SO_MARK). An accepted one has that of its listener, or,
+    /// with `net.ipv4.tcp_fwmark_accept` and none there, of the SYN (`inet_request_mark()`).
+    #[inline(always)]
+    pub fn mark(&self) -> u32 {
+        self.number_at(offset!(mark))
+    }
+
+    /// Whether it has a route at the moment. Some options of a socket take it away until the
+    /// next packet leaves (`sk_dst_reset()`).
+    #[inline(always)]
+    pub fn has_route(&self) -> bool {
+        !self.route().is_null()
+    }
+
+    #[inline(always)]
+    fn route(&self) -> Behind {
+        Behind::pointer(self.0.cast::<u8>().wrapping_add(offset!(route) as usize))
+    }
+
+    /// Returns the patterns of a policy set that the device fits which its route leaves by;
+    /// none where it has no route. One that is made has its route before the SYN
+    /// (`tcp_v4_connect()`), one that is accepted before it is established
+    /// (`tcp_v4_syn_recv_sock()`).
+    #[inline(always)]
+    pub fn interfaces(&self, set: u32) -> u64 {
+        let Some(known) = INTERFACE_SETS.get(set) else { return 0 };
+        let device = self.route().follow(offset!(route_device));
+        let name: [u8; INTERFACE_BYTES] = device.read(offset!(device_name));
+        known.get(&Key::new(8 * INTERFACE_BYTES as u32, name)).copied().unwrap_or(0)
     }
 
     /// Returns the patterns of a policy set that its cgroup fits, or one around that. It is

@@ -21,7 +21,8 @@ pub const USER: Field = Field {
     key: "user",
     kind: Kind::Other { takes: "the name of a user, or its number", range: USERS },
     default: "any",
-    doc: "The user that the socket belongs to; of paths on one prefix, those for a user go first.",
+    doc: "The user that the socket belongs to; of paths on one prefix, those with more of user, \
+          cgroup, mark and interface go first.",
     check: Some(Checked::words(|path| path.user.map(|user| format!("user {user}")))),
     ..Field::NONE
 };
@@ -116,6 +117,29 @@ pub const MATCHED: &[Field] = &[
         kind: Kind::Other { takes: "the name of a unit, with * and ?", range: "" },
         default: "any",
         doc: "The unit of systemd that sockets are of: the cgroups of that name.",
+        ..Field::NONE
+    },
+    Field {
+        key: "mark",
+        kind: Kind::Other {
+            takes: "a mark, or one with a mask such as \"0x10/0xff\"",
+            range: "32 bits",
+        },
+        default: "any",
+        doc: "The mark that sockets have (SO_MARK), as `ip rule` writes it.",
+        check: Some(Checked::words(|path| path.mark.map(|mark| mark.to_string()))),
+        ..Field::NONE
+    },
+    Field {
+        key: "interface",
+        kind: Kind::Other {
+            takes: "the name of an interface, or how names begin, with a * behind",
+            range: "",
+        },
+        default: "any",
+        doc: "The interface that packets leave by, as the connection is made or accepted: the device \
+              of its route.",
+        check: Some(Checked::words(|path| path.interface.map(|pattern| pattern.to_string()))),
         ..Field::NONE
     },
     MODE,

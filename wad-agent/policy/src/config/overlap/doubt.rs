@@ -33,8 +33,8 @@ impl Doubt {
     pub fn between(place: usize, before: &[&MatchRule], rule: &MatchRule) -> Option<Self> {
         let other = before[place];
         let is_as_specific = other.ports.pairs() == rule.ports.pairs();
-        let is_same =
-            (other.local, other.user, other.cgroup) == (rule.local, rule.user, rule.cgroup);
+        let is_same = (other.local, other.user, other.cgroup, other.mark, other.interface)
+            == (rule.local, rule.user, rule.cgroup, rule.mark, rule.interface);
         if other.path == rule.path || !is_same || !is_as_specific {
             return None;
         }

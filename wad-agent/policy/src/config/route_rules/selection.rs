@@ -39,9 +39,9 @@ pub struct Selected {
 
 impl Selection {
     pub fn of(paths: &[PathPolicy]) -> Self {
-        // A user's path, or one of cgroups, has no metrics of routes, and no rule could go
-        // past for it alone.
-        let paths = || paths.iter().filter(|path| path.user.is_none() && path.cgroup.is_none());
+        // A path for some sockets only has no metrics of routes, and no rule could go past for
+        // it alone.
+        let paths = || paths.iter().filter(|path| !path.is_by_socket());
         let wanting = paths().filter(|path| !RouteMetrics::of(path).is_nothing());
         let wanted: HashSet<IpNet> = wanting.flat_map(remotes).map(|(net, _)| net).collect();
         if wanted.is_empty() {
