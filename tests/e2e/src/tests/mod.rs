@@ -23,6 +23,7 @@ mod equivalent_streams;
 mod events;
 mod every_flow;
 mod explain;
+mod file_traces;
 mod files;
 mod flows;
 mod handshake;

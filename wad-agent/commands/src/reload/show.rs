@@ -72,6 +72,9 @@ fn differences(what: &str, diff: &Diff, listed: Listed) -> String {
         ("added sink", &diff.sinks.added),
         ("changed sink", &diff.sinks.changed),
         ("removed sink", &diff.sinks.removed),
+        ("added trace", &diff.traces.added),
+        ("changed trace", &diff.traces.changed),
+        ("removed trace", &diff.traces.removed),
     ] {
         if !names.is_empty() {
             let names = match listed {
