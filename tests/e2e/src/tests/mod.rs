@@ -58,6 +58,7 @@ mod receivers;
 mod refusals;
 mod refused_settings;
 mod reload;
+mod reload_all;
 mod reload_places;
 mod reload_ways;
 mod removal;

@@ -82,6 +82,8 @@ impl Now<'_> {
         let mut preview =
             force.host.preview(&config.host, &selection, &force.disabled, &journal)?;
         preview.modules = kernel_modules::missing(policies, host);
+        preview.congestion_controls =
+            force.tuning().unregistered(policies, &self.agent.options.instance);
         preview.sysctls.extend(Ceilings::of(policies).moves(&journal)?);
         Ok(preview)
     }
