@@ -22,6 +22,7 @@ use wad_testbed::{
     ss::{self, Flow},
     stand::{Stand, until},
     tcp::{self, Connection, at},
+    tls::Authority,
     veth::{ADDRESSES_V4, ADDRESSES_V6, Wire},
     wad::{Agent, Home, program},
 };
@@ -88,9 +89,13 @@ fn named(table: &str, name: &str, keys: &str) -> String {
     format!("[[{table}]]\nname = '{name}'\n{keys}\n")
 }
 
+/// A test vector of bcrypt's authors.
+const HASH: &str = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
+
 /// Two configurations that differ in each section.
 struct Files<'h> {
     home: &'h Home,
+    authority: Authority,
     /// Addresses of the metrics and the API, before and after.
     listen: [[SocketAddr; 2]; 2],
 }
@@ -114,6 +119,7 @@ impl Files<'_> {
             self.head(0, "", "max_paths = 100", ""),
             "[limits]\nmax_memory = '1GiB'\nmax_buffer = '512MiB'\nchange_interval = '30s'\n\
              [log]\nformat = 'text'\nlevel = 'info'\n[host]\nnetdev_max_backlog = 4321\n\
+             transmit_queue_length = { lo = 1100 }\n\
              [defaults]\nsndbuf = '202000'\ncongestion = 'cubic'\n"
                 .to_owned(),
             named("source", "flows", "kind = 'passive'"),
@@ -134,10 +140,17 @@ impl Files<'_> {
     }
 
     fn after(&self) -> String {
+        let [certificate, key] = self.authority.identity();
+        let metrics = format!(
+            "max_paths = 200\ncertificate = '{}'\ncertificate_key = '{}'\nusers = {{ a = '{HASH}' }}",
+            certificate.display(),
+            key.display()
+        );
         [
-            self.head(1, "on_exit = 'keep'", "max_paths = 200", "group = 0"),
+            self.head(1, "on_exit = 'keep'", &metrics, "group = 0"),
             "[limits]\nmax_memory = '2GiB'\nmax_buffer = '256MiB'\nchange_interval = '40s'\n\
              [log]\nformat = 'json'\nlevel = 'debug'\n[host]\nnetdev_max_backlog = 5432\n\
+             transmit_queue_length = { lo = 1200 }\nroutes = true\n\
              [defaults]\nsndbuf = '302000'\ncongestion = 'reno'\n"
                 .to_owned(),
             named("source", "passive", "kind = 'passive'"),
@@ -155,16 +168,18 @@ impl Files<'_> {
             path("plain", &to(7002, "")),
             path("listed", "remote_set = 'list'\nsndbuf = '305000'\ncongestion = 'cubic'"),
             path("measured", "remote = '192.0.2.0/24'\nmode = 'observe'"),
-            path("new", &to(NEW_PORT, "sndbuf = '306000'\ncongestion = 'wad_aimd'")),
+            path("new", &to(NEW_PORT, "sndbuf = '306000'\ncongestion = 'wad_aimd'\nreorder = 40")),
         ]
         .concat()
     }
 }
 
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 16] = [
     "agent.on_exit",
     "metrics.listen",
     "metrics.max_paths",
+    "metrics.certificate",
+    "metrics.users",
     "api.listen",
     "api.group",
     "limits.max_memory",
@@ -186,6 +201,10 @@ const FILES: [&str; 4] = ["sink-2", "sink-3", "trace-3", "trace-4"];
 struct Seen {
     /// Settings of the kernel, by name.
     sysctls: BTreeMap<String, String>,
+    /// Packets in the transmit queue of the loopback device.
+    queue: String,
+    /// Rules for the metrics of routes.
+    rules: usize,
     /// The names of pins.
     pins: BTreeSet<String>,
     /// Addresses that the agent answers at.
@@ -212,14 +231,25 @@ impl Seen {
         let listening = listening.lines().filter(|line| line.contains(&own));
         let address = |line: &str| line.split_whitespace().nth(3)?.parse().ok();
         let readers = Path::new("/run/wad").join(format!("{}.read.sock", home.instance()));
+        let link = run("ip", &["-oneline", "link", "show", "lo"])?;
+        let mut words = link.split_whitespace().skip_while(|word| *word != "qlen");
+        let queue = words.nth(1).context("no queue")?.trim_end_matches('\\').to_owned();
         Ok(Self {
             sysctls,
+            queue,
+            rules: rules()?,
             pins: pins(&home.pins())?,
             addresses: listening.filter_map(address).collect(),
             files: names(home.folder())?,
             has_readers: readers.exists(),
         })
     }
+}
+
+/// Returns how many rules for the metrics of routes there are.
+fn rules() -> Result<usize> {
+    let all = run("ip", &["-d", "rule"])? + &run("ip", &["-d", "-6", "rule"])?;
+    Ok(all.matches("proto 119").count())
 }
 
 /// Returns the names of what is in a folder.
@@ -316,9 +346,13 @@ fn compare(told: &Value, (before, after): (&Seen, &Seen), files: &Files<'_>) -> 
     };
     let differing: Vec<_> = expected.iter().filter_map(differing).collect();
     ensure!(differing.is_empty() && moves.len() >= 2, "{differing:?}: {told}");
-    for part in ["modules", "transmit_queues"] {
-        ensure!(texts(&told["host"][part]).is_empty(), "{told}");
-    }
+    ensure!(told["host"]["modules"] == json!([]), "{told}");
+    let queues = json!([{ "name": "lo", "before": before.queue, "after": after.queue }]);
+    ensure!(told["host"]["transmit_queues"] == queues && after.queue == "1200", "{told}");
+    let rules = &told["host"]["rules"];
+    let of = |seen: &Seen| seen.rules.to_string();
+    ensure!(rules["before"] == of(before) && rules["after"] == of(after), "{after:?}: {told}");
+    ensure!(before.rules == 0 && after.rules > 0, "{rules}");
 
     ensure!(before.addresses == files.listen[0].into(), "{before:?}");
     ensure!(after.addresses == files.listen[1].into(), "{after:?}");
@@ -336,7 +370,8 @@ fn a_reload_of_everything_disturbs_none_of_a_thousand_flows_and_was_foretold() -
     wire.add_to_b(LISTED)?;
     let home = Home::create(&program()?, "")?;
     let free = || Ok::<_, anyhow::Error>(free_address()?);
-    let files = Files { home: &home, listen: [[free()?, free()?], [free()?, free()?]] };
+    let authority = Authority::create()?;
+    let files = Files { home: &home, authority, listen: [[free()?, free()?], [free()?, free()?]] };
     for name in ["one.txt", "two.txt"] {
         fs::write(home.folder().join(name), format!("{LISTED}\n192.0.2.{}\n", name.len()))?;
     }
@@ -377,6 +412,10 @@ fn a_reload_of_everything_disturbs_none_of_a_thousand_flows_and_was_foretold() -
             ensure!(told["added"] == json!(["new"]) && told["removed"] == json!(["gone"]));
             let parts = json!({ "added": ["comes"], "changed": ["moves"], "removed": ["goes"] });
             ensure!(told["sinks"] == parts && told["traces"] == parts && told["reordered"] == true);
+            let observed = json!([{ "name": "congestion", "before": "cubic", "after": null }]);
+            let of_paths = told["flows"].as_array().context("no flows")?;
+            let own = of_paths.iter().find(|it| it["path"] == "measured").context("not told")?;
+            ensure!(own["settings"] == observed, "it gets nothing any more: {own}");
             // It changed nothing.
             let same_as_before = Seen::look(&home, &agent)?;
             ensure!(format!("{before:?}") == format!("{same_as_before:?}"), "{same_as_before:?}");
@@ -419,6 +458,7 @@ fn a_reload_of_everything_disturbs_none_of_a_thousand_flows_and_was_foretold() -
             // Sinks and traces have had the time to write.
             let has = |names: &BTreeSet<String>| FILES.iter().all(|name| names.contains(*name));
             until("files of sinks and traces", SOON, || names(home.folder()), has)?;
+            until("rules of routes", SOON, rules, |rules| *rules > 0)?;
             compare(&told, (&before, &Seen::look(&home, &agent)?), &files)?;
             await_rounds(&rounds, 1)
         })();
