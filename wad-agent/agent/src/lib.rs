@@ -13,3 +13,4 @@ pub mod sets;
 pub mod sources;
 pub mod status;
 pub mod switched;
+pub mod traces;

@@ -14,7 +14,7 @@ use wad_observing::metrics::Reloads;
 use wad_policy::config::Texts;
 
 pub use self::{
-    diff::{Diff, Fingerprints, InForce, Names, SinkDiff},
+    diff::{Diff, Fingerprints, InForce, NamedDiff, Names},
     preview::{Changes, PathPreview, PreviewAnswer, ReloadPreview, SettingPreview},
     watch::Watch,
 };
@@ -30,7 +30,7 @@ pub enum ReloadOutcome {
     Applied {
         policy_set: u64,
         #[serde(flatten)]
-        diff: Diff,
+        diff: Box<Diff>,
     },
     /// The file is wrong, or changes what takes a restart. Nothing was changed.
     Refused { reason: String },
@@ -83,7 +83,7 @@ mod tests {
         ReloadOutcome::Failed { reason: String::new() }.count(&mut reloads);
         ReloadOutcome::Refused { reason: String::new() }.count(&mut reloads);
         assert!(reloads.is_behind && reloads.loaded.is_none());
-        ReloadOutcome::Applied { policy_set: 2, diff: Diff::default() }.count(&mut reloads);
+        ReloadOutcome::Applied { policy_set: 2, diff: Box::default() }.count(&mut reloads);
         assert!(!reloads.is_behind && reloads.loaded.is_some());
         assert_eq!((reloads.applied, reloads.refused, reloads.failed), (1, 1, 1));
     }
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn an_outcome_is_read_back_from_its_json() {
         let diff = Diff { added: vec!["bob".to_owned()], unchanged: 3, ..Diff::default() };
-        let applied = ReloadOutcome::Applied { policy_set: 4, diff };
+        let applied = ReloadOutcome::Applied { policy_set: 4, diff: diff.into() };
         let json = serde_json::to_value(&applied).unwrap();
         assert_eq!(json["result"], "applied");
         assert_eq!(json["added"][0], "bob");

@@ -9,7 +9,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
-use wad_observing::metrics::{Readings, Reloads, SetReading, SinkReading};
+use wad_observing::metrics::{Readings, Reloads, SetReading, SinkReading, TraceReading};
 use wad_toolbox::refusals::RefusedFlows;
 use wad_tuning::{
     journal::Change,
@@ -50,6 +50,9 @@ pub struct Status {
     pub sets: Vec<SetStatus>,
     /// The sinks, in the order of the configuration.
     pub sinks: Vec<SinkStatus>,
+    /// The traces, in the order of the configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub traces: Vec<TraceStatus>,
     /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
     /// The paths, in the order of the configuration.
@@ -99,6 +102,27 @@ impl From<SinkReading> for SinkStatus {
         let SinkReading { name, kind, sent, refused, lost, spooled_bytes, failing } = sink;
         let lost = lost.iter().map(|(_, count)| count).sum();
         Self { name, kind: kind.to_owned(), sent, refused, lost, spooled_bytes, failing }
+    }
+}
+
+/// Says how a trace of the configuration gets on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TraceStatus {
+    pub name: String,
+    pub file: PathBuf,
+    pub lines: u64,
+    pub bytes: u64,
+    pub lost_lines: u64,
+    /// Readings that should have been.
+    pub missed_readings: u64,
+    /// Why it cannot be written or its flows cannot be read now; it is tried again.
+    pub failing: Option<String>,
+}
+
+impl From<TraceReading> for TraceStatus {
+    fn from(trace: TraceReading) -> Self {
+        let TraceReading { name, file, lines, bytes, lost_lines, missed_readings, failing } = trace;
+        Self { name, file, lines, bytes, lost_lines, missed_readings, failing }
     }
 }
 
@@ -168,6 +192,7 @@ impl Status {
             flows_without_storage: readings.counter(Counter::NoStorage),
             sets: readings.sets.into_iter().map(SetStatus::from).collect(),
             sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
+            traces: readings.traces.into_iter().map(TraceStatus::from).collect(),
             all_disabled: readings.all_disabled,
             paths: readings.paths.iter().map(PathStatus::from).collect(),
             changes: readings.changes,

@@ -21,9 +21,9 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_policy::config::{
-    Config, ConfigError, Host, OnExit, PathPolicy, Texts, covers_ipv4, fields,
+    Config, ConfigError, Host, OnExit, PathPolicy, Texts, Trace, covers_ipv4, fields,
 };
-use wad_toolbox::text_table::TextTable;
+use wad_toolbox::{amounts::Bytes, text_table::TextTable};
 use wad_tuning::{
     ceilings::{Ceilings, RMEM_MAX, TCP_RMEM, TCP_WMEM, WMEM_MAX},
     kernel_modules,
@@ -185,6 +185,10 @@ impl Display for Page<'_> {
             sinks.map(|sink| format!("{} ({})", sink.name, sink.kind.name())).collect();
         if !sinks.is_empty() {
             writeln!(f, "`wad run` tells events to {}", sinks.join(", "))?;
+        }
+        for Trace { name, file, max_bytes, keep, .. } in &self.config.traces {
+            let (file, size) = (file.display(), Bytes(*max_bytes));
+            writeln!(f, "`wad run` writes trace {name} to {file}, {keep} of {size} at most")?;
         }
         derived::write(f, &self.config.derived)?;
         for set in self.sets.iter().take(SHOWN) {

@@ -6,13 +6,13 @@ use std::{
     fs::OpenOptions,
     future, io,
     path::{Path, PathBuf},
-    pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 use clap::Args;
-use tokio::time::{self, Instant, MissedTickBehavior};
+use tokio::time;
 use wad_agent::client::{self, Request};
 use wad_instruments::Reading;
 use wad_linux::{lock, sysctl::Sysctl};
@@ -20,13 +20,14 @@ use wad_observing::{
     log,
     reading::Filter,
     trace::{
-        Columns, Format, Head, Row, USUAL, VERSION,
+        Columns, Ended, Form, Format, Head, News, Tracer, USUAL, VERSION, WriteOutcome,
         files::{self, Bounds, Files, Out, Packing, Stream},
         is_standard,
-        writer::{Closed, WriteOutcome, Writer, piece_bytes},
     },
 };
-use wad_policy::config;
+use wad_policy::config::{
+    self, TRACE_INTERVALS, TRACE_INTERVALS_IN_WORDS, TRACE_KEEP, TRACE_MAX_BYTES, TRACE_MIN_BYTES,
+};
 use wad_toolbox::signals::Stop;
 
 use crate::{
@@ -74,16 +75,13 @@ pub struct Trace {
 
 impl Trace {
     fn max_bytes(&self) -> u64 {
-        self.max_bytes.unwrap_or(MAX_BYTES)
+        self.max_bytes.unwrap_or(TRACE_MAX_BYTES)
     }
 }
 
-const MAX_BYTES: u64 = 64 << 20;
-const KEPT_FILES: u32 = 8;
-
 fn parse_beat(text: &str) -> Result<Duration, String> {
-    let range = Duration::from_millis(10)..=Duration::from_secs(3600);
-    config::duration(text, range, "10ms to 1h").map_err(|fault| fault.to_string())
+    let words = TRACE_INTERVALS_IN_WORDS;
+    config::duration(text, TRACE_INTERVALS, words).map_err(|fault| fault.to_string())
 }
 
 fn parse_duration(text: &str) -> Result<Duration, String> {
@@ -93,9 +91,8 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 /// Reads a size, at least what a file needs for its first line and one more.
 fn parse_file_size(text: &str) -> Result<u64, String> {
-    const LEAST: u64 = 64 << 10;
     let bytes = config::bytes(text).map_err(|fault| fault.to_string())?;
-    if bytes < LEAST { Err("it takes 64KiB or more".to_owned()) } else { Ok(bytes) }
+    if bytes < TRACE_MIN_BYTES { Err("it takes 64KiB or more".to_owned()) } else { Ok(bytes) }
 }
 
 /// `wad trace`.
@@ -129,18 +126,30 @@ async fn trace(args: &Trace) -> Result<()> {
         interval_ms: u64::try_from(args.interval.as_millis())?,
         instruments: columns.iter().collect(),
     });
-    let mut tracer = Tracer {
-        columns: &columns,
-        format: args.format,
-        writer: Writer::start(out(args, &head)?, piece_bytes(args.max_bytes()))?,
-        silence: None,
-        missed: 0,
-    };
+    let out = out(args, &head)?;
+    let form =
+        Form { columns, format: args.format, interval: args.interval, max_bytes: args.max_bytes() };
+    let voice = Arc::new(|news: &News| log::say(&news.to_string()));
+    let mut tracer = Tracer::start(form, out, Arc::default(), voice)?;
+    let mut stop = Stop::new()?;
     // Standard output may have been closed already.
     if tracer.take(&first) == Ok(()) {
-        tracer.follow(args, ask).await?;
+        let over = async {
+            match args.duration {
+                Some(duration) => time::sleep(duration).await,
+                None => future::pending().await,
+            }
+        };
+        let end = async {
+            tokio::select! {
+                () = stop.asked() => {}
+                () = over => {}
+            }
+        };
+        // Whoever restarts the agent need not start the trace again.
+        tracer.follow(ask, end).await;
     }
-    tracer.finish()
+    finish(tracer)
 }
 
 /// The usual instruments, or those that are named; and the fields.
@@ -171,115 +180,16 @@ fn out(args: &Trace, head: &[u8]) -> Result<Box<dyn Out>> {
     );
     // Of a link, what it leads to is moved out of the way: it may be /dev/stdout.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-    let bounds = Bounds { max_bytes: args.max_bytes(), keep: args.keep.unwrap_or(KEPT_FILES) };
+    let bounds = Bounds { max_bytes: args.max_bytes(), keep: args.keep.unwrap_or(TRACE_KEEP) };
     Ok(Box::new(Files::begin(path, packing, bounds, head).with_context(named)?))
 }
 
-struct Tracer<'a> {
-    columns: &'a Columns,
-    format: Format,
-    writer: Writer,
-    /// Why the agent did not answer the last time, if it did not.
-    silence: Option<String>,
-    /// Readings that should have been.
-    missed: u64,
-}
-
-impl Tracer<'_> {
-    /// Reads at each beat until it is told to end. Whoever restarts the agent need
-    /// not start the trace again.
-    async fn follow(
-        &mut self,
-        args: &Trace,
-        ask: impl AsyncFn() -> Result<Reading, client::ClientError>,
-    ) -> Result<()> {
-        let mut stop = Stop::new()?;
-        let over = async {
-            match args.duration {
-                Some(duration) => time::sleep(duration).await,
-                None => future::pending().await,
-            }
-        };
-        let mut end = pin!(async {
-            tokio::select! {
-                () = stop.asked() => {}
-                () = over => {}
-            }
-        });
-        let mut last = Instant::now();
-        let mut beat = time::interval_at(last + args.interval, args.interval);
-        beat.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        loop {
-            let answer = async {
-                let at = beat.tick().await;
-                self.missed += beats_between(last, at, args.interval);
-                last = at;
-                ask().await
-            };
-            let answer = tokio::select! {
-                biased;
-                () = &mut end => return Ok(()),
-                answer = answer => answer,
-            };
-            match answer {
-                Ok(reading) => {
-                    self.is_heard();
-                    if self.take(&reading) == Err(Closed) {
-                        return Ok(());
-                    }
-                }
-                Err(error) => self.is_silent(&error),
-            }
-        }
+fn finish(tracer: Tracer) -> Result<()> {
+    let Ended { outcome, missed } = tracer.finish();
+    let WriteOutcome { written, lost, error } = outcome;
+    log::say(&format!("{written} lines written, {missed} readings missed"));
+    if lost > 0 {
+        return Err(CommandError::LinesLost { lines: lost, last: error }.into());
     }
-
-    fn take(&mut self, reading: &Reading) -> Result<(), Closed> {
-        let row = |flow| Row::new(reading.time, flow, self.columns);
-        let lines: Vec<u8> =
-            reading.flows.iter().flat_map(|flow| self.format.line(&row(flow))).collect();
-        self.writer.write(lines)
-    }
-
-    fn is_heard(&mut self) {
-        if self.silence.take().is_some() {
-            log::say("the agent answers again");
-        }
-    }
-
-    fn is_silent(&mut self, error: &client::ClientError) {
-        self.missed += 1;
-        let why = error.to_string();
-        if self.silence.as_ref() != Some(&why) {
-            log::say(&format!("{why}; the trace goes on as soon as it answers"));
-            self.silence = Some(why);
-        }
-    }
-
-    fn finish(self) -> Result<()> {
-        let WriteOutcome { written, lost, error } = self.writer.finish();
-        log::say(&format!("{written} lines written, {} readings missed", self.missed));
-        if lost > 0 {
-            return Err(CommandError::LinesLost { lines: lost, last: error }.into());
-        }
-        error.map_or(Ok(()), |error| bail!(error))
-    }
-}
-
-/// Counts the beats that should have been between two.
-fn beats_between(last: Instant, now: Instant, interval: Duration) -> u64 {
-    let beats = (now - last).as_secs_f64() / interval.as_secs_f64();
-    (beats.round() as u64).saturating_sub(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn beats_that_were_skipped_are_counted() {
-        let (last, interval) = (Instant::now(), Duration::from_millis(10));
-        for (ms, missed) in [(10, 0), (20, 1), (100, 9), (0, 0)] {
-            assert_eq!(beats_between(last, last + Duration::from_millis(ms), interval), missed);
-        }
-    }
+    error.map_or(Ok(()), |error| bail!(error))
 }

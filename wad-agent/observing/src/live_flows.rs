@@ -21,7 +21,7 @@ use wad_toolbox::mutex::locked;
 use crate::{
     events::{self, Record},
     metrics::{DerivedMeans, Ends, Live, Readings},
-    reading::{Filter, Instruments, ReadError},
+    reading::{Filter, Instruments, ReadError, Source},
     sinks::Sinks,
 };
 
@@ -92,12 +92,18 @@ impl LiveFlows {
 
     /// The flows that a filter lets through, with the derived values.
     pub fn read(&self, filter: &Filter) -> Result<Reading, ReadError> {
-        self.read_by(Instruments::read, filter)
+        self.read_by(|filter| self.instruments.read(filter), filter)
+    }
+
+    /// Returns a source of the same that is whoever's alone that reads again and again.
+    pub fn source(self: &Arc<Self>) -> Source {
+        let (live, instruments) = (Arc::clone(self), self.instruments.another());
+        Source::new(move |filter| live.read_by(|filter| instruments.read(filter), filter))
     }
 
     fn read_by(
         &self,
-        read: fn(&Instruments, &Filter) -> Result<Reading, ReadError>,
+        read: impl Fn(&Filter) -> Result<Reading, ReadError>,
         filter: &Filter,
     ) -> Result<Reading, ReadError> {
         let derived = Arc::clone(&self.state().derived);
@@ -108,7 +114,7 @@ impl LiveFlows {
         more.retain(|field| !filter.fields.contains(field));
         let mut reading = with_or_without(&more, |more| {
             let fields = filter.fields.iter().chain(more).cloned().collect();
-            read(&self.instruments, &Filter { fields, ..filter.clone() })
+            read(&Filter { fields, ..filter.clone() })
         })?;
         self.state().extend(&mut reading);
         Ok(reading)
@@ -117,7 +123,8 @@ impl LiveFlows {
     /// Adds what flows show to a scrape.
     pub fn complete(&self, readings: &mut Readings) {
         readings.ended = self.ends.get();
-        let reading = self.read_by(Instruments::read_without_owners, &Filter::default());
+        let read = |filter: &Filter| self.instruments.read_without_owners(filter);
+        let reading = self.read_by(read, &Filter::default());
         let mut state = self.state();
         match reading {
             Ok(reading) => {

@@ -17,6 +17,7 @@ use std::{
     collections::HashMap,
     error,
     fmt::{self, Debug},
+    path::PathBuf,
     sync::Arc,
     time::{Duration, SystemTime},
 };
@@ -66,6 +67,8 @@ pub struct Readings {
     pub events: Vec<(&'static str, u64)>,
     /// The sinks, in the order of the configuration.
     pub sinks: Vec<SinkReading>,
+    /// The traces, in the order of the configuration.
+    pub traces: Vec<TraceReading>,
     /// Measured paths.
     pub paths_measured: PathsMeasured,
     /// The state of paths, of those that get series of their own.
@@ -152,6 +155,18 @@ pub struct SinkReading {
     /// The lost events, by reason.
     pub lost: Vec<(&'static str, u64)>,
     pub spooled_bytes: u64,
+    pub failing: Option<String>,
+}
+
+/// Says how a trace gets on.
+#[derive(Clone, Debug)]
+pub struct TraceReading {
+    pub name: String,
+    pub file: PathBuf,
+    pub lines: u64,
+    pub bytes: u64,
+    pub lost_lines: u64,
+    pub missed_readings: u64,
     pub failing: Option<String>,
 }
 

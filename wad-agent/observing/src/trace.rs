@@ -18,14 +18,20 @@
 //! whole lines.
 
 mod columns;
+mod counts;
 pub mod files;
+mod news;
 pub mod read;
 mod row;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod tracer;
 pub mod writer;
 
 pub use self::{
     columns::{Columns, USUAL, is_standard},
+    counts::{Counts, WriteOutcome},
+    news::{News, Voice},
     row::{Format, Head, Row, VERSION},
+    tracer::{Ended, Form, Tracer},
 };

@@ -83,7 +83,8 @@ impl Host {
         }
     }
 
-    /// Returns what [`Self::put_in_force`] would change here, modules and ceilings aside.
+    /// Returns what [`Self::put_in_force`] would change here, but for modules, congestion controls
+    /// and ceilings.
     pub fn preview(
         &self,
         changes: &HostChanges,
@@ -98,6 +99,7 @@ impl Host {
         let now = rules(self.has_routes, &self.selection);
         Ok(HostPreview {
             modules: Vec::new(),
+            congestion_controls: Vec::new(),
             sysctls: backlog_move(changes.netdev_max_backlog, journal)?.into_iter().collect(),
             transmit_queues: journal.queue_moves(&changes.transmit_queues)?,
             rules: Move::of("rules", now, rules(changes.routes, selection)),

@@ -8,6 +8,10 @@ use serde::{Deserialize, Serialize};
 pub struct HostPreview {
     /// The kernel modules that would be loaded.
     pub modules: Vec<String>,
+    /// Congestion controls of `wad`'s that would be registered with the kernel, by their
+    /// names there.
+    #[serde(default)]
+    pub congestion_controls: Vec<String>,
     /// The kernel's settings that would change.
     pub sysctls: Vec<Move>,
     /// Interfaces whose transmit queues would have other lengths, in packets.

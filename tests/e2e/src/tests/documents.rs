@@ -18,10 +18,11 @@ const PAGE: &str = include_str!("../../../../docs/src/reference/schemas.md");
 const PORT: u16 = 7000;
 
 /// Something of all that there is to be told: paths by the file and by measurements, one
-/// that is observed, sources, sinks, a change of the host, derived numbers.
+/// that is observed, sources, sinks, a trace, a change of the host, derived numbers.
 const POLICY: &str = "[host]\nnetdev_max_backlog = 30000\n\n\
                       [[source]]\nname = 'flows'\nkind = 'passive'\n\n\
                       [[sink]]\nname = 'lines'\nkind = 'stdout'\n\n\
+                      [[trace]]\nname = 'nothing'\nfile = '/run/wad/no-trace'\npaths = 'seen'\n\n\
                       [[derived]]\nname = 'Sent'\nvalue = 'HCDataOctetsOut'\n\n\
                       [[path]]\nname = 'v4'\nremote = '10.81.0.0/16'\nsndbuf = '1MiB'\n\
                       congestion = 'wad_aimd'\ninitial_window = 10\n\n\

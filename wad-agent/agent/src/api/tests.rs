@@ -23,7 +23,7 @@ use wad_tuning::{
 use super::*;
 use crate::{
     client::{self, ClientError, Request},
-    reload::{Diff, ReloadOutcome},
+    reload::ReloadOutcome,
 };
 
 async fn ask(run_dir: &Path, instance: &str) -> Result<Status, ClientError> {
@@ -266,10 +266,10 @@ async fn a_reload_is_answered_by_whoever_does_it() {
     let ask = || client::ask::<ReloadOutcome>(lock.socket(), "default", &reload);
     let agent = async {
         let Some(Command::Reload(answer)) = asked.recv().await else { panic!("not asked") };
-        answer.send(ReloadOutcome::Applied { policy_set: 7, diff: Diff::default() }).unwrap();
+        answer.send(ReloadOutcome::Applied { policy_set: 7, diff: Box::default() }).unwrap();
     };
     let (outcome, ()) = tokio::join!(ask(), agent);
-    assert_eq!(outcome.unwrap(), ReloadOutcome::Applied { policy_set: 7, diff: Diff::default() });
+    assert_eq!(outcome.unwrap(), ReloadOutcome::Applied { policy_set: 7, diff: Box::default() });
 
     // Nobody does it any more.
     drop(asked);

@@ -11,7 +11,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
-    config::{Agent, Api, Config, HostChanges, Limits, Metrics, OnExit, PathPolicy, Sink},
+    config::{Agent, Api, Config, HostChanges, Limits, Metrics, OnExit, PathPolicy},
     derived::Derived,
 };
 
@@ -33,32 +33,32 @@ pub struct Diff {
     pub reordered: bool,
     /// Other fields that changed, as `limits.max_memory`.
     pub settings: Vec<String>,
-    pub sinks: SinkDiff,
+    pub sinks: NamedDiff,
+    #[serde(default)]
+    pub traces: NamedDiff,
 }
 
-/// The differences of sinks, by name.
+/// The differences of tables of one kind that have names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SinkDiff {
+pub struct NamedDiff {
     pub added: Vec<String>,
     pub changed: Vec<String>,
     pub removed: Vec<String>,
 }
 
-impl SinkDiff {
-    fn of(before: &[Sink], after: &[Sink]) -> Self {
-        let of_name = |sinks: &'_ [Sink], name: &str| -> Option<Sink> {
-            sinks.iter().find(|sink| sink.name == name).cloned()
-        };
+impl NamedDiff {
+    fn of<T: PartialEq>(before: &[T], after: &[T], name: impl Fn(&T) -> &str) -> Self {
+        let of_name = |all: &'_ [T], wanted: &str| all.iter().position(|it| name(it) == wanted);
         let mut diff = Self::default();
-        for sink in after {
-            match of_name(before, &sink.name) {
-                None => diff.added.push(sink.name.clone()),
-                Some(old) if old != *sink => diff.changed.push(sink.name.clone()),
+        for one in after {
+            match of_name(before, name(one)) {
+                None => diff.added.push(name(one).to_owned()),
+                Some(old) if before[old] != *one => diff.changed.push(name(one).to_owned()),
                 Some(_) => {}
             }
         }
-        let gone = before.iter().filter(|sink| of_name(after, &sink.name).is_none());
-        diff.removed = gone.map(|sink| sink.name.clone()).collect();
+        let gone = before.iter().filter(|one| of_name(after, name(one)).is_none());
+        diff.removed = gone.map(|one| name(one).to_owned()).collect();
         diff
     }
 }
@@ -126,6 +126,7 @@ impl InForce {
             sources: _,
             sets: _,
             sinks: _,
+            traces: _,
             derived: _,
             paths: _,
         } = &self.rest;
@@ -180,7 +181,8 @@ impl InForce {
         ];
         let changed = settings.into_iter().filter(|(_, differs)| *differs);
         diff.settings = changed.map(|(name, _)| name.to_owned()).collect();
-        diff.sinks = SinkDiff::of(&self.rest.sinks, &next.sinks);
+        diff.sinks = NamedDiff::of(&self.rest.sinks, &next.sinks, |sink| &sink.name);
+        diff.traces = NamedDiff::of(&self.rest.traces, &next.traces, |trace| &trace.name);
         diff
     }
 }
@@ -225,6 +227,9 @@ impl Display for Diff {
             ("added sink", &self.sinks.added),
             ("changed sink", &self.sinks.changed),
             ("removed sink", &self.sinks.removed),
+            ("added trace", &self.traces.added),
+            ("changed trace", &self.traces.changed),
+            ("removed trace", &self.traces.removed),
         ] {
             if !names.is_empty() {
                 parts.push(format!("{what} {}", Names(names)));
@@ -322,6 +327,18 @@ mod tests {
         let after = sink("c", "syslog") + &sink("b", "syslog") + &sink("d", "stdout");
         let diff = diff(&before, &after);
         assert_eq!(diff.to_string(), "added sink d; changed sink c; removed sink a");
+        assert_eq!(diff.settings, [""; 0]);
+    }
+
+    #[test]
+    fn traces_are_told_apart_by_name() {
+        let trace = |name: &str, keys: &str| {
+            format!("[[trace]]\nname = '{name}'\nfile = '/{name}'\n{keys}\n")
+        };
+        let before = trace("a", "") + &trace("b", "") + &trace("c", "");
+        let after = trace("c", "interval = '1s'") + &trace("b", "") + &trace("d", "");
+        let diff = diff(&before, &after);
+        assert_eq!(diff.to_string(), "added trace d; changed trace c; removed trace a");
         assert_eq!(diff.settings, [""; 0]);
     }
 

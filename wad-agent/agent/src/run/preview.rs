@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
+use wad_common::policy::Policy;
 use wad_policy::config::{
     Config, Host, InForce as Known, Origin, PathPolicy, Settings, Texts, route_rules::Selection,
 };
@@ -82,6 +83,8 @@ impl Now<'_> {
         let mut preview =
             force.host.preview(&config.host, &selection, &force.disabled, &journal)?;
         preview.modules = kernel_modules::missing(policies, host);
+        preview.congestion_controls =
+            force.tuning().unregistered(policies, &self.agent.options.instance);
         preview.sysctls.extend(Ceilings::of(policies).moves(&journal)?);
         Ok(preview)
     }
@@ -98,12 +101,14 @@ impl Now<'_> {
             }
             let Ok(known) = next.policy(index);
             let Some(before) = before.get(path.name.as_str()) else { continue };
-            // Nothing changes for flows that get nothing.
-            if known.state == PathState::Disabled {
-                continue;
-            }
+            let after = match known.state {
+                PathState::Tuned => known.policy,
+                PathState::Observed => Policy::observing(known.policy.name),
+                // Nothing changes for flows that get nothing.
+                PathState::Disabled => continue,
+            };
             let settings = |policy| Settings::of_path(Known { policy, origin: &origin });
-            let settings = differing(&settings(before), &settings(&known.policy));
+            let settings = differing(&settings(before), &settings(&after));
             if !settings.is_empty() {
                 flows.push(PathPreview { path: path.name.clone(), settings });
             }

@@ -38,6 +38,7 @@ use crate::{
     reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
     sets::{self, InUse, SetError, Sets},
     switched,
+    traces::Traces,
 };
 
 pub struct Running<'a> {
@@ -46,6 +47,7 @@ pub struct Running<'a> {
     in_force: InForce,
     measured: Measured,
     pub sets: Sets,
+    pub traces: Traces,
     /// The texts of the configuration when last they were read, by their fingerprint.
     seen: Option<u64>,
     pub told: Arc<Mutex<Told>>,
@@ -80,6 +82,8 @@ impl<'a> Running<'a> {
         let Begin { config, seen, disabled } = begin;
         let mut force = Force::nothing(agent, journal, disabled)?;
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), None);
+        let mut traces = Traces::default();
+        let ready = traces.prepare(&config.traces)?;
         let put = put(agent, &mut force, (config, &mut sets), None)?;
         let Put { installed, in_force, mut measured } = put;
         installed.log_start(force.tuning().path_names().len());
@@ -90,6 +94,7 @@ impl<'a> Running<'a> {
             in_force.derived().clone(),
         );
         let live = Arc::new(live);
+        traces.put_in_force(ready, &live);
         let changes = locked(journal).changes().cloned().collect();
         let told = Told { changes, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
@@ -102,6 +107,7 @@ impl<'a> Running<'a> {
             in_force,
             measured,
             sets,
+            traces,
             seen,
             told: Arc::new(Mutex::new(told)),
             board,
@@ -165,7 +171,8 @@ impl<'a> Running<'a> {
     }
 
     /// Leaves the kernel as the configuration says.
-    pub async fn end(self) -> Result<()> {
+    pub async fn end(mut self) -> Result<()> {
+        self.traces.stop();
         if let Some(servers) = &self.servers {
             servers.stop();
         }
@@ -180,7 +187,10 @@ impl<'a> Running<'a> {
                 false
             }
         };
-        self.force.end(takes_out).await?;
+        let ended = self.force.end(takes_out).await;
+        let traces = self.traces;
+        tokio::task::spawn_blocking(move || traces.finish()).await?;
+        ended?;
         match self.servers {
             Some(servers) => servers.finish().await,
             None => Ok(()),
@@ -192,7 +202,9 @@ impl<'a> Running<'a> {
         let outcome = match self.read_again() {
             Err(error) => ReloadOutcome::Refused { reason: with_causes(&error) },
             Ok(config) => match self.apply(config) {
-                Ok((policy_set, diff)) => ReloadOutcome::Applied { policy_set, diff },
+                Ok((policy_set, diff)) => {
+                    ReloadOutcome::Applied { policy_set, diff: Box::new(diff) }
+                }
                 Err(error) => {
                     shortage::note(error.as_ref());
                     ReloadOutcome::Failed { reason: with_causes(&error) }
@@ -236,6 +248,7 @@ impl<'a> Running<'a> {
         // What can fail for others' reasons comes before any change to the host.
         let listeners = servers.bind(&config, agent.lock)?;
         let sinks = agent.sinks.prepare(&config.sinks)?;
+        let traces = self.traces.prepare(&config.traces)?;
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), Some(&self.sets));
         let put = put(agent, &mut self.force, (config, &mut sets), Some(&self.measured))?;
         // The tasks that looked for the sets before end here.
@@ -245,6 +258,7 @@ impl<'a> Running<'a> {
         servers.put_in_force(listeners, agent.lock);
         agent.sinks.put_in_force(sinks);
         self.go_on_with(put);
+        self.traces.put_in_force(traces, &self.live);
         if let Err(error) = self.force.leave_out_events() {
             warn!("sinks get no kinds of events that none had: {}", with_causes(&error));
         }

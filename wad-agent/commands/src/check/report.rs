@@ -49,6 +49,7 @@ struct Effect {
     /// Tuning stays in the kernel when the agent ends.
     stays_at_exit: bool,
     sinks: Vec<CheckedSink>,
+    traces: Vec<CheckedTrace>,
     derived: Vec<CheckedDerived>,
     /// The lists of prefixes that paths name, and what follows from those, a sentence each.
     sets: Vec<String>,
@@ -95,6 +96,12 @@ struct CheckedSink {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
+struct CheckedTrace {
+    name: String,
+    file: PathBuf,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
 struct CheckedDerived {
     name: String,
     /// The expression, its unit and its threshold, in words.
@@ -125,6 +132,11 @@ impl Report {
             stays_at_exit: config.agent.on_exit == OnExit::Keep,
             sinks: sinks
                 .map(|sink| CheckedSink { name: sink.name.clone(), kind: sink.kind.name() })
+                .collect(),
+            traces: config
+                .traces
+                .iter()
+                .map(|trace| CheckedTrace { name: trace.name.clone(), file: trace.file.clone() })
                 .collect(),
             derived: config
                 .derived

@@ -208,6 +208,14 @@ fn sinks_of_events_are_said() {
 }
 
 #[test]
+fn traces_are_said_with_their_bounds() {
+    let text = "[[trace]]\nname = 'a'\nfile = '/var/log/a.jsonl'\nkeep = 3\n";
+    let said = page(text, None);
+    let line = "`wad run` writes trace a to /var/log/a.jsonl, 3 of 64.0 MiB at most\n";
+    assert!(said.starts_with(line), "{said}");
+}
+
+#[test]
 fn what_stays_at_the_end_is_said() {
     let kept = page("[agent]\non_exit = 'keep'\n", None);
     assert!(kept.contains("all of it stays until the next start or `wad cleanup`"), "{kept}");

@@ -24,9 +24,12 @@ pub fn preview(changes: &Changes) -> String {
             text += &format!("path {}: {name} {before} -> {after}\n", path.escape_debug());
         }
     }
-    let HostPreview { modules, sysctls, transmit_queues, rules } = host;
+    let HostPreview { modules, congestion_controls, sysctls, transmit_queues, rules } = host;
     if !modules.is_empty() {
         text += &format!("the kernel would load {}\n", modules.join(", "));
+    }
+    if !congestion_controls.is_empty() {
+        text += &format!("the kernel would get {}\n", congestion_controls.join(", "));
     }
     for Move { name, before, after } in sysctls {
         text += &format!("{name} {} -> {}\n", spaced(before), spaced(after));
@@ -72,6 +75,9 @@ fn differences(what: &str, diff: &Diff, listed: Listed) -> String {
         ("added sink", &diff.sinks.added),
         ("changed sink", &diff.sinks.changed),
         ("removed sink", &diff.sinks.removed),
+        ("added trace", &diff.traces.added),
+        ("changed trace", &diff.traces.changed),
+        ("removed trace", &diff.traces.removed),
     ] {
         if !names.is_empty() {
             let names = match listed {
@@ -102,6 +108,7 @@ mod tests {
         let flows = vec![PathPreview { path: "a".to_owned(), settings: vec![setting] }];
         let host = HostPreview {
             modules: vec!["tcp_bbr".to_owned()],
+            congestion_controls: vec!["wad_aimd".to_owned()],
             sysctls: Move::of("net.core.wmem_max", "212992", "1048576").into_iter().collect(),
             transmit_queues: Move::of("eth0", "1000", "9000").into_iter().collect(),
             rules: Move::of("rules", "0", "2"),
@@ -110,7 +117,7 @@ mod tests {
             preview(&Changes { diff, flows, host }),
             "it would be in force: 0 added, 1 changed, 0 removed, 1 as before\nchanged  a\n\
              path a: sndbuf_bytes the kernel's -> 1048576\nthe kernel would load tcp_bbr\n\
-             net.core.wmem_max 212992 -> 1048576\n\
+             the kernel would get wad_aimd\nnet.core.wmem_max 212992 -> 1048576\n\
              transmit queue of eth0 1000 -> 9000 packets\nrules of routes 0 -> 2\n"
         );
     }

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::status::{PathStatus, Status};
+use wad_agent::status::{PathStatus, Status, TraceStatus};
 use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows, text_table::TextTable};
 use wad_tuning::{journal::Change, readings::PathState};
 
@@ -73,6 +73,17 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
         }
         if sink.lost > 0 {
             writeln!(out, "counted  {} events that sink {name} never gets", sink.lost)?;
+        }
+    }
+    for trace in &status.traces {
+        let TraceStatus { name, file, lines, bytes, .. } = trace;
+        let (file, bytes) = (file.display(), Bytes(*bytes));
+        writeln!(out, "trace    {name}: {lines} lines, {bytes}, to {file}")?;
+        if let Some(why) = &trace.failing {
+            writeln!(out, "behind   trace {name}: {why}")?;
+        }
+        if trace.lost_lines > 0 {
+            writeln!(out, "counted  {} lost lines of trace {name}", trace.lost_lines)?;
         }
     }
     write_refused(&status.paths, out)?;
@@ -217,6 +228,8 @@ counted  7 flows left alone for want of socket storage
 set      aws: 36 prefixes, read 59 s ago
 counted  29 events that sink archive refuses: archive.refused.jsonl
 counted  53 events that sink archive never gets
+trace    tokyo: 40 lines, 41 B, to /var/log/wad/tokyo.jsonl
+counted  42 lost lines of trace tokyo
 changed  net.core.rmem_max: 212992 before, 6571899 now
 
 PATH                TUNED  MATCHED  UNTUNED      SENT  RECEIVED  RETRANSMITTED      RTT
@@ -274,6 +287,17 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     }
 
     #[test]
+    fn a_trace_that_cannot_be_written_is_named() {
+        let mut readings = example();
+        readings.traces[0].failing = Some("No space left on device".to_owned());
+        let text = table_of(readings);
+        let lines = "trace    tokyo: 40 lines, 41 B, to /var/log/wad/tokyo.jsonl\n\
+                     behind   trace tokyo: No space left on device\n\
+                     counted  42 lost lines of trace tokyo\n";
+        assert!(text.contains(lines), "{text}");
+    }
+
+    #[test]
     fn what_the_kernel_refused_is_named_with_its_errno() {
         let refusal =
             |reason| Refusal { policy: 0, setting: SocketSetting::Congestion as u16, reason };
@@ -294,7 +318,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 12 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 14 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

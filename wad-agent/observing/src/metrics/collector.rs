@@ -12,11 +12,12 @@ use wad_toolbox::shortage::Shortage;
 use wad_tuning::attachment::Part;
 
 use super::{
-    Ended, PathNow, PathReading, PathState, Readings, Seconds,
+    Ended, PathNow, PathReading, PathState, Readings, Seconds, TraceReading,
     definitions::{
         BUILD, DERIVED, Definition, EVENTS, HOST, HostMetric, HostValue, PATH, PathMetric,
         PathValue, SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT,
         SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS, START,
+        TRACE_FAILING, TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
     },
     ends::Histogram,
     live::LIMITS,
@@ -46,6 +47,7 @@ impl Collector for Scrape {
         self.encode_sources(&mut encoder)?;
         self.encode_sets(&mut encoder)?;
         self.encode_sinks(&mut encoder)?;
+        self.encode_traces(&mut encoder)?;
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         version.encode(descriptor(&mut encoder, &BUILD, MetricType::Info)?)?;
         time(self.started).encode(descriptor(&mut encoder, &START, MetricType::Gauge)?)
@@ -149,6 +151,35 @@ impl Scrape {
         for sink in sinks {
             let labels = [("sink", sink.name.as_str())];
             ConstGauge::new(sink.spooled_bytes).encode(spooled.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+
+    fn encode_traces(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        type Count = fn(&TraceReading) -> u64;
+
+        let traces = &self.readings.traces;
+        if traces.is_empty() {
+            return Ok(());
+        }
+        let counters: [(_, Count); 4] = [
+            (&TRACE_LINES, |trace| trace.lines),
+            (&TRACE_WRITTEN, |trace| trace.bytes),
+            (&TRACE_LOST, |trace| trace.lost_lines),
+            (&TRACE_MISSED, |trace| trace.missed_readings),
+        ];
+        for (definition, value) in counters {
+            let mut family = descriptor(encoder, definition, MetricType::Counter)?;
+            for trace in traces {
+                let labels = [("trace", trace.name.as_str())];
+                ConstCounter::new(value(trace)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let mut failing = descriptor(encoder, &TRACE_FAILING, MetricType::Gauge)?;
+        for trace in traces {
+            let labels = [("trace", trace.name.as_str())];
+            let is_failing = u64::from(trace.failing.is_some());
+            ConstGauge::new(is_failing).encode(failing.encode_family(&labels)?)?;
         }
         Ok(())
     }

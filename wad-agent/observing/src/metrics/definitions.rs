@@ -576,6 +576,38 @@ pub const SINK_SPOOLED: Definition = Definition {
     help: "Events that a sink has still to take",
 };
 
+/// The metric has the label `trace`.
+pub const TRACE_LINES: Definition =
+    Definition { name: "wad_trace_lines", unit: None, help: "Lines that a trace has written" };
+
+/// The metric has the label `trace`.
+pub const TRACE_WRITTEN: Definition = Definition {
+    name: "wad_trace_written",
+    unit: Some(Unit::Bytes),
+    help: "Size of the lines that a trace has written, packed if they are",
+};
+
+/// The metric has the label `trace`.
+pub const TRACE_LOST: Definition = Definition {
+    name: "wad_trace_lost_lines",
+    unit: None,
+    help: "Lines of a trace that could not be written",
+};
+
+/// The metric has the label `trace`.
+pub const TRACE_MISSED: Definition = Definition {
+    name: "wad_trace_missed_readings",
+    unit: None,
+    help: "Readings of a trace that should have been",
+};
+
+/// The metric has the label `trace`.
+pub const TRACE_FAILING: Definition = Definition {
+    name: "wad_trace_failing",
+    unit: None,
+    help: "1 where a trace cannot be written, or its flows cannot be read; it is tried again",
+};
+
 /// The metric has the labels `path` and `name`.
 pub const DERIVED: Definition = Definition {
     name: "wad_path_derived",
@@ -605,7 +637,9 @@ mod tests {
         let sources = [&SOURCE_POLLS, &SOURCE_ERRORS, &SOURCE_REFUSED, &SOURCE_SUCCESS];
         let sinks = [&EVENTS, &SINK_SENT, &SINK_REFUSED, &SINK_LOST, &SINK_SPOOLED];
         let sets = [&SET_PREFIXES, &SET_FAILING, &SET_READ];
-        let others = sources.into_iter().chain(sets).chain(sinks).chain([&DERIVED, &BUILD, &START]);
+        let traces = [&TRACE_LINES, &TRACE_WRITTEN, &TRACE_LOST, &TRACE_MISSED, &TRACE_FAILING];
+        let others = sources.into_iter().chain(sets).chain(sinks).chain(traces);
+        let others = others.chain([&DERIVED, &BUILD, &START]);
         path.chain(host).chain(others).collect()
     }
 

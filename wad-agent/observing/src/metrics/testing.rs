@@ -19,7 +19,7 @@ use wad_tuning::{
 
 use super::{
     Delays, DerivedMeans, Ended, Memory, PathNow, PathsMeasured, Readings, Reloads, SetReading,
-    SinkReading, SourceReading, ends::Histogram,
+    SinkReading, SourceReading, TraceReading, ends::Histogram,
 };
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
@@ -98,6 +98,15 @@ pub fn example() -> Readings {
             refused: 29,
             lost: vec![("queue", 26), ("spool", 27)],
             spooled_bytes: 28,
+            failing: None,
+        }],
+        traces: vec![TraceReading {
+            name: "tokyo".to_owned(),
+            file: "/var/log/wad/tokyo.jsonl".into(),
+            lines: 40,
+            bytes: 41,
+            lost_lines: 42,
+            missed_readings: 43,
             failing: None,
         }],
         paths_measured: PathsMeasured { fresh: 10, stale: 11 },

@@ -44,6 +44,12 @@ impl From<IpAddr> for Remote {
     }
 }
 
+impl From<IpNet> for Remote {
+    fn from(prefix: IpNet) -> Self {
+        Self(prefix)
+    }
+}
+
 impl FromStr for Remote {
     type Err = FilterError;
 

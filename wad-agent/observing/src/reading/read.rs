@@ -53,8 +53,8 @@ const NO_PATH_NAME: &str = "";
 pub struct Instruments {
     tuning: Arc<Tuning>,
     readers: Mutex<Readers>,
-    owners: Owners,
-    holders: Mutex<HolderSearch>,
+    owners: Arc<Owners>,
+    holders: Arc<Mutex<HolderSearch>>,
 }
 
 /// Loaded so far.
@@ -98,8 +98,20 @@ struct View {
 
 impl Instruments {
     pub fn new(tuning: Arc<Tuning>) -> Self {
-        let (readers, holders) = (Mutex::default(), Mutex::default());
-        Self { tuning, readers, owners: Owners::default(), holders }
+        let (readers, owners, holders) = (Mutex::default(), Arc::default(), Arc::default());
+        Self { tuning, readers, owners, holders }
+    }
+
+    /// Returns another way to the same: whoever reads again and again, and asks for fields
+    /// of its own, keeps nobody from reading.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self {
+            tuning: Arc::clone(&self.tuning),
+            readers: Mutex::default(),
+            owners: Arc::clone(&self.owners),
+            holders: Arc::clone(&self.holders),
+        }
     }
 
     /// The flows that a filter lets through, as they are now. It may block for tens

@@ -4,10 +4,11 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write},
-    os::unix::fs::FileTypeExt as _,
+    os::unix::fs::{FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
+use nix::fcntl::OFlag;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use wad_toolbox::whole_file;
 
@@ -15,7 +16,13 @@ use super::read;
 
 /// Takes whole lines.
 pub trait Out: Send {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()>;
+    /// Writes all of them or none, and returns how many bytes they took.
+    fn write(&mut self, lines: &[u8]) -> io::Result<u64>;
+
+    /// Looks whether lines could be written, as far as that shows without any.
+    fn look(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Waits until all of it is where it is to stay.
     fn finish(&mut self) -> io::Result<()> {
@@ -24,8 +31,12 @@ pub trait Out: Send {
 }
 
 impl Out for Box<dyn Out> {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    fn write(&mut self, lines: &[u8]) -> io::Result<u64> {
         (**self).write(lines)
+    }
+
+    fn look(&mut self) -> io::Result<()> {
+        (**self).look()
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -63,14 +74,16 @@ impl<W: Write> Stream<W> {
         Ok(stream)
     }
 
-    fn put(&mut self, lines: &[u8]) -> io::Result<()> {
-        self.out.write_all(&self.packing.pack(lines))?;
-        self.out.flush()
+    fn put(&mut self, lines: &[u8]) -> io::Result<u64> {
+        let piece = self.packing.pack(lines);
+        self.out.write_all(&piece)?;
+        self.out.flush()?;
+        Ok(piece.len() as u64)
     }
 }
 
 impl<W: Write + Send> Out for Stream<W> {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    fn write(&mut self, lines: &[u8]) -> io::Result<u64> {
         self.put(lines)
     }
 }
@@ -104,18 +117,18 @@ impl Files {
     /// Begins a file. One that is there becomes the one before it, and is never
     /// appended to: its last line may not be whole.
     pub fn begin(path: &Path, packing: Packing, bounds: Bounds, head: &[u8]) -> io::Result<Self> {
-        let mut files = Self {
-            path: path.to_owned(),
-            packing,
-            bounds,
-            head: packing.pack(head),
-            current: None,
-        };
+        let mut files = Self::at_first_line(path, packing, bounds, head);
         files.current = Some(files.next()?);
         Ok(files)
     }
 
+    /// Begins a file with the first line that there is, in the same way.
+    pub fn at_first_line(path: &Path, packing: Packing, bounds: Bounds, head: &[u8]) -> Self {
+        Self { path: path.to_owned(), packing, bounds, head: packing.pack(head), current: None }
+    }
+
     fn next(&self) -> io::Result<Current> {
+        self.check_place()?;
         self.make_room()?;
         let file = OpenOptions::new().append(true).create_new(true).open(&self.path)?;
         let mut current = Current { file, bytes: 0 };
@@ -125,6 +138,14 @@ impl Files {
             return Err(error);
         }
         Ok(current)
+    }
+
+    /// Checks that a file could begin there.
+    fn check_place(&self) -> io::Result<()> {
+        if !may_replace(&self.path)? {
+            return Err(io::Error::other("it is there, and is no trace: it is left alone"));
+        }
+        fs::metadata(self.path.parent().unwrap_or(Path::new("/"))).map(drop)
     }
 
     /// Moves what is there up to the first number that is free, or out.
@@ -146,7 +167,16 @@ impl Files {
 }
 
 impl Out for Files {
-    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+    /// Others may have moved the file, or removed it with its folder.
+    fn look(&mut self) -> io::Result<()> {
+        if self.current.as_ref().is_some_and(|current| current.is_at(&self.path)) {
+            return Ok(());
+        }
+        self.current = None;
+        self.check_place()
+    }
+
+    fn write(&mut self, lines: &[u8]) -> io::Result<u64> {
         let piece = self.packing.pack(lines);
         let most = self.bounds.max_bytes.saturating_sub(piece.len() as u64);
         let mut current = match self.current.take() {
@@ -157,7 +187,7 @@ impl Out for Files {
         if added.is_ok() || current.file.set_len(current.bytes).is_ok() {
             self.current = Some(current);
         }
-        added
+        added.map(|()| piece.len() as u64)
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -166,6 +196,12 @@ impl Out for Files {
 }
 
 impl Current {
+    fn is_at(&self, path: &Path) -> bool {
+        let place = |about: fs::Metadata| (about.dev(), about.ino());
+        let own = self.file.metadata().map(place);
+        matches!((own, fs::symlink_metadata(path).map(place)), (Ok(own), Ok(there)) if own == there)
+    }
+
     /// Adds a piece: once the kernel has taken it, it outlives this process. To wait
     /// until the disk has it as well would let a slow disk hold up the next piece, for
     /// seconds on a busy one.
@@ -184,10 +220,15 @@ pub fn is_stream(path: &Path) -> bool {
 
 /// Whether a file may be moved out of the way: there is none, or it is a trace.
 pub fn may_replace(path: &Path) -> io::Result<bool> {
-    let mut file = match File::open(path) {
+    // To open a pipe would wait for who writes to it.
+    let opened = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path);
+    let mut file = match opened {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
         opened => opened?,
     };
+    if !file.metadata()?.is_file() {
+        return Ok(false);
+    }
     let mut first = [0; read::BEGINNING];
     let mut bytes = 0;
     while bytes < first.len() {
@@ -276,6 +317,38 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_others_moved_or_removed_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (inner, away) = (folder.path().join("inner"), folder.path().join("away"));
+        let path = inner.join("t");
+        let lines = lines(Format::Json, 2);
+        let mut files = Files::at_first_line(&path, Packing::None, BOUNDS, &lines[0]);
+        assert_eq!(files.look().unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(files.write(&lines[1]).is_err());
+        fs::create_dir(&inner).unwrap();
+        files.look().unwrap();
+        assert_eq!(names(&inner), [""; 0], "there is no line yet");
+        assert_eq!(files.write(&lines[1]).unwrap(), lines[1].len() as u64);
+
+        fs::rename(&path, &away).unwrap();
+        files.look().unwrap();
+        files.write(&lines[2]).unwrap();
+        assert_eq!((rows_of(&away).0.len(), rows_of(&path).0.len()), (1, 1));
+
+        fs::remove_dir_all(&inner).unwrap();
+        assert_eq!(files.look().unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::create_dir(&inner).unwrap();
+        fs::write(&path, "dear").unwrap();
+        let said = files.look().unwrap_err().to_string();
+        assert!(said.contains("is no trace") && files.write(&lines[3]).is_err(), "{said}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "dear");
+        fs::remove_file(&path).unwrap();
+        files.look().unwrap();
+        files.write(&lines[3]).unwrap();
+        assert_eq!((rows_of(&path).0.len(), names(&inner)), (1, vec!["t".to_owned()]));
+    }
+
+    #[test]
     fn only_traces_are_moved_out_of_the_way() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
@@ -288,5 +361,8 @@ mod tests {
             fs::write(&path, content).unwrap();
             assert_eq!(may_replace(&path).unwrap(), expected);
         }
+        let pipe = folder.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert!(!may_replace(&pipe).unwrap() && !may_replace(folder.path()).unwrap());
     }
 }

@@ -5,6 +5,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use wad_instruments::{Flow, Owner, Place, Values};
+use wad_policy::config::TraceFormat;
 
 use super::columns::{Column, Columns};
 
@@ -17,6 +18,15 @@ pub enum Format {
     /// JSON lines
     Json,
     Csv,
+}
+
+impl From<TraceFormat> for Format {
+    fn from(format: TraceFormat) -> Self {
+        match format {
+            TraceFormat::Json => Self::Json,
+            TraceFormat::Csv => Self::Csv,
+        }
+    }
 }
 
 /// The first line of a trace in JSON.

@@ -13,8 +13,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::files::Out;
-use crate::log;
+use super::{
+    counts::{Counts, WriteOutcome},
+    files::Out,
+    news::{News, Voice},
+};
 
 /// With the time that writing takes, no line is older than a second until it is
 /// written.
@@ -30,21 +33,14 @@ pub fn piece_bytes(max_file_bytes: u64) -> usize {
     usize::try_from(max_file_bytes / 4).map_or(MAX_PIECE_BYTES, |bytes| bytes.min(MAX_PIECE_BYTES))
 }
 
-/// Says what became of the lines.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WriteOutcome {
-    pub written: u64,
-    pub lost: u64,
-    /// The error that the last ones were lost for.
-    pub error: Option<String>,
-}
-
 /// Hands lines over.
 pub struct Writer {
     lines: Sender<Vec<u8>>,
     waiting: Arc<AtomicUsize>,
+    /// Lines that did not fit into memory.
     unheld: u64,
-    thread: JoinHandle<WriteOutcome>,
+    counts: Arc<Counts>,
+    thread: JoinHandle<()>,
 }
 
 /// Nobody reads them any more.
@@ -52,7 +48,13 @@ pub struct Writer {
 pub struct Closed;
 
 impl Writer {
-    pub fn start(out: impl Out + 'static, piece_bytes: usize) -> io::Result<Self> {
+    /// Writes pieces of so many bytes, counts what becomes of them, and tells the news.
+    pub fn start(
+        out: impl Out + 'static,
+        piece_bytes: usize,
+        counts: Arc<Counts>,
+        voice: Voice,
+    ) -> io::Result<Self> {
         let (sender, lines) = channel();
         let waiting = Arc::new(AtomicUsize::new(0));
         let task = Task {
@@ -60,10 +62,12 @@ impl Writer {
             piece_bytes,
             waiting: Arc::clone(&waiting),
             pending: Vec::new(),
-            outcome: WriteOutcome::default(),
+            is_misplaced: false,
+            counts: Arc::clone(&counts),
+            voice,
         };
         let thread = thread::Builder::new().name("writer".to_owned()).spawn(|| task.run(lines))?;
-        Ok(Self { lines: sender, waiting, unheld: 0, thread })
+        Ok(Self { lines: sender, waiting, unheld: 0, counts, thread })
     }
 
     /// Takes whole lines.
@@ -75,6 +79,7 @@ impl Writer {
         if self.waiting.fetch_add(bytes, Ordering::SeqCst) > MAX_WAITING_BYTES {
             self.waiting.fetch_sub(bytes, Ordering::SeqCst);
             self.unheld += count(&lines);
+            self.counts.lost(count(&lines));
             return Ok(());
         }
         self.lines.send(lines).map_err(|_| Closed)
@@ -83,9 +88,10 @@ impl Writer {
     /// Writes what is left.
     pub fn finish(self) -> WriteOutcome {
         drop(self.lines);
-        let mut outcome = self.thread.join().unwrap_or_default();
+        // A thread that has panicked has said so.
+        let _ = self.thread.join();
+        let mut outcome = self.counts.outcome();
         if self.unheld > 0 {
-            outcome.lost += self.unheld;
             outcome.error.get_or_insert("it takes too long to write them".to_owned());
         }
         outcome
@@ -97,11 +103,14 @@ struct Task<O> {
     piece_bytes: usize,
     waiting: Arc<AtomicUsize>,
     pending: Vec<u8>,
-    outcome: WriteOutcome,
+    /// There is no place for lines, by the last look.
+    is_misplaced: bool,
+    counts: Arc<Counts>,
+    voice: Voice,
 }
 
 impl<O: Out> Task<O> {
-    fn run(mut self, lines: Receiver<Vec<u8>>) -> WriteOutcome {
+    fn run(mut self, lines: Receiver<Vec<u8>>) {
         let mut due = Instant::now() + DELAY;
         loop {
             let more = lines.recv_timeout(due.saturating_duration_since(Instant::now()));
@@ -111,10 +120,10 @@ impl<O: Out> Task<O> {
             }
             if is_last || Instant::now() >= due || self.pending.len() >= self.piece_bytes {
                 if !self.write() {
-                    return self.outcome;
+                    return;
                 }
                 if is_last {
-                    return self.finished();
+                    return self.end();
                 }
                 due = Instant::now() + DELAY;
             }
@@ -124,11 +133,12 @@ impl<O: Out> Task<O> {
     /// Writes all that is pending; whether anyone is left to write for.
     fn write(&mut self) -> bool {
         let pending = mem::take(&mut self.pending);
+        self.look();
         let mut rest = &pending[..];
         while !rest.is_empty() {
             let (piece, next) = rest.split_at(whole(rest, self.piece_bytes));
             match self.out.write(piece) {
-                Ok(()) => self.did_write(count(piece)),
+                Ok(bytes) => self.did_write(count(piece), bytes),
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return false,
                 Err(error) => self.did_lose(count(piece), &error),
             }
@@ -138,28 +148,42 @@ impl<O: Out> Task<O> {
         true
     }
 
-    fn finished(mut self) -> WriteOutcome {
+    fn end(mut self) {
         // The disk may have refused some only after the kernel had taken them.
         if let Err(error) = self.out.finish() {
-            self.outcome.error =
-                Some(format!("the disk may not have all that was written: {error}"));
+            let what = format!("the disk may not have all that was written: {error}");
+            self.counts.fails(Some(what));
         }
-        self.outcome
     }
 
-    fn did_write(&mut self, lines: u64) {
-        if self.outcome.error.take().is_some() {
-            log::say(&format!("lines are written again; {} were lost so far", self.outcome.lost));
+    /// Where a place is gone or is back, that is told without a line, too.
+    fn look(&mut self) {
+        match self.out.look() {
+            Ok(()) if mem::take(&mut self.is_misplaced) => self.does_write(),
+            Ok(()) => {}
+            Err(error) => {
+                self.is_misplaced = true;
+                self.did_lose(0, &error);
+            }
         }
-        self.outcome.written += lines;
     }
 
-    fn did_lose(&mut self, lines: u64, error: &io::Error) {
-        self.outcome.lost += lines;
-        if self.outcome.error.replace(error.to_string()).is_none() {
-            log::say(&format!(
-                "cannot write: {error}; reading goes on, and lines are lost until it is put right"
-            ));
+    fn did_write(&mut self, lines: u64, bytes: u64) {
+        self.does_write();
+        self.counts.wrote(lines, bytes);
+    }
+
+    fn does_write(&self) {
+        if self.counts.fails(None).is_some() {
+            (self.voice)(&News::Taken { lost: self.counts.outcome().lost });
+        }
+    }
+
+    fn did_lose(&self, lines: u64, error: &io::Error) {
+        self.counts.lost(lines);
+        let why = error.to_string();
+        if self.counts.fails(Some(why.clone())).is_none() {
+            (self.voice)(&News::Refused { why });
         }
     }
 }
@@ -188,6 +212,10 @@ mod tests {
     #[derive(Default)]
     struct State {
         pieces: Vec<Vec<u8>>,
+        /// Why there is no place for lines, if there is none.
+        place: Option<io::ErrorKind>,
+        /// The news.
+        said: Vec<String>,
         /// Why it takes no more, if it does not.
         fault: Option<io::ErrorKind>,
         /// Why it does not hold at the end what it took.
@@ -199,15 +227,31 @@ mod tests {
             self.0.lock().unwrap().end.map_or(Ok(()), |kind| Err(kind.into()))
         }
 
-        fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        fn look(&mut self) -> io::Result<()> {
+            self.0.lock().unwrap().place.map_or(Ok(()), |kind| Err(kind.into()))
+        }
+
+        fn write(&mut self, lines: &[u8]) -> io::Result<u64> {
             let mut disk = self.0.lock().unwrap();
             match disk.fault {
                 Some(kind) => Err(kind.into()),
                 None => {
                     disk.pieces.push(lines.to_vec());
-                    Ok(())
+                    Ok(lines.len() as u64)
                 }
             }
+        }
+    }
+
+    fn start(disk: &Disk, piece_bytes: usize) -> Writer {
+        let said = Arc::clone(&disk.0);
+        let voice: Voice = Arc::new(move |news| said.lock().unwrap().said.push(news.to_string()));
+        Writer::start(disk.clone(), piece_bytes, Arc::default(), voice).unwrap()
+    }
+
+    fn until(what: impl Fn() -> bool) {
+        while !what() {
+            thread::sleep(Duration::from_millis(5));
         }
     }
 
@@ -217,7 +261,7 @@ mod tests {
         assert_eq!(whole(b"ab\ncd\n", 6), 6);
         assert_eq!(whole(b"abcdef\ngh\n", 3), 7);
         let disk = Disk::default();
-        let mut writer = Writer::start(disk.clone(), 10).unwrap();
+        let mut writer = start(&disk, 10);
         for line in 0..100 {
             writer.write(format!("line {line}\n").into_bytes()).unwrap();
         }
@@ -231,7 +275,7 @@ mod tests {
     fn what_cannot_be_written_is_counted_and_writing_goes_on() {
         let disk = Disk::default();
         disk.0.lock().unwrap().fault = Some(io::ErrorKind::StorageFull);
-        let mut writer = Writer::start(disk.clone(), 4).unwrap();
+        let mut writer = start(&disk, 4);
         writer.write(b"ab\ncd\n".to_vec()).unwrap();
         while writer.waiting.load(Ordering::SeqCst) > 0 {
             thread::sleep(Duration::from_millis(5));
@@ -239,14 +283,32 @@ mod tests {
         disk.0.lock().unwrap().fault = None;
         writer.write(b"ef\n".to_vec()).unwrap();
         assert_eq!(writer.finish(), WriteOutcome { written: 1, lost: 2, error: None });
-        assert_eq!(disk.0.lock().unwrap().pieces, [b"ef\n"]);
+        let disk = disk.0.lock().unwrap();
+        assert_eq!(disk.pieces, [b"ef\n"]);
+        assert_eq!(disk.said.len(), 2, "{:?}", disk.said);
+        assert!(disk.said[0].starts_with("cannot write: no storage space"), "{:?}", disk.said);
+        assert_eq!(disk.said[1], "lines are written again; 2 were lost so far");
+    }
+
+    #[test]
+    fn a_place_that_is_gone_is_told_without_a_line_and_once() {
+        let disk = Disk::default();
+        disk.0.lock().unwrap().place = Some(io::ErrorKind::NotFound);
+        let writer = start(&disk, 4);
+        until(|| !disk.0.lock().unwrap().said.is_empty());
+        assert_eq!(writer.counts.outcome().error.as_deref(), Some("entity not found"));
+        thread::sleep(2 * DELAY);
+        disk.0.lock().unwrap().place = None;
+        until(|| disk.0.lock().unwrap().said.len() == 2);
+        assert_eq!(writer.finish(), WriteOutcome::default());
+        assert_eq!(disk.0.lock().unwrap().said[1], "lines are written again; 0 were lost so far");
     }
 
     #[test]
     fn what_the_disk_says_at_the_end_is_told() {
         let disk = Disk::default();
         disk.0.lock().unwrap().end = Some(io::ErrorKind::StorageFull);
-        let mut writer = Writer::start(disk, 10).unwrap();
+        let mut writer = start(&disk, 10);
         writer.write(b"ab\n".to_vec()).unwrap();
         let WriteOutcome { written, lost, error } = writer.finish();
         assert_eq!((written, lost), (1, 0));
@@ -256,7 +318,7 @@ mod tests {
     #[test]
     fn a_line_waits_for_half_a_second_at_most() {
         let disk = Disk::default();
-        let mut writer = Writer::start(disk.clone(), 1000).unwrap();
+        let mut writer = start(&disk, 1000);
         let begun = Instant::now();
         writer.write(b"ab\n".to_vec()).unwrap();
         while disk.0.lock().unwrap().pieces.is_empty() {
@@ -270,7 +332,7 @@ mod tests {
     fn it_ends_when_nobody_reads() {
         let disk = Disk::default();
         disk.0.lock().unwrap().fault = Some(io::ErrorKind::BrokenPipe);
-        let mut writer = Writer::start(disk, 1).unwrap();
+        let mut writer = start(&disk, 1);
         writer.write(b"ab\n".to_vec()).unwrap();
         while !writer.thread.is_finished() {
             thread::sleep(Duration::from_millis(5));

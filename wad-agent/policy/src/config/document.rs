@@ -24,6 +24,7 @@ use super::{
     set, sink, source,
     table::{self, Table},
     texts::Texts,
+    trace,
 };
 use crate::{
     config::route_rules::{MAX_RULES, Selection},
@@ -42,12 +43,14 @@ const TABLES: &[Key] = &[
     key(source::TABLE),
     key(set::TABLE),
     key(sink::TABLE),
+    key(trace::TABLE),
     key(derived::TABLE),
     key(path::TABLE),
 ];
 
 /// The tables that there may be more of.
-const ARRAYS: [&str; 5] = [source::TABLE, set::TABLE, sink::TABLE, derived::TABLE, path::TABLE];
+const ARRAYS: [&str; 6] =
+    [source::TABLE, set::TABLE, sink::TABLE, trace::TABLE, derived::TABLE, path::TABLE];
 
 impl Config {
     /// Reads and checks a file, with those of the folder beside it.
@@ -82,6 +85,7 @@ impl Config {
         set::check((&config.sets, set_names), (&config.paths, sites), &mut problems);
         sink::check(&document.config.sinks, &document.sink_names, &mut problems);
         document.check_derived(&mut problems);
+        document.check_traces(&mut problems);
         document.check_routes(&mut problems);
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
@@ -130,6 +134,8 @@ struct Document {
     set_names: Vec<Span>,
     /// The places of the sinks' names, in their order.
     sink_names: Vec<Span>,
+    /// The places of the traces, in their order.
+    trace_sites: Vec<trace::Site>,
     /// The places of the derived events, in their order.
     derived_sites: Vec<derived::Site>,
     /// The tables that were there.
@@ -156,6 +162,7 @@ impl Default for Document {
             sources: Vec::new(),
             sets: Vec::new(),
             sinks: Vec::new(),
+            traces: Vec::new(),
             derived: Derived::default(),
             paths: Vec::new(),
         };
@@ -166,6 +173,7 @@ impl Default for Document {
             source_names: Vec::new(),
             set_names: Vec::new(),
             sink_names: Vec::new(),
+            trace_sites: Vec::new(),
             derived_sites: Vec::new(),
             seen: HashMap::new(),
         }
@@ -211,6 +219,12 @@ impl Document {
             if let Some((sink, name)) = sink::read(&table, problems) {
                 self.config.sinks.push(sink);
                 self.sink_names.push(name);
+            }
+        }
+        for table in root.tables(trace::TABLE, trace::KEYS, problems) {
+            if let Some((trace, site)) = trace::read(&table, host, problems) {
+                self.config.traces.push(trace);
+                self.trace_sites.push(site);
             }
         }
         for table in root.tables(derived::TABLE, derived::KEYS, problems) {
@@ -276,6 +290,16 @@ impl Document {
         }
         let paths = self.config.paths.iter().map(|path| path.name.as_str()).collect();
         derived::check(&self.config.derived, &self.derived_sites, &paths, problems);
+    }
+
+    fn check_traces(&self, problems: &mut Problems) {
+        if self.trace_sites.is_empty() {
+            return;
+        }
+        let Config { traces, sinks, derived, paths, .. } = &self.config;
+        let paths = paths.iter().map(|path| path.name.as_str()).collect();
+        let rest = trace::Rest { sinks, derived, paths };
+        trace::check(traces, &self.trace_sites, &rest, problems);
     }
 
     /// Every look-up of a route goes through the rules one by one.

@@ -54,6 +54,7 @@ mod table;
 pub mod testing;
 mod texts;
 mod thresholds;
+mod trace;
 mod user;
 
 #[cfg(test)]
@@ -98,6 +99,11 @@ pub use sink::{Collector, LogFile, Sink, SinkKind};
 pub use source::{Metric, PerfSonar, Prometheus, Query, Service, Source, SourceKind};
 pub use texts::Texts;
 pub use thresholds::Windows;
+pub use trace::{
+    INTERVALS as TRACE_INTERVALS, INTERVALS_IN_WORDS as TRACE_INTERVALS_IN_WORDS,
+    KEEP as TRACE_KEEP, MAX_FILE_BYTES as TRACE_MAX_BYTES, MIN_FILE_BYTES as TRACE_MIN_BYTES,
+    Trace, TraceFormat,
+};
 
 use crate::derived::Derived;
 pub use crate::pair::{decrease, increase_segments};
@@ -117,6 +123,8 @@ pub struct Config {
     pub sets: Vec<Set>,
     /// Sinks of events.
     pub sinks: Vec<Sink>,
+    /// Traces of flows.
+    pub traces: Vec<Trace>,
     /// Numbers made of the instruments of flows.
     pub derived: Derived,
     /// The paths, in the order of the file.

@@ -1,7 +1,7 @@
 //! The tables of a file, for the reference in the book; but not that of a path, whose
 //! fields have a table of their own.
 
-use super::{derived, document_keys as keys, host_changes, keys::Key, set, sink, source};
+use super::{derived, document_keys as keys, host_changes, keys::Key, set, sink, source, trace};
 
 /// A table that a file may have.
 pub struct ReferenceTable {
@@ -22,6 +22,7 @@ pub const TABLES: &[ReferenceTable] = &[
     many(source::TABLE, source::KEYS),
     many(set::TABLE, set::KEYS),
     many(sink::TABLE, sink::KEYS),
+    many(trace::TABLE, trace::KEYS),
     many(derived::TABLE, derived::KEYS),
 ];
 
@@ -55,6 +56,7 @@ mod tests {
             ("sink", "max_size" | "keep") => "name = \"s\"\nkind = \"file\"\npath = \"/x\"\n",
             ("sink", "timeout") => "name = \"s\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1\"\n",
             ("sink", _) => "name = \"s\"\nkind = \"stdout\"\n",
+            ("trace", _) => "name = \"t\"\nfile = \"/x\"\n",
             ("derived", _) => "name = \"S\"\nvalue = \"SegsOut\"\nabove = 1\n",
             _ => "",
         };

@@ -202,6 +202,12 @@ impl Tuning {
         changed
     }
 
+    /// Returns the names of the congestion controls that would be registered for paths.
+    pub fn unregistered(&self, paths: &[PathPolicy], instance: &Instance) -> Vec<String> {
+        let missing = algorithms::missing(&self.pins, instance, paths);
+        missing.iter().map(|law| instance.algorithm(law.name())).collect()
+    }
+
     /// Has new connections matched by the cgroups that there are now. Returns whether any
     /// has come that fits a path's pattern.
     pub fn follow_cgroups(&self, cgroups: &Cgroups) -> Result<bool> {
