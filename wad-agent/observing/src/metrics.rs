@@ -29,7 +29,7 @@ use wad_toolbox::shortage;
 use wad_tuning::{
     attachment::Attachment,
     journal::Change,
-    readings::{KernelReadings, PathReading, PathState},
+    readings::{KernelReadings, PathReading, PathState, ProgramRuns},
     routes,
 };
 
@@ -83,6 +83,8 @@ pub struct Readings {
     pub process: Usage,
     /// How late its event loop is.
     pub delays: Delays,
+    /// The runs of programs in the kernel, as far as it counts them.
+    pub programs: Vec<ProgramRuns>,
 }
 
 /// TCP holds so much of the host's memory, and meets its bound so.
@@ -179,8 +181,8 @@ pub struct PathsMeasured {
 
 impl From<KernelReadings> for Readings {
     fn from(kernel: KernelReadings) -> Self {
-        let KernelReadings { paths, counters, generation, all_disabled } = kernel;
-        Self { paths, counters, generation, all_disabled, ..Self::default() }
+        let KernelReadings { paths, counters, generation, all_disabled, programs } = kernel;
+        Self { paths, counters, generation, all_disabled, programs, ..Self::default() }
     }
 }
 

@@ -44,6 +44,7 @@
 
 mod kernel_btf;
 mod object;
+mod registered;
 pub mod sys;
 
 use std::{
@@ -57,6 +58,7 @@ use std::{
 use aya_obj::generated::bpf_prog_type;
 pub use kernel_btf::{BtfError, KernelBtf, Number};
 pub use object::{LinkedObject, ObjectError};
+pub use registered::Registered;
 use thiserror::Error;
 
 /// Longest name of an algorithm: `TCP_CA_NAME_MAX` less the final zero.

@@ -11,7 +11,8 @@ use std::{
 };
 
 use aya_obj::generated::{
-    bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_link_info, bpf_map_type, bpf_prog_type,
+    bpf_attach_type, bpf_attr, bpf_cmd, bpf_insn, bpf_link_info, bpf_map_type, bpf_prog_info,
+    bpf_prog_type,
 };
 
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
@@ -130,6 +131,21 @@ pub fn update_first(map: &OwnedFd, value: &[u8]) -> io::Result<()> {
     bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
 }
 
+/// Reads the only element of a map. What is no map is an invalid argument.
+///
+/// # Safety
+/// The elements of the map are no larger than `value`.
+pub unsafe fn look_up_first(map: BorrowedFd<'_>, value: &mut [u8]) -> io::Result<()> {
+    let key = 0_u32;
+    let mut attr = zeroed();
+    // SAFETY: this command reads this member of the union.
+    let lookup = unsafe { &mut attr.__bindgen_anon_2 };
+    lookup.map_fd = map.as_raw_fd() as u32;
+    lookup.key = &raw const key as u64;
+    lookup.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
+    bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
+}
+
 /// Deletes the only element of a map; for struct_ops without a link, this
 /// unregisters it.
 pub fn delete_first(map: &OwnedFd) -> io::Result<()> {
@@ -201,19 +217,49 @@ pub fn take_link(pinned: &Path, by: BorrowedFd<'_>, path: &Path) -> io::Result<(
 pub fn link_info(link: BorrowedFd<'_>) -> io::Result<bpf_link_info> {
     // SAFETY: plain integers and unions of them, for which zero bytes are valid.
     let mut info: bpf_link_info = unsafe { std::mem::zeroed() };
-    let mut attr = zeroed();
-    attr.info.bpf_fd = link.as_raw_fd() as u32;
-    attr.info.info_len = size_of::<bpf_link_info>() as u32;
-    attr.info.info = &raw mut info as u64;
-    bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr)?;
+    // SAFETY: it is a plain record, of the kind that the kernel has for a link.
+    unsafe { read_info(link, &mut info) }?;
     Ok(info)
+}
+
+/// Returns what the kernel tells of a program.
+pub fn program_info(program: BorrowedFd<'_>) -> io::Result<bpf_prog_info> {
+    // SAFETY: plain integers, for which zero bytes are valid: no room for lists.
+    let mut info: bpf_prog_info = unsafe { std::mem::zeroed() };
+    // SAFETY: it is a plain record, of the kind that the kernel has for a program.
+    unsafe { read_info(program, &mut info) }?;
+    Ok(info)
+}
+
+/// Has the kernel fill in what it tells of an object.
+///
+/// # Safety
+/// The record is plain, and of the object's kind.
+unsafe fn read_info<T>(object: BorrowedFd<'_>, info: &mut T) -> io::Result<()> {
+    let mut attr = zeroed();
+    attr.info.bpf_fd = object.as_raw_fd() as u32;
+    attr.info.info_len = size_of::<T>() as u32;
+    attr.info.info = &raw mut *info as u64;
+    bpf(bpf_cmd::BPF_OBJ_GET_INFO_BY_FD, &mut attr).map(drop)
+}
+
+/// Opens the program with that number, which takes CAP_SYS_ADMIN.
+pub fn program_by_id(id: u32) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    attr.__bindgen_anon_6.__bindgen_anon_1.prog_id = id;
+    bpf_fd(bpf_cmd::BPF_PROG_GET_FD_BY_ID, &mut attr)
+}
+
+/// Opens the map with that number, which takes CAP_SYS_ADMIN.
+pub fn map_by_id(id: u32) -> io::Result<OwnedFd> {
+    let mut attr = zeroed();
+    attr.__bindgen_anon_6.__bindgen_anon_1.map_id = id;
+    bpf_fd(bpf_cmd::BPF_MAP_GET_FD_BY_ID, &mut attr)
 }
 
 /// Opens the program of a link, which takes CAP_SYS_ADMIN.
 pub fn linked_program(link: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    let mut attr = zeroed();
-    attr.__bindgen_anon_6.__bindgen_anon_1.prog_id = link_info(link)?.prog_id;
-    bpf_fd(bpf_cmd::BPF_PROG_GET_FD_BY_ID, &mut attr)
+    program_by_id(link_info(link)?.prog_id)
 }
 
 /// Attaches a program to its raw tracepoint.

@@ -1,6 +1,6 @@
 //! Readings are what the kernel side has counted, by path and in all.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,24 @@ pub struct KernelReadings {
     pub generation: u64,
     /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
+    /// The programs that may be looked at.
+    pub programs: Vec<ProgramRuns>,
+}
+
+/// The runs of a program of ours, or of all that a law consists of, as far as the kernel has
+/// counted them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramRuns {
+    pub name: String,
+    pub time: Duration,
+    pub count: u64,
+}
+
+impl ProgramRuns {
+    #[must_use]
+    pub fn none(name: &str) -> Self {
+        Self { name: name.to_owned(), time: Duration::ZERO, count: 0 }
+    }
 }
 
 /// Says what becomes of a path's flows.

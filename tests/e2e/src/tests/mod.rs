@@ -55,6 +55,7 @@ mod perfsonar;
 mod phases;
 mod policy_swap;
 mod ports;
+mod program_runs;
 mod readers;
 mod receivers;
 mod refusals;

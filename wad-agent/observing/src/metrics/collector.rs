@@ -9,7 +9,7 @@ use prometheus_client::{
 };
 use wad_common::stats::PathStats;
 use wad_toolbox::shortage::Shortage;
-use wad_tuning::attachment::Part;
+use wad_tuning::{attachment::Part, readings::ProgramRuns};
 
 use super::{
     Ended, PathNow, PathReading, PathState, Readings, Seconds, TraceReading,
@@ -234,6 +234,16 @@ fn host(
                 ConstCounter::new(count).encode(family.encode_family(&labels)?)
             })
         }
+        HostValue::Programs(value) => {
+            let values =
+                readings.programs.iter().map(|runs| (runs, ConstCounter::new(value(runs))));
+            programs(values, definition, encoder)
+        }
+        HostValue::TimedPrograms(value) => {
+            let seconds = |runs| ConstCounter::new(value(runs).as_secs_f64());
+            let values = readings.programs.iter().map(|runs| (runs, seconds(runs)));
+            programs(values, definition, encoder)
+        }
         HostValue::Histogram(bounds, of) => {
             let mut family = descriptor(encoder, definition, MetricType::Histogram)?;
             histogram(&mut family, bounds, of(readings))
@@ -250,6 +260,22 @@ fn host(
             Some(at) => time(at).encode(descriptor(encoder, definition, MetricType::Gauge)?),
         },
     }
+}
+
+/// Encodes a counter of programs, of which there may be none.
+fn programs<'r>(
+    values: impl Iterator<Item = (&'r ProgramRuns, impl EncodeMetric)>,
+    definition: &Definition,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let mut values = values.peekable();
+    if values.peek().is_none() {
+        return Ok(());
+    }
+    let mut family = descriptor(encoder, definition, MetricType::Counter)?;
+    values.try_for_each(|(runs, value)| {
+        value.encode(family.encode_family(&[("program", runs.name.as_str())])?)
+    })
 }
 
 /// A clock before 1970 would make a strange time, not a failed scrape.

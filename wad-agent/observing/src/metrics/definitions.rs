@@ -5,7 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use prometheus_client::registry::Unit;
 use wad_common::{counter::Counter, stats::PathStats};
-use wad_tuning::attachment::{Attachment, Part};
+use wad_tuning::{
+    attachment::{Attachment, Part},
+    readings::ProgramRuns,
+};
 
 use super::{
     PathNow, Readings,
@@ -72,6 +75,10 @@ pub enum HostValue {
     CountedParts(fn(&Attachment, Part) -> u64),
     /// A counter by the label `of`.
     Shortages,
+    /// Counters by the label `program`.
+    Programs(fn(&ProgramRuns) -> u64),
+    /// Counters of seconds by the same label.
+    TimedPrograms(fn(&ProgramRuns) -> Duration),
     /// A histogram of seconds.
     Histogram(&'static [f64], fn(&Readings) -> &ends::Histogram),
     /// A gauge that is left out where the host does not tell it.
@@ -454,6 +461,24 @@ pub const HOST: &[HostMetric] = &[
                    events, reloads and answers waited",
         },
         value: HostValue::Histogram(ends::DELAY_SECONDS, |readings| &readings.delays.of),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_bpf_program_run",
+            unit: Some(Unit::Seconds),
+            help: "Time that the kernel has spent in a program of wad while applications waited, or \
+                   in all that a congestion control consists of; counted while the setting \
+                   kernel.bpf_stats_enabled is 1, which wad never changes",
+        },
+        value: HostValue::TimedPrograms(|program| program.time),
+    },
+    HostMetric {
+        definition: Definition {
+            name: "wad_bpf_program_runs",
+            unit: None,
+            help: "Times that the kernel has run it, counted in the same way",
+        },
+        value: HostValue::Programs(|program| program.count),
     },
     // These are named as every Prometheus client does.
     HostMetric {

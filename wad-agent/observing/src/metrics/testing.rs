@@ -13,7 +13,7 @@ use wad_linux::{netns::Skipped, own_process::Usage};
 use wad_tuning::{
     attachment::{Attachment, Part},
     journal::Change,
-    readings::{PathReading, PathState},
+    readings::{PathReading, PathState, ProgramRuns},
     routes,
 };
 
@@ -148,5 +148,17 @@ pub fn example() -> Readings {
             max_descriptors: Some(524_288),
         },
         delays: Delays { of: Histogram { buckets: [39, 3, 2, 1], sum: 4.5 } },
+        programs: vec![
+            ProgramRuns {
+                name: "tuner".to_owned(),
+                time: Duration::from_millis(1_250),
+                count: 1_000_001,
+            },
+            ProgramRuns {
+                name: "wad_aimd".to_owned(),
+                time: Duration::from_millis(2_750),
+                count: 20_000_002,
+            },
+        ],
     }
 }

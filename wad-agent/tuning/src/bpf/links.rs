@@ -125,7 +125,7 @@ impl Links {
             .held
             .keys()
             .map(String::as_str)
-            .filter(|name| is_law(name))
+            .filter(|name| pins::is_algorithm(name))
             .filter(is_gone)
             .collect())
     }
@@ -209,10 +209,6 @@ impl Links {
         }
         Ok(())
     }
-}
-
-fn is_law(name: &str) -> bool {
-    name.starts_with(pins::ALGORITHM_PREFIX)
 }
 
 fn is_there(pin: &Path) -> bool {

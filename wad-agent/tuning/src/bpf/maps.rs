@@ -448,6 +448,7 @@ impl Maps {
             counters,
             generation: self.get(Setting::Generation)?,
             all_disabled: self.disabled.all,
+            programs: Vec::new(),
         })
     }
 

@@ -23,6 +23,7 @@ mod progress;
 mod records;
 mod recount;
 mod running;
+mod runs;
 mod sets;
 mod signals;
 #[cfg(any(test, feature = "testing"))]
@@ -58,7 +59,7 @@ use wad_linux::{
     netns::{Skipped, Which},
 };
 use wad_policy::{config::PathPolicy, switch::Disabled};
-use wad_struct_ops::{self as struct_ops, KernelBtf};
+use wad_struct_ops::{self as struct_ops, KernelBtf, Registered};
 use wad_toolbox::{causes::with_causes, mutex::locked};
 
 use crate::{
@@ -82,6 +83,8 @@ pub struct Tuning {
     growth: Option<Growth>,
     /// The programs that look what there is to be counted; None as above.
     recount: Option<Recount>,
+    /// Tells of the programs of laws; None where there can be none.
+    registered: Option<Registered>,
 }
 
 /// Time that a connection may take to be made, from its first packet on, and still get
@@ -146,7 +149,8 @@ impl Tuning {
                 warn!("{}", with_causes(&error.into()));
             }
             let links = Mutex::new(links);
-            let tuning = Self { pins, maps, links, running, growth, recount };
+            let registered = runs::registered(&btf);
+            let tuning = Self { pins, maps, links, running, growth, recount, registered };
             Started { tuning, how, policy_set }
         };
         if is_attached_to(&pins, setup.cgroup) {
@@ -169,7 +173,8 @@ impl Tuning {
 
     /// Returns what the kernel side has counted.
     pub fn readings(&self) -> Result<KernelReadings> {
-        self.maps().readings()
+        let programs = runs::read(&self.pins, self.registered.as_ref());
+        Ok(KernelReadings { programs, ..self.maps().readings()? })
     }
 
     /// Puts other paths in force, whole; running flows follow at their next ACK.

@@ -18,11 +18,11 @@ use super::objects;
 use crate::instance::Instance;
 
 pub const TUNER_LINK: &str = "tuner_link";
-const ENDS_LINK: &str = "ends_link";
-const ACCEPTS_LINK: &str = "accepts_link";
-const SIGNALS_LINK: &str = "signals_link";
+pub const ENDS_LINK: &str = "ends_link";
+pub const ACCEPTS_LINK: &str = "accepts_link";
+pub const SIGNALS_LINK: &str = "signals_link";
 pub const OPTIONS_LINK: &str = "options_link";
-pub const ALGORITHM_PREFIX: &str = "wad_";
+const ALGORITHM_PREFIX: &str = "wad_";
 
 /// Says why the pins could not be had.
 #[derive(Debug, Error)]
@@ -178,8 +178,9 @@ fn remove_folder(folder: &Path) -> Result<(), PinsError> {
     if link.exists() {
         remove(&link, |path| fs::remove_file(path))?;
     }
-    let (algorithms, others): (Vec<_>, Vec<_>) =
-        entries(folder)?.into_iter().partition(|path| is_algorithm(path));
+    let (algorithms, others): (Vec<_>, Vec<_>) = entries(folder)?.into_iter().partition(|path| {
+        path.file_name().is_some_and(|name| is_algorithm(&name.to_string_lossy()))
+    });
     for path in algorithms {
         remove(&path, CongestionControl::unpin)?;
     }
@@ -189,8 +190,9 @@ fn remove_folder(folder: &Path) -> Result<(), PinsError> {
     remove(folder, |path| fs::remove_dir(path))
 }
 
-fn is_algorithm(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(ALGORITHM_PREFIX))
+/// Whether a pin of this name is one of a congestion control.
+pub fn is_algorithm(name: &str) -> bool {
+    name.starts_with(ALGORITHM_PREFIX)
 }
 
 fn remove(path: &Path, by: impl FnOnce(&Path) -> io::Result<()>) -> Result<(), PinsError> {
