@@ -27,7 +27,7 @@ pub struct Package {
 }
 
 /// This list has all packages.
-pub const ALL: [Package; 18] = [
+pub const ALL: [Package; 19] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -39,6 +39,7 @@ pub const ALL: [Package; 18] = [
     Package::new("tmux", "tmux", "a terminal for `wad top` in tests"),
     Package::new("bpftool", "bpftool", "an outside view of programs and maps"),
     Package::new("util-linux", "taskset", "processors of benchmarks, mounts of machines"),
+    Package::new("systemd", "systemctl", "holds the agent as its unit says"),
     Package::new("zstd", "zstd", "an outside view of packed traces"),
     Package::new("clang", "clang", "compiles TLS for other machines").for_shipping(),
     Package::new("g++", "c++", "compiles libFuzzer").for_fuzzing(),

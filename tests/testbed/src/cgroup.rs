@@ -145,6 +145,15 @@ pub fn remove(path: &Path) {
     crate::say(&format!("cgroup {} stays behind: busy", path.display()));
 }
 
+/// Removes the empty cgroups below one, innermost first; says whether none is left.
+#[must_use]
+pub fn remove_below(path: &Path) -> bool {
+    let Ok(entries) = fs::read_dir(path) else { return true };
+    let folders = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+    let kept = folders.filter(|folder| !remove_below(folder) || fs::remove_dir(folder).is_err());
+    kept.count() == 0
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

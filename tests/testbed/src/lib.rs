@@ -40,6 +40,7 @@ pub mod signal;
 pub mod ss;
 pub mod stand;
 pub mod sysctl;
+pub mod systemd;
 pub mod tcp;
 pub mod tcp_info;
 pub mod tls;

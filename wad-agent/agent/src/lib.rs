@@ -9,6 +9,7 @@ pub mod measured;
 pub mod paths;
 pub mod reload;
 pub mod run;
+mod service_manager;
 pub mod sets;
 pub mod sources;
 pub mod status;

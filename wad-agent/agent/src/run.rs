@@ -53,7 +53,7 @@ use wad_tuning::{
 };
 
 use self::{events::Events, memory::keep_little_memory, running::Running, servers::Listeners};
-use crate::{api, measured, reload, sets, sources::Cache};
+use crate::{api, measured, reload, service_manager, sets, sources::Cache};
 
 /// Says how the agent is to be run.
 #[derive(Clone, Debug)]
@@ -195,6 +195,7 @@ impl Agent<'_> {
         running.force.follow_at_start().await;
         let api = answers::api(self, &running, max_paths);
         running.servers = Some(listeners.serve(api, self.lock, (control, commands)));
+        service_manager::ready(&running.summary());
         let looking = tokio::spawn(Arc::clone(&running.live).watch());
         let late = tokio::spawn(loop_delay::watch(Arc::clone(&running.delays)));
         let result = loop {
@@ -203,6 +204,7 @@ impl Agent<'_> {
                 break result;
             }
         };
+        service_manager::stopping();
         looking.abort();
         late.abort();
         running.end().await?;

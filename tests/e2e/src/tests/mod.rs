@@ -76,6 +76,7 @@ mod start;
 mod suggest;
 mod surroundings;
 mod switch;
+mod systemd;
 mod takeover;
 mod top;
 mod totals;

@@ -22,6 +22,7 @@ use crate::{
     api::Command,
     measured,
     reload::Watch,
+    service_manager::Watchdog,
     sets::{self, Sets},
 };
 
@@ -70,6 +71,7 @@ pub struct Events {
     looks: Interval,
     recounts: Interval,
     links: links::Looks,
+    watchdog: Watchdog,
 }
 
 impl Events {
@@ -84,6 +86,7 @@ impl Events {
             looks: divisions::looks(),
             recounts: recounts::looks(),
             links: links::Looks::new(),
+            watchdog: Watchdog::of_service_manager(),
         })
     }
 
@@ -112,6 +115,10 @@ impl Events {
                 changed = cgroups.changed() => Event::Cgroups(changed),
                 _ = self.recounts.tick() => Event::Recount,
                 () = recounts.done() => continue,
+                () = self.watchdog.due() => {
+                    Watchdog::feed();
+                    continue;
+                }
                 looked = self.links.next(&tuning) => Event::Looked(looked),
                 changed = changed(&mut self.file) => match changed {
                     Ok(()) => Event::File,

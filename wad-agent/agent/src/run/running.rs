@@ -36,6 +36,7 @@ use crate::{
     api::Command,
     measured::{self, Board, Measured},
     reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
+    service_manager,
     sets::{self, InUse, SetError, Sets},
     switched,
     traces::Traces,
@@ -178,6 +179,10 @@ impl<'a> Running<'a> {
         }
         self.measured.save();
         let takes_out = match self.in_force.on_exit() {
+            OnExit::Restore if service_manager::restarts() => {
+                info!("stopping, to be started again: {KEPT}");
+                false
+            }
             OnExit::Restore => {
                 info!("stopping: tuning is taken out of the kernel");
                 true
@@ -199,6 +204,7 @@ impl<'a> Running<'a> {
 
     /// Reads the configuration again, and puts it in force or changes nothing.
     fn reload(&mut self) -> ReloadOutcome {
+        service_manager::reloading();
         let outcome = match self.read_again() {
             Err(error) => ReloadOutcome::Refused { reason: with_causes(&error) },
             Ok(config) => match self.apply(config) {
@@ -221,6 +227,7 @@ impl<'a> Running<'a> {
         }
         self.tell(|told| outcome.count(&mut told.reloads));
         give_memory_back();
+        service_manager::ready(&self.summary());
         outcome
     }
 
@@ -334,7 +341,28 @@ impl<'a> Running<'a> {
         force.host.follow(&disabled);
         force.disabled = disabled.clone();
         give_memory_back();
+        service_manager::status(&self.summary());
         switched::SwitchOutcome::Done { policy_set, disabled, warning }
+    }
+
+    /// Says in a line how all is.
+    pub fn summary(&self) -> String {
+        let paths = match self.force.tuning().path_names().len() {
+            1 => "1 path is in force".to_owned(),
+            paths => format!("{paths} paths are in force"),
+        };
+        let disabled = &self.force.disabled;
+        let switched = if disabled.is_nothing() {
+            String::new()
+        } else {
+            format!("; {}", switch::summary(disabled))
+        };
+        let behind = if locked(&self.told).reloads.is_behind {
+            "; the last reload was not applied, the log says why"
+        } else {
+            ""
+        };
+        format!("{paths}{switched}{behind}")
     }
 
     /// Measured paths follow what is measured.
