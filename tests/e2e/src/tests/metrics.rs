@@ -265,6 +265,7 @@ fn rules_and_dashboard_have_metrics_that_exist() -> Result<()> {
         "[[source]]\nname = 'nobody'\nkind = 'prometheus'\nurl = 'http://127.0.0.1:1'\n\
          rtt = 'x'\ninterval = '1s'\n\
          [[sink]]\nname = 'out'\nkind = 'stdout'\n\
+         [[trace]]\nname = 'lines'\nfile = '/nonexistent/lines'\n\
          [[set]]\nname = 'list'\nfile = '/nonexistent/prefixes'\n\
          [[derived]]\nname = 'Sent'\nvalue = 'HCDataOctetsOut'\nmetric = true\n{POLICY}\
          [[path]]\nname = 'listed'\nremote_set = 'list'\n\
