@@ -31,7 +31,7 @@ pub enum SystemdError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// What process 1 does first. The folder of units is `$1`.
+/// Process 1 does this first. The folder of units is `$1`.
 const BOOT: &str = r#"
     mount --make-rprivate /
     mount -t proc proc /proc
@@ -52,7 +52,7 @@ const LIMIT: Duration = Duration::from_secs(20);
 
 /// A systemd with one service, `wad`; it ends with all of its processes when dropped.
 pub struct Systemd {
-    /// What keeps the namespaces: process 1 dies with it.
+    /// The parent of process 1, which dies with it.
     outer: Process,
     /// Process 1, by its number outside.
     pid: u32,
