@@ -12,6 +12,7 @@ mod book;
 mod build;
 mod ci;
 mod clippy;
+mod collector;
 mod deny;
 mod dist;
 mod doc;
@@ -84,6 +85,9 @@ enum Command {
         #[arg(long, conflicts_with = "filter")]
         list: bool,
     },
+    /// Hold the metrics against what an OpenTelemetry Collector makes of them; that is built
+    /// first, which takes Go and some ten minutes
+    Collector,
     /// Feed the parsers of what comes from outside with what libFuzzer makes up
     Fuzz {
         /// All of them if none is named
@@ -201,6 +205,7 @@ fn run(command: Command) -> Result<()> {
         Command::Doc => doc::run(),
         Command::Test { list: true, .. } => test::list(),
         Command::Test { filter, list: false } => test::run(filter.as_deref()),
+        Command::Collector => collector::run(),
         Command::Fuzz { no_run: true, .. } => fuzz::build().map(drop),
         Command::Fuzz { targets, input: Some(input), .. } => fuzz::reproduce(&targets, &input),
         Command::Fuzz { targets, input: None, seconds, in_all, .. } => {

@@ -10,7 +10,7 @@ mod tests;
 use std::{
     env,
     net::{SocketAddr, TcpStream},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
 };
 
@@ -35,6 +35,9 @@ struct Arguments {
     /// Print what the verifier processed of each program under this kernel, and run none
     #[arg(long, conflicts_with = "list")]
     verifier: bool,
+    /// Hold the metrics against what this OpenTelemetry Collector makes of them, and run none
+    #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["list", "verifier"])]
+    collector: Option<PathBuf>,
     /// The test to be run in this process
     #[arg(long, hide = true, value_name = "NAME")]
     one: Option<String>,
@@ -96,6 +99,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if arguments.verifier {
         cli::print(tests::verifier::show()?.trim_end())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(program) = &arguments.collector {
+        tests::scrapers::through_collector(program)?;
         return Ok(ExitCode::SUCCESS);
     }
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);

@@ -32,6 +32,18 @@ impl Prometheus {
     /// # Errors
     /// When it cannot be run.
     pub fn start(folder: &Path, target: SocketAddr) -> Result<Self, PrometheusError> {
+        Self::start_with(folder, target, &[])
+    }
+
+    /// Starts one with further options.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn start_with(
+        folder: &Path,
+        target: SocketAddr,
+        options: &[&str],
+    ) -> Result<Self, PrometheusError> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let file = folder.join("prometheus.yml");
         fs::write(
@@ -47,6 +59,7 @@ impl Prometheus {
         command.arg("--config.file").arg(file);
         command.arg("--storage.tsdb.path").arg(folder.join("tsdb"));
         command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
+        command.args(options);
         let log = File::create(folder.join("prometheus.log"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         Ok(Self { _process: Place::default().spawn(command)?, port })

@@ -69,6 +69,7 @@ mod removed_paths;
 mod reuse;
 mod running;
 mod scenarios;
+pub mod scrapers;
 mod sets;
 mod shortages;
 mod signals;
