@@ -193,7 +193,9 @@ const SETTINGS: [&str; 16] = [
     "derived",
 ];
 
-/// Files that the sinks and traces that come or change write.
+/// Files that the sinks and traces of the first configuration write.
+const FIRST: [&str; 3] = ["sink-1", "trace-1", "trace-2"];
+/// Files that those write which come or change.
 const FILES: [&str; 4] = ["sink-2", "sink-3", "trace-3", "trace-4"];
 
 /// All of the host that an agent may change, as it is seen from outside.
@@ -401,6 +403,9 @@ fn a_reload_of_everything_disturbs_none_of_a_thousand_flows_and_was_foretold() -
         let carrying = scope.spawn(|| carry(&connections, &stop, &rounds));
         let looked = (|| -> Result<()> {
             await_rounds(&rounds, 1)?;
+            // They begin their files with the first line.
+            let has = |names: &BTreeSet<String>| FIRST.iter().all(|name| names.contains(*name));
+            until("sinks and traces have begun", SOON, || names(home.folder()), has)?;
             let other = home.folder().join("other.toml");
             fs::write(&other, files.after())?;
             let before = Seen::look(&home, &agent)?;

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::Command, thread, time::Duration};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     newcomers::Newcomers,
@@ -35,7 +35,7 @@ fn systemd(stand: &Stand, home: &Home, more: &str) -> Result<Systemd> {
     fs::copy(program()?, folder.join("wad"))?;
     let (at, instance) = (folder.display(), home.instance());
     let drop_in = format!(
-        "[Service]\nBindPaths={at}\n\
+        "[Service]\nBindPaths={at}\nStandardError=append:{at}/wad.log\n\
          ExecStart=\nExecStart={at}/wad run --config {at}/wad.toml --instance {instance}\n\
          ExecReload=\nExecReload={at}/wad reload --instance {instance}\n\
          ExecStopPost=\nExecStopPost={at}/wad cleanup --routes --config {at}/wad.toml \
@@ -116,7 +116,7 @@ fn a_restart_leaves_no_gap_in_tuning() -> Result<()> {
     let home = Home::create(&program()?, &path("p", ADDRESSES_V4[1]))?;
     let systemd = systemd(&stand, &home, "")?;
     systemd.systemctl(&["start", "wad.service"])?;
-    with_newcomers(|stream, transfer, wire| {
+    let restarted = with_newcomers(|stream, transfer, wire| {
         stream.await_more(50)?;
         for _ in 0..3 {
             systemd.systemctl(&["restart", "wad.service"])?;
@@ -126,7 +126,8 @@ fn a_restart_leaves_no_gap_in_tuning() -> Result<()> {
         let flow = transfer.near_flow(wire.a())?;
         ensure!(is_tuned(&flow), "{flow:?}");
         Ok(())
-    })
+    });
+    restarted.with_context(|| home.log())
 }
 
 #[e2e(never = "there is no systemd", alone)]
