@@ -2,7 +2,14 @@
 //! own, which the kernel doubles.
 
 use anyhow::Result;
-use wad_testbed::{ss::Flow, tcp::Connection, veth::Wire};
+use wad_testbed::{netns::Netns, ss::Flow, tcp::Connection, veth::Wire};
+
+/// Returns a `[[path]]` for these other ends, with these keys and this size.
+pub fn path(name: &str, remotes: &[&str], keys: &str, sndbuf_bytes: u64) -> String {
+    format!(
+        "[[path]]\nname = '{name}'\nremote = {remotes:?}\n{keys}\nsndbuf = '{sndbuf_bytes}'\n\n"
+    )
+}
 
 /// Returns which of these sizes a flow's send buffer has.
 pub fn of_flow(sizes: &[u64], flow: &Flow) -> Option<u64> {
@@ -11,6 +18,15 @@ pub fn of_flow(sizes: &[u64], flow: &Flow) -> Option<u64> {
 
 /// Returns which of these sizes both ends of a connection over the wire have.
 pub fn of_ends(sizes: &[u64], wire: &Wire, connection: &Connection) -> Result<[Option<u64>; 2]> {
-    let flows = [connection.near_flow(wire.a())?, connection.far_flow(wire.b())?];
+    between(sizes, [wire.a(), wire.b()], connection)
+}
+
+/// Returns which of these sizes both ends of a connection have, the one that connected first.
+pub fn between(
+    sizes: &[u64],
+    [near, far]: [&Netns; 2],
+    connection: &Connection,
+) -> Result<[Option<u64>; 2]> {
+    let flows = [connection.near_flow(near)?, connection.far_flow(far)?];
     Ok(flows.map(|flow| of_flow(sizes, &flow)))
 }

@@ -55,10 +55,7 @@ fn within<T>(cgroup: &Path, stand: &Stand, make: impl FnOnce() -> T) -> Result<T
 }
 
 fn path(name: &str, keys: &str, sndbuf_bytes: u64) -> String {
-    format!(
-        "[[path]]\nname = '{name}'\nremote = ['10.81.0.0/16', 'fd81::/16']\n{keys}\nsndbuf = \
-         '{sndbuf_bytes}'\n\n"
-    )
+    sizes::path(name, &["10.81.0.0/16", "fd81::/16"], keys, sndbuf_bytes)
 }
 
 /// Listens in one cgroup, and connects in another.

@@ -35,10 +35,8 @@ const SECOND_V6: [&str; 2] = ["fd82::1", "fd82::2"];
 const EITHER: [&str; 2] = ["10.83.0.2", "fd83::2"];
 
 fn path(name: &str, keys: &str, sndbuf_bytes: u64) -> String {
-    format!(
-        "[[path]]\nname = '{name}'\nremote = ['10.80.0.0/12', 'fd80::/12', '127.0.0.0/8', \
-         '::1']\n{keys}\nsndbuf = '{sndbuf_bytes}'\n\n"
-    )
+    let remotes = ["10.80.0.0/12", "fd80::/12", "127.0.0.0/8", "::1"];
+    sizes::path(name, &remotes, keys, sndbuf_bytes)
 }
 
 fn policy() -> String {
@@ -80,9 +78,7 @@ fn route(near: &Netns, device: &str) -> Result<()> {
 }
 
 fn sizes(ends: [&Netns; 2], connection: &Connection) -> Result<[Option<u64>; 2]> {
-    let flows = [connection.near_flow(ends[0])?, connection.far_flow(ends[1])?];
-    let all = [OF_SECOND, OF_WIRES, OF_ANY, NARROW, OF_LO];
-    Ok(flows.map(|flow| sizes::of_flow(&all, &flow)))
+    sizes::between(&[OF_SECOND, OF_WIRES, OF_ANY, NARROW, OF_LO], ends, connection)
 }
 
 /// Connects, and holds what both ends get against this.

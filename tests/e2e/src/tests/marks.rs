@@ -28,9 +28,7 @@ const NARROW: u64 = 304_004;
 const REMOTES: [&str; 4] = ["10.81.0.0/16", "fd81::/16", "127.0.0.0/8", "::1"];
 
 fn path(name: &str, keys: &str, sndbuf_bytes: u64) -> String {
-    format!(
-        "[[path]]\nname = '{name}'\nremote = {REMOTES:?}\n{keys}\nsndbuf = '{sndbuf_bytes}'\n\n"
-    )
+    sizes::path(name, &REMOTES, keys, sndbuf_bytes)
 }
 
 /// One mark goes before those of a mask, as it stands first.
@@ -53,8 +51,7 @@ fn connect(ends: [&Netns; 2], [listener, client]: [u32; 2], to: SocketAddr) -> R
 
 /// Returns the paths' sizes that both ends have.
 fn sizes(ends: [&Netns; 2], connection: &Connection) -> Result<[Option<u64>; 2]> {
-    let flows = [connection.near_flow(ends[0])?, connection.far_flow(ends[1])?];
-    Ok(flows.map(|flow| sizes::of_flow(&[OF_ONE, OF_MANY, OF_ANY, NARROW], &flow)))
+    sizes::between(&[OF_ONE, OF_MANY, OF_ANY, NARROW], ends, connection)
 }
 
 #[e2e(every_change, beside)]

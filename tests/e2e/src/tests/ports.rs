@@ -29,10 +29,7 @@ const SIZES: [u64; 4] = [LISTED, ONE, SERVED, CLIENTS];
 /// Returns a path for connections whose peer is an end of the wire: 0 for a, of those that
 /// b accepts; 1 for b, of those that a makes.
 fn path(name: &str, peer: usize, ports: &str, sndbuf_bytes: u64) -> String {
-    let remote = [ADDRESSES_V4[peer], ADDRESSES_V6[peer]];
-    format!(
-        "[[path]]\nname = '{name}'\nremote = {remote:?}\n{ports}\nsndbuf = '{sndbuf_bytes}'\n\n"
-    )
+    sizes::path(name, &[ADDRESSES_V4[peer], ADDRESSES_V6[peer]], ports, sndbuf_bytes)
 }
 
 /// Returns which of the paths' sizes the send buffers of both ends have.

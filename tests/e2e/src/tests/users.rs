@@ -34,10 +34,6 @@ fn as_user<T>(user: u32, make: impl FnOnce() -> T) -> T {
     made
 }
 
-fn path(name: &str, remote: [&str; 2], keys: &str, sndbuf_bytes: u64) -> String {
-    format!("[[path]]\nname = '{name}'\nremote = {remote:?}\n{keys}\nsndbuf = '{sndbuf_bytes}'\n\n")
-}
-
 /// Listens as one user, connects as another, and accepts as root.
 fn connect(wire: &Wire, listener: u32, client: u32, to: SocketAddr) -> Result<Connection> {
     let listener = as_user(listener, || tcp::listen(wire.b(), to))?;
@@ -59,9 +55,9 @@ fn a_path_for_a_user_is_given_to_that_users_sockets() -> Result<()> {
     // Both ends have a path by the other's address: those for any user stand first.
     let wide = ["10.81.0.0/16", "fd81::/16"];
     let policy = [
-        path("any", wide, "remote_port = [7000, 7001]", OF_ANY),
-        path("user", wide, &user, OF_USER),
-        path("user-port", wide, &format!("{user}\nremote_port = 7001"), OF_USERS_PORT),
+        sizes::path("any", &wide, "remote_port = [7000, 7001]", OF_ANY),
+        sizes::path("user", &wide, &user, OF_USER),
+        sizes::path("user-port", &wide, &format!("{user}\nremote_port = 7001"), OF_USERS_PORT),
     ]
     .concat();
     let home = Home::create(&program()?, &policy)?;
@@ -103,7 +99,7 @@ fn running_connections_are_their_users() -> Result<()> {
     let stand = Stand::set_up("running-users")?;
     let wire = Wire::start()?;
     let wide = ["10.81.0.0/16", "fd81::/16"];
-    let user = path("user", wide, &format!("user = {GLOBUS}"), OF_USER);
+    let user = sizes::path("user", &wide, &format!("user = {GLOBUS}"), OF_USER);
     let (v4, v6) = (at(ADDRESSES_V4[1], 7000), at(ADDRESSES_V6[1], 7000));
     // Before the agent: the user of an accepted one is who accepted it by then, which is root.
     let before = connect(&wire, GLOBUS, GLOBUS, v4)?;
@@ -117,8 +113,8 @@ fn running_connections_are_their_users() -> Result<()> {
     let accepted = connect(&wire, GLOBUS, OTHER, v6)?;
     ensure!(sizes(&wire, &accepted)? == [None, Some(OF_USER)]);
     // The path is another by its size, and must not lose the connection to any user's.
-    let narrow = path("user", wide, &format!("user = {GLOBUS}"), NARROW);
-    home.reload(&[path("any", wide, "", OF_ANY), narrow].concat())?;
+    let narrow = sizes::path("user", &wide, &format!("user = {GLOBUS}"), NARROW);
+    home.reload(&[sizes::path("any", &wide, "", OF_ANY), narrow].concat())?;
     let changed = || sizes(&wire, &accepted);
     until("both follow the reload", LIMIT, changed, |sizes| {
         *sizes == [Some(OF_ANY), Some(NARROW)]
