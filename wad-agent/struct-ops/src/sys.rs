@@ -4,7 +4,7 @@ use std::{
     ffi::CString,
     io,
     os::{
-        fd::{AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
     },
     path::Path,
@@ -121,13 +121,8 @@ pub fn create_struct_ops(
 
 /// Writes the only element of a map.
 pub fn update_first(map: &OwnedFd, value: &[u8]) -> io::Result<()> {
-    let key = 0_u32;
-    let mut attr = zeroed();
-    // SAFETY: this command reads this member of the union.
-    let update = unsafe { &mut attr.__bindgen_anon_2 };
-    update.map_fd = map.as_raw_fd() as u32;
-    update.key = &raw const key as u64;
-    update.__bindgen_anon_1.value = value.as_ptr() as u64;
+    let mut attr = first_of(map.as_fd());
+    attr.__bindgen_anon_2.__bindgen_anon_1.value = value.as_ptr() as u64;
     bpf(bpf_cmd::BPF_MAP_UPDATE_ELEM, &mut attr).map(drop)
 }
 
@@ -136,26 +131,25 @@ pub fn update_first(map: &OwnedFd, value: &[u8]) -> io::Result<()> {
 /// # Safety
 /// The elements of the map are no larger than `value`.
 pub unsafe fn look_up_first(map: BorrowedFd<'_>, value: &mut [u8]) -> io::Result<()> {
-    let key = 0_u32;
-    let mut attr = zeroed();
-    // SAFETY: this command reads this member of the union.
-    let lookup = unsafe { &mut attr.__bindgen_anon_2 };
-    lookup.map_fd = map.as_raw_fd() as u32;
-    lookup.key = &raw const key as u64;
-    lookup.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
+    let mut attr = first_of(map);
+    attr.__bindgen_anon_2.__bindgen_anon_1.value = value.as_mut_ptr() as u64;
     bpf(bpf_cmd::BPF_MAP_LOOKUP_ELEM, &mut attr).map(drop)
 }
 
 /// Deletes the only element of a map; for struct_ops without a link, this
 /// unregisters it.
 pub fn delete_first(map: &OwnedFd) -> io::Result<()> {
-    let key = 0_u32;
-    let mut attr = zeroed();
-    // SAFETY: this command reads this member of the union.
-    let delete = unsafe { &mut attr.__bindgen_anon_2 };
-    delete.map_fd = map.as_raw_fd() as u32;
-    delete.key = &raw const key as u64;
+    let mut attr = first_of(map.as_fd());
     bpf(bpf_cmd::BPF_MAP_DELETE_ELEM, &mut attr).map(drop)
+}
+
+/// Names the only element of a map, for a command on it.
+fn first_of(map: BorrowedFd<'_>) -> bpf_attr {
+    static FIRST: u32 = 0;
+    let mut attr = zeroed();
+    attr.__bindgen_anon_2.map_fd = map.as_raw_fd() as u32;
+    attr.__bindgen_anon_2.key = &raw const FIRST as u64;
+    attr
 }
 
 /// Registers the struct that a map holds, for as long as the link lives.

@@ -69,24 +69,22 @@ pub fn match_rules(paths: &[PathPolicy]) -> Vec<MatchRule> {
 /// Returns the patterns of cgroups that paths have, each once. Their numbers are their places.
 /// There are but few, see [`PATTERNS`](wad_common::policy::PATTERNS).
 pub fn cgroup_patterns(paths: &[PathPolicy]) -> Vec<CgroupPattern> {
-    let mut patterns: Vec<CgroupPattern> = Vec::new();
-    for pattern in paths.iter().filter_map(|path| path.cgroup.as_ref()) {
-        if !patterns.contains(pattern) {
-            patterns.push(pattern.clone());
-        }
-    }
-    patterns
+    each_once(paths.iter().filter_map(|path| path.cgroup.as_ref()))
 }
 
 /// Returns the patterns of interfaces, likewise.
 pub fn interface_patterns(paths: &[PathPolicy]) -> Vec<InterfacePattern> {
-    let mut patterns = Vec::new();
-    for pattern in paths.iter().filter_map(|path| path.interface) {
-        if !patterns.contains(&pattern) {
-            patterns.push(pattern);
+    each_once(paths.iter().filter_map(|path| path.interface.as_ref()))
+}
+
+fn each_once<'p, T: Clone + PartialEq + 'p>(all: impl Iterator<Item = &'p T>) -> Vec<T> {
+    let mut each = Vec::new();
+    for one in all {
+        if !each.contains(one) {
+            each.push(one.clone());
         }
     }
-    patterns
+    each
 }
 
 fn locals(path: &PathPolicy) -> impl Iterator<Item = Mapped> {

@@ -189,7 +189,8 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Sink, Span)> 
     table.require("name", problems, "add name = \"archive\", or how it is to show in metrics");
     let help = "add kind = \"stdout\", \"file\", \"syslog\", \"journald\" or \"http\"";
     table.require("kind", problems, help);
-    let name = table.read("name", problems, |value| parse_name(table::text(value)?));
+    // It is the name of a folder, too.
+    let name = table.read("name", problems, |value| table::short_name(value, "sink"));
     let events = table.read_list("events", problems, parse_event);
     let events = events.map(|events| events.into_iter().map(|event| event.value).collect());
     let spool_max = table.read("spool_max", problems, |value| quantity::size(value, FILE_BYTES));
@@ -271,16 +272,6 @@ fn read_collector(table: &Table<'_>, problems: &mut Problems) -> Option<Collecto
         access,
         timeout: timeout.map_or(TIMEOUT, |timeout| timeout.value),
     })
-}
-
-/// Reads a name: it is the name of a folder, too.
-fn parse_name(name: &str) -> Result<String, Fault> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if (1..=63).contains(&name.len()) && name.chars().all(fits) {
-        return Ok(name.to_owned());
-    }
-    let title = format!("{} is no name of a sink", quoted(name));
-    Err(Fault::new(title, "1 to 63 letters, digits, - and _ only"))
 }
 
 fn parse_event(value: &DeValue<'_>) -> Result<EventName, Fault> {

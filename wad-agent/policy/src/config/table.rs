@@ -303,6 +303,17 @@ pub fn absolute(file: &str) -> Result<PathBuf, Fault> {
     Err(Fault::new(format!("{} is no absolute path", quoted(file)), "must begin with /"))
 }
 
+/// A name of few plain characters, which is one of `what`.
+pub fn short_name(value: &DeValue<'_>, what: &str) -> Result<String, Fault> {
+    let name = text(value)?;
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    if (1..=63).contains(&name.len()) && name.chars().all(fits) {
+        return Ok(name.to_owned());
+    }
+    let title = format!("{} is no name of a {what}", quoted(name));
+    Err(Fault::new(title, "1 to 63 letters, digits, - and _ only"))
+}
+
 /// An integer within a range; `unit` is what it counts.
 pub fn integer(value: &DeValue<'_>, range: RangeInclusive<u64>, unit: &str) -> Result<u64, Fault> {
     let integer = value.as_integer().ok_or_else(|| wrong_type(value, "an integer"))?;

@@ -147,7 +147,7 @@ pub struct Site {
 pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(Trace, Site)> {
     table.require("name", problems, "add name = \"tokyo\", or how it is to show in metrics");
     table.require("file", problems, "add file = \"/var/log/wad/tokyo.jsonl\"");
-    let name = table.read("name", problems, |value| parse_name(table::text(value)?));
+    let name = table.read("name", problems, |value| table::short_name(value, "trace"));
     let file = table.read("file", problems, |value| table::absolute(table::text(value)?));
     let (paths, path_places) = texts(table, "paths", problems, |text| Ok(text.to_owned()));
     let (remote, _) = texts(table, "remote", problems, prefix::parse);
@@ -289,15 +289,6 @@ fn parse_format(value: &DeValue<'_>) -> Result<TraceFormat, Fault> {
             "it takes \"json\" or \"csv\"",
         )),
     }
-}
-
-fn parse_name(name: &str) -> Result<String, Fault> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    if (1..=63).contains(&name.len()) && name.chars().all(fits) {
-        return Ok(name.to_owned());
-    }
-    let title = format!("{} is no name of a trace", quoted(name));
-    Err(Fault::new(title, "1 to 63 letters, digits, - and _ only"))
 }
 
 /// Reads a name; which of them this kernel has, the agent finds out.
