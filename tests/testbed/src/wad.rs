@@ -241,6 +241,16 @@ impl Home {
         self.start_by(self.run_on(cgroup))
     }
 
+    /// Starts the agent on a cgroup with further arguments, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time; with its log.
+    pub fn start_with(&self, arguments: &[&str], cgroup: &Cgroup) -> Result<Agent<'_>, WadError> {
+        let mut command = self.run_on(cgroup);
+        command.args(arguments);
+        self.start_by(command)
+    }
+
     /// Starts the agent in a mount namespace of its own, which a shell script has
     /// changed.
     ///

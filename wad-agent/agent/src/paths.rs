@@ -5,7 +5,7 @@
 pub mod testing;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fmt::{self, Debug},
     sync::Arc,
     time::SystemTime,
@@ -14,7 +14,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::policy::Policy;
-use wad_observing::metrics::SourceError;
+use wad_observing::{learn, metrics::SourceError};
 use wad_policy::{
     config::{InForce, Metric, Origin, Settings, Value},
     tuning_plan::Conditions,
@@ -53,9 +53,24 @@ pub struct PathInfo {
     pub name: String,
     /// The measurements; None for a path of mode "static".
     pub measured: Option<MeasuredInfo>,
+    /// The reason why it is in force; None for a path of the file.
+    #[serde(default)]
+    pub learned: Option<LearnedInfo>,
     /// The policy's settings; where one has no value, it is left to the kernel.
     #[schemars(with = "BTreeMap<String, Option<Value>>")]
     pub policy: Settings,
+}
+
+/// Connections showed this of a path that was learned from them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LearnedInfo {
+    /// The policy in force is for this: what the fastest connection got, and room above that.
+    pub bits_per_second: f64,
+    pub rtt_seconds: f64,
+    /// A sentence that says what held connections back.
+    pub evidence: String,
+    /// Time since it had a connection.
+    pub unused_seconds: f64,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -107,9 +122,14 @@ pub struct ConditionsInfo {
 }
 
 impl Paths {
-    pub fn new(policies: &[(Arc<str>, Policy)], board: &Board, now: SystemTime) -> Self {
+    pub fn new(
+        policies: &[(Arc<str>, Policy)],
+        (board, learned): (&Board, &[learn::Known]),
+        now: SystemTime,
+    ) -> Self {
         let (store, states) = (board.store(), board.states());
         let sources = store.health().zip(board.sources.iter());
+        let learned: HashMap<_, _> = learned.iter().map(|it| (it.path.name(), it)).collect();
         let origin = Origin::default();
         let path = |(name, policy): &(Arc<str>, Policy)| {
             let target = board.targets.named(name);
@@ -126,6 +146,7 @@ impl Paths {
             PathInfo {
                 name: name.to_string(),
                 measured,
+                learned: learned.get(name.as_ref()).map(|known| learned_info(known, now)),
                 policy: Settings::of_path(InForce { policy, origin: &origin }),
             }
         };
@@ -151,6 +172,16 @@ fn source(
         errors: ErrorKind::ALL.map(count).into_iter().filter(|(_, count)| *count > 0).collect(),
         age_seconds: health.last_success.map(age),
         error: health.failing.as_ref().map(|failing| failing.text.clone()),
+    }
+}
+
+fn learned_info(known: &learn::Known, now: SystemTime) -> LearnedInfo {
+    let used_at = SystemTime::from(known.used_at);
+    LearnedInfo {
+        bits_per_second: known.path.bits_per_second,
+        rtt_seconds: known.path.rtt_seconds,
+        evidence: format!("connections were {}", known.evidence),
+        unused_seconds: now.duration_since(used_at).unwrap_or_default().as_secs_f64(),
     }
 }
 

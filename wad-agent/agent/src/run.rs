@@ -11,6 +11,7 @@ mod divisions;
 mod events;
 mod following;
 mod force;
+mod learning;
 mod links;
 mod loop_delay;
 mod memory;
@@ -23,6 +24,7 @@ mod running;
 mod servers;
 
 use std::{
+    io,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
@@ -44,7 +46,7 @@ use wad_observing::{
     sinks::Sinks,
 };
 use wad_policy::{
-    config::{Config, Texts},
+    config::{Config, ConfigError, Texts},
     switch::{self, Disabled},
 };
 use wad_toolbox::{mutex::locked, own_folder};
@@ -52,7 +54,10 @@ use wad_tuning::{
     bpf, disabled_note::Note, instance::Instance, journal::Journal, state_dir::StateDir,
 };
 
-use self::{events::Events, memory::keep_little_memory, running::Running, servers::Listeners};
+use self::{
+    events::Events, learning::Learning, memory::keep_little_memory, running::Running,
+    servers::Listeners,
+};
 use crate::{api, measured, reload, service_manager, sets, sources::Cache};
 
 /// Says how the agent is to be run.
@@ -63,15 +68,41 @@ pub struct Options {
     /// The cgroup; None for the root of cgroup v2: all flows.
     pub cgroup: Option<PathBuf>,
     pub instance: Instance,
+    /// Paths are learned, whether the configuration has `[learn]` or not.
+    pub learn: bool,
+    /// No file is as an empty one.
+    pub may_lack_file: bool,
+}
+
+impl Options {
+    /// Reads the texts of the configuration.
+    fn texts(&self) -> Result<Texts, ConfigError> {
+        match Texts::read(&self.config) {
+            Err(ConfigError::Read { file, source })
+                if self.may_lack_file
+                    && file == self.config
+                    && source.kind() == io::ErrorKind::NotFound =>
+            {
+                Ok(Texts::of(&file.display().to_string(), ""))
+            }
+            read => read,
+        }
+    }
+
+    /// Adds to a configuration what was asked for beside it.
+    fn complete(&self, config: &mut Config) {
+        if self.learn {
+            config.learn.get_or_insert_default();
+        }
+    }
 }
 
 /// Tunes until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> Result<()> {
     keep_little_memory();
-    let file = &options.config;
-    let texts = Texts::read(file);
+    let texts = options.texts();
     let seen = reload::fingerprint(&texts);
-    let config = parse::configuration(&texts?)?;
+    let config = parse::configuration(&texts?, options)?;
     let log = log::init(config.log)?;
     parse::tell_choices(&config.paths);
     let privileges = privileges::check()?;
@@ -99,6 +130,7 @@ pub fn run(options: &Options) -> Result<()> {
     let journal = Arc::new(Mutex::new(journal));
     let cache = measured::cache(&state_dir, instance.name());
     let sets = sets::Cache::new(&state_dir, instance.name());
+    let learning = Learning::new(&state_dir, instance.name(), config.learn);
     let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
     let agent = Agent {
         options,
@@ -112,7 +144,7 @@ pub fn run(options: &Options) -> Result<()> {
         sinks: Arc::clone(&sinks),
     };
     let runtime = runtime()?;
-    let begin = Begin { config, seen, disabled };
+    let begin = Begin { config, seen, disabled, learning };
     let result = runtime.block_on(agent.serve(&journal, begin));
     // A look-up of a name may take long: nobody waits for it any more.
     runtime.shutdown_background();
@@ -181,6 +213,7 @@ pub struct Begin {
     /// The fingerprint of the text that the configuration is of.
     pub seen: Option<u64>,
     pub disabled: Disabled,
+    pub learning: Learning,
 }
 
 impl Agent<'_> {
@@ -199,7 +232,8 @@ impl Agent<'_> {
         let looking = tokio::spawn(Arc::clone(&running.live).watch());
         let late = tokio::spawn(loop_delay::watch(Arc::clone(&running.delays)));
         let result = loop {
-            let event = events.next(&mut running.force, &mut running.sets).await;
+            let event =
+                events.next(&mut running.force, (&mut running.sets, &mut running.learning)).await;
             if let ControlFlow::Break(result) = running.heed(event) {
                 break result;
             }

@@ -21,7 +21,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_policy::config::{
-    Config, ConfigError, Host, OnExit, PathPolicy, Texts, Trace, covers_ipv4, fields,
+    Config, ConfigError, Host, Learn, OnExit, PathPolicy, Texts, Trace, covers_ipv4, fields,
 };
 use wad_toolbox::{amounts::Bytes, text_table::TextTable};
 use wad_tuning::{
@@ -212,17 +212,22 @@ impl Page<'_> {
     /// Returns what is to be known of paths beside what they get.
     fn notes(&self) -> Vec<String> {
         let is_routed = self.config.host.routes;
+        let learn = self.config.learn;
+        let learned = learn.map(|Learn { max_paths }| {
+            format!("`wad run` learns up to {max_paths} paths, from connections on none of these")
+        });
         let of = |path: &PathPolicy| {
             [
                 note(path),
                 choice_note(path),
+                learn.and_then(|_| learn_note(path)),
                 self.there.cgroup_note(path),
                 self.there.interface_note(path),
                 host::note(path, is_routed),
                 host::port_note(path, is_routed),
             ]
         };
-        self.config.paths.iter().flat_map(of).flatten().collect()
+        learned.into_iter().chain(self.config.paths.iter().flat_map(of).flatten()).collect()
     }
 
     /// The kernel's congestion controls that are not there yet.
@@ -268,6 +273,17 @@ fn note(path: &PathPolicy) -> Option<String> {
 fn choice_note(path: &PathPolicy) -> Option<String> {
     let words = path.origin.passed_over_words()?;
     Some(format!("path {}: {words}", path.name))
+}
+
+/// Returns a note of what a path keeps from being learned.
+fn learn_note(path: &PathPolicy) -> Option<String> {
+    path.is_conditional().then(|| {
+        format!(
+            "path {}: nothing is learned for its addresses, and so nothing for connections that \
+             its other conditions leave out",
+            path.name
+        )
+    })
 }
 
 fn write_more(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {

@@ -13,7 +13,7 @@ pub use wad_agent::sources::{
 use wad_agent::{sets, sources::Cache};
 use wad_instruments::{Flow, STANDARD, Values};
 use wad_linux::{cgroup, netns, privileges};
-use wad_observing::{reading::Filter, trace};
+use wad_observing::{learn, reading::Filter, trace};
 pub use wad_observing::{sinks::fuzz as spool, trace::read::fuzz_packed as packed_trace};
 pub use wad_policy::{config::fuzz_set as set, papers::fuzz as papers};
 use wad_policy::{
@@ -108,6 +108,7 @@ pub fn state(bytes: &[u8]) {
     wad_tuning::journal::fuzz(bytes);
     Cache::fuzz(bytes);
     sets::Cache::fuzz(bytes);
+    learn::fuzz(bytes);
     if let Ok(disabled) = serde_json::from_slice::<switch::Disabled>(bytes) {
         let written = serde_json::to_vec(&disabled).expect("texts are JSON");
         assert_eq!(serde_json::from_slice::<switch::Disabled>(&written).ok(), Some(disabled));

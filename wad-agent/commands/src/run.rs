@@ -1,12 +1,12 @@
 //! `wad run`: tunes flows as the configuration says, until it is stopped.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use clap::Args;
 use wad_agent::run::{self, Options};
 
-use crate::arguments::{ConfigFile, InstanceName};
+use crate::arguments::{ConfigFile, DEFAULT_CONFIG, InstanceName};
 
 #[derive(Debug, Args)]
 pub struct Run {
@@ -15,6 +15,10 @@ pub struct Run {
     /// Tune the flows of this cgroup only [default: all, the root of cgroup v2]
     #[arg(long, value_name = "DIR")]
     pub cgroup: Option<PathBuf>,
+    /// Learn paths from connections that larger buffers would help, as `[learn]` in the
+    /// configuration does; where there is no /etc/wad/wad.toml, it is as if it were empty
+    #[arg(long)]
+    pub learn: bool,
     #[command(flatten)]
     pub instance: InstanceName,
 }
@@ -25,5 +29,7 @@ pub fn run(args: &Run) -> Result<()> {
         config: args.config.file.clone(),
         cgroup: args.cgroup.clone(),
         instance: args.instance.name.clone(),
+        learn: args.learn,
+        may_lack_file: args.learn && args.config.file == Path::new(DEFAULT_CONFIG),
     })
 }

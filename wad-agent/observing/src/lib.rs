@@ -3,6 +3,7 @@
 
 pub mod diagnose;
 pub mod events;
+pub mod learn;
 pub mod live_flows;
 pub mod log;
 pub mod metrics;

@@ -3,6 +3,7 @@
 //! share is suggested. All of it is a function of readings.
 
 mod evidence;
+mod found;
 mod path;
 mod prefixes;
 mod show;
@@ -23,6 +24,10 @@ use wad_instruments::{Flow, Reading};
 use wad_policy::tuning_plan::KernelBuffers;
 use wad_toolbox::shown;
 
+pub use self::{
+    found::Found,
+    prefixes::{are_rates_alike, are_rtts_alike, common, shortest},
+};
 use self::{path::SuggestedPath, totals::Totals};
 use crate::diagnose::{Course, Limit};
 
@@ -89,6 +94,8 @@ pub struct Watch {
     before: HashMap<u64, Seen>,
     totals: BTreeMap<IpAddr, Totals>,
     left_out: LeftOut,
+    /// Connections on paths that tune them are judged as all others.
+    takes_tuned: bool,
 }
 
 struct Seen {
@@ -98,6 +105,12 @@ struct Seen {
 }
 
 impl Watch {
+    /// Judges connections on paths that tune them, too.
+    #[must_use]
+    pub fn of_all() -> Self {
+        Self { takes_tuned: true, ..Self::default() }
+    }
+
     /// Takes what there is now.
     pub fn look(&mut self, reading: Reading) {
         self.begun.get_or_insert(reading.time);
@@ -114,14 +127,14 @@ impl Watch {
             };
             self.before.insert(flow.cookie, Seen { flow, is_judged });
         }
-        let too_short = |seen: &&Seen| !seen.is_judged && is_of_interest(&seen.flow);
+        let too_short = |seen: &&Seen| !seen.is_judged && self.is_of_interest(&seen.flow);
         self.left_out.too_short += before.values().filter(too_short).count() as u64;
     }
 
     /// Adds what a connection did since the last look. Returns whether it is among those
     /// that are judged.
     fn compare(&mut self, earlier: &Seen, now: &Flow) -> bool {
-        if !is_of_interest(now) {
+        if !self.is_of_interest(now) {
             return earlier.is_judged;
         }
         let is_known = self.totals.len() < MOST_REMOTES;
@@ -138,6 +151,12 @@ impl Watch {
             totals.add(&course);
         }
         true
+    }
+
+    /// Whether something could be suggested for a connection: no path of the host's own has
+    /// anything to gain.
+    fn is_of_interest(&self, flow: &Flow) -> bool {
+        (self.takes_tuned || !is_tuned(flow)) && !flow.remote.ip().to_canonical().is_loopback()
     }
 
     /// Returns what is suggested so far, on a host whose kernel gives so much by itself.
@@ -162,10 +181,4 @@ impl Watch {
 
 fn is_tuned(flow: &Flow) -> bool {
     flow.outcome == shown::outcome(Outcome::Tuned as u32)
-}
-
-/// Whether something could be suggested for a connection: no path of the host's own has
-/// anything to gain.
-fn is_of_interest(flow: &Flow) -> bool {
-    !is_tuned(flow) && !flow.remote.ip().to_canonical().is_loopback()
 }

@@ -6,6 +6,7 @@ pub mod config;
 pub mod derived;
 pub mod event_name;
 pub mod law;
+pub mod learned;
 pub mod pair;
 pub mod papers;
 pub mod response;

@@ -53,7 +53,8 @@ const TABLE: &[Row] = &[
         ends: &[
             ("--config FOLDER/none.toml", Code(78)),
             ("--config FOLDER/bad.toml", Code(78)),
-            ("--config FOLDER/good.toml --cgroup FOLDER --instance UPPER", Code(64)),
+            ("--learn --config FOLDER/none.toml", Code(78)),
+            ("--learn --config FOLDER/good.toml --cgroup FOLDER --instance UPPER", Code(64)),
         ],
         json: &[],
     },

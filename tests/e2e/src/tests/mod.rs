@@ -34,6 +34,7 @@ mod keep;
 mod lab;
 mod laws;
 mod leaky_law;
+mod learn;
 mod limits;
 mod many_namespaces;
 mod marks;

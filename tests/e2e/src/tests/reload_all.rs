@@ -149,6 +149,7 @@ impl Files<'_> {
         [
             self.head(1, "on_exit = 'keep'", &metrics, "group = 0"),
             "[limits]\nmax_memory = '2GiB'\nmax_buffer = '256MiB'\nchange_interval = '40s'\n\
+             [learn]\n\
              [log]\nformat = 'json'\nlevel = 'debug'\n[host]\nnetdev_max_backlog = 5432\n\
              transmit_queue_length = { lo = 1200 }\nroutes = true\n\
              [defaults]\nsndbuf = '302000'\ncongestion = 'reno'\n"
@@ -174,7 +175,7 @@ impl Files<'_> {
     }
 }
 
-const SETTINGS: [&str; 16] = [
+const SETTINGS: [&str; 17] = [
     "agent.on_exit",
     "metrics.listen",
     "metrics.max_paths",
@@ -185,6 +186,7 @@ const SETTINGS: [&str; 16] = [
     "limits.max_memory",
     "limits.max_buffer",
     "limits.change_interval",
+    "learn",
     "log.format",
     "log.level",
     "host",

@@ -2,7 +2,9 @@
 
 use wad_policy::config::{Settings, Value, Window};
 
-use super::{ConditionsInfo, Known, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo};
+use super::{
+    ConditionsInfo, Known, LearnedInfo, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo,
+};
 
 fn known(value: f64, age_seconds: f64, is_stale: bool) -> Option<Known> {
     Some(Known { value, source: "monitor".to_owned(), age_seconds, is_stale })
@@ -55,9 +57,27 @@ pub fn example() -> Paths {
             PathInfo {
                 name: "bob".to_owned(),
                 measured: Some(measured),
+                learned: None,
                 policy: policy(4_859_375, Some("wad_aimd")),
             },
-            PathInfo { name: "static".to_owned(), measured: None, policy: policy(1 << 20, None) },
+            PathInfo {
+                name: "static".to_owned(),
+                measured: None,
+                learned: None,
+                policy: policy(1 << 20, None),
+            },
+            PathInfo {
+                name: "learned-203.0.113.0/24".to_owned(),
+                measured: None,
+                learned: Some(LearnedInfo {
+                    bits_per_second: 1.4e9,
+                    rtt_seconds: 0.07,
+                    evidence: "connections were limited by the send buffer 71% of the time"
+                        .to_owned(),
+                    unused_seconds: 7.0,
+                }),
+                policy: policy(15_312_500, None),
+            },
         ],
     }
 }

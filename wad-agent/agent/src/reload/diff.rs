@@ -2,10 +2,11 @@
 //! fingerprint is kept: 100,000 of them would fill the agent.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fmt::{self, Display, Write as _},
     hash::{DefaultHasher, Hasher as _},
     sync::Arc,
+    time::Duration,
 };
 
 use schemars::JsonSchema;
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use wad_policy::{
     config::{Agent, Api, Config, HostChanges, Limits, Metrics, OnExit, PathPolicy},
     derived::Derived,
+    learned::NAME_PREFIX,
 };
 
 /// Names that are listed in a line of the log; the rest is a number.
@@ -63,13 +65,39 @@ impl NamedDiff {
     }
 }
 
+impl Diff {
+    /// Adds what becomes of learned paths, which no file has.
+    #[must_use]
+    pub fn with_learned<'n>(
+        mut self,
+        before: &[Arc<str>],
+        after: impl Iterator<Item = &'n str>,
+    ) -> Self {
+        let is_learned = |name: &&str| name.starts_with(NAME_PREFIX);
+        let before: BTreeSet<&str> = before.iter().map(|name| &**name).filter(is_learned).collect();
+        let after: BTreeSet<&str> = after.filter(is_learned).collect();
+        for (names, others, changed) in
+            [(&after, &before, &mut self.added), (&before, &after, &mut self.removed)]
+        {
+            // A file may have a path of such a name.
+            let new: Vec<_> = names
+                .difference(others)
+                .filter(|name| !changed.iter().any(|it| it == *name))
+                .map(|name| (*name).to_owned())
+                .collect();
+            changed.extend(new);
+        }
+        self
+    }
+}
+
 /// The configuration in force.
 pub struct InForce {
     /// All but its paths.
     rest: Config,
     /// The paths, with their fingerprints, in the order of the file.
     paths: Vec<(Arc<str>, u64)>,
-    /// The paths as the file has them; empty where none has a set.
+    /// The paths as the file has them; empty where none has a set and none are learned.
     of_file: Vec<PathPolicy>,
 }
 
@@ -82,13 +110,13 @@ impl InForce {
         Self { rest: config, paths, of_file: Vec::new() }
     }
 
-    /// Keeps the paths as the file has them, for when their sets change.
+    /// Keeps the paths as the file has them, for when their sets change, or what is learned.
     #[must_use]
     pub fn with_paths(self, of_file: Vec<PathPolicy>) -> Self {
         Self { of_file, ..self }
     }
 
-    /// Returns the paths as the file has them, where any has a set.
+    /// Returns the paths as the file has them, where any has a set or others are learned.
     pub fn of_file(&self) -> &[PathPolicy] {
         &self.of_file
     }
@@ -97,7 +125,17 @@ impl InForce {
     pub fn config_for(&self, set: &str) -> Option<Config> {
         let is_of = |path: &PathPolicy| path.origin.lists().any(|name| name == set);
         let is_used = self.of_file.iter().any(is_of);
-        is_used.then(|| Config { paths: self.of_file.clone(), ..self.rest.clone() })
+        is_used.then(|| self.config())
+    }
+
+    /// Returns the whole configuration, where any path has a set or others are learned.
+    pub fn config(&self) -> Config {
+        Config { paths: self.of_file.clone(), ..self.rest.clone() }
+    }
+
+    /// Returns the least time between two changes of a path.
+    pub const fn change_interval(&self) -> Duration {
+        self.rest.limits.change_interval
     }
 
     /// Returns what becomes of the tuning at the agent's end.
@@ -120,6 +158,7 @@ impl InForce {
             agent: Agent { state_dir, on_exit: _ },
             metrics: _,
             limits: _,
+            learn: _,
             log: _,
             api: _,
             host: _,
@@ -172,6 +211,7 @@ impl InForce {
             ("limits.max_memory", max_memory_bytes != next.limits.max_memory_bytes),
             ("limits.max_buffer", max_buffer_bytes != next.limits.max_buffer_bytes),
             ("limits.change_interval", change_interval != next.limits.change_interval),
+            ("learn", self.rest.learn != next.learn),
             ("log.format", self.rest.log.format != next.log.format),
             ("log.level", self.rest.log.level != next.log.level),
             ("host", self.rest.host != next.host),
@@ -311,7 +351,7 @@ mod tests {
     #[test]
     fn what_only_a_start_reads_is_named() {
         let before = in_force("");
-        let live = "[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n\
+        let live = "[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n[learn]\n\
                     [log]\nformat = 'json'\nlevel = 'debug'\n\
                     [metrics]\nlisten = '[::1]:1'\nmax_paths = 5\n[api]\nlisten = '[::1]:2'\n\
                     [[sink]]\nname = 's'\nkind = 'stdout'\n";
@@ -340,6 +380,16 @@ mod tests {
         let diff = diff(&before, &after);
         assert_eq!(diff.to_string(), "added trace d; changed trace c; removed trace a");
         assert_eq!(diff.settings, [""; 0]);
+    }
+
+    #[test]
+    fn learned_paths_that_come_and_go_are_named() {
+        let own = ["learned-192.0.2.0/24", "learned-::/64", "b"].map(Arc::from);
+        let file = "learned-192.0.2.0/24";
+        let diff = diff(&path(file, "10.0.0.1"), "");
+        let diff = diff.with_learned(&own, ["a", "learned-203.0.113.0/24"].into_iter());
+        assert_eq!(diff.added, ["learned-203.0.113.0/24"]);
+        assert_eq!(diff.removed, [file, "learned-::/64"]);
     }
 
     #[test]

@@ -47,6 +47,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let attachment = Arc::clone(&force.links.told);
     let attached = Arc::clone(&attachment);
     let sets = running.sets.told();
+    let learned = running.learning.told();
     let delays = Arc::clone(delays);
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let traces = running.traces.board();
@@ -91,7 +92,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
         }),
         paths: paths::Source::new(move || {
             let policies = of_paths.policies()?;
-            Ok(paths::Paths::new(&policies, &read(&known), SystemTime::now()))
+            Ok(paths::Paths::new(&policies, (&read(&known), &locked(&learned)), SystemTime::now()))
         }),
         explainer: Explainer::new(move |query| {
             Ok(in_force.explain(query)?.with_means(&routes.get()).in_namespaces(&namespaces))

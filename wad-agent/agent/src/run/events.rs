@@ -16,6 +16,7 @@ use wad_tuning::{attachment::Lost, namespaces::Followed};
 use super::{
     adopting, divisions,
     force::{Force, Grown},
+    learning::{Learning, Seen},
     links, recounts,
 };
 use crate::{
@@ -52,6 +53,8 @@ pub enum Event {
     Recount,
     /// Cgroups have come or gone.
     Cgroups(io::Result<()>),
+    /// Connections have shown what is to be learned of them.
+    Learn(Seen),
     /// A list of prefixes has been read.
     Set(sets::News),
     /// It has been looked what is not in the kernel any more where it belongs.
@@ -90,11 +93,16 @@ impl Events {
         })
     }
 
-    pub async fn next(&mut self, force: &mut Force<'_>, sets: &mut Sets) -> Event {
+    pub async fn next(
+        &mut self,
+        force: &mut Force<'_>,
+        (sets, learning): (&mut Sets, &mut Learning),
+    ) -> Event {
         let retiring = force.retiring;
         let may_review = retiring.is_none() && !force.is_retiring();
         let next_look = force.buffers.next_look;
         let tuning = Arc::clone(force.tuning());
+        let journal = Arc::clone(&force.journal);
         let Force { flows, recounts, adopting, following, growing, cgroups, .. } = force;
         let flows = flows.as_mut().expect("the start follows them");
         loop {
@@ -107,6 +115,7 @@ impl Events {
                 // A connection that is being made sees one change at most.
                 _ = self.reviews.tick(), if may_review => Event::Review,
                 news = sets.next(), if may_review => Event::Set(news),
+                seen = learning.next(&tuning, &journal), if may_review => Event::Learn(seen),
                 _ = self.looks.tick() => Event::Divide,
                 () = time::sleep_until(next_look) => Event::Grow,
                 ended = adopting.ended() => Event::Adopted(ended),

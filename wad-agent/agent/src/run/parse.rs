@@ -5,15 +5,18 @@ use tracing::info;
 use wad_policy::config::{Config, Host, PathPolicy, Texts};
 use wad_tuning::kernel_modules;
 
+use super::Options;
+
 /// Returns the configuration with congestion controls that can be had. In a list, one that
 /// the kernel has as a module but does not load gives way to the next: so the kernel is
 /// asked, until it refuses none of those that are chosen. One that a path names alone stays,
 /// for the policy to fail by.
-pub fn configuration(texts: &Texts) -> Result<Config> {
+pub fn configuration(texts: &Texts, options: &Options) -> Result<Config> {
     let mut host = Host::read()?;
     loop {
-        let config = Config::check(texts, &host)?;
+        let mut config = Config::check(texts, &host)?;
         let Some((name, why)) = kernel_modules::refused(&config.paths, &host) else {
+            options.complete(&mut config);
             return Ok(config);
         };
         host.refused.insert(name, why);

@@ -4,8 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 use wad_common::policy::Policy;
-use wad_policy::config::{
-    Config, Host, InForce as Known, Origin, PathPolicy, Settings, Texts, route_rules::Selection,
+use wad_policy::{
+    config::{
+        Config, Host, InForce as Known, Origin, PathPolicy, Settings, Texts, route_rules::Selection,
+    },
+    learned,
+    tuning_plan::Bounds,
 };
 use wad_toolbox::{causes::with_causes, mutex::locked};
 use wad_tuning::{
@@ -20,6 +24,7 @@ use super::{
     Agent,
     bound::{kernel_buffers, max_memory_bytes},
     force::Force,
+    learning::Learning,
     servers::Servers,
 };
 use crate::{
@@ -33,6 +38,7 @@ pub struct Now<'n> {
     pub force: &'n Force<'n>,
     pub in_force: &'n InForce,
     pub measured: &'n Measured,
+    pub learning: &'n Learning,
     pub servers: &'n Servers,
 }
 
@@ -46,11 +52,12 @@ impl Now<'_> {
     fn would_apply(&self, others: Option<Texts>) -> Result<ReloadPreview> {
         let texts = match others {
             Some(others) => others,
-            None => Texts::read(&self.agent.options.config)?,
+            None => self.agent.options.texts()?,
         };
         // The kernel is not asked for modules: it would load them.
         let host = Host::read()?;
-        let config = Config::check(&texts, &host)?;
+        let mut config = Config::check(&texts, &host)?;
+        self.agent.options.complete(&mut config);
         let fields = self.in_force.restart_only(&config);
         if !fields.is_empty() {
             return Err(Refusal::RestartOnly(fields).into());
@@ -58,19 +65,25 @@ impl Now<'_> {
         // They are left again at once.
         drop(self.servers.bind(&config, self.agent.lock)?);
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
-        let policies = self.policies(&config)?;
+        let policies = self.policies(&mut config)?;
+        let names = policies.iter().map(|policy| &*policy.name);
+        let diff = diff.with_learned(&self.force.tuning().path_names(), names);
         let changed = diff.changed.iter().map(String::as_str).collect();
         let flows = self.flows(&policies, &changed)?;
         let host = self.host(&config, &policies, &host)?;
         Ok(ReloadPreview::WouldApply(Box::new(Changes { diff, flows, host })))
     }
 
-    /// Returns the paths with what is measured of them.
-    fn policies(&self, config: &Config) -> Result<Vec<PathPolicy>> {
+    /// Returns the paths with what is measured of them, and those that are learned.
+    fn policies(&self, config: &mut Config) -> Result<Vec<PathPolicy>> {
         let journal = locked(&self.force.journal);
         let max_memory_bytes = max_memory_bytes(config, journal.sysctl())?;
         let kernel = kernel_buffers(&journal);
         drop(journal);
+        let bounds = Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes, kernel);
+        let paths = self.learning.paths(config.learn);
+        // Those that do not fit are none.
+        let _ = learned::add(&paths, (&mut config.paths, &config.host), bounds);
         let mut next = Measured::new(config, max_memory_bytes, kernel, self.agent.cache.clone());
         next.take_over(self.measured);
         Ok(next.policies().unwrap_or_else(|| config.paths.clone()))

@@ -15,8 +15,10 @@ use wad_observing::{
     reading::{Filter, Instruments},
 };
 use wad_policy::{
-    config::{Config, OnExit, PathPolicy, Texts},
+    config::{Config, Learn, OnExit, PathPolicy},
+    learned::{self, Covered, LearnedPath},
     switch::{self, Order},
+    tuning_plan::Bounds,
 };
 use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
 use wad_tuning::journal::{Change, Journal};
@@ -27,6 +29,7 @@ use super::{
     change::{self, Installed, Wanted},
     events::Event,
     force::Force,
+    learning::{Learning, Seen},
     memory::give_memory_back,
     parse, plan,
     preview::Now,
@@ -49,6 +52,7 @@ pub struct Running<'a> {
     measured: Measured,
     pub sets: Sets,
     pub traces: Traces,
+    pub learning: Learning,
     /// The texts of the configuration when last they were read, by their fingerprint.
     seen: Option<u64>,
     pub told: Arc<Mutex<Told>>,
@@ -80,13 +84,14 @@ impl<'a> Running<'a> {
         journal: &Arc<Mutex<Journal>>,
         begin: Begin,
     ) -> Result<Self> {
-        let Begin { config, seen, disabled } = begin;
+        let Begin { config, seen, disabled, mut learning } = begin;
         let mut force = Force::nothing(agent, journal, disabled)?;
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), None);
         let mut traces = Traces::default();
         let ready = traces.prepare(&config.traces)?;
-        let put = put(agent, &mut force, (config, &mut sets), None)?;
-        let Put { installed, in_force, mut measured } = put;
+        let paths = learning.paths(config.learn);
+        let put = put(agent, &mut force, (config, &mut sets, &paths), None)?;
+        let Put { installed, in_force, mut measured, learn, covered } = put;
         installed.log_start(force.tuning().path_names().len());
         let live = LiveFlows::new(
             Arc::new(Instruments::new(Arc::clone(force.tuning()))),
@@ -101,6 +106,7 @@ impl<'a> Running<'a> {
         let board = Arc::new(Mutex::new(measured.board()));
         measured.start(force.tuning());
         sets.start(&in_use(&live));
+        learning.is_in_force(learn, &covered);
         give_memory_back();
         Ok(Self {
             agent,
@@ -109,6 +115,7 @@ impl<'a> Running<'a> {
             measured,
             sets,
             traces,
+            learning,
             seen,
             told: Arc::new(Mutex::new(told)),
             board,
@@ -137,9 +144,9 @@ impl<'a> Running<'a> {
                 self.force.when_followed(RELOAD_PATIENCE, move || _ = answer.send(outcome));
             }
             Event::Command(Command::Preview(other, answer)) => {
-                let Self { agent, force, in_force, measured, servers, .. } = self;
+                let Self { agent, force, in_force, measured, learning, servers, .. } = self;
                 let servers = servers.as_ref().expect("one of them was asked");
-                let now = Now { agent, force, in_force, measured, servers };
+                let now = Now { agent, force, in_force, measured, learning, servers };
                 let preview = now.preview(other);
                 let _ = answer.send(preview);
                 give_memory_back();
@@ -162,6 +169,7 @@ impl<'a> Running<'a> {
                 }
             }
             Event::Set(news) => self.follow_set(news),
+            Event::Learn(seen) => self.learn(seen),
             Event::Looked(looked) => {
                 if self.force.put_back(looked) {
                     self.tell(|_| {});
@@ -178,6 +186,7 @@ impl<'a> Running<'a> {
             servers.stop();
         }
         self.measured.save();
+        self.learning.save();
         let takes_out = match self.in_force.on_exit() {
             OnExit::Restore if service_manager::restarts() => {
                 info!("stopping, to be started again: {KEPT}");
@@ -233,17 +242,17 @@ impl<'a> Running<'a> {
 
     /// The configuration, if it is one that can be put in force without a restart.
     fn read_again(&mut self) -> Result<Config> {
-        let file = &self.agent.options.config;
-        let texts = Texts::read(file);
+        let options = self.agent.options;
+        let texts = options.texts();
         self.seen = reload::fingerprint(&texts);
-        let config = parse::configuration(&texts?)?;
+        let config = parse::configuration(&texts?, options)?;
         parse::tell_choices(&config.paths);
         let fields = self.in_force.restart_only(&config);
         if fields.is_empty() { Ok(config) } else { Err(Refusal::RestartOnly(fields).into()) }
     }
 
     fn has_other_texts(&self) -> bool {
-        reload::fingerprint(&Texts::read(&self.agent.options.config)) != self.seen
+        reload::fingerprint(&self.agent.options.texts()) != self.seen
     }
 
     /// Puts a configuration in force. If that fails, all is as before.
@@ -257,7 +266,12 @@ impl<'a> Running<'a> {
         let sinks = agent.sinks.prepare(&config.sinks)?;
         let traces = self.traces.prepare(&config.traces)?;
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), Some(&self.sets));
-        let put = put(agent, &mut self.force, (config, &mut sets), Some(&self.measured))?;
+        let paths = self.learning.paths(config.learn);
+        let all = (config, &mut sets, &*paths);
+        let names = self.force.tuning().path_names();
+        let put = put(agent, &mut self.force, all, Some(&self.measured))?;
+        let new_names = self.force.tuning().path_names();
+        let diff = diff.with_learned(&names, new_names.iter().map(|name| &**name));
         // The tasks that looked for the sets before end here.
         self.sets = sets;
         self.sets.start(&in_use(&self.live));
@@ -283,8 +297,9 @@ impl<'a> Running<'a> {
         let Some(config) = self.in_force.config_for(self.sets.name(&before)) else {
             return self.sets.is_in_force(&before);
         };
-        let put = put(self.agent, &mut self.force, (config, &mut self.sets), Some(&self.measured));
-        match put {
+        let paths = self.learning.paths(config.learn);
+        let all = (config, &mut self.sets, &*paths);
+        match put(self.agent, &mut self.force, all, Some(&self.measured)) {
             Ok(put) => {
                 self.go_on_with(put);
                 self.sets.is_in_force(&before);
@@ -309,6 +324,38 @@ impl<'a> Running<'a> {
         self.measured = put.measured;
         self.measured.start(self.force.tuning());
         *locked(&self.board) = self.measured.board();
+        self.learning.is_in_force(put.learn, &put.covered);
+    }
+
+    /// Connections have shown that others would have larger buffers, or which learned paths
+    /// are used. If that changes what is to be in force, it is put in force as at a reload.
+    fn learn(&mut self, seen: Seen) {
+        if self.force.disabled.all {
+            return;
+        }
+        let Seen { found, used } = seen;
+        let Self { in_force, sets, learning, .. } = self;
+        let found = learning.allowed(found, || {
+            let mut paths = in_force.of_file().to_vec();
+            sets.fill(&mut paths, in_force.host());
+            paths
+        });
+        let interval = self.in_force.change_interval();
+        let Some(news) = self.learning.hear(&found, &used, interval) else { return };
+        let paths = news.paths();
+        let all = (self.in_force.config(), &mut self.sets, &*paths);
+        match put(self.agent, &mut self.force, all, Some(&self.measured)) {
+            Ok(put) => {
+                self.learning.has_changed(news);
+                self.go_on_with(put);
+            }
+            Err(error) => {
+                shortage::note(error.as_ref());
+                self.learning.stays_as_it_was(&with_causes(&error));
+            }
+        }
+        self.tell(|_| {});
+        give_memory_back();
     }
 
     /// Disables or enables, first in the kernel: of all things this has to work.
@@ -413,24 +460,35 @@ struct Put {
     installed: Installed,
     in_force: InForce,
     measured: Measured,
+    learn: Option<Learn>,
+    /// Learned paths that are not in force, as paths of the file are for their prefixes.
+    covered: Vec<Covered>,
 }
 
-/// Puts a configuration in force, at the start and at a reload. What is known of
-/// measured paths from `before` holds on.
+/// Puts a configuration in force, and what is learned beside it, at the start and at a
+/// reload. What is known of measured paths from `before` holds on.
 fn put(
     agent: &Agent<'_>,
     force: &mut Force<'_>,
-    (mut config, sets): (Config, &mut Sets),
+    (mut config, sets, learned): (Config, &mut Sets, &[LearnedPath]),
     before: Option<&Measured>,
 ) -> Result<Put> {
     let prints = Fingerprints::of(&config);
     let has_set = |path: &PathPolicy| path.origin.lists().next().is_some();
-    let of_file = if config.paths.iter().any(has_set) { config.paths.clone() } else { Vec::new() };
+    let learn = config.learn;
+    let is_kept = learn.is_some() || config.paths.iter().any(has_set);
+    let of_file = if is_kept { config.paths.clone() } else { Vec::new() };
     sets.fill(&mut config.paths, &config.host);
     let journal = locked(&force.journal);
     let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
     let kernel = kernel_buffers(&journal);
     drop(journal);
+    let bounds = Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes, kernel);
+    let all = (&mut config.paths, &config.host);
+    let covered = learned::add(learned, all, bounds).unwrap_or_else(|unfit| {
+        warn!("no learned path is in force: {unfit}");
+        Vec::new()
+    });
     let mut measured = Measured::new(&config, max_memory_bytes, kernel, agent.cache.clone());
     if let Some(before) = before {
         measured.take_over(before);
@@ -443,5 +501,5 @@ fn put(
     drop(policies);
     let names = force.tuning().path_names();
     let in_force = InForce::new(config, prints, names).with_paths(of_file);
-    Ok(Put { installed, in_force, measured })
+    Ok(Put { installed, in_force, measured, learn, covered })
 }

@@ -257,3 +257,14 @@ fn the_port_that_no_rule_of_routes_can_choose_is_told() {
         assert!(!with(keys).contains("rules of routes end"), "{keys}");
     }
 }
+
+#[test]
+fn what_is_learned_beside_the_paths_is_told() {
+    let path = |rest| format!("[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\n{rest}\n");
+    let told = page(&(path("remote_port = 443") + "[learn]\nmax_paths = 9\n"), None);
+    assert!(told.contains("learns up to 9 paths, from connections on none of these\n"), "{told}");
+    assert!(told.contains("path p: nothing is learned for its addresses"), "{told}");
+    for all in [path("remote_port = 443"), path("") + "[learn]\n"] {
+        assert!(!page(&all, None).contains("nothing is learned"), "{all}");
+    }
+}

@@ -4,7 +4,7 @@
 use std::io::{self, Write};
 
 use wad_agent::paths::{
-    ConditionsInfo, Known, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo,
+    ConditionsInfo, Known, LearnedInfo, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo,
 };
 use wad_policy::config::fields;
 use wad_toolbox::text_table::TextTable;
@@ -34,7 +34,24 @@ pub fn write(paths: &Paths, out: &mut dyn Write) -> io::Result<()> {
         0 => {}
         more => writeln!(out, "and {more} more paths; --json has them all")?,
     }
+    write_learned(&paths.paths, out)?;
     write_refused(&paths.paths, out)
+}
+
+/// Says why paths are in force that no file has.
+fn write_learned(paths: &[PathInfo], out: &mut dyn Write) -> io::Result<()> {
+    let learned = paths.iter().filter_map(|path| Some((&path.name, path.learned.as_ref()?)));
+    let mut lines = learned
+        .map(|(name, learned)| format!("{}: {}", name.escape_debug(), learned.evidence))
+        .peekable();
+    if lines.peek().is_some() {
+        writeln!(out)?;
+    }
+    lines.by_ref().take(MOST_PATHS).try_for_each(|line| writeln!(out, "{line}"))?;
+    match lines.count() {
+        0 => Ok(()),
+        more => writeln!(out, "and {more} more that are learned; --json has them all"),
+    }
 }
 
 /// Says which values do not count.
@@ -76,9 +93,13 @@ fn columns() -> impl Iterator<Item = (&'static str, &'static str)> {
 fn path(path: &PathInfo) -> Vec<String> {
     let dash = || "-".to_owned();
     let mut row = vec![path.name.escape_debug().to_string()];
-    row.extend(match &path.measured {
-        None => [dash(), dash(), dash(), dash(), "the file".to_owned()],
-        Some(measured) => measurements(measured),
+    let without = |policy_is_for| [dash(), dash(), dash(), dash(), policy_is_for];
+    row.extend(match (&path.measured, &path.learned) {
+        (Some(measured), _) => measurements(measured),
+        (None, Some(LearnedInfo { bits_per_second, rtt_seconds, .. })) => {
+            without(format!("{}, {}", bit_rate(*bits_per_second), milliseconds(*rtt_seconds)))
+        }
+        (None, None) => without("the file".to_owned()),
     });
     let setting = |name| path.policy.get(name).map_or_else(dash, ToString::to_string);
     row.extend(columns().map(|(_, name)| setting(name)));
@@ -157,6 +178,9 @@ monitor: no whole answer within 10 s
 PATH    BANDWIDTH                 RTT                     LOSS                 REORDERED  POLICY FOR               SNDBUF   RCVBUF  CONGESTION
 bob     622.0 Mbit/s monitor 4s   (70.0 ms monitor 3min)  1.0e-5 monitor 119s  -          622.0 Mbit/s, 50.0 ms    4859375  -       wad_aimd
 static  -                         -                       -                    -          the file                 1048576  -       -
+learned-203.0.113.0/24 - - - - 1.40 Gbit/s, 70.0 ms 15312500 - -
+
+learned-203.0.113.0/24: connections were limited by the send buffer 71% of the time
 
 bob: a bandwidth of 6.22e-4 Mbit/s by source monitor does not count
 ";

@@ -7,7 +7,9 @@ use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_policy::{
-    config::{AUTO_HEADROOM, MAX_BITS_PER_SECOND, MAX_BUFFER_BYTES, auto_buffer_bytes},
+    config::{
+        AUTO_HEADROOM, AutoBuffers, MAX_BITS_PER_SECOND, MAX_BUFFER_BYTES, auto_buffer_bytes,
+    },
     tuning_plan::KernelBuffers,
 };
 
@@ -42,6 +44,15 @@ impl Wants {
     /// Whether there is anything to suggest.
     pub const fn is_any(self) -> bool {
         self.sndbuf.is_some() || self.rcvbuf.is_some()
+    }
+
+    /// Returns the buffers that are the limit now.
+    pub const fn now(self) -> AutoBuffers {
+        AutoBuffers {
+            sndbuf: matches!(self.sndbuf, Some(Want::Now)),
+            rcvbuf: matches!(self.rcvbuf, Some(Want::Now)),
+            autotune: false,
+        }
     }
 
     /// Whether the same is to be suggested.
@@ -80,6 +91,15 @@ impl Totals {
     /// Returns the most that one connection got, in either direction.
     pub const fn fastest_bytes_per_second(&self) -> f64 {
         self.sent.fastest_bytes_per_second.max(self.received.fastest_bytes_per_second)
+    }
+
+    /// Returns the rate that a path is suggested for: what the fastest connection got, and
+    /// room above that.
+    pub fn bytes_per_second_with_room(&self, rtt_seconds: f64) -> f64 {
+        // No buffer can be larger, and the configuration takes no more.
+        let most_bytes_per_second =
+            (MAX_BUFFER_BYTES as f64 / AUTO_HEADROOM / rtt_seconds).min(MAX_BITS_PER_SECOND / 8.0);
+        (BUFFER_GROWTH * self.fastest_bytes_per_second()).min(most_bytes_per_second)
     }
 
     /// Says what would help all connections to a prefix.
@@ -130,11 +150,7 @@ fn write(
     wants: Wants,
 ) -> fmt::Result {
     let remote = shown(remote);
-    // No buffer can be larger, and the configuration takes no more.
-    let most_bytes_per_second =
-        (MAX_BUFFER_BYTES as f64 / AUTO_HEADROOM / rtt_seconds).min(MAX_BITS_PER_SECOND / 8.0);
-    let bytes_per_second =
-        (BUFFER_GROWTH * totals.fastest_bytes_per_second()).min(most_bytes_per_second);
+    let bytes_per_second = totals.bytes_per_second_with_room(rtt_seconds);
     writeln!(toml, "[[path]]\nname = \"{remote}\"\nremote = \"{remote}\"\nmode = \"measured\"")?;
     writeln!(toml, "# A window that limits hides what the path carries: to begin with, this is")?;
     writeln!(toml, "# {BUFFER_GROWTH} times what the fastest connection got.")?;

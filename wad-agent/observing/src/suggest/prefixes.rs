@@ -32,8 +32,7 @@ pub fn grouped(all: &[(&IpAddr, &Totals)], kernel: KernelBuffers) -> Vec<(IpNet,
 fn split(all: &[(&IpAddr, &Totals)], kernel: KernelBuffers, groups: &mut Vec<(IpNet, Totals)>) {
     let ([(first, _), ..], [.., (last, _)]) = (all, all) else { return };
     let prefix = common(**first, **last);
-    let shortest = if first.is_ipv4() { SHORTEST_V4 } else { SHORTEST_V6 };
-    if all.len() == 1 || prefix.prefix_len() >= shortest && are_alike(all, kernel) {
+    if all.len() == 1 || prefix.prefix_len() >= shortest(**first) && are_alike(all, kernel) {
         let mut totals = Totals::default();
         all.iter().for_each(|(_, more)| totals.join(more));
         groups.push((prefix, totals));
@@ -57,12 +56,31 @@ fn are_alike(all: &[(&IpAddr, &Totals)], kernel: KernelBuffers) -> bool {
     let rtts = bounds(&|it| it.rtt_seconds);
     let rates = bounds(&|it| Some(it.fastest_bytes_per_second()));
     // Where nothing helps, it is the same for all rates.
-    rtts.is_none_or(|(least, most)| most <= least * RTT_FACTOR || most - least <= RTT_SECONDS)
-        && (!wanted.is_any() || rates.is_none_or(|(least, most)| most <= least * RATE_FACTOR))
+    rtts.is_none_or(|(least, most)| are_rtts_alike(least, most))
+        && (!wanted.is_any() || rates.is_none_or(|(least, most)| are_rates_alike(least, most)))
 }
 
-/// The longest prefix that has both.
-fn common(a: IpAddr, b: IpAddr) -> IpNet {
+/// Returns the length below which no prefix of this family is suggested.
+#[must_use]
+pub const fn shortest(address: IpAddr) -> u8 {
+    if address.is_ipv4() { SHORTEST_V4 } else { SHORTEST_V6 }
+}
+
+/// Whether connections with these RTTs, the least first, may share a prefix.
+#[must_use]
+pub fn are_rtts_alike(least_seconds: f64, most_seconds: f64) -> bool {
+    most_seconds <= least_seconds * RTT_FACTOR || most_seconds - least_seconds <= RTT_SECONDS
+}
+
+/// Whether connections with these rates, the least first, may share a prefix.
+#[must_use]
+pub fn are_rates_alike(least: f64, most: f64) -> bool {
+    most <= least * RATE_FACTOR
+}
+
+/// Returns the longest prefix that has both, which are of one family.
+#[must_use]
+pub fn common(a: IpAddr, b: IpAddr) -> IpNet {
     let net = match (a, b) {
         (IpAddr::V4(a), IpAddr::V4(b)) => {
             let length = (a.to_bits() ^ b.to_bits()).leading_zeros() as u8;

@@ -18,6 +18,7 @@ use super::{
     host_changes,
     inherit::{self, Shared},
     keys::{Key, key},
+    learn,
     overlap::{self, Site},
     path, quantity, report, sections,
     sections::Section,
@@ -36,6 +37,7 @@ const TABLES: &[Key] = &[
     key("agent"),
     key("metrics"),
     key("limits"),
+    key(learn::TABLE),
     key("log"),
     key("api"),
     key("host"),
@@ -156,6 +158,7 @@ impl Default for Document {
                 max_buffer_bytes: None,
                 change_interval: Duration::from_secs(60),
             },
+            learn: None,
             log: Log::default(),
             api: Api::default(),
             host: HostChanges::default(),
@@ -200,6 +203,9 @@ impl Document {
         self.read_agent(&root, problems);
         self.read_metrics(&root, problems);
         self.read_limits(&root, problems);
+        if let Some(learn) = learn::read(&root, problems) {
+            self.config.learn = Some(learn);
+        }
         self.read_log(&root, problems);
         self.read_api(&root, host, problems);
         self.read_host(&root, problems);

@@ -29,6 +29,7 @@ mod host_name;
 mod inherit;
 mod interface;
 mod keys;
+mod learn;
 mod line;
 mod line_use;
 mod mark;
@@ -78,6 +79,7 @@ pub use host::loadable;
 pub use host_changes::{HostChanges, TransmitQueue};
 pub use interface::{InterfacePattern, is_name as is_interface_name};
 pub use keys::LeftOut;
+pub use learn::Learn;
 pub use line::{MAX_BITS_PER_SECOND, bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use mark::{Mark, number as mark_number};
 pub use match_rules::{MatchRule, cgroup_patterns, interface_patterns, match_rules};
@@ -114,6 +116,8 @@ pub struct Config {
     pub agent: Agent,
     pub metrics: Metrics,
     pub limits: Limits,
+    /// None where no paths are learned.
+    pub learn: Option<Learn>,
     pub log: Log,
     pub api: Api,
     pub host: HostChanges,

@@ -83,6 +83,13 @@ impl PathPolicy {
         user.is_some() || cgroup.is_some() || mark.is_some() || interface.is_some()
     }
 
+    /// Whether connections with addresses of its prefixes may be none of its own.
+    pub const fn is_conditional(&self) -> bool {
+        let Self { local, remote_ports, local_ports, .. } = self;
+        let is_open = local.is_empty() && remote_ports.is_empty() && local_ports.is_empty();
+        !is_open || self.is_by_socket()
+    }
+
     /// Returns what its flows take beside standard ones. None under the kernel's
     /// algorithms that are no law's twins, and where losses are no measure.
     pub fn shares(&self) -> Option<Shares> {

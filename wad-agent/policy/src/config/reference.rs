@@ -1,7 +1,9 @@
 //! The tables of a file, for the reference in the book; but not that of a path, whose
 //! fields have a table of their own.
 
-use super::{derived, document_keys as keys, host_changes, keys::Key, set, sink, source, trace};
+use super::{
+    derived, document_keys as keys, host_changes, keys::Key, learn, set, sink, source, trace,
+};
 
 /// A table that a file may have.
 pub struct ReferenceTable {
@@ -16,6 +18,7 @@ pub const TABLES: &[ReferenceTable] = &[
     one("agent", keys::AGENT),
     one("metrics", keys::METRICS),
     one("limits", keys::LIMITS),
+    one(learn::TABLE, learn::KEYS),
     one("log", keys::LOG),
     one("api", keys::API),
     one("host", host_changes::KEYS),
