@@ -251,6 +251,20 @@ impl Home {
         self.start_by(command)
     }
 
+    /// Starts the agent at a place with these capabilities alone, by their names as
+    /// `net_admin`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time; with its log.
+    pub fn start_capable(
+        &self,
+        of: &[&str],
+        place: Place<'_>,
+        cgroup: &Cgroup,
+    ) -> Result<Agent<'_>, WadError> {
+        self.start_at(place, capable(of, &self.run_on(cgroup)))
+    }
+
     /// Starts the agent in a mount namespace of its own, which a shell script has
     /// changed.
     ///
@@ -319,6 +333,19 @@ impl Drop for Home {
             crate::say(&format!("`wad cleanup` of instance {} failed", self.instance));
         }
     }
+}
+
+/// The capabilities that an agent cannot do without, by their names as setpriv(1) has them.
+pub const NEEDED: [&str; 3] = ["bpf", "perfmon", "net_admin"];
+
+/// Returns a command with these capabilities alone, by their names as `net_admin`.
+#[must_use]
+pub fn capable(of: &[&str], command: &Command) -> Command {
+    let bounding: String = of.iter().map(|name| format!(",+{name}")).collect();
+    let mut capable = Command::new("setpriv");
+    capable.arg(format!("--bounding-set=-all{bounding}")).arg("--inh-caps=-all");
+    capable.arg(command.get_program()).args(command.get_args());
+    capable
 }
 
 /// Returns the name of an instance of this process's own. Beside other tests, its

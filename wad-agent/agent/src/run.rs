@@ -34,9 +34,10 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use tokio::{runtime::Runtime, sync::mpsc};
-use tracing::warn;
+use tracing::{info, warn};
 use wad_linux::{
     cgroup::Cgroup,
+    confinement::confine,
     lock::{self, Lock},
     privileges::{self, Privileges},
     sysctl::Sysctl,
@@ -49,7 +50,7 @@ use wad_policy::{
     config::{Config, ConfigError, Texts},
     switch::{self, Disabled},
 };
-use wad_toolbox::{mutex::locked, own_folder};
+use wad_toolbox::{causes::told, mutex::locked, own_folder};
 use wad_tuning::{
     bpf, disabled_note::Note, instance::Instance, journal::Journal, state_dir::StateDir,
 };
@@ -100,14 +101,17 @@ impl Options {
 /// Tunes until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> Result<()> {
     keep_little_memory();
+    privileges::lift_locked_memory();
+    privileges::lift_descriptors();
+    let unconfined = confine();
     let texts = options.texts();
     let seen = reload::fingerprint(&texts);
     let config = parse::configuration(&texts?, options)?;
     let log = log::init(config.log)?;
     parse::tell_choices(&config.paths);
     let privileges = privileges::check()?;
-    privileges::lift_locked_memory();
-    privileges::lift_descriptors();
+    unconfined.iter().for_each(|error| warn!("{}", told(error)));
+    privileges.lacking().for_each(|lacking| info!("{lacking}"));
     let cgroup = Arc::new(Cgroup::open(options.cgroup.as_deref())?);
     let instance = &options.instance;
     own_folder::make_private(Path::new(lock::RUN_DIR))?;

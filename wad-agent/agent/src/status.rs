@@ -9,6 +9,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
+use wad_linux::privileges::Privileges;
 use wad_observing::metrics::{Readings, Reloads, SetReading, SinkReading, TraceReading};
 use wad_toolbox::refusals::RefusedFlows;
 use wad_tuning::{
@@ -24,6 +25,7 @@ pub struct About {
     pub cgroup: PathBuf,
     pub started: Instant,
     pub started_at: SystemTime,
+    pub privileges: Privileges,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +39,9 @@ pub struct Status {
     pub generation: u64,
     /// Reloads of the configuration, since the start.
     pub reloads: ReloadStatus,
+    /// Capabilities that the agent does without, each with what goes without it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lacking: Vec<String>,
     /// Parts that are not in the kernel any more where they belong, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detached: Vec<String>,
@@ -184,6 +189,7 @@ impl Status {
             cgroup: about.cgroup.clone(),
             generation: readings.generation,
             reloads: readings.reloads.into(),
+            lacking: about.privileges.lacking().map(ToString::to_string).collect(),
             detached: readings.attachment.faults().map(str::to_owned).collect(),
             memory_held_bytes: readings.memory.held_bytes,
             memory_limit_bytes: readings.memory.limit_bytes,

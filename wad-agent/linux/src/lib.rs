@@ -4,6 +4,7 @@ pub mod bpffs;
 pub mod cgroup;
 pub mod cgroup_names;
 pub mod cgroup_tree;
+pub mod confinement;
 pub mod lock;
 pub mod netlink;
 pub mod netns;

@@ -1,6 +1,10 @@
 //! Checks what this process may do, before anything is tried.
 
-use std::{fs, io, path::Path};
+use std::{
+    fmt::{self, Display},
+    fs, io,
+    path::Path,
+};
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
 use thiserror::Error;
@@ -25,18 +29,59 @@ pub enum PrivilegeError {
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// Capability numbers (include/uapi/linux/capability.h).
-const CAP_SYS_ADMIN: u32 = 21;
 const NEEDED: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
 
-/// Privileges are what this process may do beyond what is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Privileges {
-    /// Opening maps by their numbers, without which the policy set of an agent
-    /// before this one cannot be read (CAP_SYS_ADMIN).
-    pub maps_by_id: bool,
+/// A capability that tuning does without.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Optional {
+    number: u32,
+    pub name: &'static str,
+    /// It says what goes without the capability.
+    pub without: &'static str,
 }
 
-/// Whether programs can be loaded at all, and what else is allowed.
+pub const OPTIONAL: [Optional; 2] = [
+    Optional {
+        number: 21,
+        name: "CAP_SYS_ADMIN",
+        without: "flows in other network namespaces (containers) keep the settings of their \
+                  namespace, and those that ran before the agent stay as they are; /metrics has \
+                  no run times of BPF programs; a BPF file system has to be mounted already",
+    },
+    Optional {
+        number: 19,
+        name: "CAP_SYS_PTRACE",
+        without: "network namespaces of containers are found by their mounts alone (ip netns, \
+                  containerd, CRI-O), not by the processes in them",
+    },
+];
+
+/// Privileges are what this process may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Privileges {
+    effective: u64,
+}
+
+impl Privileges {
+    /// Those of a process with these capabilities, a bit for each number.
+    #[must_use]
+    pub const fn of(effective: u64) -> Self {
+        Self { effective }
+    }
+
+    /// Returns the capabilities that are not there, with what goes without.
+    pub fn lacking(self) -> impl Iterator<Item = &'static Optional> {
+        OPTIONAL.iter().filter(move |optional| !has(self.effective, optional.number))
+    }
+}
+
+impl Display for Optional {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "without {}, {}", self.name, self.without)
+    }
+}
+
+/// Whether programs can be loaded at all, and with what else.
 pub fn check() -> Result<Privileges, PrivilegeError> {
     let effective = effective_capabilities(&fs::read_to_string("/proc/self/status")?);
     let missing: Vec<_> =
@@ -47,7 +92,7 @@ pub fn check() -> Result<Privileges, PrivilegeError> {
     if !Path::new(BTF).exists() {
         return Err(PrivilegeError::NoBtf);
     }
-    Ok(Privileges { maps_by_id: has(effective, CAP_SYS_ADMIN) })
+    Ok(Privileges::of(effective))
 }
 
 /// Before Linux 5.11 maps count as locked memory, of which a process may have
@@ -93,5 +138,16 @@ mod tests {
             0x1ff_ffff_ffff
         );
         assert_eq!(effective_capabilities("Name:\tx\n"), 0);
+    }
+
+    #[test]
+    fn what_goes_without_is_told_of_those_that_are_missing() {
+        let lacking = |effective| {
+            let privileges = Privileges::of(effective);
+            privileges.lacking().map(|optional| optional.name).collect::<Vec<_>>()
+        };
+        assert_eq!(lacking(u64::MAX), [""; 0]);
+        assert_eq!(lacking(u64::MAX ^ 1 << 19), ["CAP_SYS_PTRACE"]);
+        assert_eq!(lacking(1 << 12), ["CAP_SYS_ADMIN", "CAP_SYS_PTRACE"]);
     }
 }

@@ -4,17 +4,18 @@
 use std::{fs, os::unix::fs::MetadataExt as _, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     ends::{self, Ends},
     metrics::Metrics,
     netns::{self, Netns},
-    process::run_command,
+    process::{Place, run_command},
     stand::{Stand, until},
     sysctl,
     tcp::{Connection, at},
     veth::{ADDRESSES_V4, DEVICE, Wire},
-    wad::{Home, program},
+    wad::{Home, NEEDED, program},
 };
 
 const SOON: Duration = Duration::from_secs(10);
@@ -327,6 +328,84 @@ fn a_namespace_that_cannot_be_found_is_named_and_counted() -> Result<()> {
     ensure_checked(&home, "if it finds them (by a process or a mount)")?;
     drop(connection);
     std::mem::forget(pod);
+    Ok(())
+}
+
+/// With each capability that is not needed removed in turn, what it is for goes without it, as
+/// the status says, and all else goes on.
+#[e2e(long, beside)]
+fn what_a_capability_is_for_goes_without_it_and_nothing_else() -> Result<()> {
+    let optional = ["sys_admin", "sys_ptrace"];
+    for without in [None, Some("sys_ptrace"), Some("sys_admin")] {
+        let stand = Stand::set_up("capable")?;
+        let (agents, mounted, unmounted) =
+            (with_loopback("agent")?, with_loopback("mounted")?, with_loopback("unmounted")?);
+        lower(&mounted)?;
+        lower(&unmounted)?;
+        let keys = AUTOTUNE.to_owned() + "\ncongestion = 'wad_aimd'";
+        let home = Home::create(&program()?, &policy("", "127.0.0.2", &keys))?;
+        let others = optional.into_iter().filter(|name| Some(*name) != without);
+        let capabilities: Vec<_> = NEEDED.into_iter().chain(others).collect();
+        let place = Place { netns: Some(&agents), cgroup: None };
+        let agent = home.start_capable(&capabilities, place, stand.cgroup())?;
+        let status: Value = serde_json::from_str(&said(&home, "status", &["--json"])?)?;
+        let lacking = status["lacking"].as_array().map_or(&[][..], Vec::as_slice);
+        let expected: Vec<_> =
+            without.iter().map(|name| format!("CAP_{}", name.to_uppercase())).collect();
+        ensure!(lacking.len() == expected.len(), "{without:?}: {status}");
+        for name in &expected {
+            ensure!(lacking[0].as_str().is_some_and(|it| it.contains(name)), "{status}");
+            ensure!(home.log().contains(&format!("without {name}, ")), "{}", home.log());
+        }
+
+        // A process that has all of them tells its namespace to none that has fewer.
+        let mut sleeping = Command::new("sleep");
+        sleeping.arg("600");
+        let process = Place { netns: Some(&unmounted), cgroup: None }.spawn(sleeping)?;
+        let open = |pod| Connection::open(pod, pod, at("127.0.0.2", PORT));
+        let connections = [open(&mounted)?, open(&unmounted)?];
+        let limits_there = || -> Result<[String; 2]> {
+            let net = format!("--net=/proc/{}/ns/net", process.id());
+            let read = |key: &str| -> Result<_> {
+                let file = format!("/proc/sys/{}", key.replace('.', "/"));
+                let text = run_command(Command::new("nsenter").args([&*net, "cat", &file]))?;
+                Ok(text.split_whitespace().collect::<Vec<_>>().join(" "))
+            };
+            let [wmem, rmem] = KEYS.map(read);
+            Ok([wmem?, rmem?])
+        };
+        let algorithm = home.algorithm()?;
+        for (connection, pod) in connections.iter().zip([&mounted, &unmounted]) {
+            let flow = connection.near_flow(pod)?;
+            ensure!(flow.congestion == algorithm, "{without:?}: {flow:?}");
+        }
+        netns::delete(unmounted.name());
+        match without {
+            Some("sys_admin") => {
+                await_reason(&home, "127.0.0.2", &mounted, "which takes CAP_SYS_ADMIN")?;
+                ensure!(limits(&mounted)? == BEFORE, "{:?}", limits(&mounted)?);
+                ensure!(limits_there()? == BEFORE, "{:?}", limits_there()?);
+            }
+            Some(_) => {
+                await_limits(&mounted, RAISED)?;
+                let look = || said(&home, "explain", &["127.0.0.2"]);
+                let is_named = |text: &String| text.contains("it cannot be found");
+                until("wad explain names the other", SOON, look, is_named)?;
+                ensure!(limits_there()? == BEFORE, "{:?}", limits_there()?);
+            }
+            None => {
+                await_limits(&mounted, RAISED)?;
+                until("the room of the other", SOON, limits_there, |limits| *limits == RAISED)?;
+            }
+        }
+        // Whose a flow is takes none of them.
+        let flows = said(&home, "flows", &["--json"])?;
+        let cgroup = stand.cgroup().path().file_name().context("a name")?.to_string_lossy();
+        ensure!(flows.contains(&format!("\"cgroup\":\"{cgroup}\"")), "{flows}");
+        drop(connections);
+        agent.stop()?;
+        std::mem::forget(unmounted);
+    }
     Ok(())
 }
 

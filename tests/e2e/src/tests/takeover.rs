@@ -7,11 +7,12 @@ use anyhow::{Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     newcomers::Newcomers,
+    process::Place,
     stand::Stand,
     sysctl,
     tcp::{self, Connection, at},
     veth::{ADDRESSES_V4, Wire},
-    wad::{Home, program},
+    wad::{Agent, Home, NEEDED, program},
 };
 
 fn policy(sndbuf_bytes: u64) -> String {
@@ -25,9 +26,22 @@ fn policy(sndbuf_bytes: u64) -> String {
 #[e2e(every_change, alone)]
 fn a_killed_agent_leaves_tuning_that_the_next_takes_over() -> Result<()> {
     let stand = Stand::set_up("kill")?;
+    taken_over_after_a_kill(&|home| Ok(home.start(stand.cgroup())?))
+}
+
+/// As where a container or a unit allows no more.
+#[e2e(every_change, alone, any_kernel)]
+fn the_needed_capabilities_are_enough_for_taking_over() -> Result<()> {
+    let stand = Stand::set_up("capable")?;
+    taken_over_after_a_kill(&|home| {
+        Ok(home.start_capable(&NEEDED, Place::default(), stand.cgroup())?)
+    })
+}
+
+fn taken_over_after_a_kill(start: &dyn Fn(&Home) -> Result<Agent<'_>>) -> Result<()> {
     let wire = Wire::start()?;
     let home = Home::create(&program()?, &policy(8 * 1024 * 1024))?;
-    let agent = home.start(stand.cgroup())?;
+    let agent = start(&home)?;
     let listener = tcp::listen(wire.b(), at(ADDRESSES_V4[1], 7000))?;
     let transfer = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], 7001))?;
     let algorithm = home.algorithm()?;
@@ -52,7 +66,7 @@ fn a_killed_agent_leaves_tuning_that_the_next_takes_over() -> Result<()> {
         ensure!(before >= 100.0, "{before} connections matched");
         agent.kill()?;
         stream.await_more(100)?;
-        let second = home.start(stand.cgroup())?;
+        let second = start(&home)?;
         ensure!(matched()? >= before + 100.0, "{} after {before}", matched()?);
         stream.await_more(100)?;
         let flow = transfer.near_flow(wire.a())?;

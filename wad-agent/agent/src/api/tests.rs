@@ -13,7 +13,10 @@ use std::{
 use hyper::body::Bytes;
 use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch, task::JoinHandle};
 use wad_instruments::{FieldError, Reading, testing::flow};
-use wad_linux::{lock, lock::Lock};
+use wad_linux::{
+    lock::{self, Lock},
+    privileges::Privileges,
+};
 use wad_observing::metrics::{Readings, testing::example};
 use wad_tuning::{
     attachment::{Lost, Part},
@@ -38,6 +41,7 @@ fn api(source: Source) -> Arc<Api> {
         cgroup: "/sys/fs/cgroup".into(),
         started: Instant::now(),
         started_at: SystemTime::now(),
+        privileges: Privileges::of(u64::MAX),
     };
     let paths = paths::Source::new(|| Ok(paths::testing::example()));
     let explainer = Explainer::new(|query| match query.remote.port {

@@ -61,6 +61,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             cgroup: agent.cgroup.path.clone(),
             started: Instant::now(),
             started_at: SystemTime::now(),
+            privileges: agent.privileges,
         },
         max_paths,
         attachment,

@@ -34,6 +34,9 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     for fault in &status.detached {
         writeln!(out, "detached {fault}")?;
     }
+    for lacking in &status.lacking {
+        writeln!(out, "lacking  {lacking}")?;
+    }
     let (held, limit) = (status.memory_held_bytes, status.memory_limit_bytes);
     writeln!(out, "memory   {} of {} held by TCP", Bytes(held), Bytes(limit))?;
     let disabled = status.paths.iter().filter(|path| path.state == PathState::Disabled).count();
@@ -186,6 +189,7 @@ mod tests {
 
     use wad_agent::status::About;
     use wad_common::refused::{Refusal, SocketSetting};
+    use wad_linux::privileges::Privileges;
     use wad_observing::metrics::{
         Readings,
         testing::{example, path},
@@ -207,6 +211,7 @@ mod tests {
             cgroup: "/sys/fs/cgroup".into(),
             started: Instant::now(),
             started_at: SystemTime::now(),
+            privileges: Privileges::of(u64::MAX ^ 1 << 19),
         };
         let mut status = Status::new(&about, readings);
         (status.version, status.pid, status.uptime_seconds) = ("0.0.0".to_owned(), 4711, 11_520);
@@ -221,6 +226,7 @@ mod tests {
         let expected = r#"wad 0.0.0, instance default, process 4711, up 3 h 12 min
 config   /etc/wad/wad.toml, policy set 3
 cgroup   /sys/fs/cgroup
+lacking  without CAP_SYS_PTRACE, network namespaces of containers are found by their mounts alone (ip netns, containerd, CRI-O), not by the processes in them
 memory   16.0 MiB of 2.0 GiB held by TCP
 counted  5 events lost
 counted  6 MPTCP subflows left alone
@@ -318,7 +324,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 14 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 15 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

@@ -56,6 +56,8 @@ pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKer
         options::attach(&options, pins, before.as_ref(), &setup.cgroup.file)?;
     }
     let program = tuner.fd()?.as_fd().try_clone_to_owned().map_err(TuningError::Held)?;
+    let path = pins.tuner_program();
+    sys::pin(&program, &path).map_err(TuningError::Held)?;
     let Some(before) = before else {
         attach(tuner, pins, setup.cgroup)?;
         let links = Links::open(pins, setup.cgroup, Some(program))?;

@@ -42,8 +42,8 @@ impl Links {
     /// Opens all that is pinned. The program is the tuner's; None takes the one that is
     /// attached, which an agent before this one has left.
     pub fn open(pins: &Pins, cgroup: &Arc<Cgroup>, tuner: Option<OwnedFd>) -> Result<Self> {
-        let attached = || sys::linked_program(sys::open_pin(&pins.tuner_link())?.as_fd());
-        let tuner = tuner.map_or_else(attached, Ok).map_err(TuningError::Held)?;
+        let pinned = || sys::open_pin(&pins.tuner_program());
+        let tuner = tuner.map_or_else(pinned, Ok).map_err(TuningError::Held)?;
         let mut links = Self { cgroup: Arc::clone(cgroup), tuner, held: BTreeMap::new() };
         links.hold(pins)?;
         Ok(links)

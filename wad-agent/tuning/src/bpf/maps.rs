@@ -2,15 +2,16 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
 use aya::maps::{
-    Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError,
+    Array, ArrayOfMaps, HashMap as BpfHashMap, IterableMap as _, Map, MapData, MapError,
     lpm_trie::{Key, LpmTrie},
 };
-use tracing::warn;
+use tracing::{debug, warn};
 use wad_common::{
     counter::{Counter, Setting},
     event::Kind,
@@ -24,7 +25,7 @@ use wad_policy::{
     config::{Origin, PathPolicy},
     switch::Disabled,
 };
-use wad_toolbox::{mutex::locked, refusals::RefusedFlows, shown};
+use wad_toolbox::{causes::told, mutex::locked, refusals::RefusedFlows, shown};
 
 use super::{Pins, Result, TuningError};
 use crate::{
@@ -67,6 +68,8 @@ pub struct Maps {
     cgroup_sets: PathBuf,
     /// The pin of the interfaces, likewise.
     interface_sets: PathBuf,
+    /// The pins of the policies, by the lowest bit of their set's number.
+    policies: [PathBuf; 2],
     settings: Array<MapData, u64>,
     counters: Array<MapData, u64>,
     paths: BpfHashMap<MapData, u32, PathStats>,
@@ -204,6 +207,7 @@ impl Maps {
                 .map_err(named("POLICY_SETS"))?,
             cgroup_sets: pins.map("CGROUP_SETS"),
             interface_sets: pins.map("INTERFACE_SETS"),
+            policies: [pins.policies(0), pins.policies(1)],
             settings: Map::Array(open("SETTINGS")?).try_into().map_err(named("SETTINGS"))?,
             counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
             paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
@@ -354,6 +358,10 @@ impl Maps {
     /// Makes a set the one after this generation.
     fn put_in_force(&mut self, generation: u64, set: Inner) -> Result<()> {
         self.fill(generation + 1, &set)?;
+        if let Err(error) = self.pin_policies(generation + 1, &set) {
+            // As where the BPF file system has been unmounted, which is said elsewhere.
+            debug!("the next agent cannot read the names of paths: {}", told(&error));
+        }
         self.set(Setting::Generation, generation + 1)?;
         // Changing an array of maps waits for the programs that run
         // (`maybe_wait_bpf_programs()`): here for those that still read the set
@@ -374,7 +382,28 @@ impl Maps {
         let Some(set) = self.current.take() else { return Ok(()) };
         let filled = self.fill(generation + 1, &set);
         self.current = Some(set);
+        // Its policies are some MB where there are many paths.
+        let _ = fs::remove_file(self.pinned_policies(generation + 1));
         filled
+    }
+
+    fn pinned_policies(&self, generation: u64) -> &Path {
+        let [even, odd] = &self.policies;
+        if generation.is_multiple_of(2) { even } else { odd }
+    }
+
+    /// Pins the policies of a set for an agent after this one, which finds them by no other
+    /// way without CAP_SYS_ADMIN.
+    fn pin_policies(&self, generation: u64, set: &Inner) -> Result<()> {
+        let path = self.pinned_policies(generation);
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(TuningError::Held(error));
+            }
+            _ => {}
+        }
+        let pinned = set.policies.map().pin(path);
+        pinned.map_err(|source| TuningError::Pin { path: path.to_owned(), source })
     }
 
     /// Makes a set that of a generation.
@@ -486,12 +515,22 @@ impl Maps {
             let names = self.names.iter().map(|(name, index)| (name.as_ref().to_owned(), *index));
             return Ok(names.collect());
         }
-        let slot = (generation & 1) as u32;
-        let policies = self.policy_sets.get(&slot, 0).map_err(named("POLICY_SETS"))?;
+        let error = named("POLICY_SETS");
+        let policies = match MapData::from_pin(self.pinned_policies(generation)) {
+            Ok(policies) => Map::Array(policies).try_into().map_err(&error)?,
+            // By its number, which takes CAP_SYS_ADMIN.
+            Err(_) => match self.policy_sets.get(&((generation & 1) as u32), 0) {
+                Ok(policies) => policies,
+                Err(unknown) => {
+                    warn!("counts of paths start at zero: {}", told(&error(unknown)));
+                    return Ok(HashMap::new());
+                }
+            },
+        };
         let mut known = HashMap::new();
         for index in 0..policies.len() {
-            let policy = policies.get(&index, 0).map_err(named("POLICY_SETS"))?;
-            if policy.name[0] != 0 {
+            let policy = policies.get(&index, 0).map_err(&error)?;
+            if policy.name[0] != 0 && policy.generation == generation {
                 known.insert(shown::text(&policy.name), index);
             }
         }

@@ -24,10 +24,14 @@ pub fn are_embedded() -> bool {
     !tuner().is_empty() && !congestion().is_empty()
 }
 
+/// It changes with what the agent pins beside them.
+const PINS: &[u8] = b"the tuner's program, policies";
+
 /// Names what the programs are and expect of their maps: tuning that another
 /// build pinned can be taken over as it is if this agrees. FNV-1a over both objects.
 pub fn layout() -> String {
-    let hash = tuner().iter().chain(congestion()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
+    let all = tuner().iter().chain(congestion()).chain(PINS);
+    let hash = all.fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     format!("{hash:016x}")

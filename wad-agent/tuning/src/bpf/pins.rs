@@ -22,6 +22,10 @@ pub const ENDS_LINK: &str = "ends_link";
 pub const ACCEPTS_LINK: &str = "accepts_link";
 pub const SIGNALS_LINK: &str = "signals_link";
 pub const OPTIONS_LINK: &str = "options_link";
+/// Links lead to their programs by numbers only, which takes CAP_SYS_ADMIN.
+pub const TUNER_PROGRAM: &str = "tuner_program";
+/// So do arrays of maps. The pins begin so, and end with a number.
+const POLICIES_PREFIX: &str = "policies_";
 const ALGORITHM_PREFIX: &str = "wad_";
 
 /// Says why the pins could not be had.
@@ -57,6 +61,16 @@ impl Pins {
         self.current.join(TUNER_LINK)
     }
 
+    /// Returns the pin of the tuner's program.
+    pub fn tuner_program(&self) -> PathBuf {
+        self.current.join(TUNER_PROGRAM)
+    }
+
+    /// Returns the pin of the policies of a set, by its number: there are two places.
+    pub fn policies(&self, generation: u64) -> PathBuf {
+        self.current.join(format!("{POLICIES_PREFIX}{}", generation & 1))
+    }
+
     /// Returns the pin of the link of what sees the end of flows that ran already,
     /// where that is needed.
     pub fn ends_link(&self) -> PathBuf {
@@ -89,13 +103,15 @@ impl Pins {
         self.current.join(name)
     }
 
-    /// Returns the names of all that is pinned: of nothing where the folder is gone.
+    /// Returns the names of all that is pinned for as long as tuning goes on, and so not of
+    /// policies: of nothing where the folder is gone.
     pub fn names(&self) -> Result<Vec<String>, PinsError> {
         if !self.current.exists() {
             return Ok(Vec::new());
         }
         let name = |path: PathBuf| Some(path.file_name()?.to_str()?.to_owned());
-        Ok(entries(&self.current)?.into_iter().filter_map(name).collect())
+        let names = entries(&self.current)?.into_iter().filter_map(name);
+        Ok(names.filter(|name| !name.starts_with(POLICIES_PREFIX)).collect())
     }
 
     pub fn make_folder(&self) -> Result<(), PinsError> {

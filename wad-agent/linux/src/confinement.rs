@@ -1,0 +1,217 @@
+//! Takes from this process what no part of it ever needs, before it reads anything that
+//! others have written: should one of its parsers be broken into, less is to be had.
+//!
+//! It is on top of what a unit of systemd or a container takes, and for agents that run
+//! without either. What is taken stays away from programs that it starts.
+
+use std::{collections::BTreeMap, io};
+
+use rustix::{
+    io::Errno,
+    thread::{
+        CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
+        remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    },
+};
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq,
+    SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
+};
+use thiserror::Error;
+
+/// Says what could not be taken.
+#[derive(Debug, Error)]
+pub enum ConfinementError {
+    #[error("capabilities that are not needed stay")]
+    Capabilities(#[source] io::Error),
+    #[error("programs that are started may gain privileges (no_new_privs)")]
+    NewPrivileges(#[source] io::Error),
+    #[error("system calls that are not needed stay allowed")]
+    Filter(#[from] BackendError),
+    #[error("system calls that are not needed stay allowed (seccomp)")]
+    Seccomp(#[from] seccompiler::Error),
+}
+
+/// The capabilities that some part may need where they are there: those that are checked by
+/// `privileges`, those by which files of the configuration may be anybody's, [api] group,
+/// and ports below 1024.
+const KEPT: CapabilitySet = CapabilitySet::BPF
+    .union(CapabilitySet::PERFMON)
+    .union(CapabilitySet::NET_ADMIN)
+    .union(CapabilitySet::SYS_ADMIN)
+    .union(CapabilitySet::SYS_PTRACE)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::CHOWN)
+    .union(CapabilitySet::NET_BIND_SERVICE);
+
+/// System calls that the agent never makes, and that are worth something to an intruder.
+/// mount(2) and setns(2) are not among them: the BPF file system, and namespaces of
+/// containers.
+const REFUSED: &[i64] = &[
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_kcmp,
+    // The kernel, and the machine.
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_acct,
+    libc::SYS_quotactl,
+    libc::SYS_syslog,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_clock_adjtime,
+    libc::SYS_adjtimex,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    // Other views of the file system.
+    libc::SYS_pivot_root,
+    libc::SYS_chroot,
+    libc::SYS_unshare,
+    libc::SYS_open_tree,
+    libc::SYS_move_mount,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_mount_setattr,
+    libc::SYS_mknodat,
+    libc::SYS_fanotify_init,
+    // Other users, and privileges.
+    libc::SYS_capset,
+    libc::SYS_setuid,
+    libc::SYS_setgid,
+    libc::SYS_setreuid,
+    libc::SYS_setregid,
+    libc::SYS_setresuid,
+    libc::SYS_setresgid,
+    libc::SYS_setgroups,
+    libc::SYS_setfsuid,
+    libc::SYS_setfsgid,
+    // Ways around the above, and code that many faults of kernels have been in.
+    libc::SYS_execveat,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_userfaultfd,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_keyctl,
+    libc::SYS_personality,
+];
+
+/// Takes it, from this thread and all that come of it. Returns what could not be taken.
+pub fn confine() -> Vec<ConfinementError> {
+    let taken = [
+        drop_capabilities().map_err(|error| ConfinementError::Capabilities(error.into())),
+        set_no_new_privs(true).map_err(|error| ConfinementError::NewPrivileges(error.into())),
+        refuse_calls(),
+    ];
+    taken.into_iter().filter_map(Result::err).collect()
+}
+
+fn drop_capabilities() -> Result<(), Errno> {
+    let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
+    // Without CAP_SETPCAP there is no way; it is for programs that are started alone.
+    if effective.contains(CapabilitySet::SETPCAP) {
+        for capability in KEPT.complement().iter() {
+            match remove_capability_from_bounding_set(capability) {
+                // This kernel knows it not.
+                Ok(()) | Err(Errno::INVAL) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    // Before Linux 4.3 there is none.
+    let _ = clear_ambient_capability_set();
+    let kept = CapabilitySets {
+        effective: effective & KEPT,
+        permitted: permitted & KEPT,
+        inheritable: CapabilitySet::empty(),
+    };
+    set_capabilities(None, kept)
+}
+
+fn refuse_calls() -> Result<(), ConfinementError> {
+    let filter = SeccompFilter::new(
+        refusals()?,
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM as u32),
+        TargetArch::try_from(std::env::consts::ARCH)?,
+    )?;
+    let program: BpfProgram = filter.try_into()?;
+    Ok(seccompiler::apply_filter(&program)?)
+}
+
+/// Returns the calls that are refused: a few only with certain arguments.
+fn refusals() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let mut refusals: BTreeMap<_, _> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    // Memory that is written and run, or made such that it can be run.
+    let (write, exec) = (libc::PROT_WRITE as u64, libc::PROT_EXEC as u64);
+    for (call, bits) in [
+        (libc::SYS_mmap, write | exec),
+        (libc::SYS_mprotect, exec),
+        (libc::SYS_pkey_mprotect, exec),
+    ] {
+        let protection = SeccompCondition::new(2, Dword, MaskedEq(bits), bits)?;
+        refusals.insert(call, vec![SeccompRule::new(vec![protection])?]);
+    }
+    Ok(refusals)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, thread};
+
+    use super::*;
+
+    /// It is for a thread as for a process, and each test has one of its own.
+    #[test]
+    fn what_is_taken_is_gone_and_what_is_needed_is_there() {
+        let confined = || {
+            assert!(confine().is_empty());
+            let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+            let field = |name| {
+                let line = status.lines().find_map(|line| line.strip_prefix(name));
+                line.unwrap_or_else(|| panic!("{name} in {status}")).trim().to_owned()
+            };
+            assert_eq!((field("NoNewPrivs:"), field("Seccomp:")), ("1".into(), "2".into()));
+            let effective = u64::from_str_radix(&field("CapEff:"), 16).unwrap();
+            assert_eq!(effective & !KEPT.bits(), 0);
+            // SAFETY: neither call has pointers.
+            let refused = unsafe {
+                [
+                    libc::syscall(libc::SYS_unshare, 0),
+                    libc::syscall(libc::SYS_personality, 0xffff_ffff_u64),
+                ]
+            };
+            assert_eq!(refused, [-1, -1]);
+            assert_eq!(io::Error::last_os_error().kind(), io::ErrorKind::PermissionDenied);
+            let map = |protection| {
+                // SAFETY: new memory, which is left.
+                let mapped = unsafe {
+                    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+                    libc::mmap(std::ptr::null_mut(), 4096, protection, flags, -1, 0)
+                };
+                mapped != libc::MAP_FAILED
+            };
+            assert!(map(libc::PROT_READ | libc::PROT_WRITE));
+            assert!(!map(libc::PROT_WRITE | libc::PROT_EXEC));
+            // Threads and processes of its own go on.
+            thread::spawn(|| ()).join().unwrap();
+            let started = std::process::Command::new("true").status();
+            assert!(started.is_ok_and(|status| status.success()));
+        };
+        thread::spawn(confined).join().unwrap();
+    }
+}
