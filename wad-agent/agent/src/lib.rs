@@ -7,6 +7,7 @@ pub mod explainer;
 pub mod flow_log;
 mod gzip;
 pub mod measured;
+mod otlp;
 pub mod paths;
 pub mod reload;
 pub mod run;

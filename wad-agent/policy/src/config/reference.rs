@@ -1,7 +1,9 @@
 //! The tables of a file, for the reference in the book; but not that of a path, whose
 //! fields have a table of their own.
 
-use super::{derived, document_keys as keys, host_changes, keys::Key, set, sink, source, trace};
+use super::{
+    derived, document_keys as keys, host_changes, keys::Key, otlp, set, sink, source, trace,
+};
 
 /// A table that a file may have.
 pub struct ReferenceTable {
@@ -18,6 +20,7 @@ pub const TABLES: &[ReferenceTable] = &[
     one("limits", keys::LIMITS),
     one("log", keys::LOG),
     one("api", keys::API),
+    one(otlp::TABLE, otlp::KEYS),
     one("host", host_changes::KEYS),
     many(source::TABLE, source::KEYS),
     many(set::TABLE, set::KEYS),
@@ -57,6 +60,7 @@ mod tests {
             ("sink", "timeout") => "name = \"s\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1\"\n",
             ("sink", _) => "name = \"s\"\nkind = \"stdout\"\n",
             ("trace", _) => "name = \"t\"\nfile = \"/x\"\n",
+            ("otlp", _) => "url = \"http://127.0.0.1:1\"\n",
             ("derived", _) => "name = \"S\"\nvalue = \"SegsOut\"\nabove = 1\n",
             _ => "",
         };
