@@ -46,6 +46,7 @@ mod neighbours;
 mod no_struct_ops;
 mod options;
 mod others_numbers;
+mod otlp;
 mod own_options;
 mod pacing;
 mod packets;
