@@ -7,6 +7,7 @@ pub mod causes;
 pub mod chance;
 pub mod document;
 pub mod mutex;
+pub mod nearest;
 pub mod own_folder;
 pub mod refusals;
 pub mod seldom;
