@@ -1,6 +1,7 @@
 //! `cargo xtask collector`: a real OpenTelemetry Collector, of one version, scrapes the
-//! agent, and the end-to-end tests look whether it has dropped anything. No distribution has
-//! the program: it is built from Go modules, once, into the user's cache.
+//! agent, and is sent the metrics by it; the end-to-end tests look whether anything was
+//! dropped. No distribution has the program: it is built from Go modules, once, into the
+//! user's cache.
 
 use std::{
     fs,
@@ -19,6 +20,8 @@ use crate::{
 /// The version of the builder, and of what it is told to build.
 const VERSION: &str = "0.150.0";
 const BUILDER: &str = "go.opentelemetry.io/collector/cmd/builder";
+/// Stands for what it is built of, which the version does not say.
+const PARTS: &str = "otlp";
 const MANIFEST: &str = include_str!("collector.yaml");
 
 /// Gets the collector, and holds the metrics against what it makes of them.
@@ -35,7 +38,7 @@ pub fn run() -> Result<()> {
 }
 
 fn ensure_collector() -> Result<PathBuf> {
-    let folder = tool_folders::folder(exec::root(), &format!("otelcol-{VERSION}"));
+    let folder = tool_folders::folder(exec::root(), &format!("otelcol-{VERSION}-{PARTS}"));
     let program = |folder: &Path| folder.join("otelcol");
     let works = |folder: &Path| {
         exec::output(Command::new(program(folder)).arg("--version"))
@@ -80,6 +83,7 @@ mod tests {
     #[test]
     fn the_manifest_is_of_this_version() {
         let of_it = MANIFEST.lines().filter(|line| line.contains(VERSION)).count();
-        assert_eq!(of_it, 3, "{MANIFEST}");
+        assert_eq!(of_it, 4, "{MANIFEST}");
+        assert!(MANIFEST.contains("otlpreceiver"), "{MANIFEST}");
     }
 }

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 17] = [
+const TARGETS: [&str; 18] = [
     "archive",
     "authorization",
     "config",
@@ -34,6 +34,7 @@ const TARGETS: [&str; 17] = [
     "dns",
     "document",
     "http",
+    "otlp",
     "packed_trace",
     "papers",
     "proc",

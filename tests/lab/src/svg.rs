@@ -1,7 +1,7 @@
 //! A picture shows windows and goodput over time: a row per experiment, on the left the
 //! congestion window, on the right what arrives. Lengths are in pixels.
 
-use std::fmt::Write;
+use wad_svg::{Picture, Scale, colour};
 
 use crate::report::{self, Point, Report, Variant};
 
@@ -16,13 +16,8 @@ const PANEL_TOP: f64 = 78.0;
 /// So many labels of lines are beside each other, at these distances.
 const LABELS: usize = 5;
 const LABEL: (f64, f64) = (215.0, 18.0);
-/// The colours are told apart by the colour-blind, too (Okabe and Ito; grey for their
-/// yellow).
-const COLOURS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"];
-const STYLE: &str = "text{font-family:system-ui,'DejaVu Sans',sans-serif;font-size:13px;fill:#333}\
-    .title{font-size:20px;font-weight:600;fill:#111}.name{font-size:16px;font-weight:600;fill:#111}\
-    .small{font-size:12px;fill:#666;paint-order:stroke;stroke:#fff;stroke-width:4px}.grid{stroke:#e4e4e4}.axis{stroke:#888}\
+const STYLE: &str = ".title{font-size:20px;font-weight:600;fill:#111}.name{font-size:16px;font-weight:600;fill:#111}\
+    .small{font-size:12px;fill:#666;paint-order:stroke;stroke:#fff;stroke-width:4px}\
     .mark{stroke:#666;stroke-dasharray:5 4}.line{fill:none;stroke-width:2;stroke-linejoin:round}";
 
 /// Lines over one path.
@@ -73,19 +68,14 @@ pub fn rows(report: &Report) -> Vec<Row<'_>> {
 #[must_use]
 pub fn render(title: &str, rows: &[Row<'_>]) -> String {
     let height = MARGIN_TOP + rows.iter().map(Row::height).sum::<f64>();
-    let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
-         viewBox=\"0 0 {WIDTH} {height}\">\n<style>{STYLE}</style>\n\
-         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
-    );
-    text(&mut svg, (LEFT[0], 38.0), "title", title);
+    let mut picture = Picture::new((WIDTH, height), STYLE);
+    picture.text((LEFT[0], 38.0), "class=\"title\"", title);
     let mut top = MARGIN_TOP;
     for row in rows {
-        row.draw(&mut svg, top);
+        row.draw(&mut picture, top);
         top += row.height();
     }
-    svg.push_str("</svg>\n");
-    svg
+    picture.finish()
 }
 
 impl Row<'_> {
@@ -98,46 +88,42 @@ impl Row<'_> {
         ROW + self.more_labels()
     }
 
-    fn draw(&self, svg: &mut String, top: f64) {
-        text(svg, (LEFT[0], top + 18.0), "name", &self.name);
+    fn draw(&self, picture: &mut Picture, top: f64) {
+        picture.text((LEFT[0], top + 18.0), "class=\"name\"", &self.name);
         for (number, line) in self.lines.iter().enumerate() {
             let at = LEFT[0] + LABEL.0 * (number % LABELS) as f64;
             let down = top + 35.0 + LABEL.1 * (number / LABELS) as f64;
-            let _ = writeln!(
-                svg,
-                "<rect x=\"{at}\" y=\"{down}\" width=\"22\" height=\"4\" rx=\"2\" fill=\"{}\"/>",
-                COLOURS[number % COLOURS.len()]
-            );
-            text(svg, (at + 30.0, down + 7.0), "", &line.label);
+            picture.label(number, (at, down), &line.label);
         }
         let last = self.lines.iter().filter_map(|line| line.points.last());
-        let seconds = last.map(|point| point.seconds).fold(1.0, f64::max).ceil();
+        let time = Scale::up_to(last.map(|point| point.seconds).fold(1.0, f64::max).ceil());
         let top = top + PANEL_TOP + self.more_labels();
         Panel {
             left: LEFT[0],
             top,
-            seconds,
+            time,
             unit: "cwnd (segments)",
             mark: (self.path.bdp_segments(), "bandwidth × RTT"),
             value: |point| f64::from(point.cwnd_segments),
         }
-        .draw(svg, &self.lines);
+        .draw(picture, &self.lines);
         Panel {
             left: LEFT[1],
             top,
-            seconds,
+            time,
             unit: "goodput (Mb/s)",
             mark: (self.path.carries_bits_per_second / 1e6, "what the path can carry"),
             value: |point| point.goodput_bits_per_second / 1e6,
         }
-        .draw(svg, &self.lines);
+        .draw(picture, &self.lines);
     }
 }
 
 struct Panel {
     left: f64,
     top: f64,
-    seconds: f64,
+    /// The axis of time, in seconds.
+    time: Scale,
     unit: &'static str,
     /// A level worth knowing, and what it is.
     mark: (f64, &'static str),
@@ -145,93 +131,34 @@ struct Panel {
 }
 
 impl Panel {
-    fn draw(&self, svg: &mut String, lines: &[Line<'_>]) {
+    fn draw(&self, picture: &mut Picture, lines: &[Line<'_>]) {
         let points = lines.iter().flat_map(|line| line.points);
-        let highest = points.map(self.value).fold(self.mark.0, f64::max);
-        let step = round_step(highest);
-        // Half a step of air, so that no line runs along the frame.
-        let limit = ((highest / step + 0.5).ceil() * step).max(step);
-        let x = |seconds: f64| self.left + seconds / self.seconds * SIZE.0;
-        let y = |value: f64| self.top + (1.0 - value / limit) * SIZE.1;
+        let scale = Scale::above(points.map(self.value).fold(self.mark.0, f64::max), 0.0);
+        let x = |seconds: f64| self.left + seconds / self.time.limit * SIZE.0;
+        let y = |value: f64| self.top + (1.0 - value / scale.limit) * SIZE.1;
         let (right, bottom) = (self.left + SIZE.0, self.top + SIZE.1);
+        let (middle, end) = ("text-anchor=\"middle\"", "text-anchor=\"end\"");
 
-        for value in steps(limit, step) {
-            line(svg, "grid", (self.left, y(value)), (right, y(value)));
-            ending(svg, (self.left - 8.0, y(value) + 4.0), &grouped(value));
+        for value in scale.numbers() {
+            picture.line("grid", (self.left, y(value)), (right, y(value)));
+            picture.text((self.left - 8.0, y(value) + 4.0), end, &scale.written(value));
         }
-        let time_step = round_step(self.seconds);
-        for seconds in steps(self.seconds, time_step) {
-            line(svg, "axis", (x(seconds), bottom), (x(seconds), bottom + 5.0));
-            centred(svg, (x(seconds), bottom + 20.0), &grouped(seconds));
+        for seconds in self.time.numbers() {
+            picture.line("axis", (x(seconds), bottom), (x(seconds), bottom + 5.0));
+            picture.text((x(seconds), bottom + 20.0), middle, &self.time.written(seconds));
         }
-        line(svg, "axis", (self.left, bottom), (right, bottom));
-        centred(svg, (self.left + SIZE.0 / 2.0, bottom + 40.0), "time (s)");
-        text(svg, (self.left, self.top - 8.0), "small", self.unit);
-        line(svg, "mark", (self.left, y(self.mark.0)), (right, y(self.mark.0)));
+        picture.line("axis", (self.left, bottom), (right, bottom));
+        picture.text((self.left + SIZE.0 / 2.0, bottom + 40.0), middle, "time (s)");
+        picture.text((self.left, self.top - 8.0), "class=\"small\"", self.unit);
+        picture.line("mark", (self.left, y(self.mark.0)), (right, y(self.mark.0)));
         for (number, line) in lines.iter().enumerate() {
-            let mut path = String::new();
-            for point in line.points {
-                let _ = write!(path, "{:.1},{:.1} ", x(point.seconds), y((self.value)(point)));
-            }
-            let _ = writeln!(
-                svg,
-                "<polyline class=\"line\" stroke=\"{}\" points=\"{}\"/>",
-                COLOURS[number % COLOURS.len()],
-                path.trim_end()
-            );
+            let at = |point: &Point| (x(point.seconds), y((self.value)(point)));
+            let attributes = format!("class=\"line\" stroke=\"{}\"", colour(number));
+            picture.curve(attributes, line.points.iter().map(|point| Some(at(point))));
         }
         let note = (right, y(self.mark.0) - 6.0);
-        let _ = writeln!(
-            svg,
-            "<text class=\"small\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-            note.0, note.1, self.mark.1
-        );
+        picture.text(note, "class=\"small\" text-anchor=\"end\"", self.mark.1);
     }
-}
-
-/// Returns a step of 1, 2 or 5 times a power of ten that gives 4 to 10 of them.
-fn round_step(limit: f64) -> f64 {
-    let power = 10_f64.powf((limit.max(1e-9) / 4.0).log10().floor());
-    let fits = [5.0, 2.0, 1.0].into_iter().find(|factor| factor * power * 4.0 <= limit);
-    fits.unwrap_or(1.0) * power
-}
-
-fn steps(limit: f64, step: f64) -> impl Iterator<Item = f64> {
-    (0..=(limit / step + 1e-9) as u32).map(move |number| f64::from(number) * step)
-}
-
-/// Formats a number with a thin space between groups of three digits.
-fn grouped(value: f64) -> String {
-    let digits = format!("{value:.0}");
-    let groups = digits.as_bytes().rchunks(3).rev();
-    let groups = groups.map(|group| String::from_utf8_lossy(group).into_owned());
-    groups.collect::<Vec<_>>().join("\u{2009}")
-}
-
-fn line(svg: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
-    let _ = writeln!(
-        svg,
-        "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
-        from.0, from.1, to.0, to.1
-    );
-}
-
-fn text(svg: &mut String, at: (f64, f64), class: &str, content: &str) {
-    anchored(svg, at, &format!("class=\"{class}\""), content);
-}
-
-fn centred(svg: &mut String, at: (f64, f64), content: &str) {
-    anchored(svg, at, "text-anchor=\"middle\"", content);
-}
-
-fn ending(svg: &mut String, at: (f64, f64), content: &str) {
-    anchored(svg, at, "text-anchor=\"end\"", content);
-}
-
-fn anchored(svg: &mut String, at: (f64, f64), attributes: &str, content: &str) {
-    let content = content.replace('&', "&amp;").replace('<', "&lt;");
-    let _ =
-        writeln!(svg, "<text {attributes} x=\"{:.1}\" y=\"{:.1}\">{content}</text>", at.0, at.1);
 }
 
 #[cfg(test)]
@@ -239,33 +166,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps_are_round_and_few() {
-        for (limit, step) in [(622.0, 100.0), (15.0, 2.0), (3759.0, 500.0), (4.0, 1.0), (0.9, 0.2)]
-        {
-            assert!((round_step(limit) - step).abs() < 1e-9, "{limit}: {}", round_step(limit));
-        }
-        assert_eq!(steps(1.0, 0.2).count(), 6);
-    }
-
-    #[test]
-    fn long_numbers_are_grouped() {
-        assert_eq!(grouped(0.0), "0");
-        assert_eq!(grouped(1_234_567.0), "1\u{2009}234\u{2009}567");
-    }
-
-    #[test]
     fn every_variant_has_its_lines_and_label() {
         let report = report::tests::report();
         let svg = render("A title", &rows(&report));
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-        assert_eq!(svg.matches("<polyline").count(), 4);
+        assert_eq!(svg.matches("<path class=\"line\"").count(), 4);
         assert!(svg.contains("wad_aimd (reno)") && !svg.contains("NaN"));
-    }
-
-    #[test]
-    fn text_is_escaped() {
-        let mut svg = String::new();
-        text(&mut svg, (0.0, 0.0), "", "a<b & c");
-        assert!(svg.contains("a&lt;b &amp; c"));
     }
 }

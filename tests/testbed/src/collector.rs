@@ -1,5 +1,5 @@
-//! A real OpenTelemetry Collector scrapes one address each second, and sends what it has
-//! made of it to another as OTLP over HTTP, in JSON.
+//! A real OpenTelemetry Collector scrapes an address each second, or listens at it for OTLP,
+//! and sends what it has made of that to another as OTLP over HTTP, in JSON.
 
 use std::{
     collections::BTreeMap,
@@ -26,6 +26,41 @@ pub enum CollectorError {
     Process(#[from] ProcessError),
 }
 
+/// Says where a collector has its metrics from.
+#[derive(Clone, Copy, Debug)]
+pub enum MetricsFrom {
+    /// A page of Prometheus' formats.
+    Page(SocketAddr),
+    /// Whoever sends OTLP over HTTP to this address.
+    Otlp(SocketAddr),
+}
+
+impl MetricsFrom {
+    fn receivers(self) -> String {
+        match self {
+            Self::Page(address) => format!(
+                "\x20 prometheus:\n\
+                 \x20   config:\n\
+                 \x20     scrape_configs:\n\
+                 \x20     - job_name: wad\n\
+                 \x20       scrape_interval: 1s\n\
+                 \x20       scrape_timeout: 1s\n\
+                 \x20       static_configs: [{{ targets: ['{address}'] }}]\n"
+            ),
+            Self::Otlp(address) => {
+                format!("\x20 otlp: {{ protocols: {{ http: {{ endpoint: '{address}' }} }} }}\n")
+            }
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Page(_) => "prometheus",
+            Self::Otlp(_) => "otlp",
+        }
+    }
+}
+
 /// The collector ends when dropped.
 pub struct Collector {
     _process: Process,
@@ -39,27 +74,21 @@ impl Collector {
     pub fn start(
         program: &Path,
         folder: &Path,
-        from: SocketAddr,
+        from: MetricsFrom,
         to: SocketAddr,
     ) -> Result<Self, CollectorError> {
         let file = folder.join("collector.yml");
+        let (receivers, name) = (from.receivers(), from.name());
         fs::write(
             &file,
             format!(
-                "receivers:\n\
-                 \x20 prometheus:\n\
-                 \x20   config:\n\
-                 \x20     scrape_configs:\n\
-                 \x20     - job_name: wad\n\
-                 \x20       scrape_interval: 1s\n\
-                 \x20       scrape_timeout: 1s\n\
-                 \x20       static_configs: [{{ targets: ['{from}'] }}]\n\
+                "receivers:\n{receivers}\
                  exporters:\n\
                  \x20 otlp_http: {{ endpoint: 'http://{to}', encoding: json, compression: none }}\n\
                  service:\n\
                  \x20 telemetry: {{ metrics: {{ level: none }} }}\n\
                  \x20 pipelines:\n\
-                 \x20   metrics: {{ receivers: [prometheus], exporters: [otlp_http] }}\n"
+                 \x20   metrics: {{ receivers: [{name}], exporters: [otlp_http] }}\n"
             ),
         )?;
         let mut command = Command::new(program);
@@ -82,8 +111,9 @@ pub fn samples(request: &Value) -> Samples {
         let name = metric["name"].as_str().unwrap_or_default();
         let (sum, histogram) = (&metric["sum"], &metric["histogram"]);
         let is_counter = sum["isMonotonic"] == true && sum["aggregationTemporality"] == 2;
-        // The receiver makes one that does not grow of an info.
-        let suffix = if is_counter || sum.is_null() { "" } else { "_info" };
+        // The receiver makes one that does not grow of an info, and takes that off its name.
+        let is_whole = is_counter || sum.is_null() || name.ends_with("_info");
+        let suffix = if is_whole { "" } else { "_info" };
         for point in each(&sum["dataPoints"]).iter().chain(&each(&metric["gauge"]["dataPoints"])) {
             if let Some(value) = number(&point["asDouble"]).or_else(|| number(&point["asInt"])) {
                 samples.insert(series(&format!("{name}{suffix}"), labels(point)), value);

@@ -28,6 +28,7 @@ pub mod netns;
 pub mod newcomers;
 pub mod nginx;
 pub mod old_kernel;
+pub mod otlp;
 pub mod policy;
 pub mod process;
 pub mod prometheus;

@@ -59,7 +59,7 @@ use self::{
     events::Events, learning::Learning, memory::keep_little_memory, running::Running,
     servers::Listeners,
 };
-use crate::{api, measured, reload, service_manager, sets, sources::Cache};
+use crate::{api, measured, otlp, reload, service_manager, sets, sources::Cache};
 
 /// Says how the agent is to be run.
 #[derive(Clone, Debug)]
@@ -231,6 +231,7 @@ impl Agent<'_> {
         let mut running = Running::start(self, journal, begin)?;
         running.force.follow_at_start().await;
         let api = answers::api(self, &running, max_paths);
+        running.exporter.begin(otlp::metrics(&api));
         running.servers = Some(listeners.serve(api, self.lock, (control, commands)));
         service_manager::ready(&running.summary());
         let looking = tokio::spawn(Arc::clone(&running.live).watch());

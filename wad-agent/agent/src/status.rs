@@ -10,7 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
 use wad_linux::privileges::Privileges;
-use wad_observing::metrics::{Readings, Reloads, SetReading, SinkReading, TraceReading};
+use wad_observing::metrics::{
+    OtlpReading, Readings, Reloads, SetReading, SinkReading, TraceReading,
+};
 use wad_toolbox::refusals::RefusedFlows;
 use wad_tuning::{
     journal::Change,
@@ -58,6 +60,9 @@ pub struct Status {
     /// The traces, in the order of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub traces: Vec<TraceStatus>,
+    /// The export of the metrics by OTLP, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub otlp: Option<OtlpStatus>,
     /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
     /// The paths, in the order of the configuration.
@@ -131,6 +136,32 @@ impl From<TraceReading> for TraceStatus {
     }
 }
 
+/// Says how the export of the metrics by OTLP gets on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OtlpStatus {
+    /// Where the metrics are sent.
+    pub url: String,
+    /// Exports that the service has taken.
+    pub sent: u64,
+    /// Exports that were given up.
+    pub failed: u64,
+    /// Data points that it left out of those that it took.
+    pub rejected_points: u64,
+    /// Seconds since it last took an export.
+    pub age_seconds: Option<u64>,
+    /// Why it did not take the last one that it was tried with; it is tried again.
+    pub failing: Option<String>,
+}
+
+impl From<OtlpReading> for OtlpStatus {
+    fn from(otlp: OtlpReading) -> Self {
+        let OtlpReading { url, sent, failed, rejected_points, last_success, failing } = otlp;
+        let age = last_success.map(|at| at.elapsed().unwrap_or_default());
+        let age_seconds = age.map(|age| age.as_secs());
+        Self { url, sent, failed, rejected_points, age_seconds, failing }
+    }
+}
+
 /// Reloads by what came of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadStatus {
@@ -199,6 +230,7 @@ impl Status {
             sets: readings.sets.into_iter().map(SetStatus::from).collect(),
             sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
             traces: readings.traces.into_iter().map(TraceStatus::from).collect(),
+            otlp: readings.otlp.map(OtlpStatus::from),
             all_disabled: readings.all_disabled,
             paths: readings.paths.iter().map(PathStatus::from).collect(),
             changes: readings.changes,

@@ -21,7 +21,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_policy::config::{
-    Config, ConfigError, Host, Learn, OnExit, PathPolicy, Texts, Trace, covers_ipv4, fields,
+    Config, ConfigError, Host, Learn, OnExit, Otlp, PathPolicy, Texts, Trace, covers_ipv4, fields,
 };
 use wad_toolbox::{amounts::Bytes, text_table::TextTable};
 use wad_tuning::{
@@ -189,6 +189,10 @@ impl Display for Page<'_> {
         for Trace { name, file, max_bytes, keep, .. } in &self.config.traces {
             let (file, size) = (file.display(), Bytes(*max_bytes));
             writeln!(f, "`wad run` writes trace {name} to {file}, {keep} of {size} at most")?;
+        }
+        if let Some(Otlp { url, interval, .. }) = &self.config.otlp {
+            let seconds = interval.as_secs_f64();
+            writeln!(f, "`wad run` exports metrics to {url}, by OTLP, each {seconds} s")?;
         }
         derived::write(f, &self.config.derived)?;
         for set in self.sets.iter().take(SHOWN) {

@@ -14,7 +14,9 @@ use wad_agent::{sets, sources::Cache};
 use wad_instruments::{Flow, STANDARD, Values};
 use wad_linux::{cgroup, netns, privileges};
 use wad_observing::{learn, reading::Filter, trace};
-pub use wad_observing::{sinks::fuzz as spool, trace::read::fuzz_packed as packed_trace};
+pub use wad_observing::{
+    metrics::otlp::fuzz as otlp, sinks::fuzz as spool, trace::read::fuzz_packed as packed_trace,
+};
 pub use wad_policy::{config::fuzz_set as set, papers::fuzz as papers};
 use wad_policy::{
     config::{self, Config, ConfigError, fuzz::HOST},

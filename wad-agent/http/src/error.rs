@@ -2,6 +2,7 @@
 
 use std::{io, path::PathBuf, time::Duration};
 
+use hyper::body::Bytes;
 use tokio_rustls::rustls;
 
 use crate::identity::IdentityError;
@@ -32,6 +33,8 @@ pub enum HttpError {
         reason: String,
         /// Time before it is asked again.
         wait: Option<Duration>,
+        /// The rest of the answer, for those who can read it; empty where it is too large.
+        body: Bytes,
     },
     #[error("it is moved to {location}, {why}: put the address that is meant into `url`")]
     Moved { location: String, why: &'static str },

@@ -25,8 +25,8 @@ use hyper::{
     body::{Body as _, Bytes, Incoming},
     client::conn::http1,
     header::{
-        ACCEPT, CONTENT_TYPE, ETAG, HOST, HeaderMap, HeaderValue, IF_NONE_MATCH, LOCATION,
-        RETRY_AFTER, USER_AGENT,
+        ACCEPT, ETAG, HOST, HeaderMap, HeaderValue, IF_NONE_MATCH, LOCATION, RETRY_AFTER,
+        USER_AGENT,
     },
 };
 use hyper_util::rt::TokioIo;
@@ -136,12 +136,13 @@ impl<'a> Client<'a> {
         self.ask(self.url.clone(), &asked).await
     }
 
-    /// Has the URL take a body.
-    pub async fn post(&self, content_type: &'static str, body: Bytes) -> Result<()> {
-        let content_type = HeaderValue::from_static(content_type);
-        let headers = HeaderMap::from_iter([(CONTENT_TYPE, content_type)]);
+    /// Has the URL take a body, which these headers tell of, and returns what it says to that.
+    pub async fn post(&self, headers: HeaderMap, body: Bytes) -> Result<Bytes> {
         let asked = Asked { method: Method::POST, headers, body };
-        self.ask(self.url.clone(), &asked).await.map(|_| ())
+        match self.ask(self.url.clone(), &asked).await? {
+            Fetched::New { body, .. } => Ok(body),
+            Fetched::Same => unreachable!("no version was named"),
+        }
     }
 
     /// Follows redirects, all within the time of one request.
@@ -323,7 +324,7 @@ fn refusal(status: StatusCode, wait: Option<Duration>, body: Result<Bytes>) -> H
     let body = body.unwrap_or_default();
     let text = String::from_utf8_lossy(&body);
     let reason = shown(text.lines().next().unwrap_or_default());
-    HttpError::Status { status: status.as_u16(), reason, wait }
+    HttpError::Status { status: status.as_u16(), reason, wait, body }
 }
 
 /// Returns another's text as a log takes it.

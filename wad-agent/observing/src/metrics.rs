@@ -10,6 +10,7 @@ mod collector;
 mod definitions;
 mod ends;
 mod live;
+pub mod otlp;
 mod reloads;
 mod text;
 
@@ -69,6 +70,11 @@ pub struct Readings {
     pub sinks: Vec<SinkReading>,
     /// The traces, in the order of the configuration.
     pub traces: Vec<TraceReading>,
+    /// The export by OTLP, if there is one.
+    pub otlp: Option<OtlpReading>,
+    /// Since when the kernel counts, for one agent after the other; None for the start of
+    /// this one.
+    pub counting_since: Option<SystemTime>,
     /// Measured paths.
     pub paths_measured: PathsMeasured,
     /// The state of paths, of those that get series of their own.
@@ -169,6 +175,23 @@ pub struct TraceReading {
     pub bytes: u64,
     pub lost_lines: u64,
     pub missed_readings: u64,
+    pub failing: Option<String>,
+}
+
+/// Says how the export of the metrics by OTLP gets on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OtlpReading {
+    /// Where the metrics are sent.
+    pub url: String,
+    /// Exports that the service has taken.
+    pub sent: u64,
+    /// Exports that were given up.
+    pub failed: u64,
+    /// Points that it left out of those that it took.
+    pub rejected_points: u64,
+    /// When it last took an export.
+    pub last_success: Option<SystemTime>,
+    /// Why it did not take the last one that it was tried with.
     pub failing: Option<String>,
 }
 

@@ -21,6 +21,7 @@ use std::{ops::Range, sync::Arc, time::Duration};
 
 use serde::Serialize;
 use wad_instruments::{Flow, Instrument, STANDARD, Values, name};
+use wad_toolbox::nearest::nearest;
 
 pub use self::{
     crossing::{Crossed, Crossings},
@@ -247,12 +248,8 @@ impl Derived {
     fn nearest(&self, written: &str) -> String {
         let standard = STANDARD.iter().map(|known| known.name);
         let names = standard.chain(self.0.iter().map(|known| known.name.as_str()));
-        let distance = |known: &str| {
-            strsim::damerau_levenshtein(&written.to_lowercase(), &known.to_lowercase())
-        };
-        let nearest = names.map(|known| (distance(known), known)).min();
-        match nearest.filter(|(distance, known)| *distance <= known.len().div_ceil(3)) {
-            Some((_, known)) => format!("did you mean `{known}`?"),
+        match nearest(written, names) {
+            Some(known) => format!("did you mean `{known}`?"),
             None => {
                 "`wad flows --instruments` lists them; a field of the kernel's is tcp_sock.FIELD"
                     .to_owned()

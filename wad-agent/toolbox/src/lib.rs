@@ -2,10 +2,12 @@
 
 pub mod access;
 pub mod amounts;
+pub mod back_off;
 pub mod causes;
 pub mod chance;
 pub mod document;
 pub mod mutex;
+pub mod nearest;
 pub mod own_folder;
 pub mod refusals;
 pub mod seldom;

@@ -28,6 +28,7 @@ const LAYERS: Layers<'_> = Layers {
         "wad-toolchain",
         "wad-common",
         "wad-struct-ops",
+        "wad-svg",
         "wad-toolbox",
         "wad-http",
         "wad-instruments",
@@ -51,13 +52,14 @@ const LAYERS: Layers<'_> = Layers {
         ("wad-ebpf", &["wad-common"]),
         // It could be offered to aya.
         ("wad-struct-ops", &[]),
+        ("wad-svg", &[]),
         ("wad-toolchain", &[]),
         ("wad-common", &[]),
         ("xtask", &["wad-toolchain"]),
         // Tests of the whole look at it from outside.
         ("wad-testbed", &[]),
         ("wad-e2e-attribute", &[]),
-        ("wad-lab", &["wad-common", "wad-testbed"]),
+        ("wad-lab", &["wad-common", "wad-svg", "wad-testbed"]),
         ("wad-e2e", &["wad-common", "wad-testbed", "wad-lab", "wad-e2e-attribute"]),
     ],
 };

@@ -47,6 +47,7 @@ mod neighbours;
 mod no_struct_ops;
 mod options;
 mod others_numbers;
+mod otlp;
 mod own_options;
 mod pacing;
 mod packets;

@@ -1,17 +1,20 @@
-//! The page of metrics is held against what scrapers make of it: nothing is dropped, nothing
-//! is added, and what stands still has the same value. Prometheus is in the distribution; an
-//! OpenTelemetry Collector is not, and takes minutes to build: `cargo xtask collector`.
+//! The page of metrics is held against what scrapers make of it, and against what the agent
+//! exports by itself: nothing is dropped, nothing is added, and what stands still has the same
+//! value. Prometheus is in the distribution; an OpenTelemetry Collector is not, and takes
+//! minutes to build: `cargo xtask collector`.
 
-use std::{collections::BTreeMap, path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     archive::{Archive, Taken, free_address},
-    collector::{self, Collector},
+    collector::{self, Collector, MetricsFrom},
     metrics,
     mutex::locked,
+    otlp::{self, Receiver},
+    process::run,
     prometheus::Prometheus,
     samples::{Samples, series},
     stand::{Stand, until},
@@ -76,7 +79,7 @@ fn prometheus_with_native_histograms_drops_nothing() -> Result<()> {
 }
 
 fn from_prometheus(label: &str, options: &[&str]) -> Result<()> {
-    with_metrics(label, |home| {
+    with_metrics(label, "", |home| {
         let target = ([127, 0, 0, 1], home.metrics_port()).into();
         let prometheus = Prometheus::start_with(home.folder(), target, options)?;
         let port = prometheus.port();
@@ -92,24 +95,59 @@ fn from_prometheus(label: &str, options: &[&str]) -> Result<()> {
 
 /// Holds the page against what the program, an OpenTelemetry Collector, sends on.
 pub fn through_collector(program: &Path) -> Result<()> {
-    with_metrics("collector", |home| {
+    let sent_on = |home: &Home, from| {
         let (taken, to) = (Taken::default(), free_address()?);
         let _archive = Archive::open(to, &Arc::clone(&taken), 1)?;
-        let from = ([127, 0, 0, 1], home.metrics_port()).into();
         let _collector = Collector::start(program, home.folder(), from, to)?;
         // What is sent last counts.
         is_all_there(home, || {
             let last = locked(&taken).last().cloned().unwrap_or_default();
             Ok(collector::samples(&last))
         })
+    };
+    with_metrics("collector-scrapes", "", |home| {
+        sent_on(home, MetricsFrom::Page(([127, 0, 0, 1], home.metrics_port()).into()))
+    })?;
+    let at = free_address()?;
+    with_metrics("collector-otlp", &exported_to(at), |home| sent_on(home, MetricsFrom::Otlp(at)))
+}
+
+fn exported_to(address: SocketAddr) -> String {
+    format!("[otlp]\nurl = 'http://{address}'\ninterval = '1s'\n")
+}
+
+#[e2e(every_change, beside)]
+fn what_is_exported_is_what_the_page_has() -> Result<()> {
+    let receiver = Receiver::open(free_address()?)?;
+    with_metrics("otlp-page", &exported_to(receiver.address()), |home| {
+        is_all_there(home, || {
+            let asked = receiver.asked();
+            let last = asked.last().context("nothing yet")?;
+            Ok(otlp::samples(&last.request))
+        })?;
+        let asked = receiver.asked();
+        let last = asked.last().context("it was there")?;
+        let (host, instance) = (run("uname", &["-n"])?, home.instance());
+        let version = home.metrics()?.samples().into_keys();
+        let version = version.into_iter().find(|(name, _)| name == "wad_build_info");
+        let version = version.and_then(|(_, mut labels)| labels.remove("version"));
+        let expected = [
+            ("host.name", host.trim().to_owned()),
+            ("service.instance.id", format!("{}/{instance}", host.trim())),
+            ("service.name", "wad".to_owned()),
+            ("service.version", version.context("no version")?),
+        ];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value));
+        ensure!(otlp::resource(&last.request) == BTreeMap::from(expected), "{last:?}");
+        Ok(())
     })
 }
 
 /// Has an agent with metrics of every kind, which stand still as far as they are of paths.
-fn with_metrics(label: &str, scrape: impl FnOnce(&Home) -> Result<()>) -> Result<()> {
+fn with_metrics(label: &str, more: &str, scrape: impl FnOnce(&Home) -> Result<()>) -> Result<()> {
     let stand = Stand::set_up(label)?;
     let wire = Wire::start()?;
-    let home = Home::create(&program()?, POLICY)?;
+    let home = Home::create(&program()?, &(POLICY.to_owned() + more))?;
     let agent = home.start(stand.cgroup())?;
     let open = |port| -> Result<_> {
         Ok(Connection::open(wire.a(), wire.b(), at(veth::ADDRESSES_V4[1], port))?)

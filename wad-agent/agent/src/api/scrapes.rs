@@ -4,16 +4,14 @@
 //! while one is under way gets the next, as the page has to be of a time after the
 //! question. A page is compressed once, for all who take it so.
 
-use std::{
-    io::{self, Write as _},
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
-use flate2::{Compression, write::GzEncoder};
 use hyper::body::Bytes;
 use tokio::sync::{self, watch};
 use wad_observing::metrics::{Format, SourceError};
 use wad_toolbox::mutex::locked;
+
+use crate::gzip::gzip;
 
 /// The page, or why there is none.
 type Page = Result<Bytes, String>;
@@ -92,12 +90,6 @@ impl Shared {
         // It fails only as the runtime ends.
         drop(reading.await);
     }
-}
-
-fn gzip(text: &[u8]) -> io::Result<Bytes> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-    encoder.write_all(text)?;
-    Ok(encoder.finish()?.into())
 }
 
 /// Whether a client takes a gzip-compressed answer (RFC 9110 section 12.5.3).

@@ -12,7 +12,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
-    config::{Agent, Api, Config, HostChanges, Limits, Metrics, OnExit, PathPolicy},
+    config::{Agent, Api, Config, HostChanges, Limits, Metrics, OnExit, Otlp, PathPolicy},
     derived::Derived,
     learned::NAME_PREFIX,
 };
@@ -147,6 +147,11 @@ impl InForce {
         &self.rest.host
     }
 
+    /// Returns where metrics are exported to.
+    pub const fn otlp(&self) -> Option<&Otlp> {
+        self.rest.otlp.as_ref()
+    }
+
     pub const fn derived(&self) -> &Derived {
         &self.rest.derived
     }
@@ -165,6 +170,7 @@ impl InForce {
             sources: _,
             sets: _,
             sinks: _,
+            otlp: _,
             traces: _,
             derived: _,
             paths: _,
@@ -214,6 +220,7 @@ impl InForce {
             ("learn", self.rest.learn != next.learn),
             ("log.format", self.rest.log.format != next.log.format),
             ("log.level", self.rest.log.level != next.log.level),
+            ("otlp", self.rest.otlp != next.otlp),
             ("host", self.rest.host != next.host),
             ("source", self.rest.sources != next.sources),
             ("set", self.rest.sets != next.sets),
@@ -349,12 +356,23 @@ mod tests {
     }
 
     #[test]
+    fn where_metrics_are_exported_is_a_setting() {
+        let otlp = |url: &str| format!("[otlp]\nurl = '{url}'\n");
+        for (before, after) in
+            [("", "http://a:1"), ("http://a:1", "http://b:1"), ("http://a:1", "")]
+        {
+            let text = |url: &str| if url.is_empty() { String::new() } else { otlp(url) };
+            assert_eq!(diff(&text(before), &text(after)).to_string(), "set otlp");
+        }
+    }
+
+    #[test]
     fn what_only_a_start_reads_is_named() {
         let before = in_force("");
         let live = "[agent]\non_exit = 'keep'\n[limits]\nmax_memory = '1GiB'\n[learn]\n\
                     [log]\nformat = 'json'\nlevel = 'debug'\n\
                     [metrics]\nlisten = '[::1]:1'\nmax_paths = 5\n[api]\nlisten = '[::1]:2'\n\
-                    [[sink]]\nname = 's'\nkind = 'stdout'\n";
+                    [otlp]\nurl = 'http://a:1'\n[[sink]]\nname = 's'\nkind = 'stdout'\n";
         assert_eq!(before.restart_only(&config(live)), [""; 0]);
         let after = "[agent]\nstate_dir = '/srv/wad'\n";
         assert_eq!(before.restart_only(&config(after)), ["agent.state_dir"]);

@@ -50,7 +50,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let learned = running.learning.told();
     let delays = Arc::clone(delays);
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
-    let traces = running.traces.board();
+    let (traces, exports) = (running.traces.board(), running.exporter.board());
     let completing = Arc::clone(&live);
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
     let read = |board: &Mutex<Board>| locked(board).clone();
@@ -88,6 +88,8 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             read(&board).read(&mut readings);
             sinks.read(&mut readings);
             traces.read(&mut readings);
+            exports.read(&mut readings);
+            readings.counting_since = tuning.counting_since();
             readings.sets.clone_from(&locked(&sets));
             Ok(readings)
         }),

@@ -38,6 +38,7 @@ use super::{
 use crate::{
     api::Command,
     measured::{self, Board, Measured},
+    otlp::Exporter,
     reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
     service_manager,
     sets::{self, InUse, SetError, Sets},
@@ -53,6 +54,7 @@ pub struct Running<'a> {
     pub sets: Sets,
     pub traces: Traces,
     pub learning: Learning,
+    pub exporter: Exporter,
     /// The texts of the configuration when last they were read, by their fingerprint.
     seen: Option<u64>,
     pub told: Arc<Mutex<Told>>,
@@ -89,6 +91,8 @@ impl<'a> Running<'a> {
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), None);
         let mut traces = Traces::default();
         let ready = traces.prepare(&config.traces)?;
+        let mut exporter = Exporter::default();
+        exporter.prepare(config.otlp.as_ref())?;
         let paths = learning.paths(config.learn);
         let put = put(agent, &mut force, (config, &mut sets, &paths), None)?;
         let Put { installed, in_force, mut measured, learn, covered } = put;
@@ -101,6 +105,7 @@ impl<'a> Running<'a> {
         );
         let live = Arc::new(live);
         traces.put_in_force(ready, &live);
+        exporter.put_in_force(in_force.otlp());
         let changes = locked(journal).changes().cloned().collect();
         let told = Told { changes, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
@@ -116,6 +121,7 @@ impl<'a> Running<'a> {
             sets,
             traces,
             learning,
+            exporter,
             seen,
             told: Arc::new(Mutex::new(told)),
             board,
@@ -201,6 +207,8 @@ impl<'a> Running<'a> {
                 false
             }
         };
+        // Before there is nothing any more to be told of.
+        self.exporter.finish().await;
         let ended = self.force.end(takes_out).await;
         let traces = self.traces;
         tokio::task::spawn_blocking(move || traces.finish()).await?;
@@ -265,6 +273,7 @@ impl<'a> Running<'a> {
         let listeners = servers.bind(&config, agent.lock)?;
         let sinks = agent.sinks.prepare(&config.sinks)?;
         let traces = self.traces.prepare(&config.traces)?;
+        self.exporter.prepare(config.otlp.as_ref())?;
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), Some(&self.sets));
         let paths = self.learning.paths(config.learn);
         let all = (config, &mut sets, &*paths);
@@ -280,6 +289,7 @@ impl<'a> Running<'a> {
         agent.sinks.put_in_force(sinks);
         self.go_on_with(put);
         self.traces.put_in_force(traces, &self.live);
+        self.exporter.put_in_force(self.in_force.otlp());
         if let Err(error) = self.force.leave_out_events() {
             warn!("sinks get no kinds of events that none had: {}", with_causes(&error));
         }

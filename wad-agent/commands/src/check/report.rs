@@ -50,6 +50,8 @@ struct Effect {
     stays_at_exit: bool,
     sinks: Vec<CheckedSink>,
     traces: Vec<CheckedTrace>,
+    /// The URL that metrics are exported to by OTLP, if they are.
+    otlp: Option<String>,
     derived: Vec<CheckedDerived>,
     /// The lists of prefixes that paths name, and what follows from those, a sentence each.
     sets: Vec<String>,
@@ -138,6 +140,7 @@ impl Report {
                 .iter()
                 .map(|trace| CheckedTrace { name: trace.name.clone(), file: trace.file.clone() })
                 .collect(),
+            otlp: config.otlp.as_ref().map(|otlp| otlp.url.to_string()),
             derived: config
                 .derived
                 .0

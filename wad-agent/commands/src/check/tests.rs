@@ -216,6 +216,13 @@ fn traces_are_said_with_their_bounds() {
 }
 
 #[test]
+fn an_export_of_metrics_is_said() {
+    let said = page("[otlp]\nurl = 'http://collector:4318'\ninterval = '5s'\n", None);
+    let line = "`wad run` exports metrics to http://collector:4318/v1/metrics, by OTLP, each 5 s\n";
+    assert!(said.starts_with(line), "{said}");
+}
+
+#[test]
 fn what_stays_at_the_end_is_said() {
     let kept = page("[agent]\non_exit = 'keep'\n", None);
     assert!(kept.contains("all of it stays until the next start or `wad cleanup`"), "{kept}");

@@ -10,7 +10,7 @@ use wad_observing::trace::{
 };
 
 /// Colours that can be told apart.
-pub const MOST: usize = 8;
+pub const MOST: usize = wad_svg::MOST_COLOURS;
 
 #[derive(Debug, Default)]
 pub struct Traces(Vec<Trace>);

@@ -89,6 +89,24 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "counted  {} lost lines of trace {name}", trace.lost_lines)?;
         }
     }
+    if let Some(otlp) = &status.otlp {
+        write!(out, "otlp     {} exports of metrics to {}", otlp.sent, otlp.url)?;
+        match otlp.age_seconds {
+            Some(age) => writeln!(out, ", the last {} ago", Uptime(age))?,
+            None => writeln!(out)?,
+        }
+        if let Some(why) = &otlp.failing {
+            writeln!(out, "behind   otlp: {why}")?;
+        }
+        for (count, what) in [
+            (otlp.failed, "exports of metrics that were given up"),
+            (otlp.rejected_points, "points that were left out of exports of metrics"),
+        ] {
+            if count > 0 {
+                writeln!(out, "counted  {count} {what}")?;
+            }
+        }
+    }
     write_refused(&status.paths, out)?;
     for change in &status.changes {
         match change {
@@ -216,6 +234,7 @@ mod tests {
         let mut status = Status::new(&about, readings);
         (status.version, status.pid, status.uptime_seconds) = ("0.0.0".to_owned(), 4711, 11_520);
         status.sets.iter_mut().for_each(|set| set.age_seconds = Some(59));
+        status.otlp.iter_mut().for_each(|otlp| otlp.age_seconds = Some(58));
         let mut out = Vec::new();
         write(&status, &mut out).unwrap();
         String::from_utf8(out).unwrap()
@@ -236,6 +255,9 @@ counted  29 events that sink archive refuses: archive.refused.jsonl
 counted  53 events that sink archive never gets
 trace    tokyo: 40 lines, 41 B, to /var/log/wad/tokyo.jsonl
 counted  42 lost lines of trace tokyo
+otlp     44 exports of metrics to http://collector:4318/v1/metrics, the last 58 s ago
+counted  45 exports of metrics that were given up
+counted  46 points that were left out of exports of metrics
 changed  net.core.rmem_max: 212992 before, 6571899 now
 
 PATH                TUNED  MATCHED  UNTUNED      SENT  RECEIVED  RETRANSMITTED      RTT
@@ -304,6 +326,16 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     }
 
     #[test]
+    fn an_export_that_is_not_taken_is_named() {
+        let mut readings = example();
+        let otlp = readings.otlp.as_mut().unwrap();
+        otlp.failing = Some("cannot connect to collector:4318".to_owned());
+        let text = table_of(readings);
+        let lines = "the last 58 s ago\nbehind   otlp: cannot connect to collector:4318\ncounted";
+        assert!(text.contains(lines), "{text}");
+    }
+
+    #[test]
     fn what_the_kernel_refused_is_named_with_its_errno() {
         let refusal =
             |reason| Refusal { policy: 0, setting: SocketSetting::Congestion as u16, reason };
@@ -324,7 +356,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 15 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 18 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

@@ -14,10 +14,11 @@ use wad_tuning::{attachment::Part, readings::ProgramRuns};
 use super::{
     Ended, PathNow, PathReading, PathState, Readings, Seconds, TraceReading,
     definitions::{
-        BUILD, DERIVED, Definition, EVENTS, HOST, HostMetric, HostValue, PATH, PathMetric,
-        PathValue, SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT,
-        SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS, START,
-        TRACE_FAILING, TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
+        BUILD, DERIVED, Definition, EVENTS, HOST, HostMetric, HostValue, OTLP_EXPORTS,
+        OTLP_REJECTED, OTLP_SUCCESS, PATH, PathMetric, PathValue, SET_FAILING, SET_PREFIXES,
+        SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS,
+        SOURCE_REFUSED, SOURCE_SUCCESS, START, TRACE_FAILING, TRACE_LINES, TRACE_LOST,
+        TRACE_MISSED, TRACE_WRITTEN,
     },
     ends::Histogram,
     live::LIMITS,
@@ -48,6 +49,7 @@ impl Collector for Scrape {
         self.encode_sets(&mut encoder)?;
         self.encode_sinks(&mut encoder)?;
         self.encode_traces(&mut encoder)?;
+        self.encode_otlp(&mut encoder)?;
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         version.encode(descriptor(&mut encoder, &BUILD, MetricType::Info)?)?;
         time(self.started).encode(descriptor(&mut encoder, &START, MetricType::Gauge)?)
@@ -153,6 +155,20 @@ impl Scrape {
             ConstGauge::new(sink.spooled_bytes).encode(spooled.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+
+    fn encode_otlp(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let Some(otlp) = &self.readings.otlp else { return Ok(()) };
+        let mut exports = descriptor(encoder, &OTLP_EXPORTS, MetricType::Counter)?;
+        for (result, count) in [("sent", otlp.sent), ("failed", otlp.failed)] {
+            ConstCounter::new(count).encode(exports.encode_family(&[("result", result)])?)?;
+        }
+        let rejected = ConstCounter::new(otlp.rejected_points);
+        rejected.encode(descriptor(encoder, &OTLP_REJECTED, MetricType::Counter)?)?;
+        match otlp.last_success {
+            None => Ok(()),
+            Some(at) => time(at).encode(descriptor(encoder, &OTLP_SUCCESS, MetricType::Gauge)?),
+        }
     }
 
     fn encode_traces(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {

@@ -23,7 +23,6 @@ pub struct Definition {
 
 impl Definition {
     /// Returns the name with its unit, as samples have it.
-    #[cfg(test)]
     fn full_name(&self) -> String {
         let unit = self.unit.as_ref().map(|unit| format!("_{}", unit.as_str()));
         format!("{}{}", self.name, unit.unwrap_or_default())
@@ -515,6 +514,20 @@ pub const HOST: &[HostMetric] = &[
     },
 ];
 
+/// Returns the full names of what the kernel counts for one agent after the other; other
+/// counts begin with the agent.
+pub fn counted_by_the_kernel() -> impl Iterator<Item = String> {
+    let is_of_path = |value: &PathValue| matches!(value, PerPath(_) | Reasons(_));
+    let is_of_host = |value: &HostValue| {
+        use HostValue::{Counter, Programs, TimedPrograms};
+        matches!(value, Counter(_) | Programs(_) | TimedPrograms(_))
+    };
+    let of_paths = PATH.iter().filter(move |metric| is_of_path(&metric.value));
+    let of_host = HOST.iter().filter(move |metric| is_of_host(&metric.value));
+    let of_host = of_host.map(|metric| &metric.definition);
+    of_paths.map(|metric| &metric.definition).chain(of_host).map(Definition::full_name)
+}
+
 /// The metric has the label `source`.
 pub const SOURCE_POLLS: Definition =
     Definition { name: "wad_source_polls", unit: None, help: "Polls of a source of path metrics" };
@@ -633,6 +646,26 @@ pub const TRACE_FAILING: Definition = Definition {
     help: "1 where a trace cannot be written, or its flows cannot be read; it is tried again",
 };
 
+/// The metric has the label `result`.
+pub const OTLP_EXPORTS: Definition = Definition {
+    name: "wad_otlp_exports",
+    unit: None,
+    help: "Exports of the metrics by OTLP that the service has taken (sent), or that were given up \
+           when it refused them or the next was due (failed)",
+};
+
+pub const OTLP_REJECTED: Definition = Definition {
+    name: "wad_otlp_rejected_points",
+    unit: None,
+    help: "Data points that the service left out of exports which it has taken; the log says why",
+};
+
+pub const OTLP_SUCCESS: Definition = Definition {
+    name: "wad_otlp_last_success_timestamp",
+    unit: Some(Unit::Seconds),
+    help: "When the service last took an export, since the Unix epoch",
+};
+
 /// The metric has the labels `path` and `name`.
 pub const DERIVED: Definition = Definition {
     name: "wad_path_derived",
@@ -664,6 +697,7 @@ mod tests {
         let sets = [&SET_PREFIXES, &SET_FAILING, &SET_READ];
         let traces = [&TRACE_LINES, &TRACE_WRITTEN, &TRACE_LOST, &TRACE_MISSED, &TRACE_FAILING];
         let others = sources.into_iter().chain(sets).chain(sinks).chain(traces);
+        let others = others.chain([&OTLP_EXPORTS, &OTLP_REJECTED, &OTLP_SUCCESS]);
         let others = others.chain([&DERIVED, &BUILD, &START]);
         path.chain(host).chain(others).collect()
     }

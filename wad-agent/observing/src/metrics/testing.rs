@@ -18,8 +18,8 @@ use wad_tuning::{
 };
 
 use super::{
-    Delays, DerivedMeans, Ended, Memory, PathNow, PathsMeasured, Readings, Reloads, SetReading,
-    SinkReading, SourceReading, TraceReading, ends::Histogram,
+    Delays, DerivedMeans, Ended, Memory, OtlpReading, PathNow, PathsMeasured, Readings, Reloads,
+    SetReading, SinkReading, SourceReading, TraceReading, ends::Histogram,
 };
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
@@ -109,6 +109,15 @@ pub fn example() -> Readings {
             missed_readings: 43,
             failing: None,
         }],
+        otlp: Some(OtlpReading {
+            url: "http://collector:4318/v1/metrics".to_owned(),
+            sent: 44,
+            failed: 45,
+            rejected_points: 46,
+            last_success: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(3_500)),
+            failing: None,
+        }),
+        counting_since: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_600_000_000_750)),
         paths_measured: PathsMeasured { fresh: 10, stale: 11 },
         routes: routes::Counts { copies: 22, refused: 2 },
         shortages: [32, 33, 34],

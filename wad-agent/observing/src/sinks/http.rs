@@ -1,13 +1,16 @@
 //! Lines by POST, a batch at a time. Any answer but a success is tried again.
 
-use hyper::body::Bytes;
+use hyper::{
+    body::Bytes,
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue},
+};
 use tokio::runtime::{Builder, Runtime};
 use wad_http::{Client, Terms};
 use wad_policy::config::Collector;
 
 use super::error::SinkError;
 
-const CONTENT_TYPE: &str = "application/x-ndjson";
+const JSON_LINES: HeaderValue = HeaderValue::from_static("application/x-ndjson");
 
 /// Nobody reads the body of a success; that of a refusal is shown in part.
 const MAX_RESPONSE_BYTES: usize = 1 << 20;
@@ -35,7 +38,8 @@ impl Poster {
         };
         let at = |error| SinkError::Http { url: url.to_string(), source: Box::new(error) };
         let client = Client::new(terms, url).map_err(at)?;
-        let posted = client.post(CONTENT_TYPE, Bytes::copy_from_slice(lines));
-        runtime.block_on(posted).map_err(at)
+        let headers = HeaderMap::from_iter([(CONTENT_TYPE, JSON_LINES)]);
+        let posted = client.post(headers, Bytes::copy_from_slice(lines));
+        runtime.block_on(posted).map(drop).map_err(at)
     }
 }

@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use wad_policy::config::SinkKind;
-use wad_toolbox::{chance::chance, mutex::locked, shortage};
+use wad_toolbox::{
+    back_off::{FIRST_BACK_OFF, back_off},
+    mutex::locked,
+    shortage,
+};
 
 use super::{
     error::{Refused, SinkError},
@@ -16,12 +20,8 @@ use super::{
 /// Lines given at once: some 400.
 const BATCH_BYTES: usize = 256 << 10;
 
-const FIRST_BACK_OFF: Duration = Duration::from_millis(250);
-const MAX_BACK_OFF: Duration = Duration::from_secs(30);
 /// Most that a server is given for what it asks.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
-/// Part of a wait that is up to chance, so that hosts do not all come at once.
-const JITTER: f64 = 0.5;
 
 /// A batch is set aside after it was refused so often: a minute or more later, unless the
 /// server asks for less.
@@ -151,25 +151,4 @@ fn tell(outbox: &Outbox, error: Option<&SinkError>) {
         _ => {}
     }
     *failing = told;
-}
-
-/// Doubled with each failure in a row.
-fn back_off(failures: u32) -> Duration {
-    let doubled = FIRST_BACK_OFF.saturating_mul(1_u32.checked_shl(failures).unwrap_or(u32::MAX));
-    doubled.min(MAX_BACK_OFF).mul_f64(1.0 - JITTER * chance())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn waits_grow_to_a_bound_and_vary() {
-        for (failures, most_ms) in [(0, 250), (1, 500), (6, 16_000), (7, 30_000), (99, 30_000)] {
-            let most = Duration::from_millis(most_ms);
-            for _ in 0..100 {
-                assert!((most / 2..=most).contains(&back_off(failures)), "{failures}");
-            }
-        }
-    }
 }

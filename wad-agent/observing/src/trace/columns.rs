@@ -1,9 +1,8 @@
 //! Says which instruments of each flow are traced.
 
-use std::fmt::Display;
-
 use serde::Serialize;
 use wad_instruments::{Flow, Reading, STANDARD, Unit, Values, name};
+use wad_toolbox::nearest::nearest;
 
 /// The instruments that are traced unless others are asked for: what `wad plot`
 /// shows, and what may have limited the flow.
@@ -92,14 +91,9 @@ pub struct Unknown {
 }
 
 impl Unknown {
-    fn new(name: &str, known: impl Iterator<Item = impl AsRef<str> + Display>) -> Self {
-        let distance = |other: &str| strsim::damerau_levenshtein(name, other);
-        let nearest = known
-            .map(|other| (distance(other.as_ref()), other))
-            .filter(|(distance, _)| *distance <= 1 + name.len() / 3)
-            .min_by_key(|(distance, _)| *distance);
-        let hint =
-            nearest.map_or_else(String::new, |(_, other)| format!(", did you mean {other}?"));
+    fn new<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Self {
+        let hint = nearest(name, known)
+            .map_or_else(String::new, |other| format!(", did you mean {other}?"));
         Self { name: name.to_owned(), hint }
     }
 }

@@ -1,4 +1,5 @@
-//! Reads how a server is reached: the same keys of `[[source]]`, `[[set]]` and `[[sink]]`.
+//! Reads how a server is reached: the same keys of `[[source]]`, `[[set]]`, `[[sink]]` and
+//! `[otlp]`.
 
 use std::collections::HashSet;
 
@@ -75,10 +76,11 @@ const MAX_HEADERS: usize = 32;
 const MAX_VALUE_BYTES: usize = 4096;
 
 /// Headers that are the client's own to set.
-const OWN_HEADERS: [&str; 14] = [
+const OWN_HEADERS: [&str; 15] = [
     "accept",
     "accept-encoding",
     "connection",
+    "content-encoding",
     "content-length",
     "content-type",
     "expect",

@@ -18,7 +18,7 @@ use super::{
     host_changes,
     inherit::{self, Shared},
     keys::{Key, key},
-    learn,
+    learn, otlp,
     overlap::{self, Site},
     path, quantity, report, sections,
     sections::Section,
@@ -40,6 +40,7 @@ const TABLES: &[Key] = &[
     key(learn::TABLE),
     key("log"),
     key("api"),
+    key(otlp::TABLE),
     key("host"),
     key(inherit::DEFAULTS),
     key(source::TABLE),
@@ -165,6 +166,7 @@ impl Default for Document {
             sources: Vec::new(),
             sets: Vec::new(),
             sinks: Vec::new(),
+            otlp: None,
             traces: Vec::new(),
             derived: Derived::default(),
             paths: Vec::new(),
@@ -208,6 +210,9 @@ impl Document {
         }
         self.read_log(&root, problems);
         self.read_api(&root, host, problems);
+        if let Some(table) = root.table(otlp::TABLE, otlp::KEYS, problems) {
+            self.config.otlp = otlp::read(&table, problems);
+        }
         self.read_host(&root, problems);
         for table in root.tables(source::TABLE, source::KEYS, problems) {
             if let Some((source, name)) = source::read(&table, problems) {

@@ -34,6 +34,7 @@ mod line;
 mod line_use;
 mod mark;
 mod match_rules;
+mod otlp;
 mod overlap;
 mod pacing;
 mod path;
@@ -83,6 +84,7 @@ pub use learn::Learn;
 pub use line::{MAX_BITS_PER_SECOND, bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use mark::{Mark, number as mark_number};
 pub use match_rules::{MatchRule, cgroup_patterns, interface_patterns, match_rules};
+pub use otlp::Otlp;
 pub use overlap::{Unfit, fit, unreachable};
 pub use pacing::auto_bytes_per_second as auto_pacing;
 pub use path_policy::{
@@ -127,6 +129,8 @@ pub struct Config {
     pub sets: Vec<Set>,
     /// Sinks of events.
     pub sinks: Vec<Sink>,
+    /// Where metrics are sent; None where they are not.
+    pub otlp: Option<Otlp>,
     /// Traces of flows.
     pub traces: Vec<Trace>,
     /// Numbers made of the instruments of flows.

@@ -2,7 +2,7 @@
 //! fields have a table of their own.
 
 use super::{
-    derived, document_keys as keys, host_changes, keys::Key, learn, set, sink, source, trace,
+    derived, document_keys as keys, host_changes, keys::Key, learn, otlp, set, sink, source, trace,
 };
 
 /// A table that a file may have.
@@ -21,6 +21,7 @@ pub const TABLES: &[ReferenceTable] = &[
     one(learn::TABLE, learn::KEYS),
     one("log", keys::LOG),
     one("api", keys::API),
+    one(otlp::TABLE, otlp::KEYS),
     one("host", host_changes::KEYS),
     many(source::TABLE, source::KEYS),
     many(set::TABLE, set::KEYS),
@@ -60,6 +61,7 @@ mod tests {
             ("sink", "timeout") => "name = \"s\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1\"\n",
             ("sink", _) => "name = \"s\"\nkind = \"stdout\"\n",
             ("trace", _) => "name = \"t\"\nfile = \"/x\"\n",
+            ("otlp", _) => "url = \"http://127.0.0.1:1\"\n",
             ("derived", _) => "name = \"S\"\nvalue = \"SegsOut\"\nabove = 1\n",
             _ => "",
         };

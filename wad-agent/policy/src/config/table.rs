@@ -9,6 +9,7 @@ use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
+use wad_toolbox::nearest::nearest;
 
 use super::{
     fault::{Fault, Nature, Problem, Problems, Span, quoted},
@@ -360,15 +361,8 @@ pub fn wrong_type(value: &DeValue<'_>, expected: &str) -> Fault {
 
 fn unknown_key(name: &str, keys: &[Key]) -> Fault {
     let names = keys.iter().flat_map(|key| [Some(key.name), key.alias]).flatten();
-    // A third of the letters wrong is still a slip; a long key is none.
-    let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
-    let close = names
-        .filter(|known| name.len() <= 2 * known.len())
-        .map(|known| (distance(&known), known))
-        .filter(|(distance, known)| *distance <= known.len().div_ceil(3))
-        .min();
-    let help = match close {
-        Some((_, known)) => format!("did you mean `{known}`?"),
+    let help = match nearest(name, names) {
+        Some(known) => format!("did you mean `{known}`?"),
         None => {
             let known: Vec<_> = keys.iter().map(|key| key.name).collect();
             format!("it takes {}", known.join(", "))

@@ -10,7 +10,7 @@ use std::{
 use ipnet::IpNet;
 use toml::de::DeValue;
 use wad_instruments::STANDARD;
-use wad_toolbox::whole_file;
+use wad_toolbox::{nearest::nearest, whole_file};
 
 use super::{
     CgroupPattern, Host, Sink, SinkKind, cgroup,
@@ -264,12 +264,9 @@ fn unknown(name: &str, derived: &Derived) -> Option<Fault> {
     if known().any(|known| known == name) {
         return None;
     }
-    let distance = |known: &&str| strsim::damerau_levenshtein(name, known);
-    let nearest =
-        known().min_by_key(distance).filter(|known| distance(known) <= 1 + name.len() / 3);
     let fault = Fault::new(format!("no instrument is called {}", quoted(name)), "not known here");
     Some(
-        fault.help(match nearest {
+        fault.help(match nearest(name, known()) {
             Some(known) => format!("did you mean `{known}`?"),
             None => {
                 "`wad flows --instruments` lists them; a member of `struct tcp_sock` goes with \

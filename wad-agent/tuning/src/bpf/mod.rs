@@ -31,9 +31,9 @@ pub mod testing;
 
 use std::{
     collections::{HashMap, HashSet},
-    io,
+    fs, io,
     sync::{Arc, Mutex, MutexGuard, atomic::AtomicBool},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bring_up::{InKernel, is_attached_to};
@@ -175,6 +175,13 @@ impl Tuning {
     pub fn readings(&self) -> Result<KernelReadings> {
         let programs = runs::read(&self.pins, self.registered.as_ref());
         Ok(KernelReadings { programs, ..self.maps().readings()? })
+    }
+
+    /// Returns when the kernel began to count, for this agent and for those before it; None
+    /// where the pins are gone that would tell.
+    pub fn counting_since(&self) -> Option<SystemTime> {
+        // The file is made when the map is, and not written to.
+        fs::metadata(self.pins.map("COUNTERS")).ok()?.modified().ok()
     }
 
     /// Puts other paths in force, whole; running flows follow at their next ACK.
