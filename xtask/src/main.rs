@@ -8,6 +8,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use fuzz::Time;
 
+mod again;
+mod bill;
 mod book;
 mod build;
 mod ci;
@@ -20,6 +22,7 @@ mod elf;
 mod exec;
 mod fmt;
 mod fuzz;
+mod image;
 mod installed;
 mod lab;
 mod linker;
@@ -28,9 +31,11 @@ mod programs;
 mod reference;
 mod setup;
 mod sizes;
+mod source;
 mod test;
 mod toolchains;
 mod tools;
+mod tree;
 mod verifier;
 mod vm;
 
@@ -138,6 +143,22 @@ enum Command {
         #[arg(long)]
         sizes: bool,
     },
+    /// Build an OCI image without a daemon, the same bytes from the same commit, in
+    /// target/dist: for x86_64 and aarch64 in one index
+    Image {
+        /// The image of these machines alone
+        #[arg(value_name = "MACHINE", value_parser = dist::machines())]
+        machines: Vec<String>,
+        /// Where the sources are, which the image's annotations say
+        #[arg(long, value_name = "URL")]
+        source: Option<String>,
+        /// Have skopeo read it, umoci unpack it, and the kernel run what is in it
+        #[arg(long)]
+        check: bool,
+        /// Build it again from a clone in another folder, and compare
+        #[arg(long, conflicts_with = "check")]
+        twice: bool,
+    },
     /// Build the book of docs/, in target/book; wrong links, stale pages and broken examples
     /// fail it
     Book {
@@ -219,6 +240,13 @@ fn run(command: Command) -> Result<()> {
         Command::Vm { other: None, kernels, tests, long } => vm::run(&kernels, &tests, long),
         Command::Verifier { kernels } => verifier::run(&kernels),
         Command::Dist { machines, sizes } => dist::run(&machines, sizes),
+        Command::Image { machines, source, check: true, .. } => {
+            image::check(&machines, source.as_deref())
+        }
+        Command::Image { machines, source, twice: true, .. } => {
+            image::twice(&machines, source.as_deref())
+        }
+        Command::Image { machines, source, .. } => image::run(&machines, source.as_deref()),
         Command::Book { write } => book::run(write),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),

@@ -7,7 +7,7 @@ use wad_toolchain::BpfToolchain;
 
 use crate::{
     exec, linker,
-    packages::{self, Package},
+    packages::{self, Only, Package},
     toolchains,
     tools::{DENY, MDBOOK},
 };
@@ -25,6 +25,8 @@ pub enum For {
     Fuzzing,
     /// Compiling for every machine that is shipped for.
     Shipping,
+    /// Shipping, and a look at images by other people's programs.
+    Images,
     /// The lab with other people's programs, and the tests as root.
     Testing,
     /// The tests under other kernels.
@@ -50,7 +52,7 @@ pub fn target_of(machine: &str) -> Result<&'static str> {
 /// Makes sure that all is there.
 pub fn run(purpose: For) -> Result<()> {
     let targets = match purpose {
-        For::Shipping | For::Machines | For::Everything => SHIPPED.to_vec(),
+        For::Shipping | For::Images | For::Machines | For::Everything => SHIPPED.to_vec(),
         For::Testing => vec![own_target()?],
         _ => Vec::new(),
     };
@@ -58,18 +60,16 @@ pub fn run(purpose: For) -> Result<()> {
         For::Linting | For::Everything => &["clippy", "rustfmt"],
         _ => &[],
     };
-    let packages: Vec<&Package> = match purpose {
-        For::Machines | For::Everything => packages::ALL.iter().collect(),
-        For::Testing => {
-            let others =
-                |package: &&Package| package.for_vm || package.for_shipping || package.for_fuzzing;
-            packages::ALL.iter().filter(|package| !others(package)).collect()
-        }
-        For::Shipping => packages::ALL.iter().filter(|package| package.for_shipping).collect(),
-        For::Fuzzing => packages::ALL.iter().filter(|package| package.for_fuzzing).collect(),
-        For::Demo => packages::ALL.iter().filter(|package| package.for_demo).collect(),
-        _ => Vec::new(),
+    let is_wanted = |package: &&Package| match purpose {
+        For::Machines | For::Everything => true,
+        For::Testing => package.only.is_none(),
+        For::Images => matches!(package.only, Some(Only::Shipping | Only::Images)),
+        For::Shipping => package.only == Some(Only::Shipping),
+        For::Fuzzing => package.only == Some(Only::Fuzzing),
+        For::Demo => package.for_demo,
+        For::Building | For::Linting => false,
     };
+    let packages: Vec<&Package> = packages::ALL.iter().filter(is_wanted).collect();
     let bpf = BpfToolchain::read(exec::root())?;
     toolchains::ensure_host(components, &targets)?;
     toolchains::ensure_bpf(&bpf)?;
