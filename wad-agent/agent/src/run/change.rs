@@ -8,7 +8,7 @@ use wad_observing::events;
 use wad_policy::config::{HostChanges, PathPolicy, route_rules::Selection};
 use wad_toolbox::mutex::locked;
 use wad_tuning::{
-    bpf::{self, Pins, Setup, Start, Started, Tuning},
+    bpf::{Pins, Setup, Start, Started, Tuning},
     ceilings::{Ceilings, Raised},
     kernel_modules,
 };
@@ -121,12 +121,11 @@ impl Force<'_> {
             cgroups: self.cgroups.cgroups(),
         };
         let pins = Pins::new(self.agent.lock, instance);
-        if !self.agent.privileges.maps_by_id && bpf::exist(instance) {
+        if !self.agent.privileges.maps_by_id && pins.set_aside()? {
             warn!(
-                "without CAP_SYS_ADMIN the tuning of the agent before this one cannot be taken \
-                 over: it is set up anew, its counts start at zero"
+                "without CAP_SYS_ADMIN the counts of the agent before this one cannot be read: \
+                 they start at zero"
             );
-            pins.remove()?;
         }
         let Started { tuning, how, policy_set } = Tuning::start(pins, &setup)?;
         self.tuning = Some(Arc::new(tuning));

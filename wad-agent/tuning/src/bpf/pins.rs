@@ -23,6 +23,8 @@ pub const ACCEPTS_LINK: &str = "accepts_link";
 pub const SIGNALS_LINK: &str = "signals_link";
 pub const OPTIONS_LINK: &str = "options_link";
 const ALGORITHM_PREFIX: &str = "wad_";
+/// What is behind the layout in the name of a folder that was set aside.
+const ASIDE: &str = "-before";
 
 /// Says why the pins could not be had.
 #[derive(Debug, Error)]
@@ -33,6 +35,8 @@ pub enum PinsError {
     Read { path: PathBuf, source: io::Error },
     #[error("cannot remove {}: {source}", path.display())]
     Remove { path: PathBuf, source: io::Error },
+    #[error("cannot rename {}: {source}", path.display())]
+    Rename { path: PathBuf, source: io::Error },
 }
 
 /// The pins of one instance.
@@ -119,6 +123,23 @@ impl Pins {
     pub fn others(&self) -> Result<Vec<Self>, PinsError> {
         let others = entries(&self.root)?.into_iter().filter(|folder| *folder != self.current);
         Ok(others.map(|current| Self { root: self.root.clone(), current }).collect())
+    }
+
+    /// Sets aside what an agent of this build left whole, to be taken for another build's.
+    /// Returns whether there was any.
+    pub fn set_aside(&self) -> Result<bool, PinsError> {
+        if !self.tuner_link().exists() {
+            return Ok(false);
+        }
+        let mut aside = self.current.clone().into_os_string();
+        aside.push(ASIDE);
+        let aside = PathBuf::from(aside);
+        if aside.exists() {
+            remove_folder(&aside)?;
+        }
+        let failed = |source| PinsError::Rename { path: self.current.clone(), source };
+        fs::rename(&self.current, &aside).map_err(failed)?;
+        Ok(true)
     }
 
     /// Removes what other builds left.
