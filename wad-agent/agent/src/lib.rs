@@ -5,6 +5,7 @@ pub mod client;
 pub mod dns;
 pub mod explainer;
 pub mod flow_log;
+pub mod handing_over;
 pub mod measured;
 pub mod paths;
 pub mod reload;

@@ -15,6 +15,10 @@ pub struct Run {
     /// Tune the flows of this cgroup only [default: all, the root of cgroup v2]
     #[arg(long, value_name = "DIR")]
     pub cgroup: Option<PathBuf>,
+    /// Take the place of an agent that was started so, if one runs, and leave it to the next:
+    /// tuning stays in the kernel, and who has left waits to be stopped
+    #[arg(long)]
+    pub take_over: bool,
     #[command(flatten)]
     pub instance: InstanceName,
 }
@@ -25,5 +29,6 @@ pub fn run(args: &Run) -> Result<()> {
         config: args.config.file.clone(),
         cgroup: args.cgroup.clone(),
         instance: args.instance.name.clone(),
+        takes_over: args.take_over,
     })
 }

@@ -54,6 +54,7 @@ const TABLE: &[Row] = &[
             ("--config FOLDER/none.toml", Code(78)),
             ("--config FOLDER/bad.toml", Code(78)),
             ("--config FOLDER/good.toml --cgroup FOLDER --instance UPPER", Code(64)),
+            ("--config FOLDER/bad.toml --take-over", Code(78)),
         ],
         json: &[],
     },
@@ -88,7 +89,16 @@ const TABLE: &[Row] = &[
         ends: &[("FOLDER/good.wad", Code(0)), ("FOLDER/none.wad", Code(1)), ("", Code(64))],
         json: &[],
     },
-    Row { command: "status", ends: &[("", NoAgent), ("--json", NoAgent)], json: &[] },
+    Row {
+        command: "status",
+        ends: &[
+            ("", NoAgent),
+            ("--json", NoAgent),
+            ("--ready", NoAgent),
+            ("--ready --json", Code(64)),
+        ],
+        json: &[],
+    },
     Row {
         command: "explain",
         ends: &[

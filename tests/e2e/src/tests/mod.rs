@@ -26,6 +26,7 @@ mod explain;
 mod file_traces;
 mod files;
 mod flows;
+mod handing_over;
 mod handshake;
 mod host_changes;
 mod host_routes;
