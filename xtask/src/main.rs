@@ -24,6 +24,7 @@ mod fmt;
 mod fuzz;
 mod image;
 mod installed;
+mod kubernetes;
 mod lab;
 mod linker;
 mod packages;
@@ -93,6 +94,11 @@ enum Command {
     /// Hold the metrics against what an OpenTelemetry Collector makes of them; that is built
     /// first, which takes Go and some ten minutes
     Collector,
+    /// Run the agent by its chart on a node of a real Kubernetes
+    Kubernetes {
+        #[command(subcommand)]
+        order: kubernetes::Order,
+    },
     /// Feed the parsers of what comes from outside with what libFuzzer makes up
     Fuzz {
         /// All of them if none is named
@@ -227,6 +233,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { list: true, .. } => test::list(),
         Command::Test { filter, list: false } => test::run(filter.as_deref()),
         Command::Collector => collector::run(),
+        Command::Kubernetes { order } => kubernetes::run(&order),
         Command::Fuzz { no_run: true, .. } => fuzz::build().map(drop),
         Command::Fuzz { targets, input: Some(input), .. } => fuzz::reproduce(&targets, &input),
         Command::Fuzz { targets, input: None, seconds, in_all, .. } => {

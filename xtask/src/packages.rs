@@ -33,10 +33,12 @@ pub enum Only {
     Fuzzing,
     /// A look at images from outside.
     Images,
+    /// A node of Kubernetes.
+    Kubernetes,
 }
 
 /// This list has all packages.
-pub const ALL: [Package; 21] = [
+pub const ALL: [Package; 25] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -53,6 +55,13 @@ pub const ALL: [Package; 21] = [
     Package::new("clang", "clang", "compiles TLS for other machines").only(Only::Shipping),
     Package::new("skopeo", "skopeo", "an outside view of images").only(Only::Images),
     Package::new("umoci", "umoci", "unpacks images").only(Only::Images),
+    Package::new("containerd", "containerd", "holds containers")
+        .service("containerd")
+        .only(Only::Kubernetes),
+    Package::new("runc", "runc", "runs containers").only(Only::Kubernetes),
+    Package::new("containernetworking-plugins", "/usr/lib/cni/ptp", "joins pods")
+        .only(Only::Kubernetes),
+    Package::new("iptables", "iptables", "leads pods to the API server").only(Only::Kubernetes),
     Package::new("g++", "c++", "compiles libFuzzer").only(Only::Fuzzing),
     Package::new("qemu-system-x86", "qemu-system-x86_64", "boots other kernels")
         .only(Only::Machines),

@@ -29,9 +29,11 @@ pub enum For {
     Images,
     /// The lab with other people's programs, and the tests as root.
     Testing,
+    /// The tests as root, and a node of Kubernetes.
+    Kubernetes,
     /// The tests under other kernels.
     Machines,
-    /// All of these purposes.
+    /// All of these purposes but Kubernetes.
     Everything,
 }
 
@@ -49,11 +51,14 @@ pub fn target_of(machine: &str) -> Result<&'static str> {
     target.with_context(|| format!("wad is not shipped for {machine}"))
 }
 
+/// A pod of Kubernetes begins with a program of this package, which does nothing.
+const PAUSING: &str = "busybox-static";
+
 /// Makes sure that all is there.
 pub fn run(purpose: For) -> Result<()> {
     let targets = match purpose {
         For::Shipping | For::Images | For::Machines | For::Everything => SHIPPED.to_vec(),
-        For::Testing => vec![own_target()?],
+        For::Testing | For::Kubernetes => vec![own_target()?],
         _ => Vec::new(),
     };
     let components: &[&str] = match purpose {
@@ -61,8 +66,11 @@ pub fn run(purpose: For) -> Result<()> {
         _ => &[],
     };
     let is_wanted = |package: &&Package| match purpose {
-        For::Machines | For::Everything => true,
+        For::Machines | For::Everything => package.only != Some(Only::Kubernetes),
         For::Testing => package.only.is_none(),
+        For::Kubernetes => {
+            package.name == PAUSING || matches!(package.only, None | Some(Only::Kubernetes))
+        }
         For::Images => matches!(package.only, Some(Only::Shipping | Only::Images)),
         For::Shipping => package.only == Some(Only::Shipping),
         For::Fuzzing => package.only == Some(Only::Fuzzing),

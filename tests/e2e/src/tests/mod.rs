@@ -32,6 +32,7 @@ mod host_changes;
 mod host_routes;
 mod interfaces;
 mod keep;
+pub mod kubernetes;
 mod lab;
 mod laws;
 mod leaky_law;
