@@ -17,7 +17,7 @@ use anyhow::{Result, ensure};
 use nix::sys::socket::{getsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 
-/// What has been told last counts.
+/// A line is told so often; the last one counts.
 const BEAT: Duration = Duration::from_millis(200);
 /// The transfer is not to take all of a processor.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -31,7 +31,7 @@ pub const ADDRESS: &str = "10.250.0.2";
 
 const CERTIFICATES: &str = include_str!("kubernetes/certificates.sh");
 const BOOT: &str = include_str!("kubernetes/node.sh");
-/// Where files are, and what is in them but for the folder.
+/// Files are there by these names, with the folder in the place of @FOLDER@.
 const FILES: [(&str, &str); 3] = [
     ("containerd.toml", include_str!("kubernetes/containerd.toml")),
     ("kubelet.yaml", include_str!("kubernetes/kubelet.yaml")),
@@ -40,7 +40,7 @@ const FILES: [(&str, &str); 3] = [
 
 /// From nothing to a node that takes pods it is some ten seconds on two cores.
 const START_LIMIT: Duration = Duration::from_secs(180);
-/// A command that waits for nothing.
+/// Commands that wait for nothing get so many seconds.
 const SOON: &str = "60";
 
 /// Tells what went wrong with a cluster.

@@ -28,7 +28,7 @@ use crate::{
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/kubernetes/chart");
 const MANIFESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/kubernetes/manifests");
-/// What this says can't be had on one node in namespaces.
+/// These can't be had on one node in namespaces.
 const NOT_SHOWN: [&str; 8] = [
     "net.core.rmem_max and wmem_max are raised: they are the machine's, not the node's",
     "profiles of AppArmor: the node has none",
@@ -60,7 +60,7 @@ fn values(sndbuf: &str) -> String {
     )
 }
 
-/// What the chart changes on a node, or might.
+/// The script prints what the chart changes on a node, or might.
 const STATE: &str = "\
 sysctl --all 2>/dev/null | grep -E '^net\\.(core|ipv4\\.tcp)' | grep -v congestion_control
 find /sys/fs/bpf
@@ -391,11 +391,10 @@ impl<'a> Application<'a> {
     }
 
     fn await_more(&self, kind: &str, more: u64) -> Result<()> {
-        let count = || Ok::<_, anyhow::Error>(self.seen()?);
-        let now = count()?.connections.get(kind).copied().unwrap_or_default();
+        let now = self.seen()?.connections.get(kind).copied().unwrap_or_default();
         let is_more =
             |seen: &Seen| seen.connections.get(kind).is_some_and(|count| *count >= now + more);
-        until("more connections are tuned", SOON, count, is_more)?;
+        until("more connections are tuned", SOON, || self.seen(), is_more)?;
         Ok(())
     }
 

@@ -23,7 +23,7 @@ pub const ACCEPTS_LINK: &str = "accepts_link";
 pub const SIGNALS_LINK: &str = "signals_link";
 pub const OPTIONS_LINK: &str = "options_link";
 const ALGORITHM_PREFIX: &str = "wad_";
-/// What is behind the layout in the name of a folder that was set aside.
+/// A folder that was set aside has this behind its layout.
 const ASIDE: &str = "-before";
 
 /// Says why the pins could not be had.
