@@ -60,6 +60,9 @@ fn values(sndbuf: &str) -> String {
     )
 }
 
+/// A path with `buffers = "autotune"` needs more of this than a node has at first.
+const ROOM: &str = "net.ipv4.tcp_wmem";
+
 /// The script prints what the chart changes on a node, or might.
 const STATE: &str = "\
 sysctl --all 2>/dev/null | grep -E '^net\\.(core|ipv4\\.tcp)' | grep -v congestion_control
@@ -97,6 +100,7 @@ impl Node<'_> {
         self.import(image)?;
         let _echo = self.echo()?;
         let before = self.state()?;
+        let room = self.setting(ROOM)?;
 
         self.helm("install", FIRST_BYTES, &["--create-namespace"])?;
         let first = self.rolled_out()?;
@@ -105,7 +109,9 @@ impl Node<'_> {
         let tuned = kind("wad_aimd", FIRST_BYTES);
         application.await_more(&tuned, 100)?;
         println!("connections of a pod are tuned");
-        ensure!(self.state()? != before, "the state of a node with the agent is not told apart");
+        let raised = self.setting(ROOM)?;
+        ensure!(raised != room, "{ROOM} is {raised} as before");
+        println!("{ROOM} is raised from {room} to {raised}");
         self.is_scraped()?;
 
         self.changes_its_configuration(&application)?;
@@ -237,6 +243,11 @@ impl Node<'_> {
         ]))?;
         let value = page.lines().find_map(|line| line.strip_prefix(series)?.trim().parse().ok());
         value.with_context(|| format!("{series} is not in:\n{page}"))
+    }
+
+    fn setting(&self, name: &str) -> Result<String> {
+        let read = run_command(self.cluster.command("sysctl").args(["--values", name]))?;
+        Ok(read.trim().replace('\t', " "))
     }
 
     fn state(&self) -> Result<String> {
