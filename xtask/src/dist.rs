@@ -26,10 +26,7 @@ pub fn machines() -> PossibleValuesParser {
 /// for.
 pub fn run(machines: &[String], shows_sizes: bool) -> Result<()> {
     setup::run(For::Shipping)?;
-    let is_wanted = |target: &&'static str| {
-        machines.is_empty() || machines.iter().any(|name| name == arch(target))
-    };
-    for target in SHIPPED.into_iter().filter(is_wanted) {
+    for target in targets(machines) {
         let shipped = ship(target)?;
         let bytes = fs::metadata(&shipped).with_context(|| shipped.display().to_string())?.len();
         println!("{} ({bytes} bytes)", shipped.display());
@@ -41,6 +38,19 @@ pub fn run(machines: &[String], shows_sizes: bool) -> Result<()> {
     }
     println!("{}", share()?.display());
     Ok(())
+}
+
+/// Returns the targets of the named machines, or of all.
+pub fn targets(machines: &[String]) -> impl Iterator<Item = &'static str> {
+    let is_wanted = |target: &&'static str| {
+        machines.is_empty() || machines.iter().any(|name| name == arch(target))
+    };
+    SHIPPED.into_iter().filter(is_wanted)
+}
+
+/// Returns the folder of what is made to ship for a target.
+pub fn folder(target: &'static str) -> PathBuf {
+    exec::target().join("dist").join(arch(target))
 }
 
 /// Makes what is installed beside the program, and returns where it is.
@@ -59,7 +69,7 @@ fn share() -> Result<PathBuf> {
 }
 
 /// Returns the name of a target's machine.
-fn arch(target: &'static str) -> &'static str {
+pub fn arch(target: &'static str) -> &'static str {
     target.split('-').next().unwrap_or_default()
 }
 
@@ -78,18 +88,19 @@ pub fn cargo(subcommand: &str, target: &str, profile: &str) -> Command {
 /// Returns where the linker writes what it put where in a target's file, which has no
 /// symbols itself.
 fn map(target: &'static str) -> PathBuf {
-    exec::target().join("dist").join(arch(target)).join("wad.map")
+    folder(target).join("wad.map")
 }
 
 /// Builds `wad` for a target, and returns where it is.
 pub fn ship(target: &'static str) -> Result<PathBuf> {
     let arch = arch(target);
-    let map = map(target);
-    let folder = map.parent().expect("the map is in a folder");
-    fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    let (map, folder) = (map(target), folder(target));
+    fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let remaps: Vec<_> = wad_toolchain::remaps(exec::root()).collect();
     exec::prepare(
         cargo("rustc", target, "release")
-            .args(["--package", "wad", "--bin", "wad", "--"])
+            .env("CARGO_ENCODED_RUSTFLAGS", remaps.join("\u{1f}"))
+            .args(["--locked", "--package", "wad", "--bin", "wad", "--"])
             .arg(format!("-Clink-arg=-Map={}", map.display()))
             // A list of the places that the loader writes to, 24 bytes for each, becomes
             // a bitmap.

@@ -8,6 +8,8 @@ use anyhow::Result;
 use clap::{Parser, Subcommand};
 use fuzz::Time;
 
+mod again;
+mod bill;
 mod book;
 mod build;
 mod ci;
@@ -20,7 +22,9 @@ mod elf;
 mod exec;
 mod fmt;
 mod fuzz;
+mod image;
 mod installed;
+mod kubernetes;
 mod lab;
 mod linker;
 mod packages;
@@ -28,9 +32,11 @@ mod programs;
 mod reference;
 mod setup;
 mod sizes;
+mod source;
 mod test;
 mod toolchains;
 mod tools;
+mod tree;
 mod verifier;
 mod vm;
 
@@ -88,6 +94,11 @@ enum Command {
     /// Hold the metrics against what an OpenTelemetry Collector makes of them; that is built
     /// first, which takes Go and some ten minutes
     Collector,
+    /// Run the agent by its chart on a node of a real Kubernetes
+    Kubernetes {
+        #[command(subcommand)]
+        order: kubernetes::Order,
+    },
     /// Feed the parsers of what comes from outside with what libFuzzer makes up
     Fuzz {
         /// All of them if none is named
@@ -137,6 +148,22 @@ enum Command {
         /// Show what takes the room, by section and by crate
         #[arg(long)]
         sizes: bool,
+    },
+    /// Build an OCI image without a daemon, the same bytes from the same commit, in
+    /// target/dist: for x86_64 and aarch64 in one index
+    Image {
+        /// The image of these machines alone
+        #[arg(value_name = "MACHINE", value_parser = dist::machines())]
+        machines: Vec<String>,
+        /// Where the sources are, which the image's annotations say
+        #[arg(long, value_name = "URL")]
+        source: Option<String>,
+        /// Have skopeo read it, umoci unpack it, and the kernel run what is in it
+        #[arg(long)]
+        check: bool,
+        /// Build it again from a clone in another folder, and compare
+        #[arg(long, conflicts_with = "check")]
+        twice: bool,
     },
     /// Build the book of docs/, in target/book; wrong links, stale pages and broken examples
     /// fail it
@@ -206,6 +233,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test { list: true, .. } => test::list(),
         Command::Test { filter, list: false } => test::run(filter.as_deref()),
         Command::Collector => collector::run(),
+        Command::Kubernetes { order } => kubernetes::run(&order),
         Command::Fuzz { no_run: true, .. } => fuzz::build().map(drop),
         Command::Fuzz { targets, input: Some(input), .. } => fuzz::reproduce(&targets, &input),
         Command::Fuzz { targets, input: None, seconds, in_all, .. } => {
@@ -219,6 +247,13 @@ fn run(command: Command) -> Result<()> {
         Command::Vm { other: None, kernels, tests, long } => vm::run(&kernels, &tests, long),
         Command::Verifier { kernels } => verifier::run(&kernels),
         Command::Dist { machines, sizes } => dist::run(&machines, sizes),
+        Command::Image { machines, source, check: true, .. } => {
+            image::check(&machines, source.as_deref())
+        }
+        Command::Image { machines, source, twice: true, .. } => {
+            image::twice(&machines, source.as_deref())
+        }
+        Command::Image { machines, source, .. } => image::run(&machines, source.as_deref()),
         Command::Book { write } => book::run(write),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),

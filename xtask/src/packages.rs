@@ -18,16 +18,27 @@ pub struct Package {
     service: Option<&'static str>,
     /// Tells whether the demonstration cannot do without the package.
     pub for_demo: bool,
-    /// Tells whether the package is for virtual machines alone.
-    pub for_vm: bool,
-    /// Tells whether the package is for the binaries to ship alone.
-    pub for_shipping: bool,
-    /// Tells whether the package is for libFuzzer alone.
-    pub for_fuzzing: bool,
+    /// The only thing that the package is for, if it is not for all tests.
+    pub only: Option<Only>,
+}
+
+/// One thing that only some commands do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Only {
+    /// Virtual machines.
+    Machines,
+    /// The binaries to ship.
+    Shipping,
+    /// libFuzzer.
+    Fuzzing,
+    /// A look at images from outside.
+    Images,
+    /// A node of Kubernetes.
+    Kubernetes,
 }
 
 /// This list has all packages.
-pub const ALL: [Package; 19] = [
+pub const ALL: [Package; 25] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -41,42 +52,35 @@ pub const ALL: [Package; 19] = [
     Package::new("util-linux", "taskset", "processors of benchmarks, mounts of machines"),
     Package::new("systemd", "systemctl", "holds the agent as its unit says"),
     Package::new("zstd", "zstd", "an outside view of packed traces"),
-    Package::new("clang", "clang", "compiles TLS for other machines").for_shipping(),
-    Package::new("g++", "c++", "compiles libFuzzer").for_fuzzing(),
-    Package::new("qemu-system-x86", "qemu-system-x86_64", "boots other kernels").for_vm(),
-    Package::new("busybox-static", "busybox", "programs for other kernels").for_vm(),
-    Package::new("kmod", "depmod", "modules for other kernels").for_vm(),
-    Package::new("xz-utils", "xz", "modules for other kernels").for_vm(),
+    Package::new("clang", "clang", "compiles TLS for other machines").only(Only::Shipping),
+    Package::new("skopeo", "skopeo", "an outside view of images").only(Only::Images),
+    Package::new("umoci", "umoci", "unpacks images").only(Only::Images),
+    Package::new("containerd", "containerd", "holds containers")
+        .service("containerd")
+        .only(Only::Kubernetes),
+    Package::new("runc", "runc", "runs containers").only(Only::Kubernetes),
+    Package::new("containernetworking-plugins", "/usr/lib/cni/ptp", "joins pods")
+        .only(Only::Kubernetes),
+    Package::new("iptables", "iptables", "leads pods to the API server").only(Only::Kubernetes),
+    Package::new("g++", "c++", "compiles libFuzzer").only(Only::Fuzzing),
+    Package::new("qemu-system-x86", "qemu-system-x86_64", "boots other kernels")
+        .only(Only::Machines),
+    Package::new("busybox-static", "busybox", "programs for other kernels").only(Only::Machines),
+    Package::new("kmod", "depmod", "modules for other kernels").only(Only::Machines),
+    Package::new("xz-utils", "xz", "modules for other kernels").only(Only::Machines),
 ];
 
 impl Package {
     const fn new(name: &'static str, program: &'static str, why: &'static str) -> Self {
-        Self {
-            name,
-            why,
-            program,
-            service: None,
-            for_demo: false,
-            for_vm: false,
-            for_shipping: false,
-            for_fuzzing: false,
-        }
-    }
-
-    const fn for_shipping(self) -> Self {
-        Self { for_shipping: true, ..self }
-    }
-
-    const fn for_fuzzing(self) -> Self {
-        Self { for_fuzzing: true, ..self }
+        Self { name, why, program, service: None, for_demo: false, only: None }
     }
 
     const fn for_demo(self) -> Self {
         Self { for_demo: true, ..self }
     }
 
-    const fn for_vm(self) -> Self {
-        Self { for_vm: true, ..self }
+    const fn only(self, purpose: Only) -> Self {
+        Self { only: Some(purpose), ..self }
     }
 
     const fn service(self, service: &'static str) -> Self {

@@ -7,7 +7,7 @@ use wad_toolchain::BpfToolchain;
 
 use crate::{
     exec, linker,
-    packages::{self, Package},
+    packages::{self, Only, Package},
     toolchains,
     tools::{DENY, MDBOOK},
 };
@@ -25,11 +25,15 @@ pub enum For {
     Fuzzing,
     /// Compiling for every machine that is shipped for.
     Shipping,
+    /// Shipping, and a look at images by other people's programs.
+    Images,
     /// The lab with other people's programs, and the tests as root.
     Testing,
+    /// The tests as root, and a node of Kubernetes.
+    Kubernetes,
     /// The tests under other kernels.
     Machines,
-    /// All of these purposes.
+    /// All of these purposes but Kubernetes.
     Everything,
 }
 
@@ -47,29 +51,33 @@ pub fn target_of(machine: &str) -> Result<&'static str> {
     target.with_context(|| format!("wad is not shipped for {machine}"))
 }
 
+/// A pod of Kubernetes begins with a program of this package, which does nothing.
+const PAUSING: &str = "busybox-static";
+
 /// Makes sure that all is there.
 pub fn run(purpose: For) -> Result<()> {
     let targets = match purpose {
-        For::Shipping | For::Machines | For::Everything => SHIPPED.to_vec(),
-        For::Testing => vec![own_target()?],
+        For::Shipping | For::Images | For::Machines | For::Everything => SHIPPED.to_vec(),
+        For::Testing | For::Kubernetes => vec![own_target()?],
         _ => Vec::new(),
     };
     let components: &[&str] = match purpose {
         For::Linting | For::Everything => &["clippy", "rustfmt"],
         _ => &[],
     };
-    let packages: Vec<&Package> = match purpose {
-        For::Machines | For::Everything => packages::ALL.iter().collect(),
-        For::Testing => {
-            let others =
-                |package: &&Package| package.for_vm || package.for_shipping || package.for_fuzzing;
-            packages::ALL.iter().filter(|package| !others(package)).collect()
+    let is_wanted = |package: &&Package| match purpose {
+        For::Machines | For::Everything => package.only != Some(Only::Kubernetes),
+        For::Testing => package.only.is_none(),
+        For::Kubernetes => {
+            package.name == PAUSING || matches!(package.only, None | Some(Only::Kubernetes))
         }
-        For::Shipping => packages::ALL.iter().filter(|package| package.for_shipping).collect(),
-        For::Fuzzing => packages::ALL.iter().filter(|package| package.for_fuzzing).collect(),
-        For::Demo => packages::ALL.iter().filter(|package| package.for_demo).collect(),
-        _ => Vec::new(),
+        For::Images => matches!(package.only, Some(Only::Shipping | Only::Images)),
+        For::Shipping => package.only == Some(Only::Shipping),
+        For::Fuzzing => package.only == Some(Only::Fuzzing),
+        For::Demo => package.for_demo,
+        For::Building | For::Linting => false,
     };
+    let packages: Vec<&Package> = packages::ALL.iter().filter(is_wanted).collect();
     let bpf = BpfToolchain::read(exec::root())?;
     toolchains::ensure_host(components, &targets)?;
     toolchains::ensure_bpf(&bpf)?;

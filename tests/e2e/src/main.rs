@@ -1,6 +1,7 @@
 //! `wad-e2e`: the end-to-end tests of `wad`, which need root. `cargo xtask test` runs
 //! them on this host, `cargo xtask vm` under other kernels.
 
+mod application;
 mod harness;
 mod measured;
 mod pods;
@@ -38,6 +39,14 @@ struct Arguments {
     /// Hold the metrics against what this OpenTelemetry Collector makes of them, and run none
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["list", "verifier"])]
     collector: Option<PathBuf>,
+    /// Run the agent as its chart does on a real Kubernetes, whose programs are in this folder,
+    /// and no other test
+    #[arg(long, value_name = "FOLDER", requires = "image",
+          conflicts_with_all = ["list", "verifier", "collector"])]
+    kubernetes: Option<PathBuf>,
+    /// The archive of the agent's image
+    #[arg(long, value_name = "FILE", requires = "kubernetes")]
+    image: Option<PathBuf>,
     /// The test to be run in this process
     #[arg(long, hide = true, value_name = "NAME")]
     one: Option<String>,
@@ -57,6 +66,10 @@ enum PeerCommand {
     /// An end of the lab's transfers
     #[command(flatten)]
     Lab(Peer),
+    /// Sends back what comes
+    Echo { at: SocketAddr },
+    /// Connects there again and again
+    Application { to: SocketAddr },
     /// Connects as a user so many times, and does nothing more
     KeepOpen { to: SocketAddr, connections: usize, user: u32 },
 }
@@ -65,6 +78,8 @@ impl PeerCommand {
     fn run(self) -> Result<()> {
         match self {
             Self::Lab(peer) => peer.run(),
+            Self::Echo { at } => application::echo(at),
+            Self::Application { to } => application::connect(to),
             Self::KeepOpen { to, connections, user } => {
                 setuid(Uid::from_raw(user))?;
                 let _kept: Vec<TcpStream> =
@@ -103,6 +118,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if let Some(program) = &arguments.collector {
         tests::scrapers::through_collector(program)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let (Some(programs), Some(image)) = (&arguments.kubernetes, &arguments.image) {
+        tests::kubernetes::on_a_node(programs, image)?;
         return Ok(ExitCode::SUCCESS);
     }
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);

@@ -19,6 +19,7 @@ pub mod episodes;
 pub mod foreign;
 pub mod inventory;
 pub mod kernel;
+pub mod kubernetes;
 pub mod leftovers;
 pub mod limits;
 pub mod metrics;

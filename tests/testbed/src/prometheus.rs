@@ -44,6 +44,19 @@ impl Prometheus {
         target: SocketAddr,
         options: &[&str],
     ) -> Result<Self, PrometheusError> {
+        Self::start_by(Command::new("prometheus"), folder, target, options)
+    }
+
+    /// Starts one by a command, which may have it run elsewhere.
+    ///
+    /// # Errors
+    /// When it cannot be run.
+    pub fn start_by(
+        mut command: Command,
+        folder: &Path,
+        target: SocketAddr,
+        options: &[&str],
+    ) -> Result<Self, PrometheusError> {
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let file = folder.join("prometheus.yml");
         fs::write(
@@ -55,7 +68,6 @@ impl Prometheus {
                  \x20 static_configs: [{{ targets: ['{target}'] }}]\n"
             ),
         )?;
-        let mut command = Command::new("prometheus");
         command.arg("--config.file").arg(file);
         command.arg("--storage.tsdb.path").arg(folder.join("tsdb"));
         command.arg(format!("--web.listen-address=127.0.0.1:{port}"));

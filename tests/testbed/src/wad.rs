@@ -282,6 +282,33 @@ impl Home {
         self.start_at(Place { netns: Some(netns), cgroup: None }, self.run_on(cgroup))
     }
 
+    /// Starts an agent that takes the place of the one that runs. Its words begin with those
+    /// given: the program, and before it what runs that, as `setpriv` does.
+    ///
+    /// # Errors
+    /// When it ends, or has not taken the place in time; with its log.
+    pub fn start_in_place(&self, words: &[&str], cgroup: &Cgroup) -> Result<Agent<'_>, WadError> {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).args(self.run_on(cgroup).get_args()).arg("--take-over");
+        let agent = self.start_by(command)?;
+        let begun = Instant::now();
+        while self.agent_that_answers()? != Some(agent.id()) {
+            if begun.elapsed() > START_LIMIT {
+                return Err(WadError::NotReady { log: self.log() });
+            }
+            signal::sleep(Duration::from_millis(20))?;
+        }
+        Ok(agent)
+    }
+
+    /// Returns the number of the process that answers for this instance, if one does.
+    fn agent_that_answers(&self) -> Result<Option<u32>, ProcessError> {
+        let mut command = self.command("status");
+        let Ok(text) = run_command(command.arg("--json")) else { return Ok(None) };
+        let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        Ok(status["pid"].as_u64().and_then(|pid| pid.try_into().ok()))
+    }
+
     fn run_on(&self, cgroup: &Cgroup) -> Command {
         let mut command = self.command("run");
         command.arg("--cgroup").arg(cgroup.path());

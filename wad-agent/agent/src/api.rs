@@ -49,6 +49,7 @@ pub use self::{
 };
 use crate::{
     explainer::Explainer,
+    handing_over::{self, HandingOver},
     paths::{self, Paths},
     reload,
     status::{About, Status},
@@ -122,6 +123,8 @@ pub enum Command {
     /// Says what a reload would change: of the agent's own file, or of another text.
     Preview(Option<Texts>, reload::PreviewAnswer),
     Switch(switch::Order, switched::Answer),
+    /// Has this agent leave its place to another one.
+    HandOver(handing_over::Answer),
 }
 
 /// Returns what the socket of a group serves: it changes nothing.
@@ -137,6 +140,8 @@ pub fn readers_router(api: Arc<Api>) -> Router {
 /// Returns what the Unix socket serves.
 pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router {
     let (switches, previews) = (commands.clone(), commands.clone());
+    let successors = commands.clone();
+    let hand_over = move || ask::<HandingOver>(successors, Command::HandOver);
     let preview = move |Json(other): Json<Option<Texts>>| {
         ask(previews, move |answer| Command::Preview(other, answer))
     };
@@ -148,6 +153,7 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
         .route("/v1/reload", post(reload))
         .route("/v1/reload/preview", post(preview).layer(DefaultBodyLimit::max(PREVIEW_BYTES)))
         .route("/v1/switch", post(switch))
+        .route(handing_over::AT, post(hand_over))
 }
 
 /// Waits until the agent has done it.

@@ -110,6 +110,13 @@ pub async fn ask<T: DeserializeOwned>(
         .map_err(|source| ClientError::Unreadable { socket: at(), source })
 }
 
+/// Whether the agent that listens there is in this process' PID namespace or one within, as
+/// one in the same container is: the kernel has no number for a process elsewhere.
+pub async fn is_near(socket: &Path) -> io::Result<bool> {
+    let stream = UnixStream::connect(socket).await?;
+    Ok(stream.peer_cred()?.pid().is_some_and(|pid| pid != 0))
+}
+
 /// Connects to the agent. Who may not change anything asks where a group may.
 async fn connect(socket: &Path, request: &Request) -> io::Result<UnixStream> {
     match UnixStream::connect(socket).await {

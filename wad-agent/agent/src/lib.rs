@@ -6,6 +6,7 @@ pub mod dns;
 pub mod explainer;
 pub mod flow_log;
 mod gzip;
+pub mod handing_over;
 pub mod measured;
 mod otlp;
 pub mod paths;

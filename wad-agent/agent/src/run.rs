@@ -50,16 +50,19 @@ use wad_policy::{
     config::{Config, ConfigError, Texts},
     switch::{self, Disabled},
 };
-use wad_toolbox::{causes::told, mutex::locked, own_folder};
+use wad_toolbox::{causes::told, mutex::locked, own_folder, signals::Stop};
 use wad_tuning::{
     bpf, disabled_note::Note, instance::Instance, journal::Journal, state_dir::StateDir,
 };
 
 use self::{
-    events::Events, learning::Learning, memory::keep_little_memory, running::Running,
+    events::{End, Events},
+    learning::Learning,
+    memory::keep_little_memory,
+    running::Running,
     servers::Listeners,
 };
-use crate::{api, measured, otlp, reload, service_manager, sets, sources::Cache};
+use crate::{api, handing_over, measured, otlp, reload, service_manager, sets, sources::Cache};
 
 /// Says how the agent is to be run.
 #[derive(Clone, Debug)]
@@ -69,6 +72,8 @@ pub struct Options {
     /// The cgroup; None for the root of cgroup v2: all flows.
     pub cgroup: Option<PathBuf>,
     pub instance: Instance,
+    /// An agent that runs already leaves its place to this one, and this one to the next.
+    pub takes_over: bool,
     /// Paths are learned, whether the configuration has `[learn]` or not.
     pub learn: bool,
     /// No file is as an empty one.
@@ -116,7 +121,12 @@ pub fn run(options: &Options) -> Result<()> {
     let instance = &options.instance;
     own_folder::make_private(Path::new(lock::RUN_DIR))?;
     // From here on no other agent of this instance can run.
-    let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
+    let run_dir = Path::new(lock::RUN_DIR);
+    let lock = if options.takes_over {
+        handing_over::take_place(run_dir, instance)?
+    } else {
+        Lock::take(run_dir, instance.name())?
+    };
     let noted = StateDir::of(&lock);
     let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
     own_folder::guard(&state_dir)?;
@@ -149,17 +159,26 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let runtime = runtime()?;
     let begin = Begin { config, seen, disabled, learning };
-    let result = runtime.block_on(agent.serve(&journal, begin));
-    // A look-up of a name may take long: nobody waits for it any more.
-    runtime.shutdown_background();
+    let mut stop = runtime.block_on(async { Stop::new() })?;
+    let ended = runtime.block_on(agent.serve(&journal, begin));
+    let is_handed_over = matches!(ended, Ok(End::HandedOver));
     sinks.finish();
     let mut journal = locked(&journal);
     // Tuning that is to stay, or that a failed start could not take over, goes on and
     // keeps what it needs; but nobody follows routes any more.
-    if bpf::exist(instance) {
-        return first_error(result, journal.undo_routes().map_err(anyhow::Error::from));
+    let left = if bpf::exist(instance) {
+        journal.undo_routes().map_err(anyhow::Error::from)
+    } else {
+        undo(&mut journal, &noted)
+    };
+    drop(lock);
+    if is_handed_over {
+        // Whoever holds this process would start it again, and it would ask for the place.
+        runtime.block_on(stop.asked());
     }
-    first_error(result, undo(&mut journal, &noted))
+    // A look-up of a name may take long: nobody waits for it any more.
+    runtime.shutdown_background();
+    first_error(ended.map(|_| ()), left)
 }
 
 /// Threads for work that may block, at most.
@@ -221,7 +240,7 @@ pub struct Begin {
 }
 
 impl Agent<'_> {
-    async fn serve(&self, journal: &Arc<Mutex<Journal>>, begin: Begin) -> Result<()> {
+    async fn serve(&self, journal: &Arc<Mutex<Journal>>, begin: Begin) -> Result<End> {
         let (commands, asked) = mpsc::channel(1);
         let mut events = Events::new(&self.options.config, asked)?;
         // What can fail for others' reasons comes before any change to the host.
@@ -246,7 +265,7 @@ impl Agent<'_> {
         service_manager::stopping();
         looking.abort();
         late.abort();
-        running.end().await?;
+        running.end(matches!(result, Ok(End::HandedOver))).await?;
         result
     }
 }

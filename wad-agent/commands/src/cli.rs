@@ -10,7 +10,7 @@ use wad_tuning::routes::GUARD;
 
 use crate::{
     arguments::Ask, check, cleanup, diagnose, explain, flows, import, plan, plot, reload, run,
-    suggest, switch, top, trace,
+    status, suggest, switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -56,7 +56,7 @@ pub enum Command {
     /// carried over
     Import(import::Import),
     /// Show what the running agent does
-    Status(Ask),
+    Status(status::Arguments),
     /// Show which path the connections to an address fall under, what they get, and
     /// why
     Explain(explain::Explain),

@@ -15,6 +15,8 @@ pub enum CommandError {
     /// The agent has changed nothing, or has put all back.
     #[error("{done}: {reason}")]
     Refused { done: &'static str, reason: String },
+    #[error("not ready: {reason}")]
+    NotReady { reason: String },
     #[error("{reason}")]
     NotNoted { reason: String },
     #[error(

@@ -69,7 +69,8 @@ impl Exit {
                  nothing there, or a value is no such"
             }
             Self::Unavailable => {
-                "`EX_UNAVAILABLE`: no agent runs as this instance, or it does not answer"
+                "`EX_UNAVAILABLE`: no agent runs as this instance, or it does not answer, or `status \
+                 --ready` finds that it is not ready"
             }
             Self::NoPermission => {
                 "`EX_NOPERM`: it takes root, or capabilities that are missing; the error names them"
@@ -135,6 +136,7 @@ const fn of_command(error: &CommandError) -> Exit {
         | CommandError::TooLarge { .. }
         | CommandError::BoundsOfStream { .. } => Exit::Usage,
         CommandError::Refused { .. } => Exit::Refused,
+        CommandError::NotReady { .. } => Exit::Unavailable,
         CommandError::NotNoted { .. }
         | CommandError::LinesLost { .. }
         | CommandError::LeftOut { .. }
@@ -180,6 +182,7 @@ mod tests {
             (answered(500), Exit::Failure),
             (answered(503), Exit::Unavailable),
             (CommandError::LinesLost { lines: 1, last: None }.into(), Exit::Partly),
+            (CommandError::NotReady { reason: String::new() }.into(), Exit::Unavailable),
             (
                 CommandError::Refused { done: "nothing was changed", reason: String::new() }.into(),
                 Exit::Refused,

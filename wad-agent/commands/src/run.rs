@@ -19,6 +19,10 @@ pub struct Run {
     /// configuration does; where there is no /etc/wad/wad.toml, it is as if it were empty
     #[arg(long)]
     pub learn: bool,
+    /// Take the place of an agent that was started so, if one runs, and leave it to the next:
+    /// tuning stays in the kernel, and who has left waits to be stopped
+    #[arg(long)]
+    pub take_over: bool,
     #[command(flatten)]
     pub instance: InstanceName,
 }
@@ -31,5 +35,6 @@ pub fn run(args: &Run) -> Result<()> {
         instance: args.instance.name.clone(),
         learn: args.learn,
         may_lack_file: args.learn && args.config.file == Path::new(DEFAULT_CONFIG),
+        takes_over: args.take_over,
     })
 }

@@ -92,14 +92,31 @@ pub fn root() -> Result<PathBuf, CgroupError> {
 
 /// The whole hierarchy, rather than a part of it that is mounted somewhere else.
 pub fn cgroup2_mount(mounts: &str) -> Option<PathBuf> {
-    let cgroup2 = |line: &'_ str| -> Option<(bool, PathBuf)> {
+    let cgroup2 = |line: &'_ str| -> Option<(Reach, PathBuf)> {
         let (mount, filesystem) = line.split_once(" - ")?;
         let mut fields = mount.split(' ').skip(3);
         let (root, dir) = (fields.next()?, fields.next()?);
-        (filesystem.split(' ').next() == Some("cgroup2")).then(|| (root != "/", unescaped(dir)))
+        (filesystem.split(' ').next() == Some("cgroup2")).then(|| (reach(root), unescaped(dir)))
     };
-    // Of equals, the first.
-    mounts.lines().filter_map(cgroup2).min_by_key(|(is_part, _)| *is_part).map(|(_, dir)| dir)
+    // Of equals, the last that is compared: the first in the table.
+    mounts.lines().rev().filter_map(cgroup2).max_by_key(|(reach, _)| *reach).map(|(_, dir)| dir)
+}
+
+/// How much of the hierarchy a mount holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Reach {
+    /// A cgroup that this process need not be in.
+    Part,
+    /// The root of this process' cgroup namespace, or one so many levels above it: in a
+    /// container the first is its own, and the second the host's.
+    Above(usize),
+}
+
+/// Reads it from the root of a mount, as `/`, `/../..` and `/a.slice` (cgroup_namespaces(7)).
+fn reach(root: &str) -> Reach {
+    let mut names = root.split('/').filter(|name| !name.is_empty());
+    let levels = names.clone().count();
+    if names.all(|name| name == "..") { Reach::Above(levels) } else { Reach::Part }
 }
 
 /// A path of the table: blanks and the like are in it as a backslash and three
@@ -171,6 +188,13 @@ mod tests {
         let both = format!("{part}{hybrid}");
         assert_eq!(cgroup2_mount(&both), Some("/sys/fs/cgroup/unified".into()));
         assert_eq!(cgroup2_mount("25 22 0:22 / /proc rw - proc proc rw\n"), None);
+        let container = "30 22 0:31 / /sys/fs/cgroup ro - cgroup2 cgroup rw\n\
+                         31 22 0:31 /../../.. /host/sys/fs/cgroup ro - cgroup2 cgroup2 rw\n\
+                         32 22 0:31 /../other /mnt/other ro - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup2_mount(container), Some("/host/sys/fs/cgroup".into()));
+        let twice = "30 22 0:31 / /first ro - cgroup2 cgroup rw\n\
+                     31 22 0:31 / /second ro - cgroup2 cgroup2 rw\n";
+        assert_eq!(cgroup2_mount(twice), Some("/first".into()));
         let blank = "36 22 0:31 / /a\\040b\\134c rw - cgroup2 cgroup2 rw\n";
         assert_eq!(cgroup2_mount(blank), Some("/a b\\c".into()));
     }

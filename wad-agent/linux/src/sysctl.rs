@@ -10,7 +10,13 @@ use std::{
 #[derive(Clone, Debug)]
 pub struct Sysctl {
     root: PathBuf,
+    /// Where those of the network are.
+    root_of_net: PathBuf,
 }
+
+/// A container may not write to its /proc/sys; /proc/sys/net of the host is mounted below
+/// this where it may change that.
+const OF_HOST: &str = "/host/proc/sys";
 
 #[derive(Debug, thiserror::Error)]
 pub enum SysctlError {
@@ -32,14 +38,22 @@ fn needs(key: &str, others: &[&str]) -> String {
 
 impl Default for Sysctl {
     fn default() -> Self {
-        Self::at("/proc/sys")
+        let own = Self::at("/proc/sys");
+        let of_host = Path::new(OF_HOST);
+        if of_host.join("net").is_dir() { own.with_net_at(of_host) } else { own }
     }
 }
 
 impl Sysctl {
     #[must_use]
     pub fn at(root: impl AsRef<Path>) -> Self {
-        Self { root: root.as_ref().to_owned() }
+        let root = root.as_ref().to_owned();
+        Self { root_of_net: root.clone(), root }
+    }
+
+    /// Has `net` be in another folder.
+    fn with_net_at(self, root: &Path) -> Self {
+        Self { root_of_net: root.to_owned(), ..self }
     }
 
     pub fn read(&self, key: &str) -> Result<String, SysctlError> {
@@ -69,7 +83,8 @@ impl Sysctl {
     }
 
     fn file(&self, key: &str) -> PathBuf {
-        self.root.join(key.replace('.', "/"))
+        let root = if key.starts_with("net.") { &self.root_of_net } else { &self.root };
+        root.join(key.replace('.', "/"))
     }
 }
 
@@ -122,6 +137,18 @@ mod tests {
         let error = sysctl.write("kernel.nonsense", "1").unwrap_err();
         assert!(error.to_string().starts_with("cannot set kernel.nonsense to 1"));
         assert!(sysctl.read("kernel.nonsense").is_err());
+    }
+
+    #[test]
+    fn those_of_the_network_may_be_elsewhere() {
+        let (_own, sysctl) = testing::tree(&[("net.core.rmem_max", "1"), ("kernel.a", "own")]);
+        let (host, _) = testing::tree(&[("net.core.rmem_max", "2"), ("kernel.a", "host")]);
+        let sysctl = sysctl.with_net_at(host.path());
+        sysctl.write("net.core.rmem_max", "3").unwrap();
+        assert_eq!(sysctl.read("net.core.rmem_max").unwrap(), "3");
+        assert_eq!(sysctl.read("kernel.a").unwrap(), "own");
+        let at_host = fs::read_to_string(host.path().join("net/core/rmem_max")).unwrap();
+        assert_eq!(at_host, "3");
     }
 
     #[test]

@@ -55,6 +55,7 @@ const TABLE: &[Row] = &[
             ("--config FOLDER/bad.toml", Code(78)),
             ("--learn --config FOLDER/none.toml", Code(78)),
             ("--learn --config FOLDER/good.toml --cgroup FOLDER --instance UPPER", Code(64)),
+            ("--config FOLDER/bad.toml --take-over", Code(78)),
         ],
         json: &[],
     },
@@ -89,7 +90,16 @@ const TABLE: &[Row] = &[
         ends: &[("FOLDER/good.wad", Code(0)), ("FOLDER/none.wad", Code(1)), ("", Code(64))],
         json: &[],
     },
-    Row { command: "status", ends: &[("", NoAgent), ("--json", NoAgent)], json: &[] },
+    Row {
+        command: "status",
+        ends: &[
+            ("", NoAgent),
+            ("--json", NoAgent),
+            ("--ready", NoAgent),
+            ("--ready --json", Code(64)),
+        ],
+        json: &[],
+    },
     Row {
         command: "explain",
         ends: &[

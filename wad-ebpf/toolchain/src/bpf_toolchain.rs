@@ -86,13 +86,17 @@ impl BpfToolchain {
                 command.env_remove(name);
             }
         }
-        // Joined by the separator that lets paths have spaces.
-        let flags = [
+        let mut flags = vec![
             format!("--cfg=bpf_target_arch=\"{arch}\""),
             // Atomic operations that return what was there: Linux 5.12.
             "-Ctarget-cpu=v3".to_owned(),
             "-Clink-arg=--btf".to_owned(),
         ];
+        flags.extend(remaps(&self.root));
+        if let Some(sysroot) = self.sysroot() {
+            flags.push(remap(&sysroot, "/rust"));
+        }
+        // Joined by the separator that lets paths have spaces.
         command
             .env_remove("RUSTUP_TOOLCHAIN")
             .env("CARGO_ENCODED_RUSTFLAGS", flags.join("\u{1f}"))
@@ -103,6 +107,19 @@ impl BpfToolchain {
             .env("CARGO_TARGET_DIR", self.root.join("target/bpf").join(arch));
         command
     }
+}
+
+/// Returns the flags by which what is built does not depend on where the repository and
+/// cargo's folder are: names of files stand in it.
+pub fn remaps(root: &Path) -> impl Iterator<Item = String> {
+    let cargo = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo = cargo.or_else(|| Some(env::home_dir()?.join(".cargo")));
+    let cargo = cargo.map(|cargo| remap(&cargo, "/cargo"));
+    [remap(root, "/wad")].into_iter().chain(cargo)
+}
+
+fn remap(from: &Path, to: &str) -> String {
+    format!("--remap-path-prefix={}={to}", from.display())
 }
 
 /// These arguments make a cargo build for the kernel.

@@ -5,4 +5,4 @@
 mod bpf_toolchain;
 pub mod tool_folders;
 
-pub use bpf_toolchain::{BpfToolchain, LINKER_VERSION, TARGET};
+pub use bpf_toolchain::{BpfToolchain, LINKER_VERSION, TARGET, remaps};

@@ -63,6 +63,14 @@ pub enum Event {
     FlowsEnded(Result<()>),
 }
 
+/// Says how the agent came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    Stopped,
+    /// Another agent has asked for its place.
+    HandedOver,
+}
+
 /// Says where events come from.
 pub struct Events {
     stop: Stop,

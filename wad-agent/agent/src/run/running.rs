@@ -27,7 +27,7 @@ use super::{
     Agent, Begin,
     bound::{kernel_buffers, max_memory_bytes},
     change::{self, Installed, Wanted},
-    events::Event,
+    events::{End, Event},
     force::Force,
     learning::{Learning, Seen},
     memory::give_memory_back,
@@ -37,6 +37,7 @@ use super::{
 };
 use crate::{
     api::Command,
+    handing_over::HandingOver,
     measured::{self, Board, Measured},
     otlp::Exporter,
     reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
@@ -132,10 +133,18 @@ impl<'a> Running<'a> {
     }
 
     /// Acts on an event. Breaks at the agent's end, with what it says of that.
-    pub fn heed(&mut self, event: Event) -> ControlFlow<Result<()>> {
+    pub fn heed(&mut self, event: Event) -> ControlFlow<Result<End>> {
         match event {
-            Event::Stop => return ControlFlow::Break(Ok(())),
-            Event::FlowsEnded(ended) => return ControlFlow::Break(ended),
+            Event::Stop => return ControlFlow::Break(Ok(End::Stopped)),
+            Event::FlowsEnded(ended) => return ControlFlow::Break(ended.map(|()| End::Stopped)),
+            Event::Command(Command::HandOver(answer)) => {
+                let leaves = self.agent.options.takes_over;
+                let outcome = if leaves { HandingOver::leaving() } else { HandingOver::Staying };
+                // Who asked and has gone does not want the place any more.
+                if answer.send(outcome).is_ok() && leaves {
+                    return ControlFlow::Break(Ok(End::HandedOver));
+                }
+            }
             Event::HangUp => {
                 self.reload();
             }
@@ -186,7 +195,7 @@ impl<'a> Running<'a> {
     }
 
     /// Leaves the kernel as the configuration says.
-    pub async fn end(mut self) -> Result<()> {
+    pub async fn end(mut self, is_handed_over: bool) -> Result<()> {
         self.traces.stop();
         if let Some(servers) = &self.servers {
             servers.stop();
@@ -194,6 +203,10 @@ impl<'a> Running<'a> {
         self.measured.save();
         self.learning.save();
         let takes_out = match self.in_force.on_exit() {
+            _ if is_handed_over => {
+                info!("another agent takes this one's place: tuning stays in the kernel");
+                false
+            }
             OnExit::Restore if service_manager::restarts() => {
                 info!("stopping, to be started again: {KEPT}");
                 false

@@ -1,0 +1,132 @@
+//! An agent takes the place of one that runs, as the pod of a new version does: nothing is
+//! untuned meanwhile, and only the end of the agent in force takes tuning out.
+
+use std::{process::Command, sync::atomic::Ordering, thread};
+
+use anyhow::{Context as _, Result, ensure};
+use wad_e2e_attribute::e2e;
+use wad_testbed::{
+    another_build,
+    newcomers::Newcomers,
+    stand::Stand,
+    sysctl,
+    tcp::{self, Connection, at},
+    veth::{ADDRESSES_V4, Wire},
+    wad::{Home, program},
+};
+
+const SNDBUF_BYTES: usize = 8 * 1024 * 1024;
+
+/// Only the ends that connect: the others' peer is 10.81.0.1.
+const POLICY: &str = "[[path]]\nname = 'p'\nremote = '10.81.0.2'\nsndbuf = '8MiB'\n\
+                      rcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n";
+
+/// A container has these.
+const FEW: [&str; 3] =
+    ["setpriv", "--bounding-set=-all,+bpf,+net_admin,+perfmon", "--inh-caps=-all"];
+
+const ROOM: &str = "net.core.wmem_max";
+
+#[e2e(every_change, alone)]
+fn an_agent_takes_the_place_of_another_build_that_runs() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let other = folder.path().join("wad");
+    another_build::make(&program()?, &other)?;
+    takes_its_place(&[other.to_str().context("UTF-8")?])
+}
+
+#[e2e(long, alone)]
+fn an_agent_with_few_capabilities_takes_the_place_of_its_like() -> Result<()> {
+    let program = program()?;
+    let words = [&FEW[..], &[program.to_str().context("UTF-8")?]].concat();
+    takes_its_place(&words)
+}
+
+fn takes_its_place(words: &[&str]) -> Result<()> {
+    let stand = Stand::set_up("place")?;
+    let wire = Wire::start()?;
+    let room = sysctl::get(ROOM)?;
+    let home = Home::create(&program()?, POLICY)?;
+    let program = program()?;
+    let first = home.start_in_place(&[program.to_str().context("UTF-8")?], stand.cgroup())?;
+    let listener = tcp::listen(wire.b(), at(ADDRESSES_V4[1], 7000))?;
+    let transfer = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], 7001))?;
+    let newcomers = Newcomers::of(&[SNDBUF_BYTES]);
+
+    let second = thread::scope(|scope| -> Result<_> {
+        let stopping = newcomers.stopping();
+        let connecting = scope.spawn(|| newcomers.run(wire.a(), &listener));
+        let transferring = scope.spawn(|| -> Result<u64> {
+            let mut rounds = 0;
+            while !newcomers.stop.load(Ordering::Relaxed) {
+                transfer.exchange(10_000_000)?;
+                rounds += 1;
+            }
+            Ok(rounds)
+        });
+        newcomers.await_more(100)?;
+        let second = home.start_in_place(words, stand.cgroup())?;
+        newcomers.await_more(100)?;
+        // It waits to be stopped, and takes nothing of the other's with it.
+        first.stop()?;
+        newcomers.await_more(100)?;
+        drop(stopping);
+        connecting.join().expect("connecting does not panic")?;
+        let rounds = transferring.join().expect("transferring does not panic")?;
+        ensure!(rounds > 1, "the transfer did not last through all of it");
+        println!("{} connections tuned; {rounds} times 10 MB each way", newcomers.all_tuned()?);
+        Ok(second)
+    })?;
+
+    let flow = transfer.near_flow(wire.a())?;
+    ensure!(flow.congestion == home.algorithm()?, "{flow:?}");
+    ensure!(home.command("status").output()?.status.success(), "{}", home.log());
+    ensure!(sysctl::get(ROOM)? == SNDBUF_BYTES.to_string());
+    second.stop()?;
+    ensure!(!home.pins().exists() && !home.journal().exists(), "{}", home.log());
+    ensure!(sysctl::get(ROOM)? == room);
+    Ok(())
+}
+
+/// As one that a service manager of the host holds.
+#[e2e(long, alone)]
+fn an_agent_that_was_not_started_to_leaves_its_place_to_nobody() -> Result<()> {
+    let stand = Stand::set_up("stays")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let agent = home.start(stand.cgroup())?;
+    let mut run = home.command("run");
+    let output = run.arg("--cgroup").arg(stand.cgroup().path()).arg("--take-over").output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(!output.status.success(), "it was not refused: {said}");
+    ensure!(said.contains("to nobody") && said.contains(&agent.id().to_string()), "{said}");
+    ensure!(home.command("status").output()?.status.success(), "{}", home.log());
+    agent.stop()?;
+    Ok(())
+}
+
+#[e2e(long, alone)]
+fn a_probe_heeds_the_agent_of_its_own_container_alone() -> Result<()> {
+    let stand = Stand::set_up("probe")?;
+    let home = Home::create(&program()?, POLICY)?;
+    let ready = |before: &[&str]| -> Result<(bool, String)> {
+        let mut probe = home.command("status");
+        probe.arg("--ready");
+        if let [program, arguments @ ..] = before {
+            let mut within = Command::new(program);
+            within.args(arguments).arg(probe.get_program()).args(probe.get_args());
+            probe = within;
+        }
+        let output = probe.output()?;
+        Ok((output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned()))
+    };
+    let (is_ready, said) = ready(&[])?;
+    ensure!(!is_ready && said.contains("no agent runs"), "{said}");
+    let agent = home.start(stand.cgroup())?;
+    let (is_ready, said) = ready(&[])?;
+    ensure!(is_ready && said.is_empty(), "{said}");
+    // Another container on the same host.
+    let (is_ready, said) = ready(&["unshare", "--pid", "--fork", "--mount-proc"])?;
+    ensure!(!is_ready && said.contains("another container"), "{said}");
+    agent.stop()?;
+    Ok(())
+}
