@@ -33,10 +33,12 @@ pub enum Only {
     Fuzzing,
     /// A look at images from outside.
     Images,
+    /// A look at packages from outside, by what takes a hundred packages itself.
+    Packages,
 }
 
 /// This list has all packages.
-pub const ALL: [Package; 21] = [
+pub const ALL: [Package; 25] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -53,6 +55,10 @@ pub const ALL: [Package; 21] = [
     Package::new("clang", "clang", "compiles TLS for other machines").only(Only::Shipping),
     Package::new("skopeo", "skopeo", "an outside view of images").only(Only::Images),
     Package::new("umoci", "umoci", "unpacks images").only(Only::Images),
+    Package::new("lintian", "lintian", "an outside view of packages").only(Only::Packages),
+    Package::new("rpmlint", "rpmlint", "an outside view of packages").only(Only::Packages),
+    Package::new("rpm", "rpm", "installs packages").only(Only::Packages),
+    Package::new("debootstrap", "debootstrap", "roots of Debian").only(Only::Packages),
     Package::new("g++", "c++", "compiles libFuzzer").only(Only::Fuzzing),
     Package::new("qemu-system-x86", "qemu-system-x86_64", "boots other kernels")
         .only(Only::Machines),

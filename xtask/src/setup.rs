@@ -27,11 +27,13 @@ pub enum For {
     Shipping,
     /// Shipping, and a look at images by other people's programs.
     Images,
+    /// Shipping, and packages under other people's eyes.
+    Packages,
     /// The lab with other people's programs, and the tests as root.
     Testing,
     /// The tests under other kernels.
     Machines,
-    /// All of these purposes.
+    /// All of these purposes but packages, which are looked at before a release only.
     Everything,
 }
 
@@ -52,7 +54,9 @@ pub fn target_of(machine: &str) -> Result<&'static str> {
 /// Makes sure that all is there.
 pub fn run(purpose: For) -> Result<()> {
     let targets = match purpose {
-        For::Shipping | For::Images | For::Machines | For::Everything => SHIPPED.to_vec(),
+        For::Shipping | For::Images | For::Packages | For::Machines | For::Everything => {
+            SHIPPED.to_vec()
+        }
         For::Testing => vec![own_target()?],
         _ => Vec::new(),
     };
@@ -61,9 +65,10 @@ pub fn run(purpose: For) -> Result<()> {
         _ => &[],
     };
     let is_wanted = |package: &&Package| match purpose {
-        For::Machines | For::Everything => true,
+        For::Machines | For::Everything => package.only != Some(Only::Packages),
         For::Testing => package.only.is_none(),
         For::Images => matches!(package.only, Some(Only::Shipping | Only::Images)),
+        For::Packages => matches!(package.only, Some(Only::Shipping | Only::Packages)),
         For::Shipping => package.only == Some(Only::Shipping),
         For::Fuzzing => package.only == Some(Only::Fuzzing),
         For::Demo => package.for_demo,

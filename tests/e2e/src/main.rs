@@ -38,6 +38,16 @@ struct Arguments {
     /// Hold the metrics against what this OpenTelemetry Collector makes of them, and run none
     #[arg(long, value_name = "PROGRAM", conflicts_with_all = ["list", "verifier"])]
     collector: Option<PathBuf>,
+    /// Install, upgrade and remove a package in this root of a distribution, and run no other
+    #[arg(long, value_name = "ROOT", requires_all = ["earlier", "package"])]
+    #[arg(conflicts_with_all = ["list", "verifier", "collector"])]
+    distribution: Option<PathBuf>,
+    /// The package that is upgraded from
+    #[arg(long, value_name = "FILE", requires = "distribution")]
+    earlier: Option<PathBuf>,
+    /// The package, beside the other one
+    #[arg(long, value_name = "FILE", requires = "distribution")]
+    package: Option<PathBuf>,
     /// The test to be run in this process
     #[arg(long, hide = true, value_name = "NAME")]
     one: Option<String>,
@@ -103,6 +113,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if let Some(program) = &arguments.collector {
         tests::scrapers::through_collector(program)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let (Some(root), Some(earlier), Some(package)) =
+        (&arguments.distribution, &arguments.earlier, &arguments.package)
+    {
+        tests::packages::live(root, earlier, package)?;
         return Ok(ExitCode::SUCCESS);
     }
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);

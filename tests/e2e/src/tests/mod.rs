@@ -48,6 +48,7 @@ mod options;
 mod others_numbers;
 mod own_options;
 mod pacing;
+pub mod packages;
 mod packets;
 mod passive;
 mod pauses;
