@@ -21,22 +21,7 @@ pub fn compare(arguments: &[&str], files: &[PathBuf]) -> Result<()> {
     };
     let folder = tempfile::Builder::new().prefix("again-").tempdir_in(exec::target())?;
     let clone = folder.path().join("wad");
-    let mut git = Command::new("git");
-    git.args(["clone", "--quiet", "--shared", "--no-checkout"]).arg(exec::root()).arg(&clone);
-    exec::prepare(&mut git)?;
-    exec::prepare(
-        Command::new("git")
-            .arg("-C")
-            .arg(&clone)
-            .args(["checkout", "--quiet", "--detach", &commit]),
-    )?;
-    eprintln!("building {commit} again in {}", clone.display());
-    exec::prepare(
-        exec::cargo(["run", "--quiet", "--locked", "--package", "xtask", "--"])
-            .args(arguments)
-            .current_dir(&clone)
-            .env("CARGO_TARGET_DIR", clone.join("target")),
-    )?;
+    xtask_of(&commit, &clone, arguments)?;
     for file in files {
         let path = file.strip_prefix(exec::target()).unwrap_or(file);
         let (here, there) = (digest(file)?, digest(&clone.join("target").join(path))?);
@@ -44,6 +29,23 @@ pub fn compare(arguments: &[&str], files: &[PathBuf]) -> Result<()> {
         println!("{here} twice: {}", file.display());
     }
     Ok(())
+}
+
+/// Runs a command of xtask's in a clone of a commit, which is made there.
+pub fn xtask_of(commit: &str, clone: &Path, arguments: &[&str]) -> Result<()> {
+    let mut git = Command::new("git");
+    git.args(["clone", "--quiet", "--shared", "--no-checkout"]).arg(exec::root()).arg(clone);
+    exec::prepare(&mut git)?;
+    let checkout = ["checkout", "--quiet", "--detach", commit];
+    exec::prepare(Command::new("git").arg("-C").arg(clone).args(checkout))
+        .with_context(|| format!("the clone has no commit {commit}: get all of its history"))?;
+    eprintln!("building {commit} in {}", clone.display());
+    exec::prepare(
+        exec::cargo(["run", "--quiet", "--locked", "--package", "xtask", "--"])
+            .args(arguments)
+            .current_dir(clone)
+            .env("CARGO_TARGET_DIR", clone.join("target")),
+    )
 }
 
 fn digest(file: &Path) -> Result<String> {

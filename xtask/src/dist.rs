@@ -54,7 +54,7 @@ pub fn folder(target: &'static str) -> PathBuf {
 }
 
 /// Makes what is installed beside the program, and returns where it is.
-fn share() -> Result<PathBuf> {
+pub fn share() -> Result<PathBuf> {
     let folder = exec::target().join("dist/share");
     // What a build before has made and this one does not would be installed, too.
     match fs::remove_dir_all(&folder) {

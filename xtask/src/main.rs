@@ -27,6 +27,7 @@ mod installed;
 mod kubernetes;
 mod lab;
 mod linker;
+mod package;
 mod packages;
 mod programs;
 mod reference;
@@ -165,6 +166,17 @@ enum Command {
         #[arg(long, conflicts_with = "check")]
         twice: bool,
     },
+    /// Build packages for Debian and for distributions that take RPM, the same bytes from
+    /// the same commit, in target/dist; that takes Go
+    Package {
+        /// The packages for these machines alone
+        #[arg(value_name = "MACHINE", value_parser = dist::machines())]
+        machines: Vec<String>,
+        /// Have lintian and rpmlint look at them, and install, upgrade, remove and purge
+        /// them in roots of distributions
+        #[arg(long)]
+        check: bool,
+    },
     /// Build the book of docs/, in target/book; wrong links, stale pages and broken examples
     /// fail it
     Book {
@@ -254,6 +266,8 @@ fn run(command: Command) -> Result<()> {
             image::twice(&machines, source.as_deref())
         }
         Command::Image { machines, source, .. } => image::run(&machines, source.as_deref()),
+        Command::Package { machines, check: true } => package::check(&machines),
+        Command::Package { machines, check: false } => package::run(&machines),
         Command::Book { write } => book::run(write),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),

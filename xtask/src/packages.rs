@@ -35,10 +35,12 @@ pub enum Only {
     Images,
     /// A node of Kubernetes.
     Kubernetes,
+    /// A look at packages from outside, by what takes a hundred packages itself.
+    Packages,
 }
 
 /// This list has all packages.
-pub const ALL: [Package; 25] = [
+pub const ALL: [Package; 29] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -62,6 +64,10 @@ pub const ALL: [Package; 25] = [
     Package::new("containernetworking-plugins", "/usr/lib/cni/ptp", "joins pods")
         .only(Only::Kubernetes),
     Package::new("iptables", "iptables", "leads pods to the API server").only(Only::Kubernetes),
+    Package::new("lintian", "lintian", "an outside view of packages").only(Only::Packages),
+    Package::new("rpmlint", "rpmlint", "an outside view of packages").only(Only::Packages),
+    Package::new("rpm", "rpm", "installs packages").only(Only::Packages),
+    Package::new("debootstrap", "debootstrap", "roots of Debian").only(Only::Packages),
     Package::new("g++", "c++", "compiles libFuzzer").only(Only::Fuzzing),
     Package::new("qemu-system-x86", "qemu-system-x86_64", "boots other kernels")
         .only(Only::Machines),

@@ -27,13 +27,15 @@ pub enum For {
     Shipping,
     /// Shipping, and a look at images by other people's programs.
     Images,
+    /// Shipping, and packages under other people's eyes.
+    Packages,
     /// The lab with other people's programs, and the tests as root.
     Testing,
     /// The tests as root, and a node of Kubernetes.
     Kubernetes,
     /// The tests under other kernels.
     Machines,
-    /// All of these purposes but Kubernetes.
+    /// All of these purposes but packages and Kubernetes, which take a hundred packages.
     Everything,
 }
 
@@ -57,7 +59,9 @@ const PAUSING: &str = "busybox-static";
 /// Makes sure that all is there.
 pub fn run(purpose: For) -> Result<()> {
     let targets = match purpose {
-        For::Shipping | For::Images | For::Machines | For::Everything => SHIPPED.to_vec(),
+        For::Shipping | For::Images | For::Packages | For::Machines | For::Everything => {
+            SHIPPED.to_vec()
+        }
         For::Testing | For::Kubernetes => vec![own_target()?],
         _ => Vec::new(),
     };
@@ -66,12 +70,15 @@ pub fn run(purpose: For) -> Result<()> {
         _ => &[],
     };
     let is_wanted = |package: &&Package| match purpose {
-        For::Machines | For::Everything => package.only != Some(Only::Kubernetes),
+        For::Machines | For::Everything => {
+            !matches!(package.only, Some(Only::Packages | Only::Kubernetes))
+        }
         For::Testing => package.only.is_none(),
         For::Kubernetes => {
             package.name == PAUSING || matches!(package.only, None | Some(Only::Kubernetes))
         }
         For::Images => matches!(package.only, Some(Only::Shipping | Only::Images)),
+        For::Packages => matches!(package.only, Some(Only::Shipping | Only::Packages)),
         For::Shipping => package.only == Some(Only::Shipping),
         For::Fuzzing => package.only == Some(Only::Fuzzing),
         For::Demo => package.for_demo,

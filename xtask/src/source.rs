@@ -25,6 +25,8 @@ pub struct Source {
     pub revision: Option<String>,
     /// The commit's time, or `SOURCE_DATE_EPOCH`.
     pub time: Timestamp,
+    /// The author of the commit, as mail is addressed.
+    pub maintainer: Option<String>,
 }
 
 impl Source {
@@ -52,7 +54,7 @@ impl Source {
         };
         let time = seconds.parse().ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
         let time = time.with_context(|| format!("SOURCE_DATE_EPOCH: {seconds} is no time"))?;
-        Ok(Self { revision, time })
+        Ok(Self { revision, time, maintainer: git(&["log", "-1", "--format=%an <%ae>"]) })
     }
 
     /// Returns the time as tar has it.

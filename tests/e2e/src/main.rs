@@ -47,6 +47,16 @@ struct Arguments {
     /// The archive of the agent's image
     #[arg(long, value_name = "FILE", requires = "kubernetes")]
     image: Option<PathBuf>,
+    /// Install, upgrade and remove a package in this root of a distribution, and run no other
+    #[arg(long, value_name = "ROOT", requires_all = ["earlier", "package"])]
+    #[arg(conflicts_with_all = ["list", "verifier", "collector", "kubernetes"])]
+    distribution: Option<PathBuf>,
+    /// The package that is upgraded from
+    #[arg(long, value_name = "FILE", requires = "distribution")]
+    earlier: Option<PathBuf>,
+    /// The package, beside the other one
+    #[arg(long, value_name = "FILE", requires = "distribution")]
+    package: Option<PathBuf>,
     /// The test to be run in this process
     #[arg(long, hide = true, value_name = "NAME")]
     one: Option<String>,
@@ -122,6 +132,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     }
     if let (Some(programs), Some(image)) = (&arguments.kubernetes, &arguments.image) {
         tests::kubernetes::on_a_node(programs, image)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let (Some(root), Some(earlier), Some(package)) =
+        (&arguments.distribution, &arguments.earlier, &arguments.package)
+    {
+        tests::packages::live(root, earlier, package)?;
         return Ok(ExitCode::SUCCESS);
     }
     let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);

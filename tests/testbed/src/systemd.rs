@@ -45,6 +45,34 @@ const BOOT: &str = r#"
     exec /lib/systemd/systemd --system --unit=wad.target --log-target=console --show-status=no
 "#;
 
+/// Process 1 of another distribution does this first: its root is `$1`, of which nothing
+/// is changed but in memory, in the folder `$2`; `$3` is to be its /mnt.
+const BOOT_IN: &str = r#"
+    mount --make-rprivate /
+    mount -t tmpfs none "$2"
+    root="$2/root"
+    mkdir "$2/upper" "$2/work" "$root"
+    mount -t overlay -o "lowerdir=$1,upperdir=$2/upper,workdir=$2/work" none "$root"
+    mount -t proc proc "$root/proc"
+    mount -t sysfs none "$root/sys"
+    mount -t cgroup2 none "$root/sys/fs/cgroup"
+    mount -t bpf none "$root/sys/fs/bpf"
+    mount --rbind /dev "$root/dev"
+    mount --bind "$3" "$root/mnt"
+    mount -t tmpfs none "$root/run"
+    units="$root/etc/systemd/system"
+    mkdir "$units/wad.service.d" "$root/old"
+    printf '[Unit]\nDefaultDependencies=no\n' | tee "$units/wad.target" >"$units/wad.service.d/test.conf"
+    printf '[Service]\nStandardError=append:/run/wad.log\n' >>"$units/wad.service.d/test.conf"
+    cd "$root"
+    pivot_root . old
+    umount --lazy old
+    rmdir old
+    export container=wad SYSTEMD_PROC_CMDLINE=systemd.unified_cgroup_hierarchy=1
+    export PATH=/usr/sbin:/usr/bin:/sbin:/bin
+    exec /lib/systemd/systemd --system --unit=wad.target --log-target=console --show-status=no
+"#;
+
 /// Only what it is asked for is started, and the service does not wait for a machine.
 const TARGET: &str = "[Unit]\nDefaultDependencies=no\n";
 
@@ -80,15 +108,47 @@ impl Systemd {
         fs::create_dir_all(&drop_ins).map_err(failed(&drop_ins))?;
         fs::copy(unit, units.join("wad.service")).map_err(failed(unit))?;
         fs::write(units.join("wad.target"), TARGET).map_err(failed(&units))?;
-        let text = format!("[Unit]\nDefaultDependencies=no\n{drop_in}");
+        // Its configuration is the test's own.
+        let unit = "[Unit]\nDefaultDependencies=no\nConditionPathExists=\n";
+        let text = format!("{unit}{drop_in}");
         fs::write(drop_ins.join("test.conf"), text).map_err(failed(&drop_ins))?;
+        Self::boot(cgroup, folder, BOOT, &[&units])
+    }
 
+    /// Starts the systemd of another distribution, whose root it is given, below a cgroup.
+    /// A folder is at /mnt there.
+    ///
+    /// # Errors
+    /// Without root, or where systemd does not run.
+    pub fn start_in(
+        cgroup: &Cgroup,
+        folder: &Path,
+        root: &Path,
+        mounted: &Path,
+    ) -> Result<Self, SystemdError> {
+        let memory = folder.join("memory");
+        fs::create_dir(&memory)
+            .map_err(|source| SystemdError::Write { path: memory.clone(), source })?;
+        Self::boot(cgroup, folder, BOOT_IN, &[root, &memory, mounted])
+    }
+
+    /// Starts process 1, which runs a script first, and waits until it answers.
+    fn boot(
+        cgroup: &Cgroup,
+        folder: &Path,
+        script: &str,
+        arguments: &[&Path],
+    ) -> Result<Self, SystemdError> {
+        let failed = |path: &Path| {
+            let path = path.to_owned();
+            move |source| SystemdError::Write { path, source }
+        };
         let log = folder.join("systemd.log");
         let log = fs::File::create(&log).map_err(failed(&log))?;
         let errors = log.try_clone().map_err(failed(folder))?;
         let mut command = Command::new("unshare");
         command.args(["--cgroup", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child"]);
-        command.args(["sh", "-euc", BOOT, "sh"]).arg(&units);
+        command.args(["sh", "-euc", script, "sh"]).args(arguments);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let outer = Place { netns: None, cgroup: Some(cgroup) }.spawn(command)?;
         let id = outer.id();

@@ -86,7 +86,7 @@ mod tests {
         let bill = Bill::of("x86_64-unknown-linux-musl").unwrap();
         let bill = bill.with("webpki-root-certs").unwrap();
         let time = "2026-01-02T03:04:05Z".parse().unwrap();
-        let source = Source { revision: None, time };
+        let source = Source { revision: None, time, maintainer: None };
         let list: Value = serde_json::from_str(&bill.sbom(&source, "00").unwrap()).unwrap();
         assert_eq!(list["metadata"]["timestamp"], "2026-01-02T03:04:05Z");
         let own = &list["metadata"]["component"];

@@ -137,7 +137,7 @@ mod tests {
 
     fn files(machines: &[&str]) -> BTreeMap<String, Vec<u8>> {
         let time = "2026-01-02T03:04:05Z".parse().unwrap();
-        let source = Source { revision: None, time };
+        let source = Source { revision: None, time, maintainer: None };
         let mut layout = Layout::new([("org.opencontainers.image.title", "t".to_owned())].into());
         for machine in machines {
             let mut tree = Tree::default();

@@ -88,7 +88,7 @@ impl Suite {
 }
 
 /// Returns the mirror that this machine has been told to use for Debian's packages.
-fn mirror() -> String {
+pub fn mirror() -> String {
     let uris = exec::output(Command::new("apt-get").args([
         "indextargets",
         "--format",

@@ -2,7 +2,7 @@
 //! machine's. Each is booted by QEMU with the static `wad`, as it is shipped, and
 //! with the tests as static programs.
 
-mod apt;
+pub mod apt;
 mod cpio;
 mod guest;
 mod kernel;

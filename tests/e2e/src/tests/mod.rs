@@ -52,6 +52,7 @@ mod others_numbers;
 mod otlp;
 mod own_options;
 mod pacing;
+pub mod packages;
 mod packets;
 mod passive;
 mod pauses;

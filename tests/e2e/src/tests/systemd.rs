@@ -17,9 +17,9 @@ use wad_testbed::{
 };
 
 const LIMIT: Duration = Duration::from_secs(20);
-const SNDBUF_BYTES: usize = 8 * 1024 * 1024;
+pub const SNDBUF_BYTES: usize = 8 * 1024 * 1024;
 
-fn path(name: &str, remote: &str) -> String {
+pub fn path(name: &str, remote: &str) -> String {
     format!(
         "[[path]]\nname = '{name}'\nremote = '{remote}'\nsndbuf = '{SNDBUF_BYTES}'\n\
          rcvbuf = '8MiB'\ncongestion = 'wad_aimd'\n"
@@ -50,7 +50,7 @@ fn wad(systemd: &Systemd, home: &Home, subcommand: &str) -> Result<String, Proce
     run_command(command.args([subcommand, "--instance", home.instance()]))
 }
 
-fn is_tuned(flow: &Flow) -> bool {
+pub fn is_tuned(flow: &Flow) -> bool {
     flow.congestion.starts_with("wad_aimd") && flow.sndbuf_bytes == 2 * SNDBUF_BYTES as u64
 }
 
@@ -92,7 +92,7 @@ fn a_unit_starts_reloads_and_stops() -> Result<()> {
 }
 
 /// Says how new connections fare while something is done to the agent.
-fn with_newcomers(
+pub fn with_newcomers(
     meanwhile: impl FnOnce(&Newcomers, &Connection, &Wire) -> Result<()>,
 ) -> Result<()> {
     let wire = Wire::start()?;

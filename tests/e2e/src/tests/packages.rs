@@ -1,0 +1,171 @@
+//! A package comes to a host of its distribution, is upgraded, removed and purged, while
+//! connections come and go: under the distribution's own package manager and systemd.
+//! Roots of distributions take minutes to make, so `cargo xtask package --check` runs this.
+
+use std::{collections::BTreeSet, path::Path, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use wad_testbed::{
+    inventory::Inventory,
+    process::run_command,
+    stand::{Stand, until},
+    sysctl,
+    systemd::Systemd,
+    tcp::{Connection, at},
+    veth::{ADDRESSES_V4, Wire},
+};
+
+use super::systemd::{is_tuned, path, with_newcomers};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// Sysctls that a path with buffers of a given size changes.
+const SYSCTLS: [&str; 2] = ["net.core.wmem_max", "net.core.rmem_max"];
+
+/// A host of a distribution.
+struct Host {
+    systemd: Systemd,
+    /// The package manager is Debian's, or else RPM.
+    is_debian: bool,
+}
+
+/// Lets two versions of a package live in the root of a distribution.
+pub fn live(root: &Path, earlier: &Path, package: &Path) -> Result<()> {
+    let stand = Stand::set_up("package")?;
+    let folder = tempfile::tempdir()?;
+    let mounted = package.parent().context("a package is in a folder")?;
+    let systemd = Systemd::start_in(stand.cgroup(), folder.path(), root, mounted)?;
+    let is_debian = package.extension().is_some_and(|ending| ending == "deb");
+    let host = Host { systemd, is_debian };
+    host.live(earlier, package).with_context(|| {
+        let log = host.run(&["cat", "/run/wad.log"]).unwrap_or_default();
+        format!("{} in {}; {log}", package.display(), root.display())
+    })
+}
+
+impl Host {
+    fn live(&self, earlier: &Path, package: &Path) -> Result<()> {
+        let kernel = Inventory::take()?;
+        let sysctls = sysctls()?;
+        let files = self.files()?;
+
+        self.install(earlier)?;
+        ensure!(self.state()? == "inactive", "without a policy it is {}", self.state()?);
+        ensure!(Inventory::take()? == kernel, "to install it puts something into the kernel");
+        let enabled = self.systemd.property("UnitFileState")?;
+        // RPM asks the distribution's presets, of which Debian has none: all are enabled.
+        ensure!(enabled == "enabled", "it is {enabled}");
+
+        self.write_policy("")?;
+        self.systemd.systemctl(&["start", "wad.service"])?;
+        self.is_tuning(true)?;
+        with_newcomers(|stream, transfer, wire| {
+            stream.await_more(50)?;
+            let first = self.systemd.property("MainPID")?;
+            let digest = || self.run(&["sha256sum", "/usr/bin/wad"]);
+            let before = digest()?;
+            self.install(package)?;
+            ensure!(digest()? != before, "the program is as before");
+            ensure!(self.state()? == "active", "after the upgrade it is {}", self.state()?);
+            ensure!(self.systemd.property("MainPID")? != first, "the agent is the earlier one");
+            stream.await_more(50)?;
+            transfer.exchange(1_000_000)?;
+            let flow = transfer.near_flow(wire.a())?;
+            ensure!(is_tuned(&flow), "{flow:?}");
+            Ok(())
+        })?;
+
+        self.remove()?;
+        self.is_tuning(false)?;
+        ensure!(sysctls == self::sysctls()?, "sysctls are not as before");
+        let wait = || Ok::<_, anyhow::Error>(Inventory::take()?.since(&kernel));
+        until("the kernel has nothing of it", LIMIT, wait, Inventory::is_empty)?;
+
+        // An agent that is gone while its tuning goes on is nobody's to clean up but the
+        // package's.
+        self.install(package)?;
+        self.write_policy("[agent]\non_exit = 'keep'\n")?;
+        self.systemd.systemctl(&["restart", "wad.service"])?;
+        self.is_tuning(true)?;
+        self.systemd.systemctl(&["stop", "wad.service"])?;
+        self.is_tuning(true)?;
+        self.purge()?;
+        self.is_tuning(false)?;
+        until("the kernel has nothing of it", LIMIT, wait, Inventory::is_empty)?;
+        ensure!(sysctls == self::sysctls()?, "sysctls are not as before");
+        let left: Vec<String> = self.files()?.difference(&files).cloned().collect();
+        ensure!(left.is_empty(), "left over: {left:?}");
+        Ok(())
+    }
+
+    fn run(&self, command: &[&str]) -> Result<String> {
+        let mut process = self.systemd.command(command[0]);
+        Ok(run_command(process.args(&command[1..]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"))?)
+    }
+
+    fn install(&self, package: &Path) -> Result<()> {
+        let name = package.file_name().context("a package is a file")?.to_string_lossy();
+        let file = format!("/mnt/{name}");
+        if self.is_debian {
+            self.run(&["dpkg", "--install", &file])?;
+        } else {
+            self.run(&["rpm", "--upgrade", "--nodeps", "--force-debian", &file])?;
+        }
+        Ok(())
+    }
+
+    fn remove(&self) -> Result<()> {
+        let with = if self.is_debian { ["dpkg", "--remove"] } else { ["rpm", "--erase"] };
+        self.run(&[&with[..], &["wad"]].concat())?;
+        Ok(())
+    }
+
+    /// Removes it with its configuration, which under RPM is the administrator's to do.
+    fn purge(&self) -> Result<()> {
+        if self.is_debian {
+            self.run(&["dpkg", "--purge", "wad"])?;
+        } else {
+            self.remove()?;
+            self.run(&["rm", "-r", "/etc/wad"])?;
+        }
+        Ok(())
+    }
+
+    fn write_policy(&self, more: &str) -> Result<()> {
+        let text = path("p", ADDRESSES_V4[1]) + more;
+        self.run(&[
+            "sh",
+            "-euc",
+            "mkdir -p /etc/wad; printf %s \"$1\" >/etc/wad/wad.toml",
+            "sh",
+            &text,
+        ])?;
+        Ok(())
+    }
+
+    fn state(&self) -> Result<String> {
+        Ok(self.systemd.property("ActiveState")?)
+    }
+
+    /// Looks whether a new connection is tuned.
+    fn is_tuning(&self, is_wanted: bool) -> Result<()> {
+        let wire = Wire::start()?;
+        let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], 7002))?;
+        let flow = connection.near_flow(wire.a())?;
+        ensure!(is_tuned(&flow) == is_wanted, "should be tuned: {is_wanted}; {flow:?}");
+        Ok(())
+    }
+
+    /// Returns all files of the host that are not the package manager's own notes.
+    fn files(&self) -> Result<BTreeSet<String>> {
+        let found = self.run(&["find", "/", "-xdev", "-not", "-path", "/var/lib/dpkg/*"])?;
+        let own =
+            ["/var/lib/rpm", "/var/log/dpkg.log", "/root/.rpmdb", "/var/log/alternatives.log"];
+        let is_note = |path: &&str| own.iter().any(|own| path.starts_with(own));
+        Ok(found.lines().filter(|path| !is_note(path)).map(str::to_owned).collect())
+    }
+}
+
+fn sysctls() -> Result<Vec<String>> {
+    SYSCTLS.iter().map(|name| Ok(sysctl::get(name)?)).collect()
+}
