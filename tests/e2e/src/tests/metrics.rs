@@ -264,6 +264,7 @@ fn rules_and_dashboard_have_metrics_that_exist() -> Result<()> {
     let policy = format!(
         "[[source]]\nname = 'nobody'\nkind = 'prometheus'\nurl = 'http://127.0.0.1:1'\n\
          rtt = 'x'\ninterval = '1s'\n\
+         [otlp]\nurl = 'http://127.0.0.1:1'\n\
          [[sink]]\nname = 'out'\nkind = 'stdout'\n\
          [[trace]]\nname = 'lines'\nfile = '/nonexistent/lines'\n\
          [[set]]\nname = 'list'\nfile = '/nonexistent/prefixes'\n\
