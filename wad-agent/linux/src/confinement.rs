@@ -32,9 +32,9 @@ pub enum ConfinementError {
     Seccomp(#[from] seccompiler::Error),
 }
 
-/// The capabilities that some part may need where they are there: those that are checked by
-/// `privileges`, those by which files of the configuration may be anybody's, [api] group,
-/// and ports below 1024.
+/// The capabilities that some part may need where they are there: those that `privileges`
+/// checks, and those for files of the configuration that are anybody's, for the group of the
+/// API's socket, and for ports below 1024.
 const KEPT: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::NET_ADMIN)

@@ -63,7 +63,7 @@ pub struct Privileges {
 }
 
 impl Privileges {
-    /// Those of a process with these capabilities, a bit for each number.
+    /// Takes the effective capabilities of a process, a bit for each number.
     #[must_use]
     pub const fn of(effective: u64) -> Self {
         Self { effective }

@@ -401,7 +401,7 @@ fn what_a_capability_is_for_goes_without_it_and_nothing_else() -> Result<()> {
         // Whose a flow is takes none of them.
         let flows = said(&home, "flows", &["--json"])?;
         let cgroup = stand.cgroup().path().file_name().context("a name")?.to_string_lossy();
-        ensure!(flows.contains(&format!("\"cgroup\":\"{cgroup}\"")), "{flows}");
+        ensure!(flows.contains(&format!("\"cgroup\": \"{cgroup}\"")), "{flows}");
         drop(connections);
         agent.stop()?;
         std::mem::forget(unmounted);

@@ -149,7 +149,7 @@ impl Files<'_> {
         [
             self.head(1, "on_exit = 'keep'", &metrics, "group = 0"),
             "[limits]\nmax_memory = '2GiB'\nmax_buffer = '256MiB'\nchange_interval = '40s'\n\
-             [learn]\n\
+             [learn]\n[otlp]\nurl = 'http://127.0.0.1:9'\n\
              [log]\nformat = 'json'\nlevel = 'debug'\n[host]\nnetdev_max_backlog = 5432\n\
              transmit_queue_length = { lo = 1200 }\nroutes = true\n\
              [defaults]\nsndbuf = '302000'\ncongestion = 'reno'\n"
@@ -175,7 +175,7 @@ impl Files<'_> {
     }
 }
 
-const SETTINGS: [&str; 17] = [
+const SETTINGS: [&str; 18] = [
     "agent.on_exit",
     "metrics.listen",
     "metrics.max_paths",
@@ -189,6 +189,7 @@ const SETTINGS: [&str; 17] = [
     "learn",
     "log.format",
     "log.level",
+    "otlp",
     "host",
     "source",
     "set",
@@ -263,10 +264,12 @@ fn names(folder: &Path) -> Result<BTreeSet<String>> {
     fs::read_dir(folder)?.map(name).collect()
 }
 
-/// Returns the names of an instance's pins, which are in a folder by their layout.
+/// Returns the names of an instance's pins, which are in a folder by their layout; without
+/// those of the policies in force, which have one of two at each reload.
 fn pins(folder: &Path) -> Result<BTreeSet<String>> {
     let layouts = names(folder)?.into_iter().map(|layout| names(&folder.join(layout)));
-    layouts.collect::<Result<Vec<_>>>().map(|all| all.into_iter().flatten().collect())
+    let names = layouts.collect::<Result<Vec<_>>>()?.into_iter().flatten();
+    Ok(names.filter(|name| !name.starts_with("policies_")).collect())
 }
 
 fn json(command: &mut Command) -> Result<Value> {
