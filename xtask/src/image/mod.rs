@@ -45,7 +45,7 @@ pub use check::run as check;
 
 /// Builds the archive, and returns where it is; beside the binaries are lists of what is
 /// in their images.
-fn build(machines: &[String], url: Option<&str>) -> Result<PathBuf> {
+pub fn build(machines: &[String], url: Option<&str>) -> Result<PathBuf> {
     let source = Source::read()?;
     let mut layout = Layout::new(annotations(&source, url));
     for target in dist::targets(machines) {
