@@ -31,6 +31,7 @@ mod package;
 mod packages;
 mod programs;
 mod reference;
+mod release;
 mod setup;
 mod sizes;
 mod source;
@@ -71,7 +72,11 @@ enum Command {
         check: bool,
     },
     /// Check licences, duplicates and sources of dependencies
-    Deny,
+    Deny {
+        /// Ask which of them are known to be vulnerable, too
+        #[arg(long)]
+        advisories: bool,
+    },
     /// Build the documentation of the code; warnings are errors
     Doc,
     /// Run what every change has to pass, and show the time of each step
@@ -177,6 +182,19 @@ enum Command {
         #[arg(long)]
         check: bool,
     },
+    /// Make all that is published of a version, twice, in target/dist/wad-VERSION: tarballs,
+    /// packages, image, checksums, and lists of what is in them and where it is from
+    Release {
+        /// Where the sources are, which the image and the provenance say
+        #[arg(long, value_name = "URL")]
+        source: Option<String>,
+        /// Publish no version: take what CHANGELOG.md has under Unreleased, without a tag
+        #[arg(long)]
+        unreleased: bool,
+        /// Make it once
+        #[arg(long, hide = true)]
+        once: bool,
+    },
     /// Build the book of docs/, in target/book; wrong links, stale pages and broken examples
     /// fail it
     Book {
@@ -240,7 +258,7 @@ fn run(command: Command) -> Result<()> {
         Command::Ci { quick: true, .. } => ci::run(ci::Extent::Quick),
         Command::Ci { long: true, .. } => ci::run(ci::Extent::Long),
         Command::Ci { .. } => ci::run(ci::Extent::Default),
-        Command::Deny => deny::run(),
+        Command::Deny { advisories } => deny::run(advisories),
         Command::Doc => doc::run(),
         Command::Test { list: true, .. } => test::list(),
         Command::Test { filter, list: false } => test::run(filter.as_deref()),
@@ -268,6 +286,10 @@ fn run(command: Command) -> Result<()> {
         Command::Image { machines, source, .. } => image::run(&machines, source.as_deref()),
         Command::Package { machines, check: true } => package::check(&machines),
         Command::Package { machines, check: false } => package::run(&machines),
+        Command::Release { source, unreleased, once } => {
+            let url = source.as_deref();
+            release::run(release::Options { url, is_unreleased: unreleased, once })
+        }
         Command::Book { write } => book::run(write),
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),

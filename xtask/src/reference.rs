@@ -11,7 +11,7 @@ use crate::exec;
 /// that the tests of the workspace have built them with already.
 pub fn build() -> Result<()> {
     let targets = ["--bin", "wad", "--example", "reference", "--features", "wad-commands/share"];
-    exec::prepare(exec::cargo(["build", "--quiet", "--workspace"]).args(targets))
+    exec::prepare(exec::cargo(["build", "--quiet", "--locked", "--workspace"]).args(targets))
 }
 
 /// Writes the `pages`, or the `share`, into a folder.

@@ -39,6 +39,21 @@ impl Tree {
         Ok(())
     }
 
+    /// Adds the files of a folder as they are on this machine, and those below it.
+    pub fn copy_all(&mut self, path: &str, from: &Path) -> Result<()> {
+        let failed = || from.display().to_string();
+        for entry in fs::read_dir(from).with_context(failed)? {
+            let entry = entry.with_context(failed)?;
+            let path = format!("{path}/{}", entry.file_name().to_string_lossy());
+            if entry.file_type().with_context(failed)?.is_dir() {
+                self.copy_all(&path, &entry.path())?;
+            } else {
+                self.copy(&path, &entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     fn add(&mut self, path: &str, entry: Entry) {
         for (end, _) in path.match_indices('/') {
             let parent = path[..end].to_owned();

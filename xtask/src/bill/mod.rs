@@ -7,7 +7,7 @@ mod sbom;
 
 use anyhow::Result;
 
-pub use crates::Crate;
+pub use crates::{Crate, compiler};
 
 /// All that is in a binary beside the standard library.
 pub struct Bill {
@@ -20,7 +20,7 @@ pub struct Bill {
 impl Bill {
     /// Returns the bill of the `wad` for a target.
     pub fn of(target: &str) -> Result<Self> {
-        Ok(Self { crates: crates::of(target)?, compiler: crates::compiler()? })
+        Ok(Self { crates: crates::of(target)?, compiler: compiler()? })
     }
 
     /// Adds a crate that is not in the binary, but beside it.

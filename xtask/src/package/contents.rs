@@ -31,13 +31,14 @@ const EXAMPLES: [(&str, &str); 3] = [
 ];
 
 /// RPM leaves folders behind that no package says are its own, Debian none that is empty.
-const OWN_FOLDERS: [&str; 10] = [
+const OWN_FOLDERS: [&str; 11] = [
     "/usr/share/doc/wad",
     "/usr/share/doc/wad/examples",
     "/usr/share/doc/wad/examples/grafana",
     "/usr/share/doc/wad/examples/prometheus",
     "/usr/share/fish",
     "/usr/share/fish/vendor_completions.d",
+    "/usr/share/licenses",
     "/usr/share/licenses/wad",
     "/usr/share/wad",
     "/usr/share/wad/schemas",
