@@ -27,7 +27,7 @@ const FEW: [&str; 3] =
 
 const ROOM: &str = "net.core.wmem_max";
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn an_agent_takes_the_place_of_another_build_that_runs() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let other = folder.path().join("wad");

@@ -30,7 +30,7 @@ fn a_killed_agent_leaves_tuning_that_the_next_takes_over() -> Result<()> {
 }
 
 /// As where a container or a unit allows no more.
-#[e2e(every_change, alone, any_kernel)]
+#[e2e(long, alone, any_kernel)]
 fn the_needed_capabilities_are_enough_for_taking_over() -> Result<()> {
     let stand = Stand::set_up("capable")?;
     taken_over_after_a_kill(&|home| {

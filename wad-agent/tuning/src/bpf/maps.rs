@@ -387,6 +387,12 @@ impl Maps {
         filled
     }
 
+    /// Pins what the kernel has of the set in force, where that is not pinned any more.
+    pub fn pin_again(&self) -> Result<()> {
+        let generation = self.get(Setting::Generation)?;
+        self.current.as_ref().map_or(Ok(()), |set| self.pin_policies(generation, set))
+    }
+
     fn pinned_policies(&self, generation: u64) -> &Path {
         let [even, odd] = &self.policies;
         if generation.is_multiple_of(2) { even } else { odd }

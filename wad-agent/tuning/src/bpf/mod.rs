@@ -238,7 +238,10 @@ impl Tuning {
     pub fn put_back(&self, part: Part, instance: &Instance) -> Result<()> {
         let mut links = self.links();
         let before = links.cgroup.id;
-        let is_back = links.put_back(part, &self.pins, instance);
+        let mut is_back = links.put_back(part, &self.pins, instance);
+        if part == Part::Pins {
+            is_back = is_back.and_then(|()| self.maps().pin_again());
+        }
         if links.cgroup.id != before {
             // It knows the cgroup whose flows it visits.
             let running = Running::load(&self.pins, &KernelBtf::read()?, links.cgroup.id);
