@@ -1,6 +1,6 @@
-//! The version of the kernel that this runs on.
+//! The kernel that this runs on: its version, and what it can do.
 
-use std::io;
+use std::{fs, io};
 
 use crate::sysctl;
 
@@ -19,6 +19,15 @@ pub fn version(release: &str) -> Option<(u32, u32)> {
 pub fn running() -> io::Result<(u32, u32)> {
     let release = sysctl::get("kernel.osrelease").map_err(io::Error::other)?;
     version(&release).ok_or_else(|| io::Error::other(format!("no version: {release}")))
+}
+
+/// Returns whether laws are replaced at once, as they are from Linux 6.4 on; before, a law's
+/// name is gone for a moment.
+///
+/// # Errors
+/// When the kernel's names cannot be read.
+pub fn laws_are_replaced_at_once() -> io::Result<bool> {
+    Ok(fs::read_to_string("/proc/kallsyms")?.contains(" bpf_struct_ops_link_create"))
 }
 
 #[cfg(test)]

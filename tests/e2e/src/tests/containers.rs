@@ -10,6 +10,7 @@ use wad_testbed::{
     ends::{self, Ends},
     metrics::Metrics,
     netns::{self, Netns},
+    old_kernel::BpfFileSystem,
     process::{Place, run_command},
     stand::{Stand, until},
     sysctl,
@@ -336,6 +337,7 @@ fn a_namespace_that_cannot_be_found_is_named_and_counted() -> Result<()> {
 #[e2e(long, beside)]
 fn what_a_capability_is_for_goes_without_it_and_nothing_else() -> Result<()> {
     let optional = ["sys_admin", "sys_ptrace"];
+    let _mounted = BpfFileSystem::mount()?;
     for without in [None, Some("sys_ptrace"), Some("sys_admin")] {
         let stand = Stand::set_up("capable")?;
         let (agents, mounted, unmounted) =

@@ -9,6 +9,7 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     another_build,
     inventory::Inventory,
+    kernel,
     newcomers::Newcomers,
     ss::Flow,
     stand::{Stand, until},
@@ -136,12 +137,6 @@ fn builds(home: &Home) -> Result<Vec<OsString>> {
     Ok(folders.map(|folder| Ok(folder?.file_name())).collect::<std::io::Result<_>>()?)
 }
 
-/// Returns whether laws are replaced at once, as they are from Linux 6.4 on; before, a
-/// law's name is gone for a moment.
-fn laws_are_replaced_at_once() -> Result<bool> {
-    Ok(fs::read_to_string("/proc/kallsyms")?.contains(" bpf_struct_ops_link_create"))
-}
-
 #[e2e(long, alone)]
 fn another_version_takes_over_what_runs() -> Result<()> {
     let stand = Stand::set_up("upgrade")?;
@@ -189,7 +184,7 @@ fn another_version_takes_over_what_runs() -> Result<()> {
         let rounds = transferring.join().expect("transferring does not panic")?;
         ensure!(rounds > 1, "a transfer did not last through all of it");
         println!("{newcomers:?}; {rounds} rounds of transfers");
-        if laws_are_replaced_at_once()? {
+        if kernel::laws_are_replaced_at_once()? {
             newcomers.all_tuned()?;
         }
         ensure!(newcomers.untuned.load(Ordering::Relaxed) == 0, "{newcomers:?}");

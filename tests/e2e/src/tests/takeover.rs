@@ -7,6 +7,7 @@ use anyhow::{Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     newcomers::Newcomers,
+    old_kernel::BpfFileSystem,
     process::Place,
     stand::Stand,
     sysctl,
@@ -33,6 +34,7 @@ fn a_killed_agent_leaves_tuning_that_the_next_takes_over() -> Result<()> {
 #[e2e(long, alone, any_kernel)]
 fn the_needed_capabilities_are_enough_for_taking_over() -> Result<()> {
     let stand = Stand::set_up("capable")?;
+    let _mounted = BpfFileSystem::mount()?;
     taken_over_after_a_kill(&|home| {
         Ok(home.start_capable(&NEEDED, Place::default(), stand.cgroup())?)
     })
