@@ -1,4 +1,4 @@
-//! Developer commands run programs of crates.io, each of one version; this module
+//! Developer commands run programs that cargo installs, each of one version; this module
 //! installs them.
 
 use std::{
@@ -12,7 +12,7 @@ use wad_toolchain::tool_folders;
 
 use crate::{exec, installed};
 
-/// A program of crates.io.
+/// A program that cargo installs.
 pub struct Tool {
     /// The package, and its program.
     pub name: &'static str,
