@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use wad_toolchain::tool_folders;
 
 use crate::{
-    dist, exec, installed, programs,
+    dist, exec, go, installed, programs,
     setup::{self, For},
 };
 
@@ -49,16 +49,14 @@ fn ensure_collector() -> Result<PathBuf> {
 }
 
 fn make(folder: &Path, program: &Path) -> Result<()> {
-    let go = exec::find_program("go").context(
-        "an OpenTelemetry Collector is built by Go 1.25 or later, which is not there; \
-         https://go.dev/dl has it",
-    )?;
+    let go = || go::command("an OpenTelemetry Collector", "1.25");
+    let mut builds = go()?;
     eprintln!("building an OpenTelemetry Collector {VERSION}, once for this version");
     let manifest = folder.join("collector.yaml");
     fs::write(&manifest, MANIFEST).with_context(|| manifest.display().to_string())?;
     let builder = format!("{BUILDER}@v{VERSION}");
     exec::prepare(
-        Command::new(&go)
+        builds
             .args(["run", &builder, "--skip-compilation", "--skip-get-modules"])
             .args(["--config", "collector.yaml"])
             .current_dir(folder),
@@ -66,11 +64,10 @@ fn make(folder: &Path, program: &Path) -> Result<()> {
     // The builder would tidy up the modules, for which it gets all that their tests need.
     let build = folder.join("build");
     exec::prepare(
-        Command::new(&go)
+        go()?
             .args(["build", "-mod=mod", "-trimpath", "-ldflags=-s -w", "-o"])
             .arg(program)
             .arg(".")
-            .env("CGO_ENABLED", "0")
             .current_dir(&build),
     )?;
     fs::remove_dir_all(&build).with_context(|| build.display().to_string())

@@ -15,7 +15,7 @@ use clap::Subcommand;
 use wad_toolchain::tool_folders;
 
 use crate::{
-    dist, exec, image, installed, programs,
+    dist, exec, go, image, installed, programs,
     setup::{self, For},
 };
 
@@ -96,9 +96,7 @@ fn ensure() -> Result<PathBuf> {
 }
 
 fn make(folder: &Path) -> Result<()> {
-    let go = exec::find_program("go").context(
-        "Kubernetes is built by Go 1.26 or later, which is not there; https://go.dev/dl has it",
-    )?;
+    let mut go = go::command("Kubernetes", "1.26")?;
     eprintln!("building Kubernetes {VERSION} and helm {HELM_VERSION}, once for these versions");
     let build = folder.join("build");
     fs::create_dir(&build).with_context(|| build.display().to_string())?;
@@ -118,13 +116,11 @@ fn make(folder: &Path) -> Result<()> {
         versions.push_str(&format!(" -X {variable}={value}"));
     }
     exec::prepare(
-        Command::new(&go)
-            .args(["build", "-mod=readonly", "-modcacherw", "-trimpath", "-ldflags"])
+        go.args(["build", "-mod=readonly", "-modcacherw", "-trimpath", "-ldflags"])
             .arg(&versions)
             .arg("-o")
             .arg(folder.join("node"))
             .arg(".")
-            .env("CGO_ENABLED", "0")
             // They take some gigabytes, and nothing else is of them.
             .env("GOCACHE", build.join("cache"))
             .env("GOMODCACHE", build.join("modules"))

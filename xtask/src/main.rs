@@ -22,6 +22,7 @@ mod elf;
 mod exec;
 mod fmt;
 mod fuzz;
+mod go;
 mod image;
 mod installed;
 mod kubernetes;

@@ -4,7 +4,9 @@
 mod application;
 mod harness;
 mod measured;
+mod narrow;
 mod pods;
+mod said;
 mod sizes;
 mod tests;
 

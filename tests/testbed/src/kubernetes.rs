@@ -19,6 +19,7 @@ use nix::sys::signal::Signal;
 use self::hierarchies::Hierarchies;
 pub use self::image::Image;
 use crate::{
+    first_process,
     process::{Place, Process, ProcessError, run_command},
     signal::Interrupted,
     stand::{Late, until},
@@ -106,16 +107,10 @@ impl Cluster {
         let errors = out.try_clone().map_err(failed)?;
         command.stdin(Stdio::null()).stdout(out).stderr(errors);
         let outer = Place::default().spawn(command)?;
-        let id = outer.id();
-        let children = format!("/proc/{id}/task/{id}/children");
-        let first = || {
-            let children = fs::read_to_string(&children).unwrap_or_default();
-            Ok::<_, ClusterError>(children.trim().parse::<u32>().ok())
-        };
-        let pid = until("process 1 has begun", START_LIMIT, first, Option::is_some)?;
+        let pid = first_process::number::<ClusterError>(&outer, START_LIMIT)?;
         let cluster = Self {
             outer,
-            pid: pid.expect("waited for"),
+            pid,
             folder: folder.to_owned(),
             programs: programs.to_owned(),
             _hierarchies: hierarchies,
@@ -140,9 +135,8 @@ impl Cluster {
 
     /// Returns one that is ended after so many seconds.
     fn command_within(&self, seconds: &str, program: impl AsRef<OsStr>) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg("--target").arg(self.pid.to_string()).args(["--all", "--"]);
-        command.args(["timeout", "--kill-after=5", seconds]).arg(program);
+        let mut command = first_process::command(self.pid, "timeout");
+        command.args(["--kill-after=5", seconds]).arg(program);
         let path = std::env::var("PATH").unwrap_or_default();
         command.env("PATH", format!("{}:{path}", self.programs.display()));
         command.env("KUBECONFIG", self.kubeconfig());

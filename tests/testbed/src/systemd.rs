@@ -13,6 +13,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     cgroup::{self, Cgroup},
+    first_process,
     process::{Place, Process, ProcessError, run_command},
     signal::Interrupted,
     stand::{Late, until},
@@ -151,14 +152,7 @@ impl Systemd {
         command.args(["sh", "-euc", script, "sh"]).args(arguments);
         command.stdin(Stdio::null()).stdout(log).stderr(errors);
         let outer = Place { netns: None, cgroup: Some(cgroup) }.spawn(command)?;
-        let id = outer.id();
-        let children = format!("/proc/{id}/task/{id}/children");
-        let first = || {
-            let children = fs::read_to_string(&children).unwrap_or_default();
-            Ok::<_, SystemdError>(children.trim().parse::<u32>().ok())
-        };
-        let pid = until("process 1 has begun", LIMIT, first, Option::is_some)?;
-        let pid = pid.expect("waited for");
+        let pid = first_process::number::<SystemdError>(&outer, LIMIT)?;
         let systemd = Self { outer, pid, cgroup: cgroup.path().to_owned() };
         let answers = || {
             let mut command = systemd.command("systemctl");
@@ -172,9 +166,7 @@ impl Systemd {
     /// Returns a command that runs in its namespaces.
     #[must_use]
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
-        let mut command = Command::new("nsenter");
-        command.arg("--target").arg(self.pid.to_string()).args(["--all", "--"]).arg(program);
-        command
+        first_process::command(self.pid, program)
     }
 
     /// Returns what `systemctl` prints.

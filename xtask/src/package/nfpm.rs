@@ -6,11 +6,11 @@ use std::{
     process::Command,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use wad_toolchain::tool_folders;
 
 use super::Kind;
-use crate::{exec, installed, source::Source};
+use crate::{exec, go, installed, source::Source};
 
 const VERSION: &str = "2.45.2";
 const MODULE: &str = "github.com/goreleaser/nfpm/v2/cmd/nfpm";
@@ -27,17 +27,12 @@ pub fn ensure() -> Result<PathBuf> {
 }
 
 fn make(folder: &Path) -> Result<()> {
-    let go = exec::find_program("go").context(
-        "packages are written by nfpm, which Go 1.25 or later builds, which is not there; \
-         https://go.dev/dl has it",
-    )?;
+    let mut go = go::command("nfpm, which writes packages,", "1.25")?;
     eprintln!("building nfpm {VERSION}, once for this version");
     exec::prepare(
-        Command::new(&go)
-            .args(["install", "-trimpath", "-ldflags=-s -w"])
+        go.args(["install", "-trimpath", "-ldflags=-s -w"])
             .arg(format!("{MODULE}@v{VERSION}"))
-            .env("GOBIN", folder)
-            .env("CGO_ENABLED", "0"),
+            .env("GOBIN", folder),
     )
 }
 

@@ -9,35 +9,20 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, Wan},
     sending::while_sending,
-    settings, signal,
+    signal,
     stand::{Stand, until},
-    sysctl,
     tcp::{Connection, at},
     wad::{Home, program},
 };
 
+use crate::narrow;
+
 const PORT: u16 = 7000;
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// The sender's own buffers fill a quarter of it.
-const PATH: &str = "rtt = '100ms'\nforward = { rate = '200Mbit', queue.bdp = 1.0 }\n";
 const MOST_SNDBUF: u64 = 1 << 20;
+/// It is not the limit.
 const MOST_RCVBUF: u64 = 16 << 20;
-
-fn wan() -> Result<Wan> {
-    let wan = Wan::start(&toml::from_str(PATH)?)?;
-    settings::apply(&wan)?;
-    let sizes = [
-        ("net.ipv4.tcp_wmem", format!("4096 16384 {MOST_SNDBUF}")),
-        ("net.ipv4.tcp_rmem", format!("4096 131072 {MOST_RCVBUF}")),
-    ];
-    for netns in [wan.a(), wan.b()] {
-        for (name, value) in &sizes {
-            netns.run(|| sysctl::set(name, value))??;
-        }
-    }
-    Ok(wan)
-}
 
 struct Bench<'b> {
     wan: &'b Wan,
@@ -89,7 +74,7 @@ impl Bench<'_> {
 #[e2e(long, few)]
 fn what_holds_connections_back_is_learned_until_a_file_says_otherwise() -> Result<()> {
     let stand = Stand::set_up("learn")?;
-    let wan = wan()?;
+    let wan = narrow::wan(MOST_SNDBUF, MOST_RCVBUF)?;
     let home = Home::create(&program()?, "")?;
     let bench = Bench { wan: &wan, home: &home };
     let path = format!("learned-{}/32", ADDRESSES_V4[1]);

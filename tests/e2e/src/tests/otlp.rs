@@ -3,7 +3,6 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
-    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -21,6 +20,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use crate::said::json;
+
 const SOON: Duration = Duration::from_secs(20);
 const PORT: u16 = 7000;
 const SNDBUF_BYTES: u64 = 100_000;
@@ -33,11 +34,6 @@ fn policy(to: Option<(SocketAddr, &str)>) -> String {
         format!("[otlp]\nurl = 'http://{address}'\ninterval = '{interval}'\ntimeout = '1s'\n")
     });
     path + &otlp.unwrap_or_default()
-}
-
-fn json(command: &mut Command) -> Result<Value> {
-    let output = command.arg("--json").output()?;
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
 }
 
 /// Returns what `wad status` says of exports.

@@ -6,7 +6,6 @@ use std::{
     fs, io,
     net::SocketAddr,
     path::Path,
-    process::Command,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     thread,
     time::Duration,
@@ -26,6 +25,8 @@ use wad_testbed::{
     veth::{ADDRESSES_V4, ADDRESSES_V6, Wire},
     wad::{Agent, Home, program},
 };
+
+use crate::said::json;
 
 const SOON: Duration = Duration::from_secs(60);
 const LISTED: &str = "10.81.0.3";
@@ -270,11 +271,6 @@ fn pins(folder: &Path) -> Result<BTreeSet<String>> {
     let layouts = names(folder)?.into_iter().map(|layout| names(&folder.join(layout)));
     let names = layouts.collect::<Result<Vec<_>>>()?.into_iter().flatten();
     Ok(names.filter(|name| !name.starts_with("policies_")).collect())
-}
-
-fn json(command: &mut Command) -> Result<Value> {
-    let output = command.arg("--json").output()?;
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
 }
 
 fn texts(value: &Value) -> BTreeSet<&str> {

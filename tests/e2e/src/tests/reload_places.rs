@@ -1,9 +1,9 @@
 //! A reload changes where events are told and where the agent answers, while connections
 //! run; what cannot be had changes nothing.
 
-use std::{fs, net::TcpListener, path::Path, process::Command, time::Duration};
+use std::{fs, net::TcpListener, path::Path, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
@@ -15,14 +15,11 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use crate::said::json;
+
 const SOON: Duration = Duration::from_secs(20);
 const PORT: u16 = 7000;
 const SNDBUF_BYTES: u64 = 100_000;
-
-fn json(command: &mut Command) -> Result<Value> {
-    let output = command.arg("--json").output()?;
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
-}
 
 /// A configuration that a watch on the file's folder does not see change: by another name.
 struct Unwatched<'h> {

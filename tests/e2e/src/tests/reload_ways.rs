@@ -1,16 +1,10 @@
 //! A configuration is read again on demand, and when its file changes; what came
 //! of it is said, and what this host refuses leaves no trace.
 
-use std::{
-    fs,
-    os::unix::fs::symlink,
-    path::Path,
-    process::{Command, Output},
-    time::Duration,
-};
+use std::{fs, os::unix::fs::symlink, path::Path, process::Output, time::Duration};
 
-use anyhow::{Context as _, Result, ensure};
-use serde_json::{Value, json};
+use anyhow::{Result, ensure};
+use serde_json::json;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     signal,
@@ -20,6 +14,8 @@ use wad_testbed::{
     veth::{ADDRESSES_V4, Wire},
     wad::{Home, program},
 };
+
+use crate::said::json;
 
 const SOON: Duration = Duration::from_secs(10);
 /// This time is longer than what the agent takes to notice a change.
@@ -65,11 +61,6 @@ impl Unwatched {
 
 fn reload(home: &Home) -> Result<Output> {
     Ok(home.command("reload").output()?)
-}
-
-fn json(command: &mut Command) -> Result<Value> {
-    let output = command.arg("--json").output()?;
-    serde_json::from_slice(&output.stdout).with_context(|| format!("{output:?}"))
 }
 
 #[e2e(long, beside)]

@@ -11,36 +11,20 @@ use std::{
 use anyhow::{Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    emulated::wan::{ADDRESSES_V4, ADDRESSES_V6, Wan},
+    emulated::wan::{ADDRESSES_V4, ADDRESSES_V6},
     sending::while_sending,
-    settings, signal,
+    signal,
     stand::Stand,
-    sysctl,
     tcp::{Connection, at},
     wad::{Home, program},
 };
 
+use crate::narrow;
+
 const PORT: u16 = 7000;
 
-/// The kernel's own windows fill a quarter of it.
-const PATH: &str = "rtt = '100ms'\nforward = { rate = '200Mbit', queue.bdp = 1.0 }\n";
 const MOST_SNDBUF: u64 = 1 << 20;
 const MOST_RCVBUF: u64 = 3 << 19;
-
-fn wan() -> Result<Wan> {
-    let wan = Wan::start(&toml::from_str(PATH)?)?;
-    settings::apply(&wan)?;
-    let sizes = [
-        ("net.ipv4.tcp_wmem", format!("4096 16384 {MOST_SNDBUF}")),
-        ("net.ipv4.tcp_rmem", format!("4096 131072 {MOST_RCVBUF}")),
-    ];
-    for netns in [wan.a(), wan.b()] {
-        for (name, value) in &sizes {
-            netns.run(|| sysctl::set(name, value))??;
-        }
-    }
-    Ok(wan)
-}
 
 fn suggest(home: &Home, arguments: &[&str]) -> Result<Output> {
     let output = home.command("suggest").args(arguments).output()?;
@@ -57,7 +41,7 @@ fn suggested(home: &Home, arguments: &[&str]) -> Result<String> {
 #[e2e(long, few)]
 fn what_is_suggested_takes_the_limit_away() -> Result<()> {
     let stand = Stand::set_up("suggest")?;
-    let wan = wan()?;
+    let wan = narrow::wan(MOST_SNDBUF, MOST_RCVBUF)?;
     let home = Home::create(&program()?, "")?;
     let _agent = home.start(stand.cgroup())?;
     // An end in the kernel that nobody uses is no connection.
@@ -91,7 +75,7 @@ fn what_is_suggested_takes_the_limit_away() -> Result<()> {
 #[e2e(long, beside)]
 fn what_nothing_helps_is_said_to_be_so() -> Result<()> {
     let stand = Stand::set_up("suggest-nothing")?;
-    let wan = wan()?;
+    let wan = narrow::wan(MOST_SNDBUF, MOST_RCVBUF)?;
     let home = Home::create(&program()?, "")?;
     let _agent = home.start(stand.cgroup())?;
     let connection = Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], PORT))?;
