@@ -2,13 +2,12 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
 use aya::maps::{
-    Array, ArrayOfMaps, HashMap as BpfHashMap, IterableMap as _, Map, MapData, MapError,
+    Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError,
     lpm_trie::{Key, LpmTrie},
 };
 use tracing::{debug, warn};
@@ -27,7 +26,7 @@ use wad_policy::{
 };
 use wad_toolbox::{causes::told, mutex::locked, refusals::RefusedFlows, shown};
 
-use super::{Pins, Result, TuningError};
+use super::{Pins, Result, TuningError, pinned_policies::PinnedPolicies};
 use crate::{
     explain::{Answer, Basis, Known, Query, RuleSet, explain},
     instance::Instance,
@@ -68,8 +67,7 @@ pub struct Maps {
     cgroup_sets: PathBuf,
     /// The pin of the interfaces, likewise.
     interface_sets: PathBuf,
-    /// The pins of the policies, by the lowest bit of their set's number.
-    policies: [PathBuf; 2],
+    pinned: PinnedPolicies,
     settings: Array<MapData, u64>,
     counters: Array<MapData, u64>,
     paths: BpfHashMap<MapData, u32, PathStats>,
@@ -207,7 +205,7 @@ impl Maps {
                 .map_err(named("POLICY_SETS"))?,
             cgroup_sets: pins.map("CGROUP_SETS"),
             interface_sets: pins.map("INTERFACE_SETS"),
-            policies: [pins.policies(0), pins.policies(1)],
+            pinned: PinnedPolicies::of(pins),
             settings: Map::Array(open("SETTINGS")?).try_into().map_err(named("SETTINGS"))?,
             counters: Map::Array(open("COUNTERS")?).try_into().map_err(named("COUNTERS"))?,
             paths: Map::HashMap(open("PATHS")?).try_into().map_err(named("PATHS"))?,
@@ -358,7 +356,7 @@ impl Maps {
     /// Makes a set the one after this generation.
     fn put_in_force(&mut self, generation: u64, set: Inner) -> Result<()> {
         self.fill(generation + 1, &set)?;
-        if let Err(error) = self.pin_policies(generation + 1, &set) {
+        if let Err(error) = self.pinned.pin(generation + 1, &set.policies) {
             // As where the BPF file system has been unmounted, which is said elsewhere.
             debug!("the next agent cannot read the names of paths: {}", told(&error));
         }
@@ -383,33 +381,14 @@ impl Maps {
         let filled = self.fill(generation + 1, &set);
         self.current = Some(set);
         // Its policies are some MB where there are many paths.
-        let _ = fs::remove_file(self.pinned_policies(generation + 1));
+        let _ = self.pinned.remove(generation + 1);
         filled
     }
 
     /// Pins what the kernel has of the set in force, where that is not pinned any more.
     pub fn pin_again(&self) -> Result<()> {
         let generation = self.get(Setting::Generation)?;
-        self.current.as_ref().map_or(Ok(()), |set| self.pin_policies(generation, set))
-    }
-
-    fn pinned_policies(&self, generation: u64) -> &Path {
-        let [even, odd] = &self.policies;
-        if generation.is_multiple_of(2) { even } else { odd }
-    }
-
-    /// Pins the policies of a set for an agent after this one, which finds them by no other
-    /// way without CAP_SYS_ADMIN.
-    fn pin_policies(&self, generation: u64, set: &Inner) -> Result<()> {
-        let path = self.pinned_policies(generation);
-        match fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(TuningError::Held(error));
-            }
-            _ => {}
-        }
-        let pinned = set.policies.map().pin(path);
-        pinned.map_err(|source| TuningError::Pin { path: path.to_owned(), source })
+        self.current.as_ref().map_or(Ok(()), |set| self.pinned.pin(generation, &set.policies))
     }
 
     /// Makes a set that of a generation.
@@ -522,8 +501,8 @@ impl Maps {
             return Ok(names.collect());
         }
         let error = named("POLICY_SETS");
-        let policies = match MapData::from_pin(self.pinned_policies(generation)) {
-            Ok(policies) => Map::Array(policies).try_into().map_err(&error)?,
+        let policies = match self.pinned.open(generation) {
+            Ok(policies) => policies,
             // By its number, which takes CAP_SYS_ADMIN.
             Err(_) => match self.policy_sets.get(&((generation & 1) as u32), 0) {
                 Ok(policies) => policies,

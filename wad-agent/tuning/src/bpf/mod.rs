@@ -17,6 +17,7 @@ mod maps;
 mod objects;
 mod offsets;
 mod options;
+mod pinned_policies;
 mod pins;
 mod processes;
 mod progress;

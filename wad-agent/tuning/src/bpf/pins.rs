@@ -66,9 +66,9 @@ impl Pins {
         self.current.join(TUNER_PROGRAM)
     }
 
-    /// Returns the pin of the policies of a set, by its number: there are two places.
-    pub fn policies(&self, generation: u64) -> PathBuf {
-        self.current.join(format!("{POLICIES_PREFIX}{}", generation & 1))
+    /// Returns one of the two pins of policies.
+    pub fn policies(&self, place: u64) -> PathBuf {
+        self.current.join(format!("{POLICIES_PREFIX}{place}"))
     }
 
     /// Returns the pin of the link of what sees the end of flows that ran already,
