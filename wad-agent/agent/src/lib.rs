@@ -15,6 +15,7 @@ pub mod run;
 mod service_manager;
 pub mod sets;
 pub mod sources;
+mod state_file;
 pub mod status;
 pub mod switched;
 pub mod traces;

@@ -28,6 +28,7 @@ use wad_policy::{
     config::{Config, MeasuredPath, Metric, PathPolicy, Source},
     tuning_plan::{self, Behaviour, Bounds, Conditions, Damper, KernelBuffers},
 };
+use wad_toolbox::causes::told;
 use wad_tuning::bpf::Tuning;
 
 use crate::{
@@ -76,7 +77,7 @@ impl Measured {
         let targets = Targets::new(&paths);
         let mut store = Store::new(&config.sources, &targets);
         if is_measured && let Err(error) = cache.read(&mut store, &targets) {
-            warn!("{:#}; what was known is asked for again", anyhow::Error::from(error));
+            warn!("{}; what was known is asked for again", told(&error));
         }
         let bounds = Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes, kernel);
         let stale_after = packets::stale_after(&config.sources);
@@ -202,25 +203,14 @@ impl Measured {
             return;
         }
         self.saved_at = now;
-        let (cache, content) = (self.cache.clone(), self.content());
-        tokio::task::spawn_blocking(move || write(&cache, &content));
+        self.cache.keep(&self.board.store(), &self.board.targets);
     }
 
     /// Writes it down at last.
     pub fn save(&self) {
         if !self.paths.is_empty() {
-            write(&self.cache, &self.content());
+            self.cache.keep_now(&self.board.store(), &self.board.targets);
         }
-    }
-
-    fn content(&self) -> Vec<u8> {
-        Cache::content(&self.board.store(), &self.board.targets)
-    }
-}
-
-fn write(cache: &Cache, content: &[u8]) {
-    if let Err(error) = cache.write(content) {
-        warn!("{:#}: measurements are forgotten with this agent", anyhow::Error::from(error));
     }
 }
 

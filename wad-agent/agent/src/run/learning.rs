@@ -1,7 +1,6 @@
 //! Learns paths while the agent runs: it looks at the connections beside the event loop, and
 //! says which paths are to be in force beside those of the file.
 
-mod cache;
 mod watcher;
 
 use std::{
@@ -15,7 +14,7 @@ use jiff::Timestamp;
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
 use wad_observing::{
-    learn::{Change, Known, Learner, Shown},
+    learn::{Change, Known, Learner, Shown, kept_bytes, parse_kept},
     suggest::Found,
 };
 use wad_policy::{
@@ -26,8 +25,9 @@ use wad_toolbox::{causes::told, mutex::locked, seldom::Seldom};
 use wad_tuning::{bpf::Tuning, journal::Journal};
 
 pub use self::watcher::Seen;
-use self::{cache::Cache, watcher::Watcher};
+use self::watcher::Watcher;
 use super::{beside::Beside, bound::kernel_buffers, buffers::processor_time};
+use crate::state_file::StateFile;
 
 /// Connections are looked at so often...
 const PAUSE: Duration = Duration::from_secs(2);
@@ -35,13 +35,15 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PART: u32 = 100;
 /// How often it is written down which paths have connections.
 const SAVE_INTERVAL: Duration = Duration::from_secs(3_600);
+/// The most paths that can be learned take less than one MiB.
+const MAX_BYTES: u64 = 4 << 20;
 
 /// It holds what is learned, and learns more.
 pub struct Learning {
     learner: Learner,
     /// As the configuration in force has it: None where nothing is learned.
     learn: Option<Learn>,
-    cache: Cache,
+    file: StateFile,
     saved_at: Instant,
     watcher: Arc<Mutex<Watcher>>,
     looking: Beside<(Option<Seen>, Duration)>,
@@ -59,18 +61,19 @@ pub struct Learning {
 impl Learning {
     /// Knows what was learned before, and looks at nothing yet.
     pub fn new(state_dir: &Path, instance: &str, learn: Option<Learn>) -> Self {
-        let cache = Cache::new(state_dir, instance);
-        let learner = cache.read().unwrap_or_else(|error| {
+        let file = StateFile::new(state_dir, ("learned", instance), MAX_BYTES);
+        let kept = file.read(parse_kept).unwrap_or_else(|error| {
             if learn.is_some() {
                 warn!("{}; paths are learned anew", told(&error));
             }
-            Learner::default()
+            None
         });
+        let learner = kept.unwrap_or_default();
         let now = Instant::now();
         Self {
             learner,
             learn: None,
-            cache,
+            file,
             saved_at: now,
             watcher: Arc::default(),
             looking: Beside::idle(),
@@ -203,7 +206,7 @@ impl Learning {
     /// Writes down what is learned, at last.
     pub fn save(&self) {
         if self.learn.is_some() {
-            self.cache.write_now(&self.learner);
+            self.file.keep_now(kept_bytes(&self.learner));
         }
     }
 
@@ -220,7 +223,8 @@ impl Learning {
 
     fn keep(&mut self) {
         self.saved_at = Instant::now();
-        self.cache.keep(&self.learner);
+        let content = kept_bytes(&self.learner);
+        self.file.keep(|| content);
         self.tell();
     }
 

@@ -3,33 +3,29 @@
 
 use std::{
     collections::BTreeMap,
-    io,
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    path::Path,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
-use tracing::warn;
 use wad_policy::config::{ListError, Set, list_of_texts};
-use wad_toolbox::{mutex::locked, whole_file};
 
-use crate::sources::seconds_since_1970;
+use crate::{
+    sources::seconds_since_1970,
+    state_file::{StateFile, StateFileError},
+};
 
 /// A cache has room for a million prefixes and more.
 const MAX_BYTES: u64 = 64 << 20;
 
 #[derive(Debug, thiserror::Error)]
-pub enum CacheError {
-    #[error("cannot read {}", file.display())]
-    Read { file: PathBuf, source: io::Error },
-    #[error("{} is damaged", file.display())]
-    Damaged { file: PathBuf, source: serde_json::Error },
-    #[error("{} is damaged", file.display())]
-    List { file: PathBuf, source: ListError },
-    #[error("cannot write {}", file.display())]
-    Write { file: PathBuf, source: io::Error },
+enum Damage {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    List(#[from] ListError),
 }
 
 /// The prefixes of a set, and when they were read.
@@ -46,13 +42,7 @@ impl Good {
 }
 
 #[derive(Clone, Debug)]
-pub struct Cache {
-    file: PathBuf,
-    /// The content that is to be written next; the newest.
-    pending: Arc<Mutex<Option<Content>>>,
-    /// Whoever writes has it.
-    writing: Arc<Mutex<()>>,
-}
+pub struct Cache(StateFile);
 
 /// Holds the origin and the list of each set, by its name.
 type Content = BTreeMap<String, (String, Good)>;
@@ -72,59 +62,23 @@ struct WrittenSet {
 
 impl Cache {
     pub fn new(state_dir: &Path, instance: &str) -> Self {
-        Self {
-            file: state_dir.join(format!("sets-{instance}.json")),
-            pending: Arc::default(),
-            writing: Arc::default(),
-        }
+        Self(StateFile::new(state_dir, ("sets", instance), MAX_BYTES))
     }
 
     /// Returns what was kept of these sets, by their places; those of another origin are
     /// other sets.
-    pub fn read(&self, sets: &[Set]) -> Result<BTreeMap<usize, Good>, CacheError> {
+    pub fn read(&self, sets: &[Set]) -> Result<BTreeMap<usize, Good>, StateFileError> {
         if sets.is_empty() {
             return Ok(BTreeMap::new());
         }
-        let read = |source| CacheError::Read { file: self.file.clone(), source };
-        let Some(bytes) = whole_file::read(&self.file, MAX_BYTES).map_err(read)? else {
-            return Ok(BTreeMap::new());
-        };
-        let damaged = |source| CacheError::Damaged { file: self.file.clone(), source };
-        let mut written = parse(&bytes).map_err(damaged)?;
-        let mut kept = BTreeMap::new();
-        for (place, set) in sets.iter().enumerate() {
-            let Some(of_set) = written.sets.remove(&set.name) else { continue };
-            if of_set.origin == set.origin() {
-                let damaged = |source| CacheError::List { file: self.file.clone(), source };
-                kept.insert(place, restore(&of_set).map_err(damaged)?);
-            }
-        }
-        Ok(kept)
+        Ok(self.0.read(|bytes| of_sets(bytes, sets))?.unwrap_or_default())
     }
 
     /// Keeps these, beside tasks that must not wait for it. Needs a tokio runtime.
     pub fn keep<'s>(&self, sets: impl Iterator<Item = (&'s Set, &'s Good)>) {
         let content = sets.map(|(set, good)| (set.name.clone(), (set.origin(), good.clone())));
-        *locked(&self.pending) = Some(content.collect());
-        let cache = self.clone();
-        tokio::task::spawn_blocking(move || {
-            let _one_at_a_time = locked(&cache.writing);
-            let Some(content) = locked(&cache.pending).take() else { return };
-            if let Err(error) = cache.write(&content) {
-                warn!("{:#}: sets are forgotten with this agent", anyhow::Error::from(error));
-            }
-        });
-    }
-
-    /// Whole or not at all.
-    fn write(&self, content: &Content) -> Result<(), CacheError> {
-        let bytes = bytes(content);
-        let written = if bytes.len() as u64 > MAX_BYTES {
-            Err(io::ErrorKind::FileTooLarge.into())
-        } else {
-            whole_file::write(&self.file, &bytes)
-        };
-        written.map_err(|source| CacheError::Write { file: self.file.clone(), source })
+        let content = content.collect();
+        self.0.keep(move || bytes(&content));
     }
 
     /// For libFuzzer, see `tests/fuzz`.
@@ -142,6 +96,18 @@ impl Cache {
 
 fn parse(bytes: &[u8]) -> serde_json::Result<Written> {
     serde_json::from_slice(bytes)
+}
+
+fn of_sets(bytes: &[u8], sets: &[Set]) -> Result<BTreeMap<usize, Good>, Damage> {
+    let mut written = parse(bytes)?;
+    let mut kept = BTreeMap::new();
+    for (place, set) in sets.iter().enumerate() {
+        let Some(of_set) = written.sets.remove(&set.name) else { continue };
+        if of_set.origin == set.origin() {
+            kept.insert(place, restore(&of_set)?);
+        }
+    }
+    Ok(kept)
 }
 
 fn restore(written: &WrittenSet) -> Result<Good, ListError> {
@@ -185,7 +151,7 @@ mod tests {
         let read_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_500);
         let good = Good { prefixes: nets.into(), read_at };
         let content = before.iter().map(|it| (it.name.clone(), (it.origin(), good.clone())));
-        cache.write(&content.collect()).unwrap();
+        cache.0.keep_now(bytes(&content.collect()));
         assert_eq!(cache.read(&before).unwrap(), [(0, good.clone()), (1, good.clone())].into());
         let after =
             sets("[[set]]\nname = 'b'\nfile = '/b'\n[[set]]\nname = 'a'\nurl = 'http://b'\n");
@@ -197,7 +163,7 @@ mod tests {
     #[test]
     fn a_damaged_cache_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::new(folder.path(), "a");
+        let (cache, file) = (Cache::new(folder.path(), "a"), folder.path().join("sets-a.json"));
         let sets = sets("[[set]]\nname = 'b'\nfile = '/b'\n");
         let list = |list| {
             format!(
@@ -205,11 +171,11 @@ mod tests {
             )
         };
         for damaged in ["", "{", "[]", &list("[]"), &list("[\"x\"]"), &list("[\"::/0\"]")] {
-            fs::write(&cache.file, damaged).unwrap();
+            fs::write(&file, damaged).unwrap();
             let error = cache.read(&sets).unwrap_err().to_string();
             assert!(error.ends_with("sets-a.json is damaged"), "{error}");
         }
-        fs::write(&cache.file, list("[\"10.0.0.1\"]")).unwrap();
+        fs::write(&file, list("[\"10.0.0.1\"]")).unwrap();
         assert_eq!(cache.read(&sets).unwrap().len(), 1);
     }
 }

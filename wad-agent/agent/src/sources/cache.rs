@@ -1,35 +1,19 @@
 //! The last good values on disk, so that a restart does not forget them:
 //! `measured-<instance>.json` in the state folder. They go stale there as well.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
 
 use serde::{Deserialize, Serialize};
 use wad_policy::config::Metric;
-use wad_toolbox::whole_file;
 
 use super::{Reading, Sample, Store, Targets};
+use crate::state_file::{StateFile, StateFileError};
 
 /// A cache has room for 100,000 paths with all metrics from two sources.
 const MAX_BYTES: u64 = 64 << 20;
 
-#[derive(Debug, thiserror::Error)]
-pub enum CacheError {
-    #[error("cannot read {}", file.display())]
-    Read { file: PathBuf, source: io::Error },
-    #[error("{} is damaged", file.display())]
-    Damaged { file: PathBuf, source: serde_json::Error },
-    #[error("cannot write {}", file.display())]
-    Write { file: PathBuf, source: io::Error },
-}
-
 #[derive(Clone, Debug)]
-pub struct Cache {
-    file: PathBuf,
-}
+pub struct Cache(StateFile);
 
 /// Value and time of a metric.
 type Kept = BTreeMap<String, (f64, f64)>;
@@ -57,17 +41,12 @@ fn restore(bytes: &[u8], store: &mut Store, targets: &Targets) -> serde_json::Re
 
 impl Cache {
     pub fn new(state_dir: &Path, instance: &str) -> Self {
-        Self { file: state_dir.join(format!("measured-{instance}.json")) }
+        Self(StateFile::new(state_dir, ("measured", instance), MAX_BYTES))
     }
 
     /// Puts what is there into the store.
-    pub fn read(&self, store: &mut Store, targets: &Targets) -> Result<(), CacheError> {
-        let read = |source| CacheError::Read { file: self.file.clone(), source };
-        let Some(bytes) = whole_file::read(&self.file, MAX_BYTES).map_err(read)? else {
-            return Ok(());
-        };
-        restore(&bytes, store, targets)
-            .map_err(|source| CacheError::Damaged { file: self.file.clone(), source })
+    pub fn read(&self, store: &mut Store, targets: &Targets) -> Result<(), StateFileError> {
+        self.0.read(|bytes| restore(bytes, store, targets)).map(Option::unwrap_or_default)
     }
 
     /// For libFuzzer, see `tests/fuzz`.
@@ -81,8 +60,19 @@ impl Cache {
         }
     }
 
-    /// Returns what [`Cache::write`] is to write.
-    pub fn content(store: &Store, targets: &Targets) -> Vec<u8> {
+    /// Keeps what the store has, beside tasks that must not wait for it. Needs a tokio
+    /// runtime.
+    pub fn keep(&self, store: &Store, targets: &Targets) {
+        let content = Self::content(store, targets);
+        self.0.keep(|| content);
+    }
+
+    /// Keeps what the store has, and returns when it is on disk.
+    pub fn keep_now(&self, store: &Store, targets: &Targets) {
+        self.0.keep_now(Self::content(store, targets));
+    }
+
+    fn content(store: &Store, targets: &Targets) -> Vec<u8> {
         let mut content = Content::default();
         for (source, Reading { target, metric, sample }) in store.samples() {
             let paths = content.sources.entry(source.to_owned()).or_default();
@@ -90,11 +80,5 @@ impl Cache {
             kept.insert(metric.key().to_owned(), (sample.value, sample.measured_at_seconds));
         }
         serde_json::to_vec(&content).expect("texts and finite numbers are JSON")
-    }
-
-    /// Whole or not at all.
-    pub fn write(&self, content: &[u8]) -> Result<(), CacheError> {
-        whole_file::write(&self.file, content)
-            .map_err(|source| CacheError::Write { file: self.file.clone(), source })
     }
 }
