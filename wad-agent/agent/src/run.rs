@@ -14,6 +14,7 @@ mod force;
 mod learning;
 mod links;
 mod loop_delay;
+mod meant;
 mod memory;
 mod parse;
 mod plan;

@@ -168,7 +168,10 @@ impl Files<'_> {
                 &to(7001, "sndbuf = '301000'\ncongestion = 'wad_highspeed'\nallow = 'aggressive'"),
             ),
             path("plain", &to(7002, "")),
-            path("listed", "remote_set = 'list'\nsndbuf = '305000'\ncongestion = 'cubic'"),
+            path(
+                "listed",
+                "remote_set = 'list'\nsndbuf = '305000'\ncongestion = 'cubic'\nreorder = 50",
+            ),
             path("measured", "remote = '192.0.2.0/24'\nmode = 'observe'"),
             path("new", &to(NEW_PORT, "sndbuf = '306000'\ncongestion = 'wad_aimd'\nreorder = 40")),
         ]

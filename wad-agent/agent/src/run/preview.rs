@@ -4,12 +4,8 @@ use std::collections::{HashMap, HashSet};
 
 use anyhow::Result;
 use wad_common::policy::Policy;
-use wad_policy::{
-    config::{
-        Config, Host, InForce as Known, Origin, PathPolicy, Settings, Texts, route_rules::Selection,
-    },
-    learned,
-    tuning_plan::Bounds,
+use wad_policy::config::{
+    Config, Host, InForce as Known, Origin, PathPolicy, Settings, Texts, route_rules::Selection,
 };
 use wad_toolbox::{causes::with_causes, mutex::locked};
 use wad_tuning::{
@@ -20,16 +16,11 @@ use wad_tuning::{
     readings::PathState,
 };
 
-use super::{
-    Agent,
-    bound::{kernel_buffers, max_memory_bytes},
-    force::Force,
-    learning::Learning,
-    servers::Servers,
-};
+use super::{Agent, force::Force, learning::Learning, meant::Meant, servers::Servers};
 use crate::{
     measured::Measured,
     reload::{Changes, Fingerprints, InForce, PathPreview, Refusal, ReloadPreview, SettingPreview},
+    sets::Sets,
 };
 
 /// Holds what is in force.
@@ -38,6 +29,7 @@ pub struct Now<'n> {
     pub force: &'n Force<'n>,
     pub in_force: &'n InForce,
     pub measured: &'n Measured,
+    pub sets: &'n Sets,
     pub learning: &'n Learning,
     pub servers: &'n Servers,
 }
@@ -74,19 +66,14 @@ impl Now<'_> {
         Ok(ReloadPreview::WouldApply(Box::new(Changes { diff, flows, host })))
     }
 
-    /// Returns the paths with what is measured of them, and those that are learned.
+    /// Returns the paths with what their lists hold and what is measured of them, and those
+    /// that are learned.
     fn policies(&self, config: &mut Config) -> Result<Vec<PathPolicy>> {
-        let journal = locked(&self.force.journal);
-        let max_memory_bytes = max_memory_bytes(config, journal.sysctl())?;
-        let kernel = kernel_buffers(&journal);
-        drop(journal);
-        let bounds = Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes, kernel);
+        let mut sets = Sets::new(&config.lists(), self.agent.sets.clone(), Some(self.sets));
         let paths = self.learning.paths(config.learn);
-        // Those that do not fit are none.
-        let _ = learned::add(&paths, (&mut config.paths, &config.host), bounds);
-        let mut next = Measured::new(config, max_memory_bytes, kernel, self.agent.cache.clone());
-        next.take_over(self.measured);
-        Ok(next.policies().unwrap_or_else(|| config.paths.clone()))
+        let all = (config, &mut sets, &*paths);
+        let meant = Meant::of(self.agent, &self.force.journal, all, Some(self.measured))?;
+        Ok(meant.policies)
     }
 
     fn host(&self, config: &Config, policies: &[PathPolicy], host: &Host) -> Result<HostPreview> {

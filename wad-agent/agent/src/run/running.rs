@@ -16,20 +16,19 @@ use wad_observing::{
 };
 use wad_policy::{
     config::{Config, Learn, OnExit, PathPolicy},
-    learned::{self, Covered, LearnedPath},
+    learned::{Covered, LearnedPath},
     switch::{self, Order},
-    tuning_plan::Bounds,
 };
 use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
 use wad_tuning::journal::{Change, Journal};
 
 use super::{
     Agent, Begin,
-    bound::{kernel_buffers, max_memory_bytes},
     change::{self, Installed, Wanted},
     events::{End, Event},
     force::Force,
     learning::{Learning, Seen},
+    meant::Meant,
     memory::give_memory_back,
     parse, plan,
     preview::Now,
@@ -159,9 +158,9 @@ impl<'a> Running<'a> {
                 self.force.when_followed(RELOAD_PATIENCE, move || _ = answer.send(outcome));
             }
             Event::Command(Command::Preview(other, answer)) => {
-                let Self { agent, force, in_force, measured, learning, servers, .. } = self;
+                let Self { agent, force, in_force, measured, sets, learning, servers, .. } = self;
                 let servers = servers.as_ref().expect("one of them was asked");
-                let now = Now { agent, force, in_force, measured, learning, servers };
+                let now = Now { agent, force, in_force, measured, sets, learning, servers };
                 let preview = now.preview(other);
                 let _ = answer.send(preview);
                 give_memory_back();
@@ -501,22 +500,12 @@ fn put(
     let learn = config.learn;
     let is_kept = learn.is_some() || config.paths.iter().any(has_set);
     let of_file = if is_kept { config.paths.clone() } else { Vec::new() };
-    sets.fill(&mut config.paths, &config.host);
-    let journal = locked(&force.journal);
-    let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
-    let kernel = kernel_buffers(&journal);
-    drop(journal);
-    let bounds = Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes, kernel);
-    let all = (&mut config.paths, &config.host);
-    let covered = learned::add(learned, all, bounds).unwrap_or_else(|unfit| {
+    let meant = Meant::of(agent, &force.journal, (&mut config, sets, learned), before)?;
+    let Meant { policies, covered, measured, max_memory_bytes } = meant;
+    let covered = covered.unwrap_or_else(|unfit| {
         warn!("no learned path is in force: {unfit}");
         Vec::new()
     });
-    let mut measured = Measured::new(&config, max_memory_bytes, kernel, agent.cache.clone());
-    if let Some(before) = before {
-        measured.take_over(before);
-    }
-    let policies = measured.policies().unwrap_or_else(|| std::mem::take(&mut config.paths));
     let wanted = Wanted { policies: &policies, host: &config.host };
     let installed = change::put(force, plan::CONFIGURATION, &wanted)?;
     force.buffers.bound(max_memory_bytes);

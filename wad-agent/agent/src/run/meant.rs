@@ -1,0 +1,57 @@
+//! What a configuration comes to here and now. Nothing is changed by that: who puts it in
+//! force begins with it, and who says what would change.
+
+use std::sync::Mutex;
+
+use anyhow::Result;
+use wad_policy::{
+    config::{Config, PathPolicy, Unfit},
+    learned::{self, Covered, LearnedPath},
+    tuning_plan::Bounds,
+};
+use wad_toolbox::mutex::locked;
+use wad_tuning::journal::Journal;
+
+use super::{
+    Agent,
+    bound::{kernel_buffers, max_memory_bytes},
+};
+use crate::{measured::Measured, sets::Sets};
+
+/// The paths of a configuration as flows are to have them, and what they are made of.
+pub struct Meant {
+    pub policies: Vec<PathPolicy>,
+    /// Learned paths that are not among them, as paths of the file are for their prefixes; or
+    /// why no learned path is.
+    pub covered: Result<Vec<Covered>, Unfit>,
+    /// It knows what is measured, and asks nobody yet.
+    pub measured: Measured,
+    /// How much memory TCP is to hold at most.
+    pub max_memory_bytes: u64,
+}
+
+impl Meant {
+    /// Works it out; the configuration's own paths move there. What is known of measured
+    /// paths from `before` holds on.
+    pub fn of(
+        agent: &Agent<'_>,
+        journal: &Mutex<Journal>,
+        (config, sets, learned): (&mut Config, &mut Sets, &[LearnedPath]),
+        before: Option<&Measured>,
+    ) -> Result<Self> {
+        sets.fill(&mut config.paths, &config.host);
+        let journal = locked(journal);
+        let max_memory_bytes = max_memory_bytes(config, journal.sysctl())?;
+        let kernel = kernel_buffers(&journal);
+        drop(journal);
+        let bounds = Bounds::new(config.limits.max_buffer_bytes, max_memory_bytes, kernel);
+        let covered = learned::add(learned, (&mut config.paths, &config.host), bounds);
+        let mut measured = Measured::new(config, max_memory_bytes, kernel, agent.cache.clone());
+        if let Some(before) = before {
+            measured.take_over(before);
+        }
+        let of_file = std::mem::take(&mut config.paths);
+        let policies = measured.policies().unwrap_or(of_file);
+        Ok(Self { policies, covered, measured, max_memory_bytes })
+    }
+}
