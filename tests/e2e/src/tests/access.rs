@@ -25,7 +25,7 @@ const GUARD: Guard = Guard {
 /// Secrets, as they stand in files and as they are sent.
 const SECRETS: [&str; 3] = ["open-sesame", "QWxhZGRpbjpvcGVuLXNlc2FtZQ==", "tenant-4711"];
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_server_behind_a_proxy_is_told_who_asks_and_nobody_else_is() -> Result<()> {
     let stand = Stand::set_up("access")?;
     let answers = Answers::start(|_| {

@@ -23,7 +23,7 @@ fn status(authority: &Path, url: &str, arguments: &[&str]) -> Result<u16> {
     Ok(String::from_utf8(output.stdout)?.parse()?)
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn metrics_go_encrypted_to_those_who_say_who_they_are() -> Result<()> {
     let stand = Stand::set_up("metrics-guard")?;
     let authority = Authority::create()?;

@@ -40,7 +40,7 @@ fn addresses(texts: &[&str]) -> Result<Vec<IpAddr>> {
     Ok(texts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_path_follows_a_name_and_leaves_no_connection_behind() -> Result<()> {
     let stand = Stand::set_up("names")?;
     let wire = Wire::start()?;

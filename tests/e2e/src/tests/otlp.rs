@@ -61,7 +61,7 @@ fn await_asked(receiver: &Receiver, count: usize) -> Result<Vec<Asked>> {
     Ok(receiver.asked())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_service_that_is_away_or_busy_holds_nothing_up() -> Result<()> {
     let stand = Stand::set_up("otlp-away")?;
     let wire = Wire::start()?;
@@ -119,7 +119,7 @@ fn a_service_that_is_away_or_busy_holds_nothing_up() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn exports_go_where_the_file_says_and_once_more_at_the_end() -> Result<()> {
     let stand = Stand::set_up("otlp-where")?;
     let wire = Wire::start()?;

@@ -87,7 +87,7 @@ impl Bench<'_> {
     }
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_path_follows_the_list_in_a_file() -> Result<()> {
     let stand = Stand::set_up("sets")?;
     let wire = Wire::start()?;
@@ -203,7 +203,7 @@ fn documents(region: &str) -> [String; 2] {
     [aws, gcp]
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn a_path_follows_the_lists_of_providers_and_keeps_the_last_good_ones() -> Result<()> {
     let stand = Stand::set_up("set-urls")?;
     let wire = Wire::start()?;
