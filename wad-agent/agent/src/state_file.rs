@@ -27,7 +27,7 @@ pub enum StateFileError {
 pub struct StateFile {
     path: PathBuf,
     max_bytes: u64,
-    /// What is to be written next.
+    /// The newest content is to be written next.
     pending: Arc<Mutex<Option<Content>>>,
     /// Whoever writes has it.
     writing: Arc<Mutex<()>>,

@@ -1,5 +1,5 @@
-//! What a configuration comes to here and now. Nothing is changed by that: who puts it in
-//! force begins with it, and who says what would change.
+//! A configuration comes to other policies by what is known here and now. Working them out
+//! changes nothing: who puts them in force begins with it, and who says what would change.
 
 use std::sync::Mutex;
 

@@ -3,6 +3,10 @@
 //! There is no context that hands out its fields. They are read where the kernel
 //! has them, through pointers whose types the verifier knows.
 
+mod buffers;
+mod offsets;
+mod whose;
+
 use core::ffi::c_void;
 
 use aya_ebpf::{
@@ -10,142 +14,30 @@ use aya_ebpf::{
         BPF_SOCK_OPS_STATE_CB_FLAG, BPF_TCP_CLOSE, BPF_TCP_CLOSE_WAIT, BPF_TCP_ESTABLISHED,
         BPF_TCP_LISTEN,
     },
-    btf_maps::lpm_trie::Key,
     helpers::{
         bpf_getsockopt, bpf_setsockopt,
         generated::{bpf_get_socket_cookie, bpf_probe_read_kernel, bpf_skc_to_tcp_sock},
     },
 };
 use wad_common::{
-    flow::Counts,
-    instruments::Place,
-    policy::{CONGESTION_BYTES, INTERFACE_BYTES},
-    progress::Limits,
-    signals::Change,
-    sock::SockOffsets,
+    flow::Counts, instruments::Place, policy::CONGESTION_BYTES, progress::Limits, signals::Change,
 };
 use wad_ebpf::{
-    behind::Behind,
-    maps::{CGROUP_SETS, INTERFACE_SETS},
     policies::{Ends, V4_MAPPED},
     uapi::{
         SO_RCVBUF, SOL_SOCKET, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, TCP_CONGESTION, TCP_WINDOW_CLAMP,
     },
 };
 
+use self::offsets::{Kernel, offset};
 use super::{AF_INET, Socket, State};
-
-/// `TCP_DEFAULT_SCALING_RATIO` (include/net/tcp.h): half of a receive buffer is
-/// payload, before it is known better, and always before Linux 6.6.
-const DEFAULT_SCALING_RATIO: u32 = 1 << 7;
-
-/// Levels of cgroups that are climbed at most; the kernel's own bound
-/// (`cgroup.max.depth`) has no default.
-const CGROUP_LEVELS: u32 = 64;
 
 /// `icsk_ca_state` has five bits of its byte.
 const CA_STATE_MASK: u8 = 0x1f;
 
-/// The agent sets it before the programs are loaded, and freezes it. It is not all zeros: LLVM
-/// makes one of constants that are alike, and there are others of zeros (a new `PathStats` is as
-/// long).
-#[unsafe(no_mangle)]
-static SOCK: SockOffsets = SockOffsets {
-    state: u32::MAX,
-    family: 0,
-    remote_v4: 0,
-    local_v4: 0,
-    remote_v6: 0,
-    local_v6: 0,
-    remote_port: 0,
-    local_port: 0,
-    net: 0,
-    cgroup: 0,
-    user: 0,
-    mark: 0,
-    route: 0,
-    rmem_alloc: 0,
-    wmem_queued: 0,
-    sndbuf: 0,
-    rcvbuf: 0,
-    rcvq_space: 0,
-    rcv_rtt: 0,
-    out_of_order: 0,
-    max_pacing_rate: 0,
-    bytes_acked: 0,
-    bytes_received: 0,
-    data_segs_out: 0,
-    packets_out: 0,
-    total_retrans: 0,
-    srtt_us: 0,
-    rtt_min: 0,
-    rate_delivered: 0,
-    rate_interval_us: 0,
-    app_limited: 0,
-    chrono_type: 0,
-    chrono_type_shift: 0,
-    chrono_start: 0,
-    chrono_stat: 0,
-    snd_cwnd: 0,
-    snd_ssthresh: 0,
-    mss_cache: 0,
-    ca_state: 0,
-    retransmits: 0,
-    snd_una: 0,
-    delivered_ce: 0,
-    rcv_nxt: 0,
-    rcv_wup: 0,
-    rcv_wnd: 0,
-    scaling_ratio: 0,
-    is_mptcp: 0,
-    congestion: 0,
-    net_inode: 0,
-    net_congestion: 0,
-    net_tcp_wmem: 0,
-    net_tcp_rmem: 0,
-    net_moderate_rcvbuf: 0,
-    congestion_name: 0,
-    cgroup_node: 0,
-    node_id: 0,
-    cgroup_parent: 0,
-    state_cgroup: 0,
-    route_device: 0,
-    device_name: 0,
-};
-
-/// Number of the cgroup that the tuner is on: set as the above.
-#[unsafe(no_mangle)]
-static CGROUP: u64 = u64::MAX;
-
-/// Whether a flow that runs can be given the callback at its end: set as the above.
+/// Whether a flow that runs can be given the callback at its end: set as `SOCK` is.
 #[unsafe(no_mangle)]
 static HAS_FLAGS_OPTION: u8 = 0;
-
-macro_rules! offset {
-    ($field:ident) => {
-        // SAFETY: a valid static. Volatile, because the compiler would otherwise
-        // take the initializer for the value.
-        unsafe { (&raw const SOCK.$field).read_volatile() }
-    };
-}
-
-/// A struct of the kernel, whose type the verifier knows.
-#[derive(Clone, Copy)]
-struct Kernel(*const u8);
-
-impl Kernel {
-    #[inline(always)]
-    fn read<T: Copy>(self, offset: u32) -> T {
-        // SAFETY: the verifier checks the load against the kernel's BTF; one
-        // through a pointer that turns out to be bad yields zero.
-        unsafe { self.0.add(offset as usize).cast::<T>().read_volatile() }
-    }
-
-    #[inline(always)]
-    fn follow(self, offset: u32) -> Self {
-        Self(self.read(offset))
-    }
-}
 
 /// A full TCP socket that an iterator visits.
 #[derive(Clone, Copy)]
@@ -176,106 +68,6 @@ impl Visited {
     pub fn is_over(&self) -> bool {
         let state = u32::from(self.read::<u8>(offset!(state)));
         state == BPF_TCP_CLOSE || state == BPF_TCP_LISTEN
-    }
-
-    /// Whether it is of the tuner's cgroup or of one below: no other is ours to
-    /// touch.
-    #[inline(always)]
-    pub fn is_in_cgroup(&self) -> bool {
-        // SAFETY: a valid static, volatile as above.
-        let wanted = unsafe { (&raw const CGROUP).read_volatile() };
-        let mut cgroup = self.kernel().follow(offset!(cgroup));
-        for _ in 0..CGROUP_LEVELS {
-            if cgroup.0.is_null() {
-                return false;
-            }
-            let id: u64 = cgroup.follow(offset!(cgroup_node)).read(offset!(node_id));
-            if id == wanted {
-                return true;
-            }
-            let parent = cgroup.follow(offset!(cgroup_parent));
-            if parent.0.is_null() {
-                return false;
-            }
-            cgroup = parent.follow(offset!(state_cgroup));
-        }
-        false
-    }
-
-    /// Returns the number of its cgroup; 0 where the kernel does not say.
-    #[inline(always)]
-    pub fn cgroup(&self) -> u64 {
-        self.own_cgroup().follow(offset!(cgroup_node)).read(offset!(node_id))
-    }
-
-    #[inline(always)]
-    fn own_cgroup(&self) -> Behind {
-        Behind::pointer(self.0.cast::<u8>().wrapping_add(offset!(cgroup) as usize))
-    }
-
-    /// Returns the user that it belongs to: who made it (`sock_alloc()`); from its
-    /// listener's to that of who accepted it, when that happens (`sock_graft()`).
-    #[inline(always)]
-    pub fn user(&self) -> u32 {
-        self.number_at(offset!(user))
-    }
-
-    /// Returns the mark of its packets (SO_MARK). An accepted one has that of its listener, or,
-    /// with `net.ipv4.tcp_fwmark_accept` and none there, of the SYN (`inet_request_mark()`).
-    #[inline(always)]
-    pub fn mark(&self) -> u32 {
-        self.number_at(offset!(mark))
-    }
-
-    /// Whether it has a route at the moment. Some options of a socket take it away until the
-    /// next packet leaves (`sk_dst_reset()`).
-    #[inline(always)]
-    pub fn has_route(&self) -> bool {
-        !self.route().is_null()
-    }
-
-    #[inline(always)]
-    fn route(&self) -> Behind {
-        Behind::pointer(self.0.cast::<u8>().wrapping_add(offset!(route) as usize))
-    }
-
-    /// Returns the patterns of a policy set that the device fits which its route leaves by;
-    /// none where it has no route. One that is made has its route before the SYN
-    /// (`tcp_v4_connect()`), one that is accepted before it is established
-    /// (`tcp_v4_syn_recv_sock()`).
-    #[inline(always)]
-    pub fn interfaces(&self, set: u32) -> u64 {
-        let Some(known) = INTERFACE_SETS.get(set) else { return 0 };
-        let device = self.route().follow(offset!(route_device));
-        let name: [u8; INTERFACE_BYTES] = device.read(offset!(device_name));
-        known.get(&Key::new(8 * INTERFACE_BYTES as u32, name)).copied().unwrap_or(0)
-    }
-
-    /// Returns the patterns of a policy set that its cgroup fits, or one around that. It is
-    /// the cgroup of who made the socket, or its listener (`cgroup_sk_alloc()`,
-    /// `cgroup_sk_clone()`).
-    #[inline(always)]
-    pub fn cgroups(&self, set: u32) -> u64 {
-        let Some(known) = CGROUP_SETS.get(set) else { return 0 };
-        let mut cgroup = self.own_cgroup();
-        let mut patterns = 0;
-        for _ in 0..CGROUP_LEVELS {
-            if cgroup.is_null() {
-                break;
-            }
-            let id: u64 = cgroup.follow(offset!(cgroup_node)).read(offset!(node_id));
-            // SAFETY: a number, which is copied at once: whoever takes the cgroup out of
-            // the map meanwhile may have another in its place, which is then as good.
-            if let Some(bits) = unsafe { known.get(id) } {
-                patterns |= *bits;
-            }
-            let parent = cgroup.follow(offset!(cgroup_parent));
-            if parent.is_null() {
-                break;
-            }
-            cgroup = parent.follow(offset!(state_cgroup));
-        }
-        patterns
     }
 
     /// Returns what is known of it when its state of congestion control becomes another.
@@ -315,12 +107,6 @@ impl Visited {
     #[inline(always)]
     pub fn most_pacing_rate(&self) -> u64 {
         self.read(offset!(max_pacing_rate))
-    }
-
-    /// Inode of its network namespace.
-    #[inline(always)]
-    pub fn netns(&self) -> u32 {
-        self.kernel().follow(offset!(net)).read(offset!(net_inode))
     }
 
     /// The algorithm that it has.
@@ -372,82 +158,10 @@ impl Visited {
         value
     }
 
-    /// Returns what the other end may send still, having been told so
-    /// (`tcp_receive_window()`).
-    #[inline(always)]
-    fn offered_bytes(&self) -> u32 {
-        let end = self.number_at(offset!(rcv_wup)).wrapping_add(self.number_at(offset!(rcv_wnd)));
-        let left = end.wrapping_sub(self.number_at(offset!(rcv_nxt)));
-        if left as i32 > 0 { left } else { 0 }
-    }
-
-    /// Returns its buffers as the kernel keeps them, the one to send and the one to
-    /// receive.
-    #[inline(always)]
-    pub fn buffers_bytes(&self) -> [u32; 2] {
-        [self.number_at(offset!(sndbuf)), self.number_at(offset!(rcvbuf))]
-    }
-
     /// Whether anything is on its way that it has sent.
     #[inline(always)]
     pub fn sends(&self) -> bool {
         self.number_at(offset!(packets_out)) != 0
-    }
-
-    /// Returns what data takes that lies in each of them.
-    #[inline(always)]
-    pub fn held_bytes(&self) -> [u32; 2] {
-        [self.number_at(offset!(wmem_queued)), self.number_at(offset!(rmem_alloc))]
-    }
-
-    /// Returns up to where the kernel sizes each of them by itself, in its network
-    /// namespace.
-    #[inline(always)]
-    pub fn autotuned_bytes(&self) -> [u32; 2] {
-        let net = self.kernel().follow(offset!(net));
-        let moderates = net.read::<u8>(offset!(net_moderate_rcvbuf)) != 0;
-        let rcvbuf_bytes = if moderates { net.read(offset!(net_tcp_rmem)) } else { 0 };
-        [net.read(offset!(net_tcp_wmem)), rcvbuf_bytes]
-    }
-
-    /// Returns what its application took in a round trip, at most so far.
-    #[inline(always)]
-    pub fn taken_bytes(&self) -> u32 {
-        self.read(offset!(rcvq_space))
-    }
-
-    /// Returns the RTT as this end sees it by what it receives; 0 for none.
-    #[inline(always)]
-    pub fn receiving_rtt_us(&self) -> u32 {
-        self.number_at(offset!(rcv_rtt)) >> 3
-    }
-
-    /// Whether data has arrived that lies behind a hole.
-    #[inline(always)]
-    pub fn has_hole(&self) -> bool {
-        !self.kernel().follow(offset!(out_of_order)).0.is_null()
-    }
-
-    /// Returns the least receive buffer that holds what lies in it and what the other
-    /// end was offered; or all of its buffer, where that is less.
-    #[inline(always)]
-    pub fn least_rcvbuf_bytes(&self) -> u32 {
-        let held = u64::from(self.number_at(offset!(rmem_alloc)));
-        let offered = u64::from(self.offered_bytes()) * 256 / u64::from(self.scaling_ratio());
-        let has = self.number_at(offset!(rcvbuf));
-        if held + offered < u64::from(has) { (held + offered) as u32 } else { has }
-    }
-
-    /// Payload in 256 bytes of its receive buffer.
-    #[inline(always)]
-    pub fn scaling_ratio(&self) -> u32 {
-        match offset!(scaling_ratio) {
-            0 => DEFAULT_SCALING_RATIO,
-            offset => match self.read::<u8>(offset) {
-                0 => DEFAULT_SCALING_RATIO,
-                ratio => ratio.into(),
-            },
-        }
     }
 
     #[inline(always)]
@@ -590,7 +304,7 @@ impl Socket for Visited {
 
     #[inline(always)]
     fn ask_for_state_changes(&self) {
-        // SAFETY: a valid static, volatile as above.
+        // SAFETY: a valid static, volatile as those.
         if unsafe { (&raw const HAS_FLAGS_OPTION).read_volatile() } == 0 {
             return;
         }
