@@ -40,7 +40,7 @@ pub enum Origin {
     ApiServer,
 }
 
-/// What is known of the node's pods at the moment.
+/// Holds what is known of the node's pods at the moment.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     pub pods: Arc<Pods>,

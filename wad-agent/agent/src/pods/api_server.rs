@@ -243,7 +243,7 @@ fn of_pod(environment: impl Fn(&str) -> Option<String>) -> Result<Url, NoServer>
 /// The lines of a body.
 struct Lines {
     body: Body,
-    /// What has come, without the line that was taken last.
+    /// These bytes have come behind the line that was taken last.
     buffer: Vec<u8>,
     /// Bytes of it in which there is no end of a line.
     searched_bytes: usize,

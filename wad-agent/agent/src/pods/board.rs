@@ -1,4 +1,4 @@
-//! What is known of the pods, shared with whoever wants to know.
+//! The board has what is known of the pods, for whoever wants to know.
 
 use std::sync::{Arc, Mutex};
 

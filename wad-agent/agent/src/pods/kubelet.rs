@@ -107,7 +107,7 @@ enum News {
     Change(Change),
     /// All pods that there were at the start have been told of.
     All,
-    /// What is of no use here.
+    /// It is of no use here.
     Other,
 }
 

@@ -138,7 +138,7 @@ struct ContainerStatus {
     id: String,
 }
 
-/// What Go has as nil is written as null, where it is not left out.
+/// Reads what is null as empty: Go writes nil so, where it does not leave it out.
 fn or_null<'de, T: DeserializeOwned + Default, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<T, D::Error> {

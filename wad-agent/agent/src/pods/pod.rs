@@ -20,7 +20,7 @@ const STATIC_DIGITS: usize = 32;
 /// Digits of a container's id, with containerd, CRI-O and Docker.
 const ID_DIGITS: usize = 64;
 
-/// What is read of a pod, by whatever encoding.
+/// Holds what is read of a pod, by whatever encoding.
 #[derive(Default)]
 pub struct Told {
     pub namespace: String,
