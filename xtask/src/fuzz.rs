@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 18] = [
+const TARGETS: [&str; 19] = [
     "archive",
     "authorization",
     "config",
@@ -37,6 +37,7 @@ const TARGETS: [&str; 18] = [
     "otlp",
     "packed_trace",
     "papers",
+    "pods",
     "proc",
     "prometheus",
     "pscheduler",

@@ -150,6 +150,17 @@ mod tests {
     }
 
     #[test]
+    fn pods_are_learned_from_the_kubelet_and_nothing_is_asked_of_the_api_server() {
+        let rendered = fs::read_to_string(exec::root().join(RENDERED)).unwrap();
+        let mount = "mountPath: /var/lib/kubelet/pods-api\n              readOnly: true\n";
+        let folder = "path: /var/lib/kubelet/pods-api\n            type: DirectoryOrCreate\n";
+        for part in [mount, folder, "automountServiceAccountToken: false\n"] {
+            assert!(rendered.contains(part), "{part}");
+        }
+        assert!(!rendered.contains("ClusterRole") && !rendered.contains("Token: true"));
+    }
+
+    #[test]
     fn the_chart_is_of_this_version() {
         let chart = fs::read_to_string(exec::root().join(CHART).join("Chart.yaml")).unwrap();
         for key in ["version", "appVersion"] {

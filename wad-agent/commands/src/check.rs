@@ -21,7 +21,7 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_policy::config::{
-    Config, ConfigError, Host, Learn, OnExit, Otlp, PathPolicy, Texts, Trace, covers_ipv4, fields,
+    Config, ConfigError, Host, KubernetesSettings, Learn, OnExit, Otlp, PathPolicy, Texts, Trace, covers_ipv4, fields,
 };
 use wad_toolbox::{amounts::Bytes, text_table::TextTable};
 use wad_tuning::{
@@ -231,7 +231,8 @@ impl Page<'_> {
                 host::port_note(path, is_routed),
             ]
         };
-        learned.into_iter().chain(self.config.paths.iter().flat_map(of).flatten()).collect()
+        let kubernetes = kubernetes_note(&self.config.kubernetes);
+        kubernetes.into_iter().chain(learned).chain(self.config.paths.iter().flat_map(of).flatten()).collect()
     }
 
     /// The kernel's congestion controls that are not there yet.
@@ -277,6 +278,21 @@ fn note(path: &PathPolicy) -> Option<String> {
 fn choice_note(path: &PathPolicy) -> Option<String> {
     let words = path.origin.passed_over_words()?;
     Some(format!("path {}: {words}", path.name))
+}
+
+/// Returns a note of where pods are learned from, if that is not the usual.
+fn kubernetes_note(settings: &KubernetesSettings) -> Option<String> {
+    if *settings == KubernetesSettings::default() {
+        return None;
+    }
+    let KubernetesSettings { kubelet_socket, api_server, node, .. } = settings;
+    let server = api_server.as_ref().map_or_else(String::new, |url| format!(" {url}"));
+    let node = node.as_ref().map_or("this node", |node| node);
+    let socket = kubelet_socket.display();
+    Some(format!(
+        "`wad run` learns the pods of {node} from the kubelet, at {socket}, or else from the API \
+         server{server}"
+    ))
 }
 
 /// Returns a note of what a path keeps from being learned.

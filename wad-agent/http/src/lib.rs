@@ -1,10 +1,11 @@
 //! Sends one request over HTTP or HTTPS, to the last byte of its answer, within bounds
-//! of time and size.
+//! of time and size; or takes an answer part by part, for as long as its server sends.
 //!
 //! A connection for each: they are seconds apart. Redirects are followed within limits, and
 //! who asks is told to the server of the URL only. A proxy is used where one is named: the
 //! environment counts for nothing.
 
+mod body;
 mod connect;
 mod credentials;
 mod error;
@@ -19,24 +20,22 @@ mod tunnel;
 
 use std::time::Duration;
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::Full;
 use hyper::{
     Method, Request, StatusCode,
-    body::{Body as _, Bytes, Incoming},
-    client::conn::http1,
+    body::Bytes,
     header::{
         ACCEPT, ETAG, HOST, HeaderMap, HeaderValue, IF_NONE_MATCH, LOCATION, RETRY_AFTER,
         USER_AGENT,
     },
 };
-use hyper_util::rt::TokioIo;
 use jiff::{Timestamp, fmt::rfc2822};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use wad_toolbox::{access::Access, url::Url};
 
-pub use self::error::HttpError;
+pub use self::{body::Body, error::HttpError};
 use self::{error::broken, stream::Stream};
 
 type Result<T, E = HttpError> = std::result::Result<T, E>;
@@ -157,13 +156,36 @@ impl<'a> Client<'a> {
             let (location, why) = (shown(&url.to_string()), "after other places");
             Err(HttpError::Moved { location, why })
         };
+        self.in_time(follow).await
+    }
+
+    /// The body that is at this path below the source's URL, as it comes: the time of the
+    /// terms is for its head. Redirects are not followed.
+    pub async fn open(&self, path: &str) -> Result<Body> {
+        let url = Url { path: format!("{}{path}", self.url.path), ..self.url.clone() };
+        let request = self.request(&url, &Asked::get())?;
+        let opened = async { Body::open(self.reach(&url).await?, request).await };
+        let (head, body) = self.in_time(opened).await?;
+        if head.status.is_success() {
+            return Ok(body);
+        }
+        let text = self.in_time(body.whole(self.terms.max_response_bytes)).await;
+        Err(refusal(head.status, retry_after(&head.headers), text))
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let most = self.terms.timeout;
         let late = |_| HttpError::Timeout { seconds: most.as_secs_f64() };
-        timeout(most, follow).await.map_err(late)?
+        timeout(most, work).await.map_err(late)?
     }
 
     async fn send(&self, url: &Url, asked: &Asked) -> Result<Answer> {
         let request = self.request(url, asked)?;
+        self.exchange(self.reach(url).await?, request).await
+    }
+
+    /// Connects to a URL's server, by the proxy if there is one, and encrypts what is said.
+    async fn reach(&self, url: &Url) -> Result<Box<dyn Stream>> {
         let proxy = self.terms.access.proxy.as_ref();
         let mut stream: Box<dyn Stream> = Box::new(stream::to(proxy.unwrap_or(url)).await?);
         if url.is_https {
@@ -180,7 +202,7 @@ impl<'a> Client<'a> {
             };
             stream = tls::encrypt(connector, url, stream).await?;
         }
-        self.exchange(stream, request).await
+        Ok(stream)
     }
 
     /// Makes the connector for a server that a redirect leads to.
@@ -197,40 +219,21 @@ impl<'a> Client<'a> {
     ) -> Result<Answer> {
         let method = request.method().clone();
         let has_version = request.headers().contains_key(IF_NONE_MATCH);
-        let (mut sender, connection) = http1::Builder::new()
-            .max_buf_size(MAX_HEAD_BYTES)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(broken)?;
-        let answer = async {
-            let answer = sender.send_request(request).await.map_err(broken)?;
-            let (head, body) = answer.into_parts();
-            let header = |name| head.headers.get(name);
-            let location = header(LOCATION).and_then(|location| location.to_str().ok());
-            if let Some(location) = location.filter(|_| redirect::is_followed(head.status, &method))
-            {
-                return Ok(Answer::Elsewhere(location.to_owned()));
-            }
-            if head.status == StatusCode::NOT_MODIFIED && has_version {
-                return Ok(Answer::Here(Fetched::Same));
-            }
-            let body = self.body(body).await;
-            if !head.status.is_success() {
-                return Err(refusal(head.status, retry_after(&head.headers), body));
-            }
-            let version = header(ETAG).cloned().map(Version);
-            Ok(Answer::Here(Fetched::New { body: body?, version }))
-        };
-        tokio::pin!(connection);
-        tokio::pin!(answer);
-        tokio::select! {
-            answer = &mut answer => answer,
-            // The connection may be done while the answer still has to be taken.
-            ended = &mut connection => match ended {
-                Ok(()) => answer.await,
-                Err(error) => Err(broken(error)),
-            }
+        let (head, body) = Body::open(stream, request).await?;
+        let header = |name| head.headers.get(name);
+        let location = header(LOCATION).and_then(|location| location.to_str().ok());
+        if let Some(location) = location.filter(|_| redirect::is_followed(head.status, &method)) {
+            return Ok(Answer::Elsewhere(location.to_owned()));
         }
+        if head.status == StatusCode::NOT_MODIFIED && has_version {
+            return Ok(Answer::Here(Fetched::Same));
+        }
+        let body = body.whole(self.terms.max_response_bytes).await;
+        if !head.status.is_success() {
+            return Err(refusal(head.status, retry_after(&head.headers), body));
+        }
+        let version = header(ETAG).cloned().map(Version);
+        Ok(Answer::Here(Fetched::New { body: body?, version }))
     }
 
     fn request(&self, url: &Url, asked: &Asked) -> Result<Request<Full<Bytes>>> {
@@ -253,23 +256,6 @@ impl<'a> Client<'a> {
             headers.extend(self.credentials.clone());
         }
         Ok(request)
-    }
-
-    async fn body(&self, mut body: Incoming) -> Result<Bytes> {
-        let most = self.terms.max_response_bytes;
-        let too_large = HttpError::TooLarge { most };
-        if body.size_hint().lower() > most as u64 {
-            return Err(too_large);
-        }
-        let mut bytes = Vec::new();
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(broken)?.into_data() else { continue };
-            if bytes.len() + data.len() > most {
-                return Err(too_large);
-            }
-            bytes.extend_from_slice(&data);
-        }
-        Ok(bytes.into())
     }
 }
 

@@ -7,6 +7,7 @@ use std::{
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpListener,
+    sync::mpsc,
     task::JoinHandle,
 };
 use wad_toolbox::{
@@ -194,6 +195,72 @@ async fn a_version_that_is_known_is_not_sent_again() {
     let always = Server::start(|_| "HTTP/1.1 304 Not Modified\r\n\r\n".to_owned()).await;
     let error = get(&access, &always.url("")).await.unwrap_err();
     assert!(matches!(error, HttpError::Status { status: 304, .. }), "{error}");
+}
+
+/// A server that sends what it is told, when it is told.
+async fn told(parts: mpsc::Receiver<&'static str>) -> (Url, JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Url::parse(&format!("http://{}", listener.local_addr().unwrap())).unwrap();
+    let task = tokio::spawn(async move {
+        let mut parts = parts;
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            head.push(stream.read_u8().await.unwrap());
+        }
+        while let Some(part) = parts.recv().await {
+            stream.write_all(part.as_bytes()).await.unwrap();
+        }
+    });
+    (url, task)
+}
+
+#[tokio::test]
+async fn a_body_is_taken_as_it_comes() {
+    const HEAD: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+    for end in ["0\r\n\r\n", "", "garbage\r\n"] {
+        let (say, parts) = mpsc::channel(1);
+        let (url, server) = told(parts).await;
+        let access = Access::default();
+        let client = Client::new(terms(&access), &url).unwrap();
+        say.send(HEAD).await.unwrap();
+        let mut body = client.open("/watch").await.unwrap();
+        for (sent, part) in [("3\r\none\r\n", "one"), ("3\r\ntwo\r\n", "two")] {
+            // Whoever waits no longer loses nothing.
+            assert!(timeout(Duration::from_millis(20), body.part()).await.is_err());
+            say.send(sent).await.unwrap();
+            assert_eq!(body.part().await.unwrap().unwrap(), part);
+        }
+        say.send(end).await.unwrap();
+        drop(say);
+        server.await.unwrap();
+        let last = body.part().await;
+        match end.starts_with('0') {
+            true => assert_eq!(last.unwrap(), None),
+            false => assert!(matches!(last, Err(HttpError::Broken { .. })), "{last:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_is_refused_says_why_and_its_head_has_a_limit() {
+    let access = Access::default();
+    let server = Server::start(|_| whole("410 Gone", "too old")).await;
+    let url = server.url("/api");
+    let refused = Client::new(terms(&access), &url).unwrap().open("/pods?watch=1").await;
+    let Err(HttpError::Status { status: 410, reason, .. }) = refused else { panic!("refused") };
+    assert_eq!(reason, "too old");
+    assert!(server.heads()[0].starts_with("GET /api/pods?watch=1 HTTP/1.1\r\n"));
+    let server = Server::start(|_| moved(301, "/")).await;
+    let url = server.url("");
+    let refused = Client::new(terms(&access), &url).unwrap().open("/").await;
+    assert!(matches!(refused, Err(HttpError::Status { status: 301, .. })));
+
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = Url::parse(&format!("http://{}", silent.local_addr().unwrap())).unwrap();
+    let terms = Terms { timeout: Duration::from_millis(100), ..terms(&access) };
+    let refused = Client::new(terms, &url).unwrap().open("/").await;
+    assert!(matches!(refused, Err(HttpError::Timeout { .. })));
 }
 
 #[tokio::test]

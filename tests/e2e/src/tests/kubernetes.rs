@@ -163,6 +163,19 @@ impl Node<'_> {
         {
             ensure!(all.contains(part), "{part} is not rendered");
         }
+        // It asks nothing of the API server, unless it is told to.
+        let by_server = ["template", "wad", CHART, "--set=pods.apiServer=true,pods.kubelet=false"];
+        let by_server = self.cluster.helm(&by_server)?;
+        for (part, is_there) in [
+            ("kind: ClusterRoleBinding", [false, true]),
+            ("verbs: [list, watch]", [false, true]),
+            ("automountServiceAccountToken: true", [false, true]),
+            ("mountPath: /var/lib/kubelet/pods-api\n", [true, false]),
+            ("fieldPath: spec.nodeName", [true, true]),
+        ] {
+            let found = [&plain, &by_server].map(|rendered| rendered.contains(part));
+            ensure!(found == is_there, "{part}: {found:?} in the default and by the API server");
+        }
         println!("the chart is linted, and the plain manifests are what it renders");
         Ok(())
     }

@@ -166,6 +166,7 @@ impl InForce {
             learn: _,
             log: _,
             api: _,
+            kubernetes: _,
             host: _,
             sources: _,
             sets: _,
@@ -221,6 +222,7 @@ impl InForce {
             ("log.format", self.rest.log.format != next.log.format),
             ("log.level", self.rest.log.level != next.log.level),
             ("otlp", self.rest.otlp != next.otlp),
+            ("kubernetes", self.rest.kubernetes != next.kubernetes),
             ("host", self.rest.host != next.host),
             ("source", self.rest.sources != next.sources),
             ("set", self.rest.sets != next.sets),
@@ -364,6 +366,14 @@ mod tests {
             let text = |url: &str| if url.is_empty() { String::new() } else { otlp(url) };
             assert_eq!(diff(&text(before), &text(after)).to_string(), "set otlp");
         }
+    }
+
+    #[test]
+    fn where_pods_are_learned_from_is_a_setting() {
+        let after = "[kubernetes]\nnode = 'a'\n";
+        assert_eq!(diff("[kubernetes]\n", after).to_string(), "set kubernetes");
+        assert_eq!(diff("", "[kubernetes]\n").to_string(), "no difference");
+        assert_eq!(in_force("").restart_only(&config(after)), [""; 0]);
     }
 
     #[test]

@@ -266,6 +266,18 @@ fn the_port_that_no_rule_of_routes_can_choose_is_told() {
 }
 
 #[test]
+fn where_pods_are_learned_from_is_told_unless_it_is_the_usual() {
+    let told = page("[kubernetes]\nnode = 'n1'\napi_server = 'https://10.0.0.1'\n", None);
+    let place = "at /var/lib/kubelet/pods-api/pods-api.sock, or else from the API server";
+    let expected = format!("learns the pods of n1 from the kubelet, {place} https://10.0.0.1\n");
+    assert!(told.contains(&expected), "{told}");
+    let told = page("[kubernetes]\nkubelet_socket = '/k'\n", None);
+    let expected = "pods of this node from the kubelet, at /k, or else from the API server\n";
+    assert!(told.contains(expected), "{told}");
+    assert!(!page("[kubernetes]\n", None).contains("kubelet"));
+}
+
+#[test]
 fn what_is_learned_beside_the_paths_is_told() {
     let path = |rest| format!("[[path]]\nname = 'p'\nremote = '10.0.0.0/8'\n{rest}\n");
     let told = page(&(path("remote_port = 443") + "[learn]\nmax_paths = 9\n"), None);

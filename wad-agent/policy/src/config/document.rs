@@ -18,6 +18,7 @@ use super::{
     host_changes,
     inherit::{self, Shared},
     keys::{Key, key},
+    kubernetes::{self, KubernetesSettings},
     learn, otlp,
     overlap::{self, Site},
     path, quantity, report, sections,
@@ -41,6 +42,7 @@ const TABLES: &[Key] = &[
     key("log"),
     key("api"),
     key(otlp::TABLE),
+    key(kubernetes::TABLE),
     key("host"),
     key(inherit::DEFAULTS),
     key(source::TABLE),
@@ -162,6 +164,7 @@ impl Default for Document {
             learn: None,
             log: Log::default(),
             api: Api::default(),
+            kubernetes: KubernetesSettings::default(),
             host: HostChanges::default(),
             sources: Vec::new(),
             sets: Vec::new(),
@@ -212,6 +215,9 @@ impl Document {
         self.read_api(&root, host, problems);
         if let Some(table) = root.table(otlp::TABLE, otlp::KEYS, problems) {
             self.config.otlp = otlp::read(&table, problems);
+        }
+        if let Some(table) = root.table(kubernetes::TABLE, kubernetes::KEYS, problems) {
+            self.config.kubernetes = kubernetes::read(&table, problems);
         }
         self.read_host(&root, problems);
         for table in root.tables(source::TABLE, source::KEYS, problems) {

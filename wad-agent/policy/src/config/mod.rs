@@ -29,6 +29,7 @@ mod host_name;
 mod inherit;
 mod interface;
 mod keys;
+mod kubernetes;
 mod learn;
 mod line;
 mod line_use;
@@ -80,6 +81,7 @@ pub use host::loadable;
 pub use host_changes::{HostChanges, TransmitQueue};
 pub use interface::{InterfacePattern, is_name as is_interface_name};
 pub use keys::LeftOut;
+pub use kubernetes::KubernetesSettings;
 pub use learn::Learn;
 pub use line::{MAX_BITS_PER_SECOND, bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use mark::{Mark, number as mark_number};
@@ -122,6 +124,8 @@ pub struct Config {
     pub learn: Option<Learn>,
     pub log: Log,
     pub api: Api,
+    /// Where the pods of this node are learned from.
+    pub kubernetes: KubernetesSettings,
     pub host: HostChanges,
     /// Sources of what paths carry; the first that knows has the say.
     pub sources: Vec<Source>,

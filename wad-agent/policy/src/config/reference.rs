@@ -2,7 +2,8 @@
 //! fields have a table of their own.
 
 use super::{
-    derived, document_keys as keys, host_changes, keys::Key, learn, otlp, set, sink, source, trace,
+    derived, document_keys as keys, host_changes, keys::Key, kubernetes, learn, otlp, set, sink,
+    source, trace,
 };
 
 /// A table that a file may have.
@@ -22,6 +23,7 @@ pub const TABLES: &[ReferenceTable] = &[
     one("log", keys::LOG),
     one("api", keys::API),
     one(otlp::TABLE, otlp::KEYS),
+    one(kubernetes::TABLE, kubernetes::KEYS),
     one("host", host_changes::KEYS),
     many(source::TABLE, source::KEYS),
     many(set::TABLE, set::KEYS),
