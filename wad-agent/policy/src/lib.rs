@@ -9,6 +9,7 @@ pub mod law;
 pub mod learned;
 pub mod pair;
 pub mod papers;
+pub mod pod;
 pub mod response;
 pub mod shares;
 pub mod switch;
