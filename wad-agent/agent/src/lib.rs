@@ -10,6 +10,7 @@ pub mod handing_over;
 pub mod measured;
 mod otlp;
 pub mod paths;
+pub mod pods;
 pub mod reload;
 pub mod run;
 mod service_manager;

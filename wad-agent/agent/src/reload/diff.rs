@@ -166,6 +166,7 @@ impl InForce {
             learn: _,
             log: _,
             api: _,
+            kubernetes: _,
             host: _,
             sources: _,
             sets: _,

@@ -87,8 +87,9 @@ impl<'a> Running<'a> {
         journal: &Arc<Mutex<Journal>>,
         begin: Begin,
     ) -> Result<Self> {
-        let Begin { config, seen, disabled, mut learning } = begin;
-        let mut force = Force::nothing(agent, journal, disabled)?;
+        let Begin { config, seen, disabled, mut learning, pods } = begin;
+        let mut force = Force::nothing(agent, journal, disabled, pods)?;
+        force.name_by_pods();
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), None);
         let mut traces = Traces::default();
         let ready = traces.prepare(&config.traces)?;
@@ -99,7 +100,10 @@ impl<'a> Running<'a> {
         let Put { installed, in_force, mut measured, learn, covered } = put;
         installed.log_start(force.tuning().path_names().len());
         let live = LiveFlows::new(
-            Arc::new(Instruments::new(Arc::clone(force.tuning()))),
+            Arc::new(Instruments::with_owners(
+                Arc::clone(force.tuning()),
+                Arc::clone(&force.owners),
+            )),
             Arc::clone(&agent.sinks),
             force.ends.clone(),
             in_force.derived().clone(),
@@ -178,6 +182,7 @@ impl<'a> Running<'a> {
             Event::Divide => self.force.divide(),
             Event::Grow => self.force.grow(),
             Event::Cgroups(changed) => self.force.follow_cgroups(changed),
+            Event::Pods => self.force.follow_pods(),
             Event::Followed(followed) => {
                 if self.force.followed(followed) {
                     self.tell(|_| {});
@@ -502,6 +507,7 @@ fn put(
     let is_kept = learn.is_some() || config.paths.iter().any(has_set);
     let of_file = if is_kept { config.paths.clone() } else { Vec::new() };
     sets.fill(&mut config.paths, &config.host);
+    force.pods.follow_for(&config.kubernetes, &config.paths);
     let journal = locked(&force.journal);
     let max_memory_bytes = max_memory_bytes(&config, journal.sysctl())?;
     let kernel = kernel_buffers(&journal);
