@@ -44,14 +44,19 @@ struct Lines {
     summaries: Summaries,
     sinks: Arc<Sinks>,
     ends: Ends,
-    owners: Owners,
+    owners: Arc<Owners>,
     /// The values that ended flows showed of their paths, by the same indices.
     shown: HashMap<u32, Shown>,
 }
 
 impl FlowLog {
     /// Needs a tokio runtime.
-    pub fn open(tuning: &Tuning, sinks: Arc<Sinks>, ends: Ends) -> Result<Self> {
+    pub fn open(
+        tuning: &Tuning,
+        sinks: Arc<Sinks>,
+        ends: Ends,
+        owners: Arc<Owners>,
+    ) -> Result<Self> {
         let mut held_back = interval(HELD_BACK_INTERVAL);
         held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let lines = Lines {
@@ -60,7 +65,7 @@ impl FlowLog {
             summaries: Summaries::default(),
             sinks,
             ends,
-            owners: Owners::default(),
+            owners,
             shown: HashMap::new(),
         };
         Ok(Self { events: tuning.events()?, held_back, lines })

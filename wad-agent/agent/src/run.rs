@@ -18,6 +18,7 @@ mod meant;
 mod memory;
 mod parse;
 mod plan;
+mod pods;
 mod preview;
 mod putting_back;
 mod recounts;
@@ -159,7 +160,7 @@ pub fn run(options: &Options) -> Result<()> {
         sinks: Arc::clone(&sinks),
     };
     let runtime = runtime()?;
-    let begin = Begin { config, seen, disabled, learning };
+    let begin = Begin { config, seen, disabled, learning, pods: pods::Followed::nothing() };
     let mut stop = runtime.block_on(async { Stop::new() })?;
     let ended = runtime.block_on(agent.serve(&journal, begin));
     let is_handed_over = matches!(ended, Ok(End::HandedOver));
@@ -238,16 +239,19 @@ pub struct Begin {
     pub seen: Option<u64>,
     pub disabled: Disabled,
     pub learning: Learning,
+    pub pods: pods::Followed,
 }
 
 impl Agent<'_> {
-    async fn serve(&self, journal: &Arc<Mutex<Journal>>, begin: Begin) -> Result<End> {
+    async fn serve(&self, journal: &Arc<Mutex<Journal>>, mut begin: Begin) -> Result<End> {
         let (commands, asked) = mpsc::channel(1);
         let mut events = Events::new(&self.options.config, asked)?;
         // What can fail for others' reasons comes before any change to the host.
         let listeners = Listeners::bind(&begin.config, self.lock)?;
         let control = api::bind_control(self.lock)?;
         let max_paths = begin.config.metrics.max_paths;
+        begin.pods.follow_for(&begin.config.kubernetes, &begin.config.paths);
+        begin.pods.first().await;
         let mut running = Running::start(self, journal, begin)?;
         running.force.follow_at_start().await;
         let api = answers::api(self, &running, max_paths);

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
 use wad_linux::privileges::Privileges;
 use wad_observing::metrics::{
-    OtlpReading, Readings, Reloads, SetReading, SinkReading, TraceReading,
+    OtlpReading, PodsReading, Readings, Reloads, SetReading, SinkReading, TraceReading,
 };
 use wad_toolbox::refusals::RefusedFlows;
 use wad_tuning::{
@@ -55,6 +55,9 @@ pub struct Status {
     /// The lists of prefixes, in the order of the configuration.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sets: Vec<SetStatus>,
+    /// The pods of this node, where they are followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pods: Option<PodsStatus>,
     /// The sinks, in the order of the configuration.
     pub sinks: Vec<SinkStatus>,
     /// The traces, in the order of the configuration.
@@ -88,6 +91,28 @@ impl From<SetReading> for SetStatus {
         // A clock that was set back makes it no older than now.
         let age = read_at.map(|at| at.elapsed().unwrap_or_default());
         Self { name, prefixes, age_seconds: age.map(|age| age.as_secs()), failing }
+    }
+}
+
+/// Says what is known of the pods of this node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PodsStatus {
+    /// The pods that are known.
+    pub known: u64,
+    /// Who says which there are, `kubelet` or `api_server`; none where nobody does, and what was
+    /// known last holds.
+    pub origin: Option<String>,
+    /// Says what goes without as nobody does, and why that is so.
+    pub lacking: Option<String>,
+    /// Connections that came under their path while they ran, as their pod or its labels were
+    /// not known before.
+    pub flows_adopted: u64,
+}
+
+impl From<PodsReading> for PodsStatus {
+    fn from(pods: PodsReading) -> Self {
+        let PodsReading { known, origin, lacking, adopted, is_failing: _, flows: _ } = pods;
+        Self { known, origin: origin.map(str::to_owned), lacking, flows_adopted: adopted }
     }
 }
 
@@ -228,6 +253,7 @@ impl Status {
             mptcp_subflows: readings.counter(Counter::MptcpSubflows),
             flows_without_storage: readings.counter(Counter::NoStorage),
             sets: readings.sets.into_iter().map(SetStatus::from).collect(),
+            pods: readings.pods.map(PodsStatus::from),
             sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
             traces: readings.traces.into_iter().map(TraceStatus::from).collect(),
             otlp: readings.otlp.map(OtlpStatus::from),

@@ -62,7 +62,7 @@ pub struct FlowFilter {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Whose flows")]
 pub struct OwnerFilterArguments {
-    /// Only flows of this user's sockets; may be given several times, as the next six
+    /// Only flows of this user's sockets; may be given several times, as the next seven
     #[arg(long = "user", value_name = "NAME|NUMBER", value_parser = user_number)]
     pub users: Vec<u32>,
     /// Only flows that this process connected or accepted
@@ -78,12 +78,15 @@ pub struct OwnerFilterArguments {
     /// Only flows of this unit of systemd
     #[arg(long = "unit", value_name = "PATTERN")]
     pub units: Vec<String>,
-    /// Only flows of the container whose identifier begins so
-    #[arg(long = "container", value_name = "ID")]
+    /// Only flows of the container whose identifier begins so, or that has this name in its pod
+    #[arg(long = "container", value_name = "ID|NAME")]
     pub containers: Vec<String>,
-    /// Only flows of the pod of Kubernetes with this UID
-    #[arg(long = "pod", value_name = "UID")]
+    /// Only flows of the pod of Kubernetes with this name, or this UID
+    #[arg(long = "pod", value_name = "[NAMESPACE/]NAME|UID")]
     pub pods: Vec<String>,
+    /// Only flows of pods in this namespace of Kubernetes
+    #[arg(long = "namespace", value_name = "NAME")]
+    pub namespaces: Vec<String>,
 }
 
 impl OwnerFilterArguments {
@@ -97,6 +100,7 @@ impl OwnerFilterArguments {
             cgroups: self.cgroups.iter().map(path).chain(self.units.iter().map(unit)).collect(),
             containers: self.containers.clone(),
             pods: self.pods.clone(),
+            namespaces: self.namespaces.clone(),
         }
     }
 }

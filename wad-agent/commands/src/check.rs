@@ -226,6 +226,7 @@ impl Page<'_> {
                 choice_note(path),
                 learn.and_then(|_| learn_note(path)),
                 self.there.cgroup_note(path),
+                self.there.pods_note(path),
                 self.there.interface_note(path),
                 host::note(path, is_routed),
                 host::port_note(path, is_routed),

@@ -13,7 +13,9 @@ use wad_agent::{
 use wad_policy::config::{Config, Host, fill};
 use wad_tuning::{
     disabled_note::Note,
-    explain::{Answer, Basis, End, Offline, Query, below_root, interface_name, mark_number},
+    explain::{
+        Answer, Basis, End, Offline, PodName, Query, below_root, interface_name, mark_number,
+    },
     routes,
 };
 
@@ -36,6 +38,9 @@ pub struct Explain {
     /// The cgroup that it is of, as /proc/PID/cgroup has it after 0::, where paths depend on it
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<String>,
+    /// The pod of this node that it is of, where paths depend on it
+    #[arg(long, value_name = "NAMESPACE/NAME")]
+    pub pod: Option<PodName>,
     /// The mark that it has (SO_MARK), where paths depend on it
     #[arg(long, value_name = "NUMBER", value_parser = mark_number)]
     pub mark: Option<u32>,
@@ -61,6 +66,7 @@ pub fn run(args: &Explain) -> Result<()> {
         local: args.local,
         user: args.user,
         cgroup,
+        pod: args.pod.clone(),
         mark: args.mark,
         interface: args.interface.clone(),
     };

@@ -22,7 +22,7 @@ use wad_toolbox::refusals::RefusedSetting;
 
 pub use self::{
     fields::{FieldError, Fields},
-    owner::{Owner, Place},
+    owner::{Owner, Place, PodNames, pod_of_cgroup},
     seen::{Origin, Seen},
     standard::STANDARD,
     without_equal::WITHOUT_EQUAL,

@@ -2,7 +2,7 @@
 //! advance while they run, and derived events.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use tokio::time::{MissedTickBehavior, interval};
 use tracing::{info, warn};
-use wad_instruments::{Reading, Values};
+use wad_instruments::{Flow, Reading, Values};
 use wad_policy::{
     derived::{Crossed, Crossings, Derived, Limit, means},
     event_name::EventName,
@@ -123,12 +123,22 @@ impl LiveFlows {
     /// Adds what flows show to a scrape.
     pub fn complete(&self, readings: &mut Readings) {
         readings.ended = self.ends.get();
-        let read = |filter: &Filter| self.instruments.read_without_owners(filter);
+        let with_pods = readings.pods.as_ref().is_some_and(|pods| pods.known > 0);
+        let read = |filter: &Filter| {
+            if with_pods {
+                self.instruments.read_with_places(filter)
+            } else {
+                self.instruments.read_without_owners(filter)
+            }
+        };
         let reading = self.read_by(read, &Filter::default());
         let mut state = self.state();
         match reading {
             Ok(reading) => {
                 readings.limited = state.counts.add(&reading, &mut readings.paths);
+                if let Some(pods) = &mut readings.pods {
+                    pods.flows = by_namespace(&reading.flows);
+                }
                 let derived = &state.derived;
                 let names = derived.metrics().map(|metric| metric.name.clone()).collect();
                 readings.derived = DerivedMeans { names, means: means(derived, &reading) };
@@ -179,6 +189,15 @@ impl LiveFlows {
     fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }
+}
+
+/// Counts flows by the namespaces of their pods, of those that are of one.
+fn by_namespace(flows: &[Flow]) -> BTreeMap<Arc<str>, u64> {
+    let mut counts = BTreeMap::new();
+    for namespace in flows.iter().filter_map(|flow| flow.owner.place.names.namespace.as_ref()) {
+        *counts.entry(Arc::clone(namespace)).or_default() += 1;
+    }
+    counts
 }
 
 /// A reading with these fields; without them where this kernel lacks one.

@@ -4,7 +4,8 @@
 //!
 //! Series are bounded: one set for each of the first `max_paths` paths in the
 //! order of the configuration, the others summed up under `path="other"`. A path
-//! that is itself named `other` is always part of that sum.
+//! that is itself named `other` is always part of that sum. So it is with namespaces of
+//! Kubernetes, of which a node has no more than pods.
 
 mod collector;
 mod definitions;
@@ -15,7 +16,7 @@ mod reloads;
 mod text;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     error,
     fmt::{self, Debug},
     path::PathBuf,
@@ -64,6 +65,8 @@ pub struct Readings {
     pub sources: Vec<SourceReading>,
     /// The sets, in the order of the configuration.
     pub sets: Vec<SetReading>,
+    /// The pods of this node, where they are followed.
+    pub pods: Option<PodsReading>,
     /// Told so far, by name.
     pub events: Vec<(&'static str, u64)>,
     /// The sinks, in the order of the configuration.
@@ -150,6 +153,23 @@ pub struct SetReading {
     pub read_at: Option<SystemTime>,
     /// Why its list does not count now, if it does not.
     pub failing: Option<String>,
+}
+
+/// Says what is known of the pods of this node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodsReading {
+    /// The pods that are known.
+    pub known: u64,
+    /// Who says which there are; None where nobody does, and what was known last holds.
+    pub origin: Option<&'static str>,
+    /// Says what goes without as nobody does, and why that is so.
+    pub lacking: Option<String>,
+    /// Paths do, which depend on them.
+    pub is_failing: bool,
+    /// Connections that came under another path, or under one at all, while they ran.
+    pub adopted: u64,
+    /// The connections on paths, by the namespace of their pod.
+    pub flows: BTreeMap<Arc<str>, u64>,
 }
 
 /// Says how a sink gets on.

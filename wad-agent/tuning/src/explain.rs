@@ -15,5 +15,5 @@ pub use self::{
     answer::{Answer, Basis},
     lookup::{Known, RuleSet, explain},
     offline::Offline,
-    query::{End, Query, QueryError, below_root, interface_name, mark_number},
+    query::{End, PodName, Query, QueryError, below_root, interface_name, mark_number},
 };

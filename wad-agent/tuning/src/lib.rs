@@ -3,6 +3,7 @@
 pub mod attachment;
 pub mod bpf;
 pub mod ceilings;
+pub mod cgroup_bits;
 pub mod disabled_note;
 pub mod explain;
 pub mod host;

@@ -8,8 +8,8 @@ use wad_common::policy::{
 };
 use wad_policy::{
     config::{
-        CgroupPattern, Congestion, InterfacePattern, Mapped, MatchRule, PathPolicy,
-        cgroup_patterns, fields, interface_patterns, match_rules,
+        CgroupSelector, Congestion, InterfacePattern, Mapped, MatchRule, PathPolicy,
+        cgroup_selectors, fields, interface_patterns, match_rules,
     },
     switch::Disabled,
 };
@@ -58,11 +58,11 @@ pub struct PolicySet {
 /// The patterns that rules have, by their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Patterns {
-    pub cgroups: Vec<CgroupPattern>,
+    pub cgroups: Vec<CgroupSelector>,
     pub interfaces: Vec<InterfacePattern>,
 }
 
-/// Says which bit a pattern of cgroups has, by its number: they count from the lowest up.
+/// Says which bit a selector of cgroups has, by its number: they count from the lowest up.
 pub const fn cgroup_bit(number: usize) -> u64 {
     // A valid configuration has no more than there are bits.
     1_u64.wrapping_shl(number as u32)
@@ -76,7 +76,7 @@ pub const fn interface_bit(number: usize) -> u64 {
 
 impl Patterns {
     fn of(paths: &[PathPolicy]) -> Self {
-        Self { cgroups: cgroup_patterns(paths), interfaces: interface_patterns(paths) }
+        Self { cgroups: cgroup_selectors(paths), interfaces: interface_patterns(paths) }
     }
 
     /// Returns the bits that a rule has for its patterns.
@@ -101,12 +101,12 @@ impl Patterns {
     }
 
     /// Returns those that a rule asks for by its bits.
-    pub fn asked(&self, bits: u64) -> (Option<&CgroupPattern>, Option<&InterfacePattern>) {
+    pub fn asked(&self, bits: u64) -> (Option<&CgroupSelector>, Option<&InterfacePattern>) {
         let is_asked = |bit: u64| bits & bit != 0;
         let mut cgroups = self.cgroups.iter().enumerate();
         let mut interfaces = self.interfaces.iter().enumerate();
         (
-            cgroups.find(|(number, _)| is_asked(cgroup_bit(*number))).map(|(_, pattern)| pattern),
+            cgroups.find(|(number, _)| is_asked(cgroup_bit(*number))).map(|(_, it)| it),
             interfaces.find(|(number, _)| is_asked(interface_bit(*number))).map(|(_, it)| it),
         )
     }
@@ -282,7 +282,7 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
 mod tests {
     use ipnet::IpNet;
     use wad_common::ports::{PortRange, Ports};
-    use wad_policy::config::{Mark, testing};
+    use wad_policy::config::{CgroupPattern, Mark, testing};
 
     use super::*;
 
@@ -320,7 +320,7 @@ mod tests {
             PathPolicy { interface: interface("et*"), ..path("c", &["11.0.0.0/8"]) },
             PathPolicy {
                 interface: interface("eth1"),
-                cgroup: Some(CgroupPattern::Unit("x.service".to_owned())),
+                cgroup: Some(CgroupPattern::Unit("x.service".to_owned()).into()),
                 ..path("d", &["12.0.0.0/8"])
             },
         ];

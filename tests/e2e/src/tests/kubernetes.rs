@@ -2,6 +2,8 @@
 //! configuration, updates under load, uninstall. `cargo xtask kubernetes test` builds what it
 //! takes.
 
+mod pods;
+
 use std::{
     fs,
     path::Path,
@@ -56,7 +58,8 @@ fn values(sndbuf: &str) -> String {
          [limits]\n  max_memory = '1GiB'\n  [[path]]\n  name = 'node'\n  remote = '{ADDRESS}'\n  \
          remote_port = {PORT}\n  sndbuf = {sndbuf}\n  congestion = 'wad_aimd'\n  [[path]]\n  \
          name = 'far'\n  remote = '192.0.2.0/24'\n  buffers = 'autotune'\n  \
-         bandwidth = '1Gbit'\n  rtt = '100ms'\n"
+         bandwidth = '1Gbit'\n  rtt = '100ms'\n{}",
+        pods::path()
     )
 }
 
@@ -98,7 +101,7 @@ impl Node<'_> {
     fn run(&self, image: &Path) -> Result<()> {
         self.check_files()?;
         self.import(image)?;
-        let _echo = self.echo()?;
+        let _echo = self.echo(PORT)?;
         let before = self.state()?;
         let room = self.setting(ROOM)?;
 
@@ -127,6 +130,7 @@ impl Node<'_> {
         let is_known = || self.knows(&third, application.seen()?.transfer_port);
         until("the transfer of the pod is adopted", SOON, is_known, |is_known| *is_known)?;
         println!("an agent that enters network namespaces adopts the pod's running transfer");
+        pods::are_followed(self, &third)?;
 
         self.uninstall(&["helm", "uninstall", "wad", "--namespace=wad", "--wait"])?;
         self.is_as(&before)?;
@@ -205,12 +209,14 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Has the other end of the pod's connections on the node.
-    fn echo(&self) -> Result<Process> {
+    /// Has the other end of pods' connections on the node, at this port.
+    fn echo(&self, port: u16) -> Result<Process> {
         let program = self.folder.join(PEER);
-        fs::copy(std::env::current_exe()?, &program)?;
+        if !program.exists() {
+            fs::copy(std::env::current_exe()?, &program)?;
+        }
         let mut echo = self.cluster.server(program);
-        echo.args(["echo", &format!("{ADDRESS}:{PORT}")]).stdin(Stdio::null());
+        echo.args(["echo", &format!("{ADDRESS}:{port}")]).stdin(Stdio::null());
         Ok(Place::default().spawn(echo)?)
     }
 

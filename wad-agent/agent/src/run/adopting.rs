@@ -14,8 +14,7 @@ use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
-use wad_linux::netns::Skipped;
-use wad_tuning::bpf::{Tuning, TuningError};
+use wad_tuning::bpf::{BroughtAlong, Tuning, TuningError};
 
 use super::beside::Beside;
 
@@ -32,7 +31,7 @@ pub enum Pass {
     All,
 }
 
-pub type Ended = Result<Skipped, TuningError>;
+pub type Ended = Result<BroughtAlong, TuningError>;
 
 #[derive(Debug)]
 pub struct Adopting {

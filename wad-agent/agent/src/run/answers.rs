@@ -48,6 +48,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let attached = Arc::clone(&attachment);
     let sets = running.sets.told();
     let learned = running.learning.told();
+    let pods = Arc::clone(&force.pods.told);
     let delays = Arc::clone(delays);
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let (traces, exports) = (running.traces.board(), running.exporter.board());
@@ -79,6 +80,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             readings.memory = *locked(&memory);
             readings.memory.held_bytes = sockstat::tcp_held_bytes()?;
             readings.skipped = *locked(&skipped);
+            readings.pods.clone_from(&locked(&pods));
             completing.complete(&mut readings);
             readings.now = tuning
                 .first_policies(of_readings.load(Ordering::Relaxed))?

@@ -108,7 +108,7 @@ impl Force<'_> {
         let instance = &self.agent.options.instance;
         self.cgroups.follow_for(policies)?;
         if let Some(tuning) = &self.tuning {
-            let policy_set = tuning.change(policies, instance, self.cgroups.cgroups())?;
+            let policy_set = tuning.change(policies, instance, self.groups())?;
             return Ok(Installed { policy_set, start: None });
         }
         // Unmounted with the rest of the journal, when the agent ends.
@@ -118,7 +118,7 @@ impl Force<'_> {
             cgroup: &self.agent.cgroup,
             paths: policies,
             disabled: &self.disabled,
-            cgroups: self.cgroups.cgroups(),
+            groups: self.groups(),
         };
         let pins = Pins::new(self.agent.lock, instance);
         let Started { tuning, how, policy_set } = Tuning::start(pins, &setup)?;
@@ -145,7 +145,8 @@ impl Force<'_> {
         }
         self.leave_out_events()?;
         let sinks = &self.agent.sinks;
-        self.flows = Some(FlowLog::open(&tuning, Arc::clone(sinks), self.ends.clone())?);
+        let (ends, owners) = (self.ends.clone(), Arc::clone(&self.owners));
+        self.flows = Some(FlowLog::open(&tuning, Arc::clone(sinks), ends, owners)?);
         Ok(())
     }
 

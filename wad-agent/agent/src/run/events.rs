@@ -53,6 +53,8 @@ pub enum Event {
     Recount,
     /// Cgroups have come or gone.
     Cgroups(io::Result<()>),
+    /// There are other pods on this node, or they have other labels.
+    Pods,
     /// Connections have shown what is to be learned of them.
     Learn(Seen),
     /// A list of prefixes has been read.
@@ -111,7 +113,7 @@ impl Events {
         let next_look = force.buffers.next_look;
         let tuning = Arc::clone(force.tuning());
         let journal = Arc::clone(&force.journal);
-        let Force { flows, recounts, adopting, following, growing, cgroups, .. } = force;
+        let Force { flows, recounts, adopting, following, growing, cgroups, pods, .. } = force;
         let flows = flows.as_mut().expect("the start follows them");
         loop {
             return tokio::select! {
@@ -130,6 +132,7 @@ impl Events {
                 followed = following.done() => Event::Followed(followed),
                 ended = growing.done() => Event::Grown(ended),
                 changed = cgroups.changed() => Event::Cgroups(changed),
+                () = pods.changed() => Event::Pods,
                 _ = self.recounts.tick() => Event::Recount,
                 () = recounts.done() => continue,
                 () = self.watchdog.due() => {

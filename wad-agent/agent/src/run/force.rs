@@ -11,11 +11,12 @@ use anyhow::Result;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 use wad_linux::netns::Skipped;
-use wad_observing::metrics::Ends;
+use wad_observing::{metrics::Ends, owners::Owners};
 use wad_policy::switch::Disabled;
 use wad_toolbox::{mutex::locked, seldom::Seldom, shortage};
 use wad_tuning::{
-    bpf::{self, Tuning, TuningError},
+    bpf::{self, BroughtAlong, Tuning, TuningError},
+    cgroup_bits::Groups,
     host::Host,
     journal::Journal,
     namespaces::Followed,
@@ -30,6 +31,7 @@ use super::{
     divisions::Divisions,
     following::Following,
     links::Watch,
+    pods,
     recounts::Recounts,
 };
 use crate::flow_log::FlowLog;
@@ -67,6 +69,12 @@ pub struct Force<'a> {
     pub retiring: Option<Instant>,
     /// The cgroups that paths depend on.
     pub(super) cgroups: cgroups::Followed,
+    /// The pods that paths and the names of flows depend on.
+    pub(super) pods: pods::Followed,
+    /// Names whose flows are, for all who tell of them.
+    pub owners: Arc<Owners>,
+    /// The pass over all flows that follows what was heard of pods last.
+    pods_after: Option<u64>,
     /// The pass over all flows after which it goes.
     retires_after: Option<u64>,
 }
@@ -84,6 +92,7 @@ impl<'a> Force<'a> {
         agent: &'a Agent<'a>,
         journal: &Arc<Mutex<Journal>>,
         disabled: Disabled,
+        pods: pods::Followed,
     ) -> Result<Self> {
         Ok(Self {
             agent,
@@ -105,6 +114,9 @@ impl<'a> Force<'a> {
             links: Watch::default(),
             retiring: None,
             cgroups: cgroups::Followed::nothing(),
+            pods,
+            owners: Arc::default(),
+            pods_after: None,
             retires_after: None,
         })
     }
@@ -126,19 +138,39 @@ impl<'a> Force<'a> {
         self.retiring = Some(Instant::now() + bpf::HANDSHAKE);
     }
 
+    /// Returns the cgroups that there are, and whose they are.
+    pub fn groups(&self) -> Groups<'_> {
+        Groups { cgroups: self.cgroups.cgroups(), pods: self.pods.pods() }
+    }
+
     /// Has connections matched by the cgroups that there are now. Those that were made in
     /// one before that was known are brought along.
     pub fn follow_cgroups(&mut self, changed: io::Result<()>) {
         let followed = changed
             .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(self.tuning().follow_cgroups(self.cgroups.cgroups())?));
+            .and_then(|()| Ok(self.tuning().follow_groups(self.groups())?));
         match followed {
             Ok(true) => {
-                self.adopt(Pass::All);
+                let pass = self.adopt(Pass::All);
+                if self.pods.paths_depend() {
+                    self.pods_after = Some(pass);
+                }
             }
             Ok(false) => {}
-            Err(error) => warn!("paths for cgroups do not match new ones: {error:#}"),
+            Err(error) => warn!("paths for cgroups and pods do not match new ones: {error:#}"),
         }
+    }
+
+    /// Has connections matched, and named, by the pods that there are now. Those that run are
+    /// brought along.
+    pub fn follow_pods(&mut self) {
+        self.name_by_pods();
+        self.follow_cgroups(Ok(()));
+    }
+
+    /// Has connections named by the pods that there are now.
+    pub fn name_by_pods(&self) {
+        self.owners.set_pods(Arc::clone(self.pods.pods()));
     }
 
     /// Brings running flows under the policy in force, beside the event loop. Returns the
@@ -152,10 +184,10 @@ impl<'a> Force<'a> {
     /// they are.
     pub fn adopted(&mut self, ended: Ended) {
         self.adopts_again = ended.is_err();
-        let skipped = match ended.map_err(anyhow::Error::from) {
-            Ok(skipped) => {
+        let BroughtAlong { skipped, adopted } = match ended.map_err(anyhow::Error::from) {
+            Ok(brought) => {
                 self.unadopted.forget();
-                skipped
+                brought
             }
             Err(error) => {
                 shortage::note(error.as_ref());
@@ -164,7 +196,7 @@ impl<'a> Force<'a> {
                         "not all flows that run follow the policy, which is tried again: {error:#}"
                     );
                 }
-                Skipped::default()
+                BroughtAlong::default()
             }
         };
         locked(&self.skipped).add(skipped);
@@ -172,6 +204,10 @@ impl<'a> Force<'a> {
         self.buffers.look_soon();
         let tuning = Arc::clone(self.tuning());
         let done = self.adopting.go_on_after(&tuning);
+        if self.pods_after.is_some_and(|pass| pass <= done) {
+            self.pods_after = None;
+            self.pods.count_adopted(adopted);
+        }
         if self.retires_after.is_some_and(|pass| pass <= done) {
             self.retires_after = None;
             if let Err(error) = tuning.retire().map_err(anyhow::Error::from) {

@@ -86,8 +86,9 @@ impl<'a> Running<'a> {
         journal: &Arc<Mutex<Journal>>,
         begin: Begin,
     ) -> Result<Self> {
-        let Begin { config, seen, disabled, mut learning } = begin;
-        let mut force = Force::nothing(agent, journal, disabled)?;
+        let Begin { config, seen, disabled, mut learning, pods } = begin;
+        let mut force = Force::nothing(agent, journal, disabled, pods)?;
+        force.name_by_pods();
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), None);
         let mut traces = Traces::default();
         let ready = traces.prepare(&config.traces)?;
@@ -98,7 +99,10 @@ impl<'a> Running<'a> {
         let Put { installed, in_force, mut measured, learn, covered } = put;
         installed.log_start(force.tuning().path_names().len());
         let live = LiveFlows::new(
-            Arc::new(Instruments::new(Arc::clone(force.tuning()))),
+            Arc::new(Instruments::with_owners(
+                Arc::clone(force.tuning()),
+                Arc::clone(&force.owners),
+            )),
             Arc::clone(&agent.sinks),
             force.ends.clone(),
             in_force.derived().clone(),
@@ -177,6 +181,7 @@ impl<'a> Running<'a> {
             Event::Divide => self.force.divide(),
             Event::Grow => self.force.grow(),
             Event::Cgroups(changed) => self.force.follow_cgroups(changed),
+            Event::Pods => self.force.follow_pods(),
             Event::Followed(followed) => {
                 if self.force.followed(followed) {
                     self.tell(|_| {});
@@ -500,6 +505,7 @@ fn put(
     let learn = config.learn;
     let is_kept = learn.is_some() || config.paths.iter().any(has_set);
     let of_file = if is_kept { config.paths.clone() } else { Vec::new() };
+    force.pods.follow_for(&config.kubernetes, &config.paths);
     let meant = Meant::of(agent, &force.journal, (&mut config, sets, learned), before)?;
     let Meant { policies, covered, measured, max_memory_bytes } = meant;
     let covered = covered.unwrap_or_else(|unfit| {

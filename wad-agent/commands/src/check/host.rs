@@ -1,19 +1,24 @@
 //! Shows what `[host]` changes, and what a path lacks without it.
 
 use nix::net::if_::if_nameindex;
+use wad_agent::{
+    client::{self, Request},
+    status::Status,
+};
 use wad_linux::{
     cgroup,
     cgroup_tree::{Cgroups, Tree},
 };
 use wad_policy::{
     config::{
-        Config, Congestion, HostChanges, PathPolicy,
+        CgroupSelector, Config, Congestion, HostChanges, PathPolicy,
         route_rules::{LAST_PORT, RouteMetrics, Selection},
     },
     switch::Disabled,
 };
 use wad_tuning::{
     host::MAX_BACKLOG,
+    instance::Instance,
     namespaces::{MAX_NAMESPACES, Needs},
 };
 
@@ -58,24 +63,58 @@ pub struct There {
     pub cgroups: Option<Cgroups>,
     /// The names of the interfaces of this network namespace.
     pub interfaces: Option<Vec<String>>,
+    pub pods: Pods,
+}
+
+/// Says what is known of pods.
+#[derive(Debug, Default)]
+pub enum Pods {
+    /// No path depends on them.
+    #[default]
+    NotAsked,
+    NoAgent,
+    /// An agent runs, and says why it hears of none, if it does not.
+    Agent {
+        lacking: Option<String>,
+    },
 }
 
 impl There {
     /// Looks for what these paths depend on.
     pub fn look(paths: &[PathPolicy]) -> Self {
         let by_cgroup = paths.iter().any(|path| path.cgroup.is_some());
+        let of_pods = |path: &PathPolicy| path.cgroup.as_ref().is_some_and(|it| it.is_of_pods());
         let by_interface = paths.iter().any(|path| path.interface.is_some());
         Self {
             cgroups: by_cgroup.then(cgroups).flatten(),
             interfaces: by_interface.then(interfaces).flatten(),
+            pods: if paths.iter().any(of_pods) { pods() } else { Pods::NotAsked },
         }
     }
 
     /// Returns a note of a pattern that no cgroup fits, which is no error: one may come.
     pub fn cgroup_note(&self, path: &PathPolicy) -> Option<String> {
-        let (pattern, cgroups) = (path.cgroup.as_ref()?, self.cgroups.as_ref()?);
+        let (selector, cgroups) = (path.cgroup.as_ref()?, self.cgroups.as_ref()?);
+        let CgroupSelector::Fitting(pattern) = selector else { return None };
         let is_none = !cgroups.keys().any(|cgroup| pattern.fits(cgroup));
         is_none.then(|| format!("path {}: nothing fits {pattern} on this host now", path.name))
+    }
+
+    /// Returns a note of pods that nobody tells of.
+    pub fn pods_note(&self, path: &PathPolicy) -> Option<String> {
+        let selector = path.cgroup.as_ref().filter(|selector| selector.is_of_pods())?;
+        match &self.pods {
+            Pods::NotAsked | Pods::Agent { lacking: None } => None,
+            Pods::NoAgent => Some(format!(
+                "path {}: `wad run` asks the kubelet, or else the API server, for {selector}; no \
+                 agent runs that could say now whether they answer",
+                path.name
+            )),
+            Pods::Agent { lacking: Some(why) } => Some(format!(
+                "path {}: lacking {selector}, by the agent that runs: {why}",
+                path.name
+            )),
+        }
     }
 
     /// Returns a note of a pattern that no interface fits: one may come, or be elsewhere.
@@ -89,6 +128,16 @@ impl There {
 
 fn cgroups() -> Option<Cgroups> {
     Some(Tree::open(&cgroup::root().ok()?).ok()?.cgroups().clone())
+}
+
+/// Asks the agent that runs.
+fn pods() -> Pods {
+    let status: Result<Status, _> =
+        client::ask_instance(&Instance::default(), &Request::get("/v1/status"));
+    match status {
+        Ok(status) => Pods::Agent { lacking: status.pods.and_then(|pods| pods.lacking) },
+        Err(_) => Pods::NoAgent,
+    }
 }
 
 fn interfaces() -> Option<Vec<String>> {

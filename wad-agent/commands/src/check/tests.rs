@@ -6,7 +6,7 @@ use wad_policy::{
     shares::MODELLED,
 };
 
-use super::*;
+use super::{host::Pods, *};
 
 fn page(text: &str, sysctl_bytes: Option<u64>) -> String {
     told(text, sysctl_bytes, |page| page.to_string())
@@ -24,7 +24,9 @@ fn told<T>(text: &str, sysctl_bytes: Option<u64>, tell: impl FnOnce(&Page<'_>) -
     let ceilings = Ceiling::all(&config, |_| sysctl_bytes);
     let memory = Memory::of(&config, Some(64 << 20));
     let cgroups = Some([("a.slice/x.service".into(), 7)].into());
-    let there = There { cgroups, interfaces: Some(vec!["eth1".to_owned()]) };
+    let lacking = "paths with `pods` match nothing: the kubelet has no socket";
+    let pods = Pods::Agent { lacking: Some(lacking.to_owned()) };
+    let there = There { cgroups, interfaces: Some(vec!["eth1".to_owned()]), pods };
     let file = Path::new("wad.toml");
     let (sets, fragments) = (sets::read(&config), Vec::new());
     tell(&Page { file, fragments, config: &config, host: &host, ceilings, memory, there, sets })
@@ -63,6 +65,21 @@ fn what_no_cgroup_fits_is_no_error() {
     assert!(none.contains("path p: nothing fits unit y.service on this host now\n"), "{none}");
     let one = page(&of("x.service"), None);
     assert!(one.contains("unit x.service") && !one.contains("nothing fits"), "{one}");
+}
+
+#[test]
+fn pods_that_nobody_tells_of_are_no_error() {
+    let path = "[[path]]\nname = 'p'\nremote = '10.0.0.1'\npods = { namespace = 'transfer' }\n";
+    let page = page(path, None);
+    let note = "path p: lacking pods of transfer, by the agent that runs: paths with `pods` match \
+                nothing: the kubelet has no socket\n";
+    assert!(page.contains("path p: pods of transfer\n") && page.contains(note), "{page}");
+    let there = There { pods: Pods::NoAgent, ..There::default() };
+    let config = Config::parse("wad.toml", path, &Host::default()).expect("valid");
+    let said = there.pods_note(&config.paths[0]).expect("a note");
+    assert!(said.contains("asks the kubelet, or else the API server, for pods of transfer"));
+    let there = There { pods: Pods::Agent { lacking: None }, ..There::default() };
+    assert_eq!(there.pods_note(&config.paths[0]), None);
 }
 
 #[test]

@@ -24,7 +24,7 @@ const TITLES: [&str; 11] = [
     "PATH",
     "REMOTE",
     "LOCAL",
-    "OWNER",
+    OWNER,
     "STATE",
     "PHASE",
     "CWND",
@@ -33,6 +33,9 @@ const TITLES: [&str; 11] = [
     "RETRANSMITTED",
     "LIMITED BY",
 ];
+const OWNER: &str = "OWNER";
+/// This stands behind the owner where any flow is of a pod whose name is known.
+const POD: &str = "POD/CONTAINER";
 /// The first so many are words, aligned to the left.
 const WORDS: usize = 6;
 
@@ -55,12 +58,26 @@ pub fn write(
     if !columns.is_sorted {
         flows.sort_by_key(|flow| (&flow.path, flow.remote, flow.local));
     }
-    let titles = TITLES.into_iter().map(str::to_owned).chain(columns.more.iter().cloned());
+    let has_pods = flows.iter().any(|flow| pod(flow).is_some());
+    let behind_owner = |title| [Some(title), (title == OWNER && has_pods).then_some(POD)];
+    let titles = TITLES.into_iter().flat_map(behind_owner).flatten().map(str::to_owned);
+    let titles = titles.chain(columns.more.iter().cloned());
     let rows = flows.into_iter().map(|now| {
         let span = Span { now, before: before.get(&now.cookie).copied() };
-        row(&span, &columns.more)
+        row(&span, has_pods, &columns.more)
     });
-    output::write(out, TextTable::new(titles).with_figures_behind(WORDS).with_rows(rows))
+    let words = WORDS + usize::from(has_pods);
+    output::write(out, TextTable::new(titles).with_figures_behind(words).with_rows(rows))
+}
+
+/// Returns the names of the pod and the container that a flow is of: "transfer/dtn-0/ftp".
+fn pod(flow: &Flow) -> Option<String> {
+    let names = &flow.owner.place.names;
+    let pod = names.pod()?;
+    Some(match &names.container_name {
+        Some(container) => format!("{pod}/{}", container.escape_debug()),
+        None => pod,
+    })
 }
 
 /// Puts the flows with most of an instrument, or field, first.
@@ -69,7 +86,7 @@ pub fn sort(name: &str, flows: &mut [Flow]) {
     flows.sort_by(|a, b| value(b).total_cmp(&value(a)));
 }
 
-fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
+fn row(span: &Span<'_>, has_pods: bool, more: &[String]) -> Vec<String> {
     let flow = span.now;
     let value = |name: &str| flow.instruments.get(name);
     let shown = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -79,6 +96,9 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
         flow.remote.to_string(),
         flow.local.to_string(),
         shown(flow.owner.short()),
+    ];
+    row.extend(has_pods.then(|| shown(pod(flow))));
+    row.extend([
         outcome(flow),
         shown(value(name::PHASE).and_then(phase).map(|phase| phase.name().to_owned())),
         shown(segments.map(|(cwnd, mss)| format!("{:.0}", cwnd / mss))),
@@ -86,7 +106,7 @@ fn row(span: &Span<'_>, more: &[String]) -> Vec<String> {
         shown(span.bits_per_second().map(rate)),
         shown(span.retransmitted().map(|part| format!("{:.3}%", part * 100.0))),
         shown(span.limited_by().map(str::to_owned)),
-    ];
+    ]);
     row.extend(more.iter().map(|name| shown(value(name).map(|value| value.to_string()))));
     row
 }
@@ -115,7 +135,7 @@ fn rate(bits_per_second: f64) -> String {
 mod tests {
     use jiff::Timestamp;
     use wad_common::refused::{Refused, SocketSetting};
-    use wad_instruments::testing::flow;
+    use wad_instruments::{PodNames, testing::flow};
 
     use super::*;
 
@@ -136,6 +156,24 @@ bob   203.0.113.5:443  192.0.2.1:40000  globus-gridftp-/4711  tuned  limited_slo
 ";
         assert_eq!(table(vec![flow(1, 10.0, 1e8)], None, &columns), expected);
         assert_eq!(table(Vec::new(), None, &columns), "no flows\n");
+    }
+
+    #[test]
+    fn pods_have_a_column_where_there_are_any() {
+        let mut of_pod = flow(1, 10.0, 1e8);
+        of_pod.owner.place.names = PodNames {
+            namespace: Some("transfer".into()),
+            pod_name: Some("dtn-0".into()),
+            container_name: Some("ftp".into()),
+        };
+        let flows = vec![of_pod, flow(2, 10.0, 1e8)];
+        let text = table(flows, None, &Columns::default());
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].contains("  OWNER                 POD/CONTAINER       STATE  "), "{text}");
+        let named = lines.iter().filter(|line| line.contains("/4711  transfer/dtn-0/ftp  tuned  "));
+        assert_eq!(named.count(), 1, "{text}");
+        let unnamed = lines.iter().filter(|line| line.contains("/4711  -                   tuned"));
+        assert_eq!(unnamed.count(), 1, "{text}");
     }
 
     #[test]

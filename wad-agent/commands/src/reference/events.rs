@@ -24,7 +24,8 @@ const VALUES: &[(&str, &str)] = &[
     (
         "owner",
         "whose it is, as far as that is known, with `container` (64 hexadecimal digits) and `pod` \
-         (its UID) where it is in one; of an accepted one the process comes after `open`",
+         (its UID) where it is in one, and `namespace`, `pod_name` and `container_name` where the \
+         agent knows the pods of its node; of an accepted one the process comes after `open`",
     ),
     ("uid", "in `owner`: the user that the socket belongs to"),
     ("pid", "in `owner`: the process that connected or accepted, as the host numbers it"),

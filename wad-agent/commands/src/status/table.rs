@@ -65,6 +65,22 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             None => writeln!(out)?,
         }
     }
+    if let Some(pods) = &status.pods {
+        let s = if pods.known == 1 { "" } else { "s" };
+        write!(out, "pods     {} pod{s} known", pods.known)?;
+        match pods.origin.as_deref() {
+            Some("api_server") => write!(out, ", by the API server")?,
+            Some(origin) => write!(out, ", by the {origin}")?,
+            None => {}
+        }
+        match pods.flows_adopted {
+            0 => writeln!(out)?,
+            flows => writeln!(out, "; {flows} connections ran before theirs was, or its labels")?,
+        }
+        if let Some(why) = &pods.lacking {
+            writeln!(out, "lacking  {why}")?;
+        }
+    }
     for sink in &status.sinks {
         let (name, behind) = (&sink.name, Bytes(sink.spooled_bytes));
         if let Some(why) = &sink.failing {
@@ -209,7 +225,7 @@ mod tests {
     use wad_common::refused::{Refusal, SocketSetting};
     use wad_linux::privileges::Privileges;
     use wad_observing::metrics::{
-        Readings,
+        PodsReading, Readings,
         testing::{example, path},
     };
     use wad_tuning::attachment::{Lost, Part};
@@ -251,6 +267,7 @@ counted  5 events lost
 counted  6 MPTCP subflows left alone
 counted  7 flows left alone for want of socket storage
 set      aws: 36 prefixes, read 59 s ago
+pods     47 pods known, by the kubelet; 48 connections ran before theirs was, or its labels
 counted  29 events that sink archive refuses: archive.refused.jsonl
 counted  53 events that sink archive never gets
 trace    tokyo: 40 lines, 41 B, to /var/log/wad/tokyo.jsonl
@@ -306,6 +323,20 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     }
 
     #[test]
+    fn pods_that_nobody_tells_of_are_said_to_be_lacking() {
+        let mut readings = example();
+        let why = "paths with `pods` match nothing: the kubelet has no socket at /a".to_owned();
+        let lacking = Some(why);
+        readings.pods = Some(PodsReading { lacking, ..PodsReading::default() });
+        let text = table_of(readings.clone());
+        let lines = "pods     0 pods known\n\
+                     lacking  paths with `pods` match nothing: the kubelet has no socket";
+        assert!(text.contains(lines), "{text}");
+        readings.pods = None;
+        assert!(!table_of(readings).contains("pods"));
+    }
+
+    #[test]
     fn a_sink_that_is_away_is_named() {
         let mut readings = example();
         readings.sinks[0].failing = Some("cannot connect to a:80".to_owned());
@@ -356,7 +387,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 18 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 19 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

@@ -79,6 +79,9 @@ macro_rules! summary {
             process = owner.process.as_deref(),
             unit = owner.place.unit.as_deref(),
             container = owner.place.container.as_deref(),
+            namespace = owner.place.names.namespace.as_deref(),
+            pod_name = owner.place.names.pod_name.as_deref(),
+            container_name = owner.place.names.container_name.as_deref(),
             "{}",
             message(event.kind)
         );

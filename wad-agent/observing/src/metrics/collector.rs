@@ -15,10 +15,10 @@ use super::{
     Ended, PathNow, PathReading, PathState, Readings, Seconds, TraceReading,
     definitions::{
         BUILD, DERIVED, Definition, EVENTS, HOST, HostMetric, HostValue, OTLP_EXPORTS,
-        OTLP_REJECTED, OTLP_SUCCESS, PATH, PathMetric, PathValue, SET_FAILING, SET_PREFIXES,
-        SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS,
-        SOURCE_REFUSED, SOURCE_SUCCESS, START, TRACE_FAILING, TRACE_LINES, TRACE_LOST,
-        TRACE_MISSED, TRACE_WRITTEN,
+        OTLP_REJECTED, OTLP_SUCCESS, PATH, PODS_ADOPTED, PODS_FAILING, PODS_FLOWS, PODS_KNOWN,
+        PathMetric, PathValue, SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED,
+        SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS,
+        START, TRACE_FAILING, TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
     },
     ends::Histogram,
     live::LIMITS,
@@ -26,6 +26,10 @@ use super::{
 
 /// The label of the sum of all paths that have no series of their own.
 const OTHER: &str = "other";
+
+/// Namespaces of Kubernetes that have a series of their own. A node has 110 pods by default,
+/// mostly several of a namespace.
+const MAX_NAMESPACES: usize = 100;
 
 /// Holds one scrape.
 #[derive(Debug)]
@@ -47,6 +51,7 @@ impl Collector for Scrape {
         }
         self.encode_sources(&mut encoder)?;
         self.encode_sets(&mut encoder)?;
+        self.encode_pods(&mut encoder)?;
         self.encode_sinks(&mut encoder)?;
         self.encode_traces(&mut encoder)?;
         self.encode_otlp(&mut encoder)?;
@@ -119,6 +124,32 @@ impl Scrape {
             time(at).encode(read.encode_family(&[("set", set.name.as_str())])?)?;
         }
         Ok(())
+    }
+
+    fn encode_pods(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {
+        let Some(pods) = &self.readings.pods else { return Ok(()) };
+        let known = ConstGauge::new(pods.known);
+        known.encode(descriptor(encoder, &PODS_KNOWN, MetricType::Gauge)?)?;
+        let failing = ConstGauge::new(u64::from(pods.is_failing));
+        failing.encode(descriptor(encoder, &PODS_FAILING, MetricType::Gauge)?)?;
+        let adopted = ConstCounter::new(pods.adopted);
+        adopted.encode(descriptor(encoder, &PODS_ADOPTED, MetricType::Counter)?)?;
+        if pods.flows.is_empty() {
+            return Ok(());
+        }
+        let mut family = descriptor(encoder, &PODS_FLOWS, MetricType::Gauge)?;
+        let mut sample = |namespace: &str, flows: u64| {
+            ConstGauge::new(flows).encode(family.encode_family(&[("namespace", namespace)])?)
+        };
+        let mut other = 0;
+        for (number, (namespace, flows)) in pods.flows.iter().enumerate() {
+            if number < MAX_NAMESPACES && **namespace != *OTHER {
+                sample(namespace, *flows)?;
+            } else {
+                other += flows;
+            }
+        }
+        if other == 0 { Ok(()) } else { sample(OTHER, other) }
     }
 
     fn encode_sinks(&self, encoder: &mut DescriptorEncoder) -> fmt::Result {

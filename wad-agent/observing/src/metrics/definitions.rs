@@ -576,6 +576,31 @@ pub const SET_READ: Definition = Definition {
            when it has changed",
 };
 
+pub const PODS_KNOWN: Definition =
+    Definition { name: "wad_pods", unit: None, help: "Pods of this node that the agent knows" };
+
+pub const PODS_FAILING: Definition = Definition {
+    name: "wad_pods_failing",
+    unit: None,
+    help: "1 where paths have `pods`, and neither the kubelet nor the API server says which pods \
+           this node has: those hold that were known last",
+};
+
+pub const PODS_ADOPTED: Definition = Definition {
+    name: "wad_pods_flows_adopted",
+    unit: None,
+    help: "Connections that came under their path while they ran, as the agent heard only then of \
+           their pod or of its labels",
+};
+
+/// The metric has the label `namespace`.
+pub const PODS_FLOWS: Definition = Definition {
+    name: "wad_pods_flows",
+    unit: None,
+    help: "Connections on paths now, by the namespace of their pod; those of namespaces beyond the \
+           first 100 that have any together as other",
+};
+
 /// The metric has the label `event`.
 pub const EVENTS: Definition = Definition {
     name: "wad_events",

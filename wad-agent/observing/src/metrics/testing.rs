@@ -18,8 +18,8 @@ use wad_tuning::{
 };
 
 use super::{
-    Delays, DerivedMeans, Ended, Memory, OtlpReading, PathNow, PathsMeasured, Readings, Reloads,
-    SetReading, SinkReading, SourceReading, TraceReading, ends::Histogram,
+    Delays, DerivedMeans, Ended, Memory, OtlpReading, PathNow, PathsMeasured, PodsReading,
+    Readings, Reloads, SetReading, SinkReading, SourceReading, TraceReading, ends::Histogram,
 };
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
@@ -90,6 +90,14 @@ pub fn example() -> Readings {
             read_at: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(2_500)),
             failing: None,
         }],
+        pods: Some(PodsReading {
+            known: 47,
+            origin: Some("kubelet"),
+            lacking: None,
+            is_failing: false,
+            adopted: 48,
+            flows: [("default".into(), 49), ("transfer".into(), 50)].into(),
+        }),
         events: vec![("open", 23), ("closed", 24)],
         sinks: vec![SinkReading {
             name: "archive".to_owned(),

@@ -72,6 +72,28 @@ fn a_path_has_42_series_at_most() {
 }
 
 #[test]
+fn namespaces_are_bounded_and_no_connection_is_lost() {
+    let of = |readings: Readings| {
+        let text = scrape(readings, 10, Format::Text);
+        let lines = text.lines().filter(|line| line.starts_with("wad_pods_flows{"));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut readings = example();
+    let pods = readings.pods.as_mut().unwrap();
+    pods.flows = (0..150).map(|n| (format!("n{n:03}").into(), 2)).collect();
+    pods.flows.insert("other".into(), 3);
+    let lines = of(readings.clone());
+    assert_eq!(lines.len(), 101);
+    assert_eq!(lines[99], "wad_pods_flows{namespace=\"n099\"} 2");
+    assert_eq!(lines[100], "wad_pods_flows{namespace=\"other\"} 103");
+    readings.pods.as_mut().unwrap().flows.clear();
+    assert!(of(readings.clone()).is_empty());
+    // Where nobody follows pods, nothing is said of them.
+    readings.pods = None;
+    assert!(!scrape(readings, 10, Format::Text).contains("wad_pods"));
+}
+
+#[test]
 fn histograms_are_summed_up_and_so_are_their_sums() {
     let mut readings = example();
     readings.ended.insert("eve".into(), readings.ended["bob"]);

@@ -13,7 +13,7 @@ pub enum FilterError {
     NoNumber(String, &'static str),
     #[error(
         "{0:?} is not known here: it takes `path`, `remote`, `cookie`, `user`, `pid`, `process`, \
-         `cgroup`, `unit`, `container`, `pod`, `all` and `field`"
+         `cgroup`, `unit`, `container`, `pod`, `namespace`, `all` and `field`"
     )]
     Unknown(String),
 }

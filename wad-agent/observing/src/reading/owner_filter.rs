@@ -18,10 +18,12 @@ pub struct OwnerFilter {
     pub processes: Vec<String>,
     /// Cgroups and units, with those within.
     pub cgroups: Vec<CgroupPattern>,
-    /// Identifiers of containers, or how they begin.
+    /// Names of containers in their pods, identifiers, or how identifiers begin.
     pub containers: Vec<String>,
-    /// UIDs of pods.
+    /// UIDs of pods, or their names, with the namespace before a slash or without.
     pub pods: Vec<String>,
+    /// Namespaces of Kubernetes.
+    pub namespaces: Vec<String>,
 }
 
 impl OwnerFilter {
@@ -38,6 +40,7 @@ impl OwnerFilter {
             "unit" => self.cgroups.push(CgroupPattern::Unit(value)),
             "container" => self.containers.push(value),
             "pod" => self.pods.push(value),
+            "namespace" => self.namespaces.push(value),
             other => return Err(FilterError::Unknown(other.to_owned())),
         }
         Ok(())
@@ -62,6 +65,7 @@ impl OwnerFilter {
             cgroups.collect(),
             texts("container", &self.containers),
             texts("pod", &self.pods),
+            texts("namespace", &self.namespaces),
         ]
         .into_iter()
         .flatten()
@@ -70,14 +74,25 @@ impl OwnerFilter {
     /// Whether a flow of theirs is let through. What is not known fits nothing.
     pub fn takes(&self, owner: &Owner) -> bool {
         let place = &owner.place;
+        let names = &place.names;
         any(&self.users, owner.uid.as_ref(), |own, user| own == user)
             && any(&self.pids, owner.pid.as_ref(), |own, pid| own == pid)
             && any(&self.processes, owner.process.as_ref(), |own, process| **own == **process)
             && any(&self.cgroups, place.cgroup.as_ref(), |own, cgroup| {
                 own.has(Path::new(&**cgroup))
             })
-            && any(&self.containers, place.container.as_ref(), |own, id| id.starts_with(own))
-            && any(&self.pods, place.pod.as_ref(), |own, pod| **own == **pod)
+            && any(&self.containers, place.container.as_ref(), |own, id| {
+                id.starts_with(own) || names.container_name.as_deref() == Some(own)
+            })
+            && any(&self.pods, place.pod.as_ref(), |own, uid| {
+                let (namespace, name) = match own.split_once('/') {
+                    Some((namespace, name)) => (Some(namespace), name),
+                    None => (None, own.as_str()),
+                };
+                let is_there = namespace.is_none() || namespace == names.namespace.as_deref();
+                **own == **uid || is_there && names.pod_name.as_deref() == Some(name)
+            })
+            && any(&self.namespaces, names.namespace.as_ref(), |own, name| **own == **name)
     }
 }
 
@@ -87,7 +102,7 @@ fn any<O, V>(wanted: &[O], value: Option<&V>, fits: impl Fn(&O, &V) -> bool) -> 
 
 #[cfg(test)]
 mod tests {
-    use wad_instruments::testing::owner;
+    use wad_instruments::{Place, PodNames, testing::owner};
 
     use super::*;
 
@@ -114,9 +129,40 @@ mod tests {
             (&[("unit", "x.service")], false),
             (&[("container", "")], false),
             (&[("pod", "1f2e3d4c-5b6a-7980-a1b2-c3d4e5f60718")], false),
+            (&[("namespace", "transfer")], false),
         ] {
             assert_eq!(filter(pairs).takes(&owner()), takes, "{pairs:?}");
             assert!(pairs.is_empty() || !filter(pairs).takes(&Owner::default()));
+        }
+    }
+
+    #[test]
+    fn pods_and_containers_are_chosen_by_their_names_or_identifiers() {
+        let id = format!("8b2f{}", "0".repeat(60));
+        let uid = "1f2e3d4c-5b6a-7980-a1b2-c3d4e5f60718";
+        let mut owner =
+            Owner { place: Place::of(&format!("kubepods/pod{uid}/{id}")), ..Owner::default() };
+        let takes = |owner: &Owner, key, value| filter(&[(key, value)]).takes(owner);
+        assert!(takes(&owner, "pod", uid) && takes(&owner, "container", "8b2f"));
+        assert!(!takes(&owner, "pod", "dtn-0") && !takes(&owner, "namespace", "transfer"));
+        owner.place.names = PodNames {
+            namespace: Some("transfer".into()),
+            pod_name: Some("dtn-0".into()),
+            container_name: Some("ftp".into()),
+        };
+        for (key, value, expected) in [
+            ("pod", uid, true),
+            ("pod", "dtn-0", true),
+            ("pod", "transfer/dtn-0", true),
+            ("pod", "other/dtn-0", false),
+            ("pod", "dtn", false),
+            ("container", "8b2f", true),
+            ("container", "ftp", true),
+            ("container", "ft", false),
+            ("namespace", "transfer", true),
+            ("namespace", "other", false),
+        ] {
+            assert_eq!(takes(&owner, key, value), expected, "{key} {value}");
         }
     }
 
@@ -130,6 +176,7 @@ mod tests {
             ("unit", "a.service"),
             ("container", "8b2f"),
             ("pod", "1f"),
+            ("namespace", "transfer"),
         ];
         let pairs: Vec<_> = filter(&asked).pairs().collect();
         assert_eq!(pairs, asked.map(|(key, value)| (key, value.to_owned())));

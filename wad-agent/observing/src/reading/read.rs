@@ -75,6 +75,15 @@ struct Question {
     fields: Vec<String>,
 }
 
+/// Says how far it is told whose flows are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    All,
+    /// As far as it is known without a search.
+    Places,
+    Nobody,
+}
+
 /// A reader is for a list of fields.
 struct Reader {
     kernel: InstrumentsReader,
@@ -98,7 +107,12 @@ struct View {
 
 impl Instruments {
     pub fn new(tuning: Arc<Tuning>) -> Self {
-        let (readers, owners, holders) = (Mutex::default(), Arc::default(), Arc::default());
+        Self::with_owners(tuning, Arc::default())
+    }
+
+    /// Returns those of flows whose owners others name, too.
+    pub fn with_owners(tuning: Arc<Tuning>, owners: Arc<Owners>) -> Self {
+        let (readers, holders) = (Mutex::default(), Arc::default());
         Self { tuning, readers, owners, holders }
     }
 
@@ -117,12 +131,18 @@ impl Instruments {
     /// The flows that a filter lets through, as they are now. It may block for tens
     /// of milliseconds where there are thousands.
     pub fn read(&self, filter: &Filter) -> Result<Reading, ReadError> {
-        self.answer(filter, &Question { only: None, fields: filter.fields.clone() }, true)
+        self.answer(filter, &Question { only: None, fields: filter.fields.clone() }, Whose::All)
     }
 
-    /// The same, without whose they are: nobody's process is searched for.
+    /// The same, without whose they are but their cgroups and pods: nobody's process is searched
+    /// for.
+    pub fn read_with_places(&self, filter: &Filter) -> Result<Reading, ReadError> {
+        self.answer(filter, &Question { only: None, fields: filter.fields.clone() }, Whose::Places)
+    }
+
+    /// The same, without whose they are.
     pub fn read_without_owners(&self, filter: &Filter) -> Result<Reading, ReadError> {
-        self.answer(filter, &Question { only: None, fields: filter.fields.clone() }, false)
+        self.answer(filter, &Question { only: None, fields: filter.fields.clone() }, Whose::Nobody)
     }
 
     /// All flows, with these instruments and members of `struct tcp_sock` alone: so
@@ -132,14 +152,15 @@ impl Instruments {
         instruments: Vec<String>,
         fields: Vec<String>,
     ) -> Result<Reading, ReadError> {
-        self.answer(&Filter::default(), &Question { only: Some(instruments), fields }, false)
+        let question = Question { only: Some(instruments), fields };
+        self.answer(&Filter::default(), &question, Whose::Nobody)
     }
 
     fn answer(
         &self,
         filter: &Filter,
         question: &Question,
-        with_owners: bool,
+        whose: Whose,
     ) -> Result<Reading, ReadError> {
         if let Some(path) = filter.paths.iter().find(|path| !self.tuning.has_path(path)) {
             return Err(ReadError::UnknownPath(path.clone()));
@@ -149,7 +170,7 @@ impl Instruments {
         let time = Timestamp::now();
         reader.read()?;
         let mut holders = locked(&self.holders);
-        if with_owners
+        if whose == Whose::All
             && (filter.all || reader.has_unknown_process())
             && holders.search(&self.tuning)
         {
@@ -173,12 +194,14 @@ impl Instruments {
             if !filter.takes_path(path) || !seen.insert(head.cookie) {
                 return None;
             }
-            let owner = if with_owners {
-                let of_other = is_other.then(|| holders.of_other(head.cookie));
-                let process = of_other.as_ref().unwrap_or(&record.process);
-                self.owners.of(head.user, head.cgroup, process)
-            } else {
-                Owner::default()
+            let owner = match whose {
+                Whose::All => {
+                    let of_other = is_other.then(|| holders.of_other(head.cookie));
+                    let process = of_other.as_ref().unwrap_or(&record.process);
+                    self.owners.of(head.user, head.cgroup, process)
+                }
+                Whose::Places => self.owners.of(head.user, head.cgroup, &record.process),
+                Whose::Nobody => Owner::default(),
             };
             if !filter.takes_owner(&owner) {
                 return None;

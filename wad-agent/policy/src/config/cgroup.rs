@@ -3,17 +3,68 @@
 use std::{fmt, path::Path};
 
 use toml::de::DeValue;
+use wad_instruments::pod_of_cgroup;
 
 use super::{
     fault::{Fault, Problems, quoted},
+    pods::{self, PODS, PodSelector},
     table::{self, Table},
 };
+use crate::pod::Pods;
 
 const CGROUP: &str = "cgroup";
 const UNIT: &str = "unit";
 
 /// The kernel's `NAME_MAX`, and enough of those for what container engines make.
 const MOST_BYTES: usize = 1024;
+
+/// The cgroups that a path is for, with those within each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum CgroupSelector {
+    /// The cgroups whose names fit.
+    Fitting(CgroupPattern),
+    /// The cgroups that the kubelet has made for pods.
+    OfPods(PodSelector),
+}
+
+impl CgroupSelector {
+    /// Whether a cgroup is meant, by its path from the root, where these are the pods.
+    pub fn fits(&self, cgroup: &Path, pods: &Pods) -> bool {
+        match self {
+            Self::Fitting(pattern) => pattern.fits(cgroup),
+            Self::OfPods(selector) => {
+                let name = cgroup.file_name().and_then(|name| name.to_str());
+                let pod = name.and_then(pod_of_cgroup).and_then(|uid| pods.get(&uid));
+                pod.is_some_and(|pod| selector.has(pod))
+            }
+        }
+    }
+
+    /// Whether a cgroup is meant, or is within one that is.
+    pub fn has(&self, cgroup: &Path, pods: &Pods) -> bool {
+        cgroup.ancestors().any(|around| self.fits(around, pods))
+    }
+
+    /// Whether it depends on which pods there are.
+    pub const fn is_of_pods(&self) -> bool {
+        matches!(self, Self::OfPods(_))
+    }
+}
+
+impl From<CgroupPattern> for CgroupSelector {
+    fn from(pattern: CgroupPattern) -> Self {
+        Self::Fitting(pattern)
+    }
+}
+
+impl fmt::Display for CgroupSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fitting(pattern) => pattern.fmt(f),
+            Self::OfPods(selector) => selector.fmt(f),
+        }
+    }
+}
 
 /// A pattern of cgroups, which has those within each that fits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -85,8 +136,21 @@ pub fn glob(pattern: &str, name: &str) -> bool {
     pattern[p..].iter().all(|own| *own == '*')
 }
 
+/// Returns the cgroups; None for any, or where something is wrong.
+pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<CgroupSelector> {
+    let by_name = [CGROUP, UNIT].into_iter().find_map(|key| Some((key, table.place(key)?)));
+    if let (Some(pods), Some((key, at))) = (table.place(PODS), by_name) {
+        let title = format!("`{PODS}` does not go with `{key}`");
+        let fault = Fault::new(title, "pods are found by their cgroups");
+        problems.push(fault.help("leave one of the two out").at(pods).also(at, "this is one"));
+        return None;
+    }
+    let pods = pods::read(table, problems).map(CgroupSelector::OfPods);
+    pods.or_else(|| read_pattern(table, problems).map(CgroupSelector::Fitting))
+}
+
 /// Returns the pattern; None for any cgroup, or where something is wrong.
-pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<CgroupPattern> {
+pub fn read_pattern(table: &Table<'_>, problems: &mut Problems) -> Option<CgroupPattern> {
     if let (Some(cgroup), Some(unit)) = (table.place(CGROUP), table.place(UNIT)) {
         let fault =
             Fault::new("`unit` does not go with `cgroup`", "a unit is a cgroup by its name");
@@ -137,6 +201,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::pod::Pod;
 
     #[test]
     fn patterns_fit_whole_names() {
@@ -173,6 +238,43 @@ mod tests {
         }
         let within = Path::new("system.slice/a.service/worker/1");
         assert!(path.has(within) && unit.has(within) && !path.has(Path::new("system.slice")));
+    }
+
+    #[test]
+    fn cgroups_of_pods_are_those_of_the_ones_that_are_meant() {
+        let uid = "1f2e3d4c-5b6a-7980-a1b2-c3d4e5f60718";
+        let hash = "0123456789abcdef0123456789abcdef";
+        let pod = |namespace: &str| Pod {
+            namespace: namespace.to_owned(),
+            name: "dtn-0".to_owned(),
+            labels: [("app".to_owned(), "dtn".to_owned())].into(),
+            containers: [].into(),
+        };
+        let pods =
+            [(uid.to_owned(), pod("transfer")), (hash.to_owned(), pod("kube-system"))].into();
+        let of = |namespace: Option<&str>, app: &str| {
+            CgroupSelector::OfPods(PodSelector {
+                namespace: namespace.map(str::to_owned),
+                labels: [("app".to_owned(), app.to_owned())].into(),
+            })
+        };
+        let slices = "kubepods.slice/kubepods-burstable.slice";
+        let by_systemd = format!("{slices}/kubepods-burstable-pod{}.slice", uid.replace('-', "_"));
+        let by_cgroupfs = format!("kubepods/burstable/pod{uid}");
+        for cgroup in [&by_systemd, &by_cgroupfs, &format!("x.slice/kubelet/{by_cgroupfs}")] {
+            let within = format!("{cgroup}/cri-containerd-{}.scope", "0".repeat(64));
+            let (cgroup, within) = (Path::new(cgroup), Path::new(&within));
+            let meant = of(Some("transfer"), "dtn");
+            assert!(meant.fits(cgroup, &pods) && !meant.fits(within, &pods), "{cgroup:?}");
+            assert!(meant.has(within, &pods) && of(None, "dtn").fits(cgroup, &pods));
+            assert!(
+                !meant.has(cgroup.parent().unwrap(), &pods) && !meant.has(within, &Pods::new())
+            );
+            assert!(!of(Some("kube-system"), "dtn").has(within, &pods));
+            assert!(!of(Some("transfer"), "web").has(within, &pods));
+        }
+        let of_file = format!("kubepods/besteffort/pod{hash}");
+        assert!(of(Some("kube-system"), "dtn").fits(Path::new(&of_file), &pods));
     }
 
     proptest! {

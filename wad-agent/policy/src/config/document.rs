@@ -10,15 +10,15 @@ use std::{
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
-    OnExit, Source, SourceKind, derived, document_keys as keys,
+    Agent, Api, Config, ConfigError, Host, HostChanges, KubernetesSettings, Limits, Log, LogFormat,
+    LogLevel, Metrics, OnExit, Source, SourceKind, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields,
     guard::{self, Guard},
     host_changes,
     inherit::{self, Shared},
     keys::{Key, key},
-    kubernetes::{self, KubernetesSettings},
+    kubernetes,
     learn, otlp,
     overlap::{self, Site},
     path, quantity, report, sections,

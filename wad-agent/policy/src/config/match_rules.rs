@@ -3,12 +3,12 @@
 //!
 //! A path is one rule for each combination of its prefixes and port ranges. The longest
 //! remote prefix that has an address goes first; among the rules of one prefix those with the
-//! most conditions on the socket (user, cgroups, marks, interfaces), then those with the fewest
+//! most conditions on the socket (user, cgroups or pods, marks, interfaces), then those with the fewest
 //! pairs of ports, and among those with as many the order of the file.
 
 use wad_common::ports::{PortRange, Ports};
 
-use super::{CgroupPattern, InterfacePattern, Mark, PathPolicy, prefix::Mapped};
+use super::{CgroupSelector, InterfacePattern, Mark, PathPolicy, prefix::Mapped};
 
 /// A rule, as far as matching goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct MatchRule {
     pub ports: Ports,
     /// Number of the user; None for any.
     pub user: Option<u32>,
-    /// Number of the pattern that its cgroups fit; None for any.
+    /// Number of the selector that its cgroups fit; None for any.
     pub cgroup: Option<usize>,
     /// The marks of its socket; None for any.
     pub mark: Option<Mark>,
@@ -41,9 +41,9 @@ impl MatchRule {
 /// of one prefix are in their order.
 pub fn match_rules(paths: &[PathPolicy]) -> Vec<MatchRule> {
     let mut rules = Vec::with_capacity(paths.len());
-    let patterns = cgroup_patterns(paths);
+    let selectors = cgroup_selectors(paths);
     for (index, path) in paths.iter().enumerate() {
-        let number = |own| patterns.iter().position(|pattern| pattern == own);
+        let number = |own| selectors.iter().position(|selector| selector == own);
         let cgroup = path.cgroup.as_ref().and_then(number);
         for &remote in &path.remote {
             for local in locals(path) {
@@ -66,9 +66,9 @@ pub fn match_rules(paths: &[PathPolicy]) -> Vec<MatchRule> {
     rules
 }
 
-/// Returns the patterns of cgroups that paths have, each once. Their numbers are their places.
+/// Returns the selectors of cgroups that paths have, each once. Their numbers are their places.
 /// There are but few, see [`PATTERNS`](wad_common::policy::PATTERNS).
-pub fn cgroup_patterns(paths: &[PathPolicy]) -> Vec<CgroupPattern> {
+pub fn cgroup_selectors(paths: &[PathPolicy]) -> Vec<CgroupSelector> {
     each_once(paths.iter().filter_map(|path| path.cgroup.as_ref()))
 }
 
@@ -117,7 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::testing;
+    use crate::config::{CgroupPattern, testing};
 
     fn path(remote_ports: &[PortRange]) -> PathPolicy {
         PathPolicy {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_more_conditions_a_path_has_on_whose_it_is_the_earlier_it_goes() {
-        let unit = |name: &str| Some(CgroupPattern::Unit(name.to_owned()));
+        let unit = |name: &str| Some(CgroupPattern::Unit(name.to_owned()).into());
         let a = PathPolicy { cgroup: unit("a.service"), ..path(&[]) };
         let b = PathPolicy { cgroup: unit("b.service"), ..path(&[range(443, 443)]) };
         let both = PathPolicy { user: Some(0), ..a.clone() };

@@ -40,6 +40,7 @@ mod overlap;
 mod pacing;
 mod path;
 mod path_policy;
+mod pods;
 mod ports;
 mod prefix;
 mod quantity;
@@ -68,7 +69,7 @@ mod properties;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
-pub use cgroup::CgroupPattern;
+pub use cgroup::{CgroupPattern, CgroupSelector};
 #[cfg(any(test, feature = "testing"))]
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
@@ -85,13 +86,14 @@ pub use kubernetes::KubernetesSettings;
 pub use learn::Learn;
 pub use line::{MAX_BITS_PER_SECOND, bits_per_second, is_rate, is_rtt, rtt_seconds};
 pub use mark::{Mark, number as mark_number};
-pub use match_rules::{MatchRule, cgroup_patterns, interface_patterns, match_rules};
+pub use match_rules::{MatchRule, cgroup_selectors, interface_patterns, match_rules};
 pub use otlp::Otlp;
 pub use overlap::{Unfit, fit, unreachable};
 pub use pacing::auto_bytes_per_second as auto_pacing;
 pub use path_policy::{
     AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PassedOver, PathPolicy,
 };
+pub use pods::PodSelector;
 pub use prefix::{Mapped, covers_ipv4};
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};

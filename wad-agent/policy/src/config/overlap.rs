@@ -57,7 +57,8 @@ pub fn check(paths: &[PathPolicy], sites: &[Site], problems: &mut Problems) {
     if let Some(path) = beyond_patterns(paths) {
         let label = format!("at most {PATTERNS} in all paths together");
         let fault = Fault::new("too many patterns of cgroups and interfaces", label);
-        problems.push(fault.help("join them by a pattern with *").at(sites[path].name));
+        problems
+            .push(fault.help("join them by a pattern with *, or by a label").at(sites[path].name));
         return;
     }
     match beyond {
@@ -322,7 +323,7 @@ mod tests {
     #[test]
     fn a_cgroups_path_covers_none_but_those_of_the_same_pattern() {
         let of = |unit: Option<&str>, name: &str| PathPolicy {
-            cgroup: unit.map(|unit| CgroupPattern::Unit(unit.to_owned())),
+            cgroup: unit.map(|unit| CgroupPattern::Unit(unit.to_owned()).into()),
             name: name.to_owned(),
             ..path("10.0.0.0/8", &[], 0)
         };
@@ -369,7 +370,7 @@ mod tests {
         let numbered = |n: usize| PathPolicy {
             name: n.to_string(),
             remote: vec![format!("10.{n}.0.0/16").parse().expect("a prefix")],
-            cgroup: Some(CgroupPattern::Unit(format!("{n}.service"))),
+            cgroup: Some(CgroupPattern::Unit(format!("{n}.service")).into()),
             ..PathPolicy::default()
         };
         let mut paths: Vec<_> = (0..64).map(numbered).collect();

@@ -5,7 +5,7 @@ use std::fmt;
 use ipnet::IpNet;
 use wad_common::{control::Control, ports::PortRange};
 
-use super::{cgroup::CgroupPattern, interface::InterfacePattern, mark::Mark, thresholds::Windows};
+use super::{cgroup::CgroupSelector, interface::InterfacePattern, mark::Mark, thresholds::Windows};
 use crate::{capacity::Capacity, law::Law, shares::Shares};
 
 /// A policy says which flows are meant, and what they get. None leaves a setting to the
@@ -26,7 +26,7 @@ pub struct PathPolicy {
     /// Number of the user whose sockets are meant; None for any.
     pub user: Option<u32>,
     /// The cgroups whose sockets are meant; None for any.
-    pub cgroup: Option<CgroupPattern>,
+    pub cgroup: Option<CgroupSelector>,
     /// The marks of the sockets that are meant; None for any.
     pub mark: Option<Mark>,
     /// The interfaces that their packets leave by; None for any.

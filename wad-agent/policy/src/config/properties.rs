@@ -25,6 +25,8 @@ const SCRAPS: &[&str] = &[
     "user = ",
     "cgroup = ",
     "unit = ",
+    "pods = ",
+    "{ namespace = \"transfer\", labels = { app = \"dtn\" } }\n",
     "mark = ",
     "interface = ",
     "\"eth*\"\n",

@@ -163,7 +163,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let max_bytes = table.read("max_bytes", problems, |value| quantity::size(value, sizes));
     let keep = table.read("keep", problems, |value| table::integer(value, KEPT, "files"));
     let user = user::read(table, host, problems);
-    let cgroup = cgroup::read(table, problems);
+    let cgroup = cgroup::read_pattern(table, problems);
     let (name, file) = (name?, file?);
     let site =
         Site { name: name.at, file: file.at, paths: path_places, instruments: instrument_places };

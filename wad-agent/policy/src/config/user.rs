@@ -6,6 +6,7 @@ use wad_common::policy::ANY_USER;
 use super::{
     Host, PathPolicy,
     fault::{Fault, Problems, quoted},
+    pods::PODS,
     table::{self, Table},
 };
 
@@ -40,7 +41,7 @@ fn no_such(name: &str) -> Fault {
 
 /// Rules of routes choose addresses and ports.
 pub fn check(table: &Table<'_>, path: &PathPolicy, problems: &mut Problems) {
-    let keys = [KEY, "cgroup", "unit", "mark", "interface"];
+    let keys = [KEY, "cgroup", "unit", PODS, "mark", "interface"];
     let Some((by, owner)) = keys.iter().find_map(|by| Some((by, table.place(by)?))) else { return };
     for (key, is_asked) in [("reorder", true), ("delayed_ack", path.no_delayed_acks)] {
         let Some(at) = table.place(key).filter(|_| is_asked) else { continue };

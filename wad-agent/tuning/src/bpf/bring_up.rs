@@ -37,7 +37,7 @@ pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKer
     // Most of a start is the verifier's work, and waits for grace periods of RCU.
     let ((policy_set, laws), tuner) = side_by_side(
         || {
-            let policy_set = maps.install(setup.paths, setup.instance, setup.cgroups);
+            let policy_set = maps.install(setup.paths, setup.instance, setup.groups);
             (policy_set, algorithms::load(pins, setup.instance, &missing, btf))
         },
         || load_tuner(&mut object),
@@ -78,7 +78,7 @@ pub fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKe
     options::follow(pins, &setup.cgroup.file, setup.paths)?;
     let links = Links::open(pins, setup.cgroup, None)?;
     let mut maps = Maps::open(pins, setup.disabled)?;
-    let policy_set = maps.install(setup.paths, setup.instance, setup.cgroups)?;
+    let policy_set = maps.install(setup.paths, setup.instance, setup.groups)?;
     remove_rest(pins);
     Ok(InKernel { maps, links, how: Start::TakenOver, policy_set })
 }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex},
 };
 
@@ -19,18 +19,20 @@ use wad_common::{
     refused::Refusal,
     stats::PathStats,
 };
-use wad_linux::cgroup_tree::{Cgroups, MAX_CGROUPS};
+use wad_linux::cgroup_tree::MAX_CGROUPS;
 use wad_policy::{
     config::{Origin, PathPolicy},
+    pod::Pods,
     switch::Disabled,
 };
 use wad_toolbox::{causes::told, mutex::locked, refusals::RefusedFlows, shown};
 
 use super::{Pins, Result, TuningError, pinned_policies::PinnedPolicies};
 use crate::{
+    cgroup_bits::{Bits, Difference, Groups, bits},
     explain::{Answer, Basis, Known, Query, RuleSet, explain},
     instance::Instance,
-    policy_set::{Indices, Making, Patterns, PolicySet, Withheld, cgroup_bit},
+    policy_set::{Indices, Making, Patterns, PolicySet, Withheld},
     readings::{KernelReadings, PathReading, PathState},
 };
 
@@ -117,43 +119,41 @@ struct KnownCgroups {
     /// place has had.
     map: Option<CgroupMap>,
     /// The cgroups that fit any, as the map has them.
-    fitting: HashMap<u64, u64>,
+    fitting: Bits,
+    /// The pods by which they do.
+    pods: Arc<Pods>,
 }
 
 impl KnownCgroups {
-    fn new(patterns: Arc<Patterns>, cgroups: &Cgroups) -> Result<Self> {
+    fn new(patterns: Arc<Patterns>, groups: Groups<'_>) -> Result<Self> {
         let map = if patterns.cgroups.is_empty() {
             None
         } else {
             let map = CgroupMap::create(MAX_CGROUPS as u32, BPF_F_NO_PREALLOC);
             Some(map.map_err(named("CGROUP_SETS"))?)
         };
-        let mut known = Self { patterns, map, fitting: HashMap::new() };
-        known.follow(cgroups)?;
+        let mut known = Self { patterns, map, fitting: Bits::new(), pods: Arc::default() };
+        known.follow(groups)?;
         Ok(known)
     }
 
-    /// Has the map say what there is. Returns whether any has come.
-    fn follow(&mut self, cgroups: &Cgroups) -> Result<bool> {
+    /// Has the map say what there is. Returns whether connections that run may fall under
+    /// another path by that.
+    fn follow(&mut self, groups: Groups<'_>) -> Result<bool> {
+        self.pods = Arc::clone(groups.pods);
         let Some(map) = &mut self.map else { return Ok(false) };
         let error = named("CGROUP_SETS");
-        let bits = |cgroup: &Path| {
-            let patterns = self.patterns.cgroups.iter().enumerate();
-            let fitting = patterns.filter(|(_, pattern)| pattern.fits(cgroup));
-            fitting.fold(0, |bits, (number, _)| bits | cgroup_bit(number))
-        };
-        let now = cgroups.iter().map(|(cgroup, id)| (*id, bits(cgroup)));
-        let now: HashMap<u64, u64> = now.filter(|(_, bits)| *bits != 0).collect();
-        for gone in self.fitting.keys().filter(|id| !now.contains_key(id)) {
-            map.remove(gone).map_err(&error)?;
+        let now = bits(&self.patterns.cgroups, groups);
+        let Difference { gone, other, concerns_running } =
+            Difference::between(&self.fitting, &now, groups.cgroups);
+        for id in &gone {
+            map.remove(id).map_err(&error)?;
         }
-        let mut has_come = false;
-        for (id, bits) in now.iter().filter(|(id, bits)| self.fitting.get(id) != Some(bits)) {
+        for (id, bits) in &other {
             map.insert(id, bits, 0).map_err(&error)?;
-            has_come = true;
         }
         self.fitting = now;
-        Ok(has_come)
+        Ok(concerns_running)
     }
 }
 
@@ -228,7 +228,7 @@ impl Maps {
         &mut self,
         paths: &[PathPolicy],
         instance: &Instance,
-        cgroups: &Cgroups,
+        groups: Groups<'_>,
     ) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
@@ -245,7 +245,7 @@ impl Maps {
             rules: Arc::new(rules(&set)?),
             policies: policies(&set)?,
             prefixes: Arc::new(prefixes(&set)?),
-            cgroups: Arc::new(Mutex::new(KnownCgroups::new(Arc::clone(&patterns), cgroups)?)),
+            cgroups: Arc::new(Mutex::new(KnownCgroups::new(Arc::clone(&patterns), groups)?)),
             interfaces: interfaces(&patterns)?.map(Arc::new),
             patterns,
         };
@@ -314,11 +314,11 @@ impl Maps {
         self.set(Setting::HoldsGrowth, (*is_short).into())
     }
 
-    /// Has the set in force know the cgroups that there are now. Returns whether any has
-    /// come that fits a pattern.
-    pub fn follow_cgroups(&self, cgroups: &Cgroups) -> Result<bool> {
+    /// Has the set in force know the cgroups and pods that there are now. Returns whether
+    /// connections that run may fall under another path by that.
+    pub fn follow_groups(&self, groups: Groups<'_>) -> Result<bool> {
         let set = self.current.as_ref().ok_or(TuningError::NoSet)?;
-        locked(&set.cgroups).follow(cgroups)
+        locked(&set.cgroups).follow(groups)
     }
 
     /// Puts a policy set in force that has settings for all paths but these, and
@@ -555,6 +555,10 @@ impl RuleSet for InForce<'_> {
 
     fn patterns(&self) -> &Patterns {
         &self.set.patterns
+    }
+
+    fn pods(&self) -> Option<Arc<Pods>> {
+        Some(Arc::clone(&locked(&self.set.cgroups).pods))
     }
 
     fn policy(&self, index: u32) -> Result<Known> {

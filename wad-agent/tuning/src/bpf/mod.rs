@@ -48,6 +48,7 @@ use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
 pub use progress::ProgressReader;
 use recount::Recount;
+pub use running::BroughtAlong;
 use running::Running;
 use tracing::warn;
 use wad_common::{
@@ -56,7 +57,6 @@ use wad_common::{
 };
 use wad_linux::{
     cgroup::Cgroup,
-    cgroup_tree::Cgroups,
     netns::{Skipped, Which},
 };
 use wad_policy::{config::PathPolicy, switch::Disabled};
@@ -65,6 +65,7 @@ use wad_toolbox::{causes::with_causes, mutex::locked};
 
 use crate::{
     attachment::{Lost, Part},
+    cgroup_bits::Groups,
     explain::{Answer, Query},
     instance::Instance,
     readings::KernelReadings,
@@ -117,7 +118,7 @@ pub struct Setup<'a> {
     pub paths: &'a [PathPolicy],
     pub disabled: &'a Disabled,
     /// The cgroups that there are, as far as paths depend on them.
-    pub cgroups: &'a Cgroups,
+    pub groups: Groups<'a>,
 }
 
 impl Tuning {
@@ -191,7 +192,7 @@ impl Tuning {
         &self,
         paths: &[PathPolicy],
         instance: &Instance,
-        cgroups: &Cgroups,
+        groups: Groups<'_>,
     ) -> Result<u64> {
         let mut links = self.links();
         let missing = algorithms::missing(&self.pins, instance, paths);
@@ -205,7 +206,7 @@ impl Tuning {
         };
         let changed = registered
             .and_then(|()| links.follow(&self.pins, paths))
-            .and_then(|()| self.maps().install(paths, instance, cgroups));
+            .and_then(|()| self.maps().install(paths, instance, groups));
         if changed.is_err() {
             algorithms::unregister(&self.pins, instance, &missing);
         }
@@ -221,10 +222,10 @@ impl Tuning {
         missing.iter().map(|law| instance.algorithm(law.name())).collect()
     }
 
-    /// Has new connections matched by the cgroups that there are now. Returns whether any
-    /// has come that fits a path's pattern.
-    pub fn follow_cgroups(&self, cgroups: &Cgroups) -> Result<bool> {
-        self.maps().follow_cgroups(cgroups)
+    /// Has new connections matched by the cgroups and pods that there are now. Returns whether
+    /// some that run may fall under another path.
+    pub fn follow_groups(&self, groups: Groups<'_>) -> Result<bool> {
+        self.maps().follow_groups(groups)
     }
 
     /// Looks what is not in the kernel any more where it belongs, as others have taken it
@@ -276,9 +277,9 @@ impl Tuning {
     /// namespaces: those that it has not seen, those for which it has changed, those
     /// that it does not name any more, and those whose part of divided buffers is
     /// another one. It breaks off where it is told to stop.
-    pub fn adopt_running(&self, stop: &AtomicBool) -> Result<Skipped> {
+    pub fn adopt_running(&self, stop: &AtomicBool) -> Result<BroughtAlong> {
         let Some(running) = locked(&self.running).clone() else {
-            return Ok(Skipped::default());
+            return Ok(BroughtAlong::default());
         };
         self.bring_along(&running, Which::All, stop)
     }
@@ -289,18 +290,18 @@ impl Tuning {
         running: &Running,
         which: Which<'_>,
         stop: &AtomicBool,
-    ) -> Result<Skipped> {
-        let (skipped, adopted) = running.bring_along(which, stop)?;
-        if adopted > 0
+    ) -> Result<BroughtAlong> {
+        let brought = running.bring_along(which, stop)?;
+        if brought.adopted > 0
             && let Err(error) = self.find_holders()
         {
             warn!("whose flows are that ran already is not known: {}", with_causes(&error.into()));
         }
-        Ok(skipped)
+        Ok(brought)
     }
 
     /// Does so in the network namespaces only that tuned flows are in.
-    pub fn divide_running(&self, stop: &AtomicBool) -> Result<Skipped> {
+    pub fn divide_running(&self, stop: &AtomicBool) -> Result<BroughtAlong> {
         let running = locked(&self.running).clone();
         let (Some(running), Some(growth)) = (running, &self.growth) else {
             return self.adopt_running(stop);

@@ -34,6 +34,15 @@ pub struct Running {
     link: OwnedFd,
 }
 
+/// Says what a pass over flows that run has come to.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BroughtAlong {
+    /// Network namespaces that it has left out.
+    pub skipped: Skipped,
+    /// Flows that came under a path, or under another one.
+    pub adopted: usize,
+}
+
 /// Says what came of going through all namespaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Passed {
@@ -87,8 +96,8 @@ impl Running {
     }
 
     /// Goes through these network namespaces until nothing is left to be done, or it is to
-    /// stop. Returns how many flows it has adopted, too.
-    pub fn bring_along(&self, which: Which<'_>, stop: &AtomicBool) -> Result<(Skipped, usize)> {
+    /// stop.
+    pub fn bring_along(&self, which: Which<'_>, stop: &AtomicBool) -> Result<BroughtAlong> {
         let mut outcome = Passed::default();
         let mut result = Ok(());
         let visit = || {
@@ -110,7 +119,7 @@ impl Running {
         if adopted + changed + left > 0 {
             info!(adopted, changed, left, "running flows follow the policy");
         }
-        Ok((skipped, adopted))
+        Ok(BroughtAlong { skipped, adopted })
     }
 
     fn until_done(&self) -> io::Result<Passed> {

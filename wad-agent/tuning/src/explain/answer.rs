@@ -27,6 +27,9 @@ pub struct Answer {
     pub user: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<PathBuf>,
+    /// The pod, as NAMESPACE/NAME.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,6 +103,7 @@ impl Answer {
             local_port: query.local.and_then(|local| local.port),
             user: query.user,
             cgroup: query.cgroup.clone(),
+            pod: query.pod.as_ref().map(ToString::to_string),
             mark: query.mark,
             interface: query.interface.clone(),
             from,

@@ -1,14 +1,20 @@
 //! Makes the same lookup that the BPF program does for a flow, step by step, so that
 //! each rule on the way can be told.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::{
+    net::{IpAddr, Ipv6Addr},
+    sync::Arc,
+};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use wad_common::{
     policy::{ANY_USER, Policy, Rule, RuleRun},
     ports::PortRange,
 };
-use wad_policy::config::{InForce, Mark, Origin, Settings};
+use wad_policy::{
+    config::{CgroupSelector, InForce, Mark, Origin, Settings},
+    pod::Pods,
+};
 
 use super::{
     answer::{Answer, Basis, PathAnswer, Tried, Verdict},
@@ -27,6 +33,8 @@ pub trait RuleSet {
     fn rule(&self, index: u32) -> Result<Rule, Self::Error>;
     fn policy(&self, index: u32) -> Result<Known, Self::Error>;
     fn patterns(&self) -> &Patterns;
+    /// Returns the pods that rules may depend on; None where nobody knows.
+    fn pods(&self) -> Option<Arc<Pods>>;
 }
 
 /// A policy as its path has it, in force or not.
@@ -46,9 +54,11 @@ struct Candidate {
 /// Returns which rule a flow falls under, and what follows.
 pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer, S::Error> {
     let mut answer = Answer::new(query, from);
+    let (patterns, pods) = (set.patterns(), set.pods());
+    let pods = pods.as_deref();
     for Candidate { prefix, rule } in candidates(set, mapped(query.remote.address))? {
         let known = set.policy(rule.policy)?;
-        let verdict = fit(&rule, query, set.patterns());
+        let verdict = fit(&rule, query, (patterns, pods));
         if verdict == Verdict::Taken {
             let Known { policy, state, origin } = known;
             let name = why::name(&policy);
@@ -129,7 +139,7 @@ fn network(address: u128, bits: u8) -> IpNet {
 }
 
 /// Returns what a rule says of a flow that is known in part.
-fn fit(rule: &Rule, query: &Query, patterns: &Patterns) -> Verdict {
+fn fit(rule: &Rule, query: &Query, (patterns, pods): (&Patterns, Option<&Pods>)) -> Verdict {
     let local = query.local;
     let mut open = Vec::new();
     let mut against = Vec::new();
@@ -163,11 +173,11 @@ fn fit(rule: &Rule, query: &Query, patterns: &Patterns) -> Verdict {
         }
     }
     let (cgroup, interface) = patterns.asked(rule.patterns);
-    if let Some(pattern) = cgroup {
-        match &query.cgroup {
-            Some(cgroup) if pattern.has(cgroup) => {}
-            Some(_) => against.push(pattern.to_string()),
-            None => open.push(pattern.to_string()),
+    if let Some(selector) = cgroup {
+        match is_within(selector, query, pods) {
+            Some(true) => {}
+            Some(false) => against.push(selector.to_string()),
+            None => open.push(selector.to_string()),
         }
     }
     if rule.mark_mask != 0 {
@@ -189,5 +199,57 @@ fn fit(rule: &Rule, query: &Query, patterns: &Patterns) -> Verdict {
         (true, true) => Verdict::Taken,
         (true, false) => Verdict::OnlyIf(open),
         (false, _) => Verdict::OnlyFor(against),
+    }
+}
+
+/// Whether the cgroup of a question is meant; None where that is open.
+fn is_within(selector: &CgroupSelector, query: &Query, pods: Option<&Pods>) -> Option<bool> {
+    if let (CgroupSelector::OfPods(selector), Some(asked)) = (selector, &query.pod) {
+        return asked.among(pods?).map(|pod| selector.has(pod));
+    }
+    let cgroup = query.cgroup.as_ref()?;
+    match pods {
+        None if selector.is_of_pods() => None,
+        None => Some(selector.has(cgroup, &Pods::new())),
+        Some(pods) => Some(selector.has(cgroup, pods)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use wad_policy::{config::PodSelector, pod::Pod};
+
+    use super::*;
+
+    #[test]
+    fn pods_are_found_by_their_cgroup_or_by_their_name() {
+        let uid = "1f2e3d4c-5b6a-7980-a1b2-c3d4e5f60718";
+        let pod = Pod {
+            namespace: "transfer".to_owned(),
+            name: "dtn-0".to_owned(),
+            labels: BTreeMap::new(),
+            containers: BTreeMap::new(),
+        };
+        let pods = Pods::from([(uid.to_owned(), pod)]);
+        let of = |namespace: &str| {
+            let (namespace, labels) = (Some(namespace.to_owned()), BTreeMap::new());
+            CgroupSelector::OfPods(PodSelector { namespace, labels })
+        };
+        let cgroup = format!("kubepods/burstable/pod{uid}/x");
+        for (asked, is_meant, is_of_other) in [
+            (format!("cgroup={cgroup}"), Some(true), Some(false)),
+            ("cgroup=system.slice".to_owned(), Some(false), Some(false)),
+            ("pod=transfer/dtn-0".to_owned(), Some(true), Some(false)),
+            // It may be of another node.
+            ("pod=transfer/dtn-1".to_owned(), None, None),
+            ("user=0".to_owned(), None, None),
+        ] {
+            let query = Query::parse(&format!("remote=10.0.0.1&{asked}")).unwrap();
+            let within = |namespace| is_within(&of(namespace), &query, Some(&pods));
+            assert_eq!((within("transfer"), within("web")), (is_meant, is_of_other), "{asked}");
+            assert_eq!(is_within(&of("transfer"), &query, None), None);
+        }
     }
 }

@@ -1,9 +1,9 @@
 //! The answer without an agent, from the configuration.
 
-use std::{collections::HashMap, convert::Infallible};
+use std::{collections::HashMap, convert::Infallible, sync::Arc};
 
 use wad_common::policy::{Rule, RuleRun};
-use wad_policy::{config::PathPolicy, switch::Disabled};
+use wad_policy::{config::PathPolicy, pod::Pods, switch::Disabled};
 
 use super::{Answer, Basis, Known, Query, RuleSet, explain};
 use crate::{
@@ -50,6 +50,11 @@ impl RuleSet for Offline<'_> {
 
     fn patterns(&self) -> &Patterns {
         &self.set.patterns
+    }
+
+    /// Nobody follows them here.
+    fn pods(&self) -> Option<Arc<Pods>> {
+        None
     }
 
     fn policy(&self, index: u32) -> Result<Known, Infallible> {

@@ -10,7 +10,10 @@ use std::{
 
 use percent_encoding::{NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use wad_common::policy::ANY_USER;
-use wad_policy::config::{self, is_interface_name};
+use wad_policy::{
+    config::{self, is_interface_name},
+    pod::{Pod, Pods},
+};
 
 /// An address, and a port if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,10 +30,48 @@ pub struct Query {
     pub user: Option<u32>,
     /// The cgroup that it is of, by its path from the root.
     pub cgroup: Option<PathBuf>,
+    /// The pod of this node that it is of.
+    pub pod: Option<PodName>,
     /// The mark that it has.
     pub mark: Option<u32>,
     /// The name of the interface that its packets leave by.
     pub interface: Option<String>,
+}
+
+/// A pod by its namespace and its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodName {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl PodName {
+    /// Returns the pod, if it is there.
+    #[must_use]
+    pub fn among<'p>(&self, pods: &'p Pods) -> Option<&'p Pod> {
+        pods.values().find(|pod| pod.namespace == self.namespace && pod.name == self.name)
+    }
+}
+
+/// A pod is written as it is read.
+impl Display for PodName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl FromStr for PodName {
+    type Err = QueryError;
+
+    fn from_str(text: &str) -> Result<Self, QueryError> {
+        let is_part = |part: &&str| !part.is_empty() && !part.contains('/');
+        match text.split_once('/') {
+            Some((namespace, name)) if [namespace, name].iter().all(is_part) => {
+                Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+            }
+            _ => Err(QueryError::NoPod(text.to_owned())),
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,10 +86,12 @@ pub enum QueryError {
     #[error("{0:?} is no user's number; the agent knows no names")]
     NoUser(String),
     #[error(
-        "{0:?} is not known here: it takes `remote`, `local`, `user`, `cgroup`, `mark` and \
-         `interface`"
+        "{0:?} is not known here: it takes `remote`, `local`, `user`, `cgroup`, `pod`, `mark` \
+         and `interface`"
     )]
     Unknown(String),
+    #[error("{0:?} is no pod: write NAMESPACE/NAME, such as transfer/dtn-0")]
+    NoPod(String),
     #[error("{0:?} is no mark: write a number, such as 16 or 0x10")]
     NoMark(String),
     #[error("{0:?} is no interface: write its name, such as eth1")]
@@ -89,7 +132,7 @@ impl Query {
     /// Basis what follows the `?` of a request.
     pub fn parse(text: &str) -> Result<Self, QueryError> {
         let (mut remote, mut local, mut user) = (None, None, None);
-        let (mut cgroup, mut mark, mut interface) = (None, None, None);
+        let (mut cgroup, mut pod, mut mark, mut interface) = (None, None, None, None);
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decode_str(value).decode_utf8_lossy();
@@ -98,6 +141,7 @@ impl Query {
                 "local" => local.replace(value.parse()?).is_some(),
                 "user" => user.replace(user_number(&value)?).is_some(),
                 "cgroup" => cgroup.replace(below_root(&value)).is_some(),
+                "pod" => pod.replace(value.parse()?).is_some(),
                 "mark" => mark.replace(mark_number(&value)?).is_some(),
                 "interface" => interface.replace(interface_name(&value)?).is_some(),
                 other => return Err(QueryError::Unknown(other.to_owned())),
@@ -107,7 +151,7 @@ impl Query {
             }
         }
         let remote = remote.ok_or(QueryError::NoRemote)?;
-        Ok(Self { remote, local, user, cgroup, mark, interface })
+        Ok(Self { remote, local, user, cgroup, pod, mark, interface })
     }
 }
 
@@ -147,6 +191,10 @@ impl Display for Query {
         if let Some(interface) = &self.interface {
             encoded("interface", interface.as_bytes())?;
         }
+        let pod = self.pod.as_ref().map(ToString::to_string);
+        if let Some(pod) = &pod {
+            encoded("pod", pod.as_bytes())?;
+        }
         let Some(cgroup) = &self.cgroup else { return Ok(()) };
         encoded("cgroup", cgroup.as_os_str().as_encoded_bytes())
     }
@@ -177,10 +225,10 @@ mod tests {
     #[test]
     fn a_query_is_read_as_it_is_asked() {
         let text = "remote=[2001:db8::5]:443&local=2001:db8::1&user=993&mark=16&\
-                    interface=eth1%2E5&cgroup=a%2Eslice%2Fb";
+                    interface=eth1%2E5&pod=transfer%2Fdtn%2D0&cgroup=a%2Eslice%2Fb";
         let query = Query::parse(text).unwrap();
         assert_eq!(query.to_string(), text);
-        let encoded = "cgroup=/a.slice/b&mark=0x10&interface=eth1.5&user=993&remote=%5B2001%3Adb8%3A%3A5%5D%3A443&local=2001:db8::1";
+        let encoded = "cgroup=/a.slice/b&pod=transfer/dtn-0&mark=0x10&interface=eth1.5&user=993&remote=%5B2001%3Adb8%3A%3A5%5D%3A443&local=2001:db8::1";
         assert_eq!(Query::parse(encoded).unwrap(), query);
     }
 
@@ -197,6 +245,10 @@ mod tests {
         for mark in ["", "bob", "+1", "-1", "0x100000000", "1/1"] {
             let refusal = refused(&format!("remote=::1&mark={mark}"));
             assert_eq!(refusal, QueryError::NoMark(mark.to_owned()));
+        }
+        for pod in ["", "dtn-0", "/dtn-0", "transfer/", "a/b/c"] {
+            let refusal = refused(&format!("remote=::1&pod={pod}"));
+            assert_eq!(refusal, QueryError::NoPod(pod.to_owned()));
         }
         for interface in ["", "a/b", "0123456789abcdef"] {
             let refusal = refused(&format!("remote=::1&interface={interface}"));

@@ -103,6 +103,23 @@ fn a_users_path_is_taken_by_that_user() {
 }
 
 #[test]
+fn a_pods_path_is_open_where_nobody_knows_the_pods() {
+    let policy = "
+        [[path]]
+        name = 'dtn'
+        remote = '10.0.0.0/8'
+        pods = { namespace = 'transfer', labels = { app = 'dtn' } }
+        sndbuf = '1MiB'";
+    let cgroup = "kubepods/pod1f2e3d4c-5b6a-7980-a1b2-c3d4e5f60718";
+    for whose in [String::new(), format!("&cgroup={cgroup}"), "&pod=transfer/dtn-0".to_owned()] {
+        let answer = ask_of(policy, &format!("remote=10.0.0.1{whose}"), &Disabled::default());
+        assert!(answer.path.is_none());
+        let open = vec!["pods of transfer with app=dtn".to_owned()];
+        assert_eq!(answer.tried[0].verdict, Verdict::OnlyIf(open), "{whose}");
+    }
+}
+
+#[test]
 fn a_cgroups_path_is_taken_within_it() {
     let policy = "
         [[path]]

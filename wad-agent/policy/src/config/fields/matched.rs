@@ -4,6 +4,7 @@ use wad_common::ports::PortRange;
 
 use crate::config::{
     field::{Checked, Field, Kind},
+    pods::PODS,
     ports,
     user::RANGE as USERS,
 };
@@ -117,6 +118,17 @@ pub const MATCHED: &[Field] = &[
         kind: Kind::Other { takes: "the name of a unit, with * and ?", range: "" },
         default: "any",
         doc: "The unit of systemd that sockets are of: the cgroups of that name.",
+        ..Field::NONE
+    },
+    Field {
+        key: PODS,
+        kind: Kind::Other {
+            takes: "a table with `namespace`, the name of one, and `labels`, values by their \
+                    names, or one of the two",
+            range: "",
+        },
+        default: "any",
+        doc: "The pods of Kubernetes that sockets are of, on this node: those that have all of it.",
         ..Field::NONE
     },
     Field {
