@@ -1,6 +1,6 @@
 //! The log: to standard error, as text or JSON, from the level on that the configuration
-//! has. The variable `WAD_LOG` takes its place, by the filters of tracing-subscriber, such as
-//! `debug` or `warn,wad::events=debug`: modules are named as if all were one crate's.
+//! has. The variable `WAD_LOG` takes its place, by filters of targets as tracing-subscriber has
+//! them, such as `debug` or `warn,wad::events=debug`: modules are named as if all were one crate's.
 //!
 //! Where systemd's journal reads standard error, each line says its priority.
 
@@ -16,7 +16,8 @@ use std::{
 
 use tracing::{Dispatch, level_filters::LevelFilter};
 use tracing_subscriber::{
-    EnvFilter, Layer, Registry, filter,
+    Layer, Registry,
+    filter::{self, Targets},
     fmt::MakeWriter,
     layer::{Layered, SubscriberExt as _},
     reload,
@@ -150,16 +151,16 @@ enum Style {
 }
 
 /// Lines of the log, below a filter that may be changed.
-type Lines = Box<dyn Layer<Layered<reload::Layer<EnvFilter, Registry>, Registry>> + Send + Sync>;
+type Lines = Box<dyn Layer<Layered<reload::Layer<Targets, Registry>, Registry>> + Send + Sync>;
 
 /// By these the log is changed while it is written.
 struct Handles {
-    filter: reload::Handle<EnvFilter, Registry>,
-    lines: reload::Handle<Lines, Layered<reload::Layer<EnvFilter, Registry>, Registry>>,
+    filter: reload::Handle<Targets, Registry>,
+    lines: reload::Handle<Lines, Layered<reload::Layer<Targets, Registry>, Registry>>,
 }
 
 /// Returns the filter of the variable, or of the level where that is empty.
-fn filter(text: &str, level: LogLevel) -> Result<EnvFilter, LogError> {
+fn filter(text: &str, level: LogLevel) -> Result<Targets, LogError> {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
         LogLevel::Warn => LevelFilter::WARN,
@@ -167,9 +168,11 @@ fn filter(text: &str, level: LogLevel) -> Result<EnvFilter, LogError> {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    EnvFilter::builder()
-        .with_default_directive(level.into())
-        .parse(in_all_crates(text))
+    if text.trim().is_empty() {
+        return Ok(Targets::new().with_default(level));
+    }
+    in_all_crates(text)
+        .parse()
         .map_err(|source| LogError::Filter { value: text.to_owned(), source })
 }
 
@@ -185,7 +188,7 @@ where
     }
 }
 
-fn subscriber<W>(style: Style, filter: EnvFilter, writer: W) -> (Dispatch, Handles)
+fn subscriber<W>(style: Style, filter: Targets, writer: W) -> (Dispatch, Handles)
 where
     W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
 {
@@ -289,7 +292,7 @@ mod tests {
         assert!(lines.lines().count() == 2 && lines.starts_with('{'), "{lines}");
         // The variable has the last word.
         let both = filter("error", LogLevel::Debug).unwrap();
-        assert_eq!(both.max_level_hint(), Some(LevelFilter::ERROR));
+        assert_eq!(both.default_level(), Some(LevelFilter::ERROR));
     }
 
     #[test]
@@ -302,10 +305,10 @@ mod tests {
 
     #[test]
     fn a_module_is_named_without_its_crate() {
-        let filter = in_all_crates("warn,wad::events[x]=debug, off");
-        assert!(filter.starts_with("warn,wad_struct_ops::events[x]=debug,"), "{filter}");
-        assert!(filter.contains(",wad_observing::events[x]=debug,"), "{filter}");
-        assert!(filter.ends_with("wad_commands::events[x]=debug, off"), "{filter}");
+        let filter = in_all_crates("warn,wad::events=debug, off");
+        assert!(filter.starts_with("warn,wad_struct_ops::events=debug,"), "{filter}");
+        assert!(filter.contains(",wad_observing::events=debug,"), "{filter}");
+        assert!(filter.ends_with("wad_commands::events=debug, off"), "{filter}");
         assert_eq!(in_all_crates("wad=debug"), "wad=debug");
         assert_eq!(logged("error,wad_observing::log=debug", some_lines).len(), 2);
     }
