@@ -1,4 +1,4 @@
-//! Pods of Kubernetes, as far as paths and the names of flows have to do with them.
+//! Pods of Kubernetes, as far as flows are told apart by them.
 
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@ use std::{
 use toml::de::{DeTable, DeValue};
 
 use super::{
-    Agent, Api, Config, ConfigError, Host, HostChanges, KubernetesSettings, Limits, Log, LogFormat,
-    LogLevel, Metrics, OnExit, Source, SourceKind, derived, document_keys as keys,
+    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
+    OnExit, Source, SourceKind, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields,
     guard::{self, Guard},
@@ -163,7 +163,7 @@ impl Default for Document {
             learn: None,
             log: Log::default(),
             api: Api::default(),
-            kubernetes: KubernetesSettings::default(),
+            kubernetes: super::KubernetesSettings::default(),
             host: HostChanges::default(),
             sources: Vec::new(),
             sets: Vec::new(),
