@@ -31,6 +31,9 @@ while IFS=: read -r _ controllers _; do
 done </proc/self/cgroup
 mount -t bpf -o mode=700 bpf /sys/fs/bpf
 for place in /run /var/lib /var/log; do mount -t tmpfs -o mode=755 none $place; done
+# Pods look for what is the kubelet's where it has its files by default.
+mkdir /var/lib/kubelet
+mount --bind "$folder/kubelet" /var/lib/kubelet
 mount --make-rshared /
 hostname "$node"
 mkdir -p /run/lock
