@@ -21,7 +21,8 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_policy::config::{
-    Config, ConfigError, Host, KubernetesSettings, Learn, OnExit, Otlp, PathPolicy, Texts, Trace, covers_ipv4, fields,
+    Config, ConfigError, Host, KubernetesSettings, Learn, OnExit, Otlp, PathPolicy, Texts, Trace,
+    covers_ipv4, fields,
 };
 use wad_toolbox::{amounts::Bytes, text_table::TextTable};
 use wad_tuning::{
@@ -232,7 +233,11 @@ impl Page<'_> {
             ]
         };
         let kubernetes = kubernetes_note(&self.config.kubernetes);
-        kubernetes.into_iter().chain(learned).chain(self.config.paths.iter().flat_map(of).flatten()).collect()
+        kubernetes
+            .into_iter()
+            .chain(learned)
+            .chain(self.config.paths.iter().flat_map(of).flatten())
+            .collect()
     }
 
     /// The kernel's congestion controls that are not there yet.
