@@ -58,17 +58,18 @@ pub enum ApiServerError {
     #[error("no token for the API server (`pods.apiServer` of the chart gives one)")]
     NoToken(#[source] HttpError),
     #[error(
-        "the API server does not let it list and watch pods (`pods.apiServer` of the chart does)"
+        "the API server does not let it list and watch pods (`pods.apiServer` of the chart has it \
+         do so): {reason}"
     )]
-    Forbidden(#[source] HttpError),
+    Forbidden { reason: String },
     #[error("the API server does not answer")]
     Http(#[from] HttpError),
     #[error("the API server sent what is no pod")]
     Json(#[from] serde_json::Error),
     #[error("the API server's watch has a line of more than {MOST_LINE_BYTES} bytes")]
     LongLine,
-    #[error("the API server's watch ended: {reason} ({status})")]
-    End { status: u16, reason: String },
+    #[error("the API server answers {status}: {reason}")]
+    Refused { status: u16, reason: String },
     #[error("the API server ends each watch soon")]
     Short,
     #[error("the API server's watch is dead")]
@@ -78,16 +79,19 @@ pub enum ApiServerError {
 impl ApiServerError {
     /// Returns whether the server has nothing to go on from any more.
     const fn is_gone(&self) -> bool {
-        matches!(
-            self,
-            Self::End { status: GONE, .. } | Self::Http(HttpError::Status { status: GONE, .. })
-        )
+        matches!(self, Self::Refused { status: GONE, .. })
     }
 
     fn of_request(error: HttpError) -> Self {
         match error {
             HttpError::File { .. } => Self::NoToken(error),
-            HttpError::Status { status: 401 | 403, .. } => Self::Forbidden(error),
+            HttpError::Status { status, reason, body, .. } => {
+                let reason = objects::message(&body).unwrap_or(reason);
+                match status {
+                    401 | 403 => Self::Forbidden { reason },
+                    status => Self::Refused { status, reason },
+                }
+            }
             other => Self::Http(other),
         }
     }
@@ -191,7 +195,9 @@ impl ApiServer {
             let line = timeout_at(dead_at, lines.next()).await;
             let Some(line) = line.unwrap_or(Err(ApiServerError::Dead))? else { return Ok(()) };
             match objects::read_line(&line)? {
-                News::End { status, reason } => return Err(ApiServerError::End { status, reason }),
+                News::End { status, reason } => {
+                    return Err(ApiServerError::Refused { status, reason });
+                }
                 News::Change { change, version } => {
                     if let Some(change) = change {
                         board.changes(change);

@@ -203,3 +203,47 @@ impl From<PodObject> for Told {
         Self { namespace, name, uid, mirrored: None, labels, containers }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The kubelet of Kubernetes 1.37.2 has sent these.
+    const SENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/seeds/pods");
+
+    fn sent(name: &str) -> Change {
+        let message = std::fs::read(Path::new(SENT).join(name)).unwrap();
+        match read(&message).unwrap() {
+            News::Change(change) => change,
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn pods_of_a_kubelet_are_read() {
+        const UID: &str = "db772ff9-4186-4854-b97b-e7f8a8ff4ec2";
+        let Change::Is(uid, pod) = sent("kubelet-modified.bin") else { panic!("a pod") };
+        assert_eq!(
+            (uid.as_str(), pod.namespace.as_str(), pod.name.as_str()),
+            (UID, "default", "web")
+        );
+        let labels: Vec<_> =
+            pod.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(labels, ["app=other", "tier=gold", "transfer.example.org/class=bulk"]);
+        let containers: Vec<_> =
+            pod.containers.iter().map(|(id, name)| format!("{} {name}", &id[..8])).collect();
+        assert_eq!(containers, ["31f22c3c before", "ae699edf beside", "e97a51e1 main"]);
+        assert_eq!(sent("kubelet-deleted.bin"), Change::Gone(UID.to_owned()));
+        let Change::Is(uid, pod) = sent("kubelet-static.bin") else { panic!("a pod") };
+        assert_eq!(uid, "5f1d19d92ceff48df3156427de0d25d4");
+        assert_eq!((pod.name.as_str(), pod.labels["app"].as_str()), ("fixed-node1", "fixed"));
+    }
+
+    #[test]
+    fn what_is_cut_is_refused() {
+        let message = std::fs::read(Path::new(SENT).join("kubelet-modified.bin")).unwrap();
+        for length in 3..message.len() {
+            assert!(read(&message[..length]).is_err(), "{length}");
+        }
+    }
+}

@@ -44,9 +44,8 @@ pub fn read_line(bytes: &[u8]) -> Result<News, serde_json::Error> {
     let Event { kind, object } = serde_json::from_slice(bytes)?;
     let read = |object| -> Result<Item, _> { serde_json::from_str(RawValue::get(object)) };
     if kind == "ERROR" {
-        let Status { code, reason, message } = serde_json::from_str(object.get())?;
-        let reason = if message.is_empty() { reason } else { message };
-        return Ok(News::End { status: code, reason: shown(&reason) });
+        let Status { code, message } = serde_json::from_str(object.get())?;
+        return Ok(News::End { status: code, reason: shown(&message) });
     }
     let item = read(object)?;
     let version = Some(item.metadata.resource_version.clone()).filter(|it| !it.is_empty());
@@ -58,6 +57,11 @@ pub fn read_line(bytes: &[u8]) -> Result<News, serde_json::Error> {
         _ => None,
     };
     Ok(News::Change { change, version })
+}
+
+/// Reads why a request is refused; None where it is not said.
+pub fn message(bytes: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Status>(bytes).ok().map(|status| shown(&status.message))
 }
 
 /// Reads what an API server sends, for libFuzzer; see `tests/fuzz`.
@@ -93,9 +97,6 @@ struct Event<'a> {
 #[derive(Deserialize)]
 struct Status {
     code: u16,
-    #[serde(default)]
-    reason: String,
-    #[serde(default)]
     message: String,
 }
 
@@ -169,6 +170,36 @@ mod tests {
             Ok(News::Change { change, .. }) => change,
             other => panic!("{line}: {other:?}"),
         }
+    }
+
+    /// The API server of Kubernetes 1.37.2 has sent these.
+    fn sent(name: &str) -> Vec<u8> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fuzz/seeds/pods");
+        std::fs::read(format!("{folder}/{name}")).unwrap()
+    }
+
+    #[test]
+    fn pods_of_an_api_server_are_read() {
+        const UID: &str = "db772ff9-4186-4854-b97b-e7f8a8ff4ec2";
+        const STATIC_UID: &str = "5f1d19d92ceff48df3156427de0d25d4";
+        let change = |name: &str| match read_line(&sent(name)) {
+            Ok(News::Change { change, version }) => (change, version.unwrap()),
+            other => panic!("{name}: {other:?}"),
+        };
+        let (Some(Change::Is(uid, web)), version) = change("server-modified.json") else {
+            panic!("a pod")
+        };
+        assert_eq!((uid.as_str(), web.name.as_str(), version.as_str()), (UID, "web", "336"));
+        assert_eq!(web.labels["transfer.example.org/class"], "bulk");
+        let names: Vec<_> = web.containers.values().map(String::as_str).collect();
+        assert_eq!(names, ["before", "beside", "main"]);
+        let (Some(Change::Is(uid, _)), _) = change("server-mirror.json") else { panic!("a pod") };
+        assert_eq!(uid, STATIC_UID);
+        assert_eq!(change("server-deleted.json").0, Some(Change::Gone(UID.to_owned())));
+        assert_eq!(change("server-bookmark.json"), (None, "313".to_owned()));
+        let (pods, version) = read_list(&sent("list.json")).unwrap();
+        assert_eq!(pods.keys().map(String::as_str).collect::<Vec<_>>(), [STATIC_UID, UID]);
+        assert!(version.parse::<u64>().unwrap() > 336 && pods[UID].labels["app"] == "other");
     }
 
     #[test]

@@ -222,7 +222,7 @@ impl Lines {
     }
 
     /// Waits until the other end has left.
-    pub async fn is_left(mut self) {
+    pub async fn until_left(mut self) {
         let read = timeout(SOON, self.0.read(&mut [0])).await.expect("an end");
         assert_eq!(read.unwrap_or(0), 0);
     }

@@ -345,11 +345,14 @@ async fn versions_that_are_gone_are_followed_by_a_new_list() {
 async fn an_api_server_that_answers_badly_is_asked_again() {
     let mut server = Server::start().await;
     let mut place = Place::with_server(&server);
-    let forbidden = "{\"kind\":\"Status\",\"message\":\"pods is forbidden\"}";
+    let forbidden = "{\"kind\":\"Status\",\"message\":\"pods is forbidden\",\"code\":403}";
     server.asked().await.answer("403 Forbidden", forbidden).await;
-    let known = place.lacks("let it list and watch pods (`pods.apiServer` of the chart").await;
+    let known =
+        place.lacks("let it list and watch pods (`pods.apiServer` of the chart has it").await;
     let lacking = known.lacking.unwrap();
-    assert!(lacking.contains("pods is forbidden") && lacking.contains("the kubelet has no socket"));
+    assert!(
+        lacking.contains(": pods is forbidden") && lacking.contains("the kubelet has no socket")
+    );
     server.asked().await.answer("200 OK", "garbage").await;
     let _ = place.lacks("the API server sent what is no pod").await;
     server.asked().await.answer("200 OK", &list(&[], 1)).await;
@@ -387,7 +390,7 @@ async fn one_goes_on_where_the_other_has_left_off() {
     assert_eq!(place.known.borrow().origin, Some(Origin::ApiServer));
     messages.send(&[1 << 3, INITIAL_SYNC_COMPLETE]);
     place.holds(Origin::Kubelet, pods([(UID_B, pod("b", &[]))])).await;
-    lines.is_left().await;
+    lines.until_left().await;
     assert!(server.is_quiet().await);
 
     drop((messages, kubelet));
@@ -400,5 +403,5 @@ async fn one_goes_on_where_the_other_has_left_off() {
 
     // Who wants to know no more has nobody asked.
     drop(place);
-    lines.is_left().await;
+    lines.until_left().await;
 }
