@@ -118,7 +118,7 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
         {
             return Some(Exit::NoPermission);
         }
-        Some(LockError::Lock { .. } | LockError::Running { .. }) | None => {}
+        Some(LockError::Lock { .. } | LockError::Running { .. } | LockError::Folder(_)) | None => {}
     }
     match cause.downcast_ref()? {
         ConfigError::Read { .. }

@@ -88,6 +88,7 @@ mod top;
 mod totals;
 mod trace;
 mod traits;
+mod two_agents;
 mod unseen_ends;
 mod unsent;
 mod users;
