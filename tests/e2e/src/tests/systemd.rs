@@ -26,7 +26,7 @@ pub fn path(name: &str, remote: &str) -> String {
     )
 }
 
-const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/systemd/wad.service");
+pub const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/systemd/wad.service");
 
 /// The shipped unit with a program, a configuration and an instance of this test's own.
 pub fn systemd(stand: &Stand, home: &Home, more: &str) -> Result<Systemd> {
