@@ -83,6 +83,7 @@ mod suggest;
 mod surroundings;
 mod switch;
 mod systemd;
+mod systemd_kills;
 mod systemd_privileges;
 mod takeover;
 mod top;
