@@ -52,7 +52,7 @@ pub struct Lock {
     file: PathBuf,
     socket: PathBuf,
     instance: String,
-    /// What the holder says of itself.
+    /// The words in which the holder says who it is.
     who: String,
     /// The lock in the BPF file system; None where it is not mounted yet.
     pinned: Mutex<Option<Pinned>>,

@@ -26,7 +26,8 @@ use super::{Outcome, Report, Target, proc, programs};
 /// The flows' other ends: one for each path.
 const REMOTES: [&str; 3] = ["127.0.0.2:5002", "127.0.0.3:5002", "127.0.0.4:5002"];
 const FLOWS_OF_A_PATH: usize = 2;
-/// What no option of a socket gives is in it: room, in as many namespaces as are taken.
+/// The policy has the agent change something in as many namespaces as it takes: room for
+/// buffers, which no option of a socket gives.
 const POLICY: &str = "[[path]]\nname = 'backup'\nremote = '127.0.0.2'\ncongestion = 'wad_aimd'\n\
                       sndbuf = '1MiB'\nrcvbuf = '1MiB'\n\
                       [[path]]\nname = 'archive'\nremote = '127.0.0.3'\n\
@@ -102,7 +103,7 @@ impl Bench {
     fn container(&self) -> Result<Container> {
         let (netns, cgroup) = (with_loopback()?, self.cgroup.create_below("container")?);
         let mut command = Command::new(&self.me);
-        command.arg("hold").arg(FLOWS_OF_A_PATH.to_string()).args(REMOTES);
+        command.arg("hold-open").arg(FLOWS_OF_A_PATH.to_string()).args(REMOTES);
         command.stdout(Stdio::piped());
         let place = Place { netns: Some(&netns), cgroup: Some(&cgroup) };
         let mut holder = place.spawn(command)?;

@@ -124,7 +124,8 @@ impl Bench {
         let mut holders = Vec::new();
         for netns in &self.namespaces {
             let mut command = Command::new(&self.me);
-            command.args(["hold", &(self.load.flows / NAMESPACES).to_string(), &to().to_string()]);
+            let count = (self.load.flows / NAMESPACES).to_string();
+            command.args(["hold-open", &count, &to().to_string()]);
             command.stdout(Stdio::piped());
             let place = Place { netns: Some(netns), cgroup: Some(&self.cgroup) };
             let mut holder = place.spawn(command)?;
@@ -234,7 +235,7 @@ impl Events {
 ///
 /// # Errors
 /// When a connection fails.
-pub fn hold(count: usize, addresses: &[SocketAddr]) -> Result<()> {
+pub fn hold_open(count: usize, addresses: &[SocketAddr]) -> Result<()> {
     let all = count * addresses.len();
     let files = all as u64 * 2 + 100;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;

@@ -56,7 +56,7 @@ enum Command {
     #[command(hide = true)]
     FirstTuned { to: SocketAddr },
     #[command(hide = true)]
-    Hold { count: usize, on: Vec<SocketAddr> },
+    HoldOpen { count: usize, on: Vec<SocketAddr> },
     #[command(hide = true)]
     ComeAndGo { to: SocketAddr, per_second: u32 },
 }
@@ -96,7 +96,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Accept { on } => Ok(connect::accept(on)?),
         Command::FirstTuned { to } => Ok(connect::first_tuned(to)?),
-        Command::Hold { count, on } => instruments::hold(count, &on),
+        Command::HoldOpen { count, on } => instruments::hold_open(count, &on),
         Command::ComeAndGo { to, per_second } => {
             print(&instruments::come_and_go(to, per_second)?.to_string())
         }
