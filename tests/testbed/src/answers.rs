@@ -49,6 +49,30 @@ impl Answers {
     /// # Errors
     /// When there is no free port.
     pub fn start(answer: impl Fn(&str) -> Answer + Send + Sync + 'static) -> io::Result<Self> {
+        Self::start_by(move |target, _| answer(target))
+    }
+
+    /// Answers so those who bring a bearer token (RFC 6750), and others with 401.
+    ///
+    /// # Errors
+    /// When there is no free port.
+    pub fn start_for(
+        token: &str,
+        answer: impl Fn(&str) -> Answer + Send + Sync + 'static,
+    ) -> io::Result<Self> {
+        let wanted = format!("authorization: bearer {token}").to_lowercase();
+        Self::start_by(move |target, headers| {
+            if headers.iter().any(|header| header.to_lowercase() == wanted) {
+                answer(target)
+            } else {
+                Answer::Whole("401 Unauthorized", "text/plain", String::new())
+            }
+        })
+    }
+
+    fn start_by(
+        answer: impl Fn(&str, &[String]) -> Answer + Send + Sync + 'static,
+    ) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let address = listener.local_addr()?;
         let ended = Arc::new(AtomicBool::new(false));
@@ -85,13 +109,16 @@ impl Drop for Answers {
 
 fn serve(
     mut stream: &TcpStream,
-    answer: &dyn Fn(&str) -> Answer,
+    answer: &dyn Fn(&str, &[String]) -> Answer,
     over: &AtomicBool,
 ) -> io::Result<()> {
     let mut lines = BufReader::new(stream).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
-    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
-    match answer(request.split(' ').nth(1).unwrap_or_default()) {
+    let mut headers = Vec::new();
+    while let Some(line) = lines.next().transpose()?.filter(|line| !line.is_empty()) {
+        headers.push(line);
+    }
+    match answer(request.split(' ').nth(1).unwrap_or_default(), &headers) {
         Answer::Whole(status, kind, body) => {
             let bytes = body.len();
             write!(

@@ -42,7 +42,7 @@ fn mount_point_in(table: &str) -> Option<PathBuf> {
     })
 }
 
-/// A cgroup right under the root of the hierarchy.
+/// A cgroup, mostly right under the root of the hierarchy.
 #[derive(Debug)]
 pub struct Cgroup {
     path: PathBuf,
@@ -55,8 +55,20 @@ impl Cgroup {
     /// # Errors
     /// Without root, or without cgroup v2.
     pub fn create(label: &str) -> Result<Self, CgroupError> {
+        Self::create_in(&mount_point()?, label)
+    }
+
+    /// Creates an empty one below this, which has to go before it.
+    ///
+    /// # Errors
+    /// Without root.
+    pub fn create_below(&self, label: &str) -> Result<Self, CgroupError> {
+        Self::create_in(&self.path, label)
+    }
+
+    fn create_in(parent: &Path, label: &str) -> Result<Self, CgroupError> {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = mount_point()?.join(format!("wad-{}-{count}-{label}", process::id()));
+        let path = parent.join(format!("wad-{}-{count}-{label}", process::id()));
         let failed = |source| CgroupError::Io { path: path.clone(), source };
         fs::create_dir(&path).map_err(failed)?;
         match OpenOptions::new().write(true).open(path.join("cgroup.procs")) {

@@ -29,7 +29,17 @@ pub fn number<E: From<Late> + From<Interrupted>>(
 
 /// Returns a command that runs in the namespaces of that process.
 pub fn command(number: u32, program: impl AsRef<OsStr>) -> Command {
+    within(number, &["--all"], program)
+}
+
+/// Returns a command that runs in its namespaces, but for that of the network: in the
+/// caller's.
+pub fn command_on_own_network(number: u32, program: impl AsRef<OsStr>) -> Command {
+    within(number, &["--mount", "--uts", "--ipc", "--pid", "--cgroup"], program)
+}
+
+fn within(number: u32, namespaces: &[&str], program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new("nsenter");
-    command.arg("--target").arg(number.to_string()).args(["--all", "--"]).arg(program);
+    command.arg("--target").arg(number.to_string()).args(namespaces).arg("--").arg(program);
     command
 }

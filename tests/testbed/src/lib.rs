@@ -16,7 +16,7 @@ pub mod command;
 pub mod emulated;
 pub mod ends;
 pub mod episodes;
-mod first_process;
+pub mod first_process;
 pub mod foreign;
 pub mod inventory;
 pub mod kernel;

@@ -32,7 +32,8 @@ pub enum SystemdError {
     Write { path: PathBuf, source: io::Error },
 }
 
-/// Process 1 does this first. The folder of units is `$1`.
+/// Process 1 does this first. The folder of units is `$1`. Mounts are shared below it, as on
+/// a host: credentials come to a service by one.
 const BOOT: &str = r#"
     mount --make-rprivate /
     mount -t proc proc /proc
@@ -41,6 +42,7 @@ const BOOT: &str = r#"
     while umount --lazy /sys/fs/bpf 2>/dev/null; do :; done
     mount -t bpf none /sys/fs/bpf
     for folder in /run /var/lib /var/log /var/cache; do mount -t tmpfs none $folder; done
+    mount --make-rshared /
     export container=wad SYSTEMD_UNIT_PATH="$1"
     export SYSTEMD_PROC_CMDLINE=systemd.unified_cgroup_hierarchy=1
     exec /lib/systemd/systemd --system --unit=wad.target --log-target=console --show-status=no
@@ -167,6 +169,12 @@ impl Systemd {
     #[must_use]
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         first_process::command(self.pid, program)
+    }
+
+    /// Returns a command that runs in its namespaces, but on the network of whoever starts it.
+    #[must_use]
+    pub fn command_on_own_network(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        first_process::command_on_own_network(self.pid, program)
     }
 
     /// Returns what `systemctl` prints.

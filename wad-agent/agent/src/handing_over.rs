@@ -2,7 +2,6 @@
 //! `--take-over`. Tuning stays in the kernel meanwhile, as in a restart.
 
 use std::{
-    path::Path,
     thread,
     time::{Duration, Instant},
 };
@@ -15,7 +14,10 @@ use tracing::{debug, info};
 use wad_linux::lock::{self, Lock, LockError};
 use wad_tuning::instance::Instance;
 
-use crate::client::{self, ClientError, Request};
+use crate::{
+    client::{self, ClientError, Request},
+    own_lock::{self, Folders},
+};
 
 /// Says where to answer whoever asked for the place.
 pub type Answer = oneshot::Sender<HandingOver>;
@@ -49,14 +51,14 @@ const STAYING: &str = "the agent that runs was started without --take-over, and 
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Takes the lock of an instance, if need be from the agent that has it.
-pub fn take_place(run_dir: &Path, instance: &Instance) -> Result<Lock> {
+pub fn take_place(folders: &Folders<'_>, instance: &Instance) -> Result<Lock> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let socket = lock::socket(run_dir, instance.name());
+    let socket = lock::socket(folders.run_dir, instance.name());
     let request = Request { method: Method::POST, patience: PATIENCE, ..Request::get(AT) };
     let begun = Instant::now();
     let mut is_asked = false;
     loop {
-        let running = match Lock::take(run_dir, instance.name()) {
+        let running = match own_lock::take(folders, instance) {
             Err(running @ LockError::Running { .. }) => running,
             taken => return Ok(taken?),
         };
@@ -72,7 +74,8 @@ pub fn take_place(run_dir: &Path, instance: &Instance) -> Result<Lock> {
                     info!("taking the place of wad {version}");
                     is_asked = true;
                 }
-                // It has not come that far, or is just ending.
+                // It has not come that far, is just ending, or has another folder for its
+                // socket, and then is waited for alone.
                 Err(
                     error @ (ClientError::NotRunning { .. }
                     | ClientError::Http { .. }
@@ -94,7 +97,7 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let instance = Instance::try_new("default").unwrap();
         let begun = Instant::now();
-        let lock = take_place(run.path(), &instance).unwrap();
+        let lock = take_place(&Folders { run_dir: run.path(), bpffs: None }, &instance).unwrap();
         assert!(begun.elapsed() < PATIENCE);
         assert_eq!(lock.socket(), run.path().join("default.sock"));
     }
@@ -103,12 +106,12 @@ mod tests {
     fn a_place_is_waited_for_while_its_agent_ends() {
         let run = tempfile::tempdir().unwrap();
         let instance = Instance::try_new("default").unwrap();
-        let held = Lock::take(run.path(), "default").unwrap();
+        let held = Lock::take(run.path(), "default", "version 1").unwrap();
         let ending = thread::spawn(move || {
             thread::sleep(5 * PAUSE);
             drop(held);
         });
-        take_place(run.path(), &instance).unwrap();
+        take_place(&Folders { run_dir: run.path(), bpffs: None }, &instance).unwrap();
         ending.join().unwrap();
     }
 }

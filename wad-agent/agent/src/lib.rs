@@ -9,6 +9,7 @@ mod gzip;
 pub mod handing_over;
 pub mod measured;
 mod otlp;
+pub mod own_lock;
 pub mod paths;
 pub mod pods;
 pub mod reload;

@@ -64,7 +64,12 @@ use self::{
     running::Running,
     servers::Listeners,
 };
-use crate::{api, handing_over, measured, otlp, reload, service_manager, sets, sources::Cache};
+use crate::{
+    api, handing_over, measured, otlp,
+    own_lock::{self, Folders},
+    reload, service_manager, sets,
+    sources::Cache,
+};
 
 /// Says how the agent is to be run.
 #[derive(Clone, Debug)]
@@ -123,11 +128,11 @@ pub fn run(options: &Options) -> Result<()> {
     let instance = &options.instance;
     own_folder::make_private(Path::new(lock::RUN_DIR))?;
     // From here on no other agent of this instance can run.
-    let run_dir = Path::new(lock::RUN_DIR);
+    let folders = Folders::of_host();
     let lock = if options.takes_over {
-        handing_over::take_place(run_dir, instance)?
+        handing_over::take_place(&folders, instance)?
     } else {
-        Lock::take(run_dir, instance.name())?
+        own_lock::take(&folders, instance)?
     };
     let noted = StateDir::of(&lock);
     let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
@@ -171,7 +176,7 @@ pub fn run(options: &Options) -> Result<()> {
     let left = if bpf::exist(instance) {
         journal.undo_routes().map_err(anyhow::Error::from)
     } else {
-        undo(&mut journal, &noted)
+        undo(&mut journal, &noted, &lock)
     };
     drop(lock);
     if is_handed_over {
@@ -202,8 +207,8 @@ fn runtime() -> Result<Runtime> {
     Ok(runtime)
 }
 
-fn undo(journal: &mut Journal, noted: &StateDir) -> Result<()> {
-    for left in journal.undo()? {
+fn undo(journal: &mut Journal, noted: &StateDir, lock: &Lock) -> Result<()> {
+    for left in journal.undo_at_end(lock)? {
         warn!("{left}");
     }
     Ok(noted.forget()?)

@@ -33,16 +33,15 @@ pub fn stopping() {
 /// Whether systemd stops the agent to start it again at once, as `systemctl restart` does. A
 /// service is not told; the list of jobs has it.
 pub fn restarts() -> bool {
-    if env::var_os("NOTIFY_SOCKET").is_none() {
-        return false;
-    }
-    let Some(unit) = own_unit() else { return false };
+    let Some(unit) = unit() else { return false };
     let jobs = Command::new("systemctl").args(["list-jobs", "--plain", "--no-legend"]).output();
     jobs.is_ok_and(|jobs| has_restart(&String::from_utf8_lossy(&jobs.stdout), &unit))
 }
 
-/// Returns the unit that this process is of: systemd has a cgroup for each.
-fn own_unit() -> Option<Arc<str>> {
+/// Returns the unit that holds this process, if one does: systemd has a cgroup for each.
+pub fn unit() -> Option<Arc<str>> {
+    // Whoever starts the agent by hand is in one, too.
+    env::var_os("NOTIFY_SOCKET")?;
     let table = fs::read_to_string("/proc/self/cgroup").ok()?;
     Place::of(table.lines().find_map(|line| line.strip_prefix("0::/"))?).unit
 }

@@ -10,11 +10,8 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
-use wad_linux::{
-    bpffs,
-    lock::{self, Lock},
-    sysctl::Sysctl,
-};
+use wad_agent::own_lock::{self, Folders};
+use wad_linux::{bpffs, lock::Lock, sysctl::Sysctl};
 use wad_observing::log;
 use wad_policy::config::{Agent, Config, Host, Log};
 use wad_toolbox::own_folder;
@@ -86,7 +83,7 @@ pub fn run(args: &Cleanup) -> Result<()> {
     let _log = log::init(Log::default())?;
     let instance = &args.ask.instance.name;
     // Not while an agent runs: it would be left with nothing.
-    let lock = Lock::take(Path::new(lock::RUN_DIR), instance.name())?;
+    let lock = own_lock::take(&Folders::of_host(), instance)?;
     if args.routes {
         return remove_routes(&lock, args);
     }
@@ -108,7 +105,7 @@ pub fn run(args: &Cleanup) -> Result<()> {
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
     let progress = Progress::of("undoing what was changed");
     let changes_undone = journal.changes().next().is_some();
-    let left = journal.undo()?.iter().map(ToString::to_string).collect();
+    let left = journal.undo_at_end(&lock)?.iter().map(ToString::to_string).collect();
     drop(progress);
     noted.forget()?;
     let cleaned = Cleaned {
@@ -151,7 +148,7 @@ mod tests {
     #[test]
     fn the_journal_is_found_under_a_configuration_that_is_bad_or_gone() {
         let run = tempfile::tempdir().unwrap();
-        let lock = Lock::take(run.path(), "default").unwrap();
+        let lock = Lock::take(run.path(), "default", "version 1").unwrap();
         let noted = StateDir::of(&lock);
         let config = run.path().join("wad.toml");
         assert_eq!(state_dir(&noted, &config).unwrap(), Agent::default().state_dir);

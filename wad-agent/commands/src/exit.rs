@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, process::ExitCode};
 
-use wad_agent::client::ClientError;
+use wad_agent::{api::BindError, client::ClientError};
 use wad_linux::{lock::LockError, privileges::PrivilegeError};
 use wad_policy::config::ConfigError;
 
@@ -112,13 +112,16 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
         Some(PrivilegeError::Missing { .. }) => return Some(Exit::NoPermission),
         Some(PrivilegeError::Status(_) | PrivilegeError::NoBtf) | None => {}
     }
+    if let Some(BindError::Group { source, .. }) = cause.downcast_ref() {
+        return (source.kind() == io::ErrorKind::PermissionDenied).then_some(Exit::NoPermission);
+    }
     match cause.downcast_ref() {
         Some(LockError::Lock { source, .. })
             if source.kind() == io::ErrorKind::PermissionDenied =>
         {
             return Some(Exit::NoPermission);
         }
-        Some(LockError::Lock { .. } | LockError::Running { .. }) | None => {}
+        Some(LockError::Lock { .. } | LockError::Running { .. } | LockError::Folder(_)) | None => {}
     }
     match cause.downcast_ref()? {
         ConfigError::Read { .. }
@@ -189,6 +192,7 @@ mod tests {
             ),
             (lock(denied()).into(), Exit::NoPermission),
             (lock(io::ErrorKind::StorageFull.into()).into(), Exit::Failure),
+            (BindError::Group { socket: socket(), source: denied() }.into(), Exit::NoPermission),
             (PrivilegeError::NoBtf.into(), Exit::Failure),
             (read().into(), Exit::Config),
             (anyhow::Error::from(read()).context("tuning removed"), Exit::Config),

@@ -1,13 +1,21 @@
 //! One agent runs per instance: a lock under /run/wad that the kernel drops with the
-//! process that holds it, and the socket by which commands reach that agent.
+//! process that holds it, and the socket by which commands reach that agent. Containers
+//! need not share /run/wad with the host: the same lock is in the BPF file system.
+
+mod holder;
+mod pinned;
 
 use std::{
     fs::{self, DirBuilder, DirEntry, File, OpenOptions, Permissions, TryLockError},
     io::{self, Read, Seek, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
-    process,
+    sync::Mutex,
 };
+
+use wad_toolbox::{mutex::locked, own_folder::FolderError};
+
+use self::pinned::Pinned;
 
 /// Where running agents leave their locks and sockets.
 pub const RUN_DIR: &str = "/run/wad";
@@ -15,12 +23,14 @@ pub const RUN_DIR: &str = "/run/wad";
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     #[error(
-        "wad runs already as instance \"{instance}\" (process {pid}): stop it first, or choose \
-         another --instance"
+        "wad runs already as instance \"{instance}\" ({holder}): stop it first, or choose another \
+         --instance"
     )]
-    Running { instance: String, pid: String },
+    Running { instance: String, holder: String },
     #[error("cannot lock {}{}", .file.display(), if_denied(.source))]
     Lock { file: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Folder(#[from] FolderError),
 }
 
 /// Returns where the agent of an instance listens for commands.
@@ -41,12 +51,18 @@ pub fn readers(socket: &Path) -> PathBuf {
 pub struct Lock {
     file: PathBuf,
     socket: PathBuf,
+    instance: String,
+    /// The words in which the holder says who it is.
+    who: String,
+    /// The lock in the BPF file system; None where it is not mounted yet.
+    pinned: Mutex<Option<Pinned>>,
     /// Holds the lock for as long as it is open.
     _held: File,
 }
 
 impl Lock {
-    pub fn take(run_dir: &Path, instance: &str) -> Result<Self, LockError> {
+    /// Takes the lock of a folder. `who` is told to those who are refused it.
+    pub fn take(run_dir: &Path, instance: &str, who: &str) -> Result<Self, LockError> {
         let file = run_dir.join(format!("{instance}.lock"));
         let failed = |source| LockError::Lock { file: file.clone(), source };
         let held = loop {
@@ -62,9 +78,25 @@ impl Lock {
                 break opened;
             }
         };
-        write_pid(&held).map_err(failed)?;
+        write_note(&held, who).map_err(failed)?;
         let socket = socket(run_dir, instance);
-        Ok(Self { file, socket, _held: held })
+        let (instance, who, pinned) = (instance.to_owned(), who.to_owned(), Mutex::default());
+        Ok(Self { file, socket, instance, who, pinned, _held: held })
+    }
+
+    /// Takes the lock in the BPF file system that is mounted there as well, for whoever has
+    /// that, but not the folder. To take it again does nothing, unless it has gone from there.
+    pub fn take_in(&self, bpffs: &Path) -> Result<(), LockError> {
+        let mut pinned = locked(&self.pinned);
+        if !pinned.as_ref().is_some_and(Pinned::is_there) {
+            *pinned = Some(Pinned::take(bpffs, &self.instance, &self.who)?);
+        }
+        Ok(())
+    }
+
+    /// Leaves the BPF file system, as to unmount it.
+    pub fn leave_bpffs(&self) {
+        *locked(&self.pinned) = None;
     }
 
     #[must_use]
@@ -89,6 +121,8 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
+        // Once the file is gone another may have all of it.
+        self.leave_bpffs();
         remove(&self.socket);
         remove(&self.file);
         self.remove_readers();
@@ -134,38 +168,57 @@ fn is_still_at(held: &File, file: &Path) -> io::Result<bool> {
     }
 }
 
-fn write_pid(mut held: &File) -> io::Result<()> {
+fn write_note(mut held: &File, who: &str) -> io::Result<()> {
     held.set_len(0)?;
     held.rewind()?;
-    writeln!(held, "{}", process::id())
+    writeln!(held, "{}", holder::note(who))
 }
 
 fn running(instance: &str, mut lock: File) -> LockError {
-    let mut pid = String::new();
-    let pid = match lock.read_to_string(&mut pid) {
-        Ok(1..) => pid.trim().to_owned(),
-        // It is just starting.
-        _ => "unknown".to_owned(),
+    let mut note = String::new();
+    let note = match lock.read_to_string(&mut note) {
+        Ok(1..) => Some(note.trim()),
+        _ => None,
     };
-    LockError::Running { instance: instance.to_owned(), pid }
+    LockError::Running { instance: instance.to_owned(), holder: holder::of(&lock, note) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const WHO: &str = "version 1";
+
     #[test]
     fn the_second_is_refused_by_name_and_harms_nothing() {
         let run = tempfile::tempdir().unwrap();
-        let lock = Lock::take(run.path(), "default").unwrap();
-        let error = Lock::take(run.path(), "default").unwrap_err().to_string();
-        let pid = process::id();
-        let words = format!("runs already as instance \"default\" (process {pid})");
+        let lock = Lock::take(run.path(), "default", WHO).unwrap();
+        let error = Lock::take(run.path(), "default", WHO).unwrap_err().to_string();
+        let pid = std::process::id();
+        let words = format!("runs already as instance \"default\" (process {pid}, version 1)");
         assert!(error.contains(&words), "{error}");
         assert_eq!(lock.socket(), run.path().join("default.sock"));
-        Lock::take(run.path(), "test").unwrap();
+        Lock::take(run.path(), "test", WHO).unwrap();
         drop(lock);
-        Lock::take(run.path(), "default").unwrap();
+        Lock::take(run.path(), "default", WHO).unwrap();
+    }
+
+    #[test]
+    fn who_has_another_folder_is_refused_in_the_bpf_file_system() {
+        let [run, other, bpffs] = [(); 3].map(|()| tempfile::tempdir().unwrap());
+        let lock = Lock::take(run.path(), "default", WHO).unwrap();
+        lock.take_in(bpffs.path()).unwrap();
+        lock.take_in(bpffs.path()).unwrap();
+        // As others do who unmount it, or tidy up.
+        fs::remove_dir_all(bpffs.path().join("wad")).unwrap();
+        lock.take_in(bpffs.path()).unwrap();
+        let second = Lock::take(other.path(), "default", WHO).unwrap();
+        let error = second.take_in(bpffs.path()).unwrap_err().to_string();
+        assert!(error.starts_with("wad runs already as instance \"default\" (process "), "{error}");
+        drop(lock);
+        second.take_in(bpffs.path()).unwrap();
+        second.leave_bpffs();
+        assert_eq!(fs::read_dir(bpffs.path()).unwrap().count(), 0);
     }
 
     #[test]
@@ -184,7 +237,7 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         fs::write(run.path().join("default.lock"), "123456789\n").unwrap();
         fs::write(run.path().join("default.sock"), "").unwrap();
-        drop(Lock::take(&run.path().join("."), "default").unwrap());
+        drop(Lock::take(&run.path().join("."), "default", WHO).unwrap());
         assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
     }
 
@@ -192,7 +245,7 @@ mod tests {
     fn others_pass_as_long_as_any_agent_has_readers() {
         let run = tempfile::tempdir().unwrap();
         let mode = || fs::metadata(run.path()).unwrap().permissions().mode() & 0o777;
-        let [one, other] = ["one", "other"].map(|name| Lock::take(run.path(), name).unwrap());
+        let [one, other] = ["one", "other"].map(|name| Lock::take(run.path(), name, WHO).unwrap());
         fs::set_permissions(run.path(), Permissions::from_mode(0o711)).unwrap();
         fs::write(readers(one.socket()), "").unwrap();
         drop(other);
@@ -206,10 +259,10 @@ mod tests {
         let run = tempfile::tempdir().unwrap();
         let victim = run.path().join("victim");
         std::os::unix::fs::symlink(&victim, run.path().join("default.lock")).unwrap();
-        assert!(Lock::take(run.path(), "default").is_err());
+        assert!(Lock::take(run.path(), "default", WHO).is_err());
         assert!(!victim.exists());
         fs::write(&victim, "kept").unwrap();
-        assert!(Lock::take(run.path(), "default").is_err());
+        assert!(Lock::take(run.path(), "default", WHO).is_err());
         assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
     }
 
@@ -222,7 +275,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..200 {
                         use std::sync::atomic::Ordering::SeqCst;
-                        if let Ok(_lock) = Lock::take(run.path(), "default") {
+                        if let Ok(_lock) = Lock::take(run.path(), "default", WHO) {
                             assert_eq!(holders.fetch_add(1, SeqCst), 0);
                             holders.fetch_sub(1, SeqCst);
                         }

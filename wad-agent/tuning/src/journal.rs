@@ -26,6 +26,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_linux::{
+    lock::{Lock, LockError},
     netlink,
     netns::Identity,
     sysctl::{self, Sysctl},
@@ -177,6 +178,8 @@ pub enum JournalError {
     Routes { source: netlink::NetlinkError },
     #[error(transparent)]
     Sysctl(#[from] sysctl::SysctlError),
+    #[error(transparent)]
+    Lock(#[from] LockError),
 }
 
 /// The journal of one instance, and the way to make the changes it records.
@@ -288,10 +291,14 @@ impl Journal {
         self.record(Change::Sysctl { namespace, key, before: now, after: before })
     }
 
-    /// Mounts the BPF file system at `dir`, journalled.
-    pub fn ensure_bpffs(&mut self) -> Result<(), JournalError> {
+    /// Mounts the BPF file system where it is missing, journalled, and takes the lock in it:
+    /// from then on others may share it.
+    pub fn ensure_bpffs(&mut self, lock: &Lock) -> Result<(), JournalError> {
         let dir = Path::new(wad_linux::bpffs::BPFFS);
-        if wad_linux::bpffs::is_mounted() { Ok(()) } else { self.mount_bpffs(dir) }
+        if !wad_linux::bpffs::is_mounted() {
+            self.mount_bpffs(dir)?;
+        }
+        Ok(lock.take_in(dir)?)
     }
 
     /// Mounts a BPF file system, journalled.
@@ -384,6 +391,15 @@ impl Journal {
         self.undo_those(Entry::is_of_routes)?;
         self.entries.retain(|entry| !entry.is_of_routes());
         Ok(())
+    }
+
+    /// Undoes everything as whoever holds the lock, which would keep a BPF file system that is
+    /// to be unmounted.
+    pub fn undo_at_end(&mut self, lock: &Lock) -> Result<Vec<Left>, JournalError> {
+        if self.changes().any(|change| matches!(change, Change::BpffsMount { .. })) {
+            lock.leave_bpffs();
+        }
+        self.undo()
     }
 
     /// Undoes everything, latest first, and removes the file. On an error the

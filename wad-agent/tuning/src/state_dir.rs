@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn it_outlives_the_agent_until_it_is_forgotten() {
         let run = tempfile::tempdir().unwrap();
-        let take = || Lock::take(run.path(), "default").unwrap();
+        let take = || Lock::take(run.path(), "default", "version 1").unwrap();
         StateDir::of(&take()).note(Path::new("state")).unwrap();
 
         let lock = take();
@@ -90,7 +90,7 @@ mod tests {
         fs::write(&victim, "kept").unwrap();
         for link in ["default.state_dir", "default.state_dir.new"] {
             std::os::unix::fs::symlink(&victim, run.path().join(link)).unwrap();
-            let lock = Lock::take(run.path(), "default").unwrap();
+            let lock = Lock::take(run.path(), "default", "version 1").unwrap();
             let _ = StateDir::of(&lock).note(Path::new("state"));
             assert_eq!(fs::read_to_string(&victim).unwrap(), "kept", "{link}");
         }

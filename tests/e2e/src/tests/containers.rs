@@ -23,40 +23,40 @@ const SOON: Duration = Duration::from_secs(10);
 const PORT: u16 = 7000;
 
 const KEYS: [&str; 2] = ["net.ipv4.tcp_wmem", "net.ipv4.tcp_rmem"];
-const BEFORE: [&str; 2] = ["4096 16384 500000", "4096 131072 500000"];
+pub const BEFORE: [&str; 2] = ["4096 16384 500000", "4096 131072 500000"];
 /// The raised limits are 2 times 1.25 times 100 Mbit/s times 200 ms.
-const RAISED: [&str; 2] = ["4096 16384 6250000", "4096 131072 6250000"];
-const AUTOTUNE: &str = "bandwidth = '100Mbit'\nrtt = '200ms'\nbuffers = 'autotune'";
+pub const RAISED: [&str; 2] = ["4096 16384 6250000", "4096 131072 6250000"];
+pub const AUTOTUNE: &str = "bandwidth = '100Mbit'\nrtt = '200ms'\nbuffers = 'autotune'";
 /// It takes nothing of `net.core`, which Linux 6.1 shows in the first namespace only.
 const NOTHING_ELSE: &str = "congestion = 'reno'";
 
 /// Only the host's own namespace tells the memory that TCP may take.
-fn policy(host: &str, remote: &str, keys: &str) -> String {
+pub fn policy(host: &str, remote: &str, keys: &str) -> String {
     format!(
         "[limits]\nmax_memory = '1GiB'\n{host}\n[[path]]\nname = 'p'\nremote = '{remote}'\n\
          {keys}\n"
     )
 }
 
-fn limits(netns: &Netns) -> Result<[String; 2]> {
+pub fn limits(netns: &Netns) -> Result<[String; 2]> {
     let [wmem, rmem] = KEYS.map(|key| -> Result<_> { Ok(netns.run(|| sysctl::get(key))??) });
     Ok([wmem?, rmem?])
 }
 
-fn lower(netns: &Netns) -> Result<()> {
+pub fn lower(netns: &Netns) -> Result<()> {
     for (key, value) in KEYS.into_iter().zip(BEFORE) {
         netns.run(|| sysctl::set(key, value))??;
     }
     Ok(())
 }
 
-fn await_limits(netns: &Netns, expected: [&str; 2]) -> Result<()> {
+pub fn await_limits(netns: &Netns, expected: [&str; 2]) -> Result<()> {
     let look = || limits(netns);
     until("the room is as it is to be", SOON, look, |limits| *limits == expected)?;
     Ok(())
 }
 
-fn inode(netns: &Netns) -> Result<u64> {
+pub fn inode(netns: &Netns) -> Result<u64> {
     Ok(netns.run(|| fs::metadata("/proc/thread-self/ns/net"))??.ino())
 }
 

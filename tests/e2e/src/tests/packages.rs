@@ -1,5 +1,5 @@
-//! A package comes to a host of its distribution, is upgraded, removed and purged, while
-//! connections come and go: under the distribution's own package manager and systemd.
+//! A package comes to a host of its distribution, is upgraded, taken back to the version
+//! before, removed and purged, while connections come and go: under the distribution's own package manager and systemd.
 //! Roots of distributions take minutes to make, so `cargo xtask package --check` runs this.
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
@@ -61,17 +61,14 @@ impl Host {
         self.is_tuning(true)?;
         with_newcomers(|stream, transfer, wire| {
             stream.await_more(50)?;
-            let first = self.systemd.property("MainPID")?;
-            let digest = || self.run(&["sha256sum", "/usr/bin/wad"]);
-            let before = digest()?;
-            self.install(package)?;
-            ensure!(digest()? != before, "the program is as before");
-            ensure!(self.state()? == "active", "after the upgrade it is {}", self.state()?);
-            ensure!(self.systemd.property("MainPID")? != first, "the agent is the earlier one");
-            stream.await_more(50)?;
-            transfer.exchange(1_000_000)?;
-            let flow = transfer.near_flow(wire.a())?;
-            ensure!(is_tuned(&flow), "{flow:?}");
+            // There and back, as where an upgrade was no good after all.
+            for next in [package, earlier, package] {
+                self.replace_by(next)?;
+                stream.await_more(50)?;
+                transfer.exchange(1_000_000)?;
+                let flow = transfer.near_flow(wire.a())?;
+                ensure!(is_tuned(&flow), "{}: {flow:?}", next.display());
+            }
             Ok(())
         })?;
 
@@ -109,8 +106,23 @@ impl Host {
         if self.is_debian {
             self.run(&["dpkg", "--install", &file])?;
         } else {
-            self.run(&["rpm", "--upgrade", "--nodeps", "--force-debian", &file])?;
+            let upgrade = ["rpm", "--upgrade", "--oldpackage", "--nodeps", "--force-debian", &file];
+            self.run(&upgrade)?;
         }
+        Ok(())
+    }
+
+    /// Has another build's package take the place of the one that is installed, whose agent
+    /// runs.
+    fn replace_by(&self, package: &Path) -> Result<()> {
+        let name = package.display();
+        let first = self.systemd.property("MainPID")?;
+        let digest = || self.run(&["sha256sum", "/usr/bin/wad"]);
+        let before = digest()?;
+        self.install(package)?;
+        ensure!(digest()? != before, "{name}: the program is as before");
+        ensure!(self.state()? == "active", "{name}: it is {}", self.state()?);
+        ensure!(self.systemd.property("MainPID")? != first, "{name}: the agent is the one before");
         Ok(())
     }
 

@@ -26,10 +26,10 @@ pub fn path(name: &str, remote: &str) -> String {
     )
 }
 
-const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/systemd/wad.service");
+pub const UNIT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/systemd/wad.service");
 
 /// The shipped unit with a program, a configuration and an instance of this test's own.
-fn systemd(stand: &Stand, home: &Home, more: &str) -> Result<Systemd> {
+pub fn systemd(stand: &Stand, home: &Home, more: &str) -> Result<Systemd> {
     let folder = home.folder();
     // A program in somebody's home is hidden from it.
     fs::copy(program()?, folder.join("wad"))?;

@@ -124,7 +124,8 @@ impl Bench {
         let mut holders = Vec::new();
         for netns in &self.namespaces {
             let mut command = Command::new(&self.me);
-            command.args(["hold", &to().to_string(), &(self.load.flows / NAMESPACES).to_string()]);
+            let count = (self.load.flows / NAMESPACES).to_string();
+            command.args(["hold-open", &count, &to().to_string()]);
             command.stdout(Stdio::piped());
             let place = Place { netns: Some(netns), cgroup: Some(&self.cgroup) };
             let mut holder = place.spawn(command)?;
@@ -229,24 +230,27 @@ impl Events {
     }
 }
 
-/// Makes so many connections to itself, and holds them until it is killed. A byte on
-/// standard output says that they are there.
+/// Makes so many connections to itself at each address, and holds them until it is killed. A
+/// byte on standard output says that they are there.
 ///
 /// # Errors
 /// When a connection fails.
-pub fn hold(on: SocketAddr, count: usize) -> Result<()> {
-    let files = count as u64 * 2 + 100;
+pub fn hold_open(count: usize, addresses: &[SocketAddr]) -> Result<()> {
+    let all = count * addresses.len();
+    let files = all as u64 * 2 + 100;
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, files, most.max(files))?;
-    let listener = TcpListener::bind(on)?;
-    let mut connections = Vec::with_capacity(count);
-    for _ in 0..count {
-        let mut near = TcpStream::connect(on)?;
-        let (mut far, _) = listener.accept()?;
-        // So that there are numbers to be read.
-        near.write_all(&[0; 2000])?;
-        far.read_exact(&mut [0; 2000])?;
-        connections.push((near, far));
+    let mut connections = Vec::with_capacity(all);
+    for on in addresses {
+        let listener = TcpListener::bind(on)?;
+        for _ in 0..count {
+            let mut near = TcpStream::connect(on)?;
+            let (mut far, _) = listener.accept()?;
+            // So that there are numbers to be read.
+            near.write_all(&[0; 2000])?;
+            far.read_exact(&mut [0; 2000])?;
+            connections.push((near, far));
+        }
     }
     let mut out = io::stdout();
     out.write_all(b"\n")?;

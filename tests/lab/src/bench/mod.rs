@@ -4,6 +4,7 @@
 pub mod ack;
 mod clock;
 pub mod connect;
+pub mod containers;
 pub mod instruments;
 mod proc;
 mod programs;

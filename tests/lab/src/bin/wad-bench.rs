@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use wad_lab::{
-    bench::{Report, ack, connect, instruments, reload},
+    bench::{Report, ack, connect, containers, instruments, reload},
     cli::{self, Peer, print},
 };
 
@@ -38,6 +38,13 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = instruments::Load::default().connections_per_second)]
         connections_per_second: u32,
     },
+    /// A host with 500 containers, each with flows of several paths, beside one with none
+    Containers {
+        #[command(flatten)]
+        options: Options,
+        #[arg(long, value_name = "N", default_value_t = containers::Load::default().containers)]
+        containers: usize,
+    },
     #[command(flatten)]
     Peer(Peer),
     #[command(hide = true)]
@@ -49,7 +56,7 @@ enum Command {
     #[command(hide = true)]
     FirstTuned { to: SocketAddr },
     #[command(hide = true)]
-    Hold { on: SocketAddr, count: usize },
+    HoldOpen { count: usize, on: Vec<SocketAddr> },
     #[command(hide = true)]
     ComeAndGo { to: SocketAddr, per_second: u32 },
 }
@@ -77,6 +84,10 @@ fn run(command: Command) -> Result<()> {
             let load = instruments::Load { flows, connections_per_second };
             measure(&options, |me, wad| instruments::run(me, wad, load))
         }
+        Command::Containers { options, containers } => {
+            let load = containers::Load { containers };
+            measure(&options, |me, wad| containers::run(me, wad, load))
+        }
         Command::Peer(peer) => peer.run(),
         Command::Drain { on } => print(&ack::drain(on).context("cannot receive")?.to_string()),
         Command::ConnectTo { to } => {
@@ -85,7 +96,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Accept { on } => Ok(connect::accept(on)?),
         Command::FirstTuned { to } => Ok(connect::first_tuned(to)?),
-        Command::Hold { on, count } => instruments::hold(on, count),
+        Command::HoldOpen { count, on } => instruments::hold_open(count, &on),
         Command::ComeAndGo { to, per_second } => {
             print(&instruments::come_and_go(to, per_second)?.to_string())
         }

@@ -32,6 +32,11 @@ pub enum BindError {
     Tcp { table: &'static str, address: SocketAddr, source: io::Error },
     #[error("cannot listen on the socket {}", .socket.display())]
     Control { socket: PathBuf, source: io::Error },
+    #[error(
+        "cannot give the socket {} to the group of [api], which takes CAP_CHOWN; leave [api] \
+         group out to do without", .socket.display()
+    )]
+    Group { socket: PathBuf, source: io::Error },
 }
 
 /// Clients that wait to be accepted.
@@ -113,13 +118,18 @@ fn bind_unix(socket: &Path, group: Option<u32>) -> Result<(UnixListener, PathBuf
         }
         let listener = UnixListener::bind(&private)?;
         fs::set_permissions(&private, Permissions::from_mode(0o600))?;
-        if group.is_some() {
-            chown(&private, None, group)?;
-            fs::set_permissions(&private, Permissions::from_mode(0o660))?;
-        }
         Ok(listener)
     };
     let bound = bind().map_err(|source| control(socket, source))?;
+    if group.is_some() {
+        let given = chown(&private, None, group)
+            .and_then(|()| fs::set_permissions(&private, Permissions::from_mode(0o660)));
+        given.map_err(|source| {
+            // Nobody has seen it.
+            let _ = fs::remove_file(&private);
+            BindError::Group { socket: socket.to_owned(), source }
+        })?;
+    }
     Ok((bound, private))
 }
 

@@ -215,7 +215,7 @@ async fn a_port_in_use_is_named_with_the_cure() {
 #[tokio::test]
 async fn status_is_asked_by_the_socket() {
     let run = tempfile::tempdir().unwrap();
-    let lock = Lock::take(run.path(), "default").unwrap();
+    let lock = Lock::take(run.path(), "default", "version 1").unwrap();
     // The socket of a dead agent.
     drop(std::os::unix::net::UnixListener::bind(lock.socket()).unwrap());
     let error = ask(run.path(), "default").await.unwrap_err().to_string();
@@ -259,7 +259,7 @@ async fn where_no_agent_runs_the_instance_and_the_socket_are_named() {
 #[tokio::test]
 async fn a_reload_is_answered_by_whoever_does_it() {
     let run = tempfile::tempdir().unwrap();
-    let lock = Lock::take(run.path(), "default").unwrap();
+    let lock = Lock::take(run.path(), "default", "version 1").unwrap();
     let listener = bind_control(&lock).unwrap();
     let (commands, mut asked) = mpsc::channel(1);
     let router = control_router(api(Source::new(|| Ok(example()))), commands);
@@ -290,7 +290,7 @@ async fn a_reload_is_answered_by_whoever_does_it() {
 #[tokio::test]
 async fn flows_are_told_with_the_time_that_reading_them_took() {
     let folder = tempfile::tempdir().unwrap();
-    let lock = Lock::take(folder.path(), "default").unwrap();
+    let lock = Lock::take(folder.path(), "default", "version 1").unwrap();
     let listener = bind_control(&lock).unwrap();
     let (stop, stopped) = watch::channel(false);
     let (commands, _asked) = mpsc::channel(1);

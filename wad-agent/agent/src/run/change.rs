@@ -112,7 +112,7 @@ impl Force<'_> {
             return Ok(Installed { policy_set, start: None });
         }
         // Unmounted with the rest of the journal, when the agent ends.
-        locked(&self.journal).ensure_bpffs()?;
+        locked(&self.journal).ensure_bpffs(self.agent.lock)?;
         let setup = Setup {
             instance,
             cgroup: &self.agent.cgroup,

@@ -56,7 +56,7 @@ impl Force<'_> {
 
     fn put_back_one(&mut self, part: Part) -> Result<()> {
         if part == Part::Pins {
-            locked(&self.journal).ensure_bpffs()?;
+            locked(&self.journal).ensure_bpffs(self.agent.lock)?;
         }
         Ok(self.tuning().put_back(part, &self.agent.options.instance)?)
     }
