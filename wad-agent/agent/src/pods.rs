@@ -1,5 +1,5 @@
-//! The pods of this node: from the kubelet by its socket, or else from the API server. What
-//! is known stays while neither answers, and one goes on where the other has left off.
+//! The pods of this node: from the API server, where that may be asked, and from the kubelet
+//! by its socket. What is known stays while neither answers.
 
 mod api_server;
 mod board;
@@ -19,16 +19,17 @@ use tokio::{
     time::{Instant, sleep},
 };
 use wad_policy::{config::KubernetesSettings, pod::Pods};
-use wad_toolbox::{back_off::back_off, causes::told, chance::chance};
+use wad_toolbox::{back_off::back_off, causes::told};
 
 use self::{api_server::ApiServer, board::Board};
 
-/// The API server is asked when the kubelet has not answered for so long, or up to twice as
-/// long: a kubelet that is started again is soon back, and those of many nodes may be.
-const PATIENCE: Duration = Duration::from_secs(2);
-
 /// Longest wait before the kubelet is tried again. It is on this host.
 const MOST_BACK_OFF: Duration = Duration::from_secs(5);
+
+/// The kubelet is asked so often for the labels of pods, which its watch does not tell of until
+/// something else of a pod changes (it sends what its `status_manager` has news of). Each time is
+/// a line of its log.
+const LABELS_INTERVAL: Duration = Duration::from_secs(15);
 
 /// A watch that has held for so long is no failure when it ends.
 const HELD: Duration = Duration::from_secs(10);
@@ -36,17 +37,18 @@ const HELD: Duration = Duration::from_secs(10);
 /// Where pods are learned from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    Kubelet,
+    /// It goes first where it answers: it tells at once of labels that change.
     ApiServer,
+    Kubelet,
 }
 
 /// Holds what is known of the node's pods at the moment.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     pub pods: Arc<Pods>,
     /// Where they come from; none where neither answers (then `pods` holds what was known last).
     pub origin: Option<Origin>,
-    /// Why neither answers, one sentence with the cure; none if one does.
+    /// Why neither answers, one sentence with the cure; none if one does, or may still.
     pub lacking: Option<String>,
 }
 
@@ -56,8 +58,8 @@ pub fn follow(settings: &KubernetesSettings) -> watch::Receiver<Known> {
     let api_server = ApiServer::new(settings, |name| env::var(name).ok());
     start(Follower {
         socket: settings.kubelet_socket.clone(),
+        labels_interval: LABELS_INTERVAL,
         api_server: api_server.map_err(|error| told(&error)),
-        patience: PATIENCE,
     })
 }
 
@@ -82,50 +84,50 @@ fn start(follower: Follower) -> watch::Receiver<Known> {
 /// Follows both.
 struct Follower {
     socket: PathBuf,
+    labels_interval: Duration,
     /// The API server, or why it can't be asked.
     api_server: Result<ApiServer, String>,
-    patience: Duration,
 }
 
 impl Follower {
+    /// Follows both for as long as somebody waits for that.
     async fn follow(&self, board: &Board) {
+        tokio::join!(self.follow_kubelet(board), self.follow_api_server(board));
+    }
+
+    async fn follow_kubelet(&self, board: &Board) {
         let mut failures = 0;
         loop {
-            let (mut watch, pods) = tokio::select! {
-                begun = self.kubelet(board, &mut failures) => begun,
-                () = self.instead(board) => return,
+            let mut has_held = false;
+            let error = match kubelet::begin(&self.socket).await {
+                Ok((mut watch, pods)) => {
+                    board.takes(Origin::Kubelet, pods);
+                    let begun = Instant::now();
+                    let error = tokio::select! {
+                        error = watch.follow(board) => error,
+                        never = kubelet::follow_labels(&self.socket, self.labels_interval, board) => {
+                            match never {}
+                        }
+                    };
+                    has_held = begun.elapsed() >= HELD;
+                    error
+                }
+                Err(error) => error,
             };
-            let begun = Instant::now();
-            board.takes(Origin::Kubelet, pods);
-            let error = watch.follow(board).await;
             board.fails(Origin::Kubelet, told(&error));
-            failures = if begun.elapsed() < HELD { failures + 1 } else { 0 };
+            if has_held {
+                failures = 0;
+            } else {
+                sleep(back_off(failures).min(MOST_BACK_OFF)).await;
+                failures = failures.saturating_add(1);
+            }
         }
     }
 
-    /// Tries until the kubelet has told of all pods that there are.
-    async fn kubelet(&self, board: &Board, failures: &mut u32) -> (kubelet::Watch, Pods) {
-        loop {
-            if *failures > 0 {
-                sleep(back_off(*failures - 1).min(MOST_BACK_OFF)).await;
-            }
-            match kubelet::begin(&self.socket).await {
-                Ok(begun) => return begun,
-                Err(error) => board.fails(Origin::Kubelet, told(&error)),
-            }
-            *failures = failures.saturating_add(1);
-        }
-    }
-
-    /// Asks the API server for as long as the kubelet does not answer. Never ends.
-    async fn instead(&self, board: &Board) {
+    async fn follow_api_server(&self, board: &Board) {
         match &self.api_server {
             Err(why) => board.fails(Origin::ApiServer, why.clone()),
-            Ok(api_server) => {
-                sleep(self.patience.mul_f64(1.0 + chance())).await;
-                api_server.follow(board).await;
-            }
+            Ok(api_server) => api_server.follow(board).await,
         }
-        std::future::pending().await
     }
 }

@@ -296,8 +296,8 @@ fn kubernetes_note(settings: &KubernetesSettings) -> Option<String> {
     let node = node.as_ref().map_or("this node", |node| node);
     let socket = kubelet_socket.display();
     Some(format!(
-        "`wad run` learns the pods of {node} from the kubelet, at {socket}, or else from the API \
-         server{server}"
+        "`wad run` learns the pods of {node} from the API server{server}, or else from the kubelet, \
+         at {socket}"
     ))
 }
 

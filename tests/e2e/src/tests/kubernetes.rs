@@ -130,7 +130,13 @@ impl Node<'_> {
         let is_known = || self.knows(&third, application.seen()?.transfer_port);
         until("the transfer of the pod is adopted", SOON, is_known, |is_known| *is_known)?;
         println!("an agent that enters network namespaces adopts the pod's running transfer");
-        pods::are_followed(self, &third)?;
+        let pods = pods::Pods::start(self, &third)?;
+        // The kubelet is asked for labels every 15 s.
+        pods.are_followed(&third, "kubelet", Duration::from_secs(20))?;
+        self.helm("upgrade", SECOND_BYTES, &[all, "--set=pods.apiServer=true"])?;
+        let fourth = self.takes_the_place(&third, &application)?;
+        pods.are_followed(&fourth, "api_server", Duration::from_secs(1))?;
+        pods.end()?;
 
         self.uninstall(&["helm", "uninstall", "wad", "--namespace=wad", "--wait"])?;
         self.is_as(&before)?;

@@ -200,7 +200,7 @@ impl ApiServer {
                 }
                 News::Change { change, version } => {
                     if let Some(change) = change {
-                        board.changes(change);
+                        board.changes(Origin::ApiServer, change);
                     }
                     if let Some(version) = version {
                         *start = Start::Version(version);

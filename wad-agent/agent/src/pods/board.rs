@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::watch;
-use tracing::{info, warn};
 use wad_policy::pod::{Pod, Pods};
 use wad_toolbox::mutex::locked;
 
@@ -20,23 +19,38 @@ pub enum Change {
     Gone(String),
 }
 
-/// Holds what is known.
+/// Holds what each of them tells, and gives on what counts of that.
 pub struct Board {
     known: watch::Sender<Known>,
-    reasons: Mutex<Reasons>,
+    sides: Mutex<Sides>,
 }
 
-/// Says why each of them does not answer.
 #[derive(Default)]
-struct Reasons {
-    kubelet: Option<String>,
-    api_server: Option<String>,
+struct Sides {
+    api_server: Side,
+    kubelet: Side,
+}
+
+/// What one of them has told.
+#[derive(Default)]
+struct Side {
+    pods: Arc<Pods>,
+    state: State,
+}
+
+#[derive(Default)]
+enum State {
+    /// It has not answered yet.
+    #[default]
+    Asked,
+    Answers,
+    Fails(String),
 }
 
 impl Board {
     pub fn new() -> (Self, watch::Receiver<Known>) {
         let (known, receiver) = watch::channel(Known::default());
-        (Self { known, reasons: Mutex::default() }, receiver)
+        (Self { known, sides: Mutex::default() }, receiver)
     }
 
     /// Waits until nobody wants to know any more.
@@ -46,101 +60,93 @@ impl Board {
 
     /// Takes all pods that there are.
     pub fn takes(&self, origin: Origin, pods: Pods) {
-        self.forget_reasons(origin);
-        self.known.send_if_modified(|known| {
-            let is_other = *known.pods != pods;
-            if is_other {
-                known.pods = Arc::new(pods);
-            }
-            set_origin(known, origin) || is_other
-        });
+        self.hear(origin, |side| *side = Side { pods: Arc::new(pods), state: State::Answers });
     }
 
-    /// Hears that what is known still comes from there.
+    /// Hears that what it has told still holds.
     pub fn answers(&self, origin: Origin) {
-        self.forget_reasons(origin);
-        self.known.send_if_modified(|known| set_origin(known, origin));
+        self.hear(origin, |side| side.state = State::Answers);
     }
 
     /// Takes a change of one pod.
-    pub fn changes(&self, change: Change) {
-        self.known.send_if_modified(|known| apply(&mut known.pods, change));
+    pub fn changes(&self, origin: Origin, change: Change) {
+        self.hear(origin, |side| apply(&mut side.pods, change));
     }
 
-    /// While the kubelet answers, the API server is not asked.
-    fn forget_reasons(&self, origin: Origin) {
-        let mut reasons = locked(&self.reasons);
-        match origin {
-            Origin::Kubelet => *reasons = Reasons::default(),
-            Origin::ApiServer => reasons.api_server = None,
-        }
+    /// Takes the labels that pods have by now, of those that it has told of.
+    pub fn labels(&self, origin: Origin, pods: Pods) {
+        self.hear(origin, |side| {
+            for (uid, Pod { labels, .. }) in pods {
+                if side.pods.get(&uid).is_some_and(|pod| pod.labels != labels)
+                    && let Some(pod) = Arc::make_mut(&mut side.pods).get_mut(&uid)
+                {
+                    pod.labels = labels;
+                }
+            }
+        });
     }
 
-    /// Notes why one of them does not answer. Where the other does, nothing changes by that.
+    /// Notes why it does not answer.
     pub fn fails(&self, origin: Origin, why: String) {
-        let lacking = {
-            let mut reasons = locked(&self.reasons);
-            match origin {
-                Origin::Kubelet => reasons.kubelet = Some(why),
-                Origin::ApiServer => reasons.api_server = Some(why),
-            }
-            reasons.lacking()
-        };
+        self.hear(origin, |side| side.state = State::Fails(why));
+    }
+
+    fn hear(&self, origin: Origin, change: impl FnOnce(&mut Side)) {
+        let mut sides = locked(&self.sides);
+        change(match origin {
+            Origin::ApiServer => &mut sides.api_server,
+            Origin::Kubelet => &mut sides.kubelet,
+        });
         self.known.send_if_modified(|known| {
-            if known.origin.is_some_and(|current| current != origin) {
-                return false;
-            }
-            if known.lacking.is_none() {
-                warn!(pods = known.pods.len(), "{lacking}; what was known last holds");
-            }
-            known.origin = None;
-            let before = known.lacking.replace(lacking);
-            before != known.lacking
+            let (origin, pods) = match sides.first() {
+                Some((origin, side)) => (Some(origin), Arc::clone(&side.pods)),
+                None => (None, Arc::clone(&known.pods)),
+            };
+            let next = Known { pods, origin, lacking: sides.lacking() };
+            let is_other = *known != next;
+            *known = next;
+            is_other
         });
     }
 }
 
-impl Reasons {
-    fn lacking(&self) -> String {
-        let reasons: Vec<&str> =
-            [&self.kubelet, &self.api_server].into_iter().flatten().map(String::as_str).collect();
-        format!("pods of this node are not known: {}", reasons.join("; "))
+impl Sides {
+    /// Returns the first of those that answer.
+    fn first(&self) -> Option<(Origin, &Side)> {
+        [(Origin::ApiServer, &self.api_server), (Origin::Kubelet, &self.kubelet)]
+            .into_iter()
+            .find(|(_, side)| matches!(side.state, State::Answers))
+    }
+
+    /// Says why both fail, if they do.
+    fn lacking(&self) -> Option<String> {
+        match (&self.kubelet.state, &self.api_server.state) {
+            (State::Fails(kubelet), State::Fails(api_server)) => {
+                Some(format!("pods of this node are not known: {kubelet}; {api_server}"))
+            }
+            _ => None,
+        }
     }
 }
 
-/// Returns whether it is another than before.
-fn set_origin(known: &mut Known, origin: Origin) -> bool {
-    let is_other = known.origin != Some(origin);
-    if is_other {
-        let from = match origin {
-            Origin::Kubelet => "the kubelet",
-            Origin::ApiServer => "the API server",
-        };
-        info!(pods = known.pods.len(), "pods of this node are learned from {from}");
-        known.origin = Some(origin);
-        known.lacking = None;
-    }
-    is_other
-}
-
-/// Returns whether anything has changed. They are copied if others still look at them.
-fn apply(pods: &mut Arc<Pods>, change: Change) -> bool {
+/// Changes them. They are copied if others still look at them.
+fn apply(pods: &mut Arc<Pods>, change: Change) {
     match change {
         Change::Is(uid, pod) if pods.get(&uid) != Some(&pod) => {
-            insert(Arc::make_mut(pods), uid, pod)
+            insert(Arc::make_mut(pods), uid, pod);
         }
-        Change::Gone(uid) if pods.contains_key(&uid) => Arc::make_mut(pods).remove(&uid).is_some(),
-        Change::Is(..) | Change::Gone(_) => false,
+        Change::Gone(uid) if pods.contains_key(&uid) => {
+            Arc::make_mut(pods).remove(&uid);
+        }
+        Change::Is(..) | Change::Gone(_) => {}
     }
 }
 
-/// Adds a pod, unless there are too many. Returns whether it did.
-pub fn insert(pods: &mut Pods, uid: String, pod: Pod) -> bool {
-    if pods.len() >= MOST_PODS && !pods.contains_key(&uid) {
-        return false;
+/// Adds a pod, unless there are too many.
+pub fn insert(pods: &mut Pods, uid: String, pod: Pod) {
+    if pods.len() < MOST_PODS || pods.contains_key(&uid) {
+        pods.insert(uid, pod);
     }
-    pods.insert(uid, pod);
-    true
 }
 
 #[cfg(test)]
@@ -159,15 +165,17 @@ mod tests {
     #[test]
     fn there_are_at_most_so_many() {
         let (board, known) = Board::new();
+        board.takes(Origin::Kubelet, Pods::new());
+        let changes = |change| board.changes(Origin::Kubelet, change);
         for n in 0..MOST_PODS + 10 {
-            board.changes(Change::Is(n.to_string(), pod("a")));
+            changes(Change::Is(n.to_string(), pod("a")));
         }
         assert_eq!(known.borrow().pods.len(), MOST_PODS);
         // Those that are known change still, and make room.
-        board.changes(Change::Is("0".to_owned(), pod("b")));
+        changes(Change::Is("0".to_owned(), pod("b")));
         assert_eq!(known.borrow().pods["0"], pod("b"));
-        board.changes(Change::Gone("0".to_owned()));
-        board.changes(Change::Is("x".to_owned(), pod("c")));
+        changes(Change::Gone("0".to_owned()));
+        changes(Change::Is("x".to_owned(), pod("c")));
         assert_eq!(known.borrow().pods["x"], pod("c"));
         assert_eq!(known.borrow().pods.len(), MOST_PODS);
     }
@@ -177,27 +185,46 @@ mod tests {
         let (board, known) = Board::new();
         board.takes(Origin::Kubelet, [("a".to_owned(), pod("a"))].into());
         let before = Arc::clone(&known.borrow().pods);
-        board.changes(Change::Is("b".to_owned(), pod("b")));
+        board.changes(Origin::Kubelet, Change::Is("b".to_owned(), pod("b")));
         assert_eq!((before.len(), known.borrow().pods.len()), (1, 2));
     }
 
     #[test]
-    fn reasons_are_those_of_now() {
+    fn labels_are_those_of_pods_that_are_known() {
+        let (board, known) = Board::new();
+        board.takes(Origin::Kubelet, [("a".to_owned(), pod("a"))].into());
+        let labels = [("app".to_owned(), "dtn".to_owned())];
+        let told = |name| Pod { labels: labels.clone().into(), ..pod(name) };
+        // One of them has gone meanwhile, and the name is no label.
+        let list = [("a".to_owned(), told("x")), ("gone".to_owned(), told("gone"))];
+        board.labels(Origin::Kubelet, list.into());
+        assert_eq!(*known.borrow().pods, [("a".to_owned(), told("a"))].into());
+    }
+
+    #[test]
+    fn the_api_server_goes_first_and_reasons_are_those_of_both() {
         let (board, known) = Board::new();
         let lacking = || known.borrow().lacking.clone().unwrap_or_default();
+        let now = || (known.borrow().origin, known.borrow().pods.keys().cloned().collect());
+        let pods = |uid: &str| Pods::from([(uid.to_owned(), pod(uid))]);
+        let is = |origin, uid: &str| (origin, vec![uid.to_owned()]);
         board.fails(Origin::ApiServer, "no server".to_owned());
+        // The other may answer still.
+        assert_eq!(lacking(), "");
         board.fails(Origin::Kubelet, "no kubelet".to_owned());
         assert_eq!(lacking(), "pods of this node are not known: no kubelet; no server");
-        board.takes(Origin::ApiServer, Pods::new());
-        assert_eq!((lacking().as_str(), known.borrow().origin), ("", Some(Origin::ApiServer)));
-        // The one does not answer; but the other does.
+        board.takes(Origin::Kubelet, pods("k"));
+        assert_eq!((lacking().as_str(), now()), ("", is(Some(Origin::Kubelet), "k")));
+        board.takes(Origin::ApiServer, pods("a"));
+        assert_eq!(now(), is(Some(Origin::ApiServer), "a"));
+        board.takes(Origin::Kubelet, pods("l"));
         board.fails(Origin::Kubelet, "a stale socket".to_owned());
-        assert_eq!(lacking(), "");
+        assert_eq!((lacking().as_str(), now()), ("", is(Some(Origin::ApiServer), "a")));
+        board.answers(Origin::Kubelet);
         board.fails(Origin::ApiServer, "broken".to_owned());
-        assert_eq!(lacking(), "pods of this node are not known: a stale socket; broken");
-        board.takes(Origin::Kubelet, Pods::new());
+        assert_eq!(now(), is(Some(Origin::Kubelet), "l"));
         board.fails(Origin::Kubelet, "ended".to_owned());
-        assert_eq!(lacking(), "pods of this node are not known: ended");
-        assert_eq!(known.borrow().origin, None);
+        assert_eq!(lacking(), "pods of this node are not known: ended; broken");
+        assert_eq!(now(), is(None, "l"));
     }
 }

@@ -12,8 +12,9 @@ use hyper::{
 use tokio::{net::UnixStream, task::JoinSet};
 use wad_http::shown;
 
-/// Most bytes of a message, as gRPC's own clients have it.
-const MOST_MESSAGE_BYTES: usize = 4 << 20;
+/// Most bytes of a message, which may have all pods of a node: a hundred kilobytes for each of
+/// some hundred.
+const MOST_MESSAGE_BYTES: usize = 32 << 20;
 /// Bytes that a server may send ahead.
 const WINDOW_BYTES: u32 = 256 << 10;
 /// Bytes of an answer's heads.
@@ -174,10 +175,10 @@ mod tests {
     fn what_is_too_large_or_compressed_is_refused_at_once() {
         let taken = |bytes: &[u8]| Buffer(bytes.to_vec()).take();
         assert!(matches!(taken(&[1, 0, 0, 0, 0]), Err(GrpcError::Compressed)));
-        let (most, more) = (0x40_0000_u32.to_be_bytes(), 0x40_0001_u32.to_be_bytes());
+        let (most, more) = (0x200_0000_u32.to_be_bytes(), 0x200_0001_u32.to_be_bytes());
         assert!(matches!(taken(&[&[0], &most[..]].concat()), Ok(None)));
         let error = taken(&[&[0], &more[..]].concat()).unwrap_err();
-        assert!(matches!(error, GrpcError::TooLarge { bytes: 4_194_305 }), "{error}");
+        assert!(matches!(error, GrpcError::TooLarge { bytes: 33_554_433 }), "{error}");
     }
 
     #[test]

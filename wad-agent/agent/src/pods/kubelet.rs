@@ -7,16 +7,18 @@
 
 use std::{
     collections::BTreeMap,
+    convert::Infallible,
     io,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use prost::{DecodeError, Enumeration, Message};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use wad_policy::pod::Pods;
 
 use super::{
+    Origin,
     board::{Board, Change, insert},
     grpc::{GrpcError, Messages, UNIMPLEMENTED},
     pod::Told,
@@ -24,6 +26,9 @@ use super::{
 
 /// Sends all pods that there are, and then what changes of them.
 const WATCH_PODS: &str = "/v1alpha1.Pods/WatchPods";
+
+/// Sends all pods that there are, in one message.
+const LIST_PODS: &str = "/v1alpha1.Pods/ListPods";
 
 /// The kubelet gets so long to tell of all pods.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -93,12 +98,33 @@ impl Watch {
         loop {
             let read = async { read(&self.0.next().await?) };
             match read.await {
-                Ok(News::Change(change)) => board.changes(change),
+                Ok(News::Change(change)) => board.changes(Origin::Kubelet, change),
                 Ok(News::All | News::Other) => {}
                 Err(error) => return error,
             }
         }
     }
+}
+
+/// Asks for the labels of pods now and then. It never ends: if nobody answers, the watch tells
+/// of that.
+pub async fn follow_labels(socket: &Path, interval: Duration, board: &Board) -> Infallible {
+    loop {
+        sleep(interval).await;
+        if let Ok(Ok(pods)) = timeout(PATIENCE, list(socket)).await {
+            board.labels(Origin::Kubelet, pods);
+        }
+    }
+}
+
+async fn list(socket: &Path) -> Result<Pods, KubeletError> {
+    let message = Messages::of(socket, LIST_PODS).await?.next().await?;
+    let ListPodsResponse { pods: objects } = ListPodsResponse::decode(message)?;
+    let mut pods = Pods::new();
+    for (uid, pod) in objects.into_iter().filter_map(|object| Told::from(object).pod()) {
+        insert(&mut pods, uid, pod);
+    }
+    Ok(pods)
 }
 
 /// The news in an event.
@@ -152,6 +178,13 @@ struct WatchPodsEvent {
     /// The field is of bytes there, which are those of a pod: on the wire it is the same.
     #[prost(message, optional, tag = "2")]
     pod: Option<PodObject>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct ListPodsResponse {
+    /// They are as in the event.
+    #[prost(message, repeated, tag = "1")]
+    pods: Vec<PodObject>,
 }
 
 #[derive(Clone, PartialEq, Message)]

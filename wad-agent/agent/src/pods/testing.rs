@@ -67,10 +67,19 @@ impl Kubelet {
         timeout(SOON, self.calls.recv()).await.expect("a call").unwrap()
     }
 
-    /// Answers the next call by messages.
+    /// Answers the next call, which is for a watch, by messages.
     pub async fn watch(&mut self) -> Messages {
+        self.answer("/v1alpha1.Pods/WatchPods").await
+    }
+
+    /// Answers the next call, which is for a list, by messages.
+    pub async fn list(&mut self) -> Messages {
+        self.answer("/v1alpha1.Pods/ListPods").await
+    }
+
+    async fn answer(&mut self, method: &str) -> Messages {
         let Call { request, mut respond } = self.call().await;
-        assert_eq!(request.uri().path(), "/v1alpha1.Pods/WatchPods");
+        assert_eq!(request.uri().path(), method);
         let kind = &request.headers()["content-type"];
         assert_eq!(kind, "application/grpc");
         let mut body = request.into_body();
@@ -146,11 +155,6 @@ impl ApiServer {
 
     pub async fn asked(&mut self) -> Asked {
         timeout(SOON, self.asked.recv()).await.expect("a request").unwrap()
-    }
-
-    /// Whether nobody asks for a while.
-    pub async fn is_quiet(&mut self) -> bool {
-        timeout(Duration::from_millis(700), self.asked.recv()).await.is_err()
     }
 }
 

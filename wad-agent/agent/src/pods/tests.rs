@@ -102,14 +102,18 @@ struct Place {
 }
 
 impl Place {
-    /// Nobody is asked but the kubelet.
+    /// Nobody is asked but the kubelet, which is not asked for labels.
     fn new() -> Self {
-        Self::with(|_| Err("no API server".to_owned()))
+        Self::of_kubelet(Duration::MAX)
+    }
+
+    fn of_kubelet(labels_interval: Duration) -> Self {
+        Self::with(labels_interval, |_| Err("no API server".to_owned()))
     }
 
     fn with_server(server: &Server) -> Self {
         let url = Url::parse(&format!("https://127.0.0.1:{}", server.port)).unwrap();
-        Self::with(|folder| {
+        Self::with(Duration::MAX, |folder| {
             let settings = KubernetesSettings {
                 api_server: Some(url),
                 node: Some("node-1".to_owned()),
@@ -121,11 +125,14 @@ impl Place {
         })
     }
 
-    fn with(api_server: impl FnOnce(&Path) -> Result<ApiServer, String>) -> Self {
+    fn with(
+        labels_interval: Duration,
+        api_server: impl FnOnce(&Path) -> Result<ApiServer, String>,
+    ) -> Self {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("token"), "first\n").unwrap();
         let (socket, api_server) = (folder.path().join("socket"), api_server(folder.path()));
-        let known = start(Follower { socket, api_server, patience: Duration::ZERO });
+        let known = start(Follower { socket, labels_interval, api_server });
         Self { folder, known }
     }
 
@@ -162,8 +169,11 @@ async fn a_kubelet_tells_of_all_pods_and_what_changes() {
     messages.send(&event(ADDED, &encoded(UID_A, "a", Some(ID))));
     messages.send(&event(ADDED, &encoded(UID_B, "b", None)));
     // No part of them counts as all.
-    let _ = place.lacks("no API server").await;
-    assert!(place.known.borrow().pods.is_empty());
+    drop(messages);
+    assert!(place.lacks("no API server").await.pods.is_empty());
+    let mut messages = kubelet.watch().await;
+    messages.send(&event(ADDED, &encoded(UID_A, "a", Some(ID))));
+    messages.send(&event(ADDED, &encoded(UID_B, "b", None)));
     messages.send(&[1 << 3, INITIAL_SYNC_COMPLETE]);
     place.holds(Origin::Kubelet, pods([(UID_A, pod("a", &[ID])), (UID_B, pod("b", &[]))])).await;
 
@@ -375,31 +385,59 @@ async fn an_api_server_that_answers_badly_is_asked_again() {
 }
 
 #[tokio::test]
-async fn one_goes_on_where_the_other_has_left_off() {
+async fn labels_that_change_alone_are_asked_for() {
+    let mut place = Place::of_kubelet(Duration::from_millis(20));
+    let mut kubelet = place.kubelet();
+    let mut messages = kubelet.watch().await;
+    messages.send(&event(ADDED, &encoded(UID_A, "a", Some(ID))));
+    messages.send(&[1 << 3, INITIAL_SYNC_COMPLETE]);
+    place.holds(Origin::Kubelet, pods([(UID_A, pod("a", &[ID]))])).await;
+    for (app, rest) in [("x", None), ("y", Some(UID_B))] {
+        let mut listed = field(1, encoded(UID_A, app, None));
+        // One that the watch will tell of.
+        listed.extend(rest.into_iter().flat_map(|uid| field(1, encoded(uid, "b", None))));
+        let mut list = kubelet.list().await;
+        list.send(&listed);
+        list.end("0", "");
+        let changed = Pod { name: "pod-a".to_owned(), ..pod(app, &[ID]) };
+        place.holds(Origin::Kubelet, pods([(UID_A, changed)])).await;
+    }
+    // A list that fails is no reason to forget anything.
+    kubelet.list().await.end("14", "no");
+    let mut garbage = kubelet.list().await;
+    garbage.send(b"garbage");
+    garbage.end("0", "");
+    let _list = kubelet.list().await;
+    let changed = Pod { name: "pod-a".to_owned(), ..pod("y", &[ID]) };
+    place.holds(Origin::Kubelet, pods([(UID_A, changed)])).await;
+}
+
+#[tokio::test]
+async fn the_api_server_goes_first_and_the_kubelet_stands_in_for_it() {
     let mut server = Server::start().await;
     let mut place = Place::with_server(&server);
-    server.asked().await.answer("200 OK", &list(&[written(UID_A, "a", None, 7)], 10)).await;
-    let lines = server.asked().await.watch().await;
-    let held = pods([(UID_A, pod("a", &[]))]);
-    place.holds(Origin::ApiServer, held.clone()).await;
-
-    // The kubelet goes before the API server as soon as it has told of all.
     let mut kubelet = place.kubelet();
     let mut messages = kubelet.watch().await;
     messages.send(&event(ADDED, &encoded(UID_B, "b", None)));
-    assert_eq!(place.known.borrow().origin, Some(Origin::ApiServer));
     messages.send(&[1 << 3, INITIAL_SYNC_COMPLETE]);
     place.holds(Origin::Kubelet, pods([(UID_B, pod("b", &[]))])).await;
-    lines.until_left().await;
-    assert!(server.is_quiet().await);
+    server.asked().await.answer("200 OK", &list(&[written(UID_A, "a", None, 7)], 10)).await;
+    place.holds(Origin::ApiServer, pods([(UID_A, pod("a", &[]))])).await;
+    let mut lines = server.asked().await.watch().await;
 
+    // The kubelet is heard, but does not count.
+    messages.send(&event(ADDED, &encoded(UID_C, "c", None)));
+    lines.send(&line("MODIFIED", &written(UID_A, "x", None, 11))).await;
+    place.holds(Origin::ApiServer, pods([(UID_A, pod("x", &[]))])).await;
+    drop(lines);
+    server.asked().await.answer("500 Internal Server Error", "").await;
+    let of_kubelet = pods([(UID_B, pod("b", &[])), (UID_C, pod("c", &[]))]);
+    place.holds(Origin::Kubelet, of_kubelet.clone()).await;
     drop((messages, kubelet));
-    let _ = place.lacks("broke off").await;
-    let asked = server.asked().await;
-    assert_eq!(*place.known.borrow().pods, pods([(UID_B, pod("b", &[]))]));
-    asked.answer("200 OK", &list(&[written(UID_C, "c", None, 7)], 10)).await;
-    place.holds(Origin::ApiServer, pods([(UID_C, pod("c", &[]))])).await;
+    assert_eq!(*place.lacks("500").await.pods, of_kubelet);
+
     let lines = server.asked().await.watch().await;
+    place.holds(Origin::ApiServer, pods([(UID_A, pod("x", &[]))])).await;
 
     // Who wants to know no more has nobody asked.
     drop(place);

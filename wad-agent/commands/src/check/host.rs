@@ -106,7 +106,7 @@ impl There {
         match &self.pods {
             Pods::NotAsked | Pods::Agent { lacking: None } => None,
             Pods::NoAgent => Some(format!(
-                "path {}: `wad run` asks the kubelet, or else the API server, for {selector}; no \
+                "path {}: `wad run` asks the API server, or else the kubelet, for {selector}; no \
                  agent runs that could say now whether they answer",
                 path.name
             )),

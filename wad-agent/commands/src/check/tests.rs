@@ -77,7 +77,7 @@ fn pods_that_nobody_tells_of_are_no_error() {
     let there = There { pods: Pods::NoAgent, ..There::default() };
     let config = Config::parse("wad.toml", path, &Host::default()).expect("valid");
     let said = there.pods_note(&config.paths[0]).expect("a note");
-    assert!(said.contains("asks the kubelet, or else the API server, for pods of transfer"));
+    assert!(said.contains("asks the API server, or else the kubelet, for pods of transfer"));
     let there = There { pods: Pods::Agent { lacking: None }, ..There::default() };
     assert_eq!(there.pods_note(&config.paths[0]), None);
 }
@@ -285,11 +285,12 @@ fn the_port_that_no_rule_of_routes_can_choose_is_told() {
 #[test]
 fn where_pods_are_learned_from_is_told_unless_it_is_the_usual() {
     let told = page("[kubernetes]\nnode = 'n1'\napi_server = 'https://10.0.0.1'\n", None);
-    let place = "at /var/lib/kubelet/pods-api/pods-api.sock, or else from the API server";
-    let expected = format!("learns the pods of n1 from the kubelet, {place} https://10.0.0.1\n");
+    let place = "from the kubelet, at /var/lib/kubelet/pods-api/pods-api.sock";
+    let server = "the API server https://10.0.0.1";
+    let expected = format!("learns the pods of n1 from {server}, or else {place}\n");
     assert!(told.contains(&expected), "{told}");
     let told = page("[kubernetes]\nkubelet_socket = '/k'\n", None);
-    let expected = "pods of this node from the kubelet, at /k, or else from the API server\n";
+    let expected = "pods of this node from the API server, or else from the kubelet, at /k\n";
     assert!(told.contains(expected), "{told}");
     assert!(!page("[kubernetes]\n", None).contains("kubelet"));
 }

@@ -22,13 +22,13 @@ pub const KEYS: &[Key] = &[
     key("kubelet_socket").takes(
         Text("an absolute path"),
         Value("\"/var/lib/kubelet/pods-api/pods-api.sock\""),
-        "the socket by which the kubelet tells of pods, from Kubernetes 1.37 on; it goes before \
-         the API server",
+        "the socket by which the kubelet tells of pods, from Kubernetes 1.37 on; labels that \
+         change alone are seen within 15 s",
     ),
     key("api_server").takes(
         Text("`https://`"),
         Means("the one that Kubernetes tells its pods of"),
-        "the API server, which is asked where the kubelet does not answer",
+        "the API server, which goes before the kubelet: it tells of changed labels at once",
     ),
     key("node").takes(
         Text("a name"),

@@ -10,7 +10,11 @@ use std::{
 
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
-use wad_testbed::{kubernetes::ADDRESS, process::run_command, stand::until};
+use wad_testbed::{
+    kubernetes::ADDRESS,
+    process::{Process, run_command},
+    stand::until,
+};
 
 use super::{FIRST_BYTES, Node, SOON};
 use crate::{
@@ -20,8 +24,6 @@ use crate::{
 
 pub const PORT: u16 = 7001;
 const NAMESPACE: &str = "transfer";
-/// A label is in force within this.
-const IN_FORCE: Duration = Duration::from_secs(1);
 const LAW: &str = "wad_aimd";
 
 /// Returns the lines of a path for the pods of the namespace that have the label.
@@ -33,48 +35,71 @@ pub fn path() -> String {
     )
 }
 
-/// The agent that is asked enters network namespaces.
-pub fn are_followed(node: &Node<'_>, agent: &str) -> Result<()> {
-    let _echo = node.echo(PORT)?;
-    node.cluster.kubectl(&["create", "namespace", NAMESPACE])?;
-    let namespace = format!("--namespace={NAMESPACE}");
-    node.cluster.kubectl(&["wait", &namespace, "--for=create", "serviceaccount/default"])?;
-    let labelled = Pod::start(node, "labelled", "{ app: dtn }")?;
-    let plain = Pod::start(node, "plain", "{ app: web }")?;
-    labelled.await_law("a pod with the label is tuned", true)?;
-    plain.await_connections()?;
-    let seen = plain.seen()?;
-    ensure!(!seen.connections.keys().any(|kind| kind.starts_with(LAW)), "{seen:?}");
-    ensure!(!plain.is_under_law()?, "a connection of a pod without the label is tuned");
-    println!("a pod is tuned by its label, and one without it is not");
+/// Two pods with connections to the node; one has the label from the start.
+pub struct Pods<'a> {
+    node: &'a Node<'a>,
+    _echo: Process,
+    labelled: Pod<'a>,
+    plain: Pod<'a>,
+}
 
-    labelled.is_named(agent)?;
-    println!("connections have the names of namespace, pod and container");
-
-    let adopted = node.metric("wad_pods_flows_adopted_total")?;
-    plain.label("app=dtn")?;
-    let (new, running) = plain.in_force(true)?;
-    println!(
-        "a label is in force after {} ms for new connections, {} ms for one that runs",
-        new.as_millis(),
-        running.as_millis()
-    );
-    ensure!(new < IN_FORCE && running < IN_FORCE, "later than {IN_FORCE:?}");
-    let counted = || node.metric("wad_pods_flows_adopted_total");
-    until("connections that ran are counted", SOON, counted, |now| *now > adopted)?;
-    let of_namespace = || node.metric(&format!("wad_pods_flows{{namespace=\"{NAMESPACE}\"}}"));
-    until("connections are counted by namespace", SOON, of_namespace, |now| *now >= 2.0)?;
-
-    plain.label("app-")?;
-    let (new, running) = plain.in_force(false)?;
-    ensure!(new < IN_FORCE && running < IN_FORCE, "gone after {new:?} and {running:?}");
-    println!("a label that is taken away is without effect as soon");
-    ensure!(labelled.is_under_law()?, "the other pod is not tuned any more");
-    for pod in [&labelled, &plain] {
-        pod.is_well()?;
+impl<'a> Pods<'a> {
+    /// Starts them, and sees that the one is tuned and the other is not, and that an agent has
+    /// their names.
+    pub fn start(node: &'a Node<'a>, agent: &str) -> Result<Self> {
+        let echo = node.echo(PORT)?;
+        node.cluster.kubectl(&["create", "namespace", NAMESPACE])?;
+        let namespace = format!("--namespace={NAMESPACE}");
+        node.cluster.kubectl(&["wait", &namespace, "--for=create", "serviceaccount/default"])?;
+        let labelled = Pod::start(node, "labelled", "{ app: dtn }")?;
+        let plain = Pod::start(node, "plain", "{ app: web }")?;
+        labelled.await_law("a pod with the label is tuned", true)?;
+        plain.await_connections()?;
+        let seen = plain.seen()?;
+        ensure!(!seen.connections.keys().any(|kind| kind.starts_with(LAW)), "{seen:?}");
+        ensure!(!plain.is_under_law()?, "a connection of a pod without the label is tuned");
+        println!("a pod is tuned by its label, and one without it is not");
+        labelled.is_named(agent)?;
+        println!("connections have the names of namespace, pod and container");
+        Ok(Self { node, _echo: echo, labelled, plain })
     }
-    node.cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
-    Ok(())
+
+    /// One of them gets the label and loses it again: both are in force within this time, which
+    /// depends on who tells an agent of pods. The agent enters network namespaces.
+    pub fn are_followed(&self, agent: &str, teller: &str, within: Duration) -> Result<()> {
+        let Self { node, labelled, plain, .. } = self;
+        let exec = ["exec", "--namespace=wad", agent, "--", "wad", "status", "--json"];
+        let tells = || -> Result<bool> {
+            let status: Value = serde_json::from_str(&node.cluster.kubectl(&exec)?)?;
+            Ok(status["pods"]["origin"] == teller)
+        };
+        until("it is known who tells", SOON, tells, |tells| *tells)?;
+        let adopted = node.metric("wad_pods_flows_adopted_total")?;
+        for (label, is_set) in [("app=dtn", true), ("app-", false)] {
+            plain.label(label)?;
+            let (new, running) = plain.in_force(is_set)?;
+            println!(
+                "a label that is {} is in force after {} ms for new connections and {} ms for one \
+                 that runs, as told by {teller}",
+                if is_set { "set" } else { "taken away" },
+                new.as_millis(),
+                running.as_millis()
+            );
+            ensure!(new < within && running < within, "later than {within:?}");
+        }
+        let counted = || node.metric("wad_pods_flows_adopted_total");
+        until("connections that ran are counted", SOON, counted, |now| *now > adopted)?;
+        let of_namespace = || node.metric(&format!("wad_pods_flows{{namespace=\"{NAMESPACE}\"}}"));
+        until("connections are counted by namespace", SOON, of_namespace, |now| *now >= 1.0)?;
+        ensure!(labelled.is_under_law()?, "the other pod is not tuned any more");
+        labelled.is_well()?;
+        plain.is_well()
+    }
+
+    pub fn end(self) -> Result<()> {
+        self.node.cluster.kubectl(&["delete", "namespace", NAMESPACE])?;
+        Ok(())
+    }
 }
 
 /// A pod with connections to the node.
