@@ -31,8 +31,8 @@ const FLOWS_OF_A_PATH: usize = 2;
 const POLICY: &str = "[[path]]\nname = 'backup'\nremote = '127.0.0.2'\ncongestion = 'wad_aimd'\n\
                       sndbuf = '1MiB'\nrcvbuf = '1MiB'\n\
                       [[path]]\nname = 'archive'\nremote = '127.0.0.3'\n\
-                      congestion = 'wad_highspeed'\nbuffers = 'autotune'\n\
-                      bandwidth = '100Mbit'\nrtt = '20ms'\n\
+                      congestion = 'cubic'\nbuffers = 'autotune'\n\
+                      bandwidth = '1Gbit'\nrtt = '100ms'\n\
                       [[path]]\nname = 'watched'\nremote = '127.0.0.4'\nmode = 'observe'\n";
 /// One container more, which the time to the first flow is taken in.
 const FIRST: &str = "127.0.0.2:5003";
