@@ -76,18 +76,23 @@ impl Board {
         }
     }
 
-    /// Notes why one of them does not answer. Where the other does, nothing changes by that.
+    /// Notes why one of them does not answer. Where the other does, nothing changes by that;
+    /// nor at the start, when the other may answer yet.
     pub fn fails(&self, origin: Origin, why: String) {
-        let lacking = {
+        let (lacking, is_of_both) = {
             let mut reasons = locked(&self.reasons);
             match origin {
                 Origin::Kubelet => reasons.kubelet = Some(why),
                 Origin::ApiServer => reasons.api_server = Some(why),
             }
-            reasons.lacking()
+            (reasons.lacking(), reasons.kubelet.is_some() && reasons.api_server.is_some())
         };
         self.known.send_if_modified(|known| {
             if known.origin.is_some_and(|current| current != origin) {
+                return false;
+            }
+            let is_start = known.origin.is_none() && known.lacking.is_none();
+            if is_start && !is_of_both {
                 return false;
             }
             if known.lacking.is_none() {
@@ -186,6 +191,7 @@ mod tests {
         let (board, known) = Board::new();
         let lacking = || known.borrow().lacking.clone().unwrap_or_default();
         board.fails(Origin::ApiServer, "no server".to_owned());
+        assert_eq!(lacking(), "");
         board.fails(Origin::Kubelet, "no kubelet".to_owned());
         assert_eq!(lacking(), "pods of this node are not known: no kubelet; no server");
         board.takes(Origin::ApiServer, Pods::new());
