@@ -31,7 +31,7 @@ struct Sides {
     kubelet: Side,
 }
 
-/// What one of them has told.
+/// One of them, with what it has told.
 #[derive(Default)]
 struct Side {
     pods: Arc<Pods>,
