@@ -45,7 +45,7 @@ const BAD: &str = "[[path]]\nname = 'p'\nno_such = 1\nremote = '192.0.2.0/33'\n"
 
 /// Chooses among all flows by all that there is of an owner.
 const OWNERS: &str = "--all --user 7 --pid 7 --process x --cgroup a.slice --unit a.service \
-                      --container 8b --pod 1f";
+                      --container 8b --pod 1f --namespace a";
 
 const TABLE: &[Row] = &[
     Row {
@@ -109,6 +109,7 @@ const TABLE: &[Row] = &[
             ("192.0.2.1 --user no-such-user-here --offline", Code(64)),
             ("192.0.2.1 --mark 0x10/0xff --offline", Code(64)),
             ("192.0.2.1 --interface a/b --offline", Code(64)),
+            ("192.0.2.1 --pod a --offline", Code(64)),
             ("dtn.example.org --offline", Code(64)),
         ],
         json: &[
@@ -116,7 +117,7 @@ const TABLE: &[Row] = &[
             ("203.0.113.1:443 --offline --config FOLDER/good.toml", "explain"),
             (
                 "192.0.2.1 --config FOLDER/good.toml --local 198.51.100.1 --user 7 \
-                 --cgroup /a.slice --mark 0x10 --interface eth1",
+                 --cgroup /a.slice --pod a/b --mark 0x10 --interface eth1",
                 "explain",
             ),
         ],
@@ -187,7 +188,7 @@ const TABLE: &[Row] = &[
             ("--for 1h --json", NoAgent),
             ("--remote 192.0.2.0/24", NoAgent),
             ("--user 7 --pid 7 --process x --cgroup a.slice --unit a.service", NoAgent),
-            ("--container 8b --pod 1f", NoAgent),
+            ("--container 8b --pod 1f --namespace a", NoAgent),
             ("--for 1s", Code(64)),
         ],
         json: &[],
