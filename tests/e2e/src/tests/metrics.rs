@@ -270,6 +270,7 @@ fn rules_and_dashboard_have_metrics_that_exist() -> Result<()> {
          [[set]]\nname = 'list'\nfile = '/nonexistent/prefixes'\n\
          [[derived]]\nname = 'Sent'\nvalue = 'HCDataOctetsOut'\nmetric = true\n{POLICY}\
          [[path]]\nname = 'listed'\nremote_set = 'list'\n\
+         [[path]]\nname = 'pods'\nremote = '192.0.2.2'\npods = {{ namespace = 'a' }}\n\
          [[path]]\nname = 'far'\nremote = '192.0.2.1'\nmode = 'measured'\nrtt = '1ms'\n\
          bandwidth = '1Gbit'\nsndbuf = 'auto'\n"
     );

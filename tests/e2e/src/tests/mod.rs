@@ -58,6 +58,7 @@ mod passive;
 mod pauses;
 mod perfsonar;
 mod phases;
+mod pods;
 mod policy_swap;
 mod ports;
 mod program_runs;
