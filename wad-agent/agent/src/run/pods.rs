@@ -66,13 +66,8 @@ impl Followed {
     /// Waits until it is known which pods there are, or that nobody says so; but not for long,
     /// and not at all where no path depends on them.
     pub async fn first(&mut self) {
-        let Some((settings, source)) = self.source.as_mut().filter(|_| self.paths_depend) else {
-            return;
-        };
-        // Where the kubelet does not answer, the API server still may.
-        let has_server = has_server(settings);
-        let has_heard =
-            |known: &Known| known.origin.is_some() || known.lacking.is_some() && !has_server;
+        let Some((_, source)) = self.source.as_mut().filter(|_| self.paths_depend) else { return };
+        let has_heard = |known: &Known| known.origin.is_some() || known.lacking.is_some();
         let heard = timeout(START_PATIENCE, source.wait_for(has_heard)).await;
         let known = heard.ok().and_then(Result::ok).map(|known| known.clone());
         if let Some(known) = known {
@@ -117,13 +112,18 @@ impl Followed {
     fn hear(&mut self, known: Known) -> bool {
         let before = std::mem::replace(&mut self.known, known);
         self.tell();
-        // Who tells of them is in the log already.
-        match self.lacking().filter(|_| before.lacking != self.known.lacking) {
-            Some(what) if self.paths_depend => warn!("lacking: {what}"),
-            Some(what) => info!("lacking: {what}"),
-            None => {}
+        let Known { pods, origin, lacking } = &self.known;
+        match (self.lacking(), origin) {
+            (Some(what), _) if before.lacking != *lacking && self.paths_depend => {
+                warn!("lacking: {what}");
+            }
+            (Some(what), _) if before.lacking != *lacking => info!("lacking: {what}"),
+            (None, Some(origin)) if before.origin.map(name) != Some(name(*origin)) => {
+                info!(pods = pods.len(), "pods of this node are known, {}", said(*origin));
+            }
+            _ => {}
         }
-        before.pods != self.known.pods
+        before.pods != *pods
     }
 
     /// Has whoever answers tell what is known now.
@@ -153,17 +153,22 @@ impl Followed {
 
 /// Whether this host is a node of Kubernetes, as far as is seen without asking.
 fn is_node(settings: &KubernetesSettings) -> bool {
-    has_server(settings) || settings.kubelet_socket.exists()
-}
-
-fn has_server(settings: &KubernetesSettings) -> bool {
-    settings.api_server.is_some() || env::var_os(SERVICE).is_some()
+    settings.api_server.is_some()
+        || env::var_os(SERVICE).is_some()
+        || settings.kubelet_socket.exists()
 }
 
 const fn name(origin: Origin) -> &'static str {
     match origin {
         Origin::Kubelet => "kubelet",
         Origin::ApiServer => "api_server",
+    }
+}
+
+const fn said(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Kubelet => "from the kubelet",
+        Origin::ApiServer => "from the API server",
     }
 }
 
