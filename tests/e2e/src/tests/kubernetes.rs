@@ -2,6 +2,7 @@
 //! configuration, updates under load, uninstall. `cargo xtask kubernetes test` builds what it
 //! takes.
 
+mod capabilities;
 mod pods;
 
 use std::{
@@ -130,6 +131,7 @@ impl Node<'_> {
         let is_known = || self.knows(&third, application.seen()?.transfer_port);
         until("the transfer of the pod is adopted", SOON, is_known, |is_known| *is_known)?;
         println!("an agent that enters network namespaces adopts the pod's running transfer");
+        let third = capabilities::are_needed(self, third, &application)?;
         let pods = pods::Pods::start(self, &third)?;
         // The kubelet is asked for labels every 15 s.
         pods.are_followed(&third, "kubelet", Duration::from_secs(20))?;

@@ -56,7 +56,7 @@ fn where_nobody_tells_of_pods_paths_for_them_match_nothing_and_that_is_said() ->
     ensure!(explained.contains("unless it has pods of transfer"), "{explained}");
     let mut check = Command::new(program()?);
     let checked = run_command(check.args(["check", "--config"]).arg(home.config()))?;
-    ensure!(checked.contains("path pods: `wad run` asks the kubelet"), "{checked}");
+    ensure!(checked.contains("path pods: `wad run` asks the API server"), "{checked}");
 
     // Without such paths nobody is asked, and nothing is lacking.
     home.reload(&paths[1])?;

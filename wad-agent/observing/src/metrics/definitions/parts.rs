@@ -1,0 +1,186 @@
+//! The metrics of what a configuration may have several of, or none: sources, sets, sinks and so
+//! on; and of the agent's version and start.
+
+use prometheus_client::registry::Unit;
+
+use super::Definition;
+
+/// The metric has the label `source`.
+pub const SOURCE_POLLS: Definition =
+    Definition { name: "wad_source_polls", unit: None, help: "Polls of a source of path metrics" };
+
+/// The metric has the labels `source` and `kind`.
+pub const SOURCE_ERRORS: Definition = Definition {
+    name: "wad_source_errors",
+    unit: None,
+    help: "What was wrong with a source of path metrics, or with a value of it, by kind",
+};
+
+/// The metric has the labels `source` and `reason`.
+pub const SOURCE_REFUSED: Definition = Definition {
+    name: "wad_source_refused_values",
+    unit: None,
+    help: "Values of a source that do not count: too far from the configuration's own (band), far \
+           from the one that holds and not confirmed (jump), or dated ahead of now (future)",
+};
+
+/// The metric has the label `source`.
+pub const SOURCE_SUCCESS: Definition = Definition {
+    name: "wad_source_last_success_timestamp",
+    unit: Some(Unit::Seconds),
+    help: "When a source of path metrics last gave a value, since the Unix epoch",
+};
+
+/// The metric has the label `set`.
+pub const SET_PREFIXES: Definition = Definition {
+    name: "wad_set_prefixes",
+    unit: None,
+    help: "Prefixes of a set that are in force",
+};
+
+/// The metric has the label `set`.
+pub const SET_FAILING: Definition = Definition {
+    name: "wad_set_failing",
+    unit: None,
+    help: "1 where the list of a set cannot be read or is not taken, and the last good one holds",
+};
+
+/// The metric has the label `set`.
+pub const SET_READ: Definition = Definition {
+    name: "wad_set_read_timestamp",
+    unit: Some(Unit::Seconds),
+    help: "When the list that a set holds was read, since the Unix epoch; that of a file is read \
+           when it has changed",
+};
+
+pub const PODS_KNOWN: Definition =
+    Definition { name: "wad_pods", unit: None, help: "Pods of this node that the agent knows" };
+
+pub const PODS_FAILING: Definition = Definition {
+    name: "wad_pods_failing",
+    unit: None,
+    help: "1 where paths have `pods`, and neither the kubelet nor the API server says which pods \
+           this node has: those hold that were known last",
+};
+
+pub const PODS_ADOPTED: Definition = Definition {
+    name: "wad_pods_flows_adopted",
+    unit: None,
+    help: "Connections that came under their path while they ran, as the agent heard only then of \
+           their pod or of its labels",
+};
+
+/// The metric has the label `namespace`.
+pub const PODS_FLOWS: Definition = Definition {
+    name: "wad_pods_flows",
+    unit: None,
+    help: "Connections on paths now, by the namespace of their pod; those of namespaces beyond the \
+           first 100 that have any together as other",
+};
+
+/// The metric has the label `event`.
+pub const EVENTS: Definition = Definition {
+    name: "wad_events",
+    unit: None,
+    help: "Events of flows that sinks were told, by name",
+};
+
+/// The metric has the label `sink`.
+pub const SINK_SENT: Definition = Definition {
+    name: "wad_sink_sent",
+    unit: None,
+    help: "Events that a sink has taken, since the start of the agent",
+};
+
+/// The metric has the label `sink`.
+pub const SINK_REFUSED: Definition = Definition {
+    name: "wad_sink_refused",
+    unit: None,
+    help: "Events that a sink refuses for good (4xx), and that are set aside in the file \
+           SINK.refused.jsonl beside its spool, since the start of the agent",
+};
+
+/// The metric has the labels `sink` and `reason`.
+pub const SINK_LOST: Definition = Definition {
+    name: "wad_sink_lost",
+    unit: None,
+    help: "Events that a sink never gets: they came too fast (queue), its spool was full (spool), \
+           the disk did not take them (disk), they cannot be read any more (damaged), or it \
+           refuses them for good and no more can be set aside (refused)",
+};
+
+/// The metric has the label `sink`.
+pub const SINK_SPOOLED: Definition = Definition {
+    name: "wad_sink_spooled",
+    unit: Some(Unit::Bytes),
+    help: "Events that a sink has still to take",
+};
+
+/// The metric has the label `trace`.
+pub const TRACE_LINES: Definition =
+    Definition { name: "wad_trace_lines", unit: None, help: "Lines that a trace has written" };
+
+/// The metric has the label `trace`.
+pub const TRACE_WRITTEN: Definition = Definition {
+    name: "wad_trace_written",
+    unit: Some(Unit::Bytes),
+    help: "Size of the lines that a trace has written, packed if they are",
+};
+
+/// The metric has the label `trace`.
+pub const TRACE_LOST: Definition = Definition {
+    name: "wad_trace_lost_lines",
+    unit: None,
+    help: "Lines of a trace that could not be written",
+};
+
+/// The metric has the label `trace`.
+pub const TRACE_MISSED: Definition = Definition {
+    name: "wad_trace_missed_readings",
+    unit: None,
+    help: "Readings of a trace that should have been",
+};
+
+/// The metric has the label `trace`.
+pub const TRACE_FAILING: Definition = Definition {
+    name: "wad_trace_failing",
+    unit: None,
+    help: "1 where a trace cannot be written, or its flows cannot be read; it is tried again",
+};
+
+/// The metric has the label `result`.
+pub const OTLP_EXPORTS: Definition = Definition {
+    name: "wad_otlp_exports",
+    unit: None,
+    help: "Exports of the metrics by OTLP that the service has taken (sent), or that were given up \
+           when it refused them or the next was due (failed)",
+};
+
+pub const OTLP_REJECTED: Definition = Definition {
+    name: "wad_otlp_rejected_points",
+    unit: None,
+    help: "Data points that the service left out of exports which it has taken; the log says why",
+};
+
+pub const OTLP_SUCCESS: Definition = Definition {
+    name: "wad_otlp_last_success_timestamp",
+    unit: Some(Unit::Seconds),
+    help: "When the service last took an export, since the Unix epoch",
+};
+
+/// The metric has the labels `path` and `name`.
+pub const DERIVED: Definition = Definition {
+    name: "wad_path_derived",
+    unit: None,
+    help: "Mean of a derived event over the flows of the path that run",
+};
+
+pub const BUILD: Definition =
+    Definition { name: "wad_build", unit: None, help: "Version of the agent" };
+
+/// Named as every Prometheus client does.
+pub const START: Definition = Definition {
+    name: "process_start_time",
+    unit: Some(Unit::Seconds),
+    help: "Start of the agent since the Unix epoch",
+};
