@@ -9,9 +9,7 @@ mod writer;
 
 use std::{
     env,
-    fs::File,
     io::{self, IsTerminal, Write as _},
-    os::fd::AsFd as _,
 };
 
 use tracing::{Dispatch, level_filters::LevelFilter};
@@ -110,13 +108,25 @@ pub fn say_error(error: &str) {
 }
 
 fn standard_error() -> io::Result<(Prioritized, Flush)> {
-    // Not `io::stderr()`: whoever is stuck writing to that one holds its lock.
-    let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-    let to_journal = journal::reads(&out);
-    let (lines, flush) = writer::start(out, |lines| {
+    let to_journal = journal::reads_standard_error();
+    let (lines, flush) = writer::start(StandardError, |lines| {
         tracing::warn!(lines, "lines of this log are lost: nobody read it fast enough");
     })?;
     Ok((Prioritized { lines, to_journal }, flush))
+}
+
+/// Writes to standard error. Who is stuck there holds no lock meanwhile, as `io::Stderr` does,
+/// and no descriptor is taken for it.
+struct StandardError;
+
+impl io::Write for StandardError {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(nix::unistd::write(io::stderr(), bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Returns a filter that names the modules of every crate of ours where it names one of

@@ -4,20 +4,19 @@
 
 use std::{
     env,
-    fs::File,
     io::{self, Write},
-    os::unix::fs::MetadataExt as _,
 };
 
+use nix::sys::stat::fstat;
 use tracing::{Level, Metadata};
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::writer::Lines;
 
-/// Whether the journal reads what is written here.
-pub fn reads(out: &File) -> bool {
+/// Whether the journal reads standard error.
+pub fn reads_standard_error() -> bool {
     let Ok(stream) = env::var("JOURNAL_STREAM") else { return false };
-    out.metadata().is_ok_and(|file| is_named(&stream, file.dev(), file.ino()))
+    fstat(io::stderr()).is_ok_and(|file| is_named(&stream, file.st_dev, file.st_ino))
 }
 
 fn is_named(stream: &str, device: u64, inode: u64) -> bool {
