@@ -20,6 +20,7 @@ pub fn are_needed(node: &Node<'_>, pod: String, application: &Application<'_>) -
     let all: Vec<&str> = all.split_whitespace().collect();
     ensure!(all.contains(&OPTIONAL) && all.len() > 1, "{all:?}");
     let mut pod = pod;
+    let usually = lacking(node, &pod)?;
     for without in &all {
         let others: Vec<_> = all.iter().filter(|other| *other != without).collect();
         let patch = json!([{ "op": "replace", "path": ADDED, "value": others }]).to_string();
@@ -29,8 +30,9 @@ pub fn are_needed(node: &Node<'_>, pod: String, application: &Application<'_>) -
         if *without == OPTIONAL {
             pod = node.takes_the_place(&pod, application)?;
             let lacking = lacking(node, &pod)?;
-            let name = format!("CAP_{without}");
-            ensure!(lacking.len() == 1 && lacking[0].contains(&name), "{lacking:?}");
+            let more: Vec<_> = lacking.iter().filter(|what| !usually.contains(what)).collect();
+            let is_named = more.len() == 1 && more[0].contains(&format!("CAP_{without}"));
+            ensure!(is_named && lacking.len() == usually.len() + 1, "{lacking:?}");
         } else {
             refuses(node, &pod, without)?;
         }
@@ -39,7 +41,7 @@ pub fn are_needed(node: &Node<'_>, pod: String, application: &Application<'_>) -
         node.cluster.kubectl(&["rollout", "undo", "daemonset/wad", "--namespace=wad"])?;
         if *without == OPTIONAL {
             pod = node.takes_the_place(&pod, application)?;
-            ensure!(lacking(node, &pod)?.is_empty());
+            ensure!(lacking(node, &pod)? == usually);
         } else {
             let left = || node.pods();
             until("the one that had it is left", SOON, left, |pods| *pods == [pod.clone()])?;
