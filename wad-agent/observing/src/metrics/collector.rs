@@ -8,7 +8,7 @@ use std::{fmt, time::SystemTime};
 
 use prometheus_client::{
     collector::Collector,
-    encoding::{DescriptorEncoder, EncodeMetric as _, MetricEncoder, NoLabelSet},
+    encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet},
     metrics::{MetricType, gauge::ConstGauge, info::Info},
 };
 
@@ -47,14 +47,38 @@ impl Collector for Scrape {
         parts::traces(&self.readings, &mut encoder)?;
         parts::otlp(&self.readings, &mut encoder)?;
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        version.encode(descriptor(&mut encoder, &BUILD, MetricType::Info)?)?;
-        time(self.started).encode(descriptor(&mut encoder, &START, MetricType::Gauge)?)
+        single(&mut encoder, &BUILD, version)?;
+        single(&mut encoder, &START, time(self.started))
     }
 }
 
 /// A clock before 1970 would make a strange time, not a failed scrape.
 fn time(at: SystemTime) -> ConstGauge<f64> {
     ConstGauge::new(at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64())
+}
+
+/// Encodes a family with a series for each value, told apart by a label. A family has at least
+/// one series: there is none where there is no value.
+fn family<'v>(
+    encoder: &mut DescriptorEncoder<'_>,
+    definition: &Definition,
+    label: &str,
+    values: impl IntoIterator<Item = (&'v str, impl EncodeMetric)>,
+) -> fmt::Result {
+    let mut values = values.into_iter().peekable();
+    let Some((_, first)) = values.peek() else { return Ok(()) };
+    let mut family = descriptor(encoder, definition, first.metric_type())?;
+    values.try_for_each(|(name, value)| value.encode(family.encode_family(&[(label, name)])?))
+}
+
+/// Encodes a metric that has one value.
+fn single(
+    encoder: &mut DescriptorEncoder<'_>,
+    definition: &Definition,
+    value: impl EncodeMetric,
+) -> fmt::Result {
+    let kind = value.metric_type();
+    value.encode(descriptor(encoder, definition, kind)?)
 }
 
 fn histogram(family: &mut MetricEncoder, bounds: &[f64], of: &Histogram) -> fmt::Result {

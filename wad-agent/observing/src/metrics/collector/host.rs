@@ -3,18 +3,18 @@
 use std::fmt;
 
 use prometheus_client::{
-    encoding::{DescriptorEncoder, EncodeMetric},
+    encoding::DescriptorEncoder,
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
 use wad_toolbox::shortage::Shortage;
-use wad_tuning::{attachment::Part, readings::ProgramRuns};
+use wad_tuning::attachment::Part;
 
 use super::{
     super::{
         Readings,
-        definitions::{Definition, HostMetric, HostValue},
+        definitions::{HostMetric, HostValue},
     },
-    descriptor, histogram, time,
+    descriptor, family, histogram, single, time,
 };
 
 pub fn host(
@@ -24,88 +24,56 @@ pub fn host(
 ) -> fmt::Result {
     let definition = &metric.definition;
     match metric.value {
-        HostValue::Counter(value) => ConstCounter::new(value(readings)).encode(descriptor(
-            encoder,
-            definition,
-            MetricType::Counter,
-        )?),
-        HostValue::Duration(value) => ConstCounter::new(value(readings).as_secs_f64())
-            .encode(descriptor(encoder, definition, MetricType::Counter)?),
-        HostValue::Gauge(value) => ConstGauge::new(value(readings)).encode(descriptor(
-            encoder,
-            definition,
-            MetricType::Gauge,
-        )?),
+        HostValue::Counter(value) => {
+            single(encoder, definition, ConstCounter::new(value(readings)))
+        }
+        HostValue::Duration(value) => {
+            single(encoder, definition, ConstCounter::new(value(readings).as_secs_f64()))
+        }
+        HostValue::Gauge(value) => single(encoder, definition, ConstGauge::new(value(readings))),
         HostValue::Results(results) => {
-            let mut family = descriptor(encoder, definition, MetricType::Counter)?;
-            results.iter().try_for_each(|(result, value)| {
-                let labels = [("result", *result)];
-                ConstCounter::new(value(readings)).encode(family.encode_family(&labels)?)
-            })
+            let values =
+                results.iter().map(|(result, of)| (*result, ConstCounter::new(of(readings))));
+            family(encoder, definition, "result", values)
         }
         HostValue::Parts(value) => {
-            let mut family = descriptor(encoder, definition, MetricType::Gauge)?;
-            Part::ALL.iter().try_for_each(|part| {
-                let labels = [("part", part.name())];
-                let value = value(&readings.attachment, *part);
-                ConstGauge::new(value).encode(family.encode_family(&labels)?)
-            })
+            let value = |part| ConstGauge::new(value(&readings.attachment, part));
+            family(encoder, definition, "part", Part::ALL.iter().map(|it| (it.name(), value(*it))))
         }
         HostValue::CountedParts(value) => {
-            let mut family = descriptor(encoder, definition, MetricType::Counter)?;
-            Part::ALL.iter().try_for_each(|part| {
-                let labels = [("part", part.name())];
-                let value = value(&readings.attachment, *part);
-                ConstCounter::new(value).encode(family.encode_family(&labels)?)
-            })
+            let value = |part| ConstCounter::new(value(&readings.attachment, part));
+            family(encoder, definition, "part", Part::ALL.iter().map(|it| (it.name(), value(*it))))
         }
         HostValue::Shortages => {
-            let mut family = descriptor(encoder, definition, MetricType::Counter)?;
-            Shortage::ALL.iter().zip(readings.shortages).try_for_each(|(shortage, count)| {
-                let labels = [("of", shortage.name())];
-                ConstCounter::new(count).encode(family.encode_family(&labels)?)
-            })
+            let counts = Shortage::ALL.iter().zip(readings.shortages);
+            let values = counts.map(|(of, count)| (of.name(), ConstCounter::new(count)));
+            family(encoder, definition, "of", values)
         }
         HostValue::Programs(value) => {
-            let values =
-                readings.programs.iter().map(|runs| (runs, ConstCounter::new(value(runs))));
-            programs(values, definition, encoder)
+            let programs = readings.programs.iter();
+            let values = programs.map(|runs| (runs.name.as_str(), ConstCounter::new(value(runs))));
+            family(encoder, definition, "program", values)
         }
         HostValue::TimedPrograms(value) => {
             let seconds = |runs| ConstCounter::new(value(runs).as_secs_f64());
-            let values = readings.programs.iter().map(|runs| (runs, seconds(runs)));
-            programs(values, definition, encoder)
+            let values = readings.programs.iter().map(|runs| (runs.name.as_str(), seconds(runs)));
+            family(encoder, definition, "program", values)
         }
         HostValue::Histogram(bounds, of) => {
             let mut family = descriptor(encoder, definition, MetricType::Histogram)?;
             histogram(&mut family, bounds, of(readings))
         }
-        HostValue::Told(value) => value(readings).map_or(Ok(()), |value| {
-            ConstGauge::new(value).encode(descriptor(encoder, definition, MetricType::Gauge)?)
-        }),
-        HostValue::ToldDuration(value) => value(readings).map_or(Ok(()), |value| {
-            let family = descriptor(encoder, definition, MetricType::Counter)?;
-            ConstCounter::new(value.as_secs_f64()).encode(family)
-        }),
+        HostValue::Told(value) => match value(readings) {
+            None => Ok(()),
+            Some(value) => single(encoder, definition, ConstGauge::new(value)),
+        },
+        HostValue::ToldDuration(value) => match value(readings) {
+            None => Ok(()),
+            Some(value) => single(encoder, definition, ConstCounter::new(value.as_secs_f64())),
+        },
         HostValue::Time(value) => match value(readings) {
             None => Ok(()),
-            Some(at) => time(at).encode(descriptor(encoder, definition, MetricType::Gauge)?),
+            Some(at) => single(encoder, definition, time(at)),
         },
     }
-}
-
-/// Encodes a counter of programs, of which there may be none.
-fn programs<'r>(
-    values: impl Iterator<Item = (&'r ProgramRuns, impl EncodeMetric)>,
-    definition: &Definition,
-    encoder: &mut DescriptorEncoder<'_>,
-) -> fmt::Result {
-    let mut values = values.peekable();
-    if values.peek().is_none() {
-        return Ok(());
-    }
-    let mut family = descriptor(encoder, definition, MetricType::Counter)?;
-    values.try_for_each(|(runs, value)| {
-        value.encode(family.encode_family(&[("program", runs.name.as_str())])?)
-    })
 }
