@@ -7,12 +7,12 @@ use std::{
     net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use nix::sys::socket::{getsockopt, setsockopt, sockopt};
 use wad_testbed::{
     cgroup::Cgroup,
@@ -22,13 +22,14 @@ use wad_testbed::{
     wad::Home,
 };
 
-use super::{Outcome, Report, Target, proc, programs};
+use super::{Outcome, Report, Target, first_tuned, proc, programs};
 
 const PAIRS: usize = 9;
 const SPAN: Duration = Duration::from_millis(1500);
 /// By then an agent has been through the flows that ran when it started, which is no
 /// connection's cost.
 const SETTLED: Duration = Duration::from_secs(1);
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// No path matches this address; one matches the next.
 const UNMATCHED: &str = "127.0.0.1:5002";
 const MATCHED: &str = "10.200.0.1:5002";
@@ -116,19 +117,8 @@ impl Bench {
         let mut samples = Vec::new();
         for n in 1..=PAIRS {
             say(&format!("connect: start {n} of {PAIRS}"));
-            let mut command = home.command("run");
-            command.arg("--cgroup").arg(self.cgroup.path());
-            command.stdout(Stdio::null()).stderr(Stdio::null());
-            let begun = Instant::now();
-            let mut agent = Place::default().spawn(command)?;
-            let mut first = Command::new(&self.me);
-            first.args(["first-tuned", MATCHED]);
-            self.place().apply(&mut first);
-            run_command(&mut first)?;
-            samples.push(begun.elapsed().as_secs_f64());
-            agent.signal(nix::sys::signal::Signal::SIGTERM);
-            let status = agent.wait(Duration::from_secs(10), || ())?;
-            ensure!(status.success(), "wad run ended with {status}");
+            let to = (&self.place(), MATCHED);
+            samples.push(first_tuned::seconds(&self.me, &home, &self.cgroup, to, ENDS_WITHIN)?);
         }
         Ok(Outcome::new("start_seconds/1000", "s", Target::AtMost(1.0), samples))
     }

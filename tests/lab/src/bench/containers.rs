@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use wad_testbed::{
     cgroup::Cgroup,
     netns::Netns,
@@ -21,7 +21,7 @@ use wad_testbed::{
     wad::Home,
 };
 
-use super::{Outcome, Report, Target, proc, programs};
+use super::{Outcome, Report, Target, first_tuned, proc, programs};
 
 /// The flows' other ends: one for each path.
 const REMOTES: [&str; 3] = ["127.0.0.2:5002", "127.0.0.3:5002", "127.0.0.4:5002"];
@@ -155,21 +155,7 @@ impl Bench {
         let mut server = Command::new(&self.me);
         server.args(["accept", FIRST]);
         let _server = place.spawn(server)?;
-        let mut command = home.command("run");
-        command.arg("--cgroup").arg(self.cgroup.path());
-        command.stdout(Stdio::null()).stderr(Stdio::null());
-        home.expect_agent();
-        let begun = Instant::now();
-        let mut agent = Place::default().spawn(command)?;
-        let mut first = Command::new(&self.me);
-        first.args(["first-tuned", FIRST]);
-        place.apply(&mut first);
-        run_command(&mut first)?;
-        let took = begun.elapsed().as_secs_f64();
-        agent.signal(nix::sys::signal::Signal::SIGTERM);
-        let status = agent.wait(SOON, || ())?;
-        ensure!(status.success(), "wad run ended with {status}");
-        Ok(took)
+        first_tuned::seconds(&self.me, home, &self.cgroup, (&place, FIRST), SOON)
     }
 }
 

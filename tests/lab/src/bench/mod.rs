@@ -5,6 +5,7 @@ pub mod ack;
 mod clock;
 pub mod connect;
 pub mod containers;
+mod first_tuned;
 pub mod instruments;
 mod proc;
 mod programs;
