@@ -61,7 +61,7 @@ pub struct PodNames {
 const UNITS: [&str; 5] = [".service", ".scope", ".socket", ".mount", ".swap"];
 const CONTAINER_DIGITS: usize = 64;
 const UID_CHARS: usize = 36;
-/// MD5 in digits (kubernetes, pkg/kubelet/config/common.go).
+/// Digits of a hash of 128 bits (kubernetes, pkg/kubelet/config/common.go).
 const HASH_CHARS: usize = 32;
 
 impl Place {

@@ -13,7 +13,7 @@ use std::{
     sync::Mutex,
 };
 
-use wad_toolbox::{mutex::locked, own_folder::FolderError};
+use wad_toolbox::{mutex::locked, own_folder::FolderError, whole_file};
 
 use self::pinned::Pinned;
 
@@ -130,11 +130,8 @@ impl Drop for Lock {
 }
 
 fn remove(file: &Path) {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            tracing::warn!("cannot remove {}: {error}", file.display());
-        }
-        _ => {}
+    if let Err(error) = whole_file::remove(file) {
+        tracing::warn!("cannot remove {}: {error}", file.display());
     }
 }
 

@@ -38,6 +38,15 @@ pub fn read(file: &Path, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
+/// Removes a file. Returns whether there was one.
+pub fn remove(file: &Path) -> io::Result<bool> {
+    match fs::remove_file(file) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 /// The file whose name has something added.
 pub fn beside(file: &Path, ending: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
@@ -61,6 +70,15 @@ mod tests {
         }
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_removed_as_well() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a");
+        fs::write(&file, "a").unwrap();
+        assert!(remove(&file).unwrap() && !remove(&file).unwrap());
+        assert!(remove(folder.path()).is_err());
     }
 
     #[test]

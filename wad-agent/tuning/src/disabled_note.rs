@@ -61,11 +61,8 @@ impl Note {
 
     /// Returns whether there was one.
     pub fn remove(&self) -> Result<bool, NoteError> {
-        match fs::remove_file(&self.file) {
-            Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(source) => Err(NoteError::Remove { file: self.file.clone(), source }),
-        }
+        whole_file::remove(&self.file)
+            .map_err(|source| NoteError::Remove { file: self.file.clone(), source })
     }
 }
 

@@ -32,7 +32,7 @@ use wad_linux::{
     sysctl::{self, Sysctl},
 };
 use wad_policy::config::TransmitQueue;
-use wad_toolbox::whole_file::NO_LINK;
+use wad_toolbox::whole_file::{self, NO_LINK};
 
 pub use self::damage::Damage;
 #[cfg(feature = "fuzz")]
@@ -450,10 +450,8 @@ impl Journal {
     }
 
     fn remove(&self) -> Result<(), JournalError> {
-        let removed = match fs::remove_file(&self.file) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            removed => removed.and_then(|()| sync_dir(self.dir())),
-        };
+        let removed = whole_file::remove(&self.file)
+            .and_then(|was_there| if was_there { sync_dir(self.dir()) } else { Ok(()) });
         removed.map_err(|source| JournalError::Remove { file: self.file.clone(), source })
     }
 

@@ -53,12 +53,9 @@ impl StateDir {
 
     /// Once the journal has been undone.
     pub fn forget(&self) -> Result<(), StateDirError> {
-        match fs::remove_file(&self.file) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(StateDirError::Remove { file: self.file.clone(), source: error })
-            }
-            _ => Ok(()),
-        }
+        whole_file::remove(&self.file)
+            .map_err(|source| StateDirError::Remove { file: self.file.clone(), source })?;
+        Ok(())
     }
 }
 

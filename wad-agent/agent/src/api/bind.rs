@@ -11,7 +11,7 @@ use std::{
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tracing::warn;
 use wad_linux::lock::{self, Lock};
-use wad_toolbox::own_folder;
+use wad_toolbox::{own_folder, whole_file};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -112,10 +112,7 @@ impl Drop for Readers {
 fn bind_unix(socket: &Path, group: Option<u32>) -> Result<(UnixListener, PathBuf), BindError> {
     let private = socket.with_extension("new");
     let bind = || {
-        match fs::remove_file(&private) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        whole_file::remove(&private)?;
         let listener = UnixListener::bind(&private)?;
         fs::set_permissions(&private, Permissions::from_mode(0o600))?;
         Ok(listener)

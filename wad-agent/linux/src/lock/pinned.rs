@@ -9,7 +9,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use wad_toolbox::own_folder::{self, FolderError};
+use wad_toolbox::{
+    own_folder::{self, FolderError},
+    whole_file,
+};
 
 use super::{LockError, holder, is_still_at};
 
@@ -76,7 +79,7 @@ impl Pinned {
     fn leave_note(&self, who: &str) -> io::Result<()> {
         let at = self.folder.join(NOTE);
         // One that died has left its own.
-        remove_if_there(&at)?;
+        whole_file::remove(&at)?;
         symlink(holder::note(who), at)
     }
 }
@@ -87,19 +90,12 @@ impl Drop for Pinned {
             return;
         }
         let removed =
-            remove_if_there(&self.folder.join(NOTE)).and_then(|()| fs::remove_dir(&self.folder));
+            whole_file::remove(&self.folder.join(NOTE)).and_then(|_| fs::remove_dir(&self.folder));
         if let Err(error) = removed {
             tracing::warn!("cannot remove {}: {error}", self.folder.display());
         }
         // What else is in it is others'.
         let _ = self.folder.parent().map(fs::remove_dir);
-    }
-}
-
-fn remove_if_there(file: &Path) -> io::Result<()> {
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

@@ -19,6 +19,7 @@ use wad_linux::{
 };
 use wad_policy::{config::PathPolicy, law::Law};
 use wad_struct_ops::{CongestionControl, KernelBtf, sys};
+use wad_toolbox::whole_file;
 
 use super::{Pins, Result, TuningError, algorithms, options, pins};
 use crate::{
@@ -172,10 +173,8 @@ impl Links {
     /// a pin as well: that is another part.
     fn replace(&mut self, name: &str, link: OwnedFd, pins: &Pins) -> Result<()> {
         self.held.insert(name.to_owned(), link);
-        match fs::remove_file(pins.at(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(TuningError::Held(error)),
-            _ => self.pin(pins),
-        }
+        whole_file::remove(&pins.at(name)).map_err(TuningError::Held)?;
+        self.pin(pins)
     }
 
     /// Registers laws again. Flows that run under them have kept them.

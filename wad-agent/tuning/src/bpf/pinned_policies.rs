@@ -3,12 +3,13 @@
 //! CAP_SYS_ADMIN.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
 };
 
 use aya::maps::{Array, IterableMap as _, Map, MapData, MapError};
 use wad_common::policy::Policy;
+use wad_toolbox::whole_file;
 
 use super::{Pins, Result, TuningError};
 
@@ -32,12 +33,9 @@ impl PinnedPolicies {
         pinned.map_err(|source| TuningError::Pin { path: path.to_owned(), source })
     }
 
-    /// Removes the pin of a set, if there is one.
-    pub fn remove(&self, generation: u64) -> io::Result<()> {
-        match fs::remove_file(self.path(generation)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(()),
-        }
+    /// Removes the pin of a set. Returns whether there was one.
+    pub fn remove(&self, generation: u64) -> io::Result<bool> {
+        whole_file::remove(self.path(generation))
     }
 
     /// Opens the policies that an agent before this one has left of a set.
