@@ -36,6 +36,7 @@ const LAYERS: Layers<'_> = Layers {
         "wad-policy",
         "wad-tuning",
         "wad-observing",
+        "wad-probing",
         "wad-agent",
         "wad-commands",
         "wad",

@@ -1,0 +1,56 @@
+//! What one run of a tool finds out about a path.
+
+/// A measurement is what one run found out. What its tool cannot tell is None.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measurement {
+    pub rtt: Option<RoundTrips>,
+    /// Of the packets sent, those that never came.
+    pub loss: Option<Share>,
+    /// Of the packets that came, those that came after a later one (RFC 4737, 3.3).
+    pub reordering: Option<Share>,
+    /// Bytes of the largest IP packet that gets through whole.
+    pub path_mtu_bytes: Option<u32>,
+    pub bandwidth: Option<Bandwidth>,
+    /// All that the run sent and received, with headers where they are known.
+    pub spent_bytes: u64,
+}
+
+/// Round trip times, in seconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoundTrips {
+    pub samples: u32,
+    pub min_seconds: f64,
+    pub median_seconds: f64,
+    pub max_seconds: f64,
+}
+
+/// A share of a count that says how far it can be trusted: 0 of 10 is not 0 of 10,000.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    pub part: u64,
+    pub whole: u64,
+}
+
+/// What a transfer got of a path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bandwidth {
+    pub bits_per_second: f64,
+    pub confidence: Confidence,
+    /// The round trip time while the transfer ran.
+    pub loaded_rtt: Option<RoundTrips>,
+    /// Of the bytes sent, those sent again.
+    pub retransmitted_bytes: Option<u64>,
+}
+
+/// A confidence says what ended or held up a transfer, so what its rate is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Confidence {
+    /// The estimate stands: it would not have changed by going on.
+    Converged,
+    /// A bound of bytes or time came first: the path carries this or more.
+    Capped,
+    /// The receiver's window was the limit.
+    ReceiverLimited,
+    /// The sender had not always something to send.
+    ApplicationLimited,
+}
