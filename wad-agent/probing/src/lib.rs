@@ -2,3 +2,4 @@
 //! that run, and what is kept of what they find out.
 
 pub mod measurement;
+pub mod row;

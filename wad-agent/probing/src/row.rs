@@ -1,0 +1,58 @@
+//! What is kept of each period of a task.
+
+use std::{net::IpAddr, time::Duration};
+
+use jiff::Timestamp;
+
+use crate::measurement::Measurement;
+
+/// A row says how one period of one task ended. Each period has one, and none has two.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub task: String,
+    /// The path of the configuration that it measures, if it is one's.
+    pub path: Option<String>,
+    /// The other end as the task names it: a host name or an address.
+    pub host: String,
+    /// The address that the name had for this run; None where it came to none.
+    pub address: Option<IpAddr>,
+    /// A word of the configuration, such as `rtt`.
+    pub tool: String,
+    /// When the period began.
+    pub period: Timestamp,
+    /// When the run started; None where it did not.
+    pub started: Option<Timestamp>,
+    /// From its start to its end.
+    pub took: Duration,
+    pub ending: Ending,
+}
+
+/// How a period ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ending {
+    /// The tool measured.
+    Measured(Measurement),
+    /// The run did not start within its period.
+    Missed(Hindrance),
+    /// The other end, or the task's budget, would not have it: why.
+    Refused(String),
+    /// The tool failed: why.
+    Failed(String),
+    /// It took longer than its task allows.
+    TimedOut,
+    /// It was ended: why. Its helper broke a bound, or the service stopped.
+    Killed(String),
+}
+
+/// This kept a run from starting within its period.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Hindrance {
+    /// Another task held a lock.
+    Lock { lock: String, holder: String },
+    /// Values of the path's own flows were as good and cost nothing.
+    KnownFromFlows,
+    /// The service did not run, or the host was suspended.
+    NotRunning,
+    /// The helper is waited for after failures.
+    BackingOff,
+}
