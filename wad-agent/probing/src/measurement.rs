@@ -54,3 +54,19 @@ pub enum Confidence {
     /// The sender had not always something to send.
     ApplicationLimited,
 }
+
+impl Confidence {
+    pub const ALL: [Self; 4] =
+        [Self::Converged, Self::Capped, Self::ReceiverLimited, Self::ApplicationLimited];
+
+    /// The word for it in the archive, in answers and in metrics.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Converged => "converged",
+            Self::Capped => "capped",
+            Self::ReceiverLimited => "receiver-limited",
+            Self::ApplicationLimited => "application-limited",
+        }
+    }
+}

@@ -56,3 +56,35 @@ pub enum Hindrance {
     /// The helper is waited for after failures.
     BackingOff,
 }
+
+impl Ending {
+    /// All words for endings.
+    pub const WORDS: [&'static str; 6] =
+        ["measured", "missed", "refused", "failed", "timed-out", "killed"];
+
+    /// The word for it in the archive, in answers and in metrics.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Measured(_) => "measured",
+            Self::Missed(_) => "missed",
+            Self::Refused(_) => "refused",
+            Self::Failed(_) => "failed",
+            Self::TimedOut => "timed-out",
+            Self::Killed(_) => "killed",
+        }
+    }
+}
+
+impl Hindrance {
+    /// The word for it in the archive and in answers.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Lock { .. } => "lock",
+            Self::KnownFromFlows => "known-from-flows",
+            Self::NotRunning => "not-running",
+            Self::BackingOff => "backing-off",
+        }
+    }
+}
