@@ -22,6 +22,7 @@ pub mod law;
 pub mod memory;
 pub mod policy;
 pub mod ports;
+pub mod probe;
 pub mod process;
 pub mod progress;
 pub mod recount;

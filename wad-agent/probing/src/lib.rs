@@ -4,3 +4,4 @@
 pub mod archive;
 pub mod measurement;
 pub mod row;
+pub mod tools;

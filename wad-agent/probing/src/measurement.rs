@@ -1,12 +1,12 @@
-//! What one run of a tool finds out about a path.
+//! A run of a tool finds this out about a path.
 
 /// A measurement is what one run found out. What its tool cannot tell is None.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measurement {
     pub rtt: Option<RoundTrips>,
-    /// Of the packets sent, those that never came.
+    /// The packets that never came, of those sent.
     pub loss: Option<Share>,
-    /// Of the packets that came, those that came after a later one (RFC 4737, 3.3).
+    /// The packets that came after a later one, of those that came (RFC 4737, 3.3).
     pub reordering: Option<Share>,
     /// Bytes of the largest IP packet that gets through whole.
     pub path_mtu_bytes: Option<u32>,
@@ -24,6 +24,21 @@ pub struct RoundTrips {
     pub max_seconds: f64,
 }
 
+impl RoundTrips {
+    /// Returns those of samples in seconds; None where there is none.
+    #[must_use]
+    pub fn of(mut seconds: Vec<f64>) -> Option<Self> {
+        seconds.sort_by(f64::total_cmp);
+        let (first, last) = (*seconds.first()?, *seconds.last()?);
+        Some(Self {
+            samples: u32::try_from(seconds.len()).unwrap_or(u32::MAX),
+            min_seconds: first,
+            median_seconds: seconds[seconds.len() / 2],
+            max_seconds: last,
+        })
+    }
+}
+
 /// A share of a count that says how far it can be trusted: 0 of 10 is not 0 of 10,000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -31,15 +46,30 @@ pub struct Share {
     pub whole: u64,
 }
 
-/// What a transfer got of a path.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// A bandwidth is what a transfer got of a path.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Bandwidth {
     pub bits_per_second: f64,
     pub confidence: Confidence,
     /// The round trip time while the transfer ran.
     pub loaded_rtt: Option<RoundTrips>,
-    /// Of the bytes sent, those sent again.
+    /// The bytes that were sent again.
     pub retransmitted_bytes: Option<u64>,
+    /// The sender's congestion control, such as `bbr`.
+    pub congestion: Option<String>,
+    pub held_up: Option<HeldUp>,
+}
+
+/// The time that a sender was busy, and what held it up, in seconds (`tcp_info` since
+/// Linux 4.10).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HeldUp {
+    /// It had something under way.
+    pub busy_seconds: f64,
+    /// The receiver's window let no more in.
+    pub by_receiver_seconds: f64,
+    /// The send buffer held no more.
+    pub by_send_buffer_seconds: f64,
 }
 
 /// A confidence says what ended or held up a transfer, so what its rate is worth.
@@ -51,7 +81,8 @@ pub enum Confidence {
     Capped,
     /// The receiver's window was the limit.
     ReceiverLimited,
-    /// The sender had not always something to send.
+    /// The sender had not always something to send: its program, or its send buffer, was
+    /// the limit.
     ApplicationLimited,
 }
 

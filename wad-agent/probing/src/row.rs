@@ -1,4 +1,4 @@
-//! What is kept of each period of a task.
+//! A row is kept of each period of a task.
 
 use std::{net::IpAddr, time::Duration};
 

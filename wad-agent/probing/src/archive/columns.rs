@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension as _, Result, params, types::Type};
 
 use crate::{
-    measurement::{Bandwidth, Confidence, Measurement, RoundTrips, Share},
+    measurement::{Bandwidth, Confidence, HeldUp, Measurement, RoundTrips, Share},
     row::{Ending, Hindrance, Row},
 };
 
@@ -21,7 +21,8 @@ pub const COLUMNS: &str = "
   lost_packets, sent_packets, reordered_packets, received_packets, path_mtu_bytes,
   bandwidth_bits_per_second, confidence,
   loaded_rtt_samples, loaded_rtt_min_seconds, loaded_rtt_median_seconds, loaded_rtt_max_seconds,
-  retransmitted_bytes, spent_bytes";
+  retransmitted_bytes, congestion,
+  busy_seconds, limited_by_receiver_seconds, limited_by_send_buffer_seconds, spent_bytes";
 
 /// The place of the first column of a measurement in `COLUMNS`.
 const MEASUREMENT: usize = 12;
@@ -33,9 +34,10 @@ INSERT INTO run (
   lost_packets, sent_packets, reordered_packets, received_packets, path_mtu_bytes,
   bandwidth_bits_per_second, confidence,
   loaded_rtt_samples, loaded_rtt_min_seconds, loaded_rtt_median_seconds, loaded_rtt_max_seconds,
-  retransmitted_bytes, spent_bytes
+  retransmitted_bytes, congestion,
+  busy_seconds, limited_by_receiver_seconds, limited_by_send_buffer_seconds, spent_bytes
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-  ?20, ?21, ?22, ?23, ?24, ?25)";
+  ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)";
 
 /// Writes a row, within a transaction.
 pub fn insert(connection: &Connection, row: &Row) -> Result<()> {
@@ -48,7 +50,8 @@ pub fn insert(connection: &Connection, row: &Row) -> Result<()> {
     let rtt = measured.and_then(|it| it.rtt);
     let loss = measured.and_then(|it| it.loss);
     let reordering = measured.and_then(|it| it.reordering);
-    let bandwidth = measured.and_then(|it| it.bandwidth);
+    let bandwidth = measured.and_then(|it| it.bandwidth.as_ref());
+    let held_up = bandwidth.and_then(|it| it.held_up);
     let loaded = bandwidth.and_then(|it| it.loaded_rtt);
     connection.prepare(INSERT)?.execute(params![
         series,
@@ -75,6 +78,10 @@ pub fn insert(connection: &Connection, row: &Row) -> Result<()> {
         loaded.map(|it| it.median_seconds),
         loaded.map(|it| it.max_seconds),
         bandwidth.and_then(|it| it.retransmitted_bytes).map(integer),
+        bandwidth.and_then(|it| it.congestion.as_deref()),
+        held_up.map(|it| it.busy_seconds),
+        held_up.map(|it| it.by_receiver_seconds),
+        held_up.map(|it| it.by_send_buffer_seconds),
         measured.map(|it| integer(it.spent_bytes)),
     ])?;
     Ok(())
@@ -153,6 +160,8 @@ fn measurement(row: &rusqlite::Row<'_>) -> Result<Measurement> {
                     .ok_or_else(|| odd(at(10), format!("{word:?} is no confidence")))?,
                 loaded_rtt: round_trips(row, at(11))?,
                 retransmitted_bytes: count(row, at(15))?,
+                congestion: row.get(at(16))?,
+                held_up: held_up(row, at(17))?,
             })
         }
     };
@@ -162,7 +171,7 @@ fn measurement(row: &rusqlite::Row<'_>) -> Result<Measurement> {
         reordering: share(row, at(6))?,
         path_mtu_bytes: row.get(at(8))?,
         bandwidth,
-        spent_bytes: count(row, at(16))?.unwrap_or_default(),
+        spent_bytes: count(row, at(20))?.unwrap_or_default(),
     })
 }
 
@@ -176,6 +185,16 @@ fn round_trips(row: &rusqlite::Row<'_>, at: usize) -> Result<Option<RoundTrips>>
         return Ok(None);
     };
     Ok(Some(RoundTrips { samples, min_seconds, median_seconds, max_seconds }))
+}
+
+fn held_up(row: &rusqlite::Row<'_>, at: usize) -> Result<Option<HeldUp>> {
+    let seconds = |place| row.get::<_, Option<f64>>(at + place);
+    let (Some(busy_seconds), Some(by_receiver_seconds), Some(by_send_buffer_seconds)) =
+        (seconds(0)?, seconds(1)?, seconds(2)?)
+    else {
+        return Ok(None);
+    };
+    Ok(Some(HeldUp { busy_seconds, by_receiver_seconds, by_send_buffer_seconds }))
 }
 
 fn share(row: &rusqlite::Row<'_>, at: usize) -> Result<Option<Share>> {

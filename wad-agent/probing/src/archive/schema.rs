@@ -45,7 +45,11 @@ CREATE TABLE run (
   loaded_rtt_min_seconds REAL,
   loaded_rtt_median_seconds REAL,
   loaded_rtt_max_seconds REAL,
-  retransmitted_bytes INTEGER
+  retransmitted_bytes INTEGER,
+  congestion TEXT,
+  busy_seconds REAL,
+  limited_by_receiver_seconds REAL,
+  limited_by_send_buffer_seconds REAL
 );
 CREATE INDEX series_of_task ON series (task);
 CREATE INDEX run_of_series ON run (series, period_us);
@@ -56,7 +60,8 @@ CREATE VIEW result AS
     took_us / 1e6 AS took_seconds, spent_bytes,
     rtt_min_seconds, rtt_median_seconds, rtt_max_seconds,
     lost_packets, sent_packets, reordered_packets, received_packets, path_mtu_bytes,
-    bandwidth_bits_per_second, confidence, loaded_rtt_median_seconds, retransmitted_bytes
+    bandwidth_bits_per_second, confidence, loaded_rtt_median_seconds, retransmitted_bytes, congestion,
+    busy_seconds, limited_by_receiver_seconds, limited_by_send_buffer_seconds
   FROM run JOIN series ON series.id = run.series
   ORDER BY run.period_us, run.id;
 ";

@@ -6,7 +6,7 @@ use tempfile::TempDir;
 
 use super::{Archive, Bounds, Bucket, Query, Spread, aside::with_end};
 use crate::{
-    measurement::{Bandwidth, Confidence, Measurement, RoundTrips, Share},
+    measurement::{Bandwidth, Confidence, HeldUp, Measurement, RoundTrips, Share},
     row::{Ending, Hindrance, Row},
 };
 
@@ -57,6 +57,12 @@ fn rows_come_back_as_they_were() {
         confidence: Confidence::ReceiverLimited,
         loaded_rtt: Some(round_trips(0.13)),
         retransmitted_bytes: Some(0),
+        congestion: Some("bbr".to_owned()),
+        held_up: Some(HeldUp {
+            busy_seconds: 1.5,
+            by_receiver_seconds: 0.5,
+            by_send_buffer_seconds: 0.0,
+        }),
     };
     let full = Measurement {
         rtt: Some(round_trips(0.11)),
@@ -131,8 +137,14 @@ fn days_are_folded_into_buckets() {
     let folder = folder();
     let archive = open(&folder);
     let measured = |second, median, bits_per_second, confidence| {
-        let bandwidth =
-            Bandwidth { bits_per_second, confidence, loaded_rtt: None, retransmitted_bytes: None };
+        let bandwidth = Bandwidth {
+            bits_per_second,
+            confidence,
+            loaded_rtt: None,
+            retransmitted_bytes: None,
+            congestion: None,
+            held_up: None,
+        };
         let measurement = Measurement {
             rtt: Some(round_trips(median)),
             loss: Some(Share { part: 1, whole: 10 }),

@@ -1,0 +1,75 @@
+//! Options of the sockets of probes.
+
+use std::{
+    io,
+    os::fd::{AsFd, AsRawFd as _},
+};
+
+use nix::sys::socket::{
+    AddressFamily, SetSockOpt, SockaddrStorage, setsockopt,
+    sockopt::{BindToDevice, Mark, TcpUserTimeout},
+};
+use wad_common::probe::USER_TIMEOUT_MS;
+
+use super::{Target, ToolError};
+
+#[must_use]
+pub const fn family(to: &Target) -> AddressFamily {
+    if to.address.is_ipv6() { AddressFamily::Inet6 } else { AddressFamily::Inet }
+}
+
+#[must_use]
+pub fn address(to: &Target, port: u16) -> SockaddrStorage {
+    std::net::SocketAddr::new(to.address, port).into()
+}
+
+/// Sets what the target asks of a socket.
+pub fn prepare(socket: &impl AsFd, to: &Target) -> Result<(), ToolError> {
+    if let Some(interface) = &to.interface {
+        set(socket, to, "SO_BINDTODEVICE", BindToDevice, &interface.into())?;
+    }
+    if let Some(mark) = &to.mark {
+        set(socket, to, "SO_MARK", Mark, mark)?;
+    }
+    Ok(())
+}
+
+/// Shows that a connection, or those that a listener accepts, are of a probe.
+pub fn sign(socket: &impl AsFd) -> nix::Result<()> {
+    setsockopt(socket, TcpUserTimeout, &USER_TIMEOUT_MS)
+}
+
+pub fn set<O: SetSockOpt>(
+    socket: &impl AsFd,
+    to: &Target,
+    name: &'static str,
+    option: O,
+    value: &O::Val,
+) -> Result<(), ToolError> {
+    setsockopt(socket, option, value).map_err(|error| ToolError::Option {
+        option: name,
+        address: to.address,
+        source: error.into(),
+    })
+}
+
+/// Bounds what the kernel holds of a connection that it has not sent yet.
+pub fn set_unsent(socket: &impl AsFd, to: &Target, bytes: u32) -> Result<(), ToolError> {
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the value has the length given.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const bytes).cast(),
+            size_of_val(&bytes) as libc::socklen_t,
+        )
+    };
+    let failed = |error| ToolError::Option {
+        option: "TCP_NOTSENT_LOWAT",
+        address: to.address,
+        source: error,
+    };
+    if result == 0 { Ok(()) } else { Err(failed(io::Error::last_os_error())) }
+}
