@@ -4,4 +4,5 @@
 pub mod archive;
 pub mod measurement;
 pub mod row;
+pub mod schedule;
 pub mod tools;

@@ -47,7 +47,7 @@ pub enum Ending {
 /// This kept a run from starting within its period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hindrance {
-    /// Another task held a lock.
+    /// Another task held a lock, or waited longer for it.
     Lock { lock: String, holder: String },
     /// Values of the path's own flows were as good and cost nothing.
     KnownFromFlows,
