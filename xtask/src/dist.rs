@@ -9,7 +9,9 @@ use clap::builder::PossibleValuesParser;
 
 use crate::{
     elf::Elf,
-    exec, reference,
+    exec,
+    packages::OTHER_HEADERS,
+    reference,
     setup::{self, For, SHIPPED},
     sizes::Sizes,
 };
@@ -74,14 +76,24 @@ pub fn arch(target: &'static str) -> &'static str {
 }
 
 /// Returns a cargo that compiles static programs for a target. The compiler brings its
-/// own linker and C library for these. The C in ring, which TLS needs, takes this
-/// machine's compiler, or clang, which knows other machines; it uses no library.
+/// own linker and C library for these. C takes this machine's compiler, or clang, which
+/// knows other machines. That in ring, which TLS needs, uses no library. SQLite takes the
+/// headers of glibc, and meets musl: of both it uses only what the kernel lays down for
+/// machines of 64 bits, and functions of POSIX, but those that glibc has for itself
+/// (`_FORTIFY_SOURCE`, which some compilers turn on) are not there.
 pub fn cargo(subcommand: &str, target: &str, profile: &str) -> Command {
     let name = target.replace('-', "_");
     let linker = format!("CARGO_TARGET_{}_LINKER", name.to_uppercase());
-    let compiler = if target.starts_with(env::consts::ARCH) { "cc" } else { "clang" };
+    let mut flags = "-U_FORTIFY_SOURCE".to_owned();
+    let compiler = if target.starts_with(env::consts::ARCH) {
+        "cc"
+    } else {
+        flags = format!("{flags} -isystem {OTHER_HEADERS}");
+        "clang"
+    };
     let mut command = exec::cargo([subcommand, "--profile", profile, "--target", target]);
     command.env(linker, "rust-lld").env(format!("CC_{name}"), compiler);
+    command.env(format!("CFLAGS_{name}"), flags);
     command
 }
 

@@ -1,6 +1,6 @@
 //! The lab and the tests use packages of the distribution.
 
-use std::process::Command;
+use std::{path::Path, process::Command};
 
 use anyhow::{Result, bail};
 
@@ -12,7 +12,7 @@ pub struct Package {
     pub name: &'static str,
     /// The reason why it is needed.
     pub why: &'static str,
-    /// A program of it: where that is found, the package is there.
+    /// A program or a folder of it: where that is found, the package is there.
     pub program: &'static str,
     /// The service that it would start with the machine. Nobody asked for that.
     service: Option<&'static str>,
@@ -39,8 +39,18 @@ pub enum Only {
     Packages,
 }
 
+/// The C library's headers for the other one of the machines that wad is shipped for: the
+/// package and the folder.
+#[cfg(target_arch = "x86_64")]
+const HEADERS: (&str, &str) = ("libc6-dev-arm64-cross", "/usr/aarch64-linux-gnu/include");
+#[cfg(not(target_arch = "x86_64"))]
+const HEADERS: (&str, &str) = ("libc6-dev-amd64-cross", "/usr/x86_64-linux-gnu/include");
+
+/// The folder of these headers.
+pub const OTHER_HEADERS: &str = HEADERS.1;
+
 /// This list has all packages.
-pub const ALL: [Package; 29] = [
+pub const ALL: [Package; 30] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -54,7 +64,8 @@ pub const ALL: [Package; 29] = [
     Package::new("util-linux", "taskset", "processors of benchmarks, mounts of machines"),
     Package::new("systemd", "systemctl", "holds the agent as its unit says"),
     Package::new("zstd", "zstd", "an outside view of packed traces"),
-    Package::new("clang", "clang", "compiles TLS for other machines").only(Only::Shipping),
+    Package::new("clang", "clang", "compiles C for other machines").only(Only::Shipping),
+    Package::new(HEADERS.0, HEADERS.1, "C for other machines").only(Only::Shipping),
     Package::new("skopeo", "skopeo", "an outside view of images").only(Only::Images),
     Package::new("umoci", "umoci", "unpacks images").only(Only::Images),
     Package::new("containerd", "containerd", "holds containers")
@@ -94,7 +105,7 @@ impl Package {
     }
 
     fn is_missing(&self) -> bool {
-        exec::find_program(self.program).is_none()
+        !Path::new(self.program).is_dir() && exec::find_program(self.program).is_none()
     }
 }
 
