@@ -24,7 +24,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use prometheus_client::registry::Registry;
+use prometheus_client::{collector::Collector, registry::Registry};
 use wad_common::counter::Counter;
 use wad_linux::{netns::Skipped, own_process::Usage};
 use wad_toolbox::shortage;
@@ -36,6 +36,8 @@ use wad_tuning::{
 };
 
 pub use self::{
+    collector::{descriptor, family, single},
+    definitions::Definition,
     ends::{Delays, Ended, Ends},
     live::{Live, Seconds},
     reloads::Reloads,
@@ -296,8 +298,16 @@ pub fn encode(
     started: SystemTime,
     format: Format,
 ) -> Result<String, fmt::Error> {
+    encode_collector(Box::new(collector::Scrape { readings, max_paths, started }), format)
+}
+
+/// Writes one scrape of what a collector has.
+pub fn encode_collector(
+    collector: Box<dyn Collector>,
+    format: Format,
+) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(collector::Scrape { readings, max_paths, started }));
+    registry.register_collector(collector);
     let mut openmetrics = String::new();
     prometheus_client::encoding::text::encode(&mut openmetrics, &registry)?;
     Ok(match format {

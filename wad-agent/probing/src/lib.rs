@@ -1,6 +1,7 @@
 //! Paths measured by ourselves, as NTAF did it for the WAD: what is run when, the tools
 //! that run, and what is kept of what they find out.
 
+pub mod answers;
 pub mod archive;
 pub mod measurement;
 pub mod row;

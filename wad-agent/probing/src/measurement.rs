@@ -1,7 +1,10 @@
 //! A run of a tool finds this out about a path.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// A measurement is what one run found out. What its tool cannot tell is None.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Measurement {
     pub rtt: Option<RoundTrips>,
     /// The packets that never came, of those sent.
@@ -16,7 +19,7 @@ pub struct Measurement {
 }
 
 /// Round trip times, in seconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RoundTrips {
     pub samples: u32,
     pub min_seconds: f64,
@@ -40,14 +43,14 @@ impl RoundTrips {
 }
 
 /// A share of a count that says how far it can be trusted: 0 of 10 is not 0 of 10,000.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Share {
     pub part: u64,
     pub whole: u64,
 }
 
 /// A bandwidth is what a transfer got of a path.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bandwidth {
     pub bits_per_second: f64,
     pub confidence: Confidence,
@@ -62,7 +65,7 @@ pub struct Bandwidth {
 
 /// The time that a sender was busy, and what held it up, in seconds (`tcp_info` since
 /// Linux 4.10).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HeldUp {
     /// It had something under way.
     pub busy_seconds: f64,
@@ -73,7 +76,8 @@ pub struct HeldUp {
 }
 
 /// A confidence says what ended or held up a transfer, so what its rate is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
 pub enum Confidence {
     /// The estimate stands: it would not have changed by going on.
     Converged,
@@ -84,6 +88,22 @@ pub enum Confidence {
     /// The sender had not always something to send: its program, or its send buffer, was
     /// the limit.
     ApplicationLimited,
+}
+
+impl Share {
+    /// Returns the share as a fraction; None of nothing.
+    #[must_use]
+    pub fn fraction(self) -> Option<f64> {
+        (self.whole > 0).then(|| self.part as f64 / self.whole as f64)
+    }
+}
+
+impl Bandwidth {
+    /// Tells whether the path may carry more: something else than it was the limit.
+    #[must_use]
+    pub fn is_least(&self) -> bool {
+        self.confidence != Confidence::Converged
+    }
 }
 
 impl Confidence {

@@ -65,26 +65,41 @@ impl Ending {
     /// The word for it in the archive, in answers and in metrics.
     #[must_use]
     pub const fn word(&self) -> &'static str {
+        Self::WORDS[self.place()]
+    }
+
+    /// The place of its word.
+    #[must_use]
+    pub const fn place(&self) -> usize {
         match self {
-            Self::Measured(_) => "measured",
-            Self::Missed(_) => "missed",
-            Self::Refused(_) => "refused",
-            Self::Failed(_) => "failed",
-            Self::TimedOut => "timed-out",
-            Self::Killed(_) => "killed",
+            Self::Measured(_) => 0,
+            Self::Missed(_) => 1,
+            Self::Refused(_) => 2,
+            Self::Failed(_) => 3,
+            Self::TimedOut => 4,
+            Self::Killed(_) => 5,
         }
     }
 }
 
 impl Hindrance {
-    /// The word for it in the archive and in answers.
+    /// All words for what keeps a run from starting.
+    pub const WORDS: [&'static str; 4] = ["lock", "known-from-flows", "not-running", "backing-off"];
+
+    /// The word for it in the archive, in answers and in metrics.
     #[must_use]
     pub const fn word(&self) -> &'static str {
+        Self::WORDS[self.place()]
+    }
+
+    /// The place of its word.
+    #[must_use]
+    pub const fn place(&self) -> usize {
         match self {
-            Self::Lock { .. } => "lock",
-            Self::KnownFromFlows => "known-from-flows",
-            Self::NotRunning => "not-running",
-            Self::BackingOff => "backing-off",
+            Self::Lock { .. } => 0,
+            Self::KnownFromFlows => 1,
+            Self::NotRunning => 2,
+            Self::BackingOff => 3,
         }
     }
 }

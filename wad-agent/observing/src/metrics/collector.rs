@@ -59,7 +59,7 @@ fn time(at: SystemTime) -> ConstGauge<f64> {
 
 /// Encodes a family with a series for each value, told apart by a label. A family has at least
 /// one series: there is none where there is no value.
-fn family<'v>(
+pub fn family<'v>(
     encoder: &mut DescriptorEncoder<'_>,
     definition: &Definition,
     label: &str,
@@ -72,7 +72,7 @@ fn family<'v>(
 }
 
 /// Encodes a metric that has one value.
-fn single(
+pub fn single(
     encoder: &mut DescriptorEncoder<'_>,
     definition: &Definition,
     value: impl EncodeMetric,
@@ -87,7 +87,8 @@ fn histogram(family: &mut MetricEncoder, bounds: &[f64], of: &Histogram) -> fmt:
     family.encode_histogram::<NoLabelSet>(of.sum, of.count(), &buckets, None)
 }
 
-fn descriptor<'e>(
+/// Begins a family.
+pub fn descriptor<'e>(
     encoder: &'e mut DescriptorEncoder<'_>,
     definition: &'e Definition,
     kind: MetricType,

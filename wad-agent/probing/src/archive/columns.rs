@@ -10,10 +10,10 @@ use crate::{
     row::{Ending, Hindrance, Row},
 };
 
-/// What a reason may take of a row: some of it is what another program said.
+/// A reason may take so much of a row: some of it is what another program said.
 const MAX_REASON_BYTES: usize = 1_000;
 
-/// What is read of a run and its series, in the order of `read`.
+/// These columns are read of a run and its series, in the order of `read`.
 pub const COLUMNS: &str = "
   task, path, host, address, tool,
   period_us, started_us, took_us, ending, reason, lock, holder,

@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const LOOKS: u32 = 16;
 /// Rows that go at once. What a transaction changes has to fit beside the bound.
 const CHUNK: u32 = 256;
-/// Of a log that grew, so much stays on the disk.
+/// A log that grew leaves so much on the disk.
 const MAX_LOG_BYTES: u64 = 4 << 20;
 /// SQLite's usual size of a page.
 const PAGE_BYTES: u64 = 4_096;
@@ -191,7 +191,7 @@ impl Bounds {
         (self.max_bytes / 8).clamp(16 * PAGE_BYTES, MAX_LOG_BYTES)
     }
 
-    /// What rows may take, so that all files together are within the bound: the log may have
+    /// Rows may take this, so that all files together are within the bound: the log may have
     /// twice its length, and what a transaction adds.
     fn row_bytes(self) -> u64 {
         self.max_bytes.saturating_sub(3 * self.log_bytes())

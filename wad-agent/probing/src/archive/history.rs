@@ -3,20 +3,22 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    measurement::{Confidence, Measurement, Share},
+    measurement::{Measurement, Share},
     row::{Ending, Row},
 };
 
 /// A bucket is what the runs of one stretch of time found out together.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Bucket {
     /// A multiple of its length since 1970.
     pub start: Timestamp,
     /// The periods that began in it.
     pub periods: u64,
-    /// Those of them that gave a measurement.
+    /// So many of them gave a measurement.
     pub measured: u64,
     /// Seconds: the least of all, the mean of the runs' medians, the greatest of all.
     pub rtt_seconds: Option<Spread>,
@@ -26,12 +28,12 @@ pub struct Bucket {
     /// The least of all.
     pub path_mtu_bytes: Option<u32>,
     pub bandwidth_bits_per_second: Option<Spread>,
-    /// The runs whose bandwidth is no more than a lower bound, as their transfers were
-    /// capped.
-    pub capped: u64,
+    /// The runs whose bandwidth is no more than a lower bound, as something else than the
+    /// path was the limit.
+    pub least: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Spread {
     pub min: f64,
     pub mean: f64,
@@ -54,7 +56,7 @@ struct Sums {
     reordering: Option<Share>,
     path_mtu_bytes: Option<u32>,
     bandwidth_bits_per_second: Range,
-    capped: u64,
+    least: u64,
 }
 
 /// A spread before its mean is taken.
@@ -110,7 +112,7 @@ impl Sums {
         if let Some(bandwidth) = bandwidth {
             let rate = bandwidth.bits_per_second;
             self.bandwidth_bits_per_second.add(rate, rate, rate);
-            self.capped += u64::from(bandwidth.confidence == Confidence::Capped);
+            self.least += u64::from(bandwidth.is_least());
         }
     }
 
@@ -124,7 +126,7 @@ impl Sums {
             reordering: self.reordering,
             path_mtu_bytes: self.path_mtu_bytes,
             bandwidth_bits_per_second: self.bandwidth_bits_per_second.finish(),
-            capped: self.capped,
+            least: self.least,
         }
     }
 }

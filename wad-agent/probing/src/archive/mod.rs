@@ -1,5 +1,5 @@
-//! What was found out, kept in a file of SQLite that other programs can read: see the view
-//! `result` of it.
+//! The archive keeps what was found out in a file of SQLite, which other programs can read:
+//! see the view `result` of it.
 //!
 //! Nothing here fails the service. A row that cannot be written waits in memory and is
 //! written when that works again; a file that is damaged, or of a later version, is set
@@ -35,7 +35,7 @@ pub use self::{
     history::{Bucket, Spread},
     query::{Latest, MAX_ROWS, Query},
 };
-use crate::row::Row;
+use crate::row::{Ending, Hindrance, Row};
 
 /// After a failure, the file is left alone for so long.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -77,6 +77,12 @@ pub struct Archive {
 /// How the archive is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
+    /// Rows that were appended since the start, by the words of [`Ending::WORDS`].
+    pub endings: [u64; Ending::WORDS.len()],
+    /// So many of them were missed, by the words of [`Hindrance::WORDS`].
+    pub hindrances: [u64; Hindrance::WORDS.len()],
+    /// The bytes that runs spent which gave a measurement.
+    pub spent_bytes: u64,
     /// Rows that were written since the start.
     pub written: u64,
     /// Rows that wait in memory.
@@ -98,11 +104,10 @@ struct Writer {
     bounds: Bounds,
     database: Option<Database>,
     ring: Ring,
-    written: u64,
-    failing: Option<String>,
+    /// The counts, and how it is; not how large.
+    state: State,
     /// The file is left alone until then.
     again: Option<Instant>,
-    set_aside: Vec<PathBuf>,
     /// The times that a file was opened.
     opened: u64,
 }
@@ -124,10 +129,8 @@ impl Archive {
             bounds,
             database: None,
             ring: Ring::default(),
-            written: 0,
-            failing: None,
+            state: State::default(),
             again: None,
-            set_aside: Vec::new(),
             opened: 0,
         };
         let opened = writer.database().map(drop);
@@ -198,14 +201,12 @@ impl Archive {
             writer.database.as_ref().and_then(|database| bytes(database).ok()).unwrap_or_default()
         };
         State {
-            written: writer.written,
             waiting: writer.ring.len(),
             lost: writer.ring.lost(),
             file_bytes: bytes(Database::file_bytes),
             free_bytes: bytes(Database::free_bytes),
             log_bytes: writer.database.as_ref().map_or(0, Database::log_bytes),
-            failing: writer.failing.clone(),
-            set_aside: writer.set_aside.clone(),
+            ..writer.state.clone()
         }
     }
 
@@ -262,6 +263,7 @@ fn read_only(path: &Path) -> rusqlite::Result<Connection> {
 
 impl Writer {
     fn append(&mut self, row: &Row) {
+        self.state.count(row);
         let rests = self.again.is_some_and(|again| Instant::now() < again);
         if self.ring.is_empty() && !rests {
             match self.write(std::slice::from_ref(row)) {
@@ -282,7 +284,7 @@ impl Writer {
         let mut ring = std::mem::take(&mut self.ring);
         let result = (|| {
             while !ring.is_empty() {
-                let count = if self.failing.is_some() { 1 } else { ring.len() };
+                let count = if self.state.failing.is_some() { 1 } else { ring.len() };
                 self.write(&ring.rows()[..count])?;
                 ring.forget(count);
                 self.judge(Ok(()));
@@ -301,7 +303,7 @@ impl Writer {
             }
             other => other?,
         }
-        self.written += rows.len() as u64;
+        self.state.written += rows.len() as u64;
         let Some(database) = self.database.as_mut().filter(|it| it.wants_look()) else {
             return Ok(());
         };
@@ -343,7 +345,7 @@ impl Writer {
         let aside = aside::set_aside(&self.path, kind)
             .map_err(|source| ArchiveError::Look { file: self.path.clone(), source })?;
         warn!("{}; it is set aside as {}, and another is begun", told(why), aside.display());
-        self.set_aside.push(aside);
+        self.state.set_aside.push(aside);
         Ok(())
     }
 
@@ -352,18 +354,31 @@ impl Writer {
         match result {
             Ok(()) => {
                 self.again = None;
-                if self.failing.take().is_some() {
+                if self.state.failing.take().is_some() {
                     info!("{}: results are written again", self.path.display());
                 }
             }
             Err(error) => {
                 let why = told(&error);
-                if self.failing.as_ref() != Some(&why) {
+                if self.state.failing.as_ref() != Some(&why) {
                     warn!("{why}; results wait in memory");
                 }
-                self.failing = Some(why);
+                self.state.failing = Some(why);
                 self.again = Some(Instant::now() + PAUSE);
             }
+        }
+    }
+}
+
+impl State {
+    fn count(&mut self, row: &Row) {
+        self.endings[row.ending.place()] += 1;
+        match &row.ending {
+            Ending::Measured(measurement) => {
+                self.spent_bytes = self.spent_bytes.saturating_add(measurement.spent_bytes);
+            }
+            Ending::Missed(hindrance) => self.hindrances[hindrance.place()] += 1,
+            _ => {}
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is asked of the archive.
+//! Questions that the archive answers.
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Result, Statement, params, params_from_iter, types::Value};

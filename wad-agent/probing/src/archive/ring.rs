@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::row::Row;
 
-/// What waits: a few MB. It is most of an hour of 1,000 paths that are measured each 5
+/// So many rows may wait: a few MB, and most of an hour of 1,000 paths that are measured each 5
 /// minutes.
 const MAX_ROWS: usize = 10_000;
 

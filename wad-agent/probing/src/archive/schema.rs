@@ -1,11 +1,11 @@
-//! What is in the file: SQL, and the numbers that say whose file it is and of what version.
+//! The tables of the file: SQL, and the numbers that say whose file it is and of what version.
 
 use rusqlite::{Connection, OptionalExtension as _, Result, Transaction, TransactionBehavior};
 
 /// The version of the tables, which `PRAGMA user_version` tells.
 pub const VERSION: i32 = 1;
 
-/// What `PRAGMA application_id` tells of an archive: `wadp`.
+/// `PRAGMA application_id` tells this of an archive: `wadp`.
 const APPLICATION: i32 = i32::from_be_bytes(*b"wadp");
 
 /// A series is what the rows of a task have in common, so that each row is small. Times are
@@ -66,7 +66,7 @@ CREATE VIEW result AS
   ORDER BY run.period_us, run.id;
 ";
 
-/// What a file turns out to be.
+/// A file turns out to be one of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Empty,

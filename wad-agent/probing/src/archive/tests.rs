@@ -161,9 +161,9 @@ fn days_are_folded_into_buckets() {
     let hour = Duration::from_secs(3_600);
     let buckets = archive.history(&query, hour).unwrap();
     assert_eq!(buckets.len(), 2);
-    let Bucket { start, periods, measured, loss, capped, .. } = buckets[0];
+    let Bucket { start, periods, measured, loss, least, .. } = buckets[0];
     assert_eq!(start, row("a", 0).period);
-    assert_eq!((periods, measured, capped), (3, 2, 1));
+    assert_eq!((periods, measured, least), (3, 2, 1));
     assert_eq!(loss, Some(Share { part: 2, whole: 20 }));
     let rtt = buckets[0].rtt_seconds.unwrap();
     assert!((rtt.mean - 0.15).abs() < 1e-9, "{rtt:?}");
