@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 19] = [
+const TARGETS: [&str; 22] = [
     "archive",
     "authorization",
     "config",
@@ -38,6 +38,9 @@ const TARGETS: [&str; 19] = [
     "packed_trace",
     "papers",
     "pods",
+    "probe_helper",
+    "probe_message",
+    "probe_pscheduler",
     "proc",
     "prometheus",
     "pscheduler",

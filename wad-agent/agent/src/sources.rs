@@ -28,10 +28,10 @@ pub use error::{ErrorKind, SourceError};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 pub use passive::{Passive, Shown};
 pub use poll::Polling;
-use serde_json::Value;
 pub use store::{Findings, Found, Health, Refused, Store, seconds_since_1970};
 pub use targets::Targets;
 use wad_policy::config::Metric;
+use wad_probing::pscheduler::number;
 
 #[cfg(feature = "fuzz")]
 pub use self::{
@@ -72,13 +72,4 @@ async fn side_by_side<T>(
     asked: Vec<impl Future<Output = Result<T, SourceError>>>,
 ) -> Result<Vec<T>, SourceError> {
     stream::iter(asked).buffered(PATHS_AT_ONCE).try_collect().await
-}
-
-/// Prometheus' values are texts, others' are numbers, and some are none.
-fn number(value: &Value) -> Option<f64> {
-    let number = match value {
-        Value::String(text) => text.parse().ok()?,
-        value => value.as_f64()?,
-    };
-    number.is_finite().then_some(number)
 }

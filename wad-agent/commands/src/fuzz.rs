@@ -24,6 +24,10 @@ use wad_policy::{
     derived::{Definition, Derived},
     switch,
 };
+pub use wad_probing::tools::{
+    fuzz::{helper as probe_helper, message as probe_message},
+    fuzz_pscheduler as probe_pscheduler,
+};
 use wad_tuning::explain::Query;
 
 use crate::{check, plot};

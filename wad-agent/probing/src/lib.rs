@@ -4,6 +4,7 @@
 pub mod answers;
 pub mod archive;
 pub mod measurement;
+pub mod pscheduler;
 pub mod row;
 pub mod schedule;
 pub mod tools;

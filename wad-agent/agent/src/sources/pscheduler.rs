@@ -6,7 +6,6 @@
 //! an id, is used: a proxy or a tunnel may stand between.
 
 mod hosts;
-mod run;
 mod task;
 
 use std::{
@@ -19,14 +18,12 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, value::RawValue};
 use wad_http::{Client, encoded, shown};
 use wad_policy::config::{Metric, PerfSonar, Source};
+use wad_probing::pscheduler::{Id, Run, RunOutcome, Test, values};
 
 #[cfg(feature = "fuzz")]
 use self::hosts::Hosts;
 pub use self::hosts::Known;
-use self::{
-    run::{Run, RunOutcome, values},
-    task::{Chosen, Id, Task, Test, choose},
-};
+use self::task::{Chosen, Task, choose};
 use super::{
     Answer, ErrorKind, Reading, Sample, SourceError, Targets, error::is_possible, side_by_side,
 };

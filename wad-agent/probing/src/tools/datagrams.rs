@@ -18,20 +18,8 @@ use tokio::io::unix::AsyncFd;
 use super::{
     Target, ToolError,
     message::{self, Echo, Message},
-    socket::{address, family, prepare, set},
+    socket::{address, family, prepare, set, set_number},
 };
-
-/// Headers of IPv4 and IPv6 without options, and the one of ICMP or UDP, which both have 8
-/// bytes.
-const IPV4_BYTES: u64 = 20;
-const IPV6_BYTES: u64 = 40;
-const ICMP_OR_UDP_BYTES: u64 = 8;
-
-/// Returns the bytes of headers before a datagram's payload.
-#[must_use]
-pub const fn header_bytes(is_v6: bool) -> u64 {
-    ICMP_OR_UDP_BYTES + if is_v6 { IPV6_BYTES } else { IPV4_BYTES }
-}
 
 /// Types of ICMP's messages: RFC 792, RFC 4443 section 4.
 #[derive(Clone, Copy, Debug)]
@@ -101,6 +89,21 @@ impl Datagrams {
         let socket = unsafe { AsyncFd::register(fd) };
         let socket = socket.map_err(|error| failed(error.into()))?;
         Ok(Self { socket, icmp, nonce })
+    }
+
+    /// Has packets leave as large as they are, whatever routers said of the way.
+    pub fn forbid_fragments(&self, to: &Target) -> Result<(), ToolError> {
+        let (name, level, option, value) = match to.address.is_ipv6() {
+            true => {
+                let probe = libc::IPV6_PMTUDISC_PROBE;
+                ("IPV6_MTU_DISCOVER", libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)
+            }
+            false => {
+                let probe = libc::IP_PMTUDISC_PROBE;
+                ("IP_MTU_DISCOVER", libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)
+            }
+        };
+        set_number(self.socket.get_ref(), to, name, (level, option, value))
     }
 
     /// Sends an echo of so many bytes behind the header of ICMP or UDP.

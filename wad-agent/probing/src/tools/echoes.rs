@@ -6,7 +6,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     Echo, Rtt, Target, ToolError,
-    datagrams::{Came, Datagrams, header_bytes},
+    datagrams::{Came, Datagrams},
+    headers::header_bytes,
     message,
     session::{Asked, Session},
     train::Train,

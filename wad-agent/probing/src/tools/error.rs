@@ -4,7 +4,7 @@ use std::{io, net::IpAddr, num::NonZeroU16, time::Duration};
 
 use wad_toolbox::{amounts::Bytes, causes::told};
 
-use super::message::MessageError;
+use super::{helpers::HelperError, message::MessageError, pscheduler::PSchedulerError};
 use crate::row::Ending;
 
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +37,12 @@ pub enum ToolError {
     Silent { address: IpAddr, count: NonZeroU16, source: Option<io::Error> },
     #[error("the transfer to {address} delivered nothing")]
     NothingDelivered { address: IpAddr },
+    #[error("the path MTU is measured by icmp or udp: tcp takes packets apart itself")]
+    NoMtuOverTcp,
+    #[error(transparent)]
+    PScheduler(#[from] PSchedulerError),
+    #[error(transparent)]
+    Helper(#[from] HelperError),
     #[error("no result within {} s (timeout)", deadline.as_secs_f64())]
     TimedOut { deadline: Duration },
 }
@@ -46,9 +52,15 @@ impl ToolError {
     #[must_use]
     pub fn ending(&self) -> Ending {
         match self {
-            Self::Budget { .. } | Self::PingForbidden { .. } | Self::Refused { .. } => {
+            Self::Budget { .. }
+            | Self::PingForbidden { .. }
+            | Self::NoMtuOverTcp
+            | Self::PScheduler(PSchedulerError::Refused { .. })
+            | Self::Refused { .. } => Ending::Refused(told(self)),
+            Self::Helper(HelperError::Refused { .. } | HelperError::Mark { .. }) => {
                 Ending::Refused(told(self))
             }
+            Self::Helper(HelperError::Flood { .. }) => Ending::Killed(told(self)),
             Self::TimedOut { .. } => Ending::TimedOut,
             _ => Ending::Failed(told(self)),
         }

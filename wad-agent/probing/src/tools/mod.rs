@@ -8,20 +8,36 @@ mod datagrams;
 mod echoes;
 mod error;
 mod estimate;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
+mod headers;
+mod helpers;
 mod message;
+mod path_mtu;
+mod pscheduler;
 mod session;
 mod socket;
 mod tcp_info;
 mod train;
 mod transfer;
 
-use std::{net::IpAddr, num::NonZeroU16, time::Duration};
+use std::{
+    net::IpAddr,
+    num::{NonZeroU8, NonZeroU16},
+    path::PathBuf,
+    time::Duration,
+};
 
 use tokio::time::timeout;
+use wad_toolbox::{access::Access, url::Url};
 
+#[cfg(feature = "fuzz")]
+pub use self::pscheduler::fuzz as fuzz_pscheduler;
 pub use self::{
     answerer::{Answerer, AnswererError, Terms},
     error::ToolError,
+    helpers::{HelperError, command::Document},
+    pscheduler::PSchedulerError,
 };
 use crate::measurement::Measurement;
 
@@ -41,11 +57,21 @@ pub struct Target {
     pub max_bytes: u64,
 }
 
-/// A tool, with its settings.
+/// A tool, with its settings. Bytes of a user's own program are its own affair, which is
+/// told its bound; those that a pScheduler sends do not pass this host.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tool {
     Rtt(Rtt),
+    PathMtu(PathMtu),
     Bandwidth(Transfer),
+    /// The ping of iputils.
+    Ping(Ping),
+    /// The client of iperf3, versions 3.12 and later.
+    Iperf3(Iperf3),
+    /// A program of the user's own.
+    Command(Command),
+    /// A server of perfSONAR, whose host measures.
+    PScheduler(Box<PScheduler>),
 }
 
 /// Echoes: round trip times, losses, and what comes out of order.
@@ -81,13 +107,92 @@ pub struct Transfer {
     pub time: Duration,
 }
 
+/// The largest packet that the path carries whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathMtu {
+    /// TCP cannot tell.
+    pub by: Echo,
+    /// No larger packet is tried.
+    pub most_bytes: u16,
+    /// An answer is waited for so long at first.
+    pub wait: Duration,
+}
+
+/// The settings of ping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ping {
+    pub count: NonZeroU16,
+    /// From one to the next.
+    pub interval: Duration,
+    /// Bytes of each behind its headers; with fewer than 16 there is no time.
+    pub payload_bytes: u16,
+    /// The last one is waited for so long.
+    pub wait: Duration,
+}
+
+/// The settings of iperf3. A run keeps to its bytes by a bound on the rate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Iperf3 {
+    pub port: u16,
+    /// In whole seconds; what is over counts for one.
+    pub time: Duration,
+    pub streams: NonZeroU8,
+    /// The server sends.
+    pub is_reverse: bool,
+    /// Datagrams at this rate for each stream; None for TCP.
+    pub udp_bits_per_second: Option<u64>,
+    /// The congestion control; None for the host's.
+    pub congestion: Option<String>,
+}
+
+/// The settings of a user's own program. It finds its target in variables of its
+/// environment (`WAD_PROBE_HOST`, `WAD_PROBE_ADDRESS`, `WAD_PROBE_SECONDS`,
+/// `WAD_PROBE_MAX_BYTES`, and, where they are set, `WAD_PROBE_INTERFACE` and
+/// `WAD_PROBE_MARK`), and prints a [`Document`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    pub program: PathBuf,
+    pub arguments: Vec<String>,
+    /// Address space of each of its processes.
+    pub memory_bytes: u64,
+}
+
+/// A task for a pScheduler server, from its host to the target, which it knows by the name
+/// that the task has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PScheduler {
+    /// Such as `https://ps.example.org/pscheduler`.
+    pub url: Url,
+    pub access: Access,
+    pub test: PSchedulerTest,
+}
+
+/// A test of pScheduler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PSchedulerTest {
+    Throughput {
+        time: Duration,
+    },
+    Rtt {
+        count: NonZeroU16,
+    },
+    /// Losses and reordering one way.
+    Latency {
+        count: NonZeroU16,
+    },
+}
+
 impl Tool {
     /// Returns the most bytes that a run may send and receive, headers of IP included.
     #[must_use]
     pub fn most_bytes(&self, to: &Target) -> u64 {
         match self {
             Self::Rtt(rtt) => rtt.most_bytes(to.address.is_ipv6()),
-            Self::Bandwidth(_) => to.max_bytes,
+            Self::Ping(ping) => ping.most_bytes(to.address.is_ipv6()),
+            Self::PathMtu(path_mtu) => path_mtu.most_bytes(),
+            Self::Bandwidth(_) | Self::Iperf3(_) | Self::Command(_) | Self::PScheduler(_) => {
+                to.max_bytes
+            }
         }
     }
 }
@@ -104,7 +209,12 @@ pub async fn run(tool: &Tool, to: &Target) -> Result<Measurement, ToolError> {
     let measured = async {
         match tool {
             Tool::Rtt(rtt) => echoes::run(rtt, to).await,
+            Tool::PathMtu(path_mtu) => path_mtu::run(path_mtu, to).await,
             Tool::Bandwidth(transfer) => transfer::run(transfer, to).await,
+            Tool::Ping(ping) => Ok(helpers::ping::run(ping, to).await?),
+            Tool::Iperf3(iperf3) => Ok(helpers::iperf3::run(iperf3, to).await?),
+            Tool::Command(command) => Ok(helpers::command::run(command, to).await?),
+            Tool::PScheduler(asked) => Ok(pscheduler::run(asked, to).await?),
         }
     };
     let late = |_| ToolError::TimedOut { deadline: to.deadline };

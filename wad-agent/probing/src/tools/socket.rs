@@ -53,23 +53,24 @@ pub fn set<O: SetSockOpt>(
     })
 }
 
-/// Bounds what the kernel holds of a connection that it has not sent yet.
-pub fn set_unsent(socket: &impl AsFd, to: &Target, bytes: u32) -> Result<(), ToolError> {
+/// Sets an option that is a number: its level, itself, and its value.
+pub fn set_number(
+    socket: &impl AsFd,
+    to: &Target,
+    name: &'static str,
+    (level, option, value): (i32, i32, i32),
+) -> Result<(), ToolError> {
     let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the value has the length given.
     let result = unsafe {
         libc::setsockopt(
             fd,
-            libc::IPPROTO_TCP,
-            libc::TCP_NOTSENT_LOWAT,
-            (&raw const bytes).cast(),
-            size_of_val(&bytes) as libc::socklen_t,
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of_val(&value) as libc::socklen_t,
         )
     };
-    let failed = |error| ToolError::Option {
-        option: "TCP_NOTSENT_LOWAT",
-        address: to.address,
-        source: error,
-    };
+    let failed = |source| ToolError::Option { option: name, address: to.address, source };
     if result == 0 { Ok(()) } else { Err(failed(io::Error::last_os_error())) }
 }

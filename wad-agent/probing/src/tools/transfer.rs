@@ -31,7 +31,7 @@ const ECHOES: u16 = 5;
 const AT_ONCE: usize = 256 << 10;
 /// The kernel holds so much that it has not sent yet: enough for it never to wait for this
 /// process, and no more.
-const MOST_UNSENT_BYTES: u32 = 2 << 20;
+const MOST_UNSENT_BYTES: i32 = 2 << 20;
 /// The send buffer that a privileged process may take where the host's own bound is
 /// smaller: twice what 2.5 Gbit/s and 200 ms have under way. It is used as need be.
 const SEND_BUFFER_BYTES: usize = 128 << 20;
@@ -48,7 +48,8 @@ pub async fn run(transfer: &Transfer, to: &Target) -> Result<Measurement, ToolEr
     let congestion = choose_congestion(&socket, to)?;
     // Who may not keeps what the host gives to everybody.
     let _ = setsockopt(&socket, SndBufForce, &SEND_BUFFER_BYTES);
-    socket::set_unsent(&socket, to, MOST_UNSENT_BYTES)?;
+    let unsent = (libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, MOST_UNSENT_BYTES);
+    socket::set_number(&socket, to, "TCP_NOTSENT_LOWAT", unsent)?;
     let bytes = to.max_bytes - to.max_bytes / HEADERS;
     let asked = Asked { echoes: ECHOES, bytes, time: transfer.time };
     let mut session = Session::open(socket, to, transfer.port, asked).await?;

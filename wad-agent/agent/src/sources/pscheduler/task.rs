@@ -2,12 +2,12 @@
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
-    fmt,
     net::IpAddr,
 };
 
 use serde::Deserialize;
 use serde_json::Value;
+use wad_probing::pscheduler::{Id, Test};
 
 use super::hosts::Hosts;
 use crate::sources::Targets;
@@ -15,55 +15,6 @@ use crate::sources::Targets;
 /// At most so many tasks of a path and a kind of test are read: the last ones count.
 /// Meshes are made anew each day, and the tasks of the days before stay listed.
 const MOST_TASKS: usize = 4;
-
-/// Kinds of tests that tell something of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Test {
-    Throughput,
-    Rtt,
-    Latency,
-    LatencyBackground,
-}
-
-impl Test {
-    pub const ALL: [Self; 4] =
-        [Self::Throughput, Self::Rtt, Self::Latency, Self::LatencyBackground];
-
-    /// pScheduler's.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Throughput => "throughput",
-            Self::Rtt => "rtt",
-            Self::Latency => "latency",
-            Self::LatencyBackground => "latencybg",
-        }
-    }
-}
-
-/// An id is what a URL of the server ends with.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
-pub struct Id(String);
-
-impl TryFrom<String> for Id {
-    type Error = &'static str;
-
-    fn try_from(url: String) -> Result<Self, Self::Error> {
-        let (_, id) = url.rsplit_once('/').unwrap_or_default();
-        // Of a UUID: nothing else gets into our requests.
-        let fits = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
-        if id.is_empty() || !id.bytes().all(fits) {
-            return Err("a URL that does not end with a UUID");
-        }
-        Ok(Self(id.to_owned()))
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
 
 /// A test from one host to another, each a name or an address.
 #[derive(Clone, Debug, PartialEq, Eq)]

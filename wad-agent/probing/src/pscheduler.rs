@@ -1,12 +1,61 @@
-//! A run of a task, and what its result tells of a path.
+//! A pScheduler server of perfSONAR says this (API level 6): kinds of tests, ids, runs of
+//! a task, and what their results tell of a path.
+
+use std::fmt;
 
 use jiff::{Timestamp, fmt::temporal::SpanParser};
 use serde::Deserialize;
 use serde_json::Value;
 use wad_policy::config::Metric;
 
-use super::task::Test;
-use crate::sources::number;
+/// Kinds of tests that tell something of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Test {
+    Throughput,
+    Rtt,
+    Latency,
+    LatencyBackground,
+}
+
+impl Test {
+    pub const ALL: [Self; 4] =
+        [Self::Throughput, Self::Rtt, Self::Latency, Self::LatencyBackground];
+
+    /// Returns pScheduler's own.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Throughput => "throughput",
+            Self::Rtt => "rtt",
+            Self::Latency => "latency",
+            Self::LatencyBackground => "latencybg",
+        }
+    }
+}
+
+/// An id is what a URL of the server ends with.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub struct Id(String);
+
+impl TryFrom<String> for Id {
+    type Error = &'static str;
+
+    fn try_from(url: String) -> Result<Self, Self::Error> {
+        let (_, id) = url.rsplit_once('/').unwrap_or_default();
+        // Of a UUID: nothing else gets into our requests.
+        let fits = |byte: u8| byte.is_ascii_hexdigit() || byte == b'-';
+        if id.is_empty() || !id.bytes().all(fits) {
+            return Err("a URL that does not end with a UUID");
+        }
+        Ok(Self(id.to_owned()))
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
 
 /// A run is read as far as it matters here. Streams, intervals and the tools' own
 /// output can have any shape.
@@ -97,9 +146,20 @@ pub fn values(test: Test, result: &Value) -> Vec<(Metric, Given)> {
 }
 
 /// Returns the seconds of an ISO 8601 duration.
-fn seconds(value: &Value) -> Option<f64> {
+#[must_use]
+pub fn seconds(value: &Value) -> Option<f64> {
     let duration = SpanParser::new().parse_duration(value.as_str()?).ok()?;
     Some(duration.as_secs_f64())
+}
+
+/// Returns a number: Prometheus' values are texts, others' are numbers, and some are none.
+#[must_use]
+pub fn number(value: &Value) -> Option<f64> {
+    let number = match value {
+        Value::String(text) => text.parse().ok()?,
+        value => value.as_f64()?,
+    };
+    number.is_finite().then_some(number)
 }
 
 #[cfg(test)]
