@@ -91,6 +91,8 @@ impl BpfToolchain {
             // Atomic operations that return what was there: Linux 5.12.
             "-Ctarget-cpu=v3".to_owned(),
             "-Clink-arg=--btf".to_owned(),
+            // Else each array that is set to zeros is, byte by byte, by a function.
+            "-Clink-arg=--disable-expand-memcpy-in-order".to_owned(),
         ];
         flags.extend(remaps(&self.root));
         if let Some(sysroot) = self.sysroot() {
