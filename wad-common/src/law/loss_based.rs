@@ -130,8 +130,18 @@ impl LossBased {
         Answer { ssthresh_segments, had_none }
     }
 
+    /// Whether a change of the kernel's state can ask anything of a law: most of them are
+    /// ends, and a flow that loses nothing sees no other.
+    #[inline(always)]
+    #[must_use]
+    pub const fn heeds(change: Change, ssthresh_segments: u32) -> bool {
+        matches!(change, Change::LossFound | Change::LossFoundInCwr)
+            || is_unanswered(ssthresh_segments)
+    }
+
     /// The threshold and the most window that a flow is to have after the kernel has
-    /// changed its state; None where it has them.
+    /// changed its state; None where it has them, as after all that it does not
+    /// [heed](Self::heeds).
     ///
     /// A loss while the kernel answers to a local stall is part of that answer for it:
     /// it does not ask for a threshold again.

@@ -94,7 +94,6 @@ pub fn ssthresh(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64
 #[inline(always)]
 pub fn set_state(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
     let tcp = Tcp::of(ctx);
-    let parameters = Parameters::of(tcp);
     // The kernel passes one byte; the rest of the register is not defined.
     let is_of_loss = ctx.argument(1) as u8 >= TCP_CA_RECOVERY;
     let change = match (tcp.is_in_cwr(), is_of_loss) {
@@ -103,6 +102,10 @@ pub fn set_state(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u6
         (false, true) => Change::LossFound,
         (false, false) => Change::Other,
     };
+    if !LossBased::heeds(change, tcp.ssthresh_segments()) {
+        return 0;
+    }
+    let parameters = Parameters::of(tcp);
     let ssthresh_segments = with_state(tcp, parameters, |law, course, moment| {
         law.on_change(course, moment, change, |segments| response(parameters, segments))
     });

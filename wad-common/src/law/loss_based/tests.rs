@@ -81,3 +81,21 @@ fn a_flow_that_its_host_holds_back_halves_what_it_used() {
     let answer = law.on_change(&mut course, &lost, Change::LossFoundInCwr, standard);
     assert_eq!(answer, Some(100));
 }
+
+#[test]
+fn what_is_not_heeded_would_have_no_answer() {
+    let changes = [Change::CwrEnds, Change::LossFound, Change::LossFoundInCwr, Change::Other];
+    for (change, ssthresh_segments) in changes
+        .into_iter()
+        .flat_map(|change| [400, INFINITE_SSTHRESH, GARBAGE].map(|s| (change, s)))
+    {
+        // With a stall, which has the most to answer.
+        let (mut law, mut course) = (LossBased::START, Course::START);
+        let _ = law.on_asked(&mut course, &AT, standard);
+        let before = (law, course);
+        let moment = Moment { ssthresh_segments, ..AT };
+        let answer = law.on_change(&mut course, &moment, change, standard);
+        let is_moved = answer.is_some() || (law, course) != before;
+        assert_eq!(LossBased::heeds(change, ssthresh_segments), is_moved, "{change:?}");
+    }
+}
