@@ -12,6 +12,7 @@
 pub mod behind;
 pub mod buffers;
 pub mod counts;
+pub mod kernel;
 pub mod maps;
 pub mod policies;
 pub mod uapi;

@@ -4,9 +4,9 @@
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::{bpf_get_current_task, bpf_seq_write, bpf_sock_from_file};
+use aya_ebpf::helpers::generated::{bpf_get_current_task_btf, bpf_seq_write, bpf_sock_from_file};
 use wad_common::process::{Held, Process, TaskOffsets};
-use wad_ebpf::behind::Behind;
+use wad_ebpf::kernel::Kernel;
 
 use crate::{
     flows,
@@ -28,15 +28,16 @@ macro_rules! offset {
 /// Returns the process that the kernel works for.
 #[inline(always)]
 pub fn current() -> Process {
-    // SAFETY: it only says where the task is.
-    of(Behind::at(unsafe { bpf_get_current_task() }))
+    // SAFETY: returns the task that runs.
+    of(Kernel(unsafe { bpf_get_current_task_btf() } as *const u8))
 }
 
 /// Returns a task's process, by the name of its first thread, as ps has it.
 #[inline(always)]
-fn of(task: Behind) -> Process {
+fn of(task: Kernel) -> Process {
     let leader = task.follow(offset!(group_leader));
-    Process { command: leader.read(offset!(comm)), pid: leader.read(offset!(tgid)), reserved: 0 }
+    let (command, pid) = (leader.name(offset!(comm)), leader.read(offset!(tgid)));
+    Process { command, pid, reserved: 0 }
 }
 
 /// `struct sock *inet_csk_accept(struct sock *, struct proto_accept_arg *)`, since Linux
@@ -99,7 +100,7 @@ pub extern "C" fn wad_holders(ctx: *const Context) -> u32 {
     // SAFETY: a load that the verifier checks against the kernel's BTF.
     let sk = unsafe { at.cast::<*mut c_void>().read_volatile() };
     let Some(socket) = Visited::of(sk) else { return 0 };
-    let process = || of(Behind::at(task as u64));
+    let process = || of(Kernel(task));
     if let Some(flow) = flows::live(&socket) {
         if flow.process.pid == 0 {
             flow.process = process();

@@ -23,13 +23,14 @@ use wad_common::{
     flow::Counts, instruments::Place, policy::CONGESTION_BYTES, progress::Limits, signals::Change,
 };
 use wad_ebpf::{
+    kernel::Kernel,
     policies::{Ends, V4_MAPPED},
     uapi::{
         SO_RCVBUF, SOL_SOCKET, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, TCP_CONGESTION, TCP_WINDOW_CLAMP,
     },
 };
 
-use self::offsets::{Kernel, offset};
+use self::offsets::offset;
 use super::{AF_INET, Socket, State};
 
 /// `icsk_ca_state` has five bits of its byte.
@@ -112,23 +113,14 @@ impl Visited {
     /// The algorithm that it has.
     #[inline(always)]
     pub fn congestion(&self) -> [u8; CONGESTION_BYTES] {
-        Self::name_of(self.kernel().follow(offset!(congestion)))
+        self.kernel().follow(offset!(congestion)).name(offset!(congestion_name))
     }
 
     /// The algorithm that its network namespace gives to new connections.
     #[inline(always)]
     pub fn namespaces_congestion(&self) -> [u8; CONGESTION_BYTES] {
-        Self::name_of(self.kernel().follow(offset!(net)).follow(offset!(net_congestion)))
-    }
-
-    #[inline(always)]
-    fn name_of(algorithm: Kernel) -> [u8; CONGESTION_BYTES] {
-        let half = |n: u32| algorithm.read::<u64>(offset!(congestion_name) + n).to_ne_bytes();
-        let mut name = [0; CONGESTION_BYTES];
-        let (first, second) = name.split_at_mut(8);
-        first.copy_from_slice(&half(0));
-        second.copy_from_slice(&half(8));
-        name
+        let algorithm = self.kernel().follow(offset!(net)).follow(offset!(net_congestion));
+        algorithm.name(offset!(congestion_name))
     }
 
     /// Any member of its `struct tcp_sock`; zero where the kernel cannot read it.

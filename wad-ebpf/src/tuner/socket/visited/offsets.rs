@@ -79,21 +79,3 @@ macro_rules! offset {
 }
 
 pub(super) use offset;
-
-/// A struct of the kernel, whose type the verifier knows.
-#[derive(Clone, Copy)]
-pub struct Kernel(pub *const u8);
-
-impl Kernel {
-    #[inline(always)]
-    pub fn read<T: Copy>(self, offset: u32) -> T {
-        // SAFETY: the verifier checks the load against the kernel's BTF; one
-        // through a pointer that turns out to be bad yields zero.
-        unsafe { self.0.add(offset as usize).cast::<T>().read_volatile() }
-    }
-
-    #[inline(always)]
-    pub fn follow(self, offset: u32) -> Self {
-        Self(self.read(offset))
-    }
-}

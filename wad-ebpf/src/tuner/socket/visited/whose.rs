@@ -45,7 +45,8 @@ impl Visited {
     /// Returns the number of its cgroup; 0 where the kernel does not say.
     #[inline(always)]
     pub fn cgroup(&self) -> u64 {
-        self.own_cgroup().follow(offset!(cgroup_node)).read(offset!(node_id))
+        let cgroup = self.kernel().follow(offset!(cgroup));
+        cgroup.follow(offset!(cgroup_node)).read(offset!(node_id))
     }
 
     #[inline(always)]
