@@ -42,9 +42,12 @@ pub enum Setting {
     /// Index that the next new path gets, or the first one behind it that is free: those
     /// of paths that are gone are not given away soon.
     NextPath = 4,
+    /// Whether any flow of a policy set offers another receive window at first than one
+    /// that is untuned: a bit for each of the two sets, by their places.
+    Offers = 5,
 }
 
 impl Setting {
     /// Length of the map.
-    pub const COUNT: u32 = 5;
+    pub const COUNT: u32 = 6;
 }

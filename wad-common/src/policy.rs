@@ -231,6 +231,13 @@ impl Policy {
     pub const fn observes(&self) -> bool {
         self.flags & OBSERVE != 0
     }
+
+    /// Whether its flows offer another receive window at first than untuned ones.
+    #[inline(always)]
+    #[must_use]
+    pub const fn offers(&self) -> bool {
+        self.initial_receive_window_segments != 0 || self.flags & DIVIDES != 0
+    }
 }
 
 #[cfg(test)]

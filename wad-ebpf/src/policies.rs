@@ -39,6 +39,15 @@ pub fn generation() -> u64 {
     SETTINGS.get(Setting::Generation as u32).copied().unwrap_or(0)
 }
 
+/// Whether any flow of the set in force offers another receive window at first than one that
+/// is untuned. It is asked for each SYN, and saves most of them the search for a policy.
+#[inline(always)]
+#[must_use]
+pub fn offers() -> bool {
+    let set = generation() & 1;
+    SETTINGS.get(Setting::Offers as u32).is_some_and(|sets| *sets >> set & 1 != 0)
+}
+
 /// Index of the policy that a flow falls under in the set of that generation. Whose it
 /// is, is asked only if a rule depends on it, with the set and what rules depend on; where
 /// nobody knows that, no rule is settled.

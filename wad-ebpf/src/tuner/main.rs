@@ -92,6 +92,9 @@ fn tune<const ADDITION: bool>(ctx: &SockOpsContext) -> u32 {
 /// say: it is offered the usual where paths depend on that.
 #[inline(always)]
 fn set_initial_receive_window(ctx: &SockOpsContext) {
+    if !policies::offers() {
+        return;
+    }
     let Some(policy) = initial_policy(ctx) else { return };
     let segments = match policy.initial_receive_window_segments {
         0 if policy.flags & DIVIDES != 0 => usual_initial_window(ctx),

@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     capture::{Capture, Packet},
+    process::run_command,
     signal,
     stand::Stand,
     sysctl,
@@ -251,6 +252,42 @@ fn handshakes_offer_the_initial_receive_window() -> Result<()> {
             ensure!(scales.iter().all(|scale| *scale == scales[0]), "{scales:?}");
         }
     }
+    Ok(())
+}
+
+/// Each new set of policies says anew whether any of its flows offers a window of its own.
+#[e2e(every_change, beside)]
+fn what_handshakes_offer_follows_reloads_and_the_switch() -> Result<()> {
+    const SEGMENTS: u32 = 4;
+    let stand = Stand::set_up("rwndset")?;
+    let wire = Wire::start()?;
+    let offers = || -> Result<[bool; 2]> {
+        let capture = Capture::start(wire.a(), veth::DEVICE, "tcp")?;
+        let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], 7001))?;
+        connection.exchange(1_000)?;
+        let [syn, answer] = offered(&capture.stop()?)?;
+        Ok([syn.0 == SEGMENTS * 1_460, answer.0 == SEGMENTS * (1_460 - 12)])
+    };
+    let policy = |keys: &str| {
+        format!(
+            "[[path]]\nname = 'to'\nremote = '{}'\nremote_port = 7001\n{keys}\n\
+             [[path]]\nname = 'of'\nremote = '{}'\nlocal_port = 7001\n{keys}\n",
+            ADDRESSES_V4[1], ADDRESSES_V4[0]
+        )
+    };
+    let with = policy(&format!("initial_receive_window = {SEGMENTS}"));
+    let home = Home::create(&program()?, &policy(""))?;
+    let _agent = home.start(stand.cgroup())?;
+    ensure!(offers()? == [false; 2], "without any");
+    home.reload(&with)?;
+    ensure!(offers()? == [true; 2], "with a reload");
+    run_command(&mut home.command("disable"))?;
+    ensure!(offers()? == [false; 2], "disabled");
+    run_command(&mut home.command("enable"))?;
+    run_command(home.command("disable").arg("of"))?;
+    ensure!(offers()? == [true, false], "one disabled");
+    home.reload(&policy(""))?;
+    ensure!(offers()? == [false; 2], "with another reload");
     Ok(())
 }
 

@@ -109,6 +109,8 @@ struct Inner {
     /// None where no rule asks, as of cgroups.
     interfaces: Option<Arc<InterfaceMap>>,
     patterns: Arc<Patterns>,
+    /// Whether any flow offers another receive window at first.
+    offers: bool,
 }
 
 /// The cgroups of a policy set.
@@ -248,6 +250,7 @@ impl Maps {
             cgroups: Arc::new(Mutex::new(KnownCgroups::new(Arc::clone(&patterns), groups)?)),
             interfaces: interfaces(&patterns)?.map(Arc::new),
             patterns,
+            offers: set.policies.iter().flatten().any(Policy::offers),
         };
         self.set(Setting::NextPath, set.next.into())?;
         self.put_in_force(generation, inner)?;
@@ -329,6 +332,7 @@ impl Maps {
         let now = self.current.as_ref().ok_or(TuningError::NoSet)?;
         let mut policies = Array::create(now.policies.len(), BPF_F_INNER_MAP).map_err(&error)?;
         let mut withheld = HashMap::new();
+        let mut offers = false;
         for (name, index) in &self.names {
             let aside = self.withheld.get(index);
             let mut policy = match aside {
@@ -341,12 +345,13 @@ impl Maps {
                 policy = Policy::observing(policy.name);
             }
             let policy = Policy { generation: generation + 1, ..policy };
+            offers |= policy.offers();
             policies.set(*index, policy, 0).map_err(&error)?;
         }
         let (rules, prefixes) = (Arc::clone(&now.rules), Arc::clone(&now.prefixes));
         let (cgroups, patterns) = (Arc::clone(&now.cgroups), Arc::clone(&now.patterns));
         let interfaces = now.interfaces.clone();
-        let set = Inner { rules, policies, prefixes, cgroups, interfaces, patterns };
+        let set = Inner { rules, policies, prefixes, cgroups, interfaces, patterns, offers };
         self.put_in_force(generation, set)?;
         self.withheld = withheld;
         self.disabled = disabled.clone();
@@ -410,6 +415,8 @@ impl Maps {
                 Map::ArrayOfMaps(sets).try_into().map_err(&error)?;
             sets.set(slot, map, 0).map_err(&error)?;
         }
+        let others = self.get(Setting::Offers)? & !(1 << slot);
+        self.set(Setting::Offers, others | u64::from(set.offers) << slot)?;
         self.prefix_sets.set(slot, &set.prefixes, 0).map_err(named("PREFIX_SETS"))
     }
 
