@@ -185,9 +185,8 @@ pub fn set_buffers(socket: &impl Socket, flow: &mut Flow) {
 }
 
 #[inline(never)]
-pub fn establish<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
-    // SAFETY: reads the clock.
-    flow.established_ns = unsafe { bpf_ktime_get_ns() };
+pub fn establish<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy, now_ns: u64) {
+    flow.established_ns = now_ns;
     socket.read_control(&mut flow.before);
     if flow.is_tuned() {
         if S::IS_NEW && flow.divides() && flow.division.rcvbuf_flows == 0 {

@@ -40,6 +40,7 @@ use aya_ebpf::{
         BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB, BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB,
         BPF_SOCK_OPS_RWND_INIT, BPF_SOCK_OPS_STATE_CB, BPF_SOCK_OPS_TCP_CONNECT_CB, BPF_TCP_CLOSE,
     },
+    helpers::bpf_ktime_get_ns,
     macros::sock_ops,
     programs::SockOpsContext,
 };
@@ -157,7 +158,9 @@ fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
 fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
     if let Some(flow) = flows::live(socket) {
         let Some(policy) = policies::of_flow(flow) else { return };
-        flows::establish(socket, flow, policy);
+        // SAFETY: reads the clock.
+        let now_ns = unsafe { bpf_ktime_get_ns() };
+        flows::establish(socket, flow, policy, now_ns);
         return;
     }
     // That was counted when it connected.
@@ -166,7 +169,8 @@ fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
     }
     if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, role) {
         flows::set_before_data(socket, flow);
-        flows::establish(socket, flow, policy);
+        let now_ns = flow.matched_ns;
+        flows::establish(socket, flow, policy, now_ns);
     }
 }
 

@@ -104,7 +104,8 @@ fn visit(socket: &Visited) -> Option<Visit> {
         flows::adopt_under::<FETCH>(socket, Role::Running, policy, Match { index, user })?;
     flow.earlier = socket.counts();
     flows::set_before_data(socket, flow);
-    flows::establish(socket, flow, policy);
+    let now_ns = flow.matched_ns;
+    flows::establish(socket, flow, policy, now_ns);
     Some(Visit::Adopted)
 }
 
