@@ -11,6 +11,7 @@ mod divisions;
 mod events;
 mod following;
 mod force;
+mod known_pods;
 mod learning;
 mod links;
 mod loop_delay;
@@ -18,7 +19,6 @@ mod meant;
 mod memory;
 mod parse;
 mod plan;
-mod pods;
 mod preview;
 mod putting_back;
 mod recounts;
@@ -165,7 +165,8 @@ pub fn run(options: &Options) -> Result<()> {
         sinks: Arc::clone(&sinks),
     };
     let runtime = runtime()?;
-    let begin = Begin { config, seen, disabled, learning, pods: pods::Followed::nothing() };
+    let pods = known_pods::Followed::nothing();
+    let begin = Begin { config, seen, disabled, learning, pods };
     let mut stop = runtime.block_on(async { Stop::new() })?;
     let ended = runtime.block_on(agent.serve(&journal, begin));
     let is_handed_over = matches!(ended, Ok(End::HandedOver));
@@ -244,7 +245,7 @@ pub struct Begin {
     pub seen: Option<u64>,
     pub disabled: Disabled,
     pub learning: Learning,
-    pub pods: pods::Followed,
+    pub pods: known_pods::Followed,
 }
 
 impl Agent<'_> {
@@ -255,7 +256,8 @@ impl Agent<'_> {
         let listeners = Listeners::bind(&begin.config, self.lock)?;
         let control = api::bind_control(self.lock)?;
         let max_paths = begin.config.metrics.max_paths;
-        begin.pods.follow_for(&begin.config.kubernetes, &begin.config.paths);
+        let has_pods = known_pods::are_named_by(&begin.config.paths);
+        begin.pods.follow_for(&begin.config.kubernetes, has_pods);
         begin.pods.first().await;
         let mut running = Running::start(self, journal, begin)?;
         running.force.follow_at_start().await;

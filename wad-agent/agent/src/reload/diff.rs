@@ -12,7 +12,7 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
-    config::{Agent, Api, Config, HostChanges, Limits, Metrics, OnExit, Otlp, PathPolicy},
+    config::{Agent, Api, Config, HostChanges, Learn, Limits, Metrics, OnExit, Otlp, PathPolicy},
     derived::Derived,
     learned::NAME_PREFIX,
 };
@@ -141,6 +141,11 @@ impl InForce {
     /// Returns what becomes of the tuning at the agent's end.
     pub const fn on_exit(&self) -> OnExit {
         self.rest.agent.on_exit
+    }
+
+    /// Returns how paths are learned, if they are.
+    pub const fn learn(&self) -> Option<Learn> {
+        self.rest.learn
     }
 
     pub const fn host(&self) -> &HostChanges {

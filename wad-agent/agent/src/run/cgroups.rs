@@ -23,12 +23,9 @@ impl Followed {
         Self { tree: None, none: Cgroups::new(), said_partial: false }
     }
 
-    /// Follows them if these paths depend on them, else not any more. Needs a tokio
-    /// runtime.
+    /// Follows them if these paths depend on them. Needs a tokio runtime.
     pub fn follow_for(&mut self, paths: &[PathPolicy]) -> anyhow::Result<()> {
-        if paths.iter().all(|path| path.cgroup.is_none()) {
-            self.tree = None;
-        } else if self.tree.is_none() {
+        if depend(paths) && self.tree.is_none() {
             let tree = Tree::open(&cgroup::root()?)?;
             // SAFETY: it owns its descriptor, which stays open for as long as it lives;
             // whoever replaces it registers the new one.
@@ -36,6 +33,14 @@ impl Followed {
         }
         self.tell();
         Ok(())
+    }
+
+    /// Follows them no more, unless these paths, which are in force now, depend on them.
+    pub fn leave_unless_for(&mut self, paths: &[PathPolicy]) {
+        if !depend(paths) {
+            self.tree = None;
+            self.tell();
+        }
     }
 
     pub fn cgroups(&self) -> &Cgroups {
@@ -75,4 +80,8 @@ impl Followed {
         }
         self.said_partial = is_partial;
     }
+}
+
+fn depend(paths: &[PathPolicy]) -> bool {
+    paths.iter().any(|path| path.cgroup.is_some())
 }

@@ -109,6 +109,8 @@ impl Force<'_> {
         self.cgroups.follow_for(policies)?;
         if let Some(tuning) = &self.tuning {
             let policy_set = tuning.change(policies, instance, self.groups())?;
+            // A change that fails leaves paths that may depend on them.
+            self.cgroups.leave_unless_for(policies);
             return Ok(Installed { policy_set, start: None });
         }
         // Unmounted with the rest of the journal, when the agent ends.

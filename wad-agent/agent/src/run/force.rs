@@ -30,8 +30,8 @@ use super::{
     cgroups,
     divisions::Divisions,
     following::Following,
+    known_pods,
     links::Watch,
-    pods,
     recounts::Recounts,
 };
 use crate::flow_log::FlowLog;
@@ -70,7 +70,7 @@ pub struct Force<'a> {
     /// The cgroups that paths depend on.
     pub(super) cgroups: cgroups::Followed,
     /// The pods that paths and the names of flows depend on.
-    pub(super) pods: pods::Followed,
+    pub(super) pods: known_pods::Followed,
     /// Names whose flows are, for all who tell of them.
     pub owners: Arc<Owners>,
     /// The pass over all flows that follows what was heard of pods last.
@@ -87,12 +87,14 @@ pub type Grown = (Result<Skipped, TuningError>, Duration);
 /// that, and goes on if there are too many network namespaces.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
+const UNMATCHED: &str = "paths for cgroups and pods do not match new ones";
+
 impl<'a> Force<'a> {
     pub fn nothing(
         agent: &'a Agent<'a>,
         journal: &Arc<Mutex<Journal>>,
         disabled: Disabled,
-        pods: pods::Followed,
+        pods: known_pods::Followed,
     ) -> Result<Self> {
         Ok(Self {
             agent,
@@ -143,13 +145,24 @@ impl<'a> Force<'a> {
         Groups { cgroups: self.cgroups.cgroups(), pods: self.pods.pods() }
     }
 
-    /// Has connections matched by the cgroups that there are now. Those that were made in
-    /// one before that was known are brought along.
+    /// There are other cgroups, or they can't be followed any more.
     pub fn follow_cgroups(&mut self, changed: io::Result<()>) {
-        let followed = changed
-            .map_err(anyhow::Error::from)
-            .and_then(|()| Ok(self.tuning().follow_groups(self.groups())?));
-        match followed {
+        match changed {
+            Ok(()) => self.follow_groups(),
+            Err(error) => warn!("{UNMATCHED}: {error}"),
+        }
+    }
+
+    /// There are other pods, or they have other labels.
+    pub fn follow_pods(&mut self) {
+        self.name_by_pods();
+        self.follow_groups();
+    }
+
+    /// Has connections matched by the cgroups and pods that there are now. Those that were made
+    /// before these were known are brought along.
+    fn follow_groups(&mut self) {
+        match self.tuning().follow_groups(self.groups()).map_err(anyhow::Error::from) {
             Ok(true) => {
                 let pass = self.adopt(Pass::All);
                 if self.pods.paths_depend() {
@@ -157,15 +170,8 @@ impl<'a> Force<'a> {
                 }
             }
             Ok(false) => {}
-            Err(error) => warn!("paths for cgroups and pods do not match new ones: {error:#}"),
+            Err(error) => warn!("{UNMATCHED}: {error:#}"),
         }
-    }
-
-    /// Has connections matched, and named, by the pods that there are now. Those that run are
-    /// brought along.
-    pub fn follow_pods(&mut self) {
-        self.name_by_pods();
-        self.follow_cgroups(Ok(()));
     }
 
     /// Has connections named by the pods that there are now.

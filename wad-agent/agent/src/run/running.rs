@@ -1,48 +1,45 @@
 //! The agent at work: what it knows beside the kernel, and how it acts on each event.
 
+mod put;
+mod reloading;
+mod renewing;
+mod switching;
+
 use std::{
-    collections::HashSet,
     ops::ControlFlow,
     sync::{Arc, Mutex},
-    time::{Duration, Instant, SystemTime},
+    time::Duration,
 };
 
 use anyhow::Result;
-use tracing::{error, info, warn};
+use tracing::info;
 use wad_observing::{
     live_flows::LiveFlows,
     metrics::{Delays, Reloads},
     reading::{Filter, Instruments},
 };
-use wad_policy::{
-    config::{Config, Learn, OnExit, PathPolicy},
-    learned::{Covered, LearnedPath},
-    switch::{self, Order},
-};
-use wad_toolbox::{causes::with_causes, mutex::locked, shortage};
+use wad_policy::{config::OnExit, switch};
+use wad_toolbox::mutex::locked;
 use wad_tuning::journal::{Change, Journal};
 
+use self::put::{Next, Put};
 use super::{
     Agent, Begin,
-    change::{self, Installed, Wanted},
     events::{End, Event},
     force::Force,
-    learning::{Learning, Seen},
-    meant::Meant,
+    learning::Learning,
     memory::give_memory_back,
-    parse, plan,
     preview::Now,
     servers::Servers,
 };
 use crate::{
     api::Command,
     handing_over::HandingOver,
-    measured::{self, Board, Measured},
+    measured::{Board, Measured},
     otlp::Exporter,
-    reload::{self, Diff, Fingerprints, InForce, Refusal, ReloadOutcome},
+    reload::InForce,
     service_manager,
-    sets::{self, InUse, SetError, Sets},
-    switched,
+    sets::{InUse, Sets},
     traces::Traces,
 };
 
@@ -95,8 +92,8 @@ impl<'a> Running<'a> {
         let mut exporter = Exporter::default();
         exporter.prepare(config.otlp.as_ref())?;
         let paths = learning.paths(config.learn);
-        let put = put(agent, &mut force, (config, &mut sets, &paths), None)?;
-        let Put { installed, in_force, mut measured, learn, covered } = put;
+        let next = Next { config, sets: &mut sets, learned: &paths, before: None };
+        let Put { installed, in_force, mut measured, covered } = next.put(&mut force)?;
         installed.log_start(force.tuning().path_names().len());
         let live = LiveFlows::new(
             Arc::new(Instruments::with_owners(
@@ -115,7 +112,7 @@ impl<'a> Running<'a> {
         let board = Arc::new(Mutex::new(measured.board()));
         measured.start(force.tuning());
         sets.start(&in_use(&live));
-        learning.is_in_force(learn, &covered);
+        learning.is_in_force(in_force.learn(), &covered);
         give_memory_back();
         Ok(Self {
             agent,
@@ -236,189 +233,6 @@ impl<'a> Running<'a> {
         }
     }
 
-    /// Reads the configuration again, and puts it in force or changes nothing.
-    fn reload(&mut self) -> ReloadOutcome {
-        service_manager::reloading();
-        let outcome = match self.read_again() {
-            Err(error) => ReloadOutcome::Refused { reason: with_causes(&error) },
-            Ok(config) => match self.apply(config) {
-                Ok((policy_set, diff)) => {
-                    ReloadOutcome::Applied { policy_set, diff: Box::new(diff) }
-                }
-                Err(error) => {
-                    shortage::note(error.as_ref());
-                    ReloadOutcome::Failed { reason: with_causes(&error) }
-                }
-            },
-        };
-        match &outcome {
-            ReloadOutcome::Applied { policy_set, diff } => {
-                info!(policy_set, "the configuration's paths are in force: {diff}");
-            }
-            ReloadOutcome::Refused { reason } | ReloadOutcome::Failed { reason } => {
-                error!("the policy stays as it was: {reason}");
-            }
-        }
-        self.tell(|told| outcome.count(&mut told.reloads));
-        give_memory_back();
-        service_manager::ready(&self.summary());
-        outcome
-    }
-
-    /// The configuration, if it is one that can be put in force without a restart.
-    fn read_again(&mut self) -> Result<Config> {
-        let options = self.agent.options;
-        let texts = options.texts();
-        self.seen = reload::fingerprint(&texts);
-        let config = parse::configuration(&texts?, options)?;
-        parse::tell_choices(&config.paths);
-        let fields = self.in_force.restart_only(&config);
-        if fields.is_empty() { Ok(config) } else { Err(Refusal::RestartOnly(fields).into()) }
-    }
-
-    fn has_other_texts(&self) -> bool {
-        reload::fingerprint(&self.agent.options.texts()) != self.seen
-    }
-
-    /// Puts a configuration in force. If that fails, all is as before.
-    fn apply(&mut self, config: Config) -> Result<(u64, Diff)> {
-        let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
-        let log = config.log;
-        let agent = self.agent;
-        let servers = self.servers.as_mut().expect("they serve from the end of the start on");
-        // What can fail for others' reasons comes before any change to the host.
-        let listeners = servers.bind(&config, agent.lock)?;
-        let sinks = agent.sinks.prepare(&config.sinks)?;
-        let traces = self.traces.prepare(&config.traces)?;
-        self.exporter.prepare(config.otlp.as_ref())?;
-        let mut sets = Sets::new(&config.lists(), agent.sets.clone(), Some(&self.sets));
-        let paths = self.learning.paths(config.learn);
-        let all = (config, &mut sets, &*paths);
-        let names = self.force.tuning().path_names();
-        let put = put(agent, &mut self.force, all, Some(&self.measured))?;
-        let new_names = self.force.tuning().path_names();
-        let diff = diff.with_learned(&names, new_names.iter().map(|name| &**name));
-        // The tasks that looked for the sets before end here.
-        self.sets = sets;
-        self.sets.start(&in_use(&self.live));
-        let policy_set = put.installed.policy_set;
-        servers.put_in_force(listeners, agent.lock);
-        agent.sinks.put_in_force(sinks);
-        self.go_on_with(put);
-        self.traces.put_in_force(traces, &self.live);
-        self.exporter.put_in_force(self.in_force.otlp());
-        if let Err(error) = self.force.leave_out_events() {
-            warn!("sinks get no kinds of events that none had: {}", with_causes(&error));
-        }
-        if let Err(error) = self.agent.log.change(log) {
-            warn!("the log stays as it was: {}", with_causes(&error.into()));
-        }
-        Ok((policy_set, diff))
-    }
-
-    /// The list of a set has been read. If it is another one, its paths follow it, as they
-    /// do at a reload.
-    fn follow_set(&mut self, news: sets::News) {
-        let paths = (self.in_force.of_file(), self.in_force.host());
-        let Some(before) = self.sets.hear(news, paths) else { return };
-        let Some(config) = self.in_force.config_for(self.sets.name(&before)) else {
-            return self.sets.is_in_force(&before);
-        };
-        let paths = self.learning.paths(config.learn);
-        let all = (config, &mut self.sets, &*paths);
-        match put(self.agent, &mut self.force, all, Some(&self.measured)) {
-            Ok(put) => {
-                self.go_on_with(put);
-                self.sets.is_in_force(&before);
-            }
-            Err(error) => {
-                shortage::note(error.as_ref());
-                let reason = with_causes(&error);
-                self.sets.put_back(before, &SetError::NotInForce { reason });
-            }
-        }
-        self.tell(|_| {});
-        give_memory_back();
-    }
-
-    /// Has all beside the kernel follow what has been put in force.
-    fn go_on_with(&mut self, put: Put) {
-        self.in_force = put.in_force;
-        self.live.set(self.in_force.derived().clone());
-        let names: HashSet<Arc<str>> = self.force.tuning().path_names().into_iter().collect();
-        self.live.keep_only(|path| names.contains(path));
-        // The tasks that asked for the configuration before end here.
-        self.measured = put.measured;
-        self.measured.start(self.force.tuning());
-        *locked(&self.board) = self.measured.board();
-        self.learning.is_in_force(put.learn, &put.covered);
-    }
-
-    /// Connections have shown that others would have larger buffers, or which learned paths
-    /// are used. If that changes what is to be in force, it is put in force as at a reload.
-    fn learn(&mut self, seen: Seen) {
-        if self.force.disabled.all {
-            return;
-        }
-        let Seen { found, used } = seen;
-        let Self { in_force, sets, learning, .. } = self;
-        let found = learning.allowed(found, || {
-            let mut paths = in_force.of_file().to_vec();
-            sets.fill(&mut paths, in_force.host());
-            paths
-        });
-        let interval = self.in_force.change_interval();
-        let Some(news) = self.learning.hear(&found, &used, interval) else { return };
-        let paths = news.paths();
-        let all = (self.in_force.config(), &mut self.sets, &*paths);
-        match put(self.agent, &mut self.force, all, Some(&self.measured)) {
-            Ok(put) => {
-                self.learning.has_changed(news);
-                self.go_on_with(put);
-            }
-            Err(error) => {
-                shortage::note(error.as_ref());
-                self.learning.stays_as_it_was(&with_causes(&error));
-            }
-        }
-        self.tell(|_| {});
-        give_memory_back();
-    }
-
-    /// Disables or enables, first in the kernel: of all things this has to work.
-    fn switch(&mut self, order: &Order) -> switched::SwitchOutcome {
-        let force = &mut self.force;
-        let disabled = match force.disabled.after(order, |path| force.tuning().has_path(path)) {
-            Ok(disabled) => disabled,
-            Err(refusal) => {
-                return switched::SwitchOutcome::Refused { reason: refusal.to_string() };
-            }
-        };
-        let policy_set = match force.tuning().switch(&disabled) {
-            Ok(policy_set) => policy_set,
-            Err(error) => {
-                shortage::note(&error);
-                let reason = with_causes(&error.into());
-                error!("what is disabled stays as it was: {reason}");
-                return switched::SwitchOutcome::Failed { reason };
-            }
-        };
-        force.adopt_anew();
-        info!(policy_set, "{}", switch::summary(&disabled));
-        let noted = self.agent.note.write(&disabled);
-        let warning = noted
-            .err()
-            .map(|error| format!("this ends with the agent: {}", with_causes(&error.into())));
-        if let Some(warning) = &warning {
-            warn!("{warning}");
-        }
-        force.host.follow(&disabled);
-        force.disabled = disabled.clone();
-        give_memory_back();
-        service_manager::status(&self.summary());
-        switched::SwitchOutcome::Done { policy_set, disabled, warning }
-    }
-
     /// Says in a line how all is.
     pub fn summary(&self) -> String {
         let paths = match self.force.tuning().path_names().len() {
@@ -437,27 +251,6 @@ impl<'a> Running<'a> {
             ""
         };
         format!("{paths}{switched}{behind}")
-    }
-
-    /// Measured paths follow what is measured.
-    fn review(&mut self) {
-        let (now, time) = (Instant::now(), SystemTime::now());
-        self.measured.see_flows(self.force.flows(), now, time);
-        self.measured.save_now_and_then(now);
-        let plan = match self.measured.review(now, time) {
-            measured::Change::Nothing => return,
-            measured::Change::Values => plan::VALUES,
-            measured::Change::Traits => plan::CONFIGURATION,
-        };
-        let Some(policies) = self.measured.policies() else { return };
-        let wanted = Wanted { policies: &policies, host: self.in_force.host() };
-        if let Err(error) = change::put(&mut self.force, plan, &wanted) {
-            shortage::note(error.as_ref());
-            error!("measured paths stay as they were: {error:#}");
-            self.measured.stays_as_it_was();
-        }
-        self.tell(|_| {});
-        give_memory_back();
     }
 
     fn tell(&self, change: impl FnOnce(&mut Told)) {
@@ -481,43 +274,3 @@ fn in_use(live: &Arc<LiveFlows>) -> InUse {
 
 const KEPT: &str = "tuning stays in the kernel, and ceilings as they are: nobody watches; the \
                     next `wad run` takes over, `wad cleanup` takes it out";
-
-/// A configuration that has been put in force.
-struct Put {
-    installed: Installed,
-    in_force: InForce,
-    measured: Measured,
-    learn: Option<Learn>,
-    /// Learned paths that are not in force, as paths of the file are for their prefixes.
-    covered: Vec<Covered>,
-}
-
-/// Puts a configuration in force, and what is learned beside it, at the start and at a
-/// reload. What is known of measured paths from `before` holds on.
-fn put(
-    agent: &Agent<'_>,
-    force: &mut Force<'_>,
-    (mut config, sets, learned): (Config, &mut Sets, &[LearnedPath]),
-    before: Option<&Measured>,
-) -> Result<Put> {
-    let prints = Fingerprints::of(&config);
-    let has_set = |path: &PathPolicy| path.origin.lists().next().is_some();
-    let learn = config.learn;
-    let is_kept = learn.is_some() || config.paths.iter().any(has_set);
-    let of_file = if is_kept { config.paths.clone() } else { Vec::new() };
-    force.pods.follow_for(&config.kubernetes, &config.paths);
-    let meant = Meant::of(agent, &force.journal, (&mut config, sets, learned), before)?;
-    let Meant { policies, covered, measured, max_memory_bytes } = meant;
-    let covered = covered.unwrap_or_else(|unfit| {
-        warn!("no learned path is in force: {unfit}");
-        Vec::new()
-    });
-    let wanted = Wanted { policies: &policies, host: &config.host };
-    let installed = change::put(force, plan::CONFIGURATION, &wanted)?;
-    force.buffers.bound(max_memory_bytes);
-    // The kernel has the paths now.
-    drop(policies);
-    let names = force.tuning().path_names();
-    let in_force = InForce::new(config, prints, names).with_paths(of_file);
-    Ok(Put { installed, in_force, measured, learn, covered })
-}

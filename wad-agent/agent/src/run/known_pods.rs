@@ -43,15 +43,14 @@ impl Followed {
         Self { source: None, known: Known::default(), paths_depend: false, told: Arc::default() }
     }
 
-    /// Follows them where these paths depend on them or this host is a node, else not any more.
+    /// Follows them where paths depend on them or this host is a node, else not any more.
     /// Needs a tokio runtime.
-    pub fn follow_for(&mut self, settings: &KubernetesSettings, paths: &[PathPolicy]) {
-        self.follow(settings, paths, is_node(settings));
+    pub fn follow_for(&mut self, settings: &KubernetesSettings, paths_depend: bool) {
+        self.follow(settings, paths_depend, is_node(settings));
     }
 
-    fn follow(&mut self, settings: &KubernetesSettings, paths: &[PathPolicy], is_node: bool) {
-        let of_pods = |path: &PathPolicy| path.cgroup.as_ref().is_some_and(|it| it.is_of_pods());
-        self.paths_depend = paths.iter().any(of_pods);
+    fn follow(&mut self, settings: &KubernetesSettings, paths_depend: bool, is_node: bool) {
+        self.paths_depend = paths_depend;
         if !self.paths_depend && !is_node {
             let told = Arc::clone(&self.told);
             *locked(&told) = None;
@@ -149,6 +148,12 @@ impl Followed {
         };
         Some(format!("{what}: {why}"))
     }
+}
+
+/// Whether any of these paths is for pods.
+pub fn are_named_by(paths: &[PathPolicy]) -> bool {
+    let of_pods = |path: &PathPolicy| path.cgroup.as_ref().is_some_and(|it| it.is_of_pods());
+    paths.iter().any(of_pods)
 }
 
 /// Whether this host is a node of Kubernetes, as far as is seen without asking.
@@ -268,15 +273,16 @@ mod tests {
         let of_pods = PodSelector { namespace: Some("transfer".to_owned()), labels: [].into() };
         let cgroup = Some(CgroupSelector::OfPods(of_pods));
         let paths = [PathPolicy { cgroup, ..PathPolicy::default() }];
+        assert!(are_named_by(&paths) && !are_named_by(&[PathPolicy::default()]));
         let mut followed = Followed::nothing();
-        followed.follow(&settings, &paths, false);
+        followed.follow(&settings, true, false);
         assert!(followed.source.is_some() && locked(&followed.told).is_some());
         followed.count_adopted(3);
-        followed.follow(&settings, &paths, false);
+        followed.follow(&settings, true, false);
         assert_eq!(locked(&followed.told).as_ref().map(|told| told.adopted), Some(3));
-        followed.follow(&settings, &[], true);
+        followed.follow(&settings, false, true);
         assert!(followed.source.is_some() && !followed.paths_depend());
-        followed.follow(&settings, &[], false);
+        followed.follow(&settings, false, false);
         assert!(followed.source.is_none() && locked(&followed.told).is_none());
     }
 }

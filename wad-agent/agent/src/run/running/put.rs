@@ -1,0 +1,86 @@
+//! A configuration comes into force, at the start and later, with what is known beside it.
+
+use std::{collections::HashSet, sync::Arc};
+
+use anyhow::Result;
+use tracing::warn;
+use wad_policy::{
+    config::{Config, PathPolicy},
+    learned::{Covered, LearnedPath},
+};
+use wad_toolbox::mutex::locked;
+
+use super::Running;
+use crate::{
+    measured::Measured,
+    reload::{Fingerprints, InForce},
+    run::{
+        change::{self, Installed, Wanted},
+        force::Force,
+        known_pods,
+        meant::Meant,
+        plan,
+    },
+    sets::Sets,
+};
+
+/// A configuration that is to come into force.
+pub struct Next<'n> {
+    pub config: Config,
+    pub sets: &'n mut Sets,
+    pub learned: &'n [LearnedPath],
+    /// The measurements that are known, which hold on.
+    pub before: Option<&'n Measured>,
+}
+
+/// A configuration that has been put in force, for all beside the kernel.
+pub struct Put {
+    pub installed: Installed,
+    pub in_force: InForce,
+    pub measured: Measured,
+    /// Learned paths that are not in force, as paths of the file are for their prefixes.
+    pub covered: Vec<Covered>,
+}
+
+impl Next<'_> {
+    /// Puts it in force. If that fails, all is as before.
+    pub fn put(self, force: &mut Force<'_>) -> Result<Put> {
+        let Self { mut config, sets, learned, before } = self;
+        let prints = Fingerprints::of(&config);
+        let has_pods = known_pods::are_named_by(&config.paths);
+        let has_set = |path: &PathPolicy| path.origin.lists().next().is_some();
+        let is_kept = config.learn.is_some() || config.paths.iter().any(has_set);
+        let of_file = if is_kept { config.paths.clone() } else { Vec::new() };
+        let all = (&mut config, sets, learned);
+        let meant = Meant::of(force.agent, &force.journal, all, before)?;
+        let Meant { policies, covered, measured, max_memory_bytes } = meant;
+        let covered = covered.unwrap_or_else(|unfit| {
+            warn!("no learned path is in force: {unfit}");
+            Vec::new()
+        });
+        let wanted = Wanted { policies: &policies, host: &config.host };
+        let installed = change::put(force, plan::CONFIGURATION, &wanted)?;
+        force.buffers.bound(max_memory_bytes);
+        force.pods.follow_for(&config.kubernetes, has_pods);
+        // The kernel has the paths now.
+        drop(policies);
+        let names = force.tuning().path_names();
+        let in_force = InForce::new(config, prints, names).with_paths(of_file);
+        Ok(Put { installed, in_force, measured, covered })
+    }
+}
+
+impl Running<'_> {
+    /// Has all beside the kernel follow what has been put in force.
+    pub(super) fn go_on_with(&mut self, put: Put) {
+        self.in_force = put.in_force;
+        self.live.set(self.in_force.derived().clone());
+        let names: HashSet<Arc<str>> = self.force.tuning().path_names().into_iter().collect();
+        self.live.keep_only(|path| names.contains(path));
+        // The tasks that asked for the configuration before end here.
+        self.measured = put.measured;
+        self.measured.start(self.force.tuning());
+        *locked(&self.board) = self.measured.board();
+        self.learning.is_in_force(self.in_force.learn(), &put.covered);
+    }
+}

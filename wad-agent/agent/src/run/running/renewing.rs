@@ -1,0 +1,101 @@
+//! The policy in force follows what sets hold, what is learned and what is measured, without
+//! a reload.
+
+use std::time::{Instant, SystemTime};
+
+use tracing::error;
+use wad_toolbox::{causes::with_causes, shortage};
+
+use super::{Running, put::Next};
+use crate::{
+    measured::Change,
+    run::{
+        change::{self, Wanted},
+        learning::Seen,
+        memory::give_memory_back,
+        plan,
+    },
+    sets::{News, SetError},
+};
+
+impl Running<'_> {
+    /// The list of a set has been read. If it is another one, its paths follow it, as they
+    /// do at a reload.
+    pub(super) fn follow_set(&mut self, news: News) {
+        let paths = (self.in_force.of_file(), self.in_force.host());
+        let Some(before) = self.sets.hear(news, paths) else { return };
+        let Some(config) = self.in_force.config_for(self.sets.name(&before)) else {
+            return self.sets.is_in_force(&before);
+        };
+        let paths = self.learning.paths(config.learn);
+        let before_it = Some(&self.measured);
+        let next = Next { config, sets: &mut self.sets, learned: &paths, before: before_it };
+        match next.put(&mut self.force) {
+            Ok(put) => {
+                self.go_on_with(put);
+                self.sets.is_in_force(&before);
+            }
+            Err(error) => {
+                shortage::note(error.as_ref());
+                let reason = with_causes(&error);
+                self.sets.put_back(before, &SetError::NotInForce { reason });
+            }
+        }
+        self.tell(|_| {});
+        give_memory_back();
+    }
+
+    /// Connections have shown that others would have larger buffers, or which learned paths
+    /// are used. If that changes what is to be in force, it is put in force as at a reload.
+    pub(super) fn learn(&mut self, seen: Seen) {
+        if self.force.disabled.all {
+            return;
+        }
+        let Seen { found, used } = seen;
+        let Self { in_force, sets, learning, .. } = self;
+        let found = learning.allowed(found, || {
+            let mut paths = in_force.of_file().to_vec();
+            sets.fill(&mut paths, in_force.host());
+            paths
+        });
+        let interval = self.in_force.change_interval();
+        let Some(news) = self.learning.hear(&found, &used, interval) else { return };
+        let paths = news.paths();
+        let config = self.in_force.config();
+        let before = Some(&self.measured);
+        let next = Next { config, sets: &mut self.sets, learned: &paths, before };
+        match next.put(&mut self.force) {
+            Ok(put) => {
+                self.learning.has_changed(news);
+                self.go_on_with(put);
+            }
+            Err(error) => {
+                shortage::note(error.as_ref());
+                self.learning.stays_as_it_was(&with_causes(&error));
+            }
+        }
+        self.tell(|_| {});
+        give_memory_back();
+    }
+
+    /// Measured paths follow what is measured.
+    pub(super) fn review(&mut self) {
+        let (now, time) = (Instant::now(), SystemTime::now());
+        self.measured.see_flows(self.force.flows(), now, time);
+        self.measured.save_now_and_then(now);
+        let plan = match self.measured.review(now, time) {
+            Change::Nothing => return,
+            Change::Values => plan::VALUES,
+            Change::Traits => plan::CONFIGURATION,
+        };
+        let Some(policies) = self.measured.policies() else { return };
+        let wanted = Wanted { policies: &policies, host: self.in_force.host() };
+        if let Err(error) = change::put(&mut self.force, plan, &wanted) {
+            shortage::note(error.as_ref());
+            error!("measured paths stay as they were: {error:#}");
+            self.measured.stays_as_it_was();
+        }
+        self.tell(|_| {});
+        give_memory_back();
+    }
+}
