@@ -1,8 +1,9 @@
 //! The pods of this node: from the API server, where that may be asked, and from the kubelet
-//! by its socket. What is known stays while neither answers.
+//! by its socket. What is known stays while neither answers, also across a restart.
 
 mod api_server;
 mod board;
+mod cache;
 mod grpc;
 mod kubelet;
 mod objects;
@@ -21,6 +22,7 @@ use tokio::{
 use wad_policy::{config::KubernetesSettings, pod::Pods};
 use wad_toolbox::{back_off::back_off, causes::told};
 
+pub use self::cache::{Cache, PodCgroups, of_pods};
 use self::{api_server::ApiServer, board::Board};
 
 /// Longest wait before the kubelet is tried again. It is on this host.
@@ -53,14 +55,15 @@ pub struct Known {
 }
 
 /// Follows the pods of this node from now on, beside the event loop; ends when the receiver is
-/// dropped. Needs a tokio runtime.
-pub fn follow(settings: &KubernetesSettings) -> watch::Receiver<Known> {
+/// dropped. Those that were known before hold until somebody answers. Needs a tokio runtime.
+pub fn follow(settings: &KubernetesSettings, before: Arc<Pods>) -> watch::Receiver<Known> {
     let api_server = ApiServer::new(settings, |name| env::var(name).ok());
-    start(Follower {
+    let follower = Follower {
         socket: settings.kubelet_socket.clone(),
         labels_interval: LABELS_INTERVAL,
         api_server: api_server.map_err(|error| told(&error)),
-    })
+    };
+    start(follower, before)
 }
 
 /// Reads what a kubelet or an API server sends, for libFuzzer; see `tests/fuzz`.
@@ -70,8 +73,8 @@ pub fn fuzz(bytes: &[u8]) {
     objects::fuzz(bytes);
 }
 
-fn start(follower: Follower) -> watch::Receiver<Known> {
-    let (board, known) = Board::new();
+fn start(follower: Follower, before: Arc<Pods>) -> watch::Receiver<Known> {
+    let (board, known) = Board::new(before);
     tokio::spawn(async move {
         tokio::select! {
             () = board.is_left() => {}

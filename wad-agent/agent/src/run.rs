@@ -67,7 +67,7 @@ use self::{
 use crate::{
     api, handing_over, measured, otlp,
     own_lock::{self, Folders},
-    reload, service_manager, sets,
+    pods, reload, service_manager, sets,
     sources::Cache,
 };
 
@@ -165,7 +165,8 @@ pub fn run(options: &Options) -> Result<()> {
         sinks: Arc::clone(&sinks),
     };
     let runtime = runtime()?;
-    let pods = known_pods::Followed::nothing();
+    let pods = pods::Cache::new(&state_dir, instance.name());
+    let pods = known_pods::Followed::nothing(pods);
     let begin = Begin { config, seen, disabled, learning, pods };
     let mut stop = runtime.block_on(async { Stop::new() })?;
     let ended = runtime.block_on(agent.serve(&journal, begin));

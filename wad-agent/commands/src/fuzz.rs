@@ -11,7 +11,7 @@ pub use wad_agent::sources::{
     fuzz::http, fuzz_archive as archive, fuzz_document as document, fuzz_prometheus as prometheus,
     fuzz_pscheduler as pscheduler,
 };
-use wad_agent::{sets, sources::Cache};
+use wad_agent::{pods as pods_of_nodes, sets, sources::Cache};
 use wad_instruments::{Flow, STANDARD, Values};
 use wad_linux::{cgroup, netns, privileges};
 use wad_observing::{learn, reading::Filter, trace};
@@ -115,6 +115,7 @@ pub fn state(bytes: &[u8]) {
     wad_tuning::journal::fuzz(bytes);
     Cache::fuzz(bytes);
     sets::Cache::fuzz(bytes);
+    pods_of_nodes::Cache::fuzz(bytes);
     learn::fuzz(bytes);
     if let Ok(disabled) = serde_json::from_slice::<switch::Disabled>(bytes) {
         let written = serde_json::to_vec(&disabled).expect("texts are JSON");

@@ -30,10 +30,10 @@ const OF_UNIT: u64 = 302_002;
 const OF_ANY: u64 = 303_003;
 
 /// A cgroup within that of a test, which is removed before that is.
-struct Inner(PathBuf);
+pub struct Inner(pub PathBuf);
 
 impl Inner {
-    fn make(within: &Path, name: &str) -> Result<Self> {
+    pub fn make(within: &Path, name: &str) -> Result<Self> {
         let path = within.join(name);
         fs::create_dir(&path)?;
         Ok(Self(path))
@@ -47,7 +47,7 @@ impl Drop for Inner {
 }
 
 /// Makes sockets as a process of that cgroup does: this one is in it meanwhile.
-fn within<T>(cgroup: &Path, stand: &Stand, make: impl FnOnce() -> T) -> Result<T> {
+pub fn within<T>(cgroup: &Path, stand: &Stand, make: impl FnOnce() -> T) -> Result<T> {
     fs::write(cgroup.join("cgroup.procs"), "0")?;
     let made = make();
     fs::write(stand.cgroup().path().join("cgroup.procs"), "0")?;

@@ -48,8 +48,9 @@ enum State {
 }
 
 impl Board {
-    pub fn new() -> (Self, watch::Receiver<Known>) {
-        let (known, receiver) = watch::channel(Known::default());
+    /// Makes one on which those pods stand that were known before.
+    pub fn new(before: Arc<Pods>) -> (Self, watch::Receiver<Known>) {
+        let (known, receiver) = watch::channel(Known { pods: before, ..Known::default() });
         (Self { known, sides: Mutex::default() }, receiver)
     }
 
@@ -164,7 +165,7 @@ mod tests {
 
     #[test]
     fn there_are_at_most_so_many() {
-        let (board, known) = Board::new();
+        let (board, known) = Board::new(Arc::default());
         board.takes(Origin::Kubelet, Pods::new());
         let changes = |change| board.changes(Origin::Kubelet, change);
         for n in 0..MOST_PODS + 10 {
@@ -181,8 +182,20 @@ mod tests {
     }
 
     #[test]
+    fn what_was_known_before_holds_until_somebody_answers() {
+        let before = Arc::new(Pods::from([("a".to_owned(), pod("a"))]));
+        let (board, known) = Board::new(Arc::clone(&before));
+        board.fails(Origin::ApiServer, "no server".to_owned());
+        board.fails(Origin::Kubelet, "no kubelet".to_owned());
+        let Known { pods, origin, lacking } = known.borrow().clone();
+        assert!(pods == before && origin.is_none() && lacking.is_some());
+        board.takes(Origin::Kubelet, Pods::new());
+        assert!(known.borrow().pods.is_empty());
+    }
+
+    #[test]
     fn who_holds_what_was_known_keeps_it() {
-        let (board, known) = Board::new();
+        let (board, known) = Board::new(Arc::default());
         board.takes(Origin::Kubelet, [("a".to_owned(), pod("a"))].into());
         let before = Arc::clone(&known.borrow().pods);
         board.changes(Origin::Kubelet, Change::Is("b".to_owned(), pod("b")));
@@ -191,7 +204,7 @@ mod tests {
 
     #[test]
     fn labels_are_those_of_pods_that_are_known() {
-        let (board, known) = Board::new();
+        let (board, known) = Board::new(Arc::default());
         board.takes(Origin::Kubelet, [("a".to_owned(), pod("a"))].into());
         let labels = [("app".to_owned(), "dtn".to_owned())];
         let told = |name| Pod { labels: labels.clone().into(), ..pod(name) };
@@ -203,7 +216,7 @@ mod tests {
 
     #[test]
     fn the_api_server_goes_first_and_reasons_are_those_of_both() {
-        let (board, known) = Board::new();
+        let (board, known) = Board::new(Arc::default());
         let lacking = || known.borrow().lacking.clone().unwrap_or_default();
         let now = || (known.borrow().origin, known.borrow().pods.keys().cloned().collect());
         let pods = |uid: &str| Pods::from([(uid.to_owned(), pod(uid))]);

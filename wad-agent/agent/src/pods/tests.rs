@@ -132,7 +132,7 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("token"), "first\n").unwrap();
         let (socket, api_server) = (folder.path().join("socket"), api_server(folder.path()));
-        let known = start(Follower { socket, labels_interval, api_server });
+        let known = start(Follower { socket, labels_interval, api_server }, Arc::default());
         Self { folder, known }
     }
 

@@ -172,6 +172,12 @@ impl<'a> Force<'a> {
             Ok(false) => {}
             Err(error) => warn!("{UNMATCHED}: {error:#}"),
         }
+        self.keep_pods();
+    }
+
+    /// Has the pods that are known now kept for the next agent.
+    pub fn keep_pods(&mut self) {
+        self.pods.keep(self.cgroups.cgroups());
     }
 
     /// Has connections named by the pods that there are now.

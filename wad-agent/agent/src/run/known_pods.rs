@@ -1,15 +1,20 @@
 //! Pods of this node are followed where paths depend on them, and where this is a node of
-//! Kubernetes, so that flows have their names.
+//! Kubernetes, so that flows have their names. Those that paths depend on are kept for the
+//! next agent, to whom nobody may tell of them at first.
 
 use std::{
     env,
     future::pending,
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant, SystemTime},
 };
 
 use tokio::{sync::watch, time::timeout};
 use tracing::{info, warn};
+use wad_linux::{
+    cgroup,
+    cgroup_tree::{Cgroups, Tree},
+};
 use wad_observing::metrics::PodsReading;
 use wad_policy::{
     config::{KubernetesSettings, PathPolicy},
@@ -17,12 +22,15 @@ use wad_policy::{
 };
 use wad_toolbox::mutex::locked;
 
-use crate::pods::{self, Known, Origin};
+use crate::pods::{self, Cache, Known, Origin, PodCgroups};
 
 /// So long the start waits to hear of pods: connections of theirs that run are not to leave
 /// their paths because an agent has taken the place of another. The API server is asked when
 /// the kubelet has not answered for some seconds.
 const START_PATIENCE: Duration = Duration::from_secs(6);
+
+/// The pods that are kept are written anew so often at least, as they count for an hour.
+const KEEP_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Kubernetes gives it to every container.
 const SERVICE: &str = "KUBERNETES_SERVICE_HOST";
@@ -36,11 +44,27 @@ pub struct Followed {
     paths_depend: bool,
     /// Whoever answers tells this.
     pub told: Arc<Mutex<Option<PodsReading>>>,
+    cache: Cache,
+    kept: Option<Kept>,
+}
+
+/// The pods that are on the disk, and since when.
+struct Kept {
+    at: Instant,
+    pods: Arc<Pods>,
+    cgroups: PodCgroups,
 }
 
 impl Followed {
-    pub fn nothing() -> Self {
-        Self { source: None, known: Known::default(), paths_depend: false, told: Arc::default() }
+    pub fn nothing(cache: Cache) -> Self {
+        Self {
+            source: None,
+            known: Known::default(),
+            paths_depend: false,
+            told: Arc::default(),
+            cache,
+            kept: None,
+        }
     }
 
     /// Follows them where paths depend on them or this host is a node, else not any more.
@@ -54,12 +78,43 @@ impl Followed {
         if !self.paths_depend && !is_node {
             let told = Arc::clone(&self.told);
             *locked(&told) = None;
-            *self = Self { told, ..Self::nothing() };
+            *self = Self { told, ..Self::nothing(self.cache.clone()) };
         } else if self.source.as_ref().is_none_or(|(before, _)| before != settings) {
-            self.source = Some((settings.clone(), pods::follow(settings)));
+            let before = self.before();
+            self.source = Some((settings.clone(), pods::follow(settings, before)));
             locked(&self.told).get_or_insert_default();
         }
         self.tell();
+    }
+
+    /// Returns the pods that were known before others are asked, by an agent before this one if
+    /// nobody was asked yet.
+    fn before(&self) -> Arc<Pods> {
+        if self.source.is_some() || !self.paths_depend {
+            return Arc::clone(&self.known.pods);
+        }
+        let tree = cgroup::root().map_err(anyhow::Error::from);
+        let tree = tree.and_then(|root| Ok(Tree::open(&root)?));
+        let there = tree.map(|tree| pods::of_pods(tree.cgroups()));
+        let read = there
+            .and_then(|there| Ok(self.cache.read(SystemTime::now(), &there)?))
+            .inspect_err(|error| warn!("pods are learned anew: {error:#}"));
+        Arc::new(read.unwrap_or_default())
+    }
+
+    /// Keeps what is known for the next agent, where paths depend on it.
+    pub fn keep(&mut self, cgroups: &Cgroups) {
+        if !self.paths_depend || self.known.origin.is_none() {
+            return;
+        }
+        let (pods, cgroups) = (Arc::clone(&self.known.pods), pods::of_pods(cgroups));
+        let is_kept = |kept: &Kept| {
+            kept.at.elapsed() < KEEP_INTERVAL && kept.pods == pods && kept.cgroups == cgroups
+        };
+        if !self.kept.as_ref().is_some_and(is_kept) {
+            self.cache.keep(SystemTime::now(), Arc::clone(&pods), cgroups.clone());
+            self.kept = Some(Kept { at: Instant::now(), pods, cgroups });
+        }
     }
 
     /// Waits until it is known which pods there are, or that nobody says so; but not for long,
@@ -67,11 +122,10 @@ impl Followed {
     pub async fn first(&mut self) {
         let Some((_, source)) = self.source.as_mut().filter(|_| self.paths_depend) else { return };
         let has_heard = |known: &Known| known.origin.is_some() || known.lacking.is_some();
-        let heard = timeout(START_PATIENCE, source.wait_for(has_heard)).await;
-        let known = heard.ok().and_then(Result::ok).map(|known| known.clone());
-        if let Some(known) = known {
-            self.hear(known);
-        }
+        // What an agent before this one knew holds where nobody has answered.
+        let _ = timeout(START_PATIENCE, source.wait_for(has_heard)).await;
+        let known = source.borrow_and_update().clone();
+        self.hear(known);
     }
 
     pub const fn pods(&self) -> &Arc<Pods> {
@@ -179,6 +233,8 @@ const fn said(origin: Origin) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use wad_policy::{
         config::{CgroupSelector, PodSelector},
         pod::Pod,
@@ -186,11 +242,15 @@ mod tests {
 
     use super::*;
 
+    fn nothing() -> Followed {
+        Followed::nothing(Cache::new(Path::new("/nonexistent"), "test"))
+    }
+
     fn following(paths_depend: bool) -> (watch::Sender<Known>, Followed) {
         let (sender, source) = watch::channel(Known::default());
         let source = Some((KubernetesSettings::default(), source));
         let told = Arc::new(Mutex::new(Some(PodsReading::default())));
-        (sender, Followed { source, paths_depend, told, ..Followed::nothing() })
+        (sender, Followed { source, paths_depend, told, ..nothing() })
     }
 
     fn known(label: &str) -> Known {
@@ -235,7 +295,7 @@ mod tests {
         assert!(!has_changed(&mut followed).await);
         drop(late.await);
         // Nobody is asked, and no path depends on them.
-        Followed::nothing().first().await;
+        nothing().first().await;
         let (_sender, mut followed) = following(false);
         let begun = tokio::time::Instant::now();
         followed.first().await;
@@ -274,7 +334,7 @@ mod tests {
         let cgroup = Some(CgroupSelector::OfPods(of_pods));
         let paths = [PathPolicy { cgroup, ..PathPolicy::default() }];
         assert!(are_named_by(&paths) && !are_named_by(&[PathPolicy::default()]));
-        let mut followed = Followed::nothing();
+        let mut followed = nothing();
         followed.follow(&settings, true, false);
         assert!(followed.source.is_some() && locked(&followed.told).is_some());
         followed.count_adopted(3);

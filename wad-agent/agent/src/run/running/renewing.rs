@@ -83,6 +83,7 @@ impl Running<'_> {
         let (now, time) = (Instant::now(), SystemTime::now());
         self.measured.see_flows(self.force.flows(), now, time);
         self.measured.save_now_and_then(now);
+        self.force.keep_pods();
         let plan = match self.measured.review(now, time) {
             Change::Nothing => return,
             Change::Values => plan::VALUES,
