@@ -15,6 +15,11 @@ pub enum CommandError {
     /// The agent has changed nothing, or has put all back.
     #[error("{done}: {reason}")]
     Refused { done: &'static str, reason: String },
+    #[error(
+        "the agent of instance \"{instance}\" cannot be asked here: it lives where another /run/wad \
+         is mounted ({holder}); ask it there, as by `kubectl exec` or `nsenter --mount`"
+    )]
+    Elsewhere { instance: String, holder: String },
     #[error("not ready: {reason}")]
     NotReady { reason: String },
     #[error("{reason}")]

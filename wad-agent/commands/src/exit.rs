@@ -139,7 +139,7 @@ const fn of_command(error: &CommandError) -> Exit {
         | CommandError::TooLarge { .. }
         | CommandError::BoundsOfStream { .. } => Exit::Usage,
         CommandError::Refused { .. } => Exit::Refused,
-        CommandError::NotReady { .. } => Exit::Unavailable,
+        CommandError::Elsewhere { .. } | CommandError::NotReady { .. } => Exit::Unavailable,
         CommandError::NotNoted { .. }
         | CommandError::LinesLost { .. }
         | CommandError::LeftOut { .. }

@@ -11,7 +11,10 @@ use wad_agent::{
     client::{self, ClientError, Request},
     status::Status,
 };
-use wad_linux::{bpffs, lock};
+use wad_linux::{
+    bpffs::{self, BPFFS},
+    lock::{self, Lock},
+};
 use wad_tuning::{bpf, instance::Instance};
 
 use crate::{arguments::Ask, error::CommandError, output};
@@ -41,14 +44,27 @@ pub fn run(Arguments { ready, ask: args }: &Arguments) -> Result<()> {
             }
             output::print_by(|out| table::write(&status, out))
         }
-        Err(error @ ClientError::NotRunning { .. }) if is_left_behind(instance) => {
-            Err(anyhow::Error::from(error).context(
-                "the tuning of an agent that died is still in force: `wad run` takes it over, \
-                 `wad cleanup` takes it out",
-            ))
-        }
+        Err(error @ ClientError::NotRunning { .. }) => Err(unasked(instance, error.into())),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Says more of an agent that does not answer: it may live in another mount namespace, or
+/// have died.
+fn unasked(instance: &Instance, error: anyhow::Error) -> anyhow::Error {
+    if !bpffs::is_mounted() {
+        return error;
+    }
+    if let Some(holder) = Lock::holder_in(Path::new(BPFFS), instance.name()) {
+        return CommandError::Elsewhere { instance: instance.name().to_owned(), holder }.into();
+    }
+    if bpf::exist(instance) {
+        return error.context(
+            "the tuning of an agent that died is still in force: `wad run` takes it over, `wad \
+             cleanup` takes it out",
+        );
+    }
+    error
 }
 
 /// Whether the agent here tunes: another one of the host may answer in its place, which it
@@ -60,10 +76,6 @@ fn readiness(status: &Status, is_near: bool) -> Result<(), CommandError> {
         detached => detached.join("; "),
     };
     Err(CommandError::NotReady { reason })
-}
-
-fn is_left_behind(instance: &Instance) -> bool {
-    bpffs::is_mounted() && bpf::exist(instance)
 }
 
 /// Asks the agent of an instance.

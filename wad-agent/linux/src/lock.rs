@@ -94,6 +94,13 @@ impl Lock {
         Ok(())
     }
 
+    /// Returns who holds the lock of an instance in the BPF file system that is mounted there,
+    /// in whatever namespaces that is; None where nobody does.
+    #[must_use]
+    pub fn holder_in(bpffs: &Path, instance: &str) -> Option<String> {
+        Pinned::holder(bpffs, instance)
+    }
+
     /// Leaves the BPF file system, as to unmount it.
     pub fn leave_bpffs(&self) {
         *locked(&self.pinned) = None;

@@ -139,6 +139,9 @@ fn a_second_agent_is_told_who_the_first_is_in_whatever_namespace() -> Result<()>
     run.arg("--cgroup").arg(cgroup.path());
     let here = format!("here process {}, which says: process 1, {version}", inner.pid);
     ensure_names(&refused(run)?, &[&name, &here])?;
+    // It has another /run/wad, and has not died.
+    let said = refused(home.command("status"))?;
+    ensure_names(&said, &[&name, "cannot be asked here", &here])?;
     // Nobody cleans up after one that lives.
     ensure_names(&refused(home.command("cleanup"))?, &[&name, &here])?;
     ensure!(is_tuned(&wire, &home)?);
@@ -146,6 +149,7 @@ fn a_second_agent_is_told_who_the_first_is_in_whatever_namespace() -> Result<()>
     // It dies, and what it has left is taken over.
     inner.end(Signal::SIGKILL)?;
     ensure!(lock.exists() && is_tuned(&wire, &home)?);
+    ensure_names(&refused(home.command("status"))?, &["an agent that died", "no agent runs"])?;
     let agent = home.start(cgroup)?;
     ensure!(is_tuned(&wire, &home)?);
     agent.stop()?;

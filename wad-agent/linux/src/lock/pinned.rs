@@ -7,6 +7,8 @@ use std::{
     io,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
+    thread,
+    time::Duration,
 };
 
 use wad_toolbox::{
@@ -20,6 +22,11 @@ use super::{LockError, holder, is_still_at};
 /// to be written to.
 const NOTE: &str = "holder";
 
+/// Who only looks whether it is held has it for a moment: so often, and with such a pause, it is
+/// tried again.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// The lock of `/sys/fs/bpf/wad/INSTANCE:lock`. No instance has a colon in its name, and
 /// names in a BPF file system have no dots.
 #[derive(Debug)]
@@ -32,8 +39,9 @@ pub struct Pinned {
 impl Pinned {
     /// Takes it, in the BPF file system that is mounted there.
     pub fn take(bpffs: &Path, instance: &str, who: &str) -> Result<Self, LockError> {
+        let folder = folder(bpffs, instance);
         let around = bpffs.join("wad");
-        let folder = around.join(format!("{instance}:lock"));
+        let mut tries = 0;
         let failed = |source| LockError::Lock { file: folder.clone(), source };
         let held = loop {
             match [&around, &folder].into_iter().try_for_each(|made| own_folder::make_private(made))
@@ -52,10 +60,13 @@ impl Pinned {
             };
             match opened.try_lock() {
                 Ok(()) => {}
+                Err(TryLockError::WouldBlock) if tries < TRIES => {
+                    tries += 1;
+                    thread::sleep(PAUSE);
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => {
-                    let note = fs::read_link(folder.join(NOTE)).ok();
-                    let note = note.as_ref().map(|note| note.to_string_lossy());
-                    let holder = holder::of(&opened, note.as_deref());
+                    let holder = said(&opened, &folder);
                     return Err(LockError::Running { instance: instance.to_owned(), holder });
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -71,6 +82,16 @@ impl Pinned {
         Ok(pinned)
     }
 
+    /// Returns who holds it; None where nobody does.
+    pub fn holder(bpffs: &Path, instance: &str) -> Option<String> {
+        let folder = folder(bpffs, instance);
+        let opened = File::open(&folder).ok()?;
+        match opened.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Some(said(&opened, &folder)),
+            _ => None,
+        }
+    }
+
     /// Whether others meet it: the file system may have been unmounted.
     pub fn is_there(&self) -> bool {
         is_still_at(&self.held, &self.folder).unwrap_or_default()
@@ -82,6 +103,17 @@ impl Pinned {
         whole_file::remove(&at)?;
         symlink(holder::note(who), at)
     }
+}
+
+fn folder(bpffs: &Path, instance: &str) -> PathBuf {
+    bpffs.join("wad").join(format!("{instance}:lock"))
+}
+
+/// Returns who holds a lock that was refused.
+fn said(refused: &File, folder: &Path) -> String {
+    let note = fs::read_link(folder.join(NOTE)).ok();
+    let note = note.as_ref().map(|note| note.to_string_lossy());
+    holder::of(refused, note.as_deref())
 }
 
 impl Drop for Pinned {
@@ -121,6 +153,26 @@ mod tests {
     }
 
     #[test]
+    fn who_looks_is_told_who_holds_it_and_is_in_nobodys_way() {
+        let bpffs = tempfile::tempdir().unwrap();
+        assert_eq!(Pinned::holder(bpffs.path(), "default"), None);
+        let held = Pinned::take(bpffs.path(), "default", WHO).unwrap();
+        let words = format!("process {}, version 1", std::process::id());
+        assert_eq!(Pinned::holder(bpffs.path(), "default"), Some(words));
+        assert_eq!(Pinned::holder(bpffs.path(), "other"), None);
+        // One that died has left its folder.
+        held.held.unlock().unwrap();
+        assert_eq!(Pinned::holder(bpffs.path(), "default"), None);
+        let looking = File::open(&held.folder).unwrap();
+        looking.lock_shared().unwrap();
+        thread::scope(|scope| {
+            let taking = scope.spawn(|| Pinned::take(bpffs.path(), "default", WHO).map(drop));
+            drop(looking);
+            taking.join().unwrap().unwrap();
+        });
+    }
+
+    #[test]
     fn what_one_that_died_has_left_is_in_nobodys_way() {
         let bpffs = tempfile::tempdir().unwrap();
         let held = Pinned::take(bpffs.path(), "default", WHO).unwrap();
@@ -147,7 +199,7 @@ mod tests {
         use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
         let bpffs = tempfile::tempdir().unwrap();
         let holders = AtomicU32::new(0);
-        std::thread::scope(|scope| {
+        thread::scope(|scope| {
             for _ in 0..8 {
                 scope.spawn(|| {
                     for _ in 0..100 {
