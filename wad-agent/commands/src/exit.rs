@@ -110,7 +110,7 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
     }
     match cause.downcast_ref() {
         Some(PrivilegeError::Missing { .. }) => return Some(Exit::NoPermission),
-        Some(PrivilegeError::Status(_) | PrivilegeError::NoBtf) | None => {}
+        Some(PrivilegeError::Unknown(_) | PrivilegeError::NoBtf) | None => {}
     }
     if let Some(BindError::Group { source, .. }) = cause.downcast_ref() {
         return (source.kind() == io::ErrorKind::PermissionDenied).then_some(Exit::NoPermission);

@@ -13,7 +13,7 @@ pub use wad_agent::sources::{
 };
 use wad_agent::{pods as pods_of_nodes, sets, sources::Cache};
 use wad_instruments::{Flow, STANDARD, Values};
-use wad_linux::{cgroup, netns, privileges};
+use wad_linux::{cgroup, netns};
 use wad_observing::{learn, reading::Filter, trace};
 pub use wad_observing::{
     metrics::otlp::fuzz as otlp, sinks::fuzz as spool, trace::read::fuzz_packed as packed_trace,
@@ -128,6 +128,5 @@ pub fn proc(bytes: &[u8]) {
     let Ok(text) = str::from_utf8(bytes) else { return };
     let _ = cgroup::cgroup2_mount(text);
     let _ = text.lines().filter_map(netns::mounted).count();
-    let _ = privileges::effective_capabilities(text);
     let _ = config::loadable(text);
 }

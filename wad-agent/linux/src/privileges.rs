@@ -2,18 +2,19 @@
 
 use std::{
     fmt::{self, Display},
-    fs, io,
+    io,
     path::Path,
 };
 
 use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 use thiserror::Error;
 
 /// Says what wad needs of a process, and of the kernel it runs on.
 #[derive(Debug, Error)]
 pub enum PrivilegeError {
-    #[error("cannot read /proc/self/status: {0}")]
-    Status(#[from] io::Error),
+    #[error("the kernel does not say which capabilities this process has: {0}")]
+    Unknown(io::Error),
     #[error(
         "wad may not load BPF programs here: {} missing; run it as root, or give it these \
          capabilities", .missing.join(", ")
@@ -28,13 +29,16 @@ pub enum PrivilegeError {
 
 const BTF: &str = "/sys/kernel/btf/vmlinux";
 
-/// Capability numbers (include/uapi/linux/capability.h).
-const NEEDED: [(u32, &str); 3] = [(12, "CAP_NET_ADMIN"), (38, "CAP_PERFMON"), (39, "CAP_BPF")];
+const NEEDED: [(CapabilitySet, &str); 3] = [
+    (CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"),
+    (CapabilitySet::PERFMON, "CAP_PERFMON"),
+    (CapabilitySet::BPF, "CAP_BPF"),
+];
 
 /// A capability that tuning does without.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Optional {
-    number: u32,
+    capability: CapabilitySet,
     pub name: &'static str,
     /// It says what goes without the capability.
     pub without: &'static str,
@@ -42,14 +46,14 @@ pub struct Optional {
 
 pub const OPTIONAL: [Optional; 2] = [
     Optional {
-        number: 21,
+        capability: CapabilitySet::SYS_ADMIN,
         name: "CAP_SYS_ADMIN",
         without: "flows in other network namespaces (containers) keep the settings of their \
                   namespace, and those that ran before the agent stay as they are; /metrics has \
                   no run times of BPF programs; a BPF file system has to be mounted already",
     },
     Optional {
-        number: 19,
+        capability: CapabilitySet::SYS_PTRACE,
         name: "CAP_SYS_PTRACE",
         without: "network namespaces of containers are found by their mounts alone (ip netns, \
                   containerd, CRI-O), not by the processes in them",
@@ -59,19 +63,19 @@ pub const OPTIONAL: [Optional; 2] = [
 /// Privileges are what this process may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Privileges {
-    effective: u64,
+    effective: CapabilitySet,
 }
 
 impl Privileges {
     /// Takes the effective capabilities of a process, a bit for each number.
     #[must_use]
     pub const fn of(effective: u64) -> Self {
-        Self { effective }
+        Self { effective: CapabilitySet::from_bits_retain(effective) }
     }
 
     /// Returns the capabilities that are not there, with what goes without.
     pub fn lacking(self) -> impl Iterator<Item = &'static Optional> {
-        OPTIONAL.iter().filter(move |optional| !has(self.effective, optional.number))
+        OPTIONAL.iter().filter(move |optional| !self.effective.contains(optional.capability))
     }
 }
 
@@ -83,16 +87,17 @@ impl Display for Optional {
 
 /// Whether programs can be loaded at all, and with what else.
 pub fn check() -> Result<Privileges, PrivilegeError> {
-    let effective = effective_capabilities(&fs::read_to_string("/proc/self/status")?);
-    let missing: Vec<_> =
-        NEEDED.iter().filter(|(bit, _)| !has(effective, *bit)).map(|(_, name)| *name).collect();
+    let effective =
+        capabilities(None).map_err(|error| PrivilegeError::Unknown(error.into()))?.effective;
+    let missing = NEEDED.iter().filter(|(needed, _)| !effective.contains(*needed));
+    let missing: Vec<_> = missing.map(|(_, name)| *name).collect();
     if !missing.is_empty() {
         return Err(PrivilegeError::Missing { missing });
     }
     if !Path::new(BTF).exists() {
         return Err(PrivilegeError::NoBtf);
     }
-    Ok(Privileges::of(effective))
+    Ok(Privileges { effective })
 }
 
 /// Before Linux 5.11 maps count as locked memory, of which a process may have
@@ -115,30 +120,9 @@ pub fn descriptors() -> u64 {
     getrlimit(Resource::RLIMIT_NOFILE).map_or(u64::MAX, |(now, _)| now)
 }
 
-const fn has(capabilities: u64, number: u32) -> bool {
-    capabilities >> number & 1 == 1
-}
-
-pub fn effective_capabilities(status: &str) -> u64 {
-    status
-        .lines()
-        .find_map(|line| line.strip_prefix("CapEff:"))
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn capabilities_are_read_from_the_status_file() {
-        assert_eq!(
-            effective_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"),
-            0x1ff_ffff_ffff
-        );
-        assert_eq!(effective_capabilities("Name:\tx\n"), 0);
-    }
 
     #[test]
     fn what_goes_without_is_told_of_those_that_are_missing() {
