@@ -124,7 +124,7 @@ fn the_agent_traces_chosen_flows_and_a_reload_changes_which() -> Result<()> {
         ensure!(["four", "six"].iter().all(|path| both.iter().any(|row| row["path"] == *path)));
         let csv = process::run("zstd", &["-dc", &file("v6").to_string_lossy()])?;
         let (head, lines) = csv.split_once('\n').context("no line")?;
-        ensure!(head.ends_with(",cgroup,CurMSS (octets),snd_cwnd"), "{head}");
+        ensure!(head.ends_with(",container_name,CurMSS (octets),snd_cwnd"), "{head}");
         ensure!(lines.lines().count() > 10 && lines.lines().all(|line| line.contains(",six,")));
         ensure!(!file("none").exists(), "a file without a line");
         let told = status(&home, "same")?;

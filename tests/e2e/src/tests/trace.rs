@@ -129,7 +129,8 @@ fn it_keeps_its_beat_and_has_the_windows_that_ss_shows() -> Result<()> {
     ensure!(compared > 50, "{compared} of {}", seen.len());
 
     let csv = unpacked(&slow)?;
-    let head = "time,cookie,netns,path,local,remote,congestion,uid,pid,process,cgroup,HCThru";
+    let head = "time,cookie,netns,path,local,remote,congestion,uid,pid,process,cgroup,\
+                namespace,pod_name,container_name,HCThru";
     ensure!(csv.starts_with(head), "{csv}");
     let count = csv.lines().count();
     ensure!((30..60).contains(&count) && csv.ends_with('\n'), "{count} lines");

@@ -68,7 +68,8 @@ enum Lines<R> {
     Csv {
         from: csv::Reader<Whole<Unpacked<R>>>,
         record: csv::StringRecord,
-        has_owner: bool,
+        /// So many columns are of the owner.
+        of_owner: usize,
         names: Vec<String>,
     },
 }
@@ -129,7 +130,7 @@ pub fn fuzz(bytes: &[u8]) {
             let fields = lines.records().next().expect("a line").expect("as it was written");
             // Of an owner it has only what all else follows from.
             let bare = |row: Row| Row { owner: Owner::default(), ..row };
-            let read = Row::of_fields(fields.iter(), true, &names);
+            let read = Row::of_fields(fields.iter(), OWNER.len(), &names);
             assert_eq!(read.map(bare), Ok(bare(row)));
         }
     }
@@ -166,10 +167,10 @@ impl<R: BufRead> Lines<R> {
             return Err(TraceError::Head(cut.to_owned()));
         }
         let rest = || head.iter().skip(FLOW.len());
-        let has_owner = rest().take(OWNER.len()).eq(OWNER);
-        let names = rest().skip(if has_owner { OWNER.len() } else { 0 });
+        let of_owner = rest().zip(OWNER).take_while(|(column, name)| column == name).count();
+        let names = rest().skip(of_owner);
         let names = names.map(|column| instrument(column).to_owned()).collect();
-        Ok(Self::Csv { from, record: csv::StringRecord::new(), has_owner, names })
+        Ok(Self::Csv { from, record: csv::StringRecord::new(), of_owner, names })
     }
 
     /// The next row, or what keeps it from being read. None at the end.
@@ -183,9 +184,9 @@ impl<R: BufRead> Lines<R> {
                     Err(error) => Some(Err(error.to_string())),
                 }
             }
-            Self::Csv { from, record, has_owner, names } => match from.read_record(record) {
+            Self::Csv { from, record, of_owner, names } => match from.read_record(record) {
                 Ok(false) => from.get_ref().end().map(|cut| Err(cut.to_owned())),
-                Ok(true) => Some(Row::of_fields(record.iter(), *has_owner, names)),
+                Ok(true) => Some(Row::of_fields(record.iter(), *of_owner, names)),
                 Err(error) => Some(Err(error.to_string())),
             },
         }

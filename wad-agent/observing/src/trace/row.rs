@@ -4,7 +4,7 @@ use std::{io, net::SocketAddr, sync::Arc};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use wad_instruments::{Flow, Owner, Place, Values};
+use wad_instruments::{Flow, Owner, Place, PodNames, Values};
 use wad_policy::config::TraceFormat;
 
 use super::columns::{Column, Columns};
@@ -42,8 +42,9 @@ pub struct Head<'a> {
 
 /// CSV has these columns before the instruments.
 pub const FLOW: [&str; 7] = ["time", "cookie", "netns", "path", "local", "remote", "congestion"];
-/// These come after those; traces of before have none.
-pub const OWNER: [&str; 4] = ["uid", "pid", "process", "cgroup"];
+/// These come after those; traces of before have none of them, or only the first four.
+pub const OWNER: [&str; 7] =
+    ["uid", "pid", "process", "cgroup", "namespace", "pod_name", "container_name"];
 
 /// A flow at one time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -89,17 +90,20 @@ impl Row {
         let number = |number: Option<u32>| number.map_or_else(String::new, |n| n.to_string());
         let text = |text: &Option<Arc<str>>| text.as_deref().unwrap_or_default().to_owned();
         let Owner { uid, pid, process, place } = &self.owner;
+        let PodNames { namespace, pod_name, container_name } = &place.names;
         fields.extend([number(*uid), number(*pid), text(process), text(&place.cgroup)]);
+        fields.extend([namespace, pod_name, container_name].map(text));
         let value =
             |(_, value): (_, Option<f64>)| value.map_or_else(String::new, |v| v.to_string());
         fields.extend(self.instruments.iter().map(value));
         fields
     }
 
-    /// Makes a row from the fields of a line, with the names of its instruments.
+    /// Makes a row from the fields of a line, with so many of its owner, and the names of its
+    /// instruments.
     pub fn of_fields<'f>(
         mut fields: impl Iterator<Item = &'f str>,
-        has_owner: bool,
+        of_owner: usize,
         names: &[String],
     ) -> Result<Self, String> {
         let mut next = |name: &str| fields.next().ok_or_else(|| format!("has no {name}"));
@@ -111,7 +115,7 @@ impl Row {
             local: parsed("local", next("local")?)?,
             remote: parsed("remote", next("remote")?)?,
             congestion: next("congestion")?.into(),
-            owner: if has_owner { owner(OWNER.map(&mut next))? } else { Owner::default() },
+            owner: owner(&mut next, of_owner)?,
             instruments: Values::default(),
         };
         let value = |name: &String| match next(name)? {
@@ -123,17 +127,31 @@ impl Row {
     }
 }
 
-fn owner([uid, pid, process, cgroup]: [Result<&str, String>; 4]) -> Result<Owner, String> {
+fn owner<'f>(
+    next: &mut impl FnMut(&str) -> Result<&'f str, String>,
+    of_owner: usize,
+) -> Result<Owner, String> {
+    let mut fields = [""; OWNER.len()];
+    for (field, name) in fields.iter_mut().zip(OWNER).take(of_owner) {
+        *field = next(name)?;
+    }
+    let [uid, pid, process, cgroup, namespace, pod_name, container_name] = fields;
     let number = |name, text: &str| match text {
         "" => Ok(None),
         text => parsed(name, text).map(Some),
     };
-    let (process, cgroup) = (process?, cgroup?);
+    let text = |text: &str| (!text.is_empty()).then(|| text.into());
+    let place = if cgroup.is_empty() { Place::default() } else { Place::of(cgroup) };
+    let names = PodNames {
+        namespace: text(namespace),
+        pod_name: text(pod_name),
+        container_name: text(container_name),
+    };
     Ok(Owner {
-        uid: number("uid", uid?)?,
-        pid: number("pid", pid?)?,
-        process: (!process.is_empty()).then(|| process.into()),
-        place: if cgroup.is_empty() { Place::default() } else { Place::of(cgroup) },
+        uid: number("uid", uid)?,
+        pid: number("pid", pid)?,
+        process: text(process),
+        place: Place { names, ..place },
     })
 }
 
@@ -214,7 +232,7 @@ mod tests {
         assert_eq!(
             String::from_utf8(Format::Csv.line(&row())).unwrap(),
             "2026-11-21T22:16:00.125Z,7,4026531840,\"to, \"\"b\"\"\",[fd81::1]:40007,\
-             [fd81::2]:5001,cubic,1000,4711,globus-gridftp-,system.slice/globus.service,14480,,0.5\n"
+             [fd81::2]:5001,cubic,1000,4711,globus-gridftp-,system.slice/globus.service,,,,14480,,0.5\n"
         );
     }
 
@@ -237,7 +255,8 @@ mod tests {
         );
         assert_eq!(
             String::from_utf8(Format::Csv.head(&head)).unwrap(),
-            "time,cookie,netns,path,local,remote,congestion,uid,pid,process,cgroup,CurCwnd (octets),a.b\n"
+            "time,cookie,netns,path,local,remote,congestion,uid,pid,process,cgroup,namespace,pod_name,\
+             container_name,CurCwnd (octets),a.b\n"
         );
         assert_eq!((instrument("CurCwnd (octets)"), instrument("a.b")), ("CurCwnd", "a.b"));
     }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
-use wad_instruments::Owner;
+use wad_instruments::{Owner, Place, PodNames};
 
 use super::*;
 use crate::trace::{row::Format, testing::lines};
@@ -32,13 +32,32 @@ fn all_forms_say_the_same() {
 }
 
 #[test]
-fn a_trace_of_before_has_no_owners() {
-    let trace = "time,cookie,netns,path,local,remote,congestion,CurCwnd (octets)\n\
-                 1970-01-01T00:00:00Z,1,2,bob,10.0.0.1:1,10.0.0.2:2,cubic,14480\n";
-    let (read, is_all) = rows(trace.as_bytes()).unwrap();
-    assert!(is_all && read.len() == 1);
-    assert_eq!(read[0].instruments.get("CurCwnd"), Some(14_480.0));
-    assert_eq!(read[0].owner, Owner::default());
+fn a_trace_of_before_has_no_owners_or_no_names_of_pods() {
+    let names = PodNames {
+        namespace: Some("transfer".into()),
+        pod_name: Some("dtn-0".into()),
+        container_name: None,
+    };
+    let of_user = || Owner { uid: Some(7), ..Owner::default() };
+    let of_pod = Owner { place: Place { names, ..Place::default() }, ..of_user() };
+    for (columns, fields, owner) in [
+        ("", "", Owner::default()),
+        (",uid,pid,process,cgroup", ",7,,,", of_user()),
+        (
+            ",uid,pid,process,cgroup,namespace,pod_name,container_name",
+            ",7,,,,transfer,dtn-0,",
+            of_pod,
+        ),
+    ] {
+        let trace = format!(
+            "time,cookie,netns,path,local,remote,congestion{columns},CurCwnd (octets)\n\
+             1970-01-01T00:00:00Z,1,2,bob,10.0.0.1:1,10.0.0.2:2,cubic{fields},14480\n"
+        );
+        let (read, is_all) = rows(trace.as_bytes()).unwrap();
+        assert!(is_all && read.len() == 1);
+        assert_eq!(read[0].instruments.get("CurCwnd"), Some(14_480.0));
+        assert_eq!(read[0].owner, owner);
+    }
 }
 
 #[test]
