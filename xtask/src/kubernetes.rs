@@ -37,6 +37,8 @@ const NAMES: [&str; 7] = [
     "helm",
 ];
 const CHART: &str = "config/kubernetes/chart";
+/// Manifests are rendered for clusters of this version.
+const KUBE_VERSION: &str = "--kube-version=1.37.0";
 const RENDERED: &str = "config/kubernetes/manifests/wad.yaml";
 
 #[derive(Subcommand)]
@@ -64,7 +66,8 @@ pub fn run(order: &Order) -> Result<()> {
 
 fn render() -> Result<()> {
     let mut helm = Command::new(ensure()?.join("helm"));
-    helm.args(["template", "wad", CHART, "--namespace=wad"]).current_dir(exec::root());
+    helm.args(["template", "wad", CHART, "--namespace=wad", KUBE_VERSION]);
+    helm.current_dir(exec::root());
     let rendered = exec::output(&mut helm).context("helm does not render the chart")?;
     fs::write(exec::root().join(RENDERED), rendered).context(RENDERED)
 }

@@ -15,3 +15,10 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ include "wad.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end -}}
+
+{{- /* In clusters before 1.37 no kubelet has a socket, and its folder would stay on each node. */ -}}
+{{- define "wad.asksKubelet" -}}
+{{- if and .Values.pods.kubelet (semverCompare ">=1.37.0-0" .Capabilities.KubeVersion.Version) -}}
+yes
+{{- end -}}
+{{- end -}}

@@ -151,7 +151,10 @@ impl Node<'_> {
     /// Holds the chart against its own linter, its schema, and the plain manifests.
     fn check_files(&self) -> Result<()> {
         self.cluster.helm(&["lint", "--strict", CHART])?;
-        let plain = self.cluster.helm(&["template", "wad", CHART, "--namespace=wad"])?;
+        let rendered = |more: &[&str]| {
+            self.cluster.helm(&[&["template", "wad", CHART, "--namespace=wad"], more].concat())
+        };
+        let plain = rendered(&["--kube-version=1.37.0"])?;
         let kept = fs::read_to_string(Path::new(MANIFESTS).join("wad.yaml"))?;
         ensure!(
             plain == kept,
@@ -176,17 +179,23 @@ impl Node<'_> {
             ensure!(all.contains(part), "{part} is not rendered");
         }
         // It asks nothing of the API server, unless it is told to.
-        let by_server = ["template", "wad", CHART, "--set=pods.apiServer=true,pods.kubelet=false"];
-        let by_server = self.cluster.helm(&by_server)?;
+        let by_server =
+            rendered(&["--kube-version=1.37.0", "--set=pods.apiServer=true,pods.kubelet=false"])?;
+        // Kubelets before 1.37 have no socket.
+        let before = rendered(&["--kube-version=1.36.9"])?;
         for (part, is_there) in [
-            ("kind: ClusterRoleBinding", [false, true]),
-            ("verbs: [list, watch]", [false, true]),
-            ("automountServiceAccountToken: true", [false, true]),
-            ("mountPath: /var/lib/kubelet/pods-api\n", [true, false]),
-            ("fieldPath: spec.nodeName", [true, true]),
+            ("kind: ClusterRoleBinding", [false, true, false]),
+            ("verbs: [list, watch]", [false, true, false]),
+            ("automountServiceAccountToken: true", [false, true, false]),
+            ("mountPath: /var/lib/kubelet/pods-api\n", [true, false, false]),
+            ("name: pods-api\n", [true, false, false]),
+            ("fieldPath: spec.nodeName", [true, true, true]),
         ] {
-            let found = [&plain, &by_server].map(|rendered| rendered.contains(part));
-            ensure!(found == is_there, "{part}: {found:?} in the default and by the API server");
+            let found = [&plain, &by_server, &before].map(|rendered| rendered.contains(part));
+            ensure!(
+                found == is_there,
+                "{part}: {found:?} in the default, by the API server, before 1.37"
+            );
         }
         println!("the chart is linted, and the plain manifests are what it renders");
         Ok(())
