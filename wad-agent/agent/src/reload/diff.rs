@@ -179,6 +179,7 @@ impl InForce {
             otlp: _,
             traces: _,
             derived: _,
+            probe: _,
             paths: _,
         } = &self.rest;
         if *state_dir == next.agent.state_dir { Vec::new() } else { vec!["agent.state_dir"] }
@@ -232,6 +233,7 @@ impl InForce {
             ("source", self.rest.sources != next.sources),
             ("set", self.rest.sets != next.sets),
             ("derived", self.rest.derived != next.derived),
+            ("probe", self.rest.probe != next.probe),
         ];
         let changed = settings.into_iter().filter(|(_, differs)| *differs);
         diff.settings = changed.map(|(name, _)| name.to_owned()).collect();

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -11,16 +10,18 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
-    OnExit, Source, SourceKind, derived, document_keys as keys,
+    OnExit, Probe, Source, SourceKind, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields,
     guard::{self, Guard},
     host_changes,
     inherit::{self, Shared},
     keys::{Key, key},
-    kubernetes, learn, otlp,
+    kubernetes, learn,
+    listen::listen,
+    otlp,
     overlap::{self, Site},
-    path, quantity, report, sections,
+    path, probe, quantity, report, sections,
     sections::Section,
     set, sink, source,
     table::{self, Table},
@@ -49,12 +50,16 @@ const TABLES: &[Key] = &[
     key(sink::TABLE),
     key(trace::TABLE),
     key(derived::TABLE),
+    key(probe::TABLE),
     key(path::TABLE),
 ];
 
 /// The tables that there may be more of.
 const ARRAYS: [&str; 6] =
     [source::TABLE, set::TABLE, sink::TABLE, trace::TABLE, derived::TABLE, path::TABLE];
+
+/// The table that may be there again for the tables in it.
+const OF_TABLES: &str = probe::TABLE;
 
 impl Config {
     /// Reads and checks a file, with those of the folder beside it.
@@ -91,6 +96,10 @@ impl Config {
         document.check_derived(&mut problems);
         document.check_traces(&mut problems);
         document.check_routes(&mut problems);
+        let Document { config, probe_sites, .. } = &mut document;
+        if let Some(probe) = &mut config.probe {
+            probe::check(probe, probe_sites, &config.paths, &mut problems);
+        }
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
         if errors == 0 {
@@ -142,6 +151,8 @@ struct Document {
     trace_sites: Vec<trace::Site>,
     /// The places of the derived events, in their order.
     derived_sites: Vec<derived::Site>,
+    /// The places of the tasks of probes, in their order.
+    probe_sites: Vec<probe::Site>,
     /// The tables that were there.
     seen: HashMap<&'static str, Span>,
 }
@@ -171,6 +182,7 @@ impl Default for Document {
             otlp: None,
             traces: Vec::new(),
             derived: Derived::default(),
+            probe: None,
             paths: Vec::new(),
         };
         Self {
@@ -182,6 +194,7 @@ impl Default for Document {
             sink_names: Vec::new(),
             trace_sites: Vec::new(),
             derived_sites: Vec::new(),
+            probe_sites: Vec::new(),
             seen: HashMap::new(),
         }
     }
@@ -253,6 +266,9 @@ impl Document {
                 self.config.derived.0.push(definition);
                 self.derived_sites.push(site);
             }
+        }
+        if let Some(table) = root.table(probe::TABLE, probe::KEYS, problems) {
+            self.read_probe(&table, problems);
         }
         if let Some(table) = root.table(inherit::DEFAULTS, fields::keys(), problems) {
             inherit::check_defaults(&table, problems);
@@ -333,13 +349,33 @@ impl Document {
 
     /// TOML forbids it, but sees one section at a time.
     fn check_repeated(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        for name in TABLES.iter().map(|key| key.name).filter(|name| !ARRAYS.contains(name)) {
+        let is_single = |name: &&str| !ARRAYS.contains(name) && *name != OF_TABLES;
+        for name in TABLES.iter().map(|key| key.name).filter(is_single) {
             let Some(at) = root.place(name) else { continue };
             if let Some(before) = self.seen.insert(name, at) {
                 let fault = Fault::new(format!("[{name}] is there twice"), "the second");
                 problems.push(fault.at(at).also(before, "the first"));
             }
         }
+    }
+
+    /// Reads what a part of the file has of probes. Its tasks may stand in all parts.
+    fn read_probe(&mut self, table: &Table<'_>, problems: &mut Problems) {
+        let tasks = table.tables(probe::TASK_TABLE, probe::TASK_KEYS, problems);
+        let tasks = tasks.iter().filter_map(|table| probe::read_task(table, problems));
+        let (tasks, sites): (Vec<_>, Vec<_>) = tasks.unzip();
+        let known = self.config.probe.get_or_insert_default();
+        if probe::has_own_keys(table) {
+            let before = self.seen.insert(probe::TABLE, table.at);
+            if let Some(before) = before {
+                let fault = Fault::new("[probe] is there twice", "the second");
+                problems.push(fault.at(table.at).also(before, "the first"));
+            }
+            *known =
+                Probe { tasks: std::mem::take(&mut known.tasks), ..probe::read(table, problems) };
+        }
+        known.tasks.extend(tasks);
+        self.probe_sites.extend(sites);
     }
 
     fn read_agent(&mut self, root: &Table<'_>, problems: &mut Problems) {
@@ -463,17 +499,6 @@ impl Document {
             self.config.log.level = level.value;
         }
     }
-}
-
-/// An address to listen on; `port` is that of the example.
-fn listen(address: &str, port: u16) -> Result<SocketAddr, Fault> {
-    address.parse().map_err(|_| {
-        Fault::new(
-            format!("{} is no address and port", quoted(address)),
-            "an address and a port are expected",
-        )
-        .help(format!("write \"127.0.0.1:{port}\" or \"[::1]:{port}\"; names are not taken"))
-    })
 }
 
 fn syntax_error(message: &str) -> Fault {

@@ -20,7 +20,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
     names.filter(|name| seen.insert(name.clone())).collect()
 }
 
-fn parse(text: &str) -> Result<String, Fault> {
+pub fn parse(text: &str) -> Result<String, Fault> {
     let wrong = |label: &str| {
         Fault::new(format!("{} is no name of a host", quoted(text)), label)
             .help("write its whole name, such as \"dtn.example.org\"; no search list is used")

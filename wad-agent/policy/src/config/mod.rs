@@ -33,6 +33,7 @@ mod kubernetes;
 mod learn;
 mod line;
 mod line_use;
+mod listen;
 mod mark;
 mod match_rules;
 mod otlp;
@@ -43,6 +44,7 @@ mod path_policy;
 mod pods;
 mod ports;
 mod prefix;
+mod probe;
 mod quantity;
 mod reference;
 mod report;
@@ -95,6 +97,10 @@ pub use path_policy::{
 };
 pub use pods::PodSelector;
 pub use prefix::{Mapped, covers_ipv4};
+pub use probe::{
+    Answering, Echo, Echoes, Family, Hold, Iperf3Settings, PSchedulerTest, Probe, ProbeTask,
+    ProbeTool, Resource, ResourceLocks,
+};
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
 pub use report::Mistake;
@@ -141,6 +147,8 @@ pub struct Config {
     pub traces: Vec<Trace>,
     /// Numbers made of the instruments of flows.
     pub derived: Derived,
+    /// The paths that this host measures itself; None where it measures nothing.
+    pub probe: Option<Probe>,
     /// The paths, in the order of the file.
     pub paths: Vec<PathPolicy>,
 }

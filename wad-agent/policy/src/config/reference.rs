@@ -2,8 +2,8 @@
 //! fields have a table of their own.
 
 use super::{
-    derived, document_keys as keys, host_changes, keys::Key, kubernetes, learn, otlp, set, sink,
-    source, trace,
+    derived, document_keys as keys, host_changes, keys::Key, kubernetes, learn, otlp, probe, set,
+    sink, source, trace,
 };
 
 /// A table that a file may have.
@@ -30,6 +30,8 @@ pub const TABLES: &[ReferenceTable] = &[
     many(sink::TABLE, sink::KEYS),
     many(trace::TABLE, trace::KEYS),
     many(derived::TABLE, derived::KEYS),
+    one(probe::TABLE, probe::KEYS),
+    many(probe::TASK_TABLE, probe::TASK_KEYS),
 ];
 
 const fn one(name: &'static str, keys: &'static [Key]) -> ReferenceTable {
@@ -64,6 +66,22 @@ mod tests {
             ("sink", _) => "name = \"s\"\nkind = \"stdout\"\n",
             ("trace", _) => "name = \"t\"\nfile = \"/x\"\n",
             ("otlp", _) => "url = \"http://127.0.0.1:1\"\n",
+            ("probe", key) if key.starts_with("answer_") => {
+                "answer = \"[::]:4824\"\nanswer_to = \"::1\"\n"
+            }
+            ("probe.task", key) => {
+                let tool = match key {
+                    "echo" | "count" | "interval" | "size" => "rtt",
+                    "max_packet" => "path-mtu",
+                    "time" | "streams" | "reverse" => "iperf3",
+                    "memory" => "command\"\ncommand = \"/x",
+                    "test" => "pscheduler\"\nurl = \"http://127.0.0.1:1/pscheduler",
+                    _ => "bandwidth",
+                };
+                return format!(
+                    "[[probe.task]]\nname = \"t\"\ntool = \"{tool}\"\nhost = \"h\"\nevery = \"1h\"\n"
+                );
+            }
             ("derived", _) => "name = \"S\"\nvalue = \"SegsOut\"\nabove = 1\n",
             _ => "",
         };
@@ -98,7 +116,7 @@ mod tests {
     #[test]
     fn each_word_of_the_reference_is_taken() {
         for table in TABLES {
-            for key in table.keys.iter().filter(|key| key.name != "kind") {
+            for key in table.keys.iter().filter(|key| !["kind", "tool"].contains(&key.name)) {
                 let Some(Takes::Words(words)) = key.doc.as_ref().map(|doc| &doc.takes) else {
                     continue;
                 };

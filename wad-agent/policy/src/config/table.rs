@@ -123,14 +123,15 @@ impl<'t> Table<'t> {
         Self::table_in(entry, entry.value, keys, problems)
     }
 
-    /// The tables of an array under a key.
+    /// The tables of an array under a key, the last part of the name.
     pub fn tables(
         &self,
         name: &'static str,
         keys: &'static [Key],
         problems: &mut Problems,
     ) -> Vec<Self> {
-        let Some(entry) = self.get(name) else { return Vec::new() };
+        let key = name.rsplit_once('.').map_or(name, |(_, key)| key);
+        let Some(entry) = self.get(key) else { return Vec::new() };
         let Some(items) = entry.value.get_ref().as_array() else {
             let fault = wrong_type(entry.value.get_ref(), "an array of tables")
                 .help(format!("write [[{name}]], in double brackets, for each"));
