@@ -3,8 +3,12 @@
 
 pub mod answers;
 pub mod archive;
+mod clock;
 pub mod measurement;
+pub mod plan;
 pub mod pscheduler;
 pub mod row;
 pub mod schedule;
+pub mod service;
+pub mod task;
 pub mod tools;

@@ -194,6 +194,16 @@ impl Archive {
         Ok(all.into_values().collect())
     }
 
+    /// Keeps within other bounds from now on.
+    pub fn set_bounds(&self, bounds: Bounds) {
+        let mut writer = locked(&self.writer);
+        if writer.bounds != bounds {
+            writer.bounds = bounds;
+            // Opened with them when next it is needed.
+            writer.database = None;
+        }
+    }
+
     #[must_use]
     pub fn state(&self) -> State {
         let writer = locked(&self.writer);

@@ -1,0 +1,238 @@
+//! The service: it runs tools when the schedule says so, and keeps a row of each period.
+//!
+//! A thread of its own does all of it, and another one writes to the archive. So neither a
+//! peer that is dead nor a disk that is slow holds up anything but itself.
+
+mod keeper;
+mod run;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::{fs, io, path::Path, sync::Arc, thread, time::Duration};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use tokio::{
+    runtime::{Builder, Handle},
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::timeout,
+};
+use tracing::warn;
+use wad_policy::config::{Answering, Metric, Probe};
+use wad_toolbox::causes::told;
+
+use self::{keeper::Keeper, work::Work};
+use crate::{
+    answers::Results,
+    archive::{Archive, Bounds},
+    schedule::Chance,
+    tools::{Answerer, AnswererError, Terms},
+};
+
+/// Says whether a path's own flows have shown this within so long.
+pub type Passive = Arc<dyn Fn(&str, Metric, Duration) -> bool + Send + Sync>;
+
+/// Rows get this long to be kept at the end.
+const GRACE: Duration = Duration::from_secs(2);
+/// Threads that look names up, and ask what there is, at most.
+const BLOCKING_THREADS: usize = 16;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ServiceError {
+    #[error("cannot start what probes paths")]
+    Start(#[source] io::Error),
+    #[error("[probe]")]
+    Answer(#[from] AnswererError),
+}
+
+/// A service that runs, of tasks that may change.
+pub struct Service {
+    runtime: Handle,
+    orders: mpsc::UnboundedSender<Order>,
+    ended: oneshot::Receiver<()>,
+    archive: Arc<Archive>,
+    results: Arc<Results>,
+    /// The answers to other hosts, and the task that gives them.
+    answering: Option<(Answering, JoinHandle<()>)>,
+}
+
+/// A change that can be put in force. If it is not, nothing has changed.
+pub struct Ready {
+    probe: Probe,
+    answerer: Next,
+}
+
+enum Next {
+    AsBefore,
+    Nothing,
+    /// Another one, whose address is free.
+    This(Answering, Answerer),
+    /// One at the same address, which that before it leaves to it.
+    Here(Answering),
+}
+
+/// Says which tasks are meant: by a task's, a path's or a host's name.
+pub type Names = Vec<String>;
+
+/// A run that was asked for, and by which period its row is known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    pub task: String,
+    pub period: Timestamp,
+    /// Its row is there after so long at the latest.
+    pub within_seconds: f64,
+}
+
+/// Runs that were asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AskedRuns {
+    pub asked: Vec<Asked>,
+}
+
+enum Order {
+    Tasks(Probe),
+    Ask(Names, oneshot::Sender<Vec<Asked>>),
+    End,
+}
+
+/// Asks the service from elsewhere.
+#[derive(Clone)]
+pub struct Asker(mpsc::UnboundedSender<Order>);
+
+impl Service {
+    /// Starts without a task. The archive is at this file.
+    pub fn start(
+        file: &Path,
+        probe: &Probe,
+        seed: Chance,
+        passive: Passive,
+    ) -> Result<Self, ServiceError> {
+        let archive = Arc::new(Archive::open(file, bounds(probe)));
+        let mut runtime = Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build();
+        let runtime = runtime.map_err(ServiceError::Start)?;
+        let handle = runtime.handle().clone();
+        let (orders, told) = mpsc::unbounded_channel();
+        let (end, ended) = oneshot::channel();
+        let keeper = Keeper::start(Arc::clone(&archive)).map_err(ServiceError::Start)?;
+        let run = move || {
+            runtime.block_on(Work::new(seed, passive, keeper).run(told));
+            // A look-up of a name may take long: nobody waits for it any more.
+            runtime.shutdown_background();
+            // Nobody may be waiting.
+            let _ = end.send(());
+        };
+        thread::Builder::new().name("probe".to_owned()).spawn(run).map_err(ServiceError::Start)?;
+        let results = Arc::new(Results::new(Arc::clone(&archive)));
+        Ok(Self { runtime: handle, orders, ended, archive, results, answering: None })
+    }
+
+    /// Takes what the configuration needs of the host.
+    pub fn prepare(&self, probe: &Probe) -> Result<Ready, ServiceError> {
+        let before = self.answering.as_ref().map(|(answering, _)| answering);
+        let answerer = match &probe.answer {
+            answer if answer.as_ref() == before => Next::AsBefore,
+            None => Next::Nothing,
+            Some(answering) if before.is_some_and(|before| before.address == answering.address) => {
+                Next::Here(answering.clone())
+            }
+            Some(answering) => {
+                let _guard = self.runtime.enter();
+                Next::This(answering.clone(), Answerer::bind(answering.address, terms(answering))?)
+            }
+        };
+        Ok(Ready { probe: probe.clone(), answerer })
+    }
+
+    /// Runs these tasks from now on, and no others.
+    pub fn put_in_force(&mut self, Ready { probe, answerer }: Ready) {
+        self.archive.set_bounds(bounds(&probe));
+        self.results.set_tasks(probe.tasks.iter().map(|task| task.name.clone()));
+        self.answering = match answerer {
+            Next::AsBefore => self.answering.take(),
+            Next::Nothing => {
+                self.leave();
+                None
+            }
+            Next::This(answering, answerer) => {
+                self.leave();
+                Some((answering, self.runtime.spawn(serve(answerer))))
+            }
+            Next::Here(answering) => {
+                let before = self.leave();
+                let next = answering.clone();
+                let serve = async move {
+                    if let Some(before) = before {
+                        // It has been told to end.
+                        let _ = before.await;
+                    }
+                    match Answerer::bind(next.address, terms(&next)) {
+                        Ok(answerer) => serve(answerer).await,
+                        Err(error) => warn!("nobody is answered: {}", told(&error)),
+                    }
+                };
+                Some((answering, self.runtime.spawn(serve)))
+            }
+        };
+        // It hears as long as it is there.
+        let _ = self.orders.send(Order::Tasks(probe));
+    }
+
+    /// Answers nobody any more. Returns what is about to end.
+    fn leave(&mut self) -> Option<JoinHandle<()>> {
+        let (_, serving) = self.answering.take()?;
+        serving.abort();
+        Some(serving)
+    }
+
+    /// Returns what is known, for whoever answers questions.
+    pub fn results(&self) -> Arc<Results> {
+        Arc::clone(&self.results)
+    }
+
+    pub fn asker(&self) -> Asker {
+        Asker(self.orders.clone())
+    }
+
+    /// Ends all that runs, and waits until its rows are kept.
+    pub async fn finish(mut self) {
+        self.leave();
+        let _ = self.orders.send(Order::End);
+        let _ = timeout(2 * GRACE, self.ended).await;
+    }
+}
+
+impl Asker {
+    /// Has the tasks run now that are of these names, each as soon as its locks are free.
+    pub async fn ask(&self, names: Names) -> Vec<Asked> {
+        let (answer, asked) = oneshot::channel();
+        // Where the service ends, there is nothing to ask for.
+        let _ = self.0.send(Order::Ask(names, answer));
+        asked.await.unwrap_or_default()
+    }
+}
+
+/// Returns what periods of this host begin by: neither two hosts nor two instances have the
+/// same, and a restart changes nothing.
+pub fn seed(instance: &str) -> Chance {
+    let read = |file| fs::read_to_string(file).unwrap_or_default();
+    let (machine, name) = (read("/etc/machine-id"), read("/proc/sys/kernel/hostname"));
+    Chance::new(0).of_text(machine.trim()).of_text(name.trim()).of_text(instance)
+}
+
+async fn serve(answerer: Answerer) {
+    if let Err(error) = answerer.serve().await {
+        warn!("{}", told(&error));
+    }
+}
+
+const fn bounds(probe: &Probe) -> Bounds {
+    Bounds { keep: probe.keep, max_bytes: probe.max_archive_bytes }
+}
+
+fn terms(answering: &Answering) -> Terms {
+    let Answering { to, transfers, max_bytes, timeout, .. } = answering;
+    Terms { allowed: to.clone(), transfers: *transfers, bytes: *max_bytes, time: *timeout }
+}

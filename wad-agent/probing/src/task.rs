@@ -1,0 +1,164 @@
+//! A valid task: what the schedule, the tools and rows have of one of the configuration.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use wad_policy::config::{self, Echoes, Family, Hold, Metric, ProbeTask, ProbeTool, Resource};
+
+use crate::{
+    row::{Ending, Row},
+    schedule::{Chance, Lock, Moment, Planned, Timing},
+    tools::{
+        Command, Echo, Iperf3, PScheduler, PSchedulerTest, PathMtu, Ping, Rtt, Target, Tool,
+        Transfer,
+    },
+};
+
+/// A task that can be run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Task {
+    pub config: ProbeTask,
+    pub tool: Tool,
+}
+
+impl Task {
+    pub fn new(config: ProbeTask) -> Self {
+        Self { tool: tool(&config), config }
+    }
+
+    pub fn timing(&self) -> Timing {
+        let ProbeTask { every, jitter, slip, timeout, .. } = self.config;
+        Timing { every, jitter, slip, timeout }
+    }
+
+    /// Returns what the schedule knows of it.
+    pub fn planned(&self, seed: Chance, now: Moment, since_1970: Duration) -> Planned {
+        let (name, timing) = (Arc::from(&*self.config.name), self.timing());
+        let first = timing.first(seed.of_text(&self.config.name), now, since_1970);
+        Planned { name, timing, first, locks: self.locks() }
+    }
+
+    /// Returns the locks that a run takes.
+    pub fn locks(&self) -> Vec<Lock> {
+        let lock = |resource: Resource| {
+            let is_exclusive = match self.config.locks.get(resource) {
+                Hold::None => return None,
+                Hold::Shared => false,
+                Hold::Exclusive => true,
+            };
+            Some(Lock { name: self.lock_name(resource), is_exclusive })
+        };
+        Resource::ALL.into_iter().filter_map(lock).collect()
+    }
+
+    fn lock_name(&self, resource: Resource) -> String {
+        let ProbeTask { path, host, interface, .. } = &self.config;
+        let of = match resource {
+            Resource::HostCpu => None,
+            // Those that leave it to routes are taken to leave by the same one.
+            Resource::Interface => interface.as_ref(),
+            Resource::Path => Some(path.as_ref().unwrap_or(host)),
+            Resource::Peer => Some(host),
+        };
+        of.map_or_else(|| resource.word().to_owned(), |of| format!("{resource}:{of}"))
+    }
+
+    /// Returns what it finds out that connections may show as well.
+    pub const fn passive_metric(&self) -> Option<Metric> {
+        match &self.tool {
+            Tool::Rtt(_) | Tool::Ping(_) => Some(Metric::Rtt),
+            Tool::Bandwidth(_) => Some(Metric::Bandwidth),
+            Tool::Iperf3(iperf3) if iperf3.udp_bits_per_second.is_none() && !iperf3.is_reverse => {
+                Some(Metric::Bandwidth)
+            }
+            // From another host, or what nobody knows.
+            Tool::PathMtu(_) | Tool::Iperf3(_) | Tool::Command(_) | Tool::PScheduler(_) => None,
+        }
+    }
+
+    pub fn target(&self, address: IpAddr, deadline: Duration) -> Target {
+        let ProbeTask { host, interface, mark, max_bytes, .. } = &self.config;
+        Target {
+            host: host.clone(),
+            address,
+            interface: interface.clone(),
+            mark: *mark,
+            deadline,
+            max_bytes: *max_bytes,
+        }
+    }
+
+    /// Whether the host may have this address for the task.
+    pub fn takes(&self, address: IpAddr) -> bool {
+        self.config.family.is_none_or(|family| (family == Family::Ipv6) == address.is_ipv6())
+    }
+
+    /// Returns the row of a period that did not run.
+    pub fn row(&self, period: jiff::Timestamp, ending: Ending) -> Row {
+        let ProbeTask { name, path, host, tool, .. } = &self.config;
+        Row {
+            task: name.clone(),
+            path: path.clone(),
+            host: host.clone(),
+            address: None,
+            tool: tool.word().to_owned(),
+            period,
+            started: None,
+            took: Duration::ZERO,
+            ending,
+        }
+    }
+}
+
+fn tool(task: &ProbeTask) -> Tool {
+    let wait = task.wait;
+    match &task.tool {
+        ProbeTool::Rtt { echo, echoes: Echoes { count, interval, payload_bytes } } => {
+            let (count, interval, payload_bytes) = (*count, *interval, *payload_bytes);
+            Tool::Rtt(Rtt { by: by(*echo), count, interval, payload_bytes, wait })
+        }
+        ProbeTool::Ping { echoes: Echoes { count, interval, payload_bytes } } => {
+            let (count, interval, payload_bytes) = (*count, *interval, *payload_bytes);
+            Tool::Ping(Ping { count, interval, payload_bytes, wait })
+        }
+        ProbeTool::PathMtu { echo, most_bytes } => {
+            Tool::PathMtu(PathMtu { by: by(*echo), most_bytes: *most_bytes, wait })
+        }
+        ProbeTool::Bandwidth { port } => {
+            Tool::Bandwidth(Transfer { port: *port, time: task.timeout.mul_f64(TRANSFER_SHARE) })
+        }
+        ProbeTool::Iperf3(settings) => Tool::Iperf3(Iperf3 {
+            port: settings.port,
+            time: settings.time,
+            streams: settings.streams,
+            is_reverse: settings.is_reverse,
+            udp_bits_per_second: settings.udp_bits_per_second,
+            congestion: settings.congestion.clone(),
+        }),
+        ProbeTool::Command { program, arguments, memory_bytes } => Tool::Command(Command {
+            program: program.clone(),
+            arguments: arguments.clone(),
+            memory_bytes: *memory_bytes,
+        }),
+        ProbeTool::PScheduler { url, access, test } => Tool::PScheduler(Box::new(PScheduler {
+            url: url.clone(),
+            access: (**access).clone(),
+            test: match *test {
+                config::PSchedulerTest::Throughput { time } => PSchedulerTest::Throughput { time },
+                config::PSchedulerTest::Rtt { count } => PSchedulerTest::Rtt { count },
+                config::PSchedulerTest::Latency { count } => PSchedulerTest::Latency { count },
+            },
+        })),
+    }
+}
+
+/// A transfer that is at its time's end leaves some of the time-out for its beginning and its
+/// last answer.
+const TRANSFER_SHARE: f64 = 0.8;
+
+const fn by(echo: config::Echo) -> Echo {
+    match echo {
+        config::Echo::Icmp => Echo::Icmp,
+        config::Echo::Udp { port } => Echo::Udp { port },
+        config::Echo::Tcp { port } => Echo::Tcp { port },
+    }
+}
