@@ -51,6 +51,7 @@ use crate::{
     explainer::Explainer,
     handing_over::{self, HandingOver},
     paths::{self, Paths},
+    probes::Desk,
     reload,
     status::{About, Status},
     switched,
@@ -68,6 +69,8 @@ pub struct Api {
     pub paths: paths::Source,
     pub explainer: Explainer,
     pub flows: reading::Source,
+    /// Whoever asks about probes asks here.
+    pub probes: Desk,
 }
 
 /// Returns what the metrics' address serves.
@@ -134,6 +137,7 @@ pub fn readers_router(api: Arc<Api>) -> Router {
         .route("/v1/paths", get(known_paths))
         .route("/v1/flows", get(flows))
         .with_state(Arc::clone(&api))
+        .merge(api.probes.queries())
         .merge(paths_router(api))
 }
 
@@ -149,7 +153,9 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
     let switch = move |Json(order): Json<switch::Order>| {
         ask(switches, move |answer| Command::Switch(order, answer))
     };
+    let probes = api.probes.orders();
     readers_router(api)
+        .merge(probes)
         .route("/v1/reload", post(reload))
         .route("/v1/reload/preview", post(preview).layer(DefaultBodyLimit::max(PREVIEW_BYTES)))
         .route("/v1/switch", post(switch))

@@ -12,6 +12,8 @@ mod otlp;
 pub mod own_lock;
 pub mod paths;
 pub mod pods;
+pub mod probes;
+pub mod probes_alone;
 pub mod reload;
 pub mod run;
 mod service_manager;

@@ -67,7 +67,7 @@ use self::{
 use crate::{
     api, handing_over, measured, otlp,
     own_lock::{self, Folders},
-    pods, reload, service_manager, sets,
+    pods, probes, reload, service_manager, sets,
     sources::Cache,
 };
 
@@ -162,6 +162,7 @@ pub fn run(options: &Options) -> Result<()> {
         note,
         cache,
         sets,
+        probes: probes::archive(&state_dir, instance.name()),
         sinks: Arc::clone(&sinks),
     };
     let runtime = runtime()?;
@@ -236,6 +237,8 @@ struct Agent<'a> {
     cache: Cache,
     /// The cache of what sets hold, across restarts.
     sets: sets::Cache,
+    /// The file of results of probes.
+    probes: PathBuf,
     sinks: Arc<Sinks>,
 }
 

@@ -9,8 +9,8 @@ use clap::{
 use wad_tuning::routes::GUARD;
 
 use crate::{
-    arguments::Ask, check, cleanup, diagnose, explain, flows, import, plan, plot, reload, run,
-    status, suggest, switch, top, trace,
+    arguments::Ask, check, cleanup, diagnose, explain, flows, import, plan, plot, probe, reload,
+    run, status, suggest, switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -75,6 +75,8 @@ pub enum Command {
     Trace(trace::Trace),
     /// Draw what was traced: windows, rate, RTT and retransmissions over time
     Plot(plot::Plot),
+    /// Measure paths, and show what was measured
+    Probe(probe::Probe),
     /// Say what limits a flow, how that is known, and what would help
     Diagnose(diagnose::Diagnose),
     /// Watch all connections, and suggest the paths that would help them
@@ -94,13 +96,15 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
+    use crate::reference::commands::leaves;
 
     #[test]
     fn only_commands_that_read_a_file_take_one() {
-        let readers = ["run", "check", "explain", "reload", "cleanup"];
-        for command in Cli::command().get_subcommands() {
+        let readers = ["run", "check", "explain", "reload", "cleanup", "probe plan", "probe run"];
+        let wad = Cli::command();
+        for (name, command) in leaves(&wad) {
             let takes = command.get_arguments().any(|argument| argument.get_id() == "config");
-            assert_eq!(takes, readers.contains(&command.get_name()), "{}", command.get_name());
+            assert_eq!(takes, readers.contains(&&*name), "{name}");
         }
         let words = ["wad", "reload", "--config", "new.toml"].map(Into::into);
         let error = parse(words).unwrap_err().to_string();

@@ -31,6 +31,8 @@ pub enum CommandError {
     LinesLost { lines: u64, last: Option<String> },
     #[error("{lines} of its lines not carried over: comments of the TOML say which, and why")]
     LeftOut { lines: usize },
+    #[error("{failed} of {all} runs measured nothing: RESULT says why")]
+    Unmeasured { failed: usize, all: usize },
     #[error("{0}")]
     Journal(Damage),
 }

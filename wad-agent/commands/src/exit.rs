@@ -58,11 +58,12 @@ impl Exit {
             Self::Refused => {
                 "the agent refused it, and all is as before: `reload` does so with a file that is \
                  wrong, or that this host would not have, `disable` and `enable` with a path that is not \
-                 there"
+                 there, `probe now` with a name that no task goes by"
             }
             Self::Partly => {
                 "it was done in part: `trace` has lost lines, `disable` or `enable` will not outlive the \
-                 agent, `import` has left lines out, `cleanup` could not read all of its journal"
+                 agent, `import` has left lines out, `cleanup` could not read all of its journal, a run of \
+                 `probe now` measured nothing"
             }
             Self::Usage => {
                 "`EX_USAGE`: the command line is wrong: the command has no such option, or it would do \
@@ -76,9 +77,9 @@ impl Exit {
                 "`EX_NOPERM`: it takes root, or capabilities that are missing; the error names them"
             }
             Self::Config => {
-                "`EX_CONFIG`: the configuration that `run`, `check`, `explain` or `cleanup` reads is \
-                 missing or wrong, or that which `import` prints is; `cleanup` has done what it needs \
-                 none for"
+                "`EX_CONFIG`: the configuration that `run`, `check`, `explain`, `cleanup`, `probe plan` \
+                 or `probe run` reads is missing or wrong, or that which `import` prints is; `cleanup` \
+                 has done what it needs none for"
             }
         }
     }
@@ -143,6 +144,7 @@ const fn of_command(error: &CommandError) -> Exit {
         CommandError::NotNoted { .. }
         | CommandError::LinesLost { .. }
         | CommandError::LeftOut { .. }
+        | CommandError::Unmeasured { .. }
         | CommandError::Journal(_) => Exit::Partly,
     }
 }

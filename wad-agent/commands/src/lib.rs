@@ -16,6 +16,7 @@ mod output;
 mod paths;
 mod plan;
 mod plot;
+mod probe;
 mod progress;
 pub mod reference;
 mod reload;
@@ -59,6 +60,7 @@ pub fn main() -> ExitCode {
         Command::Flows(args) => flows::run(&args),
         Command::Trace(args) => trace::run(&args),
         Command::Plot(args) => plot::run(&args),
+        Command::Probe(args) => probe::run(&args),
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Suggest(args) => suggest::run(&args),
         Command::Top(args) => top::run(&args),

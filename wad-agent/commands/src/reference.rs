@@ -2,7 +2,7 @@
 //! it cannot drift. `cargo xtask book` has the pages written by the example `reference`,
 //! and holds those of `docs/src/reference` against them.
 
-mod commands;
+pub mod commands;
 mod events;
 mod exit_codes;
 mod fields;

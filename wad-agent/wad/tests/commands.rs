@@ -12,6 +12,7 @@ use std::{
 
 use serde_json::Value;
 use wad_commands::reference::{
+    commands::leaves,
     schemas,
     share::{self, Shared},
 };
@@ -41,6 +42,7 @@ const GOOD: &str = "[[path]]\nname = 'p'\nremote = '192.0.2.0/24'\nsndbuf = '1Mi
                     user = 7\n\
                     [[path]]\nname = 'r'\nremote = '198.51.100.0/24'\nmark = 0x10\n\
                     interface = 'eth1'\n";
+const PROBE: &str = "[[probe.task]]\nname = 't'\nhost = '192.0.2.1'\ntool = 'rtt'\nevery = '1h'\n";
 const BAD: &str = "[[path]]\nname = 'p'\nno_such = 1\nremote = '192.0.2.0/33'\n";
 
 /// Chooses among all flows by all that there is of an owner.
@@ -173,6 +175,43 @@ const TABLE: &[Row] = &[
         json: &[],
     },
     Row {
+        command: "probe plan",
+        ends: &[
+            ("--config FOLDER/good.toml", Code(0)),
+            ("--config FOLDER/bad.toml", Code(78)),
+            ("--config FOLDER/probe.toml --runs 20000", Code(64)),
+        ],
+        json: &[
+            ("--config FOLDER/good.toml", "probe plan"),
+            ("--config FOLDER/probe.toml --runs 3", "probe plan"),
+        ],
+    },
+    Row {
+        command: "probe now",
+        ends: &[("p --json", NoAgent), ("p q --socket FOLDER/none.sock", Code(69)), ("", Code(64))],
+        json: &[],
+    },
+    Row {
+        command: "probe log",
+        ends: &[
+            ("--json", NoAgent),
+            ("--task t --path p --host h --since 1h --missed --limit 3", NoAgent),
+            ("--socket FOLDER/none.sock", Code(69)),
+            ("--since 0s", Code(64)),
+            ("--limit 0", Code(64)),
+        ],
+        json: &[],
+    },
+    Row {
+        command: "probe run",
+        ends: &[
+            ("--config FOLDER/none.toml", Code(78)),
+            ("--config FOLDER/bad.toml", Code(78)),
+            ("--config FOLDER/good.toml", Code(1)),
+        ],
+        json: &[],
+    },
+    Row {
         command: "diagnose",
         ends: &[
             ("192.0.2.1:443 --seconds 1", NoAgent),
@@ -215,7 +254,7 @@ const TABLE: &[Row] = &[
 fn wad(command: &str, words: &str, folder: &Path) -> Output {
     let folder = folder.display().to_string();
     let mut wad = Command::new(env!("CARGO_BIN_EXE_wad"));
-    wad.arg(command);
+    wad.args(command.split(' '));
     wad.args(words.split_whitespace().map(|word| word.replace("FOLDER", &folder)));
     let has_instance = flags(command).contains("--instance");
     if has_instance
@@ -232,6 +271,7 @@ fn files() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("good.toml"), GOOD).unwrap();
     fs::write(folder.path().join("bad.toml"), BAD).unwrap();
+    fs::write(folder.path().join("probe.toml"), PROBE).unwrap();
     fs::write(folder.path().join("good.wad"), "[bob]\ndst_addr: 192.0.2.1\n").unwrap();
     folder
 }
@@ -239,14 +279,16 @@ fn files() -> tempfile::TempDir {
 /// Returns the options of a command, `--json` and so on.
 fn flags(command: &str) -> HashSet<String> {
     let wad = share::command();
-    let command = wad.find_subcommand(command).unwrap();
+    let leaves = leaves(&wad);
+    let (_, command) = leaves.iter().find(|(name, _)| name == command).unwrap();
     command.get_arguments().filter_map(|it| Some(format!("--{}", it.get_long()?))).collect()
 }
 
 #[test]
 fn every_command_is_in_the_table() {
     let wad = share::command();
-    let commands: Vec<_> = wad.get_subcommands().map(clap::Command::get_name).collect();
+    let leaves = leaves(&wad);
+    let commands: Vec<_> = leaves.iter().map(|(name, _)| &**name).collect();
     let table: Vec<_> = TABLE.iter().map(|row| row.command).collect();
     assert_eq!(commands, table);
     // And each of their options is used there.
@@ -266,8 +308,7 @@ fn every_command_is_in_the_table() {
 fn every_command_has_help_of_all_its_options() {
     let folder = files();
     for Row { command, .. } in TABLE {
-        let Output { status, stdout, stderr } =
-            Command::new(env!("CARGO_BIN_EXE_wad")).args([command, "--help"]).output().unwrap();
+        let Output { status, stdout, stderr } = wad(command, "--help", folder.path());
         let help = String::from_utf8(stdout).unwrap();
         assert!(status.success() && stderr.is_empty(), "{command}");
         for flag in flags(command) {
@@ -288,9 +329,11 @@ fn every_command_has_a_manual_page_of_all_its_options() {
     let whole = text("man/man1/wad.1");
     assert!(whole.contains("EXIT STATUS") && whole.contains("EX_CONFIG"), "{whole}");
     for Row { command, .. } in TABLE {
-        let page = text(&format!("man/man1/wad-{command}.1"));
-        assert!(whole.contains(&format!("wad\\-{command}(1)")), "{command}: {whole}");
-        assert!(page.contains(&format!("NAME\nwad\\-{command} ")), "{command}: {page}");
+        let (first, name) = (command.split(' ').next().unwrap(), command.replace(' ', "-"));
+        let page = text(&format!("man/man1/wad-{name}.1"));
+        assert!(whole.contains(&format!("wad\\-{first}(1)")), "{command}: {whole}");
+        let name = name.replace('-', "\\-");
+        assert!(page.contains(&format!("NAME\nwad\\-{name} ")), "{command}: {page}");
         for flag in flags(command) {
             let flag = flag.replace('-', "\\-");
             assert!(page.contains(&flag), "{command} {flag}: {page}");
@@ -328,13 +371,14 @@ fn every_command_and_option_is_completed() {
     };
     let commands = complete(&["wad", ""]);
     for Row { command, .. } in TABLE {
-        assert!(commands.contains(*command), "{command}: {commands:?}");
-        let completed = complete(&["wad", command, "--"]);
+        let words: Vec<_> = command.split(' ').collect();
+        assert!(commands.contains(words[0]), "{command}: {commands:?}");
+        let completed = complete(&[&["wad"], &words[..], &["--"]].concat());
         let missing: Vec<_> =
             flags(command).into_iter().filter(|it| !completed.contains(it)).collect();
         assert_eq!(missing, [""; 0], "{command}: {completed:?}");
         for text in &texts {
-            assert!(text.contains(command), "{command}");
+            assert!(words.iter().all(|word| text.contains(word)), "{command}");
             for flag in flags(command) {
                 assert!(text.contains(flag.trim_start_matches('-')), "{command} {flag}");
             }

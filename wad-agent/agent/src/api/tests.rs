@@ -64,6 +64,7 @@ fn api(source: Source) -> Arc<Api> {
         paths,
         explainer,
         flows,
+        probes: Desk::default(),
     })
 }
 

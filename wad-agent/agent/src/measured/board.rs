@@ -3,7 +3,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use wad_observing::metrics::{PathsMeasured, Readings, SourceReading};
@@ -15,7 +15,7 @@ use wad_policy::{
 use wad_toolbox::mutex::locked;
 
 use super::Shared;
-use crate::sources::{Doubts, ErrorKind, Health, Store, Targets};
+use crate::sources::{Doubts, ErrorKind, Health, Sample, Store, Targets, seconds_since_1970};
 
 /// Holds the state of one measured path.
 #[derive(Clone, Copy, Debug)]
@@ -83,6 +83,18 @@ impl Board {
                 }
             }
         }
+    }
+
+    /// Says whether the path's own flows have shown this within so long.
+    pub fn is_shown(&self, path: &str, metric: Metric, within: Duration, now: SystemTime) -> bool {
+        let Some(target) = self.targets.named(path) else { return false };
+        let Some(source) = self.sources.iter().position(|(kind, _)| *kind == "passive") else {
+            return false;
+        };
+        let sample = self.store().sample(source, target, metric);
+        let age = |sample: Sample| seconds_since_1970(now) - sample.measured_at_seconds;
+        // One from the future is one that the clock was set back from.
+        sample.is_some_and(|sample| (0.0..=within.as_secs_f64()).contains(&age(sample)))
     }
 
     /// Adds to the readings what the metrics tell of it.

@@ -103,5 +103,6 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             Ok(in_force.explain(query)?.with_means(&routes.get()).in_namespaces(&namespaces))
         }),
         flows: reading::Source::new(move |filter| live.read(filter)),
+        probes: running.probes.desk(),
     }
 }

@@ -37,6 +37,7 @@ use crate::{
     handing_over::HandingOver,
     measured::{Board, Measured},
     otlp::Exporter,
+    probes::Probes,
     reload::InForce,
     service_manager,
     sets::{InUse, Sets},
@@ -52,6 +53,7 @@ pub struct Running<'a> {
     pub traces: Traces,
     pub learning: Learning,
     pub exporter: Exporter,
+    pub probes: Probes,
     /// The texts of the configuration when last they were read, by their fingerprint.
     seen: Option<u64>,
     pub told: Arc<Mutex<Told>>,
@@ -91,6 +93,8 @@ impl<'a> Running<'a> {
         let ready = traces.prepare(&config.traces)?;
         let mut exporter = Exporter::default();
         exporter.prepare(config.otlp.as_ref())?;
+        let mut probes = Probes::new(agent.probes.clone(), agent.options.instance.name());
+        let probing = probes.prepare(config.probe.as_ref())?;
         let paths = learning.paths(config.learn);
         let next = Next { config, sets: &mut sets, learned: &paths, before: None };
         let Put { installed, in_force, mut measured, covered } = next.put(&mut force)?;
@@ -110,9 +114,11 @@ impl<'a> Running<'a> {
         let changes = locked(journal).changes().cloned().collect();
         let told = Told { changes, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
+        probes.see_flows(&board);
         measured.start(force.tuning());
         sets.start(&in_use(&live));
         learning.is_in_force(in_force.learn(), &covered);
+        probes.put_in_force(probing);
         give_memory_back();
         Ok(Self {
             agent,
@@ -123,6 +129,7 @@ impl<'a> Running<'a> {
             traces,
             learning,
             exporter,
+            probes,
             seen,
             told: Arc::new(Mutex::new(told)),
             board,
@@ -223,6 +230,7 @@ impl<'a> Running<'a> {
         };
         // Before there is nothing any more to be told of.
         self.exporter.finish().await;
+        self.probes.finish().await;
         let ended = self.force.end(takes_out).await;
         let traces = self.traces;
         tokio::task::spawn_blocking(move || traces.finish()).await?;

@@ -1,4 +1,4 @@
-//! The agent answers questions at the addresses of `[metrics]` and `[api]`, and the
+//! The agent answers questions at the addresses of `[metrics]`, `[api]` and `[probe]`, and the
 //! instance's Unix socket. A reload may change all but the last: what is listened on next is
 //! bound before anything else is changed, and served when all is in force.
 
@@ -23,6 +23,7 @@ use crate::api::{self, Api, BindError, Command, Duty, Guard, Readers};
 pub struct Listeners {
     metrics: Next<(SocketAddr, TcpListener)>,
     paths: Next<(SocketAddr, TcpListener)>,
+    probes: Next<(SocketAddr, TcpListener)>,
     readers: Next<Readers>,
     max_paths: usize,
     guard: Arc<Guard>,
@@ -42,6 +43,7 @@ pub struct Servers {
     duty: Duty,
     metrics: Option<Served<SocketAddr>>,
     paths: Option<Served<SocketAddr>>,
+    probes: Option<Served<SocketAddr>>,
     readers: Option<Served<u32>>,
     control: Served<()>,
     /// The servers that a reload has stopped.
@@ -60,6 +62,7 @@ struct Served<A> {
 struct Here {
     metrics: Option<SocketAddr>,
     paths: Option<SocketAddr>,
+    probes: Option<SocketAddr>,
     group: Option<u32>,
 }
 
@@ -79,10 +82,10 @@ impl Listeners {
         let api = Arc::new(api);
         let router = api::control_router(Arc::clone(&api), commands);
         let control = Served::start((), |stop| api::serve(control, router, stop));
-        let (metrics, paths, readers) = (None, None, None);
+        let (metrics, paths, probes, readers) = (None, None, None, None);
         let duty = Duty::new(Mutex::new(Arc::clone(&self.guard)));
         let ending = Vec::new();
-        let mut servers = Servers { api, duty, metrics, paths, readers, control, ending };
+        let mut servers = Servers { api, duty, metrics, paths, probes, readers, control, ending };
         servers.put_in_force(self, lock);
         servers
     }
@@ -93,12 +96,15 @@ impl Here {
         let guard = Arc::new(Guard::new(&config.metrics.guard)?);
         let metrics = self.tcp("metrics", self.metrics, Some(config.metrics.listen))?;
         let paths = self.tcp("api", self.paths, config.api.listen)?;
+        let listen = config.probe.as_ref().and_then(|probe| probe.listen);
+        let probes = self.tcp("probe", self.probes, listen)?;
         let readers = match config.api.group {
             group if group == self.group => Next::AsBefore,
             Some(group) => Next::This(api::bind_readers(lock, group)?),
             None => Next::Nothing,
         };
-        Ok(Listeners { metrics, paths, readers, max_paths: config.metrics.max_paths, guard })
+        let max_paths = config.metrics.max_paths;
+        Ok(Listeners { metrics, paths, probes, readers, max_paths, guard })
     }
 
     fn tcp(
@@ -126,7 +132,7 @@ impl Here {
                     || here.ip().is_unspecified()
                     || address.ip().is_unspecified())
         };
-        match [self.metrics, self.paths].into_iter().flatten().find(meets) {
+        match [self.metrics, self.paths, self.probes].into_iter().flatten().find(meets) {
             Some(own) => BindError::Own { table, address, own },
             None => error,
         }
@@ -138,13 +144,14 @@ impl Servers {
     pub fn bind(&self, config: &Config, lock: &Lock) -> Result<Listeners> {
         let at = |served: &Option<Served<SocketAddr>>| served.as_ref().map(|served| served.at);
         let group = self.readers.as_ref().map(|served| served.at);
-        let here = Here { metrics: at(&self.metrics), paths: at(&self.paths), group };
+        let [metrics, paths, probes] = [&self.metrics, &self.paths, &self.probes].map(at);
+        let here = Here { metrics, paths, probes, group };
         here.bind(config, lock)
     }
 
     /// Serves at these addresses from now on.
     pub fn put_in_force(&mut self, next: Listeners, lock: &Lock) {
-        let Self { api, duty, metrics, paths, readers, ending, .. } = self;
+        let Self { api, duty, metrics, paths, probes, readers, ending, .. } = self;
         ending.retain(|task| !task.is_finished());
         api.max_paths.store(next.max_paths, Ordering::Relaxed);
         locked(duty).clone_from(&next.guard);
@@ -156,6 +163,10 @@ impl Servers {
         });
         next.paths.replace(paths, ending, |(at, listener)| {
             let router = api::paths_router(Arc::clone(api));
+            Served::start(at, |stop| api::serve(listener, router, stop))
+        });
+        next.probes.replace(probes, ending, |(at, listener)| {
+            let router = api.probes.page();
             Served::start(at, |stop| api::serve(listener, router, stop))
         });
         if matches!(next.readers, Next::Nothing) {
@@ -170,14 +181,15 @@ impl Servers {
     /// Stops the servers: no further question is taken.
     pub fn stop(&self) {
         let stop = |stopping: &watch::Sender<bool>| _ = stopping.send_replace(true);
-        [&self.metrics, &self.paths].into_iter().flatten().for_each(|it| stop(&it.stopping));
+        let tcp = [&self.metrics, &self.paths, &self.probes];
+        tcp.into_iter().flatten().for_each(|it| stop(&it.stopping));
         self.readers.iter().for_each(|it| stop(&it.stopping));
         stop(&self.control.stopping);
     }
 
     pub async fn finish(self) -> Result<()> {
-        let Self { metrics, paths, readers, control, ending, .. } = self;
-        let tcp = [metrics, paths].into_iter().flatten().map(|served| served.task);
+        let Self { metrics, paths, probes, readers, control, ending, .. } = self;
+        let tcp = [metrics, paths, probes].into_iter().flatten().map(|served| served.task);
         let readers = readers.map(|served| served.task);
         for task in tcp.chain(readers).chain([control.task]).chain(ending) {
             task.await?;

@@ -17,19 +17,33 @@ pub fn page() -> String {
     let mut wad = Cli::command();
     wad.build();
     let mut page = OPENING.to_owned();
-    for command in wad.get_subcommands_mut().filter(|command| !command.is_hide_set()) {
-        if command.get_name() != "help" {
-            page += &section(command);
-        }
+    for (name, command) in leaves(&wad) {
+        page += &section(&name, &mut command.clone());
     }
     page
 }
 
-fn section(command: &mut Command) -> String {
+/// Returns the commands that do something, with their whole names, as `probe plan`.
+pub fn leaves(command: &Command) -> Vec<(String, &Command)> {
+    let shown = command.get_subcommands();
+    let shown = shown.filter(|command| !command.is_hide_set() && command.get_name() != "help");
+    let all = shown.flat_map(|command| {
+        let name = command.get_name();
+        if command.has_subcommands() {
+            let below = leaves(command).into_iter();
+            below.map(|(below, command)| (format!("{name} {below}"), command)).collect()
+        } else {
+            vec![(name.to_owned(), command)]
+        }
+    });
+    all.collect()
+}
+
+fn section(name: &str, command: &mut Command) -> String {
     let usage = command.render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ");
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    let mut text = format!("\n## wad {}\n\n{about}.\n\n", command.get_name());
+    let mut text = format!("\n## wad {name}\n\n{about}.\n\n");
     text += &format!("```text\n{usage}\n```\n\n");
     let arguments: Vec<_> = command
         .get_arguments()
@@ -96,11 +110,13 @@ mod tests {
     #[test]
     fn every_command_and_argument_is_there() {
         let page = page();
-        for command in Cli::command().get_subcommands().filter(|command| !command.is_hide_set()) {
-            assert!(page.contains(&format!("\n## wad {}\n", command.get_name())));
+        let wad = Cli::command();
+        for (name, command) in leaves(&wad) {
+            assert!(page.contains(&format!("\n## wad {name}\n")), "{name}");
             for long in command.get_arguments().filter_map(Arg::get_long) {
-                assert!(page.contains(&format!("--{long}")), "{} --{long}", command.get_name());
+                assert!(page.contains(&format!("--{long}")), "{name} --{long}");
             }
         }
+        assert!(page.contains("\n## wad probe plan\n"), "{page}");
     }
 }

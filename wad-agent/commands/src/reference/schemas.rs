@@ -15,6 +15,7 @@ use wad_agent::{
 };
 use wad_instruments::Reading;
 use wad_observing::{diagnose::Diagnoses, suggest::Suggestions};
+use wad_probing::{answers::Runs, plan::Plan};
 use wad_toolbox::document::Document;
 use wad_tuning::explain::Answer;
 
@@ -51,6 +52,9 @@ pub fn all() -> Vec<DocumentSchema> {
         of::<Paths>("paths"),
         of::<Reading>("flows"),
         of::<flows::Instruments>("flows --instruments"),
+        of::<Plan>("probe plan"),
+        of::<Runs>("probe now"),
+        of::<Runs>("probe log"),
         of::<Diagnoses>("diagnose"),
         of::<Suggestions>("suggest"),
         of::<cleanup::Cleaned>("cleanup"),
@@ -77,7 +81,7 @@ fn unwrap_lines(schema: &mut Schema) {
 impl DocumentSchema {
     /// The file that has it: `flows-instruments.json`.
     pub fn file(&self) -> String {
-        format!("{}.json", self.command.replace(" --", "-"))
+        format!("{}.json", self.command.replace(" --", "-").replace(' ', "-"))
     }
 
     pub fn text(&self) -> String {
@@ -101,17 +105,19 @@ mod tests {
     use clap::CommandFactory as _;
 
     use super::*;
-    use crate::cli::Cli;
+    use crate::{cli::Cli, reference::commands::leaves};
 
     #[test]
     fn every_command_that_takes_json_has_a_schema_and_no_other() {
         let cli = Cli::command();
-        let takes = |command: &&clap::Command| {
+        let takes = |command: &clap::Command| {
             command.get_arguments().any(|argument| argument.get_long() == Some("json"))
         };
-        let commands = cli.get_subcommands().filter(takes).map(clap::Command::get_name);
+        let leaves = leaves(&cli);
+        let leaves = leaves.iter().filter(|(_, command)| takes(command));
+        let commands = leaves.map(|(name, _)| &**name);
         let schemas = all();
-        let first = |it: &DocumentSchema| it.command.split(' ').next().unwrap_or_default();
+        let first = |it: &DocumentSchema| it.command.split(" --").next().unwrap_or_default();
         let known: HashSet<_> = schemas.iter().map(first).collect();
         assert_eq!(commands.collect::<HashSet<_>>(), known);
     }

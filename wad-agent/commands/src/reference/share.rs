@@ -26,7 +26,9 @@ pub fn files() -> Vec<Shared> {
     // From here on they know their whole names, by which `man` finds their pages.
     wad.build();
     let mut files = vec![man(&wad)];
-    files.extend(wad.get_subcommands().map(man));
+    files.extend(wad.get_subcommands().flat_map(|command| {
+        [command].into_iter().chain(command.get_subcommands()).map(man).collect::<Vec<_>>()
+    }));
     files.extend([
         completion(Bash, "bash-completion/completions/wad"),
         completion(Zsh, "zsh/site-functions/_wad"),
@@ -85,7 +87,7 @@ fn man(command: &Command) -> Shared {
 fn ends(command: &Command) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["EXIT STATUS"]);
-    if !command.has_subcommands() {
+    if command.get_name() != "wad" {
         roff.text([roman("As in "), bold("wad"), roman("(1).")]);
         return roff;
     }

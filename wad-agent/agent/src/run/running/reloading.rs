@@ -70,6 +70,7 @@ impl Running<'_> {
         let sinks = agent.sinks.prepare(&config.sinks)?;
         let traces = self.traces.prepare(&config.traces)?;
         self.exporter.prepare(config.otlp.as_ref())?;
+        let probing = self.probes.prepare(config.probe.as_ref())?;
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), Some(&self.sets));
         let paths = self.learning.paths(config.learn);
         let names = self.force.tuning().path_names();
@@ -87,6 +88,7 @@ impl Running<'_> {
         self.go_on_with(put);
         self.traces.put_in_force(traces, &self.live);
         self.exporter.put_in_force(self.in_force.otlp());
+        self.probes.put_in_force(probing);
         if let Err(error) = self.force.leave_out_events() {
             warn!("sinks get no kinds of events that none had: {}", with_causes(&error));
         }

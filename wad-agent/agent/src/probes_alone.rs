@@ -1,0 +1,133 @@
+//! `wad probe run`: the service alone, on a host that measures and tunes nothing. It needs no
+//! privileges, and keeps all that it has in one folder.
+
+use std::{
+    fs::{self, Permissions},
+    io,
+    os::unix::{fs::PermissionsExt as _, net::UnixStream},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+use tokio::{net::UnixListener, signal::unix::SignalKind, sync::watch};
+use tracing::{error, info, warn};
+use wad_linux::confinement::confine;
+use wad_observing::log;
+use wad_policy::config::{Config, Host, Probe};
+use wad_toolbox::{
+    causes::{told, with_causes},
+    own_folder, signals,
+    signals::Stop,
+};
+
+use crate::{
+    api,
+    probes::{Probes, archive},
+};
+
+/// Says what is served alone, and where.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration's file.
+    pub config: PathBuf,
+    pub instance: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum AloneError {
+    #[error("{} has no [probe]: there is nothing to measure", file.display())]
+    Nothing { file: PathBuf },
+    #[error("another service answers at {} already", socket.display())]
+    Running { socket: PathBuf },
+    #[error("cannot listen on the socket {}", socket.display())]
+    Socket { socket: PathBuf, source: io::Error },
+}
+
+/// Returns the socket of a service that is alone.
+pub fn socket(state_dir: &Path, instance: &str) -> PathBuf {
+    state_dir.join(format!("probes-{instance}.sock"))
+}
+
+/// Measures until SIGTERM or SIGINT.
+pub fn run(options: &Options) -> Result<()> {
+    let unconfined = confine();
+    let (config, probe) = load(options)?;
+    let _log = log::init(config.log)?;
+    unconfined.iter().for_each(|error| warn!("{}", told(error)));
+    let folder = &config.agent.state_dir;
+    own_folder::make_private(folder)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let ended = runtime.block_on(serve(options, folder, probe));
+    runtime.shutdown_background();
+    ended
+}
+
+fn load(options: &Options) -> Result<(Config, Probe)> {
+    let host = Host::read()?;
+    let mut config = Config::load(&options.config, &host)?;
+    let nothing = || AloneError::Nothing { file: options.config.clone() };
+    let probe = config.probe.take().ok_or_else(nothing)?;
+    Ok((config, probe))
+}
+
+async fn serve(options: &Options, folder: &Path, probe: Probe) -> Result<()> {
+    let mut stop = Stop::new()?;
+    let mut hang_up = signals::handle(SignalKind::hangup())?;
+    let page = probe.listen.map(|address| api::bind_tcp("probe", address)).transpose()?;
+    let socket = socket(folder, &options.instance);
+    let listener = bind(&socket)?;
+    let mut probes = Probes::new(archive(folder, &options.instance), &options.instance);
+    let ready = probes.prepare(Some(&probe))?;
+    probes.put_in_force(ready);
+    let desk = probes.desk();
+    let (stopping, stopped) = watch::channel(false);
+    let router = desk.queries().merge(desk.orders());
+    let mut servers = vec![tokio::spawn(api::serve(listener, router, stopped.clone()))];
+    servers.extend(page.map(|page| tokio::spawn(api::serve(page, desk.page(), stopped))));
+    info!(tasks = probe.tasks.len(), "probing; it is asked at {}", socket.display());
+    loop {
+        tokio::select! {
+            () = stop.asked() => break,
+            _ = hang_up.recv() => match reload(options, &mut probes, &probe) {
+                Ok(tasks) => info!(tasks, "the configuration's tasks are in force"),
+                Err(error) => error!("the tasks stay as they were: {}", with_causes(&error)),
+            },
+        }
+    }
+    info!("stopping");
+    stopping.send_replace(true);
+    probes.finish().await;
+    for server in servers {
+        server.await?;
+    }
+    fs::remove_file(&socket).with_context(|| format!("cannot remove {}", socket.display()))
+}
+
+/// Reads the configuration again, and returns the number of its tasks.
+fn reload(options: &Options, probes: &mut Probes, first: &Probe) -> Result<usize> {
+    let (_, probe) = load(options)?;
+    let ready = probes.prepare(Some(&probe))?;
+    probes.put_in_force(ready);
+    if probe.listen != first.listen {
+        warn!("another `listen` of [probe] takes a restart");
+    }
+    Ok(probe.tasks.len())
+}
+
+/// Listens, in the place of a service that has died.
+fn bind(socket: &Path) -> Result<UnixListener, AloneError> {
+    if UnixStream::connect(socket).is_ok() {
+        return Err(AloneError::Running { socket: socket.to_owned() });
+    }
+    let bind = || {
+        match fs::remove_file(socket) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = UnixListener::bind(socket)?;
+        // Its folder is private as well.
+        fs::set_permissions(socket, Permissions::from_mode(0o600))?;
+        Ok(listener)
+    };
+    bind().map_err(|source| AloneError::Socket { socket: socket.to_owned(), source })
+}
