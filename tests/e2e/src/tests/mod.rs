@@ -61,6 +61,7 @@ mod phases;
 mod pods;
 mod policy_swap;
 mod ports;
+mod probe;
 mod program_runs;
 mod readers;
 mod receivers;
