@@ -52,6 +52,8 @@ pub struct SockOffsets {
     pub out_of_order: u32,
     /// `sk_max_pacing_rate`: most bytes per second, an `unsigned long`.
     pub max_pacing_rate: u32,
+    /// `inet_conn.icsk_user_timeout`: TCP_USER_TIMEOUT, milliseconds.
+    pub user_timeout: u32,
     /// `bytes_acked`: octets acknowledged, 64 bits.
     pub bytes_acked: u32,
     /// `bytes_received`: octets received, 64 bits.
@@ -139,4 +141,4 @@ pub struct SockOffsets {
     /// zero means nothing.
     pub device_name: u32,
 }
-record!(SockOffsets, size = 240);
+record!(SockOffsets, size = 244);

@@ -103,10 +103,22 @@ pub fn connect_from(
 /// # Errors
 /// When nobody answers.
 pub fn connect_marked(netns: &Netns, mark: u32, to: SocketAddr) -> Result<TcpStream, TcpError> {
+    connect_prepared(netns, |socket| set_mark(socket, mark), to)
+}
+
+/// Connects out of a namespace by a socket that is prepared before.
+///
+/// # Errors
+/// When it cannot be, or nobody answers.
+pub fn connect_prepared(
+    netns: &Netns,
+    prepare: impl FnOnce(&OwnedFd) -> io::Result<()> + Send,
+    to: SocketAddr,
+) -> Result<TcpStream, TcpError> {
     let connected = netns.run(|| -> io::Result<TcpStream> {
         let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         let socket = socket::socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
-        set_mark(&socket, mark)?;
+        prepare(&socket)?;
         socket::connect(socket.as_raw_fd(), &SockaddrStorage::from(to))?;
         Ok(socket.into())
     })?;

@@ -45,6 +45,9 @@ pub fn adopt<'a, const ADDITION: bool>(
         owner
     })?;
     let policy = policies::policy(generation, index)?;
+    if socket.is_of_probe() {
+        return None;
+    }
     adopt_under::<ADDITION>(socket, role, policy, Match { index, user })
 }
 

@@ -81,6 +81,9 @@ pub extern "C" fn wad_others(ctx: *const sockets::Context) -> u32 {
     if !socket.can_send() || flows::live(&socket).is_some() || !socket.is_in_cgroup() {
         return 0;
     }
+    if socket.is_of_probe() {
+        return 0;
+    }
     // SAFETY: the kernel's own output; the verifier checks the load.
     let out = unsafe { *meta };
     let known = Known {

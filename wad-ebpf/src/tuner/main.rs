@@ -51,7 +51,7 @@ use wad_common::{
 };
 use wad_ebpf::policies;
 
-use crate::socket::{Calling, Socket as _};
+use crate::socket::{Calling, Socket};
 
 #[sock_ops]
 pub fn wad_tuner(ctx: SockOpsContext) -> u32 {
@@ -125,6 +125,9 @@ fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
     let calling = Calling::of(ctx);
     if let Some(flow) = calling.as_ref().and_then(flows::live) {
         return policies::of_flow(flow);
+    }
+    if calling.as_ref().is_some_and(Socket::is_of_probe) {
+        return None;
     }
     let whose = |set, by| match &calling {
         Some(socket) => socket.owner(set, by),

@@ -100,6 +100,9 @@ fn visit(socket: &Visited) -> Option<Visit> {
         }
     }
     let policy = policies::policy(generation, index)?;
+    if socket.is_of_probe() {
+        return None;
+    }
     let (flow, policy) =
         flows::adopt_under::<FETCH>(socket, Role::Running, policy, Match { index, user })?;
     flow.earlier = socket.counts();

@@ -62,6 +62,7 @@ mod pods;
 mod policy_swap;
 mod ports;
 mod probe;
+mod probe_flows;
 mod program_runs;
 mod readers;
 mod receivers;

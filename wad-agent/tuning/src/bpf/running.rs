@@ -347,6 +347,7 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         rcv_rtt: tcp("rcv_rtt_est.rtt_us")?,
         out_of_order: tcp("out_of_order_queue")?,
         max_pacing_rate: sock("sk_max_pacing_rate")?,
+        user_timeout: tcp("inet_conn.icsk_user_timeout")?,
         bytes_acked: tcp("bytes_acked")?,
         bytes_received: tcp("bytes_received")?,
         data_segs_out: tcp("data_segs_out")?,

@@ -14,6 +14,7 @@ use wad_common::{
     event::Event,
     flow::{Counts, Flow, Settings},
     policy::{ANY_USER, BY_CGROUP, BY_INTERFACE, CONGESTION_BYTES, Owner, PACED},
+    probe::USER_TIMEOUT_MS,
 };
 use wad_ebpf::{
     maps,
@@ -68,6 +69,12 @@ pub trait Socket {
     fn is_of_v4(&self) -> bool;
 
     fn is_mptcp_subflow(&self) -> bool;
+
+    /// Whether it is one of a probe's, which nobody tunes.
+    #[inline(always)]
+    fn is_of_probe(&self) -> bool {
+        Visited::of(self.sk()).is_some_and(|socket| socket.user_timeout_ms() == USER_TIMEOUT_MS)
+    }
 
     /// Returns which options somebody has set: the application, or a policy.
     #[inline(always)]

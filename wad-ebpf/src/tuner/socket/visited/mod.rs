@@ -110,6 +110,13 @@ impl Visited {
         self.read(offset!(max_pacing_rate))
     }
 
+    /// How long the application lets what it has sent go without an answer (`TCP_USER_TIMEOUT`);
+    /// 0 for the kernel's own.
+    #[inline(always)]
+    pub fn user_timeout_ms(&self) -> u32 {
+        self.read(offset!(user_timeout))
+    }
+
     /// The algorithm that it has.
     #[inline(always)]
     pub fn congestion(&self) -> [u8; CONGESTION_BYTES] {

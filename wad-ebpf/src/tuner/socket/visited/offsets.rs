@@ -28,6 +28,7 @@ pub static SOCK: SockOffsets = SockOffsets {
     rcv_rtt: 0,
     out_of_order: 0,
     max_pacing_rate: 0,
+    user_timeout: 0,
     bytes_acked: 0,
     bytes_received: 0,
     data_segs_out: 0,
