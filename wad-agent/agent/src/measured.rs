@@ -28,6 +28,7 @@ use wad_policy::{
     config::{Config, MeasuredPath, Metric, PathPolicy, Source},
     tuning_plan::{self, Behaviour, Bounds, Conditions, Damper, KernelBuffers},
 };
+use wad_probing::answers::OwnProbes;
 use wad_toolbox::causes::told;
 use wad_tuning::bpf::Tuning;
 
@@ -105,9 +106,10 @@ impl Measured {
     }
 
     /// Asks the sources, and looks at the flows, from now on. Needs a tokio runtime.
-    pub fn start(&mut self, tuning: &Arc<Tuning>) {
+    pub fn start(&mut self, tuning: &Arc<Tuning>, probes: &OwnProbes) {
         if !self.paths.is_empty() {
-            self.polling = Polling::start(&self.sources, &self.board.targets, &self.board.store);
+            let Board { targets, store, .. } = &self.board;
+            self.polling = Polling::start(&self.sources, targets, store, probes);
             self.flows = Flows::of(&self.sources, tuning);
             self.packets = Packets::of(&self.sources, &self.paths, tuning);
         }

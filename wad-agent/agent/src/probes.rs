@@ -19,7 +19,7 @@ use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 use wad_policy::config::Probe;
 use wad_probing::{
-    answers::{self, Results},
+    answers::{self, OwnProbes, Results},
     service::{AskedRuns, Asker, Names, Passive, Ready, Service, seed},
 };
 use wad_toolbox::{document::Document, mutex::locked, own_folder};
@@ -41,6 +41,7 @@ pub struct Probes {
     flows: Arc<OnceLock<Arc<Mutex<Board>>>>,
     service: Option<Service>,
     desk: Desk,
+    own: OwnProbes,
 }
 
 /// Where questions about probes are answered, whatever the configuration says meanwhile.
@@ -70,7 +71,8 @@ impl Probes {
     /// Makes it without a service.
     pub fn new(archive: PathBuf, instance: &str) -> Self {
         let (instance, desk) = (instance.to_owned(), Desk::default());
-        Self { archive, instance, flows: Arc::default(), service: None, desk }
+        let own = OwnProbes::default();
+        Self { archive, instance, flows: Arc::default(), service: None, desk, own }
     }
 
     /// Has the service know what flows show. Without, it knows of none.
@@ -81,6 +83,11 @@ impl Probes {
 
     pub fn desk(&self) -> Desk {
         self.desk.clone()
+    }
+
+    /// Returns where the results are for sources that ask this agent.
+    pub const fn own(&self) -> &OwnProbes {
+        &self.own
     }
 
     /// Has all that it takes to measure so, and measures nothing else yet.
@@ -106,6 +113,7 @@ impl Probes {
         match (next, &mut self.service) {
             (Next::Nothing, service) => {
                 *locked(&self.desk.0) = None;
+                self.own.set(None);
                 if let Some(service) = service.take() {
                     tokio::spawn(service.finish());
                 }
@@ -116,6 +124,7 @@ impl Probes {
             (Next::Start(mut started, ready), service) => {
                 started.put_in_force(ready);
                 let open = Open { results: started.results(), asker: started.asker() };
+                self.own.set(Some(Arc::clone(&open.results)));
                 *locked(&self.desk.0) = Some(open);
                 *service = Some(*started);
             }

@@ -12,6 +12,7 @@ mod error;
 pub mod fuzz;
 mod passive;
 mod poll;
+mod probe;
 mod prometheus;
 mod pscheduler;
 mod store;
@@ -35,7 +36,7 @@ use wad_probing::pscheduler::number;
 
 #[cfg(feature = "fuzz")]
 pub use self::{
-    archive::fuzz as fuzz_archive, document::fuzz as fuzz_document,
+    archive::fuzz as fuzz_archive, document::fuzz as fuzz_document, probe::fuzz as fuzz_probe,
     prometheus::fuzz as fuzz_prometheus, pscheduler::fuzz as fuzz_pscheduler,
 };
 
@@ -46,6 +47,8 @@ pub struct Sample {
     pub value: f64,
     /// When it was measured, since 1970.
     pub measured_at_seconds: f64,
+    /// The value is what something else than the path let through: the path may carry more.
+    pub is_least: bool,
 }
 
 /// An answer holds what one poll found, and what was wrong with the rest.

@@ -143,7 +143,7 @@ fn a_path_that_flaps_postpones_nothing_of_another() {
         let after = Duration::from_secs(second);
         let measured_at_seconds = seconds_since_1970(time + after);
         let reading = |(target, value)| {
-            let sample = Sample { value, measured_at_seconds };
+            let sample = Sample { value, measured_at_seconds, is_least: false };
             Reading { target, metric: Metric::Rtt, sample }
         };
         let readings = rtts_seconds.into_iter().enumerate().map(reading).collect();

@@ -115,7 +115,7 @@ impl<'a> Running<'a> {
         let told = Told { changes, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
         probes.see_flows(&board);
-        measured.start(force.tuning());
+        measured.start(force.tuning(), probes.own());
         sets.start(&in_use(&live));
         learning.is_in_force(in_force.learn(), &covered);
         probes.put_in_force(probing);

@@ -193,7 +193,7 @@ fn best(
             wrong = Some(val);
             continue;
         };
-        let sample = Sample { value, measured_at_seconds: ts };
+        let sample = Sample { value, measured_at_seconds: ts, is_least: false };
         let is_better = best.is_none_or(|best| match metric {
             Metric::Bandwidth => value > best.value,
             Metric::Rtt => value < best.value,
@@ -226,7 +226,7 @@ mod tests {
 
     use super::*;
     use crate::sources::{
-        pscheduler::Known,
+        poll::Known,
         testing::{
             paths,
             server::{Reply, Script, Server, json},

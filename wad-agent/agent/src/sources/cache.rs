@@ -12,6 +12,9 @@ use crate::state_file::{StateFile, StateFileError};
 /// A cache has room for 100,000 paths with all metrics from two sources.
 const MAX_BYTES: u64 = 64 << 20;
 
+/// The key of a bandwidth that is the least that a path carries.
+const LEAST: &str = "least_bandwidth";
+
 #[derive(Clone, Debug)]
 pub struct Cache(StateFile);
 
@@ -30,8 +33,11 @@ fn restore(bytes: &[u8], store: &mut Store, targets: &Targets) -> serde_json::Re
         for (path, kept) in paths {
             let Some(target) = targets.named(path) else { continue };
             for metric in Metric::ALL {
-                let Some(&(value, measured_at_seconds)) = kept.get(metric.key()) else { continue };
-                let sample = Sample { value, measured_at_seconds };
+                let value = |key, is_least| Some((*kept.get(key)?, is_least));
+                let found = value(metric.key(), false)
+                    .or_else(|| (metric == Metric::Bandwidth).then(|| value(LEAST, true))?);
+                let Some(((value, measured_at_seconds), is_least)) = found else { continue };
+                let sample = Sample { value, measured_at_seconds, is_least };
                 store.restore(source, Reading { target, metric, sample });
             }
         }
@@ -77,7 +83,8 @@ impl Cache {
         for (source, Reading { target, metric, sample }) in store.samples() {
             let paths = content.sources.entry(source.to_owned()).or_default();
             let kept = paths.entry(targets.names()[target].to_string()).or_default();
-            kept.insert(metric.key().to_owned(), (sample.value, sample.measured_at_seconds));
+            let key = if sample.is_least { LEAST } else { metric.key() };
+            kept.insert(key.to_owned(), (sample.value, sample.measured_at_seconds));
         }
         serde_json::to_vec(&content).expect("texts and finite numbers are JSON")
     }

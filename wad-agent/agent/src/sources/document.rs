@@ -109,7 +109,7 @@ fn take(
         };
         match given.as_f64().filter(|&value| is_possible(metric, value)) {
             Some(value) => {
-                let sample = Sample { value, measured_at_seconds };
+                let sample = Sample { value, measured_at_seconds, is_least: false };
                 answer.readings.push(Reading { target, metric, sample });
             }
             None => answer.errors.push(wrong(field(metric), given)),

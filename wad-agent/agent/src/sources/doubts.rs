@@ -160,7 +160,11 @@ mod tests {
         /// A minute later a value is given.
         fn gives(&mut self, value: f64) -> bool {
             self.now_seconds += 60.0;
-            self.gives_sample(Sample { value, measured_at_seconds: self.now_seconds })
+            self.gives_sample(Sample {
+                value,
+                measured_at_seconds: self.now_seconds,
+                is_least: false,
+            })
         }
 
         fn gives_sample(&mut self, sample: Sample) -> bool {
@@ -190,7 +194,7 @@ mod tests {
     #[test]
     fn the_same_measurement_is_no_second_one() {
         let mut bench = Bench::new();
-        let jump = Sample { value: 0.3, measured_at_seconds: NOW };
+        let jump = Sample { value: 0.3, measured_at_seconds: NOW, is_least: false };
         for _ in 0..5 {
             assert!(!bench.gives_sample(jump));
         }
@@ -225,13 +229,17 @@ mod tests {
     #[test]
     fn what_is_from_the_future_does_not_count_whatever_is_said_before_or_after() {
         let mut bench = Bench::new();
-        let future = Sample { value: 0.1, measured_at_seconds: NOW + 1e6 };
+        let future = Sample { value: 0.1, measured_at_seconds: NOW + 1e6, is_least: false };
         assert!(!bench.gives_sample(future) && bench.gives(0.1));
         assert!(!bench.gives_sample(future));
         assert_eq!(bench.counts(), [0, 0, 2]);
         // Clocks differ.
         let ahead = bench.now_seconds + CLOCKS_DIFFER_SECONDS / 2.0;
-        assert!(bench.gives_sample(Sample { value: 0.1, measured_at_seconds: ahead }));
+        assert!(bench.gives_sample(Sample {
+            value: 0.1,
+            measured_at_seconds: ahead,
+            is_least: false
+        }));
     }
 
     #[test]

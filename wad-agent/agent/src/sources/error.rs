@@ -23,6 +23,10 @@ pub enum SourceError {
     Ambiguous { query: &'static str, path: String },
     #[error("the last `{query}` to {dest} failed: {reason}")]
     Failed { query: &'static str, dest: String, reason: String },
+    #[error("the probe service of this agent does not run")]
+    NoService,
+    #[error("the probe service of this agent cannot say")]
+    Own { source: Box<dyn std::error::Error + Send + Sync> },
     #[error("`{query}` gives nothing whose {label} is a measured path or an address in one")]
     Unmatched { query: &'static str, label: String },
 }
@@ -98,7 +102,14 @@ impl SourceError {
             Self::Ambiguous { .. } => ErrorKind::Ambiguous,
             Self::Failed { .. } => ErrorKind::Failed,
             Self::Unmatched { .. } => ErrorKind::Unmatched,
+            Self::NoService => ErrorKind::Connect,
+            Self::Own { .. } => ErrorKind::Broken,
         }
+    }
+
+    /// Returns what the probe service of this agent has met.
+    pub fn own(source: impl std::error::Error + Send + Sync + 'static) -> Self {
+        Self::Own { source: Box::new(source) }
     }
 
     /// Whether it is of one answer alone, so that the next question may well be answered.

@@ -57,7 +57,11 @@ impl Estimate {
         let (value, now_seconds) = (sample.value, sample.measured_at_seconds);
         if (value - self.best.value).abs() <= TOLERANCE * self.best.value {
             let best = if better(value, self.best.value) { value } else { self.best.value };
-            *self = Self::new(Sample { value: best, measured_at_seconds: now_seconds });
+            *self = Self::new(Sample {
+                value: best,
+                measured_at_seconds: now_seconds,
+                is_least: false,
+            });
         } else if better(value, self.best.value) {
             *self = Self::new(sample);
         } else if let Some(window_seconds) = window_seconds {
@@ -151,7 +155,7 @@ impl Passive {
         let mut readings = Vec::new();
         for (metric, value, may_worsen) in values {
             let Some(value) = value.filter(|&value| is_possible(metric, value)) else { continue };
-            let sample = Sample { value, measured_at_seconds: now_seconds };
+            let sample = Sample { value, measured_at_seconds: now_seconds, is_least: false };
             let estimate = self
                 .estimates
                 .entry((target, metric))

@@ -9,11 +9,11 @@ use tokio::{task::JoinSet, time::sleep};
 use tracing::{info, warn};
 use wad_http::{Client, Terms};
 use wad_policy::config::{Service, Source, SourceKind};
+use wad_probing::answers::OwnProbes;
 use wad_toolbox::{chance::chance, mutex::locked, shortage};
 
 use super::{
-    Answer, SourceError, Targets, archive, document, prometheus,
-    pscheduler::{self, Known},
+    Answer, SourceError, Targets, archive, document, probe, prometheus, pscheduler,
     store::{News, Store},
 };
 
@@ -31,23 +31,47 @@ pub struct Polling {
 
 impl Polling {
     /// Needs a tokio runtime.
-    pub fn start(sources: &[Source], targets: &Arc<Targets>, store: &Arc<Mutex<Store>>) -> Self {
+    pub fn start(
+        sources: &[Source],
+        targets: &Arc<Targets>,
+        store: &Arc<Mutex<Store>>,
+        own: &OwnProbes,
+    ) -> Self {
         let mut tasks = JoinSet::new();
-        // There is nobody to ask where there is no URL.
-        let asked = sources.iter().enumerate().filter(|(_, source)| source.url.is_some());
-        for (index, source) in asked {
+        // There is nobody to ask of what flows show.
+        let is_asked = |source: &Source| source.kind != SourceKind::Passive;
+        for (index, source) in sources.iter().enumerate().filter(|(_, it)| is_asked(it)) {
             let (source, targets) = (source.clone(), Arc::clone(targets));
-            tasks.spawn(poll_on(index, source, targets, Arc::clone(store)));
+            let known = Known::of(own);
+            tasks.spawn(poll_on(index, (source, known), targets, Arc::clone(store)));
         }
         Self { _tasks: tasks }
     }
 }
 
-async fn poll_on(index: usize, source: Source, targets: Arc<Targets>, store: Arc<Mutex<Store>>) {
+/// Holds what is known from one poll of a source to the next.
+#[derive(Default)]
+pub struct Known {
+    hosts: pscheduler::Known,
+    told: probe::Told,
+    own: OwnProbes,
+}
+
+impl Known {
+    fn of(own: &OwnProbes) -> Self {
+        Self { own: own.clone(), ..Self::default() }
+    }
+}
+
+async fn poll_on(
+    index: usize,
+    (source, mut known): (Source, Known),
+    targets: Arc<Targets>,
+    store: Arc<Mutex<Store>>,
+) {
     // Agents that start together, as after a power cut, do not ask together.
     sleep(source.interval.min(Duration::from_secs(1)).mul_f64(chance())).await;
     let mut failures = 0;
-    let mut known = Known::default();
     loop {
         let result = poll(&source, &targets, &mut known).await;
         if let Err(error) = &result {
@@ -77,17 +101,23 @@ pub async fn poll(
     targets: &Targets,
     known: &mut Known,
 ) -> Result<Answer, SourceError> {
-    let Some(url) = &source.url else { return Ok(Answer::default()) };
+    let Some(url) = &source.url else {
+        return match source.kind {
+            SourceKind::Probe => probe::poll_own(known.own.get(), targets, &mut known.told).await,
+            _ => Ok(Answer::default()),
+        };
+    };
     let client = Client::new(terms(source), url)?;
     match &source.kind {
         SourceKind::Prometheus(queries) => prometheus::poll(&client, queries, targets).await,
         SourceKind::PerfSonar(perfsonar) => match perfsonar.service {
             Service::PScheduler => {
-                pscheduler::poll(&client, source, perfsonar, targets, known).await
+                pscheduler::poll(&client, source, perfsonar, targets, &mut known.hosts).await
             }
             Service::Archive => archive::poll(&client, source, perfsonar, targets).await,
         },
         SourceKind::Http => document::poll(&client, targets).await,
+        SourceKind::Probe => probe::poll(&client, targets, &mut known.told).await,
         SourceKind::Passive => Ok(Answer::default()),
     }
 }

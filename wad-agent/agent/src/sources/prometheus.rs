@@ -123,7 +123,7 @@ impl Poll<'_> {
             let time = times.get(&target).and_then(number);
             match (number(value).map(|value| value * factor), time) {
                 (Some(value), Some(measured_at_seconds)) if is_possible(metric, value) => {
-                    let sample = Sample { value, measured_at_seconds };
+                    let sample = Sample { value, measured_at_seconds, is_least: false };
                     self.answer.readings.push(Reading { target, metric, sample });
                 }
                 (_, time) => {

@@ -261,7 +261,7 @@ impl<'a> Poll<'a> {
             let possible = value.number.filter(|&number| is_possible(metric, number));
             for &target in &chosen.targets {
                 if let Some(value) = possible {
-                    let sample = Sample { value, measured_at_seconds };
+                    let sample = Sample { value, measured_at_seconds, is_least: false };
                     self.take_latest((target, metric), sample);
                 } else {
                     let path = self.targets.names()[target].to_string();

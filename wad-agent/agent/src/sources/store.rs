@@ -67,7 +67,7 @@ pub struct Found {
     pub age_seconds: f64,
     /// Too old to count.
     pub is_stale: bool,
-    /// The value is what flows have got: the path may carry more.
+    /// The value is what flows or probes have got: the path may carry more.
     pub is_least: bool,
 }
 
@@ -213,7 +213,9 @@ impl Store {
                 // Nobody knows how old that is which a clock ahead of ours dated.
                 let is_stale = age_seconds > known.stale_after.as_secs_f64()
                     || is_from_future(sample, now_seconds);
-                let is_least = known.is_passive && metric == Metric::Bandwidth;
+                // What flows have got is always that.
+                let is_of_flows = known.is_passive && metric == Metric::Bandwidth;
+                let is_least = sample.is_least || is_of_flows;
                 let found = Found { source, value: sample.value, age_seconds, is_stale, is_least };
                 if !is_stale {
                     return Some(found);

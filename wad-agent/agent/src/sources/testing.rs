@@ -48,7 +48,7 @@ pub struct Given {
 pub fn record(store: &mut Store, source: usize, given: Given, now: SystemTime) {
     let seconds = now.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
     let Given { metric, value, age_seconds } = given;
-    let sample = Sample { value, measured_at_seconds: seconds - age_seconds };
+    let sample = Sample { value, measured_at_seconds: seconds - age_seconds, is_least: false };
     let readings = vec![Reading { target: 0, metric, sample }];
     store.record(source, Ok(Answer { readings, errors: Vec::new() }), now);
 }

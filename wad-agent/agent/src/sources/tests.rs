@@ -10,8 +10,7 @@ use wad_http::HttpError;
 use wad_policy::config::{Config, testing::host};
 
 use super::{
-    poll::poll,
-    pscheduler::Known,
+    poll::{Known, poll},
     store::{News, Store},
     testing::server::{Reply, Script, Server, json},
     *,
@@ -66,7 +65,7 @@ async fn polled(script: Script) -> (Vec<Reading>, Vec<&'static str>) {
 }
 
 fn reading(target: usize, rtt_seconds: f64) -> Reading {
-    let sample = Sample { value: rtt_seconds, measured_at_seconds: THEN };
+    let sample = Sample { value: rtt_seconds, measured_at_seconds: THEN, is_least: false };
     Reading { target, metric: Metric::Rtt, sample }
 }
 
@@ -216,7 +215,7 @@ async fn the_time_of_measurement_may_be_a_series() {
     })
     .await;
     let answer = ask(server.address, "measured_at = 'when'").await.unwrap();
-    let sample = Sample { value: 0.07, measured_at_seconds: 1.6e9 };
+    let sample = Sample { value: 0.07, measured_at_seconds: 1.6e9, is_least: false };
     assert_eq!(answer.readings, [Reading { target: 0, metric: Metric::Rtt, sample }]);
     // There is no saying how old the other is.
     assert_eq!(answer.errors.len(), 1);

@@ -28,14 +28,17 @@ pub const MAX_SOURCES: usize = 16;
 pub const KEYS: &[Key] = &[
     key("name").takes(Text("1 to 63 bytes"), Refused, "shown in logs and metrics"),
     key("kind").takes(
-        Words(&["prometheus", "perfsonar", "http", "passive"]),
+        Words(&["prometheus", "perfsonar", "http", "passive", "probe"]),
         Refused,
         "`\"prometheus\"`, or what speaks its query API; the others are told of in \
          [measured paths](../measured-paths.md)",
     ),
     key("url").takes(
         Text("`http://` or `https://`"),
-        Means("refused, but of `\"passive\"`, which has none"),
+        Means(
+            "refused, but of `\"passive\"`, which has none, and of `\"probe\"`: the service of \
+               `[probe]` in this agent",
+        ),
         "where it is asked; it may have a path",
     ),
     access::TOKEN_FILE,
@@ -55,7 +58,7 @@ pub const KEYS: &[Key] = &[
     key("timeout").takes(Time(TIMEOUTS), Value("\"10s\""), "for a request, to its last byte"),
     key("stale_after").takes(
         Time(AGES),
-        Means("`\"5min\"`, or 3 intervals; of `\"passive\"` `\"8d\"`"),
+        Means("`\"5min\"`, or 3 intervals; of `\"probe\"` `\"1d\"`, of `\"passive\"` `\"8d\"`"),
         "a measurement older than this counts no more",
     ),
     key("max_response").takes(Size(RESPONSE_BYTES), Value("\"4MiB\""), "most bytes of an answer"),
@@ -111,6 +114,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_RESPONSE_BYTES: usize = 4 << 20;
 /// Transfers may be a week apart, and what one got is known for the next.
 const PASSIVE_STALE_AFTER: Duration = DAY.saturating_mul(8);
+/// Probes spare the path: some are hours apart, and their values have the age of the run.
+const PROBE_STALE_AFTER: Duration = DAY;
 
 /// Says how a source is asked, whatever its kind.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,6 +143,8 @@ pub enum SourceKind {
     Http,
     /// The measurements of the kernel on the flows themselves.
     Passive,
+    /// The probe service of another host, or of this agent where there is no URL.
+    Probe,
 }
 
 impl SourceKind {
@@ -147,6 +154,7 @@ impl SourceKind {
             Self::PerfSonar(_) => "perfsonar",
             Self::Http => "http",
             Self::Passive => "passive",
+            Self::Probe => "probe",
         }
     }
 }
@@ -234,6 +242,7 @@ enum Asked {
     PerfSonar,
     Http,
     Passive,
+    Probe,
 }
 
 /// Keys of PromQL and what belongs to it.
@@ -270,7 +279,7 @@ impl Source {
 /// Reads a source, and where its name stands.
 pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)> {
     table.require("name", problems, "add name = \"monitor\", or how it is to show in logs");
-    let help = "add kind = \"prometheus\", \"perfsonar\", \"http\" or \"passive\"";
+    let help = "add kind = \"prometheus\", \"perfsonar\", \"http\", \"probe\" or \"passive\"";
     table.require("kind", problems, help);
     let name = table.read("name", problems, |value| parse_name(table::text(value)?));
     let kind = table.read("kind", problems, |value| match table::text(value)? {
@@ -278,14 +287,16 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
         "perfsonar" => Ok(Asked::PerfSonar),
         "http" => Ok(Asked::Http),
         "passive" => Ok(Asked::Passive),
+        "probe" => Ok(Asked::Probe),
         other => {
             let title = format!("{} is no kind of source", quoted(other));
-            let label = "it takes \"prometheus\", \"perfsonar\", \"http\" or \"passive\"";
+            let label =
+                "it takes \"prometheus\", \"perfsonar\", \"http\", \"probe\" or \"passive\"";
             Err(Fault::new(title, label))
         }
     });
-    let is_passive = matches!(kind.as_ref().map(|kind| &kind.value), Some(Asked::Passive));
-    if !is_passive {
+    let asked = kind.as_ref().map(|kind| kind.value);
+    if !matches!(asked, Some(Asked::Passive | Asked::Probe)) {
         table.require("url", problems, "add url = \"https://HOST:PORT\"");
     }
     let url = table.read("url", problems, |value| Ok(Url::parse(table::text(value)?)?));
@@ -293,7 +304,11 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
     let interval = interval.unwrap_or(INTERVAL);
     let timeout = read_time(table, "timeout", TIMEOUTS, "100ms to 1d", problems);
     let stale_after = read_time(table, "stale_after", AGES, "1s to 90d", problems);
-    let usual = if is_passive { PASSIVE_STALE_AFTER } else { Duration::from_secs(300) };
+    let usual = match asked {
+        Some(Asked::Passive) => PASSIVE_STALE_AFTER,
+        Some(Asked::Probe) => PROBE_STALE_AFTER,
+        _ => Duration::from_secs(300),
+    };
     let stale_after = stale_after.unwrap_or(usual.max(interval * 3));
     if let Some(at) = table.place("stale_after").filter(|_| stale_after < interval) {
         let fault = Fault::new("`stale_after` is shorter than `interval`", "always stale");
@@ -312,6 +327,14 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
             check_use(table, "a passive source", &others, problems);
             Some(SourceKind::Passive)
         }
+        Some(Asked::Probe) => {
+            check_use(table, "a probe source", &[&QUERY_KEYS, &["from"]], problems);
+            if !table.has("url") {
+                let others: [&[&str]; 2] = [&SERVICE_KEYS, &access::NAMES];
+                check_use(table, "the probe service of this agent", &others, problems);
+            }
+            Some(SourceKind::Probe)
+        }
         Some(Asked::PerfSonar) => {
             check_use(table, "a perfsonar source", &[&QUERY_KEYS], problems);
             let from = table.read_list("from", problems, parse_address);
@@ -328,6 +351,8 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Source, Span)
     let kind = kind?;
     let url = match kind {
         SourceKind::Passive => None,
+        // A URL that is wrong was said.
+        SourceKind::Probe if !table.has("url") => None,
         _ => Some(url?),
     };
     let name = name?;

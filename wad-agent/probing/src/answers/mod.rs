@@ -7,6 +7,7 @@ mod told;
 
 use std::{
     collections::{HashMap, HashSet, hash_map::Entry},
+    fmt,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -37,6 +38,28 @@ use crate::archive::{Archive, ArchiveError, Latest};
 pub struct Results {
     archive: Arc<Archive>,
     tasks: Mutex<HashSet<String>>,
+}
+
+/// The results of the service in this process, while there is one. Clones are of the same.
+#[derive(Clone, Debug, Default)]
+pub struct OwnProbes(Arc<Mutex<Option<Arc<Results>>>>);
+
+impl OwnProbes {
+    /// Says that the service runs, or no more.
+    pub fn set(&self, results: Option<Arc<Results>>) {
+        *locked(&self.0) = results;
+    }
+
+    #[must_use]
+    pub fn get(&self) -> Option<Arc<Results>> {
+        locked(&self.0).clone()
+    }
+}
+
+impl fmt::Debug for Results {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Results")
+    }
 }
 
 impl Results {
@@ -100,7 +123,7 @@ enum AnswerError {
     #[error(transparent)]
     Archive(#[from] ArchiveError),
     #[error("cannot write the metrics")]
-    Metrics(#[from] std::fmt::Error),
+    Metrics(#[from] fmt::Error),
 }
 
 /// Returns what `[probe] listen` serves.

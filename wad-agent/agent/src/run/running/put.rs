@@ -79,7 +79,7 @@ impl Running<'_> {
         self.live.keep_only(|path| names.contains(path));
         // The tasks that asked for the configuration before end here.
         self.measured = put.measured;
-        self.measured.start(self.force.tuning());
+        self.measured.start(self.force.tuning(), self.probes.own());
         *locked(&self.board) = self.measured.board();
         self.learning.is_in_force(self.in_force.learn(), &put.covered);
     }

@@ -298,7 +298,7 @@ fn the_least_rtt_of_a_window_counts() {
 #[test]
 fn what_is_known_from_before_is_not_lost() {
     let mut bench = Bench::new();
-    let known = Sample { value: 900e6, measured_at_seconds: START - 5.0 };
+    let known = Sample { value: 900e6, measured_at_seconds: START - 5.0, is_least: false };
     let shown = Shown { bits_per_second: Some(5e6), ..Shown::default() };
     let readings = bench.passive.take(0, shown, START, |_| Some(known));
     assert_eq!(readings[0].sample, known);

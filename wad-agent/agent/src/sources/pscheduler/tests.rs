@@ -51,7 +51,7 @@ const THEN: f64 = 1_699_999_220.0;
 
 fn reading(target: usize, metric: Metric, value: f64, minute: u32) -> Reading {
     let measured_at_seconds = THEN + 60.0 * f64::from(minute);
-    Reading { target, metric, sample: Sample { value, measured_at_seconds } }
+    Reading { target, metric, sample: Sample { value, measured_at_seconds, is_least: false } }
 }
 
 async fn polled(script: Script) -> (Vec<Reading>, Vec<String>) {
@@ -67,7 +67,13 @@ async fn polled_for(targets: &Targets, script: Script) -> (Vec<Reading>, Vec<Str
         server.address
     );
     let config = Config::parse("wad.toml", &text, &host()).unwrap_or_else(|e| panic!("{e}"));
-    match crate::sources::poll::poll(&config.sources[0], targets, &mut Known::default()).await {
+    match crate::sources::poll::poll(
+        &config.sources[0],
+        targets,
+        &mut crate::sources::poll::Known::default(),
+    )
+    .await
+    {
         Ok(Answer { readings, errors }) => {
             (readings, errors.iter().map(|error| error.kind().label().to_owned()).collect())
         }
