@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 22] = [
+const TARGETS: [&str; 19] = [
     "archive",
     "authorization",
     "config",
@@ -38,9 +38,7 @@ const TARGETS: [&str; 22] = [
     "packed_trace",
     "papers",
     "pods",
-    "probe_helper",
-    "probe_message",
-    "probe_pscheduler",
+    "probe",
     "proc",
     "prometheus",
     "pscheduler",

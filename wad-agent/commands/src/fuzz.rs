@@ -8,7 +8,7 @@ pub use wad_agent::api::fuzz_authorization as authorization;
 pub use wad_agent::dns::fuzz as dns;
 pub use wad_agent::pods::fuzz as pods;
 pub use wad_agent::sources::{
-    fuzz::http, fuzz_archive as archive, fuzz_document as document, fuzz_probe as probe,
+    fuzz::http, fuzz_archive as archive, fuzz_document as document, fuzz_probe as probe_paths,
     fuzz_prometheus as prometheus, fuzz_pscheduler as pscheduler,
 };
 use wad_agent::{pods as pods_of_nodes, sets, sources::Cache};

@@ -154,7 +154,8 @@ fn take(
     ];
     for (metric, value) in values {
         let Some((value, age_seconds, is_least)) = value else { continue };
-        if !is_possible(metric, value) || !(age_seconds.is_finite() && age_seconds >= 0.0) {
+        let has_age = (0.0..f64::INFINITY).contains(&age_seconds);
+        if !(is_possible(metric, value) && has_age) {
             let path = targets.names()[target].to_string();
             let value = shown(&format!("{value} of {age_seconds} s ago"));
             errors.push(SourceError::Value { query: metric.key(), value, path });
