@@ -16,8 +16,9 @@ use crate::{
     sizes::Sizes,
 };
 
-/// A file may take so many bytes at most.
-const MAX_BYTES: usize = 10_000_000;
+/// A file may take so many bytes at most. SQLite, which keeps what probes find out, has most of
+/// a million of them.
+const MAX_BYTES: usize = 11_500_000;
 
 /// Returns the names of the machines, as the command line takes them.
 pub fn machines() -> PossibleValuesParser {

@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Files of tests/fuzz/targets, and programs after `fuzz_`.
-const TARGETS: [&str; 19] = [
+const TARGETS: [&str; 23] = [
     "archive",
     "authorization",
     "config",
@@ -38,7 +38,10 @@ const TARGETS: [&str; 19] = [
     "packed_trace",
     "papers",
     "pods",
-    "probe",
+    "probe_helper",
+    "probe_message",
+    "probe_paths",
+    "probe_pscheduler",
     "proc",
     "prometheus",
     "pscheduler",

@@ -9,8 +9,8 @@ use clap::{
 use wad_tuning::routes::GUARD;
 
 use crate::{
-    arguments::Ask, check, cleanup, diagnose, explain, flows, import, plan, plot, probe, reload,
-    run, status, suggest, switch, top, trace,
+    check, cleanup, diagnose, explain, flows, import, paths, plan, plot, probe, reload, run,
+    status, suggest, switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -68,7 +68,7 @@ pub enum Command {
     Enable(switch::Switch),
     /// Show what is known of each path, from where, how old it is, and the policy
     /// that came of it
-    Paths(Ask),
+    Paths(paths::KnownPaths),
     /// Show every flow of the paths, and what TCP knows of it
     Flows(flows::Flows),
     /// Write chosen instruments of chosen flows to a file, at a steady beat

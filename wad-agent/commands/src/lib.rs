@@ -11,6 +11,7 @@ mod explain;
 mod flows;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod history;
 mod import;
 mod output;
 mod paths;

@@ -1,7 +1,9 @@
 //! `wad plot`: what was traced as a picture, an SVG: windows, rate, RTT and
-//! retransmissions over time, of several flows or several traces.
+//! retransmissions over time, of several flows or several traces; or what probes have found
+//! out of a path over days.
 
 mod curve;
+mod days;
 mod flows;
 mod svg;
 
@@ -12,16 +14,29 @@ use clap::Args;
 use wad_observing::log;
 #[cfg(feature = "fuzz")]
 use wad_observing::trace::read::Rows;
+use wad_probing::answers::History;
 
-use self::flows::{Drawn, Traces};
-use crate::{output, progress::Progress};
+use self::{
+    flows::{Drawn, Traces},
+    svg::Frame,
+};
+use crate::{
+    arguments::InstanceName,
+    history::{self, Past},
+    output,
+    progress::Progress,
+};
 
 #[derive(Debug, Args)]
 pub struct Plot {
     /// Traces that `wad trace` wrote, in either format, packed or not; FILE, FILE.1, ...
     /// are one trace, others are set beside it
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", required_unless_present = "history", conflicts_with = "history")]
     pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub past: Past,
+    #[command(flatten)]
+    pub instance: InstanceName,
     /// The picture (SVG) [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -29,8 +44,37 @@ pub struct Plot {
 
 /// `wad plot`.
 pub fn run(args: &Plot) -> Result<()> {
+    let picture = match &args.past.history {
+        None => picture_of_traces(&args.files)?,
+        Some(name) => {
+            let history = history::ask(&args.instance.name, name, args.past.since)?;
+            picture_of_days(name, &history)?
+        }
+    };
+    match &args.out {
+        None => output::print(picture),
+        Some(out) => {
+            fs::write(out, picture).with_context(|| format!("cannot write {}", out.display()))
+        }
+    }
+}
+
+fn picture_of_days(name: &str, history: &History) -> Result<String> {
+    let panels = days::panels(history);
+    ensure!(!panels.is_empty(), "nothing to draw: no probe of {name} has measured anything");
+    let first = history.buckets.first().map(|bucket| bucket.start).unwrap_or_default();
+    let frame = Frame {
+        title: name,
+        labels: Vec::new(),
+        end: days::days(history),
+        counted: &format!("days since {first:.0}"),
+    };
+    Ok(svg::render(&frame, &panels))
+}
+
+fn picture_of_traces(files: &[PathBuf]) -> Result<String> {
     let mut traces = Traces::default();
-    for file in &args.files {
+    for file in files {
         let progress = Progress::of(format!("reading {}", file.display()));
         let damage = traces.read(file).with_context(|| file.display().to_string())?;
         drop(progress);
@@ -38,13 +82,7 @@ pub fn run(args: &Plot) -> Result<()> {
             log::say(&format!("{}: {damage}", file.display()));
         }
     }
-    let picture = picture(&traces)?;
-    match &args.out {
-        None => output::print(picture),
-        Some(out) => {
-            fs::write(out, picture).with_context(|| format!("cannot write {}", out.display()))
-        }
-    }
+    picture(&traces)
 }
 
 fn picture(traces: &Traces) -> Result<String> {
@@ -64,7 +102,14 @@ fn picture(traces: &Traces) -> Result<String> {
         "nothing to draw: none of {} was traced",
         curve::INSTRUMENTS.join(", ")
     );
-    Ok(svg::render(&traces.title(), &flows, &panels))
+    let ends = flows.iter().filter_map(|flow| flow.points.last()).map(|(seconds, _)| *seconds);
+    let frame = Frame {
+        title: &traces.title(),
+        labels: flows.iter().map(|flow| flow.label.as_str()).collect(),
+        end: ends.fold(0.1, f64::max),
+        counted: "time (s)",
+    };
+    Ok(svg::render(&frame, &panels))
 }
 
 /// For libFuzzer, see `tests/fuzz`.

@@ -138,7 +138,18 @@ const TABLE: &[Row] = &[
     },
     Row { command: "disable", ends: &[("p", NoAgent), ("--json", NoAgent)], json: &[] },
     Row { command: "enable", ends: &[("p", NoAgent), ("--json", NoAgent)], json: &[] },
-    Row { command: "paths", ends: &[("", NoAgent), ("--json", NoAgent)], json: &[] },
+    Row {
+        command: "paths",
+        ends: &[
+            ("", NoAgent),
+            ("--json", NoAgent),
+            ("--history p --since 30d", NoAgent),
+            ("--history p --json", NoAgent),
+            ("--since 30d", Code(64)),
+            ("--history p --since 1s", Code(64)),
+        ],
+        json: &[],
+    },
     Row {
         command: "flows",
         ends: &[
@@ -170,6 +181,8 @@ const TABLE: &[Row] = &[
         ends: &[
             ("FOLDER/none.trace --out FOLDER/picture.svg", Code(1)),
             ("FOLDER/good.toml", Code(1)),
+            ("--history p --since 30d --out FOLDER/picture.svg", NoAgent),
+            ("FOLDER/good.toml --history p", Code(64)),
             ("", Code(64)),
         ],
         json: &[],

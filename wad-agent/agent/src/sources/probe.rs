@@ -22,7 +22,7 @@ use super::{
 /// the next: by the way of the answer, and by the clocks' drift.
 const SAME_SECONDS: f64 = 10.0;
 
-/// What the last poll gave, by the place of the path and the metric. A measurement that is
+/// The last poll gave this, by the place of the path and the metric. A measurement that is
 /// told twice must keep its time: a jump waits for another one.
 #[derive(Debug, Default)]
 pub struct Told(HashMap<(usize, Metric), Sample>);

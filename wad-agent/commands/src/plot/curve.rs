@@ -16,7 +16,13 @@ pub const INSTRUMENTS: [&str; 7] = [
     name::PHASE,
 ];
 
-/// Seconds and a value; none where the line is broken.
+/// Units of rates, in bit/s, the largest first.
+pub const RATES: [(f64, &str); 4] =
+    [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
+/// Units of times, in microseconds.
+pub const TIMES: [(f64, &str); 2] = [(1e3, "ms"), (1.0, "µs")];
+
+/// A time and a value; none where the line is broken.
 pub type Curve = Vec<Option<(f64, f64)>>;
 
 #[derive(Debug)]
@@ -39,8 +45,6 @@ pub struct Panel {
 pub fn panels(flows: &[Flow]) -> Vec<Panel> {
     let all = |curve: fn(&Flow) -> Curve| flows.iter().map(curve).collect::<Vec<_>>();
     let octets = [(1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")];
-    let rates = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
-    let times = [(1e3, "ms"), (1.0, "µs")];
     let segments = [(1.0, "segments")];
     let cwnd = all(|flow| flow.values(|point| point.cwnd_octets));
     let ssthresh = all(|flow| flow.values(|point| point.ssthresh_octets));
@@ -54,8 +58,8 @@ pub fn panels(flows: &[Flow]) -> Vec<Panel> {
     let retransmitted = all(|flow| flow.values(|point| point.retransmitted));
     let panels = [
         Panel::new(window, &octets, cwnd, ssthresh),
-        Panel::new("goodput", &rates, rate, Vec::new()),
-        Panel::new("smoothed RTT", &times, rtt, Vec::new()),
+        Panel::new("goodput", &RATES, rate, Vec::new()),
+        Panel::new("smoothed RTT", &TIMES, rtt, Vec::new()),
         Panel {
             least_step: 1.0,
             ..Panel::new("retransmitted since the start", &segments, retransmitted, Vec::new())
@@ -67,7 +71,7 @@ pub fn panels(flows: &[Flow]) -> Vec<Panel> {
 
 impl Panel {
     /// Makes a panel in the largest unit that its values reach.
-    fn new(title: &str, units: &[(f64, &str)], lines: Vec<Curve>, dashed: Vec<Curve>) -> Self {
+    pub fn new(title: &str, units: &[(f64, &str)], lines: Vec<Curve>, dashed: Vec<Curve>) -> Self {
         let values = || lines.iter().chain(&dashed).flatten().flatten().map(|(_, value)| *value);
         let highest = values().fold(0.0, f64::max);
         let fits = units.iter().find(|(unit, _)| highest >= *unit);
@@ -97,7 +101,7 @@ impl Panel {
         }
     }
 
-    fn has_points(&self) -> bool {
+    pub fn has_points(&self) -> bool {
         self.lines.iter().chain(&self.dashed).flatten().any(Option::is_some)
     }
 

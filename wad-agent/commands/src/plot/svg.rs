@@ -2,10 +2,7 @@
 
 use wad_svg::{Picture, Scale, colour};
 
-use super::{
-    curve::{Curve, Panel, thinned},
-    flows::Flow,
-};
+use super::curve::{Curve, Panel, thinned};
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 80.0;
@@ -25,33 +22,43 @@ const STYLE: &str = ".title{font-size:18px;font-weight:600;fill:#111}\
     .line,.dashed,.phase{fill:none;stroke-linejoin:round;stroke-linecap:round}\
     .dashed{stroke-width:1.3;stroke-dasharray:5 4;stroke-opacity:.8}";
 
+/// A frame is what stands over and below the panels.
+pub struct Frame<'a> {
+    pub title: &'a str,
+    /// The names of the lines, the first of each panel first.
+    pub labels: Vec<&'a str>,
+    /// Where the axis of time ends.
+    pub end: f64,
+    /// The axis counts this.
+    pub counted: &'a str,
+}
+
 /// The picture.
-pub fn render(title: &str, flows: &[Flow], panels: &[Panel]) -> String {
-    let first = TOP + LABEL * flows.len() as f64 + BETWEEN / 2.0;
+pub fn render(frame: &Frame<'_>, panels: &[Panel]) -> String {
+    let first = TOP + LABEL * frame.labels.len() as f64 + BETWEEN / 2.0;
     let height = first + (HEIGHT + BETWEEN) * panels.len() as f64 - BETWEEN + BOTTOM;
     let mut picture = Picture::new((WIDTH, height), STYLE);
-    picture.text((LEFT, 34.0), "class=\"title\"", title);
-    for (number, flow) in flows.iter().enumerate() {
-        picture.label(number, (LEFT, TOP + LABEL * number as f64), &flow.label);
+    picture.text((LEFT, 34.0), "class=\"title\"", frame.title);
+    for (number, label) in frame.labels.iter().enumerate() {
+        picture.label(number, (LEFT, TOP + LABEL * number as f64), label);
     }
-    let ends = flows.iter().filter_map(|flow| flow.points.last()).map(|(seconds, _)| *seconds);
-    let time = Scale::up_to(ends.fold(0.1, f64::max));
+    let (time, counted) = (Scale::up_to(frame.end), frame.counted);
     for (number, panel) in panels.iter().enumerate() {
         let top = first + (HEIGHT + BETWEEN) * number as f64;
-        Area { top, time, is_last: number + 1 == panels.len() }.draw(&mut picture, panel);
+        Area { top, time, counted, is_last: number + 1 == panels.len() }.draw(&mut picture, panel);
     }
     picture.finish()
 }
 
 /// Says where a panel is drawn.
-struct Area {
+struct Area<'a> {
     top: f64,
-    /// The axis of time, in seconds.
     time: Scale,
+    counted: &'a str,
     is_last: bool,
 }
 
-impl Area {
+impl Area<'_> {
     fn draw(&self, picture: &mut Picture, panel: &Panel) {
         let highest = panel.highest() / panel.unit;
         let is_named = !panel.names.is_empty();
@@ -82,7 +89,7 @@ impl Area {
         picture.text((LEFT, self.top - 10.0), "", &panel.title);
         if self.is_last {
             let middle = (f64::midpoint(LEFT, RIGHT), bottom + 42.0);
-            picture.text(middle, "text-anchor=\"middle\"", "time (s)");
+            picture.text(middle, "text-anchor=\"middle\"", self.counted);
         }
         let lines = if is_named { "phase" } else { "line" };
         for (class, curves) in [("dashed", &panel.dashed), (lines, &panel.lines)] {
@@ -104,8 +111,8 @@ impl Area {
         curve: &Curve,
         shown: impl Fn((f64, f64)) -> Option<(f64, f64)>,
     ) {
-        let pixel_seconds = self.time.limit / (RIGHT - LEFT);
-        let points = thinned(curve, pixel_seconds).into_iter();
+        let pixel = self.time.limit / (RIGHT - LEFT);
+        let points = thinned(curve, pixel).into_iter();
         picture.curve(attributes, points.map(|point| point.and_then(&shown)));
     }
 

@@ -15,7 +15,10 @@ use wad_agent::{
 };
 use wad_instruments::Reading;
 use wad_observing::{diagnose::Diagnoses, suggest::Suggestions};
-use wad_probing::{answers::Runs, plan::Plan};
+use wad_probing::{
+    answers::{History, Runs},
+    plan::Plan,
+};
 use wad_toolbox::document::Document;
 use wad_tuning::explain::Answer;
 
@@ -50,6 +53,7 @@ pub fn all() -> Vec<DocumentSchema> {
         of::<SwitchOutcome>("disable"),
         of::<SwitchOutcome>("enable"),
         of::<Paths>("paths"),
+        of::<History>("paths --history"),
         of::<Reading>("flows"),
         of::<flows::Instruments>("flows --instruments"),
         of::<Plan>("probe plan"),
