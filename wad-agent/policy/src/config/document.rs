@@ -308,8 +308,15 @@ impl Document {
                 problems.push(fault.help("rename one of them").at(*at).also(before, "the first"));
             }
         }
-        let passive = self.config.sources.iter().zip(&self.source_names);
-        let mut passive = passive.filter(|(source, _)| source.kind == SourceKind::Passive);
+        let is_own = |source: &Source| source.kind == SourceKind::Probe && source.url.is_none();
+        let sources = self.config.sources.iter().zip(&self.source_names);
+        if let Some((_, at)) = sources.clone().find(|(source, _)| is_own(source))
+            && self.config.probe.is_none()
+        {
+            let fault = Fault::new("this agent has no probe service", "it asks that");
+            problems.push(fault.help("add [probe], or the `url` of another host's").at(*at));
+        }
+        let mut passive = sources.filter(|(source, _)| source.kind == SourceKind::Passive);
         if let (Some((_, first)), Some((_, second))) = (passive.next(), passive.next()) {
             let fault = Fault::new("two sources are passive", "they would see the same flows");
             problems.push(fault.help("leave one out").at(*second).also(*first, "the first"));
