@@ -119,7 +119,7 @@ impl Probes {
                 }
             }
             (Next::Change(ready), service) => {
-                service.iter_mut().next().expect("it was prepared").put_in_force(ready);
+                service.as_mut().expect("it was prepared").put_in_force(ready);
             }
             (Next::Start(mut started, ready), service) => {
                 started.put_in_force(ready);

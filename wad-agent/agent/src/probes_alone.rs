@@ -18,6 +18,7 @@ use wad_toolbox::{
     causes::{told, with_causes},
     own_folder, signals,
     signals::Stop,
+    whole_file,
 };
 
 use crate::{
@@ -120,10 +121,7 @@ fn bind(socket: &Path) -> Result<UnixListener, AloneError> {
         return Err(AloneError::Running { socket: socket.to_owned() });
     }
     let bind = || {
-        match fs::remove_file(socket) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        whole_file::remove(socket)?;
         let listener = UnixListener::bind(socket)?;
         // Its folder is private as well.
         fs::set_permissions(socket, Permissions::from_mode(0o600))?;

@@ -8,8 +8,7 @@ use crate::{
     row::{Ending, Row},
     schedule::{Chance, Lock, Moment, Planned, Timing},
     tools::{
-        Command, Echo, Iperf3, PScheduler, PSchedulerTest, PathMtu, Ping, Rtt, Target, Tool,
-        Transfer,
+        Command, Iperf3, PScheduler, PSchedulerTest, PathMtu, Ping, Rtt, Target, Tool, Transfer,
     },
 };
 
@@ -114,14 +113,14 @@ fn tool(task: &ProbeTask) -> Tool {
     match &task.tool {
         ProbeTool::Rtt { echo, echoes: Echoes { count, interval, payload_bytes } } => {
             let (count, interval, payload_bytes) = (*count, *interval, *payload_bytes);
-            Tool::Rtt(Rtt { by: by(*echo), count, interval, payload_bytes, wait })
+            Tool::Rtt(Rtt { by: *echo, count, interval, payload_bytes, wait })
         }
         ProbeTool::Ping { echoes: Echoes { count, interval, payload_bytes } } => {
             let (count, interval, payload_bytes) = (*count, *interval, *payload_bytes);
             Tool::Ping(Ping { count, interval, payload_bytes, wait })
         }
         ProbeTool::PathMtu { echo, most_bytes } => {
-            Tool::PathMtu(PathMtu { by: by(*echo), most_bytes: *most_bytes, wait })
+            Tool::PathMtu(PathMtu { by: *echo, most_bytes: *most_bytes, wait })
         }
         ProbeTool::Bandwidth { port } => {
             Tool::Bandwidth(Transfer { port: *port, time: task.timeout.mul_f64(TRANSFER_SHARE) })
@@ -154,11 +153,3 @@ fn tool(task: &ProbeTask) -> Tool {
 /// A transfer that is at its time's end leaves some of the time-out for its beginning and its
 /// last answer.
 const TRANSFER_SHARE: f64 = 0.8;
-
-const fn by(echo: config::Echo) -> Echo {
-    match echo {
-        config::Echo::Icmp => Echo::Icmp,
-        config::Echo::Udp { port } => Echo::Udp { port },
-        config::Echo::Tcp { port } => Echo::Tcp { port },
-    }
-}

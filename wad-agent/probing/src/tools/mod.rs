@@ -29,6 +29,7 @@ use std::{
 };
 
 use tokio::time::timeout;
+use wad_policy::config::Echo;
 use wad_toolbox::{access::Access, url::Url};
 
 #[cfg(feature = "fuzz")]
@@ -85,17 +86,6 @@ pub struct Rtt {
     pub payload_bytes: u16,
     /// The last one is waited for so long.
     pub wait: Duration,
-}
-
-/// Who sends echoes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Echo {
-    /// The other host's kernel (RFC 792, RFC 4443).
-    Icmp,
-    /// An [`Answerer`] at this port, over UDP.
-    Udp { port: u16 },
-    /// An [`Answerer`] at this port, over TCP, which hides what is lost and out of order.
-    Tcp { port: u16 },
 }
 
 /// A transfer to an [`Answerer`] that ends as soon as the kernel's BBR knows the bandwidth,
