@@ -4,7 +4,6 @@
 use anyhow::Result;
 
 use crate::{
-    clippy::FEATURES,
     exec,
     setup::{self, For},
 };
@@ -13,8 +12,6 @@ pub fn run() -> Result<()> {
     setup::run(For::Building)?;
     exec::run(
         exec::cargo(["doc", "--quiet", "--workspace", "--no-deps", "--document-private-items"])
-            // As for clippy: what that has checked is not checked again.
-            .args(["--features", FEATURES])
             // What is private is documented here, so it may be linked to.
             .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private-intra-doc-links"),
     )

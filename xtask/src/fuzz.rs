@@ -25,7 +25,7 @@ use crate::{
     setup::{self, For},
 };
 
-/// Files of tests/fuzz/targets, and programs after `fuzz_`.
+/// The names of `wad_fuzz::PARSERS`.
 const TARGETS: [&str; 23] = [
     "archive",
     "authorization",
@@ -103,8 +103,8 @@ pub fn run(names: &[String], time: Time) -> Result<()> {
         names => names.iter().map(String::as_str).collect(),
     };
     let seconds = time.each(names.len(), cores());
-    let programs = build()?;
-    let verdicts = on_all_cores(&names, |name| Target { name, programs: &programs }.run(seconds));
+    let program = build()?;
+    let verdicts = on_all_cores(&names, |name| Target { name, program: &program }.run(seconds));
     let mut failed = 0;
     for verdict in verdicts {
         let verdict = verdict?;
@@ -120,24 +120,24 @@ pub fn run(names: &[String], time: Time) -> Result<()> {
 /// Runs targets on an input that was found before.
 pub fn reproduce(names: &[String], input: &Path) -> Result<()> {
     let input = std::path::absolute(input)?;
-    let programs = build()?;
+    let program = build()?;
     for name in names {
-        exec::run(Target { name, programs: &programs }.command()?.args(BOUNDS).arg(&input))?;
+        exec::run(Target { name, program: &program }.command()?.args(BOUNDS).arg(&input))?;
     }
     Ok(())
 }
 
-/// Builds the programs, and returns where they are.
-pub fn build() -> Result<PathBuf> {
+/// Builds the program, and returns where it is.
+fn build() -> Result<PathBuf> {
     setup::run(For::Fuzzing)?;
     let host = format!("{}-unknown-linux-gnu", env::consts::ARCH);
     // With a target named, what runs while it is built is not instrumented.
     exec::prepare(
         exec::cargo(["build", "--profile", "fuzz", "--target", &host])
-            .args(["--package", "wad-fuzz", "--features", "wad-fuzz/targets"])
+            .args(["--package", "wad-fuzz", "--features", "wad-fuzz/libfuzzer"])
             .env("CARGO_ENCODED_RUSTFLAGS", INSTRUMENTED.join("\u{1f}")),
     )?;
-    Ok(exec::target().join(host).join("fuzz"))
+    Ok(exec::target().join(host).join("fuzz/wad-fuzz"))
 }
 
 fn cores() -> usize {
@@ -167,7 +167,7 @@ fn on_all_cores<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
 
 struct Target<'a> {
     name: &'a str,
-    programs: &'a Path,
+    program: &'a Path,
 }
 
 impl Target<'_> {
@@ -193,10 +193,11 @@ impl Target<'_> {
         Ok(Verdict::new(self.name, &text, status.success()))
     }
 
-    /// Returns the program, with a folder for its files.
+    /// Returns the program that feeds this target, with a folder for its files.
     fn command(&self) -> Result<Command> {
-        let mut command = Command::new(self.programs.join(format!("fuzz_{}", self.name)));
+        let mut command = Command::new(self.program);
         command.current_dir(exec::root()).env("TMPDIR", self.folder("tmp")?);
+        command.env("WAD_FUZZ_PARSER", self.name);
         Ok(command)
     }
 
@@ -266,11 +267,9 @@ mod tests {
 
     #[test]
     fn every_target_is_listed_and_has_seeds() {
-        let folder = exec::root().join("tests/fuzz/targets");
-        let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        let mut names: Vec<_> =
-            files.map(|file| file.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
-        names.sort();
+        let table = fs::read_to_string(exec::root().join("tests/fuzz/src/lib.rs")).unwrap();
+        let rows = table.lines().filter_map(|line| line.trim().strip_prefix("(\""));
+        let names: Vec<_> = rows.map(|row| row.split('"').next().unwrap()).collect();
         assert_eq!(names, TARGETS);
         for folder in TARGETS.iter().flat_map(|name| seeds(name)) {
             assert!(fs::read_dir(&folder).is_ok_and(|mut files| files.next().is_some()));

@@ -97,6 +97,9 @@ enum Command {
         /// virtual machines
         #[arg(long, conflicts_with = "filter")]
         list: bool,
+        /// Only build them
+        #[arg(long, conflicts_with_all = ["filter", "list"])]
+        no_run: bool,
     },
     /// Hold the metrics against what an OpenTelemetry Collector makes of them; that is built
     /// first, which takes Go and some ten minutes
@@ -120,9 +123,6 @@ enum Command {
         /// Run the one that is named on this file instead, which it may have left
         #[arg(long, value_name = "FILE", requires = "targets", conflicts_with_all = ["seconds", "in_all"])]
         input: Option<PathBuf>,
-        /// Only build them
-        #[arg(long, conflicts_with_all = ["targets", "seconds", "in_all", "input"])]
-        no_run: bool,
     },
     /// Run tests of the static `wad` under Debian's kernels, each in a virtual
     /// machine: 5.10, 6.1, 6.12, sid
@@ -262,10 +262,10 @@ fn run(command: Command) -> Result<()> {
         Command::Deny { advisories } => deny::run(advisories),
         Command::Doc => doc::run(),
         Command::Test { list: true, .. } => test::list(),
-        Command::Test { filter, list: false } => test::run(filter.as_deref()),
+        Command::Test { no_run: true, .. } => test::build(),
+        Command::Test { filter, .. } => test::run(filter.as_deref()),
         Command::Collector => collector::run(),
         Command::Kubernetes { order } => kubernetes::run(&order),
-        Command::Fuzz { no_run: true, .. } => fuzz::build().map(drop),
         Command::Fuzz { targets, input: Some(input), .. } => fuzz::reproduce(&targets, &input),
         Command::Fuzz { targets, input: None, seconds, in_all, .. } => {
             let time = in_all.map_or(Time::Each(seconds), Time::InAll);

@@ -9,6 +9,15 @@ use crate::{
     setup::{self, For},
 };
 
+/// Builds all that they run.
+pub fn build() -> Result<()> {
+    setup::run(For::Testing)?;
+    exec::run(&mut exec::cargo(["test", "--workspace", "--no-run"]))?;
+    let target = setup::own_target()?;
+    programs::end_to_end(target)?;
+    dist::ship(target).map(drop)
+}
+
 /// Runs the tests on this machine.
 pub fn run(filter: Option<&str>) -> Result<()> {
     let root = exec::is_root()?;

@@ -26,7 +26,7 @@ pub fn run(extent: Extent) -> Result<()> {
     let begun = Instant::now();
     let mut times = Times::default();
     let mut outcome = Ok(());
-    for step in table.of(extent).into_iter().filter(|step| step.beside.is_none()) {
+    for step in table.by_itself(extent) {
         outcome = with_those_beside(step, &table, extent, &mut times);
         if outcome.is_err() {
             break;
