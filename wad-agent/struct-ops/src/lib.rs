@@ -321,6 +321,10 @@ pub fn refusal(error: &io::Error, log: &str) -> String {
 /// Returns what may help when the kernel refuses a program.
 pub fn cure(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
+        Some(libc::EPERM) if is_capable(&own_status()) => {
+            "the capabilities that it takes are there: this kernel, or a security module, \
+             allows it to nobody"
+        }
         Some(libc::EPERM) => {
             "likely cure: run as root, or with CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
         }
@@ -333,6 +337,20 @@ pub fn cure(error: &io::Error) -> &'static str {
         }
         _ => "the kernel's log (dmesg) may say more",
     }
+}
+
+/// The numbers of CAP_NET_ADMIN, CAP_PERFMON and CAP_BPF (capability.h).
+const CAPABILITIES: [u32; 3] = [12, 38, 39];
+
+fn own_status() -> String {
+    fs::read_to_string("/proc/self/status").unwrap_or_default()
+}
+
+/// Tells whether a process may load programs, by its status (proc_pid_status(5)).
+fn is_capable(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = line.and_then(|line| u64::from_str_radix(line.trim(), 16).ok()).unwrap_or(0);
+    CAPABILITIES.iter().all(|number| effective & (1 << number) != 0)
 }
 
 fn text(log: &[u8]) -> String {
@@ -368,10 +386,21 @@ mod tests {
     }
 
     #[test]
+    fn capabilities_that_are_there_are_no_cure() {
+        let status =
+            |effective| format!("Name:\twad\nCapPrm:\t0000000000000000\nCapEff:\t{effective}\n");
+        assert!(is_capable(&status("000000c000001000")) && is_capable(&status("000001ffffffffff")));
+        for without in ["000000c000000000", "0000004000001000", "0000008000001000", "nothing"] {
+            assert!(!is_capable(&status(without)), "{without}");
+        }
+        assert!(!is_capable(""));
+    }
+
+    #[test]
     fn a_refusal_is_one_line_that_ends_in_what_to_do() {
         let error = io::Error::from_raw_os_error(libc::EPERM);
         let said = refusal(&error, &text(b"1\n2\n\n 3\n4\n5\n\0rest"));
-        assert!(said.contains("(os error 1); the verifier: 2 | 3 | 4 | 5; likely cure"), "{said}");
+        assert!(said.contains("(os error 1); the verifier: 2 | 3 | 4 | 5; "), "{said}");
         let said = refusal(&error, "");
         assert_eq!(said, format!("{error}; {}", cure(&error)));
     }
