@@ -2,14 +2,12 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use wad_policy::config::{self, Echoes, Family, Hold, Metric, ProbeTask, ProbeTool, Resource};
+use wad_policy::config::{Echoes, Family, Hold, Metric, ProbeTask, ProbeTool, Resource};
 
 use crate::{
     row::{Ending, Row},
     schedule::{Chance, Lock, Moment, Planned, Timing},
-    tools::{
-        Command, Iperf3, PScheduler, PSchedulerTest, PathMtu, Ping, Rtt, Target, Tool, Transfer,
-    },
+    tools::{Command, PScheduler, PathMtu, Ping, Rtt, Target, Tool, Transfer},
 };
 
 /// A task that can be run.
@@ -125,14 +123,7 @@ fn tool(task: &ProbeTask) -> Tool {
         ProbeTool::Bandwidth { port } => {
             Tool::Bandwidth(Transfer { port: *port, time: task.timeout.mul_f64(TRANSFER_SHARE) })
         }
-        ProbeTool::Iperf3(settings) => Tool::Iperf3(Iperf3 {
-            port: settings.port,
-            time: settings.time,
-            streams: settings.streams,
-            is_reverse: settings.is_reverse,
-            udp_bits_per_second: settings.udp_bits_per_second,
-            congestion: settings.congestion.clone(),
-        }),
+        ProbeTool::Iperf3(settings) => Tool::Iperf3(settings.clone()),
         ProbeTool::Command { program, arguments, memory_bytes } => Tool::Command(Command {
             program: program.clone(),
             arguments: arguments.clone(),
@@ -141,11 +132,7 @@ fn tool(task: &ProbeTask) -> Tool {
         ProbeTool::PScheduler { url, access, test } => Tool::PScheduler(Box::new(PScheduler {
             url: url.clone(),
             access: (**access).clone(),
-            test: match *test {
-                config::PSchedulerTest::Throughput { time } => PSchedulerTest::Throughput { time },
-                config::PSchedulerTest::Rtt { count } => PSchedulerTest::Rtt { count },
-                config::PSchedulerTest::Latency { count } => PSchedulerTest::Latency { count },
-            },
+            test: *test,
         })),
     }
 }
@@ -153,3 +140,43 @@ fn tool(task: &ProbeTask) -> Tool {
 /// A transfer that is at its time's end leaves some of the time-out for its beginning and its
 /// last answer.
 const TRANSFER_SHARE: f64 = 0.8;
+
+#[cfg(test)]
+mod tests {
+    use wad_policy::config::{Config, Host};
+
+    use super::*;
+
+    fn task(tool: &str, more: &str) -> Result<Task, String> {
+        let text = format!(
+            "[[probe.task]]\nname = 'a'\nhost = '2001:db8::1'\nevery = '1h'\ntool = '{tool}'\n{more}\n"
+        );
+        let config = Config::parse("wad.toml", &text, &Host::default());
+        let config = config.map_err(|error| error.to_string())?;
+        Ok(Task::new(config.probe.unwrap().tasks.remove(0)))
+    }
+
+    /// Where the file leaves `max_bytes` out, no tool is refused for what it takes; and what
+    /// the file would take as too few is not so many that runs are refused after all.
+    #[test]
+    fn the_bytes_that_tools_have_by_default_are_enough_for_them() {
+        let echoes = ["", "count = 1", "count = 10000\ninterval = '10ms'", "size = '8900B'"];
+        let by = |echo| format!("echo = '{echo}'");
+        let mut tasks: Vec<_> = echoes.iter().map(|more| ("ping", (*more).to_owned())).collect();
+        for echo in ["icmp", "udp", "tcp"] {
+            tasks.extend(echoes.map(|more| ("rtt", format!("{}\n{more}", by(echo)))));
+        }
+        for echo in ["icmp", "udp"] {
+            let packets = ["max_packet = '1280B'", "max_packet = '65535B'", ""];
+            tasks.extend(packets.map(|more| ("path-mtu", format!("{}\n{more}", by(echo)))));
+        }
+        for (tool, more) in tasks {
+            let it = task(tool, &more).unwrap_or_else(|error| panic!("{tool} {more}: {error}"));
+            let target = it.target(it.config.host.parse().unwrap(), it.config.timeout);
+            let (most, max_bytes) = (it.tool.most_bytes(&target), it.config.max_bytes);
+            assert!(most > 0 && most <= max_bytes, "{tool} {more}: {most} of {max_bytes}");
+            let least = it.config.tool.least_bytes(None);
+            assert!(most <= least, "{tool} {more}: {most}, and the file takes {least}");
+        }
+    }
+}

@@ -21,15 +21,10 @@ mod tcp_info;
 mod train;
 mod transfer;
 
-use std::{
-    net::IpAddr,
-    num::{NonZeroU8, NonZeroU16},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{net::IpAddr, num::NonZeroU16, path::PathBuf, time::Duration};
 
 use tokio::time::timeout;
-use wad_policy::config::Echo;
+use wad_policy::config::{Echo, Iperf3Settings, PSchedulerTest};
 use wad_toolbox::{access::Access, url::Url};
 
 #[cfg(feature = "fuzz")]
@@ -67,8 +62,9 @@ pub enum Tool {
     Bandwidth(Transfer),
     /// The ping of iputils.
     Ping(Ping),
-    /// The client of iperf3, versions 3.12 and later.
-    Iperf3(Iperf3),
+    /// The client of iperf3, versions 3.12 and later. A run keeps to its bytes by a bound on
+    /// the rate.
+    Iperf3(Iperf3Settings),
     /// A program of the user's own.
     Command(Command),
     /// A server of perfSONAR, whose host measures.
@@ -120,21 +116,6 @@ pub struct Ping {
     pub wait: Duration,
 }
 
-/// The settings of iperf3. A run keeps to its bytes by a bound on the rate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Iperf3 {
-    pub port: u16,
-    /// In whole seconds; what is over counts for one.
-    pub time: Duration,
-    pub streams: NonZeroU8,
-    /// The server sends.
-    pub is_reverse: bool,
-    /// Datagrams at this rate for each stream; None for TCP.
-    pub udp_bits_per_second: Option<u64>,
-    /// The congestion control; None for the host's.
-    pub congestion: Option<String>,
-}
-
 /// The settings of a user's own program. It finds its target in variables of its
 /// environment (`WAD_PROBE_HOST`, `WAD_PROBE_ADDRESS`, `WAD_PROBE_SECONDS`,
 /// `WAD_PROBE_MAX_BYTES`, and, where they are set, `WAD_PROBE_INTERFACE` and
@@ -155,21 +136,6 @@ pub struct PScheduler {
     pub url: Url,
     pub access: Access,
     pub test: PSchedulerTest,
-}
-
-/// A test of pScheduler.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PSchedulerTest {
-    Throughput {
-        time: Duration,
-    },
-    Rtt {
-        count: NonZeroU16,
-    },
-    /// Losses and reordering one way.
-    Latency {
-        count: NonZeroU16,
-    },
 }
 
 impl Tool {

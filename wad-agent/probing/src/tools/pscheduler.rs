@@ -8,9 +8,10 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 use wad_http::{Client, HttpError, Terms};
+use wad_policy::config::PSchedulerTest;
 use wad_toolbox::url::Url;
 
-use super::{PScheduler, PSchedulerTest, Target};
+use super::{PScheduler, Target};
 use crate::{
     measurement::{Bandwidth, Confidence, Measurement, RoundTrips, Share},
     pscheduler::{Id, Run, RunOutcome, Test, number, seconds},
@@ -38,28 +39,26 @@ pub enum PSchedulerError {
     Empty { host: String },
 }
 
-impl PSchedulerTest {
-    const fn kind(&self) -> Test {
-        match self {
-            Self::Throughput { .. } => Test::Throughput,
-            Self::Rtt { .. } => Test::Rtt,
-            Self::Latency { .. } => Test::Latency,
-        }
+const fn kind(test: &PSchedulerTest) -> Test {
+    match test {
+        PSchedulerTest::Throughput { .. } => Test::Throughput,
+        PSchedulerTest::Rtt { .. } => Test::Rtt,
+        PSchedulerTest::Latency { .. } => Test::Latency,
     }
+}
 
-    /// Returns the task as the server takes it.
-    fn task(&self, to: &Target) -> Value {
-        let mut spec = json!({"schema": 1, "dest": to.host});
-        match self {
-            Self::Throughput { time } => {
-                spec["duration"] = format!("PT{}S", time.as_secs().max(1)).into();
-            }
-            Self::Rtt { count } => spec["count"] = count.get().into(),
-            Self::Latency { count } => spec["packet-count"] = count.get().into(),
+/// Returns the task as the server takes it.
+fn task(test: &PSchedulerTest, to: &Target) -> Value {
+    let mut spec = json!({"schema": 1, "dest": to.host});
+    match test {
+        PSchedulerTest::Throughput { time } => {
+            spec["duration"] = format!("PT{}S", time.as_secs().max(1)).into();
         }
-        json!({"schema": 1, "test": {"type": self.kind().name(), "spec": spec},
-               "schedule": {"slip": SLIP}})
+        PSchedulerTest::Rtt { count } => spec["count"] = count.get().into(),
+        PSchedulerTest::Latency { count } => spec["packet-count"] = count.get().into(),
     }
+    json!({"schema": 1, "test": {"type": kind(test).name(), "spec": spec},
+           "schedule": {"slip": SLIP}})
 }
 
 pub async fn run(asked: &PScheduler, to: &Target) -> Result<Measurement, PSchedulerError> {
@@ -72,7 +71,7 @@ pub async fn run(asked: &PScheduler, to: &Target) -> Result<Measurement, PSchedu
     let client = Client::new(terms, &tasks).map_err(http)?;
     let headers =
         HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
-    let task = asked.test.task(to).to_string();
+    let task = task(&asked.test, to).to_string();
     let answer = client.post(headers, task.into()).await.map_err(|error| match error {
         // It says why in the answer.
         HttpError::Status { status: 400..=403 | 409, reason, body, .. } => {
@@ -97,7 +96,7 @@ pub async fn run(asked: &PScheduler, to: &Target) -> Result<Measurement, PSchedu
                 return Err(PSchedulerError::Failed { host: host(), reason });
             }
             RunOutcome::Result { result, .. } => {
-                let found = read(asked.test.kind(), &result);
+                let found = read(kind(&asked.test), &result);
                 return found.ok_or_else(|| PSchedulerError::Empty { host: host() });
             }
         }

@@ -121,29 +121,29 @@ pub const TEST_KEY: Key = key("test").takes(
     "of `\"pscheduler\"`: what its host measures",
 );
 
-/// The keys of all tools, and of each.
-const ALL: [&str; 15] = [
-    "port",
-    "echo",
-    "count",
-    "interval",
-    "size",
-    "max_packet",
-    "time",
-    "streams",
-    "reverse",
-    "udp_rate",
-    "congestion",
-    "command",
-    "memory",
-    "url",
-    "test",
+/// The keys of all tools.
+pub const ALL: [Key; 15] = [
+    PORT_KEY,
+    ECHO_KEY,
+    COUNT_KEY,
+    INTERVAL_KEY,
+    SIZE_KEY,
+    MAX_PACKET_KEY,
+    TIME_KEY,
+    STREAMS_KEY,
+    REVERSE_KEY,
+    UDP_RATE_KEY,
+    CONGESTION_KEY,
+    COMMAND_KEY,
+    MEMORY_KEY,
+    URL_KEY,
+    TEST_KEY,
 ];
 
 /// Reports the keys that are of other tools.
 fn check_keys(table: &Table<'_>, tool: &str, own: &[&str], problems: &mut Problems) {
-    let others: Vec<_> = ALL.into_iter().filter(|key| !own.contains(key)).collect();
-    check_use(table, tool, &[&others], problems);
+    let others = ALL.into_iter().map(|key| key.name).filter(|name| !own.contains(name));
+    check_use(table, tool, &[&others.collect::<Vec<_>>()], problems);
     if !own.contains(&"url") {
         check_use(table, tool, &[&access::NAMES], problems);
     }

@@ -292,3 +292,18 @@ fn parse_interface(value: &DeValue<'_>) -> Result<String, Fault> {
     }
     Err(Fault::new(format!("{} is no name of an interface", quoted(name)), "1 to 15 bytes"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each key that is read of a tool has its place in the table, and none is forgotten where
+    /// those of others are refused.
+    #[test]
+    fn the_keys_of_tools_are_those_between_the_tasks_and_its_servers() {
+        let names: Vec<_> = KEYS.iter().map(|key| key.name).collect();
+        let place = |name| names.iter().position(|it| *it == name).unwrap();
+        let of_tools = &names[place("passive_first") + 1..place(access::NAMES[0])];
+        assert_eq!(of_tools, settings::ALL.map(|key| key.name));
+    }
+}

@@ -46,9 +46,11 @@ pub enum Echo {
     Tcp { port: u16 },
 }
 
+/// The settings of iperf3.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Iperf3Settings {
     pub port: u16,
+    /// In whole seconds; what is over counts for one.
     pub time: Duration,
     pub streams: NonZeroU8,
     /// The server sends.
@@ -59,11 +61,19 @@ pub struct Iperf3Settings {
     pub congestion: Option<String>,
 }
 
+/// A test of pScheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PSchedulerTest {
-    Throughput { time: Duration },
-    Rtt { count: NonZeroU16 },
-    Latency { count: NonZeroU16 },
+    Throughput {
+        time: Duration,
+    },
+    Rtt {
+        count: NonZeroU16,
+    },
+    /// Losses and reordering one way.
+    Latency {
+        count: NonZeroU16,
+    },
 }
 
 /// Headers of IPv6 and TCP with its options, which are larger than those of IPv4 and UDP.

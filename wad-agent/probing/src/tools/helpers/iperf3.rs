@@ -4,11 +4,12 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use wad_common::probe::USER_TIMEOUT_MS;
+use wad_policy::config::Iperf3Settings;
 
 use super::{Helper, HelperError};
 use crate::{
     measurement::{Bandwidth, Confidence, Measurement, RoundTrips, Share},
-    tools::{Iperf3, Target},
+    tools::Target,
 };
 
 /// Since 3.16 each stream has a thread, with its arena.
@@ -18,58 +19,56 @@ const CONNECT_MS: u32 = 5_000;
 /// A rate this near to the most that it was told to send was not the path's.
 const IS_TOLD: f64 = 0.95;
 
-impl Iperf3 {
-    /// Returns the rate of each stream that keeps a run within its bytes.
-    fn stream_bits_per_second(&self, to: &Target) -> u64 {
-        let seconds = self.time.as_secs_f64().max(1.0);
-        let bits = 8.0 * to.max_bytes as f64 / seconds / f64::from(self.streams.get());
-        let most = (bits as u64).max(1);
-        self.udp_bits_per_second.map_or(most, |told| most.min(told))
-    }
+/// Returns the rate of each stream that keeps a run within its bytes.
+fn stream_bits_per_second(iperf3: &Iperf3Settings, to: &Target) -> u64 {
+    let seconds = iperf3.time.as_secs_f64().max(1.0);
+    let bits = 8.0 * to.max_bytes as f64 / seconds / f64::from(iperf3.streams.get());
+    let most = (bits as u64).max(1);
+    iperf3.udp_bits_per_second.map_or(most, |told| most.min(told))
+}
 
-    fn helper(&self, to: &Target) -> Helper {
-        let mut arguments = vec!["--json".to_owned()];
-        let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
-        option("--client", to.address.to_string());
-        option("--port", self.port.to_string());
-        option("--time", self.time.as_secs_f64().ceil().to_string());
-        option("--parallel", self.streams.to_string());
-        option("--bitrate", self.stream_bits_per_second(to).to_string());
-        option("--connect-timeout", CONNECT_MS.to_string());
-        // It is TCP_USER_TIMEOUT, by which its flows are known as a probe's.
-        option("--snd-timeout", USER_TIMEOUT_MS.to_string());
-        if let Some(interface) = &to.interface {
-            option("--bind-dev", interface.clone());
-        }
-        if let Some(congestion) = &self.congestion {
-            option("--congestion", congestion.clone());
-        }
-        if self.udp_bits_per_second.is_some() {
-            arguments.push("--udp".to_owned());
-        }
-        if self.is_reverse {
-            arguments.push("--reverse".to_owned());
-        }
-        Helper {
-            program: "iperf3".into(),
-            arguments: arguments.into_iter().map(Into::into).collect(),
-            variables: Vec::new(),
-            memory_bytes: MEMORY_BYTES,
-            output_bytes: OUTPUT_BYTES,
-        }
+fn helper(iperf3: &Iperf3Settings, to: &Target) -> Helper {
+    let mut arguments = vec!["--json".to_owned()];
+    let mut option = |name: &str, value: String| arguments.extend([name.to_owned(), value]);
+    option("--client", to.address.to_string());
+    option("--port", iperf3.port.to_string());
+    option("--time", iperf3.time.as_secs_f64().ceil().to_string());
+    option("--parallel", iperf3.streams.to_string());
+    option("--bitrate", stream_bits_per_second(iperf3, to).to_string());
+    option("--connect-timeout", CONNECT_MS.to_string());
+    // It is TCP_USER_TIMEOUT, by which its flows are known as a probe's.
+    option("--snd-timeout", USER_TIMEOUT_MS.to_string());
+    if let Some(interface) = &to.interface {
+        option("--bind-dev", interface.clone());
+    }
+    if let Some(congestion) = &iperf3.congestion {
+        option("--congestion", congestion.clone());
+    }
+    if iperf3.udp_bits_per_second.is_some() {
+        arguments.push("--udp".to_owned());
+    }
+    if iperf3.is_reverse {
+        arguments.push("--reverse".to_owned());
+    }
+    Helper {
+        program: "iperf3".into(),
+        arguments: arguments.into_iter().map(Into::into).collect(),
+        variables: Vec::new(),
+        memory_bytes: MEMORY_BYTES,
+        output_bytes: OUTPUT_BYTES,
     }
 }
 
-pub async fn run(iperf3: &Iperf3, to: &Target) -> Result<Measurement, HelperError> {
+pub async fn run(iperf3: &Iperf3Settings, to: &Target) -> Result<Measurement, HelperError> {
     if to.mark.is_some() {
         return Err(HelperError::Mark { program: "iperf3" });
     }
-    let helper = iperf3.helper(to);
+    let helper = helper(iperf3, to);
     let ended = helper.run().await?;
     let program = || helper.name();
     match read(&ended.output) {
         Ok(mut found) => {
-            let told = iperf3.stream_bits_per_second(to) * u64::from(iperf3.streams.get());
+            let told = stream_bits_per_second(iperf3, to) * u64::from(iperf3.streams.get());
             if let Some(bandwidth) = &mut found.bandwidth
                 && bandwidth.bits_per_second >= IS_TOLD * told as f64
             {

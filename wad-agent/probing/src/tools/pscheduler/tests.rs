@@ -88,7 +88,7 @@ async fn refusals_and_failures_are_told_apart() {
 
 #[test]
 fn tasks_are_as_the_server_takes_them() {
-    let of = |test: PSchedulerTest| test.task(&target());
+    let of = |test: PSchedulerTest| task(&test, &target());
     let count = 100.try_into().unwrap();
     let time = Duration::from_secs(10);
     let task = of(PSchedulerTest::Throughput { time });
