@@ -57,16 +57,23 @@ impl Picture {
         ));
     }
 
-    /// Draws a line through points; None lifts the pen.
+    /// Draws a line through points; None lifts the pen. One between two of them is a line of no
+    /// length, which shows as a dot where `stroke-linecap` is round.
     pub fn curve(&mut self, attributes: impl Display, points: impl Iterator<Item = Option<At>>) {
         let mut path = String::new();
-        let mut is_down = false;
-        for point in points {
-            if let Some((x, y)) = point {
-                // A string takes it all.
-                let _ = write!(path, "{}{x:.1},{y:.1}", if is_down { 'L' } else { 'M' });
+        let mut drawn = 0;
+        let mut points = points.peekable();
+        while let Some(point) = points.next() {
+            let Some((x, y)) = point else {
+                drawn = 0;
+                continue;
+            };
+            // A string takes it all.
+            let _ = write!(path, "{}{x:.1},{y:.1}", if drawn > 0 { 'L' } else { 'M' });
+            drawn += 1;
+            if drawn == 1 && points.peek().is_none_or(Option::is_none) {
+                path.push('Z');
             }
-            is_down = point.is_some();
         }
         if !path.is_empty() {
             self.write(format_args!("<path {attributes} d=\"{path}\"/>"));
@@ -119,14 +126,14 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_has_gaps() {
+    fn a_curve_has_gaps_and_points_that_stand_alone() {
         let mut picture = Picture::new((1.0, 1.0), "");
         let points = [None, Some((0.0, 1.0)), Some((1.0, 2.25)), None, Some((3.0, 4.0))];
         picture.curve("class=\"a\"", points.into_iter());
         picture.curve("class=\"b\"", [None].into_iter());
         let svg = picture.finish();
         assert!(
-            svg.contains("<path class=\"a\" d=\"M0.0,1.0L1.0,2.2M3.0,4.0\"/>\n</svg>"),
+            svg.contains("<path class=\"a\" d=\"M0.0,1.0L1.0,2.2M3.0,4.0Z\"/>\n</svg>"),
             "{svg}"
         );
     }
