@@ -203,7 +203,10 @@ const fn told<T>(answer: T) -> Told<T> {
 }
 
 async fn status(State(api): State<Arc<Api>>) -> Result<Told<Status>, Failure> {
-    let status = beside(move || Ok(Status::new(&api.about, api.source.read()?)));
+    let status = beside(move || {
+        let status = Status::new(&api.about, api.source.read()?);
+        Ok(status.with_probes(api.probes.outlook()))
+    });
     status.await.map(told).map_err(Failure)
 }
 

@@ -79,7 +79,17 @@ pub fn ask_instance<T: DeserializeOwned>(
     instance: &Instance,
     request: &Request,
 ) -> anyhow::Result<T> {
-    let socket = lock::socket(Path::new(lock::RUN_DIR), instance.name());
+    ask_at(None, instance, request)
+}
+
+/// Asks who is at a socket, or, where none is named, the agent of an instance.
+pub fn ask_at<T: DeserializeOwned>(
+    socket: Option<&Path>,
+    instance: &Instance,
+    request: &Request,
+) -> anyhow::Result<T> {
+    let of_agent = || lock::socket(Path::new(lock::RUN_DIR), instance.name());
+    let socket = socket.map_or_else(of_agent, Path::to_owned);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     Ok(runtime.block_on(ask(&socket, instance.name(), request))?)
 }

@@ -20,7 +20,7 @@ use hyper_util::service::TowerToHyperService;
 use wad_policy::config::Probe;
 use wad_probing::{
     answers::{self, OwnProbes, Results},
-    service::{AskedRuns, Asker, Names, Passive, Ready, Service, seed},
+    service::{self, AskedRuns, Asker, Names, Outlook, Passive, Ready, Service, seed},
 };
 use wad_toolbox::{document::Document, mutex::locked, own_folder};
 
@@ -108,6 +108,17 @@ impl Probes {
         Ok(Next::Start(Box::new(service), ready))
     }
 
+    /// Tries whether it could measure so, and changes nothing. Must be called within a tokio
+    /// runtime.
+    pub fn try_out(&self, probe: Option<&Probe>) -> Result<()> {
+        match (probe, &self.service) {
+            (None, _) => {}
+            (Some(probe), Some(service)) => drop(service.prepare(probe)?),
+            (Some(probe), None) => service::try_answer(probe)?,
+        }
+        Ok(())
+    }
+
     /// Measures so from now on. Must be called within a tokio runtime.
     pub fn put_in_force(&mut self, next: Next) {
         match (next, &mut self.service) {
@@ -160,6 +171,11 @@ impl Desk {
         let desk = self.clone();
         let now = move |Json(names): Json<Names>| desk.run_now(names);
         Router::new().route(NOW, post(now))
+    }
+
+    /// Returns what the service does, while there is one.
+    pub fn outlook(&self) -> Option<Outlook> {
+        Some(self.open()?.asker.outlook())
     }
 
     async fn answer(self, request: Request, router: fn(Arc<Results>) -> Router) -> Response {

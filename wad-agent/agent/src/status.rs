@@ -13,6 +13,7 @@ use wad_linux::privileges::Privileges;
 use wad_observing::metrics::{
     OtlpReading, PodsReading, Readings, Reloads, SetReading, SinkReading, TraceReading,
 };
+use wad_probing::service::Outlook;
 use wad_toolbox::refusals::RefusedFlows;
 use wad_tuning::{
     journal::Change,
@@ -30,7 +31,7 @@ pub struct About {
     pub privileges: Privileges,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub version: String,
     pub instance: String,
@@ -58,6 +59,9 @@ pub struct Status {
     /// The pods of this node, where they are followed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pods: Option<PodsStatus>,
+    /// The service of probes, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub probes: Option<ProbesStatus>,
     /// The sinks, in the order of the configuration.
     pub sinks: Vec<SinkStatus>,
     /// The traces, in the order of the configuration.
@@ -113,6 +117,33 @@ impl From<PodsReading> for PodsStatus {
     fn from(pods: PodsReading) -> Self {
         let PodsReading { known, origin, lacking, adopted, is_failing: _, flows: _ } = pods;
         Self { known, origin: origin.map(str::to_owned), lacking, flows_adopted: adopted }
+    }
+}
+
+/// Says what is measured by probes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ProbesStatus {
+    pub tasks: usize,
+    /// The most that all tasks together send and receive in a day.
+    pub max_bytes_per_day: u64,
+    /// Runs that go on.
+    pub running: usize,
+    /// The task whose period has the next run.
+    pub next_task: Option<String>,
+    /// Seconds until that is due.
+    pub next_in_seconds: Option<f64>,
+}
+
+impl From<Outlook> for ProbesStatus {
+    fn from(outlook: Outlook) -> Self {
+        let next = outlook.next_in();
+        Self {
+            tasks: outlook.tasks,
+            max_bytes_per_day: outlook.bytes_per_day,
+            running: outlook.running,
+            next_task: next.map(|(task, _)| task.to_owned()),
+            next_in_seconds: next.map(|(_, time)| time.as_secs_f64()),
+        }
     }
 }
 
@@ -254,6 +285,7 @@ impl Status {
             flows_without_storage: readings.counter(Counter::NoStorage),
             sets: readings.sets.into_iter().map(SetStatus::from).collect(),
             pods: readings.pods.map(PodsStatus::from),
+            probes: None,
             sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
             traces: readings.traces.into_iter().map(TraceStatus::from).collect(),
             otlp: readings.otlp.map(OtlpStatus::from),
@@ -261,6 +293,12 @@ impl Status {
             paths: readings.paths.iter().map(PathStatus::from).collect(),
             changes: readings.changes,
         }
+    }
+
+    /// Adds what the service of probes does, if there is one.
+    #[must_use]
+    pub fn with_probes(self, probes: Option<Outlook>) -> Self {
+        Self { probes: probes.map(ProbesStatus::from), ..self }
     }
 }
 

@@ -21,8 +21,8 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_policy::config::{
-    Config, ConfigError, Host, KubernetesSettings, Learn, OnExit, Otlp, PathPolicy, Texts, Trace,
-    covers_ipv4, fields,
+    Config, ConfigError, Host, KubernetesSettings, Learn, OnExit, Otlp, PathPolicy, Probe, Texts,
+    Trace, covers_ipv4, fields,
 };
 use wad_toolbox::{amounts::Bytes, text_table::TextTable};
 use wad_tuning::{
@@ -187,6 +187,9 @@ impl Display for Page<'_> {
         if !sinks.is_empty() {
             writeln!(f, "`wad run` tells events to {}", sinks.join(", "))?;
         }
+        if let Some(probe) = &self.config.probe {
+            writeln!(f, "{}", probe_note(probe))?;
+        }
         for Trace { name, file, max_bytes, keep, .. } in &self.config.traces {
             let (file, size) = (file.display(), Bytes(*max_bytes));
             writeln!(f, "`wad run` writes trace {name} to {file}, {keep} of {size} at most")?;
@@ -299,6 +302,20 @@ fn kubernetes_note(settings: &KubernetesSettings) -> Option<String> {
         "`wad run` learns the pods of {node} from the API server{server}, or else from the kubelet, \
          at {socket}"
     ))
+}
+
+/// Returns a note of what is measured, and who is answered.
+fn probe_note(probe: &Probe) -> String {
+    let tasks = probe.tasks.len();
+    let (s, per_day) = (if tasks == 1 { "" } else { "s" }, Bytes(probe.bytes_per_day()));
+    let measures = match tasks {
+        0 => "`wad run` measures no path itself".to_owned(),
+        _ => format!("`wad run` measures by {tasks} task{s}, at most {per_day} a day"),
+    };
+    match &probe.answer {
+        None => measures,
+        Some(answer) => format!("{measures}, and answers others' probes at {}", answer.address),
+    }
 }
 
 /// Returns a note of what a path keeps from being learned.

@@ -3,6 +3,7 @@
 
 use std::{
     io::{self, Write},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -34,6 +35,9 @@ pub struct Past {
     #[arg(long, value_name = "TIME", default_value = "7d", requires = "history",
           value_parser = parse_since)]
     pub since: Duration,
+    /// Ask a service that runs alone here (`wad probe run`) [default: the agent]
+    #[arg(long, value_name = "FILE", requires = "history")]
+    pub socket: Option<PathBuf>,
 }
 
 fn parse_since(text: &str) -> Result<Duration, String> {
@@ -42,14 +46,15 @@ fn parse_since(text: &str) -> Result<Duration, String> {
     config::duration(text, range, "1min to 3650d").map_err(|fault| fault.to_string())
 }
 
-/// Asks the agent of an instance.
-pub fn ask(instance: &Instance, name: &str, since: Duration) -> Result<History> {
-    let bucket = answers::bucket(since);
-    let since = Timestamp::now().checked_sub(since).unwrap_or(Timestamp::MIN);
+/// Asks the agent of an instance, or who is at the socket, of one path or host.
+pub fn ask(instance: &Instance, name: &str, past: &Past) -> Result<History> {
+    let bucket = answers::bucket(past.since);
+    let since = Timestamp::now().checked_sub(past.since).unwrap_or(Timestamp::MIN);
     let ask = |query: Query| -> Result<History> {
         let query = Query { since: Some(since), ..query };
         let text = answers::query_text(&query, Some(bucket));
-        client::ask_instance(instance, &Request::get(format!("{}{text}", answers::HISTORY)))
+        let request = Request::get(format!("{}{text}", answers::HISTORY));
+        client::ask_at(past.socket.as_deref(), instance, &request)
     };
     let history = ask(Query { path: Some(name.to_owned()), ..Query::default() })?;
     if !history.buckets.is_empty() {

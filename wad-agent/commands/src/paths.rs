@@ -28,7 +28,7 @@ pub struct KnownPaths {
 pub fn run(args: &KnownPaths) -> Result<()> {
     let KnownPaths { ask: args, past } = args;
     if let Some(name) = &past.history {
-        let history = history::ask(&args.instance.name, name, past.since)?;
+        let history = history::ask(&args.instance.name, name, past)?;
         return match args.json {
             true => output::print_json(&history),
             false => output::print_by(|out| history::write(&history, out)),

@@ -47,7 +47,7 @@ pub fn run(args: &Plot) -> Result<()> {
     let picture = match &args.past.history {
         None => picture_of_traces(&args.files)?,
         Some(name) => {
-            let history = history::ask(&args.instance.name, name, args.past.since)?;
+            let history = history::ask(&args.instance.name, name, &args.past)?;
             picture_of_days(name, &history)?
         }
     };

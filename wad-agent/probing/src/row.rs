@@ -6,7 +6,8 @@ use jiff::Timestamp;
 
 use crate::measurement::Measurement;
 
-/// A row says how one period of one task ended. Each period has one, and none has two.
+/// A row says how one period of one task ended. Each period has one, and none has two; those
+/// that pass while there is no service share one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     pub task: String,
@@ -18,7 +19,7 @@ pub struct Row {
     pub address: Option<IpAddr>,
     /// A word of the configuration, such as `rtt`.
     pub tool: String,
-    /// When the period began.
+    /// When the period began, or the first of several.
     pub period: Timestamp,
     /// When the run started; None where it did not.
     pub started: Option<Timestamp>,
@@ -51,10 +52,23 @@ pub enum Hindrance {
     Lock { lock: String, holder: String },
     /// Values of the path's own flows were as good and cost nothing.
     KnownFromFlows,
-    /// The service did not run, or the host was suspended.
+    /// The host was suspended, or the service was about to end.
     NotRunning,
     /// The helper is waited for after failures.
     BackingOff,
+    /// There was no service: so many periods in a row have passed.
+    Stopped { periods: u64 },
+}
+
+impl Row {
+    /// Returns the number of periods that it is of.
+    #[must_use]
+    pub const fn periods(&self) -> u64 {
+        match self.ending {
+            Ending::Missed(Hindrance::Stopped { periods }) => periods,
+            _ => 1,
+        }
+    }
 }
 
 impl Ending {
@@ -84,7 +98,8 @@ impl Ending {
 
 impl Hindrance {
     /// All words for what keeps a run from starting.
-    pub const WORDS: [&'static str; 4] = ["lock", "known-from-flows", "not-running", "backing-off"];
+    pub const WORDS: [&'static str; 5] =
+        ["lock", "known-from-flows", "not-running", "backing-off", "stopped"];
 
     /// The word for it in the archive, in answers and in metrics.
     #[must_use]
@@ -100,6 +115,7 @@ impl Hindrance {
             Self::KnownFromFlows => 1,
             Self::NotRunning => 2,
             Self::BackingOff => 3,
+            Self::Stopped { .. } => 4,
         }
     }
 }

@@ -4,7 +4,9 @@
 //! peer that is dead nor a disk that is slow holds up anything but itself.
 
 mod keeper;
+mod outlook;
 mod run;
+mod stopped;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -23,7 +25,8 @@ use tracing::warn;
 use wad_policy::config::{Answering, Metric, Probe};
 use wad_toolbox::causes::told;
 
-use self::{keeper::Keeper, work::Work};
+pub use self::outlook::Outlook;
+use self::{keeper::Keeper, outlook::Told, stopped::Before, work::Work};
 use crate::{
     answers::Results,
     archive::{Archive, Bounds},
@@ -54,6 +57,7 @@ pub struct Service {
     ended: oneshot::Receiver<()>,
     archive: Arc<Archive>,
     results: Arc<Results>,
+    told: Told,
     /// The answers to other hosts, and the task that gives them.
     answering: Option<(Answering, JoinHandle<()>)>,
 }
@@ -99,7 +103,10 @@ enum Order {
 
 /// Asks the service from elsewhere.
 #[derive(Clone)]
-pub struct Asker(mpsc::UnboundedSender<Order>);
+pub struct Asker {
+    orders: mpsc::UnboundedSender<Order>,
+    told: Told,
+}
 
 impl Service {
     /// Starts without a task. The archive is at this file.
@@ -114,11 +121,16 @@ impl Service {
         let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build();
         let runtime = runtime.map_err(ServiceError::Start)?;
         let handle = runtime.handle().clone();
-        let (orders, told) = mpsc::unbounded_channel();
+        let (orders, heard) = mpsc::unbounded_channel();
         let (end, ended) = oneshot::channel();
         let keeper = Keeper::start(Arc::clone(&archive)).map_err(ServiceError::Start)?;
+        let (before, told) = (Arc::clone(&archive), Told::default());
+        let outlook = told.clone();
         let run = move || {
-            runtime.block_on(Work::new(seed, passive, keeper).run(told));
+            // Where it cannot be read, that is said by whoever writes.
+            let before = Before::new(&before.latest().unwrap_or_default());
+            let work = Work::new(seed, (passive, keeper), before, outlook);
+            runtime.block_on(work.run(heard));
             // A look-up of a name may take long: nobody waits for it any more.
             runtime.shutdown_background();
             // Nobody may be waiting.
@@ -126,7 +138,7 @@ impl Service {
         };
         thread::Builder::new().name("probe".to_owned()).spawn(run).map_err(ServiceError::Start)?;
         let results = Arc::new(Results::new(Arc::clone(&archive)));
-        Ok(Self { runtime: handle, orders, ended, archive, results, answering: None })
+        Ok(Self { runtime: handle, orders, ended, archive, results, told, answering: None })
     }
 
     /// Takes what the configuration needs of the host.
@@ -193,7 +205,7 @@ impl Service {
     }
 
     pub fn asker(&self) -> Asker {
-        Asker(self.orders.clone())
+        Asker { orders: self.orders.clone(), told: self.told.clone() }
     }
 
     /// Ends all that runs, and waits until its rows are kept.
@@ -209,9 +221,24 @@ impl Asker {
     pub async fn ask(&self, names: Names) -> Vec<Asked> {
         let (answer, asked) = oneshot::channel();
         // Where the service ends, there is nothing to ask for.
-        let _ = self.0.send(Order::Ask(names, answer));
+        let _ = self.orders.send(Order::Ask(names, answer));
         asked.await.unwrap_or_default()
     }
+
+    /// Returns what the service does, and is going to do.
+    #[must_use]
+    pub fn outlook(&self) -> Outlook {
+        self.told.get()
+    }
+}
+
+/// Tries whether other hosts could be answered as a configuration has it, where no service
+/// answers yet. Must be called within a tokio runtime.
+pub fn try_answer(probe: &Probe) -> Result<(), ServiceError> {
+    // It is left again at once.
+    let bind = |answering: &Answering| Answerer::bind(answering.address, terms(answering));
+    probe.answer.as_ref().map(bind).transpose()?;
+    Ok(())
 }
 
 /// Returns what periods of this host begin by: neither two hosts nor two instances have the

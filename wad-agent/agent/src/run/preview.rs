@@ -19,6 +19,7 @@ use wad_tuning::{
 use super::{Agent, force::Force, learning::Learning, meant::Meant, servers::Servers};
 use crate::{
     measured::Measured,
+    probes::Probes,
     reload::{Changes, Fingerprints, InForce, PathPreview, Refusal, ReloadPreview, SettingPreview},
     sets::Sets,
 };
@@ -32,6 +33,7 @@ pub struct Now<'n> {
     pub sets: &'n Sets,
     pub learning: &'n Learning,
     pub servers: &'n Servers,
+    pub probes: &'n Probes,
 }
 
 impl Now<'_> {
@@ -56,6 +58,7 @@ impl Now<'_> {
         }
         // They are left again at once.
         drop(self.servers.bind(&config, self.agent.lock)?);
+        self.probes.try_out(config.probe.as_ref())?;
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
         let policies = self.policies(&mut config)?;
         let names = policies.iter().map(|policy| &*policy.name);

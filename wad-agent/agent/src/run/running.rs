@@ -166,9 +166,11 @@ impl<'a> Running<'a> {
                 self.force.when_followed(RELOAD_PATIENCE, move || _ = answer.send(outcome));
             }
             Event::Command(Command::Preview(other, answer)) => {
-                let Self { agent, force, in_force, measured, sets, learning, servers, .. } = self;
+                let Self {
+                    agent, force, in_force, measured, sets, learning, servers, probes, ..
+                } = self;
                 let servers = servers.as_ref().expect("one of them was asked");
-                let now = Now { agent, force, in_force, measured, sets, learning, servers };
+                let now = Now { agent, force, in_force, measured, sets, learning, servers, probes };
                 let preview = now.preview(other);
                 let _ = answer.send(preview);
                 give_memory_back();

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::SocketAddr,
     path::{Path, PathBuf},
 };
 
@@ -50,6 +51,8 @@ struct Effect {
     stays_at_exit: bool,
     sinks: Vec<CheckedSink>,
     traces: Vec<CheckedTrace>,
+    /// The tasks of probes; null where there is no service of them.
+    probe: Option<CheckedProbe>,
     /// The URL that metrics are exported to by OTLP, if they are.
     otlp: Option<String>,
     derived: Vec<CheckedDerived>,
@@ -104,6 +107,15 @@ struct CheckedTrace {
 }
 
 #[derive(Debug, Serialize, JsonSchema)]
+struct CheckedProbe {
+    tasks: Vec<String>,
+    /// The most that all tasks together send and receive in a day.
+    max_bytes_per_day: u64,
+    /// Where probes of other hosts are answered; null where they are not.
+    answer: Option<SocketAddr>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
 struct CheckedDerived {
     name: String,
     /// The expression, its unit and its threshold, in words.
@@ -140,6 +152,11 @@ impl Report {
                 .iter()
                 .map(|trace| CheckedTrace { name: trace.name.clone(), file: trace.file.clone() })
                 .collect(),
+            probe: config.probe.as_ref().map(|probe| CheckedProbe {
+                tasks: probe.tasks.iter().map(|task| task.name.clone()).collect(),
+                max_bytes_per_day: probe.bytes_per_day(),
+                answer: probe.answer.as_ref().map(|answer| answer.address),
+            }),
             otlp: config.otlp.as_ref().map(|otlp| otlp.url.to_string()),
             derived: config
                 .derived

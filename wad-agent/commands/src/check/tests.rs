@@ -240,6 +240,18 @@ fn an_export_of_metrics_is_said() {
 }
 
 #[test]
+fn what_is_measured_is_said_with_what_it_takes() {
+    let probe = "[probe]\nanswer = '[::]:4824'\nanswer_to = '10.0.0.0/8'\n";
+    let said = page(probe, None);
+    let line = "`wad run` measures no path itself, and answers others' probes at [::]:4824\n";
+    assert!(said.starts_with(line), "{said}");
+    let task = "[[probe.task]]\nname = 'a'\nhost = '192.0.2.1'\ntool = 'bandwidth'\n\
+                every = '6h'\nmax_bytes = '256MiB'\n";
+    let said = page(task, None);
+    assert!(said.starts_with("`wad run` measures by 1 task, at most 1.0 GiB a day\n"), "{said}");
+}
+
+#[test]
 fn what_stays_at_the_end_is_said() {
     let kept = page("[agent]\non_exit = 'keep'\n", None);
     assert!(kept.contains("all of it stays until the next start or `wad cleanup`"), "{kept}");

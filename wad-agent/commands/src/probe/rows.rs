@@ -38,9 +38,13 @@ fn result(run: &Run) -> String {
     if run.ending != MISSED {
         return reason.to_owned();
     }
+    if run.periods > 1 {
+        return format!("there was no service, nor for {} more periods", run.periods - 1);
+    }
     match reason {
+        "stopped" => "there was no service",
         "known-from-flows" => "the path's own connections have shown it",
-        "not-running" => "the service did not run, or the host was suspended",
+        "not-running" => "the host was suspended, or the service ended",
         "backing-off" => "it waits after failures",
         other => other,
     }

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 
 use super::{head, row};
 
-/// A scrape that has every metric. The tests of the metrics hold what is encoded against it,
-/// and that it lacks none.
+/// Scrapes that have every metric: of `[metrics]`, and of `[probe]`. The tests of the metrics
+/// hold what is encoded against them, and that they lack none.
 const SCRAPE: &str = include_str!("../../../observing/src/metrics/testdata/text.txt");
+const PROBES: &str = include_str!("../../../probing/src/answers/testdata/metrics.txt");
 
 const OPENING: &str = "\
 # Metrics
@@ -18,14 +19,26 @@ have buckets, and neither `_sum` nor `_count`.
 
 ";
 
+const OF_PROBES: &str = "
+## Of probes
+
+What the address of `[probe] listen` has at `/metrics`; see [Measure paths](../probe.md). Those with the label
+`task` have a series for each of the first 1000 tasks, by name, where the task has found that out.
+
+";
+
 pub fn page() -> String {
-    let mut page = OPENING.to_owned();
-    page += &head(["Metric", "Type", "Labels", "What it is"]);
-    for metric in metrics(SCRAPE) {
+    OPENING.to_owned() + &table(SCRAPE) + OF_PROBES + &table(PROBES)
+}
+
+fn table(scrape: &str) -> String {
+    let mut table = head(["Metric", "Type", "Labels", "What it is"]);
+    for metric in metrics(scrape) {
         let labels: Vec<_> = metric.labels.iter().map(|label| format!("`{label}`")).collect();
-        page += &row([&format!("`{}`", metric.name), metric.kind, &labels.join(", "), metric.help]);
+        table +=
+            &row([&format!("`{}`", metric.name), metric.kind, &labels.join(", "), metric.help]);
     }
-    page
+    table
 }
 
 struct Metric<'s> {
@@ -72,7 +85,14 @@ fn names(labels: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use wad_probing::answers::MAX_TASKS;
+
     use super::*;
+
+    #[test]
+    fn the_page_says_how_many_tasks_have_series() {
+        assert!(OF_PROBES.contains(&format!("first {MAX_TASKS} tasks")));
+    }
 
     #[test]
     fn a_scrape_is_read() {

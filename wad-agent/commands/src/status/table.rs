@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::status::{PathStatus, Status, TraceStatus};
+use wad_agent::status::{PathStatus, ProbesStatus, Status, TraceStatus};
 use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows, text_table::TextTable};
 use wad_tuning::{journal::Change, readings::PathState};
 
@@ -81,6 +81,9 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "lacking  {why}")?;
         }
     }
+    if let Some(probes) = &status.probes {
+        write_probes(probes, out)?;
+    }
     for sink in &status.sinks {
         let (name, behind) = (&sink.name, Bytes(sink.spooled_bytes));
         if let Some(why) = &sink.failing {
@@ -147,6 +150,20 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out)?;
     write_paths(&status.paths, out)
+}
+
+fn write_probes(probes: &ProbesStatus, out: &mut dyn Write) -> io::Result<()> {
+    let ProbesStatus { tasks, max_bytes_per_day, running, next_task, next_in_seconds } = probes;
+    let s = if *tasks == 1 { "" } else { "s" };
+    write!(out, "probes   {tasks} task{s}, {} a day at most", Bytes(*max_bytes_per_day))?;
+    if *running > 0 {
+        write!(out, "; {running} of them run")?;
+    }
+    match next_task.as_deref().zip(*next_in_seconds) {
+        // Saturates.
+        Some((task, seconds)) => writeln!(out, "; next {task} in {}", Uptime(seconds as u64)),
+        None => writeln!(out),
+    }
 }
 
 /// Says which settings the kernel refused to flows of which paths, and why.
@@ -334,6 +351,27 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
         assert!(text.contains(lines), "{text}");
         readings.pods = None;
         assert!(!table_of(readings).contains("pods"));
+    }
+
+    #[test]
+    fn probes_are_said_to_go_on() {
+        let mut probes = ProbesStatus {
+            tasks: 2,
+            max_bytes_per_day: 5 << 30,
+            running: 1,
+            next_task: Some("tokyo-rtt".to_owned()),
+            next_in_seconds: Some(34.6),
+        };
+        let text = |probes: &ProbesStatus| {
+            let mut out = Vec::new();
+            write_probes(probes, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let line =
+            "probes   2 tasks, 5.0 GiB a day at most; 1 of them run; next tokyo-rtt in 34 s\n";
+        assert_eq!(text(&probes), line);
+        (probes.tasks, probes.running, probes.next_task) = (1, 0, None);
+        assert_eq!(text(&probes), "probes   1 task, 5.0 GiB a day at most\n");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `/metrics`: the last results of tasks, and what the service counts. Series are bounded:
 //! one set for each of so many tasks, which are named in the configuration.
 
-mod definitions;
+pub(super) mod definitions;
 
 use std::fmt;
 

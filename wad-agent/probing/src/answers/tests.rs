@@ -10,8 +10,13 @@ use hyper_util::service::TowerToHyperService;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use tempfile::TempDir;
+use wad_observing::metrics::Definition;
 
-use super::{History, Paths, Results, Runs, Tasks, bucket, router};
+use super::{
+    History, Paths, Results, Runs, Tasks, bucket,
+    exporter::definitions::{SERVICE, TASK},
+    router,
+};
 use crate::{
     archive::{Archive, Bounds},
     measurement::{Bandwidth, Confidence, Measurement, RoundTrips, Share},
@@ -45,6 +50,17 @@ fn rtt(min_seconds: f64) -> Ending {
         spent_bytes: 1_000,
         ..Measurement::default()
     })
+}
+
+/// All that a run can find out.
+fn everything() -> Ending {
+    let Ending::Measured(of_rtt) = rtt(0.1) else { unreachable!() };
+    let Ending::Measured(of_bandwidth) = bandwidth(9e9, Confidence::Converged) else {
+        unreachable!()
+    };
+    let bandwidth = of_bandwidth.bandwidth.map(|it| Bandwidth { loaded_rtt: of_rtt.rtt, ..it });
+    let (reordering, path_mtu_bytes) = (Some(Share { part: 2, whole: 1_000 }), Some(9_000));
+    Ending::Measured(Measurement { reordering, path_mtu_bytes, bandwidth, ..of_rtt })
 }
 
 fn bandwidth(bits_per_second: f64, confidence: Confidence) -> Ending {
@@ -155,9 +171,10 @@ async fn metrics_are_those_of_the_golden_page() {
     let results = results(
         &folder,
         &[
-            row("bandwidth", 7_200, bandwidth(9e9, Confidence::Converged)),
+            row("bandwidth", 7_200, everything()),
             row("rtt", 600, rtt(0.1)),
             row("rtt", 300, Ending::Missed(Hindrance::NotRunning)),
+            row("gone", 200, Ending::Missed(Hindrance::Stopped { periods: 7 })),
         ],
     );
     let (status, page) = ask(&results, "/metrics").await;
@@ -167,6 +184,11 @@ async fn metrics_are_those_of_the_golden_page() {
     let steady = |page: &str| page.lines().filter(is_steady).collect::<Vec<_>>().join("\n");
     let golden = include_str!("testdata/metrics.txt");
     assert_eq!(steady(&page), steady(golden), "{page}");
+    // The reference is made of it.
+    let definitions = TASK.iter().map(|metric| &metric.definition);
+    for Definition { help, .. } in definitions.chain(SERVICE.iter().map(|(it, _)| it)) {
+        assert!(golden.contains(&format!(" {help}\n")), "{help}");
+    }
 }
 
 #[test]

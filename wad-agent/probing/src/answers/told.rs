@@ -30,8 +30,11 @@ pub struct Run {
     /// The address that the name had.
     pub address: Option<IpAddr>,
     pub tool: String,
-    /// When the period began.
+    /// When the period began, or the first of several.
     pub period: Timestamp,
+    /// More than 1 for those that passed while there was no service.
+    #[serde(default = "one")]
+    pub periods: u64,
     /// When the run started; null where it did not.
     pub started: Option<Timestamp>,
     pub took_seconds: f64,
@@ -120,8 +123,14 @@ pub struct History {
     pub buckets: Vec<Bucket>,
 }
 
+/// A service of before told of each by itself.
+const fn one() -> u64 {
+    1
+}
+
 impl From<Row> for Run {
     fn from(row: Row) -> Self {
+        let periods = row.periods();
         let Row { task, path, host, address, tool, period, started, took, ending } = row;
         let word = ending.word().to_owned();
         let (mut reason, mut lock, mut holder, mut measured) = (None, None, None, None);
@@ -144,6 +153,7 @@ impl From<Row> for Run {
             address,
             tool,
             period,
+            periods,
             started,
             took_seconds,
             ending,

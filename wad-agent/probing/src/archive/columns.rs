@@ -22,10 +22,11 @@ pub const COLUMNS: &str = "
   bandwidth_bits_per_second, confidence,
   loaded_rtt_samples, loaded_rtt_min_seconds, loaded_rtt_median_seconds, loaded_rtt_max_seconds,
   retransmitted_bytes, congestion,
-  busy_seconds, limited_by_receiver_seconds, limited_by_send_buffer_seconds, spent_bytes";
+  busy_seconds, limited_by_receiver_seconds, limited_by_send_buffer_seconds, spent_bytes, periods";
 
 /// The place of the first column of a measurement in `COLUMNS`.
 const MEASUREMENT: usize = 12;
+const PERIODS: usize = 33;
 
 const INSERT: &str = "
 INSERT INTO run (
@@ -35,9 +36,9 @@ INSERT INTO run (
   bandwidth_bits_per_second, confidence,
   loaded_rtt_samples, loaded_rtt_min_seconds, loaded_rtt_median_seconds, loaded_rtt_max_seconds,
   retransmitted_bytes, congestion,
-  busy_seconds, limited_by_receiver_seconds, limited_by_send_buffer_seconds, spent_bytes
+  busy_seconds, limited_by_receiver_seconds, limited_by_send_buffer_seconds, spent_bytes, periods
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19,
-  ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29)";
+  ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30)";
 
 /// Writes a row, within a transaction.
 pub fn insert(connection: &Connection, row: &Row) -> Result<()> {
@@ -83,6 +84,7 @@ pub fn insert(connection: &Connection, row: &Row) -> Result<()> {
         held_up.map(|it| it.by_receiver_seconds),
         held_up.map(|it| it.by_send_buffer_seconds),
         measured.map(|it| integer(it.spent_bytes)),
+        Some(row.periods()).filter(|periods| *periods != 1).map(integer),
     ])?;
     Ok(())
 }
@@ -136,6 +138,7 @@ fn ending(row: &rusqlite::Row<'_>) -> Result<Ending> {
             "known-from-flows" => Hindrance::KnownFromFlows,
             "not-running" => Hindrance::NotRunning,
             "backing-off" => Hindrance::BackingOff,
+            "stopped" => Hindrance::Stopped { periods: count(row, PERIODS)?.unwrap_or(1) },
             other => return Err(odd(9, format!("{other:?} is no hindrance"))),
         }),
         "refused" => Ending::Refused(reason()?),

@@ -54,6 +54,7 @@ impl Database {
         match schema::kind(&connection).map_err(failed)? {
             Kind::Archive => {}
             Kind::Empty => schema::create(&mut connection).map_err(failed)?,
+            Kind::Older => schema::raise(&mut connection).map_err(failed)?,
             Kind::Newer(version) => return Err(ArchiveError::Newer { file: file(), version }),
             Kind::Foreign => return Err(ArchiveError::Foreign { file: file() }),
         }

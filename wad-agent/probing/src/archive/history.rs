@@ -16,7 +16,7 @@ use crate::{
 pub struct Bucket {
     /// A multiple of its length since 1970.
     pub start: Timestamp,
-    /// The periods that began in it.
+    /// The periods that began in it, with those after one that began while there was no service.
     pub periods: u64,
     /// So many of them gave a measurement.
     pub measured: u64,
@@ -96,7 +96,7 @@ impl Folding {
 
 impl Sums {
     fn add(&mut self, row: &Row) {
-        self.periods += 1;
+        self.periods = self.periods.saturating_add(row.periods());
         let Ending::Measured(measurement) = &row.ending else { return };
         self.measured += 1;
         let Measurement { rtt, loss, reordering, path_mtu_bytes, bandwidth, .. } = measurement;

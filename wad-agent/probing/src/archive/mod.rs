@@ -77,7 +77,7 @@ pub struct Archive {
 /// How the archive is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// Rows that were appended since the start, by the words of [`Ending::WORDS`].
+    /// Periods whose rows were appended since the start, by the words of [`Ending::WORDS`].
     pub endings: [u64; Ending::WORDS.len()],
     /// So many of them were missed, by the words of [`Hindrance::WORDS`].
     pub hindrances: [u64; Hindrance::WORDS.len()],
@@ -382,12 +382,16 @@ impl Writer {
 
 impl State {
     fn count(&mut self, row: &Row) {
-        self.endings[row.ending.place()] += 1;
+        let counted = &mut self.endings[row.ending.place()];
+        *counted = counted.saturating_add(row.periods());
         match &row.ending {
             Ending::Measured(measurement) => {
                 self.spent_bytes = self.spent_bytes.saturating_add(measurement.spent_bytes);
             }
-            Ending::Missed(hindrance) => self.hindrances[hindrance.place()] += 1,
+            Ending::Missed(hindrance) => {
+                let counted = &mut self.hindrances[hindrance.place()];
+                *counted = counted.saturating_add(row.periods());
+            }
             _ => {}
         }
     }

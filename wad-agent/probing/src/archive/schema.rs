@@ -3,13 +3,20 @@
 use rusqlite::{Connection, OptionalExtension as _, Result, Transaction, TransactionBehavior};
 
 /// The version of the tables, which `PRAGMA user_version` tells.
-pub const VERSION: i32 = 1;
+pub const VERSION: i32 = 2;
 
 /// `PRAGMA application_id` tells this of an archive: `wadp`.
 const APPLICATION: i32 = i32::from_be_bytes(*b"wadp");
 
+/// Version 1 had no `periods`. SQLite adds a column without writing the rows again.
+const FROM_1: &str = "
+ALTER TABLE run ADD COLUMN periods INTEGER;
+DROP VIEW result;
+";
+
 /// A series is what the rows of a task have in common, so that each row is small. Times are
-/// microseconds since 1970, lengths of time seconds but `took_us`, and shares two counts.
+/// microseconds since 1970, lengths of time seconds but `took_us`, and shares two counts. Where
+/// `periods` is null, a row is of one.
 const TABLES: &str = "
 CREATE TABLE series (
   id INTEGER PRIMARY KEY,
@@ -49,14 +56,19 @@ CREATE TABLE run (
   congestion TEXT,
   busy_seconds REAL,
   limited_by_receiver_seconds REAL,
-  limited_by_send_buffer_seconds REAL
+  limited_by_send_buffer_seconds REAL,
+  periods INTEGER
 );
 CREATE INDEX series_of_task ON series (task);
 CREATE INDEX run_of_series ON run (series, period_us);
 CREATE INDEX run_at ON run (period_us);
+";
+
+/// Other programs are to read this.
+const VIEW: &str = "
 CREATE VIEW result AS
   SELECT strftime('%Y-%m-%dT%H:%M:%SZ', period_us / 1000000, 'unixepoch') AS period,
-    task, path, host, address, tool, ending, reason, lock, holder,
+    coalesce(periods, 1) AS periods, task, path, host, address, tool, ending, reason, lock, holder,
     took_us / 1e6 AS took_seconds, spent_bytes,
     rtt_min_seconds, rtt_median_seconds, rtt_max_seconds,
     lost_packets, sent_packets, reordered_packets, received_packets, path_mtu_bytes,
@@ -71,6 +83,8 @@ CREATE VIEW result AS
 pub enum Kind {
     Empty,
     Archive,
+    /// Tables of the version before.
+    Older,
     /// Tables of a later version, which are not understood.
     Newer(i32),
     /// A database that is none of ours.
@@ -84,6 +98,7 @@ pub fn kind(connection: &Connection) -> Result<Kind> {
     Ok(match (number("PRAGMA application_id")?, number("PRAGMA user_version")?) {
         (0, 0) if !has_tables => Kind::Empty,
         (APPLICATION, VERSION) => Kind::Archive,
+        (APPLICATION, 1) => Kind::Older,
         (APPLICATION, newer) if newer > VERSION => Kind::Newer(newer),
         _ => Kind::Foreign,
     })
@@ -94,10 +109,21 @@ pub fn create(connection: &mut Connection) -> Result<()> {
     // Before all else: later, it would take as much room again.
     connection.execute_batch("PRAGMA auto_vacuum = INCREMENTAL")?;
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    put(connection, Kind::Empty, TABLES)
+}
+
+/// Makes an archive of one of the version before.
+pub fn raise(connection: &mut Connection) -> Result<()> {
+    put(connection, Kind::Older, FROM_1)
+}
+
+/// Has the tables be those of this version, if they are still the others.
+fn put(connection: &mut Connection, from: Kind, tables: &str) -> Result<()> {
     let transaction = Transaction::new(connection, TransactionBehavior::Immediate)?;
     // Another process may have been first.
-    if kind(&transaction)? == Kind::Empty {
-        transaction.execute_batch(TABLES)?;
+    if kind(&transaction)? == from {
+        transaction.execute_batch(tables)?;
+        transaction.execute_batch(VIEW)?;
         transaction.execute_batch(&format!(
             "PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}"
         ))?;

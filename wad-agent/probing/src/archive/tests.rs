@@ -80,6 +80,7 @@ fn rows_come_back_as_they_were() {
         Ending::Missed(Hindrance::KnownFromFlows),
         Ending::Missed(Hindrance::NotRunning),
         Ending::Missed(Hindrance::BackingOff),
+        Ending::Missed(Hindrance::Stopped { periods: 1_000_000 }),
         Ending::Refused("no room".into()),
         Ending::Failed("sockets: ü".into()),
         Ending::TimedOut,
@@ -260,6 +261,27 @@ fn a_newer_file_is_set_aside_and_nothing_of_it_changed() {
     archive.append(&row("a", 1));
     assert_eq!(all(&archive), [row("a", 1)]);
     assert_eq!(fs::read(with_end(&path, ".newer")).unwrap(), before);
+}
+
+#[test]
+fn a_file_of_the_version_before_is_read_and_goes_on() {
+    let folder = folder();
+    let path = folder.path().join("probe.sqlite");
+    Archive::open(&path, BOUNDS).append(&row("a", 0));
+    let older = "DROP VIEW result; ALTER TABLE run DROP COLUMN periods;
+        CREATE VIEW result AS SELECT task FROM series; PRAGMA user_version = 1";
+    Connection::open(&path).unwrap().execute_batch(older).unwrap();
+    let archive = Archive::open(&path, BOUNDS);
+    let stopped = Ending::Missed(Hindrance::Stopped { periods: 5 });
+    let stopped = Row { ending: stopped, started: None, ..row("a", 60) };
+    archive.append(&stopped);
+    assert_eq!(all(&archive), [stopped, row("a", 0)]);
+    assert_eq!(archive.state().set_aside, [] as [std::path::PathBuf; 0]);
+    let other = Connection::open(&path).unwrap();
+    let sum = other.query_row("SELECT sum(periods) FROM result", [], |row| row.get::<_, i64>(0));
+    assert_eq!(sum.unwrap(), 6);
+    let bucket = archive.history(&Query::default(), Duration::from_secs(3_600)).unwrap();
+    assert_eq!((bucket[0].periods, bucket[0].measured), (6, 1));
 }
 
 #[test]

@@ -197,6 +197,17 @@ impl Schedule {
         }
     }
 
+    /// Returns when the next run of a period comes due, and of which task.
+    pub fn next_run(&mut self) -> Option<(Moment, Arc<str>)> {
+        while let Some(Reverse((due, edition, name))) = self.coming.peek() {
+            if self.tasks.get(name).is_some_and(|task| task.edition == *edition) {
+                return Some((*due, Arc::clone(name)));
+            }
+            self.coming.pop();
+        }
+        None
+    }
+
     /// Returns the next step. `hindered` says of a task whose run is due what keeps it from
     /// being wanted at all.
     pub fn step(
@@ -229,7 +240,7 @@ impl Schedule {
             let hindrance = late.hindrance();
             return Step::Missed { task: late.task, cause: late.cause, hindrance };
         }
-        let due = self.coming.peek().map(|Reverse((due, ..))| *due);
+        let due = self.next_run().map(|(due, _)| due);
         let ends = self.running.values().map(|running| running.run.until);
         Step::Wait(due.into_iter().chain(ends).chain(self.queue.last_starts()).min())
     }
@@ -245,13 +256,8 @@ impl Schedule {
 
     /// Takes the next task whose run has come due.
     fn next_due(&mut self, now: Moment) -> Option<Arc<str>> {
-        while self.coming.peek().is_some_and(|Reverse((due, ..))| *due <= now) {
-            let Reverse((_, edition, name)) = self.coming.pop()?;
-            if self.tasks.get(&name).is_some_and(|task| task.edition == edition) {
-                return Some(name);
-            }
-        }
-        None
+        self.next_run().filter(|(due, _)| *due <= now)?;
+        self.coming.pop().map(|Reverse((.., name))| name)
     }
 
     /// A period has ended in something: the next one is to come.

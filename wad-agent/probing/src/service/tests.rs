@@ -9,6 +9,7 @@ use super::*;
 use crate::{
     archive::Query,
     row::{Ending, Hindrance, Row},
+    task::Task,
 };
 
 /// A service with an archive of its own.
@@ -32,7 +33,10 @@ fn task(name: &str, port: u16, more: &str) -> String {
 
 impl Prober {
     fn start(text: &str, passive: Passive) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::start_in(tempfile::tempdir().unwrap(), text, passive)
+    }
+
+    fn start_in(folder: tempfile::TempDir, text: &str, passive: Passive) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let file = folder.path().join("probes.sqlite");
         let probe = probe(text);
@@ -144,6 +148,37 @@ fn a_change_ends_what_runs_and_says_so() {
     let row = rows.iter().find(|row| row.task == "a" && row.period == asked.period);
     let row = row.unwrap_or_else(|| panic!("{rows:?}"));
     assert!(matches!(&row.ending, Ending::Killed(why) if why == "the service stops"), "{row:?}");
+}
+
+/// The one before this was killed 100 s ago.
+#[test]
+fn periods_without_a_service_have_one_row() {
+    let port = free_port();
+    let text = answering(port) + &task("a", port, "");
+    let folder = tempfile::tempdir().unwrap();
+    let config = probe(&text);
+    let task = Task::new(config.tasks[0].clone());
+    let ago = Timestamp::now() - Duration::from_secs(100);
+    let archive = Archive::open(&folder.path().join("probes.sqlite"), bounds(&config));
+    archive.append(&task.row(ago, Ending::TimedOut));
+    drop(archive);
+    let host = Prober::start_in(folder, &text, no_flows());
+    let until = Instant::now() + Duration::from_secs(15);
+    let stopped = loop {
+        assert!(Instant::now() < until, "no row: {:?}", host.rows());
+        let is_it = |row: &Row| matches!(row.ending, Ending::Missed(Hindrance::Stopped { .. }));
+        match host.rows().into_iter().find(is_it) {
+            Some(row) => break row,
+            None => thread::sleep(Duration::from_millis(20)),
+        }
+    };
+    // The one that has a row is not among them, and neither is the one that is to come.
+    assert!((9..=11).contains(&stopped.periods()), "{stopped:?}");
+    assert!((0.0..10.2).contains(&stopped.period.duration_since(ago).as_secs_f64()), "{stopped:?}");
+    let outlook = host.service.asker().outlook();
+    assert_eq!((outlook.tasks, outlook.bytes_per_day), (1, config.bytes_per_day()));
+    assert_eq!(outlook.next_in().map(|(task, _)| task), Some("a"));
+    host.finish();
 }
 
 #[test]

@@ -18,7 +18,9 @@ use wad_policy::config::{Probe, ProbeTask};
 use super::{
     Asked, GRACE, Order, Passive,
     keeper::Keeper,
+    outlook::Told,
     run::{self, Outcome},
+    stopped::Before,
 };
 use crate::{
     clock,
@@ -46,6 +48,9 @@ pub struct Work {
     asked: HashMap<Moment, Timestamp>,
     /// Rows that are to be kept.
     rows: Vec<Row>,
+    /// The legacy of services before this one, until there are tasks.
+    before: Before,
+    outlook: Told,
 }
 
 /// A task, and how it goes.
@@ -67,7 +72,12 @@ struct Begun {
 }
 
 impl Work {
-    pub fn new(seed: Chance, passive: Passive, keeper: Keeper) -> Self {
+    pub fn new(
+        seed: Chance,
+        (passive, keeper): (Passive, Keeper),
+        before: Before,
+        outlook: Told,
+    ) -> Self {
         Self {
             seed,
             passive,
@@ -78,6 +88,8 @@ impl Work {
             running: HashMap::new(),
             asked: HashMap::new(),
             rows: Vec::new(),
+            before,
+            outlook,
         }
     }
 
@@ -85,6 +97,8 @@ impl Work {
     pub async fn run(mut self, mut orders: mpsc::UnboundedReceiver<Order>) {
         loop {
             let wait = self.do_all();
+            let (running, next) = (self.running.len(), self.schedule.next_run());
+            self.outlook.change(|it| (it.running, it.next) = (running, next));
             for row in std::mem::take(&mut self.rows) {
                 self.keeper.keep(row).await;
             }
@@ -205,6 +219,9 @@ impl Work {
 
     /// Runs these tasks, and no others. Those that are as they were go on.
     fn follow(&mut self, probe: Probe) {
+        let (tasks, bytes_per_day) = (probe.tasks.len(), probe.bytes_per_day());
+        self.outlook.change(|it| (it.tasks, it.bytes_per_day) = (tasks, bytes_per_day));
+        let before = std::mem::take(&mut self.before);
         let wanted: HashMap<_, _> =
             probe.tasks.into_iter().map(|task| (task.name.clone(), Task::new(task))).collect();
         let is_other = |(name, known): &(&String, &Known)| wanted.get(*name) != Some(&*known.task);
@@ -215,7 +232,9 @@ impl Work {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for (name, task) in wanted {
             if !self.tasks.contains_key(&name) {
-                self.schedule.add(task.planned(self.seed, now, since_1970));
+                let planned = task.planned(self.seed, now, since_1970);
+                self.rows.extend(before.row(&task, clock::shown(planned.first, now)));
+                self.schedule.add(planned);
                 self.tasks.insert(name, Known::new(task));
             }
         }

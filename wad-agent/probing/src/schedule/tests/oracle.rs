@@ -108,7 +108,7 @@ fn misses_have_their_reason(world: &World, history: &History) {
             Some(Hindrance::KnownFromFlows) => {
                 assert!(matches!(row.cause, Cause::Period(_)), "{row:?}");
             }
-            Some(Hindrance::BackingOff) => panic!("{row:?}"),
+            Some(Hindrance::BackingOff | Hindrance::Stopped { .. }) => panic!("{row:?}"),
         }
     }
 }
