@@ -50,7 +50,7 @@ const HEADERS: (&str, &str) = ("libc6-dev-amd64-cross", "/usr/x86_64-linux-gnu/i
 pub const OTHER_HEADERS: &str = HEADERS.1;
 
 /// This list has all packages.
-pub const ALL: [Package; 30] = [
+pub const ALL: [Package; 31] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
@@ -64,6 +64,7 @@ pub const ALL: [Package; 30] = [
     Package::new("util-linux", "taskset", "processors of benchmarks, mounts of machines"),
     Package::new("systemd", "systemctl", "holds the agent as its unit says"),
     Package::new("zstd", "zstd", "an outside view of packed traces"),
+    Package::new("sqlite3", "sqlite3", "an outside view of results of probes"),
     Package::new("clang", "clang", "compiles C for other machines").only(Only::Shipping),
     Package::new(HEADERS.0, HEADERS.1, "C for other machines").only(Only::Shipping),
     Package::new("skopeo", "skopeo", "an outside view of images").only(Only::Images),

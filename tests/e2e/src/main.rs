@@ -1,6 +1,7 @@
 //! `wad-e2e`: the end-to-end tests of `wad`, which need root. `cargo xtask test` runs
 //! them on this host, `cargo xtask vm` under other kernels.
 
+mod alone;
 mod application;
 mod harness;
 mod measured;

@@ -1,8 +1,8 @@
-//! A real Prometheus scrapes one address each second.
+//! A real Prometheus scrapes one address each second, and its promtool judges a page.
 
 use std::{
     fs::{self, File},
-    io,
+    io::{self, Write as _},
     net::{SocketAddr, TcpListener},
     path::Path,
     process::{Command, Stdio},
@@ -17,6 +17,30 @@ pub enum PrometheusError {
     Folder(#[from] io::Error),
     #[error(transparent)]
     Process(#[from] ProcessError),
+    #[error("cannot speak with promtool")]
+    Promtool(#[source] io::Error),
+    #[error("promtool has something against the metrics: {0}")]
+    Metrics(String),
+}
+
+/// Has promtool check a page of metrics, against which it has nothing.
+///
+/// # Errors
+/// With what it says.
+pub fn check_metrics(page: &str) -> Result<(), PrometheusError> {
+    let ask = || {
+        let mut promtool = Command::new("promtool");
+        promtool.args(["check", "metrics"]).stdin(Stdio::piped());
+        let mut child = promtool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+        child.stdin.take().expect("it is piped").write_all(page.as_bytes())?;
+        child.wait_with_output()
+    };
+    let output = ask().map_err(PrometheusError::Promtool)?;
+    let said = [output.stdout, output.stderr].concat();
+    if output.status.success() && said.is_empty() {
+        return Ok(());
+    }
+    Err(PrometheusError::Metrics(String::from_utf8_lossy(&said).into_owned()))
 }
 
 /// The server ends when dropped.

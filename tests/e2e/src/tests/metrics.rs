@@ -7,7 +7,7 @@ use std::{
     io::{Read as _, Write as _},
     net::{Ipv4Addr, TcpStream},
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
     time::{Duration, Instant},
 };
 
@@ -19,7 +19,7 @@ use wad_testbed::{
     emulated::wan::{ADDRESSES_V4, Wan},
     limits, metrics,
     process::run,
-    prometheus::Prometheus,
+    prometheus::{self, Prometheus},
     settings,
     stand::{Stand, until},
     tcp::{self, Connection, at},
@@ -46,14 +46,7 @@ fn promtool_accepts_them() -> Result<()> {
     let text = home.metrics()?.text().to_owned();
     ensure!(text.contains("wad_connections_matched_total{path=\"wi\\\"r\\\\e\"} 1\n"), "{text}");
 
-    let mut promtool = Command::new("promtool");
-    promtool.args(["check", "metrics"]).stdin(Stdio::piped());
-    let mut child = promtool.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    child.stdin.take().context("promtool reads nothing")?.write_all(text.as_bytes())?;
-    let output = child.wait_with_output()?;
-    let said = [output.stdout, output.stderr].concat();
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&said));
-    ensure!(said.is_empty(), "{}", String::from_utf8_lossy(&said));
+    prometheus::check_metrics(&text)?;
     Ok(())
 }
 

@@ -49,8 +49,10 @@ pub async fn run(settings: &PathMtu, to: &Target) -> Result<Measurement, ToolErr
             (to.address, std::num::NonZeroU16::MIN.saturating_add(TRIES as u16 - 1));
         return Err(ToolError::Silent { address, count, source: None });
     }
+    // The first has waited until neighbours were found, for a second with IPv6.
+    probe.comes_back(least).await?;
     // From here on an answer is known to take so long.
-    let round_trip = probe.seconds.iter().copied().fold(0.0, f64::max);
+    let round_trip = probe.seconds.last().copied().unwrap_or_default();
     let wait = LEAST_WAIT.max(Duration::from_secs_f64(round_trip) * ROUND_TRIPS);
     probe.wait = wait.min(settings.wait);
     let mut search = Search::new(least, u32::from(settings.most_bytes).max(least));
