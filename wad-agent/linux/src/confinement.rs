@@ -6,6 +6,7 @@
 
 use std::{collections::BTreeMap, io};
 
+use nix::unistd::{getgid, getuid};
 use rustix::{
     io::Errno,
     thread::{
@@ -14,7 +15,9 @@ use rustix::{
     },
 };
 use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq,
+    BackendError, BpfProgram, SeccompAction,
+    SeccompCmpArgLen::Dword,
+    SeccompCmpOp::{MaskedEq, Ne},
     SeccompCondition, SeccompFilter, SeccompRule, TargetArch,
 };
 use thiserror::Error;
@@ -46,9 +49,14 @@ const KEPT: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::CHOWN)
     .union(CapabilitySet::NET_BIND_SERVICE);
 
+/// The file of ping has this one, and the kernel starts no program that could not have what
+/// its file has. It stays among what such programs could have; they get none of it, as
+/// no_new_privs is set.
+const OF_PING: CapabilitySet = CapabilitySet::NET_RAW;
+
 /// System calls that the agent never makes, and that are worth something to an intruder.
 /// mount(2) and setns(2) are not among them: the BPF file system, and namespaces of
-/// containers.
+/// containers. Nor is capset(2): it can only take more away now, and ping does.
 const REFUSED: &[i64] = &[
     // Other processes.
     libc::SYS_ptrace,
@@ -87,10 +95,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_mount_setattr,
     libc::SYS_mknodat,
     libc::SYS_fanotify_init,
-    // Other users, and privileges.
-    libc::SYS_capset,
-    libc::SYS_setuid,
-    libc::SYS_setgid,
+    // Other users.
     libc::SYS_setreuid,
     libc::SYS_setregid,
     libc::SYS_setresuid,
@@ -124,7 +129,7 @@ fn drop_capabilities() -> Result<(), Errno> {
     let CapabilitySets { effective, permitted, .. } = capabilities(None)?;
     // Without CAP_SETPCAP there is no way; it is for programs that are started alone.
     if effective.contains(CapabilitySet::SETPCAP) {
-        for capability in KEPT.complement().iter() {
+        for capability in KEPT.union(OF_PING).complement().iter() {
             match remove_capability_from_bounding_set(capability) {
                 // This kernel knows it not.
                 Ok(()) | Err(Errno::INVAL) => {}
@@ -156,6 +161,13 @@ fn refuse_calls() -> Result<(), ConfinementError> {
 /// Returns the calls that are refused: a few only with certain arguments.
 fn refusals() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let mut refusals: BTreeMap<_, _> = REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    // Another user or group than the own one; ping makes sure that it has that.
+    for (call, own) in
+        [(libc::SYS_setuid, getuid().as_raw()), (libc::SYS_setgid, getgid().as_raw())]
+    {
+        let other = SeccompCondition::new(0, Dword, Ne, own.into())?;
+        refusals.insert(call, vec![SeccompRule::new(vec![other])?]);
+    }
     // Memory that is written and run, or made such that it can be run.
     let (write, exec) = (libc::PROT_WRITE as u64, libc::PROT_EXEC as u64);
     for (call, bits) in [
@@ -173,13 +185,18 @@ fn refusals() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
 mod tests {
     use std::{fs, thread};
 
+    use rustix::thread::capability_is_in_bounding_set;
+
     use super::*;
 
     /// It is for a thread as for a process, and each test has one of its own.
     #[test]
     fn what_is_taken_is_gone_and_what_is_needed_is_there() {
         let confined = || {
+            let ping_could_start = capability_is_in_bounding_set(CapabilitySet::NET_RAW).unwrap();
             assert!(confine().is_empty());
+            let can_start = capability_is_in_bounding_set(CapabilitySet::NET_RAW).unwrap();
+            assert_eq!(can_start, ping_could_start);
             let status = fs::read_to_string("/proc/thread-self/status").unwrap();
             let field = |name| {
                 let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -193,10 +210,13 @@ mod tests {
                 [
                     libc::syscall(libc::SYS_unshare, 0),
                     libc::syscall(libc::SYS_personality, 0xffff_ffff_u64),
+                    libc::syscall(libc::SYS_setuid, getuid().as_raw() + 1),
                 ]
             };
-            assert_eq!(refused, [-1, -1]);
+            assert_eq!(refused, [-1; 3]);
             assert_eq!(io::Error::last_os_error().kind(), io::ErrorKind::PermissionDenied);
+            // SAFETY: as above; nothing changes.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_setuid, getuid().as_raw()) }, 0);
             let map = |protection| {
                 // SAFETY: new memory, which is left.
                 let mapped = unsafe {

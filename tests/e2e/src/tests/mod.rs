@@ -91,6 +91,7 @@ mod switch;
 mod systemd;
 mod systemd_kills;
 mod systemd_privileges;
+mod systemd_probes;
 mod takeover;
 mod top;
 mod totals;
