@@ -11,7 +11,7 @@ use wad_fuzz::PARSERS;
 const CASES: u32 = 200;
 const MOST_CHANGES: usize = 8;
 
-/// What is done to a seed.
+/// A change is made to a seed.
 #[derive(Clone, Debug)]
 enum Change {
     Set(Index, u8),
