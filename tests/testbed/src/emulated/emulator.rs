@@ -26,6 +26,7 @@ use super::{
     link::{Link, LinkLaw},
     losses::{Fate, LossLaw, Losses, Passing},
     packet::{Packet, Segment},
+    policer::{Policer, PolicerLaw},
     tun::{FRAME_BYTES, QUEUE_PACKETS, Tun},
 };
 use crate::monotonic_ns;
@@ -45,6 +46,8 @@ const READS_PER_PASS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct DirectionLaw {
     pub link: LinkLaw,
+    /// It stands before the link.
+    pub policer: Option<PolicerLaw>,
     pub losses: LossLaw,
     pub delay: DelayLaw,
     /// Packets that arrive within this time are delivered together.
@@ -61,6 +64,8 @@ pub struct Counters {
     /// Packets, of one or more segments, handed to the receiver's kernel.
     pub deliveries: u64,
     pub queue_drops: u64,
+    #[serde(default)]
+    pub policer_drops: u64,
     pub random_drops: u64,
     pub planned_drops: u64,
     pub marks: u64,
@@ -211,6 +216,7 @@ struct Direction<'a> {
     part: Part,
     epoch_ns: u64,
     losses: Losses,
+    policer: Option<Policer>,
     link: Link,
     line: DelayLine<Segment>,
     moderation_ns: u64,
@@ -231,6 +237,7 @@ impl<'a> Direction<'a> {
             part,
             epoch_ns: monotonic_ns(),
             losses: Losses::new(law.losses, law.seed),
+            policer: law.policer.map(Policer::new),
             link: Link::new(law.link),
             line: DelayLine::new(law.delay, !law.seed),
             moderation_ns: law.moderation_ns,
@@ -315,7 +322,11 @@ impl<'a> Direction<'a> {
             }
             None => {}
         }
-        let Some(leaves_ns) = self.link.offer(came_ns, read_ns, segment.wire_bytes()) else {
+        let bytes = segment.wire_bytes();
+        if self.policer.as_mut().is_some_and(|policer| !policer.passes(came_ns, bytes)) {
+            return counters.policer_drops += 1;
+        }
+        let Some(leaves_ns) = self.link.offer(came_ns, read_ns, bytes) else {
             counters.queue_drops += 1;
             self.moments.queue_drops_ns.push(self.epoch_ns + came_ns);
             return counters.stall_drops += u64::from(came_ns != read_ns);

@@ -1,6 +1,6 @@
 //! A long path in user space joins two network namespaces.
 //!
-//! Bottom up: `packet`, `sack`, `burst`, `link`, `losses`, `delay_line` and `flights`
+//! Bottom up: `packet`, `sack`, `burst`, `link`, `policer`, `losses`, `delay_line` and `flights`
 //! are the pure parts; `tun` and `emulator` run them between two devices; `path` is
 //! what a file says of one, in the `units` that files have, and `wan` sets up the
 //! namespaces with it.
@@ -13,6 +13,7 @@ pub mod link;
 pub mod losses;
 pub mod packet;
 pub mod path;
+pub mod policer;
 mod sack;
 pub mod tun;
 pub mod units;

@@ -9,6 +9,7 @@ use crate::emulated::{
     emulator::DirectionLaw,
     link::LinkLaw,
     losses::LossLaw,
+    policer::PolicerLaw,
     units::{Rate, Span},
 };
 
@@ -44,6 +45,8 @@ pub struct Path {
 pub struct Direction {
     pub rate: Rate,
     pub queue: Queue,
+    /// Before the queue, some of what comes too fast is dropped.
+    pub policer: Option<Policer>,
     /// Delay of up to so much more; packets stay in order.
     #[serde(default)]
     pub jitter: Span,
@@ -74,6 +77,14 @@ pub enum Queue {
     Bytes(u64),
 }
 
+/// A rate that is let through, and the bytes of a burst, headers included.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policer {
+    pub rate: Rate,
+    pub burst_bytes: u64,
+}
+
 /// Some packets are held back and overtaken: for so long, or by so many later ones.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -100,6 +111,7 @@ impl Path {
         let reverse = match &self.reverse {
             Some(reverse) => self.law(reverse, self.seed ^ 1),
             None => DirectionLaw {
+                policer: None,
                 losses: LossLaw::default(),
                 delay: DelayLaw { delay_ns: self.rtt.nanoseconds() / 2, ..DelayLaw::default() },
                 ..forward.clone()
@@ -115,6 +127,10 @@ impl Path {
                 rate_bits_per_second: direction.rate.bits_per_second,
                 queue_limit_bytes: self.queue_bytes(direction),
             },
+            policer: direction.policer.map(|policer| PolicerLaw {
+                rate_bits_per_second: policer.rate.bits_per_second,
+                burst_bytes: policer.burst_bytes,
+            }),
             losses: LossLaw {
                 probability: direction.loss,
                 data_packets: direction.drop_data_packets.clone(),
@@ -153,11 +169,14 @@ impl Path {
         (rate / 8.0 * self.rtt.0.as_secs_f64()) as u64
     }
 
-    /// Returns the most that an application can get: the rate less the headers.
+    /// Returns the most that an application can get for long: the rate less the headers.
     #[must_use]
     pub fn carries_bits_per_second(&self) -> f64 {
         let payload = self.mtu.saturating_sub(HEADER_BYTES);
-        self.forward.rate.bits_per_second as f64 * f64::from(payload) / f64::from(self.mtu)
+        let Direction { rate, policer, .. } = &self.forward;
+        let least = policer.iter().map(|policer| policer.rate).chain([*rate]);
+        let rate = least.map(|rate| rate.bits_per_second).min().unwrap_or_default();
+        rate as f64 * f64::from(payload) / f64::from(self.mtu)
     }
 
     /// Returns why the path cannot be used, if so.
@@ -173,6 +192,9 @@ impl Path {
             if matches!(direction.queue, Queue::Bdp(multiple) if !(0.0..=100.0).contains(&multiple))
             {
                 return Some("queue.bdp is a number from 0 to 100");
+            }
+            if direction.policer.is_some_and(|policer| policer.burst_bytes < self.mtu.into()) {
+                return Some("policer.burst_bytes takes a packet of the path's mtu");
             }
         }
         if self.moderation.0 > MOST_MODERATION {
@@ -198,6 +220,21 @@ mod tests {
         let both = |more| path(more).laws().map(|law| law.moderation_ns);
         assert_eq!(both(""), [100_000; 2]);
         assert_eq!(both("moderation = '300us'"), [300_000; 2]);
+    }
+
+    #[test]
+    fn a_policer_says_what_the_path_carries_and_lets_a_packet_through() {
+        let path = |burst| {
+            let policer = format!("{{ rate = '100Mbit', burst_bytes = {burst} }}");
+            let forward = format!("{{ rate = '1Gbit', queue.bdp = 1, policer = {policer} }}");
+            toml::from_str::<Path>(&format!("rtt = '20ms'\nforward = {forward}")).unwrap()
+        };
+        assert_eq!(path(1_500).carries_bits_per_second(), 1e8 * 1_448.0 / 1_500.0);
+        assert_eq!(path(1_500).fault(), None);
+        let fault = path(1_499).fault();
+        assert_eq!(fault, Some("policer.burst_bytes takes a packet of the path's mtu"));
+        let [there, back] = path(1_500).laws();
+        assert!(there.policer.is_some() && back.policer.is_none());
     }
 
     #[test]
