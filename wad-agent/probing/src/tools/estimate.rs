@@ -2,10 +2,11 @@
 //! the kernel said of the connection, moment by moment.
 //!
 //! Under BBR the transfer ends soon after the kernel has found the pipe full, and left
-//! STARTUP (`bbr_check_full_bw_reached()`: three rounds without a quarter more). What it
-//! delivered since then has to agree with itself: a policer lets a burst through at
-//! another rate than the rest. (That a first crossing takes an eighth of the traffic of a
-//! full test, and that ten RTTs are to pass, is M-Lab's finding for ndt7.)
+//! STARTUP (`bbr_check_full_bw_reached()`: three rounds without a quarter more). These
+//! rounds count: they were at the path's rate. What was delivered since they began has to
+//! agree with itself: a policer lets a burst through at another rate than the rest. (That a
+//! first crossing takes an eighth of the traffic of a full test, and that ten RTTs are to
+//! pass, is M-Lab's finding for ndt7.)
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -19,7 +20,9 @@ const LEAST: Duration = Duration::from_millis(200);
 /// carries, fewer will do.
 const ENOUGH_SECONDS: f64 = 0.6;
 const FEWEST_ROUND_TRIPS: u32 = 3;
-/// The delivery rate is so far from what was acknowledged at most, as a share of that.
+/// The rounds of STARTUP in which the kernel saw no more come through.
+const FULL_ROUND_TRIPS: u32 = 3;
+/// The delivery rate is so far from what was delivered at most, as a share of that.
 const AGREES: f64 = 0.1;
 /// A limit counts where it held for more than this share of the time.
 const LIMITED: f64 = 0.1;
@@ -40,7 +43,7 @@ pub struct Sample {
 pub struct Estimate {
     first: Option<Sample>,
     last: Option<Sample>,
-    /// The latest ones: under BBR since it left STARTUP.
+    /// The latest ones: under BBR since the pipe was full.
     window: VecDeque<Sample>,
     has_left_startup: bool,
     rtt_seconds: Vec<f64>,
@@ -53,23 +56,24 @@ impl Estimate {
         self.last = Some(sample);
         self.rtt_seconds.push(f64::from(sample.info.rtt_us) / 1e6);
         self.has_left_startup |= sample.bbr.is_some_and(|bbr| !bbr.is_in_startup());
-        if sample.bbr.is_some() && !self.has_left_startup {
-            return false;
-        }
+        let is_looking = sample.bbr.is_some() && !self.has_left_startup;
         self.window.push_back(sample);
         let round_trip = Duration::from_micros(sample.info.min_rtt_us.into());
-        let span = LEAST.max(round_trip * ROUND_TRIPS);
+        let span = match is_looking {
+            true => round_trip * FULL_ROUND_TRIPS,
+            false => LEAST.max(round_trip * ROUND_TRIPS),
+        };
         let is_long = |from: Duration, span| sample.at - from >= span;
         // The oldest one stays for as long as the window is not longer than it has to be.
         while self.window.get(1).is_some_and(|second| is_long(second.at, span)) {
             self.window.pop_front();
         }
-        if sample.bbr.is_none() {
+        if sample.bbr.is_none() || is_looking {
             return false;
         }
         let begins = self.window[0].at;
-        let sent = sample.info.bytes_acked as f64;
-        let is_enough = sent >= ENOUGH_SECONDS * self.usual()
+        let delivered = sample.info.delivered_bytes as f64;
+        let is_enough = delivered >= ENOUGH_SECONDS * self.usual()
             && is_long(begins, LEAST.max(round_trip * FEWEST_ROUND_TRIPS));
         (is_enough || is_long(begins, span)) && self.agrees()
     }
@@ -85,7 +89,7 @@ impl Estimate {
         rates.get(rates.len() / 2).copied().unwrap_or_default() as f64
     }
 
-    /// Returns what was acknowledged within the window, in bytes a second.
+    /// Returns what was delivered within the window, in bytes a second.
     fn mean(&self) -> f64 {
         let ends = self.window.front().zip(self.window.back());
         ends.map_or(0.0, |(first, last)| rate(first, last))
@@ -149,9 +153,9 @@ impl Estimate {
     }
 }
 
-/// Returns what was acknowledged between two moments, in bytes a second.
+/// Returns what was delivered between two moments, in bytes a second.
 fn rate(first: &Sample, last: &Sample) -> f64 {
-    let bytes = last.info.bytes_acked.saturating_sub(first.info.bytes_acked) as f64;
+    let bytes = last.info.delivered_bytes.saturating_sub(first.info.delivered_bytes) as f64;
     let seconds = (last.at - first.at).as_secs_f64();
     if seconds > 0.0 { bytes / seconds } else { 0.0 }
 }

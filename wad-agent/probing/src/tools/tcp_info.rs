@@ -21,6 +21,8 @@ pub struct TcpInfo {
     pub rtt_us: u32,
     pub min_rtt_us: u32,
     pub bytes_acked: u64,
+    /// All that has arrived, out of order or not: whole segments.
+    pub delivered_bytes: u64,
     pub segments_out: u32,
     pub segments_in: u32,
     pub bytes_received: u64,
@@ -44,6 +46,7 @@ impl TcpInfo {
             is_app_limited: bytes[7] & 1 != 0,
             rtt_us: word(68),
             bytes_acked: long(120),
+            delivered_bytes: u64::from(word(192)) * u64::from(word(16)),
             bytes_received: long(128),
             segments_out: word(136),
             segments_in: word(140),

@@ -21,7 +21,7 @@ impl Connection {
     /// Goes on for a step at these rates in bytes a second: the mean, and what the kernel says.
     fn step(&mut self, mean: u64, said: u64) -> bool {
         self.sample.at += STEP;
-        self.sample.info.bytes_acked += mean * STEP.as_millis() as u64 / 1000;
+        self.sample.info.delivered_bytes += mean * STEP.as_millis() as u64 / 1000;
         self.sample.info.busy_us += STEP.as_micros() as u64;
         self.sample.info.delivery_bytes_per_second = said;
         self.estimate.take(self.sample)
@@ -49,15 +49,26 @@ impl Connection {
 }
 
 #[test]
-fn an_estimate_stands_ten_round_trips_after_startup() {
+fn an_estimate_stands_after_ten_round_trips_at_the_rate() {
     let mut connection = Connection::new(true);
     // In STARTUP, however long.
     assert_eq!(connection.until(100, RATE / 20, RATE / 10), None);
+    // The last three are at the rate: the kernel has seen no more.
+    assert_eq!(connection.until(24, RATE, RATE + RATE / 50), None);
     connection.leave_startup();
     let took = connection.until(1000, RATE, RATE + RATE / 50).unwrap();
-    let expected = Duration::from_micros(10 * u64::from(RTT_US));
+    let expected = Duration::from_micros(7 * u64::from(RTT_US));
     assert!((expected..expected + 2 * STEP).contains(&took), "{took:?}");
     assert_eq!(connection.bandwidth(true), (8.0 * 1.02e8, Confidence::Converged));
+}
+
+#[test]
+fn what_was_before_the_pipe_was_full_does_not_count() {
+    let mut connection = Connection::new(true);
+    assert_eq!(connection.until(24, RATE / 5, RATE / 5), None);
+    connection.leave_startup();
+    connection.until(1000, RATE, RATE).unwrap();
+    assert_eq!(connection.bandwidth(true), (8.0 * 1e8, Confidence::Converged));
 }
 
 #[test]
@@ -75,9 +86,9 @@ fn on_long_paths_less_than_a_second_of_the_rate_will_do() {
     connection.sample.info.min_rtt_us = 200_000;
     connection.until(80, RATE, RATE);
     connection.leave_startup();
-    // 0.4 s are sent already: three round trips are more than the rest.
+    // 0.4 s of them have passed.
     let took = connection.until(1000, RATE, RATE).unwrap();
-    let expected = Duration::from_millis(3 * 200);
+    let expected = Duration::from_millis(3 * 200 - 400);
     assert!((expected..expected + 2 * STEP).contains(&took), "{took:?}");
 }
 
