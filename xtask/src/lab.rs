@@ -33,6 +33,7 @@ pub fn lab(mut arguments: Vec<OsString>) -> Result<()> {
         ["report", "objects", "many-flows"].contains(&&*argument)
             || argument.ends_with("iperf3")
             || argument.starts_with("measured-")
+            || argument == "probe"
     });
     let purpose = if needs_others { For::Testing } else { For::Demo };
     let needs_wad = arguments.first().is_some_and(|name| name == "run" || name == "report");

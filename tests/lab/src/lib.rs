@@ -4,7 +4,8 @@
 //! `scenario`, `run` and `transfer` make experiments of it, with `bulk`, `iperf3` and
 //! `udp` as who sends, `fetch` for a client that gets what a server has; `second_path` has
 //! connections beside it that nobody reads, by `unread`; `monitor` has measured the path
-//! where nobody tells the agent of it; `suggested` asks what `wad` would suggest; `record` makes figures of what was seen, with
+//! where nobody tells the agent of it; `suggested` asks what `wad` would suggest; `probe` holds
+//! what probes find out against their paths; `record` makes figures of what was seen, with
 //! `slow_start`, `recovery` and `responses`, `memory` watches what TCP holds, and
 //! `targets` holds figures against what was to be shown; `report` and
 //! `store` keep them; `demo`, `table`, `page` and `svg` show them. `bench` has what wad
@@ -26,6 +27,7 @@ pub mod measure;
 pub mod memory;
 pub mod monitor;
 pub mod page;
+pub mod probe;
 pub mod processors;
 pub mod progress;
 pub mod record;

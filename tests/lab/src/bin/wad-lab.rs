@@ -14,7 +14,7 @@ use wad_lab::{
     client::Client,
     demo,
     lab::Lab,
-    page, progress,
+    page, probe, progress,
     report::Report,
     scenario::{Machine, Scenario, ScenarioError},
     store, table, targets,
@@ -84,6 +84,9 @@ enum Command {
     Peer(Peer),
 }
 
+/// It is no transfer under `wad`, and has its own paths and figures.
+const PROBE: &str = "probe";
+
 #[derive(clap::Args)]
 struct How {
     /// Runs of each variant, alternated; the medians are shown [default: the
@@ -111,6 +114,10 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::List => list(),
+        Command::Run { scenario, how, variants, json, .. } if scenario == PROBE => {
+            cli::prepare(&how.wad)?;
+            print(probe::run(&how.wad, &variants, json)?.trim_end())
+        }
         Command::Run { scenario, how, variants, json, client, trace } => {
             if let Some(folder) = &trace {
                 let failed = || format!("cannot make the folder {}", folder.display());
@@ -150,7 +157,7 @@ fn list() -> anyhow::Result<()> {
     for name in Scenario::names()? {
         print(&format!("{name:<20} {}", Scenario::load(&name)?.description))?;
     }
-    Ok(())
+    print(&format!("{PROBE:<20} {}", probe::DESCRIPTION))
 }
 
 /// Scenarios, each with what was found.
