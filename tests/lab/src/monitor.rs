@@ -1,7 +1,9 @@
-//! A monitor measures a path beforehand, for agents that are not told what it carries:
-//! an exporter of it, and a real Prometheus that scrapes that.
+//! A monitor has measured a path beforehand, for agents that are not told what it carries:
+//! an exporter of it and a real Prometheus that scrapes that, or another host that probes.
 
-use std::{io, time::Duration};
+mod prober;
+
+use std::{io, path, time::Duration};
 
 use tempfile::TempDir;
 use wad_testbed::{
@@ -14,7 +16,10 @@ use wad_testbed::{
     wad::Home,
 };
 
-/// The policy follows within this time after the start of Prometheus.
+use self::prober::Prober;
+use crate::scenario::Monitored;
+
+/// The policy follows within this time after the start of the monitor.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Tells what went wrong with a monitor.
@@ -24,6 +29,8 @@ pub enum MonitorError {
     Prepare(#[from] io::Error),
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
+    #[error("the path cannot be probed: {0:#}")]
+    Probe(anyhow::Error),
     #[error(transparent)]
     Metrics(#[from] MetricsError),
     #[error(transparent)]
@@ -33,20 +40,27 @@ pub enum MonitorError {
 }
 
 /// A monitor ends when dropped.
-pub struct Monitor {
-    // Scrapes the exporter, and is dropped before it.
-    prometheus: Prometheus,
-    _exporter: Answers,
-    _folder: TempDir,
+pub enum Monitor {
+    Prometheus {
+        // Scrapes the exporter, and is dropped before it.
+        prometheus: Prometheus,
+        _exporter: Answers,
+        _folder: TempDir,
+    },
+    Probe(Prober),
 }
 
 impl Monitor {
     /// Starts a monitor of the receiver, which tells the rate that a test of throughput
-    /// gets at best, which is that of the payload, and the RTT without queues.
+    /// gets at best, which is that of the payload, and the RTT without queues; or one that
+    /// finds both out, by this `wad`.
     ///
     /// # Errors
-    /// When Prometheus cannot be run.
-    pub fn start(path: &Path) -> Result<Self, MonitorError> {
+    /// When Prometheus or `wad` cannot be run, or nothing is found out.
+    pub fn start(by: Monitored, path: &Path, wad: &path::Path) -> Result<Self, MonitorError> {
+        if by == Monitored::Probe {
+            return Prober::start(path, wad).map(Self::Probe).map_err(MonitorError::Probe);
+        }
         let labels = format!("{{path=\"{}\"}}", ADDRESSES_V4[1]);
         let bytes_per_second = path.carries_bits_per_second() / 8.0;
         let rtt_seconds = path.rtt.0.as_secs_f64();
@@ -57,13 +71,16 @@ impl Monitor {
         let exporter = Answers::start(move |_| Answer::text(text.as_str()))?;
         let folder = tempfile::tempdir()?;
         let prometheus = Prometheus::start(folder.path(), exporter.address())?;
-        Ok(Self { prometheus, _exporter: exporter, _folder: folder })
+        Ok(Self::Prometheus { prometheus, _exporter: exporter, _folder: folder })
     }
 
     /// Returns the agent's configuration of the monitor.
     #[must_use]
     pub fn source(&self) -> String {
-        source(self.prometheus.port())
+        match self {
+            Self::Prometheus { prometheus, .. } => source(Monitored::Prometheus, prometheus.port()),
+            Self::Probe(prober) => source(Monitored::Probe, prober.port()),
+        }
     }
 
     /// Waits until an agent has heard of the path.
@@ -79,13 +96,18 @@ impl Monitor {
     }
 }
 
-/// Returns the configuration for a Prometheus on this port of the loopback.
+/// Returns the configuration for a monitor on this port of the loopback.
 #[must_use]
-pub fn source(port: u16) -> String {
+pub fn source(by: Monitored, port: u16) -> String {
+    let own = match by {
+        Monitored::Prometheus => {
+            "kind = \"prometheus\"\nbandwidth = \"wan_bandwidth_bytes_per_second\"\n\
+             bandwidth_unit = \"B/s\"\nrtt = \"wan_rtt_seconds\"\n"
+        }
+        Monitored::Probe => "kind = \"probe\"\n",
+    };
     format!(
-        "[[source]]\nname = \"monitor\"\nkind = \"prometheus\"\n\
-         url = \"http://127.0.0.1:{port}\"\ninterval = \"1s\"\n\
-         bandwidth = \"wan_bandwidth_bytes_per_second\"\nbandwidth_unit = \"B/s\"\n\
-         rtt = \"wan_rtt_seconds\"\n\n"
+        "[[source]]\nname = \"monitor\"\nurl = \"http://127.0.0.1:{port}\"\ninterval = \"1s\"\n\
+         {own}\n"
     )
 }

@@ -135,7 +135,8 @@ impl Lab {
     ) -> Result<(), LabError> {
         signal::check()?;
         let cgroup = Cgroup::create("lab")?;
-        let monitor = variant.has_monitor.then(|| Monitor::start(&variant.path)).transpose()?;
+        let monitor = variant.monitor;
+        let monitor = monitor.map(|by| Monitor::start(by, &variant.path, &self.wad)).transpose()?;
         let source = monitor.as_ref().map_or_else(String::new, Monitor::source);
         let own = variant.is_first.then(OwnDefaults::set).transpose()?;
         let limits = if variant.is_routed { default_limits()? } else { String::new() };

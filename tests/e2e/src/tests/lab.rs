@@ -113,7 +113,7 @@ fn a_path_that_nobody_writes_down_is_measured() -> Result<()> {
         policy = { sndbuf = "auto", rcvbuf = "auto" }
         [[variant]]
         name = "measured"
-        monitor = true
+        monitor = "prometheus"
         policy = { mode = "measured" }
     "#)?;
     let variant = &report.variants[0];

@@ -18,8 +18,8 @@ fn policies_are_taken() -> Result<()> {
     for name in Scenario::names()? {
         for variant in Scenario::load(&name)?.variants {
             let Some(policy) = &variant.policy else { continue };
-            let source = if variant.has_monitor { monitor::source(9090) } else { String::new() };
-            fs::write(&file, source + policy)?;
+            let source = variant.monitor.map(|monitored| monitor::source(monitored, 9090));
+            fs::write(&file, source.unwrap_or_default() + policy)?;
             if let Err(error) = run(wad, &["check", "--config", config]) {
                 refused.push(format!("{name}, {}: {error}", variant.name));
             }

@@ -24,7 +24,7 @@ pub use self::{
     machine::{Machine, Version},
     plan::Plan,
     target::{Measure, Target},
-    variant::Variant,
+    variant::{Monitored, Variant},
 };
 use crate::client::Client;
 
@@ -409,7 +409,7 @@ mod tests {
     #[test]
     fn a_path_that_its_own_flows_measure_has_no_monitor() {
         let has_monitor = |name: &str| {
-            Scenario::load(name).unwrap().variants.iter().any(|variant| variant.has_monitor)
+            Scenario::load(name).unwrap().variants.iter().any(|variant| variant.monitor.is_some())
         };
         assert!(has_monitor("measured-oc12") && has_monitor("measured-datatag"));
         assert!(!has_monitor("passive"));

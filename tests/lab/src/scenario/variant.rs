@@ -39,10 +39,19 @@ pub struct RawVariant {
     is_first: bool,
     transfer: Option<u32>,
     repeat: Option<u32>,
-    #[serde(default)]
-    monitor: bool,
+    monitor: Option<Monitored>,
     #[serde(default)]
     sysctls: BTreeMap<String, String>,
+}
+
+/// Who tells an agent what a path carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Monitored {
+    /// A Prometheus, of an exporter that has the path's figures.
+    Prometheus,
+    /// Another host's `wad probe run`, which has measured the path.
+    Probe,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -71,8 +80,8 @@ pub struct Variant {
     pub policy: Option<String>,
     /// The configuration is what `wad plan` prints, and not known before it is asked.
     pub plan: Option<Plan>,
-    /// The variant's agent is told by a service what the path carries.
-    pub has_monitor: bool,
+    /// The variant's agent is told by this what the path carries.
+    pub monitor: Option<Monitored>,
     /// Metrics of routes are those of the sender's namespace: the agent runs there.
     pub is_routed: bool,
     /// The client that moves its data, where it is not the scenario's.
@@ -170,7 +179,7 @@ impl RawVariant {
                 paper: self.paper.clone(),
                 policy: policy.map(|text| text + second.as_deref().unwrap_or_default()),
                 plan: self.plan,
-                has_monitor: self.monitor,
+                monitor: self.monitor,
                 is_routed: policies.iter().any(|(_, own)| own.is_some_and(policy::is_routed)),
                 groups: groups.iter().map(|(group, _)| group.clone()).collect(),
                 client: self.client,
