@@ -15,8 +15,9 @@ use clap::Subcommand;
 use wad_toolchain::tool_folders;
 
 use crate::{
-    dist, exec, go, image, installed, programs,
+    chart, dist, exec, go, image, installed, programs,
     setup::{self, For},
+    source::Source,
 };
 
 const VERSION: &str = "1.37.2";
@@ -36,7 +37,6 @@ const NAMES: [&str; 7] = [
     "kubectl",
     "helm",
 ];
-const CHART: &str = "config/kubernetes/chart";
 /// Manifests are rendered for clusters of this version.
 const KUBE_VERSION: &str = "--kube-version=1.37.0";
 const RENDERED: &str = "config/kubernetes/manifests/wad.yaml";
@@ -66,7 +66,7 @@ pub fn run(order: &Order) -> Result<()> {
 
 fn render() -> Result<()> {
     let mut helm = Command::new(ensure()?.join("helm"));
-    helm.args(["template", "wad", CHART, "--namespace=wad", KUBE_VERSION]);
+    helm.args(["template", "wad", chart::FOLDER, "--namespace=wad", KUBE_VERSION]);
     helm.current_dir(exec::root());
     let rendered = exec::output(&mut helm).context("helm does not render the chart")?;
     fs::write(exec::root().join(RENDERED), rendered).context(RENDERED)
@@ -79,9 +79,10 @@ fn test() -> Result<()> {
     let target = setup::own_target()?;
     let tests = programs::end_to_end(target)?;
     let image = image::build(&[ARCH.to_owned()], None)?;
+    let chart = chart::pack(&Source::read()?)?;
     let wad = dist::folder(target).join("wad");
     let mut command = exec::command(&tests);
-    command.arg("--kubernetes").arg(kubernetes).arg("--image").arg(image);
+    command.arg("--kubernetes").arg(kubernetes).arg("--image").arg(image).arg("--chart").arg(chart);
     exec::run(command.env("WAD_BIN", wad))
 }
 
@@ -165,7 +166,8 @@ mod tests {
 
     #[test]
     fn the_chart_is_of_this_version() {
-        let chart = fs::read_to_string(exec::root().join(CHART).join("Chart.yaml")).unwrap();
+        let chart =
+            fs::read_to_string(exec::root().join(chart::FOLDER).join("Chart.yaml")).unwrap();
         for key in ["version", "appVersion"] {
             let line = format!("\n{key}: {}\n", env!("CARGO_PKG_VERSION"));
             assert!(chart.contains(&line), "{key}");

@@ -12,6 +12,7 @@ mod again;
 mod bill;
 mod book;
 mod build;
+mod chart;
 mod ci;
 mod clippy;
 mod collector;

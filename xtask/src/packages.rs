@@ -76,6 +76,9 @@ pub const ALL: [Package; 31] = [
     Package::new("containernetworking-plugins", "/usr/lib/cni/ptp", "joins pods")
         .only(Only::Kubernetes),
     Package::new("iptables", "iptables", "leads pods to the API server").only(Only::Kubernetes),
+    Package::new("docker-registry", "docker-registry", "has images for the node")
+        .service("docker-registry")
+        .only(Only::Kubernetes),
     Package::new("lintian", "lintian", "an outside view of packages").only(Only::Packages),
     Package::new("rpmlint", "rpmlint", "an outside view of packages").only(Only::Packages),
     Package::new("rpm", "rpm", "installs packages").only(Only::Packages),

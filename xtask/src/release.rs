@@ -1,7 +1,7 @@
 //! `cargo xtask release` makes all that is published of a version, in
-//! `target/dist/wad-<version>`: tarballs, packages, the image, lists of what is in the
-//! binaries, where all of it is from, and checksums. It is made twice, here and in a
-//! clone, and has to be the same.
+//! `target/dist/wad-<version>`: tarballs, packages, the image, the chart, lists of what
+//! is in the binaries, where all of it is from, and checksums. It is made twice, here and in
+//! a clone, and has to be the same.
 
 use std::{
     collections::BTreeMap,
@@ -17,7 +17,7 @@ use wad_toolchain::BpfToolchain;
 use crate::{
     again,
     bill::{self, Bill},
-    dist, exec, image, package,
+    chart, dist, exec, image, package,
     setup::{self, For},
     source::{Source, VERSION},
     tree::{Tree, gzip, sha256},
@@ -104,7 +104,7 @@ fn make(folder: &Path, source: &Source, commit: &str, url: Option<&str>) -> Resu
         anyhow::Ok(path)
     };
     let mut files = Vec::new();
-    let built = [image::build(&[], url)?].into_iter();
+    let built = [image::build(&[], url)?, chart::pack(source)?].into_iter();
     for path in built.chain(package::build(&[])?.into_iter().map(|built| built.path)) {
         let name = path.file_name().context("a file has a name")?.to_string_lossy().into_owned();
         let bytes = fs::read(&path).with_context(|| path.display().to_string())?;

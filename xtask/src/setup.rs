@@ -53,8 +53,9 @@ pub fn target_of(machine: &str) -> Result<&'static str> {
     target.with_context(|| format!("wad is not shipped for {machine}"))
 }
 
-/// A pod of Kubernetes begins with a program of this package, which does nothing.
-const PAUSING: &str = "busybox-static";
+/// A pod of Kubernetes begins with a program of the first, which does nothing; its image comes
+/// into a registry by the other.
+const FOR_PODS: [&str; 2] = ["busybox-static", "skopeo"];
 
 /// Makes sure that all is there.
 pub fn run(purpose: For) -> Result<()> {
@@ -75,7 +76,8 @@ pub fn run(purpose: For) -> Result<()> {
         }
         For::Testing => package.only.is_none(),
         For::Kubernetes => {
-            package.name == PAUSING || matches!(package.only, None | Some(Only::Kubernetes))
+            FOR_PODS.contains(&package.name)
+                || matches!(package.only, None | Some(Only::Kubernetes))
         }
         For::Images => matches!(package.only, Some(Only::Shipping | Only::Images)),
         For::Packages => matches!(package.only, Some(Only::Shipping | Only::Packages)),

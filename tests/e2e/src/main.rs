@@ -3,6 +3,7 @@
 
 mod alone;
 mod application;
+mod book;
 mod harness;
 mod measured;
 mod narrow;
@@ -44,12 +45,15 @@ struct Arguments {
     collector: Option<PathBuf>,
     /// Run the agent as its chart does on a real Kubernetes, whose programs are in this folder,
     /// and no other test
-    #[arg(long, value_name = "FOLDER", requires = "image",
+    #[arg(long, value_name = "FOLDER", requires_all = ["image", "chart"],
           conflicts_with_all = ["list", "verifier", "collector"])]
     kubernetes: Option<PathBuf>,
     /// The archive of the agent's image
     #[arg(long, value_name = "FILE", requires = "kubernetes")]
     image: Option<PathBuf>,
+    /// The chart as one file
+    #[arg(long, value_name = "FILE", requires = "kubernetes")]
+    chart: Option<PathBuf>,
     /// Install, upgrade and remove a package in this root of a distribution, and run no other
     #[arg(long, value_name = "ROOT", requires_all = ["earlier", "package"])]
     #[arg(conflicts_with_all = ["list", "verifier", "collector", "kubernetes"])]
@@ -133,8 +137,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         tests::scrapers::through_collector(program)?;
         return Ok(ExitCode::SUCCESS);
     }
-    if let (Some(programs), Some(image)) = (&arguments.kubernetes, &arguments.image) {
-        tests::kubernetes::on_a_node(programs, image)?;
+    if let (Some(programs), Some(image), Some(chart)) =
+        (&arguments.kubernetes, &arguments.image, &arguments.chart)
+    {
+        tests::kubernetes::on_a_node(programs, image, chart)?;
         return Ok(ExitCode::SUCCESS);
     }
     if let (Some(root), Some(earlier), Some(package)) =

@@ -3,6 +3,7 @@
 
 mod hierarchies;
 mod image;
+mod registry;
 
 use std::{
     ffi::OsStr,
@@ -17,7 +18,7 @@ use std::{
 use nix::sys::signal::Signal;
 
 use self::hierarchies::Hierarchies;
-pub use self::image::Image;
+pub use self::{image::Image, registry::Registry};
 use crate::{
     first_process,
     process::{Place, Process, ProcessError, run_command},
@@ -33,10 +34,13 @@ pub const ADDRESS: &str = "10.250.0.2";
 const CERTIFICATES: &str = include_str!("kubernetes/certificates.sh");
 const BOOT: &str = include_str!("kubernetes/node.sh");
 /// Files are there by these names, with the folder in the place of @FOLDER@.
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 5] = [
     ("containerd.toml", include_str!("kubernetes/containerd.toml")),
     ("kubelet.yaml", include_str!("kubernetes/kubelet.yaml")),
     ("network/10-test.conflist", include_str!("kubernetes/network.conflist")),
+    // skopeo looks in the home of whoever calls it.
+    (".config/containers/registries.conf", include_str!("kubernetes/registries.conf")),
+    ("registries/registry.example/hosts.toml", include_str!("kubernetes/hosts.toml")),
 ];
 
 /// From nothing to a node that takes pods it is some ten seconds on two cores.
@@ -142,7 +146,7 @@ impl Cluster {
         command.env("KUBECONFIG", self.kubeconfig());
         command.env("CONTAINERD_ADDRESS", self.folder.join("containerd/containerd.sock"));
         command.env("CONTAINERD_NAMESPACE", "k8s.io");
-        // helm keeps what it caches there.
+        // helm keeps what it caches there, and skopeo looks there for its configuration.
         command.env("HOME", &self.folder);
         command
     }

@@ -60,12 +60,12 @@ pub fn live(packages: &[Built]) -> Result<()> {
 
 /// Makes sure that the root of a release is there, and returns where.
 fn root(suite: &str) -> Result<PathBuf> {
-    let folder = tool_folders::folder(exec::root(), &format!("root-{suite}"));
+    let folder = tool_folders::folder(exec::root(), &format!("root-{suite}-sudo"));
     let works = |folder: &Path| folder.join("usr/lib/systemd/systemd").is_file();
     installed::ensure(&folder, works, |folder| {
         eprintln!("making a root of Debian's {suite}, once");
         let mut command = Command::new("debootstrap");
-        command.args(["--variant=minbase", "--include=systemd,rpm", suite]).arg(folder);
+        command.args(["--variant=minbase", "--include=systemd,rpm,sudo", suite]).arg(folder);
         exec::prepare(command.arg(apt::mirror()))
     })?;
     Ok(folder)

@@ -110,3 +110,21 @@ impl Package<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_book_installs_this_version() {
+        let page = fs::read_to_string(exec::root().join("docs/src/install.md")).unwrap();
+        let target = setup::target_of("x86_64").unwrap();
+        for kind in Kind::ALL {
+            let package = Package { kind, target, version: VERSION, wad: Path::new("wad") };
+            let name = package.file();
+            assert!(page.contains(&format!(" install ./{name}")), "{name}");
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! configuration, updates under load, uninstall. `cargo xtask kubernetes test` builds what it
 //! takes.
 
+mod by_the_book;
 mod capabilities;
 mod pods;
 
@@ -78,15 +79,15 @@ ip route show table all proto 119
 find /run/wad /var/lib/wad -mindepth 1 2>/dev/null || true
 ";
 
-/// Runs all of it, with the programs of Kubernetes and the agent's image.
-pub fn on_a_node(programs: &Path, image: &Path) -> Result<()> {
+/// Runs all of it, with the programs of Kubernetes, the agent's image and the packed chart.
+pub fn on_a_node(programs: &Path, image: &Path, chart: &Path) -> Result<()> {
     let _stand = Stand::set_up("kubernetes")?;
     let folder = tempfile::tempdir()?;
     let begun = Instant::now();
     let cluster = Cluster::start(folder.path(), programs)?;
     say(&format!("a node is there after {:.0} s", begun.elapsed().as_secs_f64()));
     let node = Node { cluster: &cluster, folder: folder.path() };
-    node.run(image).inspect_err(|_| say(&cluster.report()))?;
+    node.run(image, chart).inspect_err(|_| say(&cluster.report()))?;
     for what in NOT_SHOWN {
         println!("not shown: {what}");
     }
@@ -99,11 +100,14 @@ struct Node<'a> {
 }
 
 impl Node<'_> {
-    fn run(&self, image: &Path) -> Result<()> {
+    fn run(&self, image: &Path, chart: &Path) -> Result<()> {
         self.check_files()?;
         self.import(image)?;
         let _echo = self.echo(PORT)?;
         let before = self.state()?;
+        by_the_book::installs(self, image, chart)?;
+        self.is_as(&before)?;
+        println!("two lines of the book install it from a registry");
         let room = self.setting(ROOM)?;
 
         self.helm("install", FIRST_BYTES, &["--create-namespace"])?;

@@ -2,7 +2,7 @@
 //! before, removed and purged, while connections come and go: under the distribution's own package manager and systemd.
 //! Roots of distributions take minutes to make, so `cargo xtask package --check` runs this.
 
-use std::{collections::BTreeSet, path::Path, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use wad_testbed::{
@@ -16,11 +16,26 @@ use wad_testbed::{
 };
 
 use super::systemd::{is_tuned, path, with_newcomers};
+use crate::book;
 
 const LIMIT: Duration = Duration::from_secs(20);
 
 /// Sysctls that a path with buffers of a given size changes.
 const SYSCTLS: [&str; 2] = ["net.core.wmem_max", "net.core.rmem_max"];
+
+/// Package managers note things for themselves here, which stay.
+const NOTES: [&str; 9] = [
+    "/var/cache/apt/",
+    "/var/cache/debconf/",
+    "/var/lib/apt/",
+    "/var/lib/dpkg/",
+    "/var/log/alternatives.log",
+    "/var/log/apt/",
+    "/var/log/dpkg.log",
+    // Debian's rpm has its database in the home of whoever calls it.
+    "/root/.rpmdb",
+    "/var/lib/rpm",
+];
 
 /// A host of a distribution.
 struct Host {
@@ -48,6 +63,17 @@ impl Host {
         let kernel = Inventory::take()?;
         let sysctls = sysctls()?;
         let files = self.files()?;
+        let wait = || Ok::<_, anyhow::Error>(Inventory::take()?.since(&kernel));
+
+        if self.is_debian {
+            self.is_tuning(false)?;
+            self.install_by_the_book(package)?;
+            self.is_tuning(true)?;
+            self.purge()?;
+            self.is_tuning(false)?;
+            until("the kernel has nothing of it", LIMIT, wait, Inventory::is_empty)?;
+            println!("three lines of the book install it");
+        }
 
         self.install(earlier)?;
         ensure!(self.state()? == "inactive", "without a policy it is {}", self.state()?);
@@ -75,7 +101,6 @@ impl Host {
         self.remove()?;
         self.is_tuning(false)?;
         ensure!(sysctls == self::sysctls()?, "sysctls are not as before");
-        let wait = || Ok::<_, anyhow::Error>(Inventory::take()?.since(&kernel));
         until("the kernel has nothing of it", LIMIT, wait, Inventory::is_empty)?;
 
         // An agent that is gone while its tuning goes on is nobody's to clean up but the
@@ -98,6 +123,20 @@ impl Host {
     fn run(&self, command: &[&str]) -> Result<String> {
         let mut process = self.systemd.command(command[0]);
         Ok(run_command(process.args(&command[1..]).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"))?)
+    }
+
+    /// Enters the lines that a newcomer does, in a folder with the package and a policy.
+    fn install_by_the_book(&self, package: &Path) -> Result<()> {
+        let policy = book::block(book::FIRST_POLICY, "A first policy", "toml")?;
+        let folder = package.parent().context("a package is in a folder")?;
+        fs::write(folder.join("wad.toml"), policy.to_owned() + &path("p", ADDRESSES_V4[1]))?;
+        let lines = book::block(book::INSTALL, book::ON_A_HOST, "sh")?;
+        // The book has the package of one machine.
+        let name = package.file_name().context("a package is a file")?.to_string_lossy();
+        let machine = name.rsplit(['_', '.']).nth(1).context("a package is for a machine")?;
+        let lines = lines.replace("_amd64", &format!("_{machine}"));
+        self.run(&["sh", "-euc", &format!("cd /mnt\n{lines}")])?;
+        Ok(())
     }
 
     fn install(&self, package: &Path) -> Result<()> {
@@ -168,12 +207,10 @@ impl Host {
         Ok(())
     }
 
-    /// Returns all files of the host that are not the package manager's own notes.
+    /// Returns all files of the host that are not the package managers' own notes.
     fn files(&self) -> Result<BTreeSet<String>> {
-        let found = self.run(&["find", "/", "-xdev", "-not", "-path", "/var/lib/dpkg/*"])?;
-        let own =
-            ["/var/lib/rpm", "/var/log/dpkg.log", "/root/.rpmdb", "/var/log/alternatives.log"];
-        let is_note = |path: &&str| own.iter().any(|own| path.starts_with(own));
+        let found = self.run(&["find", "/", "-xdev"])?;
+        let is_note = |path: &&str| NOTES.iter().any(|note| path.starts_with(note));
         Ok(found.lines().filter(|path| !is_note(path)).map(str::to_owned).collect())
     }
 }

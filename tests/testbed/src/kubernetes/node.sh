@@ -58,6 +58,8 @@ for chain in OUTPUT PREROUTING; do
 done
 echo "nameserver 127.0.0.1" >"$folder/resolv.conf"
 mount --bind "$folder/resolv.conf" /etc/resolv.conf
+echo "127.0.0.1 localhost registry.example" >"$folder/hosts"
+mount --bind "$folder/hosts" /etc/hosts
 
 begin() {
     name=$1
