@@ -10,7 +10,7 @@ mkdir -p "$folder/log" "$folder/etcd" "$folder/apiserver" "$folder/containerd" "
 # Nothing that is mounted here leaves this namespace. The cgroups that the process is in are
 # the roots of what is mounted anew.
 mount --make-rprivate /
-umount -R /sys/fs/cgroup
+umount -R --lazy /sys/fs/cgroup
 mount -t sysfs sysfs /sys
 mount -t tmpfs -o mode=755 none /sys/fs/cgroup
 while IFS=: read -r _ controllers _; do
