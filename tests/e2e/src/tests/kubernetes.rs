@@ -105,9 +105,6 @@ impl Node<'_> {
         self.import(image)?;
         let _echo = self.echo(PORT)?;
         let before = self.state()?;
-        by_the_book::installs(self, image, chart)?;
-        self.is_as(&before)?;
-        println!("two lines of the book install it from a registry");
         let room = self.setting(ROOM)?;
 
         self.helm("install", FIRST_BYTES, &["--create-namespace"])?;
@@ -149,7 +146,14 @@ impl Node<'_> {
         application.await_others()?;
         println!("uninstalled: the node is as before, and the pod's connections are untuned");
         self.runs_by_kustomize(&before)?;
-        application.is_well()
+        application.is_well()?;
+
+        // Last: a kubelet that has pulled an image takes the same one from its node no more by
+        // another name.
+        by_the_book::installs(self, image, chart)?;
+        self.is_as(&before)?;
+        println!("two lines of the book install it from a registry");
+        Ok(())
     }
 
     /// Holds the chart against its own linter, its schema, and the plain manifests.
