@@ -68,7 +68,8 @@ fn values(sndbuf: &str) -> String {
 /// A path with `buffers = "autotune"` needs more of this than a node has at first.
 const ROOM: &str = "net.ipv4.tcp_wmem";
 
-/// The script prints what the chart changes on a node, or might.
+/// The script prints what the chart changes on a node, or might. What is known of pods stays, for
+/// the next agent.
 const STATE: &str = "\
 sysctl --all 2>/dev/null | grep -E '^net\\.(core|ipv4\\.tcp)' | grep -v congestion_control
 find /sys/fs/bpf
@@ -76,7 +77,7 @@ bpftool cgroup tree /sys/fs/cgroup/unified
 ip rule
 ip -6 rule
 ip route show table all proto 119
-find /run/wad /var/lib/wad -mindepth 1 2>/dev/null || true
+find /run/wad /var/lib/wad -mindepth 1 ! -name 'pods-*.json' 2>/dev/null || true
 ";
 
 /// Runs all of it, with the programs of Kubernetes, the agent's image and the packed chart.
