@@ -180,6 +180,7 @@ impl InForce {
             traces: _,
             derived: _,
             probe: _,
+            peers: _,
             paths: _,
         } = &self.rest;
         if *state_dir == next.agent.state_dir { Vec::new() } else { vec!["agent.state_dir"] }
@@ -234,6 +235,7 @@ impl InForce {
             ("set", self.rest.sets != next.sets),
             ("derived", self.rest.derived != next.derived),
             ("probe", self.rest.probe != next.probe),
+            ("peers", self.rest.peers != next.peers),
         ];
         let changed = settings.into_iter().filter(|(_, differs)| *differs);
         diff.settings = changed.map(|(name, _)| name.to_owned()).collect();

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
-    OnExit, Probe, Source, SourceKind, derived, document_keys as keys,
+    OnExit, Peer, Probe, Source, SourceKind, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields,
     guard::{self, Guard},
@@ -21,7 +21,7 @@ use super::{
     listen::listen,
     otlp,
     overlap::{self, Site},
-    path, probe, quantity, report, sections,
+    path, peers, probe, quantity, report, sections,
     sections::Section,
     set, sink, source,
     table::{self, Table},
@@ -51,12 +51,21 @@ const TABLES: &[Key] = &[
     key(trace::TABLE),
     key(derived::TABLE),
     key(probe::TABLE),
+    key(peers::TABLE),
+    key(peers::PEER_TABLE),
     key(path::TABLE),
 ];
 
 /// The tables that there may be more of.
-const ARRAYS: [&str; 6] =
-    [source::TABLE, set::TABLE, sink::TABLE, trace::TABLE, derived::TABLE, path::TABLE];
+const ARRAYS: [&str; 7] = [
+    source::TABLE,
+    set::TABLE,
+    sink::TABLE,
+    trace::TABLE,
+    derived::TABLE,
+    peers::PEER_TABLE,
+    path::TABLE,
+];
 
 /// The table that may be there again for the tables in it.
 const OF_TABLES: &str = probe::TABLE;
@@ -100,6 +109,7 @@ impl Config {
         if let Some(probe) = &mut config.probe {
             probe::check(probe, probe_sites, &config.paths, &mut problems);
         }
+        document.check_peers(&mut problems);
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
         if errors == 0 {
@@ -153,6 +163,8 @@ struct Document {
     derived_sites: Vec<derived::Site>,
     /// The places of the tasks of probes, in their order.
     probe_sites: Vec<probe::Site>,
+    /// The peers, and their places.
+    peers: (Vec<Peer>, Vec<peers::Site>),
     /// The tables that were there.
     seen: HashMap<&'static str, Span>,
 }
@@ -183,6 +195,7 @@ impl Default for Document {
             traces: Vec::new(),
             derived: Derived::default(),
             probe: None,
+            peers: None,
             paths: Vec::new(),
         };
         Self {
@@ -195,6 +208,7 @@ impl Default for Document {
             trace_sites: Vec::new(),
             derived_sites: Vec::new(),
             probe_sites: Vec::new(),
+            peers: Default::default(),
             seen: HashMap::new(),
         }
     }
@@ -270,6 +284,15 @@ impl Document {
         if let Some(table) = root.table(probe::TABLE, probe::KEYS, problems) {
             self.read_probe(&table, problems);
         }
+        if let Some(table) = root.table(peers::TABLE, peers::KEYS, problems) {
+            self.config.peers = peers::read(&table, problems);
+        }
+        for table in root.tables(peers::PEER_TABLE, peers::PEER_KEYS, problems) {
+            if let Some((peer, site)) = peers::read_peer(&table, problems) {
+                self.peers.0.push(peer);
+                self.peers.1.push(site);
+            }
+        }
         if let Some(table) = root.table(inherit::DEFAULTS, fields::keys(), problems) {
             inherit::check_defaults(&table, problems);
         }
@@ -321,6 +344,12 @@ impl Document {
             let fault = Fault::new("two sources are passive", "they would see the same flows");
             problems.push(fault.help("leave one out").at(*second).also(*first, "the first"));
         }
+    }
+
+    fn check_peers(&mut self, problems: &mut Problems) {
+        let (peers, sites) = std::mem::take(&mut self.peers);
+        let place = self.seen.get(peers::TABLE).copied();
+        peers::check(&mut self.config.peers, place, (peers, &sites), problems);
     }
 
     fn check_derived(&self, problems: &mut Problems) {

@@ -41,6 +41,7 @@ mod overlap;
 mod pacing;
 mod path;
 mod path_policy;
+mod peers;
 mod pods;
 mod ports;
 mod prefix;
@@ -95,6 +96,7 @@ pub use pacing::auto_bytes_per_second as auto_pacing;
 pub use path_policy::{
     AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PassedOver, PathPolicy,
 };
+pub use peers::{KeyPin, KnownBy, Peer, PeerAddress, PeerConsent, Peers, is_node_name};
 pub use pods::PodSelector;
 pub use prefix::{Mapped, covers_ipv4};
 pub use probe::{
@@ -149,6 +151,8 @@ pub struct Config {
     pub derived: Derived,
     /// The paths that this host measures itself; None where it measures nothing.
     pub probe: Option<Probe>,
+    /// The agents at other ends that this one talks with; None where it talks with none.
+    pub peers: Option<Peers>,
     /// The paths, in the order of the file.
     pub paths: Vec<PathPolicy>,
 }

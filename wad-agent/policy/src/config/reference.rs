@@ -2,8 +2,8 @@
 //! fields have a table of their own.
 
 use super::{
-    derived, document_keys as keys, host_changes, keys::Key, kubernetes, learn, otlp, probe, set,
-    sink, source, trace,
+    derived, document_keys as keys, host_changes, keys::Key, kubernetes, learn, otlp, peers, probe,
+    set, sink, source, trace,
 };
 
 /// A table that a file may have.
@@ -32,6 +32,9 @@ pub const TABLES: &[ReferenceTable] = &[
     many(derived::TABLE, derived::KEYS),
     one(probe::TABLE, probe::KEYS),
     many(probe::TASK_TABLE, probe::TASK_KEYS),
+    one(peers::TABLE, peers::KEYS),
+    many(peers::PEER_TABLE, peers::PEER_KEYS),
+    one(peers::CONSENT_TABLE, peers::CONSENT_KEYS),
 ];
 
 const fn one(name: &'static str, keys: &'static [Key]) -> ReferenceTable {
@@ -80,6 +83,13 @@ mod tests {
                 };
                 return format!(
                     "[[probe.task]]\nname = \"t\"\ntool = \"{tool}\"\nhost = \"h\"\nevery = \"1h\"\n"
+                );
+            }
+            ("peer" | "peer.consent", _) => {
+                let of_consent = if table.name == "peer" { "" } else { "[peer.consent]\n" };
+                return format!(
+                    "[peers]\nlisten = \"[::]:4825\"\ncertificate = \"/c\"\nkey = \"/k\"\nca = \"/a\"\n\
+                     [[peer]]\nname = \"p\"\nidentity = \"wad://p\"\n{of_consent}"
                 );
             }
             ("derived", _) => "name = \"S\"\nvalue = \"SegsOut\"\nabove = 1\n",
