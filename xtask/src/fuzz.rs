@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The names of `wad_fuzz::PARSERS`.
-const TARGETS: [&str; 23] = [
+const TARGETS: [&str; 25] = [
     "archive",
     "authorization",
     "config",
@@ -37,6 +37,8 @@ const TARGETS: [&str; 23] = [
     "otlp",
     "packed_trace",
     "papers",
+    "peer_certificate",
+    "peer_message",
     "pods",
     "probe_helper",
     "probe_message",

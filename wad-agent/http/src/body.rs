@@ -29,8 +29,8 @@ pub struct Body {
 }
 
 impl Body {
-    /// Sends a request, and waits for the head of its answer.
-    pub(crate) async fn open(
+    /// Sends a request by a connection of its own, and waits for the head of its answer.
+    pub async fn open(
         stream: Box<dyn Stream>,
         request: Request<Full<Bytes>>,
     ) -> Result<(Parts, Self)> {
@@ -74,7 +74,7 @@ impl Body {
     }
 
     /// Waits for all of it, of so many bytes at most.
-    pub(crate) async fn whole(mut self, most_bytes: usize) -> Result<Bytes> {
+    pub async fn whole(mut self, most_bytes: usize) -> Result<Bytes> {
         let too_large = HttpError::TooLarge { most: most_bytes };
         if self.incoming.size_hint().lower() > most_bytes as u64 {
             return Err(too_large);

@@ -6,7 +6,7 @@
 //! environment counts for nothing.
 
 mod body;
-mod connect;
+pub mod connect;
 mod credentials;
 mod error;
 pub mod identity;
@@ -35,8 +35,8 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use wad_toolbox::{access::Access, url::Url};
 
-pub use self::{body::Body, error::HttpError};
-use self::{error::broken, stream::Stream};
+use self::error::broken;
+pub use self::{body::Body, error::HttpError, stream::Stream};
 
 type Result<T, E = HttpError> = std::result::Result<T, E>;
 

@@ -37,6 +37,7 @@ const LAYERS: Layers<'_> = Layers {
         "wad-tuning",
         "wad-observing",
         "wad-probing",
+        "wad-peers",
         "wad-agent",
         "wad-commands",
         "wad",
