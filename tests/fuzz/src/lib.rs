@@ -8,7 +8,7 @@ use wad_commands::fuzz;
 pub type Parser = fn(&[u8]);
 
 /// This table has all of them.
-pub const PARSERS: [(&str, Parser); 23] = [
+pub const PARSERS: [(&str, Parser); 25] = [
     ("archive", fuzz::archive),
     ("authorization", fuzz::authorization),
     ("config", fuzz::config),
@@ -19,6 +19,8 @@ pub const PARSERS: [(&str, Parser); 23] = [
     ("otlp", fuzz::otlp),
     ("packed_trace", fuzz::packed_trace),
     ("papers", fuzz::papers),
+    ("peer_certificate", fuzz::peer_certificate),
+    ("peer_message", fuzz::peer_message),
     ("pods", fuzz::pods),
     ("probe_helper", fuzz::probe_helper),
     ("probe_message", fuzz::probe_message),

@@ -51,6 +51,7 @@ use crate::{
     explainer::Explainer,
     handing_over::{self, HandingOver},
     paths::{self, Paths},
+    peers,
     probes::Desk,
     reload,
     status::{About, Status},
@@ -71,6 +72,8 @@ pub struct Api {
     pub flows: reading::Source,
     /// Whoever asks about probes asks here.
     pub probes: Desk,
+    /// Whoever asks about peers asks here.
+    pub peers: peers::Desk,
 }
 
 /// Returns what the metrics' address serves.
@@ -138,6 +141,7 @@ pub fn readers_router(api: Arc<Api>) -> Router {
         .route("/v1/flows", get(flows))
         .with_state(Arc::clone(&api))
         .merge(api.probes.queries())
+        .merge(api.peers.queries())
         .merge(paths_router(api))
 }
 

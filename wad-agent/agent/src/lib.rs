@@ -11,6 +11,7 @@ pub mod measured;
 mod otlp;
 pub mod own_lock;
 pub mod paths;
+pub mod peers;
 pub mod pods;
 pub mod probes;
 pub mod probes_alone;

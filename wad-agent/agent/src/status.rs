@@ -3,7 +3,7 @@
 use std::{
     path::PathBuf,
     process,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use schemars::JsonSchema;
@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
 use wad_linux::privileges::Privileges;
 use wad_observing::metrics::{
-    OtlpReading, PodsReading, Readings, Reloads, SetReading, SinkReading, TraceReading,
+    OtlpReading, PeerReading, PeersReading, PodsReading, Readings, Reloads, SetReading,
+    SinkReading, TraceReading,
 };
 use wad_probing::service::Outlook;
 use wad_toolbox::refusals::RefusedFlows;
@@ -70,6 +71,9 @@ pub struct Status {
     /// The export of the metrics by OTLP, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub otlp: Option<OtlpStatus>,
+    /// The agents at other ends of paths, if the configuration has any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peers: Option<PeersStatus>,
     /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
     /// The paths, in the order of the configuration.
@@ -218,6 +222,70 @@ impl From<OtlpReading> for OtlpStatus {
     }
 }
 
+/// Says how it is with agents at other ends of paths; `wad peer status` says more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PeersStatus {
+    /// Days until this end's certificate ends, negative where it has.
+    pub certificate_ends_in_days: Option<i64>,
+    /// Why its files cannot be used, if they cannot.
+    pub failing: Option<String>,
+    /// Connections of those that are no peer.
+    pub strangers_refused: u64,
+    /// The peers, in the order of the configuration.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// Says how it is with a peer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PeerStatus {
+    pub name: String,
+    /// Seconds since it said something that counts still.
+    pub age_seconds: Option<u64>,
+    /// Seconds in which it has said nothing that counts.
+    pub silent_seconds: Option<u64>,
+    /// Times that it was not heard.
+    pub refused: u64,
+    /// Why it was not heard when it was last tried.
+    pub failing: Option<String>,
+    /// Days until the certificate ends that it showed last.
+    pub certificate_ends_in_days: Option<i64>,
+}
+
+/// Returns the whole days until then, negative where it is over.
+fn days_to(at: SystemTime) -> i64 {
+    let days = |time: Duration| (time.as_secs() / 86_400) as i64;
+    match at.duration_since(SystemTime::now()) {
+        Ok(left) => days(left),
+        Err(over) => -1 - days(over.duration()),
+    }
+}
+
+impl From<PeersReading> for PeersStatus {
+    fn from(reading: PeersReading) -> Self {
+        let PeersReading { certificate_ends, files_failing, strangers, peers, .. } = reading;
+        Self {
+            certificate_ends_in_days: certificate_ends.map(days_to),
+            failing: files_failing,
+            strangers_refused: strangers.iter().map(|(_, count)| count).sum(),
+            peers: peers.into_iter().map(PeerStatus::from).collect(),
+        }
+    }
+}
+
+impl From<PeerReading> for PeerStatus {
+    fn from(peer: PeerReading) -> Self {
+        let whole = |seconds: Option<f64>| seconds.map(|seconds| seconds as u64);
+        Self {
+            age_seconds: whole(peer.age_seconds),
+            silent_seconds: whole(peer.silent_seconds),
+            refused: peer.refused.iter().map(|(_, count)| count).sum(),
+            failing: peer.failing,
+            certificate_ends_in_days: peer.certificate_ends.map(days_to),
+            name: peer.name,
+        }
+    }
+}
+
 /// Reloads by what came of them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ReloadStatus {
@@ -289,6 +357,7 @@ impl Status {
             sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
             traces: readings.traces.into_iter().map(TraceStatus::from).collect(),
             otlp: readings.otlp.map(OtlpStatus::from),
+            peers: readings.peers.map(PeersStatus::from),
             all_disabled: readings.all_disabled,
             paths: readings.paths.iter().map(PathStatus::from).collect(),
             changes: readings.changes,

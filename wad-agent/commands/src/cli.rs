@@ -9,7 +9,7 @@ use clap::{
 use wad_tuning::routes::GUARD;
 
 use crate::{
-    check, cleanup, diagnose, explain, flows, import, paths, plan, plot, probe, reload, run,
+    check, cleanup, diagnose, explain, flows, import, paths, peer, plan, plot, probe, reload, run,
     status, suggest, switch, top, trace,
 };
 
@@ -77,6 +77,8 @@ pub enum Command {
     Plot(plot::Plot),
     /// Measure paths, and show what was measured
     Probe(probe::Probe),
+    /// Talk with agents at other ends of paths: keys and certificates, and what is heard
+    Peer(peer::Peer),
     /// Say what limits a flow, how that is known, and what would help
     Diagnose(diagnose::Diagnose),
     /// Watch all connections, and suggest the paths that would help them

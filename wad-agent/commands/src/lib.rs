@@ -15,6 +15,7 @@ mod history;
 mod import;
 mod output;
 mod paths;
+mod peer;
 mod plan;
 mod plot;
 mod probe;
@@ -62,6 +63,7 @@ pub fn main() -> ExitCode {
         Command::Trace(args) => trace::run(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Probe(args) => probe::run(&args),
+        Command::Peer(args) => peer::run(&args),
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Suggest(args) => suggest::run(&args),
         Command::Top(args) => top::run(&args),

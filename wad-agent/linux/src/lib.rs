@@ -5,6 +5,7 @@ pub mod cgroup;
 pub mod cgroup_names;
 pub mod cgroup_tree;
 pub mod confinement;
+pub mod interface;
 pub mod lock;
 pub mod netlink;
 pub mod netns;

@@ -85,6 +85,16 @@ impl Netlink {
         collect("list interfaces", self.0.link().get().execute()).await
     }
 
+    /// Returns the link of that number; None if there is none.
+    pub async fn link(&self, index: u32) -> Result<Option<LinkMessage>, NetlinkError> {
+        let asked = self.0.link().get().match_index(index).execute();
+        match collect("look at an interface", asked).await {
+            Ok(found) => Ok(found.into_iter().next()),
+            Err(error) if error.errno() == Some(libc::ENODEV) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     pub async fn routes(&self, family: Family) -> Result<Vec<RouteMessage>, NetlinkError> {
         let mut all = RouteMessage::default();
         all.header.address_family = family.address_family();

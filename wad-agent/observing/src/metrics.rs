@@ -77,6 +77,8 @@ pub struct Readings {
     pub traces: Vec<TraceReading>,
     /// The export by OTLP, if there is one.
     pub otlp: Option<OtlpReading>,
+    /// The peers, where the configuration has any.
+    pub peers: Option<PeersReading>,
     /// Since when the kernel counts, for one agent after the other; None for the start of
     /// this one.
     pub counting_since: Option<SystemTime>,
@@ -215,6 +217,38 @@ pub struct OtlpReading {
     pub last_success: Option<SystemTime>,
     /// Why it did not take the last one that it was tried with.
     pub failing: Option<String>,
+}
+
+/// Says how it is with agents at other ends of paths.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PeersReading {
+    /// When this end's certificate ends; None where its files could never be used.
+    pub certificate_ends: Option<SystemTime>,
+    /// Why the files cannot be used, if they cannot.
+    pub files_failing: Option<String>,
+    pub file_errors: u64,
+    /// Connections of those that are no peer, by the reason why they were not heard.
+    pub strangers: Vec<(&'static str, u64)>,
+    /// The peers, in the order of the configuration.
+    pub peers: Vec<PeerReading>,
+}
+
+/// Says how it is with a peer.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PeerReading {
+    pub name: String,
+    /// Age of what it said last, as long as that counts.
+    pub age_seconds: Option<f64>,
+    /// How long it has said nothing that counts, if it has not.
+    pub silent_seconds: Option<f64>,
+    pub heard: u64,
+    /// Times that it could not be asked.
+    pub failed: u64,
+    /// Times that it was not heard, by reason.
+    pub refused: Vec<(&'static str, u64)>,
+    pub failing: Option<String>,
+    /// When the certificate ends that it showed last.
+    pub certificate_ends: Option<SystemTime>,
 }
 
 /// Measured paths, by what is known of their bandwidth and RTT.

@@ -45,6 +45,21 @@ const GOOD: &str = "[[path]]\nname = 'p'\nremote = '192.0.2.0/24'\nsndbuf = '1Mi
 const PROBE: &str = "[[probe.task]]\nname = 't'\nhost = '192.0.2.1'\ntool = 'rtt'\nevery = '1h'\n";
 const BAD: &str = "[[path]]\nname = 'p'\nno_such = 1\nremote = '192.0.2.0/33'\n";
 
+/// The certificate of a peer, whose key is nowhere.
+const CERTIFICATE: &str = "\
+-----BEGIN CERTIFICATE-----\n\
+MIIBnzCCAUSgAwIBAgIURVs4xbjiDZyRk+W5ETYG5ZZ/YxkwCgYIKoZIzj0EAwIw\n\
+DDEKMAgGA1UEAwwBYTAgFw0yNjExMjYxMzMxNDRaGA8yMTI2MTEwMjEzMzE0NFow\n\
+DDEKMAgGA1UEAwwBYTBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABCk0MGMwD17w\n\
+YwekNJ253ZQ3bdTJALNgQ9S3vwWUdXIBmD2P/MijtOnwfQfjEtZDlcnwisOidk3z\n\
+vLtXnQFOSJajgYEwfzAdBgNVHQ4EFgQUQVYgScHF5Svo6d/KvZqVtHlfNQgwHwYD\n\
+VR0jBBgwFoAUQVYgScHF5Svo6d/KvZqVtHlfNQgwLwYDVR0RBCgwJoYkd2FkOi8v\n\
+YS5leGFtcGxlLz9wcmVmaXg9MTkyLjAuMi4wLzI0MAwGA1UdEwEB/wQCMAAwCgYI\n\
+KoZIzj0EAwIDSQAwRgIhAMyJopC7rrGU00BomiRqFBGbuCoViUDMioiYEOBPQm6C\n\
+AiEAqExnUdCQiNGkKaQrUdmtHMEOtpc9Fsib6ZW/GwPdKMg=\n\
+-----END CERTIFICATE-----\n\
+";
+
 /// Chooses among all flows by all that there is of an owner.
 const OWNERS: &str = "--all --user 7 --pid 7 --process x --cgroup a.slice --unit a.service \
                       --container 8b --pod 1f --namespace n";
@@ -228,6 +243,49 @@ const TABLE: &[Row] = &[
         json: &[],
     },
     Row {
+        command: "peer init",
+        ends: &[
+            ("a.example --prefix 192.0.2.0/24 --folder FOLDER/peer --days 30", Code(0)),
+            // It is there already.
+            ("b.example --prefix 192.0.2.0/24 --folder FOLDER/peer", Code(1)),
+            ("a.example --folder FOLDER/other", Code(64)),
+            ("A --prefix 192.0.2.0/24", Code(64)),
+            ("a.example --prefix 192.0.2.1/24", Code(64)),
+            ("a.example --prefix 192.0.2.0/24 --days 0", Code(64)),
+        ],
+        json: &[],
+    },
+    Row {
+        command: "peer issue",
+        ends: &[
+            ("b.example --prefix 2001:db8::/48 --folder FOLDER/peer --days 30", Code(0)),
+            ("b.example --prefix 2001:db8::/48 --folder FOLDER/peer", Code(1)),
+            ("b.example --prefix 2001:db8::/48 --folder FOLDER/peer --again", Code(0)),
+            ("b.example --prefix 2001:db8::/48 --folder FOLDER/none", Code(1)),
+        ],
+        json: &[],
+    },
+    Row {
+        command: "peer rotate",
+        ends: &[
+            ("--folder FOLDER/peer --days 30", Code(0)),
+            ("--folder FOLDER/peer --keep-key", Code(0)),
+            ("--folder FOLDER/none", Code(1)),
+        ],
+        json: &[],
+    },
+    Row {
+        command: "peer show",
+        ends: &[
+            ("--folder FOLDER/peer", Code(0)),
+            ("FOLDER/peer/issued/b.example/host.crt", Code(0)),
+            ("FOLDER/good.toml", Code(1)),
+            ("--folder FOLDER/none", Code(1)),
+        ],
+        json: &[("FOLDER/host.crt", "peer show")],
+    },
+    Row { command: "peer status", ends: &[("", NoAgent), ("--json", NoAgent)], json: &[] },
+    Row {
         command: "diagnose",
         ends: &[
             ("192.0.2.1:443 --seconds 1", NoAgent),
@@ -288,6 +346,7 @@ fn files() -> tempfile::TempDir {
     fs::write(folder.path().join("good.toml"), GOOD).unwrap();
     fs::write(folder.path().join("bad.toml"), BAD).unwrap();
     fs::write(folder.path().join("probe.toml"), PROBE).unwrap();
+    fs::write(folder.path().join("host.crt"), CERTIFICATE).unwrap();
     fs::write(folder.path().join("good.wad"), "[bob]\ndst_addr: 192.0.2.1\n").unwrap();
     folder
 }

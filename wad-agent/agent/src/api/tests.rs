@@ -65,6 +65,7 @@ fn api(source: Source) -> Arc<Api> {
         explainer,
         flows,
         probes: Desk::default(),
+        peers: Default::default(),
     })
 }
 

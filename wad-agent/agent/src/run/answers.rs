@@ -53,6 +53,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let (traces, exports) = (running.traces.board(), running.exporter.board());
     let completing = Arc::clone(&live);
+    let peers = running.peers.desk();
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
     let read = |board: &Mutex<Board>| locked(board).clone();
     Api {
@@ -91,6 +92,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             sinks.read(&mut readings);
             traces.read(&mut readings);
             exports.read(&mut readings);
+            peers.read(&mut readings);
             readings.counting_since = tuning.counting_since();
             readings.sets.clone_from(&locked(&sets));
             Ok(readings)
@@ -104,5 +106,6 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
         }),
         flows: reading::Source::new(move |filter| live.read(filter)),
         probes: running.probes.desk(),
+        peers: running.peers.desk(),
     }
 }

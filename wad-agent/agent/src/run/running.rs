@@ -37,6 +37,7 @@ use crate::{
     handing_over::HandingOver,
     measured::{Board, Measured},
     otlp::Exporter,
+    peers::Peers,
     probes::Probes,
     reload::InForce,
     service_manager,
@@ -54,6 +55,7 @@ pub struct Running<'a> {
     pub learning: Learning,
     pub exporter: Exporter,
     pub probes: Probes,
+    pub peers: Peers,
     /// The texts of the configuration when last they were read, by their fingerprint.
     seen: Option<u64>,
     pub told: Arc<Mutex<Told>>,
@@ -95,6 +97,8 @@ impl<'a> Running<'a> {
         exporter.prepare(config.otlp.as_ref())?;
         let mut probes = Probes::new(agent.probes.clone(), agent.options.instance.name());
         let probing = probes.prepare(config.probe.as_ref())?;
+        let mut peers = Peers::default();
+        let talking = peers.prepare(&config)?;
         let paths = learning.paths(config.learn);
         let next = Next { config, sets: &mut sets, learned: &paths, before: None };
         let Put { installed, in_force, mut measured, covered } = next.put(&mut force)?;
@@ -115,10 +119,12 @@ impl<'a> Running<'a> {
         let told = Told { changes, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
         probes.see_flows(&board);
+        peers.see(force.tuning(), &board);
         measured.start(force.tuning(), probes.own());
         sets.start(&in_use(&live));
         learning.is_in_force(in_force.learn(), &covered);
         probes.put_in_force(probing);
+        peers.put_in_force(talking);
         give_memory_back();
         Ok(Self {
             agent,
@@ -130,6 +136,7 @@ impl<'a> Running<'a> {
             learning,
             exporter,
             probes,
+            peers,
             seen,
             told: Arc::new(Mutex::new(told)),
             board,
@@ -233,6 +240,7 @@ impl<'a> Running<'a> {
         // Before there is nothing any more to be told of.
         self.exporter.finish().await;
         self.probes.finish().await;
+        self.peers.finish().await;
         let ended = self.force.end(takes_out).await;
         let traces = self.traces;
         tokio::task::spawn_blocking(move || traces.finish()).await?;

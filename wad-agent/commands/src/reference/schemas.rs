@@ -15,6 +15,7 @@ use wad_agent::{
 };
 use wad_instruments::Reading;
 use wad_observing::{diagnose::Diagnoses, suggest::Suggestions};
+use wad_peers::told::Peers;
 use wad_probing::{
     answers::{History, Runs},
     plan::Plan,
@@ -22,7 +23,7 @@ use wad_probing::{
 use wad_toolbox::document::Document;
 use wad_tuning::explain::Answer;
 
-use crate::{check, cleanup, flows, plan};
+use crate::{check, cleanup, flows, peer, plan};
 
 const OPENING: &str = "\
 # JSON Schemas
@@ -59,6 +60,8 @@ pub fn all() -> Vec<DocumentSchema> {
         of::<Plan>("probe plan"),
         of::<Runs>("probe now"),
         of::<Runs>("probe log"),
+        of::<peer::Shown>("peer show"),
+        of::<Peers>("peer status"),
         of::<Diagnoses>("diagnose"),
         of::<Suggestions>("suggest"),
         of::<cleanup::Cleaned>("cleanup"),

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::status::{PathStatus, ProbesStatus, Status, TraceStatus};
+use wad_agent::status::{PathStatus, PeersStatus, ProbesStatus, Status, TraceStatus};
 use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows, text_table::TextTable};
 use wad_tuning::{journal::Change, readings::PathState};
 
@@ -126,6 +126,9 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             }
         }
     }
+    if let Some(peers) = &status.peers {
+        write_peers(peers, out)?;
+    }
     write_refused(&status.paths, out)?;
     for change in &status.changes {
         match change {
@@ -163,6 +166,40 @@ fn write_probes(probes: &ProbesStatus, out: &mut dyn Write) -> io::Result<()> {
         // Saturates.
         Some((task, seconds)) => writeln!(out, "; next {task} in {}", Uptime(seconds as u64)),
         None => writeln!(out),
+    }
+}
+
+/// A certificate that ends within so many days is told of.
+const SOON_DAYS: i64 = 14;
+
+fn write_peers(peers: &PeersStatus, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(why) = &peers.failing {
+        writeln!(out, "behind   peers: {why}")?;
+    }
+    let ends =
+        |days: i64| if days < 0 { "has ended".to_owned() } else { format!("ends in {days} days") };
+    if let Some(days) = peers.certificate_ends_in_days.filter(|days| *days < SOON_DAYS) {
+        writeln!(out, "behind   peers: the certificate of this end {}", ends(days))?;
+    }
+    for peer in &peers.peers {
+        let name = &peer.name;
+        match (peer.age_seconds, peer.silent_seconds) {
+            (Some(age), _) => writeln!(out, "peer     {name}: heard {} ago", Uptime(age))?,
+            (None, Some(silent)) => {
+                writeln!(out, "peer     {name}: silent for {}", Uptime(silent))?
+            }
+            (None, None) => {}
+        }
+        if let Some(why) = &peer.failing {
+            writeln!(out, "behind   peer {name}: {why}")?;
+        }
+        if let Some(days) = peer.certificate_ends_in_days.filter(|days| *days < SOON_DAYS) {
+            writeln!(out, "behind   peer {name}: its certificate {}", ends(days))?;
+        }
+    }
+    match peers.strangers_refused {
+        0 => Ok(()),
+        count => writeln!(out, "counted  {count} connections of those that are no peer"),
     }
 }
 
@@ -292,6 +329,8 @@ counted  42 lost lines of trace tokyo
 otlp     44 exports of metrics to http://collector:4318/v1/metrics, the last 58 s ago
 counted  45 exports of metrics that were given up
 counted  46 points that were left out of exports of metrics
+peer     tokyo: heard 4 s ago
+counted  105 connections of those that are no peer
 changed  net.core.rmem_max: 212992 before, 6571899 now
 
 PATH                TUNED  MATCHED  UNTUNED      SENT  RECEIVED  RETRANSMITTED      RTT
@@ -425,7 +464,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 19 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 21 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

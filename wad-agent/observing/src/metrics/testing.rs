@@ -18,8 +18,9 @@ use wad_tuning::{
 };
 
 use super::{
-    Delays, DerivedMeans, Ended, Memory, OtlpReading, PathNow, PathsMeasured, PodsReading,
-    Readings, Reloads, SetReading, SinkReading, SourceReading, TraceReading, ends::Histogram,
+    Delays, DerivedMeans, Ended, Memory, OtlpReading, PathNow, PathsMeasured, PeerReading,
+    PeersReading, PodsReading, Readings, Reloads, SetReading, SinkReading, SourceReading,
+    TraceReading, ends::Histogram,
 };
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
@@ -124,6 +125,22 @@ pub fn example() -> Readings {
             rejected_points: 46,
             last_success: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(3_500)),
             failing: None,
+        }),
+        peers: Some(PeersReading {
+            certificate_ends: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)),
+            files_failing: None,
+            file_errors: 51,
+            strangers: vec![("untrusted", 52), ("crowded", 53)],
+            peers: vec![PeerReading {
+                name: "tokyo".to_owned(),
+                age_seconds: Some(4.5),
+                silent_seconds: None,
+                heard: 54,
+                failed: 55,
+                refused: vec![("busy", 56), ("out-of-range", 57)],
+                failing: None,
+                certificate_ends: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_001)),
+            }],
         }),
         counting_since: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_600_000_000_750)),
         paths_measured: PathsMeasured { fresh: 10, stale: 11 },

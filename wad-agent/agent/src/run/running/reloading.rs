@@ -71,6 +71,7 @@ impl Running<'_> {
         let traces = self.traces.prepare(&config.traces)?;
         self.exporter.prepare(config.otlp.as_ref())?;
         let probing = self.probes.prepare(config.probe.as_ref())?;
+        let talking = self.peers.prepare(&config)?;
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), Some(&self.sets));
         let paths = self.learning.paths(config.learn);
         let names = self.force.tuning().path_names();
@@ -89,6 +90,7 @@ impl Running<'_> {
         self.traces.put_in_force(traces, &self.live);
         self.exporter.put_in_force(self.in_force.otlp());
         self.probes.put_in_force(probing);
+        self.peers.put_in_force(talking);
         if let Err(error) = self.force.leave_out_events() {
             warn!("sinks get no kinds of events that none had: {}", with_causes(&error));
         }

@@ -11,10 +11,12 @@ use super::{
     super::{
         Readings, TraceReading,
         definitions::{
-            EVENTS, OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS, PODS_ADOPTED, PODS_FAILING,
-            PODS_FLOWS, PODS_KNOWN, SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED,
-            SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS,
-            TRACE_FAILING, TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
+            EVENTS, OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS, PEER_AGE, PEER_CERTIFICATE,
+            PEER_FAILED, PEER_HEARD, PEER_REFUSED, PEER_UP, PEERS_CERTIFICATE, PEERS_FAILING,
+            PEERS_FILE_ERRORS, PEERS_STRANGERS, PODS_ADOPTED, PODS_FAILING, PODS_FLOWS, PODS_KNOWN,
+            SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED,
+            SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS, TRACE_FAILING,
+            TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
         },
     },
     OTHER, descriptor, family, single, time,
@@ -110,6 +112,38 @@ pub fn otlp(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
         None => Ok(()),
         Some(at) => single(encoder, &OTLP_SUCCESS, time(at)),
     }
+}
+
+pub fn peers(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let Some(reading) = &readings.peers else { return Ok(()) };
+    if let Some(ends) = reading.certificate_ends {
+        single(encoder, &PEERS_CERTIFICATE, time(ends))?;
+    }
+    single(encoder, &PEERS_FAILING, is(reading.files_failing.is_some()))?;
+    single(encoder, &PEERS_FILE_ERRORS, ConstCounter::new(reading.file_errors))?;
+    let strangers = reading.strangers.iter();
+    let strangers = strangers.map(|(reason, count)| (*reason, ConstCounter::new(*count)));
+    family(encoder, &PEERS_STRANGERS, "reason", strangers)?;
+    let peers = || reading.peers.iter().map(|peer| (peer.name.as_str(), peer));
+    let up = peers().map(|(name, peer)| (name, is(peer.age_seconds.is_some())));
+    family(encoder, &PEER_UP, "peer", up)?;
+    let ages = peers().filter_map(|(name, peer)| Some((name, ConstGauge::new(peer.age_seconds?))));
+    family(encoder, &PEER_AGE, "peer", ages)?;
+    let heard = peers().map(|(name, peer)| (name, ConstCounter::new(peer.heard)));
+    family(encoder, &PEER_HEARD, "peer", heard)?;
+    let failed = peers().map(|(name, peer)| (name, ConstCounter::new(peer.failed)));
+    family(encoder, &PEER_FAILED, "peer", failed)?;
+    if !reading.peers.is_empty() {
+        let mut refused = descriptor(encoder, &PEER_REFUSED, MetricType::Counter)?;
+        for (name, peer) in peers() {
+            for (reason, count) in &peer.refused {
+                let labels = [("peer", name), ("reason", *reason)];
+                ConstCounter::new(*count).encode(refused.encode_family(&labels)?)?;
+            }
+        }
+    }
+    let ends = peers().filter_map(|(name, peer)| Some((name, time(peer.certificate_ends?))));
+    family(encoder, &PEER_CERTIFICATE, "peer", ends)
 }
 
 pub fn traces(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

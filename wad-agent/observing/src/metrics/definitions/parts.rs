@@ -168,6 +168,68 @@ pub const OTLP_SUCCESS: Definition = Definition {
     help: "When the service last took an export, since the Unix epoch",
 };
 
+/// The metric has the label `peer`, as have those below.
+pub const PEER_UP: Definition = Definition {
+    name: "wad_peer_up",
+    unit: None,
+    help: "1 where what the peer said last still counts",
+};
+
+pub const PEER_AGE: Definition = Definition {
+    name: "wad_peer_age",
+    unit: Some(Unit::Seconds),
+    help: "Age of what the peer said last, as long as it counts",
+};
+
+pub const PEER_HEARD: Definition =
+    Definition { name: "wad_peer_heard", unit: None, help: "Times that the peer was heard" };
+
+pub const PEER_FAILED: Definition = Definition {
+    name: "wad_peer_failed",
+    unit: None,
+    help: "Times that the peer could not be asked; `wad peer status` says why",
+};
+
+/// The metric has the label `reason`, too.
+pub const PEER_REFUSED: Definition = Definition {
+    name: "wad_peer_refused",
+    unit: None,
+    help: "Times that the peer was not heard, by why",
+};
+
+pub const PEER_CERTIFICATE: Definition = Definition {
+    name: "wad_peer_certificate_end_timestamp",
+    unit: Some(Unit::Seconds),
+    help: "When the certificate ends that the peer showed last, since the Unix epoch",
+};
+
+/// The metric has the label `reason`.
+pub const PEERS_STRANGERS: Definition = Definition {
+    name: "wad_peers_strangers_refused",
+    unit: None,
+    help: "Connections of those that are no peer, or not known to be one, by why they were not \
+           heard",
+};
+
+pub const PEERS_CERTIFICATE: Definition = Definition {
+    name: "wad_peers_own_certificate_end_timestamp",
+    unit: Some(Unit::Seconds),
+    help: "When the certificate of this end ends, since the Unix epoch",
+};
+
+pub const PEERS_FAILING: Definition = Definition {
+    name: "wad_peers_files_failing",
+    unit: None,
+    help: "1 where the key, the certificate or the authorities of [peers] cannot be used; those \
+           before are, if there were any",
+};
+
+pub const PEERS_FILE_ERRORS: Definition = Definition {
+    name: "wad_peers_file_errors",
+    unit: None,
+    help: "Times that the files of [peers] could not be used",
+};
+
 /// The metric has the labels `path` and `name`.
 pub const DERIVED: Definition = Definition {
     name: "wad_path_derived",
