@@ -3,9 +3,9 @@
 use std::{io, path::PathBuf};
 
 use wad_testbed::{
-    cgroup::CgroupError, emulated::wan::WanError, netns::NetnsError, nginx::NginxError,
-    process::ProcessError, settings::SettingsError, signal, sysctl::SysctlError, trace::TraceError,
-    tracing::TracingError, wad::WadError,
+    both_ends::BothEndsError, cgroup::CgroupError, emulated::wan::WanError, netns::NetnsError,
+    nginx::NginxError, process::ProcessError, settings::SettingsError, signal, sysctl::SysctlError,
+    trace::TraceError, tracing::TracingError, wad::WadError,
 };
 
 use crate::{
@@ -33,6 +33,8 @@ pub enum LabError {
     Wad(#[from] WadError),
     #[error(transparent)]
     Monitor(#[from] MonitorError),
+    #[error(transparent)]
+    BothEnds(#[from] BothEndsError),
     #[error(transparent)]
     Process(#[from] ProcessError),
     #[error(transparent)]

@@ -8,6 +8,7 @@ use std::{
 };
 
 use wad_testbed::{
+    both_ends::{Credentials, End, await_path_by_peer},
     cgroup::Cgroup,
     emulated::wan::{ADDRESSES_V4, Wan},
     process::run_command,
@@ -35,6 +36,8 @@ use crate::{
     transfer::Bed,
 };
 
+/// Both ends speak for all addresses of the path.
+const NETWORK: &str = "10.77.0.0/16";
 const BETWEEN_RUNS: Duration = Duration::from_millis(300);
 /// Connections that nobody reads come over this part of the transfer: the last of them is
 /// there, and has filled up, before that ends.
@@ -140,10 +143,22 @@ impl Lab {
         let source = monitor.as_ref().map_or_else(String::new, Monitor::source);
         let own = variant.is_first.then(OwnDefaults::set).transpose()?;
         let limits = if variant.is_routed { default_limits()? } else { String::new() };
-        let home = variant.policy.as_deref().map(|policy| format!("{source}{policy}{limits}"));
+        let credentials = variant.has_peers.then(|| Credentials::make(&self.wad, [NETWORK; 2]));
+        let credentials = credentials.transpose()?;
+        let tables = |end| credentials.as_ref().map(|it| it.tables(end, ""));
+        let peers = tables(End::Near).unwrap_or_default();
+        let policy = variant.policy.as_deref();
+        let home = policy.map(|policy| format!("{source}{peers}{policy}{limits}"));
         let home = home.map(|text| Home::create(&self.wad, &text)).transpose()?;
         let outside = home.as_ref().filter(|_| !variant.is_routed);
         let agent = outside.map(|home| home.start(&cgroup)).transpose()?;
+        let far_home = tables(End::Far).map(|text| Home::create(&self.wad, &text)).transpose()?;
+        let far_cgroup = variant.has_peers.then(|| Cgroup::create("lab-far")).transpose()?;
+        let far_ends = far_home.as_ref().zip(far_cgroup.as_ref());
+        let far_agent = far_ends.map(|(home, cgroup)| home.start(cgroup)).transpose()?;
+        if let Some((home, _)) = far_ends {
+            await_path_by_peer(home)?;
+        }
         if let (Some(monitor), Some(home)) = (&monitor, &home) {
             monitor.wait_heard(home)?;
         }
@@ -162,7 +177,7 @@ impl Lab {
         }
         let ports = variant.groups.iter().flat_map(Group::ports);
         let ports = ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0);
-        let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup };
+        let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup, far_cgroup: far_cgroup.as_ref() };
         for _ in 1..variant.transfer {
             self.moved(&bed, scenario, variant, show)?;
             signal::sleep(scenario.pause.0)?;
@@ -199,6 +214,7 @@ impl Lab {
         result.add(sample);
         drop(wan);
         agent.map_or(Ok(()), Agent::stop)?;
+        far_agent.map_or(Ok(()), Agent::stop)?;
         drop(own);
         Ok(())
     }

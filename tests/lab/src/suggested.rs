@@ -40,7 +40,7 @@ impl Lab {
         let wan = Wan::start(&variant.path)?;
         settings::apply(&wan)?;
         settings::change(&wan, &variant.sysctls)?;
-        let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup };
+        let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup, far_cgroup: None };
         let long = Scenario { load: Load::Seconds(WATCHED_S + 2 * AROUND_S), ..scenario.clone() };
         let mut suggest: Command = home.command("suggest");
         suggest.args(["--for", &format!("{WATCHED_S}s")]);

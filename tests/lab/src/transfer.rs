@@ -40,6 +40,7 @@ const GRACE: Duration = Duration::from_secs(180);
 pub(crate) const BYTES_LIMIT: Duration = Duration::from_secs(600);
 /// All senders are there within this time, before the first one starts.
 const LEAD: Duration = Duration::from_millis(200);
+const RECEIVER: &str = "receiver";
 /// The receiver is only asked for its buffer.
 const LOOK_AT_RECEIVER_EVERY: Duration = Duration::from_secs(1);
 
@@ -48,6 +49,8 @@ pub struct Bed<'a> {
     pub lab: &'a Lab,
     pub wan: &'a Wan,
     pub cgroup: &'a Cgroup,
+    /// The receivers', where they have an agent of their own.
+    pub far_cgroup: Option<&'a Cgroup>,
 }
 
 impl Bed<'_> {
@@ -66,7 +69,7 @@ impl Bed<'_> {
             variant.groups.iter().flat_map(|group| parts(group, client)).collect();
         let mut receivers = Vec::new();
         for part in &parts {
-            let mut receiver = self.start("receiver", self.receive(client, part), self.wan.b())?;
+            let mut receiver = self.start(RECEIVER, self.receive(client, part), self.wan.b())?;
             receiver.wait_listening(self.wan.b(), part.port)?;
             receivers.push(receiver);
         }
@@ -190,7 +193,8 @@ impl Bed<'_> {
         let output = tempfile::tempfile().map_err(failed)?;
         let copy = output.try_clone().map_err(failed)?;
         command.stdin(Stdio::null()).stdout(copy);
-        let place = Place { netns: Some(netns), cgroup: Some(self.cgroup) };
+        let far = self.far_cgroup.filter(|_| who == RECEIVER);
+        let place = Place { netns: Some(netns), cgroup: Some(far.unwrap_or(self.cgroup)) };
         Ok(Peer { who, process: place.spawn(command)?, output })
     }
 }

@@ -8,6 +8,7 @@ pub mod another_build;
 pub mod answers;
 pub mod archive;
 pub mod beside;
+pub mod both_ends;
 pub mod bpf;
 pub mod capture;
 pub mod cgroup;

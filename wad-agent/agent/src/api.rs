@@ -50,6 +50,7 @@ pub use self::{
 use crate::{
     explainer::Explainer,
     handing_over::{self, HandingOver},
+    heard::Ends,
     paths::{self, Paths},
     peers,
     probes::Desk,
@@ -74,6 +75,8 @@ pub struct Api {
     pub probes: Desk,
     /// Whoever asks about peers asks here.
     pub peers: peers::Desk,
+    /// What peers say.
+    pub ends: Ends,
 }
 
 /// Returns what the metrics' address serves.
@@ -209,7 +212,7 @@ const fn told<T>(answer: T) -> Told<T> {
 async fn status(State(api): State<Arc<Api>>) -> Result<Told<Status>, Failure> {
     let status = beside(move || {
         let status = Status::new(&api.about, api.source.read()?);
-        Ok(status.with_probes(api.probes.outlook()))
+        Ok(status.with_probes(api.probes.outlook()).with_peers(&api.ends))
     });
     status.await.map(told).map_err(Failure)
 }

@@ -7,6 +7,7 @@ pub mod explainer;
 pub mod flow_log;
 mod gzip;
 pub mod handing_over;
+pub mod heard;
 pub mod measured;
 mod otlp;
 pub mod own_lock;

@@ -15,12 +15,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::policy::Policy;
 use wad_observing::{learn, metrics::SourceError};
+use wad_peers::told;
 use wad_policy::{
     config::{InForce, Metric, Origin, Settings, Value},
     tuning_plan::Conditions,
 };
 
 use crate::{
+    heard::{ByPeerInfo, Ends},
     measured::{Board, MeasuredState, Untrusted},
     sources::{ErrorKind, Findings, Found, Health, Refused, Store, seconds_since_1970},
 };
@@ -31,6 +33,9 @@ pub struct Paths {
     /// The sources, in the order of the configuration, as are the paths.
     pub sources: Vec<SourceInfo>,
     pub paths: Vec<PathInfo>,
+    /// The peers, with what they say that counts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<told::Peer>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -56,6 +61,9 @@ pub struct PathInfo {
     /// The reason why it is in force; None for a path of the file.
     #[serde(default)]
     pub learned: Option<LearnedInfo>,
+    /// What it has by the word of peers, where that is anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_peer: Option<ByPeerInfo>,
     /// The policy's settings; where one has no value, it is left to the kernel.
     #[schemars(with = "BTreeMap<String, Option<Value>>")]
     pub policy: Settings,
@@ -147,13 +155,26 @@ impl Paths {
                 name: name.to_string(),
                 measured,
                 learned: learned.get(name.as_ref()).map(|known| learned_info(known, now)),
+                by_peer: None,
                 policy: Settings::of_path(InForce { policy, origin: &origin }),
             }
         };
         Self {
             sources: sources.map(|(of, about)| source(of, about, now)).collect(),
             paths: policies.iter().map(path).collect(),
+            peers: Vec::new(),
         }
+    }
+
+    /// Adds what peers say, and what follows from that.
+    #[must_use]
+    pub fn with_peers(mut self, ends: &Ends) -> Self {
+        let mut by_peer: HashMap<_, _> = ends.by_peer().into_iter().collect();
+        for path in &mut self.paths {
+            path.by_peer = by_peer.remove(&path.name);
+        }
+        self.peers = ends.peers();
+        self
     }
 }
 

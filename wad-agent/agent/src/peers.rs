@@ -19,7 +19,7 @@ use wad_toolbox::{document::Document, mutex::locked};
 use wad_tuning::bpf::Tuning;
 
 use self::{offer::Offer, paths::OwnPaths};
-use crate::measured;
+use crate::{heard::Ends, measured};
 
 /// The service, while there is one.
 #[derive(Default)]
@@ -34,6 +34,7 @@ pub struct Peers {
 struct Sight {
     /// Tells what is in force and measured; not there until it is.
     now: OnceLock<(Arc<Tuning>, Arc<Mutex<measured::Board>>)>,
+    ends: OnceLock<Ends>,
     own: Mutex<Arc<OwnPaths>>,
 }
 
@@ -50,9 +51,10 @@ pub struct Desk(Board);
 
 impl Peers {
     /// Has it see what is in force and measured. Without, it says nothing of paths.
-    pub fn see(&self, tuning: &Arc<Tuning>, board: &Arc<Mutex<measured::Board>>) {
+    pub fn see(&self, tuning: &Arc<Tuning>, board: &Arc<Mutex<measured::Board>>, ends: &Ends) {
         // There is one of each for all the time of an agent.
         let _ = self.sight.now.set((Arc::clone(tuning), Arc::clone(board)));
+        let _ = self.sight.ends.set(ends.clone());
     }
 
     /// Returns the board of what is heard, which stays the same.
@@ -74,7 +76,11 @@ impl Peers {
         let sight = Arc::clone(&self.sight);
         let say: Say = Arc::new(move |towards| {
             let own = Arc::clone(&locked(&sight.own));
-            Offer { own: &own, now: sight.now.get() }.to(towards)
+            let mut said = Offer { own: &own, now: sight.now.get() }.to(towards);
+            if let Some(ends) = sight.ends.get() {
+                ends.add_shown(&towards.peer, &mut said.sending, &mut said.receiving);
+            }
+            said
         });
         let service = Service::start(say, self.board.clone())?;
         let ready = service.prepare(settings)?;

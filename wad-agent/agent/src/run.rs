@@ -11,6 +11,7 @@ mod divisions;
 mod events;
 mod following;
 mod force;
+mod hearing;
 mod known_pods;
 mod learning;
 mod links;
@@ -270,16 +271,19 @@ impl Agent<'_> {
         running.servers = Some(listeners.serve(api, self.lock, (control, commands)));
         service_manager::ready(&running.summary());
         let looking = tokio::spawn(Arc::clone(&running.live).watch());
+        let ends = running.hearing.ends.clone();
+        let shown = tokio::spawn(ends.watch(running.live.source()));
         let late = tokio::spawn(loop_delay::watch(Arc::clone(&running.delays)));
         let result = loop {
-            let event =
-                events.next(&mut running.force, (&mut running.sets, &mut running.learning)).await;
+            let Running { force, sets, learning, hearing, .. } = &mut running;
+            let event = events.next(force, (sets, learning, hearing)).await;
             if let ControlFlow::Break(result) = running.heed(event) {
                 break result;
             }
         };
         service_manager::stopping();
         looking.abort();
+        shown.abort();
         late.abort();
         running.end(matches!(result, Ok(End::HandedOver))).await?;
         result

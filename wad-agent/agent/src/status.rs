@@ -21,6 +21,8 @@ use wad_tuning::{
     readings::{PathReading, PathState},
 };
 
+use crate::heard::{ByPeerInfo, Ends};
+
 /// Holds what stays the same for as long as the agent runs.
 #[derive(Clone, Debug)]
 pub struct About {
@@ -241,6 +243,13 @@ pub struct PeerStatus {
     pub name: String,
     /// Seconds since it said something that counts still.
     pub age_seconds: Option<u64>,
+    /// Seconds for which that counts, if nothing else is said.
+    pub ends_in_seconds: Option<u64>,
+    /// Seconds for which its consent to more than a fair share holds, if it gives one.
+    pub consent_ends_in_seconds: Option<u64>,
+    /// The paths that have something by its word.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
     /// Seconds in which it has said nothing that counts.
     pub silent_seconds: Option<u64>,
     /// Times that it was not heard.
@@ -277,6 +286,9 @@ impl From<PeerReading> for PeerStatus {
         let whole = |seconds: Option<f64>| seconds.map(|seconds| seconds as u64);
         Self {
             age_seconds: whole(peer.age_seconds),
+            ends_in_seconds: None,
+            consent_ends_in_seconds: None,
+            paths: Vec::new(),
             silent_seconds: whole(peer.silent_seconds),
             refused: peer.refused.iter().map(|(_, count)| count).sum(),
             failing: peer.failing,
@@ -368,6 +380,25 @@ impl Status {
     #[must_use]
     pub fn with_probes(self, probes: Option<Outlook>) -> Self {
         Self { probes: probes.map(ProbesStatus::from), ..self }
+    }
+}
+
+impl Status {
+    /// Adds until when the words of peers count, and which paths follow them.
+    #[must_use]
+    pub fn with_peers(mut self, ends: &Ends) -> Self {
+        let Some(peers) = &mut self.peers else { return self };
+        let (told, by_peer) = (ends.peers(), ends.by_peer());
+        for peer in &mut peers.peers {
+            let told = told.iter().find(|told| told.name == peer.name);
+            let heard = told.and_then(|told| told.heard.as_ref());
+            peer.ends_in_seconds = heard.map(|heard| heard.ends_in_seconds as u64);
+            let consent = heard.and_then(|heard| heard.consent.as_ref());
+            peer.consent_ends_in_seconds = consent.map(|consent| consent.ends_in_seconds as u64);
+            let is_its = |(_, it): &&(String, ByPeerInfo)| it.is_by(&peer.name);
+            peer.paths = by_peer.iter().filter(is_its).map(|(path, _)| path.clone()).collect();
+        }
+        self
     }
 }
 

@@ -5,13 +5,16 @@ use std::{thread, time::Duration};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use wad_agent::client::{self, Request};
 use wad_instruments::Reading;
 use wad_observing::{
     diagnose::{
-        Diagnoses, Diagnosis, FIELDS, MOST_IN_FULL, Page, Span, Target, courses, worst_first,
+        Diagnoses, Diagnosis, Direction, FIELDS, Limit, LimitedThere, MOST_IN_FULL, OtherEnd, Page,
+        Span, Target, courses, worst_first,
     },
     reading::Filter,
 };
+use wad_peers::told::{self, Peer};
 use wad_tuning::instance::Instance;
 
 use crate::{
@@ -61,11 +64,47 @@ pub fn run(args: &Diagnose) -> Result<()> {
         let with_mtu = diagnoses.into_iter().zip(&courses);
         diagnoses = with_mtu.map(|(diagnosis, course)| diagnosis.with_mtu(course)).collect();
     }
+    let peers = ask_peers(&args.ask.instance.name)?;
+    for diagnosis in &mut diagnoses {
+        diagnosis.other_end = other_end(&peers, diagnosis);
+    }
     worst_first(&mut diagnoses);
     if args.ask.json {
         return output::print_json(&Diagnoses { flows: diagnoses });
     }
     output::print(Page(&diagnoses))
+}
+
+/// Asks what the agents at other ends say of what limits there.
+fn ask_peers(instance: &Instance) -> Result<Vec<Peer>> {
+    let told: told::Peers = client::ask_instance(instance, &Request::get(told::PEERS))?;
+    Ok(told.peers)
+}
+
+/// Returns what the other end of a flow says of that direction, if it is one that is heard.
+fn other_end(peers: &[Peer], diagnosis: &Diagnosis) -> Option<OtherEnd> {
+    let remote = diagnosis.remote.ip().to_canonical();
+    let (peer, heard) = peers.iter().find_map(|peer| {
+        let heard = peer.heard.as_ref()?;
+        let is_its = heard.prefixes.iter().any(|net| net.contains(&remote));
+        is_its.then_some((&peer.name, heard))
+    })?;
+    let (there, max_buffer_bytes) = match diagnosis.finding.direction {
+        Direction::Sending => (&heard.receiving, heard.max_rcvbuf_bytes),
+        Direction::Receiving => (&heard.sending, heard.max_sndbuf_bytes),
+    };
+    let limited = there.limited_by.iter();
+    let mut limited_by: Vec<_> = limited
+        .filter_map(|(key, &part)| Some(LimitedThere { limit: Limit::of_key(key)?, part }))
+        .collect();
+    limited_by.sort_by(|a, b| b.part.total_cmp(&a.part));
+    Some(OtherEnd {
+        peer: peer.clone(),
+        age_seconds: heard.age_seconds,
+        limited_by,
+        max_buffer_bytes,
+        law: there.law.as_ref().map(|law| law.value.clone()),
+    })
 }
 
 fn nothing_found(args: &Diagnose) -> String {

@@ -10,7 +10,11 @@ use wad_agent::{
     client::{self, ClientError, Request},
     sets,
 };
-use wad_policy::config::{Config, Host, fill};
+use wad_policy::{
+    config::{Config, Host, fill},
+    heard,
+    tuning_plan::{Bounds, KernelBuffers},
+};
 use wad_tuning::{
     disabled_note::Note,
     explain::{
@@ -101,6 +105,9 @@ fn from_configuration(args: &Explain, query: &Query) -> Result<Answer> {
     let mut config = Config::load(&file, &Host::read()?)?;
     let held = sets::without_agent(&config.lists(), &config.agent.state_dir, instance.name());
     fill(&mut config.paths, &held);
+    // No peer is heard without an agent.
+    let unbounded = Bounds::new(None, u64::MAX, KernelBuffers::default());
+    heard::follow(&[], &mut config.paths, unbounded);
     let disabled = Note::of(&config.agent.state_dir, instance.name()).read()?;
     let from = Basis::Configuration { file };
     let routes = if config.host.routes {

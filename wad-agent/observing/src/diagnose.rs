@@ -6,6 +6,7 @@ mod course;
 mod finding;
 mod limit;
 mod mtu;
+mod other_end;
 mod receiver;
 mod sender;
 mod show;
@@ -20,19 +21,18 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use wad_instruments::{Flow, Owner, Reading, name};
 
+use self::advice::{Advice, advise};
 pub(crate) use self::{
     advice::BUFFER_GROWTH,
-    finding::Direction,
+    finding::{Finding, Shares},
     sender::{min_rtt_seconds, percent, rtt_seconds},
     triage::triage,
 };
-use self::{
-    advice::{Advice, advise},
-    finding::Finding,
-};
 pub use self::{
     course::{Course, Span},
+    finding::Direction,
     limit::Limit,
+    other_end::{LimitedThere, OtherEnd},
     show::{MOST_IN_FULL, Page},
     target::Target,
 };
@@ -63,6 +63,9 @@ pub struct Diagnosis {
     /// Packets could be larger, or why that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<String>,
+    /// What the other end's agent says of it, where that is heard.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other_end: Option<OtherEnd>,
 }
 
 impl Diagnosis {
@@ -85,6 +88,7 @@ impl Diagnosis {
             advice: advise(finding.limit, course),
             finding,
             mtu: None,
+            other_end: None,
         }
     }
 

@@ -8,6 +8,7 @@ pub mod live_flows;
 pub mod log;
 pub mod metrics;
 pub mod owners;
+pub mod peer_flows;
 pub mod reading;
 pub mod sinks;
 pub mod suggest;

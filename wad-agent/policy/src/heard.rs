@@ -6,9 +6,21 @@
 //! Directions are the speaker's: what a peer says of `sending` is of data that it sends to
 //! this host.
 
+mod counted;
+mod follow;
+mod hearing;
+#[cfg(test)]
+mod tests;
+
 use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
+
+pub use self::{
+    counted::{Counted, counted},
+    follow::{NAME_PREFIX, add, follow, paths},
+    hearing::Hearing,
+};
 
 /// A peer has said this, and it holds until it ends.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,6 +2,7 @@
 //! functions of a path's configuration and its measurements.
 
 mod behaviour;
+pub mod by_peer;
 mod damper;
 mod trust;
 
@@ -58,6 +59,16 @@ pub struct KernelBuffers {
 }
 
 impl Bounds {
+    /// Returns the largest buffer that anything but the file may ask for.
+    pub const fn max_buffer_bytes(&self) -> u64 {
+        self.max_buffer_bytes
+    }
+
+    /// Returns what the kernel gives by itself.
+    pub const fn kernel(&self) -> KernelBuffers {
+        self.kernel
+    }
+
     /// `max_buffer_bytes` is None where the file does not say.
     pub fn new(
         max_buffer_bytes: Option<u32>,
@@ -95,7 +106,7 @@ pub fn with_room(got: Capacity, fallback: Capacity, bounds: Bounds) -> Capacity 
 
 /// Whether an option of that argument, which the kernel doubles, is more than the
 /// kernel gives by itself.
-const fn is_beyond(bytes: u64, kernel_bytes: u64) -> bool {
+pub const fn is_beyond(bytes: u64, kernel_bytes: u64) -> bool {
     bytes.saturating_mul(2) > kernel_bytes
 }
 
@@ -106,7 +117,10 @@ const fn is_beyond(bytes: u64, kernel_bytes: u64) -> bool {
 pub fn policy(path: &PathPolicy, conditions: impl Into<Conditions>, bounds: Bounds) -> PathPolicy {
     let mut policy = path.clone();
     let Some(measured) = path.measured else { return policy };
-    let Conditions { capacity, traits } = conditions.into();
+    let mut by_peer = policy.origin.by_peer.take();
+    let Conditions { capacity: own, traits } = conditions.into();
+    let bound = by_peer.as_ref().map(|it| it.bound);
+    let capacity = bound.map_or(own, |bound| by_peer::capacity(bound, own, measured.band));
     let MeasuredPath { buffers, windows, aimd_is_auto, pacing_is_auto, streams, .. } = measured;
     let bdp_bytes = capacity.bdp_bytes();
     policy.bdp_bytes = bdp_bytes.map(|bytes| bytes.round() as u64);
@@ -152,6 +166,11 @@ pub fn policy(path: &PathPolicy, conditions: impl Into<Conditions>, bounds: Boun
     if pacing_is_auto {
         policy.max_pacing_bytes_per_second = auto_pacing(policy.law().is_some(), capacity);
     }
+    if let Some(by_peer) = &mut by_peer {
+        by_peer.own.bits_per_second = own.bits_per_second;
+        by_peer::finish(by_peer, &mut policy, bounds.kernel);
+    }
+    policy.origin.by_peer = by_peer;
     policy
 }
 

@@ -56,6 +56,7 @@ pub mod packages;
 mod packets;
 mod passive;
 mod pauses;
+mod peers_follow;
 mod perfsonar;
 mod phases;
 mod pods;

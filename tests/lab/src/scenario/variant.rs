@@ -41,6 +41,8 @@ pub struct RawVariant {
     repeat: Option<u32>,
     monitor: Option<Monitored>,
     #[serde(default)]
+    peers: bool,
+    #[serde(default)]
     sysctls: BTreeMap<String, String>,
 }
 
@@ -82,6 +84,9 @@ pub struct Variant {
     pub plan: Option<Plan>,
     /// The variant's agent is told by this what the path carries.
     pub monitor: Option<Monitored>,
+    /// The configuration is the sender's alone. The receiver has an agent of its own, which knows
+    /// no path, and both talk.
+    pub has_peers: bool,
     /// Metrics of routes are those of the sender's namespace: the agent runs there.
     pub is_routed: bool,
     /// The client that moves its data, where it is not the scenario's.
@@ -158,6 +163,9 @@ impl RawVariant {
         if self.plan.is_some() && groups.iter().any(|(_, policy)| policy.is_some()) {
             return Err("a variant with the policy of `wad plan` has none of its own");
         }
+        if self.peers && groups.iter().any(|(_, policy)| policy.is_none()) {
+            return Err("a sender that tells its peer has a policy");
+        }
         if self.is_first && self.sender_queue.is_some() {
             return Err("a sender with a queue of its own is in a namespace of its own");
         }
@@ -180,6 +188,7 @@ impl RawVariant {
                 policy: policy.map(|text| text + second.as_deref().unwrap_or_default()),
                 plan: self.plan,
                 monitor: self.monitor,
+                has_peers: self.peers,
                 is_routed: policies.iter().any(|(_, own)| own.is_some_and(policy::is_routed)),
                 groups: groups.iter().map(|(group, _)| group.clone()).collect(),
                 client: self.client,

@@ -66,6 +66,7 @@ fn api(source: Source) -> Arc<Api> {
         flows,
         probes: Desk::default(),
         peers: Default::default(),
+        ends: Ends::new(wad_peers::Board::default()),
     })
 }
 

@@ -58,12 +58,14 @@ pub fn example() -> Paths {
                 name: "bob".to_owned(),
                 measured: Some(measured),
                 learned: None,
+                by_peer: None,
                 policy: policy(4_859_375, Some("wad_aimd")),
             },
             PathInfo {
                 name: "static".to_owned(),
                 measured: None,
                 learned: None,
+                by_peer: None,
                 policy: policy(1 << 20, None),
             },
             PathInfo {
@@ -76,8 +78,10 @@ pub fn example() -> Paths {
                         .to_owned(),
                     unused_seconds: 7.0,
                 }),
+                by_peer: None,
                 policy: policy(15_312_500, None),
             },
         ],
+        peers: Vec::new(),
     }
 }

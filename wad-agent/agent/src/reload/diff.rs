@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use wad_policy::{
     config::{Agent, Api, Config, HostChanges, Learn, Limits, Metrics, OnExit, Otlp, PathPolicy},
     derived::Derived,
-    learned::NAME_PREFIX,
+    heard, learned,
 };
 
 /// Names that are listed in a line of the log; the rest is a number.
@@ -66,14 +66,15 @@ impl NamedDiff {
 }
 
 impl Diff {
-    /// Adds what becomes of learned paths, which no file has.
+    /// Adds what becomes of paths that no file has: of learned ones, and those by a peer's word.
     #[must_use]
     pub fn with_learned<'n>(
         mut self,
         before: &[Arc<str>],
         after: impl Iterator<Item = &'n str>,
     ) -> Self {
-        let is_learned = |name: &&str| name.starts_with(NAME_PREFIX);
+        let prefixes = [learned::NAME_PREFIX, heard::NAME_PREFIX];
+        let is_learned = |name: &&str| prefixes.iter().any(|prefix| name.starts_with(prefix));
         let before: BTreeSet<&str> = before.iter().map(|name| &**name).filter(is_learned).collect();
         let after: BTreeSet<&str> = after.filter(is_learned).collect();
         for (names, others, changed) in
@@ -146,6 +147,11 @@ impl InForce {
     /// Returns how paths are learned, if they are.
     pub const fn learn(&self) -> Option<Learn> {
         self.rest.learn
+    }
+
+    /// Whether there are peers to talk with.
+    pub const fn has_peers(&self) -> bool {
+        self.rest.peers.is_some()
     }
 
     pub const fn host(&self) -> &HostChanges {

@@ -50,6 +50,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let learned = running.learning.told();
     let pods = Arc::clone(&force.pods.told);
     let delays = Arc::clone(delays);
+    let (ends, of_path) = (running.hearing.ends.clone(), running.hearing.ends.clone());
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let (traces, exports) = (running.traces.board(), running.exporter.board());
     let completing = Arc::clone(&live);
@@ -99,13 +100,17 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
         }),
         paths: paths::Source::new(move || {
             let policies = of_paths.policies()?;
-            Ok(paths::Paths::new(&policies, (&read(&known), &locked(&learned)), SystemTime::now()))
+            let (board, learned) = (read(&known), locked(&learned));
+            let known = (&board, &learned[..]);
+            Ok(paths::Paths::new(&policies, known, SystemTime::now()).with_peers(&ends))
         }),
         explainer: Explainer::new(move |query| {
-            Ok(in_force.explain(query)?.with_means(&routes.get()).in_namespaces(&namespaces))
+            let answer = in_force.explain(query)?.with_means(&routes.get());
+            Ok(answer.in_namespaces(&namespaces).because(|peers| of_path.words(peers)))
         }),
         flows: reading::Source::new(move |filter| live.read(filter)),
         probes: running.probes.desk(),
         peers: running.peers.desk(),
+        ends: running.hearing.ends.clone(),
     }
 }

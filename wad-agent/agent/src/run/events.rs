@@ -16,6 +16,7 @@ use wad_tuning::{attachment::Lost, namespaces::Followed};
 use super::{
     adopting, divisions,
     force::{Force, Grown},
+    hearing::Hearing,
     learning::{Learning, Seen},
     links, recounts,
 };
@@ -57,6 +58,8 @@ pub enum Event {
     Pods,
     /// Connections have shown what is to be learned of them.
     Learn(Seen),
+    /// Peers have said something, or what they said has ended.
+    Heard,
     /// A list of prefixes has been read.
     Set(sets::News),
     /// It has been looked what is not in the kernel any more where it belongs.
@@ -106,7 +109,7 @@ impl Events {
     pub async fn next(
         &mut self,
         force: &mut Force<'_>,
-        (sets, learning): (&mut Sets, &mut Learning),
+        (sets, learning, hearing): (&mut Sets, &mut Learning, &mut Hearing),
     ) -> Event {
         let retiring = force.retiring;
         let may_review = retiring.is_none() && !force.is_retiring();
@@ -126,6 +129,8 @@ impl Events {
                 _ = self.reviews.tick(), if may_review => Event::Review,
                 news = sets.next(), if may_review => Event::Set(news),
                 seen = learning.next(&tuning, &journal), if may_review => Event::Learn(seen),
+                // What they take back waits for nothing.
+                () = hearing.next() => Event::Heard,
                 _ = self.looks.tick() => Event::Divide,
                 () = time::sleep_until(next_look) => Event::Grow,
                 ended = adopting.ended() => Event::Adopted(ended),

@@ -16,7 +16,14 @@ use wad_tuning::{
     readings::PathState,
 };
 
-use super::{Agent, force::Force, learning::Learning, meant::Meant, servers::Servers};
+use super::{
+    Agent,
+    force::Force,
+    hearing::Hearing,
+    learning::Learning,
+    meant::{Beside, Meant},
+    servers::Servers,
+};
 use crate::{
     measured::Measured,
     probes::Probes,
@@ -32,6 +39,7 @@ pub struct Now<'n> {
     pub measured: &'n Measured,
     pub sets: &'n Sets,
     pub learning: &'n Learning,
+    pub hearing: &'n Hearing,
     pub servers: &'n Servers,
     pub probes: &'n Probes,
 }
@@ -74,7 +82,8 @@ impl Now<'_> {
     fn policies(&self, config: &mut Config) -> Result<Vec<PathPolicy>> {
         let mut sets = Sets::new(&config.lists(), self.agent.sets.clone(), Some(self.sets));
         let paths = self.learning.paths(config.learn);
-        let all = (config, &mut sets, &*paths);
+        let beside = Beside { learned: &paths, heard: &self.hearing.in_force() };
+        let all = (config, &mut sets, beside);
         let meant = Meant::of(self.agent, &self.force.journal, all, Some(self.measured))?;
         Ok(meant.policies)
     }

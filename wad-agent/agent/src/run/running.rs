@@ -27,7 +27,9 @@ use super::{
     Agent, Begin,
     events::{End, Event},
     force::Force,
+    hearing::Hearing,
     learning::Learning,
+    meant::Beside,
     memory::give_memory_back,
     preview::Now,
     servers::Servers,
@@ -53,6 +55,7 @@ pub struct Running<'a> {
     pub sets: Sets,
     pub traces: Traces,
     pub learning: Learning,
+    pub hearing: Hearing,
     pub exporter: Exporter,
     pub probes: Probes,
     pub peers: Peers,
@@ -100,8 +103,13 @@ impl<'a> Running<'a> {
         let mut peers = Peers::default();
         let talking = peers.prepare(&config)?;
         let paths = learning.paths(config.learn);
-        let next = Next { config, sets: &mut sets, learned: &paths, before: None };
-        let Put { installed, in_force, mut measured, covered } = next.put(&mut force)?;
+        let hearing = Hearing::new(peers.board().clone());
+        // Nobody has said anything yet.
+        let beside = Beside { learned: &paths, heard: &[] };
+        let next = Next { config, sets: &mut sets, beside, before: None };
+        let put = next.put(&mut force)?;
+        let Put { installed, in_force, mut measured, policies, covered } = put;
+        hearing.ends.are_in_force(policies);
         installed.log_start(force.tuning().path_names().len());
         let live = LiveFlows::new(
             Arc::new(Instruments::with_owners(
@@ -119,7 +127,7 @@ impl<'a> Running<'a> {
         let told = Told { changes, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
         probes.see_flows(&board);
-        peers.see(force.tuning(), &board);
+        peers.see(force.tuning(), &board, &hearing.ends);
         measured.start(force.tuning(), probes.own());
         sets.start(&in_use(&live));
         learning.is_in_force(in_force.learn(), &covered);
@@ -134,6 +142,7 @@ impl<'a> Running<'a> {
             sets,
             traces,
             learning,
+            hearing,
             exporter,
             probes,
             peers,
@@ -173,11 +182,20 @@ impl<'a> Running<'a> {
                 self.force.when_followed(RELOAD_PATIENCE, move || _ = answer.send(outcome));
             }
             Event::Command(Command::Preview(other, answer)) => {
-                let Self {
-                    agent, force, in_force, measured, sets, learning, servers, probes, ..
-                } = self;
-                let servers = servers.as_ref().expect("one of them was asked");
-                let now = Now { agent, force, in_force, measured, sets, learning, servers, probes };
+                let Self { agent, force, in_force, measured, sets, probes, .. } = self;
+                let servers = self.servers.as_ref().expect("one of them was asked");
+                let (learning, hearing) = (&self.learning, &self.hearing);
+                let now = Now {
+                    agent,
+                    force,
+                    in_force,
+                    measured,
+                    sets,
+                    learning,
+                    hearing,
+                    servers,
+                    probes,
+                };
                 let preview = now.preview(other);
                 let _ = answer.send(preview);
                 give_memory_back();
@@ -202,6 +220,7 @@ impl<'a> Running<'a> {
             }
             Event::Set(news) => self.follow_set(news),
             Event::Learn(seen) => self.learn(seen),
+            Event::Heard => self.hear(),
             Event::Looked(looked) => {
                 if self.force.put_back(looked) {
                     self.tell(|_| {});

@@ -1,11 +1,18 @@
 //! Shows what is known of paths, for people: a table of the sources, one of the
 //! paths.
 
-use std::io::{self, Write};
-
-use wad_agent::paths::{
-    ConditionsInfo, Known, LearnedInfo, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo,
+use std::{
+    fmt::Display,
+    io::{self, Write},
 };
+
+use wad_agent::{
+    heard::words,
+    paths::{
+        ConditionsInfo, Known, LearnedInfo, MeasuredInfo, PathInfo, Paths, RefusedInfo, SourceInfo,
+    },
+};
+use wad_peers::told::{TextValue, Value};
 use wad_policy::config::fields;
 use wad_toolbox::text_table::TextTable;
 
@@ -35,9 +42,58 @@ pub fn write(paths: &Paths, out: &mut dyn Write) -> io::Result<()> {
         more => writeln!(out, "and {more} more paths; --json has them all")?,
     }
     write_learned(&paths.paths, out)?;
+    write_peers(paths, out)?;
     write_refused(&paths.paths, out)
 }
 
+/// Shows what peers say, from where they have it, and which paths follow it.
+fn write_peers(paths: &Paths, out: &mut dyn Write) -> io::Result<()> {
+    let by_peer =
+        paths.paths.iter().filter_map(|path| Some((path, path.by_peer.as_ref()?.words()?)));
+    let lines: Vec<_> =
+        by_peer.map(|(path, it)| format!("{}: {it}", path.name.escape_debug())).collect();
+    if !lines.is_empty() {
+        writeln!(out)?;
+    }
+    lines.iter().take(MOST_PATHS).try_for_each(|line| writeln!(out, "{line}"))?;
+    match lines.len().saturating_sub(MOST_PATHS) {
+        0 => {}
+        more => writeln!(out, "and {more} more by a peer's word; --json has them all")?,
+    }
+    let heard = || paths.peers.iter().filter_map(|it| Some((&it.name, it.heard.as_ref()?)));
+    if heard().next().is_none() {
+        return Ok(());
+    }
+    writeln!(out)?;
+    let titles = ["PEER", "SAYS OF", "LAW", "NEEDS HERE", "BANDWIDTH", "RTT", "BEST RATE"];
+    let rows = heard().flat_map(|(name, heard)| {
+        [("sending", &heard.sending), ("receiving", &heard.receiving)].map(|(direction, said)| {
+            let law =
+                |law: &TextValue| sourced(law.value.escape_debug(), &law.source, law.age_seconds);
+            let number = |said: &Option<Value>, shown: fn(f64) -> String| {
+                let shown = |it: &Value| sourced(shown(it.value), &it.source, it.age_seconds);
+                said.as_ref().map_or_else(|| "-".to_owned(), shown)
+            };
+            [
+                name.escape_debug().to_string(),
+                direction.to_owned(),
+                said.law.as_ref().map_or_else(|| "-".to_owned(), law),
+                number(&said.wanted_window_bytes, |bytes| format!("{bytes:.0}")),
+                number(&said.bandwidth_bits_per_second, bit_rate),
+                number(&said.min_rtt_seconds, milliseconds),
+                number(&said.best_rate_bits_per_second, bit_rate),
+            ]
+        })
+    });
+    output::write(out, TextTable::new(titles).with_rows(rows))?;
+    heard()
+        .try_for_each(|(name, it)| writeln!(out, "{}", words(&name.escape_debug().to_string(), it)))
+}
+
+/// A value, where the peer has it from, and how old it is.
+fn sourced(value: impl Display, source: &str, age_seconds: f64) -> String {
+    format!("{value} {} {}", source.escape_debug(), time(age_seconds))
+}
 /// Says why paths are in force that no file has.
 fn write_learned(paths: &[PathInfo], out: &mut dyn Write) -> io::Result<()> {
     let learned = paths.iter().filter_map(|path| Some((&path.name, path.learned.as_ref()?)));

@@ -5,7 +5,7 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::status::{PathStatus, PeersStatus, ProbesStatus, Status, TraceStatus};
+use wad_agent::status::{PathStatus, PeerStatus, PeersStatus, ProbesStatus, Status, TraceStatus};
 use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows, text_table::TextTable};
 use wad_tuning::{journal::Change, readings::PathState};
 
@@ -172,6 +172,20 @@ fn write_probes(probes: &ProbesStatus, out: &mut dyn Write) -> io::Result<()> {
 /// A certificate that ends within so many days is told of.
 const SOON_DAYS: i64 = 14;
 
+fn write_heard(peer: &PeerStatus, age: u64, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "peer     {}: heard {} ago", peer.name, Uptime(age))?;
+    if let Some(seconds) = peer.ends_in_seconds {
+        write!(out, ", which counts for another {}", Uptime(seconds))?;
+    }
+    if let Some(seconds) = peer.consent_ends_in_seconds {
+        write!(out, ", its consent for {}", Uptime(seconds))?;
+    }
+    match peer.paths.as_slice() {
+        [] => writeln!(out),
+        paths => writeln!(out, "; by its word: {}", paths.join(", ").escape_debug()),
+    }
+}
+
 fn write_peers(peers: &PeersStatus, out: &mut dyn Write) -> io::Result<()> {
     if let Some(why) = &peers.failing {
         writeln!(out, "behind   peers: {why}")?;
@@ -184,7 +198,7 @@ fn write_peers(peers: &PeersStatus, out: &mut dyn Write) -> io::Result<()> {
     for peer in &peers.peers {
         let name = &peer.name;
         match (peer.age_seconds, peer.silent_seconds) {
-            (Some(age), _) => writeln!(out, "peer     {name}: heard {} ago", Uptime(age))?,
+            (Some(age), _) => write_heard(peer, age, out)?,
             (None, Some(silent)) => {
                 writeln!(out, "peer     {name}: silent for {}", Uptime(silent))?
             }

@@ -34,6 +34,50 @@ pub enum Limit {
 }
 
 impl Limit {
+    pub const ALL: [Self; 14] = [
+        Self::PeerWindow,
+        Self::OwnWindow,
+        Self::SendBuffer,
+        Self::SendingApplication,
+        Self::ReceivingApplication,
+        Self::PathRate,
+        Self::Loss,
+        Self::Pacing,
+        Self::SlowStart,
+        Self::WindowGrowth,
+        Self::WindowCap,
+        Self::OtherEnd,
+        Self::Idle,
+        Self::Unknown,
+    ];
+
+    /// Returns the name that JSON has, and peers say.
+    #[must_use]
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::PeerWindow => "peer_window",
+            Self::OwnWindow => "own_window",
+            Self::SendBuffer => "send_buffer",
+            Self::SendingApplication => "sending_application",
+            Self::ReceivingApplication => "receiving_application",
+            Self::PathRate => "path_rate",
+            Self::Loss => "loss",
+            Self::Pacing => "pacing",
+            Self::SlowStart => "slow_start",
+            Self::WindowGrowth => "window_growth",
+            Self::WindowCap => "window_cap",
+            Self::OtherEnd => "other_end",
+            Self::Idle => "idle",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// Returns the limit of that name, if there is one.
+    #[must_use]
+    pub fn of_key(key: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|limit| limit.key() == key)
+    }
+
     /// Completes "limited by".
     #[must_use]
     pub const fn words(self) -> &'static str {
@@ -86,5 +130,20 @@ impl Limit {
             Self::OtherEnd | Self::SendingApplication => 3,
             Self::Idle | Self::Unknown => 4,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_json() {
+        for limit in Limit::ALL {
+            let json = serde_json::to_value(limit).expect("a word");
+            assert_eq!(json.as_str(), Some(limit.key()));
+            assert_eq!(Limit::of_key(limit.key()), Some(limit));
+        }
+        assert_eq!(Limit::of_key("weather"), None);
     }
 }

@@ -61,6 +61,9 @@ fn in_full(diagnosis: &Diagnosis, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     for evidence in finding.evidence.iter().chain(mtu) {
         writeln!(f, "- {evidence}")?;
     }
+    if let Some(other_end) = &diagnosis.other_end {
+        other_end.words().try_for_each(|words| writeln!(f, "- {words}"))?;
+    }
     if !advice.lines.is_empty() {
         match advice.place {
             Place::Here if path.is_empty() => {

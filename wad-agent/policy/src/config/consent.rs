@@ -1,13 +1,17 @@
 //! Whether a path takes more than its share, which has to be allowed.
 
+use std::collections::HashSet;
+
 use ipnet::IpNet;
-use wad_common::law::delay::LEAST_QUEUE_SEGMENTS;
+use wad_common::{control::Control, law::delay::LEAST_QUEUE_SEGMENTS};
 
 use super::{
-    PathPolicy,
+    Congestion, PathPolicy, Windows,
     aimd::STANDARD_INITIAL_WINDOW_SEGMENTS,
+    allow::Allow,
     congestion::Choice,
-    fault::{Fault, Problem, Problems},
+    fault::{Fault, Problem, Problems, quoted},
+    overlap::Site,
     prefix::covers_ipv4,
     table::{Located, Table},
 };
@@ -62,13 +66,32 @@ pub fn check(
             reasons.push(reason);
         }
     }
-    if policy.allow_aggressive && !reasons.is_empty() {
+    if policy.allow.is_some() && !reasons.is_empty() {
         remote.iter().filter(|net| !is_bounded(net.value)).for_each(|net| {
             problems.push(too_wide(net.value, &reasons[0].fault).at(net.at));
         });
     // An `allow` that can't be read is an error of its own.
     } else if !table.has("allow") {
         reasons.into_iter().for_each(|problem| problems.push(problem));
+    }
+}
+
+/// Whose consent a path waits for has to be known.
+pub fn check_peers(
+    (paths, sites): (&[PathPolicy], &[Site]),
+    peers: &HashSet<&str>,
+    problems: &mut Problems,
+) {
+    for (path, site) in paths.iter().zip(sites) {
+        let Some(Allow::Peer(name)) = &path.allow else { continue };
+        if !peers.contains(name.as_str()) {
+            let fault = Fault::new(
+                format!("`allow`: no peer {}", quoted(name)),
+                "no [[peer]] has that name",
+            );
+            let help = format!("add a [[peer]] with name = \"{name}\", or name one that there is");
+            problems.push(fault.help(help).at(site.allow));
+        }
     }
 }
 
@@ -81,51 +104,106 @@ fn share_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Opti
             (congestion.name(), congestion.answering_law()?, choice.at.unwrap_or(table.at))
         }
     };
+    let More { law, shares, is_by_measurement } = more_than_fair(law, policy)?;
+    match law.entry().consent {
+        Consent::Always(reason) => {
+            let reason = reason(shares.most());
+            Some(Fault::new(reason.title, reason.label).help(ALLOW).at(at))
+        }
+        Consent::Never | Consent::ByQueue => None,
+        Consent::ByPair => aimd_reason(table, policy, shares.most()),
+        Consent::ByPath if is_by_measurement => Some(measured_reason(&shares).at(at)),
+        Consent::ByPath => Some(fast_reason(name, &shares).at(at)),
+    }
+}
+
+/// A path takes so much more than its share.
+struct More {
+    /// The law that its share is of.
+    law: Law,
+    shares: Shares,
+    /// It depends on what is measured.
+    is_by_measurement: bool,
+}
+
+/// Returns what flows take under a law on this path, where that has to be allowed.
+fn more_than_fair(law: Law, policy: &PathPolicy) -> Option<More> {
     let measured = measured_law(law, policy);
     let law = measured.unwrap_or(law);
     // A measured path may turn out larger than the file says: as on any path.
     let bdp_bytes = policy.bdp_bytes.filter(|_| measured.is_none());
     let shares = Shares::of(law, &policy.control, bdp_bytes)?;
-    match law.entry().consent {
+    let needs_consent = match law.entry().consent {
         // At any loss rate, also at those that are not told of.
-        Consent::Always(reason) => {
-            let reason = reason(shares.most());
-            Some(Fault::new(reason.title, reason.label).help(ALLOW).at(at))
+        Consent::Always(_) => true,
+        Consent::Never | Consent::ByQueue => false,
+        Consent::ByPair | Consent::ByPath => shares.exceed_fair(),
+    };
+    needs_consent.then_some(More { law, shares, is_by_measurement: measured.is_some() })
+}
+
+/// Returns the policy without what takes more than a fair share: what the same file would give
+/// if it said nothing of that. Of a law that does there is nothing left but the kernel's
+/// default, of a standing queue the law's own, of an initial window the standard one.
+#[must_use]
+pub fn fair(policy: &PathPolicy) -> PathPolicy {
+    let mut fair = PathPolicy { allow: None, ..policy.clone() };
+    let law = match policy.origin.traits.loss {
+        true => Some(Law::Leaky),
+        false => policy.congestion.as_ref().and_then(Congestion::answering_law),
+    };
+    if law.is_some_and(|law| more_than_fair(law, policy).is_some()) {
+        fair.congestion = None;
+        fair.control = Control::STANDARD;
+        fair.origin.traits.loss = false;
+        fair.origin.passed_over = Vec::new();
+        if let Some(measured) = &mut fair.measured {
+            measured.traits.loss = false;
+            measured.aimd_is_auto = false;
+            measured.windows = Windows::default();
         }
-        _ if !shares.exceed_fair() => None,
-        Consent::Never | Consent::ByQueue => None,
-        Consent::ByPair => aimd_reason(table, policy, shares.most()),
-        Consent::ByPath if measured.is_some() => Some(measured_reason(&shares).at(at)),
-        Consent::ByPath => Some(fast_reason(name, &shares).at(at)),
     }
+    if fair.law().is_some_and(|law| long_queue(law, policy).is_some()) {
+        fair.control.standing_queue_segments = 0;
+    }
+    fair.initial_window_segments =
+        fair.initial_window_segments.filter(|&window| window <= STANDARD_INITIAL_WINDOW_SEGMENTS);
+    fair
 }
 
 /// A flow that fills the queue leaves no room for those that yield when it is full.
 fn queue_reason(table: &Table<'_>, choice: &Choice, policy: &PathPolicy) -> Option<Problem> {
-    let law = choice.law()?;
+    let at = table.place("standing_queue")?;
+    let LongQueue { path_segments } = long_queue(choice.law()?, policy)?;
+    let queue_segments = policy.control.standing_queue_segments;
+    let title = format!("a standing queue of {queue_segments} segments crowds others out");
+    let (label, more) = match path_segments {
+        Some(path) => (format!("more than a 20th of the path's {path:.0}"), ""),
+        None => (
+            format!("more than the {BURST_SEGMENTS} of any host's burst"),
+            "; `bandwidth` and `rtt` say what is long on this path",
+        ),
+    };
+    Some(Fault::new(title, label).help(format!("{ALLOW}{more}")).at(at))
+}
+
+/// A standing queue is long for this path.
+struct LongQueue {
+    path_segments: Option<f64>,
+}
+
+fn long_queue(law: Law, policy: &PathPolicy) -> Option<LongQueue> {
     if !matches!(law.entry().consent, Consent::ByQueue) {
         return None;
     }
-    let at = table.place("standing_queue")?;
-    let queue_segments = policy.control.standing_queue_segments;
     let path_segments = policy.bdp_bytes.map(|bytes| bytes as f64 / PACKET_BYTES);
-    let (most_segments, label) = match path_segments {
-        Some(path_segments) => {
-            let most_segments = (path_segments / PATH_PER_QUEUE) as u32;
-            (most_segments, format!("more than a 20th of the path's {path_segments:.0}"))
-        }
-        None => (BURST_SEGMENTS, format!("more than the {BURST_SEGMENTS} of any host's burst")),
+    let most_segments = match path_segments {
+        Some(path_segments) => (path_segments / PATH_PER_QUEUE) as u32,
+        None => BURST_SEGMENTS,
     };
     // Less than it keeps by itself on the smallest path is no more than its own choice.
-    if queue_segments <= most_segments.max(LEAST_QUEUE_SEGMENTS) {
-        return None;
-    }
-    let title = format!("a standing queue of {queue_segments} segments crowds others out");
-    let more = match path_segments {
-        Some(_) => "",
-        None => "; `bandwidth` and `rtt` say what is long on this path",
-    };
-    Some(Fault::new(title, label).help(format!("{ALLOW}{more}")).at(at))
+    let is_long = policy.control.standing_queue_segments > most_segments.max(LEAST_QUEUE_SEGMENTS);
+    is_long.then_some(LongQueue { path_segments })
 }
 
 /// The law whose share follows from what is measured, if it does.
@@ -206,4 +284,50 @@ fn too_wide(net: IpNet, reason: &Fault) -> Fault {
         "name the networks that agree to it: /{BOUNDED_IPV4_BITS} or longer, \
          for IPv6 /{BOUNDED_IPV6_BITS} or longer"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, testing::host};
+
+    fn path(keys: &str) -> PathPolicy {
+        let text = format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\n{keys}\n");
+        Config::parse("wad.toml", &text, &host())
+            .unwrap_or_else(|error| panic!("{error}"))
+            .paths
+            .remove(0)
+    }
+
+    #[test]
+    fn a_fair_form_takes_no_consent_and_keeps_what_takes_none() {
+        for keys in [
+            "congestion = 'wad_highspeed'",
+            "congestion = 'wad_scalable'\nbandwidth = '1Gbit'\nrtt = '100ms'",
+            "additive_increase = 6\ndecrease = 0.3\nsndbuf = '4MiB'",
+            "equivalent_streams = 4",
+            "additive_increase = 'auto'\nmode = 'measured'",
+            "loss = 'leaky'",
+            "loss = 'auto'\nmode = 'measured'\ncongestion = 'reno'",
+            "dedicated = '622Mbit'\nrtt = '70ms'",
+            "congestion = 'wad_delay'\nstanding_queue = 1000",
+            "initial_window = 100\ncongestion = 'wad_aimd'",
+        ] {
+            let file = path(&format!("{keys}\nallow = 'aggressive'"));
+            let form = fair(&file);
+            let law = form.congestion.as_ref().and_then(Congestion::answering_law);
+            let law = if form.origin.traits.loss { Some(Law::Leaky) } else { law };
+            assert!(law.is_none_or(|law| more_than_fair(law, &form).is_none()), "{keys}");
+            assert!(form.law().is_none_or(|law| long_queue(law, &form).is_none()), "{keys}");
+            assert!(form.initial_window_segments.is_none_or(|it| it <= 10), "{keys}");
+            assert_eq!(form.sndbuf_bytes, file.sndbuf_bytes, "{keys}");
+            assert_eq!(fair(&form), form, "{keys}");
+            assert_ne!(form, PathPolicy { allow: None, ..file }, "{keys}");
+        }
+        let delay =
+            fair(&path("congestion = 'wad_delay'\nstanding_queue = 1000\nallow = 'aggressive'"));
+        assert_eq!(delay.law(), Some(Law::Delay));
+        let modest = path("congestion = 'wad_aimd'\ndecrease = 0.4\nadditive_increase = 0.5");
+        assert_eq!(fair(&modest), modest);
+    }
 }

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
-    OnExit, Peer, Probe, Source, SourceKind, derived, document_keys as keys,
+    OnExit, Peer, Probe, Source, SourceKind, consent, derived, document_keys as keys,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields,
     guard::{self, Guard},
@@ -349,6 +349,8 @@ impl Document {
     fn check_peers(&mut self, problems: &mut Problems) {
         let (peers, sites) = std::mem::take(&mut self.peers);
         let place = self.seen.get(peers::TABLE).copied();
+        let names = peers.iter().map(|peer| &*peer.name).collect();
+        consent::check_peers((&self.config.paths, &self.sites), &names, problems);
         peers::check(&mut self.config.peers, place, (peers, &sites), problems);
     }
 

@@ -10,7 +10,7 @@ use std::{
 use wad_common::{control::Control, law::Aimd};
 
 use super::{
-    Config, ConfigError, Congestion, PathPolicy,
+    Allow, Config, ConfigError, Congestion, PathPolicy,
     testing::{compare, host, root},
 };
 use crate::law::Law;
@@ -64,7 +64,7 @@ fn the_papers_entry_is_read_as_they_meant_it() {
             ..Control::STANDARD
         },
         no_delayed_acks: true,
-        allow_aggressive: true,
+        allow: Some(Allow::Aggressive),
         ..PathPolicy::default()
     };
     assert_eq!(config.paths, [expected]);

@@ -6,7 +6,9 @@
 
 mod access;
 mod aimd;
+mod allow;
 mod buffers;
+mod by_peer;
 mod cgroup;
 mod congestion;
 mod consent;
@@ -71,12 +73,16 @@ mod properties;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
+pub use allow::Allow;
 pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
+pub use by_peer::{Bound, ByPeer, Consented, Own};
 pub use cgroup::{CgroupPattern, CgroupSelector};
+pub use consent::{fair, is_bounded};
 #[cfg(any(test, feature = "testing"))]
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
 pub use field::{Checked, Field, Kind};
+pub use fields::capacity::BAND as DEFAULT_BAND;
 pub use files::MAX_BYTES as MAX_FILE_BYTES;
 pub use guard::{Guard, User};
 pub use host::Host;
@@ -92,7 +98,9 @@ pub use mark::{Mark, number as mark_number};
 pub use match_rules::{MatchRule, cgroup_selectors, interface_patterns, match_rules};
 pub use otlp::Otlp;
 pub use overlap::{Unfit, fit, unreachable};
-pub use pacing::auto_bytes_per_second as auto_pacing;
+pub use pacing::{
+    MAX_BYTES_PER_SECOND as MAX_PACING_BYTES_PER_SECOND, auto_bytes_per_second as auto_pacing,
+};
 pub use path_policy::{
     AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PassedOver, PathPolicy,
 };

@@ -37,6 +37,7 @@ pub struct Site {
     /// These are the place of `remote` where the file has none.
     pub remote_port: Span,
     pub local_port: Span,
+    pub allow: Span,
 }
 
 /// `sites` are those of `paths`, one for one.
@@ -278,6 +279,7 @@ mod tests {
                 remote_name: at,
                 remote_port: at,
                 local_port: at,
+                allow: at,
             }
         };
         let sites: Vec<_> = (0..paths.len() as u32).map(site).collect();

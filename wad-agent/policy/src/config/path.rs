@@ -105,6 +105,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         remote_name: remote_name.unwrap_or(remote_at),
         remote_port: table.place("remote_port").unwrap_or(remote_at),
         local_port: table.place("local_port").unwrap_or(remote_at),
+        allow: table.place("allow").unwrap_or(remote_at),
     };
     let policy = PathPolicy {
         name: name.value,

@@ -5,7 +5,10 @@ use std::fmt;
 use ipnet::IpNet;
 use wad_common::{control::Control, ports::PortRange};
 
-use super::{cgroup::CgroupSelector, interface::InterfacePattern, mark::Mark, thresholds::Windows};
+use super::{
+    allow::Allow, by_peer::ByPeer, cgroup::CgroupSelector, interface::InterfacePattern, mark::Mark,
+    thresholds::Windows,
+};
 use crate::{capacity::Capacity, law::Law, shares::Shares};
 
 /// A policy says which flows are meant, and what they get. None leaves a setting to the
@@ -60,7 +63,8 @@ pub struct PathPolicy {
     /// 0 to 63.
     pub dscp: Option<u8>,
     pub max_flows: Option<u32>,
-    pub allow_aggressive: bool,
+    /// Who allows it more than a fair share; None where it takes none.
+    pub allow: Option<Allow>,
     /// Nothing of the above is given to its flows: they are only counted.
     pub observe: bool,
     pub origin: Origin,
@@ -119,6 +123,8 @@ pub struct Origin {
     pub remote_sets: Vec<String>,
     /// The names of hosts whose addresses are the path's, likewise.
     pub remote_names: Vec<String>,
+    /// What it has by the word of a peer; None where that is nothing.
+    pub by_peer: Option<Box<ByPeer>>,
 }
 
 impl Origin {

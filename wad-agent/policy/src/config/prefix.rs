@@ -92,6 +92,13 @@ impl Mapped {
         self.bits <= other.bits && (self.address ^ other.address) & self.mask() == 0
     }
 
+    /// Returns the prefix of so many bits around it; `bits` is at most its own.
+    #[must_use]
+    pub const fn around(self, bits: u8) -> Self {
+        let outer = Self { address: self.address, bits };
+        Self { address: self.address & outer.mask(), bits }
+    }
+
     /// Whether flows over IPv4, and over IPv6, can have an address in it.
     pub const fn families(self) -> (bool, bool) {
         let within_ipv4 = Self::IPV4.contains(self);

@@ -66,6 +66,9 @@ pub struct PathAnswer {
     pub settings: Settings,
     /// Sentences.
     pub why: Vec<String>,
+    /// The peers that have a say in it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub peers: Vec<String>,
     /// Settings that the kernel has refused flows of the path so far.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refused: Vec<RefusedFlows>,
@@ -129,6 +132,15 @@ impl Answer {
                 _ => false,
             };
             path.why.extend(routes::means(&path.name, metrics, undoes, routes));
+        }
+        self
+    }
+
+    /// Adds what is known of the peers by whose word its path is as it is.
+    #[must_use]
+    pub fn because(mut self, why: impl FnOnce(&[String]) -> Vec<String>) -> Self {
+        if let Some(path) = &mut self.path {
+            path.why.extend(why(&path.peers));
         }
         self
     }

@@ -70,6 +70,7 @@ pub fn explain<S: RuleSet>(set: &S, query: &Query, from: Basis) -> Result<Answer
                 state,
                 settings: Settings::explained(InForce { policy: &policy, origin: &origin }),
                 why: why::of(&policy, &origin, state),
+                peers: why::peers(&origin),
                 refused: Vec::new(),
             });
             return Ok(answer);

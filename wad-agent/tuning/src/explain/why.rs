@@ -2,7 +2,7 @@
 
 use wad_common::policy::{DIVIDES, Policy};
 use wad_policy::{
-    config::{AUTO_HEADROOM, InForce, Origin, fields},
+    config::{AUTO_HEADROOM, ByPeer, Consented, InForce, Origin, fields},
     tuning_plan::ROOM,
 };
 use wad_toolbox::shown::text;
@@ -31,7 +31,53 @@ pub fn of(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
     let lists = [origin.remote_sets_words(), origin.remote_names_words()];
     why.extend(lists.into_iter().flatten().map(|lists| format!("the path is for {lists}")));
     why.extend(origin.passed_over_words());
+    why.extend(origin.by_peer.iter().flat_map(|by_peer| by_peer_words(by_peer, policy, origin)));
     why.extend(fields::all().filter_map(|field| (field.why)(in_force)).map(str::to_owned));
+    why
+}
+
+/// Returns the peers that have a say in the path.
+pub fn peers(origin: &Origin) -> Vec<String> {
+    let Some(ByPeer { peer, waits_for, .. }) = origin.by_peer.as_deref() else { return Vec::new() };
+    let around = Some(peer).filter(|peer| !peer.is_empty());
+    let waits_for = waits_for.as_ref().filter(|name| *name != peer);
+    around.into_iter().chain(waits_for).cloned().collect()
+}
+
+/// Says what a peer's word makes of the path.
+fn by_peer_words(by_peer: &ByPeer, policy: &Policy, origin: &Origin) -> Vec<String> {
+    let ByPeer { peer, bound, waits_for, consented, own, .. } = by_peer;
+    let mut why = Vec::new();
+    let rate = origin.capacity.bits_per_second;
+    if let Some((rate, own)) = rate.zip(own.bits_per_second).filter(|(rate, own)| rate < own) {
+        why.push(format!(
+            "its rate is the {} of the slower interface of both ends, as peer {peer} says, and \
+             not {}",
+            Rate(rate),
+            Rate(own)
+        ));
+    }
+    if own.sndbuf_bytes.is_some_and(|own| policy.sndbuf_bytes < own) {
+        let granted = bound.granted_bytes.unwrap_or(0);
+        why.push(format!(
+            "sndbuf is no more than is of use: peer {peer} grants a rcvbuf of {granted} bytes"
+        ));
+    }
+    match (waits_for, consented) {
+        (None, _) | (_, Consented::NotAsked) => {}
+        (Some(name), Consented::No) => why.push(format!(
+            "peer {name} does not consent to more than a fair share now: the path is in its fair \
+             form, without what `allow` is for"
+        )),
+        (Some(name), Consented::Yes { max_bits_per_second: None }) => {
+            why.push(format!("peer {name} consents to more than a fair share"));
+        }
+        (Some(name), Consented::Yes { max_bits_per_second: Some(most) }) => why.push(format!(
+            "peer {name} consents to more than a fair share, up to {} for all of the path's flows \
+             together",
+            Rate(*most)
+        )),
+    }
     why
 }
 
@@ -42,6 +88,14 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
         ("rcvbuf", policy.rcvbuf_bytes, origin.buffers.rcvbuf),
     ];
     for (key, bytes, is_auto) in sizes.into_iter().filter(|(_, bytes, _)| *bytes > 0) {
+        if let Some(ByPeer { peer, rcvbuf: true, .. }) = origin.by_peer.as_deref()
+            && key == "rcvbuf"
+        {
+            why.push(format!(
+                "rcvbuf grows with need up to what the path of peer {peer} needs it for"
+            ));
+            continue;
+        }
         let Some((rate, rtt)) = origin.capacity.bits_per_second.zip(origin.capacity.rtt_seconds)
         else {
             why.push(format!("{key} is {bytes} bytes because the configuration says so"));

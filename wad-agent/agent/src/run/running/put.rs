@@ -6,7 +6,7 @@ use anyhow::Result;
 use tracing::warn;
 use wad_policy::{
     config::{Config, PathPolicy},
-    learned::{Covered, LearnedPath},
+    learned::Covered,
 };
 use wad_toolbox::mutex::locked;
 
@@ -18,7 +18,7 @@ use crate::{
         change::{self, Installed, Wanted},
         force::Force,
         known_pods,
-        meant::Meant,
+        meant::{Beside, Meant},
         plan,
     },
     sets::Sets,
@@ -28,7 +28,7 @@ use crate::{
 pub struct Next<'n> {
     pub config: Config,
     pub sets: &'n mut Sets,
-    pub learned: &'n [LearnedPath],
+    pub beside: Beside<'n>,
     /// The measurements that are known, which hold on.
     pub before: Option<&'n Measured>,
 }
@@ -38,6 +38,8 @@ pub struct Put {
     pub installed: Installed,
     pub in_force: InForce,
     pub measured: Measured,
+    /// The paths in force, where peers are told of them.
+    pub policies: Vec<PathPolicy>,
     /// Learned paths that are not in force, as paths of the file are for their prefixes.
     pub covered: Vec<Covered>,
 }
@@ -45,28 +47,32 @@ pub struct Put {
 impl Next<'_> {
     /// Puts it in force. If that fails, all is as before.
     pub fn put(self, force: &mut Force<'_>) -> Result<Put> {
-        let Self { mut config, sets, learned, before } = self;
+        let Self { mut config, sets, beside, before } = self;
         let prints = Fingerprints::of(&config);
         let has_pods = known_pods::are_named_by(&config.paths);
         let has_set = |path: &PathPolicy| path.origin.lists().next().is_some();
-        let is_kept = config.learn.is_some() || config.paths.iter().any(has_set);
+        let is_kept =
+            config.learn.is_some() || config.peers.is_some() || config.paths.iter().any(has_set);
         let of_file = if is_kept { config.paths.clone() } else { Vec::new() };
-        let all = (&mut config, sets, learned);
+        let all = (&mut config, sets, beside);
         let meant = Meant::of(force.agent, &force.journal, all, before)?;
-        let Meant { policies, covered, measured, max_memory_bytes } = meant;
+        let Meant { policies, covered, unheard, measured, max_memory_bytes } = meant;
         let covered = covered.unwrap_or_else(|unfit| {
             warn!("no learned path is in force: {unfit}");
             Vec::new()
         });
+        if let Some(unfit) = unheard {
+            warn!("no path by a peer's word is in force: {unfit}");
+        }
         let wanted = Wanted { policies: &policies, host: &config.host };
         let installed = change::put(force, plan::CONFIGURATION, &wanted)?;
         force.buffers.bound(max_memory_bytes);
         force.pods.follow_for(&config.kubernetes, has_pods);
         // The kernel has the paths now.
-        drop(policies);
+        let policies = if config.peers.is_some() { policies } else { Vec::new() };
         let names = force.tuning().path_names();
         let in_force = InForce::new(config, prints, names).with_paths(of_file);
-        Ok(Put { installed, in_force, measured, covered })
+        Ok(Put { installed, in_force, measured, policies, covered })
     }
 }
 
@@ -81,6 +87,7 @@ impl Running<'_> {
         self.measured = put.measured;
         self.measured.start(self.force.tuning(), self.probes.own());
         *locked(&self.board) = self.measured.board();
+        self.hearing.ends.are_in_force(put.policies);
         self.learning.is_in_force(self.in_force.learn(), &put.covered);
     }
 }

@@ -9,7 +9,7 @@ use wad_toolbox::{causes::with_causes, shortage};
 use super::{Running, in_use, put::Next};
 use crate::{
     reload::{self, Diff, Fingerprints, Refusal, ReloadOutcome},
-    run::{memory::give_memory_back, parse},
+    run::{meant::Beside, memory::give_memory_back, parse},
     service_manager,
     sets::Sets,
 };
@@ -74,9 +74,11 @@ impl Running<'_> {
         let talking = self.peers.prepare(&config)?;
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), Some(&self.sets));
         let paths = self.learning.paths(config.learn);
+        let heard = self.hearing.in_force();
+        let beside = Beside { learned: &paths, heard: &heard };
         let names = self.force.tuning().path_names();
         let before = Some(&self.measured);
-        let next = Next { config, sets: &mut sets, learned: &paths, before };
+        let next = Next { config, sets: &mut sets, beside, before };
         let put = next.put(&mut self.force)?;
         let new_names = self.force.tuning().path_names();
         let diff = diff.with_learned(&names, new_names.iter().map(|name| &**name));

@@ -12,6 +12,7 @@ use crate::{
     run::{
         change::{self, Wanted},
         learning::Seen,
+        meant::Beside,
         memory::give_memory_back,
         plan,
     },
@@ -27,9 +28,10 @@ impl Running<'_> {
         let Some(config) = self.in_force.config_for(self.sets.name(&before)) else {
             return self.sets.is_in_force(&before);
         };
-        let paths = self.learning.paths(config.learn);
+        let (paths, heard) = (self.learning.paths(config.learn), self.hearing.in_force());
+        let beside = Beside { learned: &paths, heard: &heard };
         let before_it = Some(&self.measured);
-        let next = Next { config, sets: &mut self.sets, learned: &paths, before: before_it };
+        let next = Next { config, sets: &mut self.sets, beside, before: before_it };
         match next.put(&mut self.force) {
             Ok(put) => {
                 self.go_on_with(put);
@@ -60,10 +62,11 @@ impl Running<'_> {
         });
         let interval = self.in_force.change_interval();
         let Some(news) = self.learning.hear(&found, &used, interval) else { return };
-        let paths = news.paths();
+        let (paths, heard) = (news.paths(), self.hearing.in_force());
+        let beside = Beside { learned: &paths, heard: &heard };
         let config = self.in_force.config();
         let before = Some(&self.measured);
-        let next = Next { config, sets: &mut self.sets, learned: &paths, before };
+        let next = Next { config, sets: &mut self.sets, beside, before };
         match next.put(&mut self.force) {
             Ok(put) => {
                 self.learning.has_changed(news);
@@ -78,8 +81,34 @@ impl Running<'_> {
         give_memory_back();
     }
 
-    /// Measured paths follow what is measured.
+    /// Peers have said something else, or what they said has ended. What they take back is gone
+    /// at once; the rest waits for a change of policy to be over, and for its interval.
+    pub(super) fn hear(&mut self) {
+        let is_free = self.force.retiring.is_none() && !self.force.is_retiring();
+        let interval = is_free.then(|| self.in_force.change_interval());
+        let Some(news) = self.hearing.news(interval) else { return };
+        let config = self.in_force.config();
+        let (paths, heard) = (self.learning.paths(config.learn), news.counted());
+        let beside = Beside { learned: &paths, heard: &heard };
+        let before = Some(&self.measured);
+        let next = Next { config, sets: &mut self.sets, beside, before };
+        match next.put(&mut self.force) {
+            Ok(put) => {
+                self.hearing.has_changed(news);
+                self.go_on_with(put);
+            }
+            Err(error) => {
+                shortage::note(error.as_ref());
+                self.hearing.stays_as_it_was(&with_causes(&error));
+            }
+        }
+        self.tell(|_| {});
+        give_memory_back();
+    }
+
+    /// Measured paths follow what is measured, and all what peers say.
     pub(super) fn review(&mut self) {
+        self.hear();
         let (now, time) = (Instant::now(), SystemTime::now());
         self.measured.see_flows(self.force.flows(), now, time);
         self.measured.save_now_and_then(now);
@@ -95,6 +124,8 @@ impl Running<'_> {
             shortage::note(error.as_ref());
             error!("measured paths stay as they were: {error:#}");
             self.measured.stays_as_it_was();
+        } else if self.in_force.has_peers() {
+            self.hearing.ends.are_in_force(policies);
         }
         self.tell(|_| {});
         give_memory_back();

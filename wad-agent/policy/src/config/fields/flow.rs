@@ -4,6 +4,7 @@ use wad_common::policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS};
 
 use crate::config::{
     aimd::HANDSHAKE_SEGMENTS,
+    allow::{self, Allow},
     dscp,
     field::{Checked, Field, Kind, Whole},
     route_rules::MAX_REORDER_SEGMENTS,
@@ -144,13 +145,19 @@ pub const FLOW: &[Field] = &[
     },
     Field {
         key: "allow",
-        kind: Kind::Word { words: &["aggressive"], unless: "is nothing to allow" },
+        kind: Kind::Other { takes: "\"aggressive\", or \"peer:\" and a peer's name", range: "" },
         default: "nothing",
         doc: "Consent to more than a standard flow's share, or initial window; not on prefixes \
-              shorter than /8 (IPv6: /16).",
+              shorter than /8 (IPv6: /16). With a [peer](../peers.md)'s name the settings that \
+              take more are in force while that peer consents.",
         read: |field, table, problems, path| {
-            path.allow_aggressive = field.word(table, problems).is_some();
+            let allow = table.read(field.key, problems, allow::parse);
+            path.allow = allow.map(|allow| allow.value);
         },
+        check: Some(Checked::words(|path| match &path.allow {
+            Some(Allow::Peer(peer)) => Some(format!("while peer {peer} consents")),
+            _ => None,
+        })),
         ..Field::NONE
     },
 ];
