@@ -75,7 +75,7 @@ pub struct Api {
     pub probes: Desk,
     /// Whoever asks about peers asks here.
     pub peers: peers::Desk,
-    /// What peers say.
+    /// The words of peers.
     pub ends: Ends,
 }
 

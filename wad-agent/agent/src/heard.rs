@@ -1,5 +1,5 @@
-//! What peers say, and which paths follow it: for those who answer questions, and for whoever
-//! tells peers of this host's own paths.
+//! The words of peers, and the paths that follow them: for those who answer questions, and for
+//! whoever tells peers of this host's own paths.
 
 mod flows;
 

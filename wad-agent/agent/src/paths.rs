@@ -61,7 +61,7 @@ pub struct PathInfo {
     /// The reason why it is in force; None for a path of the file.
     #[serde(default)]
     pub learned: Option<LearnedInfo>,
-    /// What it has by the word of peers, where that is anything.
+    /// The part of it that it has by the word of peers, where that is anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by_peer: Option<ByPeerInfo>,
     /// The policy's settings; where one has no value, it is left to the kernel.

@@ -63,7 +63,7 @@ pub struct Diagnosis {
     /// Packets could be larger, or why that is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<String>,
-    /// What the other end's agent says of it, where that is heard.
+    /// The words of the other end's agent, where they are heard.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub other_end: Option<OtherEnd>,
 }

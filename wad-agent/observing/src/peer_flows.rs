@@ -1,5 +1,5 @@
-//! What the flows between this host and a peer show: what is told to the peer of what limits
-//! here, of the best rate and of the least round trip time.
+//! The flows between this host and a peer show what limits here, the best rate and the least
+//! round trip time: the peer is told.
 
 use std::time::Duration;
 

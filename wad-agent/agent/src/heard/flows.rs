@@ -21,7 +21,7 @@ const INTERVAL: Duration = Duration::from_secs(15);
 /// Flows of all peers that are looked at, at most.
 const MOST_FLOWS: usize = 1_024;
 
-/// What flows with peers have shown at the last look, by peer.
+/// Flows with peers have shown this at the last look, by peer.
 #[derive(Clone, Debug, Default)]
 pub struct Flows(Arc<Mutex<HashMap<String, Shown>>>);
 

@@ -1,4 +1,4 @@
-//! What peers say while the agent runs, and what of it is in force.
+//! Peers say something while the agent runs, and some of it is in force.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::heard::Ends;
 
 /// It knows what peers say, and what follows from it.
 pub struct Hearing {
-    /// What the peers said last.
+    /// The last words of the peers.
     board: Board,
     changes: watch::Receiver<u64>,
     in_force: heard::Hearing,

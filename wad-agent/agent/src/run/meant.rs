@@ -19,11 +19,11 @@ use super::{
 };
 use crate::{measured::Measured, sets::Sets};
 
-/// What is in force beside the configuration.
+/// This is in force beside the configuration.
 #[derive(Clone, Copy)]
 pub struct Beside<'b> {
     pub learned: &'b [LearnedPath],
-    /// What counts of what peers say.
+    /// The part of what peers say that counts.
     pub heard: &'b [Counted],
 }
 

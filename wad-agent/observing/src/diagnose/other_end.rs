@@ -1,5 +1,4 @@
-//! What the agent at the other end says of what limits there: as both ends see it, in one
-//! answer.
+//! The agent at the other end says what limits there, so that one answer has both ends.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -14,7 +13,7 @@ pub struct OtherEnd {
     pub peer: String,
     /// Time since it was said.
     pub age_seconds: f64,
-    /// What limits there, as that end sees it, by the part of the time, the largest first.
+    /// The limits there, as that end sees them, by the part of the time, the largest first.
     pub limited_by: Vec<LimitedThere>,
     /// The largest buffer that connections from this end can get there: to receive into where
     /// this end sends, to send from where it receives.

@@ -1,4 +1,4 @@
-//! What a path has by the word of peers: nothing in the file, and bounded by it.
+//! A path may have this by the word of peers: nothing in the file, and bounded by it.
 
 /// A path has this by the word of peers.
 #[derive(Clone, Debug, Default, PartialEq)]

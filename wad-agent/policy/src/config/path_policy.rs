@@ -123,7 +123,7 @@ pub struct Origin {
     pub remote_sets: Vec<String>,
     /// The names of hosts whose addresses are the path's, likewise.
     pub remote_names: Vec<String>,
-    /// What it has by the word of a peer; None where that is nothing.
+    /// The part of it that it has by the word of a peer; None where that is nothing.
     pub by_peer: Option<Box<ByPeer>>,
 }
 

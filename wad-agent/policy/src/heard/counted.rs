@@ -1,5 +1,5 @@
-//! What counts of what a peer has said: the few numbers that something follows from, each
-//! within what any host could mean, and gone when it is old.
+//! A few numbers count of all that a peer says: those that something follows from, each within
+//! what any host could mean, and gone when it is old.
 
 use std::time::{Duration, Instant};
 
