@@ -148,7 +148,7 @@ fn mss(mtu_bytes: u32, remote: IpAddr) -> Option<u32> {
     mtu_bytes.checked_sub(headers).filter(|mss| *mss > 0).map(|mss| mss.min(MOST_MSS_BYTES))
 }
 
-/// Returns the memory that TCP may still take before the kernel refuses it any (tcp_mem[2]).
+/// Returns the memory that TCP may still take before the kernel refuses it any (the last of `tcp_mem`).
 fn free_memory_bytes(sysctl: &Sysctl) -> Option<u64> {
     let tcp_mem = sysctl.read("net.ipv4.tcp_mem").ok()?;
     let pages: u64 = tcp_mem.split_whitespace().nth(2)?.parse().ok()?;
