@@ -16,6 +16,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
+    both_ends::{Credentials, End},
     emulated::wan::{ADDRESSES_V4, Wan},
     limits, metrics,
     process::run,
@@ -254,6 +255,9 @@ fn rules_and_dashboard_have_metrics_that_exist() -> Result<()> {
 
     let stand = Stand::set_up("dashboard")?;
     let wire = Wire::start()?;
+    // Its peer keeps silent.
+    let credentials = Credentials::make(&program()?, ["192.0.2.3/32", "192.0.2.4/32"])?;
+    let peers = credentials.tables(End::Near, "");
     let policy = format!(
         "[[source]]\nname = 'nobody'\nkind = 'prometheus'\nurl = 'http://127.0.0.1:1'\n\
          rtt = 'x'\ninterval = '1s'\n\
@@ -261,7 +265,7 @@ fn rules_and_dashboard_have_metrics_that_exist() -> Result<()> {
          [[sink]]\nname = 'out'\nkind = 'stdout'\n\
          [[trace]]\nname = 'lines'\nfile = '/nonexistent/lines'\n\
          [[set]]\nname = 'list'\nfile = '/nonexistent/prefixes'\n\
-         [[derived]]\nname = 'Sent'\nvalue = 'HCDataOctetsOut'\nmetric = true\n{POLICY}\
+         [[derived]]\nname = 'Sent'\nvalue = 'HCDataOctetsOut'\nmetric = true\n{peers}{POLICY}\
          [[path]]\nname = 'listed'\nremote_set = 'list'\n\
          [[path]]\nname = 'pods'\nremote = '192.0.2.2'\npods = {{ namespace = 'a' }}\n\
          [[path]]\nname = 'far'\nremote = '192.0.2.1'\nmode = 'measured'\nrtt = '1ms'\n\
