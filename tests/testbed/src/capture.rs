@@ -20,7 +20,7 @@ use crate::{
 };
 
 const LIMIT: Duration = Duration::from_secs(10);
-/// What has come is read within this time, on a busy machine too.
+/// tcpdump reads within this time all that has come, on a busy machine too.
 const READING: Duration = Duration::from_millis(200);
 
 /// Tells what went wrong with a capture.
