@@ -16,7 +16,7 @@ use wad_toolbox::causes::told;
 use crate::{
     board::Board,
     common::{Common, InForce},
-    credentials::{Credentials, Files, Own, Seen},
+    credentials::{Credentials, CredentialsError, Files, Own, Seen},
 };
 
 /// How often it is looked.
@@ -36,7 +36,11 @@ pub struct Looked {
 
 impl Looked {
     pub fn at(settings: &Peers) -> Self {
-        match Files::read(settings) {
+        Self::of(settings, Files::read(settings))
+    }
+
+    fn of(settings: &Peers, files: Result<Files, CredentialsError>) -> Self {
+        match files {
             Err(error) => Self { seen: None, made: Err(told(&error)) },
             Ok(files) => {
                 let made = Credentials::new(settings, &files).map_err(|error| told(&error));
@@ -95,10 +99,8 @@ impl Keeper {
         let look = move || {
             // Most times they are as they were.
             let is_same = |files: &Files| used.is_some_and(|used| used == files.seen());
-            if Files::read(&settings).is_ok_and(|files| is_same(&files)) {
-                return None;
-            }
-            Some(Looked::at(&settings))
+            let files = Files::read(&settings);
+            (!files.as_ref().is_ok_and(is_same)).then(|| Looked::of(&settings, files))
         };
         let Ok(looked) = spawn_blocking(look).await else { return };
         let Some(Looked { seen, made }) = looked else {
