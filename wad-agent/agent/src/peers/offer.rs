@@ -102,8 +102,7 @@ impl Offer<'_> {
         let kind = |source: usize| board.sources.get(source).map(|(kind, _)| *kind);
         let fresh = |metric| {
             let found = findings.get(metric).filter(|found| !found.is_stale)?;
-            let value = value(&found, kind(found.source)?)?;
-            Some((value, found.is_least))
+            Some((value(&found, kind(found.source)?), found.is_least))
         };
         let (bandwidth, rtt) = (fresh(Metric::Bandwidth), fresh(Metric::Rtt));
         let passive = board.sources.iter().position(|(kind, _)| *kind == PASSIVE);
@@ -123,17 +122,12 @@ impl Offer<'_> {
     }
 }
 
-/// The kinds of sources: those of flows, and those of peers, whose values are never passed on.
+/// The kind of the sources that are this host's own flows.
 const PASSIVE: &str = "passive";
-const OF_PEERS: &str = "peer";
 
-fn value(found: &Found, kind: &str) -> Option<Value<f64>> {
-    let source = match kind {
-        OF_PEERS => return None,
-        PASSIVE => Source::Passive,
-        _ => Source::Measured,
-    };
-    Some(Value { value: found.value, age: seconds(found.age_seconds), source })
+fn value(found: &Found, kind: &str) -> Value<f64> {
+    let source = if kind == PASSIVE { Source::Passive } else { Source::Measured };
+    Value { value: found.value, age: seconds(found.age_seconds), source }
 }
 
 /// Returns a time of so many seconds: none, of a clock that was set back.
