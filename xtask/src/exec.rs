@@ -26,6 +26,16 @@ pub fn cargo(arguments: impl IntoIterator<Item = impl AsRef<OsStr>>) -> Command 
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.args(arguments).current_dir(root());
+    // The outer cargo says of which package this program is. A build script that looks there
+    // (ring's) would run again, and all that takes its crate be compiled again, whenever cargo is
+    // now run by this program, now by hand.
+    let is_of_package = |name: &OsString| {
+        let name = name.as_encoded_bytes();
+        name.starts_with(b"CARGO_PKG_") || name.starts_with(b"CARGO_MANIFEST_")
+    };
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_package(name)) {
+        command.env_remove(name);
+    }
     command
 }
 
