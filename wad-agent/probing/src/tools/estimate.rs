@@ -2,7 +2,8 @@
 //! the kernel said of the connection, moment by moment.
 //!
 //! Under BBR the transfer ends soon after the kernel has found the pipe full, and left
-//! STARTUP (`bbr_check_full_bw_reached()`: three rounds without a quarter more). These
+//! STARTUP (`bbr_check_full_bw_reached()`: three rounds without a quarter more), or after it
+//! was kept near what comes through for two (ramp.rs). These
 //! rounds count: they were at the path's rate. What was delivered since they began has to
 //! agree with itself: a policer lets a burst through at another rate than the rest. (That a
 //! first crossing takes an eighth of the traffic of a full test, and that ten RTTs are to
@@ -10,7 +11,10 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::tcp_info::{Bbr, TcpInfo};
+use super::{
+    ramp::Ramp,
+    tcp_info::{Bbr, TcpInfo},
+};
 use crate::measurement::{Bandwidth, Confidence, HeldUp, RoundTrips};
 
 /// The estimate is looked at over so many round trips, and so long at least.
@@ -22,6 +26,8 @@ const ENOUGH_SECONDS: f64 = 0.6;
 const FEWEST_ROUND_TRIPS: u32 = 3;
 /// The rounds of STARTUP in which the kernel saw no more come through.
 const FULL_ROUND_TRIPS: u32 = 3;
+/// The round trips that were kept near what comes through.
+const BOUND_ROUND_TRIPS: u32 = 2;
 /// The delivery rate is so far from what was delivered at most, as a share of that.
 const AGREES: f64 = 0.1;
 /// A limit counts where it held for more than this share of the time.
@@ -46,6 +52,7 @@ pub struct Estimate {
     /// The latest ones: under BBR since the pipe was full.
     window: VecDeque<Sample>,
     has_left_startup: bool,
+    ramp: Ramp,
     rtt_seconds: Vec<f64>,
 }
 
@@ -56,9 +63,15 @@ impl Estimate {
         self.last = Some(sample);
         self.rtt_seconds.push(f64::from(sample.info.rtt_us) / 1e6);
         self.has_left_startup |= sample.bbr.is_some_and(|bbr| !bbr.is_in_startup());
-        let is_looking = sample.bbr.is_some() && !self.has_left_startup;
-        self.window.push_back(sample);
         let round_trip = Duration::from_micros(sample.info.min_rtt_us.into());
+        if sample.bbr.is_some() && !self.has_left_startup {
+            self.ramp.take(sample.at, &sample.info);
+        }
+        let was_bound_for = self.ramp.bound().map(|bound| sample.at - bound.since);
+        let is_found = self.has_left_startup
+            || was_bound_for.is_some_and(|time| time >= round_trip * BOUND_ROUND_TRIPS);
+        let is_looking = sample.bbr.is_some() && !is_found;
+        self.window.push_back(sample);
         let span = match is_looking {
             true => round_trip * FULL_ROUND_TRIPS,
             false => LEAST.max(round_trip * ROUND_TRIPS),
@@ -76,6 +89,11 @@ impl Estimate {
         let is_enough = delivered >= ENOUGH_SECONDS * self.usual()
             && is_long(begins, LEAST.max(round_trip * FEWEST_ROUND_TRIPS));
         (is_enough || is_long(begins, span)) && self.agrees()
+    }
+
+    /// Returns the most that is to be sent from now on, in bytes a second, if there is a bound.
+    pub fn bound_bytes_per_second(&self) -> Option<u64> {
+        self.ramp.bound().map(|bound| bound.bytes_per_second)
     }
 
     /// Returns the delivery rate of the window in bytes a second, where the application was

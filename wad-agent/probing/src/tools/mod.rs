@@ -15,6 +15,7 @@ mod helpers;
 mod message;
 mod path_mtu;
 mod pscheduler;
+mod ramp;
 mod session;
 mod socket;
 mod tcp_info;

@@ -39,6 +39,24 @@ pub fn sign(socket: &impl AsFd) -> nix::Result<()> {
     setsockopt(socket, TcpUserTimeout, &USER_TIMEOUT_MS)
 }
 
+/// Sends no faster than so many bytes a second, or as fast as the congestion control has it
+/// (`SO_MAX_PACING_RATE`, socket(7)).
+pub fn pace(socket: &impl AsFd, bytes_per_second: Option<u64>) -> io::Result<()> {
+    let rate = bytes_per_second.unwrap_or(u64::MAX);
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the kernel reads eight bytes of `rate`, which lives for longer than the call.
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const rate).cast(),
+            size_of_val(&rate) as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 pub fn set<O: SetSockOpt>(
     socket: &impl AsFd,
     to: &Target,

@@ -83,6 +83,7 @@ async fn carry(session: &Session) -> io::Result<(Estimate, bool)> {
     let mut ticks = interval((round_trip / SAMPLES).clamp(SHORTEST, LONGEST));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let begun = Instant::now();
+    let mut bound = None;
     loop {
         tokio::select! {
             biased;
@@ -91,6 +92,11 @@ async fn carry(session: &Session) -> io::Result<(Estimate, bool)> {
                 let sample = Sample { at, info: TcpInfo::of(stream)?, bbr: Bbr::of(stream)? };
                 if estimate.take(sample) {
                     return Ok((estimate, true));
+                }
+                let wanted = estimate.bound_bytes_per_second();
+                if wanted != bound {
+                    bound = wanted;
+                    socket::pace(stream, bound)?;
                 }
                 let acked = sample.info.bytes_acked - before.bytes_acked;
                 if acked >= grant.bytes || at >= time {

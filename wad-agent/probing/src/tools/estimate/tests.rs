@@ -146,3 +146,19 @@ fn in_startup_alone_it_is_what_was_carried() {
     connection.until(3, RATE / 4, RATE / 4);
     assert_eq!(connection.bandwidth(false), (8.0 * 2.5e7, Confidence::Capped));
 }
+
+#[test]
+fn an_estimate_stands_in_startup_where_it_was_kept_near_the_rate() {
+    let mut connection = Connection::new(true);
+    assert_eq!(connection.until(20, RATE / 2, RATE / 2), None);
+    assert_eq!(
+        connection.estimate.bound_bytes_per_second(),
+        Some((RATE as f64 / 2.0 * 1.15) as u64)
+    );
+    // There is more.
+    assert_eq!(connection.until(8, RATE, RATE), None);
+    assert_eq!(connection.estimate.bound_bytes_per_second(), None);
+    let took = connection.until(1000, RATE, RATE).unwrap();
+    assert!(took >= 4 * Duration::from_micros(RTT_US.into()), "{took:?}");
+    assert_eq!(connection.bandwidth(true), (8.0 * 1e8, Confidence::Converged));
+}
