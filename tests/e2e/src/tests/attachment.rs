@@ -73,7 +73,7 @@ fn detach(home: &Home, pin: &str) -> Result<()> {
     Ok(detached.map(drop)?)
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn what_others_detach_is_put_back_and_flows_keep_their_tuning() -> Result<()> {
     let stand = Stand::set_up("detach")?;
     let wire = Wire::start()?;

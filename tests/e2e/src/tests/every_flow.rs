@@ -41,7 +41,7 @@ fn of_port(flows: &[Value], port: u16) -> Result<&Value> {
     found.with_context(|| format!("no flow from {port} in {flows:?}"))
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn connections_on_no_path_are_shown_to_who_asks() -> Result<()> {
     let stand = Stand::set_up("every-flow")?;
     let wire = Wire::start()?;

@@ -77,7 +77,7 @@ fn failing(home: &Home, name: &str) -> Result<f64> {
     Ok(home.metrics()?.value("wad_trace_failing", &[&format!("trace=\"{name}\"")])?)
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn the_agent_traces_chosen_flows_and_a_reload_changes_which() -> Result<()> {
     let stand = Stand::set_up("file-traces")?;
     let wire = Wire::start()?;

@@ -143,7 +143,7 @@ fn acknowledged_after(net: &Net, connection: &Connection) -> Result<f64> {
     delays.get(delays.len() / 2).copied().context("no acknowledgement was seen")
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn connections_have_the_metrics() -> Result<()> {
     let stand = Stand::set_up("metrics")?;
     for (host, routes) in [("", false), (ROUTES, true)] {

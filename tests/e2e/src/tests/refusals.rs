@@ -168,7 +168,7 @@ fn without_cgroup_v2() -> Result<()> {
     ensure_names(&refused(&home, missing)?, &["/sys/fs/cgroup/no such folder"])
 }
 
-#[e2e(every_change, alone, any_kernel)]
+#[e2e(long, alone, any_kernel)]
 fn with_the_metrics_port_in_use() -> Result<()> {
     let stand = Stand::set_up("port")?;
     let home = Home::create(&program()?, POLICY)?;
@@ -178,7 +178,7 @@ fn with_the_metrics_port_in_use() -> Result<()> {
     ensure_names(&said, &[&address, "another program listens", "[metrics] listen"])
 }
 
-#[e2e(every_change, alone, any_kernel)]
+#[e2e(long, alone, any_kernel)]
 fn commands_to_an_agent_that_is_not_there() -> Result<()> {
     let _stand = Stand::set_up("absent")?;
     let home = Home::create(&program()?, POLICY)?;

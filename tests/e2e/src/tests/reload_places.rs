@@ -77,7 +77,7 @@ fn file_sink(name: &str, file: &Path) -> String {
     sink(name, &format!("kind = 'file'\npath = '{}'", file.display()))
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn sinks_and_addresses_change_while_a_connection_runs() -> Result<()> {
     let stand = Stand::set_up("reload-places")?;
     let wire = Wire::start()?;

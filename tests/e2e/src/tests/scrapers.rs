@@ -116,7 +116,7 @@ fn exported_to(address: SocketAddr) -> String {
     format!("[otlp]\nurl = 'http://{address}'\ninterval = '1s'\n")
 }
 
-#[e2e(every_change, beside)]
+#[e2e(long, beside)]
 fn what_is_exported_is_what_the_page_has() -> Result<()> {
     let receiver = Receiver::open(free_address()?)?;
     with_metrics("otlp-page", &exported_to(receiver.address()), |home| {

@@ -114,7 +114,7 @@ fn ends(flow: &Value) -> Result<[SocketAddr; 2]> {
     Ok([end("local")?, end("remote")?])
 }
 
-#[e2e(every_change, few)]
+#[e2e(long, few)]
 fn a_thousand_flows_of_fifty_processes_are_theirs() -> Result<()> {
     const PAIRS: usize = 25;
     const EACH: usize = 20;
