@@ -6,6 +6,7 @@ mod paths;
 
 use std::{
     collections::BTreeMap,
+    future::ready,
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime},
 };
@@ -13,8 +14,8 @@ use std::{
 use anyhow::Result;
 use axum::{Json, Router, routing::get};
 use wad_observing::metrics::{PeerReading, PeersReading, Readings};
-use wad_peers::{Board, Ready, Refusal, Say, Service, told};
-use wad_policy::config::Config;
+use wad_peers::{Board, Ready, Refusal, Reserve, Say, Service, told};
+use wad_policy::{config::Config, reservation::Reply};
 use wad_toolbox::{document::Document, mutex::locked};
 use wad_tuning::bpf::Tuning;
 
@@ -82,7 +83,9 @@ impl Peers {
             }
             said
         });
-        let service = Service::start(say, self.board.clone())?;
+        // Nobody keeps locks here yet.
+        let reserve: Reserve = Arc::new(|_, _| Box::pin(ready(Reply::NoService)));
+        let service = Service::start(say, reserve, self.board.clone())?;
         let ready = service.prepare(settings)?;
         Ok(Next::Start(Box::new(service), ready, own))
     }

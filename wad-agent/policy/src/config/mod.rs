@@ -108,8 +108,8 @@ pub use peers::{KeyPin, KnownBy, Peer, PeerAddress, PeerConsent, Peers, is_node_
 pub use pods::PodSelector;
 pub use prefix::{Mapped, covers_ipv4};
 pub use probe::{
-    Answering, Echo, Echoes, Family, Hold, Iperf3Settings, PSchedulerTest, Probe, ProbeTask,
-    ProbeTool, Resource, ResourceLocks,
+    Answering, Echo, Echoes, Family, Hold, Iperf3Settings, LONGEST_RESERVED_RUN, PSchedulerTest,
+    Probe, ProbeTask, ProbeTool, Resource, ResourceLocks,
 };
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};

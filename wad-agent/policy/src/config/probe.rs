@@ -12,7 +12,7 @@ use ipnet::IpNet;
 
 pub use self::{
     check::check,
-    locks::{Hold, Resource, ResourceLocks},
+    locks::{Hold, LONGEST_RESERVED_RUN, Resource, ResourceLocks},
     task::{Family, KEYS as TASK_KEYS, ProbeTask, Site, TABLE as TASK_TABLE, read as read_task},
     tool::{Echo, Echoes, Iperf3Settings, PSchedulerTest, ProbeTool},
 };
