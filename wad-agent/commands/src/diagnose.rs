@@ -15,6 +15,7 @@ use wad_observing::{
     reading::Filter,
 };
 use wad_peers::told::{self, Peer};
+use wad_policy::heard::is_spoken_for;
 use wad_tuning::instance::Instance;
 
 use crate::{
@@ -90,11 +91,10 @@ fn peers(told: Result<told::Peers>) -> Result<Vec<Peer>> {
 
 /// Returns what the other end of a flow says of that direction, if it is one that is heard.
 fn other_end(peers: &[Peer], diagnosis: &Diagnosis) -> Option<OtherEnd> {
-    let remote = diagnosis.remote.ip().to_canonical();
+    let remote = diagnosis.remote.ip();
     let (peer, heard) = peers.iter().find_map(|peer| {
         let heard = peer.heard.as_ref()?;
-        let is_its = heard.prefixes.iter().any(|net| net.contains(&remote));
-        is_its.then_some((&peer.name, heard))
+        is_spoken_for(&heard.prefixes, remote).then_some((&peer.name, heard))
     })?;
     let (there, max_buffer_bytes) = match diagnosis.finding.direction {
         Direction::Sending => (&heard.receiving, heard.max_rcvbuf_bytes),
