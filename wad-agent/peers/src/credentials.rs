@@ -1,7 +1,7 @@
 //! Key, certificate and authorities: read together, and replaced together while all goes on.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,12 +13,12 @@ use tokio_rustls::rustls::{
     self, ClientConfig, ServerConfig,
     client::Resumption,
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{CertificateDer, pem::PemObject as _},
     server::NoServerSessionStorage,
     sign::{CertifiedKey, SingleCertAndKey},
     version::TLS13,
 };
-use wad_http::identity::IdentityError;
+use wad_http::identity::{IdentityError, private_key};
 use wad_policy::config::{KeyPin, Peers};
 
 use crate::{
@@ -174,8 +174,7 @@ fn certified_key(
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, CredentialsError> {
     let identity = &settings.identity;
-    let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|_| IdentityError::Key { file: identity.key.clone() })?;
+    let key = private_key(key, &identity.key)?;
     CertifiedKey::from_der(chain, key, provider).map_err(|source| {
         let (certificate, key) = (identity.certificate.clone(), identity.key.clone());
         IdentityError::Apart { certificate, key, source }.into()
@@ -200,8 +199,6 @@ fn read(file: &Path) -> Result<Vec<u8>, CredentialsError> {
 
 /// Reads the certificate that a file begins with.
 pub fn leaf(file: &Path) -> Result<Leaf, CredentialsError> {
-    let failed = |source| IdentityError::File { file: file.to_owned(), source };
-    let pem = fs::read(file).map_err(failed)?;
-    let chain = certificates(&pem, file)?;
+    let chain = certificates(&read(file)?, file)?;
     Leaf::parse(&chain[0]).map_err(|_| CredentialsError::Unreadable { file: file.to_owned() })
 }
