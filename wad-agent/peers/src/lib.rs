@@ -10,6 +10,7 @@ mod ask;
 mod board;
 mod common;
 mod credentials;
+mod files;
 pub mod identity;
 pub mod make;
 pub mod message;
@@ -28,6 +29,7 @@ pub use self::{
     ask::Asker,
     board::Board,
     common::{Replying, Reserve, Say, Towards},
+    files::{FileFault, faults as file_faults},
     refusal::Refusal,
     service::{Ready, Service, ServiceError},
 };

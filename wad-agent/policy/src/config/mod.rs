@@ -113,7 +113,7 @@ pub use probe::{
 };
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
-pub use report::Mistake;
+pub use report::{Mistake, line_of};
 #[cfg(feature = "fuzz")]
 pub use set::fuzz as fuzz_set;
 pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_addresses, list_of_texts};
