@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The names of `wad_fuzz::PARSERS`.
-const TARGETS: [&str; 25] = [
+const TARGETS: [&str; 26] = [
     "archive",
     "authorization",
     "config",
@@ -39,6 +39,7 @@ const TARGETS: [&str; 25] = [
     "papers",
     "peer_certificate",
     "peer_message",
+    "peer_reservation",
     "pods",
     "probe_helper",
     "probe_message",

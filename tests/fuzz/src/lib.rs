@@ -8,7 +8,7 @@ use wad_commands::fuzz;
 pub type Parser = fn(&[u8]);
 
 /// This table has all of them.
-pub const PARSERS: [(&str, Parser); 25] = [
+pub const PARSERS: [(&str, Parser); 26] = [
     ("archive", fuzz::archive),
     ("authorization", fuzz::authorization),
     ("config", fuzz::config),
@@ -21,6 +21,7 @@ pub const PARSERS: [(&str, Parser); 25] = [
     ("papers", fuzz::papers),
     ("peer_certificate", fuzz::peer_certificate),
     ("peer_message", fuzz::peer_message),
+    ("peer_reservation", fuzz::peer_reservation),
     ("pods", fuzz::pods),
     ("probe_helper", fuzz::probe_helper),
     ("probe_message", fuzz::probe_message),

@@ -6,6 +6,7 @@ mod paths;
 
 use std::{
     collections::BTreeMap,
+    future::ready,
     sync::{Arc, Mutex, OnceLock},
     time::{Duration, SystemTime},
 };
@@ -13,13 +14,14 @@ use std::{
 use anyhow::Result;
 use axum::{Json, Router, routing::get};
 use wad_observing::metrics::{PeerReading, PeersReading, Readings};
-use wad_peers::{Board, Ready, Refusal, Say, Service, told};
-use wad_policy::config::Config;
+use wad_peers::{Asker, Board, Ready, Refusal, Reserve, Say, Service, told};
+use wad_policy::{config::Config, reservation::Reply};
+use wad_probing::service::AskPeer;
 use wad_toolbox::{document::Document, mutex::locked};
 use wad_tuning::bpf::Tuning;
 
 use self::{offer::Offer, paths::OwnPaths};
-use crate::{heard::Ends, measured};
+use crate::{heard::Ends, measured, probes};
 
 /// The service, while there is one.
 #[derive(Default)]
@@ -27,6 +29,8 @@ pub struct Peers {
     board: Board,
     sight: Arc<Sight>,
     service: Option<Service>,
+    /// Asks peers about runs of probes, while there is a service.
+    asker: Arc<Mutex<Option<Asker>>>,
 }
 
 /// All that is looked at when something is to be said.
@@ -36,6 +40,8 @@ struct Sight {
     now: OnceLock<(Arc<Tuning>, Arc<Mutex<measured::Board>>)>,
     ends: OnceLock<Ends>,
     own: Mutex<Arc<OwnPaths>>,
+    /// Peers' questions about runs go there.
+    probes: OnceLock<probes::Desk>,
 }
 
 /// A change that can be put in force. If it is not, nothing has changed.
@@ -55,6 +61,24 @@ impl Peers {
         // There is one of each for all the time of an agent.
         let _ = self.sight.now.set((Arc::clone(tuning), Arc::clone(board)));
         let _ = self.sight.ends.set(ends.clone());
+    }
+
+    /// Has peers' questions about runs answered. Without, nobody keeps locks for them.
+    pub fn answer_by(&self, probes: probes::Desk) {
+        // There is one for all the time of an agent.
+        let _ = self.sight.probes.set(probes);
+    }
+
+    /// Returns what asks peers about own runs, whatever the configuration says meanwhile.
+    pub fn ask(&self) -> AskPeer {
+        let asker = Arc::clone(&self.asker);
+        Arc::new(move |peer, question| {
+            let asker = locked(&asker).clone();
+            Box::pin(async move {
+                let asker = asker.ok_or("[peers] is not in force")?;
+                asker.ask(&peer, &question).await
+            })
+        })
     }
 
     /// Returns the board of what is heard, which stays the same.
@@ -82,7 +106,12 @@ impl Peers {
             }
             said
         });
-        let service = Service::start(say, self.board.clone())?;
+        let sight = Arc::clone(&self.sight);
+        let reserve: Reserve = Arc::new(move |peer, question| match sight.probes.get() {
+            Some(desk) => Box::pin(desk.clone().agree(peer, question)),
+            None => Box::pin(ready(Reply::NoService)),
+        });
+        let service = Service::start(say, reserve, self.board.clone())?;
         let ready = service.prepare(settings)?;
         Ok(Next::Start(Box::new(service), ready, own))
     }
@@ -92,6 +121,7 @@ impl Peers {
         let (service, ready, own) = match next {
             Next::Nothing => {
                 *locked(&self.sight.own) = Arc::default();
+                *locked(&self.asker) = None;
                 if let Some(service) = self.service.take() {
                     tokio::spawn(service.finish());
                 }
@@ -100,7 +130,10 @@ impl Peers {
             Next::Change(ready, own) => {
                 (self.service.as_mut().expect("it was prepared"), ready, own)
             }
-            Next::Start(service, ready, own) => (self.service.insert(*service), ready, own),
+            Next::Start(service, ready, own) => {
+                *locked(&self.asker) = Some(service.asker());
+                (self.service.insert(*service), ready, own)
+            }
         };
         *locked(&self.sight.own) = Arc::new(own);
         service.put_in_force(ready);

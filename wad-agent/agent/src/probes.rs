@@ -17,10 +17,15 @@ use axum::{
 };
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
-use wad_policy::config::Probe;
+use wad_policy::{
+    config::Probe,
+    reservation::{Question, Reply},
+};
 use wad_probing::{
     answers::{self, OwnProbes, Results},
-    service::{self, AskedRuns, Asker, Names, Outlook, Passive, Ready, Service, seed},
+    service::{
+        self, AskPeer, AskedRuns, Asker, Names, Others, Outlook, Passive, Ready, Service, seed,
+    },
 };
 use wad_toolbox::{document::Document, mutex::locked, own_folder};
 
@@ -39,6 +44,7 @@ pub struct Probes {
     archive: PathBuf,
     instance: String,
     flows: Arc<OnceLock<Arc<Mutex<Board>>>>,
+    peers: AskPeer,
     service: Option<Service>,
     desk: Desk,
     own: OwnProbes,
@@ -68,11 +74,11 @@ pub enum Next {
 }
 
 impl Probes {
-    /// Makes it without a service.
-    pub fn new(archive: PathBuf, instance: &str) -> Self {
+    /// Makes it without a service. Peers are asked by this to agree to runs.
+    pub fn new(archive: PathBuf, instance: &str, peers: AskPeer) -> Self {
         let (instance, desk) = (instance.to_owned(), Desk::default());
-        let own = OwnProbes::default();
-        Self { archive, instance, flows: Arc::default(), service: None, desk, own }
+        let (flows, own) = (Arc::default(), OwnProbes::default());
+        Self { archive, instance, flows, peers, service: None, desk, own }
     }
 
     /// Has the service know what flows show. Without, it knows of none.
@@ -103,7 +109,8 @@ impl Probes {
             let board = flows.get().map(|board| locked(board).clone());
             board.is_some_and(|board| board.is_shown(path, metric, within, SystemTime::now()))
         });
-        let service = Service::start(&self.archive, probe, seed(&self.instance), passive)?;
+        let others = Others { passive, peers: Arc::clone(&self.peers) };
+        let service = Service::start(&self.archive, probe, seed(&self.instance), others)?;
         let ready = service.prepare(probe)?;
         Ok(Next::Start(Box::new(service), ready))
     }
@@ -176,6 +183,14 @@ impl Desk {
     /// Returns what the service does, while there is one.
     pub fn outlook(&self) -> Option<Outlook> {
         Some(self.open()?.asker.outlook())
+    }
+
+    /// Answers a peer that asks about a run of its own.
+    pub async fn agree(self, peer: String, question: Question) -> Reply {
+        match self.open() {
+            Some(Open { asker, .. }) => asker.agree(peer, question).await,
+            None => Reply::NoService,
+        }
     }
 
     async fn answer(self, request: Request, router: fn(Arc<Results>) -> Router) -> Response {

@@ -23,6 +23,7 @@ use wad_toolbox::{
 
 use crate::{
     api,
+    peers::Peers,
     probes::{Probes, archive},
 };
 
@@ -52,34 +53,35 @@ pub fn socket(state_dir: &Path, instance: &str) -> PathBuf {
 /// Measures until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> Result<()> {
     let unconfined = confine();
-    let (config, probe) = load(options)?;
+    let config = load(options)?;
     let _log = log::init(config.log)?;
     unconfined.iter().for_each(|error| warn!("{}", told(error)));
-    let folder = &config.agent.state_dir;
-    own_folder::make_private(folder)?;
+    own_folder::make_private(&config.agent.state_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(serve(options, folder, probe));
+    let ended = runtime.block_on(serve(options, config));
     runtime.shutdown_background();
     ended
 }
 
-fn load(options: &Options) -> Result<(Config, Probe)> {
-    let host = Host::read()?;
-    let mut config = Config::load(&options.config, &host)?;
-    let nothing = || AloneError::Nothing { file: options.config.clone() };
-    let probe = config.probe.take().ok_or_else(nothing)?;
-    Ok((config, probe))
+fn load(options: &Options) -> Result<Config> {
+    let config = Config::load(&options.config, &Host::read()?)?;
+    if config.probe.is_none() {
+        return Err(AloneError::Nothing { file: options.config.clone() }.into());
+    }
+    Ok(config)
 }
 
-async fn serve(options: &Options, folder: &Path, probe: Probe) -> Result<()> {
+async fn serve(options: &Options, config: Config) -> Result<()> {
     let mut stop = Stop::new()?;
     let mut hang_up = signals::handle(SignalKind::hangup())?;
+    let folder = &config.agent.state_dir;
+    let probe = config.probe.clone().unwrap_or_default();
     let page = probe.listen.map(|address| api::bind_tcp("probe", address)).transpose()?;
     let socket = socket(folder, &options.instance);
     let listener = bind(&socket)?;
-    let mut probes = Probes::new(archive(folder, &options.instance), &options.instance);
-    let ready = probes.prepare(Some(&probe))?;
-    probes.put_in_force(ready);
+    let mut alone = Alone::new(archive(folder, &options.instance), &options.instance);
+    alone.follow(&config)?;
+    let Alone { probes, .. } = &alone;
     let desk = probes.desk();
     let (stopping, stopped) = watch::channel(false);
     let router = desk.queries().merge(desk.orders());
@@ -89,7 +91,7 @@ async fn serve(options: &Options, folder: &Path, probe: Probe) -> Result<()> {
     loop {
         tokio::select! {
             () = stop.asked() => break,
-            _ = hang_up.recv() => match reload(options, &mut probes, &probe) {
+            _ = hang_up.recv() => match reload(options, &mut alone, &probe) {
                 Ok(tasks) => info!(tasks, "the configuration's tasks are in force"),
                 Err(error) => error!("the tasks stay as they were: {}", with_causes(&error)),
             },
@@ -97,18 +99,43 @@ async fn serve(options: &Options, folder: &Path, probe: Probe) -> Result<()> {
     }
     info!("stopping");
     stopping.send_replace(true);
-    probes.finish().await;
+    alone.probes.finish().await;
+    alone.peers.finish().await;
     for server in servers {
         server.await?;
     }
     fs::remove_file(&socket).with_context(|| format!("cannot remove {}", socket.display()))
 }
 
+/// All that is done alone: paths are measured, and peers agree to that.
+struct Alone {
+    probes: Probes,
+    peers: Peers,
+}
+
+impl Alone {
+    fn new(archive: PathBuf, instance: &str) -> Self {
+        let peers = Peers::default();
+        let probes = Probes::new(archive, instance, peers.ask());
+        peers.answer_by(probes.desk());
+        Self { probes, peers }
+    }
+
+    /// Does what a configuration says, if all of that can be had.
+    fn follow(&mut self, config: &Config) -> Result<()> {
+        let ready = self.probes.prepare(config.probe.as_ref())?;
+        let talking = self.peers.prepare(config)?;
+        self.probes.put_in_force(ready);
+        self.peers.put_in_force(talking);
+        Ok(())
+    }
+}
+
 /// Reads the configuration again, and returns the number of its tasks.
-fn reload(options: &Options, probes: &mut Probes, first: &Probe) -> Result<usize> {
-    let (_, probe) = load(options)?;
-    let ready = probes.prepare(Some(&probe))?;
-    probes.put_in_force(ready);
+fn reload(options: &Options, alone: &mut Alone, first: &Probe) -> Result<usize> {
+    let config = load(options)?;
+    alone.follow(&config)?;
+    let probe = config.probe.unwrap_or_default();
     if probe.listen != first.listen {
         warn!("another `listen` of [probe] takes a restart");
     }
@@ -129,3 +156,6 @@ fn bind(socket: &Path) -> Result<UnixListener, AloneError> {
     };
     bind().map_err(|source| AloneError::Socket { socket: socket.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use wad_observing::metrics::{
     OtlpReading, PeerReading, PeersReading, PodsReading, Readings, Reloads, SetReading,
     SinkReading, TraceReading,
 };
-use wad_probing::service::Outlook;
+use wad_probing::{schedule::Reservations, service::Outlook};
 use wad_toolbox::refusals::RefusedFlows;
 use wad_tuning::{
     journal::Change,
@@ -138,6 +138,9 @@ pub struct ProbesStatus {
     pub next_task: Option<String>,
     /// Seconds until that is due.
     pub next_in_seconds: Option<f64>,
+    /// The counts of runs that both ends agree to.
+    #[serde(default)]
+    pub reservations: Reservations,
 }
 
 impl From<Outlook> for ProbesStatus {
@@ -149,6 +152,7 @@ impl From<Outlook> for ProbesStatus {
             running: outlook.running,
             next_task: next.map(|(task, _)| task.to_owned()),
             next_in_seconds: next.map(|(_, time)| time.as_secs_f64()),
+            reservations: outlook.reservations,
         }
     }
 }

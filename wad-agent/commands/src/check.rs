@@ -5,6 +5,7 @@ mod derived;
 mod host;
 mod lists;
 mod memory;
+mod peers;
 mod report;
 mod sets;
 mod shares;
@@ -65,8 +66,9 @@ pub fn run(args: &Check) -> anyhow::Result<()> {
     let memory = Memory::of(&config, memory::default_bytes());
     let there = There::look(&config.paths);
     let sets = sets::read(&config);
-    let page =
-        Page { file, fragments, config: &config, host: &host, ceilings, memory, there, sets };
+    let files = peers::files(&config, &texts);
+    let config = &config;
+    let page = Page { file, fragments, config, host: &host, ceilings, memory, there, sets, files };
     if args.json { output::print_json(&Report::of(&page)) } else { output::print(page) }
 }
 
@@ -76,8 +78,9 @@ pub fn fuzz(config: &Config, host: &Host) {
     let ceilings = Ceiling::all(config, |_| None);
     let memory = Memory::of(config, None);
     let file = Path::new("wad.toml");
-    let (there, sets, fragments) = (There::default(), Vec::new(), Vec::new());
-    let page = Page { file, fragments, config, host, ceilings, memory, there, sets };
+    let (there, sets, files) = (There::default(), Vec::new(), Vec::new());
+    let fragments = Vec::new();
+    let page = Page { file, fragments, config, host, ceilings, memory, there, sets, files };
     assert!(page.to_string().ends_with("no error\n"));
     assert!(serde_json::to_string(&Report::of(&page)).is_ok());
 }
@@ -147,6 +150,8 @@ struct Page<'a> {
     there: There,
     /// Sentences on sets, and on paths by what these hold.
     sets: Vec<String>,
+    /// Sentences on the files of `[peers]`.
+    files: Vec<String>,
 }
 
 impl Display for Page<'_> {
@@ -240,6 +245,7 @@ impl Page<'_> {
         kubernetes
             .into_iter()
             .chain(learned)
+            .chain(self.files.iter().cloned())
             .chain(self.config.paths.iter().flat_map(of).flatten())
             .collect()
     }

@@ -5,7 +5,7 @@ use std::{thread, time::Duration};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use wad_agent::client::{self, Request};
+use wad_agent::client::{self, ClientError, Request};
 use wad_instruments::Reading;
 use wad_observing::{
     diagnose::{
@@ -15,6 +15,7 @@ use wad_observing::{
     reading::Filter,
 };
 use wad_peers::told::{self, Peer};
+use wad_policy::heard::is_spoken_for;
 use wad_tuning::instance::Instance;
 
 use crate::{
@@ -64,7 +65,8 @@ pub fn run(args: &Diagnose) -> Result<()> {
         let with_mtu = diagnoses.into_iter().zip(&courses);
         diagnoses = with_mtu.map(|(diagnosis, course)| diagnosis.with_mtu(course)).collect();
     }
-    let peers = ask_peers(&args.ask.instance.name)?;
+    let told = client::ask_instance(&args.ask.instance.name, &Request::get(told::PEERS));
+    let peers = peers(told)?;
     for diagnosis in &mut diagnoses {
         diagnosis.other_end = other_end(&peers, diagnosis);
     }
@@ -75,19 +77,24 @@ pub fn run(args: &Diagnose) -> Result<()> {
     output::print(Page(&diagnoses))
 }
 
-/// Asks what the agents at other ends say of what limits there.
-fn ask_peers(instance: &Instance) -> Result<Vec<Peer>> {
-    let told: told::Peers = client::ask_instance(instance, &Request::get(told::PEERS))?;
-    Ok(told.peers)
+/// Returns what the agents at other ends say of what limits there. An agent of before there
+/// were peers has heard nothing.
+fn peers(told: Result<told::Peers>) -> Result<Vec<Peer>> {
+    match told {
+        Ok(told) => Ok(told.peers),
+        Err(error) => match error.downcast_ref() {
+            Some(ClientError::Refused { status: 404, .. }) => Ok(Vec::new()),
+            _ => Err(error),
+        },
+    }
 }
 
 /// Returns what the other end of a flow says of that direction, if it is one that is heard.
 fn other_end(peers: &[Peer], diagnosis: &Diagnosis) -> Option<OtherEnd> {
-    let remote = diagnosis.remote.ip().to_canonical();
+    let remote = diagnosis.remote.ip();
     let (peer, heard) = peers.iter().find_map(|peer| {
         let heard = peer.heard.as_ref()?;
-        let is_its = heard.prefixes.iter().any(|net| net.contains(&remote));
-        is_its.then_some((&peer.name, heard))
+        is_spoken_for(&heard.prefixes, remote).then_some((&peer.name, heard))
     })?;
     let (there, max_buffer_bytes) = match diagnosis.finding.direction {
         Direction::Sending => (&heard.receiving, heard.max_rcvbuf_bytes),
@@ -139,4 +146,23 @@ fn watch(args: &Diagnose) -> Result<Vec<Reading>> {
 pub fn read_flows(instance: &Instance, filter: &Filter) -> Result<Reading> {
     let fields = FIELDS.map(str::to_owned).to_vec();
     flows::ask(instance, &Filter { fields, ..filter.clone() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_that_knows_no_peers_has_heard_nothing_of_them() {
+        let refused = |status| {
+            let (socket, reason) = (PathBuf::from("/run/wad/default.sock"), String::new());
+            Err(ClientError::Refused { socket, status, reason }.into())
+        };
+        assert_eq!(peers(refused(404)).unwrap(), []);
+        let why = peers(refused(500)).unwrap_err().to_string();
+        assert!(why.contains("(500)"), "{why}");
+        assert_eq!(peers(Ok(told::Peers::default())).unwrap(), []);
+    }
 }

@@ -18,7 +18,10 @@ use wad_observing::{learn, reading::Filter, trace};
 pub use wad_observing::{
     metrics::otlp::fuzz as otlp, sinks::fuzz as spool, trace::read::fuzz_packed as packed_trace,
 };
-pub use wad_peers::{identity::fuzz as peer_certificate, message::fuzz as peer_message};
+pub use wad_peers::{
+    identity::fuzz as peer_certificate, message::fuzz as peer_message,
+    reservation::fuzz as peer_reservation,
+};
 pub use wad_policy::{config::fuzz_set as set, papers::fuzz as papers};
 use wad_policy::{
     config::{self, Config, ConfigError, fuzz::HOST},

@@ -36,12 +36,19 @@ pub fn load<T>(
 ) -> Result<T, IdentityError> {
     let Identity { certificate, key } = identity;
     let chain = certificates(certificate)?;
-    let of_key = PrivateKeyDer::from_pem_slice(&read(key)?)
-        .map_err(|_| IdentityError::Key { file: key.clone() })?;
+    let of_key = private_key(&read(key)?, key)?;
     make(chain, of_key).map_err(|source| {
         let (certificate, key) = (certificate.clone(), key.clone());
         IdentityError::Apart { certificate, key, source }
     })
+}
+
+/// Returns the key in PEM, which is of this file.
+///
+/// # Errors
+/// Where there is none that can be used.
+pub fn private_key(pem: &[u8], file: &Path) -> Result<PrivateKeyDer<'static>, IdentityError> {
+    PrivateKeyDer::from_pem_slice(pem).map_err(|_| IdentityError::Key { file: file.to_owned() })
 }
 
 /// Reads the certificates of a file: at least one.

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use ipnet::IpNet;
-use wad_instruments::{Flow, Reading, name};
+use wad_instruments::{Reading, name};
 use wad_policy::{
     config::{is_rate, is_rtt},
-    heard::{self, LimitedBy, Source, Value},
+    heard::{self, LimitedBy, Source, Value, is_spoken_for},
 };
 
 use crate::diagnose::{
@@ -21,14 +21,10 @@ const HELD_BACK: f64 = 0.1;
 /// is told of the paths: of what this host sends to the prefixes, and of what it receives.
 #[must_use]
 pub fn shown(readings: &[Reading], prefixes: &[IpNet]) -> (heard::Direction, heard::Direction) {
-    let is_of_peer = |flow: &Flow| {
-        let remote = flow.remote.ip().to_canonical();
-        prefixes.iter().any(|net| net.contains(&remote))
-    };
     let courses = courses(readings, None, Span::Watched);
     let of_peer: Vec<_> = courses
         .iter()
-        .filter(|course| is_of_peer(course.flow()))
+        .filter(|course| is_spoken_for(prefixes, course.flow().remote.ip()))
         .map(|course| (course, triage(course)))
         .collect();
     (direction(&of_peer, Direction::Sending), direction(&of_peer, Direction::Receiving))
@@ -73,7 +69,7 @@ fn direction(flows: &[(&Course<'_>, Finding)], direction: Direction) -> heard::D
 
 #[cfg(test)]
 mod tests {
-    use wad_instruments::testing::flow;
+    use wad_instruments::{Flow, testing::flow};
 
     use super::*;
 

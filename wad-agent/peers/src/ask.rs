@@ -1,7 +1,8 @@
 //! Asks peers: one connection for each exchange, which tells the peer what this end says, and
-//! this end what the peer does.
+//! this end what the peer does; and one for each question about a run of a probe.
 
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -9,26 +10,35 @@ use std::{
 use http_body_util::Full;
 use hyper::{
     Method, Request,
+    body::Bytes,
     header::{CONTENT_TYPE, HOST, USER_AGENT},
 };
-use tokio::time::{sleep, timeout};
+use tokio::{
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 use tokio_rustls::{
     TlsConnector,
+    client::TlsStream,
     rustls::{
         self,
         pki_types::{ServerName, UnixTime},
     },
 };
 use wad_http::{Body, HttpError, connect::connect, names, shown};
-use wad_policy::config::{Peer, PeerAddress};
+use wad_policy::{
+    config::{Peer, PeerAddress},
+    reservation::{ANSWERS_WITHIN, Question, Reply},
+};
 use wad_toolbox::{back_off::back_off, causes::told, chance::chance};
 
 use crate::{
     common::{Common, InForce},
     credentials::Credentials,
-    identity::{Role, refusal_of},
+    identity::{Judged, Role, refusal_of},
     message::{EXCHANGE, MAX_BYTES, Statement},
     refusal::Refusal,
+    reservation::{RESERVE, read_reply, write_question},
 };
 
 /// An exchange is over within this time, the look-up of the name included.
@@ -40,7 +50,10 @@ const FIRST_WITHIN: Duration = Duration::from_millis(500);
 /// Until it is looked again whether there are files that can be used.
 const FILES_WAIT: Duration = Duration::from_millis(500);
 
-/// Says why an exchange did not come about.
+/// The status for a path that an agent does not know.
+const NOT_FOUND: u16 = 404;
+
+/// Says why an exchange, or a question, did not come about.
 #[derive(Debug, thiserror::Error)]
 enum AskError {
     #[error(transparent)]
@@ -55,6 +68,8 @@ enum AskError {
     NotHeard(#[source] HttpError),
     #[error("the other end does not hear this one: {reason} ({status})")]
     Status { status: u16, reason: String },
+    #[error("its wad is older, and keeps no locks")]
+    Older,
     #[error("no whole answer within {} s", EXCHANGE_TIME.as_secs())]
     Timeout,
 }
@@ -80,12 +95,7 @@ pub async fn keep_asking(common: Arc<Common>, place: usize) {
                 period.saturating_sub(begun.elapsed())
             }
             Err(error) => {
-                match &error {
-                    AskError::Refused(refusal) => {
-                        common.board.refuse(Some(peer), *refusal, address)
-                    }
-                    other => common.board.fail(peer, told(other)),
-                }
+                note(&common, (peer, address), &error);
                 failures += 1;
                 back_off(failures)
             }
@@ -101,12 +111,73 @@ pub fn asked(in_force: &InForce, place: usize) -> Option<(&Peer, &PeerAddress)> 
     Some((peer, peer.address.as_ref()?))
 }
 
+/// Counts that an exchange or a question did not come about.
+fn note(common: &Common, (peer, address): (&Peer, &PeerAddress), error: &AskError) {
+    match error {
+        AskError::Refused(refusal) => common.board.refuse(Some(peer), *refusal, address),
+        other => common.board.fail(peer, told(other)),
+    }
+}
+
+/// Asks peers about runs of probes, as the settings in force have them.
+#[derive(Clone)]
+pub struct Asker(Arc<Common>);
+
+impl Asker {
+    pub(crate) fn new(common: &Arc<Common>) -> Self {
+        Self(Arc::clone(common))
+    }
+
+    /// Asks the peer of this name. Must be called within a runtime of tokio.
+    ///
+    /// # Errors
+    /// The reason for which there is no answer.
+    pub async fn ask(&self, name: &str, question: &Question) -> Result<Reply, String> {
+        let in_force = self.0.in_force().ok_or("[peers] is not in force yet")?;
+        let place = in_force.settings.peers.iter().position(|peer| peer.name == name);
+        let asked = place.and_then(|place| Some((place, asked(&in_force, place)?)));
+        let (place, (peer, address)) = asked.ok_or("it is not to be asked any more")?;
+        let credentials = in_force.credentials.as_ref();
+        let credentials = credentials.ok_or("the files of [peers] cannot be used")?;
+        let answered = async {
+            let (stream, ..) = open(place, address, credentials).await?;
+            let body = match post(stream, address, RESERVE, write_question(question)).await {
+                Err(AskError::Status { status: NOT_FOUND, .. }) => return Err(AskError::Older),
+                body => body?,
+            };
+            Ok(read_reply(&body)?)
+        };
+        let answered = timeout(ANSWERS_WITHIN, answered).await.unwrap_or(Err(AskError::Timeout));
+        answered.map_err(|error| {
+            // That is known by then, and nothing is wrong with it.
+            if !matches!(error, AskError::Older) {
+                note(&self.0, (peer, address), &error);
+            }
+            told(&error)
+        })
+    }
+}
+
 async fn exchange(
     common: &Common,
     (peer, place): (&Peer, usize),
     address: &PeerAddress,
     credentials: &Credentials,
 ) -> Result<(), AskError> {
+    let (stream, judged, remote) = open(place, address, credentials).await?;
+    let own = common.statement(peer, credentials, (&judged, remote)).await;
+    let own_nic = own.said.nic_bits_per_second;
+    let body = post(stream, address, EXCHANGE, own.write()).await?;
+    common.board.hear((peer, &judged), Statement::read(&body)?, own_nic)?;
+    Ok(())
+}
+
+/// Connects with the peer at this place of the file, and makes sure that it is.
+async fn open(
+    place: usize,
+    address: &PeerAddress,
+    credentials: &Credentials,
+) -> Result<(TlsStream<TcpStream>, Judged, IpAddr), AskError> {
     let PeerAddress { host, port } = address;
     let addresses = names::addresses(host, *port).await;
     let addresses = addresses.map_err(|source| AskError::Resolve { host: host.clone(), source })?;
@@ -124,15 +195,23 @@ async fn exchange(
     if judged.peer != place {
         return Err(Refusal::OtherPeer.into());
     }
-    let own = common.statement(peer, credentials, (&judged, remote)).await;
-    let own_nic = own.said.nic_bits_per_second;
+    Ok((stream, judged, remote))
+}
+
+/// Sends a body to a path, and returns that of the answer.
+async fn post(
+    stream: TlsStream<TcpStream>,
+    address: &PeerAddress,
+    path: &str,
+    body: Vec<u8>,
+) -> Result<Bytes, AskError> {
     let request = Request::builder()
         .method(Method::POST)
-        .uri(EXCHANGE)
+        .uri(path)
         .header(HOST, address.to_string())
         .header(CONTENT_TYPE, "application/json")
         .header(USER_AGENT, concat!("wad/", env!("CARGO_PKG_VERSION")))
-        .body(Full::new(own.write().into()))
+        .body(Full::new(body.into()))
         .map_err(|_| Refusal::Request)?;
     let opened = Body::open(Box::new(stream), request).await;
     let (head, body) = opened.map_err(AskError::NotHeard)?;
@@ -145,8 +224,7 @@ async fn exchange(
         let reason = shown(text.lines().next().unwrap_or_default());
         return Err(AskError::Status { status: head.status.as_u16(), reason });
     }
-    common.board.hear((peer, &judged), Statement::read(&body)?, own_nic)?;
-    Ok(())
+    Ok(body)
 }
 
 /// A certificate that is refused here, or a connection that ended.

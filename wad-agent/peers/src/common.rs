@@ -3,6 +3,7 @@
 
 use std::{
     net::IpAddr,
+    pin::Pin,
     sync::{Arc, Mutex},
     time::SystemTime,
 };
@@ -13,6 +14,7 @@ use tokio::task::spawn_blocking;
 use wad_policy::{
     config::{Peer, Peers},
     heard::{Consent, Said},
+    reservation::{Question, Reply},
 };
 use wad_toolbox::mutex::locked;
 
@@ -20,6 +22,10 @@ use crate::{board::Board, credentials::Credentials, identity::Judged, message::S
 
 /// Says what this end has to say to a peer. It may block for a moment.
 pub type Say = Arc<dyn Fn(&Towards) -> Said + Send + Sync>;
+
+/// Answers a peer, by its name in the file, that asks about a run of a probe.
+pub type Reserve = Arc<dyn Fn(String, Question) -> Replying + Send + Sync>;
+pub type Replying = Pin<Box<dyn Future<Output = Reply> + Send>>;
 
 /// Whom something is said to.
 #[derive(Clone, Debug)]
@@ -46,11 +52,17 @@ pub struct Common {
     in_force: Mutex<Option<Arc<InForce>>>,
     pub board: Board,
     say: Say,
+    reserve: Reserve,
 }
 
 impl Common {
-    pub fn new(say: Say, board: Board) -> Self {
-        Self { in_force: Mutex::default(), board, say }
+    pub fn new(say: Say, reserve: Reserve, board: Board) -> Self {
+        Self { in_force: Mutex::default(), board, say, reserve }
+    }
+
+    /// Answers a peer about a run.
+    pub fn reserve(&self, peer: &Peer, question: Question) -> Replying {
+        (self.reserve)(peer.name.clone(), question)
     }
 
     pub fn in_force(&self) -> Option<Arc<InForce>> {

@@ -1,7 +1,7 @@
 //! Key, certificate and authorities: read together, and replaced together while all goes on.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -18,8 +18,9 @@ use tokio_rustls::rustls::{
     sign::{CertifiedKey, SingleCertAndKey},
     version::TLS13,
 };
-use wad_http::identity::IdentityError;
+use wad_http::identity::{IdentityError, private_key};
 use wad_policy::config::{KeyPin, Peers};
+use wad_toolbox::access::Identity;
 
 use crate::{
     identity::{Judge, Leaf, NodeUri, covers},
@@ -104,7 +105,8 @@ impl Credentials {
         let chain = certificates(&files.certificate, file)?;
         let own = own(settings, &chain[0])?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let key = certified_key(settings, chain, &files.key, &provider)?;
+        let key = private_key(&files.key, &settings.identity.key)?;
+        let key = certified_key(settings, chain, key, &provider)?;
         let key = Arc::new(SingleCertAndKey::from(key));
         let authorities = match (&settings.ca, &files.ca) {
             (Some(file), Some(bytes)) => Some((file, certificates(bytes, file)?)),
@@ -142,7 +144,7 @@ impl Credentials {
     }
 }
 
-fn own(settings: &Peers, certificate: &[u8]) -> Result<Own, CredentialsError> {
+pub fn own(settings: &Peers, certificate: &[u8]) -> Result<Own, CredentialsError> {
     let file = || settings.identity.certificate.clone();
     let leaf =
         Leaf::parse(certificate).map_err(|_| CredentialsError::Unreadable { file: file() })?;
@@ -170,19 +172,28 @@ fn own(settings: &Peers, certificate: &[u8]) -> Result<Own, CredentialsError> {
 fn certified_key(
     settings: &Peers,
     chain: Vec<CertificateDer<'static>>,
-    key: &[u8],
+    key: PrivateKeyDer<'static>,
     provider: &CryptoProvider,
 ) -> Result<CertifiedKey, CredentialsError> {
-    let identity = &settings.identity;
-    let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|_| IdentityError::Key { file: identity.key.clone() })?;
     CertifiedKey::from_der(chain, key, provider).map_err(|source| {
-        let (certificate, key) = (identity.certificate.clone(), identity.key.clone());
+        let Identity { certificate, key } = settings.identity.clone();
         IdentityError::Apart { certificate, key, source }.into()
     })
 }
 
-fn certificates(pem: &[u8], file: &Path) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
+/// Says whether a key is not of a certificate.
+pub fn apart(
+    settings: &Peers,
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<(), CredentialsError> {
+    certified_key(settings, chain, key, &rustls::crypto::ring::default_provider()).map(drop)
+}
+
+pub fn certificates(
+    pem: &[u8],
+    file: &Path,
+) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
     let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match all {
         Ok(all) if !all.is_empty() => Ok(all),
@@ -190,7 +201,7 @@ fn certificates(pem: &[u8], file: &Path) -> Result<Vec<CertificateDer<'static>>,
     }
 }
 
-fn read(file: &Path) -> Result<Vec<u8>, CredentialsError> {
+pub fn read(file: &Path) -> Result<Vec<u8>, CredentialsError> {
     let failed = |source| IdentityError::File { file: file.to_owned(), source };
     match wad_toolbox::whole_file::read(file, MAX_FILE_BYTES).map_err(failed)? {
         Some(bytes) => Ok(bytes),
@@ -200,8 +211,6 @@ fn read(file: &Path) -> Result<Vec<u8>, CredentialsError> {
 
 /// Reads the certificate that a file begins with.
 pub fn leaf(file: &Path) -> Result<Leaf, CredentialsError> {
-    let failed = |source| IdentityError::File { file: file.to_owned(), source };
-    let pem = fs::read(file).map_err(failed)?;
-    let chain = certificates(&pem, file)?;
+    let chain = certificates(&read(file)?, file)?;
     Leaf::parse(&chain[0]).map_err(|_| CredentialsError::Unreadable { file: file.to_owned() })
 }

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 pub use self::{
     judge::{Judge, Judged, Role, as_error, of as refusal_of},
-    leaf::{Leaf, Unreadable},
+    leaf::{Leaf, Unreadable, Validity},
     uri::{MAX_PREFIXES, NodeUri, is_plain, parse_prefix},
 };
 

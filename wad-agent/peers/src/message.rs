@@ -48,14 +48,16 @@ impl Statement {
         if json.len() > MAX_BYTES {
             return Err(Refusal::TooLarge);
         }
-        let form::Version { version } =
-            serde_json::from_slice(json).map_err(|_| Refusal::Malformed)?;
-        if version != VERSION {
-            return Err(Refusal::Version);
-        }
+        check_version(json)?;
         let form: Form = serde_json::from_slice(json).map_err(|_| Refusal::Malformed)?;
         form.check().ok_or(Refusal::OutOfRange)
     }
+}
+
+/// Checks that JSON is of a version that is known.
+pub(crate) fn check_version(json: &[u8]) -> Result<(), Refusal> {
+    let form::Version { version } = serde_json::from_slice(json).map_err(|_| Refusal::Malformed)?;
+    if version == VERSION { Ok(()) } else { Err(Refusal::Version) }
 }
 
 impl Form {

@@ -43,7 +43,7 @@ pub enum Refusal {
     OutOfRange,
     #[error("it speaks for prefixes that are not its own")]
     Prefix,
-    #[error("it asks while it is being answered")]
+    #[error("it asks too much at a time")]
     Busy,
     #[error("it asks too often")]
     TooOften,

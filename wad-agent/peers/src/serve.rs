@@ -1,6 +1,6 @@
 //! Answers peers that ask: within bounds of time, size and number, whoever they are.
 //!
-//! A connection is one exchange. Those that keep this end waiting give way to others, and
+//! A connection is one exchange, or one question about a run. Those that keep this end waiting give way to others, and
 //! whoever was heard from an address has a place there before strangers.
 
 mod gates;
@@ -38,6 +38,8 @@ use tokio_rustls::{
 use wad_policy::config::Peer;
 use wad_toolbox::mutex::locked;
 
+#[cfg(test)]
+pub use self::gates::MOST as MOST_AT_A_TIME;
 use self::{
     gates::{Gates, Pass},
     hall::{Hall, Place},
@@ -48,6 +50,7 @@ use crate::{
     identity::{Judged, Role, refusal_of},
     message::{EXCHANGE, MAX_BYTES, Statement},
     refusal::Refusal,
+    reservation::{RESERVE, read_question, write_reply},
 };
 
 /// Connections that nobody has accepted yet.
@@ -200,21 +203,28 @@ impl Room {
         })
     }
 
-    /// Hears what a peer says, and says what this end does.
+    /// Hears what a peer says, and says what this end does; or answers about a run.
     async fn answer(&self, guest: &Guest, request: Request<Incoming>) -> Result<Vec<u8>, Refusal> {
         let Guest { peer, judged, remote, credentials, pass } = guest;
         if let Err(refusal) = pass {
             return Err(*refusal);
         }
-        if request.method() != Method::POST || request.uri().path() != EXCHANGE {
-            return Err(Refusal::Request);
-        }
+        let is_exchange = match request.uri().path() {
+            _ if request.method() != Method::POST => return Err(Refusal::Request),
+            EXCHANGE => true,
+            RESERVE => false,
+            _ => return Err(Refusal::Request),
+        };
         let body = Limited::new(request.into_body(), MAX_BYTES).collect();
         let body = timeout(REQUEST_TIME, body).await.map_err(|_| Refusal::Slow)?;
         let body = body.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
             Some(_) => Refusal::TooLarge,
             None => Refusal::Malformed,
         })?;
+        if !is_exchange {
+            let question = read_question(&body.to_bytes())?;
+            return Ok(write_reply(&self.common.reserve(peer, question).await));
+        }
         let statement = Statement::read(&body.to_bytes())?;
         let own = self.common.statement(peer, credentials, (judged, *remote)).await;
         self.common.board.hear((peer, judged), statement, own.said.nic_bits_per_second)?;

@@ -15,9 +15,9 @@ use wad_policy::config::Peers;
 
 use self::keeper::{Keeper, Looked};
 use crate::{
-    ask,
+    ask::{self, Asker},
     board::Board,
-    common::{Common, InForce, Say},
+    common::{Common, InForce, Reserve, Say},
     serve::Server,
 };
 
@@ -63,17 +63,17 @@ enum Order {
 }
 
 impl Service {
-    /// Starts without a peer. What is heard goes to the board, and what is said comes from
-    /// `say`.
+    /// Starts without a peer. What is heard goes to the board, what is said comes from `say`,
+    /// and questions about runs are answered by `reserve`.
     ///
     /// # Errors
     /// Where no thread can be had.
-    pub fn start(say: Say, board: Board) -> Result<Self, ServiceError> {
+    pub fn start(say: Say, reserve: Reserve, board: Board) -> Result<Self, ServiceError> {
         let mut runtime = Builder::new_current_thread();
         let runtime = runtime.enable_all().max_blocking_threads(BLOCKING_THREADS).build();
         let runtime = runtime.map_err(ServiceError::Start)?;
         let handle = runtime.handle().clone();
-        let common = Arc::new(Common::new(say, board));
+        let common = Arc::new(Common::new(say, reserve, board));
         let (orders, told) = mpsc::unbounded_channel();
         let (end, ended) = oneshot::channel();
         let (server, asking) = (JoinSet::new(), JoinSet::new());
@@ -115,6 +115,11 @@ impl Service {
         self.common.board.set_peers(Some(&ready.settings));
         // It hears as long as it is there.
         let _ = self.orders.send(Order::Change(Box::new(ready)));
+    }
+
+    /// Returns what asks peers about runs.
+    pub fn asker(&self) -> Asker {
+        Asker::new(&self.common)
     }
 
     /// Ends all of it, and waits a moment.

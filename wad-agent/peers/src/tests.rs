@@ -2,9 +2,11 @@
 
 mod hostile;
 mod many;
+mod reserving;
 mod rotation;
 
 use std::{
+    future::ready,
     net::SocketAddr,
     path::Path,
     sync::{Arc, Mutex},
@@ -14,13 +16,14 @@ use std::{
 use tempfile::TempDir;
 use tokio::time::sleep;
 use wad_policy::{
-    config::{Peer, PeerAddress, PeerConsent, Peers},
+    config::{Peer, PeerAddress, PeerConsent, Peers, Resource},
     heard::{Direction, Heard, Said, Source, Value},
+    reservation::{Question, Reply, Wish},
 };
 use wad_toolbox::mutex::locked;
 
 use crate::{
-    Board, Say, Service, Towards,
+    Board, Reserve, Say, Service, Towards,
     testing::{Authority, Host, Kind, named, nets, own_files, pinned},
 };
 
@@ -37,6 +40,8 @@ struct End {
     address: Option<SocketAddr>,
     /// Whom it has said something to.
     towards: Arc<Mutex<Vec<Towards>>>,
+    /// Which runs it was asked about, and by whom.
+    questions: Arc<Mutex<Vec<(String, Question)>>>,
 }
 
 impl End {
@@ -54,11 +59,17 @@ impl End {
             locked(&to).push(towards.clone());
             said()
         });
-        let mut service = Service::start(say, board.clone()).unwrap();
+        let questions = Arc::new(Mutex::new(Vec::new()));
+        let asked = Arc::clone(&questions);
+        let reserve: Reserve = Arc::new(move |peer, question| {
+            locked(&asked).push((peer, question));
+            Box::pin(ready(reply(question)))
+        });
+        let mut service = Service::start(say, reserve, board.clone()).unwrap();
         let ready = service.prepare(&in_folder(folder.path(), settings)).unwrap();
         let address = ready.address();
         service.put_in_force(ready);
-        Self { service, board, folder, address, towards }
+        Self { service, board, folder, address, towards, questions }
     }
 
     fn change(&mut self, settings: Peers) {
@@ -113,6 +124,16 @@ fn said() -> Said {
         mtu_bytes: Some(9_000),
         sending: Direction { wanted_window_bytes: Some(window), ..Direction::default() },
         ..Said::default()
+    }
+}
+
+/// Refuses offers, and nothing else.
+fn reply(question: Question) -> Reply {
+    match question.wish {
+        Wish::Offer { .. } => {
+            Reply::Held { lock: Resource::HostCpu, holder: Some("nightly".to_owned()) }
+        }
+        Wish::Commit | Wish::Release => Reply::Granted,
     }
 }
 

@@ -12,7 +12,10 @@ mod hearing;
 #[cfg(test)]
 mod tests;
 
-use std::time::{Duration, Instant};
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
 
 use ipnet::IpNet;
 
@@ -21,6 +24,14 @@ pub use self::{
     follow::{NAME_PREFIX, add, follow, paths},
     hearing::Hearing,
 };
+
+/// Says whether an address is one of those that a peer may speak for. IPv4 within IPv6 is the
+/// former.
+#[must_use]
+pub fn is_spoken_for(prefixes: &[IpNet], address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    prefixes.iter().any(|prefix| prefix.contains(&address))
+}
 
 /// A peer has said this, and it holds until it ends.
 #[derive(Clone, Debug, PartialEq)]

@@ -11,6 +11,7 @@ pub mod learned;
 pub mod pair;
 pub mod papers;
 pub mod pod;
+pub mod reservation;
 pub mod response;
 pub mod shares;
 pub mod switch;

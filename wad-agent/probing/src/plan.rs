@@ -17,7 +17,7 @@ use wad_policy::config::Probe;
 use crate::{
     clock,
     row::Hindrance,
-    schedule::{Chance, Lock, Moment, Schedule, Step},
+    schedule::{Chance, Lock, Moment, Planned, Schedule, Step},
     task::Task,
 };
 
@@ -52,6 +52,8 @@ pub struct PlannedTask {
     pub max_bytes: u64,
     pub bytes_per_day: u64,
     pub locks: Vec<PlannedLock>,
+    /// The peer that keeps them free as well.
+    pub peer: Option<String>,
     /// Periods that were gone through.
     pub periods: u64,
     /// Periods that have no run, if each run takes all of its time-out.
@@ -89,7 +91,8 @@ impl Plan {
         let tasks: Vec<_> = probe.tasks.iter().cloned().map(Task::new).collect();
         let mut schedule = Schedule::new(seed);
         for task in &tasks {
-            schedule.add(task.planned(seed, now, since_1970));
+            // As if all peers agreed at once.
+            schedule.add(Planned { there: None, ..task.planned(seed, now, since_1970) });
         }
         let mut simulation = Simulation { now, starts: Vec::new(), counts: HashMap::new() };
         simulation.pass_a_day(&mut schedule);
@@ -127,7 +130,7 @@ impl Simulation {
                     self.counts.entry(run.task.to_string()).or_default().periods += 1;
                     self.starts.push((self.now, run.task.to_string()));
                 }
-                Step::TimeOut(_) => {}
+                Step::TimeOut(_) | Step::Ask { .. } | Step::Refused { .. } => {}
                 Step::Missed { task, hindrance, .. } => {
                     let counts = self.counts.entry(task.to_string()).or_default();
                     counts.periods += 1;
@@ -162,6 +165,7 @@ fn planned(task: &Task, counts: Counts) -> PlannedTask {
         max_bytes: config.max_bytes,
         bytes_per_day: config.bytes_per_day(),
         locks: locks.collect(),
+        peer: config.peer.clone(),
         periods,
         missed,
         lock,

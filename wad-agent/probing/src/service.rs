@@ -5,13 +5,14 @@
 
 mod keeper;
 mod outlook;
+mod reserved;
 mod run;
 mod stopped;
 #[cfg(test)]
 mod tests;
 mod work;
 
-use std::{fs, io, path::Path, sync::Arc, thread, time::Duration};
+use std::{fs, io, path::Path, pin::Pin, sync::Arc, thread, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,10 @@ use tokio::{
     time::timeout,
 };
 use tracing::warn;
-use wad_policy::config::{Answering, Metric, Probe};
+use wad_policy::{
+    config::{Answering, Metric, Probe},
+    reservation::{Question, Reply},
+};
 use wad_toolbox::causes::told;
 
 pub use self::outlook::Outlook;
@@ -36,6 +40,17 @@ use crate::{
 
 /// Says whether a path's own flows have shown this within so long.
 pub type Passive = Arc<dyn Fn(&str, Metric, Duration) -> bool + Send + Sync>;
+
+/// Asks a peer, by its name in the file, about a run; the error says why there is no answer.
+pub type AskPeer = Arc<dyn Fn(Arc<str>, Question) -> Replying + Send + Sync>;
+pub type Replying = Pin<Box<dyn Future<Output = Result<Reply, String>> + Send>>;
+
+/// The service asks these.
+#[derive(Clone)]
+pub struct Others {
+    pub passive: Passive,
+    pub peers: AskPeer,
+}
 
 /// Rows get this long to be kept at the end.
 const GRACE: Duration = Duration::from_secs(2);
@@ -98,6 +113,8 @@ pub struct AskedRuns {
 enum Order {
     Tasks(Probe),
     Ask(Names, oneshot::Sender<Vec<Asked>>),
+    /// A peer asks.
+    Agree(String, Question, oneshot::Sender<Reply>),
     End,
 }
 
@@ -114,7 +131,7 @@ impl Service {
         file: &Path,
         probe: &Probe,
         seed: Chance,
-        passive: Passive,
+        others: Others,
     ) -> Result<Self, ServiceError> {
         let archive = Arc::new(Archive::open(file, bounds(probe)));
         let mut runtime = Builder::new_current_thread();
@@ -129,7 +146,7 @@ impl Service {
         let run = move || {
             // Where it cannot be read, that is said by whoever writes.
             let before = Before::new(&before.latest().unwrap_or_default());
-            let work = Work::new(seed, (passive, keeper), before, outlook);
+            let work = Work::new(seed, (others, keeper), before, outlook);
             runtime.block_on(work.run(heard));
             // A look-up of a name may take long: nobody waits for it any more.
             runtime.shutdown_background();
@@ -137,7 +154,9 @@ impl Service {
             let _ = end.send(());
         };
         thread::Builder::new().name("probe".to_owned()).spawn(run).map_err(ServiceError::Start)?;
-        let results = Arc::new(Results::new(Arc::clone(&archive)));
+        let counted = told.clone();
+        let reservations = Box::new(move || counted.get().reservations);
+        let results = Arc::new(Results::new(Arc::clone(&archive), reservations));
         Ok(Self { runtime: handle, orders, ended, archive, results, told, answering: None })
     }
 
@@ -223,6 +242,14 @@ impl Asker {
         // Where the service ends, there is nothing to ask for.
         let _ = self.orders.send(Order::Ask(names, answer));
         asked.await.unwrap_or_default()
+    }
+
+    /// Answers a peer that asks about a run of its own.
+    pub async fn agree(&self, peer: String, question: Question) -> Reply {
+        let (answer, reply) = oneshot::channel();
+        // Where the service ends, nobody keeps locks.
+        let _ = self.orders.send(Order::Agree(peer, question, answer));
+        reply.await.unwrap_or(Reply::NoService)
     }
 
     /// Returns what the service does, and is going to do.

@@ -6,7 +6,7 @@ use wad_policy::config::{Echoes, Family, Hold, Metric, ProbeTask, ProbeTool, Res
 
 use crate::{
     row::{Ending, Row},
-    schedule::{Chance, Lock, Moment, Planned, Timing},
+    schedule::{Chance, Lock, Moment, Planned, There, Timing},
     tools::{Command, PScheduler, PathMtu, Ping, Rtt, Target, Tool, Transfer},
 };
 
@@ -31,7 +31,9 @@ impl Task {
     pub fn planned(&self, seed: Chance, now: Moment, since_1970: Duration) -> Planned {
         let (name, timing) = (Arc::from(&*self.config.name), self.timing());
         let first = timing.first(seed.of_text(&self.config.name), now, since_1970);
-        Planned { name, timing, first, locks: self.locks() }
+        let peer = self.config.peer.as_deref().map(Arc::from);
+        let there = peer.map(|peer| There { peer, locks: self.config.locks });
+        Planned { name, timing, first, locks: self.locks(), there }
     }
 
     /// Returns the locks that a run takes.
@@ -47,7 +49,8 @@ impl Task {
         Resource::ALL.into_iter().filter_map(lock).collect()
     }
 
-    fn lock_name(&self, resource: Resource) -> String {
+    /// Returns the name of the lock that it has of a resource.
+    pub fn lock_name(&self, resource: Resource) -> String {
         let ProbeTask { path, host, interface, .. } = &self.config;
         let of = match resource {
             Resource::HostCpu => None,

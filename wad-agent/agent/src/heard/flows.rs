@@ -13,7 +13,7 @@ use wad_observing::{
     peer_flows,
     reading::{Filter, Source},
 };
-use wad_policy::heard::{Direction, Heard};
+use wad_policy::heard::{Direction, Heard, is_spoken_for};
 use wad_toolbox::{causes::told, mutex::locked, seldom::Seldom};
 
 /// How often flows are looked at; what is shown is over the time between two looks.
@@ -73,10 +73,9 @@ impl Flows {
                 }
                 Err(error) => std::panic::resume_unwind(error.into_panic()),
             };
-            let is_of_peer = |remote| {
-                peers.iter().any(|peer| peer.prefixes.iter().any(|net| net.contains(&remote)))
-            };
-            reading.flows.retain(|flow| is_of_peer(flow.remote.ip().to_canonical()));
+            let is_of_peer =
+                |remote| peers.iter().any(|peer| is_spoken_for(&peer.prefixes, remote));
+            reading.flows.retain(|flow| is_of_peer(flow.remote.ip()));
             reading.flows.truncate(MOST_FLOWS);
             let readings: Vec<_> = before.take().into_iter().chain([reading]).collect();
             let at = Instant::now();

@@ -98,9 +98,11 @@ impl<'a> Running<'a> {
         let ready = traces.prepare(&config.traces)?;
         let mut exporter = Exporter::default();
         exporter.prepare(config.otlp.as_ref())?;
-        let mut probes = Probes::new(agent.probes.clone(), agent.options.instance.name());
-        let probing = probes.prepare(config.probe.as_ref())?;
         let mut peers = Peers::default();
+        let instance = agent.options.instance.name();
+        let mut probes = Probes::new(agent.probes.clone(), instance, peers.ask());
+        let probing = probes.prepare(config.probe.as_ref())?;
+        peers.answer_by(probes.desk());
         let talking = peers.prepare(&config)?;
         let paths = learning.paths(config.learn);
         let hearing = Hearing::new(peers.board().clone());

@@ -29,7 +29,8 @@ fn told<T>(text: &str, sysctl_bytes: Option<u64>, tell: impl FnOnce(&Page<'_>) -
     let there = There { cgroups, interfaces: Some(vec!["eth1".to_owned()]), pods };
     let file = Path::new("wad.toml");
     let (sets, fragments) = (sets::read(&config), Vec::new());
-    tell(&Page { file, fragments, config: &config, host: &host, ceilings, memory, there, sets })
+    let (config, host, files) = (&config, &host, Vec::new());
+    tell(&Page { file, fragments, config, host, ceilings, memory, there, sets, files })
 }
 
 const TWO: &str = r#"

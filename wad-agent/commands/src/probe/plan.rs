@@ -54,7 +54,7 @@ impl Display for Page<'_> {
                 task.task.clone(),
                 task.tool.clone(),
                 task.host.clone(),
-                locks(&task.locks),
+                locks(&task.locks, task.peer.as_deref()),
                 Time(task.every_seconds).to_string(),
                 Time(task.timeout_seconds).to_string(),
                 Bytes(task.max_bytes).to_string(),
@@ -105,11 +105,12 @@ impl Page<'_> {
     }
 }
 
-/// An exclusive lock has an exclamation mark.
-fn locks(locks: &[PlannedLock]) -> String {
+/// An exclusive lock has an exclamation mark, and a peer that keeps them as well its name.
+fn locks(locks: &[PlannedLock], peer: Option<&str>) -> String {
     let lock = |lock: &PlannedLock| {
         let mark = if lock.is_exclusive { "!" } else { "" };
         format!("{}{mark}", lock.lock)
     };
-    locks.iter().map(lock).collect::<Vec<_>>().join(" ")
+    let at = peer.map(|peer| format!("(and at {peer})"));
+    locks.iter().map(lock).chain(at).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Gates let each peer in once at a time, and not too often.
+//! Gates let each peer in a few times at a time, and not too often.
 
 use std::{
     collections::HashMap,
@@ -11,10 +11,13 @@ use wad_toolbox::mutex::locked;
 use super::hall::Bucket;
 use crate::refusal::Refusal;
 
-/// A peer may ask so often, in the long run: the shortest period is five times as long.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// A peer is in so often at a time: for an exchange, and for questions about runs.
+pub const MOST: usize = 4;
+/// It may ask so often, in the long run: an exchange takes place every five seconds at most, and
+/// a run of a probe takes three questions.
+const INTERVAL: Duration = Duration::from_millis(500);
 /// And so often at once, as where it has started again.
-const AT_ONCE: f64 = 8.0;
+const AT_ONCE: f64 = 16.0;
 
 /// The gates of all peers.
 #[derive(Debug, Default)]
@@ -22,7 +25,7 @@ pub struct Gates(Arc<Mutex<HashMap<String, Gate>>>);
 
 #[derive(Debug)]
 struct Gate {
-    is_taken: bool,
+    inside: usize,
     bucket: Bucket,
 }
 
@@ -34,22 +37,20 @@ pub struct Pass {
 }
 
 impl Gates {
-    /// Lets a peer in, if it is not in already. There are no more gates than peers in the file,
+    /// Lets a peer in, if it is not in too often already. There are no more gates than peers in the file,
     /// and those that were in it.
     pub fn enter(&self, peer: &str, now: Instant) -> Result<Pass, Refusal> {
         let mut gates = locked(&self.0);
-        let full = || Gate {
-            is_taken: false,
-            bucket: Bucket::full(AT_ONCE, 1.0 / INTERVAL.as_secs_f64(), now),
-        };
+        let full =
+            || Gate { inside: 0, bucket: Bucket::full(AT_ONCE, 1.0 / INTERVAL.as_secs_f64(), now) };
         let gate = gates.entry(peer.to_owned()).or_insert_with(full);
-        if gate.is_taken {
+        if gate.inside >= MOST {
             return Err(Refusal::Busy);
         }
         if !gate.bucket.take(now) {
             return Err(Refusal::TooOften);
         }
-        gate.is_taken = true;
+        gate.inside += 1;
         Ok(Pass { gates: Arc::clone(&self.0), peer: peer.to_owned() })
     }
 }
@@ -57,7 +58,7 @@ impl Gates {
 impl Drop for Pass {
     fn drop(&mut self) {
         if let Some(gate) = locked(&self.gates).get_mut(&self.peer) {
-            gate.is_taken = false;
+            gate.inside -= 1;
         }
     }
 }
@@ -67,21 +68,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_in_once_and_not_too_often() {
+    fn a_peer_is_in_a_few_times_and_not_too_often() {
         let (gates, begun) = (Gates::default(), Instant::now());
         let after = |seconds| begun + Duration::from_secs(seconds);
-        let pass = gates.enter("a", begun).unwrap();
+        let passes: Vec<_> = (0..MOST).map(|_| gates.enter("a", begun).unwrap()).collect();
         assert_eq!(gates.enter("a", begun).unwrap_err(), Refusal::Busy);
         // Another is not held up by it.
         gates.enter("b", begun).unwrap();
-        drop(pass);
-        for _ in 0..7 {
+        drop(passes);
+        for _ in MOST..16 {
             gates.enter("a", begun).unwrap();
         }
         assert_eq!(gates.enter("a", begun).unwrap_err(), Refusal::TooOften);
-        gates.enter("a", after(1)).unwrap();
+        for _ in 0..2 {
+            gates.enter("a", after(1)).unwrap();
+        }
         assert_eq!(gates.enter("a", after(1)).unwrap_err(), Refusal::TooOften);
-        for _ in 0..8 {
+        for _ in 0..16 {
             gates.enter("a", after(1_000)).unwrap();
         }
         assert_eq!(gates.enter("a", after(1_000)).unwrap_err(), Refusal::TooOften);

@@ -351,6 +351,9 @@ impl Document {
         let place = self.seen.get(peers::TABLE).copied();
         let names = peers.iter().map(|peer| &*peer.name).collect();
         consent::check_peers((&self.config.paths, &self.sites), &names, problems);
+        if let Some(probe) = &self.config.probe {
+            probe::check_peers(probe, &self.probe_sites, &peers, problems);
+        }
         peers::check(&mut self.config.peers, place, (peers, &sites), problems);
     }
 

@@ -108,12 +108,12 @@ pub use peers::{KeyPin, KnownBy, Peer, PeerAddress, PeerConsent, Peers, is_node_
 pub use pods::PodSelector;
 pub use prefix::{Mapped, covers_ipv4};
 pub use probe::{
-    Answering, Echo, Echoes, Family, Hold, Iperf3Settings, PSchedulerTest, Probe, ProbeTask,
-    ProbeTool, Resource, ResourceLocks,
+    Answering, Echo, Echoes, Family, Hold, Iperf3Settings, LONGEST_RESERVED_RUN, PSchedulerTest,
+    Probe, ProbeTask, ProbeTool, Resource, ResourceLocks,
 };
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
-pub use report::Mistake;
+pub use report::{Mistake, line_of};
 #[cfg(feature = "fuzz")]
 pub use set::fuzz as fuzz_set;
 pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_addresses, list_of_texts};

@@ -11,8 +11,8 @@ use std::{net::SocketAddr, ops::RangeInclusive, time::Duration};
 use ipnet::IpNet;
 
 pub use self::{
-    check::check,
-    locks::{Hold, Resource, ResourceLocks},
+    check::{check, check_peers},
+    locks::{Hold, LONGEST_RESERVED_RUN, Resource, ResourceLocks},
     task::{Family, KEYS as TASK_KEYS, ProbeTask, Site, TABLE as TASK_TABLE, read as read_task},
     tool::{Echo, Echoes, Iperf3Settings, PSchedulerTest, ProbeTool},
 };

@@ -4,9 +4,11 @@
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use schemars::JsonSchema;
 use serde::Serialize;
+use toml::de::DeTable;
 
 use super::{
     fault::{Fault, Problem, Span},
+    sections::sections,
     texts::Texts,
 };
 
@@ -48,6 +50,17 @@ pub struct Mistake {
     pub label: String,
     /// The cure.
     pub help: Option<String>,
+}
+
+/// Returns the file and the line of a key, where a table of that name has it.
+#[must_use]
+pub fn line_of(texts: &Texts, table: &str, key: &str) -> Option<(String, usize)> {
+    sections(texts).flatten().find_map(|section| {
+        let parsed = DeTable::parse(section.text).ok()?;
+        let value = parsed.get_ref().get(table)?.get_ref().as_table()?.get(key)?;
+        let line = Line::at(texts, Span::new(section.base_bytes, value.span()));
+        Some((line.file.to_owned(), line.number))
+    })
 }
 
 /// Returns the errors with their places.

@@ -395,3 +395,12 @@ proptest! {
         prop_assert_eq!(heard.next_end(now), None);
     }
 }
+
+#[test]
+fn an_address_is_a_peers_by_its_prefixes() {
+    let prefixes: Vec<IpNet> =
+        ["192.0.2.0/24", "2001:db8::/32"].map(|net| net.parse().unwrap()).to_vec();
+    let is_spoken_for = |address: &str| is_spoken_for(&prefixes, address.parse().unwrap());
+    assert!(["192.0.2.9", "::ffff:192.0.2.9", "2001:db8::1"].into_iter().all(is_spoken_for));
+    assert!(!["192.0.3.9", "::ffff:192.0.3.9", "2001:db9::1"].into_iter().any(is_spoken_for));
+}

@@ -12,44 +12,49 @@ use prometheus_client::{
 };
 use wad_observing::metrics::{Format, descriptor, encode_collector, family, single};
 
+pub use self::definitions::Counts;
 use self::definitions::{SERVICE, Service, TASK, TaskMetric};
-use crate::archive::{Latest, State};
+use crate::archive::Latest;
 
 /// Tasks that get series of their own.
 pub const MAX_TASKS: usize = 1_000;
 
 /// Writes one scrape. Of more tasks than there may be, the first by name have series.
-pub fn encode(mut latest: Vec<Latest>, state: State, format: Format) -> Result<String, fmt::Error> {
+pub fn encode(
+    mut latest: Vec<Latest>,
+    counts: Counts,
+    format: Format,
+) -> Result<String, fmt::Error> {
     latest.sort_by(|one, other| one.last.task.cmp(&other.last.task));
     latest.truncate(MAX_TASKS);
-    encode_collector(Box::new(Scrape { latest, state }), format)
+    encode_collector(Box::new(Scrape { latest, counts }), format)
 }
 
 #[derive(Debug)]
 struct Scrape {
     latest: Vec<Latest>,
-    state: State,
+    counts: Counts,
 }
 
 impl Collector for Scrape {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         TASK.iter().try_for_each(|metric| self.of_tasks(metric, &mut encoder))?;
         for (definition, value) in SERVICE {
-            let state = &self.state;
+            let counts = &self.counts;
             match value {
                 Service::Counter(of) => {
-                    single(&mut encoder, definition, ConstCounter::new(of(state)))?;
+                    single(&mut encoder, definition, ConstCounter::new(of(counts)))?;
                 }
                 Service::Gauge(of) => {
-                    single(&mut encoder, definition, ConstGauge::new(of(state)))?;
+                    single(&mut encoder, definition, ConstGauge::new(of(counts)))?;
                 }
                 Service::Counters(label, of) => {
                     let counter = |(word, count)| (word, ConstCounter::new(count));
-                    family(&mut encoder, definition, label, of(state).into_iter().map(counter))?;
+                    family(&mut encoder, definition, label, of(counts).into_iter().map(counter))?;
                 }
                 Service::Gauges(label, of) => {
                     let gauge = |(word, value)| (word, ConstGauge::new(value));
-                    family(&mut encoder, definition, label, of(state).into_iter().map(gauge))?;
+                    family(&mut encoder, definition, label, of(counts).into_iter().map(gauge))?;
                 }
             }
         }

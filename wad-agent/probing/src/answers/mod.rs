@@ -26,19 +26,26 @@ use tokio::sync::Semaphore;
 use wad_observing::metrics::Format;
 use wad_toolbox::{causes::told, document::Document, mutex::locked};
 
-use self::question::Question;
+use self::{exporter::Counts, question::Question};
 pub use self::{
     exporter::MAX_TASKS,
     question::{HISTORY, LATEST, PATHS, QuestionError, RUNS, query_text},
     told::{Fraction, History, Mtu, PathResults, Paths, Rate, Run, Runs, Task, Tasks, Time},
 };
-use crate::archive::{Archive, ArchiveError, Latest};
+use crate::{
+    archive::{Archive, ArchiveError, Latest},
+    schedule::Reservations,
+};
 
 /// Results are the archive's, of the tasks that there are now.
 pub struct Results {
     archive: Arc<Archive>,
+    reservations: ReadReservations,
     tasks: Mutex<HashSet<String>>,
 }
+
+/// Tells what came of runs that both ends agree to.
+pub type ReadReservations = Box<dyn Fn() -> Reservations + Send + Sync>;
 
 /// The results of the service in this process, while there is one. Clones are of the same.
 #[derive(Clone, Debug, Default)]
@@ -65,8 +72,8 @@ impl fmt::Debug for Results {
 impl Results {
     /// Begins without a task.
     #[must_use]
-    pub fn new(archive: Arc<Archive>) -> Self {
-        Self { archive, tasks: Mutex::default() }
+    pub fn new(archive: Arc<Archive>, reservations: ReadReservations) -> Self {
+        Self { archive, reservations, tasks: Mutex::default() }
     }
 
     /// Says which tasks there are: the latest is told of no others.
@@ -114,7 +121,8 @@ impl Results {
     }
 
     fn metrics(&self, format: Format) -> Result<String, AnswerError> {
-        Ok(exporter::encode(self.latest()?, self.archive.state(), format)?)
+        let (archive, reservations) = (self.archive.state(), (self.reservations)());
+        Ok(exporter::encode(self.latest()?, Counts { archive, reservations }, format)?)
     }
 }
 

@@ -21,6 +21,7 @@ use crate::{
     archive::{Archive, Bounds},
     measurement::{Bandwidth, Confidence, Measurement, RoundTrips, Share},
     row::{Ending, Hindrance, Row},
+    schedule::Reservations,
 };
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -82,7 +83,8 @@ fn results(folder: &TempDir, rows: &[Row]) -> Arc<Results> {
     let bounds = Bounds { keep: 90 * 24 * HOUR, max_bytes: 64 << 20 };
     let archive = Archive::open(&folder.path().join("probe.sqlite"), bounds);
     rows.iter().for_each(|row| archive.append(row));
-    let results = Results::new(Arc::new(archive));
+    let reservations = Reservations { granted: 5, given: 3, expired: 1, ..Reservations::default() };
+    let results = Results::new(Arc::new(archive), Box::new(move || reservations));
     results.set_tasks(["rtt".to_owned(), "bandwidth".to_owned()]);
     Arc::new(results)
 }

@@ -30,6 +30,11 @@ impl Chance {
         self.of(text.bytes().fold(BASIS, add))
     }
 
+    /// Returns the number itself.
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
     /// Returns a part of the time: less than all of it.
     pub fn part_of(self, time: Duration) -> Duration {
         let part = (time.as_nanos() * u128::from(self.0)) >> 64;

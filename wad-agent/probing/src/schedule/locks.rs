@@ -53,6 +53,12 @@ impl Held {
         }
     }
 
+    /// Says that nobody has any.
+    #[cfg(test)]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns those that have to give this lock back before it can be taken.
     pub fn others(&self, lock: &Lock) -> impl Iterator<Item = &Holder> {
         let (holders, is_exclusive) = (self.0.get(&lock.name), lock.is_exclusive);

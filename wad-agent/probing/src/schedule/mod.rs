@@ -10,6 +10,7 @@
 //! only if it is over, even by its time-out, before the one that waits could start (EASY
 //! backfilling: Lifka, The ANL/IBM SP Scheduling System, 1995).
 
+mod agreement;
 mod chance;
 mod locks;
 mod queue;
@@ -19,19 +20,23 @@ mod timing;
 
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap, HashMap},
+    collections::{BTreeMap, BinaryHeap, HashMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
 
+use wad_policy::{config::ResourceLocks, reservation::Question};
+
+use self::{
+    agreement::{Agreed, Agreeing, Reserved},
+    locks::Held,
+    queue::{Queue, Waiting},
+};
 pub use self::{
+    agreement::{Reservations, Unagreed},
     chance::Chance,
     locks::Lock,
     timing::{Moment, Timing},
-};
-use self::{
-    locks::Held,
-    queue::{Queue, Waiting},
 };
 use crate::row::Hindrance;
 
@@ -45,6 +50,15 @@ pub struct Planned {
     pub first: Moment,
     /// The locks that each run takes, beside one of its task: no task runs twice at a time.
     pub locks: Vec<Lock>,
+    /// The peer that has to agree to each run.
+    pub there: Option<There>,
+}
+
+/// A peer that has to agree to each run of a task, and what the runs take there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct There {
+    pub peer: Arc<str>,
+    pub locks: ResourceLocks,
 }
 
 /// The number of a run, which no other has.
@@ -75,10 +89,14 @@ pub struct Run {
 pub enum Step {
     /// A run begins. It has its locks until it is said to have ended.
     Start(Run),
+    /// A peer is to be asked about a run, and its reply is to be told, if it is no release.
+    Ask { run: RunId, peer: Arc<str>, question: Question },
     /// A run has taken too long, and is to be ended. Its locks are given back already.
     TimeOut(Run),
     /// A run could not start in time.
     Missed { task: Arc<str>, cause: Cause, hindrance: Hindrance },
+    /// A run could not start in time, as the peer did not agree to it: why.
+    Refused { task: Arc<str>, cause: Cause, why: String },
     /// There is nothing to do until then, or until something is said; None for ever.
     Wait(Option<Moment>),
 }
@@ -100,7 +118,13 @@ pub struct Schedule {
     /// The tasks whose next run is to come, in the order in which it comes due.
     coming: BinaryHeap<Reverse<(Moment, u64, Arc<str>)>>,
     queue: Queue,
+    /// Runs that their peers are asked about.
+    agreeing: BTreeMap<RunId, Agreeing>,
+    to_ask: VecDeque<Step>,
     running: BTreeMap<RunId, Running>,
+    /// Runs of peers that have locks here.
+    reserved: Vec<Reserved>,
+    reservations: Reservations,
     held: Held,
     /// Counts runs, and tasks that were added.
     count: u64,
@@ -120,6 +144,7 @@ struct Task {
 struct Running {
     run: Run,
     locks: Arc<[Lock]>,
+    agreed: Option<Agreed>,
 }
 
 impl Task {
@@ -145,7 +170,11 @@ impl Schedule {
             tasks: HashMap::new(),
             coming: BinaryHeap::new(),
             queue: Queue::default(),
+            agreeing: BTreeMap::new(),
+            to_ask: VecDeque::new(),
             running: BTreeMap::new(),
+            reserved: Vec::new(),
+            reservations: Reservations::default(),
             held: Held::default(),
             count: 0,
         }
@@ -166,6 +195,7 @@ impl Schedule {
     pub fn remove(&mut self, name: &str, now: Moment) -> Removed {
         let Some(mut task) = self.tasks.remove(name) else { return Removed::default() };
         let mut waiting = self.queue.remove(name);
+        waiting.extend(self.leave_agreeing(name));
         waiting.retain(|cause| matches!(cause, Cause::Asked(_)));
         let running = self.running.values().find(|running| &*running.run.task == name);
         let running = running.map(|running| running.run.clone());
@@ -191,8 +221,9 @@ impl Schedule {
 
     /// Notes that a run has ended: others may have its locks.
     pub fn ended(&mut self, run: RunId) {
-        if let Some(Running { run, locks }) = self.running.remove(&run) {
+        if let Some(Running { run, locks, agreed }) = self.running.remove(&run) {
             self.held.give_back(run.id, &locks);
+            self.to_ask.extend(agreed.map(|agreed| agreed.release(&run)));
             self.is_over(&run.task, run.cause);
         }
     }
@@ -220,6 +251,16 @@ impl Schedule {
             self.ended(run.id);
             return Step::TimeOut(run);
         }
+        self.expire(now);
+        self.give_up_late(now);
+        if let Some(id) = self.agreeing.values().find(|it| it.is_agreed()).map(|it| it.run.id)
+            && let Some(agreed) = self.agreeing.remove(&id)
+        {
+            return self.start_agreed(agreed, now);
+        }
+        if let Some(ask) = self.to_ask.pop_front() {
+            return ask;
+        }
         while let Some(name) = self.next_due(now) {
             let Some(task) = self.tasks.get(&name) else { continue };
             let cause = Cause::Period(task.began());
@@ -237,20 +278,43 @@ impl Schedule {
         }
         if let Some(late) = self.queue.too_late(now) {
             self.is_over(&late.task, late.cause);
-            let hindrance = late.hindrance();
-            return Step::Missed { task: late.task, cause: late.cause, hindrance };
+            return late.missed();
         }
         let due = self.next_run().map(|(due, _)| due);
         let ends = self.running.values().map(|running| running.run.until);
-        Step::Wait(due.into_iter().chain(ends).chain(self.queue.last_starts()).min())
+        let answers = self.agreeing.values().map(Agreeing::until);
+        let reserved = self.reserved.iter().map(Reserved::until);
+        let times = due.into_iter().chain(ends).chain(answers).chain(reserved);
+        Step::Wait(times.chain(self.queue.times(now)).min())
     }
 
     fn start(&mut self, waiting: Waiting, now: Moment) -> Step {
-        let Waiting { task, cause, locks, timeout, .. } = waiting;
         let id = RunId(self.next_number());
+        let (task, cause) = (Arc::clone(&waiting.task), waiting.cause);
+        if let Some(there) = waiting.there.clone() {
+            let run = Run { id, task, cause, until: Agreeing::latest_end(&waiting, now) };
+            self.held.take(&run, &waiting.locks);
+            let chance = self.seed.of(u64::try_from(now.as_nanos()).unwrap_or(u64::MAX));
+            let agreeing = Agreeing::new(waiting, run, (there, chance), now);
+            let offer = agreeing.offer();
+            self.agreeing.insert(id, agreeing);
+            return offer;
+        }
+        let Waiting { locks, timeout, .. } = waiting;
         let run = Run { id, task, cause, until: now.saturating_add(timeout) };
         self.held.take(&run, &locks);
-        self.running.insert(run.id, Running { run: run.clone(), locks });
+        self.running.insert(id, Running { run: run.clone(), locks, agreed: None });
+        Step::Start(run)
+    }
+
+    /// Starts a run that the peer has agreed to.
+    fn start_agreed(&mut self, agreeing: Agreeing, now: Moment) -> Step {
+        let (Waiting { locks, timeout, .. }, run, agreed) = agreeing.agreed();
+        self.held.give_back(run.id, &locks);
+        let run = Run { until: now.saturating_add(timeout), ..run };
+        self.held.take(&run, &locks);
+        let running = Running { run: run.clone(), locks, agreed: Some(agreed) };
+        self.running.insert(run.id, running);
         Step::Start(run)
     }
 

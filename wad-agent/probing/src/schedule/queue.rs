@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use super::{
-    Cause, Lock, Moment, Planned,
+    Cause, Lock, Moment, Planned, Step, There,
     locks::{Held, Holder},
 };
 use crate::row::Hindrance;
@@ -21,6 +21,12 @@ pub struct Waiting {
     pub timeout: Duration,
     /// Later than this it cannot start.
     pub last_start: Moment,
+    /// The peer that has to agree.
+    pub there: Option<There>,
+    /// It is put off until then.
+    again: Moment,
+    /// How often the peer did not agree, and why not the last time.
+    disagreed: (u32, Option<String>),
     /// It kept the run from starting when last that was tried.
     behind: Option<Behind>,
 }
@@ -56,14 +62,41 @@ struct Kept<'q> {
 impl Waiting {
     pub fn new(planned: &Planned, locks: &Arc<[Lock]>, cause: Cause, last_start: Moment) -> Self {
         let (task, timeout) = (Arc::clone(&planned.name), planned.timing.timeout);
-        Self { task, cause, locks: Arc::clone(locks), timeout, last_start, behind: None }
+        let (locks, there) = (Arc::clone(locks), planned.there.clone());
+        let (again, disagreed, behind) = (Moment::ZERO, (0, None), None);
+        Self { task, cause, locks, timeout, last_start, there, again, disagreed, behind }
     }
 
-    /// Says why it did not start. Where no lock was in its way, nobody tried in time.
-    pub fn hindrance(&self) -> Hindrance {
-        self.behind.as_ref().map_or(Hindrance::NotRunning, |Behind { lock, task }| {
-            Hindrance::Lock { lock: self.locks[*lock].name.clone(), holder: task.to_string() }
-        })
+    /// Makes that of a peer, which waits for nothing.
+    pub fn of_peer(task: &Arc<str>, locks: &Arc<[Lock]>, timeout: Duration, now: Moment) -> Self {
+        let (task, locks, cause) = (Arc::clone(task), Arc::clone(locks), Cause::Asked(now));
+        let (there, again, disagreed, behind) = (None, Moment::ZERO, (0, None), None);
+        Self { task, cause, locks, timeout, last_start: now, there, again, disagreed, behind }
+    }
+
+    /// Has it wait until then, as the peer did not agree.
+    pub fn put_off(&mut self, again: Moment, why: String) {
+        (self.again, self.behind) = (again, None);
+        self.disagreed = (self.disagreed.0.saturating_add(1), Some(why));
+    }
+
+    /// Returns how often the peer did not agree.
+    pub const fn disagreed_times(&self) -> u32 {
+        self.disagreed.0
+    }
+
+    /// Says why it did not start. Where neither a lock nor a peer was in its way, nobody tried in
+    /// time.
+    pub fn missed(self) -> Step {
+        let Self { task, cause, behind, disagreed: (_, disagreed), locks, .. } = self;
+        let hindrance = match (behind, disagreed) {
+            (Some(Behind { lock, task: holder }), _) => {
+                Hindrance::Lock { lock: locks[lock].name.clone(), holder: holder.to_string() }
+            }
+            (None, Some(why)) => return Step::Refused { task, cause, why },
+            (None, None) => Hindrance::NotRunning,
+        };
+        Step::Missed { task, cause, hindrance }
     }
 }
 
@@ -87,6 +120,28 @@ impl Queue {
         self.0.push(waiting);
     }
 
+    /// Adds one that was here before, and was the first.
+    pub fn put_back(&mut self, waiting: Waiting) {
+        self.0.insert(0, waiting);
+    }
+
+    /// Returns which lock and which task keep one that waits behind all others from starting now;
+    /// None where nothing does.
+    pub fn in_the_way(
+        &mut self,
+        waiting: Waiting,
+        now: Moment,
+        held: &Held,
+    ) -> Option<(usize, Arc<str>)> {
+        let last = self.0.len();
+        self.0.push(waiting);
+        let (_, mut behind) = self.look(now, held, last);
+        self.0.pop();
+        // It is not among them where it can start.
+        let behind = behind.get_mut(last)?.take();
+        behind.map(|Behind { lock, task }| (lock, task))
+    }
+
     /// Takes out the runs of a task.
     pub fn remove(&mut self, task: &str) -> Vec<Cause> {
         let of_task = self.0.extract_if(.., |waiting| &*waiting.task == task);
@@ -95,7 +150,7 @@ impl Queue {
 
     /// Takes out the first run that can start.
     pub fn next(&mut self, now: Moment, held: &Held) -> Option<Waiting> {
-        let (place, behind) = self.look(now, held);
+        let (place, behind) = self.look(now, held, 0);
         for (waiting, behind) in self.0.iter_mut().zip(behind) {
             waiting.behind = behind.or(waiting.behind.take());
         }
@@ -103,11 +158,12 @@ impl Queue {
     }
 
     /// Returns the place of the first run that can start, and what those before it are behind.
-    fn look(&self, now: Moment, held: &Held) -> (Option<usize>, Vec<Option<Behind>>) {
+    /// Those before a place are taken to wait, even if they could start.
+    fn look(&self, now: Moment, held: &Held, from: usize) -> (Option<usize>, Vec<Option<Behind>>) {
         let mut kept: HashMap<&str, Kept<'_>> = HashMap::new();
         let mut behind = Vec::new();
         for (place, waiting) in self.0.iter().enumerate() {
-            if waiting.last_start < now {
+            if waiting.last_start < now || waiting.again > now {
                 behind.push(None);
                 continue;
             }
@@ -126,8 +182,10 @@ impl Queue {
                     clear = clear.max(claim.over);
                 }
             }
-            let Some((lock, task)) = first else { return (Some(place), behind) };
-            behind.push(Some(Behind { lock, task: Arc::clone(task) }));
+            if first.is_none() && place >= from {
+                return (Some(place), behind);
+            }
+            behind.push(first.map(|(lock, task)| Behind { lock, task: Arc::clone(task) }));
             let claim = Claim {
                 task: &waiting.task,
                 until: clear.min(waiting.last_start),
@@ -146,7 +204,9 @@ impl Queue {
         Some(self.0.remove(place))
     }
 
-    pub fn last_starts(&self) -> impl Iterator<Item = Moment> {
-        self.0.iter().map(|waiting| waiting.last_start)
+    /// Returns when they cannot start any more, or are to be tried again.
+    pub fn times(&self, now: Moment) -> impl Iterator<Item = Moment> {
+        let again = move |waiting: &Waiting| Some(waiting.again).filter(|again| *again > now);
+        self.0.iter().flat_map(move |waiting| [Some(waiting.last_start), again(waiting)]).flatten()
     }
 }

@@ -1,4 +1,5 @@
 mod oracle;
+mod peers;
 mod property;
 mod world;
 
@@ -12,7 +13,8 @@ fn seconds(seconds: u64) -> Duration {
 fn task(name: &str, [slip, timeout]: [u64; 2], locks: &[Lock]) -> Planned {
     let (every, jitter) = (seconds(60), Duration::ZERO);
     let timing = Timing { every, jitter, slip: seconds(slip), timeout: seconds(timeout) };
-    Planned { name: name.into(), timing, first: Duration::ZERO, locks: locks.to_vec() }
+    let (first, locks, there) = (Duration::ZERO, locks.to_vec(), None);
+    Planned { name: name.into(), timing, first, locks, there }
 }
 
 fn schedule(tasks: impl IntoIterator<Item = Planned>) -> Schedule {

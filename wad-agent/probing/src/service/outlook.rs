@@ -7,7 +7,10 @@ use std::{
 
 use wad_toolbox::mutex::locked;
 
-use crate::{clock, schedule::Moment};
+use crate::{
+    clock,
+    schedule::{Moment, Reservations},
+};
 
 /// An outlook says what the service does now, and what it is going to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +22,7 @@ pub struct Outlook {
     pub running: usize,
     /// The task whose period has the next run, and when it is due, since the host's boot.
     pub next: Option<(Moment, Arc<str>)>,
+    pub reservations: Reservations,
 }
 
 impl Outlook {

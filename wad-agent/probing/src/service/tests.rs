@@ -1,5 +1,6 @@
 use std::{
     fs,
+    future::ready,
     time::{Duration, Instant},
 };
 
@@ -40,7 +41,9 @@ impl Prober {
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let file = folder.path().join("probes.sqlite");
         let probe = probe(text);
-        let mut service = Service::start(&file, &probe, Chance::new(1), passive).unwrap();
+        let peers: AskPeer = Arc::new(|_, _| Box::pin(ready(Err("there is none".to_owned()))));
+        let others = Others { passive, peers };
+        let mut service = Service::start(&file, &probe, Chance::new(1), others).unwrap();
         let ready = service.prepare(&probe).unwrap();
         service.put_in_force(ready);
         Self { folder, runtime, service }

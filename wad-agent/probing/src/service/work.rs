@@ -10,22 +10,26 @@ use jiff::{Timestamp, Unit};
 use tokio::{
     sync::mpsc,
     task::{AbortHandle, JoinSet},
-    time::sleep,
+    time::{sleep, timeout},
 };
 use tracing::{debug, info, warn};
-use wad_policy::config::{Probe, ProbeTask};
+use wad_policy::{
+    config::{Probe, ProbeTask, Resource},
+    reservation::{Question, Reply, Wish},
+};
 
 use super::{
-    Asked, GRACE, Order, Passive,
+    Asked, GRACE, Order, Others, Passive,
     keeper::Keeper,
     outlook::Told,
+    reserved,
     run::{self, Outcome},
     stopped::Before,
 };
 use crate::{
     clock,
     row::{Ending, Hindrance, Row},
-    schedule::{Cause, Chance, Moment, Removed, Run, RunId, Schedule, Step},
+    schedule::{Cause, Chance, Moment, Removed, Run, RunId, Schedule, Step, Unagreed},
     task::Task,
 };
 
@@ -38,11 +42,13 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Work {
     seed: Chance,
-    passive: Passive,
+    others: Others,
     keeper: Keeper,
     schedule: Schedule,
     tasks: HashMap<String, Known>,
     runs: JoinSet<(RunId, Outcome)>,
+    /// Questions to peers.
+    questions: JoinSet<(RunId, Result<Reply, String>)>,
     running: HashMap<RunId, Begun>,
     /// When runs were asked for, on the wall clock as it was then.
     asked: HashMap<Moment, Timestamp>,
@@ -74,17 +80,18 @@ struct Begun {
 impl Work {
     pub fn new(
         seed: Chance,
-        (passive, keeper): (Passive, Keeper),
+        (others, keeper): (Others, Keeper),
         before: Before,
         outlook: Told,
     ) -> Self {
         Self {
             seed,
-            passive,
+            others,
             keeper,
             schedule: Schedule::new(seed),
             tasks: HashMap::new(),
             runs: JoinSet::new(),
+            questions: JoinSet::new(),
             running: HashMap::new(),
             asked: HashMap::new(),
             rows: Vec::new(),
@@ -98,7 +105,10 @@ impl Work {
         loop {
             let wait = self.do_all();
             let (running, next) = (self.running.len(), self.schedule.next_run());
-            self.outlook.change(|it| (it.running, it.next) = (running, next));
+            let reservations = self.schedule.reservations();
+            self.outlook.change(|it| {
+                (it.running, it.next, it.reservations) = (running, next, reservations);
+            });
             for row in std::mem::take(&mut self.rows) {
                 self.keeper.keep(row).await;
             }
@@ -109,6 +119,9 @@ impl Work {
                         // Whoever asked may have gone.
                         let _ = answer.send(self.ask(&names));
                     }
+                    Some(Order::Agree(peer, question, answer)) => {
+                        let _ = answer.send(self.agree(&peer, question));
+                    }
                     Some(Order::End) | None => break,
                 },
                 Some(ended) = self.runs.join_next() => {
@@ -117,12 +130,19 @@ impl Work {
                         self.ended(run, outcome);
                     }
                 }
+                Some(replied) = self.questions.join_next() => {
+                    // One that takes too long is given up by the schedule.
+                    if let Ok((run, reply)) = replied {
+                        self.schedule.answered(run, reply, clock::now());
+                    }
+                }
                 () = sleep(wait) => {}
             }
         }
         let names: Vec<_> = self.tasks.keys().cloned().collect();
         names.iter().for_each(|name| self.remove(name, "the service stops"));
         self.runs.shutdown().await;
+        self.release().await;
         for row in std::mem::take(&mut self.rows) {
             self.keeper.keep(row).await;
         }
@@ -133,18 +153,56 @@ impl Work {
     fn do_all(&mut self) -> Duration {
         loop {
             let now = clock::now();
-            let Self { schedule, tasks, passive, .. } = self;
-            let step = schedule.step(now, |name| hindrance(tasks.get_mut(name)?, passive));
+            let Self { schedule, tasks, others, .. } = self;
+            let step = schedule.step(now, |name| hindrance(tasks.get_mut(name)?, &others.passive));
             match step {
                 Step::Start(run) => self.start(run, now),
+                Step::Ask { run, peer, question } => self.ask_peer(run, peer, question),
                 Step::TimeOut(run) => self.end(&run, Ending::TimedOut, now),
                 Step::Missed { task, cause, hindrance } => {
                     self.write(&task, cause, Ending::Missed(hindrance), now);
+                }
+                Step::Refused { task, cause, why } => {
+                    self.write(&task, cause, Ending::Refused(why), now);
                 }
                 Step::Wait(None) => return LOOK,
                 Step::Wait(Some(until)) => return LOOK.min(until.saturating_sub(now)),
             }
         }
+    }
+
+    fn ask_peer(&mut self, run: RunId, peer: Arc<str>, question: Question) {
+        let reply = (self.others.peers)(peer, question);
+        self.questions.spawn(async move { (run, reply.await) });
+    }
+
+    /// Answers a peer that asks about a run of its own.
+    fn agree(&mut self, peer: &str, question: Question) -> Reply {
+        let locks = match question.wish {
+            Wish::Offer { locks, .. } => {
+                reserved::locks(peer, locks, self.tasks.values().map(|known| &*known.task))
+            }
+            Wish::Commit | Wish::Release => Vec::new(),
+        };
+        let (resources, locks): (Vec<_>, Vec<_>) = locks.into_iter().unzip();
+        match self.schedule.asked(peer, question, &locks, clock::now()) {
+            Ok(()) => Reply::Granted,
+            Err(Unagreed::Unknown) => Reply::Unknown,
+            Err(Unagreed::Held { lock, task }) => {
+                let lock = resources.get(lock).copied().unwrap_or(Resource::Peer);
+                Reply::Held { lock, holder: task.map(|task| task.to_string()) }
+            }
+        }
+    }
+
+    /// Tells peers that their locks are not needed any more.
+    async fn release(&mut self) {
+        while let Step::Ask { peer, question, run } = self.schedule.step(clock::now(), |_| None) {
+            self.ask_peer(run, peer, question);
+        }
+        let all = async { while self.questions.join_next().await.is_some() {} };
+        // Those that do not hear it wait until it expires.
+        let _ = timeout(GRACE, all).await;
     }
 
     fn start(&mut self, run: Run, now: Moment) {

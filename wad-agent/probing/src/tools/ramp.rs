@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::tcp_info::TcpInfo;
 
-/// What comes through grows while it is this many times what it was, as BBR has it
+/// The rate that comes through grows while it is this many times what it was, as BBR has it
 /// (`bbr_full_bw_thresh`).
 const GROWS: f64 = 1.25;
 /// It is flat after so many round trips: while the window is small, all of it comes through at
@@ -25,7 +25,7 @@ const LEAST_LOST_BYTES: u64 = 32 << 10;
 
 #[derive(Debug, Default)]
 pub struct Ramp {
-    /// What came through when it last grew, in bytes a second, and when that was.
+    /// The rate that came through when it last grew, in bytes a second, and when that was.
     base: f64,
     grew: Duration,
     /// The most that came through.

@@ -9,8 +9,10 @@ use super::{
     super::{
         PathPolicy,
         fault::{Fault, Problems, quoted},
+        peers::Peer,
     },
     Probe, ProbeTask, ProbeTool, Site,
+    locks::LONGEST_RESERVED_RUN,
     task::shown_seconds,
 };
 use crate::capacity::Capacity;
@@ -59,6 +61,37 @@ pub fn check(probe: &mut Probe, sites: &[Site], paths: &[PathPolicy], problems: 
         let help = "a longer `every`, less `max_bytes`, or fewer tasks: `wad probe plan` shows \
                     what each takes";
         problems.push(fault.help(help).at(last.table));
+    }
+}
+
+/// Checks who is to agree to the runs of tasks.
+pub fn check_peers(probe: &Probe, sites: &[Site], peers: &[Peer], problems: &mut Problems) {
+    for (task, site) in probe.tasks.iter().zip(sites) {
+        let (Some(name), Some(at)) = (&task.peer, site.peer) else { continue };
+        match peers.iter().find(|peer| peer.name == *name) {
+            None => {
+                let title = format!("`peer`: no peer {}", quoted(name));
+                let help =
+                    format!("add a [[peer]] with name = \"{name}\", or name one that there is");
+                let fault = Fault::new(title, "no [[peer]] has that name");
+                problems.push(fault.help(help).at(at));
+            }
+            Some(peer) if peer.address.is_none() => {
+                let title = format!("`peer`: {} has no `address`", quoted(name));
+                let help = "add the `address` of that [[peer]], or have the other end measure and \
+                            ask this one";
+                let fault = Fault::new(title, "it cannot be asked to agree to a run");
+                problems.push(fault.help(help).at(at));
+            }
+            Some(_) => {}
+        }
+        if task.timeout > LONGEST_RESERVED_RUN {
+            let longest = shown_seconds(LONGEST_RESERVED_RUN);
+            let title = format!("`timeout`: {} is too long", shown_seconds(task.timeout));
+            let label = format!("a peer keeps its locks for {longest} at most");
+            let fault = Fault::new(title, label).help("a shorter `timeout`, or no `peer`");
+            problems.push(fault.at(site.timeout.unwrap_or(site.table)));
+        }
     }
 }
 

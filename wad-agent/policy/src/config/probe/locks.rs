@@ -1,7 +1,10 @@
 //! Reads which resources of this host and of the network a task has for itself while it
 //! runs.
 
-use std::fmt::{self, Display};
+use std::{
+    fmt::{self, Display},
+    time::Duration,
+};
 
 use toml::de::DeValue;
 
@@ -9,6 +12,9 @@ use super::super::{
     fault::{Fault, Problems, quoted},
     table::{self, Table},
 };
+
+/// The longest run that a peer keeps locks for.
+pub const LONGEST_RESERVED_RUN: Duration = Duration::from_secs(3_600);
 
 /// A resource is what runs may be in each other's way at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +58,19 @@ impl Resource {
     }
 }
 
+impl Hold {
+    pub const ALL: [Self; 3] = [Self::None, Self::Shared, Self::Exclusive];
+
+    /// Returns the word of the file.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Shared => "shared",
+            Self::Exclusive => "exclusive",
+        }
+    }
+}
+
 impl Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
@@ -85,14 +104,10 @@ fn read_one(name: &str, value: &DeValue<'_>) -> Result<(Resource, Hold), Fault> 
         let title = format!("{} is nothing that can be locked", quoted(name));
         Fault::new(title, "it takes host-cpu, interface, path and peer")
     })?;
-    let hold = match table::text(value)? {
-        "none" => Hold::None,
-        "shared" => Hold::Shared,
-        "exclusive" => Hold::Exclusive,
-        other => {
-            let title = format!("{} is no way to take a lock", quoted(other));
-            return Err(Fault::new(title, "it takes \"none\", \"shared\" or \"exclusive\""));
-        }
-    };
+    let word = table::text(value)?;
+    let hold = Hold::ALL.into_iter().find(|hold| hold.word() == word).ok_or_else(|| {
+        let title = format!("{} is no way to take a lock", quoted(word));
+        Fault::new(title, "it takes \"none\", \"shared\" or \"exclusive\"")
+    })?;
     Ok((resource, hold))
 }

@@ -89,6 +89,12 @@ pub const KEYS: &[Key] = &[
         Means("those of [the tool](../probe.md#locks)"),
         "what a run has for itself, or together with others",
     ),
+    key("peer").takes(
+        Text("the name of a `[[peer]]`"),
+        Means("nobody is asked"),
+        "the other end, which has to [agree to each run](../probe.md#at-both-ends), and keeps its \
+         own away from it",
+    ),
     key("passive_first").takes(
         Switch,
         Value("true"),
@@ -151,6 +157,8 @@ pub struct ProbeTask {
     pub interface: Option<String>,
     pub mark: Option<u32>,
     pub locks: ResourceLocks,
+    /// The peer that agrees to each run.
+    pub peer: Option<String>,
     /// No run where the path's own flows have shown the same within a period.
     pub passive_first: bool,
 }
@@ -170,6 +178,7 @@ pub struct Site {
     pub host: Option<Span>,
     pub timeout: Option<Span>,
     pub max_bytes: Option<Span>,
+    pub peer: Option<Span>,
 }
 
 /// Reads a task; None where it cannot be judged further. Its host may be empty, for the
@@ -208,6 +217,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(ProbeTask, Si
         // In range, hence whole.
         table::integer(value, 0..=u64::from(u32::MAX), "").map(|mark| mark as u32)
     });
+    let peer = table.read("peer", problems, |value| table::short_name(value, "peer"));
     let passive_first = table.read("passive_first", problems, table::boolean);
     let usual = tool.as_ref().map_or(ResourceLocks::LIGHT, ProbeTool::usual_locks);
     let locks = locks::read(table, usual, problems);
@@ -219,6 +229,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(ProbeTask, Si
         host: host.as_ref().map(|host| host.at),
         timeout: table.place("timeout"),
         max_bytes: table.place("max_bytes"),
+        peer: peer.as_ref().map(|peer| peer.at),
     };
     let timeout = timeout.unwrap_or_else(|| tool.usual_timeout());
     let jitter = jitter.unwrap_or(every / 10);
@@ -238,6 +249,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(ProbeTask, Si
         interface: interface.map(|interface| interface.value),
         mark: mark.map(|mark| mark.value),
         locks,
+        peer: peer.map(|peer| peer.value),
         passive_first: passive_first.is_none_or(|first| first.value),
         tool,
     };

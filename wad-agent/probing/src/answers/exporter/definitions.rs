@@ -8,6 +8,7 @@ use crate::{
     archive::{Latest, State},
     measurement::{Bandwidth, Measurement, Share},
     row::{Ending, Hindrance, Row},
+    schedule::Reservations,
 };
 
 /// A gauge with a series per task, left out where it is not known. Its labels are `task`,
@@ -17,14 +18,21 @@ pub struct TaskMetric {
     pub value: fn(&Latest) -> Option<f64>,
 }
 
+/// All that the service counts.
+#[derive(Debug)]
+pub struct Counts {
+    pub archive: State,
+    pub reservations: Reservations,
+}
+
 /// The value of a metric of the service.
 pub enum Service {
-    Counter(fn(&State) -> u64),
-    Gauge(fn(&State) -> u64),
+    Counter(fn(&Counts) -> u64),
+    Gauge(fn(&Counts) -> u64),
     /// Counters by a label.
-    Counters(&'static str, fn(&State) -> Vec<(&'static str, u64)>),
+    Counters(&'static str, fn(&Counts) -> Vec<(&'static str, u64)>),
     /// Gauges by a label.
-    Gauges(&'static str, fn(&State) -> Vec<(&'static str, u64)>),
+    Gauges(&'static str, fn(&Counts) -> Vec<(&'static str, u64)>),
 }
 
 const fn task(
@@ -126,7 +134,9 @@ pub const SERVICE: &[(Definition, Service)] = &[
             unit: None,
             help: "Periods of tasks, by how they ended",
         },
-        Service::Counters("ending", |state| Ending::WORDS.into_iter().zip(state.endings).collect()),
+        Service::Counters("ending", |counts| {
+            Ending::WORDS.into_iter().zip(counts.archive.endings).collect()
+        }),
     ),
     (
         Definition {
@@ -134,8 +144,8 @@ pub const SERVICE: &[(Definition, Service)] = &[
             unit: None,
             help: "Periods in which no run started, by what kept it from that",
         },
-        Service::Counters("reason", |state| {
-            Hindrance::WORDS.into_iter().zip(state.hindrances).collect()
+        Service::Counters("reason", |counts| {
+            Hindrance::WORDS.into_iter().zip(counts.archive.hindrances).collect()
         }),
     ),
     (
@@ -144,7 +154,38 @@ pub const SERVICE: &[(Definition, Service)] = &[
             unit: Some(Unit::Bytes),
             help: "What runs that gave a measurement sent and received",
         },
-        Service::Counter(|state| state.spent_bytes),
+        Service::Counter(|counts| counts.archive.spent_bytes),
+    ),
+    (
+        Definition {
+            name: "wad_probe_reservations",
+            unit: None,
+            help: "Times that peers were asked to keep locks for a run, by what came of it",
+        },
+        Service::Counters("outcome", |counts| {
+            let Reservations { granted, refused, unanswered, .. } = counts.reservations;
+            vec![("granted", granted), ("refused", refused), ("unanswered", unanswered)]
+        }),
+    ),
+    (
+        Definition {
+            name: "wad_probe_peer_reservations",
+            unit: None,
+            help: "Times that peers asked to keep locks for their runs, by what came of it; those \
+                   that expired were granted, and never said to be over",
+        },
+        Service::Counters("outcome", |counts| {
+            let Reservations { given, declined, expired, .. } = counts.reservations;
+            vec![("granted", given), ("refused", declined), ("expired", expired)]
+        }),
+    ),
+    (
+        Definition {
+            name: "wad_probe_peer_reservations_held",
+            unit: None,
+            help: "Runs of peers that locks are kept for now",
+        },
+        Service::Gauge(|counts| counts.reservations.held as u64),
     ),
     (
         Definition {
@@ -152,7 +193,7 @@ pub const SERVICE: &[(Definition, Service)] = &[
             unit: None,
             help: "Results that were written to the archive",
         },
-        Service::Counter(|state| state.written),
+        Service::Counter(|counts| counts.archive.written),
     ),
     (
         Definition {
@@ -160,7 +201,7 @@ pub const SERVICE: &[(Definition, Service)] = &[
             unit: None,
             help: "Results that could not be written, and for which there was no room in memory",
         },
-        Service::Counter(|state| state.lost),
+        Service::Counter(|counts| counts.archive.lost),
     ),
     (
         Definition {
@@ -168,7 +209,7 @@ pub const SERVICE: &[(Definition, Service)] = &[
             unit: None,
             help: "Results that wait in memory, as the archive cannot be written to",
         },
-        Service::Gauge(|state| state.waiting as u64),
+        Service::Gauge(|counts| counts.archive.waiting as u64),
     ),
     (
         Definition {
@@ -176,7 +217,7 @@ pub const SERVICE: &[(Definition, Service)] = &[
             unit: None,
             help: "1 where the archive could not be written to the last time",
         },
-        Service::Gauge(|state| u64::from(state.failing.is_some())),
+        Service::Gauge(|counts| u64::from(counts.archive.failing.is_some())),
     ),
     (
         Definition {
@@ -184,7 +225,7 @@ pub const SERVICE: &[(Definition, Service)] = &[
             unit: None,
             help: "Archives that were damaged, or of a later version, and were set aside",
         },
-        Service::Counter(|state| state.set_aside.len() as u64),
+        Service::Counter(|counts| counts.archive.set_aside.len() as u64),
     ),
     (
         Definition {
@@ -193,9 +234,13 @@ pub const SERVICE: &[(Definition, Service)] = &[
             help: "The archive's size, by part: rows, free pages for more of them, and the log of \
                    what is not in the file yet",
         },
-        Service::Gauges("part", |state| {
-            let rows = state.file_bytes.saturating_sub(state.free_bytes);
-            vec![("rows", rows), ("free", state.free_bytes), ("log", state.log_bytes)]
+        Service::Gauges("part", |counts| {
+            let rows = counts.archive.file_bytes.saturating_sub(counts.archive.free_bytes);
+            vec![
+                ("rows", rows),
+                ("free", counts.archive.free_bytes),
+                ("log", counts.archive.log_bytes),
+            ]
         }),
     ),
 ];

@@ -10,7 +10,7 @@ use super::{
 use std::time::Duration;
 
 /// PROPTEST_CASES=10000 tries so many sets of tasks, which takes minutes.
-fn cases() -> ProptestConfig {
+pub fn cases() -> ProptestConfig {
     let usual = ProptestConfig::default();
     let asked = std::env::var_os("PROPTEST_CASES").is_some();
     let cases = if asked { usual.cases } else { 64 };

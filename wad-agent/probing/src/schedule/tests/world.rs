@@ -77,7 +77,13 @@ impl Job {
         let sum = self.parts.iter().sum::<u32>() + self.rest + 1;
         let [jitter, slip, timeout] = self.parts.map(|part| every / sum * part);
         let timing = Timing { every, jitter, slip, timeout: timeout + every / sum };
-        Planned { name: format!("task-{number}").into(), timing, first, locks: self.locks() }
+        Planned {
+            name: format!("task-{number}").into(),
+            timing,
+            first,
+            locks: self.locks(),
+            there: None,
+        }
     }
 
     fn locks(&self) -> Vec<Lock> {
@@ -225,6 +231,7 @@ impl Simulation<'_> {
             match self.schedule.step(self.now, hindered) {
                 Step::Start(run) => self.start(run),
                 Step::TimeOut(run) => self.end(&run),
+                Step::Ask { .. } | Step::Refused { .. } => panic!("no task here has a peer"),
                 Step::Missed { task, cause, hindrance } => {
                     let task = self.place(&task);
                     let hindrance = Some(hindrance);
