@@ -117,7 +117,7 @@ fn run(label: &str, cases: &[Case], span: Duration) -> Result<Vec<Seen>> {
     Ok(cases.iter().zip(runs).map(seen).collect())
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_mark_or_a_drop_is_one_decrease() -> Result<()> {
     const MARK: &str = "rtt = '50ms'\nforward = { rate = '200Mbit', queue = { bdp = 1.0 }, \
                         mark_at = ['1500ms'] }\n";

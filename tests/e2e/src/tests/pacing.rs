@@ -27,7 +27,7 @@ fn path(text: &str) -> Result<Wan> {
     Ok(wan)
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn a_dedicated_path_keeps_window_and_rate_through_a_loss() -> Result<()> {
     let stand = Stand::set_up("dedicated")?;
     let wan = path(

@@ -153,7 +153,7 @@ fn carry(mut flows: Command, port: u16) -> Result<Seen> {
     })
 }
 
-#[e2e(every_change, alone)]
+#[e2e(long, alone)]
 fn signals_are_counted_under_every_law() -> Result<()> {
     let stand = Stand::set_up("signals")?;
     let path = |(port, law): &(u16, &str)| path_to(*port, &format!("congestion = '{law}'"));
