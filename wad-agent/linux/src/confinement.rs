@@ -54,6 +54,13 @@ const KEPT: CapabilitySet = CapabilitySet::BPF
 /// no_new_privs is set.
 const OF_PING: CapabilitySet = CapabilitySet::NET_RAW;
 
+/// libc has no name for it where programs for aarch64 are linked with musl
+/// (include/uapi/asm-generic/unistd.h).
+#[cfg(target_arch = "aarch64")]
+const KEXEC_FILE_LOAD: i64 = 294;
+#[cfg(not(target_arch = "aarch64"))]
+const KEXEC_FILE_LOAD: i64 = libc::SYS_kexec_file_load;
+
 /// System calls that the agent never makes, and that are worth something to an intruder.
 /// mount(2) and setns(2) are not among them: the BPF file system, and namespaces of
 /// containers. Nor is capset(2): it can only take more away now, and ping does.
@@ -69,7 +76,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_finit_module,
     libc::SYS_delete_module,
     libc::SYS_kexec_load,
-    libc::SYS_kexec_file_load,
+    KEXEC_FILE_LOAD,
     libc::SYS_reboot,
     libc::SYS_swapon,
     libc::SYS_swapoff,
