@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
-use wad_policy::config::{Echoes, Family, Hold, Metric, ProbeTask, ProbeTool, Resource};
+use wad_policy::config::{Echoes, Family, Metric, ProbeTask, ProbeTool, Resource};
 
 use crate::{
     row::{Ending, Row},
@@ -38,14 +38,7 @@ impl Task {
 
     /// Returns the locks that a run takes.
     pub fn locks(&self) -> Vec<Lock> {
-        let lock = |resource: Resource| {
-            let is_exclusive = match self.config.locks.get(resource) {
-                Hold::None => return None,
-                Hold::Shared => false,
-                Hold::Exclusive => true,
-            };
-            Some(Lock { name: self.lock_name(resource), is_exclusive })
-        };
+        let lock = |resource| Lock::of(self.lock_name(resource), self.config.locks.get(resource));
         Resource::ALL.into_iter().filter_map(lock).collect()
     }
 

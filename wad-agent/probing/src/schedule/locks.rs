@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use wad_policy::config::Hold;
+
 use super::{Run, RunId};
 
 /// A lock that a run takes.
@@ -14,6 +16,15 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// Returns the lock of a name that is held in that way, if it is.
+    pub fn of(name: String, hold: Hold) -> Option<Self> {
+        match hold {
+            Hold::None => None,
+            Hold::Shared => Some(Self { name, is_exclusive: false }),
+            Hold::Exclusive => Some(Self { name, is_exclusive: true }),
+        }
+    }
+
     pub fn shared(name: impl Into<String>) -> Self {
         Self { name: name.into(), is_exclusive: false }
     }

@@ -1,6 +1,6 @@
 //! The locks that a peer's run takes here: what it takes of the other end, which this is.
 
-use wad_policy::config::{Hold, Resource, ResourceLocks};
+use wad_policy::config::{Resource, ResourceLocks};
 
 use crate::{schedule::Lock, task::Task};
 
@@ -29,20 +29,13 @@ pub fn locks<'t>(
     }
     names.sort();
     names.dedup();
-    let lock = |(resource, name)| {
-        let is_exclusive = match wanted.get(resource) {
-            Hold::None => return None,
-            Hold::Shared => false,
-            Hold::Exclusive => true,
-        };
-        Some((resource, Lock { name, is_exclusive }))
-    };
+    let lock = |(resource, name)| Some((resource, Lock::of(name, wanted.get(resource))?));
     names.into_iter().filter_map(lock).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use wad_policy::config::{Config, Host};
+    use wad_policy::config::{Config, Hold, Host};
 
     use super::*;
 
