@@ -108,15 +108,7 @@ impl Credentials {
         let key = private_key(&files.key, &settings.identity.key)?;
         let key = certified_key(settings, chain, key, &provider)?;
         let key = Arc::new(SingleCertAndKey::from(key));
-        let authorities = match (&settings.ca, &files.ca) {
-            (Some(file), Some(bytes)) => Some((file, certificates(bytes, file)?)),
-            _ => None,
-        };
-        let ca = authorities.as_ref().map(|(file, _)| (*file).clone()).unwrap_or_default();
-        let authorities = authorities.map(|(_, certificates)| certificates);
-        let judge = Judge::new(&settings.peers, authorities, Arc::clone(&provider))
-            .map_err(|source| CredentialsError::Authority { file: ca, source })?;
-        let judge = Arc::new(judge);
+        let judge = Arc::new(judge(settings, files.ca.as_deref(), &provider)?);
         let clients = (0..settings.peers.len()).map(|peer| {
             let verifier = Arc::new(Answering { judge: Arc::clone(&judge), peer });
             let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -169,7 +161,20 @@ pub fn own(settings: &Peers, certificate: &[u8]) -> Result<Own, CredentialsError
     })
 }
 
-fn certified_key(
+/// Makes what judges peers, by the authorities in PEM where there are any.
+pub fn judge(
+    settings: &Peers,
+    ca: Option<&[u8]>,
+    provider: &Arc<CryptoProvider>,
+) -> Result<Judge, CredentialsError> {
+    let file = settings.ca.clone().unwrap_or_default();
+    let authorities = ca.map(|pem| certificates(pem, &file)).transpose()?;
+    Judge::new(&settings.peers, authorities, Arc::clone(provider))
+        .map_err(|source| CredentialsError::Authority { file, source })
+}
+
+/// Puts a key together with its certificate.
+pub fn certified_key(
     settings: &Peers,
     chain: Vec<CertificateDer<'static>>,
     key: PrivateKeyDer<'static>,
@@ -179,15 +184,6 @@ fn certified_key(
         let Identity { certificate, key } = settings.identity.clone();
         IdentityError::Apart { certificate, key, source }.into()
     })
-}
-
-/// Says whether a key is not of a certificate.
-pub fn apart(
-    settings: &Peers,
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-) -> Result<(), CredentialsError> {
-    certified_key(settings, chain, key, &rustls::crypto::ring::default_provider()).map(drop)
 }
 
 pub fn certificates(

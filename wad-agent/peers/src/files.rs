@@ -6,11 +6,11 @@ use std::{io, path::Path, sync::Arc, time::SystemTime};
 use tokio_rustls::rustls;
 use wad_http::identity::{IdentityError, private_key};
 use wad_policy::config::Peers;
-use wad_toolbox::causes::told;
+use wad_toolbox::{access::Identity, causes::told};
 
 use crate::{
-    credentials::{CredentialsError, apart, certificates, own, read},
-    identity::{Judge, Leaf, Validity},
+    credentials::{CredentialsError, certificates, certified_key, judge, own, read},
+    identity::{Leaf, Validity},
 };
 
 /// One thing that is wrong with a file.
@@ -41,7 +41,8 @@ impl FileFault {
 /// Returns what is wrong with the files, as they are now.
 #[must_use]
 pub fn faults(settings: &Peers) -> Vec<FileFault> {
-    let (certificate, key) = (&settings.identity.certificate, &settings.identity.key);
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let Identity { certificate, key } = &settings.identity;
     let mut faults = Vec::new();
     let chain = read(certificate).and_then(|pem| certificates(&pem, certificate));
     match &chain {
@@ -59,19 +60,15 @@ pub fn faults(settings: &Peers) -> Vec<FileFault> {
         Err(error) => faults.push(FileFault::of("key", &error)),
         Ok(of_key) => {
             if let Ok(chain) = chain
-                && let Err(error) = apart(settings, chain, of_key)
+                && let Err(error) = certified_key(settings, chain, of_key, &provider)
             {
                 faults.push(FileFault::of("key", &error));
             }
         }
     }
     if let Some(ca) = &settings.ca {
-        let authorities = read(ca).and_then(|pem| certificates(&pem, ca)).and_then(|authorities| {
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            Judge::new(&settings.peers, Some(authorities), provider)
-                .map_err(|source| CredentialsError::Authority { file: ca.clone(), source })
-        });
-        faults.extend(authorities.err().map(|error| FileFault::of("ca", &error)));
+        let judge = read(ca).and_then(|pem| judge(settings, Some(&pem), &provider));
+        faults.extend(judge.err().map(|error| FileFault::of("ca", &error)));
     }
     faults
 }
