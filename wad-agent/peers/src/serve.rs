@@ -1,7 +1,7 @@
 //! Answers peers that ask: within bounds of time, size and number, whoever they are.
 //!
-//! A connection is one exchange, or one question about a run. Those that keep this end waiting give way to others, and
-//! whoever was heard from an address has a place there before strangers.
+//! A connection is one exchange, or one question about a run. Those that keep this end waiting
+//! give way to others, and whoever was heard from an address has a place there before strangers.
 
 mod gates;
 mod hall;

@@ -37,8 +37,8 @@ pub struct Pass {
 }
 
 impl Gates {
-    /// Lets a peer in, if it is not in too often already. There are no more gates than peers in the file,
-    /// and those that were in it.
+    /// Lets a peer in, if it is not in too often already. There are no more gates than peers in
+    /// the file, and those that were in it.
     pub fn enter(&self, peer: &str, now: Instant) -> Result<Pass, Refusal> {
         let mut gates = locked(&self.0);
         let full =

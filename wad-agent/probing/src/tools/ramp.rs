@@ -46,8 +46,10 @@ impl Ramp {
     /// Takes what the kernel says at a moment.
     pub fn take(&mut self, at: Duration, info: &TcpInfo) {
         let rate = info.delivery_bytes_per_second as f64;
-        let grows = if self.bound.is_some() { GROWS_BEYOND_BOUND } else { GROWS };
-        let before = if self.bound.is_some() { self.best } else { self.base };
+        let (before, grows) = match self.bound {
+            Some(_) => (self.best, GROWS_BEYOND_BOUND),
+            None => (self.base, GROWS),
+        };
         if rate > before * grows && !info.is_app_limited {
             *self = Self { base: rate, grew: at, best: rate, at_growth: *info, bound: None };
             return;
