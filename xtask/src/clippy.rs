@@ -11,6 +11,8 @@ use crate::{
     setup::{self, For},
 };
 
+const DENY: [&str; 3] = ["--", "--deny", "warnings"];
+
 /// Looks at all code as it is compiled for the named machine, or for this one.
 pub fn run(machine: Option<&str>) -> Result<()> {
     setup::run(For::Linting)?;
@@ -21,16 +23,28 @@ pub fn run(machine: Option<&str>) -> Result<()> {
         }
         None => exec::cargo(["clippy"]),
     };
-    let all = ["--workspace", "--all-targets"];
-    let deny = ["--", "--deny", "warnings"];
-    exec::run(clippy.args(all).args(deny))?;
+    exec::run(clippy.args(["--workspace", "--all-targets"]).args(DENY))?;
+    of_programs(machine)
+}
 
+/// Looks at the BPF programs alone, for that machine or this one.
+pub fn of_programs(machine: Option<&str>) -> Result<()> {
+    setup::run(For::Linting)?;
     let bpf = BpfToolchain::read(exec::root())?;
     exec::run(
         bpf.cargo(machine.unwrap_or(ARCH))
-            .args(["clippy", "--package", "wad-common", "--package", "wad-ebpf"])
+            // By the profile that they are built by: `core` is there then.
+            .args([
+                "clippy",
+                "--profile",
+                "bpf",
+                "--package",
+                "wad-common",
+                "--package",
+                "wad-ebpf",
+            ])
             .args(["--features", "wad-ebpf/programs", "--locked"])
             .args(TARGET)
-            .args(deny),
+            .args(DENY),
     )
 }

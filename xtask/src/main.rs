@@ -66,6 +66,9 @@ enum Command {
         /// As it is compiled for this machine; for the one that this is if none is named
         #[arg(value_name = "MACHINE", value_parser = dist::machines())]
         machine: Option<String>,
+        /// The BPF programs alone
+        #[arg(long)]
+        programs: bool,
     },
     /// Format the workspace and the BPF programs
     Fmt {
@@ -255,7 +258,8 @@ fn run(command: Command) -> Result<()> {
     match command {
         Command::Setup => setup::run(setup::For::Everything),
         Command::Build => build::run(),
-        Command::Clippy { machine } => clippy::run(machine.as_deref()),
+        Command::Clippy { machine, programs: true } => clippy::of_programs(machine.as_deref()),
+        Command::Clippy { machine, .. } => clippy::run(machine.as_deref()),
         Command::Fmt { check } => fmt::run(check),
         Command::Ci { quick: true, .. } => ci::run(ci::Extent::Quick),
         Command::Ci { long: true, .. } => ci::run(ci::Extent::Long),
