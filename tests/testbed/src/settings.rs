@@ -43,9 +43,12 @@ const NAMESPACE: [(&str, &str); 18] = [
 const TCP_RMEM: (&str, &str) = ("net.ipv4.tcp_rmem", "4096 131072 6291456");
 const TCP_WMEM: (&str, &str) = ("net.ipv4.tcp_wmem", "4096 16384 4194304");
 /// Receive buffers have this ceiling on the whole host.
-pub const RMEM_MAX: (&str, &str) = ("net.core.rmem_max", "212992");
+const RMEM_MAX: (&str, &str) = ("net.core.rmem_max", "212992");
 /// Send buffers have this ceiling on the whole host.
 pub const WMEM_MAX: (&str, &str) = ("net.core.wmem_max", "212992");
+/// The ceilings on buffers are this many bytes where tests run beside each other, or in a
+/// network namespace of their own: no policy of theirs needs more.
+const RAISED_BYTES: &str = "33554432";
 /// The memory that TCP may hold on the whole host, in pages: the kernel's own, by the
 /// memory of the machine. The agent's default bound is made of it.
 const TCP_MEM: &str = "net.ipv4.tcp_mem";
@@ -92,6 +95,23 @@ impl HostDefaults {
         let tcp_wmem = Changed::to(TCP_WMEM.0, TCP_WMEM.1)?;
         let changed = [cubic, rmem, wmem, tcp_rmem, tcp_wmem];
         Ok(Self { _changed: Some(changed), _turn: Some(turn) })
+    }
+}
+
+/// The ceilings on buffers are as high as any test needs them; undone on drop. An agent that
+/// stops lowers what it has raised, whoever else needs it, and one in a namespace of its own
+/// can raise none.
+#[derive(Debug)]
+pub struct RaisedCeilings {
+    _changed: [Changed; 2],
+}
+
+impl RaisedCeilings {
+    /// # Errors
+    /// When the kernel refuses a value.
+    pub fn set() -> Result<Self, SysctlError> {
+        let raise = |name| Changed::to(name, RAISED_BYTES);
+        Ok(Self { _changed: [raise(RMEM_MAX.0)?, raise(WMEM_MAX.0)?] })
     }
 }
 

@@ -70,7 +70,7 @@ fn home(interval: &str) -> Result<Home> {
         )
     };
     let policy = format!(
-        "[limits]\nchange_interval = '1s'\n\n\
+        "[limits]\nchange_interval = '1s'\nmax_memory = '1GiB'\n\n\
          [[source]]\nname = 'flows'\nkind = 'passive'\ninterval = '{interval}'\n\n{}{}",
         path("used", ADDRESSES_V4),
         path("unused", ADDRESSES_V6)
@@ -196,11 +196,11 @@ fn held_back(connection: &Connection, by: Slow, until: Instant) -> io::Result<()
     })
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few, slow)]
 fn what_holds_a_flow_back_beside_the_path_lowers_nothing() -> Result<()> {
     // Longer than the window in which the best counts: ten looks.
     const WINDOW: Duration = Duration::from_secs(14);
-    let stand = Stand::set_up("held-back")?;
+    let stand = Stand::apart("held-back")?;
     let _kernel = Kernel::set()?;
     let home = home("1s")?;
     let agent = home.start(stand.cgroup())?;

@@ -37,7 +37,7 @@ fn wan() -> Result<Wan> {
 /// Makes a configuration that matches the receivers alone.
 fn home() -> Result<Home> {
     let policy = format!(
-        "[limits]\nchange_interval = '1s'\n\n\
+        "[limits]\nchange_interval = '1s'\nmax_memory = '1GiB'\n\n\
          [[source]]\nname = 'flows'\nkind = 'passive'\ninterval = '1s'\n\n\
          [[path]]\nname = 'from'\nremote = '{}'\nmode = 'measured'\nrcvbuf = 'auto'\n",
         ADDRESSES_V4[0]
@@ -52,10 +52,10 @@ fn known_rtt(home: &Home) -> Result<f64> {
     rtt.with_context(|| format!("no RTT: {paths}"))
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few, slow)]
 fn each_transfer_that_is_received_gets_more_until_the_path_limits_it() -> Result<()> {
     const SECONDS: u64 = 6;
-    let stand = Stand::set_up("receivers")?;
+    let stand = Stand::apart("receivers")?;
     let _kernel = Changed::to(TCP_RMEM.0, TCP_RMEM.1)?;
     let wan = wan()?;
     let home = home()?;
