@@ -1,7 +1,6 @@
 //! `wad flows`: every flow of the paths, and what TCP knows of it.
 
 mod instruments;
-mod rates;
 mod table;
 
 use std::{

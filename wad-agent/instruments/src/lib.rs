@@ -7,6 +7,7 @@ mod fields;
 pub mod name;
 mod owner;
 mod seen;
+mod span;
 mod standard;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -24,6 +25,7 @@ pub use self::{
     fields::{FieldError, Fields},
     owner::{Owner, Place, PodNames, pod_of_cgroup},
     seen::{Origin, Seen},
+    span::Span,
     standard::STANDARD,
     without_equal::WITHOUT_EQUAL,
 };

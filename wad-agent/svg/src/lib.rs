@@ -42,6 +42,19 @@ impl Picture {
         ))
     }
 
+    /// Begins a picture that is part of a page, which has the style of its classes: a title, and
+    /// what it shows, for those who do not see it. `name` is its own on that page, of plain
+    /// letters.
+    #[must_use]
+    pub fn within_page((width, height): (f64, f64), name: &str, [title, about]: [&str; 2]) -> Self {
+        let [title, about] = [title, about].map(escaped);
+        Self(format!(
+            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" \
+             aria-labelledby=\"{name}-title {name}-about\">\n<title id=\"{name}-title\">{title}\
+             </title>\n<desc id=\"{name}-about\">{about}</desc>\n"
+        ))
+    }
+
     /// Returns the picture when all is drawn.
     #[must_use]
     pub fn finish(mut self) -> String {
@@ -54,6 +67,16 @@ impl Picture {
         self.write(format_args!(
             "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
             from.0, from.1, to.0, to.1
+        ));
+    }
+
+    /// Draws a filled area between two places, and says what it is where somebody points at it.
+    pub fn area(&mut self, class: &str, from: At, to: At, content: &str) {
+        let ((left, top), (right, bottom)) = (from, to);
+        let (width, height, content) = (right - left, bottom - top, escaped(content));
+        self.write(format_args!(
+            "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\"><title>{content}</title></rect>"
         ));
     }
 
@@ -91,18 +114,7 @@ impl Picture {
 
     /// Writes a text that begins there, if its attributes say nothing else.
     pub fn text(&mut self, at: At, attributes: impl Display, content: &str) {
-        let mut escaped = String::new();
-        for character in content.chars() {
-            match character {
-                '&' => escaped.push_str("&amp;"),
-                '<' => escaped.push_str("&lt;"),
-                // XML has no way to write these.
-                '\u{fffe}' | '\u{ffff}' => escaped.push(char::REPLACEMENT_CHARACTER),
-                other if other.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
-                other => escaped.push(other),
-            }
-        }
-        let (x, y) = at;
+        let ((x, y), escaped) = (at, escaped(content));
         self.write(format_args!("<text {attributes} x=\"{x:.1}\" y=\"{y:.1}\">{escaped}</text>"));
     }
 
@@ -112,9 +124,42 @@ impl Picture {
     }
 }
 
+/// Writes a text as content.
+fn escaped(content: &str) -> String {
+    let mut escaped = String::new();
+    for character in content.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            // XML has no way to write these.
+            '\u{fffe}' | '\u{ffff}' => escaped.push(char::REPLACEMENT_CHARACTER),
+            other if other.is_control() => escaped.push(char::REPLACEMENT_CHARACTER),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_picture_of_a_page_says_what_it_shows() {
+        let mut picture = Picture::within_page((9.0, 8.0), "a", ["b & c", "d < \"e\""]);
+        picture.area("bar", (1.0, 2.0), (4.0, 8.5), "f < g");
+        let svg = picture.finish();
+        assert!(!svg.contains("<style") && !svg.contains("xmlns"), "{svg}");
+        for part in [
+            "<svg viewBox=\"0 0 9 8\" role=\"img\" aria-labelledby=\"a-title a-about\">",
+            "<title id=\"a-title\">b &amp; c</title>",
+            "<desc id=\"a-about\">d &lt; \"e\"</desc>",
+            "<rect class=\"bar\" x=\"1.0\" y=\"2.0\" width=\"3.0\" height=\"6.5\">\
+             <title>f &lt; g</title></rect>",
+        ] {
+            assert!(svg.contains(part), "{part}: {svg}");
+        }
+    }
 
     #[test]
     fn text_is_escaped() {

@@ -5,10 +5,9 @@ use std::{
     io::{self, Write},
 };
 
-use wad_instruments::{Flow, Reading, name, phase};
+use wad_instruments::{Flow, Reading, Span, name, phase};
 use wad_toolbox::{refusals, text_table::TextTable};
 
-use super::rates::Span;
 use crate::output;
 
 /// Columns hold what is shown beside the usual.

@@ -1,6 +1,6 @@
-//! Rates say what a flow did over a time: since its start, or since another reading.
+//! A span says what a flow did over a time: since its start, or since another reading.
 
-use wad_instruments::{Flow, name};
+use crate::{Flow, name};
 
 /// A flow now, and at an earlier reading.
 pub struct Span<'a> {
@@ -49,24 +49,28 @@ impl Span<'_> {
         Some(self.growth(name::SEGS_RETRANS)? / sent)
     }
 
+    /// Returns what held the flow back, and for how many milliseconds, as far as that is
+    /// known.
+    pub fn limits_ms(&self) -> impl Iterator<Item = (&'static str, f64)> {
+        let limits = LIMITS.map(|(name, who)| Some((who, self.growth(name)?)));
+        let limited: f64 = limits.iter().flatten().map(|(_, ms)| ms).sum();
+        // The rest of the time nothing was left to be acknowledged.
+        let idle = self.seconds().map(|seconds| ("application", seconds * 1e3 - limited));
+        limits.into_iter().flatten().chain(idle)
+    }
+
     /// Returns what held the flow back for most of the time, if it had anything to
     /// send.
     pub fn limited_by(&self) -> Option<&'static str> {
-        let limits = LIMITS.map(|(name, who)| Some((self.growth(name)?, who)));
-        let limited: f64 = limits.iter().flatten().map(|(ms, _)| ms).sum();
-        // The rest of the time nothing was left to be acknowledged.
-        let idle = self.seconds().map(|seconds| (seconds * 1e3 - limited, "application"));
-        let longest = limits.into_iter().flatten().chain(idle);
-        let (ms, who) = longest.max_by(|a, b| a.0.total_cmp(&b.0))?;
+        let (who, ms) = self.limits_ms().max_by(|a, b| a.1.total_cmp(&b.1))?;
         (ms > 0.0).then_some(who)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use wad_instruments::testing::flow;
-
     use super::*;
+    use crate::testing::flow;
 
     #[test]
     fn a_span_is_since_the_start_or_since_another_reading() {
