@@ -28,6 +28,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use wad_observing::{
     metrics::{self, Format, Source, SourceError},
     reading::{self, Filter, ReadError},
+    recent::Recent,
 };
 use wad_policy::{
     config::{MAX_FILE_BYTES, Texts},
@@ -43,9 +44,9 @@ use wad_tuning::{
 pub use self::guard::fuzz as fuzz_authorization;
 use self::scrapes::{Form, Scrapes, takes_gzip};
 pub use self::{
-    bind::{BindError, Readers, bind_control, bind_readers, bind_tcp},
+    bind::{BindError, Unplaced, bind_control, bind_page, bind_readers, bind_tcp},
     guard::{Duty, Guard, GuardError},
-    serve::{serve, serve_by},
+    serve::{Terms, names_this_host, serve, serve_by},
 };
 use crate::{
     explainer::Explainer,
@@ -77,6 +78,17 @@ pub struct Api {
     pub peers: peers::Desk,
     /// The words of peers.
     pub ends: Ends,
+    /// The events of the last hour, where they are kept.
+    pub recent: Arc<Recent>,
+}
+
+impl Api {
+    /// Returns what the agent says of itself now. It may block for as long as reading the maps
+    /// takes.
+    pub fn status(&self) -> Result<Status, SourceError> {
+        let status = Status::new(&self.about, self.source.read()?);
+        Ok(status.with_probes(self.probes.outlook()).with_peers(&self.ends))
+    }
 }
 
 /// Returns what the metrics' address serves.
@@ -210,11 +222,7 @@ const fn told<T>(answer: T) -> Told<T> {
 }
 
 async fn status(State(api): State<Arc<Api>>) -> Result<Told<Status>, Failure> {
-    let status = beside(move || {
-        let status = Status::new(&api.about, api.source.read()?);
-        Ok(status.with_probes(api.probes.outlook()).with_peers(&api.ends))
-    });
-    status.await.map(told).map_err(Failure)
+    beside(move || api.status()).await.map(told).map_err(Failure)
 }
 
 async fn known_paths(State(api): State<Arc<Api>>) -> Result<Told<Paths>, Failure> {
@@ -290,5 +298,7 @@ impl IntoResponse for Failure {
     }
 }
 
+#[cfg(test)]
+pub mod testing;
 #[cfg(test)]
 mod tests;

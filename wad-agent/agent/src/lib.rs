@@ -11,6 +11,7 @@ pub mod heard;
 pub mod measured;
 mod otlp;
 pub mod own_lock;
+mod page;
 pub mod paths;
 pub mod peers;
 pub mod pods;

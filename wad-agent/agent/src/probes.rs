@@ -4,12 +4,13 @@
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::Result;
 use axum::{
     Json, Router,
+    body::{Body, to_bytes},
     extract::Request,
     http::StatusCode,
     response::{IntoResponse as _, Response},
@@ -17,12 +18,14 @@ use axum::{
 };
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
+use jiff::Timestamp;
 use wad_policy::{
     config::Probe,
     reservation::{Question, Reply},
 };
 use wad_probing::{
-    answers::{self, OwnProbes, Results},
+    answers::{self, History, OwnProbes, Results},
+    archive::Query,
     service::{
         self, AskPeer, AskedRuns, Asker, Names, Others, Outlook, Passive, Ready, Service, seed,
     },
@@ -191,6 +194,25 @@ impl Desk {
             Some(Open { asker, .. }) => asker.agree(peer, question).await,
             None => Reply::NoService,
         }
+    }
+
+    /// Returns what probes have found out of a path in the last week, while there is a service.
+    pub async fn last_week(&self, path: &str) -> Option<History> {
+        const WEEK: Duration = Duration::from_secs(7 * 86_400);
+        /// Far more than the most buckets take.
+        const MOST_BYTES: usize = 16 << 20;
+        self.open()?;
+        let query = Query {
+            path: Some(path.to_owned()),
+            since: Timestamp::now().checked_sub(WEEK).ok(),
+            ..Query::default()
+        };
+        let text = answers::query_text(&query, Some(answers::bucket(WEEK)));
+        let request =
+            Request::get(format!("{}{text}", answers::HISTORY)).body(Body::empty()).ok()?;
+        let answer = self.clone().answer(request, answers::queries).await;
+        let answer = to_bytes(answer.into_body(), MOST_BYTES).await.ok()?;
+        serde_json::from_slice(&answer).ok()
     }
 
     async fn answer(self, request: Request, router: fn(Arc<Results>) -> Router) -> Response {

@@ -154,6 +154,7 @@ pub fn run(options: &Options) -> Result<()> {
     let sets = sets::Cache::new(&state_dir, instance.name());
     let learning = Learning::new(&state_dir, instance.name(), config.learn);
     let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
+    sinks.recent().keep(config.page.is_some());
     let agent = Agent {
         options,
         cgroup,
@@ -268,7 +269,8 @@ impl Agent<'_> {
         running.force.follow_at_start().await;
         let api = answers::api(self, &running, max_paths);
         running.exporter.begin(otlp::metrics(&api));
-        running.servers = Some(listeners.serve(api, self.lock, (control, commands)));
+        let gate = running.gate.clone();
+        running.servers = Some(listeners.serve((api, gate), self.lock, (control, commands)));
         service_manager::ready(&running.summary());
         let looking = tokio::spawn(Arc::clone(&running.live).watch());
         let ends = running.hearing.ends.clone();

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
 use wad_linux::privileges::Privileges;
 use wad_observing::metrics::{
-    OtlpReading, PeerReading, PeersReading, PodsReading, Readings, Reloads, SetReading,
-    SinkReading, TraceReading,
+    OtlpReading, PageReading, PeerReading, PeersReading, PodsReading, Readings, Reloads,
+    SetReading, SinkReading, TraceReading,
 };
 use wad_probing::{schedule::Reservations, service::Outlook};
 use wad_toolbox::refusals::RefusedFlows;
@@ -76,6 +76,9 @@ pub struct Status {
     /// The agents at other ends of paths, if the configuration has any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peers: Option<PeersStatus>,
+    /// The page for browsers, if there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page: Option<PageStatus>,
     /// Everything is disabled, by `wad disable` without a path.
     pub all_disabled: bool,
     /// The paths, in the order of the configuration.
@@ -228,6 +231,22 @@ impl From<OtlpReading> for OtlpStatus {
     }
 }
 
+/// Says where the page for browsers is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PageStatus {
+    /// Its URL, or the file of its socket.
+    pub address: String,
+    /// Requests that were not answered, and clients that were cut off as they were too slow.
+    pub refused: u64,
+}
+
+impl From<PageReading> for PageStatus {
+    fn from(page: PageReading) -> Self {
+        let PageReading { address, refused } = page;
+        Self { address, refused: refused.iter().map(|(_, count)| count).sum() }
+    }
+}
+
 /// Says how it is with agents at other ends of paths; `wad peer status` says more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PeersStatus {
@@ -374,6 +393,7 @@ impl Status {
             traces: readings.traces.into_iter().map(TraceStatus::from).collect(),
             otlp: readings.otlp.map(OtlpStatus::from),
             peers: readings.peers.map(PeersStatus::from),
+            page: readings.page.map(PageStatus::from),
             all_disabled: readings.all_disabled,
             paths: readings.paths.iter().map(PathStatus::from).collect(),
             changes: readings.changes,

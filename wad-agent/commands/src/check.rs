@@ -203,6 +203,9 @@ impl Display for Page<'_> {
             let seconds = interval.as_secs_f64();
             writeln!(f, "`wad run` exports metrics to {url}, by OTLP, each {seconds} s")?;
         }
+        if let Some(page) = &self.config.page {
+            writeln!(f, "`wad run` has a page for browsers at {}", page.listen)?;
+        }
         derived::write(f, &self.config.derived)?;
         for set in self.sets.iter().take(SHOWN) {
             writeln!(f, "{set}")?;

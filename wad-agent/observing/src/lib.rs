@@ -10,6 +10,7 @@ pub mod metrics;
 pub mod owners;
 pub mod peer_flows;
 pub mod reading;
+pub mod recent;
 pub mod sinks;
 pub mod suggest;
 pub mod trace;

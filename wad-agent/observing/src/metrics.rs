@@ -79,6 +79,8 @@ pub struct Readings {
     pub otlp: Option<OtlpReading>,
     /// The peers, where the configuration has any.
     pub peers: Option<PeersReading>,
+    /// The page, if there is one.
+    pub page: Option<PageReading>,
     /// Since when the kernel counts, for one agent after the other; None for the start of
     /// this one.
     pub counting_since: Option<SystemTime>,
@@ -132,6 +134,14 @@ pub struct DerivedMeans {
     pub names: Vec<String>,
     /// The means, by path, in the order of the names.
     pub means: HashMap<String, Vec<Option<f64>>>,
+}
+
+/// Says where the page is, and what of its clients was refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageReading {
+    pub address: String,
+    /// Requests that were not answered, and clients that were cut off, by why.
+    pub refused: Vec<(&'static str, u64)>,
 }
 
 /// Says how polling a source goes.

@@ -1,6 +1,6 @@
 //! Sinks are where events of flows are told: each takes them in their order, at least
 //! once, and however slow it is, or away, neither the agent nor another sink waits for
-//! it.
+//! it. Beside them the last hour is kept for the page, where there is one.
 //!
 //! A record becomes a line, and goes through a bounded queue to the thread that puts it
 //! into the spools of its sinks; a thread for each sink takes it from there. What is
@@ -46,6 +46,7 @@ use self::{
 use crate::{
     events::{Record, Teller},
     metrics::Readings,
+    recent::Recent,
 };
 
 /// Lines between the agent and the spools: 12 MB at most, as many as all events that the
@@ -75,6 +76,7 @@ pub struct Sinks {
     teller: Teller,
     number: AtomicU64,
     told: Arc<Told>,
+    recent: Arc<Recent>,
     folder: PathBuf,
     feeds: Arc<Mutex<Feeds>>,
     /// The queue; empty until there are sinks.
@@ -118,6 +120,7 @@ impl Sinks {
             teller,
             number: AtomicU64::new(0),
             told: Arc::default(),
+            recent: Arc::default(),
             folder: state_dir.join(format!("events-{instance}")),
             feeds: Arc::new(Mutex::new(Feeds::from([]))),
             queue: OnceLock::new(),
@@ -200,19 +203,25 @@ impl Sinks {
         Arc::clone(&locked(&self.feeds))
     }
 
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        locked(&self.feeds).is_empty()
+    /// Returns the events of the last hour.
+    pub const fn recent(&self) -> &Arc<Recent> {
+        &self.recent
     }
 
-    /// Whether any sink takes this event.
+    /// Whether nobody is told anything.
+    pub fn is_empty(&self) -> bool {
+        locked(&self.feeds).is_empty() && !self.recent.is_on()
+    }
+
+    /// Whether anybody is told of this event.
     pub fn want(&self, event: EventName) -> bool {
-        locked(&self.feeds).iter().any(|feed| feed.takes(event))
+        self.recent.is_on() || locked(&self.feeds).iter().any(|feed| feed.takes(event))
     }
 
     /// Tells it to all sinks that take it, without waiting for any.
     pub fn tell<V: Serialize>(&self, record: &Record<'_, V>) {
         let event = record.event;
+        self.recent.tell(record);
         let feeds = self.feeds();
         if !feeds.iter().any(|feed| feed.takes(event)) {
             return;

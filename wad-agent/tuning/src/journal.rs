@@ -88,8 +88,9 @@ impl Change {
         namespace.filter(|namespace| *namespace != own)
     }
 
-    /// Returns the values before and after.
-    fn values(&self) -> Option<(&str, &str)> {
+    /// Returns the values before and after, if it has any.
+    #[must_use]
+    pub fn values(&self) -> Option<(&str, &str)> {
         match self {
             Self::Sysctl { before, after, .. } | Self::TransmitQueue { before, after, .. } => {
                 Some((before, after))
@@ -104,6 +105,23 @@ impl Change {
                 Some((before, after))
             }
             Self::BpffsMount { .. } | Self::Routes { .. } => None,
+        }
+    }
+}
+
+/// Says what is changed.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sysctl { namespace: None, key, .. } => f.write_str(key),
+            Self::Sysctl { namespace: Some(namespace), key, .. } => {
+                write!(f, "{key} of network namespace {}", namespace.inode())
+            }
+            Self::TransmitQueue { interface, .. } => {
+                write!(f, "transmit queue of {interface} in packets")
+            }
+            Self::Routes { .. } => f.write_str("rules and routes of protocol 119 made"),
+            Self::BpffsMount { dir } => write!(f, "BPF file system mounted at {}", dir.display()),
         }
     }
 }

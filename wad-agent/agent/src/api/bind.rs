@@ -4,14 +4,20 @@ use std::{
     fs::{self, Permissions},
     io,
     net::SocketAddr,
-    os::unix::fs::{PermissionsExt, chown},
+    os::unix::{
+        fs::{FileTypeExt, PermissionsExt, chown},
+        net::UnixStream,
+    },
     path::{Path, PathBuf},
 };
 
 use tokio::net::{TcpListener, TcpSocket, UnixListener};
 use tracing::warn;
 use wad_linux::lock::{self, Lock};
-use wad_toolbox::{own_folder, whole_file};
+use wad_toolbox::{
+    own_folder::{self, FolderError},
+    whole_file,
+};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
@@ -30,6 +36,15 @@ pub enum BindError {
     NotOurs { table: &'static str, address: SocketAddr },
     #[error("cannot listen on {address}; see [{table}] listen")]
     Tcp { table: &'static str, address: SocketAddr, source: io::Error },
+    #[error("another program listens on {}; set [page] listen to another name", .socket.display())]
+    SocketInUse { socket: PathBuf },
+    #[error(
+        "{} is there already, and is no socket; set [page] listen to another name",
+        .socket.display()
+    )]
+    NoSocket { socket: PathBuf },
+    #[error("cannot listen on the socket of [page]")]
+    Folder(#[from] FolderError),
     #[error("cannot listen on the socket {}", .socket.display())]
     Control { socket: PathBuf, source: io::Error },
     #[error(
@@ -66,40 +81,57 @@ pub fn bind_control(lock: &Lock) -> Result<UnixListener, BindError> {
     placed.map(|()| listener).map_err(|source| control(lock.socket(), source))
 }
 
-/// The socket that a group may open, too, before it is in its place.
-pub struct Readers {
-    group: u32,
+/// A socket before it is in its place.
+pub struct Unplaced {
+    group: Option<u32>,
     listener: Option<UnixListener>,
     private: PathBuf,
     socket: PathBuf,
 }
 
 /// Makes the socket that a group may open. It must be called within a tokio runtime.
-pub fn bind_readers(lock: &Lock, group: u32) -> Result<Readers, BindError> {
-    let socket = lock::readers(lock.socket());
-    let (listener, private) = bind_unix(&socket, Some(group))?;
-    Ok(Readers { group, listener: Some(listener), private, socket })
+pub fn bind_readers(lock: &Lock, group: u32) -> Result<Unplaced, BindError> {
+    Unplaced::bind(lock::readers(lock.socket()), Some(group))
 }
 
-impl Readers {
-    pub const fn group(&self) -> u32 {
-        self.group
+/// Makes the socket of the page, which a group may open, too, if one is named. It takes the place
+/// of a dead agent's, and of the one that is this agent's own. It must be called within a tokio
+/// runtime.
+pub fn bind_page(socket: &Path, group: Option<u32>, is_own: bool) -> Result<Unplaced, BindError> {
+    own_folder::guard(socket.parent().unwrap_or(Path::new("/")))?;
+    match fs::symlink_metadata(socket) {
+        Ok(found) if !found.file_type().is_socket() => {
+            Err(BindError::NoSocket { socket: socket.to_owned() })
+        }
+        Ok(_) if !is_own && UnixStream::connect(socket).is_ok() => {
+            Err(BindError::SocketInUse { socket: socket.to_owned() })
+        }
+        _ => Unplaced::bind(socket.to_owned(), group),
+    }
+}
+
+impl Unplaced {
+    fn bind(socket: PathBuf, group: Option<u32>) -> Result<Self, BindError> {
+        let (listener, private) = bind_unix(&socket, group)?;
+        Ok(Self { group, listener: Some(listener), private, socket })
     }
 
     /// Puts it where it is looked for, instead of the one before.
     pub fn put_in_place(mut self) -> UnixListener {
         let placed = fs::rename(&self.private, &self.socket);
-        let placed = placed.and_then(|()| {
-            own_folder::let_pass(Path::new(lock::RUN_DIR)).map_err(io::Error::other)
+        let is_shared = self.group.is_some() && self.socket.starts_with(lock::RUN_DIR);
+        let placed = placed.and_then(|()| match is_shared {
+            true => own_folder::let_pass(Path::new(lock::RUN_DIR)).map_err(io::Error::other),
+            false => Ok(()),
         });
         if let Err(error) = placed {
-            warn!("the group of [api] cannot open {}: {error}", self.socket.display());
+            warn!("others cannot open {}: {error}", self.socket.display());
         }
         self.listener.take().expect("it is taken once")
     }
 }
 
-impl Drop for Readers {
+impl Drop for Unplaced {
     fn drop(&mut self) {
         if self.listener.is_some() {
             // Nobody has seen it.
@@ -110,7 +142,7 @@ impl Drop for Readers {
 
 /// Binds a socket under another name, until only those who may can open it.
 fn bind_unix(socket: &Path, group: Option<u32>) -> Result<(UnixListener, PathBuf), BindError> {
-    let private = socket.with_extension("new");
+    let private = whole_file::beside(socket, ".new");
     let bind = || {
         whole_file::remove(&private)?;
         let listener = UnixListener::bind(&private)?;

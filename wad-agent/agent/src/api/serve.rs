@@ -10,7 +10,15 @@
 mod client;
 mod host;
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::{
     Router,
@@ -36,7 +44,10 @@ use tokio_rustls::TlsAcceptor;
 use wad_linux::privileges;
 use wad_toolbox::{seldom::Seldom, shortage};
 
-pub use self::client::{Client, Listener};
+pub use self::{
+    client::{Client, Listener},
+    host::names_this_host,
+};
 use self::{
     client::{Waiting, Watched},
     host::Asked,
@@ -51,6 +62,8 @@ const AGAIN: Duration = Duration::from_millis(200);
 /// A client that keeps the agent waiting for so long makes room where there are no more
 /// descriptors.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// Most bytes of a request's head.
+const HEAD_BYTES: usize = 64 << 10;
 /// A client has this long to send a request's head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
 /// Longest life of a connection.
@@ -60,19 +73,35 @@ const GRACE: Duration = Duration::from_millis(250);
 /// How often a further client looks for a place where all others wait for the agent.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Serves until `stop` holds true or its sender is gone, and [`GRACE`] longer.
-pub async fn serve<L: Listener>(listener: L, router: Router, stop: watch::Receiver<bool>) {
-    serve_by(listener, router, || None, stop).await;
+/// Says on which terms clients are served.
+pub struct Terms {
+    /// Returns what the next connection is encrypted by, if it is.
+    pub tls: Box<dyn Fn() -> Option<TlsAcceptor> + Send + Sync>,
+    /// Whether the router looks by itself at the names by which it is asked.
+    pub knows_names: bool,
+    /// Counts clients that were too slow, or made room for others.
+    pub cut_off: Arc<AtomicU64>,
 }
 
-/// Does so over TLS, where each connection is given something to encrypt it by.
+impl Default for Terms {
+    fn default() -> Self {
+        Self { tls: Box::new(|| None), knows_names: false, cut_off: Arc::default() }
+    }
+}
+
+/// Serves until `stop` holds true or its sender is gone, and [`GRACE`] longer.
+pub async fn serve<L: Listener>(listener: L, router: Router, stop: watch::Receiver<bool>) {
+    serve_by(listener, router, Terms::default(), stop).await;
+}
+
+/// Does so on terms of its own.
 pub async fn serve_by<L: Listener>(
     listener: L,
     router: Router,
-    tls: impl Fn() -> Option<TlsAcceptor>,
+    terms: Terms,
     mut stop: watch::Receiver<bool>,
 ) {
-    let mut connections = Connections::new(privileges::descriptors());
+    let mut connections = Connections::new(privileges::descriptors(), terms);
     let mut said = Seldom::new();
     loop {
         tokio::select! {
@@ -84,7 +113,7 @@ pub async fn serve_by<L: Listener>(
                     while connections.are_all_taken() && connections.make_room(Duration::ZERO) {
                         connections.tasks.join_next().await;
                     }
-                    connections.add(stream, router.clone(), tls());
+                    connections.add(stream, router.clone());
                 }
                 Err(error) if has_gone(&error) => {}
                 Err(error) => {
@@ -117,6 +146,7 @@ fn has_gone(error: &io::Error) -> bool {
 
 /// Holds the connections that are open.
 struct Connections {
+    terms: Terms,
     most: usize,
     tasks: JoinSet<()>,
     open: Vec<(AbortHandle, Arc<Waiting>)>,
@@ -124,9 +154,10 @@ struct Connections {
 
 impl Connections {
     /// No more than befit a process with so many descriptors.
-    fn new(descriptors: u64) -> Self {
+    fn new(descriptors: u64, terms: Terms) -> Self {
         let most = usize::try_from(descriptors / SHARE).unwrap_or(CONNECTIONS);
-        Self { most: most.clamp(1, CONNECTIONS), tasks: JoinSet::new(), open: Vec::new() }
+        let most = most.clamp(1, CONNECTIONS);
+        Self { terms, most, tasks: JoinSet::new(), open: Vec::new() }
     }
 
     fn are_all_taken(&self) -> bool {
@@ -138,16 +169,30 @@ impl Connections {
         !self.are_all_taken() || self.open.iter().any(|(_, waiting)| waiting.since().is_some())
     }
 
-    fn add<C: Client>(&mut self, stream: C, router: Router, tls: Option<TlsAcceptor>) {
+    fn add<C: Client>(&mut self, stream: C, router: Router) {
         let waiting = Arc::new(Waiting::default());
-        let asked = Asked::at(stream.local_ip());
+        let asked = match self.terms.knows_names {
+            true => Asked::ByAnyName,
+            false => Asked::at(stream.local_ip()),
+        };
+        let (tls, cut_off) = ((self.terms.tls)(), Arc::clone(&self.terms.cut_off));
         let own = Arc::clone(&waiting);
         let task = self.tasks.spawn(async move {
-            let Some(tls) = tls else { return connection(stream, router, asked, own).await };
-            match timeout(HEAD_TIME, tls.accept(stream)).await {
-                Ok(Ok(stream)) => connection(stream, router, asked, own).await,
-                Ok(Err(error)) => tracing::debug!("a client went away: {error}"),
-                Err(_) => tracing::debug!("a client was too slow"),
+            let ended = match tls {
+                None => connection(stream, router, asked, own).await,
+                Some(tls) => match timeout(HEAD_TIME, tls.accept(stream)).await {
+                    Ok(Ok(stream)) => connection(stream, router, asked, own).await,
+                    Ok(Err(error)) => Ended::WentAway(error.to_string()),
+                    Err(_) => Ended::TooSlow,
+                },
+            };
+            match ended {
+                Ended::Served => {}
+                Ended::WentAway(error) => tracing::debug!("a client went away: {error}"),
+                Ended::TooSlow => {
+                    cut_off.fetch_add(1, Ordering::Relaxed);
+                    tracing::debug!("a client was too slow");
+                }
             }
         });
         self.open.retain(|(task, _)| !task.is_finished());
@@ -165,10 +210,18 @@ impl Connections {
             return false;
         };
         tracing::debug!("a client that kept the agent waiting made room for another");
+        self.terms.cut_off.fetch_add(1, Ordering::Relaxed);
         // It is no candidate any more, though it may take a moment to end.
         self.open.swap_remove(slowest).0.abort();
         true
     }
+}
+
+/// Says how it ended with a client.
+enum Ended {
+    Served,
+    WentAway(String),
+    TooSlow,
 }
 
 async fn connection<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
@@ -176,7 +229,7 @@ async fn connection<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     router: Router,
     asked: Asked,
     waiting: Arc<Waiting>,
-) {
+) -> Ended {
     let stream = Watched::new(stream, Arc::clone(&waiting));
     let router = TowerToHyperService::new(router);
     let service = service_fn(|request: Request<Incoming>| {
@@ -194,12 +247,14 @@ async fn connection<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(
     let served = http1::Builder::new()
         .keep_alive(false)
         .timer(TokioTimer::new())
+        .max_buf_size(HEAD_BYTES)
         .header_read_timeout(HEAD_TIME)
         .serve_connection(TokioIo::new(stream), service);
     match timeout(LIFE, served).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!("a client went away: {error}"),
-        Err(_) => tracing::debug!("a client was too slow"),
+        Ok(Ok(())) => Ended::Served,
+        Ok(Err(error)) if error.is_timeout() => Ended::TooSlow,
+        Ok(Err(error)) => Ended::WentAway(error.to_string()),
+        Err(_) => Ended::TooSlow,
     }
 }
 

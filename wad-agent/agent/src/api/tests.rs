@@ -7,23 +7,17 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::Path,
     sync::atomic::{AtomicU64, Ordering},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use hyper::body::Bytes;
 use tokio::{io::AsyncReadExt, net::TcpStream, sync::watch, task::JoinHandle};
-use wad_instruments::{FieldError, Reading, testing::flow};
-use wad_linux::{
-    lock::{self, Lock},
-    privileges::Privileges,
-};
+use wad_instruments::{Reading, testing::flow};
+use wad_linux::lock::{self, Lock};
 use wad_observing::metrics::{Readings, testing::example};
-use wad_tuning::{
-    attachment::{Lost, Part},
-    explain::Basis,
-};
+use wad_tuning::attachment::{Lost, Part};
 
-use super::*;
+use super::{testing::api, *};
 use crate::{
     client::{self, ClientError, Request},
     reload::ReloadOutcome,
@@ -32,42 +26,6 @@ use crate::{
 async fn ask(run_dir: &Path, instance: &str) -> Result<Status, ClientError> {
     let socket = lock::socket(run_dir, instance);
     client::ask(&socket, instance, &Request::get("/v1/status")).await
-}
-
-fn api(source: Source) -> Arc<Api> {
-    let about = About {
-        instance: "default".to_owned(),
-        config: "/etc/wad/wad.toml".into(),
-        cgroup: "/sys/fs/cgroup".into(),
-        started: Instant::now(),
-        started_at: SystemTime::now(),
-        privileges: Privileges::of(u64::MAX),
-    };
-    let paths = paths::Source::new(|| Ok(paths::testing::example()));
-    let explainer = Explainer::new(|query| match query.remote.port {
-        None => Ok(Answer::new(query, Basis::PolicySet(3))),
-        Some(_) => Err("the map of rules is gone".into()),
-    });
-    let flows = reading::Source::new(|filter| match filter.fields.first() {
-        None => Ok(Reading { time: jiff::Timestamp::UNIX_EPOCH, flows: vec![flow(7, 1.0, 1e6)] }),
-        Some(name) => {
-            let near = vec!["snd_wnd".to_owned()];
-            Err(FieldError::UnknownField { name: name.clone(), near }.into())
-        }
-    });
-    let attachment = Arc::default();
-    Arc::new(Api {
-        about,
-        max_paths: Arc::new(1000.into()),
-        attachment,
-        source,
-        paths,
-        explainer,
-        flows,
-        probes: Desk::default(),
-        peers: Default::default(),
-        ends: Ends::new(wad_peers::Board::default()),
-    })
 }
 
 struct Server {

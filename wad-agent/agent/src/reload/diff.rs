@@ -177,6 +177,7 @@ impl InForce {
             learn: _,
             log: _,
             api: _,
+            page: _,
             kubernetes: _,
             host: _,
             sources: _,
@@ -228,6 +229,7 @@ impl InForce {
             ("metrics.users", guard.users != next.metrics.guard.users),
             ("api.listen", api_listen != next.api.listen),
             ("api.group", group != next.api.group),
+            ("page", self.rest.page != next.page),
             ("limits.max_memory", max_memory_bytes != next.limits.max_memory_bytes),
             ("limits.max_buffer", max_buffer_bytes != next.limits.max_buffer_bytes),
             ("limits.change_interval", change_interval != next.limits.change_interval),
@@ -381,6 +383,17 @@ mod tests {
             let text = |url: &str| if url.is_empty() { String::new() } else { otlp(url) };
             assert_eq!(diff(&text(before), &text(after)).to_string(), "set otlp");
         }
+    }
+
+    #[test]
+    fn the_page_is_a_setting() {
+        let page = "[page]\nlisten = '127.0.0.1:1'\n";
+        for after in ["", "[page]\nlisten = '/a'\n", "[page]\nlisten = '127.0.0.1:1'\nhosts = 'a'"]
+        {
+            assert_eq!(diff(page, after).to_string(), "set page");
+            assert_eq!(in_force(page).restart_only(&config(after)), [""; 0]);
+        }
+        assert_eq!(diff(page, page).to_string(), "no difference");
     }
 
     #[test]

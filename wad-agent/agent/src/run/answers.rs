@@ -54,6 +54,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let (counted, sinks) = (routes.clone(), agent.sinks.board());
     let (traces, exports) = (running.traces.board(), running.exporter.board());
     let completing = Arc::clone(&live);
+    let gate = running.gate.clone();
     let peers = running.peers.desk();
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
     let read = |board: &Mutex<Board>| locked(board).clone();
@@ -93,6 +94,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             sinks.read(&mut readings);
             traces.read(&mut readings);
             exports.read(&mut readings);
+            readings.page = gate.reading();
             peers.read(&mut readings);
             readings.counting_since = tuning.counting_since();
             readings.sets.clone_from(&locked(&sets));
@@ -112,5 +114,6 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
         probes: running.probes.desk(),
         peers: running.peers.desk(),
         ends: running.hearing.ends.clone(),
+        recent: Arc::clone(agent.sinks.recent()),
     }
 }

@@ -39,6 +39,7 @@ use crate::{
     handing_over::HandingOver,
     measured::{Board, Measured},
     otlp::Exporter,
+    page,
     peers::Peers,
     probes::Probes,
     reload::InForce,
@@ -59,6 +60,8 @@ pub struct Running<'a> {
     pub exporter: Exporter,
     pub probes: Probes,
     pub peers: Peers,
+    /// The gate of the page.
+    pub gate: page::Gate,
     /// The texts of the configuration when last they were read, by their fingerprint.
     seen: Option<u64>,
     pub told: Arc<Mutex<Told>>,
@@ -148,6 +151,7 @@ impl<'a> Running<'a> {
             exporter,
             probes,
             peers,
+            gate: page::Gate::default(),
             seen,
             told: Arc::new(Mutex::new(told)),
             board,

@@ -1,5 +1,5 @@
-//! The agent answers questions at the addresses of `[metrics]`, `[api]` and `[probe]`, and the
-//! instance's Unix socket. A reload may change all but the last: what is listened on next is
+//! The agent answers questions at the addresses of `[metrics]`, `[api]`, `[probe]` and `[page]`, and
+//! the instance's Unix socket. A reload may change all but the last: what is listened on next is
 //! bound before anything else is changed, and served when all is in force.
 
 use std::{
@@ -13,18 +13,25 @@ use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
 };
+use tracing::warn;
 use wad_linux::lock::Lock;
-use wad_policy::config::Config;
-use wad_toolbox::mutex::locked;
+use wad_policy::config::{Config, Page, PageAddress};
+use wad_toolbox::{mutex::locked, whole_file};
 
-use crate::api::{self, Api, BindError, Command, Duty, Guard, Readers};
+use crate::{
+    api::{self, Api, BindError, Command, Duty, Guard, Terms, Unplaced},
+    page,
+};
 
 /// Addresses that are taken, and serve nothing yet.
 pub struct Listeners {
     metrics: Next<(SocketAddr, TcpListener)>,
     paths: Next<(SocketAddr, TcpListener)>,
     probes: Next<(SocketAddr, TcpListener)>,
-    readers: Next<Readers>,
+    readers: Next<(u32, Unplaced)>,
+    page: Next<(PageAt, PageListener)>,
+    /// The page as the configuration has it.
+    page_is: Option<Page>,
     max_paths: usize,
     guard: Arc<Guard>,
 }
@@ -36,15 +43,26 @@ enum Next<L> {
     This(L),
 }
 
+/// Where the page is, and the group that may open its socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct PageAt(PageAddress, Option<u32>);
+
+enum PageListener {
+    Port(TcpListener),
+    Socket(Unplaced),
+}
+
 /// The servers answer until they are told to stop.
 pub struct Servers {
     api: Arc<Api>,
+    gate: page::Gate,
     /// Who may ask for the metrics.
     duty: Duty,
     metrics: Option<Served<SocketAddr>>,
     paths: Option<Served<SocketAddr>>,
     probes: Option<Served<SocketAddr>>,
     readers: Option<Served<u32>>,
+    page: Option<Served<PageAt>>,
     control: Served<()>,
     /// The servers that a reload has stopped.
     ending: Vec<JoinHandle<()>>,
@@ -64,6 +82,7 @@ struct Here {
     paths: Option<SocketAddr>,
     probes: Option<SocketAddr>,
     group: Option<u32>,
+    page: Option<PageAt>,
 }
 
 impl Listeners {
@@ -75,17 +94,26 @@ impl Listeners {
     /// Serves them, and the socket for commands.
     pub fn serve(
         self,
-        api: Api,
+        (api, gate): (Api, page::Gate),
         lock: &Lock,
         (control, commands): (UnixListener, mpsc::Sender<Command>),
     ) -> Servers {
         let api = Arc::new(api);
         let router = api::control_router(Arc::clone(&api), commands);
         let control = Served::start((), |stop| api::serve(control, router, stop));
-        let (metrics, paths, probes, readers) = (None, None, None, None);
         let duty = Duty::new(Mutex::new(Arc::clone(&self.guard)));
-        let ending = Vec::new();
-        let mut servers = Servers { api, duty, metrics, paths, probes, readers, control, ending };
+        let mut servers = Servers {
+            api,
+            gate,
+            duty,
+            metrics: None,
+            paths: None,
+            probes: None,
+            readers: None,
+            page: None,
+            control,
+            ending: Vec::new(),
+        };
         servers.put_in_force(self, lock);
         servers
     }
@@ -100,11 +128,36 @@ impl Here {
         let probes = self.tcp("probe", self.probes, listen)?;
         let readers = match config.api.group {
             group if group == self.group => Next::AsBefore,
-            Some(group) => Next::This(api::bind_readers(lock, group)?),
+            Some(group) => Next::This((group, api::bind_readers(lock, group)?)),
             None => Next::Nothing,
         };
+        let (page, page_is) = (self.page(config)?, config.page.clone());
         let max_paths = config.metrics.max_paths;
-        Ok(Listeners { metrics, paths, probes, readers, max_paths, guard })
+        Ok(Listeners { metrics, paths, probes, readers, page, page_is, max_paths, guard })
+    }
+
+    fn page(&self, config: &Config) -> Result<Next<(PageAt, PageListener)>, BindError> {
+        let Some(page) = &config.page else { return Ok(Next::Nothing) };
+        let group = match page.listen {
+            PageAddress::Port(_) => None,
+            PageAddress::Socket(_) => config.api.group,
+        };
+        let at = PageAt(page.listen.clone(), group);
+        let before = match &self.page {
+            Some(before) if *before == at => return Ok(Next::AsBefore),
+            before => before.as_ref().map(|PageAt(address, _)| address),
+        };
+        let listener = match &page.listen {
+            PageAddress::Port(address) => {
+                let bound = api::bind_tcp("page", *address).map_err(|error| self.own(error));
+                PageListener::Port(bound?)
+            }
+            PageAddress::Socket(file) => {
+                let is_own = before == Some(&page.listen);
+                PageListener::Socket(api::bind_page(file, group, is_own)?)
+            }
+        };
+        Ok(Next::This((at, listener)))
     }
 
     fn tcp(
@@ -132,7 +185,11 @@ impl Here {
                     || here.ip().is_unspecified()
                     || address.ip().is_unspecified())
         };
-        match [self.metrics, self.paths, self.probes].into_iter().flatten().find(meets) {
+        let page = match self.page {
+            Some(PageAt(PageAddress::Port(address), _)) => Some(address),
+            _ => None,
+        };
+        match [self.metrics, self.paths, self.probes, page].into_iter().flatten().find(meets) {
             Some(own) => BindError::Own { table, address, own },
             None => error,
         }
@@ -145,21 +202,23 @@ impl Servers {
         let at = |served: &Option<Served<SocketAddr>>| served.as_ref().map(|served| served.at);
         let group = self.readers.as_ref().map(|served| served.at);
         let [metrics, paths, probes] = [&self.metrics, &self.paths, &self.probes].map(at);
-        let here = Here { metrics, paths, probes, group };
+        let page = self.page.as_ref().map(|served| served.at.clone());
+        let here = Here { metrics, paths, probes, group, page };
         here.bind(config, lock)
     }
 
     /// Serves at these addresses from now on.
     pub fn put_in_force(&mut self, next: Listeners, lock: &Lock) {
-        let Self { api, duty, metrics, paths, probes, readers, ending, .. } = self;
+        let Self { api, gate, duty, metrics, paths, probes, readers, page, ending, .. } = self;
         ending.retain(|task| !task.is_finished());
         api.max_paths.store(next.max_paths, Ordering::Relaxed);
         locked(duty).clone_from(&next.guard);
         next.metrics.replace(metrics, ending, |(at, listener)| {
             let router = api::metrics_router(Arc::clone(api), Arc::clone(duty));
             let duty = Arc::clone(duty);
-            let tls = move || Arc::clone(&locked(&duty)).acceptor();
-            Served::start(at, |stop| api::serve_by(listener, router, tls, stop))
+            let tls = Box::new(move || Arc::clone(&locked(&duty)).acceptor());
+            let terms = Terms { tls, ..Terms::default() };
+            Served::start(at, |stop| api::serve_by(listener, router, terms, stop))
         });
         next.paths.replace(paths, ending, |(at, listener)| {
             let router = api::paths_router(Arc::clone(api));
@@ -172,10 +231,26 @@ impl Servers {
         if matches!(next.readers, Next::Nothing) {
             lock.remove_readers();
         }
-        next.readers.replace(readers, ending, |next| {
+        next.readers.replace(readers, ending, |(group, next)| {
             let router = api::readers_router(Arc::clone(api));
-            Served::start(next.group(), |stop| api::serve(next.put_in_place(), router, stop))
+            Served::start(group, |stop| api::serve(next.put_in_place(), router, stop))
         });
+        let before = page.as_ref().map(|served| served.at.clone());
+        next.page.replace(page, ending, |(at, listener)| {
+            let (router, terms) = (page::router(Arc::clone(api), gate.clone()), gate.terms());
+            match listener {
+                PageListener::Port(listener) => {
+                    Served::start(at, |stop| api::serve_by(listener, router, terms, stop))
+                }
+                PageListener::Socket(next) => Served::start(at, |stop| {
+                    api::serve_by(next.put_in_place(), router, terms, stop)
+                }),
+            }
+        });
+        gate.open_for(next.page_is);
+        let is_there =
+            |PageAt(before, _): &PageAt| page.as_ref().is_some_and(|served| served.at.0 == *before);
+        before.filter(|before| !is_there(before)).iter().for_each(PageAt::leave);
     }
 
     /// Stops the servers: no further question is taken.
@@ -184,17 +259,32 @@ impl Servers {
         let tcp = [&self.metrics, &self.paths, &self.probes];
         tcp.into_iter().flatten().for_each(|it| stop(&it.stopping));
         self.readers.iter().for_each(|it| stop(&it.stopping));
+        self.page.iter().for_each(|it| stop(&it.stopping));
         stop(&self.control.stopping);
     }
 
     pub async fn finish(self) -> Result<()> {
-        let Self { metrics, paths, probes, readers, control, ending, .. } = self;
+        let Self { metrics, paths, probes, readers, page, control, ending, .. } = self;
         let tcp = [metrics, paths, probes].into_iter().flatten().map(|served| served.task);
         let readers = readers.map(|served| served.task);
-        for task in tcp.chain(readers).chain([control.task]).chain(ending) {
+        if let Some(Served { at, .. }) = &page {
+            at.leave();
+        }
+        let page = page.map(|served| served.task);
+        for task in tcp.chain(readers).chain(page).chain([control.task]).chain(ending) {
             task.await?;
         }
         Ok(())
+    }
+}
+
+impl PageAt {
+    /// Removes the socket, if it is one.
+    fn leave(&self) {
+        let Self(PageAddress::Socket(file), _) = self else { return };
+        if let Err(error) = whole_file::remove(file) {
+            warn!("cannot remove {}: {error}", file.display());
+        }
     }
 }
 

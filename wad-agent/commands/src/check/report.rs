@@ -55,6 +55,8 @@ struct Effect {
     probe: Option<CheckedProbe>,
     /// The URL that metrics are exported to by OTLP, if they are.
     otlp: Option<String>,
+    /// Where the page for browsers is; null where there is none.
+    page: Option<String>,
     derived: Vec<CheckedDerived>,
     /// The lists of prefixes that paths name, and what follows from those, a sentence each.
     sets: Vec<String>,
@@ -158,6 +160,7 @@ impl Report {
                 answer: probe.answer.as_ref().map(|answer| answer.address),
             }),
             otlp: config.otlp.as_ref().map(|otlp| otlp.url.to_string()),
+            page: config.page.as_ref().map(|page| page.listen.to_string()),
             derived: config
                 .derived
                 .0

@@ -7,9 +7,9 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::status::{PathStatus, PeerStatus, PeersStatus, Status, TraceStatus};
+use wad_agent::status::{PageStatus, PathStatus, PeerStatus, PeersStatus, Status, TraceStatus};
 use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows, text_table::TextTable};
-use wad_tuning::{journal::Change, readings::PathState};
+use wad_tuning::readings::PathState;
 
 use crate::output;
 
@@ -128,29 +128,25 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
             }
         }
     }
+    if let Some(PageStatus { address, refused }) = &status.page {
+        writeln!(out, "page     {address}")?;
+        if *refused > 0 {
+            writeln!(
+                out,
+                "counted  {refused} requests to the page that were refused, or too slow"
+            )?;
+        }
+    }
     if let Some(peers) = &status.peers {
         write_peers(peers, out)?;
     }
     write_refused(&status.paths, out)?;
     for change in &status.changes {
-        match change {
-            Change::Sysctl { namespace: None, key, before, after } => {
-                writeln!(out, "changed  {key}: {before} before, {after} now")?;
+        match change.values() {
+            Some((before, after)) => {
+                writeln!(out, "changed  {change}: {before} before, {after} now")?;
             }
-            Change::Sysctl { namespace: Some(namespace), key, before, after } => {
-                let netns = format_args!("network namespace {}", namespace.inode());
-                writeln!(out, "changed  {key} of {netns}: {before} before, {after} now")?;
-            }
-            Change::TransmitQueue { interface, before, after, .. } => {
-                let queue = format!("transmit queue of {interface}");
-                writeln!(out, "changed  {queue}: {before} packets before, {after} now")?;
-            }
-            Change::Routes { .. } => {
-                writeln!(out, "changed  rules and routes of protocol 119 made")?;
-            }
-            Change::BpffsMount { dir } => {
-                writeln!(out, "changed  BPF file system mounted at {}", dir.display())?;
-            }
+            None => writeln!(out, "changed  {change}")?,
         }
     }
     writeln!(out)?;
@@ -331,6 +327,8 @@ counted  42 lost lines of trace tokyo
 otlp     44 exports of metrics to http://collector:4318/v1/metrics, the last 58 s ago
 counted  45 exports of metrics that were given up
 counted  46 points that were left out of exports of metrics
+page     http://127.0.0.1:9467/
+counted  238 requests to the page that were refused, or too slow
 peer     tokyo: heard 4 s ago
 counted  105 connections of those that are no peer
 changed  net.core.rmem_max: 212992 before, 6571899 now
@@ -445,7 +443,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 21 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 23 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

@@ -47,6 +47,7 @@ impl Collector for Scrape {
         parts::traces(&self.readings, &mut encoder)?;
         parts::otlp(&self.readings, &mut encoder)?;
         parts::peers(&self.readings, &mut encoder)?;
+        parts::page(&self.readings, &mut encoder)?;
         let version = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
         single(&mut encoder, &BUILD, version)?;
         single(&mut encoder, &START, time(self.started))

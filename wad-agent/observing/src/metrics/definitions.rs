@@ -17,7 +17,7 @@ use wad_tuning::{
 pub use self::{
     host::HOST,
     parts::{
-        BUILD, DERIVED, EVENTS, OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS, PEER_AGE,
+        BUILD, DERIVED, EVENTS, OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS, PAGE_REFUSED, PEER_AGE,
         PEER_CERTIFICATE, PEER_FAILED, PEER_HEARD, PEER_REFUSED, PEER_UP, PEERS_CERTIFICATE,
         PEERS_FAILING, PEERS_FILE_ERRORS, PEERS_STRANGERS, PODS_ADOPTED, PODS_FAILING, PODS_FLOWS,
         PODS_KNOWN, SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT,
@@ -136,7 +136,8 @@ mod tests {
         let others = others.chain([&OTLP_EXPORTS, &OTLP_REJECTED, &OTLP_SUCCESS]);
         let others = others.chain([&PODS_KNOWN, &PODS_FAILING, &PODS_ADOPTED, &PODS_FLOWS]);
         let others = others.chain([&PEER_UP, &PEER_AGE, &PEER_HEARD, &PEER_FAILED, &PEER_REFUSED]);
-        let others = others.chain([&PEER_CERTIFICATE, &PEERS_CERTIFICATE, &PEERS_STRANGERS]);
+        let others =
+            others.chain([&PEER_CERTIFICATE, &PEERS_CERTIFICATE, &PEERS_STRANGERS, &PAGE_REFUSED]);
         let others = others.chain([&PEERS_FAILING, &PEERS_FILE_ERRORS]);
         let others = others.chain([&DERIVED, &BUILD, &START]);
         path.chain(host).chain(others).collect()

@@ -18,9 +18,9 @@ use wad_tuning::{
 };
 
 use super::{
-    Delays, DerivedMeans, Ended, Memory, OtlpReading, PathNow, PathsMeasured, PeerReading,
-    PeersReading, PodsReading, Readings, Reloads, SetReading, SinkReading, SourceReading,
-    TraceReading, ends::Histogram,
+    Delays, DerivedMeans, Ended, Memory, OtlpReading, PageReading, PathNow, PathsMeasured,
+    PeerReading, PeersReading, PodsReading, Readings, Reloads, SetReading, SinkReading,
+    SourceReading, TraceReading, ends::Histogram,
 };
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
@@ -141,6 +141,10 @@ pub fn example() -> Readings {
                 failing: None,
                 certificate_ends: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_001)),
             }],
+        }),
+        page: Some(PageReading {
+            address: "http://127.0.0.1:9467/".to_owned(),
+            refused: vec![("method", 58), ("host", 59), ("origin", 60), ("slow", 61)],
         }),
         counting_since: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_600_000_000_750)),
         paths_measured: PathsMeasured { fresh: 10, stale: 11 },

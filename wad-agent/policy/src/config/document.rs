@@ -21,7 +21,7 @@ use super::{
     listen::listen,
     otlp,
     overlap::{self, Site},
-    path, peers, probe, quantity, report, sections,
+    page, path, peers, probe, quantity, report, sections,
     sections::Section,
     set, sink, source,
     table::{self, Table},
@@ -41,6 +41,7 @@ const TABLES: &[Key] = &[
     key(learn::TABLE),
     key("log"),
     key("api"),
+    key(page::TABLE),
     key(otlp::TABLE),
     key(kubernetes::TABLE),
     key("host"),
@@ -186,6 +187,7 @@ impl Default for Document {
             learn: None,
             log: Log::default(),
             api: Api::default(),
+            page: None,
             kubernetes: super::KubernetesSettings::default(),
             host: HostChanges::default(),
             sources: Vec::new(),
@@ -239,6 +241,9 @@ impl Document {
         }
         self.read_log(&root, problems);
         self.read_api(&root, host, problems);
+        if let Some(table) = root.table(page::TABLE, page::KEYS, problems) {
+            self.config.page = page::read(&table, problems);
+        }
         if let Some(table) = root.table(otlp::TABLE, otlp::KEYS, problems) {
             self.config.otlp = otlp::read(&table, problems);
         }

@@ -41,6 +41,7 @@ mod match_rules;
 mod otlp;
 mod overlap;
 mod pacing;
+mod page;
 mod path;
 mod path_policy;
 mod peers;
@@ -101,6 +102,7 @@ pub use overlap::{Unfit, fit, unreachable};
 pub use pacing::{
     MAX_BYTES_PER_SECOND as MAX_PACING_BYTES_PER_SECOND, auto_bytes_per_second as auto_pacing,
 };
+pub use page::{Page, PageAddress};
 pub use path_policy::{
     AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PassedOver, PathPolicy,
 };
@@ -142,6 +144,8 @@ pub struct Config {
     pub learn: Option<Learn>,
     pub log: Log,
     pub api: Api,
+    /// The page for browsers; None where there is none.
+    pub page: Option<Page>,
     /// Where the pods of this node are learned from.
     pub kubernetes: KubernetesSettings,
     pub host: HostChanges,

@@ -2,8 +2,8 @@
 //! fields have a table of their own.
 
 use super::{
-    derived, document_keys as keys, host_changes, keys::Key, kubernetes, learn, otlp, peers, probe,
-    set, sink, source, trace,
+    derived, document_keys as keys, host_changes, keys::Key, kubernetes, learn, otlp, page, peers,
+    probe, set, sink, source, trace,
 };
 
 /// A table that a file may have.
@@ -22,6 +22,7 @@ pub const TABLES: &[ReferenceTable] = &[
     one(learn::TABLE, learn::KEYS),
     one("log", keys::LOG),
     one("api", keys::API),
+    one(page::TABLE, page::KEYS),
     one(otlp::TABLE, otlp::KEYS),
     one(kubernetes::TABLE, kubernetes::KEYS),
     one("host", host_changes::KEYS),
@@ -68,6 +69,7 @@ mod tests {
             ("sink", "timeout") => "name = \"s\"\nkind = \"http\"\nurl = \"http://127.0.0.1:1\"\n",
             ("sink", _) => "name = \"s\"\nkind = \"stdout\"\n",
             ("trace", _) => "name = \"t\"\nfile = \"/x\"\n",
+            ("page", _) => "listen = \"127.0.0.1:1\"\n",
             ("otlp", _) => "url = \"http://127.0.0.1:1\"\n",
             ("probe", key) if key.starts_with("answer_") => {
                 "answer = \"[::]:4824\"\nanswer_to = \"::1\"\n"

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use hyper::{
     StatusCode,
-    header::{HOST, HeaderMap},
+    header::{HOST, HeaderMap, HeaderValue},
     http::uri::Authority,
 };
 use wad_linux::sysctl::Sysctl;
@@ -34,8 +34,7 @@ impl Asked {
     pub fn refusal(&self, headers: &HeaderMap) -> Option<(StatusCode, String)> {
         let Self::OnThisHost { hostname } = self else { return None };
         let host = headers.get(HOST)?;
-        let name = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok());
-        if name.is_some_and(|name| is_ours(name.host(), hostname)) {
+        if authority(host).is_some_and(|name| is_ours(name.host(), hostname)) {
             return None;
         }
         let host = wad_http::shown(&String::from_utf8_lossy(host.as_bytes()));
@@ -45,6 +44,19 @@ impl Asked {
         );
         Some((StatusCode::MISDIRECTED_REQUEST, text))
     }
+}
+
+/// Whether a `Host` is a name of this host, or one of others in small letters.
+pub fn names_this_host(host: &HeaderValue, others: &[String]) -> bool {
+    let Some(authority) = authority(host) else { return false };
+    let name = authority.host().to_ascii_lowercase();
+    let is_other = others.iter().any(|other| other == name.strip_suffix('.').unwrap_or(&name));
+    is_other || is_ours(&name, &Sysctl::default().host_name())
+}
+
+fn authority(host: &HeaderValue) -> Option<Authority> {
+    // Whoever names a user there is no browser.
+    host.to_str().ok().filter(|host| !host.contains('@'))?.parse().ok()
 }
 
 fn is_ours(name: &str, hostname: &str) -> bool {
@@ -61,8 +73,6 @@ fn is_ours(name: &str, hostname: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
     use super::*;
 
     fn is_refused(asked: &Asked, host: &'static str) -> bool {
@@ -90,6 +100,18 @@ mod tests {
             assert!(is_refused(&asked, other), "{other}");
         }
         assert_eq!(asked.refusal(&HeaderMap::new()), None);
+    }
+
+    #[test]
+    fn further_names_are_whole() {
+        let others = ["dtn.example.org".to_owned()];
+        let is_named = |host| names_this_host(&HeaderValue::from_static(host), &others);
+        for ours in ["dtn.example.org", "DTN.example.org.:9467", "localhost", "[::1]:9467"] {
+            assert!(is_named(ours), "{ours}");
+        }
+        for other in ["dtn", "a.dtn.example.org", "user@localhost", "evil.example", ""] {
+            assert!(!is_named(other), "{other}");
+        }
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Running<'_> {
     /// Puts a configuration in force. If that fails, all is as before.
     fn apply(&mut self, config: Config) -> Result<(u64, Diff)> {
         let diff = self.in_force.diff(&config, &Fingerprints::of(&config));
-        let log = config.log;
+        let (log, has_page) = (config.log, config.page.is_some());
         let agent = self.agent;
         let servers = self.servers.as_mut().expect("they serve from the end of the start on");
         // What can fail for others' reasons comes before any change to the host.
@@ -88,6 +88,7 @@ impl Running<'_> {
         let policy_set = put.installed.policy_set;
         servers.put_in_force(listeners, agent.lock);
         agent.sinks.put_in_force(sinks);
+        agent.sinks.recent().keep(has_page);
         self.go_on_with(put);
         self.traces.put_in_force(traces, &self.live);
         self.exporter.put_in_force(self.in_force.otlp());

@@ -11,12 +11,12 @@ use super::{
     super::{
         Readings, TraceReading,
         definitions::{
-            EVENTS, OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS, PEER_AGE, PEER_CERTIFICATE,
-            PEER_FAILED, PEER_HEARD, PEER_REFUSED, PEER_UP, PEERS_CERTIFICATE, PEERS_FAILING,
-            PEERS_FILE_ERRORS, PEERS_STRANGERS, PODS_ADOPTED, PODS_FAILING, PODS_FLOWS, PODS_KNOWN,
-            SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED,
-            SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS, TRACE_FAILING,
-            TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
+            EVENTS, OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS, PAGE_REFUSED, PEER_AGE,
+            PEER_CERTIFICATE, PEER_FAILED, PEER_HEARD, PEER_REFUSED, PEER_UP, PEERS_CERTIFICATE,
+            PEERS_FAILING, PEERS_FILE_ERRORS, PEERS_STRANGERS, PODS_ADOPTED, PODS_FAILING,
+            PODS_FLOWS, PODS_KNOWN, SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED,
+            SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS,
+            TRACE_FAILING, TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
         },
     },
     OTHER, descriptor, family, single, time,
@@ -144,6 +144,13 @@ pub fn peers(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     }
     let ends = peers().filter_map(|(name, peer)| Some((name, time(peer.certificate_ends?))));
     family(encoder, &PEER_CERTIFICATE, "peer", ends)
+}
+
+pub fn page(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let Some(page) = &readings.page else { return Ok(()) };
+    let refused = page.refused.iter();
+    let refused = refused.map(|(reason, count)| (*reason, ConstCounter::new(*count)));
+    family(encoder, &PAGE_REFUSED, "reason", refused)
 }
 
 pub fn traces(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -230,6 +230,13 @@ pub const PEERS_FILE_ERRORS: Definition = Definition {
     help: "Times that the files of [peers] could not be used",
 };
 
+/// The metric has the label `reason`.
+pub const PAGE_REFUSED: Definition = Definition {
+    name: "wad_page_refused",
+    unit: None,
+    help: "Requests to the page that were not answered, and clients that were too slow, by why",
+};
+
 /// The metric has the labels `path` and `name`.
 pub const DERIVED: Definition = Definition {
     name: "wad_path_derived",
