@@ -54,6 +54,7 @@ mod own_options;
 mod pacing;
 pub mod packages;
 mod packets;
+mod page;
 mod passive;
 mod pauses;
 mod peers_follow;

@@ -80,10 +80,7 @@ pub fn run(me: &Path, wad: &Path, load: Load) -> Result<Report> {
         namespaces: (0..NAMESPACES).map(|_| Netns::create("bench")).collect::<Result<_, _>>()?,
         home: Home::create(wad, POLICY)?,
     };
-    for netns in &bench.namespaces {
-        netns.ip(&["link", "set", "lo", "up"])?;
-        netns.ip(&["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"])?;
-    }
+    bench.namespaces.iter().try_for_each(prepare)?;
     let mut results = bench.readings()?;
     results.extend(bench.events()?);
     Ok(Report { bench: "instruments", results })
@@ -93,7 +90,7 @@ impl Bench {
     fn readings(&self) -> Result<Vec<Outcome>> {
         let flows = self.load.flows;
         let agent = self.home.start(&self.cgroup)?;
-        let holders = self.hold()?;
+        let holders = hold(&self.me, &self.namespaces, &self.cgroup, flows)?;
         let mut reads = Vec::new();
         for n in 0..=READS {
             let (seconds, answer) = self.ask("/v1/flows")?;
@@ -117,24 +114,6 @@ impl Bench {
             outcome("cpu_share", "ratio", 0.03, vec![share]),
             outcome("rss_bytes", "bytes", 100e6, vec![memory]),
         ])
-    }
-
-    /// Processes that hold connections, as many in each namespace.
-    fn hold(&self) -> Result<Vec<Process>> {
-        let mut holders = Vec::new();
-        for netns in &self.namespaces {
-            let mut command = Command::new(&self.me);
-            let count = (self.load.flows / NAMESPACES).to_string();
-            command.args(["hold-open", &count, &to().to_string()]);
-            command.stdout(Stdio::piped());
-            let place = Place { netns: Some(netns), cgroup: Some(&self.cgroup) };
-            let mut holder = place.spawn(command)?;
-            let mut ready = [0];
-            let out = holder.child().stdout.as_mut().context("no standard output")?;
-            out.read_exact(&mut ready).context("the connections could not be made")?;
-            holders.push(holder);
-        }
-        Ok(holders)
     }
 
     /// Returns the part of a processor that the agent takes while it looks at them each
@@ -210,6 +189,36 @@ impl Bench {
         };
         Ok(vec![none("events_lost", lost), none("events_uncounted", uncounted)])
     }
+}
+
+/// Gives a network namespace the address that connections are made to.
+pub(super) fn prepare(netns: &Netns) -> Result<()> {
+    netns.ip(&["link", "set", "lo", "up"])?;
+    netns.ip(&["address", "add", &format!("{ADDRESS}/32"), "dev", "lo"])?;
+    Ok(())
+}
+
+/// Starts processes that hold so many connections in all, about as many in each namespace.
+pub(super) fn hold(
+    me: &Path,
+    namespaces: &[Netns],
+    cgroup: &Cgroup,
+    flows: usize,
+) -> Result<Vec<Process>> {
+    let mut holders = Vec::new();
+    for (place, netns) in namespaces.iter().enumerate() {
+        let count = flows / namespaces.len() + usize::from(place < flows % namespaces.len());
+        let mut command = Command::new(me);
+        command.args(["hold-open", &count.to_string(), &to().to_string()]);
+        command.stdout(Stdio::piped());
+        let place = Place { netns: Some(netns), cgroup: Some(cgroup) };
+        let mut holder = place.spawn(command)?;
+        let mut ready = [0];
+        let out = holder.child().stdout.as_mut().context("no standard output")?;
+        out.read_exact(&mut ready).context("the connections could not be made")?;
+        holders.push(holder);
+    }
+    Ok(holders)
 }
 
 fn to() -> SocketAddr {

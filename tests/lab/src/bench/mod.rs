@@ -7,6 +7,7 @@ pub mod connect;
 pub mod containers;
 mod first_tuned;
 pub mod instruments;
+pub mod page;
 mod proc;
 mod programs;
 pub mod reload;

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use wad_lab::{
-    bench::{Report, ack, connect, containers, instruments, reload},
+    bench::{Report, ack, connect, containers, instruments, page, reload},
     cli::{self, Peer, print},
 };
 
@@ -37,6 +37,13 @@ enum Command {
         flows: usize,
         #[arg(long, value_name = "N", default_value_t = instruments::Load::default().connections_per_second)]
         connections_per_second: u32,
+    },
+    /// The page of 10,000 flows beside 1,000 slow clients; with --look, in Chromium, too
+    Page {
+        #[command(flatten)]
+        options: Options,
+        #[command(flatten)]
+        look: page::Look,
     },
     /// A host with 500 containers, each with flows of several paths, beside one with none
     Containers {
@@ -84,6 +91,7 @@ fn run(command: Command) -> Result<()> {
             let load = instruments::Load { flows, connections_per_second };
             measure(&options, |me, wad| instruments::run(me, wad, load))
         }
+        Command::Page { options, look } => measure(&options, |me, wad| page::run(me, wad, &look)),
         Command::Containers { options, containers } => {
             let load = containers::Load { containers };
             measure(&options, |me, wad| containers::run(me, wad, load))
