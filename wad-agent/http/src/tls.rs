@@ -22,7 +22,8 @@ pub fn connector(access: &Access, own: Option<&Identity>) -> Result<TlsConnector
     let mut roots = RootCertStore::empty();
     match &access.ca_file {
         Some(file) => {
-            roots.add_parsable_certificates(identity::certificates(file)?);
+            let certificates = identity::certificates(&identity::read(file)?, file)?;
+            roots.add_parsable_certificates(certificates);
             if roots.is_empty() {
                 return Err(IdentityError::Certificates { file: file.clone() }.into());
             }

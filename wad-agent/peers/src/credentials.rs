@@ -13,12 +13,12 @@ use tokio_rustls::rustls::{
     self, ClientConfig, ServerConfig,
     client::Resumption,
     crypto::CryptoProvider,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer},
     server::NoServerSessionStorage,
     sign::{CertifiedKey, SingleCertAndKey},
     version::TLS13,
 };
-use wad_http::identity::{IdentityError, private_key};
+use wad_http::identity::{IdentityError, certificates, private_key};
 use wad_policy::config::{KeyPin, Peers};
 use wad_toolbox::access::Identity;
 
@@ -184,17 +184,6 @@ pub fn certified_key(
         let Identity { certificate, key } = settings.identity.clone();
         IdentityError::Apart { certificate, key, source }.into()
     })
-}
-
-pub fn certificates(
-    pem: &[u8],
-    file: &Path,
-) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
-    let all: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match all {
-        Ok(all) if !all.is_empty() => Ok(all),
-        _ => Err(IdentityError::Certificates { file: file.to_owned() }.into()),
-    }
 }
 
 pub fn read(file: &Path) -> Result<Vec<u8>, CredentialsError> {

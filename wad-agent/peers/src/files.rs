@@ -4,12 +4,12 @@
 use std::{io, path::Path, sync::Arc, time::SystemTime};
 
 use tokio_rustls::rustls;
-use wad_http::identity::{IdentityError, private_key};
+use wad_http::identity::{IdentityError, certificates, private_key};
 use wad_policy::config::Peers;
 use wad_toolbox::{access::Identity, causes::told};
 
 use crate::{
-    credentials::{CredentialsError, certificates, certified_key, judge, own, read},
+    credentials::{CredentialsError, certified_key, judge, own, read},
     identity::{Leaf, Validity},
 };
 
@@ -44,7 +44,7 @@ pub fn faults(settings: &Peers) -> Vec<FileFault> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let Identity { certificate, key } = &settings.identity;
     let mut faults = Vec::new();
-    let chain = read(certificate).and_then(|pem| certificates(&pem, certificate));
+    let chain = read(certificate).and_then(|pem| Ok(certificates(&pem, certificate)?));
     match &chain {
         Err(error) => faults.push(FileFault::of("certificate", error)),
         Ok(chain) => {
