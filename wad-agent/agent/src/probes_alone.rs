@@ -53,29 +53,29 @@ pub fn socket(state_dir: &Path, instance: &str) -> PathBuf {
 /// Measures until SIGTERM or SIGINT.
 pub fn run(options: &Options) -> Result<()> {
     let unconfined = confine();
-    let config = load(options)?;
+    let (config, probe) = load(options)?;
     let _log = log::init(config.log)?;
     unconfined.iter().for_each(|error| warn!("{}", told(error)));
     own_folder::make_private(&config.agent.state_dir)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let ended = runtime.block_on(serve(options, config));
+    let ended = runtime.block_on(serve(options, config, probe));
     runtime.shutdown_background();
     ended
 }
 
-fn load(options: &Options) -> Result<Config> {
+/// Reads a configuration, and what it has of `[probe]`.
+fn load(options: &Options) -> Result<(Config, Probe)> {
     let config = Config::load(&options.config, &Host::read()?)?;
-    if config.probe.is_none() {
-        return Err(AloneError::Nothing { file: options.config.clone() }.into());
+    match config.probe.clone() {
+        Some(probe) => Ok((config, probe)),
+        None => Err(AloneError::Nothing { file: options.config.clone() }.into()),
     }
-    Ok(config)
 }
 
-async fn serve(options: &Options, config: Config) -> Result<()> {
+async fn serve(options: &Options, config: Config, probe: Probe) -> Result<()> {
     let mut stop = Stop::new()?;
     let mut hang_up = signals::handle(SignalKind::hangup())?;
     let folder = &config.agent.state_dir;
-    let probe = config.probe.clone().unwrap_or_default();
     let page = probe.listen.map(|address| api::bind_tcp("probe", address)).transpose()?;
     let socket = socket(folder, &options.instance);
     let listener = bind(&socket)?;
@@ -133,9 +133,8 @@ impl Alone {
 
 /// Reads the configuration again, and returns the number of its tasks.
 fn reload(options: &Options, alone: &mut Alone, first: &Probe) -> Result<usize> {
-    let config = load(options)?;
+    let (config, probe) = load(options)?;
     alone.follow(&config)?;
-    let probe = config.probe.unwrap_or_default();
     if probe.listen != first.listen {
         warn!("another `listen` of [probe] takes a restart");
     }
