@@ -2,6 +2,7 @@
 //! minute, and the last of each kind. They are kept in memory, and only where there is a page.
 
 use std::{
+    cmp::Reverse,
     collections::VecDeque,
     sync::{Mutex, atomic::AtomicBool, atomic::Ordering},
 };
@@ -105,7 +106,7 @@ impl Recent {
         let (since, minutes) = (kept.since, minutes.collect());
         drop(kept);
         // Those of one moment are in the order in which they happen: a flow opens, and is tuned.
-        told.sort_by_key(|told| std::cmp::Reverse((told.time, told.event as usize)));
+        told.sort_unstable_by_key(|told| Reverse((told.time, told.event as usize, told.cookie)));
         LastHour { since, minutes, told }
     }
 }

@@ -110,7 +110,7 @@ pub fn page(asked: &Asked, reading: &Reading, query: &Query) -> Page {
         .filter(|flow| asked.takes(flow))
         .map(|flow| (asked.column.place(flow), flow))
         .collect();
-    wanted.sort_by(|(one, flow), (other, of_other)| {
+    wanted.sort_unstable_by(|(one, flow), (other, of_other)| {
         one.order(other, asked.is_descending).then(flow.cookie.cmp(&of_other.cookie))
     });
     let cut = Cut::of(wanted.len(), asked.rows, query);
