@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every test there is, or those with a filter in their names.
 
-use std::path::Path;
+use std::{env, path::Path, process::Command, thread};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -22,7 +22,7 @@ pub fn build() -> Result<()> {
 pub fn run(filter: Option<&str>) -> Result<()> {
     let root = exec::is_root()?;
     setup::run(if root { For::Testing } else { For::Building })?;
-    exec::run(exec::cargo(["test", "--workspace"]).args(filter))?;
+    exec::run(of_workspace().args(filter))?;
     if !root {
         bail!(
             "the tests above passed, but those that need root were not run: \
@@ -42,6 +42,19 @@ pub fn run(filter: Option<&str>) -> Result<()> {
         println!("all tests passed: those of the workspace, and those that need root");
     }
     Ok(())
+}
+
+/// Returns the command for tests that need no root. Many of them wait for what they have begun:
+/// more run at a time than there are processors, if nobody says otherwise.
+fn of_workspace() -> Command {
+    const PER_PROCESSOR: usize = 4;
+    const THREADS: &str = "RUST_TEST_THREADS";
+    let mut cargo = exec::cargo(["test", "--workspace"]);
+    if env::var_os(THREADS).is_none() {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        cargo.env(THREADS, (PER_PROCESSOR * processors).to_string());
+    }
+    cargo
 }
 
 /// Tells whether a name of the end-to-end tests has the filter in it.
