@@ -1,0 +1,3 @@
+//! The statistics, held against others'.
+
+mod published;
