@@ -2,20 +2,20 @@
 //!
 //! Whoever keeps it looks at it when a block begins and at least every [`LONGEST_GAP`], hands it
 //! each flow that has ended before the next look, gives new connections its [`Experiment::arm`],
-//! and keeps [`Experiment::text`] after each look that has news.
+//! and keeps it after each look that has news.
 //!
 //! [`LONGEST_GAP`]: crate::watch::LONGEST_GAP
 
 mod counts;
 mod raw;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::counts::{Counts, LeftOut};
 use crate::{
     metric::{CLASSES, FlowEnd, Kind, METRICS, Metric},
     plan::{Arm, Block, Moment, Plan},
-    saved::{self, Unreadable},
     tally::{Tally, by_class, difference},
     verdict::{Finding, Series, Verdict},
     watch::{Clocks, Interruption, Watch},
@@ -58,7 +58,7 @@ pub enum News {
 }
 
 /// Says how an experiment came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
     /// All its blocks are over.
@@ -68,34 +68,52 @@ pub enum End {
     Hand,
 }
 
-/// The flows of a class of sizes, over all pairs: it is shown, and not judged.
+/// The flows of a class of sizes, over all pairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct OfClass {
+struct OfClass {
     /// So many pairs had flows of it in both blocks.
-    pub pairs: u64,
+    pairs: u64,
     sum: f64,
     weights: f64,
 }
 
 impl OfClass {
-    /// Returns how many times better it is with tuning; less than 1 is worse.
-    #[must_use]
-    pub fn ratio(&self) -> Option<f64> {
-        (self.pairs > 0).then(|| (self.sum / self.weights).exp())
+    fn found(&self, from_bytes: u64) -> Option<ClassFound> {
+        let ratio = (self.sum / self.weights).exp();
+        (self.pairs > 0).then_some(ClassFound { from_bytes, pairs: self.pairs, ratio })
     }
 }
 
 /// A metric with what is known of it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Found {
+    #[serde(flatten)]
     pub metric: Metric,
+    /// Ratios up to this either way count as none.
+    pub margin: f64,
+    #[serde(flatten)]
     pub finding: Finding,
-    pub classes: [OfClass; CLASSES.len()],
+    /// The classes of sizes that flows of both kinds were in; a metric that has none is of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<ClassFound>,
 }
 
-/// An experiment, which is kept by [`Experiment::text`].
-#[derive(Clone, Debug, PartialEq)]
+/// Flows of about the same size, compared. It is shown, and not judged.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClassFound {
+    /// They carried so much at least.
+    pub from_bytes: u64,
+    /// So many pairs had flows of it in both blocks.
+    pub pairs: u64,
+    /// It is so many times better with tuning; less than 1 is worse.
+    pub ratio: f64,
+}
+
+/// An experiment. Of one that was kept and is read, the blocks from the last one that was over
+/// until it is looked at count for nothing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "raw::Raw", into = "raw::Raw")]
 pub struct Experiment {
     settings: Settings,
     watch: Watch,
@@ -164,6 +182,12 @@ impl Experiment {
         self.end
     }
 
+    /// Returns the verdict on the metric that it is about, once it stands.
+    #[must_use]
+    pub fn verdict(&self) -> Option<Verdict> {
+        self.judged.first().and_then(|first| first.series.settled())
+    }
+
     /// Returns what new connections get at this time: before and after the experiment, the path's
     /// policy.
     #[must_use]
@@ -178,6 +202,19 @@ impl Experiment {
         let plan = &self.settings.plan;
         let next = plan.block_at(now).map(|block| block.end);
         next.or_else(|| (now < plan.start()).then(|| plan.start())).filter(|_| self.end.is_none())
+    }
+
+    /// Returns the block that is open, and why it will count for nothing, if that is known.
+    #[must_use]
+    pub fn open(&self) -> Option<(Block, Option<Interruption>)> {
+        self.open.as_ref().map(|open| (open.block, open.spoiled))
+    }
+
+    /// Returns when the last of the blocks ended that are over.
+    #[must_use]
+    pub fn reached(&self) -> Moment {
+        let plan = &self.settings.plan;
+        plan.block(self.done).map_or_else(|| plan.end(), |next| next.begin)
     }
 
     /// Looks at the clocks.
@@ -231,7 +268,10 @@ impl Experiment {
         }
         let left_out = self.left_out(flow);
         match (left_out, &mut self.open) {
-            (None, Some(open)) => open.tally.add(flow),
+            (None, Some(open)) => {
+                open.tally.add(flow);
+                self.counts.take(flow);
+            }
             _ => self.counts.leave_out(left_out.unwrap_or(LeftOut::NoBlock), flow),
         }
         left_out
@@ -313,8 +353,7 @@ impl Experiment {
                 news.push(News::Settled { metric, verdict, pairs });
             }
         }
-        let is_settled = self.judged.first().is_some_and(|first| first.series.settled().is_some());
-        if self.settings.ends_by_verdict && is_settled {
+        if self.settings.ends_by_verdict && self.verdict().is_some() {
             self.end_by(End::Verdict, news);
         }
     }
@@ -322,24 +361,16 @@ impl Experiment {
     /// Returns what is known of each metric.
     #[must_use]
     pub fn found(&self) -> Vec<Found> {
-        let found = |judged: &Judged| Found {
-            metric: judged.metric,
-            finding: judged.series.finding(self.end.is_some()),
-            classes: judged.classes,
+        let found = |judged: &Judged| {
+            let classes = judged.classes.iter().zip(CLASSES);
+            Found {
+                metric: judged.metric,
+                margin: judged.series.question().margin_ln.exp(),
+                finding: judged.series.finding(self.end.is_some()),
+                classes: classes.filter_map(|(of, from)| of.found(from)).collect(),
+            }
         };
         self.judged.iter().map(found).collect()
-    }
-
-    /// Returns it as it is kept.
-    #[must_use]
-    pub fn text(&self) -> Vec<u8> {
-        saved::text(&raw::Raw::from(self))
-    }
-
-    /// Returns the one that was kept. The blocks from the last one that was over until it is
-    /// looked at count for nothing.
-    pub fn read(text: &[u8]) -> Result<Self, Unreadable> {
-        saved::read::<raw::Raw>(text).map(raw::Raw::into_experiment)
     }
 }
 

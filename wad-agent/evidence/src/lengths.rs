@@ -6,8 +6,8 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// The lengths that blocks may have: two of them divide an hour, or a day, so that no pair
-/// crosses more hours than it has to.
+/// The lengths that blocks have by themselves: two of them divide an hour, or a day, so that no
+/// pair crosses more hours than it has to.
 pub const LENGTHS: [Duration; 12] = [
     MINUTE,
     Duration::from_secs(2 * 60),
@@ -111,7 +111,7 @@ impl PathTimes {
         if block < needed {
             return Err(Unfit::TooShort { block, burn_in, needed, because });
         }
-        if !LENGTHS.contains(&block) {
+        if !divides_a_day(block) {
             let next = LENGTHS.into_iter().find(|length| *length > block);
             let instead = next.unwrap_or(LENGTHS[LENGTHS.len() - 1]);
             return Err(Unfit::Uneven { block, instead });
@@ -121,7 +121,8 @@ impl PathTimes {
 
     /// Returns how long it takes until flows of the block before are gone: a flow's life, and a
     /// round trip for the switch to be known at both ends.
-    fn burn_in(self) -> Duration {
+    #[must_use]
+    pub fn burn_in(self) -> Duration {
         self.flow_life.saturating_add(self.rtt)
     }
 
@@ -130,6 +131,12 @@ impl PathTimes {
         let trips = self.rtt.saturating_mul(ROUND_TRIPS);
         if lives >= trips { (lives, Because::FlowLives) } else { (trips, Because::RoundTrips) }
     }
+}
+
+/// Says whether a day has a whole number of pairs of such blocks.
+fn divides_a_day(block: Duration) -> bool {
+    let (day, pair) = (24 * HOUR.as_nanos(), block.as_nanos() * 2);
+    pair > 0 && day.is_multiple_of(pair)
 }
 
 #[cfg(test)]

@@ -20,9 +20,7 @@ pub mod experiment;
 pub mod lengths;
 pub mod metric;
 pub mod plan;
-mod saved;
+pub mod saved;
 pub mod tally;
 pub mod verdict;
 pub mod watch;
-
-pub use saved::Unreadable;

@@ -1,7 +1,8 @@
 //! Metrics: what is compared, of whom, and by which amounts.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -10,7 +11,9 @@ use crate::{
 };
 
 /// Says whose flows a metric is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Whose {
     /// The path's own, which are tuned in some blocks.
@@ -20,11 +23,13 @@ pub enum Whose {
 }
 
 /// Says what is measured. Each is compared by its logarithm, so as a ratio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Octets acknowledged in a second, of flows that are long enough to show it and that neither
-    /// their application nor the other end held up (Schlinker et al., Internet performance from
+    /// Octets acknowledged in a second in which there were any to send, of flows that are long
+    /// enough to show it and that the other end's window did not hold up (Schlinker et al., Internet performance from
     /// Facebook's edge, IMC 2019, section 3.2).
     Goodput,
     /// Octets sent again, of all that were sent.
@@ -36,7 +41,9 @@ pub enum Measure {
 }
 
 /// A metric of an experiment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 pub struct Metric {
     pub whose: Whose,
     pub measure: Measure,
@@ -80,7 +87,25 @@ impl Row {
     }
 }
 
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whose = if self.whose == Whose::Own { "" } else { "neighbours' " };
+        write!(f, "{whose}{}", self.measure.words())
+    }
+}
+
 impl Measure {
+    /// Returns what it is called.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Goodput => "goodput",
+            Self::Resent => "octets sent again",
+            Self::RttInflation => "RTT over the least RTT",
+            Self::Completion => "time to carry what there was",
+        }
+    }
+
     /// Says whether more of it is better.
     #[must_use]
     pub const fn is_gain(self) -> bool {
@@ -111,7 +136,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FlowEnd {
     pub kind: Kind,
-    /// It was established then.
+    /// It was made then: what it gets was settled.
     pub began: Moment,
     /// It ended then.
     pub ended: Moment,
@@ -119,21 +144,24 @@ pub struct FlowEnd {
     /// All that it sent, what it sent again included.
     pub bytes_sent: u64,
     pub bytes_resent: u64,
-    /// From the first octet sent to the last one acknowledged.
+    /// The time in which it had octets that were not acknowledged: without that in which its
+    /// application had nothing to send.
     pub active: Duration,
     pub srtt: Duration,
     pub min_rtt: Duration,
-    /// The part of that time in which its application, or the other end's window, held it up.
+    /// The part of that time in which the other end's window held it up. A send buffer that is
+    /// full is none of it: it may be what tuning mends.
     pub held_up: f64,
-    pub initial_window_bytes: u64,
+    pub mss_bytes: u32,
 }
 
 /// The part of its time that a flow may be held up and still show goodput.
 const MOST_HELD_UP: f64 = 0.1;
 
-/// A flow shows goodput from so many initial windows on: what is less is over before there
-/// is a rate.
-const WINDOWS_OF_GOODPUT: u64 = 10;
+/// A flow shows goodput from so many segments on, which are ten standard initial windows (RFC
+/// 6928): what is less is over before there is a rate. It is the same whatever window a flow had:
+/// else those that count would not be alike.
+const LEAST_SEGMENTS: u64 = 10 * 10;
 
 impl FlowEnd {
     #[must_use]
@@ -147,11 +175,18 @@ impl FlowEnd {
     /// Returns its goodput, in octets in a second; None where it shows none.
     #[must_use]
     pub fn goodput(&self) -> Option<f64> {
-        let is_long =
-            self.bytes_acked >= self.initial_window_bytes.saturating_mul(WINDOWS_OF_GOODPUT).max(1);
-        let is_free = self.held_up <= MOST_HELD_UP;
-        (is_long && is_free && !self.active.is_zero())
+        (self.is_long() && !self.is_held_up() && !self.active.is_zero())
             .then(|| self.bytes_acked as f64 / self.active.as_secs_f64())
+    }
+
+    fn is_long(&self) -> bool {
+        self.bytes_acked >= (u64::from(self.mss_bytes) * LEAST_SEGMENTS).max(1)
+    }
+
+    /// Says whether it shows no goodput only because the other end held it up.
+    #[must_use]
+    pub fn is_held_up(&self) -> bool {
+        self.is_long() && self.held_up > MOST_HELD_UP
     }
 
     /// Returns how long it took, in seconds; None where it carried nothing.
@@ -198,10 +233,12 @@ mod tests {
             srtt: Duration::from_millis(30),
             min_rtt: Duration::from_millis(20),
             held_up: 0.05,
-            initial_window_bytes: 14_480,
+            mss_bytes: 1_448,
         };
         assert_eq!(flow.goodput(), Some(1e6));
-        assert_eq!(FlowEnd { held_up: 0.2, ..flow }.goodput(), None);
+        let held_up = FlowEnd { held_up: 0.2, ..flow };
+        assert_eq!((held_up.goodput(), held_up.is_held_up()), (None, true));
+        assert!(!FlowEnd { bytes_acked: 1_000, ..held_up }.is_held_up(), "too short anyway");
         assert_eq!(FlowEnd { bytes_acked: 144_799, ..flow }.goodput(), None);
         assert_eq!(FlowEnd { active: Duration::ZERO, ..flow }.goodput(), None);
         assert!((flow.rtt_inflation().unwrap() - 1.5).abs() < 1e-12);

@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::differences;
@@ -22,7 +23,9 @@ pub type Moment = Duration;
 pub const MOST_BLOCKS: u64 = 2 * differences::MOST as u64;
 
 /// An arm says what new connections get in a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
     /// The kernel's defaults, as if the path were disabled.

@@ -1,4 +1,4 @@
-//! The form in which experiments and guards are kept: a line of JSON, with the version of
+//! The form in which experiments are kept: a line of JSON, with the version of
 //! the form, and no longer than a bound.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 const VERSION: u32 = 1;
 
 /// No state is longer; the longest experiment has 0.8 MB.
-pub(crate) const MOST_BYTES: usize = 2 << 20;
+pub const MOST_BYTES: usize = 32 << 20;
 
 /// Says why a state is not taken.
 #[derive(Debug, thiserror::Error)]
@@ -32,13 +32,13 @@ struct Version {
 }
 
 /// Returns the state as it is kept.
-pub(crate) fn text<T: Serialize>(state: &T) -> Vec<u8> {
+pub fn text<T: Serialize>(state: &T) -> Vec<u8> {
     // Its maps have texts as keys, and its numbers are finite: there is nothing to fail at.
     serde_json::to_vec(&Versioned { version: VERSION, state }).unwrap_or_default()
 }
 
 /// Returns the state that was kept.
-pub(crate) fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Unreadable> {
+pub fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, Unreadable> {
     if text.len() > MOST_BYTES {
         return Err(Unreadable::TooLong { bytes: text.len() });
     }
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(told(b"{"), "it is damaged");
         assert_eq!(
             told(&vec![b' '; MOST_BYTES + 1]),
-            "it has 2097153 bytes, and no state has more than 2097152"
+            "it has 33554433 bytes, and no state has more than 33554432"
         );
     }
 }

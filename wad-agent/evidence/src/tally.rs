@@ -182,7 +182,7 @@ mod tests {
             srtt: Duration::from_millis(20),
             min_rtt: Duration::from_millis(20),
             held_up: 0.0,
-            initial_window_bytes: 14_480,
+            mss_bytes: 1_448,
         }
     }
 

@@ -1,5 +1,8 @@
 //! Verdicts on the differences of pairs, which hold whenever they are looked at.
 
+use std::fmt;
+
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -18,7 +21,7 @@ pub struct Question {
 }
 
 /// A verdict says what tuning does to a metric.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// It is better with it.
@@ -33,9 +36,21 @@ pub enum Verdict {
     Inconclusive,
 }
 
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Better => "better",
+            Self::Equal => "equal",
+            Self::Worse => "worse",
+            Self::GoOn => "go on",
+            Self::Inconclusive => "inconclusive",
+        })
+    }
+}
+
 /// An effect, as a ratio: so many times better is a metric with tuning than without, be that more
 /// of it or less. Less than 1 is worse.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Effect {
     pub ratio: f64,
     /// The ratios from here on are possible; None where nothing small is refuted.
@@ -45,7 +60,7 @@ pub struct Effect {
 }
 
 /// A finding says what was found out, in numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// None where there is nothing to judge by.
     pub verdict: Option<Verdict>,
@@ -91,6 +106,10 @@ impl Series {
             below: none,
             settled: None,
         }
+    }
+
+    pub const fn question(&self) -> Question {
+        self.question
     }
 
     pub fn differences(&self) -> &Differences {

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Looks are no further apart than this, or what happened in between was not watched.
@@ -25,7 +26,17 @@ pub struct Clocks {
 
 /// Says why it is not known what happened.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, thiserror::Error,
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+    thiserror::Error,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Interruption {

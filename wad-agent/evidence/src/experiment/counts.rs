@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -11,7 +12,9 @@ use crate::{
 };
 
 /// Says why a flow does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftOut {
     /// There is no block: it has not begun, or is over.
@@ -27,7 +30,7 @@ pub enum LeftOut {
 }
 
 /// Counts of an experiment.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Counts {
     pub pairs: u64,
@@ -44,6 +47,10 @@ pub struct Counts {
     /// that what is left of the others is not like them any more.
     pub crossed_tuned: u64,
     pub crossed_default: u64,
+    /// The path's own that count, but show no goodput, as the other end's window held them up, by
+    /// what they got. It is the same with these.
+    pub held_up_tuned: u64,
+    pub held_up_default: u64,
 }
 
 /// Counts stay at their greatest.
@@ -61,6 +68,16 @@ impl Counts {
         match arm {
             Arm::Tuned => add(&mut self.flows_tuned, flows),
             Arm::Default => add(&mut self.flows_default, flows),
+        }
+    }
+
+    /// Takes a flow that counts, if its block does.
+    pub(super) fn take(&mut self, flow: &FlowEnd) {
+        match flow.kind {
+            Kind::Own(_) if !flow.is_held_up() => {}
+            Kind::Own(Arm::Tuned) => add(&mut self.held_up_tuned, 1),
+            Kind::Own(Arm::Default) => add(&mut self.held_up_default, 1),
+            Kind::Neighbour => {}
         }
     }
 

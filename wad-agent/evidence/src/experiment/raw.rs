@@ -31,8 +31,8 @@ struct RawMetric {
     classes: [OfClass; CLASSES.len()],
 }
 
-impl From<&Experiment> for Raw {
-    fn from(experiment: &Experiment) -> Self {
+impl From<Experiment> for Raw {
+    fn from(experiment: Experiment) -> Self {
         let metrics = experiment.judged.iter().map(|judged| RawMetric {
             metric: judged.metric,
             differences: judged.series.differences().values().to_vec(),
@@ -44,31 +44,30 @@ impl From<&Experiment> for Raw {
             open: experiment.open.as_ref().map(|open| open.block.number).or(experiment.lost),
             first: experiment.first,
             metrics: metrics.collect(),
-            counts: experiment.counts.clone(),
+            counts: experiment.counts,
             end: experiment.end,
         }
     }
 }
 
-impl Raw {
-    pub fn into_experiment(self) -> Experiment {
-        let mut experiment = Experiment::new(self.settings);
-        for (judged, kept) in experiment.judged.iter_mut().zip(self.metrics) {
+impl From<Raw> for Experiment {
+    fn from(raw: Raw) -> Self {
+        let mut experiment = Self::new(raw.settings);
+        for (judged, kept) in experiment.judged.iter_mut().zip(raw.metrics) {
             kept.differences.into_iter().for_each(|difference| {
                 judged.series.add(difference);
             });
             judged.classes = kept.classes;
         }
-        Experiment {
+        let may_be_open = |open: &u64| *open == raw.done && *open < raw.settings.plan.blocks();
+        Self {
             is_resumed: true,
             // What cannot have been open is as nothing.
-            lost: self
-                .open
-                .filter(|open| *open == self.done && *open < self.settings.plan.blocks()),
-            done: self.done,
-            first: self.first,
-            counts: self.counts,
-            end: self.end,
+            lost: raw.open.filter(may_be_open),
+            done: raw.done,
+            first: raw.first,
+            counts: raw.counts,
+            end: raw.end,
             ..experiment
         }
     }

@@ -6,6 +6,7 @@ use super::*;
 use crate::{
     differences,
     metric::{Measure, Whose},
+    saved,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -75,7 +76,7 @@ impl Host {
     }
 
     fn restart(&mut self) {
-        self.experiment = Experiment::read(&self.experiment.text()).unwrap();
+        self.experiment = saved::read::<Experiment>(&saved::text(&self.experiment)).unwrap();
     }
 }
 
@@ -92,7 +93,7 @@ fn flow(ended: Moment, arm: Arm, bytes_per_second: f64) -> FlowEnd {
         srtt: SECOND / 20,
         min_rtt: SECOND / 25,
         held_up: 0.0,
-        initial_window_bytes: 14_480,
+        mss_bytes: 1_448,
     }
 }
 
@@ -236,7 +237,7 @@ fn what_is_kept_goes_on_as_if_nothing_had_been() {
     let mut other = host.clone();
     other.restart();
     let open = other.experiment.clone();
-    assert_eq!(open, Experiment::read(&open.text()).unwrap());
+    assert_eq!(open, saved::read::<Experiment>(&saved::text(&open)).unwrap());
     assert_eq!(goodput(&host.experiment), goodput(&other.experiment));
     for host in [&mut host, &mut other] {
         host.pass(10 * LENGTH, FAST);
@@ -250,10 +251,10 @@ fn what_is_kept_goes_on_as_if_nothing_had_been() {
 #[test]
 fn what_cannot_have_been_kept_is_refused() {
     let experiment = Experiment::new(settings(false));
-    let text = String::from_utf8(experiment.text()).unwrap();
+    let text = String::from_utf8(saved::text(&experiment)).unwrap();
     let refused = |from: &str, to: &str| {
         assert!(text.contains(from), "{from} is not in {text}");
-        Experiment::read(text.replacen(from, to, 1).as_bytes()).is_err()
+        saved::read::<Experiment>(text.replacen(from, to, 1).as_bytes()).is_err()
     };
     assert!(!refused("\"blocks\":48", "\"blocks\":46"));
     assert!(refused("\"blocks\":48", "\"blocks\":47"));
@@ -271,9 +272,9 @@ fn the_longest_is_kept_within_the_bound() {
             judged.series.add(-1e-5 / (n as f64 + 3.7));
         }
     }
-    let text = experiment.text();
+    let text = saved::text(&experiment);
     assert!(text.len() > 600_000, "{}", text.len());
-    let read = Experiment::read(&text).unwrap();
+    let read = saved::read::<Experiment>(&text).unwrap();
     assert_eq!(read.judged, experiment.judged);
 }
 
