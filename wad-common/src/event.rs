@@ -1,6 +1,6 @@
 //! An event is what the BPF programs tell the agent through the ring buffer.
 
-use crate::{flow::Flow, record};
+use crate::{flow::Flow, progress::Limits, record};
 
 /// Which moment of a flow an event tells of.
 #[repr(u32)]
@@ -73,5 +73,9 @@ pub struct Event {
     pub user: u32,
     /// Number of its cgroup; 0 where the kernel does not say.
     pub cgroup: u64,
+    /// It has waited so long for each of these, by the kernel's clocks.
+    pub limits: Limits,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Event, size = size_of::<Flow>() + 120);
+record!(Event, size = size_of::<Flow>() + 136);

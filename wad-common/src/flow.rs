@@ -55,6 +55,9 @@ pub enum Outcome {
     Observed = 3,
     /// It is on no path: it has no state, but may be asked for.
     NoPath = 4,
+    /// Left at the kernel's defaults: its policy is for a share of new flows, or for none of
+    /// them at the moment. It stays so for as long as it lives.
+    Untuned = 5,
 }
 
 /// A policy asks these of a flow: all that can be changed while it runs, beside the

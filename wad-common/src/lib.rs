@@ -28,6 +28,7 @@ pub mod progress;
 pub mod recount;
 pub mod refused;
 pub mod senders;
+pub mod share;
 pub mod signals;
 pub mod sock;
 pub mod stats;

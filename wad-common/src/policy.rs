@@ -6,7 +6,7 @@
 //! rule whose conditions fit gives the policy. The maps of a
 //! set are swapped as one, so no flow sees half of a change.
 
-use crate::{control::Control, ports::Ports, record};
+use crate::{control::Control, ports::Ports, record, share};
 
 /// Bytes of a path's name that the kernel side keeps, the final zero included.
 pub const NAME_BYTES: usize = 64;
@@ -175,8 +175,12 @@ pub struct Policy {
     /// Payload that the path carries in a round trip time, in bytes: its flows share that
     /// from the start. 0 where it is not known.
     pub path_bytes: u32,
+    /// The share of new flows that get it, in parts of [`share::ALL`].
+    pub share: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Policy, size = 128 + size_of::<Control>());
+record!(Policy, size = 136 + size_of::<Control>());
 
 /// Flows are matched, measured and counted, but nothing of them is changed. The
 /// policy then has no settings, and its parameters are those of
@@ -222,6 +226,8 @@ impl Policy {
             flags: OBSERVE,
             notsent_lowat_bytes: 0,
             path_bytes: 0,
+            share: share::ALL,
+            reserved: 0,
         }
     }
 

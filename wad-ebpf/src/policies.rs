@@ -5,6 +5,7 @@ use wad_common::{
     counter::Setting,
     flow::Flow,
     policy::{ANY_USER, Owner, Policy, RULES_PER_ADDRESS, RuleRun},
+    share,
 };
 
 use crate::maps::{POLICY_SETS, PREFIX_SETS, RULE_SETS, SETTINGS};
@@ -29,6 +30,13 @@ impl Ends {
     pub const fn is_v4(&self) -> bool {
         let [a, b, c, _] = self.remote;
         a == 0 && b == 0 && c == V4_MAPPED
+    }
+
+    /// Whether a flow between them is among this share.
+    #[inline(always)]
+    #[must_use]
+    pub const fn are_in(&self, share: u32) -> bool {
+        share::takes(share, self.remote, self.local, [self.remote_port, self.local_port])
     }
 }
 

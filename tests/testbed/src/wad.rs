@@ -215,11 +215,11 @@ impl Home {
         self.metrics_port
     }
 
-    /// Returns the command `wad SUBCOMMAND` on this configuration and instance.
+    /// Returns the command `wad SUBCOMMAND`, of one word or two, on this configuration and instance.
     #[must_use]
     pub fn command(&self, subcommand: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command.arg(subcommand);
+        command.args(subcommand.split(' '));
         if READ_CONFIGURATION.contains(&subcommand) {
             command.arg("--config").arg(self.config());
         }

@@ -49,6 +49,7 @@ pub use self::{
     serve::{Terms, names_this_host, serve, serve_by},
 };
 use crate::{
+    evidence::{self, ExperimentAnswer, ExperimentOrder, Experiments, ExperimentsTold},
     explainer::Explainer,
     handing_over::{self, HandingOver},
     heard::Ends,
@@ -80,6 +81,7 @@ pub struct Api {
     pub ends: Ends,
     /// The events of the last hour, where they are kept.
     pub recent: Arc<Recent>,
+    pub experiments: Experiments,
 }
 
 impl Api {
@@ -144,6 +146,8 @@ pub enum Command {
     /// Says what a reload would change: of the agent's own file, or of another text.
     Preview(Option<Texts>, reload::PreviewAnswer),
     Switch(switch::Order, switched::Answer),
+    /// Begins an experiment, or ends one.
+    Experiment(ExperimentOrder, ExperimentAnswer),
     /// Has this agent leave its place to another one.
     HandOver(handing_over::Answer),
 }
@@ -154,6 +158,7 @@ pub fn readers_router(api: Arc<Api>) -> Router {
         .route("/v1/status", get(status))
         .route("/v1/paths", get(known_paths))
         .route("/v1/flows", get(flows))
+        .route(evidence::AT, get(experiments))
         .with_state(Arc::clone(&api))
         .merge(api.probes.queries())
         .merge(api.peers.queries())
@@ -168,16 +173,21 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
     let preview = move |Json(other): Json<Option<Texts>>| {
         ask(previews, move |answer| Command::Preview(other, answer))
     };
-    let reload = move || ask(commands, Command::Reload);
     let switch = move |Json(order): Json<switch::Order>| {
         ask(switches, move |answer| Command::Switch(order, answer))
     };
+    let experiments = commands.clone();
+    let experiment = move |Json(order): Json<ExperimentOrder>| {
+        ask(experiments, move |answer| Command::Experiment(order, answer))
+    };
+    let reload = move || ask(commands, Command::Reload);
     let probes = api.probes.orders();
     readers_router(api)
         .merge(probes)
         .route("/v1/reload", post(reload))
         .route("/v1/reload/preview", post(preview).layer(DefaultBodyLimit::max(PREVIEW_BYTES)))
         .route("/v1/switch", post(switch))
+        .route(evidence::ORDERS_AT, post(experiment))
         .route(handing_over::AT, post(hand_over))
 }
 
@@ -223,6 +233,10 @@ const fn told<T>(answer: T) -> Told<T> {
 
 async fn status(State(api): State<Arc<Api>>) -> Result<Told<Status>, Failure> {
     beside(move || api.status()).await.map(told).map_err(Failure)
+}
+
+async fn experiments(State(api): State<Arc<Api>>) -> Result<Told<ExperimentsTold>, Failure> {
+    beside(move || Ok(api.experiments.told())).await.map(told).map_err(Failure)
 }
 
 async fn known_paths(State(api): State<Arc<Api>>) -> Result<Told<Paths>, Failure> {

@@ -20,7 +20,7 @@ use wad_observing::{
 };
 use wad_tuning::bpf::{Events, Tuning};
 
-use crate::sources::Shown;
+use crate::{evidence::Experiments, sources::Shown};
 
 /// How often the log says how many summaries it held back.
 const HELD_BACK_INTERVAL: Duration = Duration::from_secs(10);
@@ -35,6 +35,13 @@ pub struct FlowLog {
     lines: Lines,
 }
 
+/// Holds whoever is told of flows.
+pub struct Hearers {
+    pub sinks: Arc<Sinks>,
+    pub ends: Ends,
+    pub experiments: Experiments,
+}
+
 struct Lines {
     /// Names of the paths by their policies' indices.
     names: HashMap<u32, Arc<str>>,
@@ -42,8 +49,7 @@ struct Lines {
     /// it.
     names_before: HashMap<u32, Arc<str>>,
     summaries: Summaries,
-    sinks: Arc<Sinks>,
-    ends: Ends,
+    hearers: Hearers,
     owners: Arc<Owners>,
     /// The values that ended flows showed of their paths, by the same indices.
     shown: HashMap<u32, Shown>,
@@ -51,20 +57,14 @@ struct Lines {
 
 impl FlowLog {
     /// Needs a tokio runtime.
-    pub fn open(
-        tuning: &Tuning,
-        sinks: Arc<Sinks>,
-        ends: Ends,
-        owners: Arc<Owners>,
-    ) -> Result<Self> {
+    pub fn open(tuning: &Tuning, hearers: Hearers, owners: Arc<Owners>) -> Result<Self> {
         let mut held_back = interval(HELD_BACK_INTERVAL);
         held_back.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let lines = Lines {
             names: tuning.names(),
             names_before: HashMap::new(),
             summaries: Summaries::default(),
-            sinks,
-            ends,
+            hearers,
             owners,
             shown: HashMap::new(),
         };
@@ -73,10 +73,10 @@ impl FlowLog {
 
     /// Takes the names of the paths that are in force now.
     pub fn rename(&mut self, tuning: &Tuning) {
-        let Lines { names, names_before, ends, .. } = &mut self.lines;
+        let Lines { names, names_before, hearers, .. } = &mut self.lines;
         *names_before = std::mem::replace(names, tuning.names());
         let in_force: HashSet<&str> = names.values().map(AsRef::as_ref).collect();
-        ends.keep(|path| in_force.contains(path));
+        hearers.ends.keep(|path| in_force.contains(path));
     }
 
     /// The name of the path in force that has this index.
@@ -103,9 +103,14 @@ impl FlowLog {
         }
     }
 
+    /// Takes what is there by now.
+    pub fn take_waiting(&mut self) {
+        self.events.drain(LAST_EVENTS, &mut |event| self.lines.add(&event));
+    }
+
     /// Takes what is there still, once no more can come.
     pub fn finish(mut self) {
-        self.events.drain(LAST_EVENTS, &mut |event| self.lines.add(&event));
+        self.take_waiting();
         self.lines.summaries.report_held_back();
     }
 }
@@ -116,17 +121,21 @@ impl Lines {
         let name = self.names.get(policy).or_else(|| self.names_before.get(policy));
         let path = name.map_or("(removed)", |name| name);
         let is_end = [Kind::Close as u32, Kind::Leave as u32].contains(&event.kind);
-        if self.sinks.is_empty() && !is_end {
+        let Hearers { sinks, ends, experiments } = &self.hearers;
+        if sinks.is_empty() && !is_end {
             return;
         }
         let owner = self.owners.of(event.user, event.cgroup, &event.flow.process);
-        if !self.sinks.is_empty() {
-            events::records(event, &owner, path, time_of(event), |record| self.sinks.tell(&record));
+        if !sinks.is_empty() {
+            events::records(event, &owner, path, time_of(event), |record| sinks.tell(&record));
         }
         if is_end {
             self.summaries.ended(event, &owner, path);
             if let Some(name) = self.names.get(policy) {
-                self.ends.add(name, event);
+                ends.add(name, event);
+                if event.kind == Kind::Close as u32 {
+                    experiments.flow_ended(name, event);
+                }
             }
             let shown = self.shown.entry(event.flow.policy).or_default();
             *shown = shown.and(Shown::at_end(event));

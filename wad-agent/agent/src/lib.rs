@@ -3,6 +3,7 @@
 pub mod api;
 pub mod client;
 pub mod dns;
+pub mod evidence;
 pub mod explainer;
 pub mod flow_log;
 mod gzip;

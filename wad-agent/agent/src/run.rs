@@ -9,6 +9,7 @@ mod cgroups;
 mod change;
 mod divisions;
 mod events;
+mod evidence;
 mod following;
 mod force;
 mod hearing;
@@ -60,13 +61,16 @@ use wad_tuning::{
 
 use self::{
     events::{End, Events},
+    evidence::Evidence,
     learning::Learning,
     memory::keep_little_memory,
     running::Running,
     servers::Listeners,
 };
 use crate::{
-    api, handing_over, measured, otlp,
+    api,
+    evidence::Experiments,
+    handing_over, measured, otlp,
     own_lock::{self, Folders},
     pods, probes, reload, service_manager, sets,
     sources::Cache,
@@ -155,6 +159,7 @@ pub fn run(options: &Options) -> Result<()> {
     let learning = Learning::new(&state_dir, instance.name(), config.learn);
     let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
     sinks.recent().keep(config.page.is_some());
+    let evidence = Evidence::new(&state_dir, instance.name(), Arc::clone(&sinks));
     let agent = Agent {
         options,
         cgroup,
@@ -166,11 +171,12 @@ pub fn run(options: &Options) -> Result<()> {
         sets,
         probes: probes::archive(&state_dir, instance.name()),
         sinks: Arc::clone(&sinks),
+        experiments: evidence.experiments.clone(),
     };
     let runtime = runtime()?;
     let pods = pods::Cache::new(&state_dir, instance.name());
     let pods = known_pods::Followed::nothing(pods);
-    let begin = Begin { config, seen, disabled, learning, pods };
+    let begin = Begin { config, seen, disabled, learning, evidence, pods };
     let mut stop = runtime.block_on(async { Stop::new() })?;
     let ended = runtime.block_on(agent.serve(&journal, begin));
     let is_handed_over = matches!(ended, Ok(End::HandedOver));
@@ -242,6 +248,7 @@ struct Agent<'a> {
     /// The file of results of probes.
     probes: PathBuf,
     sinks: Arc<Sinks>,
+    experiments: Experiments,
 }
 
 /// Holds what the agent begins with.
@@ -251,6 +258,7 @@ pub struct Begin {
     pub seen: Option<u64>,
     pub disabled: Disabled,
     pub learning: Learning,
+    pub evidence: Evidence,
     pub pods: known_pods::Followed,
 }
 
@@ -277,8 +285,8 @@ impl Agent<'_> {
         let shown = tokio::spawn(ends.watch(running.live.source()));
         let late = tokio::spawn(loop_delay::watch(Arc::clone(&running.delays)));
         let result = loop {
-            let Running { force, sets, learning, hearing, .. } = &mut running;
-            let event = events.next(force, (sets, learning, hearing)).await;
+            let Running { force, sets, learning, hearing, evidence, .. } = &mut running;
+            let event = events.next(force, (sets, learning, hearing), evidence.next_look).await;
             if let ControlFlow::Break(result) = running.heed(event) {
                 break result;
             }

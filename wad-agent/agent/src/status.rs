@@ -6,13 +6,15 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_common::counter::Counter;
+use wad_evidence::{plan::Arm, verdict::Verdict};
 use wad_linux::privileges::Privileges;
 use wad_observing::metrics::{
-    OtlpReading, PageReading, PeerReading, PeersReading, PodsReading, Readings, Reloads,
-    SetReading, SinkReading, TraceReading,
+    ExperimentReading, OtlpReading, PageReading, PeerReading, PeersReading, PodsReading, Readings,
+    Reloads, SetReading, SinkReading, TraceReading,
 };
 use wad_probing::{schedule::Reservations, service::Outlook};
 use wad_toolbox::refusals::RefusedFlows;
@@ -65,6 +67,9 @@ pub struct Status {
     /// The service of probes, where there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub probes: Option<ProbesStatus>,
+    /// The experiments, in the order in which they were begun; `wad report` says more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub experiments: Vec<ExperimentStatus>,
     /// The sinks, in the order of the configuration.
     pub sinks: Vec<SinkStatus>,
     /// The traces, in the order of the configuration.
@@ -156,6 +161,41 @@ impl From<Outlook> for ProbesStatus {
             next_task: next.map(|(task, _)| task.to_owned()),
             next_in_seconds: next.map(|(_, time)| time.as_secs_f64()),
             reservations: outlook.reservations,
+        }
+    }
+}
+
+/// Says how an experiment on a path gets on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ExperimentStatus {
+    pub path: String,
+    pub is_over: bool,
+    /// It ends then at the latest.
+    pub ends: Timestamp,
+    /// New connections get this in the block that it is in; null where there is none.
+    pub arm: Option<Arm>,
+    /// Pairs of blocks that count, of those that are planned.
+    pub pairs: u64,
+    pub planned_pairs: u64,
+    /// Blocks that do not count.
+    pub blocks_thrown: u64,
+    /// The verdict on goodput, once it stands.
+    pub verdict: Option<Verdict>,
+}
+
+impl From<ExperimentReading> for ExperimentStatus {
+    fn from(experiment: ExperimentReading) -> Self {
+        let ExperimentReading { path, is_over, ends, arm, pairs, blocks, thrown, verdict } =
+            experiment;
+        Self {
+            path,
+            is_over,
+            ends,
+            arm,
+            pairs,
+            planned_pairs: blocks / 2,
+            blocks_thrown: thrown,
+            verdict,
         }
     }
 }
@@ -389,6 +429,7 @@ impl Status {
             sets: readings.sets.into_iter().map(SetStatus::from).collect(),
             pods: readings.pods.map(PodsStatus::from),
             probes: None,
+            experiments: readings.experiments.into_iter().map(ExperimentStatus::from).collect(),
             sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
             traces: readings.traces.into_iter().map(TraceStatus::from).collect(),
             otlp: readings.otlp.map(OtlpStatus::from),

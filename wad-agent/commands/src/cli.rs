@@ -9,8 +9,8 @@ use clap::{
 use wad_tuning::routes::GUARD;
 
 use crate::{
-    check, cleanup, diagnose, explain, flows, import, paths, peer, plan, plot, probe, reload, run,
-    status, suggest, switch, top, trace,
+    check, cleanup, diagnose, experiment, explain, flows, import, paths, peer, plan, plot, probe,
+    reload, report, run, status, suggest, switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -83,6 +83,10 @@ pub enum Command {
     Diagnose(diagnose::Diagnose),
     /// Watch all connections, and suggest the paths that would help them
     Suggest(suggest::Suggest),
+    /// Find out whether tuning helps on a path: plan, start, stop, and watch experiments
+    Experiment(experiment::Experiment),
+    /// Show what experiments have found out: whether tuning helps, and what they cannot say
+    Report(report::Arguments),
     /// Show flows and paths live, with their rates and what limits them
     #[command(after_help = format!("Keys:\n{}", top::KEYS))]
     Top(top::Top),
@@ -102,7 +106,16 @@ mod tests {
 
     #[test]
     fn only_commands_that_read_a_file_take_one() {
-        let readers = ["run", "check", "explain", "reload", "cleanup", "probe plan", "probe run"];
+        let readers = [
+            "run",
+            "check",
+            "explain",
+            "reload",
+            "cleanup",
+            "probe plan",
+            "probe run",
+            "experiment plan",
+        ];
         let wad = Cli::command();
         for (name, command) in leaves(&wad) {
             let takes = command.get_arguments().any(|argument| argument.get_id() == "config");

@@ -40,7 +40,7 @@ pub struct Past {
     pub socket: Option<PathBuf>,
 }
 
-fn parse_since(text: &str) -> Result<Duration, String> {
+pub fn parse_since(text: &str) -> Result<Duration, String> {
     const DAY: Duration = Duration::from_secs(86_400);
     let range = Duration::from_secs(60)..=3_650 * DAY;
     config::duration(text, range, "1min to 3650d").map_err(|fault| fault.to_string())

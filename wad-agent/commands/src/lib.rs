@@ -7,6 +7,7 @@ mod cli;
 mod diagnose;
 mod error;
 mod exit;
+mod experiment;
 mod explain;
 mod flows;
 #[cfg(feature = "fuzz")]
@@ -22,6 +23,7 @@ mod probe;
 mod progress;
 pub mod reference;
 mod reload;
+mod report;
 mod run;
 mod status;
 mod suggest;
@@ -66,6 +68,8 @@ pub fn main() -> ExitCode {
         Command::Peer(args) => peer::run(&args),
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Suggest(args) => suggest::run(&args),
+        Command::Experiment(args) => experiment::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Top(args) => top::run(&args),
         Command::GuardRoutes => routes::run_guard(),
         Command::Cleanup(args) => cleanup::run(&args),

@@ -118,7 +118,7 @@ pub struct Flow {
     pub remote: SocketAddr,
     /// Who opened it: "connected", "accepted", "running" (found by the agent).
     pub role: Cow<'static, str>,
-    /// The outcome of it: "tuned", "observed", "too_many", or "no_path".
+    /// The outcome of it: "tuned", "untuned", "observed", "too_many", or "no_path".
     pub outcome: Cow<'static, str>,
     /// Settings that the kernel refused of what its policy asks for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

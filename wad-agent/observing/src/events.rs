@@ -2,6 +2,7 @@
 //! records for whoever keeps them.
 
 mod budget;
+pub mod experiment;
 pub mod record;
 mod shown;
 mod summary;

@@ -246,8 +246,8 @@ fn record<'a>(crossed: &Crossed<'a>, now: Timestamp) -> Record<'a, DerivedValues
     Record {
         time: now,
         event: EventName::Derived,
-        ends: events::Ends { local: flow.local, remote: flow.remote },
-        cookie: flow.cookie,
+        ends: Some(events::Ends { local: flow.local, remote: flow.remote }),
+        cookie: Some(flow.cookie),
         path: &flow.path,
         values: DerivedValues {
             name: &definition.name,

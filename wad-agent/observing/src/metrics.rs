@@ -24,8 +24,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use jiff::Timestamp;
 use prometheus_client::{collector::Collector, registry::Registry};
 use wad_common::counter::Counter;
+use wad_evidence::{plan::Arm, verdict::Verdict};
 use wad_linux::{netns::Skipped, own_process::Usage};
 use wad_toolbox::shortage;
 use wad_tuning::{
@@ -81,6 +83,8 @@ pub struct Readings {
     pub peers: Option<PeersReading>,
     /// The page, if there is one.
     pub page: Option<PageReading>,
+    /// The experiments, in the order in which they were begun.
+    pub experiments: Vec<ExperimentReading>,
     /// Since when the kernel counts, for one agent after the other; None for the start of
     /// this one.
     pub counting_since: Option<SystemTime>,
@@ -167,6 +171,25 @@ pub struct SetReading {
     pub read_at: Option<SystemTime>,
     /// Why its list does not count now, if it does not.
     pub failing: Option<String>,
+}
+
+/// Says how an experiment on a path gets on.
+#[derive(Clone, Debug)]
+pub struct ExperimentReading {
+    pub path: String,
+    pub is_over: bool,
+    /// It ends then at the latest.
+    pub ends: Timestamp,
+    /// New connections get this in the block that it is in; None before the first.
+    pub arm: Option<Arm>,
+    /// Pairs of blocks that count.
+    pub pairs: u64,
+    /// The blocks of its plan.
+    pub blocks: u64,
+    /// Blocks that do not count.
+    pub thrown: u64,
+    /// The verdict on goodput, once it stands.
+    pub verdict: Option<Verdict>,
 }
 
 /// Says what is known of the pods of this node.

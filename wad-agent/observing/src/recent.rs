@@ -50,8 +50,9 @@ pub struct Minute {
 pub struct Told {
     pub time: Timestamp,
     pub event: EventName,
-    pub ends: Ends,
-    pub cookie: u64,
+    /// None of what is about a path, as the next.
+    pub ends: Option<Ends>,
+    pub cookie: Option<u64>,
     pub path: Box<str>,
     /// The values as sinks get them: JSON.
     pub values: Box<str>,
@@ -99,7 +100,7 @@ impl Recent {
         let first = minute_of(now) - MINUTES as i64 + 1;
         let kept = locked(&self.kept);
         let is_wanted = |told: &&Told| {
-            minute_of(told.time) >= first && cookie.is_none_or(|cookie| told.cookie == cookie)
+            minute_of(told.time) >= first && (cookie.is_none() || told.cookie == cookie)
         };
         let mut told: Vec<_> = kept.told.iter().flatten().filter(is_wanted).cloned().collect();
         let minutes = kept.minutes.iter().filter(|minute| minute.number >= first).copied();
@@ -151,6 +152,7 @@ mod tests {
         };
         let time = Timestamp::UNIX_EPOCH + SignedDuration::from_secs(seconds);
         let values = json!({ "why": "max_flows" });
+        let (ends, cookie) = (Some(ends), Some(cookie));
         recent.tell(&Record { time, event, ends, cookie, path: "bob", values });
     }
 
@@ -188,7 +190,7 @@ mod tests {
             (seen.told[0].event, seen.told[KEPT].event),
             (EventName::Open, EventName::Limited)
         );
-        assert_eq!(seen.minutes[0].counts, [10 * KEPT as u32, 0, 0, 1, 0, 0, 0]);
+        assert_eq!(seen.minutes[0].counts, [10 * KEPT as u32, 0, 0, 1, 0, 0, 0, 0]);
         let of_flow = recent.read(at(60), Some(7)).told;
         assert_eq!(of_flow.len(), 1);
         assert_eq!(&*of_flow[0].values, r#"{"why":"max_flows"}"#);

@@ -19,10 +19,12 @@ pub enum EventName {
     Left,
     /// A derived event's value is beyond its threshold.
     Derived,
+    /// An experiment on a path has come to something.
+    Experiment,
 }
 
 impl EventName {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Open,
         Self::Tuned,
         Self::Retuned,
@@ -30,6 +32,7 @@ impl EventName {
         Self::Closed,
         Self::Left,
         Self::Derived,
+        Self::Experiment,
     ];
 
     pub const fn label(self) -> &'static str {
@@ -41,6 +44,7 @@ impl EventName {
             Self::Closed => "closed",
             Self::Left => "left",
             Self::Derived => "derived",
+            Self::Experiment => "experiment",
         }
     }
 
@@ -54,6 +58,9 @@ impl EventName {
             Self::Closed => "its end",
             Self::Left => "it goes on, but no more as its path's",
             Self::Derived => "a derived event is beyond its threshold",
+            Self::Experiment => {
+                "a block of an experiment does not count, it has a verdict, or it is over"
+            }
         }
     }
 

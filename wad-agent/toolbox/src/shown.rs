@@ -30,6 +30,7 @@ pub const fn outcome(number: u32) -> &'static str {
         n if n == Outcome::TooMany as u32 => "too_many",
         n if n == Outcome::Observed as u32 => "observed",
         n if n == Outcome::NoPath as u32 => "no_path",
+        n if n == Outcome::Untuned as u32 => "untuned",
         _ => "unknown",
     }
 }

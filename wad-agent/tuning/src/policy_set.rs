@@ -146,6 +146,17 @@ impl PolicySet {
 }
 
 impl PolicySet {
+    /// Has the policies of these paths be for shares of new flows.
+    pub fn take_shares(&mut self, shares: &HashMap<String, u32>) {
+        for (name, index) in &self.names {
+            let Some(share) = shares.get(name) else { continue };
+            let aside = self.withheld.get_mut(index).map(|aside| &mut aside.policy);
+            if let Some(policy) = aside.or(self.policies[*index as usize].as_mut()) {
+                policy.share = *share;
+            }
+        }
+    }
+
     /// The run of the longest prefix of at most `bits` that has the address.
     pub fn run(&self, address: u128, bits: u8) -> Option<RuleRun> {
         let host = Mapped { address, bits: 128 };
@@ -281,7 +292,10 @@ fn padded<const N: usize>(text: &str) -> [u8; N] {
 #[cfg(test)]
 mod tests {
     use ipnet::IpNet;
-    use wad_common::ports::{PortRange, Ports};
+    use wad_common::{
+        ports::{PortRange, Ports},
+        share,
+    };
     use wad_policy::config::{CgroupPattern, Mark, testing};
 
     use super::*;
@@ -472,6 +486,17 @@ mod tests {
         let aside =
             |index: u32| set.withheld.get(&index).map(|it| (it.policy.sndbuf_bytes, it.observe));
         assert_eq!([0, 1, 2].map(aside), [None, Some((100_000, true)), Some((100_000, false))]);
+    }
+
+    #[test]
+    fn shares_are_of_what_a_path_gives_be_it_disabled_or_not() {
+        let paths = ["a", "b", "c"].map(|name| path(name, &["10.0.0.0/8"]));
+        let disabled = Disabled { all: false, paths: ["b".to_owned()].into() };
+        let mut set = set_after(&HashMap::new(), &paths, &disabled);
+        set.take_shares(&["a", "b", "gone"].map(|name| (name.to_owned(), 7)).into());
+        let shares: Vec<_> = set.policies.iter().flatten().map(|policy| policy.share).collect();
+        assert_eq!(shares, [7, share::ALL, share::ALL]);
+        assert_eq!(set.withheld[&1].policy.share, 7);
     }
 
     #[test]

@@ -307,6 +307,54 @@ const TABLE: &[Row] = &[
         json: &[],
     },
     Row {
+        command: "experiment plan",
+        ends: &[
+            ("p --config FOLDER/good.toml", Code(0)),
+            ("p --block 77s --config FOLDER/good.toml", Code(1)),
+            ("p --neighbour q --config FOLDER/good.toml", Code(1)),
+            ("none --config FOLDER/good.toml", Code(1)),
+            ("p --config FOLDER/bad.toml", Code(78)),
+            ("p --ends never --config FOLDER/good.toml", Code(64)),
+        ],
+        json: &[
+            ("p --flow-life 2s --config FOLDER/good.toml", "experiment plan"),
+            (
+                "p --block 2min --burn-in 20s --flow-life 10s --duration 30d --ends time \
+                 --until 2100-01-01T00:00:00Z --alpha 0.01 --seed 7 --config FOLDER/good.toml",
+                "experiment plan",
+            ),
+        ],
+    },
+    Row {
+        command: "experiment start",
+        ends: &[
+            ("p", NoAgent),
+            ("p --block 1min --burn-in 2s --flow-life 1s --duration 2h --json", NoAgent),
+            ("p --until 2100-01-01T00:00:00Z --ends time --alpha 0.1 --seed 7", NoAgent),
+            ("p --neighbour q --neighbour r", NoAgent),
+            ("p --seed -1", Code(64)),
+            ("", Code(64)),
+        ],
+        json: &[],
+    },
+    Row {
+        command: "experiment stop",
+        ends: &[("p", NoAgent), ("p --json", NoAgent), ("", Code(64))],
+        json: &[],
+    },
+    Row { command: "experiment status", ends: &[("", NoAgent), ("p --json", NoAgent)], json: &[] },
+    Row {
+        command: "report",
+        ends: &[
+            ("", NoAgent),
+            ("--json", NoAgent),
+            ("--path p --since 7d --html", NoAgent),
+            ("--html --json", Code(64)),
+            ("--since 7", Code(64)),
+        ],
+        json: &[],
+    },
+    Row {
         command: "top",
         ends: &[
             ("--interval 0", Code(64)),

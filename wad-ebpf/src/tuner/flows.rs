@@ -17,6 +17,7 @@ use wad_common::{
     policy::{ANY_USER, DIVIDES, OVERRIDES, Policy},
     process::Process,
     refused::{Refused, SocketSetting},
+    share,
     signals::Signals,
 };
 use wad_ebpf::policies;
@@ -98,9 +99,20 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     socket.read_buffers(&mut flow.before);
     note_choices(socket, flow);
     let stats = account::matched(matched.index);
-    flow.outcome = account::admit::<ADDITION>(flow, policy, stats) as u32;
+    flow.outcome = if policy.share != share::ALL && is_left_out(socket, policy.share) {
+        Outcome::Untuned
+    } else {
+        account::admit::<ADDITION>(flow, policy, stats)
+    } as u32;
     socket.ask_for_state_changes();
     Some((flow, policy))
+}
+
+/// Whether it is not among the share of new flows that get their policy. A function of its
+/// own: most policies are for all.
+#[inline(never)]
+fn is_left_out<S: Socket>(socket: &S, share: u32) -> bool {
+    !socket.ends().are_in(share)
 }
 
 /// A flow is to get this. Its buffers are divided when it is admitted.

@@ -48,6 +48,7 @@ use wad_common::{
     event::Kind,
     flow::Role,
     policy::{DIVIDES, Owner, Policy},
+    share,
 };
 use wad_ebpf::policies;
 
@@ -124,7 +125,7 @@ fn usual_initial_window(ctx: &SockOpsContext) -> u32 {
 fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
     let calling = Calling::of(ctx);
     if let Some(flow) = calling.as_ref().and_then(flows::live) {
-        return policies::of_flow(flow);
+        return if flow.is_tuned() { policies::of_flow(flow) } else { None };
     }
     if calling.as_ref().is_some_and(Socket::is_of_probe) {
         return None;
@@ -133,8 +134,9 @@ fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
         Some(socket) => socket.owner(set, by),
         None => Owner::UNKNOWN,
     };
-    let generation = policies::generation();
-    policies::policy(generation, policies::find(generation, &socket::ends(ctx), whose)?)
+    let (generation, ends) = (policies::generation(), socket::ends(ctx));
+    let policy = policies::policy(generation, policies::find(generation, &ends, whose)?)?;
+    if policy.share == share::ALL || ends.are_in(policy.share) { Some(policy) } else { None }
 }
 
 #[inline(always)]

@@ -85,6 +85,10 @@ fn visit(socket: &Visited) -> Option<Visit> {
         // One that was matched, but whose establishment found no policy, is begun
         // anew.
         let stays = index == flow.policy || is_lost(socket, generation, flow.policy);
+        if stays && flow.outcome == Outcome::Untuned as u32 {
+            // What it has was settled when it was made.
+            return None;
+        }
         if stays && flow.established_ns != 0 {
             let policy = policies::policy(generation, flow.policy)?;
             return change(socket, flow, policy);

@@ -30,6 +30,7 @@ const LAYERS: Layers<'_> = Layers {
         "wad-struct-ops",
         "wad-svg",
         "wad-toolbox",
+        "wad-evidence",
         "wad-http",
         "wad-instruments",
         "wad-linux",
@@ -55,6 +56,8 @@ const LAYERS: Layers<'_> = Layers {
         // It could be offered to aya.
         ("wad-struct-ops", &[]),
         ("wad-svg", &[]),
+        // Pure: it is given the time and what flows have shown.
+        ("wad-evidence", &[]),
         ("wad-toolchain", &[]),
         ("wad-common", &[]),
         ("xtask", &["wad-toolchain"]),

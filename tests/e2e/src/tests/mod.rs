@@ -22,6 +22,7 @@ mod emulated_path;
 mod equivalent_streams;
 mod events;
 mod every_flow;
+mod experiments;
 mod explain;
 mod file_traces;
 mod files;

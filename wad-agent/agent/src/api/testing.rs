@@ -11,7 +11,9 @@ use wad_observing::{metrics::Source, reading};
 use wad_tuning::explain::{Answer, Basis};
 
 use super::Api;
-use crate::{explainer::Explainer, heard::Ends, paths, probes::Desk, status::About};
+use crate::{
+    evidence::Experiments, explainer::Explainer, heard::Ends, paths, probes::Desk, status::About,
+};
 
 /// Returns answers of one flow, three paths, and what a source says.
 pub fn api(source: Source) -> Arc<Api> {
@@ -47,6 +49,7 @@ pub fn api(source: Source) -> Arc<Api> {
         probes: Desk::default(),
         peers: Default::default(),
         ends: Ends::new(wad_peers::Board::default()),
+        experiments: Experiments::default(),
         recent: Arc::default(),
     })
 }

@@ -109,8 +109,13 @@ pub fn table(told: &[Told], caption: &str, now: Timestamp) -> Markup {
                             @else { (told.event.label()) }
                         }
                         td.k.wide { a href=(paths::link(&told.path)) { (told.path) } }
-                        td.k { a href=(flows::link(told.cookie)) { (told.ends.remote) } }
-                        td.k.wide { (told.ends.local) }
+                        @if let (Some(ends), Some(cookie)) = (told.ends, told.cookie) {
+                            td.k { a href=(flows::link(cookie)) { (ends.remote) } }
+                            td.k.wide { (ends.local) }
+                        } @else {
+                            td.k { "-" }
+                            td.k.wide { "-" }
+                        }
                         td { (summary(told)) }
                     }
                 }
@@ -144,6 +149,11 @@ fn summary(told: &Told) -> String {
             words::count(number("segments_sent") as u64),
             words::microseconds(number("srtt_us")),
         ),
+        EventName::Experiment => match values["news"].as_str().unwrap_or_default() {
+            "thrown" => format!("block {} does not count: {}", number("block"), text("reason")),
+            "verdict" => format!("{}: {}", text("metric"), text("verdict")),
+            _ => format!("it is over, by {}", text("by")),
+        },
         EventName::Derived => {
             let limit = ["above", "below"].into_iter().find_map(|side| {
                 Some(format!(

@@ -24,7 +24,7 @@ pub fn page(
 ) -> Option<Page> {
     let (local, remote) = match (flow, hour.told.first()) {
         (Some(flow), _) => (flow.local, flow.remote),
-        (None, Some(told)) => (told.ends.local, told.ends.remote),
+        (None, Some(told)) => told.ends.map(|ends| (ends.local, ends.remote))?,
         (None, None) => return None,
     };
     let live = html! {

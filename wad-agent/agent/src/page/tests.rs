@@ -160,8 +160,8 @@ async fn a_flow_that_has_gone_is_told_of_by_its_events() {
         api.recent.tell(&Record {
             time: Timestamp::now(),
             event,
-            ends,
-            cookie: 9,
+            ends: Some(ends),
+            cookie: Some(9),
             path: "<u>",
             values,
         });

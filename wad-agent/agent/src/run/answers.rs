@@ -55,7 +55,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let (traces, exports) = (running.traces.board(), running.exporter.board());
     let completing = Arc::clone(&live);
     let gate = running.gate.clone();
-    let peers = running.peers.desk();
+    let (peers, experiments) = (running.peers.desk(), agent.experiments.clone());
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
     let read = |board: &Mutex<Board>| locked(board).clone();
     Api {
@@ -96,6 +96,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             exports.read(&mut readings);
             readings.page = gate.reading();
             peers.read(&mut readings);
+            experiments.read(&mut readings);
             readings.counting_since = tuning.counting_since();
             readings.sets.clone_from(&locked(&sets));
             Ok(readings)
@@ -115,5 +116,6 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
         peers: running.peers.desk(),
         ends: running.hearing.ends.clone(),
         recent: Arc::clone(agent.sinks.recent()),
+        experiments: agent.experiments.clone(),
     }
 }

@@ -17,7 +17,7 @@ use super::{
     force::Force,
     plan::{self, Hands, Step},
 };
-use crate::flow_log::FlowLog;
+use crate::flow_log::{FlowLog, Hearers};
 
 /// Holds what is to be in force.
 pub struct Wanted<'w> {
@@ -147,8 +147,12 @@ impl Force<'_> {
         }
         self.leave_out_events()?;
         let sinks = &self.agent.sinks;
-        let (ends, owners) = (self.ends.clone(), Arc::clone(&self.owners));
-        self.flows = Some(FlowLog::open(&tuning, Arc::clone(sinks), ends, owners)?);
+        let hearers = Hearers {
+            sinks: Arc::clone(sinks),
+            ends: self.ends.clone(),
+            experiments: self.agent.experiments.clone(),
+        };
+        self.flows = Some(FlowLog::open(&tuning, hearers, Arc::clone(&self.owners))?);
         Ok(())
     }
 

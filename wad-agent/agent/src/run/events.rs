@@ -60,6 +60,8 @@ pub enum Event {
     Learn(Seen),
     /// Peers have said something, or what they said has ended.
     Heard,
+    /// Experiments are to be looked at.
+    Experiments,
     /// A list of prefixes has been read.
     Set(sets::News),
     /// It has been looked what is not in the kernel any more where it belongs.
@@ -110,6 +112,7 @@ impl Events {
         &mut self,
         force: &mut Force<'_>,
         (sets, learning, hearing): (&mut Sets, &mut Learning, &mut Hearing),
+        next_block: time::Instant,
     ) -> Event {
         let retiring = force.retiring;
         let may_review = retiring.is_none() && !force.is_retiring();
@@ -131,6 +134,7 @@ impl Events {
                 seen = learning.next(&tuning, &journal), if may_review => Event::Learn(seen),
                 // What they take back waits for nothing.
                 () = hearing.next() => Event::Heard,
+                () = time::sleep_until(next_block) => Event::Experiments,
                 _ = self.looks.tick() => Event::Divide,
                 () = time::sleep_until(next_look) => Event::Grow,
                 ended = adopting.ended() => Event::Adopted(ended),

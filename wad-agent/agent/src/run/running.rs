@@ -1,5 +1,6 @@
 //! The agent at work: what it knows beside the kernel, and how it acts on each event.
 
+mod experiments;
 mod put;
 mod reloading;
 mod renewing;
@@ -26,6 +27,7 @@ use self::put::{Next, Put};
 use super::{
     Agent, Begin,
     events::{End, Event},
+    evidence::Evidence,
     force::Force,
     hearing::Hearing,
     learning::Learning,
@@ -57,6 +59,7 @@ pub struct Running<'a> {
     pub traces: Traces,
     pub learning: Learning,
     pub hearing: Hearing,
+    pub evidence: Evidence,
     pub exporter: Exporter,
     pub probes: Probes,
     pub peers: Peers,
@@ -93,7 +96,7 @@ impl<'a> Running<'a> {
         journal: &Arc<Mutex<Journal>>,
         begin: Begin,
     ) -> Result<Self> {
-        let Begin { config, seen, disabled, mut learning, pods } = begin;
+        let Begin { config, seen, disabled, mut learning, mut evidence, pods } = begin;
         let mut force = Force::nothing(agent, journal, disabled, pods)?;
         force.name_by_pods();
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), None);
@@ -109,6 +112,7 @@ impl<'a> Running<'a> {
         let talking = peers.prepare(&config)?;
         let paths = learning.paths(config.learn);
         let hearing = Hearing::new(peers.board().clone());
+        let experiments = evidence.wanted(&config.paths);
         // Nobody has said anything yet.
         let beside = Beside { learned: &paths, heard: &[] };
         let next = Next { config, sets: &mut sets, beside, before: None };
@@ -116,6 +120,7 @@ impl<'a> Running<'a> {
         let Put { installed, in_force, mut measured, policies, covered } = put;
         hearing.ends.are_in_force(policies);
         installed.log_start(force.tuning().path_names().len());
+        evidence.follow(&experiments, force.tuning());
         let live = LiveFlows::new(
             Arc::new(Instruments::with_owners(
                 Arc::clone(force.tuning()),
@@ -148,6 +153,7 @@ impl<'a> Running<'a> {
             traces,
             learning,
             hearing,
+            evidence,
             exporter,
             probes,
             peers,
@@ -210,6 +216,9 @@ impl<'a> Running<'a> {
                 let outcome = self.switch(&order);
                 self.force.when_followed(SWITCH_PATIENCE, move || _ = answer.send(outcome));
             }
+            Event::Command(Command::Experiment(order, answer)) => {
+                let _ = answer.send(self.experiment(order));
+            }
             Event::Adopted(ended) => self.force.adopted(ended),
             Event::Grown(ended) => self.force.grown(ended),
             Event::Retire => self.force.retire(),
@@ -227,6 +236,11 @@ impl<'a> Running<'a> {
             Event::Set(news) => self.follow_set(news),
             Event::Learn(seen) => self.learn(seen),
             Event::Heard => self.hear(),
+            Event::Experiments => {
+                // What has ended before a block has is of that block.
+                self.force.flows().take_waiting();
+                self.evidence.look(self.force.tuning());
+            }
             Event::Looked(looked) => {
                 if self.force.put_back(looked) {
                     self.tell(|_| {});
@@ -244,6 +258,7 @@ impl<'a> Running<'a> {
         }
         self.measured.save();
         self.learning.save();
+        self.evidence.end(self.force.tuning());
         let takes_out = match self.in_force.on_exit() {
             _ if is_handed_over => {
                 info!("another agent takes this one's place: tuning stays in the kernel");

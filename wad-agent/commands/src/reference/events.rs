@@ -14,7 +14,11 @@ const LINES: &str = include_str!("../../../observing/src/events/testdata/lines.j
 const VALUES: &[(&str, &str)] = &[
     ("policy_set", "the number of the policy set that the connection has got it from"),
     ("role", "`connected`, `accepted`, or `running`: found running"),
-    ("outcome", "`tuned`, `too_many`, or `observed`"),
+    (
+        "outcome",
+        "`tuned`, `untuned` where an [experiment](../evidence.md) or the path's `share` leaves it at \
+         the defaults, `too_many`, or `observed`",
+    ),
     (
         "why",
         "of `limited`: `memory`, `max_flows`, or `refused` by the kernel, with what is in `refused`; of `retuned`: `adopted` \
@@ -59,6 +63,13 @@ const VALUES: &[(&str, &str)] = &[
     ("unit", "of the derived event, if it has one; in `owner`: the innermost unit of systemd"),
     ("above", "the threshold that the value is above"),
     ("below", "the threshold that the value is below"),
+    ("news", "`thrown`: a block does not count, `verdict`, or `ended`"),
+    ("block", "the number of the block, from 0"),
+    ("reason", "why it does not count"),
+    ("metric", "what the verdict is on"),
+    ("verdict", "`better`, `equal` or `worse`"),
+    ("pairs", "so many pairs of blocks had been compared"),
+    ("by", "what has ended it: `time`, `verdict`, or `hand`"),
 ];
 
 const OPENING: &str = "\
@@ -69,7 +80,8 @@ const OPENING: &str = "\
 ";
 
 const FIELDS: &str = "
-Each line also has these fields:
+Each line also has these fields, but that `experiment` is of no connection, and has neither hosts nor
+ports, nor a cookie:
 
 ";
 

@@ -8,6 +8,7 @@ use schemars::{
 };
 use serde_json::Value;
 use wad_agent::{
+    evidence::{ExperimentOutcome, ExperimentsTold},
     paths::Paths,
     reload::{ReloadOutcome, ReloadPreview},
     status::Status,
@@ -23,7 +24,7 @@ use wad_probing::{
 use wad_toolbox::document::Document;
 use wad_tuning::explain::Answer;
 
-use crate::{check, cleanup, flows, peer, plan};
+use crate::{check, cleanup, experiment, flows, peer, plan};
 
 const OPENING: &str = "\
 # JSON Schemas
@@ -64,6 +65,11 @@ pub fn all() -> Vec<DocumentSchema> {
         of::<Peers>("peer status"),
         of::<Diagnoses>("diagnose"),
         of::<Suggestions>("suggest"),
+        of::<experiment::Planned>("experiment plan"),
+        of::<ExperimentOutcome>("experiment start"),
+        of::<ExperimentOutcome>("experiment stop"),
+        of::<ExperimentsTold>("experiment status"),
+        of::<ExperimentsTold>("report"),
         of::<cleanup::Cleaned>("cleanup"),
     ]
 }

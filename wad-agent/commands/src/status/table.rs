@@ -7,7 +7,10 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::status::{PageStatus, PathStatus, PeerStatus, PeersStatus, Status, TraceStatus};
+use wad_agent::status::{
+    ExperimentStatus, PageStatus, PathStatus, PeerStatus, PeersStatus, Status, TraceStatus,
+};
+use wad_evidence::plan::Arm;
 use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows, text_table::TextTable};
 use wad_tuning::readings::PathState;
 
@@ -86,6 +89,9 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     if let Some(probes) = &status.probes {
         probes::write(probes, out)?;
     }
+    for experiment in &status.experiments {
+        write_experiment(experiment, out)?;
+    }
     for sink in &status.sinks {
         let (name, behind) = (&sink.name, Bytes(sink.spooled_bytes));
         if let Some(why) = &sink.failing {
@@ -151,6 +157,25 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     }
     writeln!(out)?;
     write_paths(&status.paths, out)
+}
+
+fn write_experiment(experiment: &ExperimentStatus, out: &mut dyn Write) -> io::Result<()> {
+    let ExperimentStatus { path, is_over, ends, arm, pairs, planned_pairs, .. } = experiment;
+    write!(out, "compares {}: {pairs} of {planned_pairs} pairs of blocks", path.escape_debug())?;
+    match experiment.blocks_thrown {
+        0 => {}
+        thrown => write!(out, ", {thrown} blocks do not count")?,
+    }
+    match experiment.verdict {
+        Some(verdict) => write!(out, "; goodput: {verdict}")?,
+        None => write!(out, "; no verdict yet")?,
+    }
+    match arm {
+        _ if *is_over => writeln!(out, "; it is over"),
+        Some(Arm::Default) => writeln!(out, "; new connections get the defaults, until {ends}"),
+        Some(Arm::Tuned) => writeln!(out, "; new connections get the policy, until {ends}"),
+        None => writeln!(out, "; it begins soon"),
+    }
 }
 
 /// A certificate that ends within so many days is told of.
@@ -320,6 +345,7 @@ counted  6 MPTCP subflows left alone
 counted  7 flows left alone for want of socket storage
 set      aws: 36 prefixes, read 59 s ago
 pods     47 pods known, by the kubelet; 48 connections ran before theirs was, or its labels
+compares bob: 106 of 2520 pairs of blocks, 107 blocks do not count; goodput: better; new connections get the policy, until 1970-01-01T00:00:00Z
 counted  29 events that sink archive refuses: archive.refused.jsonl
 counted  53 events that sink archive never gets
 trace    tokyo: 40 lines, 41 B, to /var/log/wad/tokyo.jsonl
@@ -443,7 +469,7 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
     #[test]
     fn many_paths_are_counted_not_listed() {
         let text = table(100_000);
-        assert_eq!(text.lines().count(), 23 + 1 + MOST_PATHS + 1);
+        assert_eq!(text.lines().count(), 24 + 1 + MOST_PATHS + 1);
         assert!(text.ends_with("and 99950 more paths; --json has them all\n"));
     }
 

@@ -16,9 +16,10 @@ pub const SCHEMA: u32 = 1;
 pub struct Record<'a, V> {
     pub time: Timestamp,
     pub event: EventName,
-    pub ends: Ends,
+    /// The ends of the flow; None of what is about a path, as the next.
+    pub ends: Option<Ends>,
     /// The socket's cookie, as `ss -e` shows it (sk:).
-    pub cookie: u64,
+    pub cookie: Option<u64>,
     pub path: &'a str,
     /// An object.
     pub values: V,
@@ -50,20 +51,38 @@ struct Line<'a, V> {
     prog: &'static str,
     host: &'a str,
     instance: &'a str,
+    #[serde(flatten)]
+    ends: Option<LineEnds>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cookie: Option<u64>,
+    path: &'a str,
+    values: &'a V,
+}
+
+/// The ends as a line has them.
+#[derive(Serialize)]
+struct LineEnds {
     src_host: IpAddr,
     src_port: u16,
     dst_host: IpAddr,
     dst_port: u16,
-    cookie: u64,
-    path: &'a str,
-    values: &'a V,
+}
+
+impl From<Ends> for LineEnds {
+    fn from(Ends { local, remote }: Ends) -> Self {
+        Self {
+            src_host: local.ip(),
+            src_port: local.port(),
+            dst_host: remote.ip(),
+            dst_port: remote.port(),
+        }
+    }
 }
 
 impl<V: Serialize> Record<'_, V> {
     /// Returns the line with the final newline, and without any other. `number` is its
     /// own in this run.
     pub fn line(&self, teller: &Teller, number: u64) -> serde_json::Result<Vec<u8>> {
-        let Ends { local, remote } = self.ends;
         let line = Line {
             schema: SCHEMA,
             id: format!("{}-{number}", teller.run),
@@ -73,10 +92,7 @@ impl<V: Serialize> Record<'_, V> {
             prog: "wad",
             host: &teller.host,
             instance: &teller.instance,
-            src_host: local.ip(),
-            src_port: local.port(),
-            dst_host: remote.ip(),
-            dst_port: remote.port(),
+            ends: self.ends.map(LineEnds::from),
             cookie: self.cookie,
             path: self.path,
             values: &self.values,
@@ -107,11 +123,11 @@ mod tests {
         let record = Record {
             time: "2026-01-02T03:04:05Z".parse().unwrap(),
             event: EventName::Open,
-            ends: Ends {
+            ends: Some(Ends {
                 local: "10.0.0.1:40000".parse().unwrap(),
                 remote: "[2001:db8::1]:5201".parse().unwrap(),
-            },
-            cookie: 17,
+            }),
+            cookie: Some(17),
             path: "two\nlines \"quoted\"",
             values: json!({ "role": "connected" }),
         };

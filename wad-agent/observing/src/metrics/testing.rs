@@ -5,10 +5,12 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use jiff::Timestamp;
 use wad_common::{
     senders::Senders,
     stats::{PathStats, Walk},
 };
+use wad_evidence::{plan::Arm, verdict::Verdict};
 use wad_linux::{netns::Skipped, own_process::Usage};
 use wad_tuning::{
     attachment::{Attachment, Part},
@@ -18,9 +20,9 @@ use wad_tuning::{
 };
 
 use super::{
-    Delays, DerivedMeans, Ended, Memory, OtlpReading, PageReading, PathNow, PathsMeasured,
-    PeerReading, PeersReading, PodsReading, Readings, Reloads, SetReading, SinkReading,
-    SourceReading, TraceReading, ends::Histogram,
+    Delays, DerivedMeans, Ended, ExperimentReading, Memory, OtlpReading, PageReading, PathNow,
+    PathsMeasured, PeerReading, PeersReading, PodsReading, Readings, Reloads, SetReading,
+    SinkReading, SourceReading, TraceReading, ends::Histogram,
 };
 
 pub fn path(name: &str, stats: PathStats) -> PathReading {
@@ -90,6 +92,16 @@ pub fn example() -> Readings {
             prefixes: 36,
             read_at: Some(SystemTime::UNIX_EPOCH + Duration::from_millis(2_500)),
             failing: None,
+        }],
+        experiments: vec![ExperimentReading {
+            path: "bob".to_owned(),
+            is_over: false,
+            ends: Timestamp::UNIX_EPOCH,
+            arm: Some(Arm::Tuned),
+            pairs: 106,
+            blocks: 5_040,
+            thrown: 107,
+            verdict: Some(Verdict::Better),
         }],
         pods: Some(PodsReading {
             known: 47,

@@ -32,8 +32,11 @@ fn tell(sinks: &Sinks, event: EventName, number: u64) {
     sinks.tell(&Record {
         time: Timestamp::UNIX_EPOCH,
         event,
-        ends: Ends { local: "10.0.0.1:1".parse().unwrap(), remote: "10.0.0.2:2".parse().unwrap() },
-        cookie: number,
+        ends: Some(Ends {
+            local: "10.0.0.1:1".parse().unwrap(),
+            remote: "10.0.0.2:2".parse().unwrap(),
+        }),
+        cookie: Some(number),
         path: "bob",
         values: json!({ "n": number }),
     });

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
-    OnExit, Peer, Probe, Source, SourceKind, consent, derived, document_keys as keys,
+    OnExit, Peer, Probe, Source, SourceKind, consent, derived, document_keys as keys, experiment,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields,
     guard::{self, Guard},
@@ -111,6 +111,7 @@ impl Config {
             probe::check(probe, probe_sites, &config.paths, &mut problems);
         }
         document.check_peers(&mut problems);
+        experiment::check((&document.config.paths, &document.sites), &mut problems);
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
         if errors == 0 {

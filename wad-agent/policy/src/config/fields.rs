@@ -22,7 +22,7 @@ use self::{
     matched::{MATCHED, MODE},
 };
 use super::{
-    PathPolicy,
+    PathPolicy, experiment,
     fault::Problems,
     field::{Checked, Field},
     keys::Key,
@@ -49,7 +49,8 @@ pub(super) fn read_settings(table: &Table<'_>, problems: &mut Problems, policy: 
 /// Whether a field says which flows the path is for, or consents for it: no other path, nor
 /// `[defaults]`, can do so.
 pub(super) fn is_own(key: &str) -> bool {
-    key == "allow" || key != MODE.key && MATCHED.iter().any(|field| field.key == key)
+    ["allow", experiment::KEY].contains(&key)
+        || key != MODE.key && MATCHED.iter().any(|field| field.key == key)
 }
 
 /// The keys that a path may have.

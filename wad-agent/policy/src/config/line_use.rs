@@ -3,6 +3,7 @@
 use super::{
     Congestion,
     congestion::Choice,
+    experiment,
     fault::{Fault, Problems},
     table::Table,
 };
@@ -26,8 +27,10 @@ pub fn check(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
     } else {
         ("nothing here needs it", "add sndbuf = \"auto\" and rcvbuf = \"auto\", or leave it out")
     };
+    // Blocks of an experiment have room for round trips.
+    let is_used = |key: &str| key == "rtt" && table.has(experiment::KEY);
     for key in ["bandwidth", "rtt"] {
-        if let Some(at) = table.place(key) {
+        if let Some(at) = table.place(key).filter(|_| !is_used(key)) {
             let fault = Fault::new(format!("`{key}` has no effect"), label);
             problems.push(fault.help(help).idle().at(at));
         }

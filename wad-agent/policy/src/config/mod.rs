@@ -18,6 +18,8 @@ mod document;
 mod document_keys;
 mod dscp;
 mod error;
+mod experiment;
+mod experiment_settings;
 mod fault;
 mod field;
 pub mod fields;
@@ -59,6 +61,7 @@ mod setting;
 mod settings;
 mod sink;
 mod source;
+mod subject;
 mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -82,6 +85,8 @@ pub use consent::{fair, is_bounded};
 #[cfg(any(test, feature = "testing"))]
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
+pub use experiment::{AskedExperiment, MOST_EXPERIMENTS, Unsettled, refuse_neighbours};
+pub use experiment_settings::ExperimentSettings;
 pub use field::{Checked, Field, Kind};
 pub use fields::capacity::BAND as DEFAULT_BAND;
 pub use files::MAX_BYTES as MAX_FILE_BYTES;
@@ -123,6 +128,7 @@ pub use setting::{InForce, Setting, Value, Window};
 pub use settings::Settings;
 pub use sink::{Collector, LogFile, Sink, SinkKind};
 pub use source::{Metric, PerfSonar, Prometheus, Query, Service, Source, SourceKind};
+pub use subject::subject;
 pub use texts::Texts;
 pub use thresholds::Windows;
 pub use trace::{

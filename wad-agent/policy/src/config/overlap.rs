@@ -38,6 +38,7 @@ pub struct Site {
     pub remote_port: Span,
     pub local_port: Span,
     pub allow: Span,
+    pub experiment: Span,
 }
 
 /// `sites` are those of `paths`, one for one.
@@ -280,6 +281,7 @@ mod tests {
                 remote_port: at,
                 local_port: at,
                 allow: at,
+                experiment: at,
             }
         };
         let sites: Vec<_> = (0..paths.len() as u32).map(site).collect();

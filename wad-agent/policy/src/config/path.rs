@@ -13,7 +13,7 @@ use super::{
     aimd::{self, Streams},
     buffers, cgroup,
     congestion::{self, Choice},
-    consent, dedicated,
+    consent, dedicated, experiment,
     fault::{Fault, Problems, quoted},
     fields::{
         self,
@@ -95,6 +95,9 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
             line_use::check(table, &choice, problems);
         }
     }
+    policy.observe = mode == "observe";
+    policy.origin.capacity = line.capacity();
+    policy.experiment = experiment::read(table, &policy, problems);
     let name = name?;
     let (remote_set, remote_name) = (table.place("remote_set"), table.place("remote_name"));
     let remote_at = table.place("remote").or(remote_set).or(remote_name).unwrap_or(table.at);
@@ -106,6 +109,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         remote_port: table.place("remote_port").unwrap_or(remote_at),
         local_port: table.place("local_port").unwrap_or(remote_at),
         allow: table.place("allow").unwrap_or(remote_at),
+        experiment: experiment::place(table).unwrap_or(remote_at),
     };
     let policy = PathPolicy {
         name: name.value,
@@ -118,9 +122,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         congestion: choice.congestion.clone(),
         control: parameters(&choice, read),
         max_pacing_bytes_per_second: paced.max_bytes_per_second,
-        observe: mode == "observe",
         origin: Origin {
-            capacity: line.capacity(),
             buffers: buffers.auto,
             traits,
             streams: streams.map_or(0, |Streams(k)| k),

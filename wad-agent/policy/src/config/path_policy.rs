@@ -6,8 +6,8 @@ use ipnet::IpNet;
 use wad_common::{control::Control, ports::PortRange};
 
 use super::{
-    allow::Allow, by_peer::ByPeer, cgroup::CgroupSelector, interface::InterfacePattern, mark::Mark,
-    thresholds::Windows,
+    allow::Allow, by_peer::ByPeer, cgroup::CgroupSelector, experiment_settings::ExperimentSettings,
+    interface::InterfacePattern, mark::Mark, thresholds::Windows,
 };
 use crate::{capacity::Capacity, law::Law, shares::Shares};
 
@@ -63,8 +63,13 @@ pub struct PathPolicy {
     /// 0 to 63.
     pub dscp: Option<u8>,
     pub max_flows: Option<u32>,
+    /// The share of new flows that get all this, in parts of [`wad_common::share::ALL`]; None for
+    /// all.
+    pub share: Option<u32>,
     /// Who allows it more than a fair share; None where it takes none.
     pub allow: Option<Allow>,
+    /// The experiment on it, if there is to be one.
+    pub experiment: Option<Box<ExperimentSettings>>,
     /// Nothing of the above is given to its flows: they are only counted.
     pub observe: bool,
     pub origin: Origin,

@@ -2,6 +2,7 @@
 
 use std::{ops::RangeInclusive, time::Duration};
 
+use jiff::Timestamp;
 use toml::de::DeValue;
 
 use super::{
@@ -101,6 +102,25 @@ pub fn duration(
         .ok()
         .filter(|time| range.contains(time))
         .ok_or_else(|| Fault::new("out of range", format!("must be {range_text}")))
+}
+
+/// Reads a date and time, in quotes or as TOML has them: time since 1970, in UTC.
+pub fn moment(value: &DeValue<'_>) -> Result<Duration, Fault> {
+    let time = timestamp(value)?;
+    Duration::try_from(time.as_duration())
+        .map_err(|_| Fault::new("out of range", "must be later than 1970"))
+}
+
+/// Reads the same as a point in time of its own type.
+pub fn timestamp(value: &DeValue<'_>) -> Result<Timestamp, Fault> {
+    let text = match value {
+        DeValue::Datetime(time) => time.to_string(),
+        other => table::text(other)?.to_owned(),
+    };
+    text.parse().map_err(|_| {
+        Fault::new(format!("{} is no date and time", quoted(&text)), "with its zone")
+            .help("write it as \"2027-01-01T00:00:00Z\"")
+    })
 }
 
 fn split<'t>(text: &'t str, expected: &str) -> Result<(f64, &'t str), Fault> {

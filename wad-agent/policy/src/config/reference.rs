@@ -2,8 +2,8 @@
 //! fields have a table of their own.
 
 use super::{
-    derived, document_keys as keys, host_changes, keys::Key, kubernetes, learn, otlp, page, peers,
-    probe, set, sink, source, trace,
+    derived, document_keys as keys, experiment, host_changes, keys::Key, kubernetes, learn, otlp,
+    page, peers, probe, set, sink, source, trace,
 };
 
 /// A table that a file may have.
@@ -36,6 +36,7 @@ pub const TABLES: &[ReferenceTable] = &[
     one(peers::TABLE, peers::KEYS),
     many(peers::PEER_TABLE, peers::PEER_KEYS),
     one(peers::CONSENT_TABLE, peers::CONSENT_KEYS),
+    one(experiment::TABLE, experiment::KEYS),
 ];
 
 const fn one(name: &'static str, keys: &'static [Key]) -> ReferenceTable {
@@ -93,6 +94,9 @@ mod tests {
                     "[peers]\nlisten = \"[::]:4825\"\ncertificate = \"/c\"\nkey = \"/k\"\nca = \"/a\"\n\
                      [[peer]]\nname = \"p\"\nidentity = \"wad://p\"\n{of_consent}"
                 );
+            }
+            ("path.experiment", _) => {
+                return "[[path]]\nname = \"p\"\nremote = \"::1\"\n[path.experiment]\n".to_owned();
             }
             ("derived", _) => "name = \"S\"\nvalue = \"SegsOut\"\nabove = 1\n",
             _ => "",

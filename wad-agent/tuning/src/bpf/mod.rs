@@ -258,6 +258,13 @@ impl Tuning {
         self.maps().switch(disabled)
     }
 
+    /// Gives the policy of a path to this share of new flows from now on, in parts of
+    /// [`wad_common::share::ALL`]: the others are left at the kernel's defaults. No flow that runs
+    /// is touched, and the policy set stays the same.
+    pub fn set_share(&self, path: &str, share: u32) -> Result<()> {
+        self.maps().set_share(path, share)
+    }
+
     /// Frees the policy set before the one in force: [`HANDSHAKE`] after a change.
     pub fn retire(&self) -> Result<()> {
         self.maps().retire()

@@ -6,6 +6,7 @@ use wad_common::{
     event::{Event, Kind},
     flow::{Flow, Outcome, Settings},
     policy::CONGESTION_BYTES,
+    progress::Limits,
 };
 
 fn congestion(name: &str) -> [u8; CONGESTION_BYTES] {
@@ -65,5 +66,7 @@ pub fn event() -> Event {
         delivered_in_us: 70_090,
         user: 1_000,
         cgroup: 0,
+        limits: Limits { busy_ticks: 15_000, rwnd_ticks: 800, sndbuf_ticks: 100 },
+        reserved: 0,
     }
 }

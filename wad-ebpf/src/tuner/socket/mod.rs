@@ -9,12 +9,14 @@ mod visited;
 
 use core::ffi::c_void;
 
+use aya_ebpf::helpers::generated::bpf_jiffies64;
 use wad_common::{
     division::Division,
     event::Event,
     flow::{Counts, Flow, Settings},
     policy::{ANY_USER, BY_CGROUP, BY_INTERFACE, CONGESTION_BYTES, Owner, PACED},
     probe::USER_TIMEOUT_MS,
+    progress::Limits,
 };
 use wad_ebpf::{
     maps,
@@ -112,13 +114,17 @@ pub trait Socket {
         }
     }
 
-    /// Returns the user that it belongs to, and the number of its cgroup.
+    /// Fills in whose it is, and what it waited for.
     #[inline(always)]
-    fn whose(&self) -> (u32, u64) {
-        match Visited::of(self.sk()) {
-            Some(socket) => (socket.user(), socket.cgroup()),
-            None => (ANY_USER, 0),
-        }
+    fn describe_visited(&self, event: &mut Event) {
+        (event.user, event.cgroup, event.limits) = match Visited::of(self.sk()) {
+            Some(socket) => {
+                // SAFETY: reads the clock.
+                let ticks = unsafe { bpf_jiffies64() } as u32;
+                (socket.user(), socket.cgroup(), socket.limits(ticks))
+            }
+            None => (ANY_USER, 0, Limits::default()),
+        };
     }
 
     fn counts(&self) -> Counts;
@@ -281,7 +287,8 @@ pub trait Socket {
         event.mss_bytes = state.mss_bytes;
         event.delivered_segments = state.delivered_segments;
         event.delivered_in_us = state.delivered_in_us;
-        (event.user, event.cgroup) = self.whose();
+        self.describe_visited(event);
+        event.reserved = 0;
     }
 
     #[inline(always)]

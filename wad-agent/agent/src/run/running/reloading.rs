@@ -77,6 +77,7 @@ impl Running<'_> {
         let heard = self.hearing.in_force();
         let beside = Beside { learned: &paths, heard: &heard };
         let names = self.force.tuning().path_names();
+        let experiments = self.evidence.wanted(&config.paths);
         let before = Some(&self.measured);
         let next = Next { config, sets: &mut sets, beside, before };
         let put = next.put(&mut self.force)?;
@@ -90,6 +91,7 @@ impl Running<'_> {
         agent.sinks.put_in_force(sinks);
         agent.sinks.recent().keep(has_page);
         self.go_on_with(put);
+        self.evidence.follow(&experiments, self.force.tuning());
         self.traces.put_in_force(traces, &self.live);
         self.exporter.put_in_force(self.in_force.otlp());
         self.probes.put_in_force(probing);

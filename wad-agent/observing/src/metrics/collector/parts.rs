@@ -6,17 +6,19 @@ use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric as _},
     metrics::{MetricType, counter::ConstCounter, gauge::ConstGauge},
 };
+use wad_evidence::{plan::Arm, verdict::Verdict};
 
 use super::{
     super::{
         Readings, TraceReading,
         definitions::{
-            EVENTS, OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS, PAGE_REFUSED, PEER_AGE,
-            PEER_CERTIFICATE, PEER_FAILED, PEER_HEARD, PEER_REFUSED, PEER_UP, PEERS_CERTIFICATE,
-            PEERS_FAILING, PEERS_FILE_ERRORS, PEERS_STRANGERS, PODS_ADOPTED, PODS_FAILING,
-            PODS_FLOWS, PODS_KNOWN, SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED,
-            SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS,
-            TRACE_FAILING, TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
+            EVENTS, EXPERIMENT_PAIRS, EXPERIMENT_THROWN, EXPERIMENT_TUNED, EXPERIMENT_VERDICT,
+            OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS, PAGE_REFUSED, PEER_AGE, PEER_CERTIFICATE,
+            PEER_FAILED, PEER_HEARD, PEER_REFUSED, PEER_UP, PEERS_CERTIFICATE, PEERS_FAILING,
+            PEERS_FILE_ERRORS, PEERS_STRANGERS, PODS_ADOPTED, PODS_FAILING, PODS_FLOWS, PODS_KNOWN,
+            SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED,
+            SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS, TRACE_FAILING,
+            TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
         },
     },
     OTHER, descriptor, family, single, time,
@@ -59,6 +61,30 @@ pub fn sets(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
     family(encoder, &SET_FAILING, "set", failing)?;
     let read = sets().filter_map(|set| Some((set.name.as_str(), time(set.read_at?))));
     family(encoder, &SET_READ, "set", read)
+}
+
+pub fn experiments(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let all = || readings.experiments.iter();
+    let under_way = all().filter(|it| !it.is_over);
+    let tuned = under_way.map(|it| (it.path.as_str(), is(it.arm != Some(Arm::Default))));
+    family(encoder, &EXPERIMENT_TUNED, "path", tuned)?;
+    let pairs = all().map(|it| (it.path.as_str(), ConstGauge::new(it.pairs)));
+    family(encoder, &EXPERIMENT_PAIRS, "path", pairs)?;
+    let thrown = all().map(|it| (it.path.as_str(), ConstGauge::new(it.thrown)));
+    family(encoder, &EXPERIMENT_THROWN, "path", thrown)?;
+    let verdicts = all().filter_map(|it| Some((it.path.as_str(), sign(it.verdict?)?)));
+    family(encoder, &EXPERIMENT_VERDICT, "path", verdicts)
+}
+
+/// Returns the number that stands for a verdict; None for those that are none yet.
+fn sign(verdict: Verdict) -> Option<ConstGauge<i64>> {
+    let sign = match verdict {
+        Verdict::Better => 1,
+        Verdict::Equal => 0,
+        Verdict::Worse => -1,
+        Verdict::GoOn | Verdict::Inconclusive => return None,
+    };
+    Some(ConstGauge::new(sign))
 }
 
 pub fn pods(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

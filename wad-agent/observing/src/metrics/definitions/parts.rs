@@ -53,6 +53,34 @@ pub const SET_READ: Definition = Definition {
            when it has changed",
 };
 
+/// The metric has the label `path`, as the next three.
+pub const EXPERIMENT_TUNED: Definition = Definition {
+    name: "wad_experiment_tuned",
+    unit: None,
+    help: "1 where new connections of a path with an experiment get its policy, 0 where they are \
+           left at the defaults for a block of it; left out once it is over",
+};
+
+pub const EXPERIMENT_PAIRS: Definition = Definition {
+    name: "wad_experiment_pairs",
+    unit: None,
+    help: "Pairs of blocks of an experiment that count",
+};
+
+pub const EXPERIMENT_THROWN: Definition = Definition {
+    name: "wad_experiment_blocks_thrown",
+    unit: None,
+    help: "Blocks of an experiment that do not count, as nobody watched them to their end or the \
+           clock was set",
+};
+
+pub const EXPERIMENT_VERDICT: Definition = Definition {
+    name: "wad_experiment_verdict",
+    unit: None,
+    help: "What an experiment says of goodput: 1 for better with the policy, 0 for equal, -1 for \
+           worse; left out while there is no verdict",
+};
+
 pub const PODS_KNOWN: Definition =
     Definition { name: "wad_pods", unit: None, help: "Pods of this node that the agent knows" };
 

@@ -1,14 +1,19 @@
 //! These fields say what a path's flows begin with, and what holds for their packets.
 
-use wad_common::policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS};
+use toml::de::DeValue;
+use wad_common::{
+    policy::{NO_DELAYED_ACKS, SETS_TRAFFIC_CLASS},
+    share,
+};
 
 use crate::config::{
     aimd::HANDSHAKE_SEGMENTS,
     allow::{self, Allow},
-    dscp,
+    dscp, experiment,
     field::{Checked, Field, Kind, Whole},
     route_rules::MAX_REORDER_SEGMENTS,
     setting::{Setting, Value},
+    table,
 };
 
 pub const FLOW: &[Field] = &[
@@ -144,6 +149,39 @@ pub const FLOW: &[Field] = &[
         ..Field::NONE
     },
     Field {
+        key: "share",
+        kind: Kind::Number { range: 0.0..=1.0, unit: "" },
+        default: "1",
+        doc: "The part of new connections that get the policy, chosen by addresses and ports; the \
+              others are left at the kernel's defaults. It bounds what a mistake costs; the two \
+              kinds share the path, so to hold one against the other tells nothing: that is what an \
+              [experiment](../evidence.md) is for.",
+        read: |field, table, problems, path| {
+            let read = |value: &DeValue<'_>| table::number(value, 0.0..=1.0, "");
+            let share = table.read(field.key, problems, read);
+            // In range, hence whole.
+            path.share = share.map(|part| (part.value * f64::from(share::ALL)).round() as u32);
+        },
+        put: |path, policy| policy.share = path.share.unwrap_or(share::ALL),
+        check: Some(Checked::words(|path| {
+            path.share.map(|share| format!("for {} of new connections", part_words(share)))
+        })),
+        explain: Some(Setting::new("share", |in_force| {
+            let share = in_force.policy.share;
+            (share != share::ALL).then(|| Value::Real(f64::from(share) / f64::from(share::ALL)))
+        })),
+        ..Field::NONE
+    },
+    Field {
+        key: experiment::KEY,
+        kind: Kind::Other { takes: "a table [path.experiment]", range: "" },
+        default: "none",
+        doc: "An [experiment](../evidence.md): in turn, new connections get the policy and the \
+              kernel's defaults.",
+        check: Some(Checked::words(|path| path.experiment.as_deref().map(experiment::words))),
+        ..Field::NONE
+    },
+    Field {
         key: "allow",
         kind: Kind::Other { takes: "\"aggressive\", or \"peer:\" and a peer's name", range: "" },
         default: "nothing",
@@ -161,3 +199,8 @@ pub const FLOW: &[Field] = &[
         ..Field::NONE
     },
 ];
+
+/// Returns a share as a part in hundred.
+fn part_words(share: u32) -> String {
+    format!("{}%", (f64::from(share) / f64::from(share::ALL) * 1e4).round() / 1e2)
+}

@@ -2,7 +2,6 @@
 
 use ipnet::IpNet;
 use jiff::Timestamp;
-use toml::de::DeValue;
 
 use super::{
     super::{
@@ -68,24 +67,12 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<PeerConsent> {
         // Saturates.
         quantity::bits_per_second(table::text(value)?).map(|rate| (rate as u64).max(1))
     });
-    let until = table.read("until", problems, read_time);
+    let until = table.read("until", problems, quantity::timestamp);
     let prefixes = read_prefixes(&table, problems);
     to?;
     Some(PeerConsent {
         max_bits_per_second: max_rate.map(|rate| rate.value),
         until: until.map(|until| until.value),
         prefixes,
-    })
-}
-
-/// Reads a date and time, in quotes or as TOML has them.
-fn read_time(value: &DeValue<'_>) -> Result<Timestamp, Fault> {
-    let text = match value {
-        DeValue::Datetime(time) => time.to_string(),
-        other => table::text(other)?.to_owned(),
-    };
-    text.parse().map_err(|_| {
-        Fault::new(format!("{} is no date and time", quoted(&text)), "with its zone")
-            .help("write it as \"2027-01-01T00:00:00Z\"")
     })
 }

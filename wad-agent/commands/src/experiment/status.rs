@@ -1,0 +1,41 @@
+//! `wad experiment status`: how far experiments are.
+
+use anyhow::Result;
+use clap::Args;
+use wad_agent::{
+    client::{self, Request},
+    evidence::{AT, ExperimentTold, ExperimentsTold},
+};
+use wad_toolbox::text_table::TextTable;
+
+use crate::{arguments::Ask, output, report::words};
+
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Only the experiment on this path
+    pub path: Option<String>,
+    #[command(flatten)]
+    pub ask: Ask,
+}
+
+/// `wad experiment status`.
+pub fn run(Arguments { path, ask }: &Arguments) -> Result<()> {
+    let mut told: ExperimentsTold = client::ask_instance(&ask.instance.name, &Request::get(AT))?;
+    told.experiments.retain(|it| path.as_ref().is_none_or(|path| *path == it.path));
+    if ask.json {
+        return output::print_json(&told);
+    }
+    let titles = ["PATH", "PAIRS", "NOT COUNTED", "GOODPUT", "STATE"];
+    output::print(TextTable::new(titles).with_rows(told.experiments.iter().map(row)))
+}
+
+fn row(it: &ExperimentTold) -> [String; 5] {
+    let counts = &it.counts;
+    [
+        it.path.escape_debug().to_string(),
+        format!("{} of {}", counts.pairs, it.blocks / 2),
+        counts.thrown.values().sum::<u64>().to_string(),
+        it.found.first().map_or_else(|| "-".to_owned(), words::verdict),
+        words::state(it),
+    ]
+}

@@ -1,0 +1,7 @@
+//! Simulations of many experiments. Those that `cargo test` runs take
+//! seconds; `cargo test -p wad-evidence --test simulation -- --ignored --nocapture` runs the long
+//! ones, which print the figures that the book has.
+
+mod coverage;
+mod noise;
+mod published;
