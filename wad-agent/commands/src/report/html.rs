@@ -3,8 +3,7 @@
 use std::fmt::{self, Display, Write as _};
 
 use wad_agent::evidence::ExperimentTold;
-use wad_evidence::experiment::Found;
-use wad_toolbox::amounts::{Bytes, Time};
+use wad_toolbox::amounts::Time;
 
 use super::{picture::picture, words};
 
@@ -73,8 +72,8 @@ fn write(it: &ExperimentTold, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{}", picture(&it.found))?;
     writeln!(f, "<figcaption>{about}.</figcaption></figure>")?;
     let titles = ["Metric", "Verdict", "Times better", "Possible", "Equal", "Pairs", "More pairs"];
-    table(f, titles, it.found.iter().map(metric))?;
-    let sizes: Vec<_> = it.found.iter().flat_map(sizes).collect();
+    table(f, titles, it.found.iter().map(words::row))?;
+    let sizes: Vec<_> = it.found.iter().flat_map(words::sizes).collect();
     if !sizes.is_empty() {
         table(f, ["By size, not judged", "From", "Times better", "Pairs"], sizes.into_iter())?;
     }
@@ -105,21 +104,6 @@ fn table<const N: usize>(
         writeln!(f, "</tr>")?;
     }
     writeln!(f, "</table></div>")
-}
-
-fn metric(found: &Found) -> [String; 7] {
-    words::row(found)
-}
-
-fn sizes(found: &Found) -> impl Iterator<Item = [String; 4]> {
-    found.classes.iter().map(|class| {
-        [
-            found.metric.to_string(),
-            Bytes(class.from_bytes).to_string(),
-            words::ratio(class.ratio),
-            class.pairs.to_string(),
-        ]
-    })
 }
 
 #[cfg(test)]

@@ -3,11 +3,7 @@
 use std::fmt::{self, Display};
 
 use wad_agent::evidence::ExperimentTold;
-use wad_evidence::experiment::Found;
-use wad_toolbox::{
-    amounts::{Bytes, Time},
-    text_table::TextTable,
-};
+use wad_toolbox::{amounts::Time, text_table::TextTable};
 
 use super::words;
 
@@ -46,7 +42,7 @@ fn write(it: &ExperimentTold, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let titles = ["METRIC", "VERDICT", "TIMES BETTER", "POSSIBLE", "EQUAL", "PAIRS", "MORE"];
     let rows = it.found.iter().map(words::row);
     write_table(TextTable::new(titles).with_figures_behind(2).with_rows(rows), f)?;
-    let sizes: Vec<_> = it.found.iter().flat_map(sizes).collect();
+    let sizes: Vec<_> = it.found.iter().flat_map(words::sizes).collect();
     if !sizes.is_empty() {
         writeln!(f)?;
         let titles = ["BY SIZE, NOT JUDGED", "FROM", "TIMES BETTER", "PAIRS"];
@@ -58,18 +54,6 @@ fn write(it: &ExperimentTold, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 
 fn write_table(table: TextTable, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if f.alternate() { write!(f, "{table:#}") } else { write!(f, "{table}") }
-}
-
-fn sizes(found: &Found) -> impl Iterator<Item = [String; 4]> {
-    let classes = found.classes.iter();
-    classes.map(|class| {
-        [
-            found.metric.to_string(),
-            Bytes(class.from_bytes).to_string(),
-            words::ratio(class.ratio),
-            class.pairs.to_string(),
-        ]
-    })
 }
 
 #[cfg(test)]

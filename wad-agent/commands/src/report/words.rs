@@ -6,6 +6,7 @@ use wad_evidence::{
     plan::Arm,
     verdict::{Effect, Verdict},
 };
+use wad_toolbox::amounts::Bytes;
 
 /// Returns what new connections get in a block.
 pub const fn arm(arm: Arm) -> &'static str {
@@ -76,6 +77,18 @@ pub fn row(found: &Found) -> [String; 7] {
         finding.pairs.to_string(),
         more(found),
     ]
+}
+
+/// Returns what a metric shows of each class of sizes.
+pub fn sizes(found: &Found) -> impl Iterator<Item = [String; 4]> {
+    found.classes.iter().map(|class| {
+        [
+            found.metric.to_string(),
+            Bytes(class.from_bytes).to_string(),
+            ratio(class.ratio),
+            class.pairs.to_string(),
+        ]
+    })
 }
 
 /// Says how much has been counted.
