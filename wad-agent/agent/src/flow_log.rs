@@ -9,7 +9,6 @@ use std::{
 
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
-use nix::time::{ClockId, clock_gettime};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use wad_common::event::{Event, Kind};
 use wad_observing::{
@@ -20,7 +19,7 @@ use wad_observing::{
 };
 use wad_tuning::bpf::{Events, Tuning};
 
-use crate::{evidence::Experiments, sources::Shown};
+use crate::{evidence::Experiments, sources::Shown, wall_clock};
 
 /// How often the log says how many summaries it held back.
 const HELD_BACK_INTERVAL: Duration = Duration::from_secs(10);
@@ -143,13 +142,8 @@ impl Lines {
     }
 }
 
-/// The kernel side has a clock that begins with the host.
 fn time_of(event: &Event) -> Timestamp {
-    let now = SystemTime::now();
-    let ago = clock_gettime(ClockId::CLOCK_MONOTONIC)
-        .map(|monotonic| {
-            Duration::from(monotonic).saturating_sub(Duration::from_nanos(event.time_ns))
-        })
-        .unwrap_or_default();
-    now.checked_sub(ago).and_then(|time| time.try_into().ok()).unwrap_or_else(Timestamp::now)
+    let since = wall_clock::at(event.time_ns);
+    let time = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+    time.and_then(|time| time.try_into().ok()).unwrap_or_else(Timestamp::now)
 }

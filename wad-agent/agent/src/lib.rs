@@ -27,3 +27,4 @@ mod state_file;
 pub mod status;
 pub mod switched;
 pub mod traces;
+mod wall_clock;

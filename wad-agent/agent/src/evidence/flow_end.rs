@@ -2,7 +2,7 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use nix::time::{ClockId, clock_getres, clock_gettime};
+use nix::time::{ClockId, clock_getres};
 use wad_common::{
     event::Event,
     flow::{Outcome, Role},
@@ -10,8 +10,10 @@ use wad_common::{
 };
 use wad_evidence::{
     metric::{FlowEnd, Kind},
-    plan::{Arm, Moment},
+    plan::Arm,
 };
+
+use crate::wall_clock;
 
 /// The coarse clocks have just the resolution of the kernel's ticks.
 static TICK: LazyLock<Duration> = LazyLock::new(|| {
@@ -39,8 +41,8 @@ pub fn ended(event: &Event, kind: Kind) -> Option<FlowEnd> {
     let bytes = |segments: u32| u64::from(segments) * u64::from(event.mss_bytes);
     Some(FlowEnd {
         kind,
-        began: wall(flow.matched_ns)?,
-        ended: wall(event.time_ns)?,
+        began: wall_clock::at(flow.matched_ns)?,
+        ended: wall_clock::at(event.time_ns)?,
         bytes_acked: event.bytes_acked,
         bytes_sent: bytes(event.data_segs_out),
         bytes_resent: bytes(event.segs_retrans),
@@ -57,14 +59,6 @@ fn ticks(limits: &Limits) -> [f64; 3] {
     let Limits { busy_ticks, rwnd_ticks, sndbuf_ticks } = *limits;
     [busy_ticks, rwnd_ticks, sndbuf_ticks]
         .map(|ticks| if ticks > u32::MAX - AHEAD_TICKS { 0.0 } else { ticks.into() })
-}
-
-/// Returns the time of day at a time of CLOCK_MONOTONIC.
-fn wall(monotonic_ns: u64) -> Option<Moment> {
-    let now = |clock| clock_gettime(clock).map(Duration::from).ok();
-    let (wall, monotonic) = (now(ClockId::CLOCK_REALTIME)?, now(ClockId::CLOCK_MONOTONIC)?);
-    let ago = monotonic.saturating_sub(Duration::from_nanos(monotonic_ns));
-    wall.checked_sub(ago)
 }
 
 #[cfg(test)]
