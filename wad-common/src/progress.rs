@@ -18,7 +18,23 @@ pub struct Limits {
 }
 record!(Limits, size = 12);
 
+/// A clock that was begun on another processor may seem to be so many ticks in the future, for
+/// nothing is locked.
+const AHEAD_TICKS: u32 = 16;
+
 impl Limits {
+    /// Returns the same, with nothing by a clock that has begun just then and seems to be ahead
+    /// of the reading.
+    #[must_use]
+    pub fn settled(&self) -> Self {
+        let settled = |ticks: u32| if ticks > u32::MAX - AHEAD_TICKS { 0 } else { ticks };
+        Self {
+            busy_ticks: settled(self.busy_ticks),
+            rwnd_ticks: settled(self.rwnd_ticks),
+            sndbuf_ticks: settled(self.sndbuf_ticks),
+        }
+    }
+
     /// Returns what came since these. The counts wrap.
     #[must_use]
     pub const fn since(&self, earlier: &Self) -> Self {
@@ -83,5 +99,12 @@ mod tests {
         let now = Limits { busy_ticks: 1, rwnd_ticks: 7, sndbuf_ticks: 3 };
         let since = Limits { busy_ticks: 2, rwnd_ticks: 2, sndbuf_ticks: 3 };
         assert_eq!(now.since(&earlier), since);
+    }
+
+    #[test]
+    fn a_clock_that_has_just_begun_shows_nothing_yet() {
+        let limits =
+            Limits { busy_ticks: u32::MAX - 15, rwnd_ticks: u32::MAX - 16, sndbuf_ticks: 3 };
+        assert_eq!(limits.settled(), Limits { busy_ticks: 0, ..limits });
     }
 }

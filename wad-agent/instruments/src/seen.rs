@@ -79,9 +79,6 @@ const _: () = assert!(phase::PLACE / 8 == 3);
 
 /// `TCP_CLOSE_WAIT` (include/net/tcp_states.h).
 const CLOSE_WAIT: u64 = 8;
-/// Ticks by which a clock that was started on another processor may seem to be in
-/// the future, for nothing is locked.
-const AHEAD_TICKS: u32 = 16;
 
 /// Says where an instrument comes from.
 #[derive(Debug)]
@@ -257,19 +254,19 @@ impl Seen<'_> {
     }
 
     pub fn receiver_limited_ms(&self) -> Option<f64> {
-        Some(self.milliseconds(self.head.limits.rwnd_ticks))
+        Some(self.milliseconds(self.head.limits.settled().rwnd_ticks))
     }
 
     pub fn window_limited_ms(&self) -> Option<f64> {
-        Some(self.milliseconds(self.head.limits.busy_ticks))
+        Some(self.milliseconds(self.head.limits.settled().busy_ticks))
     }
 
     pub fn buffer_limited_ms(&self) -> Option<f64> {
-        Some(self.milliseconds(self.head.limits.sndbuf_ticks))
+        Some(self.milliseconds(self.head.limits.settled().sndbuf_ticks))
     }
 
     fn milliseconds(&self, ticks: u32) -> f64 {
-        if ticks > u32::MAX - AHEAD_TICKS { 0.0 } else { f64::from(ticks) * self.tick_ms }
+        f64::from(ticks) * self.tick_ms
     }
 
     /// `tcp_compute_delivery_rate()`.

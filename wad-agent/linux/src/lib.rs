@@ -14,3 +14,4 @@ mod own_thread;
 pub mod privileges;
 pub mod sockstat;
 pub mod sysctl;
+pub mod tick;

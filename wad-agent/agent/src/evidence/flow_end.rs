@@ -2,7 +2,6 @@
 
 use std::{sync::LazyLock, time::Duration};
 
-use nix::time::{ClockId, clock_getres};
 use wad_common::{
     event::Event,
     flow::{Outcome, Role},
@@ -12,17 +11,12 @@ use wad_evidence::{
     metric::{FlowEnd, Kind},
     plan::Arm,
 };
+use wad_linux::tick::tick;
 
 use crate::wall_clock;
 
-/// The coarse clocks have just the resolution of the kernel's ticks.
-static TICK: LazyLock<Duration> = LazyLock::new(|| {
-    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE);
-    tick.map_or(Duration::from_millis(4), Duration::from)
-});
-
-/// A tick before the time that was read says that a clock has begun just then.
-const AHEAD_TICKS: u32 = 1_000;
+/// Kernels of distributions have ticks of so long, if this one does not tell.
+static TICK: LazyLock<Duration> = LazyLock::new(|| tick().unwrap_or(Duration::from_millis(4)));
 
 /// Returns what its path gave a flow.
 pub const fn arm_of(event: &Event) -> Arm {
@@ -35,7 +29,8 @@ pub fn ended(event: &Event, kind: Kind) -> Option<FlowEnd> {
     if flow.role == Role::Running as u32 || flow.established_ns == 0 {
         return None;
     }
-    let [busy, rwnd, sndbuf] = ticks(&event.limits);
+    let Limits { busy_ticks, rwnd_ticks, sndbuf_ticks } = event.limits.settled();
+    let [busy, rwnd, sndbuf] = [busy_ticks, rwnd_ticks, sndbuf_ticks].map(f64::from);
     let all = busy + rwnd + sndbuf;
     let least_rtt = if event.min_rtt_us == u32::MAX { 0 } else { event.min_rtt_us };
     let bytes = |segments: u32| u64::from(segments) * u64::from(event.mss_bytes);
@@ -53,12 +48,6 @@ pub fn ended(event: &Event, kind: Kind) -> Option<FlowEnd> {
         held_up: if all > 0.0 { rwnd / all } else { 0.0 },
         mss_bytes: event.mss_bytes,
     })
-}
-
-fn ticks(limits: &Limits) -> [f64; 3] {
-    let Limits { busy_ticks, rwnd_ticks, sndbuf_ticks } = *limits;
-    [busy_ticks, rwnd_ticks, sndbuf_ticks]
-        .map(|ticks| if ticks > u32::MAX - AHEAD_TICKS { 0.0 } else { ticks.into() })
 }
 
 #[cfg(test)]

@@ -7,11 +7,11 @@ use std::{
 };
 
 use jiff::Timestamp;
-use nix::time::{ClockId, clock_getres};
 use wad_common::{instruments::Head, policy::NO_PATH, signals::Signals};
 use wad_instruments::{
     FieldError, Fields, Flow, Instrument, Owner, Reading, STANDARD, Seen, Values, ends,
 };
+use wad_linux::tick::tick;
 use wad_struct_ops::{BtfError, KernelBtf};
 use wad_toolbox::{mutex::locked, refusals, shown};
 use wad_tuning::bpf::{InstrumentsReader, OthersReader, Tuning, TuningError};
@@ -295,9 +295,6 @@ impl View {
     }
 }
 
-/// The coarse clocks have just this resolution.
 fn tick_ms() -> Result<f64, ReadError> {
-    let tick = clock_getres(ClockId::CLOCK_MONOTONIC_COARSE);
-    let tick = tick.map_err(|error| ReadError::Tick(error.into()))?;
-    Ok(tick.tv_sec() as f64 * 1e3 + tick.tv_nsec() as f64 / 1e6)
+    Ok(tick().map_err(ReadError::Tick)?.as_secs_f64() * 1e3)
 }
