@@ -20,6 +20,7 @@ pub mod growth;
 pub mod instruments;
 pub mod law;
 pub mod memory;
+pub mod mixed;
 pub mod policy;
 pub mod ports;
 pub mod probe;

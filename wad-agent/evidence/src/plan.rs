@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use wad_common::mixed::mixed;
 
 use crate::differences;
 
@@ -186,15 +187,6 @@ impl Plan {
         let first = if coin == 1 { Arm::Tuned } else { Arm::Default };
         if number.is_multiple_of(2) { first } else { first.other() }
     }
-}
-
-/// Returns the number with all of its bits spread (the finalizer of SplitMix64: Steele, Lea and
-/// Flood, OOPSLA 2014). A seed decides the same on every host and in every version.
-const fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 #[cfg(test)]

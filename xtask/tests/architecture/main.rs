@@ -57,7 +57,7 @@ const LAYERS: Layers<'_> = Layers {
         ("wad-struct-ops", &[]),
         ("wad-svg", &[]),
         // Pure: it is given the time and what flows have shown.
-        ("wad-evidence", &[]),
+        ("wad-evidence", &["wad-common"]),
         ("wad-toolchain", &[]),
         ("wad-common", &[]),
         ("xtask", &["wad-toolchain"]),
