@@ -124,8 +124,9 @@ impl Picture {
     }
 }
 
-/// Writes a text as content.
-fn escaped(content: &str) -> String {
+/// Returns a text as content of XML or HTML: what stands between two tags.
+#[must_use]
+pub fn escaped(content: &str) -> String {
     let mut escaped = String::new();
     for character in content.chars() {
         match character {

@@ -1,8 +1,9 @@
 //! A report as one page of HTML, which asks for nothing else: styles and pictures are in it.
 
-use std::fmt::{self, Display, Write as _};
+use std::fmt::{self, Display};
 
 use wad_agent::evidence::ExperimentTold;
+use wad_svg::escaped;
 use wad_toolbox::amounts::Time;
 
 use super::{picture::picture, words};
@@ -33,23 +34,8 @@ impl Display for Html<'_> {
     }
 }
 
-/// A text that may have anything in it.
-struct Text<T>(T);
-
-impl<T: Display> Display for Text<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.to_string().chars().try_for_each(|character| match character {
-            '&' => f.write_str("&amp;"),
-            '<' => f.write_str("&lt;"),
-            '>' => f.write_str("&gt;"),
-            '"' => f.write_str("&quot;"),
-            other => f.write_char(other),
-        })
-    }
-}
-
 fn write(it: &ExperimentTold, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    writeln!(f, "<h2>Path {}</h2>\n<dl>", Text(&it.path))?;
+    writeln!(f, "<h2>Path {}</h2>\n<dl>", escaped(&it.path))?;
     let (length, burn_in) = (Time(it.block_seconds), Time(it.burn_in_seconds));
     let mut rows = vec![
         ("State", words::state(it)),
@@ -63,7 +49,7 @@ fn write(it: &ExperimentTold, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
     rows.extend(words::not_counted(&it.counts).into_iter().map(|words| ("Not counted", words)));
     for (term, words) in rows {
-        writeln!(f, "<dt>{term}</dt><dd>{}</dd>", Text(words))?;
+        writeln!(f, "<dt>{term}</dt><dd>{}</dd>", escaped(&words))?;
     }
     writeln!(f, "</dl>")?;
     let about = "How many times better each metric is with tuning, and the ratios that are \
@@ -77,9 +63,9 @@ fn write(it: &ExperimentTold, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     if !sizes.is_empty() {
         table(f, ["By size, not judged", "From", "Times better", "Pairs"], sizes.into_iter())?;
     }
-    writeln!(f, "<h3>What it cannot say</h3>\n<ul>\n<li>{}</li>", Text(words::sure(it)))?;
+    writeln!(f, "<h3>What it cannot say</h3>\n<ul>\n<li>{}</li>", escaped(&words::sure(it)))?;
     for doubt in words::doubts(it) {
-        writeln!(f, "<li>{}</li>", Text(doubt))?;
+        writeln!(f, "<li>{}</li>", escaped(&doubt))?;
     }
     writeln!(f, "</ul>")
 }
@@ -97,8 +83,8 @@ fn table<const N: usize>(
         write!(f, "<tr>")?;
         for (column, cell) in row.iter().enumerate() {
             match column {
-                0 => write!(f, "<th scope=\"row\">{}</th>", Text(cell))?,
-                _ => write!(f, "<td class=\"n\">{}</td>", Text(cell))?,
+                0 => write!(f, "<th scope=\"row\">{}</th>", escaped(cell))?,
+                _ => write!(f, "<td class=\"n\">{}</td>", escaped(cell))?,
             }
         }
         writeln!(f, "</tr>")?;
@@ -116,7 +102,7 @@ mod tests {
         let mut told = told();
         told.path = "<script>&\"".to_owned();
         let page = Html(&[told]).to_string();
-        assert!(page.contains("<h2>Path &lt;script&gt;&amp;&quot;</h2>"), "{page}");
+        assert!(page.contains("<h2>Path &lt;script>&amp;\"</h2>"), "{page}");
         for asking in ["<script", "src=", "href=", "url(", "@import"] {
             assert!(!page.contains(asking), "{asking}");
         }
