@@ -36,6 +36,22 @@ pub struct About {
     pub privileges: Privileges,
 }
 
+#[cfg(any(test, feature = "testing"))]
+impl About {
+    /// Returns that of an agent that starts now.
+    #[must_use]
+    pub fn example(privileges: Privileges) -> Self {
+        Self {
+            instance: "default".to_owned(),
+            config: "/etc/wad/wad.toml".into(),
+            cgroup: "/sys/fs/cgroup".into(),
+            started: Instant::now(),
+            started_at: SystemTime::now(),
+            privileges,
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
     pub version: String,

@@ -1,9 +1,6 @@
 //! Answers for tests.
 
-use std::{
-    sync::Arc,
-    time::{Instant, SystemTime},
-};
+use std::sync::Arc;
 
 use wad_instruments::{FieldError, Reading, testing::flow};
 use wad_linux::privileges::Privileges;
@@ -17,14 +14,7 @@ use crate::{
 
 /// Returns answers of one flow, three paths, and what a source says.
 pub fn api(source: Source) -> Arc<Api> {
-    let about = About {
-        instance: "default".to_owned(),
-        config: "/etc/wad/wad.toml".into(),
-        cgroup: "/sys/fs/cgroup".into(),
-        started: Instant::now(),
-        started_at: SystemTime::now(),
-        privileges: Privileges::of(u64::MAX),
-    };
+    let about = About::example(Privileges::of(u64::MAX));
     let paths = paths::Source::new(|| Ok(paths::testing::example()));
     let explainer = Explainer::new(|query| match query.remote.port {
         None => Ok(Answer::new(query, Basis::PolicySet(3))),

@@ -296,8 +296,6 @@ impl fmt::Display for Uptime {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Instant, SystemTime};
-
     use wad_agent::status::About;
     use wad_common::refused::{Refusal, SocketSetting};
     use wad_linux::privileges::Privileges;
@@ -316,14 +314,7 @@ mod tests {
     }
 
     fn table_of(readings: Readings) -> String {
-        let about = About {
-            instance: "default".to_owned(),
-            config: "/etc/wad/wad.toml".into(),
-            cgroup: "/sys/fs/cgroup".into(),
-            started: Instant::now(),
-            started_at: SystemTime::now(),
-            privileges: Privileges::of(u64::MAX ^ 1 << 19),
-        };
+        let about = About::example(Privileges::of(u64::MAX ^ 1 << 19));
         let mut status = Status::new(&about, readings);
         (status.version, status.pid, status.uptime_seconds) = ("0.0.0".to_owned(), 4711, 11_520);
         status.sets.iter_mut().for_each(|set| set.age_seconds = Some(59));
