@@ -111,7 +111,7 @@ pub struct ClassFound {
 }
 
 /// An experiment. Of one that was kept and is read, the blocks from the last one that was over
-/// until it is looked at count for nothing.
+/// until it is looked at count for nothing; the one that goes on then is gone through to its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "raw::Raw", into = "raw::Raw")]
 pub struct Experiment {
@@ -236,7 +236,9 @@ impl Experiment {
         if let Some(open) = self.open.take_if(|open| open.block.number != number) {
             self.close(open, &mut news);
         }
-        if let Some(lost) = self.lost.take() {
+        // One that still goes on is open again below, spoiled.
+        let goes_on = |lost: u64| current.is_some_and(|block| block.number == lost);
+        if let Some(lost) = self.lost.take().filter(|lost| !goes_on(*lost)) {
             self.throw(lost, Interruption::Restarted, &mut news);
             self.done = self.done.max(lost + 1);
         }

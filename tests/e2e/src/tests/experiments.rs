@@ -14,14 +14,14 @@ use wad_testbed::{
 };
 
 /// Two blocks, the wait for the first one, and some for a busy machine.
-const SOON: Duration = Duration::from_secs(20);
+pub const SOON: Duration = Duration::from_secs(20);
 const PORT: u16 = 7000;
 
 /// The first of two blocks of this seed is the one with the policy.
-const EXPERIMENT: &str = "[path.experiment]\nblock = '2s'\nflow_life = '50ms'\n\
+pub const EXPERIMENT: &str = "[path.experiment]\nblock = '2s'\nflow_life = '50ms'\n\
                           burn_in = '500ms'\nseed = 0\nends = 'time'\n";
 
-fn path(keys: &str) -> String {
+pub fn path(keys: &str) -> String {
     format!(
         "[[path]]\nname = 'bob'\nremote = '{}'\nremote_port = {PORT}\nsndbuf = '400000'\n\
          congestion = 'wad_aimd'\ninitial_receive_window = 40\n{keys}\n",
@@ -29,11 +29,11 @@ fn path(keys: &str) -> String {
     )
 }
 
-fn open(wire: &Wire) -> Result<Connection> {
+pub fn open(wire: &Wire) -> Result<Connection> {
     Ok(Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT))?)
 }
 
-fn is_tuned(wire: &Wire, connection: &Connection) -> Result<bool> {
+pub fn is_tuned(wire: &Wire, connection: &Connection) -> Result<bool> {
     let flow = connection.near_flow(wire.a())?;
     let tuned = flow.congestion.starts_with("wad_aimd");
     ensure!(tuned == (flow.sndbuf_bytes == 800_000), "half tuned: {flow:?}");
@@ -54,12 +54,18 @@ fn new_one(wire: &Wire, wanted: bool) -> Result<Connection> {
     last.context("one was opened")
 }
 
-fn json(home: &Home, words: &[&str]) -> Result<Value> {
+pub fn json(home: &Home, words: &[&str]) -> Result<Value> {
     let (command, rest) = words.split_first().context("no command")?;
     let Output { status, stdout, stderr } =
         home.command(command).args(rest).arg("--json").output()?;
     ensure!(status.success(), "{words:?}: {}", String::from_utf8_lossy(&stderr));
     Ok(serde_json::from_slice(&stdout)?)
+}
+
+/// Returns what has been counted so far. A connection is made for it that ends within its block.
+pub fn counts(home: &Home, wire: &Wire) -> Result<Value> {
+    open(wire)?.exchange(1_000)?;
+    Ok(json(home, &["report"])?["experiments"][0]["counts"].take())
 }
 
 #[e2e(long, beside)]
@@ -99,15 +105,10 @@ fn new_connections_get_what_their_block_is_for() -> Result<()> {
     agent.kill()?;
     ensure!(!is_tuned(&wire, &open(&wire)?)?, "the last block's stays without an agent");
     let agent = home.start(stand.cgroup())?;
-    let counts = || -> Result<Value> {
-        // Connections that end within their block.
-        open(&wire)?.exchange(1_000)?;
-        let report = json(&home, &["report"])?;
-        Ok(report["experiments"][0]["counts"].clone())
-    };
-    until("a pair counts", SOON, counts, |counts| counts["pairs"].as_u64() > Some(0))?;
-    let counts = counts()?;
-    ensure!(counts["thrown"]["restarted"].as_u64() > Some(0), "{counts:#}");
+    let look = || counts(&home, &wire);
+    let counts = until("a pair counts, and a block does not", SOON, look, |counts| {
+        counts["pairs"].as_u64() > Some(0) && counts["thrown"]["restarted"].as_u64() > Some(0)
+    })?;
     ensure!(home.log().contains("the agent or the host was restarted"), "{}", home.log());
     let flows = [&counts["flows_tuned"], &counts["flows_default"]];
     ensure!(flows.iter().all(|flows| flows.as_u64() > Some(0)), "{counts:#}");

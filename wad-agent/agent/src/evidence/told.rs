@@ -25,7 +25,7 @@ pub enum Begun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// It waits for its first block, or for the one after a restart.
+    /// It waits for its first block; or, where the clock was set back, for one that is not over.
     Waits,
     Runs,
     Ended,

@@ -26,6 +26,8 @@ struct Host {
     experiment: Experiment,
     /// The blocks that something happened in.
     interrupted: BTreeSet<u64>,
+    /// The wall clock was set by so much since the last look: there and back again is nothing.
+    set_by_seconds: i64,
 }
 
 impl Host {
@@ -36,10 +38,14 @@ impl Host {
             awake: SECOND * 4_000,
         };
         let experiment = Experiment::new(settings);
-        Self { clocks, news: Vec::new(), experiment, interrupted: BTreeSet::new() }
+        let interrupted = BTreeSet::new();
+        Self { clocks, news: Vec::new(), experiment, interrupted, set_by_seconds: 0 }
     }
 
     fn look(&mut self) {
+        if std::mem::take(&mut self.set_by_seconds).abs() > 1 {
+            self.interrupt();
+        }
         self.news.extend(self.experiment.look(self.clocks));
     }
 
@@ -188,6 +194,24 @@ fn blocks_that_were_interrupted_are_thrown_away_and_their_pairs_do_not_count() {
 }
 
 #[test]
+fn a_block_that_is_lost_goes_on_to_its_end_and_counts_for_nothing() {
+    let mut host = Host::new(settings(false));
+    host.pass(5 + 100, FAST);
+    let (block, _) = host.experiment.open().unwrap();
+    host.restart();
+    assert_eq!(host.experiment.open(), None);
+    host.news.clear();
+    host.look();
+    // New connections get what it is for, and whoever asks is told so.
+    assert_eq!(host.news, [News::Began(block)]);
+    assert_eq!(host.experiment.open(), Some((block, Some(Interruption::Restarted))));
+    host.restart();
+    host.pass(LENGTH, FAST);
+    assert_eq!(host.thrown(), [(0, Interruption::Restarted)], "once, however often");
+    assert_eq!((host.counted(), host.experiment.counts().blocks), (vec![], 0));
+}
+
+#[test]
 fn a_block_that_comes_again_does_not_count_twice() {
     let mut host = Host::new(settings(false));
     host.pass(5 + 3 * LENGTH + 100, FAST);
@@ -308,10 +332,9 @@ impl Happening {
     /// Says whether it is long enough to be seen, between looks that are 5 s apart.
     fn interrupts(self) -> bool {
         match self {
-            Self::Nothing(_) => false,
-            Self::ClockForward(seconds) | Self::ClockBack(seconds) | Self::Suspended(seconds) => {
-                seconds > 1
-            }
+            // It depends on how far it is set until the next look.
+            Self::Nothing(_) | Self::ClockForward(_) | Self::ClockBack(_) => false,
+            Self::Suspended(seconds) => seconds > 1,
             Self::Unwatched(seconds) => seconds > 30,
             Self::Restart | Self::Killed(_) => true,
         }
@@ -319,14 +342,26 @@ impl Happening {
 }
 
 impl Host {
-    fn undergo(&mut self, happening: Happening) {
-        let open = self.experiment.open.as_ref().filter(|_| happening.interrupts());
+    fn interrupt(&mut self) {
+        let open = self.experiment.open.as_ref();
         self.interrupted.extend(open.map(|open| open.block.number));
         let Clocks { wall, since_boot, awake } = &mut self.clocks;
         match happening {
             Happening::Nothing(seconds) => self.pass(seconds, FAST),
-            Happening::ClockForward(seconds) => *wall += SECOND * seconds,
-            Happening::ClockBack(seconds) => *wall -= SECOND * seconds,
+    }
+
+    fn undergo(&mut self, happening: Happening) {
+        if happening.interrupts() {
+            self.interrupt();
+        }
+            Happening::ClockForward(seconds) => {
+                *wall += SECOND * seconds;
+                self.set_by_seconds += i64::from(seconds);
+            }
+            Happening::ClockBack(seconds) => {
+                *wall -= SECOND * seconds;
+                self.set_by_seconds -= i64::from(seconds);
+            }
             Happening::Suspended(seconds) => {
                 *wall += SECOND * seconds;
                 *since_boot += SECOND * seconds;
