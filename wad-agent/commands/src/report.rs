@@ -4,7 +4,7 @@ mod html;
 mod page;
 mod picture;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 pub mod words;
 
 use std::time::Duration;

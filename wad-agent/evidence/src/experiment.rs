@@ -270,10 +270,7 @@ impl Experiment {
         }
         let left_out = self.left_out(flow);
         match (left_out, &mut self.open) {
-            (None, Some(open)) => {
-                open.tally.add(flow);
-                self.counts.take(flow);
-            }
+            (None, Some(open)) => open.tally.add(flow),
             _ => self.counts.leave_out(left_out.unwrap_or(LeftOut::NoBlock), flow),
         }
         left_out
@@ -319,7 +316,7 @@ impl Experiment {
             return;
         }
         let flows = tally.flows();
-        self.counts.count(block.arm, flows);
+        self.counts.count(block.arm, &tally);
         news.push(News::Counted { block: block.number, arm: block.arm, flows });
         match self.first.take() {
             Some((first, before)) if first ^ 1 == block.number => {

@@ -36,6 +36,8 @@ struct Flows {
     completion: [Mean; CLASSES.len()],
     rtt_inflation: Mean,
     bytes_sent: u64,
+    /// So many of them show no goodput, as the other end's window held them up.
+    held_up: u64,
     bytes_resent: u64,
 }
 
@@ -69,6 +71,7 @@ impl Tally {
             of.goodput[class].add(goodput);
         }
         if let Some(completion) = flow.completion() {
+        of.held_up = of.held_up.saturating_add(flow.is_held_up().into());
             of.completion[class].add(completion);
         }
         if let Some(rtt_inflation) = flow.rtt_inflation() {
@@ -88,6 +91,12 @@ impl Tally {
     #[must_use]
     pub const fn flows_of(&self, whose: Whose) -> u64 {
         self.of(whose).flows
+    /// Returns how many of the path's own show no goodput, as the other end held them up.
+    #[must_use]
+    pub const fn held_up(&self) -> u64 {
+        self.own.held_up
+    }
+
     }
 
     const fn of(&self, whose: Whose) -> &Flows {

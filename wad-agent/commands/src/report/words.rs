@@ -114,16 +114,27 @@ pub fn not_counted(counts: &Counts) -> Vec<String> {
     };
     let left_out = counts.left_out.iter();
     all.extend(left_out.map(|(reason, flows)| format!("{flows} connections {}", why(*reason))));
-    let Counts { crossed_tuned, crossed_default, held_up_tuned, held_up_default, .. } = counts;
-    for (what, tuned, default) in [
-        ("of those begun in a block before", crossed_tuned, crossed_default),
-        ("of those without goodput, as the other end held them up", held_up_tuned, held_up_default),
-    ] {
+    for (what, [tuned, default]) in left_out_by_kind(counts) {
         if tuned + default > 0 {
-            all.push(format!("{what}, {tuned} with the policy, {default} without"));
+            all.push(format!("of those {what}, {tuned} with the policy, {default} without"));
         }
     }
     all
+}
+
+/// Returns how many connections with the policy, and how many without, one of the two may have
+/// more of by what it does: those that are left are a selection then.
+const fn left_out_by_kind(counts: &Counts) -> [(&str, [u64; 2]); 2] {
+    let Counts { crossed_tuned, crossed_default, held_up_tuned, held_up_default, .. } = *counts;
+    [
+        ("begun in a block before", [crossed_tuned, crossed_default]),
+        ("without goodput, as the other end held them up", [held_up_tuned, held_up_default]),
+    ]
+}
+
+/// Says whether as many of one kind are left out as of the other, but for chance.
+pub fn are_alike(counts: &Counts) -> bool {
+    left_out_by_kind(counts).iter().all(|(_, [tuned, default])| !is_uneven(*tuned, *default))
 }
 
 /// Says how sure it is.
@@ -137,18 +148,17 @@ pub fn sure(it: &ExperimentTold) -> String {
 
 /// Says what the numbers cannot tell, as far as it is of this experiment.
 pub fn doubts(it: &ExperimentTold) -> Vec<String> {
-    let Counts { crossed_tuned, crossed_default, held_up_tuned, held_up_default, .. } = it.counts;
-    let mut doubts = Vec::new();
-    let mut are_uneven = |what: &str, tuned: u64, default: u64| {
-        if is_uneven(tuned, default) {
-            doubts.push(format!(
-                "{what}: {tuned} with the policy, and {default} without. What is left of the two \
-                 kinds is not alike, so part of an effect may be one of choice."
-            ));
-        }
-    };
-    are_uneven("Connections that began in a block before", crossed_tuned, crossed_default);
-    are_uneven("Connections that the other end held up", held_up_tuned, held_up_default);
+    let uneven = left_out_by_kind(&it.counts)
+        .into_iter()
+        .filter(|(_, [tuned, default])| is_uneven(*tuned, *default));
+    let mut doubts: Vec<_> = uneven
+        .map(|(what, [tuned, default])| {
+            format!(
+                "Connections {what}: {tuned} with the policy, and {default} without. What is left \
+                 of the two kinds is not alike, so part of an effect may be one of choice."
+            )
+        })
+        .collect();
     if it.neighbours.is_empty() {
         doubts.push(
             "Whether others on the same way are harmed is not known: the experiment has no \

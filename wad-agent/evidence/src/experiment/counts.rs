@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     metric::{FlowEnd, Kind},
     plan::Arm,
+    tally::Tally,
     watch::Interruption,
 };
 
@@ -63,22 +64,15 @@ impl Counts {
         add(&mut self.pairs, 1);
     }
 
-    pub(super) fn count(&mut self, arm: Arm, flows: u64) {
+    /// Counts a block with what it has shown.
+    pub(super) fn count(&mut self, arm: Arm, tally: &Tally) {
         add(&mut self.blocks, 1);
-        match arm {
-            Arm::Tuned => add(&mut self.flows_tuned, flows),
-            Arm::Default => add(&mut self.flows_default, flows),
-        }
-    }
-
-    /// Takes a flow that counts, if its block does.
-    pub(super) fn take(&mut self, flow: &FlowEnd) {
-        match flow.kind {
-            Kind::Own(_) if !flow.is_held_up() => {}
-            Kind::Own(Arm::Tuned) => add(&mut self.held_up_tuned, 1),
-            Kind::Own(Arm::Default) => add(&mut self.held_up_default, 1),
-            Kind::Neighbour => {}
-        }
+        let (flows, held_up) = match arm {
+            Arm::Tuned => (&mut self.flows_tuned, &mut self.held_up_tuned),
+            Arm::Default => (&mut self.flows_default, &mut self.held_up_default),
+        };
+        add(flows, tally.flows());
+        add(held_up, tally.held_up());
     }
 
     pub(super) fn throw(&mut self, reason: Interruption) {

@@ -212,6 +212,26 @@ fn a_block_that_is_lost_goes_on_to_its_end_and_counts_for_nothing() {
 }
 
 #[test]
+fn flows_that_were_held_up_count_with_their_block() {
+    let mut host = Host::new(settings(false));
+    let hold_up = |host: &mut Host| {
+        let now = host.clocks.wall;
+        let arm = host.experiment.arm(now);
+        let held_up = FlowEnd { held_up: 0.5, ..flow(now, arm, 1e6) };
+        assert_eq!(host.experiment.flow_ended(&held_up), None);
+    };
+    host.pass(5 + 100, FAST);
+    hold_up(&mut host);
+    host.pass(LENGTH, FAST);
+    hold_up(&mut host);
+    // The second block is thrown away.
+    host.clocks.wall += SECOND * 3;
+    host.pass(LENGTH, FAST);
+    let counts = host.experiment.counts();
+    assert_eq!((counts.blocks, counts.held_up_tuned + counts.held_up_default), (1, 1));
+}
+
+#[test]
 fn a_block_that_comes_again_does_not_count_twice() {
     let mut host = Host::new(settings(false));
     host.pass(5 + 3 * LENGTH + 100, FAST);
