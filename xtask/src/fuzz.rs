@@ -26,13 +26,14 @@ use crate::{
 };
 
 /// The names of `wad_fuzz::PARSERS`.
-const TARGETS: [&str; 26] = [
+const TARGETS: [&str; 27] = [
     "archive",
     "authorization",
     "config",
     "derived",
     "dns",
     "document",
+    "experiments",
     "http",
     "otlp",
     "packed_trace",

@@ -8,13 +8,14 @@ use wad_commands::fuzz;
 pub type Parser = fn(&[u8]);
 
 /// This table has all of them.
-pub const PARSERS: [(&str, Parser); 26] = [
+pub const PARSERS: [(&str, Parser); 27] = [
     ("archive", fuzz::archive),
     ("authorization", fuzz::authorization),
     ("config", fuzz::config),
     ("derived", fuzz::derived),
     ("dns", fuzz::dns),
     ("document", fuzz::document),
+    ("experiments", fuzz::experiments),
     ("http", fuzz::http),
     ("otlp", fuzz::otlp),
     ("packed_trace", fuzz::packed_trace),

@@ -115,3 +115,22 @@ pub const fn end_words(end: End) -> &'static str {
         End::Hand => "somebody ended it",
     }
 }
+
+/// Reads what an agent before this one has left of experiments, and goes on with it.
+#[cfg(feature = "fuzz")]
+pub fn fuzz(bytes: &[u8]) {
+    use std::time::Duration;
+
+    use wad_evidence::{saved, watch::Clocks};
+
+    let Ok(mut kept) = saved::read::<Vec<Kept>>(bytes) else { return };
+    // Another agent would know the same.
+    assert_eq!(saved::read::<Vec<Kept>>(&saved::text(&kept)).ok().as_ref(), Some(&kept));
+    let since_boot = Duration::from_secs(1_000);
+    let wall = Duration::from_secs(1_800_000_000);
+    for kept in &mut kept {
+        kept.experiment.look(Clocks { wall, since_boot, awake: since_boot });
+    }
+    let told = serde_json::to_vec(&Experiments::new(kept).told()).expect("it is JSON");
+    assert!(serde_json::from_slice::<ExperimentsTold>(&told).is_ok());
+}

@@ -8,6 +8,10 @@ use crate::metric::{CLASSES, FlowEnd, Measure, Metric, Whose, class};
 /// nothing says nothing.
 pub const LEAST_RESENT: f64 = 1e-4;
 
+/// No logarithm of what was measured is farther from 0, nor is a difference of two: what it is of
+/// is a number.
+pub const MOST_LN: f64 = 700.0;
+
 /// A mean of logarithms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,12 +36,12 @@ impl Mean {
 #[serde(deny_unknown_fields)]
 struct Flows {
     flows: u64,
+    /// So many of them show no goodput, as the other end's window held them up.
+    held_up: u64,
     goodput: [Mean; CLASSES.len()],
     completion: [Mean; CLASSES.len()],
     rtt_inflation: Mean,
     bytes_sent: u64,
-    /// So many of them show no goodput, as the other end's window held them up.
-    held_up: u64,
     bytes_resent: u64,
 }
 
@@ -67,11 +71,11 @@ impl Tally {
         };
         let class = class(flow.bytes_acked);
         of.flows = of.flows.saturating_add(1);
+        of.held_up = of.held_up.saturating_add(flow.is_held_up().into());
         if let Some(goodput) = flow.goodput() {
             of.goodput[class].add(goodput);
         }
         if let Some(completion) = flow.completion() {
-        of.held_up = of.held_up.saturating_add(flow.is_held_up().into());
             of.completion[class].add(completion);
         }
         if let Some(rtt_inflation) = flow.rtt_inflation() {
@@ -87,16 +91,16 @@ impl Tally {
         self.own.flows.saturating_add(self.neighbours.flows)
     }
 
-    /// Returns how many flows of these it has.
-    #[must_use]
-    pub const fn flows_of(&self, whose: Whose) -> u64 {
-        self.of(whose).flows
     /// Returns how many of the path's own show no goodput, as the other end held them up.
     #[must_use]
     pub const fn held_up(&self) -> u64 {
         self.own.held_up
     }
 
+    /// Returns how many flows of these it has.
+    #[must_use]
+    pub const fn flows_of(&self, whose: Whose) -> u64 {
+        self.of(whose).flows
     }
 
     const fn of(&self, whose: Whose) -> &Flows {
@@ -110,7 +114,8 @@ impl Tally {
     pub(crate) fn is_valid(&self) -> bool {
         let means = |flows: &Flows| {
             let all = flows.goodput.into_iter().chain(flows.completion);
-            all.chain([flows.rtt_inflation]).all(|mean| mean.sum_ln.is_finite())
+            let can_be = |mean: Mean| mean.sum_ln.abs() <= mean.flows as f64 * MOST_LN;
+            all.chain([flows.rtt_inflation]).all(can_be)
         };
         means(&self.own) && means(&self.neighbours)
     }

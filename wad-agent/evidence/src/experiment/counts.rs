@@ -54,12 +54,26 @@ pub struct Counts {
     pub held_up_default: u64,
 }
 
+/// No count that was kept is greater: programs have so many numbers that read JSON, and sums of
+/// some are numbers, too.
+const MOST: u64 = 1 << 53;
+
 /// Counts stay at their greatest.
 const fn add(count: &mut u64, more: u64) {
     *count = count.saturating_add(more);
 }
 
 impl Counts {
+    /// Says whether all of them can be.
+    pub(super) fn can_be(&self) -> bool {
+        let Self { pairs, blocks, thrown, flows_tuned, flows_default, left_out, .. } = self;
+        let Self { crossed_tuned, crossed_default, held_up_tuned, held_up_default, .. } = self;
+        let flows = [flows_tuned, flows_default, crossed_tuned, crossed_default];
+        let all = flows.into_iter().chain([pairs, blocks, held_up_tuned, held_up_default]);
+        let mut all = all.chain(thrown.values()).chain(left_out.values());
+        all.all(|count| *count <= MOST)
+    }
+
     pub(super) fn count_pair(&mut self) {
         add(&mut self.pairs, 1);
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use super::{Counts, End, Experiment, OfClass, Settings};
 use crate::{
     metric::{CLASSES, METRICS, Metric},
-    tally::Tally,
+    tally::{MOST_LN, Tally},
 };
 
 #[derive(Serialize, Deserialize)]
@@ -19,6 +19,7 @@ pub struct Raw {
     first: Option<(u64, Tally)>,
     #[serde(deserialize_with = "valid_metrics")]
     metrics: Vec<RawMetric>,
+    #[serde(deserialize_with = "valid_counts")]
     counts: Counts,
     end: Option<End>,
 }
@@ -86,15 +87,26 @@ fn valid_first<'de, D: Deserializer<'de>>(from: D) -> Result<Option<(u64, Tally)
     is_valid.then_some(first).ok_or_else(|| D::Error::custom("a mean is no number"))
 }
 
+fn valid_counts<'de, D: Deserializer<'de>>(from: D) -> Result<Counts, D::Error> {
+    let counts = Counts::deserialize(from)?;
+    let can_be = counts.can_be();
+    can_be.then_some(counts).ok_or_else(|| D::Error::custom("a count is too great"))
+}
+
 fn valid_metrics<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<RawMetric>, D::Error> {
     let metrics = Vec::<RawMetric>::deserialize(from)?;
     if !metrics.iter().map(|kept| kept.metric).eq(METRICS.iter().map(|row| row.metric)) {
         return Err(D::Error::custom("its metrics are others"));
     }
-    let numbers = metrics.iter().flat_map(|kept| {
-        let classes = kept.classes.iter().flat_map(|class| [class.sum, class.weights]);
-        kept.differences.iter().copied().chain(classes)
-    });
-    let are_finite = { numbers }.all(f64::is_finite);
-    are_finite.then_some(metrics).ok_or_else(|| D::Error::custom("a difference is no number"))
+    let can_be = |kept: &RawMetric| {
+        let is_class = |class: &OfClass| {
+            (0.0..=f64::MAX).contains(&class.weights)
+                && class.sum.abs() <= class.weights * MOST_LN
+                && (class.pairs > 0) == (class.weights > 0.0)
+        };
+        kept.differences.iter().all(|difference| difference.abs() <= MOST_LN)
+            && kept.classes.iter().all(is_class)
+    };
+    let can_all_be = metrics.iter().all(can_be);
+    can_all_be.then_some(metrics).ok_or_else(|| D::Error::custom("a difference is none"))
 }

@@ -304,6 +304,9 @@ fn what_cannot_have_been_kept_is_refused() {
     assert!(refused("\"blocks\":48", "\"blocks\":47"));
     assert!(refused("\"alpha\":0.05", "\"alpha\":5"));
     assert!(refused("\"differences\":[]", "\"differences\":[1e999]"));
+    assert!(!refused("\"differences\":[]", "\"differences\":[7e2]"));
+    assert!(refused("\"differences\":[]", "\"differences\":[-7.1e2]"));
+    assert!(refused("\"counts\":{\"pairs\":0", "\"counts\":{\"pairs\":9007199254740993"));
     assert!(refused("\"resent\"", "\"goodput\""));
     assert!(refused("\"done\"", "\"undone\""));
 }
@@ -365,15 +368,15 @@ impl Host {
     fn interrupt(&mut self) {
         let open = self.experiment.open.as_ref();
         self.interrupted.extend(open.map(|open| open.block.number));
-        let Clocks { wall, since_boot, awake } = &mut self.clocks;
-        match happening {
-            Happening::Nothing(seconds) => self.pass(seconds, FAST),
     }
 
     fn undergo(&mut self, happening: Happening) {
         if happening.interrupts() {
             self.interrupt();
         }
+        let Clocks { wall, since_boot, awake } = &mut self.clocks;
+        match happening {
+            Happening::Nothing(seconds) => self.pass(seconds, FAST),
             Happening::ClockForward(seconds) => {
                 *wall += SECOND * seconds;
                 self.set_by_seconds += i64::from(seconds);
