@@ -124,11 +124,11 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode> {
-    let tests = arguments.choice.tests();
     if arguments.list {
-        cli::print(harness::list(&tests).trim_end())?;
+        cli::print(harness::list(&arguments.choice.named()).trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let tests = arguments.choice.tests();
     if arguments.verifier {
         cli::print(tests::verifier::show()?.trim_end())?;
         return Ok(ExitCode::SUCCESS);
@@ -156,6 +156,6 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         // Those that bear any others wait most of the time.
         Places { beside: 4 * processors, few: 2 * processors }
     };
-    let passed_over = Choice::default().tests().len() - tests.len();
+    let passed_over = Choice::default().named().len() - tests.len();
     harness::run(&tests, places, passed_over)
 }

@@ -6,6 +6,8 @@
 //! - on a host `beside` others; beside a `few`, as it measures, but takes a fraction of a
 //!   processor for it; or `alone`, as what it measures takes the whole machine, or as it
 //!   changes, counts or traces what is the host's;
+//!   Or `never_on_hosts = "REASON"`: in virtual machines alone, as it does what harms whoever
+//!   is on a host with it;
 //! - `slow`: it takes half a minute or more, and is begun before the others of its kind;
 //! - `any_kernel`: also where no congestion control by BPF can be registered.
 //!
@@ -30,7 +32,7 @@ pub fn e2e(attribute: TokenStream, function: TokenStream) -> TokenStream {
 #[derive(Default)]
 struct Said {
     machines: Option<String>,
-    company: Option<&'static str>,
+    company: Option<String>,
     is_slow: bool,
     any_kernel: bool,
 }
@@ -43,15 +45,13 @@ impl Said {
             match token.to_string().as_str() {
                 "every_change" => said.tier("EveryChange".to_owned())?,
                 "long" => said.tier("Long".to_owned())?,
-                "never" => match (tokens.next(), tokens.next()) {
-                    (Some(TokenTree::Punct(_)), Some(TokenTree::Literal(reason))) => {
-                        said.tier(format!("Never({reason})"))?;
-                    }
-                    _ => return Err("never = \"why it cannot be run there\"".to_owned()),
-                },
-                "beside" => said.company = Some("Beside"),
-                "few" => said.company = Some("Few"),
-                "alone" => said.company = Some("Alone"),
+                "never" => said.tier(format!("Never({})", reason(&mut tokens)?))?,
+                "beside" => said.company = Some("Beside".to_owned()),
+                "few" => said.company = Some("Few".to_owned()),
+                "alone" => said.company = Some("Alone".to_owned()),
+                "never_on_hosts" => {
+                    said.company = Some(format!("NeverOnHosts({})", reason(&mut tokens)?));
+                }
                 "slow" => said.is_slow = true,
                 "any_kernel" => said.any_kernel = true,
                 "," => {}
@@ -72,8 +72,10 @@ impl Said {
         let Some(machines) = &self.machines else {
             return missing("in virtual machines `every_change`, `long`, or `never = \"REASON\"`");
         };
-        let Some(company) = self.company else {
-            return missing("`beside` others, beside a `few` or `alone`");
+        let Some(company) = &self.company else {
+            return missing(
+                "`beside` others, beside a `few` or `alone`, or `never_on_hosts = \"REASON\"`",
+            );
         };
         let Self { is_slow, any_kernel, .. } = self;
         format!(
@@ -86,6 +88,14 @@ impl Said {
                 run: {function},
             }} }}"
         )
+    }
+}
+
+/// Returns the reason that follows a word, behind a sign.
+fn reason(tokens: &mut impl Iterator<Item = TokenTree>) -> Result<TokenTree, String> {
+    match (tokens.next(), tokens.next()) {
+        (Some(TokenTree::Punct(_)), Some(reason @ TokenTree::Literal(_))) => Ok(reason),
+        _ => Err("a reason is said as in `never = \"why it cannot be run there\"`".to_owned()),
     }
 }
 

@@ -53,6 +53,15 @@ pub enum Company {
     /// The test bears nothing: what it measures takes the whole machine, or it changes,
     /// counts or traces what is the host's.
     Alone,
+    /// The test is run in virtual machines alone, for this reason.
+    NeverOnHosts(&'static str),
+}
+
+impl Company {
+    /// Tells whether a host runs the test at all.
+    pub fn is_on_hosts(self) -> bool {
+        !matches!(self, Self::NeverOnHosts(_))
+    }
 }
 
 impl Test {
@@ -89,26 +98,36 @@ enum Tier {
 }
 
 impl Choice {
-    /// Returns the tests that the choice means, in the order of their names.
+    /// Returns the tests that the choice means here, in the order of their names.
     pub fn tests(&self) -> Vec<&'static Test> {
+        let mut tests = self.named();
+        tests.retain(|test| self.has(test));
+        tests
+    }
+
+    /// Returns the tests of such names, wherever they are run, in the order of these.
+    pub fn named(&self) -> Vec<&'static Test> {
         let mut tests: Vec<&Test> =
-            inventory::iter::<Test>.into_iter().filter(|test| self.has(test)).collect();
+            inventory::iter::<Test>.into_iter().filter(|test| self.names(test)).collect();
         tests.sort_unstable_by_key(|test| test.name());
         tests
     }
 
-    fn has(&self, test: &Test) -> bool {
+    fn names(&self, test: &Test) -> bool {
         let name = test.name();
         let fits =
             |filter: &String| if self.exact { name == filter } else { name.contains(filter) };
-        let in_tier = match (self.machines, test.machines) {
-            (None, _) | (Some(_), Machines::EveryChange) => true,
+        self.filters.is_empty() || self.filters.iter().any(fits)
+    }
+
+    fn has(&self, test: &Test) -> bool {
+        let is_here = match (self.machines, test.machines) {
+            (None, _) => test.company.is_on_hosts(),
+            (Some(_), Machines::EveryChange) => true,
             (Some(tier), Machines::Long) => tier == Tier::Long,
             (Some(_), Machines::Never(_)) => false,
         };
-        (self.filters.is_empty() || self.filters.iter().any(fits))
-            && in_tier
-            && (test.any_kernel || !self.any_kernel)
+        self.names(test) && is_here && (test.any_kernel || !self.any_kernel)
     }
 }
 
@@ -135,7 +154,7 @@ mod tests {
 
     #[test]
     fn a_name_is_that_of_one_test_and_begins_with_its_file() {
-        let tests = Choice::default().tests();
+        let tests = Choice::default().named();
         let names: HashSet<&str> = tests.iter().map(|test| test.name()).collect();
         assert!(!tests.is_empty() && names.len() == tests.len());
         assert!(names.iter().all(|name| name.split("::").count() == 2), "{names:?}");
@@ -157,6 +176,18 @@ mod tests {
         assert_eq!(in_run(None), [true, true, true]);
         assert_eq!(in_run(Some(Tier::EveryChange)), [true, false, false]);
         assert_eq!(in_run(Some(Tier::Long)), [true, true, false]);
+    }
+
+    #[test]
+    fn what_harms_a_host_is_run_in_machines_alone() {
+        let company = Company::NeverOnHosts("it sets the clock");
+        let test = Test { company, ..test("x", Machines::Long) };
+        let in_run = |tier| choice("", false, tier).has(&test);
+        assert_eq!(
+            [None, Some(Tier::EveryChange), Some(Tier::Long)].map(in_run),
+            [false, false, true]
+        );
+        assert!(choice("x", true, None).names(&test), "it is listed");
     }
 
     #[test]

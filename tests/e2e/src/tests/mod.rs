@@ -23,6 +23,7 @@ mod equivalent_streams;
 mod events;
 mod every_flow;
 mod experiments;
+mod experiments_interrupted;
 mod explain;
 mod file_traces;
 mod files;
