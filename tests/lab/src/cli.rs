@@ -16,6 +16,7 @@ use nix::unistd::Uid;
 use wad_testbed::{leftovers, monotonic_ns, say, signal};
 
 use crate::{
+    again,
     bulk::{self, Amount},
     unread,
 };
@@ -68,6 +69,12 @@ pub enum Peer {
     /// Accepts, and never reads.
     #[command(hide = true)]
     Hold { on: SocketAddr },
+    /// Sends so much by each connection, one after the other.
+    #[command(hide = true)]
+    SendAgain { to: SocketAddr, streams: u32, bytes: u64 },
+    /// Accepts, and reads all.
+    #[command(hide = true)]
+    ReceiveAgain { on: SocketAddr },
 }
 
 /// The sender is told this of what it is to send.
@@ -107,6 +114,10 @@ impl Peer {
                 Err(unread::fill(to, streams, over)).context("cannot fill")
             }
             Self::Hold { on } => Err(unread::hold(on)).context("cannot hold"),
+            Self::SendAgain { to, streams, bytes } => {
+                Err(again::send(to, streams, bytes)).context("cannot send again")
+            }
+            Self::ReceiveAgain { on } => Err(again::receive(on)).context("cannot receive again"),
         }
     }
 }
@@ -145,5 +156,22 @@ pub fn filler(program: &Path, to: SocketAddr, streams: u32, over: Duration) -> C
 pub fn holder(program: &Path, on: SocketAddr) -> Command {
     let mut command = Command::new(program);
     command.arg("hold").arg(on.to_string());
+    command
+}
+
+/// Returns the command for who sends so much by each connection, one after the other.
+#[must_use]
+pub fn again_sender(program: &Path, to: SocketAddr, streams: u32, bytes: u64) -> Command {
+    let mut command = Command::new(program);
+    command.arg("send-again").arg(to.to_string());
+    command.arg(streams.to_string()).arg(bytes.to_string());
+    command
+}
+
+/// Returns the command for who receives that.
+#[must_use]
+pub fn again_receiver(program: &Path, on: SocketAddr) -> Command {
+    let mut command = Command::new(program);
+    command.arg("receive-again").arg(on.to_string());
     command
 }

@@ -5,13 +5,15 @@
 //! `udp` as who sends, `fetch` for a client that gets what a server has; `second_path` has
 //! connections beside it that nobody reads, by `unread`; `monitor` has measured the path
 //! where nobody tells the agent of it; `suggested` asks what `wad` would suggest; `probe` holds
-//! what probes find out against their paths; `record` makes figures of what was seen, with
+//! what probes find out against their paths, `experiment` what experiments do, with connections
+//! one after the other by `again`; `record` makes figures of what was seen, with
 //! `slow_start`, `recovery` and `responses`, `memory` watches what TCP holds, and
 //! `targets` holds figures against what was to be shown; `report` and
 //! `store` keep them; `demo`, `table`, `page` and `svg` show them. `bench` has what wad
 //! costs, `compare` the laws beside the kernel's own, and `cli` what their programs
 //! have in common.
 
+mod again;
 mod algorithm;
 pub mod bench;
 pub mod bulk;
@@ -20,6 +22,7 @@ pub mod client;
 pub mod compare;
 pub mod counters;
 pub mod demo;
+pub mod experiment;
 mod fetch;
 pub mod iperf3;
 pub mod lab;

@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use wad_lab::{
     cli::{self, Peer, print},
     client::Client,
-    demo,
+    demo, experiment,
     lab::Lab,
     page, probe, progress,
     report::Report,
@@ -84,8 +84,9 @@ enum Command {
     Peer(Peer),
 }
 
-/// It is no transfer under `wad`, and has its own paths and figures.
+/// These are no transfers under `wad`, and have their own paths and figures.
 const PROBE: &str = "probe";
+const EXPERIMENT: &str = "experiment";
 
 #[derive(clap::Args)]
 struct How {
@@ -117,6 +118,11 @@ fn run(command: Command) -> anyhow::Result<()> {
         Command::Run { scenario, how, variants, json, .. } if scenario == PROBE => {
             cli::prepare(&how.wad)?;
             print(probe::run(&how.wad, &variants, json)?.trim_end())
+        }
+        Command::Run { scenario, how, variants, json, .. } if scenario == EXPERIMENT => {
+            cli::prepare(&how.wad)?;
+            let text = experiment::run(&own()?, &how.wad, &variants, json)?;
+            print(text.trim_end())
         }
         Command::Run { scenario, how, variants, json, client, trace } => {
             if let Some(folder) = &trace {
@@ -157,6 +163,7 @@ fn list() -> anyhow::Result<()> {
     for name in Scenario::names()? {
         print(&format!("{name:<20} {}", Scenario::load(&name)?.description))?;
     }
+    print(&format!("{EXPERIMENT:<20} {}", experiment::DESCRIPTION))?;
     print(&format!("{PROBE:<20} {}", probe::DESCRIPTION))
 }
 
@@ -236,6 +243,9 @@ fn lab(wad: PathBuf, client: ClientName) -> anyhow::Result<Lab> {
         ClientName::Own => Client::Own,
         ClientName::Iperf3 => Client::Iperf3,
     };
-    let own = std::env::current_exe().context("cannot find this program's own file")?;
-    Ok(Lab { own, wad, client, traces: None })
+    Ok(Lab { own: own()?, wad, client, traces: None })
+}
+
+fn own() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
 }
