@@ -69,6 +69,7 @@ pub fn run(me: &Path, wad: &Path) -> Result<Report> {
     ratios("rate_ratio_matched/set_of_100000", &set, MATCHED, 0.90)?;
     ratios("rate_ratio/ranges_1000", &ranges(1_000), UNMATCHED, 0.97)?;
     ratios("rate_ratio_matched/ranges_1000", &ranges(1_000), MATCHED, 0.90)?;
+    ratios("rate_ratio_matched/experiments_16", &experiments(16), MATCHED, 0.90)?;
     results.extend(bench.memory()?);
     results.push(bench.start()?);
     Ok(Report { bench: "connect", results })
@@ -181,6 +182,16 @@ fn ranges(paths: u32) -> String {
         )
     };
     (0..paths).map(path).collect()
+}
+
+/// Makes a policy of so many paths with an experiment each, whose blocks are as short as they may
+/// be. The last is the matched address.
+fn experiments(paths: u32) -> String {
+    let experiment =
+        "[path.experiment]\nblock = \"2s\"\nflow_life = \"50ms\"\nburn_in = \"500ms\"\n";
+    let path =
+        |n| format!("[[path]]\nname = \"p{n}\"\nremote = \"{}\"\n{SETTINGS}{experiment}", host(n));
+    (0..paths).rev().map(path).collect()
 }
 
 /// Is the client, which connects and closes for a while; returns connections per
