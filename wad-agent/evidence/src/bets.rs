@@ -34,6 +34,17 @@ impl Bets {
         }
     }
 
+    /// Takes the next score as one that the claim may have become wrong with: each stake begins
+    /// again with 1 where it has less. How long the claim was right before makes no difference
+    /// then; for that, the gain comes to A within N scores with a probability of N/A at most,
+    /// while the claim is true (an e-detector of CUSUM form: Shin, Ramdas and Rinaldo,
+    /// E-detectors, NEJSDS 2024, definition 2.6; it is no greater than that of Shiryaev and
+    /// Roberts, whose mean at the N-th score is N).
+    pub fn take_anew(&mut self, score: f64) {
+        self.gains_ln.iter_mut().for_each(|gain_ln| *gain_ln = gain_ln.max(0.0));
+        self.take(score);
+    }
+
     /// Returns the natural logarithm of what the stakes together have made of 1.
     pub fn gain_ln(&self) -> f64 {
         let most = self.gains_ln.into_iter().fold(f64::NEG_INFINITY, f64::max);
@@ -44,6 +55,11 @@ impl Bets {
     /// Says whether chance has such a gain with a probability of `alpha` at most.
     pub fn are_against(&self, alpha: f64) -> bool {
         self.gain_ln() >= -alpha.ln()
+    }
+
+    /// Says whether all that it holds can be.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.gains_ln.iter().all(|gain_ln| gain_ln.is_finite() && *gain_ln <= MOST_LN)
     }
 }
 
@@ -87,9 +103,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_right_for_long_is_wrong_as_soon_as_anything_else() {
+        let scores_until = |before: u32| {
+            let mut bets = Bets::default();
+            (0..before).for_each(|_| bets.take_anew(-1.0));
+            (1..).find(|_| {
+                bets.take_anew(1.0);
+                bets.are_against(1e-6)
+            })
+        };
+        assert_eq!(scores_until(0), Some(25));
+        assert_eq!(scores_until(100_000), Some(25));
+    }
+
+    #[test]
     fn a_gain_without_end_stays_a_number() {
         let mut bets = Bets::default();
         (0..1_000_000).for_each(|_| bets.take(1.0));
-        assert!(bets.gain_ln().is_finite() && bets.gain_ln() > 500.0);
+        assert!(bets.is_valid() && bets.gain_ln() > 500.0);
     }
 }

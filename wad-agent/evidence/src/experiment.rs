@@ -263,6 +263,13 @@ impl Experiment {
         news
     }
 
+    /// The block that is open counts for nothing, for this reason.
+    pub fn spoil(&mut self, reason: Interruption) {
+        if let Some(open) = &mut self.open {
+            open.spoiled.get_or_insert(reason);
+        }
+    }
+
     /// Takes a flow that has ended. Says why it does not count, if so.
     pub fn flow_ended(&mut self, flow: &FlowEnd) -> Option<LeftOut> {
         if self.end.is_some() {

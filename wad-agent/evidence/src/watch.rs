@@ -48,6 +48,8 @@ pub enum Interruption {
     Unwatched,
     #[error("the wall clock was set")]
     ClockSet,
+    #[error("the path's guard held its policy back")]
+    HeldBack,
 }
 
 /// A watch has the clocks as they were at the last look; None before the first.

@@ -232,6 +232,16 @@ fn flows_that_were_held_up_count_with_their_block() {
 }
 
 #[test]
+fn a_block_in_which_the_policy_was_held_back_does_not_count() {
+    let mut host = Host::new(settings(false));
+    host.pass(LENGTH + 50, FAST);
+    host.experiment.spoil(Interruption::HeldBack);
+    host.pass(2 * LENGTH, FAST);
+    assert_eq!(host.thrown(), [(1, Interruption::HeldBack)]);
+    assert_eq!(host.counted(), [0, 2]);
+}
+
+#[test]
 fn a_block_that_comes_again_does_not_count_twice() {
     let mut host = Host::new(settings(false));
     host.pass(5 + 3 * LENGTH + 100, FAST);
