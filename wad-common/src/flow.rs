@@ -51,7 +51,7 @@ pub enum Outcome {
     Tuned = 1,
     /// Left alone: the path has its `max_flows` already.
     TooMany = 2,
-    /// Left alone: the path's flows are only observed.
+    /// Left alone: the path's flows are only observed, or its policy is held back.
     Observed = 3,
     /// It is on no path: it has no state, but may be asked for.
     NoPath = 4,

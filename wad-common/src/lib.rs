@@ -17,6 +17,7 @@ pub mod division;
 pub mod event;
 pub mod flow;
 pub mod growth;
+pub mod health;
 pub mod instruments;
 pub mod law;
 pub mod memory;

@@ -51,13 +51,14 @@ pub use self::{
 use crate::{
     evidence::{self, ExperimentAnswer, ExperimentOrder, Experiments, ExperimentsTold},
     explainer::Explainer,
+    guards::{Guards, RELEASE_AT, Release, ReleaseAnswer},
     handing_over::{self, HandingOver},
     heard::Ends,
     paths::{self, Paths},
     peers,
     probes::Desk,
     reload,
-    status::{About, Status},
+    status::{About, Evidence, ExperimentStatus, Status},
     switched,
 };
 
@@ -82,6 +83,7 @@ pub struct Api {
     /// The events of the last hour, where they are kept.
     pub recent: Arc<Recent>,
     pub experiments: Experiments,
+    pub guards: Guards,
 }
 
 impl Api {
@@ -89,7 +91,8 @@ impl Api {
     /// takes.
     pub fn status(&self) -> Result<Status, SourceError> {
         let status = Status::new(&self.about, self.source.read()?);
-        Ok(status.with_probes(self.probes.outlook()).with_peers(&self.ends))
+        let status = status.with_probes(self.probes.outlook()).with_peers(&self.ends);
+        Ok(status.with_guards(self.guards.told()))
     }
 }
 
@@ -148,6 +151,8 @@ pub enum Command {
     Switch(switch::Order, switched::Answer),
     /// Begins an experiment, or ends one.
     Experiment(ExperimentOrder, ExperimentAnswer),
+    /// Ends what a guard does.
+    Release(Release, ReleaseAnswer),
     /// Has this agent leave its place to another one.
     HandOver(handing_over::Answer),
 }
@@ -159,6 +164,7 @@ pub fn readers_router(api: Arc<Api>) -> Router {
         .route("/v1/paths", get(known_paths))
         .route("/v1/flows", get(flows))
         .route(evidence::AT, get(experiments))
+        .route(evidence::SUMMED_UP_AT, get(summed_up))
         .with_state(Arc::clone(&api))
         .merge(api.probes.queries())
         .merge(api.peers.queries())
@@ -180,6 +186,10 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
     let experiment = move |Json(order): Json<ExperimentOrder>| {
         ask(experiments, move |answer| Command::Experiment(order, answer))
     };
+    let releases = commands.clone();
+    let release = move |Json(order): Json<Release>| {
+        ask(releases, move |answer| Command::Release(order, answer))
+    };
     let reload = move || ask(commands, Command::Reload);
     let probes = api.probes.orders();
     readers_router(api)
@@ -188,6 +198,7 @@ pub fn control_router(api: Arc<Api>, commands: mpsc::Sender<Command>) -> Router 
         .route("/v1/reload/preview", post(preview).layer(DefaultBodyLimit::max(PREVIEW_BYTES)))
         .route("/v1/switch", post(switch))
         .route(evidence::ORDERS_AT, post(experiment))
+        .route(RELEASE_AT, post(release))
         .route(handing_over::AT, post(hand_over))
 }
 
@@ -237,6 +248,11 @@ async fn status(State(api): State<Arc<Api>>) -> Result<Told<Status>, Failure> {
 
 async fn experiments(State(api): State<Arc<Api>>) -> Result<Told<ExperimentsTold>, Failure> {
     beside(move || Ok(api.experiments.told())).await.map(told).map_err(Failure)
+}
+
+async fn summed_up(State(api): State<Arc<Api>>) -> Told<Evidence> {
+    let experiments = api.experiments.readings().into_iter().map(ExperimentStatus::from);
+    told(Evidence { experiments: experiments.collect(), guards: api.guards.told() })
 }
 
 async fn known_paths(State(api): State<Arc<Api>>) -> Result<Told<Paths>, Failure> {

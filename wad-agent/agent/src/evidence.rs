@@ -3,6 +3,8 @@
 
 mod flow_end;
 mod order;
+#[cfg(test)]
+pub mod testing;
 mod told;
 
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -27,6 +29,9 @@ pub use self::{
 
 /// Where the agent tells of experiments.
 pub const AT: &str = "/v1/experiments";
+
+/// Where it tells in short of these, and of guards.
+pub const SUMMED_UP_AT: &str = "/v1/evidence";
 
 /// An experiment, with what it is about.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,6 +86,12 @@ impl Experiments {
 
     /// Adds to the readings what the metrics and the status tell of them.
     pub fn read(&self, readings: &mut Readings) {
+        readings.experiments = self.readings();
+    }
+
+    /// Returns what is told of them in short.
+    #[must_use]
+    pub fn readings(&self) -> Vec<ExperimentReading> {
         let reading = |kept: &Kept| {
             let experiment = &kept.experiment;
             let counts = experiment.counts();
@@ -95,7 +106,7 @@ impl Experiments {
                 verdict: experiment.verdict(),
             }
         };
-        readings.experiments = self.all().iter().map(reading).collect();
+        self.all().iter().map(reading).collect()
     }
 }
 

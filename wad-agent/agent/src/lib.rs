@@ -6,6 +6,7 @@ pub mod dns;
 pub mod evidence;
 pub mod explainer;
 pub mod flow_log;
+pub mod guards;
 mod gzip;
 pub mod handing_over;
 pub mod heard;

@@ -1,5 +1,6 @@
 //! A page for browsers shows what the agent knows, and changes nothing: its paths, the flows that
-//! there are, the events of the last hour, and what is changed on this host. It is made of what
+//! there are, what experiments and guards have found, the events of the last hour, and what is
+//! changed on this host. It is made of what
 //! commands print with `--json`, and whole without a script.
 //!
 //! Nobody but this host asks for it, and no other site may ([`Gate`]). A page is made beside the
@@ -8,6 +9,7 @@
 mod assets;
 mod columns;
 mod events;
+mod evidence;
 mod figure;
 mod flow;
 mod flows;
@@ -185,6 +187,9 @@ impl Asked<'_> {
             }
             "/flow" => self.flow(),
             "/events" => Ok(events::page(&api.recent.read(*now, None), query, *now)),
+            "/evidence" => {
+                Ok(evidence::page(&api.experiments.told().experiments, &api.guards.told()))
+            }
             "/host" => Ok(host::page(&api.status()?)),
             _ => Err(Trouble::Missing("There is no such page.".to_owned())),
         }

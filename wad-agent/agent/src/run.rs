@@ -12,6 +12,7 @@ mod events;
 mod evidence;
 mod following;
 mod force;
+mod guarding;
 mod hearing;
 mod known_pods;
 mod learning;
@@ -62,6 +63,7 @@ use wad_tuning::{
 use self::{
     events::{End, Events},
     evidence::Evidence,
+    guarding::Guarding,
     learning::Learning,
     memory::keep_little_memory,
     running::Running,
@@ -70,6 +72,7 @@ use self::{
 use crate::{
     api,
     evidence::Experiments,
+    guards::Guards,
     handing_over, measured, otlp,
     own_lock::{self, Folders},
     pods, probes, reload, service_manager, sets,
@@ -159,7 +162,9 @@ pub fn run(options: &Options) -> Result<()> {
     let learning = Learning::new(&state_dir, instance.name(), config.learn);
     let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
     sinks.recent().keep(config.page.is_some());
-    let evidence = Evidence::new(&state_dir, instance.name(), Arc::clone(&sinks));
+    let kept_by = (&*state_dir, instance.name());
+    let guarding = Guarding::new(kept_by, Arc::clone(&sinks));
+    let evidence = Evidence::new(kept_by, Arc::clone(&sinks), guarding.guards.clone());
     let agent = Agent {
         options,
         cgroup,
@@ -172,11 +177,12 @@ pub fn run(options: &Options) -> Result<()> {
         probes: probes::archive(&state_dir, instance.name()),
         sinks: Arc::clone(&sinks),
         experiments: evidence.experiments.clone(),
+        guards: guarding.guards.clone(),
     };
     let runtime = runtime()?;
     let pods = pods::Cache::new(&state_dir, instance.name());
     let pods = known_pods::Followed::nothing(pods);
-    let begin = Begin { config, seen, disabled, learning, evidence, pods };
+    let begin = Begin { config, seen, disabled, learning, evidence, guarding, pods };
     let mut stop = runtime.block_on(async { Stop::new() })?;
     let ended = runtime.block_on(agent.serve(&journal, begin));
     let is_handed_over = matches!(ended, Ok(End::HandedOver));
@@ -249,16 +255,18 @@ struct Agent<'a> {
     probes: PathBuf,
     sinks: Arc<Sinks>,
     experiments: Experiments,
+    guards: Guards,
 }
 
 /// Holds what the agent begins with.
-pub struct Begin {
+struct Begin {
     pub config: Config,
     /// The fingerprint of the text that the configuration is of.
     pub seen: Option<u64>,
     pub disabled: Disabled,
     pub learning: Learning,
     pub evidence: Evidence,
+    pub guarding: Guarding,
     pub pods: known_pods::Followed,
 }
 
@@ -285,8 +293,9 @@ impl Agent<'_> {
         let shown = tokio::spawn(ends.watch(running.live.source()));
         let late = tokio::spawn(loop_delay::watch(Arc::clone(&running.delays)));
         let result = loop {
-            let Running { force, sets, learning, hearing, evidence, .. } = &mut running;
-            let event = events.next(force, (sets, learning, hearing), evidence.next_look).await;
+            let Running { force, sets, learning, hearing, evidence, guarding, .. } = &mut running;
+            let hearers = (sets, learning, hearing);
+            let event = events.next(force, hearers, guarding, evidence.next_look).await;
             if let ControlFlow::Break(result) = running.heed(event) {
                 break result;
             }

@@ -23,7 +23,10 @@ use wad_tuning::{
     readings::{PathReading, PathState},
 };
 
-use crate::heard::{ByPeerInfo, Ends};
+use crate::{
+    guards::GuardTold,
+    heard::{ByPeerInfo, Ends},
+};
 
 /// Holds what stays the same for as long as the agent runs.
 #[derive(Clone, Debug)]
@@ -86,6 +89,9 @@ pub struct Status {
     /// The experiments, in the order in which they were begun; `wad report` says more.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub experiments: Vec<ExperimentStatus>,
+    /// The guards, in the order of their paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub guards: Vec<GuardTold>,
     /// The sinks, in the order of the configuration.
     pub sinks: Vec<SinkStatus>,
     /// The traces, in the order of the configuration.
@@ -214,6 +220,15 @@ impl From<ExperimentReading> for ExperimentStatus {
             verdict,
         }
     }
+}
+
+/// Experiments and guards, in short.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Evidence {
+    /// The experiments, in the order in which they were begun.
+    pub experiments: Vec<ExperimentStatus>,
+    /// The guards, in the order of their paths.
+    pub guards: Vec<GuardTold>,
 }
 
 /// Says how a sink of events gets on.
@@ -446,6 +461,7 @@ impl Status {
             pods: readings.pods.map(PodsStatus::from),
             probes: None,
             experiments: readings.experiments.into_iter().map(ExperimentStatus::from).collect(),
+            guards: Vec::new(),
             sinks: readings.sinks.into_iter().map(SinkStatus::from).collect(),
             traces: readings.traces.into_iter().map(TraceStatus::from).collect(),
             otlp: readings.otlp.map(OtlpStatus::from),
@@ -455,6 +471,12 @@ impl Status {
             paths: readings.paths.iter().map(PathStatus::from).collect(),
             changes: readings.changes,
         }
+    }
+
+    /// Adds what guards do.
+    #[must_use]
+    pub fn with_guards(self, guards: Vec<GuardTold>) -> Self {
+        Self { guards, ..self }
     }
 
     /// Adds what the service of probes does, if there is one.

@@ -9,8 +9,8 @@ use clap::{
 use wad_tuning::routes::GUARD;
 
 use crate::{
-    check, cleanup, diagnose, experiment, explain, flows, import, paths, peer, plan, plot, probe,
-    reload, report, run, status, suggest, switch, top, trace,
+    check, cleanup, diagnose, experiment, explain, flows, guard, import, paths, peer, plan, plot,
+    probe, reload, report, run, status, suggest, switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -85,6 +85,8 @@ pub enum Command {
     Suggest(suggest::Suggest),
     /// Find out whether tuning helps on a path: plan, start, stop, and watch experiments
     Experiment(experiment::Experiment),
+    /// Show what guards over paths do, and end it: a policy that hurts is held back
+    Guard(guard::Guard),
     /// Show what experiments have found out: whether tuning helps, and what they cannot say
     Report(report::Arguments),
     /// Show flows and paths live, with their rates and what limits them

@@ -12,6 +12,7 @@ mod explain;
 mod flows;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
+mod guard;
 mod history;
 mod import;
 mod output;
@@ -69,6 +70,7 @@ pub fn main() -> ExitCode {
         Command::Diagnose(args) => diagnose::run(&args),
         Command::Suggest(args) => suggest::run(&args),
         Command::Experiment(args) => experiment::run(&args),
+        Command::Guard(args) => guard::run(&args),
         Command::Report(args) => report::run(&args),
         Command::Top(args) => top::run(&args),
         Command::GuardRoutes => routes::run_guard(),

@@ -18,6 +18,11 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use clap::Args;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use wad_agent::{
+    client::{self, Request},
+    evidence::SUMMED_UP_AT,
+    status::Evidence,
+};
 use wad_instruments::Reading;
 use wad_observing::reading::Filter;
 use wad_tuning::instance::Instance;
@@ -53,20 +58,30 @@ pub fn run(args: &Top) -> Result<()> {
         "`wad top` needs a terminal; `wad flows` is for files and pipes"
     );
     let (instance, filter) = (&args.instance.name, args.filter.to_filter());
-    let mut state = TopState::new(read_flows(instance, &filter)?);
+    let (reading, evidence) = read(instance, &filter);
+    let mut state = TopState::new(reading?, &evidence);
     let readings = follow(instance.clone(), filter, args.interval);
     let signals = Signals::catch().context("cannot handle signals")?;
     let mut screen = Screen::open().context("cannot use the terminal")?;
     show(&mut screen, &mut state, &readings, &signals).context("the terminal is gone")
 }
 
+/// Flows, and what experiments and guards say of their paths.
+type Seen = (Result<Reading>, Evidence);
+
+fn read(instance: &Instance, filter: &Filter) -> Seen {
+    let reading = read_flows(instance, filter);
+    // An agent of before knows nothing of it.
+    (reading, client::ask_instance(instance, &Request::get(SUMMED_UP_AT)).unwrap_or_default())
+}
+
 /// Readings from now on. While nobody takes them, the agent is not asked.
-fn follow(instance: Instance, filter: Filter, interval: Duration) -> Receiver<Result<Reading>> {
+fn follow(instance: Instance, filter: Filter, interval: Duration) -> Receiver<Seen> {
     let (sender, receiver) = sync_channel(0);
     thread::spawn(move || {
         loop {
             thread::sleep(interval);
-            if sender.send(read_flows(&instance, &filter)).is_err() {
+            if sender.send(read(&instance, &filter)).is_err() {
                 return;
             }
         }
@@ -78,7 +93,7 @@ fn follow(instance: Instance, filter: Filter, interval: Duration) -> Receiver<Re
 fn show(
     screen: &mut Screen,
     state: &mut TopState,
-    readings: &Receiver<Result<Reading>>,
+    readings: &Receiver<Seen>,
     signals: &Signals,
 ) -> io::Result<()> {
     let mut is_changed = true;
@@ -99,8 +114,8 @@ fn show(
             }
         }
         match readings.try_recv() {
-            Ok(answer) => {
-                state.take(answer);
+            Ok((answer, evidence)) => {
+                state.take(answer, &evidence);
                 is_changed = true;
             }
             Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}

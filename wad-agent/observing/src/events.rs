@@ -3,6 +3,7 @@
 
 mod budget;
 pub mod experiment;
+pub mod guard;
 pub mod record;
 mod shown;
 mod summary;

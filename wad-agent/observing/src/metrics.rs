@@ -85,6 +85,8 @@ pub struct Readings {
     pub page: Option<PageReading>,
     /// The experiments, in the order in which they were begun.
     pub experiments: Vec<ExperimentReading>,
+    /// The guards, in the order of their paths.
+    pub guards: Vec<GuardReading>,
     /// Since when the kernel counts, for one agent after the other; None for the start of
     /// this one.
     pub counting_since: Option<SystemTime>,
@@ -190,6 +192,18 @@ pub struct ExperimentReading {
     pub thrown: u64,
     /// The verdict on goodput, once it stands.
     pub verdict: Option<Verdict>,
+}
+
+/// Says what the guard of a path does.
+#[derive(Clone, Debug)]
+pub struct GuardReading {
+    pub path: String,
+    /// The policy is for this part of the path's new connections.
+    pub share: f64,
+    /// How often the path has tripped.
+    pub trips: u64,
+    /// How far its worst signal is towards the bound at which it trips, which is 1.
+    pub suspicion: f64,
 }
 
 /// Says what is known of the pods of this node.

@@ -190,7 +190,7 @@ mod tests {
             (seen.told[0].event, seen.told[KEPT].event),
             (EventName::Open, EventName::Limited)
         );
-        assert_eq!(seen.minutes[0].counts, [10 * KEPT as u32, 0, 0, 1, 0, 0, 0, 0]);
+        assert_eq!(seen.minutes[0].counts, [10 * KEPT as u32, 0, 0, 1, 0, 0, 0, 0, 0]);
         let of_flow = recent.read(at(60), Some(7)).told;
         assert_eq!(of_flow.len(), 1);
         assert_eq!(&*of_flow[0].values, r#"{"why":"max_flows"}"#);

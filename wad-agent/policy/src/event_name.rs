@@ -21,10 +21,12 @@ pub enum EventName {
     Derived,
     /// An experiment on a path has come to something.
     Experiment,
+    /// The guard of a path holds its policy back, or lets it return.
+    Guard,
 }
 
 impl EventName {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Open,
         Self::Tuned,
         Self::Retuned,
@@ -33,6 +35,7 @@ impl EventName {
         Self::Left,
         Self::Derived,
         Self::Experiment,
+        Self::Guard,
     ];
 
     pub const fn label(self) -> &'static str {
@@ -45,6 +48,7 @@ impl EventName {
             Self::Left => "left",
             Self::Derived => "derived",
             Self::Experiment => "experiment",
+            Self::Guard => "guard",
         }
     }
 
@@ -61,13 +65,14 @@ impl EventName {
             Self::Experiment => {
                 "a block of an experiment does not count, it has a verdict, or it is over"
             }
+            Self::Guard => "a path's guard holds its policy back, tries it, or lets it return",
         }
     }
 
     /// Returns the level, as NetLogger has levels.
     pub const fn level(self) -> &'static str {
         match self {
-            Self::Limited | Self::Derived => "Warn",
+            Self::Limited | Self::Derived | Self::Guard => "Warn",
             _ => "Info",
         }
     }

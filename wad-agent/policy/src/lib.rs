@@ -5,6 +5,7 @@ pub mod capacity;
 pub mod config;
 pub mod derived;
 pub mod event_name;
+pub mod guarded;
 pub mod heard;
 pub mod law;
 pub mod learned;

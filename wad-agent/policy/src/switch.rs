@@ -52,6 +52,28 @@ impl Disabled {
     }
 }
 
+/// Says which paths' flows are left alone, whatever their policies say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LeftAlone {
+    pub disabled: Disabled,
+    /// The guards of these hold their policies back.
+    pub held_back: BTreeSet<String>,
+}
+
+impl LeftAlone {
+    #[must_use]
+    pub fn holds(&self, path: &str) -> bool {
+        self.disabled.holds(path) || self.held_back.contains(path)
+    }
+
+    /// Returns the same as if all of it were disabled.
+    #[must_use]
+    pub fn as_disabled(&self) -> Disabled {
+        let Disabled { all, paths } = &self.disabled;
+        Disabled { all: *all, paths: paths.union(&self.held_back).cloned().collect() }
+    }
+}
+
 /// Says which way to turn it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -126,6 +148,18 @@ mod tests {
             "one alone would not do what it says"
         );
         assert!(after(&off, To::Enable, None).unwrap().is_nothing());
+    }
+
+    #[test]
+    fn what_is_held_back_is_left_alone_and_stays_so_when_another_is_enabled() {
+        let held_back = BTreeSet::from(["eve".to_owned()]);
+        let disabled = after(&Disabled::default(), To::Disable, Some("bob")).unwrap();
+        let left_alone = LeftAlone { disabled, held_back };
+        assert!(["bob", "eve"].iter().all(|path| left_alone.holds(path)));
+        assert!(["bob", "eve"].iter().all(|path| left_alone.as_disabled().holds(path)));
+        let disabled = after(&left_alone.disabled, To::Enable, None).unwrap();
+        let left_alone = LeftAlone { disabled, ..left_alone };
+        assert!(left_alone.holds("eve") && !left_alone.holds("bob"));
     }
 
     #[test]

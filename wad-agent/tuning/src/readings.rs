@@ -46,6 +46,8 @@ pub enum PathState {
     Observed,
     /// Counted only: `wad disable`.
     Disabled,
+    /// Counted only: its guard holds the policy back.
+    HeldBack,
 }
 
 impl PathState {
@@ -56,6 +58,7 @@ impl PathState {
             Self::Tuned => "tuned",
             Self::Observed => "observed",
             Self::Disabled => "disabled",
+            Self::HeldBack => "held_back",
         }
     }
 }

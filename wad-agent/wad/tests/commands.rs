@@ -343,6 +343,12 @@ const TABLE: &[Row] = &[
         json: &[],
     },
     Row { command: "experiment status", ends: &[("", NoAgent), ("p --json", NoAgent)], json: &[] },
+    Row { command: "guard show", ends: &[("", NoAgent), ("p --json", NoAgent)], json: &[] },
+    Row {
+        command: "guard release",
+        ends: &[("p", NoAgent), ("p --json", NoAgent), ("", Code(64))],
+        json: &[],
+    },
     Row {
         command: "report",
         ends: &[

@@ -111,7 +111,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
 /// Whether it is not among the share of new flows that get their policy. A function of its
 /// own: most policies are for all.
 #[inline(never)]
-fn is_left_out<S: Socket>(socket: &S, share: u32) -> bool {
+pub fn is_left_out<S: Socket>(socket: &S, share: u32) -> bool {
     !socket.ends().are_in(share)
 }
 

@@ -22,6 +22,7 @@
 mod account;
 mod flows;
 mod growth;
+mod health;
 mod instruments;
 mod options;
 mod override_options;

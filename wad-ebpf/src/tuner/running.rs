@@ -13,6 +13,7 @@ use wad_common::{
     flow::{Asks, Flow, Outcome, Role, Visit},
     policy::{ANY_USER, BY_INTERFACE, NO_PATH, Policy},
     refused::Refused,
+    share,
 };
 use wad_ebpf::{counts, policies};
 
@@ -149,6 +150,13 @@ fn change(socket: &Visited, flow: &mut Flow, policy: &Policy) -> Option<Visit> {
     if flow.asks.is(&asks) {
         // What else there is to be done comes with the next visit.
         return if has_parameters { Some(Visit::Changed) } else { divide(socket, flow) };
+    }
+    if flow.outcome == Outcome::Observed as u32
+        && policy.share != share::ALL
+        && flows::is_left_out(socket, policy.share)
+    {
+        // It follows when its policy is for all again.
+        return None;
     }
     let had = flow.asks;
     if policy.observes() {

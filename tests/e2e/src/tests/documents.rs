@@ -47,6 +47,8 @@ const ROWS: &[(&[&str], &str, i32)] = &[
     (&["report"], "report", 0),
     (&["status"], "status", 0),
     (&["experiment stop", "v4"], "experiment stop", 0),
+    (&["guard show"], "guard show", 0),
+    (&["guard release", "v4"], "guard release", 3),
     (&["disable", "v4"], "disable", 0),
     (&["disable", "no-such-path"], "disable", 3),
     (&["explain", "10.81.0.2"], "explain", 0),

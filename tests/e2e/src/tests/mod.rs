@@ -28,6 +28,7 @@ mod explain;
 mod file_traces;
 mod files;
 mod flows;
+mod guards;
 mod handing_over;
 mod handshake;
 mod host_changes;

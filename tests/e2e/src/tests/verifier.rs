@@ -5,6 +5,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Write as _,
+    time::Duration,
 };
 
 use anyhow::{Result, bail, ensure};
@@ -12,7 +13,7 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     bpf, kernel,
     policy::path_to,
-    stand::Stand,
+    stand::{Stand, until},
     wad::{Home, program},
 };
 
@@ -22,13 +23,17 @@ const TABLE: &str = include_str!("../../../verifier.toml");
 /// The policy has every law in it.
 const EVERY_LAW: &str = include_str!("../../../config/valid/laws.toml");
 
+const SOON: Duration = Duration::from_secs(20);
+
 /// A program may take so much of the verifier's million on any kernel.
 const MOST: u32 = 700_000;
 /// A program may take so much more than in the table on a kernel that it has, in percent.
 const MOST_GROWTH_PERCENT: u32 = 10;
 
-/// The policy has a path that is measured by its own flows, which an iterator reads.
-const PASSIVE: &str = "[[source]]\nname = 'flows'\nkind = 'passive'\n\n\
+/// The policy has a path that is measured by its own flows, which an iterator reads, and so is
+/// guarded, for which another one does.
+const PASSIVE: &str = "[guard]\nevery = '100ms'\n\n\
+                       [[source]]\nname = 'flows'\nkind = 'passive'\n\n\
                        [[path]]\nname = 'measured'\nremote = '192.0.2.1'\nmode = 'measured'\n\
                        sndbuf = 'auto'\nrcvbuf = 'auto'\n\n";
 
@@ -104,6 +109,9 @@ fn measure() -> Result<Costs> {
     let before: BTreeSet<u32> = bpf::loaded()?.into_iter().map(|program| program.id).collect();
     let home = Home::create(&program()?, &policy)?;
     let agent = home.start(stand.cgroup())?;
+    let is_guards = |all: &Vec<bpf::Loaded>| all.iter().any(|one| one.name == "wad_health");
+    let look = || Ok::<_, anyhow::Error>(bpf::loaded()?);
+    until("guards look at flows", SOON, look, is_guards)?;
     // What the kernel refuses is not the agent's end, and the log has its verifier's words.
     let log = home.log();
     let refused: Vec<&str> = log.lines().filter(|line| line.contains("WARN")).collect();

@@ -9,7 +9,8 @@ use wad_tuning::explain::{Answer, Basis};
 
 use super::Api;
 use crate::{
-    evidence::Experiments, explainer::Explainer, heard::Ends, paths, probes::Desk, status::About,
+    evidence::Experiments, explainer::Explainer, guards::Guards, heard::Ends, paths, probes::Desk,
+    status::About,
 };
 
 /// Returns answers of one flow, three paths, and what a source says.
@@ -40,6 +41,7 @@ pub fn api(source: Source) -> Arc<Api> {
         peers: Default::default(),
         ends: Ends::new(wad_peers::Board::default()),
         experiments: Experiments::default(),
+        guards: Guards::default(),
         recent: Arc::default(),
     })
 }

@@ -154,6 +154,20 @@ fn summary(told: &Told) -> String {
             "verdict" => format!("{}: {}", text("metric"), text("verdict")),
             _ => format!("it is over, by {}", text("by")),
         },
+        EventName::Guard => match values["news"].as_str().unwrap_or_default() {
+            "tripped" => format!(
+                "{}, {:.1} times, where {} is no harm{}",
+                text("signal"),
+                number("ratio"),
+                number("margin"),
+                if values["dry_run"] == true { "; in a dry run nothing comes of it" } else { "" }
+            ),
+            "held_back" => {
+                format!("at the kernel's defaults for {}", words::seconds(number("seconds")))
+            }
+            "trial" => "the policy is tried with a part of new connections".to_owned(),
+            _ => "the policy is in force again".to_owned(),
+        },
         EventName::Derived => {
             let limit = ["above", "below"].into_iter().find_map(|side| {
                 Some(format!(

@@ -179,7 +179,7 @@ mod tests {
     fn events_stand_in_their_minutes() {
         let now: Timestamp = "2026-11-26T12:00:30Z".parse().unwrap();
         let number = now.as_second() / 60;
-        let minute = |number, open| Minute { number, counts: [open, 0, 0, 2, 0, 0, 0, 0] };
+        let minute = |number, open| Minute { number, counts: [open, 0, 0, 2, 0, 0, 0, 0, 0] };
         let minutes_of = vec![minute(number - 3, 5), minute(number, 1), minute(number + 9, 7)];
         let hour = LastHour { minutes: minutes_of, ..LastHour::default() };
         let svg = minutes(&hour, now).into_string();

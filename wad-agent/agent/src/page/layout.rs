@@ -5,8 +5,13 @@ use maud::{DOCTYPE, Markup, html};
 use super::assets;
 
 /// The pages that one can go to from each: address and name.
-const PAGES: [(&str, &str); 4] =
-    [("/", "Paths"), ("/flows", "Flows"), ("/events", "Events"), ("/host", "Host")];
+const PAGES: [(&str, &str); 5] = [
+    ("/", "Paths"),
+    ("/flows", "Flows"),
+    ("/evidence", "Evidence"),
+    ("/events", "Events"),
+    ("/host", "Host"),
+];
 
 /// A page before it is framed.
 pub struct Page {

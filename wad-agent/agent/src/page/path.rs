@@ -7,7 +7,7 @@ use wad_probing::{answers::History, archive::Bucket, measurement::Share};
 use wad_toolbox::refusals::RefusedFlows;
 
 use super::{
-    figure,
+    evidence, figure,
     layout::Page,
     paths,
     query::Link,
@@ -35,6 +35,9 @@ pub fn page(
         p { a href=(flows) { "Its flows" } }
         h2 { "Counts" }
         (words::facts(facts(counts)))
+        @if let Some(guard) = status.guards.iter().find(|guard| guard.path == name) {
+            p { "Its guard: " a href="/evidence" { (evidence::state(guard)) } "." }
+        }
         (refused(&counts.refused))
         @if let Some(known) = known {
             h2 { "Known of it" }

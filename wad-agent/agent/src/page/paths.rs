@@ -127,6 +127,7 @@ pub const fn left_alone(state: PathState) -> Option<&'static str> {
         PathState::Tuned => None,
         PathState::Observed => Some("observed"),
         PathState::Disabled => Some("disabled"),
+        PathState::HeldBack => Some("held back"),
     }
 }
 

@@ -17,7 +17,7 @@ use wad_policy::{
 };
 
 use super::*;
-use crate::{api::testing, paths};
+use crate::{api::testing, guards, paths};
 
 /// Serves flows that are made so.
 struct Pages(Router);
@@ -80,10 +80,10 @@ async fn every_answer_is_hardened() {
 #[tokio::test]
 async fn all_pages_link_to_each_other_and_load_nothing_else() {
     let pages = Pages::of(|_| {});
-    for at in ["/", "/path?name=bob", "/flows", "/flow?cookie=7", "/events", "/host"] {
+    for at in ["/", "/path?name=bob", "/flows", "/flow?cookie=7", "/evidence", "/events", "/host"] {
         let (status, text) = pages.get(at).await;
         assert_eq!(status, StatusCode::OK, "{at}: {text}");
-        for other in ["/flows", "/events", "/host", assets::paths().script] {
+        for other in ["/flows", "/evidence", "/events", "/host", assets::paths().script] {
             assert!(text.contains(&format!("\"{other}\"")), "{other} on {at}");
         }
         assert!(
@@ -175,6 +175,27 @@ async fn a_flow_that_has_gone_is_told_of_by_its_events() {
     for at in ["/flow?cookie=10", "/flow?cookie=bob", "/flow"] {
         assert_eq!(pages.get(at).await.0, StatusCode::NOT_FOUND, "{at}");
     }
+}
+
+#[tokio::test]
+async fn guards_and_experiments_are_told_of() {
+    let pages = Pages::of(|api| {
+        api.guards = guards::testing::held_back("<bob>");
+        api.experiments = crate::evidence::testing::begun("eve");
+    });
+    let (status, text) = pages.get("/evidence").await;
+    assert_eq!(status, StatusCode::OK);
+    for part in [
+        "held back for another",
+        "goodput is worse than before, 10.0 times",
+        "&lt;bob&gt;",
+        "waits for its next block",
+        "no data",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (_, text) = Pages::of(|_| {}).get("/evidence").await;
+    assert!(text.contains("No path has one.") && text.contains("There is none."), "{text}");
 }
 
 #[tokio::test]

@@ -12,7 +12,10 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::{
-    config::{Agent, Api, Config, HostChanges, Learn, Limits, Metrics, OnExit, Otlp, PathPolicy},
+    config::{
+        Agent, Api, Config, HostChanges, Learn, Limits, Metrics, OnExit, Otlp, PathGuards,
+        PathPolicy,
+    },
     derived::Derived,
     heard, learned,
 };
@@ -149,6 +152,11 @@ impl InForce {
         self.rest.learn
     }
 
+    /// Returns which paths have a guard, and what guards do.
+    pub const fn guards(&self) -> &PathGuards {
+        &self.rest.guard
+    }
+
     /// Whether there are peers to talk with.
     pub const fn has_peers(&self) -> bool {
         self.rest.peers.is_some()
@@ -175,6 +183,7 @@ impl InForce {
             metrics: _,
             limits: _,
             learn: _,
+            guard: _,
             log: _,
             api: _,
             page: _,
@@ -234,6 +243,7 @@ impl InForce {
             ("limits.max_buffer", max_buffer_bytes != next.limits.max_buffer_bytes),
             ("limits.change_interval", change_interval != next.limits.change_interval),
             ("learn", self.rest.learn != next.learn),
+            ("guard", self.rest.guard != next.guard),
             ("log.format", self.rest.log.format != next.log.format),
             ("log.level", self.rest.log.level != next.log.level),
             ("otlp", self.rest.otlp != next.otlp),

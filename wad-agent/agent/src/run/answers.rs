@@ -56,6 +56,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
     let completing = Arc::clone(&live);
     let gate = running.gate.clone();
     let (peers, experiments) = (running.peers.desk(), agent.experiments.clone());
+    let guards = agent.guards.clone();
     let (of_paths, board, known) = (Arc::clone(&tuning), Arc::clone(board), Arc::clone(board));
     let read = |board: &Mutex<Board>| locked(board).clone();
     Api {
@@ -97,6 +98,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             readings.page = gate.reading();
             peers.read(&mut readings);
             experiments.read(&mut readings);
+            guards.read(&mut readings);
             readings.counting_since = tuning.counting_since();
             readings.sets.clone_from(&locked(&sets));
             Ok(readings)
@@ -117,5 +119,6 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
         ends: running.hearing.ends.clone(),
         recent: Arc::clone(agent.sinks.recent()),
         experiments: agent.experiments.clone(),
+        guards: agent.guards.clone(),
     }
 }

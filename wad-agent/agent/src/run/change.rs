@@ -66,7 +66,7 @@ impl Hands for Change<'_, '_, '_> {
             Step::ChangeHost => force.host.put_in_force(
                 wanted.host,
                 Selection::of(wanted.policies),
-                &force.disabled,
+                &force.left_alone.as_disabled(),
                 &mut locked(&force.journal),
             ),
             Step::AdoptFlows => force.adopt_anew(),
@@ -119,7 +119,7 @@ impl Force<'_> {
             instance,
             cgroup: &self.agent.cgroup,
             paths: policies,
-            disabled: &self.disabled,
+            left_alone: &self.left_alone,
             groups: self.groups(),
         };
         let pins = Pins::new(self.agent.lock, instance);

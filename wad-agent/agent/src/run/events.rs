@@ -16,6 +16,7 @@ use wad_tuning::{attachment::Lost, namespaces::Followed};
 use super::{
     adopting, divisions,
     force::{Force, Grown},
+    guarding::{Guarding, Read},
     hearing::Hearing,
     learning::{Learning, Seen},
     links, recounts,
@@ -56,6 +57,8 @@ pub enum Event {
     Cgroups(io::Result<()>),
     /// There are other pods on this node, or they have other labels.
     Pods,
+    /// It has been read how flows get on.
+    Guards(Read),
     /// Connections have shown what is to be learned of them.
     Learn(Seen),
     /// Peers have said something, or what they said has ended.
@@ -112,6 +115,7 @@ impl Events {
         &mut self,
         force: &mut Force<'_>,
         (sets, learning, hearing): (&mut Sets, &mut Learning, &mut Hearing),
+        guarding: &mut Guarding,
         next_block: time::Instant,
     ) -> Event {
         let retiring = force.retiring;
@@ -132,6 +136,7 @@ impl Events {
                 _ = self.reviews.tick(), if may_review => Event::Review,
                 news = sets.next(), if may_review => Event::Set(news),
                 seen = learning.next(&tuning, &journal), if may_review => Event::Learn(seen),
+                read = guarding.next(&tuning), if may_review => Event::Guards(read),
                 // What they take back waits for nothing.
                 () = hearing.next() => Event::Heard,
                 () = time::sleep_until(next_block) => Event::Experiments,

@@ -12,7 +12,7 @@ use wad_evidence::{
     experiment::{Experiment, News},
     plan::Arm,
     saved,
-    watch::Clocks,
+    watch::{Clocks, Interruption},
 };
 use wad_observing::{events::experiment, sinks::Sinks};
 use wad_policy::config::{ExperimentSettings, MOST_EXPERIMENTS, PathPolicy, subject};
@@ -24,6 +24,7 @@ use wad_tuning::bpf::Tuning;
 
 use crate::{
     evidence::{Begun, Experiments, Kept, at, end_words},
+    guards::Guards,
     state_file::StateFile,
 };
 
@@ -37,6 +38,8 @@ const MOST_KEPT: usize = 2 * MOST_EXPERIMENTS;
 pub struct Evidence {
     /// Shared with whoever follows flows, and whoever answers questions.
     pub experiments: Experiments,
+    /// In a block in which one of these restrains a policy, nothing counts.
+    guards: Guards,
     file: StateFile,
     sinks: Arc<Sinks>,
     /// A block begins then, or it is to be looked at the clocks.
@@ -53,14 +56,14 @@ pub struct Wanted {
 
 impl Evidence {
     /// Knows what was found out before.
-    pub fn new(state_dir: &Path, instance: &str, sinks: Arc<Sinks>) -> Self {
+    pub fn new((state_dir, instance): (&Path, &str), sinks: Arc<Sinks>, guards: Guards) -> Self {
         let file = StateFile::new(state_dir, ("experiments", instance), saved::MOST_BYTES as u64);
         let kept = file.read(saved::read::<Vec<Kept>>).unwrap_or_else(|error| {
             warn!("{}; experiments begin anew", told(&error));
             None
         });
         let experiments = Experiments::new(kept.unwrap_or_default());
-        Self { experiments, file, sinks, next_look: Instant::now() }
+        Self { experiments, guards, file, sinks, next_look: Instant::now() }
     }
 
     /// Returns what a configuration that has these paths says of experiments.
@@ -89,7 +92,7 @@ impl Evidence {
                 has_changed = true;
                 info!(path = kept.path, "an experiment cannot go on: {why}");
                 self.say(&kept.path, &news);
-                give(tuning, &kept.path, Arm::Tuned);
+                self.give(tuning, &kept.path, Arm::Tuned);
             }
         }
         for Wanted { path, subject, asked } in wanted {
@@ -147,7 +150,7 @@ impl Evidence {
             return Err(format!("no experiment goes on on a path {path:?}"));
         }
         self.say(path, &news);
-        give(tuning, path, Arm::Tuned);
+        self.give(tuning, path, Arm::Tuned);
         self.keep();
         Ok(())
     }
@@ -210,10 +213,13 @@ impl Evidence {
             self.say(path, &news);
             for news in news {
                 match news {
-                    News::Began(block) => give(tuning, path, block.arm),
-                    News::Ended(_) => give(tuning, path, Arm::Tuned),
+                    News::Began(block) => self.give(tuning, path, block.arm),
+                    News::Ended(_) => self.give(tuning, path, Arm::Tuned),
                     News::Counted { .. } | News::Thrown { .. } | News::Settled { .. } => {}
                 }
+            }
+            if self.guards.restrain(path) {
+                experiment.spoil(Interruption::HeldBack);
             }
             if let Some(next) = experiment.next_look(now.wall) {
                 next_look = next_look.min(next.saturating_sub(now.wall));
@@ -225,12 +231,32 @@ impl Evidence {
         }
     }
 
+    /// Returns the share of new flows that a path's policy is for by its experiment, if one goes on.
+    pub fn share_of(&self, path: &str) -> Option<u32> {
+        let all = self.experiments.all();
+        let kept = all.iter().find(|kept| kept.path == path)?;
+        let goes_on = kept.experiment.end().is_none();
+        goes_on.then(|| share_of(kept.experiment.arm(clocks().wall)))
+    }
+
+    /// Has new connections of a path get its policy, or the kernel's defaults. Those that get
+    /// something else, as this has failed, do not count. What a guard has to say goes before.
+    fn give(&self, tuning: &Tuning, path: &str, arm: Arm) {
+        if self.guards.restrain(path) {
+            return;
+        }
+        if let Err(error) = tuning.set_share(path, share_of(arm)) {
+            let why = with_causes(&error.into());
+            error!(path, "new connections get what they got before: {why}");
+        }
+    }
+
     /// Writes down what is known, at last. Nobody goes from block to block any more: tuning that
     /// stays is for all connections.
     pub fn end(&self, tuning: &Tuning) {
         let all = self.experiments.all();
         for kept in all.iter().filter(|kept| kept.experiment.end().is_none()) {
-            give(tuning, &kept.path, Arm::Tuned);
+            self.give(tuning, &kept.path, Arm::Tuned);
         }
         if !all.is_empty() {
             self.file.keep_now(saved::text(&*all));
@@ -252,15 +278,11 @@ fn why_over(kept: &Kept, wanted: Option<&Wanted>) -> Option<&'static str> {
     }
 }
 
-/// Has new connections of a path get its policy, or the kernel's defaults. Those that get
-/// something else, as this has failed, do not count.
-fn give(tuning: &Tuning, path: &str, arm: Arm) {
-    let share = match arm {
+/// Returns the share of new flows that get the policy.
+const fn share_of(arm: Arm) -> u32 {
+    match arm {
         Arm::Tuned => share::ALL,
         Arm::Default => 0,
-    };
-    if let Err(error) = tuning.set_share(path, share) {
-        error!(path, "new connections get what they got before: {}", with_causes(&error.into()));
     }
 }
 
@@ -299,7 +321,8 @@ fn log(path: &str, news: &[News]) {
     }
 }
 
-fn clocks() -> Clocks {
+/// Returns the clocks as they are.
+pub fn clocks() -> Clocks {
     let now = |clock| clock_gettime(clock).map(Duration::from).unwrap_or_default();
     Clocks {
         wall: now(ClockId::CLOCK_REALTIME),

@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 use tracing::warn;
 use wad_linux::netns::Skipped;
 use wad_observing::{metrics::Ends, owners::Owners};
-use wad_policy::switch::Disabled;
+use wad_policy::switch::LeftAlone;
 use wad_toolbox::{mutex::locked, seldom::Seldom, shortage};
 use wad_tuning::{
     bpf::{self, BroughtAlong, Tuning, TuningError},
@@ -41,7 +41,7 @@ pub struct Force<'a> {
     pub agent: &'a Agent<'a>,
     /// Passes over network namespaces have it meanwhile, for one of these at a time.
     pub journal: Arc<Mutex<Journal>>,
-    pub disabled: Disabled,
+    pub left_alone: LeftAlone,
     pub host: Host,
     /// The tuning; None until the start has installed it.
     pub(super) tuning: Option<Arc<Tuning>>,
@@ -93,13 +93,13 @@ impl<'a> Force<'a> {
     pub fn nothing(
         agent: &'a Agent<'a>,
         journal: &Arc<Mutex<Journal>>,
-        disabled: Disabled,
+        left_alone: LeftAlone,
         pods: known_pods::Followed,
     ) -> Result<Self> {
         Ok(Self {
             agent,
             journal: Arc::clone(journal),
-            disabled,
+            left_alone,
             host: Host::new(&locked(journal))?,
             tuning: None,
             flows: None,
@@ -138,6 +138,16 @@ impl<'a> Force<'a> {
         self.adopt(Pass::All);
         self.retires_after = None;
         self.retiring = Some(Instant::now() + bpf::HANDSHAKE);
+    }
+
+    /// Leaves the flows of other paths alone from now on, and tunes all others. Returns the number of
+    /// the policy set. If it fails, nothing is changed.
+    pub fn leave_alone(&mut self, left_alone: LeftAlone) -> Result<u64, TuningError> {
+        let policy_set = self.tuning().switch(&left_alone)?;
+        self.adopt_anew();
+        self.host.follow(&left_alone.as_disabled());
+        self.left_alone = left_alone;
+        Ok(policy_set)
     }
 
     /// Returns the cgroups that there are, and whose they are.

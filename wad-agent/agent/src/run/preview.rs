@@ -92,8 +92,12 @@ impl Now<'_> {
         let force = self.force;
         let journal = locked(&force.journal);
         let selection = Selection::of(policies);
-        let mut preview =
-            force.host.preview(&config.host, &selection, &force.disabled, &journal)?;
+        let mut preview = force.host.preview(
+            &config.host,
+            &selection,
+            &force.left_alone.as_disabled(),
+            &journal,
+        )?;
         preview.modules = kernel_modules::missing(policies, host);
         preview.congestion_controls =
             force.tuning().unregistered(policies, &self.agent.options.instance);
@@ -104,7 +108,8 @@ impl Now<'_> {
     /// Returns what flows would get anew, of the paths that change.
     fn flows(&self, policies: &[PathPolicy], changed: &HashSet<&str>) -> Result<Vec<PathPreview>> {
         let before: HashMap<_, _> = self.force.tuning().policies()?.into_iter().collect();
-        let next = Offline::new(policies, &self.agent.options.instance, &self.force.disabled);
+        let disabled = self.force.left_alone.as_disabled();
+        let next = Offline::new(policies, &self.agent.options.instance, &disabled);
         let origin = Origin::default();
         let mut flows = Vec::new();
         for (index, path) in (0..).zip(policies) {
@@ -117,7 +122,7 @@ impl Now<'_> {
                 PathState::Tuned => known.policy,
                 PathState::Observed => Policy::observing(known.policy.name),
                 // Nothing changes for flows that get nothing.
-                PathState::Disabled => continue,
+                PathState::Disabled | PathState::HeldBack => continue,
             };
             let settings = |policy| Settings::of_path(Known { policy, origin: &origin });
             let settings = differing(&settings(before), &settings(&after));

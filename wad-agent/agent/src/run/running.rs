@@ -1,6 +1,7 @@
 //! The agent at work: what it knows beside the kernel, and how it acts on each event.
 
 mod experiments;
+mod guards;
 mod put;
 mod reloading;
 mod renewing;
@@ -19,7 +20,10 @@ use wad_observing::{
     metrics::{Delays, Reloads},
     reading::{Filter, Instruments},
 };
-use wad_policy::{config::OnExit, switch};
+use wad_policy::{
+    config::OnExit,
+    switch::{self, LeftAlone},
+};
 use wad_toolbox::mutex::locked;
 use wad_tuning::journal::{Change, Journal};
 
@@ -29,6 +33,7 @@ use super::{
     events::{End, Event},
     evidence::Evidence,
     force::Force,
+    guarding::Guarding,
     hearing::Hearing,
     learning::Learning,
     meant::Beside,
@@ -60,6 +65,7 @@ pub struct Running<'a> {
     pub learning: Learning,
     pub hearing: Hearing,
     pub evidence: Evidence,
+    pub guarding: Guarding,
     pub exporter: Exporter,
     pub probes: Probes,
     pub peers: Peers,
@@ -96,8 +102,11 @@ impl<'a> Running<'a> {
         journal: &Arc<Mutex<Journal>>,
         begin: Begin,
     ) -> Result<Self> {
-        let Begin { config, seen, disabled, mut learning, mut evidence, pods } = begin;
-        let mut force = Force::nothing(agent, journal, disabled, pods)?;
+        let Begin { config, seen, disabled, mut learning, mut evidence, mut guarding, pods } =
+            begin;
+        // What guards held back is so from the start.
+        let left_alone = LeftAlone { disabled, held_back: guarding.guards.held_back() };
+        let mut force = Force::nothing(agent, journal, left_alone, pods)?;
         force.name_by_pods();
         let mut sets = Sets::new(&config.lists(), agent.sets.clone(), None);
         let mut traces = Traces::default();
@@ -117,9 +126,10 @@ impl<'a> Running<'a> {
         let beside = Beside { learned: &paths, heard: &[] };
         let next = Next { config, sets: &mut sets, beside, before: None };
         let put = next.put(&mut force)?;
-        let Put { installed, in_force, mut measured, policies, covered } = put;
+        let Put { installed, in_force, mut measured, policies, guarded, covered } = put;
         hearing.ends.are_in_force(policies);
         installed.log_start(force.tuning().path_names().len());
+        guarding.follow(guarded, in_force.guards(), (&mut force, &evidence));
         evidence.follow(&experiments, force.tuning());
         let live = LiveFlows::new(
             Arc::new(Instruments::with_owners(
@@ -154,6 +164,7 @@ impl<'a> Running<'a> {
             learning,
             hearing,
             evidence,
+            guarding,
             exporter,
             probes,
             peers,
@@ -219,6 +230,10 @@ impl<'a> Running<'a> {
             Event::Command(Command::Experiment(order, answer)) => {
                 let _ = answer.send(self.experiment(order));
             }
+            Event::Command(Command::Release(order, answer)) => {
+                let outcome = self.release(&order.path);
+                self.force.when_followed(SWITCH_PATIENCE, move || _ = answer.send(outcome));
+            }
             Event::Adopted(ended) => self.force.adopted(ended),
             Event::Grown(ended) => self.force.grown(ended),
             Event::Retire => self.force.retire(),
@@ -241,6 +256,10 @@ impl<'a> Running<'a> {
                 self.force.flows().take_waiting();
                 self.evidence.look(self.force.tuning());
             }
+            Event::Guards(read) => {
+                let Self { guarding, force, evidence, .. } = self;
+                guarding.tick(read, force, evidence);
+            }
             Event::Looked(looked) => {
                 if self.force.put_back(looked) {
                     self.tell(|_| {});
@@ -259,6 +278,7 @@ impl<'a> Running<'a> {
         self.measured.save();
         self.learning.save();
         self.evidence.end(self.force.tuning());
+        self.guarding.end();
         let takes_out = match self.in_force.on_exit() {
             _ if is_handed_over => {
                 info!("another agent takes this one's place: tuning stays in the kernel");
@@ -297,7 +317,7 @@ impl<'a> Running<'a> {
             1 => "1 path is in force".to_owned(),
             paths => format!("{paths} paths are in force"),
         };
-        let disabled = &self.force.disabled;
+        let disabled = &self.force.left_alone.disabled;
         let switched = if disabled.is_nothing() {
             String::new()
         } else {

@@ -44,7 +44,11 @@ const VALUES: &[(&str, &str)] = &[
     ),
     ("before", "what it had before anything was changed"),
     ("after", "what it has then"),
-    ("seconds", "how long it was a connection of the path; of `derived`: for so long already"),
+    (
+        "seconds",
+        "how long it was a connection of the path; of `derived`: for so long already; of `guard`: how \
+         long it is held back",
+    ),
     ("sent_bytes", "bytes that the other end acknowledged"),
     ("received_bytes", "bytes received in order"),
     ("goodput_bits_per_second", "over its life, in the direction that carried more"),
@@ -63,12 +67,21 @@ const VALUES: &[(&str, &str)] = &[
     ("unit", "of the derived event, if it has one; in `owner`: the innermost unit of systemd"),
     ("above", "the threshold that the value is above"),
     ("below", "the threshold that the value is below"),
-    ("news", "`thrown`: a block does not count, `verdict`, or `ended`"),
+    (
+        "news",
+        "of `experiment`: `thrown`, as a block does not count, `verdict`, or `ended`; of `guard`: \
+         `tripped`, as the policy hurts, `held_back`, `trial`, or `returned`",
+    ),
     ("block", "the number of the block, from 0"),
     ("reason", "why it does not count"),
     ("metric", "what the verdict is on"),
     ("verdict", "`better`, `equal` or `worse`"),
     ("pairs", "so many pairs of blocks had been compared"),
+    ("signal", "what is worse, and than what"),
+    ("ratio", "so many times, in the geometric mean of the looks"),
+    ("margin", "up to this it would be no harm"),
+    ("ticks", "so many looks it has been under suspicion"),
+    ("dry_run", "whether it is only said"),
     ("by", "what has ended it: `time`, `verdict`, or `hand`"),
 ];
 
@@ -80,8 +93,8 @@ const OPENING: &str = "\
 ";
 
 const FIELDS: &str = "
-Each line also has these fields, but that `experiment` is of no connection, and has neither hosts nor
-ports, nor a cookie:
+Each line also has these fields, but that `experiment` and `guard` are of no connection, and have
+neither hosts nor ports, nor a cookie:
 
 ";
 

@@ -9,6 +9,7 @@ use schemars::{
 use serde_json::Value;
 use wad_agent::{
     evidence::{ExperimentOutcome, ExperimentsTold},
+    guards::{GuardsTold, ReleaseOutcome},
     paths::Paths,
     reload::{ReloadOutcome, ReloadPreview},
     status::Status,
@@ -70,6 +71,8 @@ pub fn all() -> Vec<DocumentSchema> {
         of::<ExperimentOutcome>("experiment stop"),
         of::<ExperimentsTold>("experiment status"),
         of::<ExperimentsTold>("report"),
+        of::<GuardsTold>("guard show"),
+        of::<ReleaseOutcome>("guard release"),
         of::<cleanup::Cleaned>("cleanup"),
     ]
 }

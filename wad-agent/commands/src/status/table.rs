@@ -7,14 +7,17 @@ use std::{
     io::{self, Write},
 };
 
-use wad_agent::status::{
-    ExperimentStatus, PageStatus, PathStatus, PeerStatus, PeersStatus, Status, TraceStatus,
+use wad_agent::{
+    guards::GuardTold,
+    status::{
+        ExperimentStatus, PageStatus, PathStatus, PeerStatus, PeersStatus, Status, TraceStatus,
+    },
 };
 use wad_evidence::plan::Arm;
 use wad_toolbox::{amounts::Bytes, refusals::RefusedFlows, text_table::TextTable};
 use wad_tuning::readings::PathState;
 
-use crate::output;
+use crate::{guard::words, output};
 
 /// Rows of paths before the rest is only counted.
 const MOST_PATHS: usize = 50;
@@ -92,6 +95,7 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     for experiment in &status.experiments {
         write_experiment(experiment, out)?;
     }
+    write_guards(&status.guards, out)?;
     for sink in &status.sinks {
         let (name, behind) = (&sink.name, Bytes(sink.spooled_bytes));
         if let Some(why) = &sink.failing {
@@ -176,6 +180,24 @@ fn write_experiment(experiment: &ExperimentStatus, out: &mut dyn Write) -> io::R
         Some(Arm::Tuned) => writeln!(out, "; new connections get the policy, until {ends}"),
         None => writeln!(out, "; it begins soon"),
     }
+}
+
+/// Tells of guards that do something, and how many there are.
+fn write_guards(guards: &[GuardTold], out: &mut dyn Write) -> io::Result<()> {
+    if guards.is_empty() {
+        return Ok(());
+    }
+    let s = if guards.len() == 1 { "" } else { "s" };
+    let dry = if guards.iter().any(|guard| guard.dry_run) { ", in a dry run" } else { "" };
+    writeln!(out, "guards   {} path{s}{dry}", guards.len())?;
+    for guard in guards.iter().filter(|guard| guard.is_away()) {
+        write!(out, "guards   {}: {}", guard.path.escape_debug(), words::state(guard))?;
+        match guard.tripped {
+            Some(trip) => writeln!(out, "; at {:.0}, {}", trip.at, words::signal(&trip.harm))?,
+            None => writeln!(out)?,
+        }
+    }
+    Ok(())
 }
 
 /// A certificate that ends within so many days is told of.
@@ -276,6 +298,7 @@ const fn left_alone(state: PathState) -> &'static str {
         PathState::Tuned => "",
         PathState::Observed => " (observed)",
         PathState::Disabled => " (disabled)",
+        PathState::HeldBack => " (held back)",
     }
 }
 
@@ -296,8 +319,13 @@ impl fmt::Display for Uptime {
 
 #[cfg(test)]
 mod tests {
-    use wad_agent::status::About;
+    use jiff::Timestamp;
+    use wad_agent::{
+        guards::{GuardState, Trip},
+        status::About,
+    };
     use wad_common::refused::{Refusal, SocketSetting};
+    use wad_evidence::guard::{SIGNALS, Shown};
     use wad_linux::privileges::Privileges;
     use wad_observing::metrics::{
         PodsReading, Readings,
@@ -366,6 +394,39 @@ a \"quoted\\\nname      0        0        0       0 B       0 B              -  
         assert!(text.contains("bob (disabled) "), "{text}");
         readings.all_disabled = true;
         assert!(table_of(readings).contains("disabled all paths; `wad enable`"));
+    }
+
+    #[test]
+    fn guards_that_hold_a_policy_back_are_named_with_the_reason() {
+        let guard = |path: &str, state, share| GuardTold {
+            path: path.to_owned(),
+            state,
+            share,
+            left_seconds: (share == 0.0).then_some(239.5),
+            dry_run: false,
+            trips: 1,
+            tripped: (share == 0.0).then_some(Trip {
+                at: Timestamp::UNIX_EPOCH,
+                harm: Shown {
+                    signal: SIGNALS[0].signal,
+                    ratio: 9.81,
+                    margin: 3.0,
+                    ticks: 31,
+                    part_of_bound: 1.0,
+                },
+            }),
+            signals: Vec::new(),
+        };
+        let guards =
+            [guard("bob", GuardState::InForce, 1.0), guard("eve", GuardState::HoldOff, 0.0)];
+        let mut text = Vec::new();
+        write_guards(&guards, &mut text).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            "guards   2 paths\n\
+             guards   eve: held back for 240s; at 1970-01-01T00:00:00Z, goodput is worse than before: \
+             9.8 times, in 31 looks\n"
+        );
     }
 
     #[test]

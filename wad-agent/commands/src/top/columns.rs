@@ -78,7 +78,7 @@ pub const FLOWS: [OfFlow; 12] = [
         .from(WIDE),
 ];
 
-pub const PATHS: [OfPath; 7] = [
+pub const PATHS: [OfPath; 8] = [
     OfPath::new("SENDS", 7, |row| rate(Some(row.sent)), |a, b| b.sent.total_cmp(&a.sent)),
     OfPath::new(
         "GETS",
@@ -86,7 +86,7 @@ pub const PATHS: [OfPath; 7] = [
         |row| rate(Some(row.received)),
         |a, b| b.received.total_cmp(&a.received),
     ),
-    OfPath::new("PATH", 26, |row| row.path.clone(), |a, b| a.path.cmp(&b.path)).growing(),
+    OfPath::new("PATH", 13, |row| row.path.clone(), |a, b| a.path.cmp(&b.path)).growing(),
     OfPath::new("FLOWS", 7, |row| row.flows.to_string(), |a, b| b.flows.cmp(&a.flows)),
     OfPath::new(
         "RTT",
@@ -106,6 +106,7 @@ pub const PATHS: [OfPath; 7] = [
         |row| row.limit.short().to_owned(),
         |a, b| a.limit.urgency().cmp(&b.limit.urgency()),
     ),
+    OfPath::new("EVIDENCE", 12, |row| row.evidence.clone(), |a, b| a.evidence.cmp(&b.evidence)),
 ];
 
 fn none() -> String {

@@ -57,8 +57,12 @@ fn summary(state: &TopState) -> Line<'static> {
     let received = sum(state.paths.iter().map(|path| path.received).collect());
     let (flows, paths) = (counted(state.flows.len(), "flow"), counted(state.paths.len(), "path"));
     let paused = if state.is_paused { ", paused" } else { "" };
+    let restrained = match state.restrained {
+        0 => String::new(),
+        paths => format!(", {paths} held back"),
+    };
     Line::styled(
-        format!("wad top: {flows}, {paths}, send {sent}, receive {received}{paused}"),
+        format!("wad top: {flows}, {paths}, send {sent}, receive {received}{paused}{restrained}"),
         Modifier::BOLD,
     )
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use wad_agent::status::Evidence;
 use wad_instruments::{Flow, Reading, name};
 use wad_observing::diagnose::{self, Course, Limit};
 
@@ -37,6 +38,8 @@ pub struct PathRow {
     pub retransmitted: Option<f64>,
     /// The limit of most of those that are not idle.
     pub limit: Limit,
+    /// A word for what a guard or an experiment does on it; "-" where there is none.
+    pub evidence: String,
 }
 
 /// Returns the rows of flows, in the order of the later reading.
@@ -76,7 +79,7 @@ fn shown(name: &str) -> String {
 
 /// Returns the rows of paths, by name.
 #[must_use]
-pub fn paths(flows: &[FlowRow]) -> Vec<PathRow> {
+pub fn paths(flows: &[FlowRow], evidence: &Evidence) -> Vec<PathRow> {
     let mut paths: BTreeMap<&str, Vec<&FlowRow>> = BTreeMap::new();
     for flow in flows {
         paths.entry(&flow.path).or_default().push(flow);
@@ -89,8 +92,24 @@ pub fn paths(flows: &[FlowRow]) -> Vec<PathRow> {
         rtt_seconds: mean(flows.iter().filter_map(|flow| flow.rtt_seconds)),
         retransmitted: mean(flows.iter().filter_map(|flow| flow.retransmitted)),
         limit: commonest(flows.iter().map(|flow| flow.limit)),
+        evidence: says(evidence, path),
     });
     rows.collect()
+}
+
+/// Returns what is done on a path, in a word or two.
+fn says(Evidence { experiments, guards }: &Evidence, path: &str) -> String {
+    let guard = guards.iter().find(|guard| shown(&guard.path) == path);
+    let experiment = experiments.iter().find(|experiment| shown(&experiment.path) == path);
+    match (guard, experiment) {
+        (Some(guard), _) if guard.is_away() => guard.state.words().to_owned(),
+        (_, Some(it)) if !it.is_over => format!("{}/{} pairs", it.pairs, it.planned_pairs),
+        (_, Some(it)) if it.verdict.is_some() => {
+            it.verdict.map_or_else(String::new, |verdict| verdict.to_string())
+        }
+        (Some(_), _) => "guarded".to_owned(),
+        (None, _) => "-".to_owned(),
+    }
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {

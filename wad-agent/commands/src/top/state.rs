@@ -1,6 +1,7 @@
 //! The state is what `wad top` shows, and what keys do to it.
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use wad_agent::status::Evidence;
 use wad_instruments::Reading;
 
 use super::{
@@ -40,13 +41,15 @@ pub struct TopState {
     pub above: usize,
     /// Rows that fit, for turning pages.
     pub page: usize,
+    /// Paths whose policies guards restrain.
+    pub restrained: usize,
     /// Why there is nothing newer.
     pub trouble: Option<String>,
 }
 
 impl TopState {
     #[must_use]
-    pub fn new(first: Reading) -> Self {
+    pub fn new(first: Reading, evidence: &Evidence) -> Self {
         let mut state = Self {
             view: View::Flows,
             flows: Vec::new(),
@@ -60,21 +63,23 @@ impl TopState {
             shows_help: false,
             above: 0,
             page: 1,
+            restrained: 0,
             trouble: None,
         };
-        state.take(Ok(first));
+        state.take(Ok(first), evidence);
         state
     }
 
     /// Takes what the agent answered. While it is paused, nothing changes.
-    pub fn take(&mut self, answer: anyhow::Result<Reading>) {
+    pub fn take(&mut self, answer: anyhow::Result<Reading>, evidence: &Evidence) {
         if self.is_paused {
             return;
         }
         match answer {
             Ok(reading) => {
                 self.flows = rows::flows(self.latest.as_ref(), &reading);
-                self.paths = rows::paths(&self.flows);
+                self.paths = rows::paths(&self.flows, evidence);
+                self.restrained = evidence.guards.iter().filter(|guard| guard.is_away()).count();
                 self.latest = Some(reading);
                 self.trouble = None;
             }

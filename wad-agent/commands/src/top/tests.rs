@@ -6,6 +6,10 @@ use ratatui::{
     backend::TestBackend,
     crossterm::event::{KeyCode, KeyEvent, KeyModifiers},
 };
+use wad_agent::{
+    guards::{GuardState, GuardTold},
+    status::{Evidence, ExperimentStatus},
+};
 use wad_instruments::{Flow, Reading};
 
 use super::{
@@ -51,9 +55,37 @@ fn reading(seconds: u32, flows: u16, paths: u16) -> Reading {
     Reading { time: Timestamp::UNIX_EPOCH, flows: (0..flows).map(flow).collect() }
 }
 
+/// A guard holds the policy of the second path back; the first has an experiment.
+fn evidence() -> Evidence {
+    let guard = |number: u8, state, share| GuardTold {
+        path: format!("path-{number}"),
+        state,
+        share,
+        left_seconds: None,
+        dry_run: false,
+        trips: 1,
+        tripped: None,
+        signals: Vec::new(),
+    };
+    let experiment = ExperimentStatus {
+        path: "path-0".to_owned(),
+        is_over: false,
+        ends: Timestamp::UNIX_EPOCH,
+        arm: None,
+        pairs: 7,
+        planned_pairs: 252,
+        blocks_thrown: 0,
+        verdict: None,
+    };
+    Evidence {
+        experiments: vec![experiment],
+        guards: vec![guard(0, GuardState::InForce, 1.0), guard(1, GuardState::HoldOff, 0.0)],
+    }
+}
+
 fn watched(flows: u16, paths: u16) -> TopState {
-    let mut state = TopState::new(reading(1, flows, paths));
-    state.take(Ok(reading(2, flows, paths)));
+    let mut state = TopState::new(reading(1, flows, paths), &evidence());
+    state.take(Ok(reading(2, flows, paths)), &evidence());
     state
 }
 
@@ -81,7 +113,10 @@ fn press(state: &mut TopState, keys: &str) -> Then {
 #[test]
 fn one_flow_on_the_smallest_terminal() {
     let lines = picture(&mut watched(1, 1), SMALL);
-    assert_eq!(lines[0].trim_end(), "wad top: 1 flow, 1 path, send 8 Mbit/s, receive 0 bit/s");
+    assert_eq!(
+        lines[0].trim_end(),
+        "wad top: 1 flow, 1 path, send 8 Mbit/s, receive 0 bit/s, 1 held back"
+    );
     assert_eq!(
         lines[1],
         "SENDS   GETS    REMOTE                PATH    CWND     RTT     AGAIN LIMITED BY "
@@ -138,7 +173,8 @@ fn paths_are_sums_of_their_flows() {
     let lines = picture(&mut state, SMALL);
     assert!(lines[2].starts_with("16 Mb "), "{}", lines[2]);
     assert!(lines[2].contains(" path-1 ") && lines[2].contains(" 2 "), "{}", lines[2]);
-    assert!(lines[2].trim_end().ends_with("peer window"), "{}", lines[2]);
+    assert!(lines[2].trim_end().ends_with("peer window     held back"), "{}", lines[2]);
+    assert!(lines[3].trim_end().ends_with("7/252 pairs"), "{}", lines[3]);
     press(&mut state, "f");
     assert_eq!(state.view, View::Flows);
 }
@@ -165,21 +201,21 @@ fn rows_are_filtered_and_sorted() {
 fn a_pause_holds_the_picture() {
     let mut state = watched(1, 1);
     press(&mut state, " ");
-    state.take(Ok(reading(3, 5, 1)));
+    state.take(Ok(reading(3, 5, 1)), &evidence());
     assert_eq!(state.flows.len(), 1);
     assert!(picture(&mut state, SMALL)[0].contains("paused"));
     press(&mut state, " ");
-    state.take(Ok(reading(4, 5, 1)));
+    state.take(Ok(reading(4, 5, 1)), &evidence());
     assert_eq!(state.flows.len(), 5);
 }
 
 #[test]
 fn trouble_is_shown_until_it_is_over() {
     let mut state = watched(1, 1);
-    state.take(Err(anyhow::anyhow!("no agent runs")));
+    state.take(Err(anyhow::anyhow!("no agent runs")), &evidence());
     assert!(picture(&mut state, SMALL)[23].starts_with("no agent runs"));
     assert_eq!(state.flows.len(), 1);
-    state.take(Ok(reading(3, 1, 1)));
+    state.take(Ok(reading(3, 1, 1)), &evidence());
     assert!(!picture(&mut state, SMALL)[23].contains("no agent"));
 }
 
@@ -200,7 +236,7 @@ fn keys_are_shown_and_heeded() {
 
 #[test]
 fn a_flow_that_is_new_has_no_rate_yet() {
-    let mut state = TopState::new(reading(1, 1, 1));
+    let mut state = TopState::new(reading(1, 1, 1), &evidence());
     let lines = picture(&mut state, SMALL);
     assert!(lines[2].starts_with("-       -"), "{}", lines[2]);
 }
@@ -209,5 +245,5 @@ fn a_flow_that_is_new_has_no_rate_yet() {
 fn names_cannot_speak_to_the_terminal() {
     let mut reading = reading(1, 1, 1);
     reading.flows[0].path = "\u{1b}[2J".into();
-    assert_eq!(TopState::new(reading).flows[0].path, "\\u{1b}[2J");
+    assert_eq!(TopState::new(reading, &evidence()).flows[0].path, "\\u{1b}[2J");
 }

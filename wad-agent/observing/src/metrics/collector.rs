@@ -43,6 +43,7 @@ impl Collector for Scrape {
         parts::sources(&self.readings, &mut encoder)?;
         parts::sets(&self.readings, &mut encoder)?;
         parts::experiments(&self.readings, &mut encoder)?;
+        parts::guards(&self.readings, self.max_paths, &mut encoder)?;
         parts::pods(&self.readings, &mut encoder)?;
         parts::sinks(&self.readings, &mut encoder)?;
         parts::traces(&self.readings, &mut encoder)?;

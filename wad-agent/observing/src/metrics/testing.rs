@@ -20,8 +20,8 @@ use wad_tuning::{
 };
 
 use super::{
-    Delays, DerivedMeans, Ended, ExperimentReading, Memory, OtlpReading, PageReading, PathNow,
-    PathsMeasured, PeerReading, PeersReading, PodsReading, Readings, Reloads, SetReading,
+    Delays, DerivedMeans, Ended, ExperimentReading, GuardReading, Memory, OtlpReading, PageReading,
+    PathNow, PathsMeasured, PeerReading, PeersReading, PodsReading, Readings, Reloads, SetReading,
     SinkReading, SourceReading, TraceReading, ends::Histogram,
 };
 
@@ -102,6 +102,12 @@ pub fn example() -> Readings {
             blocks: 5_040,
             thrown: 107,
             verdict: Some(Verdict::Better),
+        }],
+        guards: vec![GuardReading {
+            path: "bob".to_owned(),
+            share: 0.25,
+            trips: 108,
+            suspicion: 0.5,
         }],
         pods: Some(PodsReading {
             known: 47,

@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
-    OnExit, Peer, Probe, Source, SourceKind, consent, derived, document_keys as keys, experiment,
+    OnExit, PathGuards, Peer, Probe, Source, SourceKind, consent, derived, document_keys as keys,
+    experiment,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields,
     guard::{self, Guard},
@@ -21,10 +22,10 @@ use super::{
     listen::listen,
     otlp,
     overlap::{self, Site},
-    page, path, peers, probe, quantity, report, sections,
+    page, path, path_guards, peers, probe, quantity, report, sections,
     sections::Section,
     set, sink, source,
-    table::{self, Table},
+    table::{self, Located, Table},
     texts::Texts,
     trace,
 };
@@ -39,6 +40,7 @@ const TABLES: &[Key] = &[
     key("metrics"),
     key("limits"),
     key(learn::TABLE),
+    key(path_guards::TABLE),
     key("log"),
     key("api"),
     key(page::TABLE),
@@ -112,6 +114,7 @@ impl Config {
         }
         document.check_peers(&mut problems);
         experiment::check((&document.config.paths, &document.sites), &mut problems);
+        path_guards::check(&document.guarded, &document.config.paths, &mut problems);
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
         if errors == 0 {
@@ -153,6 +156,8 @@ struct Document {
     sites: Vec<Site>,
     /// Where `[host] routes` is.
     routes: Option<Span>,
+    /// The paths that `[guard]` names.
+    guarded: Vec<Located<String>>,
     /// The places of the sources' names, in their order.
     source_names: Vec<Span>,
     /// The places of the sets' names, in their order.
@@ -186,6 +191,7 @@ impl Default for Document {
                 change_interval: Duration::from_secs(60),
             },
             learn: None,
+            guard: PathGuards::default(),
             log: Log::default(),
             api: Api::default(),
             page: None,
@@ -205,6 +211,7 @@ impl Default for Document {
             config,
             sites: Vec::new(),
             routes: None,
+            guarded: Vec::new(),
             source_names: Vec::new(),
             set_names: Vec::new(),
             sink_names: Vec::new(),
@@ -239,6 +246,9 @@ impl Document {
         self.read_limits(&root, problems);
         if let Some(learn) = learn::read(&root, problems) {
             self.config.learn = Some(learn);
+        }
+        if let Some(table) = root.table(path_guards::TABLE, path_guards::KEYS, problems) {
+            (self.config.guard, self.guarded) = path_guards::read(&table, problems);
         }
         self.read_log(&root, problems);
         self.read_api(&root, host, problems);

@@ -73,7 +73,7 @@ pub const KEYS: &[Key] = &[
     ),
     key("neighbours").takes(
         Text("the name of a path with `mode = \"observe\"`, or a list of them"),
-        Means("none"),
+        Means("those of the path"),
         "paths of others on the same way: what happens to them is harm, or good, that tuning does",
     ),
 ];
@@ -139,7 +139,10 @@ impl AskedExperiment {
             ends_by_verdict: self.ends_by_verdict.unwrap_or(true),
             alpha,
             seed: self.seed,
-            neighbours: self.neighbours.clone(),
+            neighbours: match self.neighbours.as_slice() {
+                [] => path.neighbours.clone(),
+                own => own.to_vec(),
+            },
         })
     }
 
@@ -243,16 +246,21 @@ fn nothing_to_compare(path: &PathPolicy) -> Option<&'static str> {
 pub fn check((paths, sites): (&[PathPolicy], &[Site]), problems: &mut Problems) {
     let experiments = || {
         let all = paths.iter().zip(sites);
-        all.filter_map(|(path, site)| Some((path, path.experiment.as_deref()?, site.experiment)))
+        all.filter(|(path, _)| path.experiment.is_some()).map(|(_, site)| site.experiment)
     };
-    if let Some((.., at)) = experiments().nth(MOST_EXPERIMENTS) {
+    if let Some(at) = experiments().nth(MOST_EXPERIMENTS) {
         let title = format!("{} experiments", experiments().count());
         problems.push(Fault::new(title, format!("at most {MOST_EXPERIMENTS} at a time")).at(at));
     }
-    for (path, experiment, at) in experiments() {
-        wrong_neighbours(path, &experiment.neighbours, paths)
-            .into_iter()
-            .for_each(|fault| problems.push(fault.at(at)));
+    for (path, site) in paths.iter().zip(sites) {
+        let own = path.neighbours.as_slice();
+        let of_experiment = path.experiment.as_ref().map_or(&[][..], |it| &it.neighbours);
+        // What an experiment has of its path is wrong once.
+        let of_experiment = if of_experiment == own { &[] } else { of_experiment };
+        for (neighbours, at) in [(own, site.neighbours), (of_experiment, site.experiment)] {
+            let wrong = wrong_neighbours(path, neighbours, paths).into_iter();
+            wrong.for_each(|fault| problems.push(fault.at(at)));
+        }
     }
 }
 

@@ -9,7 +9,7 @@
 mod buffers;
 pub(super) mod capacity;
 pub(super) mod congestion;
-mod flow;
+pub(super) mod flow;
 pub(super) mod matched;
 
 use std::sync::LazyLock;

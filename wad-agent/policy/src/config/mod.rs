@@ -45,6 +45,7 @@ mod overlap;
 mod pacing;
 mod page;
 mod path;
+mod path_guards;
 mod path_policy;
 mod peers;
 mod pods;
@@ -108,6 +109,7 @@ pub use pacing::{
     MAX_BYTES_PER_SECOND as MAX_PACING_BYTES_PER_SECOND, auto_bytes_per_second as auto_pacing,
 };
 pub use page::{Page, PageAddress};
+pub use path_guards::{GuardedPaths, MOST_GUARDS, PathGuards};
 pub use path_policy::{
     AutoBuffers, AutoTraits, Congestion, MeasuredPath, Origin, PassedOver, PathPolicy,
 };
@@ -148,6 +150,8 @@ pub struct Config {
     pub limits: Limits,
     /// None where no paths are learned.
     pub learn: Option<Learn>,
+    /// Which paths have a guard, and what guards do.
+    pub guard: PathGuards,
     pub log: Log,
     pub api: Api,
     /// The page for browsers; None where there is none.

@@ -39,6 +39,7 @@ pub struct Site {
     pub local_port: Span,
     pub allow: Span,
     pub experiment: Span,
+    pub neighbours: Span,
 }
 
 /// `sites` are those of `paths`, one for one.
@@ -274,6 +275,7 @@ mod tests {
         let site = |n: u32| {
             let at = Span { start: n, end: n };
             Site {
+                neighbours: at,
                 name: at,
                 remote: at,
                 remote_set: at,

@@ -18,6 +18,7 @@ use super::{
     fields::{
         self,
         capacity::{BAND, MEASURED_BAND},
+        flow::NEIGHBOURS,
         matched::MODE,
     },
     host_name, interface,
@@ -110,6 +111,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         local_port: table.place("local_port").unwrap_or(remote_at),
         allow: table.place("allow").unwrap_or(remote_at),
         experiment: experiment::place(table).unwrap_or(remote_at),
+        neighbours: table.place(NEIGHBOURS).unwrap_or(remote_at),
     };
     let policy = PathPolicy {
         name: name.value,

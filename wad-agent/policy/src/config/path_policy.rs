@@ -68,6 +68,8 @@ pub struct PathPolicy {
     pub share: Option<u32>,
     /// Who allows it more than a fair share; None where it takes none.
     pub allow: Option<Allow>,
+    /// Paths of others on the same way, which tuning may do harm.
+    pub neighbours: Vec<String>,
     /// The experiment on it, if there is to be one.
     pub experiment: Option<Box<ExperimentSettings>>,
     /// Nothing of the above is given to its flows: they are only counted.

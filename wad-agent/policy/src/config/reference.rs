@@ -3,7 +3,7 @@
 
 use super::{
     derived, document_keys as keys, experiment, host_changes, keys::Key, kubernetes, learn, otlp,
-    page, peers, probe, set, sink, source, trace,
+    page, path_guards, peers, probe, set, sink, source, trace,
 };
 
 /// A table that a file may have.
@@ -20,6 +20,7 @@ pub const TABLES: &[ReferenceTable] = &[
     one("metrics", keys::METRICS),
     one("limits", keys::LIMITS),
     one(learn::TABLE, learn::KEYS),
+    one(path_guards::TABLE, path_guards::KEYS),
     one("log", keys::LOG),
     one("api", keys::API),
     one(page::TABLE, page::KEYS),

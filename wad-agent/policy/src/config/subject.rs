@@ -1,6 +1,9 @@
 //! The subject of an experiment: whom a path is for, and what its connections get.
 
-use super::{PathPolicy, experiment, fields};
+use super::{
+    PathPolicy, experiment,
+    fields::{self, flow::NEIGHBOURS},
+};
 
 /// Returns it in words, which stay the same for as long as the file does.
 #[must_use]
@@ -9,7 +12,8 @@ pub fn subject(path: &PathPolicy) -> String {
         let nets: Vec<_> = nets.iter().map(ToString::to_string).collect();
         (!nets.is_empty()).then(|| format!("{what} {}", nets.join(", ")))
     };
-    let shown = fields::checked().iter().filter(|(field, _)| field.key != experiment::KEY);
+    let beside = [experiment::KEY, NEIGHBOURS];
+    let shown = fields::checked().iter().filter(|(field, _)| !beside.contains(&field.key));
     let fields = shown.filter_map(|(field, checked)| {
         let text = (checked.text)(path)?;
         // What has a column to itself does not say what it is.

@@ -32,7 +32,7 @@ pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKer
     pins.make_folder()?;
     sets::make(pins)?;
     let mut object = load_object(pins, btf)?;
-    let mut maps = Maps::open(pins, setup.disabled)?;
+    let mut maps = Maps::open(pins, setup.left_alone)?;
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
     // Most of a start is the verifier's work, and waits for grace periods of RCU.
     let ((policy_set, laws), tuner) = side_by_side(
@@ -77,7 +77,7 @@ pub fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKe
     algorithms::register(pins, None, laws)?;
     options::follow(pins, &setup.cgroup.file, setup.paths)?;
     let links = Links::open(pins, setup.cgroup, None)?;
-    let mut maps = Maps::open(pins, setup.disabled)?;
+    let mut maps = Maps::open(pins, setup.left_alone)?;
     let policy_set = maps.install(setup.paths, setup.instance, setup.groups)?;
     remove_rest(pins);
     Ok(InKernel { maps, links, how: Start::TakenOver, policy_set })

@@ -24,7 +24,7 @@ use wad_linux::cgroup_tree::MAX_CGROUPS;
 use wad_policy::{
     config::{Origin, PathPolicy},
     pod::Pods,
-    switch::Disabled,
+    switch::LeftAlone,
 };
 use wad_toolbox::{causes::told, mutex::locked, refusals::RefusedFlows, shown};
 
@@ -82,7 +82,7 @@ pub struct Maps {
     /// Paths whose policies are for a share of new flows at the moment, which it is in parts of
     /// [`share::ALL`]: other sets keep it.
     shares: HashMap<String, u32>,
-    disabled: Disabled,
+    left_alone: LeftAlone,
     /// The settings of paths whose flows are left alone, by their index.
     withheld: HashMap<u32, Withheld>,
     /// The origins of the paths that say what they carry, by their index.
@@ -197,7 +197,7 @@ pub fn bytes<T: aya::Pod>(record: &T) -> &[u8] {
 
 impl Maps {
     /// Opens the pinned maps.
-    pub fn open(pins: &Pins, disabled: &Disabled) -> Result<Self> {
+    pub fn open(pins: &Pins, left_alone: &LeftAlone) -> Result<Self> {
         let open = |name| open(pins, name);
         Ok(Self {
             prefix_sets: Map::ArrayOfMaps(open("PREFIX_SETS")?)
@@ -220,7 +220,7 @@ impl Maps {
             names: Vec::new(),
             max_flows: Vec::new(),
             shares: HashMap::new(),
-            disabled: disabled.clone(),
+            left_alone: left_alone.clone(),
             withheld: HashMap::new(),
             origins: HashMap::new(),
             current: None,
@@ -239,7 +239,7 @@ impl Maps {
     ) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
         let known = self.known_paths(generation)?;
-        let disabled = &self.disabled;
+        let disabled = &self.left_alone.as_disabled();
         let is_left = |index| {
             generation != 0 && !matches!(self.paths.get(&index, 0), Err(MapError::KeyNotFound))
         };
@@ -356,7 +356,7 @@ impl Maps {
 
     /// Puts a policy set in force that has settings for all paths but these, and
     /// is the same otherwise. Returns its number. If it fails, nothing is changed.
-    pub fn switch(&mut self, disabled: &Disabled) -> Result<u64> {
+    pub fn switch(&mut self, left_alone: &LeftAlone) -> Result<u64> {
         let generation = self.get(Setting::Generation)?;
         let error = named("POLICY_SETS");
         let now = self.current.as_ref().ok_or(TuningError::NoSet)?;
@@ -370,7 +370,7 @@ impl Maps {
                 None => now.policies.get(index, 0).map_err(&error)?,
             };
             let observe = aside.is_some_and(|aside| aside.observe);
-            if observe || disabled.holds(name) {
+            if observe || left_alone.holds(name) {
                 withheld.insert(*index, Withheld { policy, observe });
                 policy = Policy::observing(policy.name);
             }
@@ -384,7 +384,7 @@ impl Maps {
         let set = Inner { rules, policies, prefixes, cgroups, interfaces, patterns, offers };
         self.put_in_force(generation, set)?;
         self.withheld = withheld;
-        self.disabled = disabled.clone();
+        self.left_alone = left_alone.clone();
         Ok(generation + 1)
     }
 
@@ -498,7 +498,7 @@ impl Maps {
             paths: paths.collect(),
             counters,
             generation: self.get(Setting::Generation)?,
-            all_disabled: self.disabled.all,
+            all_disabled: self.left_alone.disabled.all,
             programs: Vec::new(),
         })
     }
@@ -509,10 +509,12 @@ impl Maps {
     }
 
     fn state(&self, name: &str, index: u32) -> PathState {
-        if self.disabled.holds(name) {
+        if self.left_alone.disabled.holds(name) {
             PathState::Disabled
-        } else if self.withheld.contains_key(&index) {
+        } else if self.withheld.get(&index).is_some_and(|withheld| withheld.observe) {
             PathState::Observed
+        } else if self.left_alone.holds(name) {
+            PathState::HeldBack
         } else {
             PathState::Tuned
         }

@@ -11,6 +11,7 @@ mod error;
 mod event_bytes;
 mod events;
 mod growth;
+mod health;
 mod instruments;
 mod links;
 mod maps;
@@ -41,6 +42,7 @@ use bring_up::{InKernel, is_attached_to};
 pub use error::TuningError;
 pub use events::Events;
 use growth::Growth;
+pub use health::HealthReader;
 pub use instruments::{InstrumentsReader, OthersReader};
 use links::Links;
 pub use maps::Bounds;
@@ -59,7 +61,7 @@ use wad_linux::{
     cgroup::Cgroup,
     netns::{Skipped, Which},
 };
-use wad_policy::{config::PathPolicy, switch::Disabled};
+use wad_policy::{config::PathPolicy, switch::LeftAlone};
 use wad_struct_ops::{self as struct_ops, KernelBtf, Registered};
 use wad_toolbox::{causes::with_causes, mutex::locked};
 
@@ -116,7 +118,7 @@ pub struct Setup<'a> {
     pub instance: &'a Instance,
     pub cgroup: &'a Arc<Cgroup>,
     pub paths: &'a [PathPolicy],
-    pub disabled: &'a Disabled,
+    pub left_alone: &'a LeftAlone,
     /// The cgroups that there are, as far as paths depend on them.
     pub groups: Groups<'a>,
 }
@@ -254,8 +256,8 @@ impl Tuning {
 
     /// Tunes new flows of all paths but these; running ones under a law of ours
     /// follow at their next ACK. Returns the number of the policy set.
-    pub fn switch(&self, disabled: &Disabled) -> Result<u64> {
-        self.maps().switch(disabled)
+    pub fn switch(&self, left_alone: &LeftAlone) -> Result<u64> {
+        self.maps().switch(left_alone)
     }
 
     /// Gives the policy of a path to this share of new flows from now on, in parts of
@@ -367,6 +369,11 @@ impl Tuning {
     /// Returns what reads how the flows get on.
     pub fn progress_reader(&self) -> Result<ProgressReader> {
         ProgressReader::load(&self.pins, self.links().cgroup.id)
+    }
+
+    /// Returns what reads how the flows get on, for guards.
+    pub fn health_reader(&self) -> Result<HealthReader> {
+        HealthReader::load(&self.pins, self.links().cgroup.id)
     }
 
     /// Finds the processes of flows of which nobody has seen who connected or accepted.

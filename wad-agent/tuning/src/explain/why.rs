@@ -25,6 +25,10 @@ pub fn of(policy: &Policy, origin: &Origin, state: PathState) -> Vec<String> {
         PathState::Disabled => why.push(
             "nothing of this is given to flows: the path is disabled until `wad enable`".to_owned(),
         ),
+        PathState::HeldBack => why.push(
+            "nothing of this is given to flows: the path's guard holds it back, see `wad guard show`"
+                .to_owned(),
+        ),
     }
     why.extend(buffers(policy, origin));
     let in_force = InForce { policy, origin };

@@ -17,6 +17,7 @@ use crate::{
     run::{
         change::{self, Installed, Wanted},
         force::Force,
+        guarding::{Guarded, Subjects},
         known_pods,
         meant::{Beside, Meant},
         plan,
@@ -40,6 +41,7 @@ pub struct Put {
     pub measured: Measured,
     /// The paths in force, where peers are told of them.
     pub policies: Vec<PathPolicy>,
+    pub guarded: Vec<Guarded>,
     /// Learned paths that are not in force, as paths of the file are for their prefixes.
     pub covered: Vec<Covered>,
 }
@@ -49,6 +51,7 @@ impl Next<'_> {
     pub fn put(self, force: &mut Force<'_>) -> Result<Put> {
         let Self { mut config, sets, beside, before } = self;
         let prints = Fingerprints::of(&config);
+        let subjects = Subjects::of(&config);
         let has_pods = known_pods::are_named_by(&config.paths);
         let has_set = |path: &PathPolicy| path.origin.lists().next().is_some();
         let is_kept =
@@ -64,6 +67,7 @@ impl Next<'_> {
         if let Some(unfit) = unheard {
             warn!("no path by a peer's word is in force: {unfit}");
         }
+        let guarded = subjects.guarded(&policies, &config.guard);
         let wanted = Wanted { policies: &policies, host: &config.host };
         let installed = change::put(force, plan::CONFIGURATION, &wanted)?;
         force.buffers.bound(max_memory_bytes);
@@ -72,7 +76,7 @@ impl Next<'_> {
         let policies = if config.peers.is_some() { policies } else { Vec::new() };
         let names = force.tuning().path_names();
         let in_force = InForce::new(config, prints, names).with_paths(of_file);
-        Ok(Put { installed, in_force, measured, policies, covered })
+        Ok(Put { installed, in_force, measured, policies, guarded, covered })
     }
 }
 
@@ -88,6 +92,8 @@ impl Running<'_> {
         self.measured.start(self.force.tuning(), self.probes.own());
         *locked(&self.board) = self.measured.board();
         self.hearing.ends.are_in_force(put.policies);
+        let Self { guarding, in_force, force, evidence, .. } = self;
+        guarding.follow(put.guarded, in_force.guards(), (force, evidence));
         self.learning.is_in_force(self.in_force.learn(), &put.covered);
     }
 }

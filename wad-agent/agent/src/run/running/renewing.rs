@@ -50,7 +50,7 @@ impl Running<'_> {
     /// Connections have shown that others would have larger buffers, or which learned paths
     /// are used. If that changes what is to be in force, it is put in force as at a reload.
     pub(super) fn learn(&mut self, seen: Seen) {
-        if self.force.disabled.all {
+        if self.force.left_alone.disabled.all {
             return;
         }
         let Seen { found, used } = seen;

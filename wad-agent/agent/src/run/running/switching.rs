@@ -1,7 +1,7 @@
 //! The kill switch.
 
 use tracing::{error, info, warn};
-use wad_policy::switch::{self, Order};
+use wad_policy::switch::{self, LeftAlone, Order};
 use wad_toolbox::{causes::with_causes, shortage};
 
 use super::Running;
@@ -11,13 +11,15 @@ impl Running<'_> {
     /// Disables or enables, first in the kernel: of all things this has to work.
     pub(super) fn switch(&mut self, order: &Order) -> SwitchOutcome {
         let force = &mut self.force;
-        let disabled = match force.disabled.after(order, |path| force.tuning().has_path(path)) {
+        let before = &force.left_alone;
+        let disabled = match before.disabled.after(order, |path| force.tuning().has_path(path)) {
             Ok(disabled) => disabled,
             Err(refusal) => {
                 return SwitchOutcome::Refused { reason: refusal.to_string() };
             }
         };
-        let policy_set = match force.tuning().switch(&disabled) {
+        let left_alone = LeftAlone { disabled: disabled.clone(), ..before.clone() };
+        let policy_set = match force.leave_alone(left_alone) {
             Ok(policy_set) => policy_set,
             Err(error) => {
                 shortage::note(&error);
@@ -26,7 +28,6 @@ impl Running<'_> {
                 return SwitchOutcome::Failed { reason };
             }
         };
-        force.adopt_anew();
         info!(policy_set, "{}", switch::summary(&disabled));
         let noted = self.agent.note.write(&disabled);
         let warning = noted
@@ -35,8 +36,6 @@ impl Running<'_> {
         if let Some(warning) = &warning {
             warn!("{warning}");
         }
-        force.host.follow(&disabled);
-        force.disabled = disabled.clone();
         give_memory_back();
         service_manager::status(&self.summary());
         SwitchOutcome::Done { policy_set, disabled, warning }

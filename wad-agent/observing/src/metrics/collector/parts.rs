@@ -1,6 +1,6 @@
 //! Encodes what a configuration may have several of, or none.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use prometheus_client::{
     encoding::{DescriptorEncoder, EncodeMetric as _},
@@ -13,12 +13,13 @@ use super::{
         Readings, TraceReading,
         definitions::{
             EVENTS, EXPERIMENT_PAIRS, EXPERIMENT_THROWN, EXPERIMENT_TUNED, EXPERIMENT_VERDICT,
-            OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS, PAGE_REFUSED, PEER_AGE, PEER_CERTIFICATE,
-            PEER_FAILED, PEER_HEARD, PEER_REFUSED, PEER_UP, PEERS_CERTIFICATE, PEERS_FAILING,
-            PEERS_FILE_ERRORS, PEERS_STRANGERS, PODS_ADOPTED, PODS_FAILING, PODS_FLOWS, PODS_KNOWN,
-            SET_FAILING, SET_PREFIXES, SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED,
-            SOURCE_ERRORS, SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS, TRACE_FAILING,
-            TRACE_LINES, TRACE_LOST, TRACE_MISSED, TRACE_WRITTEN,
+            GUARD_SHARE, GUARD_SUSPICION, GUARD_TRIPS, OTLP_EXPORTS, OTLP_REJECTED, OTLP_SUCCESS,
+            PAGE_REFUSED, PEER_AGE, PEER_CERTIFICATE, PEER_FAILED, PEER_HEARD, PEER_REFUSED,
+            PEER_UP, PEERS_CERTIFICATE, PEERS_FAILING, PEERS_FILE_ERRORS, PEERS_STRANGERS,
+            PODS_ADOPTED, PODS_FAILING, PODS_FLOWS, PODS_KNOWN, SET_FAILING, SET_PREFIXES,
+            SET_READ, SINK_LOST, SINK_REFUSED, SINK_SENT, SINK_SPOOLED, SOURCE_ERRORS,
+            SOURCE_POLLS, SOURCE_REFUSED, SOURCE_SUCCESS, TRACE_FAILING, TRACE_LINES, TRACE_LOST,
+            TRACE_MISSED, TRACE_WRITTEN,
         },
     },
     OTHER, descriptor, family, single, time,
@@ -74,6 +75,23 @@ pub fn experiments(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> 
     family(encoder, &EXPERIMENT_THROWN, "path", thrown)?;
     let verdicts = all().filter_map(|it| Some((it.path.as_str(), sign(it.verdict?)?)));
     family(encoder, &EXPERIMENT_VERDICT, "path", verdicts)
+}
+
+/// Encodes those of paths that have series of their own.
+pub fn guards(
+    readings: &Readings,
+    max_paths: usize,
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let paths = readings.paths.iter().take(max_paths).map(|path| &*path.name);
+    let named: HashSet<&str> = paths.filter(|name| *name != OTHER).collect();
+    let guards = || readings.guards.iter().filter(|guard| named.contains(guard.path.as_str()));
+    let share = guards().map(|guard| (guard.path.as_str(), ConstGauge::new(guard.share)));
+    family(encoder, &GUARD_SHARE, "path", share)?;
+    let trips = guards().map(|guard| (guard.path.as_str(), ConstCounter::new(guard.trips)));
+    family(encoder, &GUARD_TRIPS, "path", trips)?;
+    let suspicion = guards().map(|guard| (guard.path.as_str(), ConstGauge::new(guard.suspicion)));
+    family(encoder, &GUARD_SUSPICION, "path", suspicion)
 }
 
 /// Returns the number that stands for a verdict; None for those that are none yet.

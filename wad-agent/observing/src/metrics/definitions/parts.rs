@@ -81,6 +81,28 @@ pub const EXPERIMENT_VERDICT: Definition = Definition {
            worse; left out while there is no verdict",
 };
 
+/// The metric has the label `path`, as the next two.
+pub const GUARD_SHARE: Definition = Definition {
+    name: "wad_guard_share",
+    unit: None,
+    help: "The part of new connections of a guarded path that its policy is for: 0 while the guard \
+           holds it back",
+};
+
+pub const GUARD_TRIPS: Definition = Definition {
+    name: "wad_guard_trips",
+    unit: None,
+    help: "Times that a path's guard has found that its policy hurts; in a dry run nothing came of \
+           it",
+};
+
+pub const GUARD_SUSPICION: Definition = Definition {
+    name: "wad_guard_suspicion",
+    unit: None,
+    help: "How far the worst signal of a guarded path is towards the bound at which it trips, \
+           which is 1",
+};
+
 pub const PODS_KNOWN: Definition =
     Definition { name: "wad_pods", unit: None, help: "Pods of this node that the agent knows" };
 

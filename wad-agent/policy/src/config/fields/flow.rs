@@ -16,6 +16,9 @@ use crate::config::{
     table,
 };
 
+/// The key of the paths of others on the same way.
+pub const NEIGHBOURS: &str = "neighbours";
+
 pub const FLOW: &[Field] = &[
     Field {
         key: "initial_window",
@@ -169,6 +172,26 @@ pub const FLOW: &[Field] = &[
         explain: Some(Setting::new("share", |in_force| {
             let share = in_force.policy.share;
             (share != share::ALL).then(|| Value::Real(f64::from(share) / f64::from(share::ALL)))
+        })),
+        ..Field::NONE
+    },
+    Field {
+        key: NEIGHBOURS,
+        kind: Kind::Other {
+            takes: "the name of a path with mode = \"observe\", or a list of them",
+            range: "",
+        },
+        default: "none",
+        doc: "Paths of others on the same way: what happens to them is harm that tuning does, to \
+              the path's [guard](../guard.md) and its experiments.",
+        read: |field, table, problems, path| {
+            let name = |value: &DeValue<'_>| table::text(value).map(str::to_owned);
+            let names = table.read_list(field.key, problems, name);
+            path.neighbours = names.into_iter().flatten().map(|name| name.value).collect();
+        },
+        check: Some(Checked::words(|path| {
+            let names = path.neighbours.join(", ");
+            (!names.is_empty()).then(|| format!("neighbours {names}"))
         })),
         ..Field::NONE
     },
