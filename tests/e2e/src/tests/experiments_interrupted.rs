@@ -1,6 +1,8 @@
 //! Experiments are interrupted: what falls into a block costs that block, and no other; whatever
 //! happened, each block that is over counts, or is thrown away with its reason.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, ensure};
 use jiff::Timestamp;
 use nix::{
@@ -10,7 +12,7 @@ use nix::{
 use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    another_build,
+    another_build, signal,
     stand::{Stand, until},
     veth::Wire,
     wad::{Home, program},
@@ -18,11 +20,18 @@ use wad_testbed::{
 
 use super::experiments::{EXPERIMENT, SOON, counts, is_tuned, json, open, path};
 
+/// Blocks last for seconds, and to look is work: an emulated machine does nothing else then.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(300);
+
 /// Waits for so many more pairs that count, and returns the counts.
 fn more_pairs(home: &Home, wire: &Wire, more: u64) -> Result<Value> {
     let pairs = |counts: &Value| counts["pairs"].as_u64().unwrap_or_default();
     let wanted = pairs(&counts(home, wire)?) + more;
-    until("pairs count", 2 * SOON, || counts(home, wire), |counts| pairs(counts) >= wanted)
+    let look = || {
+        signal::sleep(BETWEEN_LOOKS)?;
+        counts(home, wire)
+    };
+    until("pairs count", 2 * SOON, look, |counts| pairs(counts) >= wanted)
 }
 
 /// Makes sure that each block that is over counts, or is thrown away, once.
