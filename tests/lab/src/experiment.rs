@@ -39,6 +39,8 @@ pub const DESCRIPTION: &str =
 const PAIRS: u32 = 16;
 /// It begins when a pair may, and an agent on a busy machine is late.
 const LATE: Duration = Duration::from_secs(30);
+/// To ask the agent takes processor time, which connections are to have.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(2);
 /// Connections are compared for so long.
 const COMPARED_OVER: Duration = Duration::from_secs(15);
 /// The ports of the path's own connections, and of others on the same way.
@@ -125,7 +127,10 @@ fn over(case: &Case, lab: &File, wad: &File) -> Result<Outcome> {
     let agent = home.start(&cgroup)?;
     let _sending = case.send(lab, &wan, &cgroup)?;
 
-    let look = || told(&home);
+    let look = || {
+        signal::sleep(BETWEEN_LOOKS)?;
+        told(&home)
+    };
     let limit = case.lasts() + 2 * case.blocks.block.0 + LATE;
     let told = until("the experiment ends", limit, look, |told| told["state"] == "ended")?;
     let events = home.folder().join("closed.jsonl");
