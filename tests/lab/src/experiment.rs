@@ -157,11 +157,13 @@ fn told(home: &Home) -> Result<Value> {
 const OWN: &str = "own";
 
 impl Case {
-    /// Returns the configuration with this in the path, and behind all.
+    /// Returns the configuration with this in the path, and behind all. No guard is to hold back
+    /// what the experiment is about.
     fn policy(&self, keys: &str, beside: &str) -> String {
         let (to, [own, others]) = (ADDRESSES_V4[1], PORTS);
         format!(
-            "[[path]]\nname = 'others'\nremote = '{to}'\nremote_port = {others}\nmode = 'observe'\n\
+            "[guard]\npaths = 'none'\n\
+             [[path]]\nname = 'others'\nremote = '{to}'\nremote_port = {others}\nmode = 'observe'\n\
              [[path]]\nname = '{OWN}'\nremote = '{to}'\nremote_port = {own}\n{}{keys}{beside}",
             self.policy
         )
