@@ -6,7 +6,7 @@
 //! connections beside it that nobody reads, by `unread`; `monitor` has measured the path
 //! where nobody tells the agent of it; `suggested` asks what `wad` would suggest; `probe` holds
 //! what probes find out against their paths, `experiment` what experiments do, with connections
-//! one after the other by `again`; `record` makes figures of what was seen, with
+//! one after the other by `again`, and `guard` what guards do; `record` makes figures of what was seen, with
 //! `slow_start`, `recovery` and `responses`, `memory` watches what TCP holds, and
 //! `targets` holds figures against what was to be shown; `report` and
 //! `store` keep them; `demo`, `table`, `page` and `svg` show them. `bench` has what wad
@@ -24,6 +24,7 @@ pub mod counters;
 pub mod demo;
 pub mod experiment;
 mod fetch;
+pub mod guard;
 pub mod iperf3;
 pub mod lab;
 pub mod measure;

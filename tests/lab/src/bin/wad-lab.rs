@@ -12,7 +12,7 @@ use clap::{Parser, Subcommand, ValueEnum};
 use wad_lab::{
     cli::{self, Peer, print},
     client::Client,
-    demo, experiment,
+    demo, experiment, guard,
     lab::Lab,
     page, probe, progress,
     report::Report,
@@ -87,6 +87,7 @@ enum Command {
 /// These are no transfers under `wad`, and have their own paths and figures.
 const PROBE: &str = "probe";
 const EXPERIMENT: &str = "experiment";
+const GUARD: &str = "guard";
 
 #[derive(clap::Args)]
 struct How {
@@ -123,6 +124,10 @@ fn run(command: Command) -> anyhow::Result<()> {
             cli::prepare(&how.wad)?;
             let text = experiment::run(&own()?, &how.wad, &variants, json)?;
             print(text.trim_end())
+        }
+        Command::Run { scenario, how, variants, json, .. } if scenario == GUARD => {
+            cli::prepare(&how.wad)?;
+            print(guard::run(&own()?, &how.wad, &variants, json)?.trim_end())
         }
         Command::Run { scenario, how, variants, json, client, trace } => {
             if let Some(folder) = &trace {
@@ -164,6 +169,7 @@ fn list() -> anyhow::Result<()> {
         print(&format!("{name:<20} {}", Scenario::load(&name)?.description))?;
     }
     print(&format!("{EXPERIMENT:<20} {}", experiment::DESCRIPTION))?;
+    print(&format!("{GUARD:<20} {}", guard::DESCRIPTION))?;
     print(&format!("{PROBE:<20} {}", probe::DESCRIPTION))
 }
 

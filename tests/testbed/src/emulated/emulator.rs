@@ -103,6 +103,8 @@ pub struct Emulator {
 
 struct Worker {
     delay_ns: Arc<AtomicU64>,
+    /// The link and its losses are to be so from now on.
+    turns: Arc<Mutex<Option<(LinkLaw, f64)>>>,
     published: Arc<Published>,
     thread: Option<JoinHandle<()>>,
 }
@@ -169,6 +171,11 @@ impl Emulator {
         }
     }
 
+    /// Has the first direction's link, and the probability of a loss, be as in a law from now on.
+    pub fn turn(&self, forward: &DirectionLaw) {
+        *locked(&self.forward.turns) = Some((forward.link, forward.losses.probability));
+    }
+
     /// Returns what was done so far, there and back.
     #[must_use]
     pub fn counters(&self) -> [Counters; 2] {
@@ -203,10 +210,13 @@ impl Worker {
         let published = Arc::new(Published::default());
         let (from, to) = (Arc::clone(from), Arc::clone(to));
         let (stop, publish) = (Arc::clone(stop), Arc::clone(&published));
-        let delay = Arc::clone(&delay_ns);
-        let run = move || Direction::new([&from, &to], law, part).run(&stop, &delay, &publish);
+        let turns = Arc::default();
+        let (delay, turned) = (Arc::clone(&delay_ns), Arc::clone(&turns));
+        let run = move || {
+            Direction::new([&from, &to], law, part).run(&stop, (&delay, &turned), &publish);
+        };
         let thread = thread::Builder::new().name("wan".to_owned()).spawn(run)?;
-        Ok(Self { delay_ns, published, thread: Some(thread) })
+        Ok(Self { delay_ns, turns, published, thread: Some(thread) })
     }
 }
 
@@ -249,7 +259,12 @@ impl<'a> Direction<'a> {
         }
     }
 
-    fn run(mut self, stop: &AtomicBool, delay_ns: &AtomicU64, published: &Published) {
+    fn run(
+        mut self,
+        stop: &AtomicBool,
+        (delay_ns, turns): (&AtomicU64, &Mutex<Option<(LinkLaw, f64)>>),
+        published: &Published,
+    ) {
         go_first();
         let mut last_ns = self.now_ns();
         while !stop.load(Ordering::Relaxed) {
@@ -260,6 +275,10 @@ impl<'a> Direction<'a> {
             self.counters.stalls += u64::from(gap_ns > STALL_NS);
             self.counters.longest_gap_ns = self.counters.longest_gap_ns.max(gap_ns);
             self.line.set_delay_ns(delay_ns.load(Ordering::Relaxed));
+            if let Some((link, probability)) = locked(turns).take() {
+                self.link.set(link);
+                self.losses.set_probability(probability);
+            }
             self.take_in(now_ns, gap_ns);
             self.deliver();
             *locked(&published.counters) = self.counters;

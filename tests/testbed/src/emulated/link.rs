@@ -28,6 +28,11 @@ impl Link {
         Self { law, free_ps: 0 }
     }
 
+    /// Is like that from now on. What waits is as long as it was, in time.
+    pub const fn set(&mut self, law: LinkLaw) {
+        self.law = law;
+    }
+
     /// Takes a packet that comes; returns when its last bit leaves, or none if the
     /// queue is full.
     ///
@@ -87,6 +92,14 @@ mod tests {
         assert_eq!(link.take(0, 1500), Some(3_000_000));
         assert_eq!(link.take(1_499_000, 1500), None);
         assert_eq!(link.take(1_500_000, 1500), Some(4_500_000));
+    }
+
+    #[test]
+    fn another_rate_is_of_what_comes_hereafter() {
+        let mut link = link(8_000_000, 3000);
+        assert_eq!(link.take(0, 1500), Some(1_500_000));
+        link.set(LinkLaw { rate_bits_per_second: 800_000, queue_limit_bytes: 3000 });
+        assert_eq!(link.take(0, 1500), Some(16_500_000));
     }
 
     #[test]

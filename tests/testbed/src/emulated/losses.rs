@@ -59,6 +59,11 @@ impl Losses {
         }
     }
 
+    /// Loses any segment with this probability from now on.
+    pub const fn set_probability(&mut self, probability: f64) {
+        self.probability = probability;
+    }
+
     /// Judges a segment that comes; returns what befalls it, if anything.
     pub fn judge(&mut self, now_ns: u64, passing: Passing) -> Option<Fate> {
         let planned = if passing.carries_data { self.planned(now_ns, passing) } else { None };

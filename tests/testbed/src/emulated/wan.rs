@@ -147,6 +147,12 @@ impl Wan {
         self.emulator.set_delay_ns(u64::try_from(one_way_ns).unwrap_or(u64::MAX));
     }
 
+    /// Has the way there carry and lose what that of another path does, from now on.
+    pub fn turn(&self, into: &Path) {
+        let [forward, _] = into.laws();
+        self.emulator.turn(&forward);
+    }
+
     /// Returns what was done so far: from `a` to `b`, and back.
     ///
     /// # Errors
