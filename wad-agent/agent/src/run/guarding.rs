@@ -108,8 +108,9 @@ impl Guarding {
         config: &PathGuards,
         (force, evidence): (&mut Force<'_>, &Evidence),
     ) {
+        let mut all = self.guards.all();
         let mut before: BTreeMap<String, Kept> =
-            self.guards.all().drain(..).map(|kept| (kept.path.clone(), kept)).collect();
+            all.drain(..).map(|kept| (kept.path.clone(), kept)).collect();
         let mut changes = Vec::new();
         for Guarded { path, subject, .. } in &guarded {
             let mut kept = before.remove(path).unwrap_or_else(|| Kept {
@@ -124,9 +125,14 @@ impl Guarding {
                 let change = kept.guard.policy_is_another();
                 changes.extend(change.map(|change| (path.clone(), change)));
             }
-            self.guards.all().push(kept);
+            all.push(kept);
         }
+        drop(all);
         self.guarded = guarded;
+        if !before.is_empty() {
+            // The next agent is to hold nothing back that has no guard any more.
+            self.keep();
+        }
         if self.every != config.every {
             (self.every, self.ticks) = (config.every, None);
             self.flows.forget();
