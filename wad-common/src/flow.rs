@@ -7,6 +7,7 @@ use crate::{
     process::Process,
     record,
     refused::Refused,
+    saved::Resuming,
     signals::Signals,
 };
 
@@ -253,8 +254,10 @@ pub struct Flow {
     pub process: Process,
     /// The congestion signals that it has had since it is known.
     pub signals: Signals,
+    /// What it does with what is known of its path's capacity.
+    pub resuming: Resuming,
 }
-record!(Flow, size = 320);
+record!(Flow, size = 336);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.

@@ -18,6 +18,7 @@ pub mod leaky;
 pub mod loss_based;
 pub mod pacing;
 pub mod phase;
+pub mod resume;
 pub mod rtt;
 mod sample;
 pub mod scalable;

@@ -29,6 +29,7 @@ pub mod process;
 pub mod progress;
 pub mod recount;
 pub mod refused;
+pub mod saved;
 pub mod senders;
 pub mod share;
 pub mod signals;

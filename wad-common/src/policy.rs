@@ -167,8 +167,8 @@ pub struct Policy {
     pub max_pacing_bytes_per_second: u32,
     /// DSCP in the upper six of the low eight bits, with [`SETS_TRAFFIC_CLASS`].
     pub traffic_class: u32,
-    /// [`NO_DELAYED_ACKS`], [`OVERRIDES`], [`DIVIDES`], [`GROWS_SNDBUF`], [`GROWS_RCVBUF`]
-    /// and [`OBSERVE`].
+    /// [`NO_DELAYED_ACKS`], [`OVERRIDES`], [`DIVIDES`], [`GROWS_SNDBUF`], [`GROWS_RCVBUF`],
+    /// [`RESUMES_KNOWN`] and [`OBSERVE`].
     pub flags: u32,
     /// Argument of TCP_NOTSENT_LOWAT.
     pub notsent_lowat_bytes: u32,
@@ -177,10 +177,15 @@ pub struct Policy {
     pub path_bytes: u32,
     /// The share of new flows that get it, in parts of [`share::ALL`].
     pub share: u32,
+    /// That round trip time; 0 where it is not known.
+    pub path_rtt_us: u32,
+    /// For so long what one flow has found out is of use to the next (Lifetime of RFC 9959);
+    /// 0 where each begins with nothing.
+    pub resume_lifetime_s: u32,
     /// Keeps the record free of implicit padding.
     pub reserved: u32,
 }
-record!(Policy, size = 136 + size_of::<Control>());
+record!(Policy, size = 144 + size_of::<Control>());
 
 /// Flows are matched, measured and counted, but nothing of them is changed. The
 /// policy then has no settings, and its parameters are those of
@@ -199,6 +204,10 @@ pub const DIVIDES: u32 = 1 << 2;
 pub const GROWS_SNDBUF: u32 = 1 << 3;
 /// [`Policy::rcvbuf_bytes`] is so for the receive buffer.
 pub const GROWS_RCVBUF: u32 = 1 << 4;
+
+/// Where nothing is saved, [`Policy::path_bytes`] and [`Policy::path_rtt_us`] are what is known
+/// of the path's capacity.
+pub const RESUMES_KNOWN: u32 = 1 << 5;
 
 /// A [`Policy::traffic_class`] beside this is to be set, even to zero.
 pub const SETS_TRAFFIC_CLASS: u32 = 1 << 8;
@@ -227,6 +236,8 @@ impl Policy {
             notsent_lowat_bytes: 0,
             path_bytes: 0,
             share: share::ALL,
+            path_rtt_us: 0,
+            resume_lifetime_s: 0,
             reserved: 0,
         }
     }

@@ -39,12 +39,16 @@ pub struct PathStats {
     pub drift: u64,
     /// Closed flows whose end nobody saw.
     pub unseen: u64,
+    /// Flows that jumped to what was known of the path's capacity, counted when they close.
+    pub jumps: u64,
+    /// Those of them whose jump was too far.
+    pub retreats: u64,
     /// The latest walk over all flows.
     pub walk: Walk,
     /// How many of the flows send, counted when the agent looks at them.
     pub senders: Senders,
 }
-record!(PathStats, size = 112 + size_of::<Walk>() + size_of::<Senders>());
+record!(PathStats, size = 128 + size_of::<Walk>() + size_of::<Senders>());
 
 impl PathStats {
     /// Counts that are all zero, as a path begins with them.
@@ -63,6 +67,8 @@ impl PathStats {
         srtt_us: 0,
         drift: 0,
         unseen: 0,
+        jumps: 0,
+        retreats: 0,
         walk: Walk {
             began_ns: 0,
             before: Counted { admitted: 0, released: 0, opened: 0, closed: 0 },

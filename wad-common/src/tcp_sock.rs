@@ -42,6 +42,8 @@ pub struct TcpSockOffsets {
     pub lost_out: u32,
     /// `retrans_out`: of those, retransmitted.
     pub retrans_out: u32,
+    /// `total_retrans`: segments retransmitted so far.
+    pub total_retrans: u32,
     /// `rate_delivered`: segments delivered in the latest sample of the rate...
     pub rate_delivered: u32,
     /// `rate_interval_us`: ...and the time that it took, microseconds.
@@ -75,7 +77,7 @@ pub struct TcpSockOffsets {
     /// `name` is of `struct tcp_congestion_ops`.
     pub congestion_name: u32,
 }
-record!(TcpSockOffsets, size = 124);
+record!(TcpSockOffsets, size = 128);
 
 /// Offsets in bytes from the start of `struct rate_sample`, and how it is passed.
 #[repr(C)]

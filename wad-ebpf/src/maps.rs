@@ -4,7 +4,7 @@ use core::{ffi::c_void, ptr};
 
 use aya_ebpf::{
     bindings::{BPF_F_INNER_MAP, BPF_F_NO_PREALLOC, BPF_SK_STORAGE_GET_F_CREATE},
-    btf_maps::{Array, ArrayOfMaps, HashMap, LpmTrie, RingBuf, SkStorage},
+    btf_maps::{Array, ArrayOfMaps, HashMap, LpmTrie, LruHashMap, RingBuf, SkStorage},
     helpers::generated::bpf_sk_storage_get,
     macros::btf_map,
 };
@@ -15,6 +15,7 @@ use wad_common::{
     growth::Holder,
     policy::{INTERFACE_BYTES, MAX_PATHS, Policy, Rule, RuleRun},
     refused::{MAX_REFUSALS, Refusal},
+    saved::{Endpoint, Saved},
     stats::PathStats,
 };
 
@@ -77,6 +78,11 @@ pub static REFUSALS: HashMap<
 #[btf_map(name = "HELD")]
 pub static HELD: HashMap<Holder, u32, { MAX_PATHS as usize }, { BPF_F_NO_PREALLOC as usize }> =
     HashMap::new();
+
+/// What is saved of the capacity of paths, by the ends of their flows. The least recently used
+/// make room.
+#[btf_map(name = "SAVED")]
+pub static SAVED: LruHashMap<Endpoint, Saved, 8_192> = LruHashMap::new();
 
 /// State of the matched flows.
 #[btf_map(name = "FLOWS")]

@@ -134,7 +134,8 @@ laws! {
         callbacks: loss_based!("aimd"),
         keys: &[
             "additive_increase", "decrease", "equivalent_streams", "loss", "max_ssthresh",
-            "initial_ssthresh", "max_cwnd", "idle", "ignore_local_stalls",
+            "initial_ssthresh", "max_cwnd", "idle", "resume",
+            "ignore_local_stalls",
         ],
         instead: None,
         in_kernel: None,
@@ -153,7 +154,8 @@ laws! {
         name: "wad_highspeed",
         callbacks: loss_based!("highspeed"),
         keys: &[
-            "loss", "max_ssthresh", "initial_ssthresh", "max_cwnd", "idle", "ignore_local_stalls",
+            "loss", "max_ssthresh", "initial_ssthresh", "max_cwnd", "idle", "resume",
+            "ignore_local_stalls",
         ],
         instead: None,
         in_kernel: Some("highspeed"),
@@ -171,7 +173,8 @@ laws! {
         name: "wad_scalable",
         callbacks: loss_based!("scalable"),
         keys: &[
-            "loss", "max_ssthresh", "initial_ssthresh", "max_cwnd", "idle", "ignore_local_stalls",
+            "loss", "max_ssthresh", "initial_ssthresh", "max_cwnd", "idle", "resume",
+            "ignore_local_stalls",
         ],
         instead: None,
         in_kernel: Some("scalable"),
@@ -191,7 +194,7 @@ laws! {
         callbacks: loss_based!("binomial"),
         keys: &[
             "binomial", "loss", "max_ssthresh", "initial_ssthresh", "max_cwnd", "idle",
-            "ignore_local_stalls",
+            "resume", "ignore_local_stalls",
         ],
         instead: None,
         in_kernel: None,

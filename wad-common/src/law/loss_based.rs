@@ -7,6 +7,7 @@
 use super::{
     Aimd, INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS,
     idle::Open,
+    resume::Resume,
     stall::{Signs, Stall},
 };
 use crate::record;
@@ -24,12 +25,14 @@ pub struct LossBased {
     pub credit_q16: u64,
     /// The window to give back after idle time.
     pub open: Open,
+    /// Where it is in Careful Resume.
+    pub resume: Resume,
     /// Keeps the record free of implicit padding.
     pub reserved: u32,
     /// The last local stall.
     pub stall: Stall,
 }
-record!(LossBased, size = 32);
+record!(LossBased, size = 56);
 
 /// A flow at a moment at which the kernel asks, or has changed its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +49,10 @@ pub struct Moment {
     pub prior_cwnd_segments: u32,
     /// Segments on their way.
     pub in_flight_segments: u32,
+    /// Segments delivered so far; wraps.
+    pub delivered_segments: u32,
+    /// Segments retransmitted so far; wraps.
+    pub retransmitted_segments: u32,
     /// The latest sample of the delivery rate.
     pub delivery: Delivery,
     /// These tell congestion from a full queue of this host.
@@ -100,8 +107,13 @@ pub const fn is_unanswered(ssthresh_segments: u32) -> bool {
 
 impl LossBased {
     /// A flow that begins.
-    pub const START: Self =
-        Self { credit_q16: 0, open: Open::UNKNOWN, reserved: 0, stall: Stall::NONE };
+    pub const START: Self = Self {
+        credit_q16: 0,
+        open: Open::UNKNOWN,
+        resume: Resume::NONE,
+        reserved: 0,
+        stall: Stall::NONE,
+    };
 
     /// The threshold, when the kernel asks for one.
     #[inline(always)]
@@ -215,7 +227,11 @@ impl LossBased {
         self.open.forget();
         self.credit_q16 = 0;
         course.reduce();
-        response(used_segments).on_congestion(used_segments)
+        let ssthresh_segments = response(used_segments).on_congestion(used_segments);
+        match self.resume.on_congestion(moment.delivered_segments, moment.retransmitted_segments) {
+            Some(retreat_segments) => ssthresh_segments.min(retreat_segments),
+            None => ssthresh_segments,
+        }
     }
 }
 

@@ -315,6 +315,8 @@ impl Flow {
             ssthresh_segments: kernel.ssthresh_segments,
             prior_cwnd_segments: kernel.prior_cwnd_segments,
             in_flight_segments: kernel.cwnd_segments,
+            delivered_segments: 0,
+            retransmitted_segments: 0,
             delivery: Delivery { segments: 0, interval_us: 0 },
             signs: Signs {
                 lost_segments: kernel.lost_segments,

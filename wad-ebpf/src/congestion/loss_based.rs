@@ -15,12 +15,13 @@ use wad_common::{
         loss_based::{Change, Course, LossBased, Moment},
         stall::{Ending, Stall},
     },
+    saved::Use,
 };
 
 use crate::{
     context::Context,
     parameters::{LAW_STATE, Parameters},
-    start,
+    resume, start,
     tcp::Tcp,
 };
 
@@ -34,7 +35,9 @@ const TCP_CA_RECOVERY: u8 = 3;
 
 #[inline(always)]
 pub fn init(ctx: Context) -> u64 {
-    Parameters::start(Tcp::of(ctx));
+    let tcp = Tcp::of(ctx);
+    Parameters::start(tcp);
+    resume::begin(tcp);
     0
 }
 
@@ -43,6 +46,9 @@ pub fn init(ctx: Context) -> u64 {
 pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::at_ack(tcp);
+    if resume::on_ack(tcp, parameters) {
+        return 0;
+    }
     start::within_path(tcp);
     if parameters.has_flags() {
         make_good(tcp, parameters, &response);
@@ -172,6 +178,8 @@ fn with_state<T>(
         ssthresh_segments: tcp.ssthresh_segments(),
         prior_cwnd_segments: tcp.prior_cwnd_segments(),
         in_flight_segments: tcp.in_flight_segments(),
+        delivered_segments: tcp.delivered_segments(),
+        retransmitted_segments: tcp.retransmitted_segments(),
         delivery: tcp.delivery(),
         signs: tcp.signs(),
         ignores_stalls: parameters.has(IGNORE_LOCAL_STALLS),
@@ -179,6 +187,9 @@ fn with_state<T>(
     let mut law: LossBased = tcp.private(LAW_STATE);
     let mut course = parameters.course();
     let result = act(&mut law, &mut course, &moment);
+    if law.resume.retreats() {
+        resume::note(tcp, Use::Failed);
+    }
     tcp.set_private(LAW_STATE, law);
     parameters.set_course(course);
     result

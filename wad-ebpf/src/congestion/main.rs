@@ -14,6 +14,7 @@ mod loss_based;
 mod pacing;
 mod parameters;
 mod rate_sample;
+mod resume;
 mod sndbuf;
 mod standard;
 mod start;

@@ -48,7 +48,7 @@ const _: () = {
 pub const LAW_STATE: u32 = 40;
 
 /// Segments that the handshake may deliver: the SYN, and data with it.
-const HANDSHAKE_SEGMENTS: u32 = 2;
+pub const HANDSHAKE_SEGMENTS: u32 = 2;
 
 /// A flow's parameters.
 #[derive(Clone, Copy)]

@@ -32,6 +32,7 @@ static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     retrans_out: 0,
     rate_delivered: 0,
     rate_interval_us: 0,
+    total_retrans: 0,
     rack_rtt: 0,
     tcp_mstamp: 0,
     icsk_ca_state: 0,
@@ -103,6 +104,7 @@ impl Tcp {
         delivered_ce_segments: delivered_ce as u32;
         sacked_segments: sacked_out as u32;
         lost_segments: lost_out as u32;
+        retransmitted_segments: total_retrans as u32;
         /// The latest sample of the RTT: 0 before the first, and of what was sent again
         /// not more than it took.
         latest_rtt_us: rack_rtt as u32;

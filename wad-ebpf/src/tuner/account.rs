@@ -21,7 +21,7 @@ pub const PLAIN: bool = false;
 /// Returns what a count was before, or was made of by others meanwhile. With
 /// [`PLAIN`] a bound is kept, too, but of two at a time both may find it reached.
 #[inline(always)]
-fn add_to_others<const ADDITION: bool>(count: Shared, amount: u64) -> u64 {
+pub fn add_to_others<const ADDITION: bool>(count: Shared, amount: u64) -> u64 {
     if ADDITION == FETCH {
         count.fetch_add(amount)
     } else {

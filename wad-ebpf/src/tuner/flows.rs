@@ -17,12 +17,13 @@ use wad_common::{
     policy::{ANY_USER, DIVIDES, OVERRIDES, Policy},
     process::Process,
     refused::{Refused, SocketSetting},
+    saved::Resuming,
     share,
     signals::Signals,
 };
 use wad_ebpf::policies;
 
-use crate::{account, options, own::Unnoted, report, socket::Socket};
+use crate::{account, options, own::Unnoted, report, resume, socket::Socket};
 
 /// The state of the socket's connection. A socket may make one connection after
 /// another; what is left of the last is none of the next one's. (To delete it
@@ -95,6 +96,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     flow.refused = Refused::default();
     flow.process = Process::default();
     flow.signals = Signals::default();
+    flow.resuming = Resuming::default();
     ask(socket, flow, policy);
     socket.read_buffers(&mut flow.before);
     note_choices(socket, flow);
@@ -286,6 +288,7 @@ pub fn start_over(socket: &impl Socket, flow: &mut Flow) {
 pub fn end(socket: &impl Socket, flow: &mut Flow, kind: Kind) {
     let counts = socket.counts().since(&flow.earlier);
     account::ended(flow, &counts, socket.state().srtt_us);
+    resume::leave(socket, flow, counts.bytes_acked);
     if flow.established_ns != 0 {
         report::send(socket, flow, kind);
     }

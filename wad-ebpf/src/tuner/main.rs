@@ -31,6 +31,7 @@ mod process;
 mod progress;
 mod recount;
 mod report;
+mod resume;
 mod running;
 mod signals;
 mod socket;
@@ -166,6 +167,7 @@ fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
         let Some(policy) = policies::of_flow(flow) else { return };
         // SAFETY: reads the clock.
         let now_ns = unsafe { bpf_ktime_get_ns() };
+        resume::take::<ADDITION>(socket, flow, policy, now_ns);
         flows::establish(socket, flow, policy, now_ns);
         return;
     }
@@ -176,6 +178,7 @@ fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
     if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, role) {
         flows::set_before_data(socket, flow);
         let now_ns = flow.matched_ns;
+        resume::take::<ADDITION>(socket, flow, policy, now_ns);
         flows::establish(socket, flow, policy, now_ns);
     }
 }

@@ -82,6 +82,7 @@ mod reload_places;
 mod reload_ways;
 mod removal;
 mod removed_paths;
+mod resume;
 mod reuse;
 mod running;
 mod scenarios;

@@ -53,6 +53,8 @@ pub fn example() -> Readings {
         senders: Senders::default(),
         drift: 32,
         unseen: 33,
+        jumps: 37,
+        retreats: 36,
         walk: Walk::default(),
     };
     Readings {

@@ -57,14 +57,21 @@ impl Line {
         if self.is_measured {
             return;
         }
-        let value = if key == "buffers" { "autotune" } else { "auto" };
+        let value = match key {
+            "buffers" => "autotune",
+            "resume" => "known",
+            _ => "auto",
+        };
         let rate = if table.has("dedicated") { "dedicated" } else { "bandwidth" };
         for needed in [rate, "rtt"].into_iter().filter(|needed| !table.has(needed)) {
             let fault = Fault::new(
                 format!("`{key}`: \"{value}\" needs `{needed}`"),
                 "the product of bandwidth and rtt gives the size",
             );
-            let fault = fault.help("add `bandwidth` and `rtt` of the path, or give a size");
+            let fault = fault.help(match key {
+                "resume" => "add `bandwidth` and `rtt` of the path, or take resume = \"saved\"",
+                _ => "add `bandwidth` and `rtt` of the path, or give a size",
+            });
             problems.push(fault.at(at));
         }
     }

@@ -55,6 +55,7 @@ mod probe;
 mod quantity;
 mod reference;
 mod report;
+mod resume;
 pub mod route_rules;
 mod sections;
 mod set;
@@ -123,6 +124,7 @@ pub use probe::{
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
 pub use report::{Mistake, line_of};
+pub use resume::Resume;
 #[cfg(feature = "fuzz")]
 pub use set::fuzz as fuzz_set;
 pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_addresses, list_of_texts};

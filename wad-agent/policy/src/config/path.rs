@@ -25,7 +25,7 @@ use super::{
     line::Line,
     line_use, mark,
     overlap::Site,
-    pacing, prefix,
+    pacing, prefix, resume,
     table::{self, Located, Table},
     thresholds, user,
 };
@@ -84,7 +84,11 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         None => Control::STANDARD,
     };
     let read = policy.control;
-    let use_line = buffers.use_line || thresholds.use_line || aimd_is_auto;
+    let is_known = policy.resume == resume::Resume::Known;
+    if let Some(at) = table.place("resume").filter(|_| is_known) {
+        line.check_auto(table, "resume", at, problems);
+    }
+    let use_line = buffers.use_line || thresholds.use_line || aimd_is_auto || is_known;
     if is_measured {
         // What is wrong may have been meant so.
         let in_doubt = choice.in_doubt || table.has("reorder") && policy.reorder_segments.is_none();
@@ -151,6 +155,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     });
     let others: Vec<_> = others.collect();
     consent::check(table, (&choice, &policy), &others, &remote, problems);
+    resume::check(table, &policy, &remote, problems);
     Some((policy, site))
 }
 

@@ -117,6 +117,7 @@ fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
         sacked_out: offset("sacked_out")?,
         lost_out: offset("lost_out")?,
         retrans_out: offset("retrans_out")?,
+        total_retrans: offset("total_retrans")?,
         rate_delivered: offset("rate_delivered")?,
         rate_interval_us: offset("rate_interval_us")?,
         rack_rtt: within("rack.rtt_us")?,

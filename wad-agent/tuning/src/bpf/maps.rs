@@ -38,7 +38,7 @@ use crate::{
 };
 
 /// Names of the maps, as in wad-ebpf.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "PREFIX_SETS",
     "RULE_SETS",
     "POLICY_SETS",
@@ -49,6 +49,7 @@ pub const NAMES: [&str; 12] = [
     "PATHS",
     "REFUSALS",
     "HELD",
+    "SAVED",
     "FLOWS",
     "EVENTS",
 ];

@@ -26,6 +26,7 @@ mod records;
 mod recount;
 mod running;
 mod runs;
+mod saved;
 mod sets;
 mod signals;
 #[cfg(any(test, feature = "testing"))]
@@ -265,6 +266,12 @@ impl Tuning {
     /// is touched, and the policy set stays the same.
     pub fn set_share(&self, path: &str, share: u32) -> Result<()> {
         self.maps().set_share(path, share)
+    }
+
+    /// Forgets what flows have saved of the capacity of their paths: the configuration may be of
+    /// others now.
+    pub fn forget_capacities(&self) -> Result<()> {
+        saved::forget(&self.pins)
     }
 
     /// Frees the policy set before the one in force: [`HANDSHAKE`] after a change.

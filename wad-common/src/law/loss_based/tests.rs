@@ -8,6 +8,8 @@ const AT: Moment = Moment {
     ssthresh_segments: 400,
     prior_cwnd_segments: 1000,
     in_flight_segments: 300,
+    delivered_segments: 0,
+    retransmitted_segments: 0,
     delivery: Delivery { segments: 0, interval_us: 0 },
     signs: Signs { lost_segments: 0, sacked_segments: 0, delivered_ce_segments: 0 },
     ignores_stalls: true,

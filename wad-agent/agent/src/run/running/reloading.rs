@@ -99,6 +99,9 @@ impl Running<'_> {
         if let Err(error) = self.force.leave_out_events() {
             warn!("sinks get no kinds of events that none had: {}", with_causes(&error));
         }
+        if let Err(error) = self.force.tuning().forget_capacities() {
+            warn!("what is saved of paths is kept: {}", with_causes(&error.into()));
+        }
         if let Err(error) = self.agent.log.change(log) {
             warn!("the log stays as it was: {}", with_causes(&error.into()));
         }

@@ -196,6 +196,8 @@ fn add(sum: &mut PathStats, stats: &PathStats) {
         senders: _,
         drift,
         unseen,
+        jumps,
+        retreats,
         walk: _,
     } = stats;
     for (sum, value) in [
@@ -212,6 +214,8 @@ fn add(sum: &mut PathStats, stats: &PathStats) {
         (&mut sum.segs_retrans, segs_retrans),
         (&mut sum.drift, drift),
         (&mut sum.unseen, unseen),
+        (&mut sum.jumps, jumps),
+        (&mut sum.retreats, retreats),
     ] {
         *sum = sum.saturating_add(*value);
     }

@@ -70,6 +70,24 @@ pub const PATH: &[PathMetric] = &[
     },
     PathMetric {
         definition: Definition {
+            name: "wad_resume_jumps",
+            unit: None,
+            help: "Closed flows that began with half of what was known of the path's capacity \
+                   (RFC 9959)",
+        },
+        value: Counter(|stats| stats.jumps),
+    },
+    PathMetric {
+        definition: Definition {
+            name: "wad_resume_retreats",
+            unit: None,
+            help: "Those whose jump was too far: they lost packets of it, and went back below what \
+                   had been acknowledged",
+        },
+        value: Counter(|stats| stats.retreats),
+    },
+    PathMetric {
+        definition: Definition {
             name: "wad_sent",
             unit: Some(Unit::Bytes),
             help: "Octets that peers acknowledged",

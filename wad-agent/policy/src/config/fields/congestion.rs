@@ -12,6 +12,7 @@ use crate::{
         field::{Checked, Field, Kind},
         line::RATES,
         pacing::RANGE as PACING_RANGE,
+        resume,
         setting::{InForce, Setting, Value},
         thresholds::{BYTES, SEGMENTS},
     },
@@ -236,6 +237,7 @@ pub const CONGESTION: &[Field] = &[
         },
         ..Field::NONE
     },
+    resume::FIELD,
     Field {
         key: "ignore_local_stalls",
         default: "false",

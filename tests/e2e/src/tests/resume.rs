@@ -1,0 +1,140 @@
+//! A new connection begins where the one before it found the path to be (RFC 9959): seen in
+//! captures of what is sent in its first round trips.
+
+use std::{thread, time::Duration};
+
+use anyhow::{Context as _, Result, ensure};
+use wad_e2e_attribute::e2e;
+use wad_testbed::{
+    capture::{Capture, Packet},
+    emulated::wan::{self, ADDRESSES_V4, Wan},
+    policy::{path_of, path_to},
+    settings,
+    stand::{Stand, until},
+    tcp::{self, Connection, at},
+    wad::{Home, program},
+};
+
+const RTT: Duration = Duration::from_millis(60);
+/// 200 Mbit/s carry this in a round trip.
+const BDP_SEGMENTS: u32 = 1_000;
+const PATH: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp = 0.5 } }\n\
+                    reverse = { rate = '200Mbit', queue = { bdp = 0.5 } }\n";
+const RESUMES: u16 = 7000;
+const BEGINS_ANEW: u16 = 7010;
+/// The kernel's first window, twice that, and once more: slow start, with a few to spare.
+const SLOW_START_SEGMENTS: u32 = 10 + 20 + 40 + 10;
+const LIMIT: Duration = Duration::from_secs(5);
+
+fn wan() -> Result<Wan> {
+    let wan = Wan::start(&toml::from_str(PATH)?)?;
+    settings::apply(&wan)?;
+    Ok(wan)
+}
+
+/// Both ends have the path: who accepts sends, and who connects has a receive buffer from its
+/// first segment on.
+fn policy(port: u16, keys: &str) -> String {
+    let keys = format!("congestion = 'wad_aimd'; {keys}");
+    path_of(port, &keys) + &path_to(port, &keys)
+}
+
+fn open(wan: &Wan, port: u16) -> Result<Connection> {
+    Ok(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?)
+}
+
+/// The end that accepted sends.
+fn serve(connection: &Connection, bytes: usize) -> Result<()> {
+    let Connection { near, far } = connection;
+    thread::scope(|scope| -> Result<()> {
+        let sending = scope.spawn(|| tcp::send(far, bytes, 1));
+        tcp::receive(near, bytes, 1)?;
+        Ok(sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
+    })
+}
+
+/// Returns the segments that a connection sent in its first three round trips. The first window
+/// takes half of one, and what its return lets out is spread over the next.
+fn first_segments(packets: &[Packet]) -> Result<u32> {
+    let first = packets.first().context("nothing was sent")?.time_seconds;
+    let end = first + 2.9 * RTT.as_secs_f64();
+    let those = packets.iter().filter(|packet| packet.time_seconds < end);
+    Ok(those.map(|packet| packet.payload_bytes).sum::<u32>() / 1_448)
+}
+
+/// Serves so much, and returns the segments that were sent in the first three round trips.
+fn served(wan: &Wan, connection: &Connection, bytes: usize) -> Result<u32> {
+    let port = connection.far.local_addr()?.port();
+    let near = connection.near.local_addr()?.port();
+    let filter = format!("tcp src port {port} and dst port {near} and greater 200");
+    let capture = Capture::start(wan.b(), wan::DEVICE, &filter)?;
+    serve(connection, bytes)?;
+    first_segments(&capture.stop()?)
+}
+
+/// Waits until so many connections have been counted closed.
+fn until_closed(home: &Home, count: f64) -> Result<()> {
+    let closed =
+        || Ok::<_, anyhow::Error>(home.metrics()?.of_path("wad_flows_closed_total", &of())?);
+    until("connections are closed", LIMIT, closed, |closed| *closed >= count)?;
+    Ok(())
+}
+
+fn of() -> String {
+    format!("of-{RESUMES}")
+}
+
+#[e2e(every_change, few)]
+fn a_connection_begins_with_half_of_what_the_one_before_it_found() -> Result<()> {
+    const BYTES: usize = 6_000_000;
+    let stand = Stand::set_up("resume")?;
+    let wan = wan()?;
+    let policy = policy(RESUMES, "resume = 'saved'") + &policy(BEGINS_ANEW, "");
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+
+    let first = served(&wan, &open(&wan, RESUMES)?, BYTES)?;
+    ensure!(first <= SLOW_START_SEGMENTS, "{first} segments, and nothing was known");
+    until_closed(&home, 1.0)?;
+    // It is one connection's; another one at the same time begins as all do.
+    let (one, other) = (open(&wan, RESUMES)?, open(&wan, RESUMES)?);
+    let second = served(&wan, &one, BYTES)?;
+    let beside = served(&wan, &other, 1_000_000)?;
+    let elsewhere = served(&wan, &open(&wan, BEGINS_ANEW)?, 1_000_000)?;
+    println!("{first} segments, then {second}; beside it {beside}, elsewhere {elsewhere}");
+    ensure!((BDP_SEGMENTS / 3..=BDP_SEGMENTS).contains(&second), "{second} segments");
+    ensure!(beside <= SLOW_START_SEGMENTS, "{beside} segments beside it");
+    ensure!(elsewhere <= SLOW_START_SEGMENTS, "{elsewhere} segments without `resume`");
+    drop((one, other));
+    until_closed(&home, 3.0)?;
+    let metrics = home.metrics()?;
+    ensure!(metrics.of_path("wad_resume_jumps_total", &of())? == 1.0);
+    ensure!(metrics.of_path("wad_resume_retreats_total", &of())? == 0.0);
+    Ok(())
+}
+
+#[e2e(every_change, few)]
+fn a_jump_that_was_too_far_is_taken_back_and_the_path_rests() -> Result<()> {
+    let stand = Stand::set_up("retreat")?;
+    let wan = wan()?;
+    // Ten times what it carries.
+    let keys = "resume = 'known'; bandwidth = '2Gbit'; rtt = '60ms'";
+    let home = Home::create(&program()?, &policy(RESUMES, keys))?;
+    let _agent = home.start(stand.cgroup())?;
+    let connection = open(&wan, RESUMES)?;
+    let first = served(&wan, &connection, 20_000_000)?;
+    let flow = connection.far_flow(wan.b())?;
+    println!("{first} segments, {} sent again", flow.retransmits);
+    ensure!(first > 2 * BDP_SEGMENTS, "{first} segments: it did not jump");
+    // No more was lost than the jump to half of what was known.
+    let again = flow.retransmits;
+    ensure!((1..=u64::from(5 * BDP_SEGMENTS)).contains(&again), "{again} sent again");
+    drop(connection);
+    until_closed(&home, 1.0)?;
+    let metrics = home.metrics()?;
+    ensure!(metrics.of_path("wad_resume_jumps_total", &of())? == 1.0);
+    ensure!(metrics.of_path("wad_resume_retreats_total", &of())? == 1.0);
+    let next = served(&wan, &open(&wan, RESUMES)?, 1_000_000)?;
+    ensure!(next <= SLOW_START_SEGMENTS, "{next} segments on a path that rests");
+    Ok(())
+}

@@ -1,0 +1,270 @@
+//! What is saved of a path's capacity between its flows: the congestion control parameters of
+//! Careful Resume (RFC 9959). It is kept by the two ends: who has changed his address, or
+//! his network namespace, is on another path.
+
+use crate::{law::resume::Known, record};
+
+/// The two ends that something is saved for (Remote Endpoint of the RFC). One set is kept
+/// for all remote addresses of a prefix: of 24 bits of IPv4, of 64 of IPv6.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Remote prefix, IPv4 mapped into IPv6, in network byte order; the rest are zeros.
+    pub remote: [u32; 4],
+    /// Local address, as above, whole.
+    pub local: [u32; 4],
+    /// Inode of the network namespace.
+    pub netns: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
+}
+record!(Endpoint, size = 40);
+
+impl Endpoint {
+    /// The ends of a flow with these addresses, IPv4 mapped into IPv6, in network byte order.
+    #[inline(always)]
+    #[must_use]
+    pub const fn of(remote: [u32; 4], local: [u32; 4], netns: u32) -> Self {
+        const MAPPED: u32 = 0xffff_u32.to_be();
+        const SUBNET: u32 = 0xffff_ff00_u32.to_be();
+        let [a, b, c, d] = remote;
+        let remote =
+            if a == 0 && b == 0 && c == MAPPED { [a, b, c, d & SUBNET] } else { [a, b, 0, 0] };
+        Self { remote, local, netns, reserved: 0 }
+    }
+}
+
+/// What is saved for two ends.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Saved {
+    /// It was saved then, CLOCK_MONOTONIC; 0 for nothing.
+    pub saved_ns: u64,
+    /// Flows that have it in use: one at most goes on with it. All of them add to it at once,
+    /// and take back what was not the first.
+    pub users: u64,
+    /// The first of them took it then, CLOCK_MONOTONIC.
+    pub used_ns: u64,
+    /// Nobody has it before then, CLOCK_MONOTONIC: a jump was too far.
+    pub rests_until_ns: u64,
+    /// Payload that the path carried in an RTT (saved_cwnd).
+    pub bytes: u32,
+    /// Least RTT of then (saved_rtt).
+    pub rtt_us: u32,
+    /// Jumps in a row that were too far.
+    pub failures: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
+}
+record!(Saved, size = 48);
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A flow whose end nobody saw keeps others from it for no longer.
+const USED_NS: u64 = 600 * SECOND_NS;
+
+/// A path rests for so long after the first jump that was too far, and for twice as long
+/// after each further one.
+const REST_NS: u64 = 60 * SECOND_NS;
+/// It rests for an hour or so at most.
+const MOST_DOUBLINGS: u32 = 6;
+
+impl Saved {
+    /// Returns what is known to a flow of so large segments, if it is no older than that and
+    /// the path does not rest. Whether another flow has it in use is asked beside this.
+    #[inline(always)]
+    #[must_use]
+    pub const fn known(&self, now_ns: u64, lifetime_ns: u64, mss_bytes: u32) -> Option<Known> {
+        let is_old = now_ns.saturating_sub(self.saved_ns) > lifetime_ns;
+        if self.saved_ns == 0 || is_old || self.rests(now_ns) || mss_bytes == 0 {
+            return None;
+        }
+        let saved_cwnd_segments = self.bytes / mss_bytes;
+        Some(Known { saved_cwnd_segments, saved_rtt_us: self.rtt_us })
+    }
+
+    /// Whether a jump was too far, not long ago.
+    #[inline(always)]
+    #[must_use]
+    pub const fn rests(&self, now_ns: u64) -> bool {
+        now_ns < self.rests_until_ns
+    }
+
+    /// Whether who has it in use has had it for so long that its end went unseen.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_abandoned(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.used_ns) > USED_NS
+    }
+
+    /// Saves what a flow has observed at its end.
+    #[inline(always)]
+    pub const fn save(&mut self, observed: Observed, now_ns: u64) {
+        self.bytes = observed.bytes;
+        self.rtt_us = observed.rtt_us;
+        self.saved_ns = now_ns;
+    }
+
+    /// Deletes what is saved, as a jump to it was too far, and lets the path rest.
+    #[inline(always)]
+    pub const fn fail(&mut self, now_ns: u64) {
+        let doublings = if self.failures < MOST_DOUBLINGS { self.failures } else { MOST_DOUBLINGS };
+        self.rests_until_ns = now_ns.saturating_add(REST_NS << doublings);
+        self.failures = self.failures.saturating_add(1);
+        self.saved_ns = 0;
+    }
+
+    /// Notes that a jump to it was right.
+    #[inline(always)]
+    pub const fn succeed(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// What a flow has observed of its path (Observing phase).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// Payload that it had on its way in an RTT.
+    pub bytes: u32,
+    /// Its least RTT.
+    pub rtt_us: u32,
+}
+
+impl Observed {
+    /// Returns what a window shows at a flow's end, where it is worth to be saved: half of it
+    /// in slow start, whose last round has not come back (RFC 9959, Observing the Path Capacity).
+    /// A law of ours lets no window grow that its flow does not use.
+    #[inline(always)]
+    #[must_use]
+    pub const fn at_end(
+        cwnd_segments: u32,
+        ssthresh_segments: u32,
+        mss_bytes: u32,
+        min_rtt_us: u32,
+    ) -> Option<Self> {
+        use crate::law::resume::INITIAL_WINDOW_SEGMENTS;
+        let in_slow_start = cwnd_segments < ssthresh_segments;
+        let segments = if in_slow_start { cwnd_segments / 2 } else { cwnd_segments };
+        // An RTT that nobody has measured is the greatest (`tcp_min_rtt()`).
+        let is_measured = min_rtt_us != 0 && min_rtt_us != u32::MAX;
+        if segments < 4 * INITIAL_WINDOW_SEGMENTS || !is_measured {
+            return None;
+        }
+        Some(Self { bytes: segments.saturating_mul(mss_bytes), rtt_us: min_rtt_us })
+    }
+}
+
+/// What a flow does with what is saved, in its storage.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resuming {
+    /// What its path carries in an RTT, in segments of the flow's (saved_cwnd); 0 where that is
+    /// not known, or not its to use.
+    pub cwnd_segments: u32,
+    /// The least RTT of then (saved_rtt).
+    pub rtt_us: u32,
+    /// A [`Use`].
+    pub has: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
+}
+record!(Resuming, size = 16);
+
+/// A use says what a flow has made of what is saved.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// Nothing: its path is not resumed on.
+    None = 0,
+    /// It has none, and what it observes is saved.
+    Observes = 1,
+    /// It has it for itself, and has not jumped.
+    Has = 2,
+    /// It has jumped.
+    Jumped = 3,
+    /// It jumped too far.
+    Failed = 4,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Endpoint, Observed, REST_NS, SECOND_NS, Saved, USED_NS};
+
+    const LIFETIME_NS: u64 = 3_600 * SECOND_NS;
+    const OBSERVED: Observed = Observed { bytes: 1_448_000, rtt_us: 120_000 };
+
+    fn saved() -> Saved {
+        let mut saved = Saved::default();
+        saved.save(OBSERVED, SECOND_NS);
+        saved
+    }
+
+    #[test]
+    fn a_subnet_is_one_endpoint_and_other_ends_are_others() {
+        let v4 =
+            |last: u8| [0, 0, 0xffff_u32.to_be(), u32::from_be_bytes([192, 0, 2, last]).to_be()];
+        let end = |remote, local, netns| Endpoint::of(remote, local, netns);
+        assert_eq!(end(v4(1), v4(9), 1), end(v4(200), v4(9), 1));
+        assert_ne!(end(v4(1), v4(9), 1), end(v4(1), v4(8), 1));
+        assert_ne!(end(v4(1), v4(9), 1), end(v4(1), v4(9), 2));
+        let v6 = |b: u32, d: u32| [0x2001_0db8_u32.to_be(), b, 7, d];
+        assert_eq!(end(v6(1, 2), v6(9, 9), 1), end(v6(1, 3), v6(9, 9), 1));
+        assert_ne!(end(v6(1, 2), v6(9, 9), 1), end(v6(2, 2), v6(9, 9), 1));
+    }
+
+    #[test]
+    fn what_is_too_old_is_not_known() {
+        let at = |now_ns| saved().known(now_ns, LIFETIME_NS, 1_448);
+        assert_eq!(at(SECOND_NS + LIFETIME_NS).map(|known| known.saved_cwnd_segments), Some(1_000));
+        assert_eq!(at(SECOND_NS + LIFETIME_NS + 1), None);
+        assert_eq!(Saved::default().known(1, LIFETIME_NS, 1_448), None);
+        assert_eq!(saved().known(2 * SECOND_NS, LIFETIME_NS, 0), None);
+    }
+
+    #[test]
+    fn a_path_that_failed_rests_for_twice_as_long_each_time() {
+        let mut saved = saved();
+        let mut now_ns = 2 * SECOND_NS;
+        for doublings in [0, 1, 2, 3, 4, 5, 6, 6, 6] {
+            saved.fail(now_ns);
+            saved.save(OBSERVED, now_ns);
+            let until_ns = now_ns + (REST_NS << doublings);
+            assert_eq!(saved.known(until_ns - 1, LIFETIME_NS * 9, 1_448), None);
+            assert!(saved.known(until_ns, LIFETIME_NS * 9, 1_448).is_some());
+            now_ns = until_ns;
+        }
+        saved.succeed();
+        saved.fail(now_ns);
+        saved.save(OBSERVED, now_ns);
+        assert!(saved.known(now_ns + REST_NS, LIFETIME_NS, 1_448).is_some());
+    }
+
+    #[test]
+    fn a_failure_deletes_what_was_saved() {
+        let mut saved = saved();
+        saved.fail(2 * SECOND_NS);
+        assert_eq!(saved.known(LIFETIME_NS, LIFETIME_NS, 1_448), None);
+    }
+
+    #[test]
+    fn who_has_it_for_long_has_ended_unseen() {
+        let mut saved = saved();
+        saved.used_ns = SECOND_NS;
+        assert!(!saved.is_abandoned(SECOND_NS + USED_NS));
+        assert!(saved.is_abandoned(SECOND_NS + USED_NS + 1));
+    }
+
+    #[test]
+    fn half_of_a_window_in_slow_start_has_been_shown() {
+        let at_end = |cwnd, ssthresh| Observed::at_end(cwnd, ssthresh, 1_000, 5);
+        assert_eq!(at_end(100, 1_000), Some(Observed { bytes: 50_000, rtt_us: 5 }));
+        assert_eq!(at_end(100, 100), Some(Observed { bytes: 100_000, rtt_us: 5 }));
+        assert_eq!((at_end(79, 1_000), at_end(39, 39)), (None, None));
+        assert!(at_end(80, 1_000).is_some() && at_end(40, 40).is_some());
+        for min_rtt_us in [0, u32::MAX] {
+            assert_eq!(Observed::at_end(1_000, 10, 1_448, min_rtt_us), None);
+        }
+        let most = Observed::at_end(u32::MAX, 0, 9_000, 5);
+        assert_eq!(most.map(|observed| observed.bytes), Some(u32::MAX));
+    }
+}

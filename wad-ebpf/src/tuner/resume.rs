@@ -1,0 +1,145 @@
+//! The tuner's part of Careful Resume (RFC 9959): what is saved of a path's capacity is given
+//! to one flow at a time, and what a flow has observed is saved at its end. The jump itself is
+//! the law's.
+
+use aya_ebpf::{bindings::BPF_NOEXIST, helpers::bpf_ktime_get_ns};
+use wad_common::{
+    flow::Flow,
+    law::resume::Known,
+    policy::{Policy, RESUMES_KNOWN},
+    saved::{Endpoint, Observed, Resuming, Saved, Use},
+};
+use wad_ebpf::{
+    counts::{self, Shared},
+    maps::SAVED,
+};
+
+use crate::{
+    account,
+    socket::{Socket, Visited},
+};
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// It is not on the stack, which is short of room.
+const NOTHING: &Saved = &Saved {
+    saved_ns: 0,
+    users: 0,
+    used_ns: 0,
+    rests_until_ns: 0,
+    bytes: 0,
+    rtt_us: 0,
+    failures: 0,
+    reserved: 0,
+};
+
+/// Gives a new flow what is known of its path, if no other flow has it.
+#[inline(always)]
+pub fn take<const ADDITION: bool>(
+    socket: &impl Socket,
+    flow: &mut Flow,
+    policy: &Policy,
+    now_ns: u64,
+) {
+    if policy.resume_lifetime_s == 0 || !flow.is_tuned() {
+        return;
+    }
+    flow.resuming.has = Use::Observes as u32;
+    let Some(saved) = saved(&endpoint(socket)) else { return };
+    let Some(known) = known(saved, policy, now_ns, socket.state().mss_bytes) else { return };
+    let users = Shared::new(&mut saved.users);
+    if account::add_to_others::<ADDITION>(users, 1) != 0 {
+        users.sub(1);
+        if saved.is_abandoned(now_ns) {
+            // The next one has it.
+            users.store(0);
+        }
+        return;
+    }
+    saved.used_ns = now_ns;
+    flow.resuming = Resuming {
+        cwnd_segments: known.saved_cwnd_segments,
+        rtt_us: known.saved_rtt_us,
+        has: Use::Has as u32,
+        reserved: 0,
+    };
+}
+
+/// Lets others have it, and saves what the flow has observed.
+#[inline(always)]
+pub fn leave(socket: &impl Socket, flow: &mut Flow, sent_bytes: u64) {
+    let has = flow.resuming.has;
+    if has == Use::None as u32 {
+        return;
+    }
+    flow.resuming = Resuming::default();
+    let Some(saved) = saved(&endpoint(socket)) else { return };
+    // SAFETY: reads the clock.
+    let now_ns = unsafe { bpf_ktime_get_ns() };
+    if has != Use::Observes as u32 {
+        Shared::new(&mut saved.users).store(0);
+    }
+    count(flow.policy, has);
+    if has == Use::Failed as u32 {
+        saved.fail(now_ns);
+        return;
+    }
+    if has == Use::Jumped as u32 {
+        saved.succeed();
+    }
+    let state = socket.state();
+    let observed = Observed::at_end(
+        state.cwnd_segments,
+        state.ssthresh_segments,
+        state.mss_bytes,
+        state.min_rtt_us,
+    );
+    if let Some(observed) = observed.filter(|observed| sent_bytes > observed.bytes.into()) {
+        saved.save(observed, now_ns);
+    }
+}
+
+#[inline(always)]
+fn count(policy: u32, has: u32) {
+    let has_failed = has == Use::Failed as u32;
+    if !has_failed && has != Use::Jumped as u32 {
+        return;
+    }
+    let Some(stats) = counts::stats(policy) else { return };
+    Shared::new(&mut stats.jumps).add(1);
+    if has_failed {
+        Shared::new(&mut stats.retreats).add(1);
+    }
+}
+
+#[inline(always)]
+fn known(saved: &Saved, policy: &Policy, now_ns: u64, mss_bytes: u32) -> Option<Known> {
+    let lifetime_ns = u64::from(policy.resume_lifetime_s) * SECOND_NS;
+    let known = saved.known(now_ns, lifetime_ns, mss_bytes);
+    let is_told = policy.flags & RESUMES_KNOWN != 0 && policy.path_bytes != 0;
+    if known.is_some() || !is_told || saved.rests(now_ns) || mss_bytes == 0 {
+        return known;
+    }
+    let saved_cwnd_segments = policy.path_bytes / mss_bytes;
+    Some(Known { saved_cwnd_segments, saved_rtt_us: policy.path_rtt_us })
+}
+
+/// Returns what is kept for two ends, which is nothing at first.
+#[inline(always)]
+fn saved(endpoint: &Endpoint) -> Option<&'static mut Saved> {
+    let saved = SAVED.get_ptr_mut(endpoint).or_else(|| {
+        // Another processor may have made it meanwhile; either will do.
+        let _ = SAVED.insert(endpoint, NOTHING, BPF_NOEXIST.into());
+        SAVED.get_ptr_mut(endpoint)
+    })?;
+    // SAFETY: one that has to make room while this runs is another's then, to whom this is
+    // a wrong number at worst.
+    Some(unsafe { &mut *saved })
+}
+
+#[inline(always)]
+fn endpoint(socket: &impl Socket) -> Endpoint {
+    let ends = socket.ends();
+    let netns = Visited::of(socket.sk()).map_or(0, |socket| socket.netns());
+    Endpoint::of(ends.remote, ends.local, netns)
+}
