@@ -254,7 +254,7 @@ pub struct Flow {
     pub process: Process,
     /// The congestion signals that it has had since it is known.
     pub signals: Signals,
-    /// What it does with what is known of its path's capacity.
+    /// It does this with what is known of its path's capacity.
     pub resuming: Resuming,
 }
 record!(Flow, size = 336);

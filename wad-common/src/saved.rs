@@ -1,4 +1,4 @@
-//! What is saved of a path's capacity between its flows: the congestion control parameters of
+//! A path's capacity is saved between its flows: the congestion control parameters of
 //! Careful Resume (RFC 9959). It is kept by the two ends: who has changed his address, or
 //! his network namespace, is on another path.
 
@@ -34,7 +34,7 @@ impl Endpoint {
     }
 }
 
-/// What is saved for two ends.
+/// It is what is saved for two ends.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
@@ -121,7 +121,7 @@ impl Saved {
     }
 }
 
-/// What a flow has observed of its path (Observing phase).
+/// A flow has observed this of its path (Observing phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
     /// Payload that it had on its way in an RTT.
@@ -154,11 +154,11 @@ impl Observed {
     }
 }
 
-/// What a flow does with what is saved, in its storage.
+/// A flow does this with what is saved, in its storage.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resuming {
-    /// What its path carries in an RTT, in segments of the flow's (saved_cwnd); 0 where that is
+    /// Its path carries this in an RTT, in segments of the flow's (saved_cwnd); 0 where that is
     /// not known, or not its to use.
     pub cwnd_segments: u32,
     /// The least RTT of then (saved_rtt).

@@ -41,7 +41,7 @@ pub struct PathStats {
     pub unseen: u64,
     /// Flows that jumped to what was known of the path's capacity, counted when they close.
     pub jumps: u64,
-    /// Those of them whose jump was too far.
+    /// So many of them had jumped too far.
     pub retreats: u64,
     /// The latest walk over all flows.
     pub walk: Walk,

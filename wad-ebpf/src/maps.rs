@@ -79,7 +79,7 @@ pub static REFUSALS: HashMap<
 pub static HELD: HashMap<Holder, u32, { MAX_PATHS as usize }, { BPF_F_NO_PREALLOC as usize }> =
     HashMap::new();
 
-/// What is saved of the capacity of paths, by the ends of their flows. The least recently used
+/// It keeps what is saved of the capacity of paths, by the ends of their flows. The least recently used
 /// make room.
 #[btf_map(name = "SAVED")]
 pub static SAVED: LruHashMap<Endpoint, Saved, 8_192> = LruHashMap::new();

@@ -19,7 +19,7 @@ pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 /// known then.
 const QUEUE_US: u32 = 4_000;
 
-/// What is known of a path's capacity: the saved congestion control parameters of the RFC.
+/// It says what is known of a path's capacity: the saved congestion control parameters of the RFC.
 /// Whether they are too old, or in use by another flow, has been asked before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
@@ -39,7 +39,7 @@ pub enum Phase {
     Reconnaissance = 1,
     /// The window is the jump's; nothing of what it let out has come back.
     Unvalidated = 2,
-    /// What the jump let out is coming back.
+    /// The jump's packets are coming back.
     Validating = 3,
     /// It was too much: nothing grows until all of it has left the path.
     SafeRetreat = 4,

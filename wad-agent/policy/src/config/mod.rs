@@ -56,6 +56,7 @@ mod quantity;
 mod reference;
 mod report;
 mod resume;
+mod resume_from;
 pub mod route_rules;
 mod sections;
 mod set;
@@ -124,7 +125,7 @@ pub use probe::{
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
 pub use report::{Mistake, line_of};
-pub use resume::Resume;
+pub use resume_from::Resume;
 #[cfg(feature = "fuzz")]
 pub use set::fuzz as fuzz_set;
 pub use set::{ListError, Prefixes, Set, SetPlace, SetUrl, fill, list_of_addresses, list_of_texts};

@@ -25,7 +25,7 @@ use super::{
     line::Line,
     line_use, mark,
     overlap::Site,
-    pacing, prefix, resume,
+    pacing, prefix, resume, resume_from,
     table::{self, Located, Table},
     thresholds, user,
 };
@@ -84,7 +84,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         None => Control::STANDARD,
     };
     let read = policy.control;
-    let is_known = policy.resume == resume::Resume::Known;
+    let is_known = policy.resume == resume_from::Resume::Known;
     if let Some(at) = table.place("resume").filter(|_| is_known) {
         line.check_auto(table, "resume", at, problems);
     }

@@ -7,7 +7,7 @@ use wad_common::{control::Control, ports::PortRange};
 
 use super::{
     allow::Allow, by_peer::ByPeer, cgroup::CgroupSelector, experiment_settings::ExperimentSettings,
-    interface::InterfacePattern, mark::Mark, resume::Resume, thresholds::Windows,
+    interface::InterfacePattern, mark::Mark, resume_from::Resume, thresholds::Windows,
 };
 use crate::{capacity::Capacity, law::Law, shares::Shares};
 
@@ -53,7 +53,7 @@ pub struct PathPolicy {
     pub initial_window_segments: Option<u32>,
     pub initial_receive_window_segments: Option<u32>,
     pub max_pacing_bytes_per_second: Option<u32>,
-    /// What a new flow knows of the path's capacity.
+    /// A new flow knows this of the path's capacity.
     pub resume: Resume,
     /// Acknowledgements are delayed as little as the kernel allows.
     pub no_delayed_acks: bool,

@@ -1,4 +1,4 @@
-//! What a new flow of a path knows of its capacity: Careful Resume, RFC 9959.
+//! A new flow of a path may know its capacity: Careful Resume, RFC 9959.
 
 use ipnet::IpNet;
 use wad_common::policy::RESUMES_KNOWN;
@@ -8,24 +8,13 @@ use super::{
     consent::is_bounded,
     fault::{Fault, Problems},
     field::{Checked, Field, Kind},
+    resume_from::Resume,
     setting::{Setting, Value},
     table::{Located, Table},
 };
 
-/// What one flow has found out is of use to the next for so long.
+/// The next flow has a use for what one has found out for so long.
 const LIFETIME_S: u32 = 3_600;
-
-/// A new flow knows this of its path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Resume {
-    /// Nothing: it finds out by slow start.
-    #[default]
-    Off,
-    /// What an earlier flow between the same ends has found out.
-    Saved,
-    /// That, or what the file says, or what is measured.
-    Known,
-}
 
 const SETTING: Setting = Setting::new("resume", |in_force| {
     let policy = in_force.policy;
@@ -66,8 +55,7 @@ pub const FIELD: Field = Field {
     ..Field::NONE
 };
 
-/// What one flow found out is nothing to the next on another path: the networks are named that
-/// share one.
+/// Names the networks that share no path: what one flow found out is nothing to the next there.
 pub fn check(
     table: &Table<'_>,
     policy: &PathPolicy,

@@ -1,4 +1,4 @@
-//! What flows have saved of the capacity of their paths (RFC 9959).
+//! Flows save what their paths carry (RFC 9959).
 
 use aya::maps::{HashMap, Map};
 use wad_common::saved::{Endpoint, Saved};
