@@ -7,7 +7,6 @@ mod course;
 use std::{
     net::SocketAddr,
     path::Path as File,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -27,7 +26,7 @@ use wad_testbed::{
 };
 
 use self::course::{Course, Moment, missed, table};
-use crate::{bulk::Amount, cli};
+use crate::{beside, bulk::Amount, cli};
 
 const PATHS: &str = include_str!("../guard.toml");
 /// The line that `wad-lab list` has of it.
@@ -96,16 +95,9 @@ pub fn run(lab: &File, wad: &File, names: &[String], json: bool) -> Result<Strin
     };
     let chosen: Vec<_> = cases.path.iter().filter(is_chosen).collect();
     ensure!(!chosen.is_empty(), "no path of guard.toml is called {}", names.join(", "));
-    let outcomes: Vec<Outcome> = thread::scope(|scope| {
-        let run = |case| scope.spawn(move || over(case, lab, wad));
-        let running: Vec<_> = chosen.into_iter().map(run).collect();
-        let ended = running.into_iter().map(|one| one.join().expect("it does not panic"));
-        ended.collect::<Result<_>>()
-    })?;
+    let outcomes = beside::each(chosen, |case| over(case, lab, wad))?;
     let text = if json { serde_json::to_string(&outcomes)? } else { table(&outcomes) };
-    let missed: Vec<_> = outcomes.iter().flat_map(|one| &one.missed).cloned().collect();
-    ensure!(missed.is_empty(), "{text}\nmissed:\n  {}", missed.join("\n  "));
-    Ok(text)
+    beside::judged(text, outcomes.iter().flat_map(|one| &one.missed))
 }
 
 fn over(case: &Case, lab: &File, wad: &File) -> Result<Outcome> {

@@ -16,6 +16,7 @@
 mod again;
 mod algorithm;
 pub mod bench;
+mod beside;
 pub mod bulk;
 pub mod cli;
 pub mod client;

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::metric::Whose;
+use crate::metric::{Measure, Whose};
 
 /// Says what is measured at each tick.
 #[derive(
@@ -148,14 +148,15 @@ impl Measured {
         }
     }
 
-    /// Returns what it is called.
+    /// Returns what it is called, as in experiments.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
-            Self::Goodput => "goodput",
-            Self::Resent => "octets sent again",
-            Self::RttInflation => "RTT over the least RTT",
+            Self::Goodput => Measure::Goodput,
+            Self::Resent => Measure::Resent,
+            Self::RttInflation => Measure::RttInflation,
         }
+        .words()
     }
 }
 
