@@ -284,11 +284,16 @@ pub fn start_over(socket: &impl Socket, flow: &mut Flow) {
 }
 
 /// The connection is over, or is no longer its policy's.
-#[inline(never)]
+#[inline(always)]
 pub fn end(socket: &impl Socket, flow: &mut Flow, kind: Kind) {
+    settle(socket, flow, kind);
+    resume::leave(socket, flow);
+}
+
+#[inline(never)]
+fn settle<S: Socket>(socket: &S, flow: &mut Flow, kind: Kind) {
     let counts = socket.counts().since(&flow.earlier);
     account::ended(flow, &counts, socket.state().srtt_us);
-    resume::leave(socket, flow, counts.bytes_acked);
     if flow.established_ns != 0 {
         report::send(socket, flow, kind);
     }

@@ -163,24 +163,22 @@ fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
 /// before this program was attached.
 #[inline(always)]
 fn on_established<const ADDITION: bool>(socket: &Calling<'_>, role: Role) {
-    if let Some(flow) = flows::live(socket) {
+    let (flow, policy, now_ns) = if let Some(flow) = flows::live(socket) {
         let Some(policy) = policies::of_flow(flow) else { return };
         // SAFETY: reads the clock.
-        let now_ns = unsafe { bpf_ktime_get_ns() };
-        resume::take::<ADDITION>(socket, flow, policy, now_ns);
-        flows::establish(socket, flow, policy, now_ns);
-        return;
-    }
-    // That was counted when it connected.
-    if matches!(role, Role::Active) && socket.is_mptcp_subflow() {
-        return;
-    }
-    if let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, role) {
+        (flow, policy, unsafe { bpf_ktime_get_ns() })
+    } else {
+        // That was counted when it connected.
+        if matches!(role, Role::Active) && socket.is_mptcp_subflow() {
+            return;
+        }
+        let Some((flow, policy)) = flows::adopt::<ADDITION>(socket, role) else { return };
         flows::set_before_data(socket, flow);
         let now_ns = flow.matched_ns;
-        resume::take::<ADDITION>(socket, flow, policy, now_ns);
-        flows::establish(socket, flow, policy, now_ns);
-    }
+        (flow, policy, now_ns)
+    };
+    resume::take::<ADDITION>(socket, flow, policy, now_ns);
+    flows::establish(socket, flow, policy, now_ns);
 }
 
 #[inline(always)]

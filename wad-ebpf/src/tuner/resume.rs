@@ -41,9 +41,20 @@ pub fn take<const ADDITION: bool>(
     policy: &Policy,
     now_ns: u64,
 ) {
-    if policy.resume_lifetime_s == 0 || !flow.is_tuned() {
-        return;
+    if policy.resume_lifetime_s != 0 && flow.is_tuned() {
+        take_of::<ADDITION, _>(socket, flow, policy, now_ns);
     }
+}
+
+/// A function of its own: the verifier would follow all that comes after it with each way
+/// through it.
+#[inline(never)]
+fn take_of<const ADDITION: bool, S: Socket>(
+    socket: &S,
+    flow: &mut Flow,
+    policy: &Policy,
+    now_ns: u64,
+) {
     flow.resuming.has = Use::Observes as u32;
     let Some(saved) = saved(&endpoint(socket)) else { return };
     let Some(known) = known(saved, policy, now_ns, socket.state().mss_bytes) else { return };
@@ -67,11 +78,16 @@ pub fn take<const ADDITION: bool>(
 
 /// Lets others have it, and saves what the flow has observed.
 #[inline(always)]
-pub fn leave(socket: &impl Socket, flow: &mut Flow, sent_bytes: u64) {
-    let has = flow.resuming.has;
-    if has == Use::None as u32 {
-        return;
+pub fn leave(socket: &impl Socket, flow: &mut Flow) {
+    if flow.resuming.has != Use::None as u32 {
+        leave_of(socket, flow);
     }
+}
+
+/// A function of its own, for the same reason.
+#[inline(never)]
+fn leave_of<S: Socket>(socket: &S, flow: &mut Flow) {
+    let has = flow.resuming.has;
     flow.resuming = Resuming::default();
     let Some(saved) = saved(&endpoint(socket)) else { return };
     // SAFETY: reads the clock.
@@ -87,6 +103,7 @@ pub fn leave(socket: &impl Socket, flow: &mut Flow, sent_bytes: u64) {
     if has == Use::Jumped as u32 {
         saved.succeed();
     }
+    let sent_bytes = socket.counts().since(&flow.earlier).bytes_acked;
     let state = socket.state();
     let observed = Observed::at_end(
         state.cwnd_segments,
