@@ -95,9 +95,7 @@ pub fn cargo(subcommand: &str, target: &str, profile: &str) -> Command {
     };
     let mut command = exec::cargo([subcommand, "--profile", profile, "--target", target]);
     // What is shipped is made by the compiler itself, whatever looks at what is built beside.
-    for linting in ["RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"] {
-        command.env_remove(linting);
-    }
+    command.env_remove("RUSTC_WORKSPACE_WRAPPER");
     command.env(linker, "rust-lld").env(format!("CC_{name}"), compiler);
     command.env(format!("CFLAGS_{name}"), flags);
     command

@@ -2,6 +2,7 @@
 //! them on this host, `cargo xtask vm` under other kernels.
 
 mod alone;
+mod amount;
 mod application;
 mod book;
 mod harness;

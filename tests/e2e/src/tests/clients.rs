@@ -260,7 +260,7 @@ fn widest_window(
     })
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn peers_are_offered_the_receive_buffer() -> Result<()> {
     let stand = Stand::set_up("offer")?;
     let wan = path("400Mbit", "60ms")?;

@@ -256,7 +256,7 @@ fn open_decreases(events: &[Event]) -> Vec<(u32, u32)> {
 /// A hardened kernel runs no program for packets that come while init has the
 /// processor: what it then takes for a threshold must not stay. On others this is a
 /// flow beside a busy init.
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_threshold_that_no_program_gave_does_not_stay() -> Result<()> {
     const PATH: &str = "rtt = '10ms'\nforward = { rate = '622Mbit', queue = { bdp = 1.0 } }\n";
     const LARGEST: u32 = 100_000;
@@ -294,7 +294,7 @@ fn a_threshold_that_no_program_gave_does_not_stay() -> Result<()> {
 
 /// The last packet of what the application had to send is lost. The probe that
 /// repairs it leaves no trace but an ACK; the kernel then asks for a decrease.
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_drop_that_a_probe_repairs_is_no_local_stall() -> Result<()> {
     const SEGMENTS: usize = 100;
     let stand = Stand::set_up("probe")?;

@@ -393,7 +393,7 @@ fn an_archive_that_was_away_gets_all_in_order_and_so_it_does_after_a_kill() -> R
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn kills_at_full_rate_leave_whole_lines_in_their_order() -> Result<()> {
     const KILLS: usize = 3;
     /// The agent reads at most so many events at once: a tenth of a second, at some

@@ -201,7 +201,7 @@ fn connect(wan: &Wan, to: SocketAddr, over: &AtomicBool, seen: &Mutex<Seen>) -> 
     })?
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn no_connection_sees_an_old_and_a_new_parameter() -> Result<()> {
     let stand = Stand::set_up("swap")?;
     let wan = Wan::start(&toml::from_str(RTT)?)?;

@@ -17,6 +17,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use crate::amount;
+
 const SOON: Duration = Duration::from_secs(10);
 const RMEM_MAX: &str = "net.core.rmem_max";
 const WMEM_MAX: &str = "net.core.wmem_max";
@@ -137,8 +139,8 @@ fn journals_after_a_power_cut() -> Result<()> {
     ensure!(expected(&whole) == [LOW, LOW], "{}", String::from_utf8_lossy(&whole));
     let line = whole.iter().position(|byte| *byte == b'\n').context("no line")? + 1;
     let cuts =
-        [0, 1, line / 2, line - 1, line, line + 1, (line + whole.len()) / 2, whole.len() - 1];
-    for cut in cuts {
+        [line - 1, line, whole.len() - 1, 0, 1, line / 2, line + 1, (line + whole.len()) / 2];
+    for cut in cuts.into_iter().take(amount::of(3, cuts.len())) {
         // Cut short; or as long as it was, with zeros for what was not written.
         for zeros in [false, true] {
             let cut_at = |journal: &[u8]| {

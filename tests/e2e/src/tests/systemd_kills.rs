@@ -2,7 +2,6 @@
 //! again: no connection is refused or reset, and none is untuned.
 
 use std::{
-    env,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
@@ -22,11 +21,10 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use crate::amount;
+
 use super::systemd::{is_tuned, path, systemd, with_newcomers};
 
-/// So many restarts a run has, unless this variable says another number: the long run has 200.
-const RESTARTS: u64 = 25;
-const VARIABLE: &str = "WAD_E2E_RESTARTS";
 const LIMIT: Duration = Duration::from_secs(360);
 const SOON: Duration = Duration::from_secs(30);
 const ROOM: &str = "net.core.wmem_max";
@@ -41,7 +39,7 @@ fn restarts(systemd: &Systemd) -> Result<u64> {
 /// Kills whatever there is of the service, at random moments of its start and work and of what
 /// follows its end, until it has been started again so often.
 fn kill_at_any_moment(systemd: &Systemd, start: Duration) -> Result<()> {
-    let wanted = env::var(VARIABLE).map_or(Ok(RESTARTS), |number| number.parse())?;
+    let wanted = amount::of(25, 200);
     let mut random = Random::new(1);
     let begun = Instant::now();
     let longest_us = u64::try_from(2 * start.as_micros())?;

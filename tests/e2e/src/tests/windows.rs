@@ -53,7 +53,7 @@ fn fill_cache(wan: &Wan) -> Result<u32> {
     next.ssthresh_segments.context("an untuned flow does not start with what is in the cache")
 }
 
-#[e2e(every_change, alone)]
+#[e2e(every_change, few)]
 fn a_flow_starts_with_its_own_threshold() -> Result<()> {
     let stand = Stand::set_up("ssthresh")?;
     let mut policy = String::new();
@@ -91,7 +91,7 @@ fn a_flow_starts_with_its_own_threshold() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_window_ends_at_its_maximum() -> Result<()> {
     let stand = Stand::set_up("max")?;
     let wan = path("rtt = '40ms'\nforward = { rate = '400Mbit', queue = { bdp = 1.0 } }\n")?;
@@ -129,7 +129,7 @@ fn a_window_ends_at_its_maximum() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn limited_slow_start_adds_half_of_the_limit_for_each_rtt() -> Result<()> {
     const RTT_SECONDS: f64 = 0.1;
     const HALF_SEGMENTS: f64 = 50.0;
@@ -170,7 +170,7 @@ fn limited_slow_start_adds_half_of_the_limit_for_each_rtt() -> Result<()> {
     Ok(())
 }
 
-#[e2e(long, alone)]
+#[e2e(long, few)]
 fn a_window_decays_or_is_kept_when_idle() -> Result<()> {
     const RTT: Duration = Duration::from_millis(100);
     const OPEN: u32 = 300;
