@@ -52,6 +52,8 @@ pub const IGNORE_LOCAL_STALLS: u32 = 1 << 1;
 pub const RESPOND_AS_STANDARD: u32 = 1 << 2;
 /// The member of the binomial family is IIAD, in place of SQRT.
 pub const IIAD: u32 = 1 << 3;
+/// After idle time the window jumps, as a new flow's does that knows its path (RFC 9959).
+pub const RESUME_WHEN_IDLE: u32 = 1 << 4;
 
 /// Parameters of the laws of ours. Zero leaves a setting as it is.
 #[repr(C)]
@@ -69,7 +71,8 @@ pub struct Control {
     pub max_ssthresh_segments: u32,
     /// Packets that a flow of `wad_delay` keeps queued.
     pub standing_queue_segments: u32,
-    /// [`KEEP_WHEN_IDLE`], [`IGNORE_LOCAL_STALLS`], [`RESPOND_AS_STANDARD`] and [`IIAD`].
+    /// [`KEEP_WHEN_IDLE`], [`IGNORE_LOCAL_STALLS`], [`RESPOND_AS_STANDARD`], [`IIAD`] and
+    /// [`RESUME_WHEN_IDLE`].
     pub flags: u32,
     /// A [`Pacing`].
     pub pacing: u32,

@@ -131,9 +131,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    /// Returns what a window shows at a flow's end, where it is worth to be saved: half of it
-    /// in slow start, whose last round has not come back (RFC 9959, Observing the Path Capacity).
-    /// A law of ours lets no window grow that its flow does not use.
+    /// Returns what a window shows at a flow's end, where it is worth to be saved.
     #[inline(always)]
     #[must_use]
     pub const fn at_end(
@@ -142,9 +140,8 @@ impl Observed {
         mss_bytes: u32,
         min_rtt_us: u32,
     ) -> Option<Self> {
-        use crate::law::resume::INITIAL_WINDOW_SEGMENTS;
-        let in_slow_start = cwnd_segments < ssthresh_segments;
-        let segments = if in_slow_start { cwnd_segments / 2 } else { cwnd_segments };
+        use crate::law::resume::{INITIAL_WINDOW_SEGMENTS, shown_segments};
+        let segments = shown_segments(cwnd_segments, ssthresh_segments);
         // An RTT that nobody has measured is the greatest (`tcp_min_rtt()`).
         let is_measured = min_rtt_us != 0 && min_rtt_us != u32::MAX;
         if segments < 4 * INITIAL_WINDOW_SEGMENTS || !is_measured {

@@ -41,7 +41,7 @@ impl Standard {
         let cwnd = INITIAL_WINDOW_SEGMENTS;
         let mut law = LossBased::START;
         if let Some(known) = known {
-            law.resume = Resume::begin(known, u32::MAX, 0, cwnd);
+            law.resume = Resume::begin(known, u32::MAX, cwnd, cwnd);
             assert_eq!(law.resume.phase(), Phase::Reconnaissance);
         }
         Self { law, course: Course::START, cwnd, ssthresh, srtt_us: RTT_US, reduction: None }

@@ -1,12 +1,14 @@
 //! Idle time: after it (`tcp_cwnd_restart()`), and while the application sends less
 //! than it may (`tcp_cwnd_application_limited()`), the kernel takes the window back
 //! without asking the law. Where a path says so, a flow gets it back with the next
-//! ACK, an RTT later: the first flight is the kernel's.
+//! ACK, an RTT later: the first flight is the kernel's. Or it begins as a new one does
+//! that knows its path ([`resume`](super::resume)), by what it had shown of that.
 
+use super::resume::shown_segments;
 use crate::record;
 
-/// The window as the last ACK left it, for as long as nothing but idle time can have
-/// changed it.
+/// The window as the last ACK left it, or what that showed of the path, for as long as nothing
+/// but idle time can have changed it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open {
@@ -32,6 +34,12 @@ impl Open {
         self.cwnd_segments = cwnd_segments;
     }
 
+    /// Takes note of what the window that an ACK leaves has shown of the path.
+    #[inline(always)]
+    pub const fn note_shown(&mut self, cwnd_segments: u32, ssthresh_segments: u32) {
+        self.cwnd_segments = shown_segments(cwnd_segments, ssthresh_segments);
+    }
+
     /// Forgets it: what took the window was congestion.
     #[inline(always)]
     pub const fn forget(&mut self) {
@@ -53,5 +61,14 @@ mod tests {
         assert_eq!(open.lost_segments(600), None);
         open.forget();
         assert_eq!(open.lost_segments(10), None);
+    }
+
+    #[test]
+    fn half_of_a_window_in_slow_start_has_been_shown() {
+        let mut open = Open::UNKNOWN;
+        open.note_shown(500, 501);
+        assert_eq!(open.lost_segments(10), Some(250));
+        open.note_shown(500, 500);
+        assert_eq!(open.lost_segments(10), Some(500));
     }
 }

@@ -19,6 +19,15 @@ pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 /// known then.
 const QUEUE_US: u32 = 4_000;
 
+/// Returns what a window shows of its path: half of it in slow start, whose last round has not
+/// come back (RFC 9959, Observing the Path Capacity). A law of ours lets no window grow that its
+/// flow does not use.
+#[inline(always)]
+#[must_use]
+pub const fn shown_segments(cwnd_segments: u32, ssthresh_segments: u32) -> u32 {
+    if cwnd_segments < ssthresh_segments { cwnd_segments / 2 } else { cwnd_segments }
+}
+
 /// It says what is known of a path's capacity: the saved congestion control parameters of the RFC.
 /// Whether they are too old, or in use by another flow, has been asked before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,16 +141,16 @@ impl Resume {
         end_delivered_segments: 0,
     };
 
-    /// A flow that begins on a path of which this is known, with this window, when so much
-    /// has been delivered (of the handshake). It jumps to half of what is known, or to
-    /// `max_jump_segments` if that is less.
+    /// A flow that begins on a path of which this is known, or goes on after a pause, with this
+    /// window, of which the last has come back when so much has been delivered. It jumps to half
+    /// of what is known, or to `max_jump_segments` if that is less.
     #[inline(always)]
     #[must_use]
     pub const fn begin(
         known: Known,
         max_jump_segments: u32,
-        delivered_segments: u32,
         cwnd_segments: u32,
+        end_delivered_segments: u32,
     ) -> Self {
         let half_segments = known.saved_cwnd_segments / 2;
         let jump_segments =
@@ -157,7 +166,7 @@ impl Resume {
             base: known.saved_rtt_us,
             min_rtt_us: 0,
             jumped_us: 0,
-            end_delivered_segments: delivered_segments.wrapping_add(cwnd_segments),
+            end_delivered_segments,
         }
     }
 

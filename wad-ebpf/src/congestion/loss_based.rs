@@ -8,14 +8,13 @@
 use core::mem::offset_of;
 
 use wad_common::{
-    control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE},
+    control::{IGNORE_LOCAL_STALLS, KEEP_WHEN_IDLE, RESUME_WHEN_IDLE},
     law::{
         Aimd, INFINITE_SSTHRESH,
         idle::Open,
         loss_based::{Change, Course, LossBased, Moment},
         stall::{Ending, Stall},
     },
-    saved::Use,
 };
 
 use crate::{
@@ -76,9 +75,14 @@ pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u
     let mut course = parameters.course();
     course.grow(&before, &after);
     parameters.set_course(course);
-    if parameters.has(KEEP_WHEN_IDLE) {
+    if parameters.has(KEEP_WHEN_IDLE | RESUME_WHEN_IDLE) {
+        // As the socket has it: what the law knows of it the verifier would go on with.
         let mut open = Open::UNKNOWN;
-        open.note(after.cwnd_segments);
+        if parameters.has(KEEP_WHEN_IDLE) {
+            open.note(tcp.cwnd_segments());
+        } else {
+            open.note_shown(tcp.cwnd_segments(), tcp.ssthresh_segments());
+        }
         tcp.set_private(OPEN, open);
     }
     0
@@ -156,11 +160,20 @@ fn make_good(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32
             }
         }
     }
+    if parameters.has(KEEP_WHEN_IDLE | RESUME_WHEN_IDLE) {
+        make_good_idle_time(tcp, parameters);
+    }
+}
+
+/// A function of its own: the verifier would follow the law with each way through it.
+#[inline(never)]
+fn make_good_idle_time(tcp: Tcp, parameters: Parameters) {
+    let open: Open = tcp.private(OPEN);
+    let Some(segments) = open.lost_segments(tcp.cwnd_segments()) else { return };
     if parameters.has(KEEP_WHEN_IDLE) {
-        let open: Open = tcp.private(OPEN);
-        if let Some(segments) = open.lost_segments(tcp.cwnd_segments()) {
-            tcp.set_cwnd_segments(segments);
-        }
+        tcp.set_cwnd_segments(segments);
+    } else {
+        resume::begin_again(tcp, segments);
     }
 }
 
@@ -186,9 +199,10 @@ fn with_state<T>(
     };
     let mut law: LossBased = tcp.private(LAW_STATE);
     let mut course = parameters.course();
+    let retreated = law.resume.retreats();
     let result = act(&mut law, &mut course, &moment);
-    if law.resume.retreats() {
-        resume::note(tcp, Use::Failed);
+    if law.resume.retreats() && !retreated {
+        resume::note(tcp, true);
     }
     tcp.set_private(LAW_STATE, law);
     parameters.set_course(course);

@@ -4,7 +4,7 @@
 use wad_common::{
     control::{
         Control, IGNORE_LOCAL_STALLS, IIAD, KEEP_WHEN_IDLE, LONG_PATH_US, Pacing,
-        RESPOND_AS_STANDARD,
+        RESPOND_AS_STANDARD, RESUME_WHEN_IDLE,
     },
     division::{part_of_rate, part_of_window},
     flow::option::CONGESTION,
@@ -40,7 +40,8 @@ const STANDARD_CREDIT_Q16: u32 = DEDICATED_RATE;
 /// All that the path has is divided among its flows: a flag beside [`Control::flags`].
 const DIVIDES: u32 = 1 << 7;
 const _: () = {
-    let flags = IGNORE_LOCAL_STALLS | KEEP_WHEN_IDLE | RESPOND_AS_STANDARD | IIAD;
+    let flags =
+        IGNORE_LOCAL_STALLS | KEEP_WHEN_IDLE | RESPOND_AS_STANDARD | IIAD | RESUME_WHEN_IDLE;
     assert!(flags >> DIVIDES.ilog2() == 0);
 };
 

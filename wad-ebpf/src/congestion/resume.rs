@@ -4,13 +4,17 @@
 use core::mem::offset_of;
 
 use wad_common::{
+    flow::Flow,
     law::{
         loss_based::LossBased,
         resume::{Ack, Known, Resume, Step, Window},
     },
-    saved::Use,
+    saved::{Resuming, Use},
 };
-use wad_ebpf::{counts, maps};
+use wad_ebpf::{
+    counts::{self, Shared},
+    maps,
+};
 
 use crate::{
     parameters::{HANDSHAKE_SEGMENTS, LAW_STATE, Parameters},
@@ -29,14 +33,39 @@ pub fn begin(tcp: Tcp) {
     if flow.resuming.has != Use::Has as u32 || tcp.delivered_segments() > HANDSHAKE_SEGMENTS {
         return;
     }
-    let known = Known {
-        saved_cwnd_segments: flow.resuming.cwnd_segments,
-        saved_rtt_us: flow.resuming.rtt_us,
+    let (known, most_segments) = known_to(flow);
+    let cwnd_segments = tcp.cwnd_segments();
+    let end_segments = tcp.delivered_segments().wrapping_add(cwnd_segments);
+    tcp.set_private(RESUME, Resume::begin(known, most_segments, cwnd_segments, end_segments));
+}
+
+/// Begins anew with the first ACK after a pause, for which the kernel took the window back: by
+/// what is known to the flow, or by what it had shown of the path if that is more.
+#[inline(always)]
+pub fn begin_again(tcp: Tcp, shown_segments: u32) {
+    // SAFETY: the kernel gave this program the socket.
+    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }).filter(|flow| flow.is_tuned()) else {
+        return;
     };
-    // What others send there now is theirs.
-    let most_segments = known.saved_cwnd_segments / counts::senders(flow.policy);
-    let (delivered, cwnd) = (tcp.delivered_segments(), tcp.cwnd_segments());
-    tcp.set_private(RESUME, Resume::begin(known, most_segments, delivered, cwnd));
+    let (mut known, mut most_segments) = known_to(flow);
+    if known.saved_cwnd_segments < shown_segments {
+        known = Known { saved_cwnd_segments: shown_segments, saved_rtt_us: tcp.srtt_us() };
+        most_segments = shown_segments;
+    }
+    let end_segments = tcp.delivered_segments().wrapping_add(tcp.in_flight_segments());
+    let resume = Resume::begin(known, most_segments, tcp.cwnd_segments(), end_segments);
+    tcp.set_private(RESUME, resume);
+}
+
+/// Returns what a flow was given to know of its path, which others may have deleted since; and how
+/// far it may jump: what others send there now is theirs.
+#[inline(always)]
+fn known_to(flow: &Flow) -> (Known, u32) {
+    let Resuming { cwnd_segments, rtt_us, has, .. } = flow.resuming;
+    let is_known = has == Use::Has as u32 || has == Use::Jumped as u32;
+    let saved_cwnd_segments = if is_known { cwnd_segments } else { 0 };
+    let known = Known { saved_cwnd_segments, saved_rtt_us: rtt_us };
+    (known, saved_cwnd_segments / counts::senders(flow.policy))
 }
 
 /// Does what an ACK asks for; whether the window is settled with that.
@@ -64,7 +93,7 @@ pub fn on_ack(tcp: Tcp, parameters: Parameters) -> bool {
         Step::Jump(window) => {
             set(tcp, parameters, window);
             tcp.pace();
-            note(tcp, Use::Jumped);
+            note(tcp, false);
             true
         }
         Step::Settle(window) => {
@@ -81,11 +110,18 @@ fn set(tcp: Tcp, parameters: Parameters, window: Window) {
     tcp.set_ssthresh_segments(window.ssthresh_segments);
 }
 
-/// Tells the tuner what has become of it.
-#[inline(always)]
-pub fn note(tcp: Tcp, has: Use) {
+/// Counts what has become of it, and tells the tuner, where the flow knew that of others: what it
+/// has found out itself is its own.
+#[inline(never)]
+pub fn note(tcp: Tcp, failed: bool) {
     // SAFETY: the kernel gave this program the socket.
-    if let Some(flow) = unsafe { maps::flow(tcp.socket()) } {
-        flow.resuming.has = has as u32;
+    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return };
+    if let Some(stats) = counts::stats(flow.policy) {
+        let count = if failed { &mut stats.retreats } else { &mut stats.jumps };
+        Shared::new(count).add(1);
+    }
+    let has = flow.resuming.has;
+    if has == Use::Has as u32 || has == Use::Jumped as u32 {
+        flow.resuming.has = if failed { Use::Failed } else { Use::Jumped } as u32;
     }
 }

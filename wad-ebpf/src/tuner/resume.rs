@@ -9,10 +9,7 @@ use wad_common::{
     policy::{Policy, RESUMES_KNOWN},
     saved::{Endpoint, Observed, Resuming, Saved, Use},
 };
-use wad_ebpf::{
-    counts::{self, Shared},
-    maps::SAVED,
-};
+use wad_ebpf::{counts::Shared, maps::SAVED};
 
 use crate::{
     account,
@@ -95,7 +92,6 @@ fn leave_of<S: Socket>(socket: &S, flow: &mut Flow) {
     if has != Use::Observes as u32 {
         Shared::new(&mut saved.users).store(0);
     }
-    count(flow.policy, has);
     if has == Use::Failed as u32 {
         saved.fail(now_ns);
         return;
@@ -113,19 +109,6 @@ fn leave_of<S: Socket>(socket: &S, flow: &mut Flow) {
     );
     if let Some(observed) = observed.filter(|observed| sent_bytes > observed.bytes.into()) {
         saved.save(observed, now_ns);
-    }
-}
-
-#[inline(always)]
-fn count(policy: u32, has: u32) {
-    let has_failed = has == Use::Failed as u32;
-    if !has_failed && has != Use::Jumped as u32 {
-        return;
-    }
-    let Some(stats) = counts::stats(policy) else { return };
-    Shared::new(&mut stats.jumps).add(1);
-    if has_failed {
-        Shared::new(&mut stats.retreats).add(1);
     }
 }
 

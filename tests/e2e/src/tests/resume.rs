@@ -9,7 +9,7 @@ use wad_testbed::{
     capture::{Capture, Packet},
     emulated::wan::{self, ADDRESSES_V4, Wan},
     policy::{path_of, path_to},
-    settings,
+    settings, signal,
     stand::{Stand, until},
     tcp::{self, Connection, at},
     wad::{Home, program},
@@ -25,6 +25,8 @@ const BEGINS_ANEW: u16 = 7010;
 /// The kernel's first window, twice that, and once more: slow start, with a few to spare.
 const SLOW_START_SEGMENTS: u32 = 10 + 20 + 40 + 10;
 const LIMIT: Duration = Duration::from_secs(5);
+/// The kernel halves the window for each timeout of 260 ms or so.
+const PAUSE: Duration = Duration::from_secs(3);
 
 fn wan() -> Result<Wan> {
     let wan = Wan::start(&toml::from_str(PATH)?)?;
@@ -109,6 +111,34 @@ fn a_connection_begins_with_half_of_what_the_one_before_it_found() -> Result<()>
     until_closed(&home, 3.0)?;
     let metrics = home.metrics()?;
     ensure!(metrics.of_path("wad_resume_jumps_total", &of())? == 1.0);
+    ensure!(metrics.of_path("wad_resume_retreats_total", &of())? == 0.0);
+    Ok(())
+}
+
+#[e2e(never = "an older kernel offers less to receive than the jump", few)]
+fn a_request_after_a_pause_is_served_as_the_first_one() -> Result<()> {
+    const BYTES: usize = 3_000_000;
+    let stand = Stand::set_up("request")?;
+    let wan = wan()?;
+    let known = "bandwidth = '200Mbit'; rtt = '60ms'";
+    let policy = policy(RESUMES, &format!("resume = 'known'; {known}")) + &policy(BEGINS_ANEW, "");
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    let (resumes, begins_anew) = (open(&wan, RESUMES)?, open(&wan, BEGINS_ANEW)?);
+    served(&wan, &begins_anew, BYTES)?;
+    let first = served(&wan, &resumes, BYTES)?;
+    signal::sleep(PAUSE)?;
+    let second = served(&wan, &resumes, BYTES)?;
+    let without = served(&wan, &begins_anew, BYTES)?;
+    signal::sleep(PAUSE)?;
+    let third = served(&wan, &resumes, BYTES)?;
+    println!("{first} segments, after pauses {second} and {third}; {without} without");
+    let as_first = first * 3 / 4..=first * 5 / 4;
+    ensure!(first > BDP_SEGMENTS / 3, "{first} segments");
+    ensure!(as_first.contains(&second) && as_first.contains(&third), "{second}, {third}");
+    ensure!(without <= SLOW_START_SEGMENTS, "{without} segments without `resume`");
+    let metrics = home.metrics()?;
+    ensure!(metrics.of_path("wad_resume_jumps_total", &of())? == 3.0);
     ensure!(metrics.of_path("wad_resume_retreats_total", &of())? == 0.0);
     Ok(())
 }

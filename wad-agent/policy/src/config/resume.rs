@@ -1,7 +1,10 @@
 //! A new flow of a path may know its capacity: Careful Resume, RFC 9959.
 
 use ipnet::IpNet;
-use wad_common::policy::RESUMES_KNOWN;
+use wad_common::{
+    control::{KEEP_WHEN_IDLE, RESUME_WHEN_IDLE},
+    policy::RESUMES_KNOWN,
+};
 
 use super::{
     PathPolicy,
@@ -30,7 +33,7 @@ pub const FIELD: Field = Field {
     doc: "Where a new flow begins, once its first window has come back whole: at half of what the \
           flow before it found the path to carry, within the last hour (RFC 9959); \"known\" is \
           half of `bandwidth` times `rtt`, or of what is measured, where no flow has found out \
-          yet.",
+          yet. So does a flow after a pause, unless `idle` is \"keep\".",
     read: |field, table, problems, path| {
         path.resume = match field.word(table, problems).map(|word| word.value) {
             Some("saved") => Resume::Saved,
@@ -39,7 +42,13 @@ pub const FIELD: Field = Field {
         };
     },
     put: |path, policy| {
-        policy.resume_lifetime_s = if path.resume == Resume::Off { 0 } else { LIFETIME_S };
+        if path.resume == Resume::Off {
+            return;
+        }
+        policy.resume_lifetime_s = LIFETIME_S;
+        if policy.control.flags & KEEP_WHEN_IDLE == 0 {
+            policy.control.flags |= RESUME_WHEN_IDLE;
+        }
         let rtt_us = path.origin.capacity.rtt_seconds.unwrap_or(0.0) * 1e6;
         if path.resume == Resume::Known {
             policy.flags |= RESUMES_KNOWN;
@@ -52,6 +61,10 @@ pub const FIELD: Field = Field {
         Resume::Known => Some("resume known".to_owned()),
     })),
     explain: Some(SETTING),
+    why: |in_force| {
+        let why = "after a pause a flow begins as a new one does, by what is known of its path";
+        (in_force.policy.control.flags & RESUME_WHEN_IDLE != 0).then_some(why)
+    },
     ..Field::NONE
 };
 

@@ -12,6 +12,12 @@ const SENT_AGAIN: u32 = 1;
 const SSTHRESH: u32 = 100_000;
 const KNOWN: Known = Known { saved_cwnd_segments: 1_000, saved_rtt_us: RTT_US };
 
+/// A flow that has all of its first window out, when so much has been delivered.
+fn begin(known: Known, max_jump_segments: u32, delivered_segments: u32) -> Resume {
+    let end_segments = delivered_segments.wrapping_add(INITIAL_WINDOW_SEGMENTS);
+    Resume::begin(known, max_jump_segments, INITIAL_WINDOW_SEGMENTS, end_segments)
+}
+
 /// A flow that has all of its window out, and whose ACKs come one by one.
 #[derive(Clone, Copy)]
 struct Flow {
@@ -22,7 +28,7 @@ struct Flow {
 impl Flow {
     fn begin(known: Known) -> Self {
         Self {
-            resume: Resume::begin(known, u32::MAX, SYN, INITIAL_WINDOW_SEGMENTS),
+            resume: begin(known, u32::MAX, SYN),
             ack: Ack {
                 now_us: u32::MAX - 2 * RTT_US,
                 latest_rtt_us: RTT_US,
@@ -164,9 +170,9 @@ fn reconnaissance_lasts_for_as_long_as_little_is_sent() {
 
 #[test]
 fn unvalidated_the_jump_is_no_more_than_half_of_saved_cwnd_or_max_jump() {
-    let at_most = |max| Resume::begin(KNOWN, max, SYN, INITIAL_WINDOW_SEGMENTS).segments;
+    let at_most = |max| begin(KNOWN, max, SYN).segments;
     assert_eq!((at_most(u32::MAX), at_most(200)), (500, 200));
-    assert_eq!(Resume::begin(KNOWN, 10, SYN, INITIAL_WINDOW_SEGMENTS), Resume::NONE);
+    assert_eq!(begin(KNOWN, 10, SYN), Resume::NONE);
     assert_eq!(Flow::jump(KNOWN).ack.cwnd_segments, 500);
 }
 
@@ -323,7 +329,7 @@ fn safe_retreat_from_what_was_no_loss_leaves_what_the_kernel_gave_back() {
 #[test]
 fn what_is_delivered_may_wrap() {
     let begun = u32::MAX - 5;
-    let mut resume = Resume::begin(KNOWN, u32::MAX, begun, INITIAL_WINDOW_SEGMENTS);
+    let mut resume = begin(KNOWN, u32::MAX, begun);
     let mut ack = Flow::begin(KNOWN).ack;
     for n in 1..INITIAL_WINDOW_SEGMENTS {
         ack.delivered_segments = begun.wrapping_add(n);
@@ -348,7 +354,7 @@ proptest! {
             1..200,
         ),
     ) {
-        let mut resume = Resume::begin(known, max_jump, begun, INITIAL_WINDOW_SEGMENTS);
+        let mut resume = begin(known, max_jump, begun);
         let half = known.saved_cwnd_segments / 2;
         let mut delivered = begun;
         let (mut now_us, mut cwnd) = (0_u32, INITIAL_WINDOW_SEGMENTS);
