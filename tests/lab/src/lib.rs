@@ -8,7 +8,8 @@
 //! what probes find out against their paths, `experiment` what experiments do, with connections
 //! one after the other by `again`, and `guard` what guards do; `record` makes figures of what was seen, with
 //! `slow_start`, `recovery` and `responses`, `memory` watches what TCP holds, and
-//! `targets` holds figures against what was to be shown; `report` and
+//! `targets` holds figures against what was to be shown, `simulated` what `wad simulate` says against
+//! what was measured; `report` and
 //! `store` keep them; `demo`, `table`, `page` and `svg` show them. `bench` has what wad
 //! costs, `compare` the laws beside the kernel's own, and `cli` what their programs
 //! have in common.
@@ -42,6 +43,7 @@ pub mod responses;
 pub mod run;
 pub mod scenario;
 mod second_path;
+pub mod simulated;
 pub mod slow_start;
 pub mod store;
 mod suggested;

@@ -10,7 +10,7 @@ use wad_tuning::routes::GUARD;
 
 use crate::{
     check, cleanup, diagnose, experiment, explain, flows, guard, import, paths, peer, plan, plot,
-    probe, reload, report, run, status, suggest, switch, top, trace,
+    probe, reload, report, run, simulate, status, suggest, switch, top, trace,
 };
 
 /// The advice to whoever gives a configuration to a command that reads none.
@@ -52,6 +52,9 @@ pub enum Command {
     /// Show what a path asks for: buffers, congestion control, streams, and the
     /// policy to paste
     Plan(plan::Arguments),
+    /// Simulate laws, or a path's policy, on a path of given figures: rates, losses,
+    /// recovery, as a table and a picture
+    Simulate(simulate::Simulate),
     /// Make TOML of a configuration file of the papers' WAD, with what could not be
     /// carried over
     Import(import::Import),
@@ -112,6 +115,7 @@ mod tests {
             "run",
             "check",
             "explain",
+            "simulate",
             "reload",
             "cleanup",
             "probe plan",

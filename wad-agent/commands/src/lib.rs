@@ -26,6 +26,7 @@ pub mod reference;
 mod reload;
 mod report;
 mod run;
+mod simulate;
 mod status;
 mod suggest;
 mod switch;
@@ -55,6 +56,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Import(args) => import::run(&args),
         Command::Status(args) => status::run(&args),
         Command::Explain(args) => explain::run(&args),

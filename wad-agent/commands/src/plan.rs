@@ -1,7 +1,7 @@
 //! `wad plan`: what a path asks for, from its rate, RTT, loss rate and MTU
 //! alone. Nothing is measured, and no agent need run.
 
-mod arguments;
+pub mod arguments;
 mod laws;
 mod page;
 mod path;

@@ -2,10 +2,10 @@
 //! retransmissions over time, of several flows or several traces; or what probes have found
 //! out of a path over days.
 
-mod curve;
+pub mod curve;
 mod days;
 mod flows;
-mod svg;
+pub mod svg;
 
 use std::{fs, path::PathBuf};
 

@@ -103,6 +103,30 @@ const TABLE: &[Row] = &[
         ],
     },
     Row {
+        command: "simulate",
+        ends: &[
+            (
+                "--law cubic,wad_aimd --rate 100Mbit/s --rtt 20ms --svg FOLDER/simulated.svg",
+                Code(0),
+            ),
+            ("--path p --config FOLDER/good.toml --rate 100Mbit --rtt 20ms --mtu 9000", Code(0)),
+            ("--path p --config FOLDER/good.toml", Code(1)),
+            ("--path none --config FOLDER/good.toml", Code(1)),
+            ("--path p --config FOLDER/bad.toml", Code(78)),
+            ("--law cubic --rate 100Mbit --rtt 20ms --svg FOLDER/none/picture.svg", Code(1)),
+            ("--law bbr --rate 100Mbit --rtt 20ms", Code(64)),
+            ("--law cubic --rtt 20ms", Code(64)),
+            ("--rate 100Mbit --rtt 20ms", Code(64)),
+            ("--law cubic --rate 100Mbit --rtt 20ms --queue 0.5", Code(64)),
+            ("--law cubic --rate 100Mbit --rtt 20ms --for 2h", Code(64)),
+        ],
+        json: &[(
+            "--law cubic,wad_leaky --rate 100Mbit --rtt 20ms --queue 0.5BDP --loss 1e-4 \
+                 --lose 100,200 --flows 3 --for 5s --window 1MiB --seed 7",
+            "simulate",
+        )],
+    },
+    Row {
         command: "import",
         ends: &[("FOLDER/good.wad", Code(0)), ("FOLDER/none.wad", Code(1)), ("", Code(64))],
         json: &[],

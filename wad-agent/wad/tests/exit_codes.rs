@@ -33,6 +33,7 @@ fn a_wrong_command_line_is_64() {
         ("status --no-such-flag", "--no-such-flag"),
         ("top --interval never", "0.1 to 3600"),
         ("plan --rate 10Gbit", "--rtt"),
+        ("simulate --law bbr --rate 10Gbit --rtt 100ms", "simulated are reno, cubic"),
         // What would do nothing.
         ("flows --instruments --sort MSS", "'--instruments' cannot be used"),
         ("cleanup --routes --json", "'--routes' cannot be used"),

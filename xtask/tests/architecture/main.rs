@@ -31,6 +31,7 @@ const LAYERS: Layers<'_> = Layers {
         "wad-svg",
         "wad-toolbox",
         "wad-evidence",
+        "wad-simulation",
         "wad-http",
         "wad-instruments",
         "wad-linux",
@@ -58,6 +59,8 @@ const LAYERS: Layers<'_> = Layers {
         ("wad-svg", &[]),
         // Pure: it is given the time and what flows have shown.
         ("wad-evidence", &["wad-common"]),
+        // Pure, too.
+        ("wad-simulation", &["wad-common"]),
         ("wad-toolchain", &[]),
         ("wad-common", &[]),
         ("xtask", &["wad-toolchain"]),

@@ -17,7 +17,7 @@ use wad_lab::{
     page, probe, progress,
     report::Report,
     scenario::{Machine, Scenario, ScenarioError},
-    store, table, targets,
+    simulated, store, table, targets,
 };
 use wad_testbed::say;
 
@@ -51,6 +51,9 @@ enum Command {
         /// file for each variant in this folder, for `wad plot`.
         #[arg(long, value_name = "DIR")]
         trace: Option<PathBuf>,
+        /// Sets beside what was measured what `wad simulate` says of the same.
+        #[arg(long, conflicts_with = "json")]
+        simulated: bool,
     },
     /// Runs scenarios, all of them if none is named, makes a page of it, and fails if a
     /// target is missed, or nobody has measured it.
@@ -129,15 +132,18 @@ fn run(command: Command) -> anyhow::Result<()> {
             cli::prepare(&how.wad)?;
             print(guard::run(&own()?, &how.wad, &variants, json)?.trim_end())
         }
-        Command::Run { scenario, how, variants, json, client, trace } => {
+        Command::Run { scenario, how, variants, json, client, trace, simulated } => {
             if let Some(folder) = &trace {
                 let failed = || format!("cannot make the folder {}", folder.display());
                 fs::create_dir_all(folder).with_context(failed)?;
             }
-            let lab = Lab { traces: trace, ..lab(how.wad, client)? };
+            let lab = Lab { traces: trace, ..lab(how.wad.clone(), client)? };
             let scenario = Scenario::load(&scenario)?.only(&variants)?;
             let scenario = scenario.for_machine(&Machine::this()?)?;
             let report = measure(&lab, &scenario, how.repeat)?;
+            if simulated {
+                print(simulated::beside(&how.wad, &scenario, &report)?.trim_end())?;
+            }
             conclude(&scenario, report, &how.out, json)
         }
         Command::Keep { files, out } => {

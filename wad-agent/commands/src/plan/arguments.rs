@@ -55,7 +55,8 @@ impl Rtt {
     }
 }
 
-fn parse_loss(text: &str) -> Result<f64, String> {
+/// Reads a rate of losses.
+pub fn parse_loss(text: &str) -> Result<f64, String> {
     let expected = || "it takes a fraction such as 1e-5, from 1e-10 to 0.5".to_owned();
     let loss: f64 = text.trim().parse().map_err(|_| expected())?;
     if (1e-10..=0.5).contains(&loss) { Ok(loss) } else { Err(expected()) }

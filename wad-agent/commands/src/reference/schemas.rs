@@ -25,7 +25,7 @@ use wad_probing::{
 use wad_toolbox::document::Document;
 use wad_tuning::explain::Answer;
 
-use crate::{check, cleanup, experiment, flows, peer, plan};
+use crate::{check, cleanup, experiment, flows, peer, plan, simulate};
 
 const OPENING: &str = "\
 # JSON Schemas
@@ -49,6 +49,7 @@ pub fn all() -> Vec<DocumentSchema> {
     vec![
         of::<check::Report>("check"),
         of::<plan::Plan>("plan"),
+        of::<simulate::Simulated>("simulate"),
         of::<Status>("status"),
         of::<Answer>("explain"),
         of::<ReloadOutcome>("reload"),

@@ -1,0 +1,125 @@
+//! The laws that answer to losses, ours and the kernel's reno: as the BPF programs call them,
+//! but for local stalls and idle time, which there are none of here.
+
+use wad_common::law::{
+    Aimd,
+    loss_based::{Course, Delivery, LossBased, Moment},
+    resume::{Ack as ResumeAck, Resume, Step},
+    stall::Signs,
+};
+
+use super::{Law, Parameters};
+use crate::tcp::{Ack, State, Tcp};
+
+/// A flow under such a law: its response to a window, and its state.
+pub struct LossBasedLaw {
+    response: fn(&Parameters, u32) -> Aimd,
+    parameters: Parameters,
+    is_ours: bool,
+    state: LossBased,
+    course: Course,
+}
+
+impl LossBasedLaw {
+    pub fn ours(response: fn(&Parameters, u32) -> Aimd, parameters: Parameters) -> Self {
+        Self { is_ours: true, ..Self::kernels(response, parameters) }
+    }
+
+    /// One that the kernel has by itself.
+    pub fn kernels(response: fn(&Parameters, u32) -> Aimd, parameters: Parameters) -> Self {
+        let (state, course) = (LossBased::START, Course::START);
+        Self { response, parameters, is_ours: false, state, course }
+    }
+
+    /// Does what Careful Resume asks for; whether the window is settled with that.
+    fn resume(&mut self, tcp: &mut Tcp) -> bool {
+        let step = self.state.resume.on_ack(&ResumeAck {
+            now_us: tcp.now_us as u32,
+            latest_rtt_us: tcp.latest_rtt_us,
+            srtt_us: tcp.srtt_us,
+            delivered_segments: tcp.delivered_segments,
+            retransmitted_segments: tcp.retransmitted_segments,
+            in_flight_segments: tcp.in_flight_segments,
+            cwnd_segments: tcp.cwnd_segments,
+            ssthresh_segments: tcp.ssthresh_segments,
+            is_cwnd_limited: tcp.is_cwnd_limited,
+        });
+        match step {
+            Step::Normal => return false,
+            Step::Hold => {}
+            Step::Jump(window) | Step::Settle(window) => {
+                let most_segments = self.parameters.max_cwnd_segments();
+                tcp.cwnd_segments = window.cwnd_segments.min(most_segments);
+                tcp.ssthresh_segments = window.ssthresh_segments;
+            }
+        }
+        tcp.is_paced |= matches!(step, Step::Jump(_));
+        true
+    }
+}
+
+impl Law for LossBasedLaw {
+    fn begin(&mut self, tcp: &mut Tcp) {
+        self.parameters.begin(tcp);
+        if !self.is_ours {
+            return;
+        }
+        self.parameters.begin_ours(tcp);
+        if let Some(known) = self.parameters.known {
+            let most_segments = self.parameters.most_jump_segments(known);
+            let cwnd = tcp.cwnd_segments;
+            let end = tcp.delivered_segments.wrapping_add(cwnd);
+            self.state.resume = Resume::begin(known, most_segments, cwnd, end);
+        }
+    }
+
+    fn on_ack(&mut self, tcp: &mut Tcp, ack: &Ack) {
+        if self.resume(tcp) {
+            return;
+        }
+        if self.is_ours {
+            self.parameters.start_within_path(tcp);
+        }
+        let entitled_segments = tcp.entitled_segments();
+        let mut before = self.parameters.bounded_window(tcp, self.state.credit_q16);
+        let mut after = before;
+        if before.cwnd_segments > before.clamp_segments {
+            before.cwnd_segments = before.clamp_segments;
+            after = before;
+        } else if before.cwnd_segments < entitled_segments {
+            before.clamp_segments = before.clamp_segments.min(entitled_segments);
+            let law = (self.response)(&self.parameters, before.cwnd_segments);
+            after = law.on_ack(before, ack.acked_segments);
+            self.state.credit_q16 = after.credit_q16;
+        }
+        tcp.cwnd_segments = after.cwnd_segments;
+        self.course.grow(&before, &after);
+    }
+
+    fn ssthresh(&mut self, tcp: &Tcp) -> u32 {
+        let moment = Moment {
+            now_us: tcp.now_us,
+            srtt_us: tcp.srtt_us,
+            cwnd_segments: tcp.cwnd_segments,
+            ssthresh_segments: tcp.ssthresh_segments,
+            prior_cwnd_segments: tcp.prior_cwnd_segments,
+            in_flight_segments: tcp.in_flight_segments,
+            delivered_segments: tcp.delivered_segments,
+            retransmitted_segments: tcp.retransmitted_segments,
+            delivery: Delivery { segments: 0, interval_us: 0 },
+            signs: Signs {
+                lost_segments: u32::from(tcp.state == State::Open),
+                sacked_segments: 0,
+                delivered_ce_segments: 0,
+            },
+            ignores_stalls: false,
+        };
+        let (response, parameters) = (self.response, self.parameters);
+        let respond = |segments| response(&parameters, segments);
+        self.state.on_asked(&mut self.course, &moment, respond).ssthresh_segments
+    }
+
+    fn least_burst_segments(&self, tcp: &Tcp) -> u32 {
+        if self.is_ours { self.parameters.least_burst_segments(tcp) } else { 0 }
+    }
+}

@@ -1,0 +1,86 @@
+//! Pacing by TCP itself: how much is sent at a time, and when the next may follow.
+
+use wad_common::law::pacing::bytes_per_second;
+
+use crate::tcp::Tcp;
+
+const NS: u128 = 1_000_000_000;
+/// A network card cuts up so much at a time, less its headers (`sk_gso_max_size`).
+const MOST_BYTES: u64 = 65_536 - 320;
+/// Two segments are sent at a time at least (`tcp_min_tso_segs`).
+const LEAST_SEGMENTS: u32 = 2;
+/// A burst takes 1/1024 of a second (`sk_pacing_shift`).
+const SHIFT: u32 = 10;
+/// Over short paths it is longer: by the most there is, shifted by RTT / 512 us
+/// (`tcp_tso_rtt_log`).
+const RTT_LOG: u32 = 9;
+/// The first so many segments go at once (`tcp_update_skb_after_send()`).
+pub const UNPACED_SEGMENTS: u64 = 10;
+
+/// When a flow may send (`tcp_wstamp_ns`).
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamp {
+    next_ns: u64,
+}
+
+impl Stamp {
+    pub const fn next_ns(self) -> u64 {
+        self.next_ns
+    }
+
+    /// So much is sent now, at this rate: what was not used of the time before counts for half of
+    /// it, at most.
+    pub fn send(&mut self, now_ns: u64, bytes: u64, bytes_per_second: u64) {
+        let begin_ns = self.next_ns.max(now_ns);
+        let unused_ns = begin_ns - self.next_ns;
+        let takes_ns = u128::from(bytes) * NS / u128::from(bytes_per_second.max(1));
+        let takes_ns = u64::try_from(takes_ns).unwrap_or(u64::MAX);
+        self.next_ns = begin_ns.saturating_add(takes_ns - unused_ns.min(takes_ns / 2));
+    }
+}
+
+/// The rate that the kernel has for a flow whose law leaves that to it: 1.2 windows in an RTT,
+/// and two in slow start below half of its threshold (`tcp_update_pacing_rate()`).
+pub fn follow(tcp: &mut Tcp) {
+    let window = tcp.cwnd_segments.max(tcp.in_flight_segments);
+    let bytes = u64::from(window) * u64::from(tcp.mss_bytes);
+    let is_starting = tcp.cwnd_segments < tcp.ssthresh_segments / 2;
+    if let Some(rate) = bytes_per_second(bytes, tcp.srtt_us, is_starting) {
+        tcp.pace_at(rate);
+    }
+}
+
+/// How many segments are sent at a time (`tcp_tso_autosize()`).
+pub fn burst_segments(tcp: &Tcp, least_segments: u32) -> u32 {
+    let over_short_paths = MOST_BYTES.checked_shr(tcp.min_rtt_us >> RTT_LOG).unwrap_or(0);
+    let bytes = (tcp.pacing_bytes_per_second >> SHIFT) + over_short_paths;
+    let segments = bytes.min(MOST_BYTES) / u64::from(tcp.mss_bytes.max(1));
+    (segments as u32).max(least_segments.max(LEAST_SEGMENTS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unused_time_counts_for_half_of_what_is_sent() {
+        let mut stamp = Stamp::default();
+        stamp.send(1_000, 100, 100_000_000);
+        assert_eq!(stamp.next_ns(), 1_500, "100 bytes take 1000 ns");
+        stamp.send(1_500, 100, 100_000_000);
+        assert_eq!(stamp.next_ns(), 2_500);
+        stamp.send(2_700, 100, 100_000_000);
+        assert_eq!(stamp.next_ns(), 3_500);
+    }
+
+    #[test]
+    fn a_burst_is_a_millisecond_of_the_rate_within_what_a_card_takes() {
+        let tcp = |rate, rtt_ns| Tcp { pacing_bytes_per_second: rate, ..Tcp::begin(1448, rtt_ns) };
+        assert_eq!(burst_segments(&tcp(1_000_000, 100_000_000), 2), 2);
+        assert_eq!(burst_segments(&tcp(14_827_520, 100_000_000), 2), 10);
+        assert_eq!(burst_segments(&tcp(1 << 40, 100_000_000), 2), 45);
+        assert_eq!(burst_segments(&tcp(1_000_000, 100_000_000), 7), 7);
+        // 1.5 ms: 64 KiB shifted by 2.
+        assert_eq!(burst_segments(&tcp(0, 1_500_000), 2), 11);
+    }
+}

@@ -1,0 +1,82 @@
+//! `wad simulate` is near what the lab has measured with real connections: the scenarios' own
+//! paths and policies, and the figures of `tests/lab/landed.toml`.
+
+use std::{fs, path::Path, process::Command};
+
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+/// A simulated rate is no farther from the measured one.
+const NEAR: f64 = 0.05;
+
+fn read(file: &str) -> Table {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/lab").join(file);
+    let text = fs::read_to_string(&file).unwrap_or_else(|why| panic!("{}: {why}", file.display()));
+    text.parse().unwrap()
+}
+
+/// Returns the policy of a variant as a configuration: the scenario's keys and its own, with the
+/// path's rate and RTT where something follows from them, as the lab writes it.
+fn configuration(scenario: &Table, variant: &Table) -> String {
+    let mut keys = scenario["policy"].as_table().unwrap().clone();
+    keys.extend(variant["policy"].as_table().unwrap().clone());
+    let follows =
+        |(key, value): (&String, &Value)| key != "pacing" && value.as_str() == Some("auto");
+    if keys.iter().any(follows) {
+        let path = scenario["path"].as_table().unwrap();
+        keys.insert("bandwidth".to_owned(), path["forward"]["rate"].clone());
+        keys.insert("rtt".to_owned(), path["rtt"].clone());
+    }
+    let keys: String = keys.iter().map(|(key, value)| format!("{key} = {value}\n")).collect();
+    format!("[[path]]\nname = \"lab\"\nremote = \"10.77.0.0/16\"\n{keys}")
+}
+
+fn simulate(scenario: &Table, variant: &Table) -> Json {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wad.toml");
+    fs::write(&file, configuration(scenario, variant)).unwrap();
+    let (path, forward) = (&scenario["path"], &scenario["path"]["forward"]);
+    let queue = match &forward["queue"] {
+        queue if queue.get("bdp").is_some() => format!("{}BDP", queue["bdp"]),
+        queue => (queue["packets"].as_integer().unwrap() * 1500).to_string(),
+    };
+    let mut wad = Command::new(env!("CARGO_BIN_EXE_wad"));
+    wad.args(["simulate", "--json", "--path", "lab", "--queue", &queue, "--config"]).arg(&file);
+    wad.args(["--rate", forward["rate"].as_str().unwrap(), "--rtt", path["rtt"].as_str().unwrap()]);
+    wad.args(["--for", &format!("{}s", scenario["seconds"])]);
+    for number in forward.get("drop_data_packets").and_then(Value::as_array).into_iter().flatten() {
+        wad.args(["--lose", &number.to_string()]);
+    }
+    let output = wad.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn it_is_near_what_the_lab_measured() {
+    let landed = read("landed.toml");
+    let landed = landed["landed"].as_array().unwrap();
+    assert!(!landed.is_empty());
+    for figure in landed {
+        let text = |key: &str| figure[key].as_str().unwrap();
+        let scenario = read(&format!("scenarios/{}.toml", text("scenario")));
+        let variants = scenario["variant"].as_array().unwrap().iter();
+        let mut variants = variants.map(|variant| variant.as_table().unwrap());
+        let variant = variants.find(|one| one["name"].as_str() == Some(text("variant"))).unwrap();
+        let told = simulate(&scenario, variant);
+        let law = &told["laws"][0];
+        let simulated = law["bits_per_second"].as_f64().unwrap();
+        let measured: f64 = text("goodput").strip_suffix("Mbit").unwrap().parse().unwrap();
+        let off = simulated / (measured * 1e6) - 1.0;
+        let what = format!(
+            "{} {}: {:.0} Mbit/s simulated, {measured} measured under Linux {}",
+            text("scenario"),
+            text("variant"),
+            simulated / 1e6,
+            text("kernel"),
+        );
+        println!("{what}: {:+.1}%", off * 100.0);
+        assert!(off.abs() < NEAR, "{what}");
+        assert_eq!(law["retransmitted_segments"].as_i64(), figure["retransmits"].as_integer());
+    }
+}
