@@ -4,7 +4,7 @@ use std::path::Path as FilePath;
 
 use anyhow::{Result, anyhow, bail};
 use wad_common::{
-    control::{Control, Pacing},
+    control::Control,
     policy::{NAME_BYTES, Policy},
 };
 use wad_policy::{
@@ -50,11 +50,7 @@ pub fn of_law(name: &str, path: &Path) -> Result<Named> {
         Some(law) => {
             let segments = path.bdp_bytes() / f64::from(path.mtu_bytes);
             let parameters = law.entry().plan.map(|plan| plan(segments as u32));
-            let control = Control {
-                pacing: Pacing::LongPaths as u32,
-                ..parameters.unwrap_or(Control::STANDARD)
-            };
-            Sender::new(ours(*law), control)
+            Sender::new(ours(*law), parameters.unwrap_or(Control::STANDARD))
         }
     };
     Ok(Named { name: name.to_owned(), sender })
