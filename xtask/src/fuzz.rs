@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// The names of `wad_fuzz::PARSERS`.
-const TARGETS: [&str; 27] = [
+const TARGETS: [&str; 28] = [
     "archive",
     "authorization",
     "config",
@@ -34,6 +34,7 @@ const TARGETS: [&str; 27] = [
     "dns",
     "document",
     "experiments",
+    "guards",
     "http",
     "otlp",
     "packed_trace",

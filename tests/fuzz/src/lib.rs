@@ -8,7 +8,7 @@ use wad_commands::fuzz;
 pub type Parser = fn(&[u8]);
 
 /// This table has all of them.
-pub const PARSERS: [(&str, Parser); 27] = [
+pub const PARSERS: [(&str, Parser); 28] = [
     ("archive", fuzz::archive),
     ("authorization", fuzz::authorization),
     ("config", fuzz::config),
@@ -16,6 +16,7 @@ pub const PARSERS: [(&str, Parser); 27] = [
     ("dns", fuzz::dns),
     ("document", fuzz::document),
     ("experiments", fuzz::experiments),
+    ("guards", fuzz::guards),
     ("http", fuzz::http),
     ("otlp", fuzz::otlp),
     ("packed_trace", fuzz::packed_trace),

@@ -91,3 +91,28 @@ impl Guards {
         readings.guards = self.all().iter().map(reading).collect();
     }
 }
+
+/// Reads what an agent before this one has left of guards, and goes on with them.
+#[cfg(feature = "fuzz")]
+pub fn fuzz(bytes: &[u8]) {
+    use std::time::Duration;
+
+    use wad_evidence::{
+        guard::{Reading, Sample},
+        saved,
+    };
+
+    let Ok(mut kept) = saved::read::<Vec<Kept>>(bytes) else { return };
+    // Another agent would know the same.
+    assert_eq!(saved::read::<Vec<Kept>>(&saved::text(&kept)).ok().as_ref(), Some(&kept));
+    let reading = Reading { goodput: Some(1e7), goodput_of_one: Some(1e7), ..Reading::default() };
+    let [tuned, untuned] = [reading.into(), Reading::default().into()];
+    let sample = Sample { tuned, untuned, ..Sample::default() };
+    for kept in &mut kept {
+        kept.guard.tick(Duration::from_secs(1_000), &sample);
+        kept.guard.tick(Duration::from_secs(1_005), &sample);
+    }
+    let told = GuardsTold { guards: Guards::new(kept).told() };
+    let told = serde_json::to_vec(&told).expect("it is JSON");
+    assert!(serde_json::from_slice::<GuardsTold>(&told).is_ok());
+}

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 pub use wad_agent::api::fuzz_authorization as authorization;
 pub use wad_agent::dns::fuzz as dns;
 pub use wad_agent::evidence::fuzz as experiments;
+pub use wad_agent::guards::fuzz as guards;
 pub use wad_agent::pods::fuzz as pods;
 pub use wad_agent::sources::{
     fuzz::http, fuzz_archive as archive, fuzz_document as document, fuzz_probe as probe_paths,
