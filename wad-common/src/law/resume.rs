@@ -52,8 +52,8 @@ pub enum Phase {
     Validating = 3,
     /// It was too much: nothing grows until all of it has left the path.
     SafeRetreat = 4,
-    /// Slow start has come to the window that is known, and waits until that has come back
-    /// whole. (To the RFC this is the Normal Phase.)
+    /// Slow start has come to the window that is known, waits until that has come back whole,
+    /// and goes on by quarters. (To the RFC this is the Normal Phase.)
     Confirming = 5,
 }
 
@@ -302,17 +302,25 @@ impl Resume {
         Step::Settle(Window { cwnd_segments: flight_segments, ssthresh_segments })
     }
 
-    /// Where a queue has come of what is known, the path is full, and losses would be heard of an
-    /// RTT too late.
+    /// Where a queue shows, the path is full, and losses would be heard of an RTT too late. A path
+    /// that carries just what is known has none: what is tried beyond is a quarter for each RTT
+    /// (Conservative Slow Start, RFC 9406 section 4.2).
     #[inline(always)]
     const fn confirm(&mut self, ack: &Ack) -> Step {
-        if !self.has_ended(ack) {
+        let has_queue = ack.latest_rtt_us >= self.min_rtt_us.saturating_add(QUEUE_US);
+        if !has_queue && !self.has_ended(ack) {
             return Step::Normal;
         }
-        let cwnd_segments = ack.cwnd_segments;
-        let has_queue = ack.latest_rtt_us >= self.min_rtt_us.saturating_add(QUEUE_US);
-        let ssthresh_segments = if has_queue { ack.ssthresh_segments } else { self.segments };
-        *self = Self::NONE;
+        let Ack { cwnd_segments, ssthresh_segments, .. } = *ack;
+        let before_segments = self.segments;
+        let more_segments = cwnd_segments.saturating_add(cwnd_segments / 4);
+        if has_queue || more_segments >= before_segments {
+            *self = Self::NONE;
+            let ssthresh_segments = if has_queue { ssthresh_segments } else { before_segments };
+            return Step::Settle(Window { cwnd_segments, ssthresh_segments });
+        }
+        self.end_delivered_segments = ack.delivered_segments.wrapping_add(ack.in_flight_segments);
+        let ssthresh_segments = at_least(more_segments, ssthresh_segments);
         Step::Settle(Window { cwnd_segments, ssthresh_segments })
     }
 

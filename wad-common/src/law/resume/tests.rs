@@ -243,18 +243,38 @@ fn confirming() -> Flow {
 }
 
 #[test]
-fn slow_start_goes_on_once_the_known_window_is_back_without_a_queue() {
+fn a_queue_ends_slow_start_at_the_window_that_is_known() {
     for (latest_rtt_us, has_queue) in [(103_999, false), (104_000, true)] {
         let mut flow = confirming();
-        // What the last ACK of the jump let out is behind it.
-        for _ in 1..flow.ack.in_flight_segments - 2 {
+        assert_eq!(flow.ack(1, 1), Step::Normal);
+        flow.ack.latest_rtt_us = latest_rtt_us;
+        let step = flow.ack(1, 1);
+        let ended = settled(flow.ack.cwnd_segments, 1_000);
+        assert_eq!(step, if has_queue { ended } else { Step::Normal }, "{latest_rtt_us}");
+        assert_eq!(flow.resume == Resume::NONE, has_queue);
+    }
+}
+
+#[test]
+fn slow_start_goes_on_by_quarters_while_no_queue_shows() {
+    let mut flow = confirming();
+    // What the last ACK of the jump let out is behind it.
+    let mut left = flow.ack.in_flight_segments - 2;
+    for _ in 0..3 {
+        for _ in 1..left {
             assert_eq!(flow.ack(1, 1), Step::Normal);
         }
-        flow.ack.latest_rtt_us = latest_rtt_us;
-        let ssthresh = if has_queue { 1_000 } else { SSTHRESH };
-        assert_eq!(flow.ack(1, 1), settled(flow.ack.cwnd_segments, ssthresh), "{latest_rtt_us}");
-        assert_eq!(flow.resume, Resume::NONE);
+        let cwnd = flow.ack.cwnd_segments;
+        assert_eq!(flow.ack(1, 1), settled(cwnd, cwnd + cwnd / 4));
+        left = flow.ack.in_flight_segments - 1;
     }
+    // As far as it would have gone before.
+    flow.ack.cwnd_segments = SSTHRESH * 4 / 5;
+    for _ in 1..left {
+        flow.ack(1, 1);
+    }
+    assert_eq!(flow.ack(1, 1), settled(flow.ack.cwnd_segments, SSTHRESH));
+    assert_eq!(flow.resume, Resume::NONE);
 }
 
 #[test]
