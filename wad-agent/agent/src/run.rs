@@ -57,7 +57,11 @@ use wad_policy::{
 };
 use wad_toolbox::{causes::told, mutex::locked, own_folder, signals::Stop};
 use wad_tuning::{
-    bpf, disabled_note::Note, instance::Instance, journal::Journal, state_dir::StateDir,
+    bpf,
+    disabled_note::Note,
+    instance::Instance,
+    journal::Journal,
+    state_dir::{self, StateDir},
 };
 
 use self::{
@@ -145,6 +149,7 @@ pub fn run(options: &Options) -> Result<()> {
     let noted = StateDir::of(&lock);
     let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
     own_folder::guard(&state_dir)?;
+    state_dir::remove_unfinished(&state_dir, instance.name());
     let journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
     let note = Note::of(&state_dir, instance.name());
     let disabled = note.read()?;

@@ -19,7 +19,7 @@ use wad_tuning::{
     bpf::{self, Pins},
     disabled_note::Note,
     journal::Journal,
-    state_dir::StateDir,
+    state_dir::{StateDir, remove_unfinished},
 };
 
 use crate::{
@@ -102,6 +102,7 @@ pub fn run(args: &Cleanup) -> Result<()> {
         )
     })?;
     own_folder::guard(&state_dir)?;
+    remove_unfinished(&state_dir, instance.name());
     let mut journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
     let progress = Progress::of("undoing what was changed");
     let changes_undone = journal.changes().next().is_some();

@@ -113,7 +113,7 @@ impl Lock {
 
     /// Removes the socket of those who may only read.
     pub fn remove_readers(&self) {
-        remove(&readers(&self.socket));
+        remove_socket(&readers(&self.socket));
         if let Some(folder) = self.file.parent() {
             close(folder);
         }
@@ -130,10 +130,16 @@ impl Drop for Lock {
     fn drop(&mut self) {
         // Once the file is gone another may have all of it.
         self.leave_bpffs();
-        remove(&self.socket);
+        remove_socket(&self.socket);
         remove(&self.file);
         self.remove_readers();
     }
+}
+
+/// Removes one with what an agent has left of it that was killed as it made it.
+fn remove_socket(socket: &Path) {
+    remove(socket);
+    remove(&whole_file::unfinished(socket));
 }
 
 fn remove(file: &Path) {
@@ -240,7 +246,9 @@ mod tests {
     fn what_a_dead_agent_left_is_removed() {
         let run = tempfile::tempdir().unwrap();
         fs::write(run.path().join("default.lock"), "123456789\n").unwrap();
-        fs::write(run.path().join("default.sock"), "").unwrap();
+        for name in ["sock", "sock.new", "read.sock", "read.sock.new"] {
+            fs::write(run.path().join(format!("default.{name}")), "").unwrap();
+        }
         drop(Lock::take(&run.path().join("."), "default", WHO).unwrap());
         assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
     }

@@ -14,12 +14,15 @@ use nix::fcntl::OFlag;
 /// leads to.
 pub const NO_LINK: i32 = OFlag::O_NOFOLLOW.bits();
 
+/// The end of a file's name until it is whole.
+pub const UNFINISHED: &str = ".new";
+
 /// Writes it, for its owner alone; on disk when it returns. The folder is made if
 /// need be.
 pub fn write(file: &Path, content: &[u8]) -> io::Result<()> {
     let folder = file.parent().unwrap_or(Path::new("/"));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let name = beside(file, ".new");
+    let name = unfinished(file);
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600).custom_flags(NO_LINK);
     let mut new = options.open(&name)?;
@@ -36,6 +39,12 @@ pub fn read(file: &Path, max_bytes: u64) -> io::Result<Option<Vec<u8>>> {
         Ok(metadata) if metadata.len() > max_bytes => Err(io::ErrorKind::FileTooLarge.into()),
         _ => fs::read(file).map(Some),
     }
+}
+
+/// Returns what it is called until it is whole and put in its place. Whoever is killed before
+/// leaves it there, until the next one that writes it, or removes it.
+pub fn unfinished(file: &Path) -> PathBuf {
+    beside(file, UNFINISHED)
 }
 
 /// Removes a file. Returns whether there was one.
@@ -86,7 +95,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (file, victim) = (folder.path().join("note"), folder.path().join("victim"));
         fs::write(&victim, "kept").unwrap();
-        std::os::unix::fs::symlink(&victim, beside(&file, ".new")).unwrap();
+        std::os::unix::fs::symlink(&victim, unfinished(&file)).unwrap();
         assert!(write(&file, b"new").is_err());
         assert_eq!(fs::read_to_string(&victim).unwrap(), "kept");
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use wad_linux::lock::Lock;
-use wad_toolbox::whole_file;
+use wad_toolbox::whole_file::{self, UNFINISHED};
 
 #[derive(Debug, thiserror::Error)]
 pub enum StateDirError {
@@ -53,9 +53,28 @@ impl StateDir {
 
     /// Once the journal has been undone.
     pub fn forget(&self) -> Result<(), StateDirError> {
-        whole_file::remove(&self.file)
-            .map_err(|source| StateDirError::Remove { file: self.file.clone(), source })?;
-        Ok(())
+        // And what an agent has left that was killed as it noted it.
+        [self.file.clone(), whole_file::unfinished(&self.file)].into_iter().try_for_each(|file| {
+            let removed = whole_file::remove(&file);
+            removed.map(|_| ()).map_err(|source| StateDirError::Remove { file, source })
+        })
+    }
+}
+
+/// Removes what agents of an instance have left in `state_dir` of files that they were just
+/// writing when they were killed: `WHAT-INSTANCE.json.new`, as of each file there the first hyphen
+/// is before the instance.
+pub fn remove_unfinished(dir: &Path, instance: &str) {
+    let is_left = |name: &str| {
+        let of = name.strip_suffix(UNFINISHED).and_then(|name| name.split_once('-'));
+        of.and_then(|(_, of)| of.split_once('.')).is_some_and(|(of, _)| of == instance)
+    };
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for file in entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_left)) {
+        let file = file.path();
+        if let Err(error) = fs::remove_file(&file) {
+            tracing::warn!("cannot remove {}: {error}", file.display());
+        }
     }
 }
 
@@ -73,6 +92,7 @@ mod tests {
         let state_dir = StateDir::of(&lock);
         let dir = state_dir.noted().unwrap().unwrap();
         assert!(dir.is_absolute() && dir.ends_with("state"), "{}", dir.display());
+        fs::write(run.path().join("default.state_dir.new"), "").unwrap();
         state_dir.forget().unwrap();
         state_dir.forget().unwrap();
         assert_eq!(state_dir.noted().unwrap(), None);
@@ -91,5 +111,20 @@ mod tests {
             let _ = StateDir::of(&lock).note(Path::new("state"));
             assert_eq!(fs::read_to_string(&victim).unwrap(), "kept", "{link}");
         }
+    }
+
+    #[test]
+    fn only_what_is_unfinished_and_of_the_instance_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let left = ["sets-default.json.new", "journal-default.jsonl.damaged.new"];
+        let others = ["sets-default.json", "sets-a-default.json.new", "sets-b.json.new", "a.new"];
+        for name in left.iter().chain(&others) {
+            fs::write(dir.path().join(name), "").unwrap();
+        }
+        remove_unfinished(dir.path(), "default");
+        let kept = |name: &&&str| dir.path().join(name).exists();
+        assert_eq!(left.iter().filter(kept).count(), 0);
+        assert_eq!(others.iter().filter(kept).count(), others.len());
+        remove_unfinished(&dir.path().join("none"), "default");
     }
 }

@@ -142,7 +142,7 @@ impl Drop for Unplaced {
 
 /// Binds a socket under another name, until only those who may can open it.
 fn bind_unix(socket: &Path, group: Option<u32>) -> Result<(UnixListener, PathBuf), BindError> {
-    let private = whole_file::beside(socket, ".new");
+    let private = whole_file::unfinished(socket);
     let bind = || {
         whole_file::remove(&private)?;
         let listener = UnixListener::bind(&private)?;
