@@ -225,6 +225,25 @@ impl CongestionControl {
         self.register(path)
     }
 
+    /// Registers it in the place of what another build may have put in that of what is pinned at
+    /// `path`, and pinned at `theirs`, which stays there. Before Linux 6.4 the name is gone for a
+    /// moment.
+    pub fn take_back(self, theirs: &Path, path: &Path) -> Result<(), StructOpsError> {
+        let taken = match self.way {
+            Way::Link => {
+                let link = sys::open_pin(path);
+                return link
+                    .and_then(|link| sys::update_link(link.as_fd(), self.map.as_fd()))
+                    .map_err(|error| refused(&self.name, error));
+            }
+            Way::Value { .. } => sys::open_pin(theirs)
+                .and_then(|map| unregister(&map))
+                .and_then(|()| Self::unpin(path)),
+        };
+        taken.map_err(|error| refused(&self.name, error))?;
+        self.register(path)
+    }
+
     /// Unregisters what was pinned at `path`, and removes the pin. On an error
     /// the pin stays: without it a map could not be unregistered any more.
     pub fn unpin(path: &Path) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::{
     ffi::CString,
-    io,
+    fs, io,
     os::{
         fd::{AsFd as _, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd},
         unix::ffi::OsStrExt as _,
@@ -195,16 +195,25 @@ pub fn link_cgroup(
     bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
 }
 
-/// Puts a program in the place of the one that a pinned link of another build holds,
-/// or a struct of callbacks in the place of its (Linux 6.4), at once, and pins that
-/// link at `path` as well.
-pub fn take_link(pinned: &Path, by: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
-    let link = open_pin(pinned)?;
+/// Puts a program in the place of the one that a link holds, or a struct of callbacks in the
+/// place of its (Linux 6.4), at once.
+pub fn update_link(link: BorrowedFd<'_>, by: BorrowedFd<'_>) -> io::Result<()> {
     let mut attr = zeroed();
     attr.link_update.link_fd = link.as_raw_fd() as u32;
     attr.link_update.__bindgen_anon_1.new_prog_fd = by.as_raw_fd() as u32;
-    bpf(bpf_cmd::BPF_LINK_UPDATE, &mut attr)?;
-    pin(&link, path)
+    bpf(bpf_cmd::BPF_LINK_UPDATE, &mut attr).map(drop)
+}
+
+/// Does so with the one that a pinned link of another build holds, and pins that link at `path`
+/// as well. That comes first: where this process dies between the two, both pins say that either
+/// build may have it.
+pub fn take_link(pinned: &Path, by: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let link = open_pin(pinned)?;
+    pin(&link, path)?;
+    update_link(link.as_fd(), by).inspect_err(|_| {
+        // It is the other's alone, as before; the first error counts.
+        let _ = fs::remove_file(path);
+    })
 }
 
 /// Returns what the kernel tells of a link.

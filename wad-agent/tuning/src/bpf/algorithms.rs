@@ -76,6 +76,21 @@ pub fn register(pins: &Pins, before: Option<&Pins>, laws: Vec<CongestionControl>
     Ok(())
 }
 
+/// Puts those in force again that another build has begun to put its own in the places of: they are
+/// pinned by both.
+pub fn take_back(pins: &Pins, other: &Pins, instance: &Instance, btf: &KernelBtf) -> Result<()> {
+    let is_of_both = |law: &Law| {
+        let name = instance.algorithm(law.name());
+        pins.at(&name).exists() && other.at(&name).exists()
+    };
+    let laws: Vec<Law> = Law::ALL.iter().copied().filter(is_of_both).collect();
+    for law in load(pins, instance, &laws, btf)? {
+        let (theirs, own) = (other.at(law.name()), pins.at(law.name()));
+        law.take_back(&theirs, &own)?;
+    }
+    Ok(())
+}
+
 /// Takes laws out again that no policy in force names.
 pub fn unregister(pins: &Pins, instance: &Instance, laws: &[Law]) {
     for law in laws {

@@ -76,11 +76,30 @@ pub fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKe
     let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
     algorithms::register(pins, None, laws)?;
     options::follow(pins, &setup.cgroup.file, setup.paths)?;
+    take_back(pins, setup, btf)?;
     let links = Links::open(pins, setup.cgroup, None)?;
     let mut maps = Maps::open(pins, setup.left_alone)?;
     let policy_set = maps.install(setup.paths, setup.instance, setup.groups)?;
     remove_rest(pins);
     Ok(InKernel { maps, links, how: Start::TakenOver, policy_set })
+}
+
+/// Takes back what another build has taken, or was about to take, when it was killed half-way: laws
+/// before the tuner that gives them. Both have pins of it then, whichever of the two this one is;
+/// without this, flows would have laws of the one build whose maps are the other's.
+fn take_back(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<()> {
+    for other in pins.others()? {
+        algorithms::take_back(pins, &other, setup.instance, btf)?;
+        options::take_back(pins, &other)?;
+        if other.tuner_link().exists() {
+            let opened = sys::open_pin(&pins.tuner_link())
+                .and_then(|link| Ok((link, sys::open_pin(&pins.tuner_program())?)));
+            let (link, program) = opened.map_err(TuningError::Held)?;
+            sys::update_link(link.as_fd(), program.as_fd())
+                .map_err(|source| TuningError::Replace { link: pins.tuner_link(), source })?;
+        }
+    }
+    Ok(())
 }
 
 /// Removes what is left of another build, whose links this one has taken.

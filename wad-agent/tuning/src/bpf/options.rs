@@ -60,3 +60,15 @@ pub fn attach(program: &OwnedFd, pins: &Pins, before: Option<&Pins>, cgroup: &Fi
     };
     attached.map_err(TuningError::Options)
 }
+
+/// Puts it in force again where another build has begun to put its own in its place: the link is
+/// pinned by both.
+pub fn take_back(pins: &Pins, other: &Pins) -> Result<()> {
+    let link = pins.options_link();
+    if !link.exists() || !other.options_link().exists() {
+        return Ok(());
+    }
+    let program = load(pins)?;
+    let link = sys::open_pin(&link).map_err(TuningError::Options)?;
+    sys::update_link(link.as_fd(), program.as_fd()).map_err(TuningError::Options)
+}
