@@ -1,5 +1,5 @@
-//! `cargo xtask lab`, `demo` and `bench`: builds what they need, and becomes
-//! the program of `tests/lab` that does the work. Only that program
+//! `cargo xtask lab`, `demo`, `bench` and `soak`: builds what they need, and becomes
+//! the program of `tests/lab` or `tests/soak` that does the work. Only that program
 //! writes to standard output, so that its JSON stays JSON.
 
 use std::{ffi::OsString, path::PathBuf, process::Command, slice};
@@ -37,7 +37,7 @@ pub fn lab(mut arguments: Vec<OsString>) -> Result<()> {
     });
     let purpose = if needs_others { For::Testing } else { For::Demo };
     let needs_wad = arguments.first().is_some_and(|name| name == "run" || name == "report");
-    let mut lab = build("wad-lab", purpose)?;
+    let mut lab = build(["wad-lab"; 2], purpose)?;
     lab.command.args(arguments);
     if needs_wad {
         lab.command.arg("--wad").arg(lab.wad);
@@ -47,14 +47,20 @@ pub fn lab(mut arguments: Vec<OsString>) -> Result<()> {
 
 /// Runs `demo`: the part of `wad-lab` that shows what tuning gains.
 pub fn demo(arguments: Vec<OsString>) -> Result<()> {
-    let mut lab = build("wad-lab", For::Demo)?;
+    let mut lab = build(["wad-lab"; 2], For::Demo)?;
     exec::become_command(lab.command.arg("demo").args(arguments).arg("--wad").arg(lab.wad))
 }
 
 /// Runs `bench`: `wad-bench`.
 pub fn bench(arguments: Vec<OsString>) -> Result<()> {
-    let mut bench = build("wad-bench", For::Testing)?;
+    let mut bench = build(["wad-lab", "wad-bench"], For::Testing)?;
     exec::become_command(bench.command.args(arguments).arg("--wad").arg(bench.wad))
+}
+
+/// Runs `soak`: `wad-soak`.
+pub fn soak(arguments: Vec<OsString>) -> Result<()> {
+    let mut soak = build(["wad-soak"; 2], For::Testing)?;
+    exec::become_command(soak.command.args(arguments).arg("--wad").arg(soak.wad))
 }
 
 struct Built {
@@ -63,10 +69,10 @@ struct Built {
     wad: PathBuf,
 }
 
-fn build(program: &str, purpose: For) -> Result<Built> {
+fn build([package, program]: [&str; 2], purpose: For) -> Result<Built> {
     setup::run(purpose)?;
     exec::prepare(
-        exec::cargo(["build", "--release", "--package", "wad", "--package", "wad-lab"])
+        exec::cargo(["build", "--release", "--package", "wad", "--package", package])
             .args(["--bin", "wad", "--bin", program]),
     )?;
     let built = exec::target().join("release");

@@ -216,6 +216,10 @@ enum Command {
     /// Measure what wad costs: `bench NAME`
     #[command(disable_help_flag = true)]
     Bench(PassedOn),
+    /// Load the agent for long while all around it comes and goes; or, with `--kills`, kill it at
+    /// each call that changes the host
+    #[command(disable_help_flag = true)]
+    Soak(PassedOn),
 }
 
 #[derive(Subcommand)]
@@ -300,5 +304,6 @@ fn run(command: Command) -> Result<()> {
         Command::Lab(passed_on) => lab::lab(passed_on.arguments),
         Command::Demo(passed_on) => lab::demo(passed_on.arguments),
         Command::Bench(passed_on) => lab::bench(passed_on.arguments),
+        Command::Soak(passed_on) => lab::soak(passed_on.arguments),
     }
 }

@@ -37,12 +37,14 @@ impl Beside {
     /// of algorithms are the host's.
     #[must_use]
     pub fn may_have(self, instance: &str) -> bool {
-        // As `wad` has it: the first of the two.
-        let hash = instance
-            .bytes()
-            .fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
-        hash % 36 % self.places == self.place
+        // The first of the two.
+        hash(instance) % 36 % self.places == self.place
     }
+}
+
+/// Returns what the two characters are made of, as `wad` has it.
+pub(crate) fn hash(instance: &str) -> u32 {
+    instance.bytes().fold(5381_u32, |hash, byte| hash.wrapping_mul(33).wrapping_add(byte.into()))
 }
 
 #[cfg(test)]

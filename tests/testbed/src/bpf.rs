@@ -72,8 +72,35 @@ pub fn command<T>(command: libc::c_long, attribute: &mut T) -> io::Result<i32> {
 }
 
 const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
-const BPF_PROG_GET_FD_BY_ID: libc::c_long = 13;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
+
+/// The kinds of objects that have numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Program,
+    Map,
+    Link,
+}
+
+impl Kind {
+    /// Returns the command that opens one by its number.
+    const fn open(self) -> libc::c_long {
+        match self {
+            Self::Program => 13,
+            Self::Map => 14,
+            Self::Link => 30,
+        }
+    }
+
+    /// Returns where its name is in what the kernel tells of it; a link has none.
+    const fn name(self) -> Option<usize> {
+        match self {
+            Self::Program => Some(64),
+            Self::Map => Some(24),
+            Self::Link => None,
+        }
+    }
+}
 
 /// A program in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,33 +138,54 @@ pub fn loaded() -> io::Result<Vec<Loaded>> {
 }
 
 fn info(id: u32) -> io::Result<Loaded> {
-    /// These are the fields of `union bpf_attr` for BPF_OBJ_GET_INFO_BY_FD.
-    #[repr(C)]
-    struct Ask {
-        program: u32,
-        bytes: u32,
-        at: u64,
-    }
-    // The fields of `struct bpf_prog_info`, by their offsets.
-    const BYTES: usize = 232;
-    const NAME: usize = 64;
     const VERIFIED: usize = 216;
-
-    let program = command(BPF_PROG_GET_FD_BY_ID, &mut [id, 0, 0])?;
-    // SAFETY: a descriptor that was just made and is nobody else's.
-    let program = unsafe { OwnedFd::from_raw_fd(program) };
-    let mut info = [0_u8; BYTES];
-    let mut ask = Ask {
-        program: program.as_raw_fd().cast_unsigned(),
-        bytes: BYTES as u32,
-        at: info.as_mut_ptr() as u64,
-    };
-    command(BPF_OBJ_GET_INFO_BY_FD, &mut ask)?;
-    let name = info[NAME..NAME + 16].split(|byte| *byte == 0).next().unwrap_or_default();
+    let info = told(Kind::Program, id)?;
     let verified = info[VERIFIED..].first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
     Ok(Loaded {
         id,
-        name: String::from_utf8_lossy(name).into_owned(),
+        name: text_at(&info, Kind::Program.name().unwrap_or_default()),
         verified_instructions: (verified > 0).then_some(verified),
     })
+}
+
+/// Returns the name of an object, empty where its kind has none; None where it is gone.
+///
+/// # Errors
+/// Without root.
+pub fn name(kind: Kind, id: u32) -> io::Result<Option<String>> {
+    match told(kind, id) {
+        Ok(info) => Ok(Some(kind.name().map(|at| text_at(&info, at)).unwrap_or_default())),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// As much as is needed of the fields of `struct bpf_prog_info`, or of those of a map or a link.
+const INFO_BYTES: usize = 232;
+
+fn told(kind: Kind, id: u32) -> io::Result<[u8; INFO_BYTES]> {
+    /// These are the fields of `union bpf_attr` for BPF_OBJ_GET_INFO_BY_FD.
+    #[repr(C)]
+    struct Ask {
+        object: u32,
+        bytes: u32,
+        at: u64,
+    }
+    let object = command(kind.open(), &mut [id, 0, 0])?;
+    // SAFETY: a descriptor that was just made and is nobody else's.
+    let object = unsafe { OwnedFd::from_raw_fd(object) };
+    let mut info = [0_u8; INFO_BYTES];
+    let mut ask = Ask {
+        object: object.as_raw_fd().cast_unsigned(),
+        bytes: INFO_BYTES as u32,
+        at: info.as_mut_ptr() as u64,
+    };
+    command(BPF_OBJ_GET_INFO_BY_FD, &mut ask)?;
+    Ok(info)
+}
+
+/// Returns the text of at most 16 characters there.
+fn text_at(info: &[u8; INFO_BYTES], at: usize) -> String {
+    let name = info[at..at + 16].split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }

@@ -67,6 +67,12 @@ impl Metrics {
         Ok(Self { text: get(port, "/metrics")? })
     }
 
+    /// Takes a text for a scrape.
+    #[must_use]
+    pub const fn of(text: String) -> Self {
+        Self { text }
+    }
+
     /// Returns the text of the scrape as it came.
     #[must_use]
     pub fn text(&self) -> &str {

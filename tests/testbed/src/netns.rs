@@ -82,6 +82,15 @@ impl Netns {
         &self.name
     }
 
+    /// Returns what other threads can enter it by, for as long as they like: its name may be gone
+    /// before.
+    ///
+    /// # Errors
+    /// When there are no descriptors left.
+    pub fn handle(&self) -> io::Result<Handle> {
+        Ok(Handle(self.file.try_clone()?))
+    }
+
     /// Makes the calling thread a member for the rest of its life.
     ///
     /// # Errors
@@ -110,6 +119,20 @@ impl Netns {
         let mut all = vec!["-n", &self.name];
         all.extend(arguments);
         run("ip", &all)
+    }
+}
+
+/// A way into a network namespace.
+#[derive(Debug)]
+pub struct Handle(File);
+
+impl Handle {
+    /// Makes the calling thread a member for the rest of its life.
+    ///
+    /// # Errors
+    /// Without CAP_SYS_ADMIN.
+    pub fn enter(&self) -> io::Result<()> {
+        Ok(setns(&self.0, CloneFlags::CLONE_NEWNET)?)
     }
 }
 

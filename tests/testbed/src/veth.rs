@@ -32,20 +32,31 @@ pub enum WireError {
     Settings(#[from] SettingsError),
 }
 
-/// The wire, up, under a distribution's default settings; gone when dropped.
+/// The wire, up; gone when dropped.
 #[derive(Debug)]
 pub struct Wire {
     ends: Ends,
 }
 
 impl Wire {
+    /// Joins two namespaces under a distribution's default settings.
+    ///
+    /// # Errors
+    /// Without root, or where the host does not allow cubic.
+    pub fn start() -> Result<Self, WireError> {
+        let wire = Self::under_settings_of_host()?;
+        wire.ends.both().into_iter().try_for_each(settings::apply_to)?;
+        Ok(wire)
+    }
+
+    /// Joins two namespaces under the settings that they get of the host.
+    ///
     /// # Errors
     /// Without root.
-    pub fn start() -> Result<Self, WireError> {
+    pub fn under_settings_of_host() -> Result<Self, WireError> {
         let ends = Ends::create()?;
         ends::join(ends.both(), DEVICE)?;
         for (side, netns) in ends.both().into_iter().enumerate() {
-            settings::apply_to(netns)?;
             add(netns, ADDRESSES_V4[side])?;
             add(netns, ADDRESSES_V6[side])?;
         }

@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use tempfile::TempDir;
 
 use crate::{
-    beside::Beside,
+    beside::{self, Beside},
     cgroup::Cgroup,
     metrics::{Metrics, MetricsError},
     netns::Netns,
@@ -139,7 +139,7 @@ impl Home {
     /// # Errors
     /// When the file cannot be written.
     pub fn write_to(&self, path: PathBuf, policy: &str) -> Result<(), WadError> {
-        let state = self.folder.path().join("state");
+        let state = self.state();
         let on_exit = if self.keeps.get() { "on_exit = \"keep\"\n" } else { "" };
         let text = format!(
             "[agent]\nstate_dir = \"{}\"\n{on_exit}\n[metrics]\nlisten = \"127.0.0.1:{}\"\n\n{policy}",
@@ -164,10 +164,16 @@ impl Home {
         &self.instance
     }
 
+    /// Returns the agent's `state_dir`.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.folder.path().join("state")
+    }
+
     /// Returns where the agent journals what it changes on the host.
     #[must_use]
     pub fn journal(&self) -> PathBuf {
-        self.folder.path().join("state").join(format!("journal-{}.jsonl", self.instance))
+        self.state().join(format!("journal-{}.jsonl", self.instance))
     }
 
     /// Returns where the agent's maps, programs and links are pinned.
@@ -200,6 +206,15 @@ impl Home {
             }
         }
         Err(missing(io::ErrorKind::NotFound.into()))
+    }
+
+    /// Returns how the names end that laws are registered under.
+    #[must_use]
+    pub fn suffix(&self) -> String {
+        const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+        let hash = beside::hash(&self.instance) as usize;
+        let digit = |n: usize| char::from(DIGITS[n % DIGITS.len()]);
+        [digit(hash), digit(hash / DIGITS.len())].iter().collect()
     }
 
     /// Returns what the agent's metrics say now.
@@ -282,6 +297,21 @@ impl Home {
         self.start_at(Place { netns: Some(netns), cgroup: None }, self.run_on(cgroup))
     }
 
+    /// Starts another `wad` at a place, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time; with its log.
+    pub fn start_program(
+        &self,
+        program: &Path,
+        place: Place<'_>,
+        cgroup: &Cgroup,
+    ) -> Result<Agent<'_>, WadError> {
+        let mut command = Command::new(program);
+        command.args(self.run_on(cgroup).get_args());
+        self.start_at(place, command)
+    }
+
     /// Starts an agent that takes the place of the one that runs. Its words begin with those
     /// given: the program, and before it what runs that, as `setpriv` does.
     ///
@@ -302,14 +332,19 @@ impl Home {
     }
 
     /// Returns the number of the process that answers for this instance, if one does.
-    fn agent_that_answers(&self) -> Result<Option<u32>, ProcessError> {
+    ///
+    /// # Errors
+    /// When a signal comes.
+    pub fn agent_that_answers(&self) -> Result<Option<u32>, ProcessError> {
         let mut command = self.command("status");
         let Ok(text) = run_command(command.arg("--json")) else { return Ok(None) };
         let status: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
         Ok(status["pid"].as_u64().and_then(|pid| pid.try_into().ok()))
     }
 
-    fn run_on(&self, cgroup: &Cgroup) -> Command {
+    /// Returns the command that runs the agent on a cgroup.
+    #[must_use]
+    pub fn run_on(&self, cgroup: &Cgroup) -> Command {
         let mut command = self.command("run");
         command.arg("--cgroup").arg(cgroup.path());
         command
@@ -338,7 +373,9 @@ impl Home {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
 
-    fn log_path(&self) -> PathBuf {
+    /// Returns the file that the agent logs to.
+    #[must_use]
+    pub fn log_path(&self) -> PathBuf {
         self.folder.path().join("wad.log")
     }
 

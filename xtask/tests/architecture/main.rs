@@ -45,6 +45,7 @@ const LAYERS: Layers<'_> = Layers {
         "wad",
         "wad-testbed",
         "wad-lab",
+        "wad-soak",
         "wad-e2e-attribute",
         "wad-e2e",
         "wad-fuzz",
@@ -68,7 +69,8 @@ const LAYERS: Layers<'_> = Layers {
         ("wad-testbed", &[]),
         ("wad-e2e-attribute", &[]),
         ("wad-lab", &["wad-common", "wad-svg", "wad-testbed"]),
-        ("wad-e2e", &["wad-common", "wad-testbed", "wad-lab", "wad-e2e-attribute"]),
+        ("wad-soak", &["wad-testbed"]),
+        ("wad-e2e", &["wad-common", "wad-testbed", "wad-lab", "wad-soak", "wad-e2e-attribute"]),
     ],
 };
 

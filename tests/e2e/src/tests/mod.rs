@@ -35,6 +35,7 @@ mod host_changes;
 mod host_routes;
 mod interfaces;
 mod keep;
+mod kills;
 pub mod kubernetes;
 mod lab;
 mod laws;
