@@ -29,6 +29,27 @@ pub fn descriptors(process: u32) -> Result<usize, LimitsError> {
     Ok(fs::read_dir(&path).map_err(failed(&path))?.count())
 }
 
+/// Returns how many descriptors whoever started this process has left to it and all that it starts,
+/// beyond the standard three: they take room of those that a process may have.
+///
+/// # Errors
+/// Without /proc.
+pub fn inherited() -> Result<u64, LimitsError> {
+    let folder = Path::new("/proc/self/fdinfo");
+    let mut count = 0;
+    for entry in fs::read_dir(folder).map_err(failed(folder))? {
+        let entry = entry.map_err(failed(folder))?;
+        let number: Option<u32> = entry.file_name().to_str().and_then(|name| name.parse().ok());
+        // That of the folder is closed by now, or is closed for others.
+        let Ok(text) = fs::read_to_string(entry.path()) else { continue };
+        let flags = text.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+        let stays = flags.is_some_and(|flags| flags & libc::O_CLOEXEC == 0);
+        count += u64::from(stays && number > Some(2));
+    }
+    Ok(count)
+}
+
 /// Bounds the descriptors of a process that runs, by its soft limit: to lift the hard one
 /// again takes a privilege.
 ///

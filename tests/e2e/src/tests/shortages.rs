@@ -86,7 +86,8 @@ fn an_agent_of_64_descriptors_goes_on_tuning() -> Result<()> {
     home.write_policy(&policy(Some(&home), 300_000))?;
     // Each of them is looked into whenever the policy changes.
     let others = (0..64).map(|_| Netns::create("one")).collect::<Result<Vec<_>, _>>()?;
-    let agent = home.start_in("ulimit -n 64", stand.cgroup())?;
+    let most = 64 + limits::inherited()?;
+    let agent = home.start_in(&format!("ulimit -n {most}"), stand.cgroup())?;
     let first = open(&wire)?;
     ensure!(sndbuf_bytes(&first, &wire)? == 600_000);
 
@@ -100,8 +101,8 @@ fn an_agent_of_64_descriptors_goes_on_tuning() -> Result<()> {
         ensure!(sndbuf_bytes(&open(&wire)?, &wire)? == 2 * bytes);
         ensure_answers(&home)?;
     }
-    let open_now = limits::descriptors(agent.id())?;
-    ensure!(open_now < 64, "{open_now} descriptors");
+    let open_now = limits::descriptors(agent.id())? as u64;
+    ensure!(open_now < most, "{open_now} descriptors");
     drop((silent, others));
     first.exchange(1_000_000)?;
     ensure!(!home.log().contains("panicked"), "{}", home.log());
@@ -117,7 +118,8 @@ fn an_agent_of_64_descriptors_follows_flows_into_40_namespaces() -> Result<()> {
         |keys| format!("{LIMITS}{HOST}[[path]]\nname = 'p'\nremote = '{REMOTE}'\n{KEYS}\n{keys}");
     let home = Home::create(&program()?, &text(""))?;
     let agent = home.start_inside(&agents, stand.cgroup())?;
-    limits::bound_descriptors(agent.id(), 64)?;
+    let most = 64 + limits::inherited()?;
+    limits::bound_descriptors(agent.id(), most)?;
     let pods = (0..40).map(|_| Pod::start(7000)).collect::<Result<Vec<_>>>()?;
     let look = || pods::count(&pods);
     // To follow routes takes some in each, which there are not.
@@ -130,8 +132,8 @@ fn an_agent_of_64_descriptors_follows_flows_into_40_namespaces() -> Result<()> {
         home.reload(&text(initial_window))?;
         ensure_answers_commands(&home)?;
     }
-    let open_now = limits::descriptors(agent.id())?;
-    ensure!(open_now < 64, "{open_now} descriptors");
+    let open_now = limits::descriptors(agent.id())? as u64;
+    ensure!(open_now < most, "{open_now} descriptors");
     home.reload(&format!("{LIMITS}{HOST}[[path]]\nname = 'p'\nremote = '192.0.2.1'\n"))?;
     ensure!(!home.log().contains("panicked"), "{}", home.log());
     agent.stop()?;
