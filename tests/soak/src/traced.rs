@@ -33,13 +33,12 @@ use nix::{
     unistd::Pid,
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
-use wad_testbed::mutex::locked;
+use wad_testbed::{bpf, mutex::locked};
 
 use call::Call;
-pub use call::Made;
 
 /// Objects of BPF that traced processes have made, by kind and number.
-pub type Objects = Arc<Mutex<BTreeSet<(Made, u32)>>>;
+pub type Objects = Arc<Mutex<BTreeSet<(bpf::Kind, u32)>>>;
 
 /// A moment at which a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

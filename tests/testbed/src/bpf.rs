@@ -75,7 +75,7 @@ const BPF_PROG_GET_NEXT_ID: libc::c_long = 11;
 const BPF_OBJ_GET_INFO_BY_FD: libc::c_long = 15;
 
 /// The kinds of objects that have numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Program,
     Map,
@@ -83,6 +83,16 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Returns what its number is called in /proc/PID/fdinfo.
+    #[must_use]
+    pub const fn number(self) -> &'static str {
+        match self {
+            Self::Program => "prog_id:",
+            Self::Map => "map_id:",
+            Self::Link => "link_id:",
+        }
+    }
+
     /// Returns the command that opens one by its number.
     const fn open(self) -> libc::c_long {
         match self {

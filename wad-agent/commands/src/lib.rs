@@ -25,6 +25,8 @@ mod progress;
 pub mod reference;
 mod reload;
 mod report;
+#[cfg(test)]
+mod reviewed;
 mod run;
 mod simulate;
 mod status;

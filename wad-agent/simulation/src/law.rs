@@ -33,8 +33,8 @@ pub trait Law {
     /// A time-out has taken all that was on its way for lost.
     fn time_out(&mut self) {}
 
-    /// The segments that a paced flow sends at a time at least.
-    fn least_burst_segments(&self, _: &Tcp) -> u32 {
-        0
+    /// The parameters of a flow under a law of ours, which has more set than the kernel's.
+    fn ours(&self) -> Option<&Parameters> {
+        None
     }
 }

@@ -1,7 +1,8 @@
 //! Random numbers: the same seed gives the same.
 
-/// SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA
-/// 2014, figure 17).
+use wad_common::mixed::{INCREMENT, mixed};
+
+/// SplitMix64, as [`mixed`] has it.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -13,11 +14,9 @@ impl Random {
     }
 
     const fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let number = mixed(self.state);
+        self.state = self.state.wrapping_add(INCREMENT);
+        number
     }
 
     /// Returns a number that is uniform in 0 to 1, 1 excluded.

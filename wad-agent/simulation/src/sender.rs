@@ -65,29 +65,27 @@ impl Sender {
     /// The law of one of so many flows.
     pub(crate) fn law(&self, flows: u32, mss_bytes: u32) -> Box<dyn Law> {
         let parameters = Parameters::of(&self.policy, flows, mss_bytes);
-        let ours: fn(&Parameters, u32) -> Aimd = match self.algorithm {
+        let response: fn(&Parameters, u32) -> Aimd = match self.algorithm {
+            Algorithm::Reno => |_, _| Aimd::STANDARD,
             Algorithm::Aimd => |parameters, _| parameters.control.aimd,
-            Algorithm::HighSpeed => |_, segments| highspeed::response(segments),
-            Algorithm::Scalable => |_, segments| scalable::response(segments),
+            Algorithm::HighSpeed | Algorithm::KernelHighSpeed => {
+                |_, segments| highspeed::response(segments)
+            }
+            Algorithm::Scalable | Algorithm::KernelScalable => {
+                |_, segments| scalable::response(segments)
+            }
             Algorithm::Binomial => |parameters, segments| {
                 Binomial::of(parameters.control.flags & IIAD != 0).response(segments)
             },
-            Algorithm::Reno => {
-                return Box::new(LossBasedLaw::kernels(|_, _| Aimd::STANDARD, parameters));
-            }
-            Algorithm::KernelHighSpeed => {
-                let response = |_: &Parameters, segments| highspeed::response(segments);
-                return Box::new(LossBasedLaw::kernels(response, parameters));
-            }
-            Algorithm::KernelScalable => {
-                let response = |_: &Parameters, segments| scalable::response(segments);
-                return Box::new(LossBasedLaw::kernels(response, parameters));
-            }
             Algorithm::Cubic => return Box::new(Cubic::new(parameters)),
             Algorithm::Leaky => return Box::new(LeakyLaw::new(parameters)),
             Algorithm::Delay => return Box::new(DelayLaw::new(parameters)),
             Algorithm::Dedicated => return Box::new(DedicatedLaw::new(parameters)),
         };
-        Box::new(LossBasedLaw::ours(ours, parameters))
+        let is_kernels = matches!(
+            self.algorithm,
+            Algorithm::Reno | Algorithm::KernelHighSpeed | Algorithm::KernelScalable
+        );
+        Box::new(LossBasedLaw::new(response, parameters, !is_kernels))
     }
 }

@@ -270,14 +270,10 @@ fn policy(path: &PathPolicy, instance: &Instance) -> Policy {
         Some(Congestion::Ours(law)) => instance.algorithm(law.name()),
         Some(Congestion::Kernel(name)) => name.clone(),
     };
-    let mut policy = Policy {
+    Policy {
         congestion: padded::<CONGESTION_BYTES>(&congestion),
-        control: path.control,
-        flags: 0,
-        ..Policy::observing(padded::<NAME_BYTES>(&path.name))
-    };
-    fields::all().for_each(|field| (field.put)(path, &mut policy));
-    policy
+        ..fields::policy(path, padded::<NAME_BYTES>(&path.name))
+    }
 }
 
 /// The text, cut and filled up with zeros, the last byte always one.

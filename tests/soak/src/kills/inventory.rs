@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use wad_testbed::{bpf, mutex::locked, netns::Netns, process::run, wad::Home};
 
-use crate::traced::{Made, Objects};
+use crate::traced::Objects;
 
 /// Lines, each with how often it is there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -164,14 +164,9 @@ impl Inventory {
     fn add_objects(&mut self, objects: &Objects, suffix: &str) -> Result<()> {
         let mut objects = locked(objects);
         for object in objects.clone() {
-            let (made, id) = object;
-            let kind = match made {
-                Made::Program => bpf::Kind::Program,
-                Made::Map => bpf::Kind::Map,
-                Made::Link => bpf::Kind::Link,
-            };
-            match bpf::name(kind, id).with_context(|| format!("{made:?} {id}"))? {
-                Some(name) => self.add(format!("{made:?} {}", without(&name, suffix))),
+            let (kind, id) = object;
+            match bpf::name(kind, id).with_context(|| format!("{kind:?} {id}"))? {
+                Some(name) => self.add(format!("{kind:?} {}", without(&name, suffix))),
                 None => drop(objects.remove(&object)),
             }
         }

@@ -78,6 +78,14 @@ impl Builds {
             Build::Other => self.folder.path().join("other"),
         }
     }
+
+    /// Returns a command as it is run by a build.
+    #[must_use]
+    pub fn command(&self, build: Build, command: &Command) -> Command {
+        let mut of_build = Command::new(self.program(build));
+        of_build.args(command.get_args());
+        of_build
+    }
 }
 
 /// All of it, gone when dropped.
@@ -155,12 +163,6 @@ impl<'a> World<'a> {
         if state.exists() { Ok(fs::remove_dir_all(state)?) } else { Ok(()) }
     }
 
-    fn command(&self, build: Build, run: &Command) -> Command {
-        let mut command = Command::new(self.builds.program(build));
-        command.args(run.get_args());
-        command
-    }
-
     fn trace(&self, mut command: Command, counts: bool, kill: Option<Kill>) -> Result<Traced> {
         let log = fs::File::options().create(true).append(true).open(self.home.log_path())?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
@@ -177,7 +179,7 @@ impl<'a> World<'a> {
         kill: Option<Kill>,
     ) -> Result<Traced> {
         self.home.expect_agent();
-        let mut command = self.command(build, &self.home.run_on(&self.cgroup));
+        let mut command = self.builds.command(build, &self.home.run_on(&self.cgroup));
         command.args(arguments);
         self.trace(command, counts, kill)
     }

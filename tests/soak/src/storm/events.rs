@@ -120,7 +120,7 @@ impl<'a> Weather<'a> {
         }
         while random.up_to(2) == 0 {
             let run = self.ground.home.run_on(&self.ground.cgroup);
-            let mut command = self.ground.program_of(self.build, &run);
+            let mut command = self.ground.builds.command(self.build, &run);
             let log = File::options().append(true).open(self.ground.home.log_path())?;
             command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
             let place = Place { netns: Some(self.ground.wire.a()), cgroup: None };

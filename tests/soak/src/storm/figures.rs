@@ -45,7 +45,7 @@ const RISE: f64 = 0.05;
 #[derive(Default)]
 pub struct Figures {
     looks: Vec<Look>,
-    objects: BTreeSet<(u8, u32)>,
+    objects: BTreeSet<(Kind, u32)>,
 }
 
 impl Figures {
@@ -81,10 +81,10 @@ impl Figures {
                 info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
             };
             // A link tells of its program, too.
-            for (kind, name) in [(2, "link_id:"), (1, "map_id:"), (0, "prog_id:")] {
-                let Some(id) = field(name) else { continue };
+            for kind in [Kind::Link, Kind::Map, Kind::Program] {
+                let Some(id) = field(kind.number()) else { continue };
                 self.objects.insert((kind, id as u32));
-                if kind == 1 && maps.insert(id) {
+                if kind == Kind::Map && maps.insert(id) {
                     bytes += field("memlock:").unwrap_or(0);
                 }
             }
@@ -96,7 +96,6 @@ impl Figures {
     fn alive(&mut self) -> Result<u64> {
         for object in self.objects.clone() {
             let (kind, id) = object;
-            let kind = [Kind::Program, Kind::Map, Kind::Link][usize::from(kind)];
             if bpf::name(kind, id)?.is_none() {
                 self.objects.remove(&object);
             }

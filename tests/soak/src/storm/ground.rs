@@ -3,7 +3,6 @@
 
 use std::{
     fs,
-    process::Command,
     sync::{
         Arc,
         atomic::{AtomicU8, Ordering},
@@ -84,7 +83,7 @@ pub struct Ground<'a> {
     pub wire: Wire,
     _joined: Joined,
     pub cgroup: Cgroup,
-    builds: &'a Builds,
+    pub builds: &'a Builds,
 }
 
 impl<'a> Ground<'a> {
@@ -146,13 +145,6 @@ impl<'a> Ground<'a> {
     pub fn agent(&self, build: Build) -> Result<Agent<'_>> {
         let place = Place { netns: Some(self.wire.a()), cgroup: None };
         Ok(self.home.start_program(&self.builds.program(build), place, &self.cgroup)?)
-    }
-
-    /// Returns a command of this program's, as it is run by a build.
-    pub fn program_of(&self, build: Build, command: &Command) -> Command {
-        let mut of_build = Command::new(self.builds.program(build));
-        of_build.args(command.get_args());
-        of_build
     }
 
     pub fn metrics(&self) -> Result<Metrics> {

@@ -101,28 +101,9 @@ const COMMANDS: &[(u64, &str)] = &[
     (34, "LINK_DETACH"),
 ];
 
-/// Commands that make an object of the kernel, and what the object's number is called in
-/// /proc/PID/fdinfo.
-const MAKING: &[(u64, Made)] =
-    &[(0, Made::Map), (5, Made::Program), (17, Made::Link), (28, Made::Link)];
-
-/// The kinds of objects of BPF that have numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Made {
-    Program,
-    Map,
-    Link,
-}
-
-impl Made {
-    const fn number(self) -> &'static str {
-        match self {
-            Self::Program => "prog_id:",
-            Self::Map => "map_id:",
-            Self::Link => "link_id:",
-        }
-    }
-}
+/// Commands that make an object of the kernel.
+const MAKING: &[(u64, bpf::Kind)] =
+    &[(0, bpf::Kind::Map), (5, bpf::Kind::Program), (17, bpf::Kind::Link), (28, bpf::Kind::Link)];
 
 /// Returns the numbers of all calls that may change the host, by their arguments.
 pub fn numbers() -> impl Iterator<Item = c_long> {
@@ -162,7 +143,7 @@ impl Call {
     fn map(&self) -> Option<String> {
         let is_of_map = self.command().is_some_and(|command| command.starts_with("MAP_"));
         let descriptor = is_of_map.then(|| self.word_at(self.arguments[1])).flatten()? as u32;
-        let id = self.made(Made::Map, descriptor.into())?;
+        let id = self.made(bpf::Kind::Map, descriptor.into())?;
         bpf::name(bpf::Kind::Map, id).ok()?
     }
 
@@ -187,13 +168,14 @@ impl Call {
     }
 
     /// Returns what it makes, if it is a call of bpf(2) that makes something.
-    pub fn makes(&self) -> Option<Made> {
-        let of = |(command, made): &(u64, Made)| (*command == self.arguments[0]).then_some(*made);
+    pub fn makes(&self) -> Option<bpf::Kind> {
+        let of =
+            |(command, made): &(u64, bpf::Kind)| (*command == self.arguments[0]).then_some(*made);
         (self.number == libc::SYS_bpf).then(|| MAKING.iter().find_map(of)).flatten()
     }
 
     /// Returns the number of the object that it has returned a descriptor of.
-    pub fn made(&self, made: Made, descriptor: i64) -> Option<u32> {
+    pub fn made(&self, made: bpf::Kind, descriptor: i64) -> Option<u32> {
         let info = fs::read_to_string(self.process().join(format!("fdinfo/{descriptor}"))).ok()?;
         let mut lines = info.lines();
         lines.find_map(|line| line.strip_prefix(made.number())?.trim().parse().ok())
@@ -306,6 +288,6 @@ mod tests {
         let pin = call(libc::SYS_bpf, [6, attribute.as_ptr() as u64, 16, 0, 0, 0]);
         assert_eq!(pin.shown(), "bpf OBJ_PIN /sys/fs/bpf/x");
         assert_eq!(pin.makes(), None);
-        assert_eq!(call(libc::SYS_bpf, [5, 0, 0, 0, 0, 0]).makes(), Some(Made::Program));
+        assert_eq!(call(libc::SYS_bpf, [5, 0, 0, 0, 0, 0]).makes(), Some(bpf::Kind::Program));
     }
 }

@@ -1,7 +1,7 @@
 //! Plans and simulated flows as reviewed: each text is compared with the one in
 //! `tests/plan/` of the repository. With `WAD_BLESS=1` they are written anew.
 
-use std::{env, fmt::Write as _, fs, iter, path::Path};
+use std::{fmt::Write as _, iter};
 
 use clap::Parser as _;
 use wad_common::law::{Aimd, Binomial, Window, aimd::ONE_Q16, highspeed, scalable};
@@ -18,21 +18,14 @@ use super::{
     policy::Policies,
     simulation::{Bottleneck, Flow, Losses, What, full, mean_window_segments, recovery_rtts},
 };
-use crate::cli::{Cli, Command};
+use crate::{
+    cli::{Cli, Command},
+    reviewed,
+};
 
 /// Compares a text with the reviewed one.
 pub fn check(name: &str, text: &str) {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/plan").join(name);
-    let file = file.with_extension("txt");
-    if env::var_os("WAD_BLESS").is_some() {
-        fs::write(&file, text).expect("writable");
-    }
-    let reviewed = fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        text == reviewed,
-        "not as reviewed in {}; if it is better, WAD_BLESS=1 keeps it:\n{text}",
-        file.display()
-    );
+    reviewed::check("plan", name, text);
 }
 
 fn question(rate: &str, rtt: &str, loss: Option<f64>, mtu_bytes: u32) -> Question {

@@ -3,10 +3,7 @@
 use std::path::Path as FilePath;
 
 use anyhow::{Result, anyhow, bail};
-use wad_common::{
-    control::Control,
-    policy::{NAME_BYTES, Policy},
-};
+use wad_common::{control::Control, policy::NAME_BYTES};
 use wad_policy::{
     capacity::Capacity,
     config::{Config, Congestion, Host, PathPolicy, fields},
@@ -133,9 +130,7 @@ fn sender(path: &PathPolicy) -> Result<Sender> {
         Some(Congestion::Kernel(name)) => kernels(name)?,
         None => Algorithm::Cubic,
     };
-    let mut policy =
-        Policy { control: path.control, flags: 0, ..Policy::observing([0; NAME_BYTES]) };
-    fields::all().for_each(|field| (field.put)(path, &mut policy));
+    let policy = fields::policy(path, [0; NAME_BYTES]);
     let bytes =
         |own: Option<u32>| own.or(path.autotune_bytes).map_or(DEFAULT_WINDOW_BYTES, u64::from);
     let most_window_bytes = bytes(path.sndbuf_bytes).min(bytes(path.rcvbuf_bytes));

@@ -1,11 +1,14 @@
 //! Tables as reviewed, in `tests/simulate/` of the repository; `WAD_BLESS=1` writes them anew.
 
-use std::{env, fs, path::Path};
+use std::fs;
 
 use clap::Parser as _;
 
 use super::{Simulated, page::Page, picture, simulate};
-use crate::cli::{Cli, Command};
+use crate::{
+    cli::{Cli, Command},
+    reviewed,
+};
 
 fn simulated(words: &str) -> Simulated {
     let cli = Cli::try_parse_from(["wad", "simulate"].into_iter().chain(words.split(' ')));
@@ -15,17 +18,7 @@ fn simulated(words: &str) -> Simulated {
 
 fn check(name: &str, words: &str) {
     let text = format!("$ wad simulate {words}\n{}", Page(&simulated(words)));
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/simulate").join(name);
-    let file = file.with_extension("txt");
-    if env::var_os("WAD_BLESS").is_some() {
-        fs::write(&file, &text).expect("writable");
-    }
-    let reviewed = fs::read_to_string(&file).unwrap_or_default();
-    assert!(
-        text == reviewed,
-        "not as reviewed in {}; if it is better, WAD_BLESS=1 keeps it:\n{text}",
-        file.display()
-    );
+    reviewed::check("simulate", name, &text);
 }
 
 #[test]

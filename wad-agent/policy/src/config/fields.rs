@@ -14,6 +14,8 @@ pub(super) mod matched;
 
 use std::sync::LazyLock;
 
+use wad_common::policy::{NAME_BYTES, Policy};
+
 use self::{
     buffers::BUFFERS,
     capacity::CAPACITY,
@@ -33,6 +35,14 @@ use super::{
 /// All of them, in the order of the documentation.
 pub fn all() -> impl Iterator<Item = &'static Field> {
     [MATCHED, CAPACITY, BUFFERS, CONGESTION, FLOW].into_iter().flatten()
+}
+
+/// Returns a path's policy as the kernel side has it, but for its congestion control.
+#[must_use]
+pub fn policy(path: &PathPolicy, name: [u8; NAME_BYTES]) -> Policy {
+    let mut policy = Policy { control: path.control, flags: 0, ..Policy::observing(name) };
+    all().for_each(|field| (field.put)(path, &mut policy));
+    policy
 }
 
 /// Reads those that say which flows a path is for.

@@ -51,7 +51,7 @@ impl Flow {
     fn send_paced(&mut self, now_ns: u64, most: u32, channel: &mut Channel) {
         let rate = self.tcp.pacing_bytes_per_second.max(1);
         let mss = u64::from(self.tcp.mss_bytes);
-        let least = self.law.least_burst_segments(&self.tcp);
+        let least = self.law.ours().map_or(0, |it| it.least_burst_segments(&self.tcp));
         let burst = pacing::burst_segments(&self.tcp, least);
         let moment_bytes = u128::from(rate) * u128::from(self.moderation_ns) / 1_000_000_000;
         let bursts = moment_bytes as u64 / mss / u64::from(burst);

@@ -38,7 +38,6 @@ impl DelayLaw {
 
 impl Law for DelayLaw {
     fn begin(&mut self, tcp: &mut Tcp) {
-        self.parameters.begin(tcp);
         self.parameters.begin_ours(tcp);
         follow_window(tcp, true);
     }
@@ -60,8 +59,8 @@ impl Law for DelayLaw {
         self.state.on_congestion(tcp.cwnd_segments)
     }
 
-    fn least_burst_segments(&self, tcp: &Tcp) -> u32 {
-        self.parameters.least_burst_segments(tcp)
+    fn ours(&self) -> Option<&Parameters> {
+        Some(&self.parameters)
     }
 }
 
@@ -79,7 +78,6 @@ impl LeakyLaw {
 
 impl Law for LeakyLaw {
     fn begin(&mut self, tcp: &mut Tcp) {
-        self.parameters.begin(tcp);
         self.parameters.begin_ours(tcp);
         follow_window(tcp, true);
     }
@@ -105,8 +103,8 @@ impl Law for LeakyLaw {
         self.state.on_congestion(tcp.window(0))
     }
 
-    fn least_burst_segments(&self, tcp: &Tcp) -> u32 {
-        self.parameters.least_burst_segments(tcp)
+    fn ours(&self) -> Option<&Parameters> {
+        Some(&self.parameters)
     }
 }
 
@@ -128,7 +126,6 @@ impl DedicatedLaw {
 
 impl Law for DedicatedLaw {
     fn begin(&mut self, tcp: &mut Tcp) {
-        self.parameters.begin(tcp);
         self.parameters.begin_ours(tcp);
         self.hold_rate(tcp);
     }
@@ -146,7 +143,7 @@ impl Law for DedicatedLaw {
         tcp.cwnd_segments
     }
 
-    fn least_burst_segments(&self, tcp: &Tcp) -> u32 {
-        self.parameters.least_burst_segments(tcp)
+    fn ours(&self) -> Option<&Parameters> {
+        Some(&self.parameters)
     }
 }

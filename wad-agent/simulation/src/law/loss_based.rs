@@ -21,14 +21,14 @@ pub struct LossBasedLaw {
 }
 
 impl LossBasedLaw {
-    pub fn ours(response: fn(&Parameters, u32) -> Aimd, parameters: Parameters) -> Self {
-        Self { is_ours: true, ..Self::kernels(response, parameters) }
-    }
-
-    /// One that the kernel has by itself.
-    pub fn kernels(response: fn(&Parameters, u32) -> Aimd, parameters: Parameters) -> Self {
+    /// One of ours, or one that the kernel has by itself.
+    pub const fn new(
+        response: fn(&Parameters, u32) -> Aimd,
+        parameters: Parameters,
+        is_ours: bool,
+    ) -> Self {
         let (state, course) = (LossBased::START, Course::START);
-        Self { response, parameters, is_ours: false, state, course }
+        Self { response, parameters, is_ours, state, course }
     }
 
     /// Does what Careful Resume asks for; whether the window is settled with that.
@@ -60,9 +60,8 @@ impl LossBasedLaw {
 
 impl Law for LossBasedLaw {
     fn begin(&mut self, tcp: &mut Tcp) {
-        self.parameters.begin(tcp);
         if !self.is_ours {
-            return;
+            return self.parameters.begin(tcp);
         }
         self.parameters.begin_ours(tcp);
         if let Some(known) = self.parameters.known {
@@ -119,7 +118,7 @@ impl Law for LossBasedLaw {
         self.state.on_asked(&mut self.course, &moment, respond).ssthresh_segments
     }
 
-    fn least_burst_segments(&self, tcp: &Tcp) -> u32 {
-        if self.is_ours { self.parameters.least_burst_segments(tcp) } else { 0 }
+    fn ours(&self) -> Option<&Parameters> {
+        self.is_ours.then_some(&self.parameters)
     }
 }

@@ -71,8 +71,9 @@ impl Parameters {
         }
     }
 
-    /// Sets what a law of ours does beside.
+    /// Sets that, and what a law of ours does beside.
     pub fn begin_ours(&self, tcp: &mut Tcp) {
+        self.begin(tcp);
         tcp.ssthresh_segments = match self.control.initial_ssthresh.in_segments(tcp.mss_bytes) {
             0 => INFINITE_SSTHRESH,
             segments => segments,
