@@ -1,5 +1,5 @@
 //! An object is got by curl from nginx, as browsers, package managers and caches do: the
-//! server has the data, and the receiver connects.
+//! server has the data, and the receiver connects. It may ask for it again by the same connection.
 
 use std::{process::Command, time::Duration};
 
@@ -12,7 +12,7 @@ use crate::{
     lab::LabError,
     measure::Sight,
     record::Record,
-    scenario::{Load, Scenario, Variant},
+    scenario::{Load, Requests, Scenario, Variant},
     transfer::{BYTES_LIMIT, Bed, read},
 };
 
@@ -47,40 +47,64 @@ impl Bed<'_> {
         let filters = [format!("( sport = :{port} )"), format!("( dport = :{port} )")];
         // It may be over before the receiver would be looked at again.
         let every: [Duration; 2] = [scenario.sample_every.0; 2];
+        let requests = scenario.requests.as_ref();
         let ((start_ns, printed), [sights, far_sights]) =
             self.watched(&filters, every, show, |show| {
                 let start_ns = monotonic_ns();
-                let mut client = self.start("client", curl(port), self.wan.b())?;
+                let mut client = self.start("client", curl(port, requests), self.wan.b())?;
                 Ok((start_ns, client.finish(BYTES_LIMIT, show)?))
             })?;
-        let got: Got = read("client", &printed)?;
-        if got.size_download != bytes {
-            return Err(LabError::Lost { sent: bytes, received: got.size_download });
+        let answers = printed.lines().map(|line| read("client", line));
+        let answers = answers.collect::<Result<Vec<Got>, _>>()?;
+        if let Some(part) = answers.iter().find(|got| got.size_download != bytes) {
+            return Err(LabError::Lost { sent: bytes, received: part.size_download });
         }
+        let seconds: Vec<f64> = answers.iter().map(|got| got.time_total).collect();
+        let taken: f64 = seconds.iter().sum();
+        let all_bytes = bytes * seconds.len() as u64;
         let record = Record {
             start_ns,
             counters_before,
-            end_ns: start_ns + (got.time_total * 1e9) as u64,
+            end_ns: start_ns + span_ns(&seconds, requests),
             goodput: None,
+            request_seconds: if requests.is_some() { seconds } else { vec![] },
             streams: vec![],
             sights,
             far_sights,
         };
-        let rate = bytes as f64 * 8.0 / got.time_total;
+        let rate = all_bytes as f64 * 8.0 / taken;
         Ok(record.with_rate(rate, &variant.groups).until(load))
     }
+}
+
+/// Returns the time from the first request to the last byte.
+fn span_ns(seconds: &[f64], requests: Option<&Requests>) -> u64 {
+    let every = requests.map_or(0.0, |requests| requests.every.0.as_secs_f64());
+    let (last, others) = seconds.split_last().map_or((0.0, &[][..]), |(last, all)| (*last, all));
+    let until_last: f64 = others.iter().map(|taken| taken.max(every)).sum();
+    ((until_last + last) * 1e9) as u64
 }
 
 fn failed(reason: &str) -> LabError {
     LabError::Client { who: "client", reason: reason.to_owned() }
 }
 
-fn curl(port: u16) -> Command {
+/// Returns a curl that gets the object, or asks for it again and again by one connection; it
+/// prints a line for each answer.
+fn curl(port: u16, requests: Option<&Requests>) -> Command {
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--fail", "--noproxy", "*"]);
     command.args(["--max-time", &BYTES_LIMIT.as_secs().to_string()]);
-    command.args(["--output", "/dev/null", "--write-out", "%{json}"]);
-    command.arg(format!("http://{}:{port}/data", ADDRESSES_V4[0]));
+    command.args(["--write-out", "%{json}\\n"]);
+    let count = requests.map_or(1, |requests| {
+        let hourly = Duration::from_secs(3600).as_millis() / requests.every.0.as_millis();
+        command.args(["--rate", &format!("{hourly}/h")]);
+        requests.count.get()
+    });
+    for _ in 0..count {
+        command.args(["--output", "/dev/null"]);
+        command.arg(format!("http://{}:{port}/data", ADDRESSES_V4[0]));
+    }
     command
 }
 
@@ -93,6 +117,8 @@ fn object(bytes: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use wad_testbed::emulated::units::Span;
+
     use super::*;
 
     #[test]
@@ -100,6 +126,18 @@ mod tests {
         let printed = r#"{"exitcode":0,"size_download":10,"time_total":1.5,"scheme":"HTTP"}"#;
         let got: Got = read("client", printed).unwrap();
         assert_eq!((got.size_download, got.time_total), (10, 1.5));
+    }
+
+    #[test]
+    fn requests_span_their_pauses() {
+        let requests =
+            Requests { count: 3.try_into().unwrap(), every: Span(Duration::from_secs(5)) };
+        assert_eq!(span_ns(&[1.0, 7.0, 2.0], Some(&requests)), 14_000_000_000);
+        assert_eq!(span_ns(&[1.5], None), 1_500_000_000);
+        let command = curl(80, Some(&requests));
+        let has = |text: &str| command.get_args().any(|argument| argument == text);
+        assert!(has("720/h"), "{command:?}");
+        assert_eq!(command.get_args().filter(|argument| *argument == "--output").count(), 3);
     }
 
     #[test]

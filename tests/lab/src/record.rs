@@ -30,6 +30,8 @@ pub struct Record {
     pub end_ns: u64,
     /// The client's own figure, in bits per second, where it gives no times.
     pub goodput: Option<f64>,
+    /// The time that each request took, where there are several.
+    pub request_seconds: Vec<f64>,
     /// The data that arrived: of each group, of each of its streams.
     pub streams: Vec<Vec<Series>>,
     /// Flows as ss saw them at the sender.
@@ -124,6 +126,7 @@ impl Record {
                 &wan.moments().queue_drops_ns,
                 (self.start_ns, reach_ns),
             ),
+            request_seconds: self.request_seconds.clone(),
             recovery: scenario.burst.map(|burst| {
                 let event_ns = self.start_ns + burst.at.nanoseconds();
                 recovery::recovery(&recovery::arrived(&self.sights), event_ns, self.end_ns)
@@ -261,6 +264,7 @@ mod tests {
             counters_before: TcpCounters::default(),
             end_ns: 0,
             goodput: None,
+            request_seconds: vec![],
             streams,
             sights: vec![],
             far_sights: vec![],

@@ -102,6 +102,9 @@ pub struct Sample {
     pub rcvbuf_bytes: u64,
     pub send_window_bytes: u64,
     pub slow_start: SlowStart,
+    /// The time that each request took, in their order, where there are several.
+    #[serde(default)]
+    pub request_seconds: Vec<f64>,
     /// The recovery from a burst of datagrams.
     pub recovery: Option<Recovery>,
     /// The responses where the sender's own queue is looked at.
@@ -329,6 +332,10 @@ impl Sample {
             Measure::SecondsAfterBurst => {
                 Some(self.recovery.as_ref()?.back_after_seconds.unwrap_or(f64::INFINITY))
             }
+            Measure::LaterRequests => {
+                let (first, later) = self.request_seconds.split_first()?;
+                Some(later.iter().copied().reduce(f64::max)? / first)
+            }
             Measure::OfPath => Some(self.goodput_bits_per_second / path.carries_bits_per_second),
             Measure::Share => Some(flows??.share_of_fair),
             Measure::Jain => self.jain_index,
@@ -398,6 +405,7 @@ pub mod tests {
                 first_drop_seconds: Some(0.9),
                 cwnd_at_first_drop_segments: Some(3000),
             },
+            request_seconds: vec![0.5, 0.4, 0.25],
             recovery: None,
             responses: None,
             idle_share: Some(0.4),
@@ -437,6 +445,7 @@ pub mod tests {
         assert_eq!(first(Measure::Share, Some("one")), Some(0.5));
         assert_eq!(first(Measure::LocalResponses, None), None);
         assert_eq!(first(Measure::Duplicates, None), Some(1.0));
+        assert_eq!(first(Measure::LaterRequests, None), Some(0.8));
         assert_eq!(first(Measure::Idle, None), Some(0.4));
         assert_eq!(first(Measure::Tuned, None), Some(0.0));
         assert_eq!(first(Measure::Memory, None), Some(0.9));

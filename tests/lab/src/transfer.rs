@@ -102,6 +102,7 @@ impl Bed<'_> {
             counters_before,
             end_ns: 0,
             goodput: None,
+            request_seconds: vec![],
             streams: vec![],
             sights,
             far_sights,

@@ -10,11 +10,12 @@ use crate::{
 type Cell = fn(&Variant) -> Option<String>;
 
 /// The columns are headings and what is under them; words first, then figures.
-const COLUMNS: [(&str, Cell); 23] = [
+const COLUMNS: [(&str, Cell); 24] = [
     ("control", |variant| Some(variant.congestion.clone())),
     ("streams", |variant| (variant.streams > 1).then(|| variant.streams.to_string())),
     ("Mb/s", |variant| Some(megabits(variant.goodput_bits_per_second))),
     ("runs", runs),
+    ("first request and later ones, s", requests),
     ("of path", |variant| {
         let carries = variant.path.carries_bits_per_second;
         Some(format!("{:.2}", variant.goodput_bits_per_second / carries))
@@ -87,6 +88,19 @@ fn runs(variant: &Variant) -> Option<String> {
     let figures = variant.figures(Measure::Goodput, None);
     let (least, most) = ends(&figures);
     (figures.len() > 1).then(|| format!("{} to {}", megabits(least), megabits(most)))
+}
+
+/// Returns how long the first request took, and the fastest and the slowest of those after it:
+/// of each the median.
+fn requests(variant: &Variant) -> Option<String> {
+    let first = over(variant, |sample| sample.request_seconds.first().copied())?;
+    let fastest = over(variant, |sample| later(sample).reduce(f64::min))?;
+    let slowest = over(variant, |sample| later(sample).reduce(f64::max))?;
+    Some(format!("{first:.2}, {fastest:.2} to {slowest:.2}"))
+}
+
+fn later(sample: &Sample) -> impl Iterator<Item = f64> {
+    sample.request_seconds.iter().copied().skip(1)
 }
 
 /// Returns the median, and of what if single runs differ.
@@ -168,6 +182,7 @@ mod tests {
         assert_eq!(rows[0][at("Mb/s").unwrap()], "210");
         assert_eq!(rows[0][at("runs").unwrap()], "200 to 250");
         assert_eq!(rows[0][at("first drop at").unwrap()], "3000 segments, 0.72 BDP");
+        assert_eq!(rows[0][at("first request and later ones, s").unwrap()], "0.50, 0.25 to 0.40");
         assert_eq!(at("ends tuned"), None);
     }
 

@@ -5,6 +5,7 @@ mod group;
 mod machine;
 mod plan;
 mod policy;
+mod requests;
 mod target;
 mod variant;
 
@@ -23,6 +24,7 @@ pub use self::{
     group::Group,
     machine::{Machine, Version},
     plan::Plan,
+    requests::Requests,
     target::{Measure, Target},
     variant::{Monitored, Variant},
 };
@@ -72,6 +74,8 @@ pub struct Scenario {
     /// It is for kernels before this version.
     pub before: Option<Version>,
     pub burst: Option<Burst>,
+    /// A client asks again and again by one connection.
+    pub requests: Option<Requests>,
     /// The path without the grid.
     pub path: Path,
     pub variants: Vec<Variant>,
@@ -116,6 +120,7 @@ struct RawScenario {
     ecn: bool,
     before: Option<Version>,
     burst: Option<Burst>,
+    requests: Option<Requests>,
     path: Path,
     #[serde(default)]
     grid: Grid,
@@ -271,6 +276,8 @@ impl RawScenario {
         for variant in self.variants {
             variants.extend(variant.over(&self.policy, (&self.grid, &self.path))?);
         }
+        let are_of_curl = self.client == Some(Client::Curl);
+        let fault = fault.or(self.requests.and_then(|requests| requests.fault(are_of_curl)));
         let fault = fault.or_else(|| {
             variants.iter().find_map(|one| one.path.fault().or(one.fault(self.client, load)))
         });
@@ -294,6 +301,7 @@ impl RawScenario {
             ecn: self.ecn,
             before: self.before,
             burst: self.burst,
+            requests: self.requests,
             path: self.path,
             variants,
             targets: self.targets,

@@ -38,6 +38,8 @@ pub enum Measure {
     GoodputAfterBurst,
     /// The seconds from a burst until the rate is back; infinite where it never is.
     SecondsAfterBurst,
+    /// The time of the slowest request but the first, over that of the first.
+    LaterRequests,
     /// The goodput over what the path carries.
     OfPath,
     /// The goodput of one group over its fair share of the path.
@@ -80,6 +82,7 @@ impl Measure {
             Self::GoodputAfterLoss => "goodput after the loss",
             Self::GoodputAfterBurst => "goodput after the burst",
             Self::SecondsAfterBurst => "seconds until it is back after the burst",
+            Self::LaterRequests => "time of the slowest later request over the first one's",
             Self::OfPath => "part of the path",
             Self::Share => "share of its fair share",
             Self::Jain => "Jain's index",
