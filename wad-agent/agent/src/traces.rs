@@ -255,8 +255,12 @@ fn filter(trace: &Trace) -> Filter {
         remotes: trace.remote.iter().map(|prefix| (*prefix).into()).collect(),
         owners: OwnerFilter {
             users: trace.user.into_iter().collect(),
+            pids: Vec::new(),
+            processes: trace.processes.clone(),
             cgroups: trace.cgroup.iter().cloned().collect(),
-            ..OwnerFilter::default()
+            containers: trace.containers.clone(),
+            pods: trace.pods.clone(),
+            namespaces: trace.namespaces.clone(),
         },
         fields: trace.fields.iter().filter(|name| !is_standard(name)).cloned().collect(),
         ..Filter::default()
@@ -296,8 +300,11 @@ mod tests {
     fn flows_are_chosen_as_the_trace_says() {
         assert_eq!(filter(&trace("")), Filter::default());
         let keys = "paths = 'p'\nremote = ['10.0.0.0/8', '::1']\nuser = 5\nunit = 'a.service'\n\
-                    fields = ['snd_wl1', 'CurCwnd']";
-        let asked = "path=p&remote=10.0.0.0/8&remote=::1/128&user=5&unit=a.service&field=snd_wl1";
+                    process = 'curl'\ncontainer = ['ftp', '8b2f']\npod = 'transfer/dtn-0'\n\
+                    namespace = 'transfer'\nfields = ['snd_wl1', 'CurCwnd']";
+        let asked = "path=p&remote=10.0.0.0/8&remote=::1/128&user=5&unit=a.service\
+                     &process=curl&container=ftp&container=8b2f&pod=transfer%2Fdtn-0\
+                     &namespace=transfer&field=snd_wl1";
         assert_eq!(filter(&trace(keys)), Filter::parse(asked).unwrap());
     }
 

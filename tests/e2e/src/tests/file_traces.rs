@@ -92,6 +92,10 @@ fn the_agent_traces_chosen_flows_and_a_reload_changes_which() -> Result<()> {
     let before = unchanged.clone()
         + &trace("v4", &file("v4"), "remote = '10.81.0.0/16'\ninterval = '100ms'")
         + &trace("v6", &file("v6"), six);
+    let own = fs::read_to_string("/proc/self/comm")?;
+    let before = before
+        + &trace("own", &file("own"), &format!("process = ['{}', 'nobody']", own.trim()))
+        + &trace("others", &file("others"), "process = 'nobody'");
     home.write_policy(&(before + PATHS))?;
     let agent = home.start(stand.cgroup())?;
     let connections = [open(&wire, ADDRESSES_V4[1])?, open(&wire, ADDRESSES_V6[1])?];
@@ -127,6 +131,8 @@ fn the_agent_traces_chosen_flows_and_a_reload_changes_which() -> Result<()> {
         ensure!(head.ends_with(",container_name,CurMSS (octets),snd_cwnd"), "{head}");
         ensure!(lines.lines().count() > 10 && lines.lines().all(|line| line.contains(",six,")));
         ensure!(!file("none").exists(), "a file without a line");
+        await_rows(&file("own"), 4)?;
+        ensure!(!file("others").exists(), "lines of another process");
         let told = status(&home, "same")?;
         ensure!(told["lines"].as_u64() > Some(20) && told["failing"].is_null(), "{told}");
         let written = home.metrics()?.value("wad_trace_lines_total", &["trace=\"v4\""])?;
@@ -142,10 +148,11 @@ fn the_agent_traces_chosen_flows_and_a_reload_changes_which() -> Result<()> {
         let output =
             home.command("reload").args(["--dry-run", "--json", "--config"]).arg(other).output()?;
         let told: Value = serde_json::from_slice(&output.stdout)?;
-        let expected = json!({ "added": ["new"], "changed": ["v4"], "removed": ["v6"] });
+        let expected =
+            json!({ "added": ["new"], "changed": ["v4"], "removed": ["v6", "own", "others"] });
         ensure!(told["traces"] == expected, "{told}");
         home.reload(&(after + PATHS))?;
-        let line = "added trace new; changed trace v4; removed trace v6";
+        let line = "added trace new; changed trace v4; removed trace v6, own, others";
         ensure!(home.log().contains(line), "{}", home.log());
         await_rows(&file("new"), 10)?;
         let gone = fs::read(file("v6"))?;

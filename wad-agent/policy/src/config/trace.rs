@@ -64,6 +64,26 @@ pub const KEYS: &[Key] = &[
         Means("any"),
         "the unit of systemd whose connections are traced",
     ),
+    key("process").takes(
+        Text("the name of a command, at most 15 octets, or a list of them"),
+        Means("any"),
+        "the processes whose connections are traced",
+    ),
+    key("container").takes(
+        Text("the name of a container in its pod, its identifier or how that begins, or a list"),
+        Means("any"),
+        "the containers whose connections are traced",
+    ),
+    key("pod").takes(
+        Text("the name of a pod, `NAMESPACE/NAME` or its UID, or a list of them"),
+        Means("any"),
+        "the pods whose connections are traced",
+    ),
+    key("namespace").takes(
+        Text("the name of a namespace of Kubernetes, or a list of them"),
+        Means("any"),
+        "the namespaces of pods whose connections are traced",
+    ),
     key("instruments").takes(
         Text("names of [instruments](instruments.md) and derived events"),
         Means("windows, RTT, octets and retransmissions"),
@@ -114,6 +134,14 @@ pub struct Trace {
     pub remote: Vec<IpNet>,
     pub user: Option<u32>,
     pub cgroup: Option<CgroupPattern>,
+    /// The names of commands; none for any.
+    pub processes: Vec<String>,
+    /// The names of containers in their pods, identifiers, or how these begin.
+    pub containers: Vec<String>,
+    /// The names of pods, with the namespace before a slash or without, or their UIDs.
+    pub pods: Vec<String>,
+    /// The namespaces of Kubernetes.
+    pub namespaces: Vec<String>,
     /// The names of instruments; none for the usual ones.
     pub instruments: Vec<String>,
     /// Members of `struct tcp_sock`.
@@ -164,6 +192,9 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let keep = table.read("keep", problems, |value| table::integer(value, KEPT, "files"));
     let user = user::read(table, host, problems);
     let cgroup = cgroup::read_pattern(table, problems);
+    let (processes, _) = texts(table, "process", problems, parse_process);
+    let [(containers, _), (pods, _), (namespaces, _)] = ["container", "pod", "namespace"]
+        .map(|key| texts(table, key, problems, |text| parse_name(key, text)));
     let (name, file) = (name?, file?);
     let site =
         Site { name: name.at, file: file.at, paths: path_places, instruments: instrument_places };
@@ -174,6 +205,10 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         remote,
         user,
         cgroup,
+        processes,
+        containers,
+        pods,
+        namespaces,
         instruments,
         fields,
         interval: interval.map_or(INTERVAL, |interval| interval.value),
@@ -296,4 +331,25 @@ fn parse_field(name: &str) -> Result<String, Fault> {
     }
     let title = format!("{} is no member of `struct tcp_sock`", quoted(name));
     Err(Fault::new(title, "no name").help("write it as \"snd_wl1\" or \"rtt_min.s[0].v\""))
+}
+
+/// The kernel keeps so much of a command's name (`TASK_COMM_LEN`, with its final zero).
+const COMMAND_BYTES: usize = 15;
+
+fn parse_process(name: &str) -> Result<String, Fault> {
+    if name.len() <= COMMAND_BYTES {
+        return parse_name("process", name);
+    }
+    let title = format!("{} is longer than the name of a command", quoted(name));
+    let (kept, _) = name.split_at(name.floor_char_boundary(COMMAND_BYTES));
+    let help = format!("the kernel keeps {COMMAND_BYTES} octets of it: write {}", quoted(kept));
+    Err(Fault::new(title, "fits none").help(help))
+}
+
+fn parse_name(key: &str, name: &str) -> Result<String, Fault> {
+    if !name.is_empty() {
+        return Ok(name.to_owned());
+    }
+    let help = format!("without `{key}` the connections of any are traced");
+    Err(Fault::new("no name is empty", "fits none").help(help))
 }
