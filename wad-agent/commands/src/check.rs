@@ -2,6 +2,7 @@
 //! of it. Buffers are the arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
 
 mod derived;
+mod guards;
 mod host;
 mod lists;
 mod memory;
@@ -186,6 +187,7 @@ impl Display for Page<'_> {
             )?;
         }
         host::changes(self.config).iter().try_for_each(|change| writeln!(f, "{change}"))?;
+        guards::write(f, self.config)?;
         let sinks = self.config.sinks.iter();
         let sinks: Vec<_> =
             sinks.map(|sink| format!("{} ({})", sink.name, sink.kind.name())).collect();

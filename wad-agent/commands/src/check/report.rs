@@ -19,7 +19,7 @@ use wad_tuning::{
     readings::PathState,
 };
 
-use super::{Ceiling, Page, derived, host, memory::Memory, shares};
+use super::{Ceiling, Page, derived, guards, host, memory::Memory, shares};
 
 /// A report says whether a configuration is taken, and what comes of it.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -47,6 +47,8 @@ struct Effect {
     modules: Vec<String>,
     /// Other changes of the host, a sentence each.
     host: Vec<String>,
+    /// The paths that have a guard, in the order of the file.
+    guarded: Vec<String>,
     /// Tuning stays in the kernel when the agent ends.
     stays_at_exit: bool,
     sinks: Vec<CheckedSink>,
@@ -145,6 +147,7 @@ impl Report {
             memory: memory.clone(),
             modules: page.loaded_at_start(),
             host: host::changes(config),
+            guarded: guards::guarded(config),
             stays_at_exit: config.agent.on_exit == OnExit::Keep,
             sinks: sinks
                 .map(|sink| CheckedSink { name: sink.name.clone(), kind: sink.kind.name() })
