@@ -1,8 +1,8 @@
-//! Cases of a scenario run beside each other, each over a path of its own, and are judged together.
+//! Cases of a study run beside each other, each over a path of its own.
 
 use std::thread;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 
 /// Runs all of them at the same time, and returns what came of each, in their order.
 ///
@@ -19,17 +19,4 @@ pub(crate) fn each<C: Sync, O: Send>(
         let ended = running.into_iter().map(|one| one.join().expect("it does not panic"));
         ended.collect()
     })
-}
-
-/// Returns the text, if no target was missed.
-///
-/// # Errors
-/// With both, if any was.
-pub(crate) fn judged<'a>(
-    text: String,
-    missed: impl IntoIterator<Item = &'a String>,
-) -> Result<String> {
-    let missed: Vec<_> = missed.into_iter().map(String::as_str).collect();
-    ensure!(missed.is_empty(), "{text}\nmissed:\n  {}", missed.join("\n  "));
-    Ok(text)
 }

@@ -27,11 +27,15 @@ use wad_testbed::{
 
 use self::{
     compared::{Compared, compare},
-    judged::{Bounds, Wanted, missed, table},
+    judged::{Bounds, HEADINGS, Wanted, cells, judged},
 };
-use crate::{beside, cli};
+use crate::{
+    beside, cli,
+    study::{Finding, Judged, Study},
+};
 
 const PATHS: &str = include_str!("../experiment.toml");
+pub const NAME: &str = "experiment";
 /// The line that `wad-lab list` has of it.
 pub const DESCRIPTION: &str =
     "Experiments find out what tuning does on four paths, beside a comparison of connections";
@@ -93,22 +97,24 @@ struct Outcome {
     /// The experiment as `wad report --json` has it.
     told: Value,
     compared: Compared,
-    missed: Vec<String>,
+    #[serde(flatten)]
+    judged: Judged,
 }
 
 /// Runs it over the paths of these names, or all, beside each other.
 ///
 /// # Errors
-/// When an agent fails, or a target is missed.
-pub fn run(lab: &File, wad: &File, names: &[String], json: bool) -> Result<String> {
+/// When an agent fails.
+pub fn run(lab: &File, wad: &File, names: &[String]) -> Result<Study> {
     let cases: Cases = toml::from_str(PATHS).context("experiment.toml")?;
     let _defaults = HostDefaults::set()?;
     let is_chosen = |case: &&Case| names.is_empty() || names.contains(&case.name);
     let chosen: Vec<_> = cases.path.iter().filter(is_chosen).collect();
     ensure!(!chosen.is_empty(), "no path of experiment.toml is called {}", names.join(", "));
     let outcomes = beside::each(chosen, |case| over(case, lab, wad))?;
-    let text = if json { serde_json::to_string(&outcomes)? } else { table(&outcomes) };
-    beside::judged(text, outcomes.iter().flat_map(|one| &one.missed))
+    let finding = |one: &Outcome| Finding::new(&one.name, one, &one.judged, cells(one));
+    let findings = outcomes.iter().map(finding).collect::<Result<_, _>>()?;
+    Ok(Study::new(NAME, &HEADINGS, findings))
 }
 
 fn over(case: &Case, lab: &File, wad: &File) -> Result<Outcome> {
@@ -136,8 +142,8 @@ fn over(case: &Case, lab: &File, wad: &File) -> Result<Outcome> {
     signal::sleep(COMPARED_OVER)?;
     agent.stop()?;
     let compared = compare(&events, OWN, begun)?;
-    let missed = missed(case, &told, &compared);
-    Ok(Outcome { name: case.name.clone(), told, compared, missed })
+    let judged = judged(case, &told, &compared);
+    Ok(Outcome { name: case.name.clone(), told, compared, judged })
 }
 
 /// Returns the experiment as the agent tells of it.

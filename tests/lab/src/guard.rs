@@ -25,10 +25,16 @@ use wad_testbed::{
     wad::Home,
 };
 
-use self::course::{Course, Moment, missed, table};
-use crate::{beside, bulk::Amount, cli};
+use self::course::{Course, HEADINGS, Moment, cells, judged};
+use crate::{
+    beside,
+    bulk::Amount,
+    cli,
+    study::{Finding, Judged, Study},
+};
 
 const PATHS: &str = include_str!("../guard.toml");
+pub const NAME: &str = "guard";
 /// The line that `wad-lab list` has of it.
 pub const DESCRIPTION: &str =
     "Guards put paths back to the defaults that turn bad, or whose policies hurt others";
@@ -79,14 +85,15 @@ struct Outcome {
     name: String,
     #[serde(flatten)]
     course: Course,
-    missed: Vec<String>,
+    #[serde(flatten)]
+    judged: Judged,
 }
 
 /// Runs it over the paths of these names, or all but those that take an hour, beside each other.
 ///
 /// # Errors
-/// When an agent fails, or a target is missed.
-pub fn run(lab: &File, wad: &File, names: &[String], json: bool) -> Result<String> {
+/// When an agent fails.
+pub fn run(lab: &File, wad: &File, names: &[String]) -> Result<Study> {
     let cases: Cases = toml::from_str(PATHS).context("guard.toml")?;
     let _defaults = HostDefaults::set()?;
     let is_chosen = |case: &&Case| match names {
@@ -96,8 +103,9 @@ pub fn run(lab: &File, wad: &File, names: &[String], json: bool) -> Result<Strin
     let chosen: Vec<_> = cases.path.iter().filter(is_chosen).collect();
     ensure!(!chosen.is_empty(), "no path of guard.toml is called {}", names.join(", "));
     let outcomes = beside::each(chosen, |case| over(case, lab, wad))?;
-    let text = if json { serde_json::to_string(&outcomes)? } else { table(&outcomes) };
-    beside::judged(text, outcomes.iter().flat_map(|one| &one.missed))
+    let finding = |one: &Outcome| Finding::new(&one.name, one, &one.judged, cells(&one.course));
+    let findings = outcomes.iter().map(finding).collect::<Result<_, _>>()?;
+    Ok(Study::new(NAME, &HEADINGS, findings))
 }
 
 fn over(case: &Case, lab: &File, wad: &File) -> Result<Outcome> {
@@ -129,8 +137,8 @@ fn over(case: &Case, lab: &File, wad: &File) -> Result<Outcome> {
     }
     let course = Course::of(&moments, turned);
     agent.stop()?;
-    let missed = missed(case, &course);
-    Ok(Outcome { name: case.name.clone(), course, missed })
+    let judged = judged(case, &course);
+    Ok(Outcome { name: case.name.clone(), course, judged })
 }
 
 /// The names of the path that is guarded, and of its neighbours.

@@ -31,10 +31,15 @@ use wad_testbed::{
 };
 
 pub(crate) use self::end::End;
-use self::verdict::{missed, of_paths};
-use crate::{scenario::Burst, udp};
+use self::verdict::{HEADINGS, cells, judged};
+use crate::{
+    scenario::Burst,
+    study::{Finding, Judged, Study},
+    udp,
+};
 
 const PATHS: &str = include_str!("../probe.toml");
+pub const NAME: &str = "probe";
 /// The line that `wad-lab list` has of it.
 pub const DESCRIPTION: &str =
     "Probes find out what emulated paths are like, beside the real iperf3 and ping";
@@ -70,24 +75,25 @@ struct Outcome {
     carries_bits_per_second: f64,
     /// The measurement of each tool, as `wad probe now` prints it.
     found: BTreeMap<&'static str, Value>,
-    missed: Vec<String>,
+    #[serde(flatten)]
+    judged: Judged,
 }
 
 /// Runs it over the paths of these names, or all.
 ///
 /// # Errors
-/// When a probe fails, or a target is missed.
-pub fn run(wad: &File, names: &[String], json: bool) -> Result<String> {
+/// When a probe fails.
+pub fn run(wad: &File, names: &[String]) -> Result<Study> {
     let paths: Paths = toml::from_str(PATHS).context("probe.toml")?;
     let _defaults = HostDefaults::set()?;
     let chosen = |one: &&Variant| names.is_empty() || names.contains(&one.name);
     let results = paths.path.iter().filter(chosen).map(|one| over(one, wad));
     let results: Vec<Outcome> = results.collect::<Result<_>>()?;
     ensure!(!results.is_empty(), "no path of probe.toml is called {}", names.join(", "));
-    let text = if json { serde_json::to_string(&results)? } else { of_paths(&results)? };
-    let missed: Vec<_> = results.iter().flat_map(|one| &one.missed).cloned().collect();
-    ensure!(missed.is_empty(), "{text}\nmissed:\n  {}", missed.join("\n  "));
-    Ok(text)
+    let finding =
+        |one: &Outcome| anyhow::Ok(Finding::new(&one.name, one, &one.judged, cells(one)?)?);
+    let findings = results.iter().map(finding).collect::<Result<_>>()?;
+    Ok(Study::new(NAME, &HEADINGS, findings))
 }
 
 fn over(variant: &Variant, wad: &File) -> Result<Outcome> {
@@ -122,9 +128,8 @@ fn over(variant: &Variant, wad: &File) -> Result<Outcome> {
     let cross = variant.cross.map_or(0.0, |rate| rate.bits_per_second as f64);
     let rate = variant.path.forward.rate.bits_per_second as f64;
     let carries_bits_per_second = variant.path.carries_bits_per_second() * (1.0 - cross / rate);
-    let missed = missed(&variant.path, carries_bits_per_second, &found)?;
-    let missed = missed.into_iter().map(|missed| format!("{}: {missed}", variant.name)).collect();
-    Ok(Outcome { name: variant.name.clone(), carries_bits_per_second, found, missed })
+    let judged = judged(&variant.path, carries_bits_per_second, &found)?;
+    Ok(Outcome { name: variant.name.clone(), carries_bits_per_second, found, judged })
 }
 
 fn prepare(wan: &Wan) -> Result<()> {

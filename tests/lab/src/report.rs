@@ -15,6 +15,7 @@ use crate::{
     client::Client,
     counters::DUPLICATES,
     measure::median,
+    measured::Measured,
     memory::Memory,
     recovery::Recovery,
     responses::{Cuts, Responses},
@@ -24,7 +25,7 @@ use crate::{
 };
 
 /// Variants whose names begin so run without `wad`.
-const UNTUNED: &str = "untuned";
+pub const UNTUNED: &str = "untuned";
 /// Variants whose names end so have the buffers of Linux 6.16 and later.
 pub const NEWER: &str = "-6.16";
 
@@ -68,6 +69,8 @@ pub struct Variant {
     pub base: String,
     /// Who moved its data, where it is not the report's.
     pub client: Option<String>,
+    /// When it was run last, and with which `wad`; none in results of before that was noted.
+    pub measured: Option<Measured>,
     /// The algorithm as ss saw it at the sender, but for the suffix of an instance.
     pub congestion: String,
     pub streams: u32,
@@ -158,6 +161,13 @@ pub struct Point {
 }
 
 impl Report {
+    /// Says of all that was run when, and with which `wad`.
+    pub fn stamp(&mut self, measured: &Measured) {
+        for variant in self.variants.iter_mut().filter(|variant| !variant.samples.is_empty()) {
+            variant.measured = Some(measured.clone());
+        }
+    }
+
     /// Makes the report of a scenario that has not run yet.
     #[must_use]
     pub fn of(scenario: &Scenario, client: Client) -> Self {
@@ -201,9 +211,27 @@ impl Report {
     }
 }
 
+/// Returns the names of some of a report's variants, in words: where one is there on every path
+/// of the grid, its name without the path.
+#[must_use]
+pub fn called(all: &[&Variant], names: &[&str]) -> String {
+    let is_named = |variant: &&&Variant| names.contains(&variant.name.as_str());
+    let mut called: Vec<&str> = Vec::new();
+    for variant in all.iter().filter(is_named) {
+        let mut alike = all.iter().filter(|other| other.base == variant.base);
+        let is_whole = alike.all(|other| is_named(&other));
+        let name = if is_whole { &variant.base } else { &variant.name };
+        if !called.contains(&name.as_str()) {
+            called.push(name);
+        }
+    }
+    called.join(", ")
+}
+
 /// Returns what the kernel calls itself, and how many processors it has for this
 /// process.
-fn host() -> String {
+#[must_use]
+pub fn host() -> String {
     let kernel = sysctl::get("kernel.osrelease").unwrap_or_else(|_| "unknown".to_owned());
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     format!("Linux {kernel}, {processors} processors")
@@ -257,6 +285,7 @@ impl Variant {
             name: variant.name.clone(),
             base: variant.base.clone(),
             client: variant.client.map(|client| client.name().to_owned()),
+            measured: None,
             congestion: String::new(),
             streams: variant.streams(),
             path: Path::of(&variant.path),
@@ -328,10 +357,12 @@ impl Sample {
                 None => self.goodput_bits_per_second,
             }),
             Measure::GoodputAfterLoss => self.goodput_after_loss_bits_per_second,
+            Measure::GoodputBeforeBurst => Some(self.recovery.as_ref()?.before_bits_per_second),
             Measure::GoodputAfterBurst => Some(self.recovery.as_ref()?.after_bits_per_second),
             Measure::SecondsAfterBurst => {
                 Some(self.recovery.as_ref()?.back_after_seconds.unwrap_or(f64::INFINITY))
             }
+            Measure::FirstRequest => self.request_seconds.first().copied(),
             Measure::LaterRequests => {
                 let (first, later) = self.request_seconds.split_first()?;
                 Some(later.iter().copied().reduce(f64::max)? / first)
@@ -356,6 +387,7 @@ impl Sample {
             Measure::Tuned => self.tuned_share,
             Measure::Memory => Some(self.memory.as_ref()?.most_of_limit()),
             Measure::UnreadLosses => Some(self.unread?.losses()? as f64),
+            Measure::LocalDrops => Some(self.responses?.local_drops as f64),
             Measure::LocalResponses => cuts(|cuts| cuts.local_drops),
             Measure::DropResponses => cuts(|cuts| cuts.network_drops),
             Measure::MarkResponses => cuts(|cuts| cuts.marks),
@@ -433,6 +465,17 @@ pub mod tests {
         let report = report();
         assert!((report.variants[0].goodput_bits_per_second - 2.1e8).abs() < 1.0);
         assert!((report.variants[1].compared_bits_per_second() - 3.72e8).abs() < 1.0);
+    }
+
+    #[test]
+    fn what_goes_for_all_paths_is_named_without_them() {
+        let mut report = report();
+        for (variant, name) in report.variants.iter_mut().zip(["reno-1MB", "reno-9MB"]) {
+            (variant.name, variant.base) = (name.to_owned(), "reno".to_owned());
+        }
+        let all: Vec<&Variant> = report.variants.iter().collect();
+        assert_eq!(called(&all, &["reno-9MB", "reno-1MB"]), "reno");
+        assert_eq!(called(&all, &["reno-9MB"]), "reno-9MB");
     }
 
     #[test]

@@ -20,6 +20,10 @@ const STYLE: &str = ".title{font-size:20px;font-weight:600;fill:#111}.name{font-
     .small{font-size:12px;fill:#666;paint-order:stroke;stroke:#fff;stroke-width:4px}\
     .mark{stroke:#666;stroke-dasharray:5 4}.line{fill:none;stroke-width:2;stroke-linejoin:round}";
 
+/// The most points of a line, and of all lines of a picture: some 40 kB of them, as each is in two
+/// panels. A panel has 470 pixels.
+const POINTS: (usize, usize) = (240, 1300);
+
 /// Lines over one path.
 pub struct Row<'a> {
     pub name: String,
@@ -36,8 +40,8 @@ pub struct Line<'a> {
 }
 
 /// Returns the rows of a scenario, of the first sample of each variant: variants with
-/// one kind of flow share the row of their path; others have one for themselves, with a
-/// line for each kind.
+/// one kind of flow share the row of their path and place in the grid; others have one for
+/// themselves, with a line for each kind.
 #[must_use]
 pub fn rows(report: &Report) -> Vec<Row<'_>> {
     let mut rows: Vec<Row<'_>> = Vec::new();
@@ -53,9 +57,9 @@ pub fn rows(report: &Report) -> Vec<Row<'_>> {
             rows.push(Row { name, path, only: Some(variant), lines: lines.collect() });
             continue;
         }
-        let label = format!("{} ({})", variant.name, variant.congestion);
+        let label = format!("{} ({})", variant.base, variant.congestion);
         let line = Line { label, points: &sample.series };
-        let name = format!("{}: {}", report.scenario, path.words());
+        let name = format!("{}{}: {}", report.scenario, variant.path_suffix(), path.words());
         match rows.iter_mut().find(|row| row.name == name) {
             Some(row) => row.lines.push(line),
             None => rows.push(Row { name, path, only: None, lines: vec![line] }),
@@ -70,9 +74,11 @@ pub fn render(title: &str, rows: &[Row<'_>]) -> String {
     let height = MARGIN_TOP + rows.iter().map(Row::height).sum::<f64>();
     let mut picture = Picture::new((WIDTH, height), STYLE);
     picture.text((LEFT[0], 38.0), "class=\"title\"", title);
+    let lines: usize = rows.iter().map(|row| row.lines.len()).sum();
+    let most_points = POINTS.0.min(POINTS.1 / lines.max(1));
     let mut top = MARGIN_TOP;
     for row in rows {
-        row.draw(&mut picture, top);
+        row.draw(&mut picture, top, most_points);
         top += row.height();
     }
     picture.finish()
@@ -88,7 +94,7 @@ impl Row<'_> {
         ROW + self.more_labels()
     }
 
-    fn draw(&self, picture: &mut Picture, top: f64) {
+    fn draw(&self, picture: &mut Picture, top: f64, most_points: usize) {
         picture.text((LEFT[0], top + 18.0), "class=\"name\"", &self.name);
         for (number, line) in self.lines.iter().enumerate() {
             let at = LEFT[0] + LABEL.0 * (number % LABELS) as f64;
@@ -106,7 +112,7 @@ impl Row<'_> {
             mark: (self.path.bdp_segments(), "bandwidth × RTT"),
             value: |point| f64::from(point.cwnd_segments),
         }
-        .draw(picture, &self.lines);
+        .draw(picture, &self.lines, most_points);
         Panel {
             left: LEFT[1],
             top,
@@ -115,7 +121,7 @@ impl Row<'_> {
             mark: (self.path.carries_bits_per_second / 1e6, "what the path can carry"),
             value: |point| point.goodput_bits_per_second / 1e6,
         }
-        .draw(picture, &self.lines);
+        .draw(picture, &self.lines, most_points);
     }
 }
 
@@ -131,7 +137,7 @@ struct Panel {
 }
 
 impl Panel {
-    fn draw(&self, picture: &mut Picture, lines: &[Line<'_>]) {
+    fn draw(&self, picture: &mut Picture, lines: &[Line<'_>], most_points: usize) {
         let points = lines.iter().flat_map(|line| line.points);
         let scale = Scale::above(points.map(self.value).fold(self.mark.0, f64::max), 0.0);
         let x = |seconds: f64| self.left + seconds / self.time.limit * SIZE.0;
@@ -154,11 +160,37 @@ impl Panel {
         for (number, line) in lines.iter().enumerate() {
             let at = |point: &Point| (x(point.seconds), y((self.value)(point)));
             let attributes = format!("class=\"line\" stroke=\"{}\"", colour(number));
-            picture.curve(attributes, line.points.iter().map(|point| Some(at(point))));
+            let points = thinned(line.points, self.value, most_points);
+            picture.curve(attributes, points.into_iter().map(|point| Some(at(point))));
         }
         let note = (right, y(self.mark.0) - 6.0);
         picture.text(note, "class=\"small\" text-anchor=\"end\"", self.mark.1);
     }
+}
+
+/// Returns so many of the points at most: of each stretch those with the least and the greatest
+/// value, so that peaks and drops stay, and the first and the last of all.
+fn thinned(points: &[Point], value: fn(&Point) -> f64, most: usize) -> Vec<&Point> {
+    if points.len() <= most.max(4) {
+        return points.iter().collect();
+    }
+    let [first, inner @ .., last] = points else { return Vec::new() };
+    let stretches = (most.max(4) - 2) / 2;
+    let mut kept = vec![first];
+    for number in 0..stretches {
+        let at = |number: usize| number * inner.len() / stretches;
+        let stretch = &inner[at(number)..at(number + 1)];
+        let by_value = |a: &(usize, &Point), b: &(usize, &Point)| value(a.1).total_cmp(&value(b.1));
+        let all = || stretch.iter().enumerate();
+        let (Some(least), Some(greatest)) = (all().min_by(by_value), all().max_by(by_value)) else {
+            continue;
+        };
+        let (begin, end) = (least.0.min(greatest.0), least.0.max(greatest.0));
+        kept.push(&stretch[begin]);
+        kept.extend((end > begin).then(|| &stretch[end]));
+    }
+    kept.push(last);
+    kept
 }
 
 #[cfg(test)]
@@ -172,5 +204,26 @@ mod tests {
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("<path class=\"line\"").count(), 4);
         assert!(svg.contains("wad_aimd (reno)") && !svg.contains("NaN"));
+    }
+
+    #[test]
+    fn a_long_line_is_cut_to_few_points_and_keeps_its_peaks() {
+        let point = |number: u32| Point {
+            seconds: f64::from(number),
+            cwnd_segments: if number == 777 { 9000 } else { number % 7 },
+            rtt_milliseconds: 1.0,
+            goodput_bits_per_second: 0.0,
+        };
+        let points: Vec<Point> = (0..5000).map(point).collect();
+        let cwnd = |point: &Point| f64::from(point.cwnd_segments);
+        for most in [0, 4, 50, 51, 240] {
+            let kept = thinned(&points, cwnd, most);
+            assert!(kept.len() <= most.max(4), "{most}: {}", kept.len());
+            assert!(kept.windows(2).all(|pair| pair[0].seconds < pair[1].seconds), "{most}");
+            assert_eq!((kept[0].seconds, kept[kept.len() - 1].seconds), (0.0, 4999.0));
+            assert!(kept.iter().any(|point| point.cwnd_segments == 9000), "{most}");
+        }
+        assert_eq!(thinned(&points[..50], cwnd, 50).len(), 50);
+        assert_eq!(thinned(&points[..1], cwnd, 0).len(), 1);
     }
 }

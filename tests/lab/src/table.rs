@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::{
     measure::median,
-    report::{Report, Variant},
+    report::{Report, Variant, called},
     scenario::Measure,
 };
 
@@ -100,7 +100,8 @@ pub fn remarks(report: &Report) -> Vec<String> {
             None => remarks.push((said, vec![name])),
         }
     }
-    remarks.into_iter().map(|(said, names)| format!("{}: {said}", names.join(", "))).collect()
+    let line = |(said, names): (String, Vec<&str>)| format!("{}: {said}", called(&run, &names));
+    remarks.into_iter().map(line).collect()
 }
 
 /// Tells of a path that is not in the grid, and of another client.

@@ -2,62 +2,63 @@
 //! figures is missed: a promise that nobody looked at is not kept.
 
 use crate::{
+    landed::{Experiment, Figures},
     measure::median,
-    report::{Report, Variant},
-    scenario::{self, Scenario, Target},
+    scenario::{Scenario, Target, Variant},
 };
 
 /// A target on one path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// The name of the variant without the path.
-    pub base: String,
+    /// The name of the variant, with the path.
+    pub variant: String,
     pub is_met: bool,
+    /// Nobody has measured it, if not.
+    pub has_figures: bool,
     /// Holds what was wanted and what was found.
     pub words: String,
 }
 
 /// Returns each target on each path of the grid.
 #[must_use]
-pub fn verdicts(scenario: &Scenario, report: &Report) -> Vec<Verdict> {
+pub fn verdicts(scenario: &Scenario, found: &Experiment) -> Vec<Verdict> {
     let of = |target| {
         let variants =
             scenario.variants.iter().filter(move |variant| scenario.judges(target, variant));
-        variants.map(move |variant| verdict(target, variant, report))
+        variants.map(move |variant| verdict(target, variant, found))
     };
     scenario.targets.iter().flat_map(of).collect()
 }
 
 /// Returns the verdicts as lines of text.
 #[must_use]
-pub fn lines(scenario: &Scenario, report: &Report) -> String {
+pub fn lines(scenario: &Scenario, found: &Experiment) -> String {
     let line = |Verdict { is_met, words, .. }: Verdict| {
         format!("  {}: {words}\n", if is_met { "met" } else { "MISSED" })
     };
-    verdicts(scenario, report).into_iter().map(line).collect()
+    verdicts(scenario, found).into_iter().map(line).collect()
 }
 
 /// Returns what was missed, each with the scenario's name.
 #[must_use]
-pub fn missed(scenario: &Scenario, report: &Report) -> Vec<String> {
-    let missed = verdicts(scenario, report).into_iter().filter(|verdict| !verdict.is_met);
+pub fn missed(scenario: &Scenario, found: &Experiment) -> Vec<String> {
+    let missed = verdicts(scenario, found).into_iter().filter(|verdict| !verdict.is_met);
     missed.map(|verdict| format!("{}: {}", scenario.name, verdict.words)).collect()
 }
 
-fn verdict(target: &Target, of: &scenario::Variant, report: &Report) -> Verdict {
+fn verdict(target: &Target, of: &Variant, found: &Experiment) -> Verdict {
     let who = target.flow.as_ref().map_or(String::new(), |flow| format!(" ({flow})"));
     let head = format!("{}{who}: {}", of.name, target.measure.words());
-    let found = report.variants.iter().find(|variant| variant.name == of.name);
-    let values = found.map_or(Vec::new(), |variant| values(target, variant));
+    let values = found.variant(&of.name).map_or(Vec::new(), |variant| values(target, variant));
     let unit = match &target.of {
         None => Some((1.0, String::new())),
-        Some(base) => reference(target, &format!("{base}{}", of.suffix()), report),
+        Some(base) => reference(target, &format!("{base}{}", of.suffix()), found),
     };
-    let base = of.base.clone();
+    let variant = of.name.clone();
     let Some((unit, whose)) = unit.filter(|_| !values.is_empty()) else {
         let of = target.of.as_ref().map_or(String::new(), |base| format!(" of {base}'s"));
         let words = format!("{head}: no figures; {}{of}", wanted(target));
-        return Verdict { base, is_met: false, words };
+        return Verdict { variant, is_met: false, has_figures: false, words };
     };
     let is_met = values.iter().all(|value| {
         target.at_least.is_none_or(|least| *value >= least * unit)
@@ -67,18 +68,18 @@ fn verdict(target: &Target, of: &scenario::Variant, report: &Report) -> Verdict 
     let each =
         if target.each { format!(" in each of {} runs", values.len()) } else { String::new() };
     let words = format!("{head} {}{whose}; {}{each}", shown.join(", "), wanted(target));
-    Verdict { base, is_met, words }
+    Verdict { variant, is_met, has_figures: true, words }
 }
 
 /// Returns the figures that have to meet the target: none where a run that has to has
 /// none.
-fn values(target: &Target, variant: &Variant) -> Vec<f64> {
-    let figures = variant.figures(target.measure, target.flow.as_deref());
+fn values(target: &Target, variant: &Figures) -> Vec<f64> {
+    let figures = variant.get(target.measure, target.flow.as_deref());
     match (figures.is_empty(), target.each) {
         (true, _) => Vec::new(),
-        (false, true) if figures.len() < variant.samples.len() => Vec::new(),
-        (false, true) => figures,
-        (false, false) => vec![median(figures)],
+        (false, true) if figures.len() < variant.runs() => Vec::new(),
+        (false, true) => figures.to_vec(),
+        (false, false) => vec![median(figures.iter().copied())],
     }
 }
 
@@ -89,15 +90,16 @@ fn wanted(target: &Target) -> String {
 }
 
 /// Returns the other variant's figure on the same path, and its name.
-fn reference(target: &Target, name: &str, report: &Report) -> Option<(f64, String)> {
-    let other = report.variants.iter().find(|other| other.name == name)?;
+fn reference(target: &Target, name: &str, found: &Experiment) -> Option<(f64, String)> {
     let flow = target.of_flow.as_deref().or(target.flow.as_deref());
-    let figures = other.figures(target.measure, flow);
+    let figure = found.variant(name)?.median(target.measure, flow)?;
     let who = target.of_flow.as_ref().map_or(String::new(), |flow| format!(" ({flow})"));
-    (!figures.is_empty()).then(|| (median(figures), format!(" of {name}{who}'s")))
+    Some((figure, format!(" of {name}{who}'s")))
 }
 
-fn shown(value: f64) -> String {
+/// Returns a figure for people.
+#[must_use]
+pub fn shown(value: f64) -> String {
     match value {
         value if value.is_nan() => "none".to_owned(),
         value if value.is_infinite() => "more than any multiple".to_owned(),
@@ -109,7 +111,12 @@ fn shown(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::tests::report;
+    use crate::{landing, report::tests::report};
+
+    /// Returns what is kept of the made-up report.
+    fn found(scenario: &Scenario) -> Experiment {
+        landing::of(scenario, &report())
+    }
 
     /// Returns the scenario of the made-up report, with this target alone.
     fn scenario(target: &str) -> Scenario {
@@ -119,7 +126,8 @@ mod tests {
     }
 
     fn verdict(target: &str) -> Verdict {
-        verdicts(&scenario(target), &report()).remove(0)
+        let scenario = scenario(target);
+        verdicts(&scenario, &found(&scenario)).remove(0)
     }
 
     #[test]
@@ -158,19 +166,19 @@ mod tests {
             let verdict = verdict(target);
             assert!(!verdict.is_met && verdict.words.contains("no figures"), "{}", verdict.words);
             let scenario = scenario(target);
-            assert_eq!(missed(&scenario, &report()).len(), 1);
-            assert!(lines(&scenario, &report()).starts_with("  MISSED: "));
+            assert_eq!(missed(&scenario, &found(&scenario)).len(), 1);
+            assert!(lines(&scenario, &found(&scenario)).starts_with("  MISSED: "));
         }
     }
 
     #[test]
     fn each_run_needs_a_figure() {
         let target = "variant = 'reno'\nmeasure = 'jain'\nat_least = 0.1\neach = true";
-        let mut report = report();
+        let (mut report, scenario) = (report(), scenario(target));
         report.variants[0].samples[0].jain_index = Some(1.0);
-        assert!(!verdicts(&scenario(target), &report)[0].is_met);
+        assert!(!verdicts(&scenario, &landing::of(&scenario, &report))[0].is_met);
         report.variants[0].samples.iter_mut().for_each(|sample| sample.jain_index = Some(1.0));
-        assert!(verdicts(&scenario(target), &report)[0].is_met);
+        assert!(verdicts(&scenario, &landing::of(&scenario, &report))[0].is_met);
     }
 
     #[test]
@@ -178,7 +186,8 @@ mod tests {
         let target = "variant = 'wad_aimd'\nmeasure = 'goodput'\nof = 'reno'\nat_least = 1";
         let only = |names: &[&str]| {
             let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-            verdicts(&scenario(target).only(&names).unwrap(), &report()).len()
+            let scenario = scenario(target).only(&names).unwrap();
+            verdicts(&scenario, &found(&scenario)).len()
         };
         assert_eq!(only(&[]), 1);
         assert_eq!(only(&["reno", "wad_aimd"]), 1);

@@ -18,5 +18,6 @@ fn a_scenario_that_nobody_ran_misses_its_targets() {
     assert!(said.contains("datatag: tuned: segments sent again: no figures"), "{said}");
     // The page is there, and says the same.
     let page = std::fs::read_to_string(folder.path().join("report/report.md")).expect("a page");
-    assert!(page.contains("**missed**: tuned: segments sent again: no figures"), "{page}");
+    assert!(page.contains("Targets: 0 met, 4 missed."), "{page}");
+    assert!(page.contains("Nobody has measured it yet, and so it misses 4 targets."), "{page}");
 }

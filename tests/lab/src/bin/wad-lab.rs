@@ -10,14 +10,21 @@ use std::{
 use anyhow::{Context, ensure};
 use clap::{Parser, Subcommand, ValueEnum};
 use wad_lab::{
+    chapter::{self, FIGURES, STUDIES},
     cli::{self, Peer, print},
     client::Client,
     demo, experiment, guard,
     lab::Lab,
-    page, probe, progress,
+    landed::{self, Experiment, Landed},
+    landing,
+    measured::{self, Measured},
+    pictures, probe, progress,
     report::Report,
+    results::Results,
     scenario::{Machine, Scenario, ScenarioError},
-    simulated, store, table, targets,
+    simulated, store,
+    study::Study,
+    table, targets,
 };
 use wad_testbed::say;
 
@@ -55,15 +62,19 @@ enum Command {
         #[arg(long, conflicts_with = "json")]
         simulated: bool,
     },
-    /// Runs scenarios, all of them if none is named, makes a page of it, and fails if a
-    /// target is missed, or nobody has measured it.
+    /// Runs scenarios and studies, all of them if none is named, makes a page of it, and fails if
+    /// a target is missed, or nobody has measured it.
     Report {
-        scenarios: Vec<String>,
+        names: Vec<String>,
         #[command(flatten)]
         how: How,
         /// Runs nothing: the page is made of what was found before.
         #[arg(long)]
         stored: bool,
+        /// Makes of it what the repository keeps: the landed figures, and the book's chapter.
+        /// What was not run stays as it is there.
+        #[arg(long)]
+        land: bool,
     },
     /// Keeps results of a scenario that were found elsewhere, as in virtual machines, and
     /// fails if a target of it is missed.
@@ -86,11 +97,6 @@ enum Command {
     #[command(flatten)]
     Peer(Peer),
 }
-
-/// These are no transfers under `wad`, and have their own paths and figures.
-const PROBE: &str = "probe";
-const EXPERIMENT: &str = "experiment";
-const GUARD: &str = "guard";
 
 #[derive(clap::Args)]
 struct How {
@@ -119,18 +125,13 @@ fn main() -> ExitCode {
 fn run(command: Command) -> anyhow::Result<()> {
     match command {
         Command::List => list(),
-        Command::Run { scenario, how, variants, json, .. } if scenario == PROBE => {
-            cli::prepare(&how.wad)?;
-            print(probe::run(&how.wad, &variants, json)?.trim_end())
-        }
-        Command::Run { scenario, how, variants, json, .. } if scenario == EXPERIMENT => {
-            cli::prepare(&how.wad)?;
-            let text = experiment::run(&own()?, &how.wad, &variants, json)?;
-            print(text.trim_end())
-        }
-        Command::Run { scenario, how, variants, json, .. } if scenario == GUARD => {
-            cli::prepare(&how.wad)?;
-            print(guard::run(&own()?, &how.wad, &variants, json)?.trim_end())
+        Command::Run { scenario, how, variants, json, .. } if is_study(&scenario) => {
+            let study = study(&scenario, &how.wad, &variants)?;
+            let text = if json { serde_json::to_string(&study.outcomes())? } else { study.text() };
+            let missed = study.missed();
+            store::keep_study(&how.out, study)?;
+            print(text.trim_end())?;
+            all_met(&missed)
         }
         Command::Run { scenario, how, variants, json, client, trace, simulated } => {
             if let Some(folder) = &trace {
@@ -147,21 +148,21 @@ fn run(command: Command) -> anyhow::Result<()> {
             conclude(&scenario, report, &how.out, json)
         }
         Command::Keep { files, out } => {
-            let mut reports = files.iter().map(|file| store::read(file));
+            let mut reports = files.iter().map(|file| store::read::<Report>(file));
             let mut report = reports.next().context("no results")??;
             for other in reports {
                 report.variants.extend(other?.variants);
+            }
+            // A machine that was made for it knows nothing of the sources.
+            let sources = measured::commit(Path::new(env!("CARGO_MANIFEST_DIR")));
+            for measured in report.variants.iter_mut().filter_map(|one| one.measured.as_mut()) {
+                measured.wad = measured.wad.take().or_else(|| sources.clone());
             }
             let names: Vec<_> = report.variants.iter().map(|one| one.name.clone()).collect();
             let scenario = Scenario::load(&report.scenario)?.only(&names)?;
             conclude(&scenario, report, &out, false)
         }
-        Command::Report { scenarios, how, stored } => {
-            let results = report(scenarios, how, stored)?;
-            let missed =
-                results.iter().flat_map(|(scenario, report)| targets::missed(scenario, report));
-            all_met(&missed.collect::<Vec<_>>())
-        }
+        Command::Report { names, how, stored, land } => report(&names, &how, stored, land),
         Command::Demo { wad, out } => {
             let text = demo::run(&lab(wad, ClientName::Own)?, &out)?;
             print(text.trim_end())
@@ -174,55 +175,95 @@ fn list() -> anyhow::Result<()> {
     for name in Scenario::names()? {
         print(&format!("{name:<20} {}", Scenario::load(&name)?.description))?;
     }
-    print(&format!("{EXPERIMENT:<20} {}", experiment::DESCRIPTION))?;
-    print(&format!("{GUARD:<20} {}", guard::DESCRIPTION))?;
-    print(&format!("{PROBE:<20} {}", probe::DESCRIPTION))
+    STUDIES.iter().try_for_each(|(name, about)| print(&format!("{name:<20} {about}")))
 }
 
-/// Scenarios, each with what was found.
-type Results = Vec<(Scenario, Report)>;
+fn is_study(name: &str) -> bool {
+    STUDIES.iter().any(|(study, _)| *study == name)
+}
 
-fn report(mut names: Vec<String>, how: How, stored: bool) -> anyhow::Result<Results> {
-    if names.is_empty() {
-        names = Scenario::names()?;
+/// Runs a study, over the paths of these names or all.
+fn study(name: &str, wad: &Path, paths: &[String]) -> anyhow::Result<Study> {
+    cli::prepare(wad)?;
+    let mut study = match name {
+        probe::NAME => probe::run(wad, paths)?,
+        experiment::NAME => experiment::run(&own()?, wad, paths)?,
+        _ => guard::run(&own()?, wad, paths)?,
+    };
+    study.stamp(&Measured::now(wad));
+    Ok(study)
+}
+
+/// Makes a page of results, which were stored, or are measured first.
+fn report(names: &[String], how: &How, stored: bool, land: bool) -> anyhow::Result<()> {
+    let is_meant = |name: &str| names.is_empty() || names.iter().any(|named| named == name);
+    let all = Scenario::all()?;
+    let meant: Vec<Scenario> = all.iter().filter(|one| is_meant(&one.name)).cloned().collect();
+    let studies: Vec<&str> =
+        STUDIES.iter().map(|(name, _)| *name).filter(|name| is_meant(name)).collect();
+    for name in names.iter().filter(|name| !is_study(name)) {
+        // One that is not there is an error that names all.
+        Scenario::load(name)?;
     }
-    let scenarios: Vec<Scenario> =
-        names.iter().map(|name| Scenario::load(name)).collect::<Result<_, _>>()?;
     if !stored {
-        let lab = lab(how.wad, ClientName::Own)?;
-        for scenario in &scenarios {
-            let scenario = match scenario.clone().for_machine(&Machine::this()?) {
-                Err(error @ ScenarioError::OtherMachine { .. }) => {
-                    say(&error.to_string());
-                    continue;
-                }
-                scenario => &scenario?,
-            };
-            // Kept one by one: the next may be interrupted.
-            store::keep(&how.out, measure(&lab, scenario, how.repeat)?)?;
+        run_all(&meant, &studies, how)?;
+    }
+    let found = Results::find(&meant, &studies, &how.out)?;
+    say(&found.words());
+    // What is landed stays where nothing was found; a page of its own is of what was found.
+    let mut landed = if land { Landed::load()? } else { Landed::default() };
+    landed.take(found.landed());
+    let (page, scenarios, studies) = match land {
+        true => (chapter::path(), &all, STUDIES.map(|(name, _)| name).to_vec()),
+        false => (how.out.join("report/report.md"), &meant, studies),
+    };
+    let folder = page.parent().unwrap_or(&page).join(FIGURES);
+    for (scenario, report) in &found.reports {
+        for picture in pictures::all(scenario, report) {
+            chapter::put(&folder.join(&picture.file), &picture.svg())?;
         }
     }
-    let results = scenarios.into_iter().map(|scenario| {
-        // What was never run is a page without figures, and its targets are missed.
-        let found = store::find(&how.out, &scenario.name)?;
-        let found = found.unwrap_or_else(|| Report::of(&scenario, Client::Own));
-        Ok((scenario, found))
-    });
-    let results = results.collect::<Result<Vec<_>, store::StoreError>>()?;
-    let page = page::write(&how.out.join("report"), &results)?;
+    if land {
+        chapter::put(&landed::path(), &landed.to_string())?;
+    }
+    chapter::put(&page, &chapter::text(&landed, scenarios, &studies))?;
     print(&format!("{}", page.display()))?;
-    Ok(results)
+    let nothing = Experiment::default();
+    let of_scenarios = scenarios.iter().flat_map(|scenario| {
+        targets::missed(scenario, landed.experiment(&scenario.name).unwrap_or(&nothing))
+    });
+    let of_studies = studies.iter().flat_map(|name| match landed.study(name) {
+        Some(study) => study.missed(),
+        None => vec![format!("{name}: no figures")],
+    });
+    all_met(&of_scenarios.chain(of_studies).collect::<Vec<_>>())
+}
+
+/// Runs all of them. What is found is kept one by one: the next may be interrupted.
+fn run_all(scenarios: &[Scenario], studies: &[&str], how: &How) -> anyhow::Result<()> {
+    let lab = lab(how.wad.clone(), ClientName::Own)?;
+    for scenario in scenarios {
+        match scenario.clone().for_machine(&Machine::this()?) {
+            Err(error @ ScenarioError::OtherMachine { .. }) => say(&error.to_string()),
+            scenario => store::keep(&how.out, measure(&lab, &scenario?, how.repeat)?)?,
+        }
+    }
+    for name in studies {
+        store::keep_study(&how.out, study(name, &how.wad, &[])?)?;
+    }
+    Ok(())
 }
 
 /// Keeps and shows what was found, and fails if a target is missed.
 fn conclude(scenario: &Scenario, report: Report, out: &Path, json: bool) -> anyhow::Result<()> {
+    let found = landing::of(scenario, &report);
     let text = if json {
         serde_json::to_string(&report)?
     } else {
         let table = table::render(std::slice::from_ref(&report));
-        format!("{}\n{}", table.trim_end(), judged(scenario, &report))
+        format!("{}\n{}", table.trim_end(), judged(scenario, &found))
     };
-    let missed = targets::missed(scenario, &report);
+    let missed = targets::missed(scenario, &found);
     // Before someone who reads only the beginning ends this.
     store::keep(out, report)?;
     print(text.trim_end())?;
@@ -230,12 +271,12 @@ fn conclude(scenario: &Scenario, report: Report, out: &Path, json: bool) -> anyh
 }
 
 /// Returns the verdicts as text, and how many targets there are none on.
-fn judged(scenario: &Scenario, report: &Report) -> String {
+fn judged(scenario: &Scenario, found: &Experiment) -> String {
     let left_out = match scenario.unjudged() {
         0 => String::new(),
         count => format!("  not judged: {count} of the targets, whose variants were left out\n"),
     };
-    targets::lines(scenario, report) + &left_out
+    targets::lines(scenario, found) + &left_out
 }
 
 /// Fails if a target is missed, and says which.
@@ -246,7 +287,9 @@ fn all_met(missed: &[String]) -> anyhow::Result<()> {
 
 fn measure(lab: &Lab, scenario: &Scenario, repeat: Option<u32>) -> anyhow::Result<Report> {
     let repeat = repeat.unwrap_or(scenario.repeat);
-    Ok(lab.run(scenario, repeat, &progress::Line::new(scenario, repeat))?)
+    let mut report = lab.run(scenario, repeat, &progress::Line::new(scenario, repeat))?;
+    report.stamp(&Measured::now(&lab.wad));
+    Ok(report)
 }
 
 fn lab(wad: PathBuf, client: ClientName) -> anyhow::Result<Lab> {

@@ -1,11 +1,10 @@
 //! Findings of experiments are held against what was to be found, and shown.
 
-use std::fmt::Write as _;
-
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Case, Compared, Outcome};
+use crate::study::Judged;
 
 /// A finding on a metric that there is to be.
 #[derive(Deserialize)]
@@ -27,6 +26,12 @@ impl Bounds {
         self.at_least.is_none_or(|least| ratio >= least)
             && self.at_most.is_none_or(|most| ratio <= most)
     }
+
+    fn words(self) -> String {
+        let bounds = [("at least", self.at_least), ("at most", self.at_most)];
+        let bounds = bounds.iter().filter_map(|(words, end)| Some(format!("{words} {}", (*end)?)));
+        format!("wanted {}", bounds.collect::<Vec<_>>().join(" and "))
+    }
 }
 
 /// Returns the finding on goodput, of the path's own connections or of others'.
@@ -44,63 +49,55 @@ fn ratio(told: &Value, whose: &str) -> Option<f64> {
     goodput(told, whose)?["effect"]["ratio"].as_f64()
 }
 
-/// Returns what is not as it should be.
-pub fn missed(case: &Case, told: &Value, compared: &Compared) -> Vec<String> {
-    let mut missed = Vec::new();
-    let mut hold = |is_met: bool, what: String| {
-        if !is_met {
-            missed.push(format!("{}: {what}", case.name));
-        }
-    };
+/// Judges what was found out about a path.
+pub fn judged(case: &Case, told: &Value, compared: &Compared) -> Judged {
+    let mut judged = Judged::default();
     let wanted = [("own", Some(&case.goodput)), ("neighbours", case.neighbours_goodput.as_ref())];
     for (whose, wanted) in wanted {
         let Some(wanted) = wanted else { continue };
         let (verdict, ratio) = (verdict(told, whose), ratio(told, whose));
         let is_so = verdict == wanted.verdict;
-        hold(is_so, format!("goodput ({whose}) is {verdict}, and not {}", wanted.verdict));
+        judged.hold(is_so, format!("goodput ({whose}) is {verdict}; wanted {}", wanted.verdict));
         let is_within = ratio.is_some_and(|ratio| wanted.times_better.has(ratio));
-        hold(is_within, format!("goodput ({whose}) is {} times better", shown(ratio)));
+        let (ratio, bounds) = (shown(ratio), wanted.times_better.words());
+        judged.hold(is_within, format!("goodput ({whose}) is {ratio} times better; {bounds}"));
     }
-    let ratio = compared.ratio;
-    hold(case.compared.has(ratio), format!("compared, tuned connections have {ratio:.3}"));
-    missed
+    let (ratio, bounds) = (compared.ratio, case.compared.words());
+    let is_so = case.compared.has(ratio);
+    judged.hold(is_so, format!("compared, tuned connections have {ratio:.3}; {bounds}"));
+    judged
 }
 
 fn shown(ratio: Option<f64>) -> String {
     ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"))
 }
 
-/// Shows paths with what was found out about each, and what a comparison says.
-pub fn table(outcomes: &[Outcome]) -> String {
-    let mut text = format!(
-        "{:<10}{:>6} {:<13}{:>7}  {:<16} {:<13}{:>7}  {:<24}\n",
-        "path",
-        "pairs",
-        "goodput",
-        "times",
-        "possible",
-        "neighbours'",
-        "times",
-        "tuned over untuned at the same time",
-    );
-    for Outcome { name, told, compared, .. } in outcomes {
-        let effect = goodput(told, "own").map(|found| &found["effect"]);
-        let end = |end: &str| shown(effect.and_then(|effect| effect[end].as_f64()));
-        let Compared { ratio: tuned_ratio, least, most, tuned, untuned } = compared;
-        // A string takes it all.
-        let _ = writeln!(
-            text,
-            "{name:<10}{:>6} {:<13}{:>7}  {:<16} {:<13}{:>7}  {tuned_ratio:.3}, {least:.3} to \
-             {most:.3}, of {tuned} and {untuned}",
-            told["counts"]["pairs"].to_string(),
-            verdict(told, "own"),
-            shown(ratio(told, "own")),
-            format!("{} to {}", end("least"), end("most")),
-            verdict(told, "neighbours"),
-            shown(ratio(told, "neighbours")),
-        );
-    }
-    text
+/// The headings over what is shown of a path.
+pub const HEADINGS: [&str; 7] = [
+    "pairs",
+    "goodput",
+    "times",
+    "possible",
+    "neighbours' goodput",
+    "times",
+    "tuned over untuned at the same time",
+];
+
+/// Returns what is shown of a path.
+pub fn cells(outcome: &Outcome) -> Vec<String> {
+    let Outcome { told, compared, .. } = outcome;
+    let effect = goodput(told, "own").map(|found| &found["effect"]);
+    let end = |end: &str| shown(effect.and_then(|effect| effect[end].as_f64()));
+    let Compared { ratio: over, least, most, tuned, untuned } = compared;
+    vec![
+        told["counts"]["pairs"].to_string(),
+        verdict(told, "own"),
+        shown(ratio(told, "own")),
+        format!("{} to {}", end("least"), end("most")),
+        verdict(told, "neighbours"),
+        shown(ratio(told, "neighbours")),
+        format!("{over:.3}, {least:.3} to {most:.3}, of {tuned} and {untuned}"),
+    ]
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The course of a guarded path: what its guard did, and what its neighbours had meanwhile.
 
-use std::{fmt::Write as _, time::Duration};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
@@ -8,6 +8,7 @@ use serde_json::Value;
 use wad_testbed::{process::run_command, wad::Home};
 
 use super::{Case, EVERY, HOLD_OFF, OTHERS, OWN};
+use crate::study::Judged;
 
 /// The bound that the book states, in looks.
 const MOST_LOOKS: u32 = 90;
@@ -106,58 +107,57 @@ fn mbit(moments: &[Moment], wanted: &dyn Fn(&Moment) -> bool) -> Option<f64> {
     (seconds > 0.0).then(|| bytes * 8.0 / 1e6 / seconds)
 }
 
-/// Returns what is not as it should be.
-pub fn missed(case: &Case, course: &Course) -> Vec<String> {
-    let mut missed = Vec::new();
-    let mut hold = |is_met: bool, what: String| {
-        if !is_met {
-            missed.push(format!("{}: {what}", case.name));
-        }
-    };
+/// Judges a course.
+pub fn judged(case: &Case, course: &Course) -> Judged {
+    let mut judged = Judged::default();
     let Course { looks_until_trip, trips_s, is_held_back, neighbours_mbit, .. } = course;
+    let trips = in_seconds(trips_s);
     if case.then.is_none() && case.watch.is_none() {
-        hold(trips_s.is_empty(), format!("it is well, and tripped at {trips_s:?} s"));
-        return missed;
+        judged.hold(trips_s.is_empty(), format!("it is well: trips at \"{trips}\"; wanted none"));
+        return judged;
     }
     let is_soon = looks_until_trip.is_some_and(|looks| looks <= MOST_LOOKS);
-    hold(is_soon, format!("it tripped after {looks_until_trip:?} looks"));
-    hold(*is_held_back, "new connections got the policy in a hold-off".to_owned());
+    let looks = looks_until_trip.map_or_else(|| "never".to_owned(), |n| format!("after {n} looks"));
+    judged.hold(is_soon, format!("it trips {looks}; wanted at most {MOST_LOOKS}"));
+    judged.hold(*is_held_back, "new connections get the defaults in a hold-off".to_owned());
     let apart = |pair: &[f64]| pair[1] - pair[0] >= HOLD_OFF.as_secs_f64();
-    hold(trips_s.windows(2).all(apart), format!("it flapped: {trips_s:?} s"));
+    let hold_off = HOLD_OFF.as_secs();
+    judged.hold(
+        trips_s.windows(2).all(apart),
+        format!("it does not flap: trips at {trips}; wanted {hold_off} s between two"),
+    );
     if case.watch.is_some() {
         let [without, _, held] = neighbours_mbit;
         let is_back = without.zip(*held).is_some_and(|(one, other)| other >= LEAST_BACK * one);
-        hold(is_back, format!("neighbours had {without:?} Mbit/s without it, and {held:?} again"));
-    }
-    missed
-}
-
-/// Shows paths with what was seen.
-pub fn table(outcomes: &[super::Outcome]) -> String {
-    let mut text = format!(
-        "{:<10}{:>16}  {:<26}{:<22}{}\n",
-        "path",
-        "looks until trip",
-        "signal",
-        "trips at, s",
-        "neighbours' Mbit/s: without, with, held"
-    );
-    for super::Outcome { name, course, .. } in outcomes {
-        let looks = course.looks_until_trip.map_or_else(|| "-".to_owned(), |n| n.to_string());
-        let trips: Vec<_> = course.trips_s.iter().map(|at| format!("{at:.0}")).collect();
-        let rates = course
-            .neighbours_mbit
-            .map(|rate| rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}")));
-        // A string takes it all.
-        let _ = writeln!(
-            text,
-            "{name:<10}{looks:>16}  {:<26}{:<22}{}",
-            course.signal,
-            trips.join(", "),
-            rates.join(", ")
+        let [without, held] = [without, held].map(|rate| in_megabits(*rate));
+        judged.hold(
+            is_back,
+            format!("neighbours have {without} without it, and {held} again; wanted {LEAST_BACK}"),
         );
     }
-    text
+    judged
+}
+
+/// The headings over what is shown of a course.
+pub const HEADINGS: [&str; 4] =
+    ["looks until it trips", "by", "trips at", "neighbours, Mb/s: without, with, held back"];
+
+/// Returns what is shown of a course.
+pub fn cells(course: &Course) -> Vec<String> {
+    let looks = course.looks_until_trip.map_or_else(|| "-".to_owned(), |n| n.to_string());
+    let rates = course.neighbours_mbit.map(in_megabits).join(", ");
+    let is_alone = course.neighbours_mbit.iter().all(Option::is_none);
+    let rates = if is_alone { "-".to_owned() } else { rates };
+    vec![looks, course.signal.clone(), in_seconds(&course.trips_s), rates]
+}
+
+fn in_seconds(trips: &[f64]) -> String {
+    let trips: Vec<_> = trips.iter().map(|at| format!("{at:.0} s")).collect();
+    trips.join(", ")
+}
+
+fn in_megabits(rate: Option<f64>) -> String {
+    rate.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.1}"))
 }
 
 #[cfg(test)]

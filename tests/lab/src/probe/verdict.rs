@@ -1,12 +1,13 @@
 //! Results of probes are held against the path, and shown.
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 use wad_testbed::emulated::path::Path;
 
 use super::Outcome;
+use crate::study::Judged;
 
 /// The targets: of the bandwidth where it is called converged, of the bytes beside those of
 /// iperf3, and of the round trip time.
@@ -32,32 +33,36 @@ fn share_of_bytes(found: &Found) -> Result<f64> {
     Ok(number(found, "bandwidth", "/spent_bytes")? / number(found, "iperf3", "/spent_bytes")?)
 }
 
-/// Returns what is not as it should be.
-pub fn missed(path: &Path, carries: f64, found: &Found) -> Result<Vec<String>> {
-    let mut missed = Vec::new();
-    let mut hold = |is_met: bool, what: String| {
-        if !is_met {
-            missed.push(what);
-        }
-    };
+/// Judges what was found out about a path.
+pub fn judged(path: &Path, carries: f64, found: &Found) -> Result<Judged> {
+    let mut judged = Judged::default();
     let error = number(found, "bandwidth", "/bandwidth/bits_per_second")? / carries - 1.0;
     if confidence(found) == "converged" {
-        hold(error.abs() <= MOST_ERROR, format!("bandwidth is {:+.1}%", 100.0 * error));
+        let what =
+            format!("bandwidth is {:+.1}%; wanted within {:.0}%", 1e2 * error, 1e2 * MOST_ERROR);
+        judged.hold(error.abs() <= MOST_ERROR, what);
     }
     let share = share_of_bytes(found)?;
-    hold(share <= MOST_BYTES, format!("it takes {:.1}% of iperf3's bytes", 100.0 * share));
+    let what =
+        format!("it takes {:.1}% of iperf3's bytes; wanted {:.0}%", 1e2 * share, 1e2 * MOST_BYTES);
+    judged.hold(share <= MOST_BYTES, what);
     for tool in ["rtt", "ping"] {
         let error = number(found, tool, "/rtt/min_seconds")? - path.rtt.0.as_secs_f64();
-        let what = format!("{tool} is {:+.2} ms", 1e3 * error);
-        hold(error.abs() <= MOST_RTT_ERROR_SECONDS, what);
+        let within = 1e3 * MOST_RTT_ERROR_SECONDS;
+        let what = format!("{tool} is {:+.2} ms; wanted within {within} ms", 1e3 * error);
+        judged.hold(error.abs() <= MOST_RTT_ERROR_SECONDS, what);
     }
     let reorder = path.forward.reorder.map_or(0.0, |law| law.probability);
     for (what, expected) in [("loss", path.forward.loss), ("reordering", reorder)] {
         let part = number(found, "loss", &format!("/{what}/part"))?;
         let whole = number(found, "loss", &format!("/{what}/whole"))?;
-        hold(holds(part, whole, expected), format!("{what} is {part} of {whole}"));
+        let is_so = holds(part, whole, expected);
+        judged.hold(
+            is_so,
+            format!("{what} is {part} of {whole}; wanted what {expected} makes likely"),
+        );
     }
-    Ok(missed)
+    Ok(judged)
 }
 
 /// Tells whether the count allows for that share: Wilson's interval.
@@ -71,47 +76,42 @@ fn holds(part: f64, whole: f64, share: f64) -> bool {
     (middle - spread - 1e-12..=middle + spread + 1e-12).contains(&share)
 }
 
-/// Shows paths with what was found out about each.
-pub fn of_paths(outcomes: &[Outcome]) -> Result<String> {
-    let mut text = format!(
-        "{:<24}{:>9}{:>9}{:>8}  {:<20}{:>9}{:>9}{:>7}{:>8}{:>8}{:>10}{:>10}\n",
-        "path",
-        "carries",
-        "found",
-        "error",
-        "confidence",
-        "iperf3",
-        "MB",
-        "of its",
-        "rtt ms",
-        "ping ms",
-        "lost",
-        "disorder",
-    );
-    for Outcome { name, carries_bits_per_second: carries, found, .. } in outcomes {
-        let mbit = |tool| anyhow::Ok(number(found, tool, "/bandwidth/bits_per_second")? / 1e6);
-        let ms = |tool| anyhow::Ok(1e3 * number(found, tool, "/rtt/min_seconds")?);
-        let share = |what: &str| {
-            let [part, whole] = ["part", "whole"].map(|end| &found["loss"][what][end]);
-            format!("{part}/{whole}")
-        };
-        writeln!(
-            text,
-            "{name:<24}{:>9.1}{:>9.1}{:>7.1}%  {:<20}{:>9.1}{:>9.1}{:>6.1}%{:>8.2}{:>8.2}{:>10}{:>10}",
-            carries / 1e6,
-            mbit("bandwidth")?,
-            100.0 * (1e6 * mbit("bandwidth")? / carries - 1.0),
-            confidence(found),
-            mbit("iperf3")?,
-            number(found, "bandwidth", "/spent_bytes")? / 1e6,
-            100.0 * share_of_bytes(found)?,
-            ms("rtt")?,
-            ms("ping")?,
-            share("loss"),
-            share("reordering"),
-        )?;
-    }
-    Ok(text)
+/// The headings over what is shown of a path.
+pub const HEADINGS: [&str; 10] = [
+    "carries, Mb/s",
+    "found",
+    "confidence",
+    "iperf3",
+    "MB sent",
+    "of iperf3's",
+    "rtt, ms",
+    "ping, ms",
+    "lost",
+    "out of order",
+];
+
+/// Returns what is shown of a path.
+pub fn cells(outcome: &Outcome) -> Result<Vec<String>> {
+    let Outcome { carries_bits_per_second: carries, found, .. } = outcome;
+    let bits = |tool| number(found, tool, "/bandwidth/bits_per_second");
+    let ms = |tool| anyhow::Ok(format!("{:.2}", 1e3 * number(found, tool, "/rtt/min_seconds")?));
+    let share = |what: &str| {
+        let [part, whole] = ["part", "whole"].map(|end| &found["loss"][what][end]);
+        format!("{part}/{whole}")
+    };
+    let own = bits("bandwidth")?;
+    Ok(vec![
+        format!("{:.1}", carries / 1e6),
+        format!("{:.1}, {:+.1}%", own / 1e6, 1e2 * (own / carries - 1.0)),
+        confidence(found).to_owned(),
+        format!("{:.1}", bits("iperf3")? / 1e6),
+        format!("{:.1}", number(found, "bandwidth", "/spent_bytes")? / 1e6),
+        format!("{:.1}%", 1e2 * share_of_bytes(found)?),
+        ms("rtt")?,
+        ms("ping")?,
+        share("loss"),
+        share("reordering"),
+    ])
 }
 
 #[cfg(test)]

@@ -58,6 +58,8 @@ pub struct Scenario {
     pub description: String,
     /// Tells what the papers saw in a like case.
     pub paper: Option<String>,
+    /// Tells in sentences what differs from the papers here, and why.
+    pub why: Option<String>,
     /// The client that moves the data, where it is not for the user to choose.
     pub client: Option<Client>,
     pub load: Load,
@@ -108,6 +110,7 @@ pub struct Burst {
 struct RawScenario {
     description: String,
     paper: Option<String>,
+    why: Option<String>,
     seconds: Option<u32>,
     bytes: Option<u64>,
     client: Option<Client>,
@@ -155,6 +158,14 @@ impl Scenario {
             Ok(text) => Self::parse(name, &path, &text),
             Err(source) => Err(ScenarioError::Read { path, source }),
         }
+    }
+
+    /// Loads all scenarios, in the order of their names.
+    ///
+    /// # Errors
+    /// When one of the files cannot be read, or is not valid.
+    pub fn all() -> Result<Vec<Self>, ScenarioError> {
+        Self::names()?.iter().map(|name| Self::load(name)).collect()
     }
 
     /// Returns the names of all scenarios, sorted.
@@ -284,6 +295,12 @@ impl RawScenario {
         if let Some(reason) = fault {
             return Err(reason);
         }
+        let has_paper = self.paper.is_some() || variants.iter().any(|one| one.paper.is_some());
+        if has_paper && self.why.as_ref().is_none_or(|why| why.trim().is_empty()) {
+            return Err(
+                "beside the papers' figures it says why: what differs from them here, and why",
+            );
+        }
         let is_somewhere = |target: &Target| variants.iter().any(|variant| target.is_of(variant));
         if !self.targets.iter().all(is_somewhere) {
             return Err("a target names a path that is not in the grid");
@@ -292,6 +309,7 @@ impl RawScenario {
             name: name.to_owned(),
             description: self.description,
             paper: self.paper,
+            why: self.why.map(|why| why.trim().to_owned()),
             client: self.client,
             load,
             repeat: self.repeat.map_or(1, NonZeroU32::get),
@@ -456,6 +474,17 @@ mod tests {
         assert!(error(&both).contains("seconds"), "{}", error(&both));
         let missing = Scenario::load("nothing").unwrap_err().to_string();
         assert!(missing.contains("buffers-oc12"), "{missing}");
+    }
+
+    #[test]
+    fn what_stands_beside_a_papers_figure_says_why_it_differs() {
+        let variant = "variant = [{ name = 'a', paper = '7 Mb/s' }]";
+        let error = parse(&format!("{HEAD}{variant}")).unwrap_err().to_string();
+        assert!(error.contains("says why"), "{error}");
+        let scenario = parse(&format!("why = 'It is so. '\n{HEAD}{variant}")).unwrap();
+        assert_eq!(scenario.why.as_deref(), Some("It is so."));
+        let parsed = parse(&format!("paper = '7 Mb/s'\n{HEAD}variant = [{{ name = 'a' }}]"));
+        assert!(parsed.is_err());
     }
 
     #[test]

@@ -27,17 +27,21 @@ pub struct Target {
 }
 
 /// A figure of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// Bits per second: all flows, or one group's.
     Goodput,
     /// The goodput in the 10 s after the first planned drop.
     GoodputAfterLoss,
+    /// The rate that arrives until a burst of datagrams.
+    GoodputBeforeBurst,
     /// The rate that arrives from a burst of datagrams to the end.
     GoodputAfterBurst,
     /// The seconds from a burst until the rate is back; infinite where it never is.
     SecondsAfterBurst,
+    /// The seconds that the first request takes.
+    FirstRequest,
     /// The time of the slowest request but the first, over that of the first.
     LaterRequests,
     /// The goodput over what the path carries.
@@ -57,6 +61,8 @@ pub enum Measure {
     /// Congestion window at the bottleneck's first drop, as a multiple of the
     /// path's bandwidth-delay product; infinite without a drop.
     FirstDropBdp,
+    /// Packets that the sender's own queue dropped.
+    LocalDrops,
     /// Times that the window was cut because of the local queue.
     LocalResponses,
     /// Times that the window was cut because of a drop in the network.
@@ -74,14 +80,28 @@ pub enum Measure {
 }
 
 impl Measure {
+    /// Tells whether it is a rate, in bits per second.
+    #[must_use]
+    pub const fn is_rate(self) -> bool {
+        matches!(
+            self,
+            Self::Goodput
+                | Self::GoodputAfterLoss
+                | Self::GoodputBeforeBurst
+                | Self::GoodputAfterBurst
+        )
+    }
+
     /// Returns the measure as a person says it.
     #[must_use]
     pub const fn words(self) -> &'static str {
         match self {
             Self::Goodput => "goodput",
             Self::GoodputAfterLoss => "goodput after the loss",
+            Self::GoodputBeforeBurst => "goodput until the burst",
             Self::GoodputAfterBurst => "goodput after the burst",
             Self::SecondsAfterBurst => "seconds until it is back after the burst",
+            Self::FirstRequest => "seconds of the first request",
             Self::LaterRequests => "time of the slowest later request over the first one's",
             Self::OfPath => "part of the path",
             Self::Share => "share of its fair share",
@@ -91,6 +111,7 @@ impl Measure {
             Self::CongestionEvents => "congestion events",
             Self::SlowStartDrops => "drops in slow start",
             Self::FirstDropBdp => "window at the first drop, in BDP",
+            Self::LocalDrops => "drops of the local queue",
             Self::LocalResponses => "responses to the local queue",
             Self::DropResponses => "responses to drops in the network",
             Self::MarkResponses => "responses to marks",

@@ -21,6 +21,7 @@ const FIRST_PORT: u16 = 5001;
 pub struct RawVariant {
     pub name: String,
     paper: Option<String>,
+    by_hand: Option<bool>,
     streams: Option<u32>,
     policy: Option<Table>,
     /// Keys of every policy do not hold for it.
@@ -76,6 +77,9 @@ pub struct Variant {
     pub base: String,
     /// Tells what the papers saw.
     pub paper: Option<String>,
+    /// Tells whether it is what somebody would do by hand, with nothing but the kernel; left out,
+    /// the law tells.
+    pub by_hand: Option<bool>,
     pub groups: Vec<Group>,
     /// Configuration of `wad`, but for `[agent]`, `[metrics]` and `[[source]]`;
     /// without it no agent runs.
@@ -185,6 +189,7 @@ impl RawVariant {
                 name: format!("{}{}", self.name, cell.suffix),
                 base: self.name.clone(),
                 paper: self.paper.clone(),
+                by_hand: self.by_hand,
                 policy: policy.map(|text| text + second.as_deref().unwrap_or_default()),
                 plan: self.plan,
                 monitor: self.monitor,

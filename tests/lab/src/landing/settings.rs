@@ -1,9 +1,9 @@
-//! The page says what was in force while each variant ran: the policy, the sysctls and the
+//! The book says what was in force while each variant ran: the policy, the sysctls and the
 //! queueing discipline. What is the same for all stands once.
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use crate::report::Variant;
+use crate::report::{Variant, called};
 
 /// The policy stands among the settings under this name.
 pub const POLICY: &str = "wad";
@@ -18,7 +18,7 @@ pub fn section(variants: &[&Variant]) -> String {
     let mut text = "Settings of all: ".to_owned() + &listed(common.iter().map(|(a, b)| (*a, *b)));
     text.push_str(".\n");
     for (own, names) in groups(variants, &common) {
-        let _ = write!(text, "\n{}: ", names.join(", "));
+        let _ = write!(text, "\n{}: ", called(variants, &names));
         let others = own.iter().filter(|(name, _)| name.as_str() != POLICY);
         let others = listed(others.map(|(name, value)| (*name, *value)));
         if !others.is_empty() {
@@ -26,7 +26,7 @@ pub fn section(variants: &[&Variant]) -> String {
         }
         match own.iter().find(|(name, _)| name.as_str() == POLICY) {
             Some((_, policy)) if policy.contains("[[") => {
-                let _ = write!(text, "wad runs with\n\n```toml\n{}\n```\n", policy.trim_end());
+                let _ = write!(text, "wad runs with\n\n```text\n{}\n```\n", policy.trim_end());
             }
             _ => text.push_str("wad does not run.\n"),
         }
@@ -80,7 +80,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            text.contains("`net.ipv4.tcp_rmem = 1 2 9`; wad runs with\n\n```toml\n[[path]]\n"),
+            text.contains("`net.ipv4.tcp_rmem = 1 2 9`; wad runs with\n\n```text\n[[path]]\n"),
             "{text}"
         );
     }
