@@ -132,7 +132,10 @@ pub fn judged(case: &Case, course: &Course) -> Judged {
         let [without, held] = [without, held].map(|rate| in_megabits(*rate));
         judged.hold(
             is_back,
-            format!("neighbours have {without} without it, and {held} again; wanted {LEAST_BACK}"),
+            format!(
+                "neighbours have {without} without it, and {held} again; wanted at least \
+                 {LEAST_BACK} of it"
+            ),
         );
     }
     judged
@@ -145,9 +148,11 @@ pub const HEADINGS: [&str; 4] =
 /// Returns what is shown of a course.
 pub fn cells(course: &Course) -> Vec<String> {
     let looks = course.looks_until_trip.map_or_else(|| "-".to_owned(), |n| n.to_string());
-    let rates = course.neighbours_mbit.map(in_megabits).join(", ");
-    let is_alone = course.neighbours_mbit.iter().all(Option::is_none);
-    let rates = if is_alone { "-".to_owned() } else { rates };
+    // A path without neighbours was never looked at without its policy.
+    let rates = match course.neighbours_mbit {
+        [None, ..] => "-".to_owned(),
+        rates => rates.map(in_megabits).join(", "),
+    };
     vec![looks, course.signal.clone(), in_seconds(&course.trips_s), rates]
 }
 
