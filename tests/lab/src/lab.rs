@@ -9,6 +9,7 @@ use wad_testbed::{
 };
 
 use crate::{
+    bpftune::BpftuneError,
     client::{Client, ClientError},
     measure::WatchError,
     memory::MemoryError,
@@ -33,6 +34,8 @@ pub enum LabError {
     Wad(#[from] WadError),
     #[error(transparent)]
     Monitor(#[from] MonitorError),
+    #[error(transparent)]
+    Bpftune(#[from] BpftuneError),
     #[error(transparent)]
     BothEnds(#[from] BothEndsError),
     #[error(transparent)]

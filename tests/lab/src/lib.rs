@@ -4,7 +4,7 @@
 //! `scenario`, `run` and `transfer` make experiments of it, with `bulk`, `iperf3` and
 //! `udp` as who sends, `fetch` for a client that gets what a server has; `second_path` has
 //! connections beside it that nobody reads, by `unread`; `monitor` has measured the path
-//! where nobody tells the agent of it; `suggested` asks what `wad` would suggest; `probe` holds
+//! where nobody tells the agent of it; `bpftune` runs in place of an agent; `suggested` asks what `wad` would suggest; `probe` holds
 //! what probes find out against their paths, `experiment` what experiments do, with connections
 //! one after the other by `again`, and `guard` what guards do; `record` makes figures of what was seen, with
 //! `slow_start`, `recovery` and `responses`, `memory` watches what TCP holds, and `simulated` sets
@@ -22,6 +22,7 @@ mod again;
 mod algorithm;
 pub mod bench;
 mod beside;
+mod bpftune;
 pub mod bulk;
 pub mod chapter;
 pub mod cli;

@@ -127,6 +127,7 @@ impl Record {
                 (self.start_ns, reach_ns),
             ),
             request_seconds: self.request_seconds.clone(),
+            bpftune_said: vec![],
             recovery: scenario.burst.map(|burst| {
                 let event_ns = self.start_ns + burst.at.nanoseconds();
                 recovery::recovery(&recovery::arrived(&self.sights), event_ns, self.end_ns)

@@ -108,6 +108,9 @@ pub struct Sample {
     /// The time that each request took, in their order, where there are several.
     #[serde(default)]
     pub request_seconds: Vec<f64>,
+    /// The lines that bpftune has logged, where it ran.
+    #[serde(default)]
+    pub bpftune_said: Vec<String>,
     /// The recovery from a burst of datagrams.
     pub recovery: Option<Recovery>,
     /// The responses where the sender's own queue is looked at.
@@ -438,6 +441,7 @@ pub mod tests {
                 cwnd_at_first_drop_segments: Some(3000),
             },
             request_seconds: vec![0.5, 0.4, 0.25],
+            bpftune_said: vec![],
             recovery: None,
             responses: None,
             idle_share: Some(0.4),

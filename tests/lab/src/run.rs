@@ -21,6 +21,7 @@ use wad_testbed::{
 };
 
 use crate::{
+    bpftune::Bpftune,
     client::Client,
     lab::{Lab, LabError},
     measure::Sight,
@@ -175,14 +176,15 @@ impl Lab {
         if scenario.ecn {
             settings::ask_for_ecn(&wan)?;
         }
+        let bpftune = variant.has_bpftune.then(Bpftune::start).transpose()?;
         let ports = variant.groups.iter().flat_map(Group::ports);
         let ports = ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0);
         let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup, far_cgroup: far_cgroup.as_ref() };
+        let settings = settings::effective(&wan)?;
         for _ in 1..variant.transfer {
             self.moved(&bed, scenario, variant, show)?;
             signal::sleep(scenario.pause.0)?;
         }
-        let settings = settings::effective(&wan)?;
         let trace = variant.sender_queue.as_ref().map(|_| Trace::start(ports)).transpose()?;
         let traced = self.traces.as_ref().zip(home.as_ref());
         let tracing =
@@ -197,7 +199,9 @@ impl Lab {
         let after = Processors::read().map_err(LabError::Processors)?;
         tracing.map(Tracing::finish).transpose()?;
         let events = trace.map(Trace::finish).transpose()?;
-        if settings::effective(&wan)? != settings {
+        let said = bpftune.map(Bpftune::stop).transpose()?;
+        // It has changed them, at one end or at both, and has taken that back by now.
+        if said.is_none() && settings::effective(&wan)? != settings {
             return Err(LabError::Disturbed);
         }
         result.settings = settings;
@@ -205,6 +209,7 @@ impl Lab {
         result.settings.insert("wad".to_owned(), policy.to_owned());
         let mut sample = record.sample(scenario, variant, &wan)?;
         sample.idle_share = after.idle_share_since(&before);
+        sample.bpftune_said = said.unwrap_or_default();
         sample.memory = Some(memory);
         sample.unread = second.map(SecondPath::finish).transpose()?;
         if let Some(events) = events {

@@ -39,6 +39,8 @@ pub struct Run {
     pub arguments: Vec<String>,
     /// A folder that it reads where it is on this machine.
     pub reads: Option<PathBuf>,
+    /// A folder of what it runs beside itself, as that is to stand in the machine.
+    pub beside: Option<PathBuf>,
 }
 
 /// Returns the archive, built for one kernel.
@@ -47,6 +49,7 @@ pub fn archive(kernel: &Kernel, folder: &Path, wad: &Path, run: &Run) -> Result<
     for empty in ["dev", "proc", "sys", "run", "tmp", "root", "var/lib", "etc"] {
         archive.folder(empty);
     }
+    archive.link("var/run", "/run");
     archive.file("init", INIT.as_bytes());
     archive.file("etc/passwd", PASSWD.as_bytes());
     archive.file("etc/group", GROUP.as_bytes());
@@ -59,6 +62,9 @@ pub fn archive(kernel: &Kernel, folder: &Path, wad: &Path, run: &Run) -> Result<
     archive.file("tests/list", list.as_bytes());
     if let Some(folder) = &run.reads {
         add_folder(&mut archive, Path::new("/"), folder)?;
+    }
+    if let Some(root) = &run.beside {
+        add_folder(&mut archive, root, root)?;
     }
     Ok(archive.finish())
 }

@@ -123,18 +123,20 @@ fn packages(suite: &Suite) -> Result<Vec<String>> {
     Ok(names.map(|name| format!("{name}={version}")).collect())
 }
 
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+pub fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
 }
 
 /// Returns the names of the packages that one depends on, without versions and
 /// alternatives.
-fn dependencies(text: &str) -> impl Iterator<Item = &str> {
+pub fn dependencies(text: &str) -> impl Iterator<Item = &str> {
     let list = field(text, "Depends").unwrap_or_default();
-    list.split(", ").filter_map(|dependency| dependency.split(' ').next())
+    let names = list.split(", ").filter_map(|dependency| dependency.split(' ').next());
+    names.filter(|name| !name.is_empty())
 }
 
-fn unpack(suite: &Suite, packages: &[String], into: &Path) -> Result<()> {
+/// Fetches packages, and puts what is in them into a folder.
+pub fn extract(suite: &Suite, packages: &[String], into: &Path) -> Result<()> {
     let archives = into.join("archives");
     fs::create_dir_all(&archives).with_context(|| archives.display().to_string())?;
     suite.download(packages, &archives)?;
@@ -142,7 +144,11 @@ fn unpack(suite: &Suite, packages: &[String], into: &Path) -> Result<()> {
         let archive = entry?.path();
         exec::prepare(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(into))?;
     }
-    fs::remove_dir_all(&archives).with_context(|| archives.display().to_string())?;
+    fs::remove_dir_all(&archives).with_context(|| archives.display().to_string())
+}
+
+fn unpack(suite: &Suite, packages: &[String], into: &Path) -> Result<()> {
+    extract(suite, packages, into)?;
     let kernel = Kernel::find(into)?;
     // depmod looks in lib/modules only.
     if !into.join("lib").exists() {
@@ -205,6 +211,7 @@ mod tests {
                     Depends: linux-base (= 6.1-2), linux-image-6.1-cloud-amd64 (= 6.1-2) | x\n";
         let names: Vec<_> = dependencies(text).collect();
         assert_eq!(names, ["linux-base", "linux-image-6.1-cloud-amd64"]);
+        assert_eq!(dependencies("Package: base-files\n").count(), 0);
         assert_eq!(field(text, "Version"), Some("6.1-2"));
     }
 

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use toml::Table;
 
 use super::{
-    MEASURING, TARGET, UNMITIGATED,
+    MEASURING, TARGET, UNMITIGATED, bpftune,
     guest::Run,
     in_parallel,
     kernel::{self, Kernel, Wanted},
@@ -31,6 +31,8 @@ pub fn run(kernel: &str, arguments: &[String]) -> Result<()> {
     let name = arguments.first().context("no scenario is named")?;
     let wanted = kernel::named(kernel)?;
     let sizes = sizes(name)?;
+    let folder = exec::target().join("vm");
+    let beside = has_bpftune(name)?.then(|| bpftune::fetch(&folder)).transpose()?;
     let wad = prepare()?;
     let program = programs::of_lab("wad-lab", TARGET)?;
     let own = ["--wad=/usr/sbin/wad", "--out=/tmp/results"].map(str::to_owned);
@@ -39,8 +41,8 @@ pub fn run(kernel: &str, arguments: &[String]) -> Result<()> {
         program: program.clone(),
         arguments: [&["run".to_owned()], arguments, &own].concat(),
         reads: Some(scenarios()),
+        beside,
     };
-    let folder = exec::target().join("vm");
     let kernel = Kernel::fetch(wanted, &folder)?;
     let files: Vec<PathBuf> = sizes
         .iter()
@@ -97,6 +99,13 @@ fn sizes(scenario: &str) -> Result<Vec<u32>> {
     Ok(stated(&text).unwrap_or_else(|| vec![MEMORY_GIB]))
 }
 
+/// Whether a variant of a scenario is about bpftune.
+fn has_bpftune(scenario: &str) -> Result<bool> {
+    let path = scenarios().join(format!("{scenario}.toml"));
+    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    Ok(text.lines().any(|line| line == "bpftune = true"))
+}
+
 /// Returns the names of the scenarios that are for virtual machines: of some size, or with
 /// a kernel before some version.
 pub fn for_machines() -> Result<Vec<String>> {
@@ -129,12 +138,13 @@ mod tests {
     fn machines_are_as_large_as_the_scenario_says() {
         assert_eq!(sizes("small-host").unwrap(), [1, 4]);
         assert_eq!(sizes("datatag").unwrap(), [MEMORY_GIB]);
+        assert!(has_bpftune("bpftune").unwrap() && !has_bpftune("datatag").unwrap());
         let error = format!("{:#}", sizes("no-such").unwrap_err());
         assert!(error.contains("no-such.toml"), "{error}");
     }
 
     #[test]
     fn a_long_report_is_of_machines_too() {
-        assert_eq!(for_machines().unwrap(), ["reordering", "small-host"]);
+        assert_eq!(for_machines().unwrap(), ["bpftune", "reordering", "small-host"]);
     }
 }

@@ -3,6 +3,7 @@
 //! with the tests as static programs.
 
 pub mod apt;
+mod bpftune;
 mod cpio;
 mod guest;
 mod kernel;
@@ -127,7 +128,13 @@ fn tests(wanted: &Wanted, program: &Path, only: &[String], long: bool) -> Run {
         arguments.push("--any-kernel".to_owned());
     }
     arguments.extend_from_slice(only);
-    Run { name: "wad-e2e".to_owned(), program: program.to_owned(), arguments, reads: None }
+    Run {
+        name: "wad-e2e".to_owned(),
+        program: program.to_owned(),
+        arguments,
+        reads: None,
+        beside: None,
+    }
 }
 
 /// Returns what the end-to-end tests print of the verifier under the named kernels, or
@@ -140,6 +147,7 @@ pub fn verifier(names: &[String]) -> Result<Vec<String>> {
         program,
         arguments: vec!["--verifier".to_owned()],
         reads: None,
+        beside: None,
     };
     let wanted: Vec<&Wanted> =
         wanted(names).into_iter().filter(|wanted| wanted.has_struct_ops).collect();
@@ -161,6 +169,7 @@ pub fn compare(law: Option<&str>) -> Result<()> {
         program: programs::of_lab("wad-compare", TARGET)?,
         arguments: law.map(str::to_owned).into_iter().collect(),
         reads: None,
+        beside: None,
     };
     let wanted = kernel::named(FOR_MEASURING)?;
     let parameters = format!("{UNMITIGATED} {MORE_TCP_MEM} {}", wanted.parameters);

@@ -45,6 +45,7 @@ pub fn of(scenario: &Scenario, report: &Report) -> Experiment {
         variants: found.iter().map(|variant| figures(scenario, variant)).collect(),
     };
     experiment.remarks.extend(found.iter().filter_map(|variant| doubtful(variant)));
+    experiment.remarks.extend(found.iter().filter_map(|variant| said_by_bpftune(variant)));
     let missed = verdicts(scenario, &experiment).into_iter().filter(|verdict| !verdict.is_met);
     let missed: Vec<_> = missed.map(|verdict| verdict.variant).collect();
     let missed = found.iter().filter(|variant| missed.contains(&variant.name));
@@ -110,6 +111,15 @@ fn doubtful(variant: &Variant) -> Option<String> {
     (!said.is_empty()).then(|| format!("{}: {}.", variant.name, said.join("; ")))
 }
 
+/// Returns what bpftune sums up at its end, where it ran: what it saw, and what it had changed.
+fn said_by_bpftune(variant: &Variant) -> Option<String> {
+    let said = &variant.samples.last()?.bpftune_said;
+    let sums_up = |line: &&String| line.starts_with("Summary") || line.starts_with("sysctl '");
+    let summary: Vec<_> = said.iter().filter(sums_up).map(|line| format!("`{line}`")).collect();
+    let summary = if summary.is_empty() { "nothing".to_owned() } else { summary.join(", ") };
+    (!said.is_empty()).then(|| format!("{}, bpftune sums up: {summary}.", variant.name))
+}
+
 /// Returns what a person would look at first to see why a variant missed.
 fn circumstances(variant: &Variant) -> String {
     let runs = variant.samples.iter().map(|sample| {
@@ -156,6 +166,18 @@ mod tests {
         assert_eq!(experiment.pictures, ["aimd-oc12.svg"]);
         let [remark] = experiment.remarks.as_slice() else { panic!("{:?}", experiment.remarks) };
         assert!(remark.starts_with("reno, which missed: 200 Mb/s, 1 sent again"), "{remark}");
+    }
+
+    #[test]
+    fn what_bpftune_sums_up_is_a_remark() {
+        let mut report = report();
+        let scenario = Scenario::load("aimd-oc12").unwrap();
+        let lines = ["bpftune works fully", "Summary: scenario 'x' occurred", "sysctl 'y' changed"];
+        report.variants[0].samples[2].bpftune_said = lines.map(str::to_owned).into();
+        report.variants[1].samples[2].bpftune_said = vec![lines[0].to_owned()];
+        let remarks = of(&scenario, &report).remarks;
+        let said = "reno, bpftune sums up: `Summary: scenario 'x' occurred`, `sysctl 'y' changed`.";
+        assert_eq!(remarks[..2], [said, "wad_aimd, bpftune sums up: nothing."]);
     }
 
     #[test]

@@ -44,6 +44,8 @@ pub struct RawVariant {
     #[serde(default)]
     peers: bool,
     #[serde(default)]
+    bpftune: bool,
+    #[serde(default)]
     sysctls: BTreeMap<String, String>,
 }
 
@@ -108,6 +110,8 @@ pub struct Variant {
     pub transfer: u32,
     /// The most runs of it, where the others have more.
     pub repeat: Option<u32>,
+    /// Oracle's bpftune runs in place of an agent.
+    pub has_bpftune: bool,
     /// Settings at both ends that are not a distribution's defaults.
     pub sysctls: BTreeMap<String, String>,
     pub path: Path,
@@ -170,6 +174,11 @@ impl RawVariant {
         if self.peers && groups.iter().any(|(_, policy)| policy.is_none()) {
             return Err("a sender that tells its peer has a policy");
         }
+        if self.bpftune
+            && (self.plan.is_some() || groups.iter().any(|(_, policy)| policy.is_some()))
+        {
+            return Err("bpftune runs in place of an agent: the variant has no policy");
+        }
         if self.is_first && self.sender_queue.is_some() {
             return Err("a sender with a queue of its own is in a namespace of its own");
         }
@@ -202,6 +211,7 @@ impl RawVariant {
                 is_first: self.is_first,
                 transfer,
                 repeat: self.repeat,
+                has_bpftune: self.bpftune,
                 sysctls: self.sysctls.clone(),
                 path: cell.path,
                 bytes: cell.bytes,
@@ -264,6 +274,15 @@ mod tests {
         let faulty =
             "path = { rtt = '7ms', forward = { rate = '9Mbit', queue.bdp = 1, loss = 2 } }";
         assert!(parse(faulty, "seconds = 9").is_err());
+    }
+
+    #[test]
+    fn bpftune_is_in_place_of_an_agent() {
+        assert!(parse("bpftune = true, transfer = 4", "seconds = 9").unwrap().has_bpftune);
+        for policy in ["plan = 'first'", "policy = { sndbuf = 'auto' }"] {
+            let error = parse(&format!("bpftune = true, {policy}"), "seconds = 9").unwrap_err();
+            assert!(error.contains("in place of an agent"), "{error}");
+        }
     }
 
     #[test]
