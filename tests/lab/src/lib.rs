@@ -7,8 +7,8 @@
 //! where nobody tells the agent of it; `bpftune` runs in place of an agent; `suggested` asks what `wad` would suggest; `probe` holds
 //! what probes find out against their paths, `experiment` what experiments do, with connections
 //! one after the other by `again`, and `guard` what guards do; `record` makes figures of what was seen, with
-//! `slow_start`, `recovery` and `responses`, `memory` watches what TCP holds, and `simulated` sets
-//! what `wad simulate` says beside what was measured. `probe`, `experiment` and `guard` are no
+//! `slow_start`, `decrease`, `recovery` and `responses`, `memory` watches what TCP holds, and
+//! `simulated` sets what `wad simulate` says beside what was measured. `probe`, `experiment` and `guard` are no
 //! transfers under variants of a policy, but studies (`study`).
 //!
 //! Results go this way: `report` is what was measured (`measured` says when and with what), which
@@ -29,6 +29,7 @@ pub mod cli;
 pub mod client;
 pub mod compare;
 pub mod counters;
+pub mod decrease;
 pub mod demo;
 pub mod experiment;
 mod fetch;

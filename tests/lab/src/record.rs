@@ -8,6 +8,7 @@ use wad_testbed::{emulated::wan::Wan, ss::Flow};
 use crate::{
     algorithm::{algorithm, is_own},
     counters::TcpCounters,
+    decrease::decrease,
     lab::LabError,
     measure::{Series, Sight},
     recovery,
@@ -128,6 +129,9 @@ impl Record {
             ),
             request_seconds: self.request_seconds.clone(),
             bpftune_said: vec![],
+            decrease: loss_ns.and_then(|loss_ns| {
+                decrease(&self.windows(&variant.groups), loss_ns, path.rtt.nanoseconds())
+            }),
             recovery: scenario.burst.map(|burst| {
                 let event_ns = self.start_ns + burst.at.nanoseconds();
                 recovery::recovery(&recovery::arrived(&self.sights), event_ns, self.end_ns)
@@ -180,6 +184,12 @@ impl Record {
             .iter()
             .map(|sight| sight.of(group).iter().map(|flow| flow.retransmits).sum());
         most.max().unwrap_or(0)
+    }
+
+    /// Returns the sum of the windows over time, until the sender stops.
+    fn windows(&self, groups: &[Group]) -> Vec<(u64, u32)> {
+        let sights = self.sights.iter().filter(|sight| sight.time_ns <= self.end_ns);
+        sights.map(|sight| (sight.time_ns, sight.cwnd(groups))).collect()
     }
 
     /// Bits per second that arrived between two times, on all streams.

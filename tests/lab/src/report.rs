@@ -14,6 +14,7 @@ use crate::{
     algorithm::algorithm,
     client::Client,
     counters::DUPLICATES,
+    decrease::Decrease,
     measure::median,
     measured::Measured,
     memory::Memory,
@@ -111,6 +112,8 @@ pub struct Sample {
     /// The lines that bpftune has logged, where it ran.
     #[serde(default)]
     pub bpftune_said: Vec<String>,
+    /// The window after the first planned drop.
+    pub decrease: Option<Decrease>,
     /// The recovery from a burst of datagrams.
     pub recovery: Option<Recovery>,
     /// The responses where the sender's own queue is looked at.
@@ -365,6 +368,11 @@ impl Sample {
             Measure::SecondsAfterBurst => {
                 Some(self.recovery.as_ref()?.back_after_seconds.unwrap_or(f64::INFINITY))
             }
+            Measure::WindowTaken => Some(self.decrease.as_ref()?.part()),
+            Measure::SecondsUntilBack => {
+                Some(self.decrease.as_ref()?.back_after_seconds.unwrap_or(f64::INFINITY))
+            }
+            Measure::ReceiveWindow => Some(self.send_window_bytes as f64),
             Measure::FirstRequest => self.request_seconds.first().copied(),
             Measure::LaterRequests => {
                 let (first, later) = self.request_seconds.split_first()?;
@@ -442,6 +450,7 @@ pub mod tests {
             },
             request_seconds: vec![0.5, 0.4, 0.25],
             bpftune_said: vec![],
+            decrease: None,
             recovery: None,
             responses: None,
             idle_share: Some(0.4),

@@ -26,7 +26,8 @@ pub fn of(found: &Found<'_>) -> String {
     if let Some(paper) = &scenario.paper {
         facts.push(format!("The papers: {paper}."));
     }
-    if scenario.burst.is_some() {
+    let is_about = |measure| scenario.targets.iter().any(|target| target.measure == measure);
+    if scenario.burst.is_some() || is_about(Measure::SecondsUntilBack) {
         facts.push(format!(
             "DataTAG's formula for a standard flow, C·RTT²/(2·MSS·8): {:.0} s.",
             responsiveness_seconds(&path)

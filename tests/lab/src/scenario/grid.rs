@@ -3,13 +3,15 @@
 use serde::Deserialize;
 use wad_testbed::emulated::{
     path::{Path, Queue},
-    units::Span,
+    units::{Rate, Span},
 };
 
 /// Tells what is varied; what is left out stays as the scenario's path has it.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Grid {
+    #[serde(default)]
+    pub rate: Vec<Rate>,
     #[serde(default)]
     pub rtt: Vec<Span>,
     /// Multiples of the bandwidth-delay product.
@@ -38,12 +40,16 @@ pub struct Cell {
 }
 
 impl Grid {
-    /// Returns the paths, the RTT varied last.
+    /// Returns the paths, the rate varied last, then the RTT.
     #[must_use]
     pub fn cells(&self, path: &Path) -> Vec<Cell> {
         let path = path.clone();
         let one = Cell { suffix: String::new(), path, bytes: None, memory_gib: None };
-        let mut cells = varied(&[one], &self.rtt, |cell, rtt| {
+        let mut cells = varied(&[one], &self.rate, |cell, rate| {
+            cell.path.forward.rate = *rate;
+            format!("-{}Mbit", rate.bits_per_second as f64 / 1e6)
+        });
+        cells = varied(&cells, &self.rtt, |cell, rtt| {
             cell.path.rtt = *rtt;
             format!("-{}ms", rtt.0.as_secs_f64() * 1e3)
         });
@@ -92,6 +98,15 @@ mod tests {
         let suffixes: Vec<_> = cells.iter().map(|cell| cell.suffix.as_str()).collect();
         assert_eq!(suffixes, ["-20ms-0.1bdp", "-20ms-1bdp", "-120ms-0.1bdp", "-120ms-1bdp"]);
         assert_eq!(cells[2].path.queue_bytes(&cells[2].path.forward), 933_000);
+    }
+
+    #[test]
+    fn a_path_of_another_rate_holds_more() {
+        let grid: Grid = toml::from_str("rate = ['8Mbit', '1Gbit']").unwrap();
+        let cells = grid.cells(&toml::from_str(PATH).unwrap());
+        let suffixes: Vec<_> = cells.iter().map(|cell| cell.suffix.as_str()).collect();
+        assert_eq!(suffixes, ["-8Mbit", "-1000Mbit"]);
+        assert_eq!(cells[0].path.bdp_bytes(), 70_000);
     }
 
     #[test]

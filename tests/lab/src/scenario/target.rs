@@ -40,6 +40,13 @@ pub enum Measure {
     GoodputAfterBurst,
     /// The seconds from a burst until the rate is back; infinite where it never is.
     SecondsAfterBurst,
+    /// The part of the window that the first planned drop took.
+    WindowTaken,
+    /// The seconds until the window is as large again as before the first planned drop;
+    /// infinite where it never is.
+    SecondsUntilBack,
+    /// The largest window that the receiver offered, in bytes.
+    ReceiveWindow,
     /// The seconds that the first request takes.
     FirstRequest,
     /// The time of the slowest request but the first, over that of the first.
@@ -101,6 +108,9 @@ impl Measure {
             Self::GoodputBeforeBurst => "goodput until the burst",
             Self::GoodputAfterBurst => "goodput after the burst",
             Self::SecondsAfterBurst => "seconds until it is back after the burst",
+            Self::WindowTaken => "part of the window that the loss took",
+            Self::SecondsUntilBack => "seconds until the window is back after the loss",
+            Self::ReceiveWindow => "largest window of the receiver, in bytes",
             Self::FirstRequest => "seconds of the first request",
             Self::LaterRequests => "time of the slowest later request over the first one's",
             Self::OfPath => "part of the path",
