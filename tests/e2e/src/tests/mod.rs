@@ -74,6 +74,7 @@ mod probe_readers;
 mod probe_tools;
 mod program_runs;
 mod readers;
+mod receive_windows;
 mod receivers;
 mod refusals;
 mod refused_settings;
