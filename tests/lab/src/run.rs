@@ -180,10 +180,14 @@ impl Lab {
         let ports = variant.groups.iter().flat_map(Group::ports);
         let ports = ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0);
         let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup, far_cgroup: far_cgroup.as_ref() };
-        let settings = settings::effective(&wan)?;
+        let mut settings = settings::effective(&wan)?;
         for _ in 1..variant.transfer {
             self.moved(&bed, scenario, variant, show)?;
             signal::sleep(scenario.pause.0)?;
+        }
+        // An agent that measures has raised ceilings by now; what bpftune changes it takes back.
+        if bpftune.is_none() {
+            settings = settings::effective(&wan)?;
         }
         let trace = variant.sender_queue.as_ref().map(|_| Trace::start(ports)).transpose()?;
         let traced = self.traces.as_ref().zip(home.as_ref());
