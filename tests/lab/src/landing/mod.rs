@@ -2,6 +2,8 @@
 
 mod settings;
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use crate::{
@@ -45,7 +47,7 @@ pub fn of(scenario: &Scenario, report: &Report) -> Experiment {
         variants: found.iter().map(|variant| figures(scenario, variant)).collect(),
     };
     experiment.remarks.extend(found.iter().filter_map(|variant| doubtful(variant)));
-    experiment.remarks.extend(found.iter().filter_map(|variant| said_by_bpftune(variant)));
+    experiment.remarks.extend(found.iter().filter_map(|variant| changed_by_bpftune(variant)));
     let missed = verdicts(scenario, &experiment).into_iter().filter(|verdict| !verdict.is_met);
     let missed: Vec<_> = missed.map(|verdict| verdict.variant).collect();
     let missed = found.iter().filter(|variant| missed.contains(&variant.name));
@@ -111,13 +113,32 @@ fn doubtful(variant: &Variant) -> Option<String> {
     (!said.is_empty()).then(|| format!("{}: {}.", variant.name, said.join("; ")))
 }
 
-/// Returns what bpftune sums up at its end, where it ran: what it saw, and what it had changed.
-fn said_by_bpftune(variant: &Variant) -> Option<String> {
+/// Returns what bpftune had changed, where it ran: each tunable with how often, and what it was in
+/// the end.
+fn changed_by_bpftune(variant: &Variant) -> Option<String> {
     let said = &variant.samples.last()?.bpftune_said;
-    let sums_up = |line: &&String| line.starts_with("Summary") || line.starts_with("sysctl '");
-    let summary: Vec<_> = said.iter().filter(sums_up).map(|line| format!("`{line}`")).collect();
-    let summary = if summary.is_empty() { "nothing".to_owned() } else { summary.join(", ") };
-    (!said.is_empty()).then(|| format!("{}, bpftune sums up: {summary}.", variant.name))
+    let mut changes: BTreeMap<&str, (u32, &str)> = BTreeMap::new();
+    for (tunable, value) in said.iter().filter_map(|line| change(line)) {
+        let (count, last) = changes.entry(tunable).or_default();
+        (*count, *last) = (*count + 1, value);
+    }
+    let words = |(tunable, (count, last)): (&&str, &(u32, &str))| {
+        let times = if *count == 1 { "once".to_owned() } else { format!("{count} times") };
+        format!("`{tunable}` {times}, in the end to {last}")
+    };
+    let words = changes.iter().map(words).collect::<Vec<_>>().join("; ");
+    let words = if words.is_empty() { "no number".to_owned() } else { words };
+    (!said.is_empty()).then(|| format!("{}: bpftune changed {words}.", variant.name))
+}
+
+/// Reads a line as `... change net.ipv4.tcp_rmem(min default max) from (1 2 3) -> (1 2 9)`; what is
+/// summed up at the end stands in apostrophes.
+fn change(line: &str) -> Option<(&str, &str)> {
+    let (_, rest) = line.split_once("change ")?;
+    let (tunable, rest) = rest.split_once(" from (")?;
+    let (_, value) = rest.split_once(") -> (")?;
+    let name = tunable.split('(').next().unwrap_or(tunable);
+    Some((name, value.trim_end_matches(')').trim()))
 }
 
 /// Returns what a person would look at first to see why a variant missed.
@@ -169,15 +190,25 @@ mod tests {
     }
 
     #[test]
-    fn what_bpftune_sums_up_is_a_remark() {
+    fn what_bpftune_changed_is_a_remark() {
         let mut report = report();
         let scenario = Scenario::load("aimd-oc12").unwrap();
-        let lines = ["bpftune works fully", "Summary: scenario 'x' occurred", "sysctl 'y' changed"];
+        let lines = [
+            "bpftune works fully",
+            "Due to need to increase max buffer size to maximize throughput change \
+             net.ipv4.tcp_rmem(min default max) from (4096 131072 6291456) -> (4096 131072 7864320)",
+            "Due to need to increase max buffer size to maximize throughput change \
+             net.ipv4.tcp_rmem(min default max) from (4096 131072 7864320) -> (4096 131072 9830400)",
+            "Due to near memory exhaustion change net.ipv4.tcp_mem(min pressure max) from (1 2 4) -> \
+             (1 2 3 )",
+            "To replicate this change on another system, run the following",
+        ];
         report.variants[0].samples[2].bpftune_said = lines.map(str::to_owned).into();
         report.variants[1].samples[2].bpftune_said = vec![lines[0].to_owned()];
         let remarks = of(&scenario, &report).remarks;
-        let said = "reno, bpftune sums up: `Summary: scenario 'x' occurred`, `sysctl 'y' changed`.";
-        assert_eq!(remarks[..2], [said, "wad_aimd, bpftune sums up: nothing."]);
+        let said = "reno: bpftune changed `net.ipv4.tcp_mem` once, in the end to 1 2 3; \
+                    `net.ipv4.tcp_rmem` 2 times, in the end to 4096 131072 9830400.";
+        assert_eq!(remarks[..2], [said, "wad_aimd: bpftune changed no number."]);
     }
 
     #[test]
