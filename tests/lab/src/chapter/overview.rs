@@ -13,12 +13,16 @@ pub fn head(landed: &Landed, all: &[&Found<'_>], studies: &[&str]) -> String {
     let of_scenarios = all.iter().map(|found| of_scenario(found));
     let of_studies = studies.iter().map(|name| of_study(name, landed.study(name)));
     let judged: Vec<Judged> = of_scenarios.chain(of_studies).collect();
-    let [met, missed] = [|judged: &Judged| judged.met, |judged: &Judged| judged.missed]
-        .map(|count| judged.iter().map(count).sum::<usize>());
+    let sum = |count: fn(&Judged) -> usize| judged.iter().map(count).sum::<usize>();
+    let (met, missed) = (sum(|judged| judged.met), sum(|judged| judged.missed));
+    let unseen = match sum(|judged| judged.unseen) {
+        0 => String::new(),
+        count => format!("; {count} have no figures yet, which counts as missed"),
+    };
     let mut text = list([
         format!("Machine: {}.", machines(landed)),
         format!("Measured: {}.", days(landed)),
-        format!("Targets: {met} met, {missed} missed."),
+        format!("Targets: {met} met, {missed} missed{unseen}."),
     ]);
     let lines: Vec<&String> = judged.iter().flat_map(|judged| &judged.lines).collect();
     if !lines.is_empty() {
@@ -36,6 +40,8 @@ pub fn head(landed: &Landed, all: &[&Found<'_>], studies: &[&str]) -> String {
 struct Judged {
     met: usize,
     missed: usize,
+    /// They have no figures.
+    unseen: usize,
     /// Each that was missed has a line.
     lines: Vec<String>,
     /// It has no results at all, and so many targets.
@@ -46,20 +52,23 @@ fn of_scenario(found: &Found<'_>) -> Judged {
     let link = link(&found.scenario.name);
     let (met, missed): (Vec<Verdict>, Vec<Verdict>) =
         found.verdicts().into_iter().partition(|verdict| verdict.is_met);
-    let seen = missed.iter().filter(|verdict| verdict.has_figures);
-    let mut lines: Vec<_> = seen.map(|verdict| format!("{link}: {}", verdict.words)).collect();
-    let unseen = targets(missed.len() - lines.len());
-    let unmeasured = found.experiment.is_none().then(|| format!("{link} ({unseen})"));
-    if unmeasured.is_none() && lines.len() < missed.len() {
-        lines.push(format!("{link}: {unseen} without figures"));
+    let (seen, unseen): (Vec<_>, Vec<_>) =
+        missed.iter().partition(|verdict: &&Verdict| verdict.has_figures);
+    let mut lines: Vec<_> =
+        seen.iter().map(|verdict| format!("{link}: {}", verdict.words)).collect();
+    let words = targets(unseen.len());
+    let unmeasured = found.experiment.is_none().then(|| format!("{link} ({words})"));
+    if unmeasured.is_none() && !unseen.is_empty() {
+        lines.push(format!("{link}: {words} without figures"));
     }
-    Judged { met: met.len(), missed: missed.len(), lines, unmeasured }
+    Judged { met: met.len(), missed: seen.len(), unseen: unseen.len(), lines, unmeasured }
 }
 
 fn of_study(name: &str, study: Option<&Study>) -> Judged {
     let link = link(name);
     let Some(study) = study else {
-        return Judged { met: 0, missed: 1, lines: Vec::new(), unmeasured: Some(link) };
+        let unmeasured = Some(link);
+        return Judged { met: 0, missed: 0, unseen: 1, lines: Vec::new(), unmeasured };
     };
     let met = study.findings.iter().map(|finding| finding.met.len()).sum();
     let lines = study.findings.iter().flat_map(|finding| {
@@ -67,7 +76,7 @@ fn of_study(name: &str, study: Option<&Study>) -> Judged {
         finding.missed.iter().map(move |missed| format!("{head}: {missed}")).collect::<Vec<_>>()
     });
     let lines: Vec<_> = lines.collect();
-    Judged { met, missed: lines.len(), lines, unmeasured: None }
+    Judged { met, missed: lines.len(), unseen: 0, lines, unmeasured: None }
 }
 
 /// Returns the machines, the one that measured the most first, the others with what they measured.
