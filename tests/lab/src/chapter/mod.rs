@@ -17,7 +17,7 @@ use crate::{
     experiment, guard,
     landed::{Experiment, Figures, Landed},
     probe,
-    scenario::Scenario,
+    scenario::{Scenario, Variant},
     targets::{Verdict, verdicts},
 };
 
@@ -93,9 +93,25 @@ impl<'a> Found<'a> {
         verdicts(self.scenario, self.experiment.unwrap_or(&Experiment::default()))
     }
 
+    /// Returns what was found of a variant, if it was run.
+    fn of(&self, variant: &Variant) -> Option<&'a Figures> {
+        self.experiment?.variant(&variant.name)
+    }
+
     fn figures(&self) -> &'a [Figures] {
         self.experiment.map_or(&[], |experiment| &experiment.variants)
     }
+}
+
+/// Returns each of them once, in their order.
+fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut distinct = Vec::new();
+    for one in all {
+        if !distinct.contains(&one) {
+            distinct.push(one);
+        }
+    }
+    distinct
 }
 
 /// Returns the chapter of these scenarios and studies.
@@ -155,7 +171,7 @@ mod tests {
         let scenarios = ["aimd-oc12", "datatag"].map(|name| Scenario::load(name).unwrap());
         let text = text(&landed, &scenarios, &STUDIES.map(|(name, _)| name));
         for part in [
-            "- Targets: 1 met, 1 missed; 8 have no figures yet, which counts as missed.",
+            "- Targets: 1 met, 9 missed. Of the missed 8 have no figures yet.",
             "\nNot measured, and so missed: [datatag](#datatag) (4 targets), [experiment](#experiment), ",
             "- [guard](#guard): bad: it is good",
             "| [aimd-oc12](#aimd-oc12)<br>AIMD(0.3, 6) 1.4-fold over 10 s (NERSC-ORNL, 80 ms) | - | 595, bbr |",

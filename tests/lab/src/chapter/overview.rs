@@ -17,12 +17,12 @@ pub fn head(landed: &Landed, all: &[&Found<'_>], studies: &[&str]) -> String {
     let (met, missed) = (sum(|judged| judged.met), sum(|judged| judged.missed));
     let unseen = match sum(|judged| judged.unseen) {
         0 => String::new(),
-        count => format!("; {count} have no figures yet, which counts as missed"),
+        count => format!(" Of the missed {count} have no figures yet."),
     };
     let mut text = list([
         format!("Machine: {}.", machines(landed)),
         format!("Measured: {}.", days(landed)),
-        format!("Targets: {met} met, {missed} missed{unseen}."),
+        format!("Targets: {met} met, {missed} missed.{unseen}"),
     ]);
     let lines: Vec<&String> = judged.iter().flat_map(|judged| &judged.lines).collect();
     if !lines.is_empty() {
@@ -40,7 +40,7 @@ pub fn head(landed: &Landed, all: &[&Found<'_>], studies: &[&str]) -> String {
 struct Judged {
     met: usize,
     missed: usize,
-    /// They have no figures.
+    /// So many of the missed have no figures.
     unseen: usize,
     /// Each that was missed has a line.
     lines: Vec<String>,
@@ -61,14 +61,14 @@ fn of_scenario(found: &Found<'_>) -> Judged {
     if unmeasured.is_none() && !unseen.is_empty() {
         lines.push(format!("{link}: {words} without figures"));
     }
-    Judged { met: met.len(), missed: seen.len(), unseen: unseen.len(), lines, unmeasured }
+    Judged { met: met.len(), missed: missed.len(), unseen: unseen.len(), lines, unmeasured }
 }
 
 fn of_study(name: &str, study: Option<&Study>) -> Judged {
     let link = link(name);
     let Some(study) = study else {
         let unmeasured = Some(link);
-        return Judged { met: 0, missed: 0, unseen: 1, lines: Vec::new(), unmeasured };
+        return Judged { met: 0, missed: 1, unseen: 1, lines: Vec::new(), unmeasured };
     };
     let met = study.findings.iter().map(|finding| finding.met.len()).sum();
     let lines = study.findings.iter().flat_map(|finding| {
