@@ -176,19 +176,18 @@ impl Lab {
         if scenario.ecn {
             settings::ask_for_ecn(&wan)?;
         }
+        // What bpftune changes from its start on, it takes back.
+        let before_bpftune = variant.has_bpftune.then(|| settings::effective(&wan)).transpose()?;
         let bpftune = variant.has_bpftune.then(Bpftune::start).transpose()?;
         let ports = variant.groups.iter().flat_map(Group::ports);
         let ports = ports.clone().min().unwrap_or(0)..=ports.max().unwrap_or(0);
         let bed = Bed { lab: self, wan: &wan, cgroup: &cgroup, far_cgroup: far_cgroup.as_ref() };
-        let mut settings = settings::effective(&wan)?;
         for _ in 1..variant.transfer {
             self.moved(&bed, scenario, variant, show)?;
             signal::sleep(scenario.pause.0)?;
         }
-        // An agent that measures has raised ceilings by now; what bpftune changes it takes back.
-        if bpftune.is_none() {
-            settings = settings::effective(&wan)?;
-        }
+        // An agent that measures has raised ceilings by now.
+        let settings = before_bpftune.map_or_else(|| settings::effective(&wan), Ok)?;
         let trace = variant.sender_queue.as_ref().map(|_| Trace::start(ports)).transpose()?;
         let traced = self.traces.as_ref().zip(home.as_ref());
         let tracing =

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::{measured::Measured, report::host};
+use crate::{measured::Measured, report::host, table::aligned};
 
 /// A study's results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -101,22 +101,13 @@ impl Study {
     /// Returns the cases as a plain table, and under it the targets.
     #[must_use]
     pub fn text(&self) -> String {
-        let mut rows = vec![["path".to_owned()].into_iter().chain(self.headings.clone()).collect()];
+        let headings = ["path".to_owned()].into_iter().chain(self.headings.clone());
+        let mut rows: Vec<Vec<String>> = vec![headings.collect()];
         rows.extend(self.findings.iter().map(|case| {
             let name = std::iter::once(case.name.clone());
             name.chain(case.cells.clone()).collect::<Vec<_>>()
         }));
-        let wide = |column: usize| {
-            let cells = rows.iter().filter_map(|row: &Vec<String>| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..=self.headings.len()).map(wide).collect();
-        let mut text = String::new();
-        for row in &rows {
-            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-            text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
-            text.push('\n');
-        }
+        let mut text = aligned(&rows, rows[0].len());
         for case in &self.findings {
             let met = case.met.iter().map(|what| ("met", what));
             for (word, what) in met.chain(case.missed.iter().map(|what| ("MISSED", what))) {

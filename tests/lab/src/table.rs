@@ -21,35 +21,51 @@ const HEADINGS: [&str; 11] = [
     "resent",
     "events",
 ];
+/// The first columns are words.
+const WORDS: usize = 3;
 /// With no more left of the processors' time, they may be what limits a rate.
 const FULL: f64 = 0.05;
 
 /// Returns the table, and under it what each path can carry and what the papers saw.
 #[must_use]
 pub fn render(reports: &[Report]) -> String {
-    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    let mut rows = vec![HEADINGS.map(str::to_owned).to_vec()];
     for report in reports {
         let run = report.variants.iter().filter(|variant| !variant.samples.is_empty());
-        rows.extend(run.map(|variant| row(report, variant)));
+        rows.extend(run.map(|variant| row(report, variant).to_vec()));
     }
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max();
-    let widths: Vec<usize> = (0..HEADINGS.len()).map(|column| width(column).unwrap_or(0)).collect();
-    let mut text = String::new();
-    for (number, row) in rows.iter().enumerate() {
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-            // Words to the left, figures to the right.
-            if column < 3 { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-        });
-        let _ = writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
-        if number == 0 {
-            let rules = widths.iter().map(|width| "-".repeat(*width));
-            let _ = writeln!(text, "{}", rules.collect::<Vec<_>>().join("  "));
-        }
-    }
+    let widths = widths(&rows);
+    let rules = widths.iter().map(|width| "-".repeat(*width)).collect();
+    rows.insert(1, rules);
+    let mut text = aligned(&rows, WORDS);
     for report in reports {
         let _ = write!(text, "\n{}", notes(report));
     }
     text
+}
+
+/// Returns rows as lines whose columns stand below each other: the first so many are words, to the
+/// left, the others figures, to the right.
+#[must_use]
+pub fn aligned(rows: &[Vec<String>], words: usize) -> String {
+    let widths = widths(rows);
+    let line = |row: &Vec<String>| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            if column < words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        });
+        format!("{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+    };
+    rows.iter().map(line).collect()
+}
+
+/// Returns the width of each column, in characters.
+fn widths(rows: &[Vec<String>]) -> Vec<usize> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    (0..columns).map(width).collect()
 }
 
 /// Returns the gain over what is untuned, on the same path, with the buffers of Debian and

@@ -94,16 +94,17 @@ fn scenarios() -> PathBuf {
 /// Returns the sizes of the machines that a scenario is for, in GiB of memory. What is
 /// wrong with a scenario the lab says.
 fn sizes(scenario: &str) -> Result<Vec<u32>> {
-    let path = scenarios().join(format!("{scenario}.toml"));
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    Ok(stated(&text).unwrap_or_else(|| vec![MEMORY_GIB]))
+    Ok(stated(&text(scenario)?).unwrap_or_else(|| vec![MEMORY_GIB]))
 }
 
 /// Whether a variant of a scenario is about bpftune.
 fn has_bpftune(scenario: &str) -> Result<bool> {
+    Ok(text(scenario)?.lines().any(|line| line == "bpftune = true"))
+}
+
+fn text(scenario: &str) -> Result<String> {
     let path = scenarios().join(format!("{scenario}.toml"));
-    let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-    Ok(text.lines().any(|line| line == "bpftune = true"))
+    fs::read_to_string(&path).with_context(|| path.display().to_string())
 }
 
 /// Returns the names of the scenarios that are for virtual machines: of some size, or with

@@ -3,7 +3,7 @@
 //! each leaves to others, and not what all get together.
 
 use super::{
-    Found,
+    Found, distinct,
     markdown::{Table, both, link, list, megabits, over, times},
 };
 use crate::{
@@ -32,13 +32,8 @@ impl<'a> Row<'a> {
     /// Returns the rows of a scenario: one for each path of its grid.
     pub fn of(found: &Found<'a>) -> Vec<Self> {
         let alone: Vec<_> = found.alone().collect();
-        let mut suffixes: Vec<&str> = alone.iter().map(|(variant, _)| variant.suffix()).collect();
-        suffixes.dedup();
-        let mut rows: Vec<Self> = Vec::new();
-        for suffix in suffixes {
-            if rows.iter().any(|row| row.suffix == suffix) {
-                continue;
-            }
+        let suffixes = distinct(alone.iter().map(|(variant, _)| variant.suffix()));
+        let row = |suffix| {
             let here = || alone.iter().filter(|(variant, _)| variant.suffix() == suffix);
             let best = |whose: Whose| {
                 let its = here().filter(|(variant, figures)| Whose::of(variant, figures) == whose);
@@ -49,16 +44,9 @@ impl<'a> Row<'a> {
             let untuned = like.map_or([None; 2], |(variant, _)| found.untuned(variant));
             let [by_hand, wad] = [by_hand, wad].map(|best| best.map(|(_, figures)| *figures));
             let paper = found.scenario.paper.as_deref();
-            rows.push(Self {
-                scenario: &found.scenario.name,
-                suffix,
-                paper,
-                untuned,
-                by_hand,
-                wad,
-            });
-        }
-        rows
+            Self { scenario: &found.scenario.name, suffix, paper, untuned, by_hand, wad }
+        };
+        suffixes.into_iter().map(row).collect()
     }
 
     fn name(&self) -> String {
@@ -135,11 +123,8 @@ impl Whose {
 impl<'a> Found<'a> {
     /// Returns the variants of one kind of flow that were run, in the scenario's order.
     fn alone(&self) -> impl Iterator<Item = (&'a Variant, &'a Figures)> {
-        let figures = self.figures();
         let alone = self.scenario.variants.iter().filter(|variant| variant.groups.len() == 1);
-        alone.filter_map(|variant| {
-            Some((variant, figures.iter().find(|figures| figures.name == variant.name)?))
-        })
+        alone.filter_map(|variant| Some((variant, self.of(variant)?)))
     }
 
     /// Returns what runs without `wad` on a variant's path: with Debian's buffers, and with those

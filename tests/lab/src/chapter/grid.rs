@@ -2,7 +2,7 @@
 //! for each path.
 
 use super::{
-    Found,
+    Found, distinct,
     markdown::{Table, both, figure, heading, is_nothing, measures, over, shares},
 };
 use crate::{
@@ -59,15 +59,9 @@ struct Grid<'a> {
 
 impl<'a> Grid<'a> {
     fn of(found: &'a Found<'a>) -> Self {
-        let (mut bases, mut suffixes) = (Vec::new(), Vec::new());
-        for variant in &found.scenario.variants {
-            if !bases.contains(&variant.base.as_str()) {
-                bases.push(variant.base.as_str());
-            }
-            if !suffixes.contains(&variant.suffix()) {
-                suffixes.push(variant.suffix());
-            }
-        }
+        let all = &found.scenario.variants;
+        let bases = distinct(all.iter().map(|variant| variant.base.as_str()));
+        let suffixes = distinct(all.iter().map(Variant::suffix));
         Self { found, bases, suffixes }
     }
 
@@ -80,8 +74,7 @@ impl<'a> Grid<'a> {
         let all = &self.found.scenario.variants;
         let at = |base: &str, suffix: &str| {
             let variant = all.iter().find(|one| one.base == base && one.suffix() == suffix)?;
-            let figures = self.found.figures().iter().find(|one| one.name == variant.name)?;
-            cell(variant, figures)
+            cell(variant, self.found.of(variant)?)
         };
         let columns = self.suffixes.iter().map(|suffix| suffix.trim_start_matches('-'));
         let mut table = Table::new(std::iter::once("variant").chain(columns));

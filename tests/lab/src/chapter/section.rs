@@ -144,12 +144,11 @@ fn tables(found: &Found<'_>) -> String {
         return grid::tables(found);
     }
     let figures = found.figures();
-    let of = |variant: &Variant| figures.iter().find(|figures| figures.name == variant.name);
     let run: Vec<(&Variant, &Figures)> = found
         .scenario
         .variants
         .iter()
-        .filter_map(|variant| Some((variant, of(variant)?)))
+        .filter_map(|variant| Some((variant, found.of(variant)?)))
         .collect();
     let mut columns: Vec<(String, Vec<Option<String>>)> = Vec::new();
     let mut column = |heading: String, cell: &dyn Fn(&Variant, &Figures) -> Option<String>| {

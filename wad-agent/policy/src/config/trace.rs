@@ -9,6 +9,7 @@ use std::{
 
 use ipnet::IpNet;
 use toml::de::DeValue;
+use wad_common::process::COMMAND_BYTES;
 use wad_instruments::STANDARD;
 use wad_toolbox::{nearest::nearest, whole_file};
 
@@ -333,16 +334,16 @@ fn parse_field(name: &str) -> Result<String, Fault> {
     Err(Fault::new(title, "no name").help("write it as \"snd_wl1\" or \"rtt_min.s[0].v\""))
 }
 
-/// The kernel keeps so much of a command's name (`TASK_COMM_LEN`, with its final zero).
-const COMMAND_BYTES: usize = 15;
+/// The kernel keeps a final zero among them.
+const MOST_OF_COMMAND: usize = COMMAND_BYTES - 1;
 
 fn parse_process(name: &str) -> Result<String, Fault> {
-    if name.len() <= COMMAND_BYTES {
+    if name.len() <= MOST_OF_COMMAND {
         return parse_name("process", name);
     }
     let title = format!("{} is longer than the name of a command", quoted(name));
-    let (kept, _) = name.split_at(name.floor_char_boundary(COMMAND_BYTES));
-    let help = format!("the kernel keeps {COMMAND_BYTES} octets of it: write {}", quoted(kept));
+    let (kept, _) = name.split_at(name.floor_char_boundary(MOST_OF_COMMAND));
+    let help = format!("the kernel keeps {MOST_OF_COMMAND} octets of it: write {}", quoted(kept));
     Err(Fault::new(title, "fits none").help(help))
 }
 
