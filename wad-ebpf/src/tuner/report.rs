@@ -20,8 +20,10 @@ use crate::{account, socket::Socket};
 
 /// The agent looks every tenth of a second. To wake it for each event would cost
 /// a connection more than all else here, so that is left for when much is waiting:
-/// a quarter of the buffer.
+/// a quarter of the buffer. Once awake it takes all that comes until nothing is left, so
+/// that it is for the first events beyond that; several, should processors pass by it at once.
 const WAKE_BYTES: u64 = maps::EVENTS_BYTES as u64 / 4;
+const WAKES_END_BYTES: u64 = WAKE_BYTES + 16 * size_of::<Event>() as u64;
 
 /// Sends one event, where anybody wants it, or counts it as lost where the ring buffer is
 /// full.
@@ -45,6 +47,7 @@ pub fn send(socket: &impl Socket, flow: &Flow, kind: Kind) {
     let waiting_bytes = unsafe {
         bpf_ringbuf_query(ptr::from_ref(&EVENTS).cast_mut().cast(), BPF_RB_AVAIL_DATA.into())
     };
-    let wake = if waiting_bytes < WAKE_BYTES { BPF_RB_NO_WAKEUP } else { BPF_RB_FORCE_WAKEUP };
+    let is_to_wake = waiting_bytes >= WAKE_BYTES && waiting_bytes < WAKES_END_BYTES;
+    let wake = if is_to_wake { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
     entry.submit(wake.into());
 }
