@@ -37,6 +37,7 @@ pub struct Weather<'a> {
     ground: &'a Ground<'a>,
     load: &'a Load,
     agent: Option<Agent<'a>>,
+    begun: Instant,
     build: Build,
     policy: usize,
     pods: Vec<(Netns, Connection)>,
@@ -54,6 +55,7 @@ impl<'a> Weather<'a> {
             ground,
             load,
             agent: None,
+            begun: Instant::now(),
             build: Build::This,
             policy: 0,
             pods: Vec::new(),
@@ -62,10 +64,12 @@ impl<'a> Weather<'a> {
             failures: Vec::new(),
             counts: Counts::default(),
         };
-        let agent = load.paused(|| ground.agent(Build::This))?;
-        weather.agent = Some(agent);
-        weather.since = load.counted();
-        Ok(weather)
+        load.paused(|| {
+            weather.begin()?;
+            // Before anybody goes on.
+            weather.since = load.counted();
+            Ok(weather)
+        })
     }
 
     pub fn agent_id(&self) -> Result<u32> {
@@ -177,7 +181,9 @@ impl<'a> Weather<'a> {
             signal::sleep(Duration::from_millis(200))?;
         };
         self.counts.comparisons += 1;
-        self.failures.extend(wrong);
+        let (at, build) = (self.begun.elapsed().as_secs_f64(), self.build);
+        let told = |wrong| format!("after {at:.1} s, of {build:?} build: {wrong}");
+        self.failures.extend(wrong.into_iter().map(told));
         Ok(())
     }
 

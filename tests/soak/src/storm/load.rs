@@ -39,8 +39,8 @@ const LONG_BYTES: u64 = 2 * 1024 * 1024;
 const ONE_IS_LONG_OF: u64 = 50;
 
 /// All threads share this.
-#[derive(Default)]
 struct Shared {
+    begun: Instant,
     /// By target, what clients have counted.
     clients: [Tally; TARGETS.len()],
     /// The servers' counts of connections over IPv4.
@@ -53,11 +53,24 @@ struct Shared {
 }
 
 impl Shared {
+    fn new() -> Self {
+        Self {
+            begun: Instant::now(),
+            clients: Default::default(),
+            servers: Tally::default(),
+            lasting_bytes: AtomicU64::default(),
+            gate: RwLock::default(),
+            stop: AtomicBool::default(),
+            failures: Mutex::default(),
+        }
+    }
+
     fn failed(&self, what: &str, error: &io::Error) {
         const MOST: usize = 20;
         let mut failures = locked(&self.failures);
         if failures.len() < MOST {
-            failures.push(format!("{what}: {error}"));
+            let after = self.begun.elapsed().as_secs_f64();
+            failures.push(format!("{what}, after {after:.1} s: {error}"));
         }
     }
 
@@ -83,7 +96,7 @@ pub struct Done {
 
 impl Load {
     pub fn start(wire: &Wire, seed: u64) -> Result<Self> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared::new());
         let mut threads = Vec::new();
         // Both families come to it.
         let listener = tcp::listen(wire.b(), at("::", PORT))?;
