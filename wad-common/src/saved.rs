@@ -140,11 +140,11 @@ impl Observed {
         mss_bytes: u32,
         min_rtt_us: u32,
     ) -> Option<Self> {
-        use crate::law::resume::{INITIAL_WINDOW_SEGMENTS, shown_segments};
+        use crate::law::resume::{LEAST_KNOWN_SEGMENTS, shown_segments};
         let segments = shown_segments(cwnd_segments, ssthresh_segments);
         // An RTT that nobody has measured is the greatest (`tcp_min_rtt()`).
         let is_measured = min_rtt_us != 0 && min_rtt_us != u32::MAX;
-        if segments < 4 * INITIAL_WINDOW_SEGMENTS || !is_measured {
+        if segments < LEAST_KNOWN_SEGMENTS || !is_measured {
             return None;
         }
         Some(Self { bytes: segments.saturating_mul(mss_bytes), rtt_us: min_rtt_us })

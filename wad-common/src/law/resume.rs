@@ -11,8 +11,11 @@ use super::MIN_WINDOW_SEGMENTS;
 use crate::record;
 
 /// The initial window (IW) of RFC 6928 section 2: no flow is brought below it without
-/// congestion, and less than four of it are not worth a jump (RFC 9959, Observing).
+/// congestion.
 pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
+
+/// Less is not worth a jump: four initial windows (RFC 9959, Observing the Path Capacity).
+pub const LEAST_KNOWN_SEGMENTS: u32 = 4 * INITIAL_WINDOW_SEGMENTS;
 
 /// An RTT that is longer by this tells of a queue: the least bound of HyStart++
 /// (`MIN_RTT_THRESH`, RFC 9406 section 4.2). Jitter may be taken for one: the window is what was
@@ -155,7 +158,7 @@ impl Resume {
         let half_segments = known.saved_cwnd_segments / 2;
         let jump_segments =
             if half_segments < max_jump_segments { half_segments } else { max_jump_segments };
-        let is_worth_it = known.saved_cwnd_segments >= 4 * INITIAL_WINDOW_SEGMENTS;
+        let is_worth_it = known.saved_cwnd_segments >= LEAST_KNOWN_SEGMENTS;
         if !is_worth_it || jump_segments <= cwnd_segments || known.saved_rtt_us == 0 {
             return Self::NONE;
         }
