@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use wad_common::{
     control::LONG_PATH_US,
-    law::{Aimd, highspeed},
+    law::{Aimd, highspeed, resume::LEAST_KNOWN_SEGMENTS},
 };
 use wad_policy::{config::MAX_BUFFER_BYTES, law::Law, response::Response};
 
@@ -22,6 +22,9 @@ const MOST_MAX_SSTHRESH_SEGMENTS: u32 = 100_000;
 /// A path that loses more is no leaky one to the law for such (its
 /// [module](wad_common::law::leaky)).
 const MAX_LEAK: f64 = 0.01;
+/// The kernel's side knows in 32 bits what a path holds. A larger one would be taken to hold
+/// so much, and connections that begin together would share that and no more.
+const MOST_KNOWN_BYTES: f64 = u32::MAX as f64;
 
 /// Holds the policies to paste, as TOML. The network in them is of RFC 5737: it is for
 /// whoever pastes one to name.
@@ -66,8 +69,9 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
     let is_within_buffers = question.auto_buffer_bytes() <= MAX_BUFFER_BYTES;
     // A connection can't have more than that, and so can't overshoot the path.
     let ends_slow_start = share.is_some() && path.bdp_bytes() <= MAX_WINDOW_BYTES;
+    let resumes = share.is_some() && is_worth_a_jump(question);
 
-    if ends_slow_start || has_large_window && is_within_buffers {
+    if ends_slow_start || resumes || has_large_window && is_within_buffers {
         let Question { rate, rtt, .. } = question;
         write!(toml, "bandwidth = \"{rate}\"\nrtt = \"{rtt}\"\n")?;
     }
@@ -90,15 +94,29 @@ fn write_settings(toml: &mut String, question: &Question, share: Option<Share>) 
             writeln!(toml, "# the share of a standard flow, whoever else is on the path")?;
             writeln!(toml, "congestion = \"{}\"", Law::Aimd.name())?;
         }
-        Some(Share::Highspeed) => write_highspeed(toml, path.bdp_segments(), question.loss)?,
+        Some(Share::Highspeed) => write_highspeed(toml, question, resumes)?,
     }
-    if ends_slow_start { write_slow_start(toml, question) } else { Ok(()) }
+    if ends_slow_start {
+        write_slow_start(toml, question)?;
+    }
+    if resumes { write_resume(toml) } else { Ok(()) }
+}
+
+/// Whether new flows gain by what is known of the path: a jump to half of that (RFC 9959).
+/// One that is likely to lose a packet by chance is taken for too far, and the path rests.
+fn is_worth_a_jump(question: &Question) -> bool {
+    let path = question.path();
+    let known_segments = path.bdp_bytes() / f64::from(path.mss_bytes);
+    let lost_segments = question.loss.unwrap_or(0.0) * known_segments / 2.0;
+    known_segments >= f64::from(LEAST_KNOWN_SEGMENTS)
+        && path.bdp_bytes() <= MOST_KNOWN_BYTES
+        && lost_segments < 1.0
 }
 
 /// Whether losses come without a queue is for whoever pastes it to know.
-fn write_highspeed(toml: &mut String, bdp_segments: u32, loss: Option<f64>) -> fmt::Result {
+fn write_highspeed(toml: &mut String, question: &Question, resumes: bool) -> fmt::Result {
     let response = Response::highspeed();
-    let filling_loss = response.loss(f64::from(bdp_segments));
+    let filling_loss = response.loss(f64::from(question.path().bdp_segments()));
     let share = response.share(filling_loss);
     let name = Law::HighSpeed.name();
     writeln!(
@@ -106,12 +124,15 @@ fn write_highspeed(toml: &mut String, bdp_segments: u32, loss: Option<f64>) -> f
         "# up to {share:.1} times a standard flow's share on this path: only where all"
     )?;
     writeln!(toml, "# who share it agree")?;
-    if let Some(loss) = loss.filter(|loss| (filling_loss..MAX_LEAK).contains(loss)) {
+    let is_leak = |loss: &f64| (filling_loss..MAX_LEAK).contains(loss);
+    if let Some(loss) = question.loss.filter(is_leak) {
+        // The law for such paths takes no `resume`.
+        let place = if resumes { "in its place and resume's" } else { "in its place" };
         writeln!(
             toml,
             "# does not fill the path at {loss:e} lost; if those come without a queue,"
         )?;
-        writeln!(toml, "# this in its place does: loss = \"leaky\"")?;
+        writeln!(toml, "# this {place} does: loss = \"leaky\"")?;
     }
     write!(toml, "congestion = \"{name}\"\nallow = \"aggressive\"\n")
 }
@@ -127,4 +148,11 @@ fn write_slow_start(toml: &mut String, question: &Question) -> fmt::Result {
     let max_ssthresh = bdp_segments / WINDOWS_PER_MAX_SSTHRESH;
     let max_ssthresh = max_ssthresh.clamp(LEAST_MAX_SSTHRESH_SEGMENTS, MOST_MAX_SSTHRESH_SEGMENTS);
     writeln!(toml, "max_ssthresh = {max_ssthresh}")
+}
+
+/// The numbers are those of the question, and nobody has measured them.
+fn write_resume(toml: &mut String) -> fmt::Result {
+    writeln!(toml, "# new connections jump to half of bandwidth times rtt (RFC 9959): only where")?;
+    writeln!(toml, "# both are true")?;
+    writeln!(toml, "resume = \"known\"")
 }

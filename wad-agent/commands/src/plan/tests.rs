@@ -6,7 +6,7 @@ use std::{fmt::Write as _, iter};
 use clap::Parser as _;
 use wad_common::law::{Aimd, Binomial, Window, aimd::ONE_Q16, highspeed, scalable};
 use wad_policy::{
-    config::{Config, Congestion, Host},
+    config::{Config, Congestion, Host, Resume},
     law::Law,
     response::Response,
 };
@@ -102,14 +102,19 @@ fn streams_divide_nothing_where_the_kernels_buffers_are_large_enough() {
 
 #[test]
 fn a_leaky_path_is_told_of_where_highspeed_does_not_fill_it() {
-    const HINT: &str = "# this in its place does: loss = \"leaky\"\n";
+    const HINT: &str = " does: loss = \"leaky\"\n";
+    const RESUME: &str = "resume = \"known\"\n";
     for (loss, is_told) in [(1e-10, false), (1e-6, true), (0.009, true), (0.02, false)] {
         let policies = Policies::of(&question("10Gbit", "120ms", Some(loss), 1500));
         let toml = policies.aggressive.expect("it recovers slowly");
         assert_eq!(toml.contains(HINT), is_told, "{toml}");
         if is_told {
-            let config =
-                checked_toml(&toml.replace("congestion = \"wad_highspeed\"", "loss = \"leaky\""));
+            assert_eq!(
+                toml.contains("# this in its place and resume's does"),
+                toml.contains(RESUME)
+            );
+            let toml = toml.replace("congestion = \"wad_highspeed\"", "loss = \"leaky\"");
+            let config = checked_toml(&toml.replace(RESUME, ""));
             assert_eq!(config.paths[0].congestion, Some(Congestion::Ours(Law::Leaky)));
         }
     }
@@ -120,7 +125,34 @@ fn the_policy_of_any_path_is_taken() {
     for rate in ["9.6kbit", "1Mbit", "100Mbit", "1Gbit", "12.5GB/s", "1Tbit", "10Tbit"] {
         for rtt in ["10us", "1ms", "20ms", "0.12s", "600ms", "10s"] {
             for mtu_bytes in [576, 1500, 9000, 65_535] {
-                checked(&question(rate, rtt, None, mtu_bytes));
+                for streams in [1, 4, 64] {
+                    checked(&Question { streams, ..question(rate, rtt, None, mtu_bytes) });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_known_path_is_started_fast_where_it_is_worth_it() {
+    // One connection can't fill the second half of them, and what the last holds is beyond what
+    // the kernel's side can know.
+    for (rate, rtt, loss, is_fast) in [
+        ("100Mbit", "1ms", None, false),
+        ("10Mbit", "46ms", None, false),
+        ("10Mbit", "47ms", None, true),
+        ("10Gbit", "1ms", None, true),
+        ("600Mbit", "120ms", None, true),
+        ("600Mbit", "120ms", Some(1e-4), true),
+        ("600Mbit", "120ms", Some(1e-3), false),
+        ("100Gbit", "300ms", None, true),
+        ("100Gbit", "400ms", None, false),
+    ] {
+        let alone = question(rate, rtt, loss, 1500);
+        for streams in [1, 4, 64] {
+            for config in checked(&Question { streams, ..alone.clone() }) {
+                let expected = if is_fast { Resume::Known } else { Resume::Off };
+                assert_eq!(config.paths[0].resume, expected, "{rate}, {rtt}, {loss:?}");
             }
         }
     }
