@@ -162,10 +162,20 @@ pub struct Resuming {
     pub rtt_us: u32,
     /// A [`Use`].
     pub has: u32,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
+    /// So many flows of its path had been admitted when it began, or after its last pause, itself
+    /// included. It wraps.
+    pub admitted: u32,
 }
 record!(Resuming, size = 16);
+
+impl Resuming {
+    /// Returns how many flows share a jump: it, and those that were admitted since.
+    #[inline(always)]
+    #[must_use]
+    pub const fn sharing_flows(&self, admitted: u64) -> u32 {
+        (admitted as u32).wrapping_sub(self.admitted).saturating_add(1)
+    }
+}
 
 /// A use says what a flow has made of what is saved.
 #[repr(u32)]

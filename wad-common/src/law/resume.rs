@@ -105,6 +105,9 @@ pub struct Ack {
     pub ssthresh_segments: u32,
     /// Whether there is more to send than the window lets out.
     pub is_cwnd_limited: bool,
+    /// So many flows have come to the path since this one began, or went on, itself included. It
+    /// says so in Reconnaissance alone.
+    pub sharing_flows: u32,
 }
 
 /// A window and its threshold.
@@ -253,7 +256,7 @@ impl Resume {
         if rtt_us != 0 && (self.min_rtt_us == 0 || rtt_us < self.min_rtt_us) {
             self.min_rtt_us = rtt_us;
         }
-        let jump_segments = self.segments;
+        let jump_segments = part(self.segments, ack.sharing_flows);
         if ack.cwnd_segments >= jump_segments {
             *self = Self::NONE;
             return Step::Normal;
@@ -356,6 +359,13 @@ impl Resume {
     const fn has_ended(&self, ack: &Ack) -> bool {
         ack.delivered_segments.wrapping_sub(self.end_delivered_segments) as i32 >= 0
     }
+}
+
+/// Returns how far one of so many flows jumps, together no further than to all of what is known: to
+/// half of that alone.
+#[inline(always)]
+const fn part(half_segments: u32, flows: u32) -> u32 {
+    if flows > 2 { half_segments.saturating_mul(2) / flows } else { half_segments }
 }
 
 #[inline(always)]

@@ -50,7 +50,9 @@ pub fn admit<const ADDITION: bool>(
     let Some(stats) = stats else { return Outcome::TooMany };
     let released = Shared::new(&mut stats.released);
     let admitted = Shared::new(&mut stats.admitted);
-    let others = add_to_others::<ADDITION>(admitted, 1).saturating_sub(released.load());
+    let before = add_to_others::<ADDITION>(admitted, 1);
+    flow.resuming.admitted = (before as u32).wrapping_add(1);
+    let others = before.saturating_sub(released.load());
     if policy.max_flows != 0 && others >= policy.max_flows.into() {
         released.add(1);
         Shared::new(&mut stats.too_many).add(1);

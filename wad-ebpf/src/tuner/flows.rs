@@ -7,21 +7,21 @@ use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
     arrivals::Arrivals,
     counter::Counter,
-    division::Division,
+    division::{Division, part_bytes},
     event::Kind,
     flow::{
         Asks, Counts, Flow, Outcome, Own, Role, Settings,
         option::{CONGESTION, RCVBUF, SNDBUF, UNNOTED},
     },
     growth::Room,
-    policy::{ANY_USER, DIVIDES, OVERRIDES, Policy},
+    policy::{ANY_USER, DIVIDES, OVERRIDES, Policy, RESUMES_KNOWN},
     process::Process,
     refused::{Refused, SocketSetting},
     saved::Resuming,
     share,
     signals::Signals,
 };
-use wad_ebpf::policies;
+use wad_ebpf::{counts, policies};
 
 use crate::{account, options, own::Unnoted, report, resume, socket::Socket};
 
@@ -182,9 +182,9 @@ pub fn set_before_data(socket: &impl Socket, flow: &mut Flow) {
 }
 
 /// Sets the buffers that are fixed. Those that grow are the kernel's at first, see
-/// `growth`.
+/// `growth`; but for the one to receive on a path that is known.
 #[inline(never)]
-pub fn set_buffers(socket: &impl Socket, flow: &mut Flow) {
+pub fn set_buffers<S: Socket>(socket: &S, flow: &mut Flow) {
     if flow.asks.sndbuf_bytes != 0 && !flow.sndbuf_grows() && may_set(flow, SNDBUF) {
         let set = socket.set_sndbuf(flow.sndbuf_bytes());
         if set.is_ok() {
@@ -192,13 +192,28 @@ pub fn set_buffers(socket: &impl Socket, flow: &mut Flow) {
         }
         flow.refused.note(SocketSetting::Sndbuf, set);
     }
-    if flow.asks.rcvbuf_bytes != 0 && !flow.rcvbuf_grows() && may_set(flow, RCVBUF) {
-        let set = socket.set_rcvbuf(flow.rcvbuf_bytes());
+    let rcvbuf_bytes =
+        if flow.rcvbuf_grows() { first_rcvbuf_bytes::<S>(flow) } else { flow.rcvbuf_bytes() };
+    if rcvbuf_bytes != 0 && may_set(flow, RCVBUF) {
+        let set = socket.set_rcvbuf(rcvbuf_bytes);
         if set.is_ok() {
             flow.given |= RCVBUF as u16;
         }
         flow.refused.note(SocketSetting::Rcvbuf, set);
     }
+}
+
+/// Returns the receive buffer that a new flow begins with where its path is known, so that the
+/// other end may make use of that as well (RFC 9959): what the path holds, divided among its flows, of
+/// which each may be one whose application reads nothing. 0 leaves it to the kernel, as where memory
+/// is short, or that would be less.
+#[inline(always)]
+fn first_rcvbuf_bytes<S: Socket>(flow: &Flow) -> u32 {
+    if !S::IS_NEW || flow.asks.flags & RESUMES_KNOWN == 0 || !counts::may_grow(flow) {
+        return 0;
+    }
+    let part_bytes = part_bytes(flow.rcvbuf_bytes(), counts::tuned_flows(flow.policy), 0);
+    if part_bytes > flow.before.rcvbuf_bytes / 2 { part_bytes } else { 0 }
 }
 
 #[inline(never)]

@@ -47,7 +47,7 @@ pub fn send(socket: &impl Socket, flow: &Flow, kind: Kind) {
     let waiting_bytes = unsafe {
         bpf_ringbuf_query(ptr::from_ref(&EVENTS).cast_mut().cast(), BPF_RB_AVAIL_DATA.into())
     };
-    let is_to_wake = waiting_bytes >= WAKE_BYTES && waiting_bytes < WAKES_END_BYTES;
+    let is_to_wake = (WAKE_BYTES..WAKES_END_BYTES).contains(&waiting_bytes);
     let wake = if is_to_wake { BPF_RB_FORCE_WAKEUP } else { BPF_RB_NO_WAKEUP };
     entry.submit(wake.into());
 }

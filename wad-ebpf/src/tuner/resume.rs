@@ -69,7 +69,7 @@ fn take_of<const ADDITION: bool, S: Socket>(
         cwnd_segments: known.saved_cwnd_segments,
         rtt_us: known.saved_rtt_us,
         has: Use::Has as u32,
-        reserved: 0,
+        ..flow.resuming
     };
 }
 

@@ -168,3 +168,32 @@ fn a_jump_that_was_too_far_is_taken_back_and_the_path_rests() -> Result<()> {
     ensure!(next <= SLOW_START_SEGMENTS, "{next} segments on a path that rests");
     Ok(())
 }
+
+#[e2e(beside)]
+fn a_known_path_has_room_to_receive_from_the_first_segment_on() -> Result<()> {
+    /// 1.25 times what the path holds, doubled.
+    const WHOLE_BYTES: u64 = 2 * 1_875_000;
+    let stand = Stand::set_up("room")?;
+    let wan = wan()?;
+    let known = "rcvbuf = 'auto'; bandwidth = '200Mbit'; rtt = '60ms'";
+    let policy =
+        policy(RESUMES, &format!("resume = 'known'; {known}")) + &policy(BEGINS_ANEW, known);
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    let rcvbufs = |connection: &Connection| -> Result<[u64; 2]> {
+        let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
+        Ok([near.rcvbuf_bytes, far.rcvbuf_bytes])
+    };
+    // Each application that reads nothing may let as much lie there: it is one path's.
+    let first = open(&wan, RESUMES)?;
+    let second = open(&wan, RESUMES)?;
+    let (whole, half) = (rcvbufs(&first)?, rcvbufs(&second)?);
+    ensure!(whole == [WHOLE_BYTES; 2] && half == [WHOLE_BYTES / 2; 2], "{whole:?}, {half:?}");
+    let kernels = rcvbufs(&open(&wan, BEGINS_ANEW)?)?;
+    ensure!(kernels.iter().all(|bytes| *bytes < WHOLE_BYTES / 4), "{kernels:?}");
+    drop((first, second));
+    until_closed(&home, 2.0)?;
+    let again = rcvbufs(&open(&wan, RESUMES)?)?;
+    ensure!(again == whole, "{again:?} after those had closed");
+    Ok(())
+}

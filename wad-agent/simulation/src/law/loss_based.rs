@@ -43,6 +43,8 @@ impl LossBasedLaw {
             cwnd_segments: tcp.cwnd_segments,
             ssthresh_segments: tcp.ssthresh_segments,
             is_cwnd_limited: tcp.is_cwnd_limited,
+            // All are there from the start, and what is known is divided among them.
+            sharing_flows: 1,
         });
         match step {
             Step::Normal => return false,

@@ -39,6 +39,7 @@ impl Flow {
                 cwnd_segments: INITIAL_WINDOW_SEGMENTS,
                 ssthresh_segments: SSTHRESH,
                 is_cwnd_limited: true,
+                sharing_flows: 1,
             },
         }
     }
@@ -166,6 +167,26 @@ fn reconnaissance_lasts_for_as_long_as_little_is_sent() {
     flow.ack.cwnd_segments = 500;
     assert_eq!(flow.ack(1, 1), Step::Normal);
     assert_eq!(flow.resume, Resume::NONE);
+}
+
+#[test]
+fn flows_that_come_meanwhile_have_their_part_of_the_jump() {
+    let jump = |flows| {
+        let mut flow = Flow::begin(KNOWN);
+        flow.ack.sharing_flows = flows;
+        (1..INITIAL_WINDOW_SEGMENTS).for_each(|_| assert_eq!(flow.ack(1, 2), Step::Normal));
+        match flow.ack(1, 2) {
+            Step::Jump(window) => Some(window.cwnd_segments),
+            step => {
+                assert_eq!((step, flow.resume), (Step::Normal, Resume::NONE));
+                None
+            }
+        }
+    };
+    // Half of what is known each, as long as that is not more than all of it.
+    assert_eq!([1, 2, 4, 8].map(jump), [Some(500), Some(500), Some(250), Some(125)]);
+    // Slow start has come as far by itself.
+    assert_eq!([64, u32::MAX].map(jump), [None, None]);
 }
 
 #[test]
@@ -373,6 +394,7 @@ proptest! {
             (any::<bool>(), any::<bool>(), 0..300_000_u32, 0..300_000_u32, 0..2_000_u32, 0..500_000_u32),
             1..200,
         ),
+        sharing_flows in 0..200_u32,
     ) {
         let mut resume = begin(known, max_jump, begun);
         let half = known.saved_cwnd_segments / 2;
@@ -400,7 +422,7 @@ proptest! {
                 now_us, latest_rtt_us, srtt_us: 100_000, delivered_segments: delivered,
                 retransmitted_segments: 0,
                 in_flight_segments: in_flight.min(cwnd), cwnd_segments: cwnd,
-                ssthresh_segments: SSTHRESH, is_cwnd_limited,
+                ssthresh_segments: SSTHRESH, is_cwnd_limited, sharing_flows,
             };
             match resume.on_ack(&ack) {
                 Step::Jump(window) => {
