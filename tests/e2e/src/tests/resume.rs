@@ -169,13 +169,13 @@ fn a_jump_that_was_too_far_is_taken_back_and_the_path_rests() -> Result<()> {
     Ok(())
 }
 
-#[e2e(beside)]
+#[e2e(long, beside)]
 fn a_known_path_has_room_to_receive_from_the_first_segment_on() -> Result<()> {
-    /// 1.25 times what the path holds, doubled.
+    // 1.25 times what the path holds, doubled.
     const WHOLE_BYTES: u64 = 2 * 1_875_000;
     let stand = Stand::set_up("room")?;
     let wan = wan()?;
-    let known = "rcvbuf = 'auto'; bandwidth = '200Mbit'; rtt = '60ms'";
+    let known = "sndbuf = 'auto'; rcvbuf = 'auto'; bandwidth = '200Mbit'; rtt = '60ms'";
     let policy =
         policy(RESUMES, &format!("resume = 'known'; {known}")) + &policy(BEGINS_ANEW, known);
     let home = Home::create(&program()?, &policy)?;
