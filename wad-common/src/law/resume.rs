@@ -105,8 +105,7 @@ pub struct Ack {
     pub ssthresh_segments: u32,
     /// Whether there is more to send than the window lets out.
     pub is_cwnd_limited: bool,
-    /// So many flows have come to the path since this one began, or went on, itself included. It
-    /// says so in Reconnaissance alone.
+    /// So many flows have come to the path since this one began, or went on, itself included.
     pub sharing_flows: u32,
 }
 

@@ -7,7 +7,7 @@ use wad_common::{
     flow::Flow,
     law::{
         loss_based::LossBased,
-        resume::{Ack, Known, Phase, Resume, Step, Window},
+        resume::{Ack, Known, Resume, Step, Window},
     },
     saved::{Resuming, Use},
 };
@@ -71,24 +71,17 @@ fn known_to(flow: &Flow) -> (Known, u32) {
     (known, saved_cwnd_segments / counts::senders(flow.policy))
 }
 
-/// Returns how many flows of the path want a part of the jump: those that have come meanwhile, of which
-/// none could have been counted when it was said how far it may go.
-#[inline(never)]
-fn sharing_flows(tcp: Tcp) -> u32 {
-    // SAFETY: the kernel gave this program the socket.
-    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return 1 };
-    let Some(stats) = counts::stats(flow.policy) else { return 1 };
-    flow.resuming.sharing_flows(Shared::new(&mut stats.admitted).load())
-}
-
 /// Does what an ACK asks for; whether the window is settled with that.
 #[inline(always)]
 pub fn on_ack(tcp: Tcp, parameters: Parameters) -> bool {
     if tcp.private::<u8>(RESUME) == 0 {
         return false;
     }
+    // SAFETY: the kernel gave this program the socket.
+    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return false };
+    let Some(stats) = counts::stats(flow.policy) else { return false };
+    let admitted = Shared::new(&mut stats.admitted).load();
     let mut resume: Resume = tcp.private(RESUME);
-    let is_to_jump = matches!(resume.phase(), Phase::Reconnaissance);
     let step = resume.on_ack(&Ack {
         now_us: tcp.now_us() as u32,
         latest_rtt_us: tcp.latest_rtt_us(),
@@ -99,7 +92,9 @@ pub fn on_ack(tcp: Tcp, parameters: Parameters) -> bool {
         cwnd_segments: tcp.cwnd_segments(),
         ssthresh_segments: tcp.ssthresh_segments(),
         is_cwnd_limited: tcp.is_cwnd_limited(),
-        sharing_flows: if is_to_jump { sharing_flows(tcp) } else { 1 },
+        // Those that have come meanwhile were not there when it was said how far it may jump. To ask
+        // for the phase first would have the verifier follow all that comes after it twice.
+        sharing_flows: flow.resuming.sharing_flows(admitted),
     });
     tcp.set_private(RESUME, resume);
     match step {
