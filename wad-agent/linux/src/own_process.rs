@@ -59,16 +59,16 @@ mod tests {
     fn it_grows_with_what_is_used() {
         let before = Usage::now();
         let memory = vec![1_u8; 32 << 20];
-        let files: Vec<_> = (0..50).map(|_| fs::File::open("/proc/self/statm").unwrap()).collect();
+        let files: Vec<_> = (0..400).map(|_| fs::File::open("/proc/self/statm").unwrap()).collect();
         let until = std::time::Instant::now() + Duration::from_millis(50);
         while std::time::Instant::now() < until {
             std::hint::black_box(&memory);
         }
         let after = Usage::now();
         assert!(after.cpu.unwrap() >= before.cpu.unwrap() + Duration::from_millis(10));
-        // Other tests run beside this one, and may give some back.
+        // Other tests run beside this one, and may give some back: a hundred descriptors and more.
         assert!(after.resident_bytes.unwrap() > before.resident_bytes.unwrap() + (16 << 20));
-        assert!(after.open_descriptors.unwrap() > before.open_descriptors.unwrap() + 25);
+        assert!(after.open_descriptors.unwrap() > before.open_descriptors.unwrap() + 200);
         assert!(after.max_descriptors.unwrap() >= after.open_descriptors.unwrap());
         drop((memory, files));
     }
