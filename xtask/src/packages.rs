@@ -50,9 +50,10 @@ const HEADERS: (&str, &str) = ("libc6-dev-amd64-cross", "/usr/x86_64-linux-gnu/i
 pub const OTHER_HEADERS: &str = HEADERS.1;
 
 /// This list has all packages.
-pub const ALL: [Package; 32] = [
+pub const ALL: [Package; 33] = [
     Package::new("iproute2", "ip", "network namespaces, `ss`").for_demo(),
     Package::new("iperf3", "iperf3", "a real client in tests and lab"),
+    Package::new("iputils-ping", "ping", "a real tool of probes in tests"),
     Package::new("nginx-light", "nginx", "a real server in tests").service("nginx"),
     Package::new("curl", "curl", "a real client in tests"),
     Package::new("prometheus", "promtool", "checks and scrapes /metrics").service("prometheus"),
