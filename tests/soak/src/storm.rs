@@ -6,6 +6,7 @@
 mod counts;
 mod data;
 mod events;
+mod failures;
 mod figures;
 mod ground;
 mod load;

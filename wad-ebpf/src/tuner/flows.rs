@@ -212,8 +212,8 @@ fn first_rcvbuf_bytes<S: Socket>(flow: &Flow) -> u32 {
     if !S::IS_NEW || flow.asks.flags & RESUMES_KNOWN == 0 || !counts::may_grow(flow) {
         return 0;
     }
-    let part_bytes = part_bytes(flow.rcvbuf_bytes(), counts::tuned_flows(flow.policy), 0);
-    if part_bytes > flow.before.rcvbuf_bytes / 2 { part_bytes } else { 0 }
+    let bytes = part_bytes(flow.rcvbuf_bytes(), counts::tuned_flows(flow.policy), 0);
+    if bytes > flow.before.rcvbuf_bytes / 2 { bytes } else { 0 }
 }
 
 #[inline(never)]

@@ -20,6 +20,7 @@ use wad_testbed::{
 
 use super::{
     counts::Counts,
+    failures::Failures,
     ground::{Ground, MODES, PODS, PORT},
     load::Load,
     tally::Counted,
@@ -37,14 +38,13 @@ pub struct Weather<'a> {
     ground: &'a Ground<'a>,
     load: &'a Load,
     agent: Option<Agent<'a>>,
-    begun: Instant,
     build: Build,
     policy: usize,
     pods: Vec<(Netns, Connection)>,
     groups: Vec<Cgroup>,
     /// The counts at which this build began to count.
     since: Vec<(&'static str, Counted)>,
-    failures: Vec<String>,
+    failures: Failures,
     pub counts: Counts,
 }
 
@@ -55,13 +55,12 @@ impl<'a> Weather<'a> {
             ground,
             load,
             agent: None,
-            begun: Instant::now(),
             build: Build::This,
             policy: 0,
             pods: Vec::new(),
             groups: Vec::new(),
             since: Vec::new(),
-            failures: Vec::new(),
+            failures: Failures::default(),
             counts: Counts::default(),
         };
         load.paused(|| {
@@ -181,9 +180,8 @@ impl<'a> Weather<'a> {
             signal::sleep(Duration::from_millis(200))?;
         };
         self.counts.comparisons += 1;
-        let (at, build) = (self.begun.elapsed().as_secs_f64(), self.build);
-        let told = |wrong| format!("after {at:.1} s, of {build:?} build: {wrong}");
-        self.failures.extend(wrong.into_iter().map(told));
+        let build = self.build;
+        wrong.iter().for_each(|wrong| self.failures.add(&format!("of {build:?} build: {wrong}")));
         Ok(())
     }
 
@@ -202,7 +200,7 @@ impl<'a> Weather<'a> {
         load.paused(|| self.compare())?;
         let log = self.ground.home.log();
         if log.contains("panicked") {
-            self.failures.push("an agent panicked; see its log".to_owned());
+            self.failures.add("an agent panicked; see its log");
         }
         self.pods.clear();
         self.groups.clear();
@@ -211,6 +209,6 @@ impl<'a> Weather<'a> {
         self.ground.reload()?;
         ensure!(self.agent.is_some(), "there is an agent between events");
         self.stop()?;
-        Ok(std::mem::take(&mut self.failures))
+        Ok(self.failures.take())
     }
 }

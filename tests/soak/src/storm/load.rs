@@ -23,6 +23,7 @@ use wad_testbed::{
 
 use super::{
     data::{Data, Request},
+    failures::Failures,
     ground::{LONG, PORT, TARGETS},
     tally::{Counted, Tally},
 };
@@ -39,8 +40,8 @@ const LONG_BYTES: u64 = 2 * 1024 * 1024;
 const ONE_IS_LONG_OF: u64 = 50;
 
 /// All threads share this.
+#[derive(Default)]
 struct Shared {
-    begun: Instant,
     /// By target, what clients have counted.
     clients: [Tally; TARGETS.len()],
     /// The servers' counts of connections over IPv4.
@@ -49,29 +50,12 @@ struct Shared {
     /// Whoever makes a connection has this to read, until the connection is over.
     gate: RwLock<()>,
     stop: AtomicBool,
-    failures: Mutex<Vec<String>>,
+    failures: Failures,
 }
 
 impl Shared {
-    fn new() -> Self {
-        Self {
-            begun: Instant::now(),
-            clients: Default::default(),
-            servers: Tally::default(),
-            lasting_bytes: AtomicU64::default(),
-            gate: RwLock::default(),
-            stop: AtomicBool::default(),
-            failures: Mutex::default(),
-        }
-    }
-
     fn failed(&self, what: &str, error: &io::Error) {
-        const MOST: usize = 20;
-        let mut failures = locked(&self.failures);
-        if failures.len() < MOST {
-            let after = self.begun.elapsed().as_secs_f64();
-            failures.push(format!("{what}, after {after:.1} s: {error}"));
-        }
+        self.failures.add(&format!("{what}: {error}"));
     }
 
     fn is_over(&self) -> bool {
@@ -96,7 +80,7 @@ pub struct Done {
 
 impl Load {
     pub fn start(wire: &Wire, seed: u64) -> Result<Self> {
-        let shared = Arc::new(Shared::new());
+        let shared = Arc::new(Shared::default());
         let mut threads = Vec::new();
         // Both families come to it.
         let listener = tcp::listen(wire.b(), at("::", PORT))?;
@@ -153,11 +137,12 @@ impl Load {
     /// Ends it; returns what went wrong.
     pub fn end(&self) -> Result<Vec<String>> {
         self.stop();
-        Ok(std::mem::take(&mut *locked(&self.shared.failures)))
+        Ok(self.shared.failures.take())
     }
 
     fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Relaxed);
+        // Servers that see it answer nobody any more: no connection is to be on its way then.
+        self.paused(|| self.shared.stop.store(true, Ordering::Relaxed));
         let threads = std::mem::take(&mut *locked(&self.threads));
         let (near, listener) = (Arc::clone(&self.near), self.listener);
         let waking = thread::spawn(move || {
@@ -189,8 +174,11 @@ fn patient(stream: &TcpStream) -> io::Result<()> {
 
 /// Is a client: a connection after the other.
 fn ask(shared: &Shared, mut random: Random) {
-    while !shared.is_over() {
+    loop {
         let gate = shared.gate.read().expect("nobody panics with it");
+        if shared.is_over() {
+            return;
+        }
         let which = random.up_to(TARGETS.len() as u64 - 1) as usize;
         let most = if random.up_to(ONE_IS_LONG_OF - 1) == 0 { LONG_BYTES } else { SHORT_BYTES };
         let mut data = |most| Data { place: random.next(), bytes: random.up_to(most) };
