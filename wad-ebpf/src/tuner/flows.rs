@@ -205,14 +205,15 @@ pub fn set_buffers<S: Socket>(socket: &S, flow: &mut Flow) {
 
 /// Returns the receive buffer that a new flow begins with where its path is known, so that the
 /// other end may make use of that as well (RFC 9959): what the path holds, divided among its flows, of
-/// which each may be one whose application reads nothing. 0 leaves it to the kernel, as where memory
-/// is short, or that would be less.
+/// which each may be one whose application reads nothing; where the policy divides, it is a part already.
+/// 0 leaves it to the kernel, as where memory is short, or that would be less.
 #[inline(always)]
 fn first_rcvbuf_bytes<S: Socket>(flow: &Flow) -> u32 {
     if !S::IS_NEW || flow.asks.flags & RESUMES_KNOWN == 0 || !counts::may_grow(flow) {
         return 0;
     }
-    let bytes = part_bytes(flow.rcvbuf_bytes(), counts::tuned_flows(flow.policy), 0);
+    let flows = if flow.divides() { 0 } else { counts::tuned_flows(flow.policy) };
+    let bytes = part_bytes(flow.rcvbuf_bytes(), flows, 0);
     if bytes > flow.before.rcvbuf_bytes / 2 { bytes } else { 0 }
 }
 

@@ -22,6 +22,7 @@ const PATH: &str = "rtt = '60ms'\nforward = { rate = '200Mbit', queue = { bdp = 
                     reverse = { rate = '200Mbit', queue = { bdp = 0.5 } }\n";
 const RESUMES: u16 = 7000;
 const BEGINS_ANEW: u16 = 7010;
+const DIVIDES: u16 = 7020;
 /// The kernel's first window, twice that, and once more: slow start, with a few to spare.
 const SLOW_START_SEGMENTS: u32 = 10 + 20 + 40 + 10;
 const LIMIT: Duration = Duration::from_secs(5);
@@ -176,24 +177,32 @@ fn a_known_path_has_room_to_receive_from_the_first_segment_on() -> Result<()> {
     let stand = Stand::set_up("room")?;
     let wan = wan()?;
     let known = "sndbuf = 'auto'; rcvbuf = 'auto'; bandwidth = '200Mbit'; rtt = '60ms'";
-    let policy =
-        policy(RESUMES, &format!("resume = 'known'; {known}")) + &policy(BEGINS_ANEW, known);
-    let home = Home::create(&program()?, &policy)?;
+    let policies = [
+        policy(RESUMES, &format!("resume = 'known'; {known}")),
+        policy(DIVIDES, &format!("resume = 'known'; divide = true; {known}")),
+        policy(BEGINS_ANEW, known),
+    ];
+    let home = Home::create(&program()?, &policies.concat())?;
     let _agent = home.start(stand.cgroup())?;
     let rcvbufs = |connection: &Connection| -> Result<[u64; 2]> {
         let (near, far) = (connection.near_flow(wan.a())?, connection.far_flow(wan.b())?);
         Ok([near.rcvbuf_bytes, far.rcvbuf_bytes])
     };
-    // Each application that reads nothing may let as much lie there: it is one path's.
-    let first = open(&wan, RESUMES)?;
-    let second = open(&wan, RESUMES)?;
-    let (whole, half) = (rcvbufs(&first)?, rcvbufs(&second)?);
-    ensure!(whole == [WHOLE_BYTES; 2] && half == [WHOLE_BYTES / 2; 2], "{whole:?}, {half:?}");
+    // Each application that reads nothing may let as much lie there: it is one path's, and divided
+    // once, whether the policy says so or not.
+    let mut open_ones = Vec::new();
+    for port in [RESUMES, DIVIDES] {
+        for flows in [1, 2] {
+            open_ones.push(open(&wan, port)?);
+            let bytes = rcvbufs(open_ones.last().context("it was opened")?)?;
+            ensure!(bytes == [WHOLE_BYTES / flows; 2], "{bytes:?} of {flows} on port {port}");
+        }
+    }
     let kernels = rcvbufs(&open(&wan, BEGINS_ANEW)?)?;
     ensure!(kernels.iter().all(|bytes| *bytes < WHOLE_BYTES / 4), "{kernels:?}");
-    drop((first, second));
+    drop(open_ones);
     until_closed(&home, 2.0)?;
     let again = rcvbufs(&open(&wan, RESUMES)?)?;
-    ensure!(again == whole, "{again:?} after those had closed");
+    ensure!(again == [WHOLE_BYTES; 2], "{again:?} after those had closed");
     Ok(())
 }

@@ -110,7 +110,8 @@ pub const CONGESTION: &[Field] = &[
                 .then(|| Value::Real(rounded(increase_segments(in_force.policy.control.aimd))))
         })),
         paths: Some(Setting::new("additive_increase", |in_force| {
-            Some(Value::Real(increase_segments(in_force.policy.control.aimd)))
+            has_pair(in_force)
+                .then(|| Value::Real(increase_segments(in_force.policy.control.aimd)))
         })),
         ..Field::NONE
     },
@@ -124,7 +125,7 @@ pub const CONGESTION: &[Field] = &[
             has_pair(in_force).then(|| Value::Real(rounded(decrease(in_force.policy.control.aimd))))
         })),
         paths: Some(Setting::new("decrease", |in_force| {
-            Some(Value::Real(decrease(in_force.policy.control.aimd)))
+            has_pair(in_force).then(|| Value::Real(decrease(in_force.policy.control.aimd)))
         })),
         ..Field::NONE
     },
