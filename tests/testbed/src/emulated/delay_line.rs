@@ -1,10 +1,7 @@
 //! The way from the bottleneck to the far end: every packet takes the delay, and
 //! some are overtaken. Times in nanoseconds, by the emulator's clock.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::{BinaryHeap, VecDeque},
-};
+use std::collections::VecDeque;
 
 use crate::random::Random;
 
@@ -27,10 +24,10 @@ pub struct DelayLaw {
 pub struct DelayLine<T> {
     law: DelayLaw,
     random: Random,
-    heap: BinaryHeap<Reverse<Entry<T>>>,
+    /// The next to arrive first.
+    line: VecDeque<Entry<T>>,
     /// Packets that are not in order yet, the first to be let go first.
     held: VecDeque<Held<T>>,
-    count: u64,
     latest_ns: u64,
     held_back: u64,
 }
@@ -47,8 +44,6 @@ struct Held<T> {
 #[derive(Debug)]
 struct Entry<T> {
     due_ns: u64,
-    /// Keeps packets due at the same time in order.
-    number: u64,
     item: T,
 }
 
@@ -58,9 +53,8 @@ impl<T> DelayLine<T> {
         Self {
             law,
             random: Random::new(seed),
-            heap: BinaryHeap::new(),
+            line: VecDeque::new(),
             held: VecDeque::new(),
-            count: 0,
             latest_ns: 0,
             held_back: 0,
         }
@@ -97,14 +91,15 @@ impl<T> DelayLine<T> {
     }
 
     fn put_in_line(&mut self, due_ns: u64, item: T) {
-        self.heap.push(Reverse(Entry { due_ns, number: self.count, item }));
-        self.count += 1;
+        // At the end, but for what was held back until its limit.
+        let later = self.line.iter().rev().take_while(|entry| entry.due_ns > due_ns).count();
+        self.line.insert(self.line.len() - later, Entry { due_ns, item });
     }
 
     /// Returns when the next packet arrives.
     #[must_use]
     pub fn next_due_ns(&self) -> Option<u64> {
-        let in_line = self.heap.peek().map(|Reverse(entry)| entry.due_ns);
+        let in_line = self.line.front().map(|entry| entry.due_ns);
         let held = self.held.front().map(|held| held.limit_ns);
         in_line.into_iter().chain(held).min()
     }
@@ -112,11 +107,9 @@ impl<T> DelayLine<T> {
     /// Takes out the next packet, if it has arrived by now.
     pub fn pop(&mut self, now_ns: u64) -> Option<T> {
         let due_ns = self.next_due_ns().filter(|due_ns| *due_ns <= now_ns)?;
-        match self.heap.peek() {
-            Some(Reverse(entry)) if entry.due_ns == due_ns => {
-                self.heap.pop().map(|Reverse(entry)| entry.item)
-            }
-            _ => self.held.pop_front().map(|held| held.item),
+        match self.line.pop_front_if(|entry| entry.due_ns == due_ns) {
+            Some(entry) => Some(entry.item),
+            None => self.held.pop_front().map(|held| held.item),
         }
     }
 
@@ -126,26 +119,6 @@ impl<T> DelayLine<T> {
         self.held_back
     }
 }
-
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.due_ns, self.number).cmp(&(other.due_ns, other.number))
-    }
-}
-
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl<T> Eq for Entry<T> {}
 
 #[cfg(test)]
 mod tests {
