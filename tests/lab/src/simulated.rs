@@ -7,11 +7,11 @@ use serde::Deserialize;
 use wad_testbed::{
     emulated::path::Direction,
     process::{ProcessError, run_command},
-    settings::UNTUNED_WINDOW_BYTES,
 };
 
 use crate::{
-    report::Report,
+    measure::median,
+    report::{Report, Sample},
     scenario::{Load, Scenario, Variant},
 };
 
@@ -53,7 +53,10 @@ pub fn beside(wad: &Path, scenario: &Scenario, report: &Report) -> Result<String
         let variant = scenario.variants.iter().find(|one| one.name == measured.name);
         let Some(variant) = variant else { continue };
         let figures = match arguments(scenario, variant) {
-            Ok(words) => simulate(wad, variant, &words)?,
+            Ok(mut words) => {
+                words.extend(window(variant, &measured.samples));
+                simulate(wad, variant, &words)?
+            }
             Err(why) => Err(why.to_owned()),
         };
         let name = &variant.name;
@@ -145,10 +148,16 @@ pub fn arguments(scenario: &Scenario, variant: &Variant) -> Result<Vec<String>, 
         Some(_) => format!("--path={}", group.name),
         None => "--law=cubic".to_owned(),
     });
-    if variant.policy.is_none() {
-        words.push(format!("--window={UNTUNED_WINDOW_BYTES}"));
-    }
     Ok(words)
+}
+
+/// Returns the argument for what the kernel's own buffers let a flow have on its way, which is not
+/// simulated: the window that was offered to it, and what its send buffer holds on average, which is
+/// filled anew whenever a third of it is free (`sk_stream_write_space()`).
+fn window(variant: &Variant, samples: &[Sample]) -> Option<String> {
+    let bytes = |sample: &Sample| sample.send_window_bytes.min(sample.sndbuf_bytes / 6 * 5);
+    let median_bytes = median(samples.iter().map(|sample| bytes(sample) as f64));
+    variant.policy.is_none().then(|| format!("--window={median_bytes:.0}"))
 }
 
 /// Whether the way does what is not simulated.
@@ -163,6 +172,7 @@ fn is_beyond(way: &Direction) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::tests::sample;
 
     fn of(scenario: &str, variant: &str) -> Result<Vec<String>, &'static str> {
         let scenario = Scenario::load(scenario).unwrap();
@@ -179,7 +189,19 @@ mod tests {
              --seed=0 --json --lose=3000 --path=wad_aimd"
         );
         let words = of("datatag", "untuned").unwrap().join(" ");
-        assert!(words.ends_with("--law=cubic --window=3145728"), "{words}");
+        assert!(words.ends_with("--law=cubic"), "{words}");
+    }
+
+    #[test]
+    fn what_the_kernels_buffers_let_on_its_way_is_as_it_was() {
+        let scenario = Scenario::load("datatag").unwrap();
+        let window_of = |name, send_window_bytes| {
+            let variant = scenario.variants.iter().find(|one| one.name == name).unwrap();
+            window(variant, &[Sample { send_window_bytes, sndbuf_bytes: 4_194_300, ..sample(1e8) }])
+        };
+        assert_eq!(window_of("untuned", 3_145_728).as_deref(), Some("--window=3145728"));
+        assert_eq!(window_of("untuned", 4_176_512).as_deref(), Some("--window=3495250"));
+        assert_eq!(window_of("tuned", 4_176_512), None);
     }
 
     #[test]

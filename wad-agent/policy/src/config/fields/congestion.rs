@@ -110,8 +110,7 @@ pub const CONGESTION: &[Field] = &[
                 .then(|| Value::Real(rounded(increase_segments(in_force.policy.control.aimd))))
         })),
         paths: Some(Setting::new("additive_increase", |in_force| {
-            has_pair(in_force)
-                .then(|| Value::Real(increase_segments(in_force.policy.control.aimd)))
+            has_pair(in_force).then(|| Value::Real(increase_segments(in_force.policy.control.aimd)))
         })),
         ..Field::NONE
     },
