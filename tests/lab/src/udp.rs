@@ -21,7 +21,7 @@ const PORT: u16 = 9;
 /// A few packets become due in this time, and go together.
 const REST: Duration = Duration::from_micros(50);
 /// With less than this of its packets a burst is none: it may not make the queue overflow.
-const ENOUGH: f64 = 0.9;
+const ENOUGH: f64 = 0.7;
 
 /// Sends the burst from the calling thread's namespace, the run having begun at a time
 /// by CLOCK_MONOTONIC.
