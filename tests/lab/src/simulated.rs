@@ -155,9 +155,12 @@ pub fn arguments(scenario: &Scenario, variant: &Variant) -> Result<Vec<String>, 
 /// simulated: the window that was offered to it, and what its send buffer holds on average, which is
 /// filled anew whenever a third of it is free (`sk_stream_write_space()`).
 fn window(variant: &Variant, samples: &[Sample]) -> Option<String> {
+    if variant.policy.is_some() {
+        return None;
+    }
     let bytes = |sample: &Sample| sample.send_window_bytes.min(sample.sndbuf_bytes / 6 * 5);
     let median_bytes = median(samples.iter().map(|sample| bytes(sample) as f64));
-    variant.policy.is_none().then(|| format!("--window={median_bytes:.0}"))
+    Some(format!("--window={median_bytes:.0}"))
 }
 
 /// Whether the way does what is not simulated.

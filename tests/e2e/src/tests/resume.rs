@@ -193,9 +193,10 @@ fn a_known_path_has_room_to_receive_from_the_first_segment_on() -> Result<()> {
     let mut open_ones = Vec::new();
     for port in [RESUMES, DIVIDES] {
         for flows in [1, 2] {
-            open_ones.push(open(&wan, port)?);
-            let bytes = rcvbufs(open_ones.last().context("it was opened")?)?;
+            let connection = open(&wan, port)?;
+            let bytes = rcvbufs(&connection)?;
             ensure!(bytes == [WHOLE_BYTES / flows; 2], "{bytes:?} of {flows} on port {port}");
+            open_ones.push(connection);
         }
     }
     let kernels = rcvbufs(&open(&wan, BEGINS_ANEW)?)?;
