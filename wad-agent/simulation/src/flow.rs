@@ -11,7 +11,7 @@ use crate::{
     channel::Channel,
     holes::Holes,
     law::Law,
-    pacing::{self, Stamp},
+    pacing::Stamp,
     recovery::Recovery,
     tcp::{State, Tcp},
 };
@@ -232,7 +232,7 @@ impl Flow {
         self.has_begun = true;
         self.law.begin(&mut self.tcp);
         if !self.law.is_in_control() {
-            pacing::follow(&mut self.tcp);
+            self.follow_window();
         }
     }
 

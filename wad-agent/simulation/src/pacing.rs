@@ -40,9 +40,11 @@ impl Stamp {
 }
 
 /// The rate that the kernel has for a flow whose law leaves that to it: 1.2 windows in an RTT,
-/// and two in slow start below half of its threshold (`tcp_update_pacing_rate()`).
-pub fn follow(tcp: &mut Tcp) {
-    let window = tcp.cwnd_segments.max(tcp.in_flight_segments);
+/// and two in slow start below half of its threshold (`tcp_update_pacing_rate()`). The window is
+/// no less than what has been sent behind the first segment that is missing (`packets_out`): what
+/// is sent again in a recovery goes by the window from before it.
+pub fn follow(tcp: &mut Tcp, packets_out: u64) {
+    let window = tcp.cwnd_segments.max(u32::try_from(packets_out).unwrap_or(u32::MAX));
     let bytes = u64::from(window) * u64::from(tcp.mss_bytes);
     let is_starting = tcp.cwnd_segments < tcp.ssthresh_segments / 2;
     if let Some(rate) = bytes_per_second(bytes, tcp.srtt_us, is_starting) {
@@ -71,6 +73,19 @@ mod tests {
         assert_eq!(stamp.next_ns(), 2_500);
         stamp.send(2_700, 100, 100_000_000);
         assert_eq!(stamp.next_ns(), 3_500);
+    }
+
+    #[test]
+    fn in_a_recovery_the_pace_goes_by_all_that_is_out() {
+        let paced = |packets_out| {
+            let mut tcp =
+                Tcp { ssthresh_segments: 50, cwnd_segments: 50, ..Tcp::begin(1000, 10_000_000) };
+            follow(&mut tcp, packets_out);
+            tcp.pacing_bytes_per_second
+        };
+        assert_eq!(paced(50), 6_000_000, "1.2 windows of 50 kB in each 10 ms");
+        assert_eq!(paced(20), paced(50));
+        assert_eq!(paced(200), 4 * paced(50));
     }
 
     #[test]

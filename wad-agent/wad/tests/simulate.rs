@@ -8,11 +8,14 @@ use toml::{Table, Value};
 
 /// A simulated rate is no farther from the measured one.
 const NEAR: f64 = 0.05;
-/// These are held against each other: variants by scenarios.
-const HELD: [(&str, &[&str]); 2] = [
-    ("aimd-oc12", &["reno", "wad_aimd", "virtual-mss", "cubic"]),
+/// These are held against each other: variants by scenarios, and by which part what is sent again
+/// may differ.
+const HELD: [(&str, &[&str], f64); 3] = [
+    ("aimd-oc12", &["reno", "wad_aimd", "virtual-mss", "cubic"], 0.0),
     // As the variant "tuned" of datatag, over the same path.
-    ("measured-datatag", &["by-hand"]),
+    ("measured-datatag", &["by-hand"], 0.0),
+    // Thousands are lost, some of them twice.
+    ("limited-slow-start", &["standard-paced", "limited-100"], 0.05),
 ];
 
 fn read(file: &str) -> Table {
@@ -76,7 +79,7 @@ fn median(figures: &Value) -> f64 {
 #[test]
 fn it_is_near_what_the_lab_measured() {
     let landed = read("landed.toml");
-    for (name, variants) in HELD {
+    for (name, variants, resent_near) in HELD {
         let scenario = read(&format!("scenarios/{name}.toml"));
         let experiment = find(&landed["experiment"], "scenario", name);
         for variant in variants {
@@ -93,8 +96,10 @@ fn it_is_near_what_the_lab_measured() {
             );
             println!("{what}: {:+.1}%", off * 100.0);
             assert!(off.abs() < NEAR, "{what}");
-            let resent = law["retransmitted_segments"].as_f64();
-            assert_eq!(resent, Some(median(&figures["retransmits"])), "{what}: sent again");
+            let resent = law["retransmitted_segments"].as_f64().unwrap();
+            let measured = median(&figures["retransmits"]);
+            let is_near = (resent - measured).abs() <= resent_near * measured;
+            assert!(is_near, "{what}: {resent} sent again, not {measured}");
         }
     }
 }

@@ -95,7 +95,13 @@ impl Flow {
             }
             _ => self.law.on_ack(&mut self.tcp, ack),
         }
-        pacing::follow(&mut self.tcp);
+        self.follow_window();
+    }
+
+    /// Has the pace go by the window.
+    pub(super) fn follow_window(&mut self) {
+        let packets_out = self.next_data - self.unacknowledged();
+        pacing::follow(&mut self.tcp, packets_out);
     }
 
     fn end_recovery(&mut self) {
