@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use nix::sys::socket::{Backlog, listen, setsockopt, sockopt};
+use nix::sys::socket::{Backlog, getsockopt, listen, setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use wad_testbed::{monotonic_ns, random::Random};
 
@@ -35,6 +35,15 @@ pub struct Sent {
     pub bytes: u64,
     /// Tells whether all of it was waited for.
     pub whole: bool,
+    /// The congestion control that the first connection had at its end.
+    pub congestion: String,
+}
+
+/// One connection has sent this.
+struct SentByOne {
+    bytes: u64,
+    whole: bool,
+    congestion: String,
 }
 
 /// Holds what the receiver says at its end.
@@ -73,32 +82,55 @@ pub fn send(to: SocketAddr, streams: u32, amount: Amount) -> io::Result<Sent> {
         }
     });
     let streams = joined(threads.collect())?;
-    let bytes = streams.iter().map(|(bytes, _)| bytes).sum();
-    Ok(Sent { started_ns, bytes, whole: streams.iter().all(|(_, whole)| *whole) })
+    let bytes = streams.iter().map(|stream| stream.bytes).sum();
+    let whole = streams.iter().all(|stream| stream.whole);
+    let first = streams.into_iter().next();
+    let congestion = first.map_or_else(String::new, |stream| stream.congestion);
+    Ok(Sent { started_ns, bytes, whole, congestion })
 }
 
-/// Returns how many bytes were sent, and whether the receiver has taken them all.
-fn send_one(to: SocketAddr, most_bytes: u64, until: Option<Instant>) -> io::Result<(u64, bool)> {
-    let pattern = pattern(WRITE_BYTES);
-    let mut stream = TcpStream::connect(to)?;
-    let mut bytes = 0;
-    while bytes < most_bytes && until.is_none_or(|end| Instant::now() < end) {
-        let at = (bytes % PATTERN_BYTES as u64) as usize;
-        let length = (most_bytes - bytes).min(WRITE_BYTES as u64) as usize;
-        bytes += stream.write(&pattern[at..at + length])? as u64;
-    }
+/// Sends over one connection, and waits whether the receiver takes it all.
+fn send_one(to: SocketAddr, most_bytes: u64, until: Option<Instant>) -> io::Result<SentByOne> {
+    let stream = TcpStream::connect(to)?;
+    let bytes = write(&stream, most_bytes, until)?;
+    let name = getsockopt(&stream, sockopt::TcpCongestion)?;
+    let congestion = name.to_string_lossy().trim_end_matches('\0').to_owned();
     stream.shutdown(Shutdown::Write)?;
     stream.set_read_timeout(until.map(|_| DRAIN))?;
-    match stream.read(&mut [0]) {
-        Ok(0) => Ok((bytes, true)),
+    match (&stream).read(&mut [0]) {
+        Ok(0) => Ok(SentByOne { bytes, whole: true, congestion }),
         Ok(_) => Err(io::Error::other("the receiver sent data")),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             let reset = libc::linger { l_onoff: 1, l_linger: 0 };
             setsockopt(&stream, sockopt::Linger, &reset)?;
-            Ok((bytes, false))
+            Ok(SentByOne { bytes, whole: false, congestion })
         }
         Err(error) => Err(error),
     }
+}
+
+/// Writes so much or for so long, and returns how many bytes that were. A write over a slow path
+/// waits until half of a large buffer is empty, which takes minutes: time ends that, too.
+fn write(mut stream: &TcpStream, most_bytes: u64, until: Option<Instant>) -> io::Result<u64> {
+    let pattern = pattern(WRITE_BYTES);
+    let mut bytes = 0;
+    while bytes < most_bytes {
+        if let Some(end) = until {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            stream.set_write_timeout(Some(left))?;
+        }
+        let at = (bytes % PATTERN_BYTES as u64) as usize;
+        let length = (most_bytes - bytes).min(WRITE_BYTES as u64) as usize;
+        match stream.write(&pattern[at..at + length]) {
+            Ok(written) => bytes += written as u64,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(bytes)
 }
 
 /// Accepts so many connections and reads each to its end.
@@ -190,6 +222,19 @@ mod tests {
         let received = receiver.join().unwrap().unwrap();
         assert_eq!((sent.bytes, sent.whole), (received.bytes, true));
         assert!(sent.bytes > 0 && received.counts.is_sorted());
+    }
+
+    #[test]
+    fn time_ends_a_write_that_waits_for_the_receiver() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (done, is_done) = std::sync::mpsc::channel();
+        thread::spawn(move || {
+            let end = Instant::now() + Duration::from_millis(100);
+            done.send(write(&stream, u64::MAX, Some(end)).map_err(|error| error.kind()))
+        });
+        let written = is_done.recv_timeout(Duration::from_secs(60));
+        assert!(matches!(written, Ok(Ok(1..))), "{written:?}");
     }
 
     #[test]
