@@ -15,4 +15,5 @@ pub mod policy_set;
 pub mod preview;
 pub mod readings;
 pub mod routes;
+mod shares;
 pub mod state_dir;

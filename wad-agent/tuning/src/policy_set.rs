@@ -14,7 +14,7 @@ use wad_policy::{
     switch::Disabled,
 };
 
-use crate::instance::Instance;
+use crate::{instance::Instance, shares::Shares};
 
 /// Holds what a set is made with.
 #[derive(Clone, Copy)]
@@ -146,13 +146,12 @@ impl PolicySet {
 }
 
 impl PolicySet {
-    /// Has the policies of these paths be for shares of new flows.
-    pub fn take_shares(&mut self, shares: &HashMap<String, u32>) {
+    /// Has policies be for no more than what their paths have been given of new flows.
+    pub fn take_shares(&mut self, shares: &Shares) {
         for (name, index) in &self.names {
-            let Some(share) = shares.get(name) else { continue };
             let aside = self.withheld.get_mut(index).map(|aside| &mut aside.policy);
             if let Some(policy) = aside.or(self.policies[*index as usize].as_mut()) {
-                policy.share = *share;
+                policy.share = shares.within(name, policy.share);
             }
         }
     }
@@ -489,7 +488,11 @@ mod tests {
         let paths = ["a", "b", "c"].map(|name| path(name, &["10.0.0.0/8"]));
         let disabled = Disabled { all: false, paths: ["b".to_owned()].into() };
         let mut set = set_after(&HashMap::new(), &paths, &disabled);
-        set.take_shares(&["a", "b", "gone"].map(|name| (name.to_owned(), 7)).into());
+        let mut given = Shares::default();
+        for name in ["a", "b", "gone"] {
+            given.give(name, 7);
+        }
+        set.take_shares(&given);
         let shares: Vec<_> = set.policies.iter().flatten().map(|policy| policy.share).collect();
         assert_eq!(shares, [7, share::ALL, share::ALL]);
         assert_eq!(set.withheld[&1].policy.share, 7);

@@ -225,20 +225,18 @@ impl Guarding {
 
     fn give_shares(&mut self, tuning: &Tuning, evidence: &Evidence) {
         let all = self.guards.all();
-        for (kept, guarded) in all.iter().zip(&self.guarded) {
-            let Kept { path, guard, .. } = kept;
+        for Kept { path, guard, .. } in all.iter() {
             let own = (guard.share() * f64::from(share::ALL)).round() as u32;
             let of_experiment = evidence.share_of(path).filter(|_| !guard.restrains());
             // What is held back has its share when it comes back.
             let wanted = if guard.holds_back() { share::ALL } else { own };
-            let wanted = of_experiment.unwrap_or_else(|| wanted.min(guarded.share));
-            give(tuning, path, wanted, (guarded.share, &mut self.given));
+            give(tuning, path, of_experiment.unwrap_or(wanted), &mut self.given);
         }
         let is_guarded = |path: &String| all.iter().any(|kept| kept.path == *path);
         let gone: Vec<_> = self.given.keys().filter(|path| !is_guarded(path)).cloned().collect();
         for path in gone {
             // An experiment that goes on gives it another at its next block.
-            give(tuning, &path, share::ALL, (share::ALL, &mut self.given));
+            give(tuning, &path, share::ALL, &mut self.given);
         }
     }
 
@@ -286,12 +284,12 @@ fn read(reader: &mut Option<HealthReader>, tuning: &Tuning) -> Read {
 }
 
 /// Gives a policy to a share of new flows, if it has another.
-fn give(tuning: &Tuning, path: &str, wanted: u32, (own, given): (u32, &mut HashMap<String, u32>)) {
-    if given.get(path).copied().unwrap_or(own) == wanted {
+fn give(tuning: &Tuning, path: &str, wanted: u32, given: &mut HashMap<String, u32>) {
+    if given.get(path).copied().unwrap_or(share::ALL) == wanted {
         return;
     }
     match tuning.set_share(path, wanted) {
-        Ok(()) if wanted == own => _ = given.remove(path),
+        Ok(()) if wanted == share::ALL => _ = given.remove(path),
         Ok(()) => _ = given.insert(path.to_owned(), wanted),
         Err(error) => error!(path, "a guard is not heeded: {}", with_causes(&error.into())),
     }

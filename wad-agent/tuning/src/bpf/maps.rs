@@ -17,7 +17,6 @@ use wad_common::{
     growth::{Holder, Room},
     policy::{INTERFACE_BYTES, Policy, Rule, RuleRun},
     refused::Refusal,
-    share,
     stats::PathStats,
 };
 use wad_linux::cgroup_tree::MAX_CGROUPS;
@@ -35,6 +34,7 @@ use crate::{
     instance::Instance,
     policy_set::{Indices, Making, Patterns, PolicySet, Withheld},
     readings::{KernelReadings, PathReading, PathState},
+    shares::Shares,
 };
 
 /// Names of the maps, as in wad-ebpf.
@@ -80,9 +80,8 @@ pub struct Maps {
     /// The paths in force, in the order of the file, with their indices.
     pub names: Vec<(Arc<str>, u32)>,
     max_flows: Vec<u32>,
-    /// Paths whose policies are for a share of new flows at the moment, which it is in parts of
-    /// [`share::ALL`]: other sets keep it.
-    shares: HashMap<String, u32>,
+    /// What paths have been given of new flows holds for other sets, too.
+    shares: Shares,
     left_alone: LeftAlone,
     /// The settings of paths whose flows are left alone, by their index.
     withheld: HashMap<u32, Withheld>,
@@ -220,7 +219,7 @@ impl Maps {
             held: Map::HashMap(open("HELD")?).try_into().map_err(named("HELD"))?,
             names: Vec::new(),
             max_flows: Vec::new(),
-            shares: HashMap::new(),
+            shares: Shares::default(),
             left_alone: left_alone.clone(),
             withheld: HashMap::new(),
             origins: HashMap::new(),
@@ -267,19 +266,22 @@ impl Maps {
         self.names = set.names.into_iter().map(|(name, index)| (name.into(), index)).collect();
         self.max_flows = paths.iter().map(|path| path.max_flows.unwrap_or(0)).collect();
         self.withheld = set.withheld;
-        self.shares.retain(|path, _| self.names.iter().any(|(name, _)| **name == **path));
+        self.shares.follow(paths);
         let stay = self.names.iter().filter(|(name, _)| known.contains_key(&**name)).count();
         self.has_gone |= stay < known.len();
         Ok(generation + 1)
     }
 
     /// Gives the policy of a path, if it is there, to this share of new flows from now on, be it
-    /// of this set or of others. No flow that runs is touched, and the set in force stays the same.
+    /// of this set or of others, but to no more than the path itself is for. No flow that runs is
+    /// touched, and the set in force stays the same.
     pub fn set_share(&mut self, path: &str, share: u32) -> Result<()> {
         let known = self.names.iter().find(|(name, _)| **name == *path);
         let Some(index) = known.map(|(_, index)| *index) else { return Ok(()) };
         let error = named("POLICY_SETS");
         let set = self.current.as_mut().ok_or(TuningError::NoSet)?;
+        let mut shares = self.shares.clone();
+        let share = shares.give(path, share);
         match self.withheld.get_mut(&index) {
             // It has it when it is enabled again.
             Some(aside) => aside.policy.share = share,
@@ -288,11 +290,7 @@ impl Maps {
                 set.policies.set(index, Policy { share, ..policy }, 0).map_err(&error)?;
             }
         }
-        if share == share::ALL {
-            self.shares.remove(path);
-        } else {
-            self.shares.insert(path.to_owned(), share);
-        }
+        self.shares = shares;
         Ok(())
     }
 

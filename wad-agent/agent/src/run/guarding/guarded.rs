@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 
 use tracing::warn;
-use wad_common::share;
 use wad_policy::{
     config::{Config, MOST_GUARDS, PathGuards, PathPolicy, subject},
     guarded::is_guarded,
@@ -16,8 +15,6 @@ pub struct Guarded {
     /// Whom it is for and what its flows get, in words; empty where no file has it.
     pub subject: String,
     pub neighbours: Vec<String>,
-    /// The policy is for this share of new flows where its guard has no say.
-    pub share: u32,
 }
 
 /// The subjects of the guarded paths of a file, before anything is measured.
@@ -40,7 +37,6 @@ impl Subjects {
             path: path.name.clone(),
             subject: self.0.remove(&path.name).unwrap_or_default(),
             neighbours: path.neighbours.clone(),
-            share: path.share.unwrap_or(share::ALL),
         });
         guarded.collect()
     }
