@@ -27,10 +27,17 @@ pub enum StateFileError {
 pub struct StateFile {
     path: PathBuf,
     max_bytes: u64,
-    /// The newest content is to be written next.
-    pending: Arc<Mutex<Option<Content>>>,
+    pending: Arc<Mutex<Pending>>,
     /// Whoever writes has it.
     writing: Arc<Mutex<()>>,
+}
+
+#[derive(Default)]
+struct Pending {
+    /// The newest content is to be written next.
+    content: Option<Content>,
+    /// A thread is there that does so. There is no other: a disk that hangs holds up one.
+    has_writer: bool,
 }
 
 /// It is made where there is time for it.
@@ -63,21 +70,36 @@ impl StateFile {
 
     /// Keeps this, beside tasks that must not wait for it. Needs a tokio runtime.
     pub fn keep(&self, content: impl FnOnce() -> Vec<u8> + Send + 'static) {
-        *locked(&self.pending) = Some(Box::new(content));
-        let file = self.clone();
-        tokio::task::spawn_blocking(move || file.write());
+        let mut pending = locked(&self.pending);
+        pending.content = Some(Box::new(content));
+        if !std::mem::replace(&mut pending.has_writer, true) {
+            let file = self.clone();
+            tokio::task::spawn_blocking(move || file.write_all());
+        }
     }
 
     /// Keeps this, and returns when it is on disk.
     pub fn keep_now(&self, content: Vec<u8>) {
-        *locked(&self.pending) = Some(Box::new(|| content));
+        locked(&self.pending).content = Some(Box::new(|| content));
         self.write();
+    }
+
+    /// Writes until nothing newer is there.
+    fn write_all(&self) {
+        loop {
+            self.write();
+            let mut pending = locked(&self.pending);
+            if pending.content.is_none() {
+                pending.has_writer = false;
+                return;
+            }
+        }
     }
 
     /// Whole or not at all.
     fn write(&self) {
         let _one_at_a_time = locked(&self.writing);
-        let Some(content) = locked(&self.pending).take() else { return };
+        let Some(content) = locked(&self.pending).content.take() else { return };
         let content = content();
         let written = if content.len() as u64 > self.max_bytes {
             Err(io::ErrorKind::FileTooLarge.into())
@@ -123,6 +145,33 @@ mod tests {
         assert!(error.ends_with("sets-a.json is damaged"), "{error}");
         fs::write(&path, "large").unwrap();
         assert!(matches!(file.read(text), Err(StateFileError::Read { .. })));
+    }
+
+    #[test]
+    fn a_disk_that_hangs_holds_up_one_thread() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = StateFile::new(folder.path(), ("sets", "a"), 64);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .max_blocking_threads(2)
+            .build()
+            .unwrap();
+        let (go_on, wait) = mpsc::channel::<()>();
+        let other = runtime.block_on(async {
+            file.keep(move || {
+                let _ = wait.recv();
+                b"first".to_vec()
+            });
+            for n in 0..20 {
+                file.keep(move || n.to_string().into_bytes());
+            }
+            let other = tokio::task::spawn_blocking(|| ());
+            tokio::time::timeout(std::time::Duration::from_secs(60), other).await
+        });
+        drop(go_on);
+        assert!(other.is_ok(), "the other thread waits, too");
+        drop(runtime);
+        assert_eq!(file.read(text).unwrap().unwrap(), "19");
     }
 
     #[tokio::test]
