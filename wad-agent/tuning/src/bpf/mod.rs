@@ -207,13 +207,20 @@ impl Tuning {
                 .and_then(|btf| algorithms::load(&self.pins, instance, &missing, &btf))
                 .and_then(|laws| algorithms::register(&self.pins, None, laws))
         };
-        let changed = registered
-            .and_then(|()| links.follow(&self.pins, paths))
-            .and_then(|()| self.maps().install(paths, instance, groups));
-        if changed.is_err() {
-            algorithms::unregister(&self.pins, instance, &missing);
-        }
-        if let Err(error) = links.hold(&self.pins) {
+        let mut has_attached = false;
+        let changed = registered.and_then(|()| {
+            has_attached = links.attach_options(&self.pins, paths)?;
+            self.maps().install(paths, instance, groups)
+        });
+        // What was there stays until nothing in force wants it.
+        let detached = match &changed {
+            Ok(_) => links.detach_options(&self.pins, paths),
+            Err(_) => {
+                algorithms::unregister(&self.pins, instance, &missing);
+                if has_attached { links.detach_options(&self.pins, &[]) } else { Ok(()) }
+            }
+        };
+        for error in [detached, links.hold(&self.pins)].into_iter().filter_map(Result::err) {
             warn!("{}", with_causes(&error.into()));
         }
         changed
