@@ -43,7 +43,8 @@ const DESCRIPTORS_EACH: u64 = 8;
 const DESCRIPTORS_BESIDE: u64 = 64;
 /// A namespace is left so long after its last flow: others may come soon.
 const STAY: Duration = Duration::from_secs(60);
-/// A change that failed is tried again after so long.
+/// What is wanted of a namespace is seen to again after so long: it may have failed, or a container
+/// was restarted, whose new namespace has the number of the one before.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// A path needs this where its flows are.
@@ -139,7 +140,7 @@ struct Held {
     wanted: Wanted,
     /// The last flow was seen then.
     seen: Instant,
-    /// A change that failed is tried again then.
+    /// What is wanted is seen to again then.
     again: Instant,
     /// It has been told of.
     is_told: bool,
@@ -229,8 +230,7 @@ impl Namespaces {
             match self.held.get_mut(&inode) {
                 Some(held) => {
                     held.seen = now;
-                    let has_failed = held.failed.is_some() || held.has_lost_follower();
-                    let is_due = now >= held.again && has_failed;
+                    let is_due = now >= held.again;
                     if held.wanted != wanted || is_another || is_due {
                         changing.insert(inode, wanted);
                     }
