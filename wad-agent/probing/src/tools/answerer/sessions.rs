@@ -1,12 +1,12 @@
 //! Sessions over TCP: echoes, and then bytes that are thrown away.
 
-use std::{io, net::SocketAddr, os::fd::AsRawFd as _, sync::Arc, time::Duration};
+use std::{io, os::fd::AsRawFd as _, sync::Arc, time::Duration};
 
 use nix::sys::socket::{MsgFlags, recv};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _, Interest},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     task::JoinSet,
     time::{sleep, timeout},
 };
@@ -16,7 +16,9 @@ use crate::tools::message::{BYTES, Grant, Hello, Message, Refusal};
 
 /// Connections at a time beyond the transfers: they have yet to say what they want, or
 /// hear why they get nothing.
-const WAITING: usize = 32;
+pub const MOST_WAITING: usize = 32;
+/// Of these, connections of who may not ask: they are told so, and take no place of others.
+const STRANGERS: usize = 8;
 /// Who connects says what he wants within this time.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
 /// The other end hears of its grant a little later, and is the first to end.
@@ -34,17 +36,19 @@ pub struct Sessions {
 struct Shared {
     terms: Arc<Terms>,
     transfers: Semaphore,
+    strangers: Arc<Semaphore>,
 }
 
 impl Sessions {
     pub fn new(listener: TcpListener, terms: Arc<Terms>) -> Self {
         let transfers = Semaphore::new(terms.transfers);
-        Self { listener, shared: Arc::new(Shared { terms, transfers }) }
+        let strangers = Arc::new(Semaphore::new(STRANGERS));
+        Self { listener, shared: Arc::new(Shared { terms, transfers, strangers }) }
     }
 
     /// Its sessions end with it.
     pub async fn serve(self) -> io::Result<()> {
-        let most = self.shared.terms.transfers.saturating_add(WAITING);
+        let most = self.shared.terms.transfers.saturating_add(MOST_WAITING);
         let mut sessions = JoinSet::new();
         loop {
             tokio::select! {
@@ -52,7 +56,14 @@ impl Sessions {
                 Some(_ended) = sessions.join_next() => {}
                 accepted = self.listener.accept(), if sessions.len() < most => match accepted {
                     Ok((stream, from)) => {
-                        sessions.spawn(Arc::clone(&self.shared).session(stream, from));
+                        let stranger = if self.shared.terms.allow(from) {
+                            None
+                        } else {
+                            let place = Arc::clone(&self.shared.strangers).try_acquire_owned();
+                            let Ok(place) = place else { continue };
+                            Some(place)
+                        };
+                        sessions.spawn(Arc::clone(&self.shared).session(stream, stranger));
                     }
                     // Of that connection alone, or of what the host is short of.
                     Err(_) => sleep(REST).await,
@@ -63,16 +74,21 @@ impl Sessions {
 }
 
 impl Shared {
-    async fn session(self: Arc<Self>, mut stream: TcpStream, from: SocketAddr) -> io::Result<()> {
+    /// Who may not ask has the place of a stranger.
+    async fn session(
+        self: Arc<Self>,
+        mut stream: TcpStream,
+        stranger: Option<OwnedSemaphorePermit>,
+    ) -> io::Result<()> {
         // Without it an echo would wait for what was sent before to be acknowledged.
         stream.set_nodelay(true)?;
         let hello = timeout(HELLO_WITHIN, hear(&mut stream)).await??;
         let Message::Hello(hello) = hello else { return Err(io::ErrorKind::InvalidData.into()) };
-        let permit = self.transfers.try_acquire();
+        let permit = stranger.is_none().then(|| self.transfers.try_acquire());
         let answer = match &permit {
-            _ if !self.terms.allow(from) => Err(Refusal::Prefix),
-            Err(_) => Err(Refusal::Busy),
-            Ok(_) => Ok(self.grant(&hello)),
+            None => Err(Refusal::Prefix),
+            Some(Err(_)) => Err(Refusal::Busy),
+            Some(Ok(_)) => Ok(self.grant(&hello)),
         };
         let Hello { nonce, echoes, .. } = hello;
         let welcome = Message::Welcome { nonce, answer }.encode();

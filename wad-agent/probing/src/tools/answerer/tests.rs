@@ -2,7 +2,7 @@ use std::{io::ErrorKind, num::NonZeroU16, time::Instant};
 
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
-    net::{TcpStream, UdpSocket},
+    net::{TcpSocket, TcpStream, UdpSocket},
     task::JoinHandle,
     time::timeout,
 };
@@ -79,6 +79,22 @@ async fn who_may_not_hears_nothing_or_why() {
     let refused = tools::run(&rtt(Echo::Tcp { port }, 3), &target(address)).await.unwrap_err();
     let Ending::Refused(why) = refused.ending() else { panic!("{refused}") };
     assert!(why.contains("answer_to"), "{why}");
+}
+
+#[tokio::test]
+async fn strangers_take_no_place_of_those_who_may() {
+    let (address, _served) = start("127.0.0.1:0", terms(&["127.0.0.1/32"]));
+    let mut silent = Vec::new();
+    for _ in 0..2 * sessions::MOST_WAITING {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+        silent.push(socket.connect(address).await.unwrap());
+    }
+    let port = address.port();
+    let within = Duration::from_secs(3);
+    let echo = rtt(Echo::Tcp { port }, 3);
+    let found = timeout(within, tools::run(&echo, &target(address))).await;
+    assert_eq!(found.expect("they wait for five seconds").unwrap().rtt.unwrap().samples, 3);
 }
 
 #[tokio::test]
