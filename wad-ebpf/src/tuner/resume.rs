@@ -56,8 +56,8 @@ fn take_of<const ADDITION: bool, S: Socket>(
     let Some(saved) = saved(&endpoint(socket)) else { return };
     let Some(known) = known(saved, policy, now_ns, socket.state().mss_bytes) else { return };
     let users = Shared::new(&mut saved.users);
+    // Who has it leaves 0: to take one's own addition back could come after that.
     if account::add_to_others::<ADDITION>(users, 1) != 0 {
-        users.sub(1);
         if saved.is_abandoned(now_ns) {
             // The next one has it.
             users.store(0);
