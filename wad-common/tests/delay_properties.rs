@@ -129,7 +129,7 @@ proptest! {
         queue in prop_oneof![Just(0), any_size()],
         steps in steps(),
     ) {
-        let mut law = Delay::START;
+        let mut law = Delay::start(0);
         let mut prior_segments = window.cwnd_segments;
         let mut sample = Sample {
             now_us: begun_us.into(),

@@ -158,7 +158,7 @@ proptest! {
         steps in steps(),
     ) {
         let mut flow = Flow {
-            law: Leaky::start(marked_segments),
+            law: Leaky::start(0, marked_segments),
             window,
             sample: Sample {
                 now_us: 0,

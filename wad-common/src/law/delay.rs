@@ -75,7 +75,7 @@ pub struct Delay {
     phase: u32,
     /// The window as the law left it: of a drain or a reduction.
     left_segments: u32,
-    /// The window before a drain.
+    /// The window before a drain, or the threshold of a reduction.
     full_segments: u32,
     /// An RTT adds this where no queue shows; it doubles with each such RTT.
     growth_segments: u32,
@@ -113,7 +113,7 @@ impl Phase {
         match next {
             // Each ends there; so does what congestion interrupts, this one, too.
             Self::Follow => true,
-            // A queue showed in slow start, or idle time took a drained window.
+            // A queue showed in slow start, or a drained window is another one.
             Self::Settle => matches!(self, Self::Follow | Self::Drain),
             Self::Drain => matches!(self, Self::Follow),
             Self::Refill => matches!(self, Self::Drain),
@@ -124,20 +124,24 @@ impl Phase {
 }
 
 impl Delay {
-    /// A flow begins with this state.
-    pub const START: Self = Self {
-        credit_q16: 0,
-        step_q16: 0,
-        base: Base::UNKNOWN,
-        floor: Floor::EMPTY,
-        rounds: Rounds::FIRST,
-        queue_segments: 0,
-        phase: Phase::Follow as u32,
-        left_segments: 0,
-        full_segments: 0,
-        growth_segments: 0,
-        empty_floors: 0,
-    };
+    /// Returns the state of a flow that begins, or is taken over after so many segments were
+    /// delivered.
+    #[must_use]
+    pub const fn start(delivered_segments: u32) -> Self {
+        Self {
+            credit_q16: 0,
+            step_q16: 0,
+            base: Base::UNKNOWN,
+            floor: Floor::EMPTY,
+            rounds: Rounds::first(delivered_segments),
+            queue_segments: 0,
+            phase: Phase::Follow as u32,
+            left_segments: 0,
+            full_segments: 0,
+            growth_segments: 0,
+            empty_floors: 0,
+        }
+    }
 
     /// The window after an ACK, its threshold included. `queue_segments` is what
     /// to keep queued; 0 leaves it to the law.
@@ -181,8 +185,10 @@ impl Delay {
     pub fn on_congestion(&mut self, cwnd_segments: u32) -> u32 {
         let is_drained = self.is(Phase::Drain) && self.left_segments == cwnd_segments;
         let full_segments = if is_drained { self.full_segments } else { cwnd_segments };
+        let ssthresh_segments = (full_segments / 2).max(MIN_WINDOW_SEGMENTS);
         self.transition_to(Phase::Follow);
-        (full_segments / 2).max(MIN_WINDOW_SEGMENTS)
+        self.begin_reduction(cwnd_segments, ssthresh_segments);
+        ssthresh_segments
     }
 
     /// Whether the window is to double: for the pacing rate.
@@ -214,9 +220,7 @@ impl Delay {
     #[inline(always)]
     fn reduce(&mut self, window: Window, sample: &Sample) -> Window {
         if !self.is(Phase::Reduce) {
-            self.transition_to(Phase::Reduce);
-            // The first segment found lost goes out at once (RFC 6675 section 5).
-            self.credit_q16 = ONE_Q16.into();
+            self.begin_reduction(window.cwnd_segments, window.ssthresh_segments);
         }
         let credit_q16 = self.credit_q16 as u64 + (u64::from(sample.acked_segments) << 15);
         self.credit_q16 = (credit_q16 & u64::from(ONE_Q16 - 1)) as i64;
@@ -227,18 +231,29 @@ impl Delay {
         Window { cwnd_segments, ..window }
     }
 
-    /// Takes into account what the kernel did since the last ACK.
+    #[inline(always)]
+    fn begin_reduction(&mut self, cwnd_segments: u32, ssthresh_segments: u32) {
+        self.transition_to(Phase::Reduce);
+        // The first segment found lost goes out at once (RFC 6675 section 5).
+        self.credit_q16 = ONE_Q16.into();
+        self.left_segments = cwnd_segments;
+        self.full_segments = ssthresh_segments;
+    }
+
+    /// Takes into account what the kernel did since the last ACK. It may have begun a reduction and
+    /// ended it, as for a loss that a probe has repaired (`tcp_process_tlp_ack()`).
     #[inline(always)]
     fn take_up(&mut self, window: Window) -> Window {
         if self.is(Phase::Reduce) {
             self.transition_to(Phase::Follow);
-            // Larger than it was left: the reduction was undone.
-            if window.cwnd_segments <= self.left_segments {
+            // Larger than it was left, or with another threshold: the reduction was undone.
+            let is_smaller = window.cwnd_segments <= self.left_segments;
+            if is_smaller && window.ssthresh_segments <= self.full_segments {
                 let kept_segments = window.cwnd_segments.min(window.ssthresh_segments);
                 return window.at_most_clamped(kept_segments);
             }
         } else if self.is(Phase::Drain) && window.cwnd_segments != self.left_segments {
-            // After idle time: the window is not what it was drained from.
+            // The window is not what it was drained from.
             self.transition_to(Phase::Settle);
         }
         window
@@ -328,7 +343,7 @@ impl Delay {
                 return window;
             }
             let bounded = Window { clamp_segments: entitled_segments, ..window };
-            let grown = self.start(bounded, sample.acked_segments);
+            let grown = self.start_up(bounded, sample.acked_segments);
             return Window { clamp_segments: window.clamp_segments, ..grown };
         }
         if !is_entitled {
@@ -367,7 +382,7 @@ impl Delay {
 
     /// Slow start: as limited by the path, else double, later in two RTTs.
     #[inline(always)]
-    fn start(&mut self, window: Window, acked_segments: u32) -> Window {
+    fn start_up(&mut self, window: Window, acked_segments: u32) -> Window {
         let window = Window { credit_q16: self.credit_q16.max(0) as u64, ..window };
         let is_limited = window.max_ssthresh_segments != u32::MAX;
         let grown = if is_limited || window.cwnd_segments < GENTLE_SEGMENTS {

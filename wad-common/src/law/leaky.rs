@@ -130,14 +130,14 @@ pub struct Losses {
 
 impl Leaky {
     /// Returns the state of a flow that begins, or is taken over after so many
-    /// segments were acknowledged with ECE.
+    /// segments were delivered, and so many acknowledged with ECE.
     #[must_use]
-    pub const fn start(marked_segments: u32) -> Self {
+    pub const fn start(delivered_segments: u32, marked_segments: u32) -> Self {
         Self {
             credit_q16: 0,
             queue: Queue::UNKNOWN,
             cubic: Cubic::NONE,
-            rounds: Rounds::FIRST,
+            rounds: Rounds::first(delivered_segments),
             marked_segments,
             watch: Watch::NONE,
             lost_segments: 0,

@@ -62,8 +62,12 @@ pub struct Rounds {
 record!(Rounds, size = 4);
 
 impl Rounds {
-    /// The first round is ended by the first ACK.
-    pub const FIRST: Self = Self { end_segments: 0 };
+    /// Returns the first round, which the first ACK ends, of a flow that has had so many segments
+    /// delivered.
+    #[must_use]
+    pub const fn first(delivered_segments: u32) -> Self {
+        Self { end_segments: delivered_segments }
+    }
 
     /// A round begins now.
     #[inline(always)]
@@ -148,7 +152,9 @@ mod tests {
 
     #[test]
     fn rounds_end_with_what_was_in_flight_and_survive_the_wrap() {
-        let mut rounds = Rounds::FIRST;
+        // Of a flow that is taken over late, too.
+        assert!(Rounds::first(3 << 30).ends(&sample(3 << 30, 0)));
+        let mut rounds = Rounds::first(0);
         rounds.begin(&sample(u32::MAX - 4, 10));
         assert!(!rounds.ends(&sample(u32::MAX, 10)));
         assert!(!rounds.ends(&sample(4, 10)));

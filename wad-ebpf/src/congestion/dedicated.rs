@@ -56,8 +56,9 @@ pub fn cong_control(ctx: Context) -> u64 {
 #[inline(always)]
 pub fn ssthresh(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    if Parameters::of(tcp).is_standard() {
-        return standard::ssthresh(tcp);
+    let parameters = Parameters::of(tcp);
+    if parameters.is_standard() {
+        return standard::ssthresh(tcp, parameters);
     }
     tcp.cwnd_segments().into()
 }

@@ -18,7 +18,7 @@ const STATE: u32 = LAW_STATE;
 pub fn init(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
     Parameters::start(tcp);
-    tcp.set_private(STATE, Delay::START);
+    tcp.set_private(STATE, Delay::start(tcp.delivered_segments()));
     // A burst is a queue.
     pacing::follow_window(tcp, true);
     0
@@ -47,8 +47,9 @@ pub fn cong_control(ctx: Context) -> u64 {
 #[inline(always)]
 pub fn ssthresh(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    if Parameters::of(tcp).is_standard() {
-        return standard::ssthresh(tcp);
+    let parameters = Parameters::of(tcp);
+    if parameters.is_standard() {
+        return standard::ssthresh(tcp, parameters);
     }
     let mut law: Delay = tcp.private(STATE);
     let ssthresh_segments = law.on_congestion(tcp.cwnd_segments());

@@ -19,7 +19,8 @@ const STATE: u32 = LAW_STATE;
 pub fn init(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
     Parameters::start(tcp);
-    tcp.set_private(STATE, Leaky::start(tcp.delivered_ce_segments()));
+    let state = Leaky::start(tcp.delivered_segments(), tcp.delivered_ce_segments());
+    tcp.set_private(STATE, state);
     // A burst is a queue, and hides whether there is another one.
     pacing::follow_window(tcp, true);
     0
@@ -59,8 +60,9 @@ pub fn cong_control(ctx: Context) -> u64 {
 #[inline(always)]
 pub fn ssthresh(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    if Parameters::of(tcp).is_standard() {
-        return standard::ssthresh(tcp);
+    let parameters = Parameters::of(tcp);
+    if parameters.is_standard() {
+        return standard::ssthresh(tcp, parameters);
     }
     step(tcp, |law| law.on_congestion(tcp.window(0))).into()
 }

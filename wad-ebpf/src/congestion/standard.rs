@@ -6,15 +6,25 @@ use wad_common::law::Aimd;
 
 use crate::{context::Context, pacing, parameters::Parameters, rate_sample::RateSample, tcp::Tcp};
 
+/// Stands for the credit between the kernel's question for a threshold and the next ACK.
+const ASKED: u64 = u64::MAX;
+
 #[inline(always)]
 pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
-    let mut before = parameters.bounded_window(parameters.standard_credit_q16());
+    let credit_q16 = parameters.standard_credit_q16();
+    let is_asked = credit_q16 == ASKED;
+    let mut before = parameters.bounded_window(if is_asked { 0 } else { credit_q16 });
     let mut course = parameters.course();
-    if tcp.is_reducing() {
+    if tcp.is_reducing() || is_asked {
         course.reduce();
-        // At once, not spread over the recovery (RFC 5681 section 3.2, step 2).
-        if before.cwnd_segments > before.ssthresh_segments {
-            tcp.set_cwnd_segments(before.ssthresh_segments);
+        parameters.set_standard_credit_q16(0);
+        // At once, not spread over the recovery (RFC 5681 section 3.2, step 2), but for what was
+        // lost, which goes out first (step 3).
+        let first_segments =
+            if is_asked && tcp.is_reducing() { tcp.in_flight_segments() + 1 } else { 0 };
+        let most_segments = before.ssthresh_segments.max(first_segments);
+        if before.cwnd_segments > most_segments {
+            tcp.set_cwnd_segments(most_segments);
         }
     } else {
         course.follow(&before);
@@ -32,7 +42,10 @@ pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
 }
 
 #[inline(always)]
-pub fn ssthresh(tcp: Tcp) -> u64 {
+pub fn ssthresh(tcp: Tcp, parameters: Parameters) -> u64 {
+    // The kernel may be done with its part before the next ACK is told of: a loss that a probe has
+    // repaired (`tcp_process_tlp_ack()`).
+    parameters.set_standard_credit_q16(ASKED);
     Aimd::STANDARD.on_congestion(tcp.cwnd_segments()).into()
 }
 

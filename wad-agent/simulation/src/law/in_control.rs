@@ -32,7 +32,7 @@ pub struct DelayLaw {
 
 impl DelayLaw {
     pub const fn new(parameters: Parameters) -> Self {
-        Self { parameters, state: Delay::START }
+        Self { parameters, state: Delay::start(0) }
     }
 }
 
@@ -72,7 +72,7 @@ pub struct LeakyLaw {
 
 impl LeakyLaw {
     pub const fn new(parameters: Parameters) -> Self {
-        Self { parameters, state: Leaky::start(0) }
+        Self { parameters, state: Leaky::start(0, 0) }
     }
 }
 

@@ -14,7 +14,7 @@ struct Flow {
 impl Flow {
     fn new(cwnd_segments: u32, ssthresh_segments: u32) -> Self {
         Self {
-            law: Delay::START,
+            law: Delay::start(0),
             window: Window {
                 cwnd_segments,
                 ssthresh_segments,
@@ -190,6 +190,23 @@ fn a_window_is_at_the_threshold_when_a_reduction_ends_early() {
 }
 
 #[test]
+fn a_loss_that_a_probe_repairs_halves_the_window_too() {
+    // The kernel is back in the open state before any ACK is heard.
+    let mut flow = Flow::settled(1000);
+    flow.lose();
+    flow.sample.is_reducing = false;
+    flow.ack(BASE_US);
+    assert_eq!((flow.window.cwnd_segments, flow.window.ssthresh_segments), (500, 500));
+    // One that is undone as soon has another threshold: three quarters of the window.
+    let mut flow = Flow::settled(1000);
+    flow.lose();
+    flow.sample.is_reducing = false;
+    flow.window.ssthresh_segments = 750;
+    flow.ack(BASE_US);
+    assert_eq!(flow.window.cwnd_segments, 1000);
+}
+
+#[test]
 fn an_undone_reduction_leaves_the_window_as_it_was() {
     let mut flow = Flow::settled(1000);
     flow.lose();
@@ -290,7 +307,7 @@ fn edges_lead_where_the_law_goes_and_nowhere_else() {
 #[test]
 #[should_panic(expected = "no edge leads from Some(Settle) to Refill")]
 fn what_settles_is_not_refilled() {
-    let mut law = Delay::START;
+    let mut law = Delay::start(0);
     law.transition_to(Phase::Settle);
     law.transition_to(Phase::Refill);
 }

@@ -15,7 +15,7 @@ struct Flow {
 impl Flow {
     fn new() -> Self {
         let mut flow = Self {
-            law: Leaky::start(0),
+            law: Leaky::start(0, 0),
             window: Window {
                 cwnd_segments: 1000,
                 ssthresh_segments: 1000,
@@ -150,7 +150,7 @@ fn gentle_slow_start_leaves_one_segment() {
 #[test]
 fn slow_start_whose_end_was_undone_ends_with_a_queue() {
     let mut flow = Flow::new();
-    flow.law = Leaky::start(0);
+    flow.law = Leaky::start(0, 0);
     flow.window.ssthresh_segments = INFINITE_SSTHRESH;
     assert!(matches!(flow.lose(500), 699..=701));
     flow.window.cwnd_segments = 1000;
@@ -295,7 +295,7 @@ fn marks_are_congestion_even_where_the_path_leaks() {
 #[test]
 fn a_mark_ends_slow_start() {
     let mut flow = Flow::new();
-    flow.law = Leaky::start(0);
+    flow.law = Leaky::start(0, 0);
     flow.window.ssthresh_segments = INFINITE_SSTHRESH;
     flow.mark();
     assert_eq!(flow.window.cwnd_segments, flow.window.ssthresh_segments);
