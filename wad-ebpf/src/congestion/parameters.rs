@@ -20,8 +20,8 @@ use crate::{sndbuf, tcp::Tcp};
 
 // Places in `icsk_ca_priv`.
 const AIMD: u32 = 0;
-/// The low half of the number.
-const GENERATION: u32 = 8;
+/// What the policy was taken for: see [`taken_for`].
+const TAKEN_FOR: u32 = 8;
 const MOST_SNDBUF: u32 = 12;
 const MAX_SSTHRESH: u32 = 16;
 const MAX_CWND: u32 = 20;
@@ -92,7 +92,7 @@ impl Parameters {
     #[inline(always)]
     pub fn of(tcp: Tcp) -> Self {
         let generation = policies::generation();
-        if generation as u32 != tcp.private::<u32>(GENERATION) {
+        if taken_for(tcp, generation) != tcp.private::<u32>(TAKEN_FOR) {
             take_policy(tcp, generation);
         }
         Self(tcp)
@@ -241,8 +241,17 @@ fn take_policy(tcp: Tcp, generation: u64) -> Control {
         let our_bound = flow.map_or(0, |flow| flow.max_pacing_bytes_per_second());
         follow_pacing(tcp, control.pacing, our_bound);
     }
-    tcp.set_private(GENERATION, generation as u32);
+    let taken_for = taken_for(tcp, generation);
+    // A flow accepted with the data of its SYN has no RTT yet: once more when it has.
+    tcp.set_private(TAKEN_FOR, if tcp.srtt_us() == 0 { !taken_for } else { taken_for });
     control
+}
+
+/// Returns one number for all that a policy is taken anew for: its generation, and the MSS, in
+/// which windows are that a policy has in bytes.
+#[inline(always)]
+fn taken_for(tcp: Tcp, generation: u64) -> u32 {
+    generation as u32 ^ tcp.mss_bytes() << 16
 }
 
 /// Keeps the greatest RTT for readers.
