@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use ipnet::IpNet;
 use proptest::prelude::*;
-use wad_common::control::Control;
+use wad_common::control::{Control, Pacing};
 
 use super::*;
 use crate::{
@@ -194,6 +194,7 @@ fn a_consent_lets_the_file_have_its_way_for_as_long_as_it_holds() {
     let tuned = followed(&file, &given);
     assert_eq!(tuned.congestion, Some(Congestion::Ours(Law::HighSpeed)));
     assert_eq!((tuned.max_pacing_bytes_per_second, tuned.divide), (Some(625_000_000), true));
+    assert_eq!(tuned.control.pacing, Pacing::On as u32, "over short paths, too");
     let unbounded = followed(&file, &heard(consents(None)));
     assert_eq!(bare(&unbounded), file);
 

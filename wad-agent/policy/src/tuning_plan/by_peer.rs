@@ -1,6 +1,8 @@
 //! How what a peer says bounds what the file and measurements give: never upwards, and never
 //! below what the kernel gives by itself.
 
+use wad_common::control::Pacing;
+
 use super::KernelBuffers;
 use crate::{
     capacity::Capacity,
@@ -52,6 +54,8 @@ fn bound_rate(policy: &mut PathPolicy, bits_per_second: f64) {
     policy.max_pacing_bytes_per_second = Some(own.map_or(bytes, |own| own.min(bytes)));
     policy.divide = true;
     let control = &mut policy.control;
+    // A law that is not to be paced would not keep to it.
+    control.pacing = Pacing::On as u32;
     control.dedicated_bytes_per_second = control.dedicated_bytes_per_second.min(bytes.into());
 }
 
