@@ -133,7 +133,7 @@ impl io::Write for StandardError {
 /// `wad`'s. Targets begin with the crate, `wad_observing::events`, and who reads a log
 /// need not know which that is. `wad` alone is the beginning of all of them.
 fn in_all_crates(filter: &str) -> String {
-    const CRATES: [&str; 10] = [
+    const CRATES: [&str; 12] = [
         "struct_ops",
         "toolbox",
         "http",
@@ -142,6 +142,8 @@ fn in_all_crates(filter: &str) -> String {
         "policy",
         "tuning",
         "observing",
+        "probing",
+        "peers",
         "agent",
         "commands",
     ];
