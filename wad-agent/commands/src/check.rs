@@ -242,6 +242,7 @@ impl Page<'_> {
                 self.there.cgroup_note(path),
                 self.there.pods_note(path),
                 self.there.interface_note(path),
+                self.bound_note(path),
                 host::note(path, is_routed),
                 host::port_note(path, is_routed),
             ]
@@ -253,6 +254,18 @@ impl Page<'_> {
             .chain(self.files.iter().cloned())
             .chain(self.config.paths.iter().flat_map(of).flatten())
             .collect()
+    }
+
+    /// Returns a note of a path whose buffers might have been larger.
+    fn bound_note(&self, path: &PathPolicy) -> Option<String> {
+        let most = self.config.limits.max_buffer_bytes?;
+        let sizes = [path.sndbuf_bytes, path.rcvbuf_bytes, path.autotune_bytes];
+        sizes.contains(&Some(most)).then(|| {
+            format!(
+                "path {}: no buffer is larger than [limits] max_buffer, {most} bytes",
+                path.name
+            )
+        })
     }
 
     /// The kernel's congestion controls that are not there yet.

@@ -96,7 +96,7 @@ pub const API: &[Key] = &[
     key("group").takes(
         Text("the name of a group, or its number"),
         Means("root alone"),
-        "whose members may use the commands that only show: `status`, `paths`, `explain`, `flows`, \
-         `trace`, `diagnose` and `top`",
+        "whose members may use all commands that only show: of connections, paths, experiments, \
+         guards, probes and peers",
     ),
 ];

@@ -7,6 +7,7 @@ use super::{
     fault::{Fault, Problems},
     table::Table,
 };
+use crate::law::Law;
 
 /// Reports rate and round trip time where a path without "auto" sizes has no use for
 /// them.
@@ -15,10 +16,12 @@ pub fn check(table: &Table<'_>, choice: &Choice, problems: &mut Problems) {
     if choice.in_doubt || table.has("dedicated") {
         return;
     }
-    let mut laws = choice
-        .candidates()
-        .filter_map(|it| it.congestion.as_ref().and_then(Congestion::answering_law));
-    let is_of_use = laws.any(|law| law.share_depends_on_path() || table.has("standing_queue"));
+    // Our laws let no flow go beyond its part of the path in slow start; of others, shares may
+    // depend on it.
+    let is_of_use = choice.candidates().filter_map(|it| it.congestion.as_ref()).any(|law| {
+        matches!(law, Congestion::Ours(_))
+            || law.answering_law().is_some_and(Law::share_depends_on_path)
+    });
     let (label, help) = if is_of_use {
         if table.has("bandwidth") == table.has("rtt") {
             return;

@@ -47,6 +47,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
 
     let before = problems.count();
     let remote = read_prefixes(table, "remote", problems);
+    check_hosts(&remote, problems);
     let remote_sets = read_sets(table, problems);
     let remote_names = host_name::read(table, problems);
     let local = read_local(table, problems);
@@ -221,6 +222,19 @@ fn check_band(table: &Table<'_>, is_measured: bool, problems: &mut Problems) {
 fn read_prefixes(table: &Table<'_>, key: &str, problems: &mut Problems) -> Vec<Located<IpNet>> {
     let nets = table.read_list(key, problems, |value| prefix::parse(table::text(value)?));
     nets.unwrap_or_default()
+}
+
+/// Refuses what is no address of any host: one that forgot the length means all.
+fn check_hosts(remote: &[Located<IpNet>], problems: &mut Problems) {
+    for net in remote {
+        if net.value.addr().is_unspecified() && net.value.prefix_len() == net.value.max_prefix_len()
+        {
+            let title = format!("`remote`: `{}` is no host's address", net.value.addr());
+            let fault = Fault::new(title, "no connection goes there");
+            let help = format!("write \"{}/0\" for all addresses", net.value.addr());
+            problems.push(fault.help(help).at(net.at));
+        }
+    }
 }
 
 /// Reads the names of the sets that the path is for, each once.

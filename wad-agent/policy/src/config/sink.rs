@@ -249,7 +249,7 @@ fn read_log_file(
     path: Option<PathBuf>,
     problems: &mut Problems,
 ) -> Option<LogFile> {
-    table.require("path", problems, "add path = \"/var/log/wad-events.jsonl\"");
+    table.require("path", problems, "add path = \"/var/log/wad/events.jsonl\"");
     let max_size = table.read("max_size", problems, |value| quantity::size(value, FILE_BYTES));
     let keep = table.read("keep", problems, |value| table::integer(value, KEPT, "files"));
     Some(LogFile {

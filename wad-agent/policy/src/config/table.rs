@@ -294,7 +294,15 @@ impl<'t> Table<'t> {
 
 /// A string.
 pub fn text<'v>(value: &'v DeValue<'_>) -> Result<&'v str, Fault> {
-    value.as_str().ok_or_else(|| wrong_type(value, "a string"))
+    value.as_str().ok_or_else(|| {
+        let fault = wrong_type(value, "a string");
+        match value {
+            DeValue::Integer(_) | DeValue::Float(_) => fault.help(
+                "write it in quotes; what is a quantity has its unit, as \"70ms\" or \"1Gbit\"",
+            ),
+            _ => fault,
+        }
+    })
 }
 
 /// An absolute path.
