@@ -6,8 +6,8 @@ use crate::exit::Exit;
 const OPENING: &str = "\
 # Exit codes
 
-Every command ends with one of these; those from 64 on are of `sysexits.h`. An error is one line on
-standard error, with what to do about it.
+Every command ends with one of these; those from 64 on are of `sysexits.h`. Errors are on
+standard error, with what to do about them.
 
 ";
 

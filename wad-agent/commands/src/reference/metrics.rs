@@ -14,8 +14,7 @@ const OPENING: &str = "\
 # Metrics
 
 What `/metrics` has; [the page about metrics](../metrics.md) says how to use them. Those with the label `path` have a
-series for each path, at most `[metrics] max_paths`; the other paths together are `path=\"other\"`. Histograms
-have buckets, and neither `_sum` nor `_count`.
+series for each path, at most `[metrics] max_paths`; the other paths together are `path=\"other\"`.
 
 ";
 
