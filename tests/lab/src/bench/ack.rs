@@ -40,7 +40,7 @@ const ROUNDS: usize = 5;
 const ROUND: Duration = Duration::from_secs(2);
 /// Processor time is noisier: more of them, and shorter, so that what each law is
 /// compared with ran just before or after it.
-const PAIRS: usize = 161;
+const PAIRS: usize = 101;
 const PAIR: Duration = Duration::from_millis(250);
 /// An experiment begins so long after the agent at the latest: with a pair of its blocks.
 const BLOCKS: Duration = Duration::from_secs(4);
