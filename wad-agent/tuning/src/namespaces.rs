@@ -43,7 +43,7 @@ const DESCRIPTORS_EACH: u64 = 8;
 const DESCRIPTORS_BESIDE: u64 = 64;
 /// A namespace is left so long after its last flow: others may come soon.
 const STAY: Duration = Duration::from_secs(60);
-/// What is wanted of a namespace is seen to again after so long: it may have failed, or a container
+/// A namespace gets what is wanted of it again after so long: that may have failed, or a container
 /// was restarted, whose new namespace has the number of the one before.
 const AGAIN: Duration = Duration::from_secs(60);
 
@@ -140,7 +140,7 @@ struct Held {
     wanted: Wanted,
     /// The last flow was seen then.
     seen: Instant,
-    /// What is wanted is seen to again then.
+    /// It gets what is wanted again then.
     again: Instant,
     /// It has been told of.
     is_told: bool,

@@ -47,7 +47,7 @@ mod tests {
         PathPolicy { name: "p".to_owned(), share, ..PathPolicy::default() }
     }
 
-    /// What the policy is for when a set with this path comes into force.
+    /// A set with this path comes into force; its policy is for so much then.
     fn install(shares: &mut Shares, share: Option<u32>) -> u32 {
         let has = shares.within("p", share.unwrap_or(share::ALL));
         shares.follow(&[path(share)]);

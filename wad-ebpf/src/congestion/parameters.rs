@@ -20,7 +20,7 @@ use crate::{sndbuf, tcp::Tcp};
 
 // Places in `icsk_ca_priv`.
 const AIMD: u32 = 0;
-/// What the policy was taken for: see [`taken_for`].
+/// The policy was taken for this: see [`taken_for`].
 const TAKEN_FOR: u32 = 8;
 const MOST_SNDBUF: u32 = 12;
 const MAX_SSTHRESH: u32 = 16;

@@ -80,7 +80,7 @@ pub struct Maps {
     /// The paths in force, in the order of the file, with their indices.
     pub names: Vec<(Arc<str>, u32)>,
     max_flows: Vec<u32>,
-    /// What paths have been given of new flows holds for other sets, too.
+    /// Shares of new flows that paths have been given hold for other sets, too.
     shares: Shares,
     left_alone: LeftAlone,
     /// The settings of paths whose flows are left alone, by their index.

@@ -17,7 +17,7 @@ use crate::tools::message::{BYTES, Grant, Hello, Message, Refusal};
 /// Connections at a time beyond the transfers: they have yet to say what they want, or
 /// hear why they get nothing.
 pub const MOST_WAITING: usize = 32;
-/// Of these, connections of who may not ask: they are told so, and take no place of others.
+/// So many of these may be of who may not ask: they are told so, and take no place of others.
 const STRANGERS: usize = 8;
 /// Who connects says what he wants within this time.
 const HELLO_WITHIN: Duration = Duration::from_secs(5);
