@@ -7,7 +7,7 @@ use wad_common::share;
 use wad_policy::config::PathPolicy;
 
 /// Shares are in parts of [`share::ALL`], which paths have that are not named.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Shares {
     /// By the file.
     bounds: HashMap<String, u32>,
@@ -15,6 +15,11 @@ pub struct Shares {
 }
 
 impl Shares {
+    /// Returns what a path would have that is given this share.
+    pub fn if_given(&self, path: &str, share: u32) -> u32 {
+        self.bounds.get(path).map_or(share, |bound| share.min(*bound))
+    }
+
     /// Gives a path this share from now on, all for no less than its bound. Returns what that
     /// leaves it.
     pub fn give(&mut self, path: &str, share: u32) -> u32 {
@@ -23,7 +28,7 @@ impl Shares {
         } else {
             self.given.insert(path.to_owned(), share);
         }
-        self.within(path, self.bounds.get(path).copied().unwrap_or(share::ALL))
+        self.if_given(path, share)
     }
 
     /// Returns what a path has whose bound is this.

@@ -280,17 +280,16 @@ impl Maps {
         let Some(index) = known.map(|(_, index)| *index) else { return Ok(()) };
         let error = named("POLICY_SETS");
         let set = self.current.as_mut().ok_or(TuningError::NoSet)?;
-        let mut shares = self.shares.clone();
-        let share = shares.give(path, share);
+        let left = self.shares.if_given(path, share);
         match self.withheld.get_mut(&index) {
             // It has it when it is enabled again.
-            Some(aside) => aside.policy.share = share,
+            Some(aside) => aside.policy.share = left,
             None => {
                 let policy = set.policies.get(&index, 0).map_err(&error)?;
-                set.policies.set(index, Policy { share, ..policy }, 0).map_err(&error)?;
+                set.policies.set(index, Policy { share: left, ..policy }, 0).map_err(&error)?;
             }
         }
-        self.shares = shares;
+        self.shares.give(path, share);
         Ok(())
     }
 
