@@ -326,6 +326,22 @@ mod tests {
     }
 
     #[test]
+    fn every_crate_that_logs_is_meant() {
+        let filter = in_all_crates("wad::m=off");
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut logging = 0;
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            let manifest = std::fs::read_to_string(entry.path().join("Cargo.toml"));
+            if manifest.is_ok_and(|text| text.lines().any(|line| line.starts_with("tracing"))) {
+                logging += 1;
+                let name = entry.file_name().to_string_lossy().replace('-', "_");
+                assert!(filter.contains(&format!("wad_{name}::m=off")), "{name}: {filter}");
+            }
+        }
+        assert!(logging >= 6, "{logging} crates log");
+    }
+
+    #[test]
     fn a_bad_filter_is_named() {
         let error = filter("wad=loud", LogLevel::Info).unwrap_err().to_string();
         assert!(error.contains("WAD_LOG") && error.contains("wad=loud"), "{error}");
