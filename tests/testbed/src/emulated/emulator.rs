@@ -34,8 +34,8 @@ use crate::mutex::locked;
 
 /// A thread looks after its devices at least so often.
 const TICK_NS: u64 = 1_000_000;
-/// Packets have come meanwhile if a thread was away for longer than this.
-const LATE_NS: u64 = 2 * TICK_NS;
+/// A thread that wakes so much later than it meant to was away.
+const LATE_NS: u64 = 100_000;
 /// A thread that was away for so long has stalled.
 const STALL_NS: u64 = 5_000_000;
 /// Packets taken in before deliveries are looked after again; after the thread
@@ -72,10 +72,11 @@ pub struct Counters {
     pub held_back: u64,
     /// The most bytes that ever waited at the bottleneck.
     pub peak_queue_bytes: u64,
-    /// The times that the thread itself came late, and its longest absence.
+    /// The times that the thread itself stalled, and its longest absence.
     pub stalls: u64,
     pub longest_gap_ns: u64,
-    /// Queue drops of packets that came while the thread was away.
+    /// Queue drops of packets that came while the thread was away, a tick or more before they
+    /// were read.
     pub stall_drops: u64,
     /// Packets lost by the emulator itself, as the receiver's kernel refused them.
     pub write_failures: u64,
@@ -266,20 +267,16 @@ impl<'a> Direction<'a> {
         published: &Published,
     ) {
         go_first();
-        let mut last_ns = self.now_ns();
         while !stop.load(Ordering::Relaxed) {
-            self.wait(last_ns);
-            let now_ns = self.now_ns();
-            let gap_ns = now_ns - last_ns;
-            last_ns = now_ns;
-            self.counters.stalls += u64::from(gap_ns > STALL_NS);
-            self.counters.longest_gap_ns = self.counters.longest_gap_ns.max(gap_ns);
+            let away_ns = self.wait();
+            self.counters.stalls += u64::from(away_ns > STALL_NS);
+            self.counters.longest_gap_ns = self.counters.longest_gap_ns.max(away_ns);
             self.line.set_delay_ns(delay_ns.load(Ordering::Relaxed));
             if let Some((link, probability)) = locked(turns).take() {
                 self.link.set(link);
                 self.losses.set_probability(probability);
             }
-            self.take_in(now_ns, gap_ns);
+            self.take_in(away_ns);
             self.deliver();
             *locked(&published.counters) = self.counters;
             locked(&published.moments).append(&mut self.moments);
@@ -290,19 +287,21 @@ impl<'a> Direction<'a> {
         monotonic_ns() - self.epoch_ns
     }
 
-    /// Waits until a packet comes or a delivery is due.
-    fn wait(&self, now_ns: u64) {
+    /// Waits until a packet comes or a delivery is due; returns how much later it is by then.
+    fn wait(&self) -> u64 {
+        let now_ns = self.now_ns();
         let due_ns = self.line.next_due_ns().unwrap_or(u64::MAX);
         let wait_ns = due_ns.saturating_add(self.moderation_ns).saturating_sub(now_ns).min(TICK_NS);
         let timeout = TimeSpec::from_duration(Duration::from_nanos(wait_ns));
         let mut poll = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
         // An error (a signal) only makes this pass come early.
         let _ = ppoll(&mut poll, Some(timeout), None);
+        self.now_ns().saturating_sub(now_ns + wait_ns)
     }
 
-    fn take_in(&mut self, now_ns: u64, gap_ns: u64) {
-        let late = gap_ns > LATE_NS;
-        let most = if late { QUEUE_PACKETS } else { READS_PER_PASS };
+    fn take_in(&mut self, away_ns: u64) {
+        let now_ns = self.now_ns();
+        let most = if away_ns > LATE_NS { QUEUE_PACKETS } else { READS_PER_PASS };
         let mut arrivals = std::mem::take(&mut self.arrivals);
         while arrivals.len() < most {
             // A device that is down has no packets.
@@ -314,7 +313,11 @@ impl<'a> Direction<'a> {
         // bunch they would fill queues that they have not filled.
         let count = arrivals.len() as u64;
         for (number, (read_ns, packet)) in (1..).zip(arrivals.drain(..)) {
-            let came_ns = if late { now_ns - gap_ns + gap_ns * number / count } else { read_ns };
+            let came_ns = if away_ns > LATE_NS {
+                now_ns - away_ns + away_ns * number / count
+            } else {
+                read_ns
+            };
             packet.split().for_each(|segment| self.pass(came_ns, read_ns, segment));
         }
         self.arrivals = arrivals;
@@ -348,7 +351,7 @@ impl<'a> Direction<'a> {
         let Some(leaves_ns) = self.link.offer(came_ns, read_ns, bytes) else {
             counters.queue_drops += 1;
             self.moments.queue_drops_ns.push(self.epoch_ns + came_ns);
-            return counters.stall_drops += u64::from(came_ns != read_ns);
+            return counters.stall_drops += u64::from(read_ns - came_ns > TICK_NS);
         };
         let backlog_bytes = self.link.backlog_bytes(came_ns);
         counters.peak_queue_bytes = counters.peak_queue_bytes.max(backlog_bytes);
