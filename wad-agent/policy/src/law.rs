@@ -109,7 +109,7 @@ macro_rules! loss_based {
             Callback { member: "cong_avoid", program: concat!($law, "_cong_avoid") },
             Callback { member: "set_state", program: concat!($law, "_set_state") },
             Callback { member: "undo_cwnd", program: "wad_undo_cwnd" },
-            Callback { member: "min_tso_segs", program: "wad_min_tso_segs" },
+            Callback { member: "min_tso_segs", program: "loss_based_min_tso_segs" },
         ]
     };
 }

@@ -1,6 +1,9 @@
 //! Pacing by TCP itself: how much is sent at a time, and when the next may follow.
 
-use wad_common::law::pacing::bytes_per_second;
+use wad_common::law::{
+    Window,
+    pacing::{bytes_per_second, enough_bytes_per_second},
+};
 
 use crate::tcp::Tcp;
 
@@ -43,12 +46,20 @@ impl Stamp {
 /// and two in slow start below half of its threshold (`tcp_update_pacing_rate()`). The window is
 /// no less than what has been sent behind the first segment that is missing (`packets_out`): what
 /// is sent again in a recovery goes by the window from before it.
-pub fn follow(tcp: &mut Tcp, packets_out: u64) {
-    let window = tcp.cwnd_segments.max(u32::try_from(packets_out).unwrap_or(u32::MAX));
-    let bytes = u64::from(window) * u64::from(tcp.mss_bytes);
-    let is_starting = tcp.cwnd_segments < tcp.ssthresh_segments / 2;
-    if let Some(rate) = bytes_per_second(bytes, tcp.srtt_us, is_starting) {
+pub fn follow(tcp: &mut Tcp, packets_out: u32) {
+    let window = tcp.window(0);
+    let doubles = window.cwnd_segments < window.ssthresh_segments / 2;
+    let window = Window { cwnd_segments: window.cwnd_segments.max(packets_out), ..window };
+    if let Some(rate) = bytes_per_second(&window, tcp.mss_bytes, tcp.srtt_us, doubles) {
         tcp.pace_at(rate);
+    }
+}
+
+/// Takes back what a law of ours does of that, whose flow has this window.
+pub fn follow_window(tcp: &mut Tcp, window: &Window, packets_out: u32) {
+    let enough = enough_bytes_per_second(window, packets_out, tcp.mss_bytes, tcp.srtt_us);
+    if let Some(rate) = enough {
+        tcp.pace_at(rate.min(tcp.pacing_bytes_per_second));
     }
 }
 
@@ -77,15 +88,19 @@ mod tests {
 
     #[test]
     fn in_a_recovery_the_pace_goes_by_all_that_is_out() {
-        let paced = |packets_out| {
-            let mut tcp =
-                Tcp { ssthresh_segments: 50, cwnd_segments: 50, ..Tcp::begin(1000, 10_000_000) };
+        let mut tcp =
+            Tcp { ssthresh_segments: 50, cwnd_segments: 50, ..Tcp::begin(1000, 10_000_000) };
+        let mut paced = |packets_out| {
             follow(&mut tcp, packets_out);
             tcp.pacing_bytes_per_second
         };
         assert_eq!(paced(50), 6_000_000, "1.2 windows of 50 kB in each 10 ms");
         assert_eq!(paced(20), paced(50));
         assert_eq!(paced(200), 4 * paced(50));
+        // A law of ours has it by the window.
+        let window = tcp.window(0);
+        follow_window(&mut tcp, &window, 200);
+        assert_eq!(tcp.pacing_bytes_per_second, 6_000_000);
     }
 
     #[test]

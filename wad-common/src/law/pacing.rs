@@ -1,5 +1,7 @@
-//! The rate at which a flow with `cong_control` is paced: the kernel sets one
-//! only for the others (`tcp_update_pacing_rate()`). And the bursts that paced flows send.
+//! The rate at which a flow is paced, under a law with `cong_control`; the kernel sets that of
+//! the others, of which some is taken back. And the bursts that paced flows send.
+
+use super::Window;
 
 /// Per cent of a window for each RTT, in congestion avoidance: the kernel's
 /// `tcp_pacing_ca_ratio`.
@@ -8,20 +10,63 @@ const AVOIDANCE_PERCENT: u64 = 120;
 const SLOW_START_PERCENT: u64 = 200;
 
 /// The rate that spreads a window over its RTT, and lets it grow: 1.2 times the
-/// window in an RTT, in slow start twice. None without an RTT, which is no
-/// rate at all.
+/// window in an RTT, twice while it doubles; and where slow start is limited
+/// (RFC 3742), for what that adds in an RTT. None without an RTT, which is no rate
+/// at all.
 #[inline(always)]
 #[must_use]
-pub const fn bytes_per_second(window_bytes: u64, srtt_us: u32, slow_start: bool) -> Option<u64> {
+pub const fn bytes_per_second(
+    window: &Window,
+    mss_bytes: u32,
+    srtt_us: u32,
+    doubles: bool,
+) -> Option<u64> {
     const US_PER_PERCENT: u64 = 1_000_000 / 100;
     if srtt_us == 0 {
         return None;
     }
-    let percent = if slow_start { SLOW_START_PERCENT } else { AVOIDANCE_PERCENT };
+    let percent = match doubles {
+        false => AVOIDANCE_PERCENT,
+        true if window.is_limited() => limited_percent(window),
+        true => SLOW_START_PERCENT,
+    };
     // 9 TB, beyond which the product would not fit.
     const MOST_BYTES: u64 = u64::MAX / (US_PER_PERCENT * SLOW_START_PERCENT);
+    let window_bytes = window.cwnd_segments as u64 * mss_bytes as u64;
     let window_bytes = if window_bytes < MOST_BYTES { window_bytes } else { MOST_BYTES };
     Some(window_bytes * (US_PER_PERCENT * percent) / srtt_us as u64)
+}
+
+#[inline(always)]
+const fn limited_percent(window: &Window) -> u64 {
+    let most_segments = window.max_ssthresh_segments as u64 / 2;
+    let percent = match window.cwnd_segments as u64 {
+        0 => SLOW_START_PERCENT,
+        cwnd_segments => AVOIDANCE_PERCENT + most_segments * 100 / cwnd_segments,
+    };
+    if percent < SLOW_START_PERCENT { percent } else { SLOW_START_PERCENT }
+}
+
+/// Returns the rate that is enough for a flow that the kernel sets a rate for, where it
+/// sets too high a one (`tcp_update_pacing_rate()`): in a recovery, in which it goes by
+/// all that has been sent behind the first missing segment (`packets_out`), the window
+/// from before the loss, so that what is sent again may overflow the same queue once
+/// more; and where slow start is limited, in which it goes by a window that doubles.
+#[inline(always)]
+#[must_use]
+pub const fn enough_bytes_per_second(
+    window: &Window,
+    packets_out: u32,
+    mss_bytes: u32,
+    srtt_us: u32,
+) -> Option<u64> {
+    // Its own limit: the last doubling is at the lower rate.
+    let doubles = window.cwnd_segments < window.ssthresh_segments / 2;
+    if packets_out > window.cwnd_segments || doubles && window.is_limited() {
+        bytes_per_second(window, mss_bytes, srtt_us, doubles)
+    } else {
+        None
+    }
 }
 
 /// A path takes a burst of this time for none: NICs that moderate interrupts hold packets
@@ -64,20 +109,71 @@ pub const fn least_segments(burst_segments: u8, cwnd_segments: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{burst_segments, bytes_per_second, least_segments};
+    use super::{
+        super::INFINITE_SSTHRESH, Window, burst_segments, bytes_per_second,
+        enough_bytes_per_second, least_segments,
+    };
+
+    const MSS_BYTES: u32 = 1000;
+    const RTT_US: u32 = 100_000;
+
+    /// Of a thousand segments, 1 MB.
+    const WINDOW: Window = Window {
+        cwnd_segments: 1000,
+        ssthresh_segments: INFINITE_SSTHRESH,
+        clamp_segments: u32::MAX,
+        max_ssthresh_segments: u32::MAX,
+        credit_q16: 0,
+    };
 
     #[test]
     fn the_window_goes_out_a_little_faster_than_it_is_acknowledged() {
-        assert_eq!(bytes_per_second(1_000_000, 100_000, false), Some(12_000_000));
-        assert_eq!(bytes_per_second(1_000_000, 100_000, true), Some(20_000_000));
-        assert_eq!(bytes_per_second(1_000_000, 0, true), None);
+        let rate = |doubles| bytes_per_second(&WINDOW, MSS_BYTES, RTT_US, doubles);
+        assert_eq!([false, true].map(rate), [Some(12_000_000), Some(20_000_000)]);
+        assert_eq!(bytes_per_second(&WINDOW, MSS_BYTES, 0, true), None);
+    }
+
+    #[test]
+    fn a_limited_slow_start_is_paced_for_what_it_adds() {
+        let rate = |cwnd_segments, doubles| {
+            let window = Window { cwnd_segments, max_ssthresh_segments: 200, ..WINDOW };
+            bytes_per_second(&window, MSS_BYTES, RTT_US, doubles)
+        };
+        // 100 segments of 1000 and of 200; still below the limit; out of slow start.
+        assert_eq!(rate(1000, true), Some(13_000_000));
+        assert_eq!(rate(200, true), Some(3_400_000));
+        assert_eq!(rate(199, true), Some(3_980_000));
+        assert_eq!(rate(1000, false), Some(12_000_000));
+        // It adds no more than a segment for each that is acknowledged.
+        let tiny = Window { cwnd_segments: 1, max_ssthresh_segments: 0, ..WINDOW };
+        assert_eq!(bytes_per_second(&tiny, MSS_BYTES, RTT_US, true), Some(12_000));
+    }
+
+    #[test]
+    fn the_kernels_rate_is_enough_but_in_a_recovery_and_a_limited_slow_start() {
+        let enough = |window: &Window, packets_out| {
+            enough_bytes_per_second(window, packets_out, MSS_BYTES, RTT_US)
+        };
+        assert_eq!(enough(&WINDOW, 1000), None);
+        let halved = Window { ssthresh_segments: 1000, ..WINDOW };
+        assert_eq!(enough(&halved, 1000), None);
+        assert_eq!(enough(&halved, 2000), Some(12_000_000));
+        // After a time-out.
+        let lost = Window { cwnd_segments: 1, ..halved };
+        assert_eq!(enough(&lost, 2000), Some(20_000));
+        let limited = Window { max_ssthresh_segments: 200, ..WINDOW };
+        assert_eq!(enough(&limited, 1000), Some(13_000_000));
+        assert_eq!(enough(&Window { ssthresh_segments: 1500, ..limited }, 1000), None);
     }
 
     #[test]
     fn the_largest_window_is_no_overflow() {
-        let most = bytes_per_second(u64::MAX, 1, true).unwrap();
-        assert!(most > u64::MAX / 2);
-        assert_eq!(bytes_per_second(u64::MAX / 2, 1, true), Some(most));
+        let huge =
+            Window { cwnd_segments: u32::MAX, max_ssthresh_segments: u32::MAX - 1, ..WINDOW };
+        for doubles in [false, true] {
+            let most = bytes_per_second(&huge, u32::MAX, 1, doubles).unwrap();
+            assert!(most > u64::MAX / 2);
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub fn init(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::start(tcp);
     if parameters.is_standard() {
-        pacing::follow_window(tcp, true);
+        pacing::follow_window(tcp, &parameters.bounded_window(0), true);
     } else {
         hold_rate(tcp, parameters);
     }

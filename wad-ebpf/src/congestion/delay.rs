@@ -17,10 +17,10 @@ const STATE: u32 = LAW_STATE;
 #[inline(always)]
 pub fn init(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    Parameters::start(tcp);
+    let parameters = Parameters::start(tcp);
     tcp.set_private(STATE, Delay::start(tcp.delivered_segments()));
     // A burst is a queue.
-    pacing::follow_window(tcp, true);
+    pacing::follow_window(tcp, &parameters.bounded_window(0), true);
     0
 }
 
@@ -40,7 +40,7 @@ pub fn cong_control(ctx: Context) -> u64 {
     parameters.show(law.phase(&after));
     tcp.set_private(STATE, law);
     tcp.change_window(before, after);
-    pacing::follow_window(tcp, is_starting);
+    pacing::follow_window(tcp, &after, is_starting);
     0
 }
 

@@ -3,7 +3,7 @@
 //!
 //! aya-obj knows no `struct_ops` section. The programs are in sections that it
 //! parses like any other, `freplace/MEMBER`, and the agent loads them itself. A
-//! program is named `LAW_MEMBER`, or `wad_MEMBER` where all laws of a kind share it.
+//! program is named `LAW_MEMBER`, and one that laws share `wad_MEMBER`, or by their kind.
 
 /// Makes the program of this name for a member of `tcp_congestion_ops`.
 macro_rules! callback {

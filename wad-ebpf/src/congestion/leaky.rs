@@ -18,11 +18,11 @@ const STATE: u32 = LAW_STATE;
 #[inline(always)]
 pub fn init(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    Parameters::start(tcp);
+    let parameters = Parameters::start(tcp);
     let state = Leaky::start(tcp.delivered_segments(), tcp.delivered_ce_segments());
     tcp.set_private(STATE, state);
     // A burst is a queue, and hides whether there is another one.
-    pacing::follow_window(tcp, true);
+    pacing::follow_window(tcp, &parameters.bounded_window(0), true);
     0
 }
 
@@ -53,7 +53,7 @@ pub fn cong_control(ctx: Context) -> u64 {
         parameters.show(law.phase(&after));
         law.is_starting(&after)
     });
-    pacing::follow_window(tcp, is_starting);
+    pacing::follow_window(tcp, &parameters.bounded_window(0), is_starting);
     0
 }
 

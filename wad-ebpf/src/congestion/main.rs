@@ -29,9 +29,11 @@ use crate::law::{callback, law};
 
 // Shared by the laws that answer to losses.
 callback!("wad", "init", loss_based::init);
+callback!("loss_based", "min_tso_segs", pacing::min_tso_segs_within_window);
+// Shared by those in control of window and rate.
+callback!("wad", "min_tso_segs", pacing::min_tso_segs);
 // Shared by all.
 callback!("wad", "undo_cwnd", standard::undo_cwnd);
-callback!("wad", "min_tso_segs", pacing::min_tso_segs);
 
 law!("aimd" answers_to_losses |parameters, _| parameters.aimd());
 law!("highspeed" answers_to_losses |parameters, cwnd_segments| {

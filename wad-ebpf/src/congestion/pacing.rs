@@ -1,16 +1,19 @@
 //! Pacing: the rate of the flows whose law has `cong_control`, as the kernel leaves it to
-//! that; and how much any of our flows sends at a time.
+//! that; of the others' what the kernel gives too much; and how much any of our flows sends
+//! at a time.
 
-use wad_common::law::pacing::{bytes_per_second, least_segments};
+use wad_common::law::{
+    Window,
+    pacing::{bytes_per_second, enough_bytes_per_second, least_segments},
+};
 
 use crate::{context::Context, parameters::Parameters, tcp::Tcp};
 
 /// Paces, at the rate that fits the window.
 #[inline(always)]
-pub fn follow_window(tcp: Tcp, in_slow_start: bool) {
+pub fn follow_window(tcp: Tcp, window: &Window, doubles: bool) {
     tcp.pace();
-    let window_bytes = u64::from(tcp.cwnd_segments()) * u64::from(tcp.mss_bytes());
-    if let Some(rate) = bytes_per_second(window_bytes, tcp.srtt_us(), in_slow_start) {
+    if let Some(rate) = bytes_per_second(window, tcp.mss_bytes(), tcp.srtt_us(), doubles) {
         tcp.set_pacing_bytes_per_second(rate);
     }
 }
@@ -20,5 +23,21 @@ pub fn follow_window(tcp: Tcp, in_slow_start: bool) {
 #[inline(always)]
 pub fn min_tso_segs(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    least_segments(Parameters::burst_segments(tcp), tcp.cwnd_segments()).into()
+    least_segments(Parameters::as_kept(tcp).burst_segments(), tcp.cwnd_segments()).into()
+}
+
+/// Returns that of a flow that the kernel sets a rate for. It asks before whatever it sends,
+/// and after it has set the rate: here that can be lowered.
+#[inline(always)]
+pub fn min_tso_segs_within_window(ctx: Context) -> u64 {
+    let tcp = Tcp::of(ctx);
+    if tcp.is_paced() {
+        let window = Parameters::as_kept(tcp).bounded_window(0);
+        let packets_out = tcp.packets_out_segments();
+        let (mss_bytes, srtt_us) = (tcp.mss_bytes(), tcp.srtt_us());
+        if let Some(rate) = enough_bytes_per_second(&window, packets_out, mss_bytes, srtt_us) {
+            tcp.lower_pacing_bytes_per_second(rate);
+        }
+    }
+    min_tso_segs(ctx)
 }

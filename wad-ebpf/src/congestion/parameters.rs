@@ -98,6 +98,12 @@ impl Parameters {
         Self(tcp)
     }
 
+    /// Returns those of the flow's latest ACK.
+    #[inline(always)]
+    pub fn as_kept(tcp: Tcp) -> Self {
+        Self(tcp)
+    }
+
     #[inline(always)]
     pub fn aimd(self) -> Aimd {
         let both: u64 = self.0.private(AIMD);
@@ -174,8 +180,8 @@ impl Parameters {
     /// Returns the burst that the flow's path takes for nothing; 0 where its rate is not
     /// known.
     #[inline(always)]
-    pub fn burst_segments(tcp: Tcp) -> u8 {
-        tcp.private(BURST)
+    pub fn burst_segments(self) -> u8 {
+        self.0.private(BURST)
     }
 
     /// Returns where a law that answers to losses is with the flow.

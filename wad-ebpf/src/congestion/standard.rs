@@ -37,7 +37,7 @@ pub fn cong_control(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
         }
     }
     parameters.set_course(course);
-    pacing::follow_window(tcp, before.in_slow_start());
+    pacing::follow_window(tcp, &parameters.bounded_window(0), before.in_slow_start());
     0
 }
 

@@ -104,6 +104,8 @@ impl Tcp {
         delivered_ce_segments: delivered_ce as u32;
         sacked_segments: sacked_out as u32;
         lost_segments: lost_out as u32;
+        /// Segments sent from the first that is not acknowledged on.
+        packets_out_segments: packets_out as u32;
         retransmitted_segments: total_retrans as u32;
         /// The latest sample of the RTT: 0 before the first, and of what was sent again
         /// not more than it took.
@@ -139,10 +141,9 @@ impl Tcp {
     /// Segments on their way, as `tcp_packets_in_flight()`.
     #[inline(always)]
     pub fn in_flight_segments(self) -> u32 {
-        let out: u32 = self.read(offset!(packets_out));
         let retransmitted: u32 = self.read(offset!(retrans_out));
         let left = self.sacked_segments() + self.lost_segments();
-        (out + retransmitted).saturating_sub(left)
+        (self.packets_out_segments() + retransmitted).saturating_sub(left)
     }
 
     /// Whether the kernel has reduced the threshold and the window is to follow
@@ -265,6 +266,12 @@ impl Tcp {
         }
     }
 
+    /// Whether somebody paces the flow: TCP itself or a queueing discipline.
+    #[inline(always)]
+    pub fn is_paced(self) -> bool {
+        self.read::<u32>(offset!(sk_pacing_status)) != SK_PACING_NONE
+    }
+
     #[inline(always)]
     fn change_pacing(self, from: u32, to: u32) {
         if self.read::<u32>(offset!(sk_pacing_status)) == from {
@@ -278,6 +285,15 @@ impl Tcp {
     pub fn set_pacing_bytes_per_second(self, rate: u64) {
         let most: u64 = self.read(offset!(sk_max_pacing_rate));
         self.write(offset!(sk_pacing_rate), rate.min(most));
+    }
+
+    /// Sets the rate where it is higher.
+    #[inline(always)]
+    pub fn lower_pacing_bytes_per_second(self, rate: u64) {
+        let has: u64 = self.read(offset!(sk_pacing_rate));
+        if rate < has {
+            self.write(offset!(sk_pacing_rate), rate);
+        }
     }
 
     /// One of the 13 words of `icsk_ca_priv`, which the kernel zeroes before

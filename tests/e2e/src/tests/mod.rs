@@ -55,6 +55,7 @@ mod options;
 mod others_numbers;
 mod otlp;
 mod own_options;
+mod paced_windows;
 mod pacing;
 pub mod packages;
 mod packets;

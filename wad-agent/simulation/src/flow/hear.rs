@@ -100,8 +100,12 @@ impl Flow {
 
     /// Has the pace go by the window.
     pub(super) fn follow_window(&mut self) {
-        let packets_out = self.next_data - self.unacknowledged();
+        let packets_out = u32::try_from(self.next_data - self.unacknowledged()).unwrap_or(u32::MAX);
         pacing::follow(&mut self.tcp, packets_out);
+        if let Some(parameters) = self.law.ours() {
+            let window = parameters.bounded_window(&self.tcp, 0);
+            pacing::follow_window(&mut self.tcp, &window, packets_out);
+        }
     }
 
     fn end_recovery(&mut self) {

@@ -11,10 +11,9 @@ use super::{Law, Parameters};
 use crate::tcp::{Ack, Tcp};
 
 /// Paces at the rate that fits the window.
-fn follow_window(tcp: &mut Tcp, is_starting: bool) {
+fn follow_window(tcp: &mut Tcp, window: &Window, doubles: bool) {
     tcp.is_paced = true;
-    let window_bytes = u64::from(tcp.cwnd_segments) * u64::from(tcp.mss_bytes);
-    if let Some(rate) = bytes_per_second(window_bytes, tcp.srtt_us, is_starting) {
+    if let Some(rate) = bytes_per_second(window, tcp.mss_bytes, tcp.srtt_us, doubles) {
         tcp.pace_at(rate);
     }
 }
@@ -39,7 +38,7 @@ impl DelayLaw {
 impl Law for DelayLaw {
     fn begin(&mut self, tcp: &mut Tcp) {
         self.parameters.begin_ours(tcp);
-        follow_window(tcp, true);
+        follow_window(tcp, &self.parameters.bounded_window(tcp, 0), true);
     }
 
     fn is_in_control(&self) -> bool {
@@ -52,7 +51,7 @@ impl Law for DelayLaw {
         let queue_segments = self.parameters.control.standing_queue_segments;
         let after = self.state.on_ack(before, &tcp.sample(ack), queue_segments);
         change_window(tcp, &after);
-        follow_window(tcp, self.state.is_starting(&after));
+        follow_window(tcp, &after, self.state.is_starting(&after));
     }
 
     fn ssthresh(&mut self, tcp: &Tcp) -> u32 {
@@ -79,7 +78,7 @@ impl LeakyLaw {
 impl Law for LeakyLaw {
     fn begin(&mut self, tcp: &mut Tcp) {
         self.parameters.begin_ours(tcp);
-        follow_window(tcp, true);
+        follow_window(tcp, &self.parameters.bounded_window(tcp, 0), true);
     }
 
     fn is_in_control(&self) -> bool {
@@ -96,7 +95,7 @@ impl Law for LeakyLaw {
         let before = self.parameters.bounded_window(tcp, 0);
         let after = self.state.on_ack(before, &tcp.sample(ack), &losses);
         change_window(tcp, &after);
-        follow_window(tcp, self.state.is_starting(&after));
+        follow_window(tcp, &after, self.state.is_starting(&after));
     }
 
     fn ssthresh(&mut self, tcp: &Tcp) -> u32 {
