@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use wad_testbed::{
-    emulated::{emulator::Counters, path},
+    emulated::{direction::Counters, path},
     settings::UNTUNED_WINDOW_BYTES,
     sysctl,
 };

@@ -9,7 +9,7 @@ use wad_e2e_attribute::e2e;
 use wad_testbed::{
     capture::Capture,
     emulated::{
-        emulator::Counters,
+        direction::Counters,
         wan::{ADDRESSES_V4, Wan},
     },
     episodes::{CWR, OPEN, RECOVERY, episodes},

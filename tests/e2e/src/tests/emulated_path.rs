@@ -8,7 +8,7 @@ use wad_e2e_attribute::e2e;
 use wad_lab::bulk::{self, Amount, Received, Sent};
 use wad_testbed::{
     emulated::{
-        emulator::Counters,
+        direction::Counters,
         path::Path,
         wan::{ADDRESSES_V4, ADDRESSES_V6, Wan},
     },

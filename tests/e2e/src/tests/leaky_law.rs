@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     emulated::{
-        emulator::Counters,
+        direction::Counters,
         path::Path,
         wan::{ADDRESSES_V4, Wan},
     },

@@ -2,7 +2,7 @@
 //! offload (GRO) joins them. Joining is only about cost: loss, queue and delay have
 //! acted on single segments before.
 
-use std::{ops::Range, rc::Rc};
+use std::{ops::Range, sync::Arc};
 
 use super::packet::{
     CWR, FIN, Header, PSH, Packet, RST, SYN, Segment, TCP_CHECKSUM_AT, URG, VNET_BYTES,
@@ -21,7 +21,7 @@ pub struct Burst {
     vnet: [u8; VNET_BYTES],
     /// The headers of the packet; none for what is not TCP.
     header: Option<Header>,
-    pieces: Vec<(Rc<Packet>, Range<usize>)>,
+    pieces: Vec<(Arc<Packet>, Range<usize>)>,
     segments: u32,
     segment_bytes: usize,
     payload_bytes: usize,
@@ -50,7 +50,7 @@ impl Burst {
             return false;
         }
         let joins = self.pieces.last().is_some_and(|(packet, range)| {
-            Rc::ptr_eq(packet, segment.packet()) && range.end == payload.start
+            Arc::ptr_eq(packet, segment.packet()) && range.end == payload.start
         });
         if !joins && self.pieces.len() == MOST_PIECES {
             return false;
@@ -61,7 +61,7 @@ impl Burst {
         self.segments += 1;
         match self.pieces.last_mut().filter(|_| joins) {
             Some((_, range)) => range.end = payload.end,
-            None => self.pieces.push((Rc::clone(segment.packet()), payload)),
+            None => self.pieces.push((Arc::clone(segment.packet()), payload)),
         }
         true
     }
@@ -75,7 +75,7 @@ impl Burst {
         self.payload_bytes = payload.len();
         let ends = |header: &Header| header.flags() & (FIN | SYN | RST | PSH | URG) != 0;
         self.closed = payload.is_empty() || self.header.as_ref().is_none_or(ends);
-        self.pieces.push((Rc::clone(segment.packet()), payload));
+        self.pieces.push((Arc::clone(segment.packet()), payload));
     }
 
     #[must_use]

@@ -3,7 +3,7 @@
 //! segmentation offload). Payload is never copied here: a segment is an index into its
 //! packet, and a header made for it.
 
-use std::{ops::Range, rc::Rc};
+use std::{ops::Range, sync::Arc};
 
 /// This is the size of `struct virtio_net_hdr` (include/uapi/linux/virtio_net.h):
 /// flags, gso_type, hdr_len, gso_size, csum_start, csum_offset; in the host's byte
@@ -65,8 +65,8 @@ impl Packet {
     /// Returns the packet's segments, in order.
     pub fn split(self) -> impl Iterator<Item = Segment> {
         let count = self.tcp.map_or(1, |tcp| tcp.segments);
-        let packet = Rc::new(self);
-        (0..count).map(move |index| Segment { packet: Rc::clone(&packet), index, marked: false })
+        let packet = Arc::new(self);
+        (0..count).map(move |index| Segment { packet: Arc::clone(&packet), index, marked: false })
     }
 
     #[must_use]
@@ -109,14 +109,14 @@ impl Layout {
 /// A segment goes over the wire as one packet.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    packet: Rc<Packet>,
+    packet: Arc<Packet>,
     index: u32,
     marked: bool,
 }
 
 impl Segment {
     #[must_use]
-    pub const fn packet(&self) -> &Rc<Packet> {
+    pub const fn packet(&self) -> &Arc<Packet> {
         &self.packet
     }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use crate::emulated::{
     delay_line::DelayLaw,
-    emulator::DirectionLaw,
+    direction::DirectionLaw,
     link::LinkLaw,
     losses::LossLaw,
     policer::PolicerLaw,

@@ -7,7 +7,8 @@
 use std::{io, sync::Arc, time::Duration};
 
 use super::{
-    emulator::{Counters, Emulator, Moments},
+    direction::{Counters, Moments},
+    emulator::Emulator,
     flights::Flights,
     path::Path,
     tun::{QUEUE_PACKETS, Tun, TunError},
