@@ -23,8 +23,8 @@ use clap::Args;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_policy::config::{
-    Config, ConfigError, Host, KubernetesSettings, Learn, OnExit, Otlp, PathPolicy, Probe, Texts,
-    Trace, covers_ipv4, fields,
+    Config, ConfigError, Cut, CutBuffers, Host, KubernetesSettings, Learn, Most, OnExit, Otlp,
+    PathPolicy, Probe, Texts, Trace, covers_ipv4, fields,
 };
 use wad_toolbox::{amounts::Bytes, text_table::TextTable};
 use wad_tuning::{
@@ -242,7 +242,7 @@ impl Page<'_> {
                 self.there.cgroup_note(path),
                 self.there.pods_note(path),
                 self.there.interface_note(path),
-                self.bound_note(path),
+                cut_note(path),
                 host::note(path, is_routed),
                 host::port_note(path, is_routed),
             ]
@@ -254,18 +254,6 @@ impl Page<'_> {
             .chain(self.files.iter().cloned())
             .chain(self.config.paths.iter().flat_map(of).flatten())
             .collect()
-    }
-
-    /// Returns a note of a path whose buffers might have been larger.
-    fn bound_note(&self, path: &PathPolicy) -> Option<String> {
-        let most = self.config.limits.max_buffer_bytes?;
-        let sizes = [path.sndbuf_bytes, path.rcvbuf_bytes, path.autotune_bytes];
-        sizes.contains(&Some(most)).then(|| {
-            format!(
-                "path {}: no buffer is larger than [limits] max_buffer, {most} bytes",
-                path.name
-            )
-        })
     }
 
     /// The kernel's congestion controls that are not there yet.
@@ -311,6 +299,20 @@ fn note(path: &PathPolicy) -> Option<String> {
 fn choice_note(path: &PathPolicy) -> Option<String> {
     let words = path.origin.passed_over_words()?;
     Some(format!("path {}: {words}", path.name))
+}
+
+/// Returns a note of buffers that are smaller than the path asks for.
+fn cut_note(path: &PathPolicy) -> Option<String> {
+    let CutBuffers { sndbuf, rcvbuf, autotune } = path.origin.cut;
+    let all = [("sndbuf", sndbuf), ("rcvbuf", rcvbuf), ("buffers", autotune)];
+    let said: Vec<_> = all
+        .into_iter()
+        .filter_map(|(key, cut)| {
+            let Cut { from_bytes, to: Most { bytes, by } } = cut?;
+            Some(format!("{by} cuts {key} from {from_bytes} to {bytes} bytes"))
+        })
+        .collect();
+    (!said.is_empty()).then(|| format!("path {}: {}", path.name, said.join(", ")))
 }
 
 /// Returns a note of where pods are learned from, if that is not the usual.

@@ -14,8 +14,8 @@ use wad_common::{control::Control, law::Aimd};
 use crate::{
     capacity::{Capacity, rfc3649_pair},
     config::{
-        Congestion, MAX_BUFFER_BYTES, MeasuredPath, PathPolicy, Windows, auto_buffer_bytes,
-        auto_pacing,
+        Congestion, Limit, MeasuredPath, Most, PathPolicy, Windows, auto_buffer_bytes, auto_pacing,
+        most_of_file,
     },
     law::Law,
 };
@@ -46,7 +46,7 @@ impl From<Capacity> for Conditions {
 /// Holds what no measurement goes beyond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    max_buffer_bytes: u64,
+    most: Most,
     kernel: KernelBuffers,
 }
 
@@ -60,8 +60,8 @@ pub struct KernelBuffers {
 
 impl Bounds {
     /// Returns the largest buffer that anything but the file may ask for.
-    pub const fn max_buffer_bytes(&self) -> u64 {
-        self.max_buffer_bytes
+    pub const fn most(&self) -> Most {
+        self.most
     }
 
     /// Returns what the kernel gives by itself.
@@ -75,8 +75,12 @@ impl Bounds {
         max_memory_bytes: u64,
         kernel: KernelBuffers,
     ) -> Self {
-        let configured = max_buffer_bytes.map_or(MAX_BUFFER_BYTES, u64::from);
-        Self { max_buffer_bytes: configured.min(max_memory_bytes / MEMORY_PER_BUFFER), kernel }
+        let of_file = most_of_file(max_buffer_bytes);
+        let most = match u32::try_from(max_memory_bytes / MEMORY_PER_BUFFER) {
+            Ok(bytes) if bytes < of_file.bytes => Most { bytes, by: Limit::MaxMemory },
+            _ => of_file,
+        };
+        Self { most, kernel }
     }
 }
 
@@ -125,10 +129,10 @@ pub fn policy(path: &PathPolicy, conditions: impl Into<Conditions>, bounds: Boun
     let bdp_bytes = capacity.bdp_bytes();
     policy.bdp_bytes = bdp_bytes.map(|bytes| bytes.round() as u64);
     policy.origin.capacity = capacity;
-    let buffer_bytes = bdp_bytes.and_then(|bdp_bytes| {
-        let bytes = auto_buffer_bytes(bdp_bytes).saturating_mul(streams.into());
-        u32::try_from(bytes.min(bounds.max_buffer_bytes)).ok()
+    let buffer = bdp_bytes.map(|bdp_bytes| {
+        bounds.most.cut(auto_buffer_bytes(bdp_bytes).saturating_mul(streams.into()))
     });
+    let (buffer_bytes, cut) = buffer.map_or((None, None), |(bytes, cut)| (Some(bytes), cut));
     // No measurement takes away what the kernel gives by itself. The file may.
     let is_files = capacity == measured.fallback;
     let beyond = |kernel_bytes: u64| {
@@ -136,12 +140,15 @@ pub fn policy(path: &PathPolicy, conditions: impl Into<Conditions>, bounds: Boun
     };
     if buffers.sndbuf {
         policy.sndbuf_bytes = beyond(bounds.kernel.sndbuf_bytes);
+        policy.origin.cut.sndbuf = cut;
     }
     if buffers.rcvbuf {
         policy.rcvbuf_bytes = beyond(bounds.kernel.rcvbuf_bytes);
+        policy.origin.cut.rcvbuf = cut;
     }
     if buffers.autotune {
         policy.autotune_bytes = buffer_bytes;
+        policy.origin.cut.autotune = cut;
     }
     let window = bdp_bytes.map(Windows::of_bdp).unwrap_or_default();
     if windows.initial_ssthresh {

@@ -60,6 +60,17 @@ fn what_a_path_would_rather_have_is_told() {
 }
 
 #[test]
+fn buffers_that_max_buffer_cuts_are_told_and_no_others() {
+    let text = "[limits]\nmax_buffer = '4MiB'\n\
+                [[path]]\nname = 'wide'\nremote = '10.0.0.1'\nsndbuf = '64MiB'\nrcvbuf = '32MiB'\n\
+                [[path]]\nname = 'fits'\nremote = '10.0.0.2'\nsndbuf = '4MiB'\n";
+    let page = page(text, None);
+    let note = "path wide: [limits] max_buffer cuts sndbuf from 67108864 to 4194304 bytes, \
+                [limits] max_buffer cuts rcvbuf from 33554432 to 4194304 bytes\n";
+    assert!(page.contains(note) && !page.contains("path fits: "), "{page}");
+}
+
+#[test]
 fn what_no_cgroup_fits_is_no_error() {
     let of = |unit| format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\nunit = '{unit}'\n");
     let none = page(&of("y.service"), None);

@@ -6,6 +6,7 @@ use toml::de::DeValue;
 use super::{
     AutoBuffers,
     aimd::Streams,
+    cut::{Cut, CutBuffers, Limit, Most},
     fault::{Fault, Problems, quoted},
     line::Line,
     quantity,
@@ -30,6 +31,7 @@ pub struct Buffers {
     /// Bytes that the kernel's autotuning is to have room for.
     pub autotune_bytes: Option<u32>,
     pub auto: AutoBuffers,
+    pub cut: CutBuffers,
     /// The line is used: what the path carries is needed for them.
     pub use_line: bool,
 }
@@ -43,44 +45,50 @@ enum Size {
     Auto,
 }
 
+/// Reads them; none is larger than `most`.
 pub fn read(
     table: &Table<'_>,
     line: &Line,
     streams: Option<Streams>,
+    most: Most,
     problems: &mut Problems,
 ) -> Buffers {
     let times = streams.map_or(1, |Streams(k)| u64::from(k));
     // Each of the flows that it stands for would have its own.
     let auto_bytes = line.bdp_bytes().map(|bdp_bytes| times * auto_bytes(bdp_bytes));
     let mut use_line = false;
-    let mut read = |key, is_auto: &mut bool| {
+    let mut read = |key, is_auto: &mut bool, cut: &mut Option<Cut>| {
         let size = table.read(key, problems, |value| match value.as_str() {
             _ if key == AUTOTUNE => parse_autotune(value),
             Some("auto") => Ok(Size::Auto),
             _ => quantity::size(value, MIN_BYTES..=MAX_BYTES).map(Size::Bytes),
         });
-        match size {
-            Some(Located { value: Size::Bytes(bytes), .. }) => u32::try_from(bytes).ok(),
+        let asked_bytes = match size {
+            Some(Located { value: Size::Bytes(bytes), .. }) => bytes,
             Some(Located { value: Size::Auto, at }) => {
                 (use_line, *is_auto) = (true, true);
                 line.check_auto(table, key, at, problems);
-                if let Some(bytes) = auto_bytes.filter(|&bytes| bytes > MAX_BYTES) {
+                let is_refused = |bytes: &u64| most.by == Limit::Kernel && *bytes > MAX_BYTES;
+                if let Some(bytes) = auto_bytes.filter(is_refused) {
                     problems.push(too_large(key, bytes, streams).at(at));
                     return None;
                 }
-                u32::try_from(auto_bytes?).ok()
+                auto_bytes?
             }
             None => {
                 // Wrong, and may have been meant so.
                 use_line |= table.has(key);
-                None
+                return None;
             }
-        }
+        };
+        let (bytes, what_is_cut) = most.cut(asked_bytes);
+        *cut = what_is_cut;
+        Some(bytes)
     };
     let mut buffers = Buffers::default();
-    buffers.sndbuf_bytes = read("sndbuf", &mut buffers.auto.sndbuf);
-    buffers.rcvbuf_bytes = read("rcvbuf", &mut buffers.auto.rcvbuf);
-    buffers.autotune_bytes = read(AUTOTUNE, &mut buffers.auto.autotune);
+    buffers.sndbuf_bytes = read("sndbuf", &mut buffers.auto.sndbuf, &mut buffers.cut.sndbuf);
+    buffers.rcvbuf_bytes = read("rcvbuf", &mut buffers.auto.rcvbuf, &mut buffers.cut.rcvbuf);
+    buffers.autotune_bytes = read(AUTOTUNE, &mut buffers.auto.autotune, &mut buffers.cut.autotune);
     check_alone(table, problems);
     Buffers { use_line, ..buffers }
 }
@@ -107,9 +115,18 @@ fn check_alone(table: &Table<'_>, problems: &mut Problems) {
 }
 
 /// Returns what "auto" asks for. For a short, slow path, the least there is; for a
-/// long, fast one more than [`MAX_BYTES`], which is then an error.
+/// long, fast one more than [`MAX_BYTES`], which is an error unless `max_buffer` cuts it.
 pub fn auto_bytes(bdp_bytes: f64) -> u64 {
     ((bdp_bytes * AUTO_HEADROOM).round() as u64).max(MIN_BYTES)
+}
+
+/// Returns the bound of a file's buffers: its `[limits] max_buffer`, or else the kernel's.
+pub fn most(max_buffer_bytes: Option<u32>) -> Most {
+    match max_buffer_bytes {
+        Some(bytes) => Most { bytes, by: Limit::MaxBuffer },
+        // It is half of what 32 bits hold.
+        None => Most { bytes: MAX_BYTES as u32, by: Limit::Kernel },
+    }
 }
 
 fn too_large(key: &str, bytes: u64, streams: Option<Streams>) -> Fault {
@@ -117,5 +134,42 @@ fn too_large(key: &str, bytes: u64, streams: Option<Streams>) -> Fault {
         .map_or_else(String::new, |Streams(k)| format!(", {k} times with `equivalent_streams`"));
     let title = format!("`{key}`: \"auto\" comes to {bytes} bytes{times}");
     Fault::new(title, format!("the kernel takes at most {MAX_BYTES}"))
-        .help("check `bandwidth` and `rtt`, or give a size")
+        .help("check `bandwidth` and `rtt`, or give a size, or a `max_buffer` in [limits]")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, PathPolicy, testing};
+
+    const MIB: u32 = 1 << 20;
+
+    fn path(keys: &str) -> PathPolicy {
+        // The bound stands behind the path.
+        let text = format!(
+            "[[path]]\nname = 'p'\nremote = '10.0.0.1'\n{keys}\n[limits]\nmax_buffer = '4MiB'\n"
+        );
+        Config::parse("wad.toml", &text, &testing::host()).expect("valid").paths.remove(0)
+    }
+
+    #[test]
+    fn max_buffer_cuts_what_a_path_asks_for() {
+        let path = path("sndbuf = '64MiB'\nrcvbuf = '4MiB'");
+        assert_eq!((path.sndbuf_bytes, path.rcvbuf_bytes), (Some(4 * MIB), Some(4 * MIB)));
+        let to = Most { bytes: 4 * MIB, by: Limit::MaxBuffer };
+        let sndbuf = Some(Cut { from_bytes: 64 << 20, to });
+        assert_eq!(path.origin.cut, CutBuffers { sndbuf, ..CutBuffers::default() });
+    }
+
+    #[test]
+    fn max_buffer_cuts_an_auto_that_the_kernel_would_not_take() {
+        let line = "bandwidth = '400Gbit'\nrtt = '100ms'\n";
+        let path = |keys| path(&format!("{line}{keys}"));
+        let fixed = path("sndbuf = 'auto'");
+        assert_eq!(fixed.sndbuf_bytes, Some(4 * MIB));
+        assert_eq!(fixed.origin.cut.sndbuf.map(|cut| cut.from_bytes), Some(6_250_000_000));
+        let tuned = path("buffers = 'autotune'");
+        assert_eq!(tuned.autotune_bytes, Some(4 * MIB));
+        assert_eq!(tuned.origin.cut.autotune.map(|cut| cut.from_bytes), Some(6_250_000_000));
+    }
 }

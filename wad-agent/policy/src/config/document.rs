@@ -118,7 +118,6 @@ impl Config {
         overlap::check(&document.config.paths, &document.sites, &mut problems);
         let errors = problems.count();
         if errors == 0 {
-            document.config.bound_buffers();
             document.config.measure_somehow();
             return Ok(document.config);
         }
@@ -130,16 +129,6 @@ impl Config {
 }
 
 impl Config {
-    fn bound_buffers(&mut self) {
-        let Some(most) = self.limits.max_buffer_bytes else { return };
-        for path in &mut self.paths {
-            let sizes = [&mut path.sndbuf_bytes, &mut path.rcvbuf_bytes, &mut path.autotune_bytes];
-            for bytes in sizes.into_iter().flatten() {
-                *bytes = most.min(*bytes);
-            }
-        }
-    }
-
     /// Adds a source: where the file names no source, measured paths have their own
     /// flows.
     fn measure_somehow(&mut self) {
@@ -316,7 +305,7 @@ impl Document {
             let mut table = shared.complete(table, problems);
             let (read, of_path) = loop {
                 let mut of_path = Problems::default();
-                let read = path::read(&table, host, &mut of_path);
+                let read = path::read(&table, host, shared.most(), &mut of_path);
                 // A value from elsewhere that is of no use here is not this path's.
                 let idle = of_path.idle().filter(|at| table.is_from_elsewhere(*at));
                 let idle: Vec<Span> = idle.collect();

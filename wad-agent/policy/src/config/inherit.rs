@@ -1,5 +1,5 @@
 //! Fields that a path has from elsewhere: those of the path that it names with `inherit`,
-//! and those of `[defaults]`. Its own come first. Which flows a path is for, and the consent
+//! and those of `[defaults]`; and the bound of its buffers, `[limits] max_buffer`. Its own come first. Which flows a path is for, and the consent
 //! to more than a fair share, are always its own.
 
 use std::collections::{HashMap, HashSet};
@@ -7,8 +7,11 @@ use std::collections::{HashMap, HashSet};
 use toml::de::{DeTable, DeValue};
 
 use super::{
+    buffers,
+    cut::Most,
+    document_keys as keys,
     fault::{Fault, Problems, quoted},
-    fields, path,
+    fields, path, quantity,
     sections::sections,
     table::{self, Layer, Located, Table},
     texts::Texts,
@@ -16,11 +19,12 @@ use super::{
 
 pub const DEFAULTS: &str = "defaults";
 pub const INHERIT: &str = "inherit";
+const MAX_BUFFER: &str = "max_buffer";
 
 /// Most paths that others inherit from: they are kept while all are read.
 const MOST_PARENTS: usize = 1_000;
 
-/// Tables that paths have fields from.
+/// Tables that paths have fields from, and what bounds them all.
 #[derive(Default)]
 pub struct Shared<'t> {
     /// The table, and where its section begins.
@@ -28,6 +32,8 @@ pub struct Shared<'t> {
     parents: HashMap<String, (usize, DeTable<'t>)>,
     /// There are more parents than are kept.
     is_full: bool,
+    /// `[limits] max_buffer`, as far as it is right.
+    max_buffer_bytes: Option<u32>,
 }
 
 impl<'t> Shared<'t> {
@@ -37,13 +43,15 @@ impl<'t> Shared<'t> {
         let mut shared = Self::default();
         let mut names = HashSet::new();
         let all = || sections(texts).map_while(Result::ok);
-        let concerns = |text: &str| [DEFAULTS, INHERIT].iter().any(|word| text.contains(word));
+        let concerns =
+            |text: &str| [DEFAULTS, INHERIT, MAX_BUFFER].iter().any(|word| text.contains(word));
         for section in all().filter(|section| concerns(section.text)) {
             let Ok(root) = DeTable::parse(section.text) else { continue };
             let defaults = root.get_ref().get(DEFAULTS).and_then(|it| it.get_ref().as_table());
             if let Some(defaults) = defaults {
                 shared.defaults.get_or_insert_with(|| (section.base_bytes, defaults.clone()));
             }
+            shared.max_buffer_bytes = shared.max_buffer_bytes.or(max_buffer_bytes(root.get_ref()));
             for parent in paths(root.get_ref()).filter_map(|path| text(path, INHERIT)) {
                 if names.len() < MOST_PARENTS {
                     names.insert(parent.to_owned());
@@ -65,6 +73,11 @@ impl<'t> Shared<'t> {
             }
         }
         shared
+    }
+
+    /// Returns the bound of the buffers of all paths.
+    pub fn most(&self) -> Most {
+        buffers::most(self.max_buffer_bytes)
     }
 
     /// Returns the table of a path with all that it has from elsewhere.
@@ -124,6 +137,12 @@ pub fn check_defaults(table: &Table<'_>, problems: &mut Problems) {
             problems.push(fault.help("write it in every [[path]] that it is meant for").at(at));
         }
     }
+}
+
+fn max_buffer_bytes(root: &DeTable<'_>) -> Option<u32> {
+    let value = root.get("limits")?.get_ref().as_table()?.get(MAX_BUFFER)?;
+    let bytes = quantity::size(value.get_ref(), keys::BUFFER_BYTES).ok()?;
+    u32::try_from(bytes).ok()
 }
 
 fn paths<'a, 't>(root: &'a DeTable<'t>) -> impl Iterator<Item = &'a DeTable<'t>> {

@@ -12,6 +12,7 @@ mod by_peer;
 mod cgroup;
 mod congestion;
 mod consent;
+mod cut;
 mod dedicated;
 mod derived;
 mod document;
@@ -81,10 +82,14 @@ mod properties;
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 pub use allow::Allow;
-pub use buffers::{AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes};
+pub use buffers::{
+    AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes,
+    most as most_of_file,
+};
 pub use by_peer::{Bound, ByPeer, Consented, Own};
 pub use cgroup::{CgroupPattern, CgroupSelector};
 pub use consent::{fair, is_bounded};
+pub use cut::{Cut, CutBuffers, Limit, Most};
 #[cfg(any(test, feature = "testing"))]
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;

@@ -13,7 +13,9 @@ use super::{
     aimd::{self, Streams},
     buffers, cgroup,
     congestion::{self, Choice},
-    consent, dedicated, experiment,
+    consent,
+    cut::Most,
+    dedicated, experiment,
     fault::{Fault, Problems, quoted},
     fields::{
         self,
@@ -32,9 +34,14 @@ use super::{
 
 pub const TABLE: &str = "path";
 
-/// Reads a path. One without a name is left out; one whose match is in doubt is
+/// Reads a path, whose buffers are cut to `most`. One without a name is left out; one whose match is in doubt is
 /// given no prefixes, so that no error follows from it.
-pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(PathPolicy, Site)> {
+pub fn read(
+    table: &Table<'_>,
+    host: &Host,
+    most: Most,
+    problems: &mut Problems,
+) -> Option<(PathPolicy, Site)> {
     table.require("name", problems, "add name = \"bob\", or how it is to show in logs and metrics");
     if !table.has("remote_set") && !table.has("remote_name") {
         let help = "add remote = \"10.5.128.74\", or a prefix, or an array";
@@ -61,7 +68,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
     let line = Line::read(table, is_measured, problems);
     let choice = congestion::read(table, host, &fields::congestion::LOSS, problems);
     let aimd::Given { aimd, streams, is_auto: aimd_is_auto } = aimd::read(table, &line, problems);
-    let buffers = buffers::read(table, &line, streams, problems);
+    let buffers = buffers::read(table, &line, streams, most, problems);
     let thresholds = thresholds::read(table, &line, problems);
     let dedicated = dedicated::read(table, &line, problems);
     let paced = pacing::read(table, &choice, (&line, is_measured), problems);
@@ -131,6 +138,7 @@ pub fn read(table: &Table<'_>, host: &Host, problems: &mut Problems) -> Option<(
         max_pacing_bytes_per_second: paced.max_bytes_per_second,
         origin: Origin {
             buffers: buffers.auto,
+            cut: buffers.cut,
             traits,
             streams: streams.map_or(0, |Streams(k)| k),
             passed_over: choice.passed_over.clone(),

@@ -6,8 +6,9 @@ use ipnet::IpNet;
 use wad_common::{control::Control, ports::PortRange};
 
 use super::{
-    allow::Allow, by_peer::ByPeer, cgroup::CgroupSelector, experiment_settings::ExperimentSettings,
-    interface::InterfacePattern, mark::Mark, resume_from::Resume, thresholds::Windows,
+    allow::Allow, by_peer::ByPeer, cgroup::CgroupSelector, cut::CutBuffers,
+    experiment_settings::ExperimentSettings, interface::InterfacePattern, mark::Mark,
+    resume_from::Resume, thresholds::Windows,
 };
 use crate::{capacity::Capacity, law::Law, shares::Shares};
 
@@ -121,6 +122,7 @@ impl PathPolicy {
 pub struct Origin {
     pub capacity: Capacity,
     pub buffers: AutoBuffers,
+    pub cut: CutBuffers,
     pub traits: AutoTraits,
     /// Standard flows as which one is to behave; 0 for one.
     pub streams: u32,

@@ -9,8 +9,8 @@ use wad_common::policy::{MAX_PATHS, NAME_BYTES};
 use super::{Counted, counted::CountedConsent};
 use crate::{
     config::{
-        Allow, AutoBuffers, Bound, ByPeer, Consented, DEFAULT_BAND, HostChanges, Mapped, Origin,
-        PathPolicy, Unfit, fair, fit, is_bounded,
+        Allow, AutoBuffers, Bound, ByPeer, Consented, Cut, CutBuffers, DEFAULT_BAND, HostChanges,
+        Mapped, Origin, PathPolicy, Unfit, fair, fit, is_bounded,
     },
     learned,
     tuning_plan::{Bounds, by_peer, is_beyond},
@@ -136,8 +136,9 @@ fn of_path(peer: &Counted, path: &PathPolicy) -> ByPeer {
 fn put(mut by_peer: ByPeer, path: &mut PathPolicy, around: Option<&Counted>, bounds: Bounds) {
     let has_room = path.rcvbuf_bytes.is_some() || path.autotune_bytes.is_some();
     let rcvbuf = around.and_then(|peer| rcvbuf(peer, bounds));
-    if let Some(bytes) = rcvbuf.filter(|_| !path.observe && !has_room) {
+    if let Some((bytes, cut)) = rcvbuf.filter(|_| !path.observe && !has_room) {
         path.rcvbuf_bytes = Some(bytes);
+        path.origin.cut.rcvbuf = cut;
         path.origin.buffers.rcvbuf = true;
         by_peer.rcvbuf = true;
     }
@@ -150,10 +151,9 @@ fn put(mut by_peer: ByPeer, path: &mut PathPolicy, around: Option<&Counted>, bou
 
 /// Returns the receive buffer that the peer's flows are to have; None where the kernel gives as
 /// much by itself.
-fn rcvbuf(peer: &Counted, bounds: Bounds) -> Option<u32> {
-    let bytes = u64::from(peer.rcvbuf_bytes?).min(bounds.max_buffer_bytes());
-    let bytes = u32::try_from(bytes).ok()?;
-    is_beyond(bytes.into(), bounds.kernel().rcvbuf_bytes).then_some(bytes)
+fn rcvbuf(peer: &Counted, bounds: Bounds) -> Option<(u32, Option<Cut>)> {
+    let (bytes, cut) = bounds.most().cut(peer.rcvbuf_bytes?.into());
+    is_beyond(bytes.into(), bounds.kernel().rcvbuf_bytes).then_some((bytes, cut))
 }
 
 /// Returns paths for networks whose peers need larger receive buffers here, and that no path of
@@ -162,7 +162,7 @@ fn rcvbuf(peer: &Counted, bounds: Bounds) -> Option<u32> {
 pub fn paths(counted: &[Counted], of_file: &[PathPolicy], bounds: Bounds) -> Vec<PathPolicy> {
     let mut paths: Vec<PathPolicy> = Vec::new();
     for peer in counted {
-        let Some(rcvbuf) = rcvbuf(peer, bounds) else { continue };
+        let Some((rcvbuf, cut)) = rcvbuf(peer, bounds) else { continue };
         let name = name(&peer.peer);
         let covered = learned::covered(&peer.prefixes, of_file);
         let is_free =
@@ -174,11 +174,12 @@ pub fn paths(counted: &[Counted], of_file: &[PathPolicy], bounds: Bounds) -> Vec
         }
         let by_peer = ByPeer { peer: peer.peer.clone(), rcvbuf: true, ..ByPeer::default() };
         let buffers = AutoBuffers { rcvbuf: true, ..AutoBuffers::default() };
+        let cut = CutBuffers { rcvbuf: cut, ..CutBuffers::default() };
         paths.push(PathPolicy {
             name,
             remote,
             rcvbuf_bytes: Some(rcvbuf),
-            origin: Origin { buffers, by_peer: Some(Box::new(by_peer)), ..Origin::default() },
+            origin: Origin { buffers, cut, by_peer: Some(Box::new(by_peer)), ..Origin::default() },
             ..PathPolicy::default()
         });
     }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use wad_common::{control::WindowSize, policy::PACED};
 
 use super::*;
-use crate::config::{Config, testing::host};
+use crate::config::{Config, Cut, CutBuffers, testing::host};
 
 const MIB: u64 = 1 << 20;
 /// Debian's.
@@ -117,10 +117,18 @@ fn buffers_are_for_as_many_streams() {
 fn no_measurement_goes_beyond_the_bounds() {
     let path = path("measured", ALL);
     let most = capacity(1e7, 60e3);
-    let sizes = |bounds| policy(&path, most, bounds).sndbuf_bytes;
-    assert_eq!(sizes(bounds()), Some((1 << 30) - 1));
-    assert_eq!(sizes(Bounds::new(Some(5_000_000), 1 << 40, KERNEL)), Some(5_000_000));
-    assert_eq!(sizes(Bounds::new(None, 64 * MIB, KERNEL)), Some(16 << 20));
+    for (bounds, by, bytes) in [
+        (bounds(), Limit::Kernel, (1 << 30) - 1),
+        (Bounds::new(Some(5_000_000), 1 << 40, KERNEL), Limit::MaxBuffer, 5_000_000),
+        (Bounds::new(None, 64 * MIB, KERNEL), Limit::MaxMemory, 16 << 20),
+    ] {
+        let plan = policy(&path, most, bounds);
+        assert_eq!(plan.sndbuf_bytes, Some(bytes));
+        let cut = Some(Cut { from_bytes: 93_750_000_000_000, to: Most { bytes, by } });
+        assert_eq!((plan.origin.cut.sndbuf, plan.origin.cut.rcvbuf), (cut, cut));
+    }
+    let little = policy(&path, capacity(622.0, 70.0), bounds());
+    assert_eq!(little.origin.cut, CutBuffers::default());
     assert_eq!(policy(&path, most, bounds()).control.max_cwnd.bytes, u32::MAX);
 }
 

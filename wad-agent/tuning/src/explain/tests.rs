@@ -265,6 +265,29 @@ it has no settings: flows are only counted
 }
 
 #[test]
+fn a_buffer_that_max_buffer_cuts_is_said_to_be_cut() {
+    let why = |keys: &str| {
+        let policy = format!(
+            "[limits]\nmax_buffer = '4MiB'\n[[path]]\nname = 'p'\nremote = '10.0.0.1'\n{keys}\n"
+        );
+        ask_of(&policy, "remote=10.0.0.1", &Disabled::default()).path.expect("a path").why
+    };
+    let given = "sndbuf is 4194304 bytes because [limits] max_buffer cuts it from the 67108864 that \
+                 the path asks for";
+    assert_eq!(why("sndbuf = '64MiB'")[0], given);
+    let within = "sndbuf is 4194304 bytes because the configuration says so";
+    assert_eq!(why("sndbuf = '4MiB'")[0], within);
+    let line = "bandwidth = '1Gbit'\nrtt = '180ms'\n";
+    let auto = "sndbuf grows with need up to that, which [limits] max_buffer cuts from 28125000 \
+                bytes, 1.25 times what the path holds: 1 Gbit/s times 180 ms are 22500000 bytes";
+    assert_eq!(why(&format!("{line}sndbuf = 'auto'"))[0], auto);
+    let autotuned = "the kernel sizes both buffers, up to 2 times 4194304 bytes, to which [limits] \
+                     max_buffer cuts 1.25 times the 22500000 bytes that the path holds: ";
+    let tuned = why(&format!("{line}buffers = 'autotune'"));
+    assert!(tuned[0].starts_with(autotuned), "{tuned:?}");
+}
+
+#[test]
 fn what_would_be_applied_is_shown_though_it_is_not() {
     let observed = ask("remote=2001:db8::1").path.expect("a path");
     assert_eq!(observed.state, PathState::Observed);

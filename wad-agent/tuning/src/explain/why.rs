@@ -2,7 +2,7 @@
 
 use wad_common::policy::{DIVIDES, Policy};
 use wad_policy::{
-    config::{AUTO_HEADROOM, ByPeer, Consented, InForce, Origin, fields},
+    config::{AUTO_HEADROOM, ByPeer, Consented, Cut, InForce, Most, Origin, fields},
     tuning_plan::ROOM,
 };
 use wad_toolbox::shown::text;
@@ -87,22 +87,26 @@ fn by_peer_words(by_peer: &ByPeer, policy: &Policy, origin: &Origin) -> Vec<Stri
 
 fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
     let mut why = Vec::new();
+    let (auto, cut) = (origin.buffers, origin.cut);
     let sizes = [
-        ("sndbuf", policy.sndbuf_bytes, origin.buffers.sndbuf),
-        ("rcvbuf", policy.rcvbuf_bytes, origin.buffers.rcvbuf),
+        ("sndbuf", policy.sndbuf_bytes, (auto.sndbuf, cut.sndbuf)),
+        ("rcvbuf", policy.rcvbuf_bytes, (auto.rcvbuf, cut.rcvbuf)),
     ];
-    for (key, bytes, is_auto) in sizes.into_iter().filter(|(_, bytes, _)| *bytes > 0) {
+    for (key, bytes, (is_auto, cut)) in sizes.into_iter().filter(|(_, bytes, _)| *bytes > 0) {
+        let cut_from = cut.map_or_else(String::new, |Cut { from_bytes, to }| {
+            format!(", which {} cuts from {from_bytes} bytes", to.by)
+        });
         if let Some(ByPeer { peer, rcvbuf: true, .. }) = origin.by_peer.as_deref()
             && key == "rcvbuf"
         {
             why.push(format!(
-                "rcvbuf grows with need up to what the path of peer {peer} needs it for"
+                "rcvbuf grows with need up to what the path of peer {peer} needs it for{cut_from}"
             ));
             continue;
         }
         let Some((rate, rtt)) = origin.capacity.bits_per_second.zip(origin.capacity.rtt_seconds)
         else {
-            why.push(format!("{key} is {bytes} bytes because the configuration says so"));
+            why.push(format!("{key} is {bytes} bytes because {}", word(cut)));
             continue;
         };
         let bdp_bytes = rate / 8.0 * rtt;
@@ -111,17 +115,18 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
             (false, _) => {
                 let times = f64::from(bytes) / bdp_bytes;
                 format!(
-                    "{key} is {bytes} bytes because the configuration says so; {path}, of \
-                         which it is {times:.2} times as much"
+                    "{key} is {bytes} bytes because {}; {path}, of which it is {times:.2} times as \
+                     much",
+                    word(cut)
                 )
             }
             (true, 0 | 1) => format!(
-                "{key} grows with need up to that, {AUTO_HEADROOM} times what the path holds: \
-                 {path}"
+                "{key} grows with need up to that{cut_from}, {AUTO_HEADROOM} times what the path \
+                 holds: {path}"
             ),
             (true, k) => format!(
-                "{key} grows with need up to that, {AUTO_HEADROOM} times what the path holds for \
-                 each of {k} streams: {path}"
+                "{key} grows with need up to that{cut_from}, {AUTO_HEADROOM} times what the path \
+                 holds for each of {k} streams: {path}"
             ),
         });
     }
@@ -131,9 +136,15 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
         ));
     }
     if let Some(bdp_bytes) = origin.capacity.bdp_bytes().filter(|_| origin.buffers.autotune) {
+        let most = origin
+            .cut
+            .autotune
+            .map_or_else(String::new, |Cut { to: Most { bytes, by }, .. }| {
+                format!("{bytes} bytes, to which {by} cuts ")
+            });
         why.push(format!(
-            "the kernel sizes both buffers, up to 2 times {AUTO_HEADROOM} times the {bdp_bytes:.0} \
-             bytes that the path holds: `wad run` raises the last of tcp_wmem and tcp_rmem so far, \
+            "the kernel sizes both buffers, up to 2 times {most}{AUTO_HEADROOM} times the \
+             {bdp_bytes:.0} bytes that the path holds: `wad run` raises the last of tcp_wmem and tcp_rmem so far, \
              for all flows of its network namespace, and there where the path's flows are"
         ));
         return why;
@@ -148,6 +159,14 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
         why.push("the kernel doubles both buffers, for structures of its own".to_owned());
     }
     why
+}
+
+/// Says whose word a buffer of a given size is.
+fn word(cut: Option<Cut>) -> String {
+    let so = "the configuration says so".to_owned();
+    cut.map_or(so, |Cut { from_bytes, to }| {
+        format!("{} cuts it from the {from_bytes} that the path asks for", to.by)
+    })
 }
 
 struct Rate(f64);
