@@ -4,7 +4,7 @@ use std::fmt::{self, Display as _};
 
 use wad_policy::{
     config::{Congestion, PathPolicy},
-    shares::{Filling, LOSSES, MODELLED, Modelled, Shares},
+    shares::{Filling, LOSSES, MODELLED, Modelled, PACKET_BYTES, Shares},
 };
 use wad_toolbox::text_table::TextTable;
 
@@ -53,7 +53,11 @@ pub fn write(f: &mut fmt::Formatter<'_>, paths: &[PathPolicy]) -> fmt::Result {
     if aggressive.is_empty() {
         return Ok(());
     }
-    writeln!(f, "Rate over that of a standard flow (RFC 5681), at the same losses and RTT:")?;
+    writeln!(
+        f,
+        "Rate over that of a standard flow (RFC 5681), at the same losses and RTT, in packets of\n\
+         {PACKET_BYTES} bytes:"
+    )?;
     let rows = aggressive.iter().take(SHOWN).map(|(path, shares)| row(path, shares));
     let losses = LOSSES.map(|loss| format!("{loss:e}"));
     let head: [&str; LAST + 1] = std::array::from_fn(|n| match n {

@@ -111,7 +111,8 @@ PATH  REMOTE             SNDBUF   RCVBUF  IW  CONGESTION  AIMD(b, a)  SHARE
 bob   10.5.128.74/32 +1  4194304  -       24  wad_aimd    0.3, 6      3.37
 rest  ::/0               -        -       -   reno        -           -
 
-Rate over that of a standard flow (RFC 5681), at the same losses and RTT:
+Rate over that of a standard flow (RFC 5681), at the same losses and RTT, in packets of
+1500 bytes:
 PATH  LAW       1e-3  1e-4  1e-5  1e-6  1e-7  FILLING THE PATH
 bob   wad_aimd  3.37  3.37  3.37  3.37  3.37  -
 

@@ -115,15 +115,14 @@ fn is_worth_a_jump(question: &Question) -> bool {
 
 /// Whether losses come without a queue is for whoever pastes it to know.
 fn write_highspeed(toml: &mut String, question: &Question, resumes: bool) -> fmt::Result {
-    let response = Response::highspeed();
-    let filling_loss = response.loss(f64::from(question.path().bdp_segments()));
-    let share = response.share(filling_loss);
+    let (response, mtu_bytes) = (Response::highspeed(), question.mtu_bytes);
+    let path = question.path();
+    let filling_loss = response.loss(f64::from(path.bdp_segments()));
+    // In whole packets, as `wad check` counts those of the policy.
+    let share = response.share(response.loss(path.bdp_bytes() / f64::from(mtu_bytes)));
     let name = Law::HighSpeed.name();
-    writeln!(
-        toml,
-        "# up to {share:.1} times a standard flow's share on this path: only where all"
-    )?;
-    writeln!(toml, "# who share it agree")?;
+    writeln!(toml, "# up to {share:.1} times a standard flow's share on this path, in packets of")?;
+    writeln!(toml, "# {mtu_bytes} bytes: only where all who share it agree")?;
     let is_leak = |loss: &f64| (filling_loss..MAX_LEAK).contains(loss);
     if let Some(loss) = question.loss.filter(is_leak) {
         // The law for such paths takes no `resume`.

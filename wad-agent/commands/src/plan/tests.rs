@@ -95,6 +95,17 @@ fn the_policy_means_what_the_plan_says() {
 }
 
 #[test]
+fn the_share_that_a_plan_tells_of_is_that_of_check() {
+    for (rate, rtt) in [("622Mbit", "70ms"), ("1Gbit", "180ms"), ("10Gbit", "33ms")] {
+        let question = question(rate, rtt, None, 1500);
+        let toml = Policies::of(&question).aggressive.expect("it recovers slowly");
+        let shares = checked_toml(&toml).paths[0].shares().expect("losses say it");
+        let told = format!("# up to {:.1} times a standard flow's share", shares.most());
+        assert!(toml.contains(&told), "{told}\n{toml}");
+    }
+}
+
+#[test]
 fn streams_divide_nothing_where_the_kernels_buffers_are_large_enough() {
     let lan = Question { streams: 3, ..question("100Mbit", "1ms", None, 1500) };
     assert!(!checked(&lan)[0].paths[0].divide, "{}", Policies::of(&lan).fair);

@@ -242,7 +242,10 @@ fn fast_reason(name: &str, shares: &Shares) -> Fault {
     let title = format!("{name} takes up to {most:.1} times a standard flow's share");
     match shares.filling {
         Filling::At { loss, .. } => {
-            let label = format!("at a loss rate of {loss:.1e}, where it fills the path");
+            let label = format!(
+                "at a loss rate of {loss:.1e}, where it fills the path with packets of {PACKET_BYTES} \
+                 bytes"
+            );
             Fault::new(title, label).help(ALLOW)
         }
         Filling::Unknown | Filling::Always => {
