@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 
 use clap::{
-    Parser, Subcommand,
+    Arg, Parser, Subcommand,
     error::{ContextKind, ContextValue},
 };
 use wad_tuning::routes::GUARD;
@@ -16,6 +16,10 @@ use crate::{
 /// The advice to whoever gives a configuration to a command that reads none.
 const READS_NONE: &str = "this command reads no configuration: a running agent goes by its own \
                           file, which `wad status` names";
+
+/// Values with these names are quantities.
+const QUANTITIES: [&str; 9] =
+    ["BYTES", "FRACTION", "N", "NUMBER", "P", "RATE", "SECONDS", "SIZE", "TIME"];
 
 /// Parses the command line. The error may be that help was asked for.
 pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
@@ -37,10 +41,27 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Err
 
 /// Tunes chosen TCP flows on chosen paths, with no change to applications.
 #[derive(Debug, Parser)]
-#[command(name = "wad", version)]
+#[command(name = "wad", version, mut_subcommands(with_signs))]
 pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// Has all quantities take what begins with a minus: no option is meant by "-5ms", and the value's
+/// own parser says what is wrong with it.
+fn with_signs(command: clap::Command) -> clap::Command {
+    let with_sign = |argument: Arg| {
+        let names = argument.get_value_names().unwrap_or_default();
+        let is_quantity = names.iter().any(|name| QUANTITIES.contains(&name.as_str()));
+        let may_be_bare = argument.get_num_args().is_some_and(|count| count.min_values() == 0);
+        match is_quantity {
+            // An option behind it would be its value.
+            true if may_be_bare => argument.allow_negative_numbers(true),
+            true => argument.allow_hyphen_values(true),
+            false => argument,
+        }
+    };
+    command.mut_args(with_sign).mut_subcommands(with_signs)
 }
 
 #[derive(Debug, Subcommand)]
@@ -104,10 +125,30 @@ pub enum Command {
 
 #[cfg(test)]
 mod tests {
+    use std::iter;
+
     use clap::CommandFactory as _;
 
     use super::*;
     use crate::reference::commands::leaves;
+
+    #[test]
+    fn a_quantity_with_a_minus_is_wrong_as_a_value() {
+        for (line, said) in [
+            ("plan --rate 1Gbit --rtt -5ms", "invalid value '-5ms' for '--rtt <TIME>'"),
+            ("plan --rtt 5ms --rate -1Gbit", "invalid value '-1Gbit' for '--rate <RATE>'"),
+            ("simulate --path p --queue -1BDP", "invalid value '-1BDP' for '--queue <SIZE>'"),
+            ("simulate --path p --lose -1,3", "invalid value '-1' for '--lose <NUMBER>'"),
+            ("experiment plan p --block -1h", "invalid value '-1h' for '--block <TIME>'"),
+            ("flows --watch -5", "invalid value '-5' for '--watch [<SECONDS>]'"),
+        ] {
+            let words = iter::once("wad").chain(line.split(' ')).map(Into::into);
+            let error = parse(words).unwrap_err().to_string();
+            assert!(error.contains(said), "{line}: {error}");
+        }
+        let bare = ["wad", "flows", "--watch", "--json"].map(Into::into);
+        assert!(parse(bare).is_ok(), "an option is no value");
+    }
 
     #[test]
     fn only_commands_that_read_a_file_take_one() {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 use wad_evidence::{
     experiment::Settings,
@@ -29,18 +30,45 @@ pub struct ExperimentSettings {
 impl ExperimentSettings {
     /// Returns the experiment that begins as soon as it may, from now on. `chance` is the seed
     /// where none was asked for.
-    pub fn begin(&self, now: Moment, chance: u64) -> Result<Settings, BadPlan> {
+    pub fn begin(&self, now: Moment, chance: u64) -> Result<Settings, NotBegun> {
         let seed = self.seed.unwrap_or(chance);
         let lengths = (self.block, self.burn_in);
         let plan = Plan::new(seed, now, lengths, 2)?;
+        if let Some(until) = self.until.filter(|until| *until <= now) {
+            return Err(NotBegun::Past { until });
+        }
         let left = self.until.map(|until| until.saturating_sub(plan.start()));
         let duration = left.map_or(self.duration, |left| left.min(self.duration));
         let pairs = duration.as_nanos() / (self.block.as_nanos() * 2).max(1);
         // In range, hence whole.
         let blocks = pairs.saturating_mul(2).min(MOST_BLOCKS.into()) as u64;
+        if blocks == 0 {
+            return Err(NotBegun::TooShort { block: self.block, start: plan.start() });
+        }
         let plan = Plan::new(seed, now, lengths, blocks)?;
         Ok(Settings { plan, alpha: self.alpha, ends_by_verdict: self.ends_by_verdict })
     }
+}
+
+/// Says why an experiment cannot begin now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotBegun {
+    #[error("it is to end by {}, which is past: give a time that is to come", shown(*.until))]
+    Past { until: Moment },
+    #[error(
+        "it has no time for two blocks of {} s, of which the first may begin at {}: give it more, \
+         or shorter blocks",
+        .block.as_secs_f64(), shown(*.start)
+    )]
+    TooShort { block: Duration, start: Moment },
+    #[error(transparent)]
+    Plan(#[from] BadPlan),
+}
+
+/// Returns a moment as people write it; the last there is, for one beyond that.
+fn shown(moment: Moment) -> Timestamp {
+    let since = SignedDuration::try_from(moment).unwrap_or(SignedDuration::MAX);
+    Timestamp::from_duration(since).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]
@@ -70,8 +98,19 @@ mod tests {
         assert_eq!(blocks(&hour), Ok((60, 3)));
         let until = Some(now + SECOND * 600);
         assert_eq!(blocks(&ExperimentSettings { until, ..hour.clone() }), Ok((10, 3)));
-        let until = Some(now - SECOND);
-        let over = ExperimentSettings { until, ..hour };
-        assert_eq!(blocks(&over), Err(BadPlan::Blocks { blocks: 0 }));
+        let short = ExperimentSettings { until: Some(now + SECOND * 119), ..hour.clone() };
+        assert_eq!(
+            blocks(&short).unwrap_err().to_string(),
+            "it has no time for two blocks of 60 s, of which the first may begin at \
+             2027-01-15T08:00:00Z: give it more, or shorter blocks"
+        );
+        for until in [now - SECOND, now, Duration::ZERO] {
+            let over = ExperimentSettings { until: Some(until), ..hour.clone() };
+            assert_eq!(blocks(&over), Err(NotBegun::Past { until }));
+        }
+        let past = NotBegun::Past { until: now - SECOND }.to_string();
+        let said =
+            "it is to end by 2027-01-15T07:59:59Z, which is past: give a time that is to come";
+        assert_eq!(past, said);
     }
 }

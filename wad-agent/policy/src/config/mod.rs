@@ -94,7 +94,7 @@ pub use cut::{Cut, CutBuffers, Limit, Most};
 pub use derived::MAX_METRICS as MAX_DERIVED_METRICS;
 pub use error::ConfigError;
 pub use experiment::{AskedExperiment, MOST_EXPERIMENTS, Unsettled, refuse_neighbours};
-pub use experiment_settings::ExperimentSettings;
+pub use experiment_settings::{ExperimentSettings, NotBegun};
 pub use field::{Checked, Field, Kind};
 pub use fields::capacity::BAND as DEFAULT_BAND;
 pub use files::MAX_BYTES as MAX_FILE_BYTES;
