@@ -57,8 +57,9 @@ impl Exit {
             }
             Self::Refused => {
                 "the agent refused it, and all is as before: `reload` does so with a file that is \
-                 wrong, or that this host would not have, `disable` and `enable` with a path that is not \
-                 there, `probe now` with a name that no task goes by"
+                 wrong, or that this host would not have, `disable`, `enable`, `experiment start`, \
+                 `experiment stop` and `guard release` with a path that is not there or that this is not \
+                 for, `probe now` with a name that no task goes by"
             }
             Self::Partly => {
                 "it was done in part: `trace` has lost lines, `disable` or `enable` will not outlive the \
@@ -71,15 +72,16 @@ impl Exit {
             }
             Self::Unavailable => {
                 "`EX_UNAVAILABLE`: no agent runs as this instance, or it does not answer, or `status \
-                 --ready` finds that it is not ready"
+                 --ready` finds that it is not ready, or `probe now` has no result in time"
             }
             Self::NoPermission => {
                 "`EX_NOPERM`: it takes root, or capabilities that are missing; the error names them"
             }
             Self::Config => {
-                "`EX_CONFIG`: the configuration that `run`, `check`, `explain`, `cleanup`, `probe plan` \
-                 or `probe run` reads is missing or wrong, or that which `import` prints is; `cleanup` \
-                 has done what it needs none for"
+                "`EX_CONFIG`: the configuration that `run`, `check`, `explain`, `simulate`, `cleanup`, \
+                 `probe plan`, `probe run` or `experiment plan` reads is missing or wrong, or that which \
+                 `import` prints is, or `reload --dry-run` cannot read the file that it is given; \
+                 `cleanup` has done what it needs none for"
             }
         }
     }
