@@ -6,7 +6,8 @@
 //! - `toml,path`: lines of one `[[path]]`, completed with its head, a name and a prefix;
 //! - `invalid` beside either: it is an example of what is refused.
 //!
-//! A line that begins with `~` is part of the example, and the book does not show it.
+//! None has lines that the book would hide: pages are read in a forge, too, and their examples
+//! are copied from there.
 
 use std::{fs, path::Path};
 
@@ -38,8 +39,7 @@ pub fn check(
             };
             let folder = root.join(&page.file);
             let folder = folder.parent().expect("a file is in a folder");
-            let text =
-                included(&shown_and_hidden(&block.text), folder).with_context(|| place.clone())?;
+            let text = included(&block.text, folder).with_context(|| place.clone())?;
             let text = if is_path { completed(&text) } else { text };
             match judge(&text)? {
                 Ok(()) if is_invalid => {
@@ -73,11 +73,6 @@ impl Kind {
         }
         Some(kind)
     }
-}
-
-fn shown_and_hidden(text: &str) -> String {
-    let lines = text.lines().map(|line| line.strip_prefix('~').unwrap_or(line));
-    lines.flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Returns the text with the files that mdBook includes, named from the page's folder.
@@ -166,7 +161,7 @@ mod tests {
             "[[path]]\nname = \"example\"\nremote = \"203.0.113.0/24\"\nsndbuf = 1\n"
         );
         assert_eq!(
-            given("```toml,path\n~remote_port = 1\n~name = \"x\"\n```\n"),
+            given("```toml,path\nremote_port = 1\nname = \"x\"\n```\n"),
             "[[path]]\nremote = \"203.0.113.0/24\"\nremote_port = 1\nname = \"x\"\n"
         );
     }
