@@ -390,7 +390,9 @@ impl Sample {
             Measure::SlowStartDrops => Some(self.slow_start.drops as f64),
             Measure::FirstDropBdp => Some(match self.slow_start.first_drop_seconds {
                 Some(_) => {
-                    f64::from(self.slow_start.cwnd_at_first_drop_segments?) / path.bdp_segments()
+                    let cwnd_segments = self.slow_start.cwnd_at_first_drop_segments;
+                    // Results of before have 0 where no flow was seen. No window is that.
+                    f64::from(cwnd_segments.filter(|segments| *segments > 0)?) / path.bdp_segments()
                 }
                 None => f64::INFINITY,
             }),
@@ -508,6 +510,29 @@ pub mod tests {
         assert_eq!(first(Measure::UnreadLosses, None), None);
         let at_drop = first(Measure::FirstDropBdp, None).unwrap();
         assert!((at_drop - 3000.0 / variant.path.bdp_segments()).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_first_drop_has_a_window_or_none_and_what_has_no_drop_never_reached_it() {
+        let mut report = report();
+        let figure = |report: &Report| {
+            report.variants[0].figures(Measure::FirstDropBdp, None).first().copied()
+        };
+        report.variants[0].samples.truncate(1);
+        let slow_start = |report: &mut Report, first_drop_seconds, cwnd_at_first_drop_segments| {
+            let found = &mut report.variants[0].samples[0].slow_start;
+            *found = SlowStart {
+                first_drop_seconds,
+                cwnd_at_first_drop_segments,
+                ..SlowStart::default()
+            };
+        };
+        slow_start(&mut report, None, None);
+        assert_eq!(figure(&report), Some(f64::INFINITY));
+        for unseen in [None, Some(0)] {
+            slow_start(&mut report, Some(0.1), unseen);
+            assert_eq!(figure(&report), None);
+        }
     }
 
     #[test]

@@ -22,7 +22,8 @@ pub struct SlowStart {
     pub drops: u64,
     /// The bottleneck's first drop of the whole run.
     pub first_drop_seconds: Option<f64>,
-    /// Sum over the flows, as it was seen last before that drop.
+    /// Sum over the flows, as they were seen last before that drop: they may be over by then.
+    /// None where the drop came before any was seen.
     pub cwnd_at_first_drop_segments: Option<u32>,
 }
 
@@ -38,7 +39,10 @@ pub fn slow_start(
     let left_ns = left_ns(sights);
     let until_ns = left_ns.map_or(u64::MAX, |left_ns| left_ns.saturating_add(reach_ns));
     let first = drops_ns.first().copied();
-    let seen = sights.iter().rev().find(|sight| first.is_some_and(|first| sight.time_ns <= first));
+    let seen = sights
+        .iter()
+        .rev()
+        .find(|sight| first.is_some_and(|first| sight.time_ns <= first) && !sight.flows.is_empty());
     SlowStart {
         left_seconds: left_ns.map(seconds),
         drops: drops_ns.partition_point(|time_ns| *time_ns <= until_ns) as u64,
@@ -108,6 +112,16 @@ mod tests {
         let sights = [&sights[..], &[sight(3, 400, "ssthresh:400")]].concat();
         let seen = slow_start(&sights, &[20], (0, 5));
         assert_eq!((seen.drops, seen.cwnd_at_first_drop_segments), (0, Some(400)));
+    }
+
+    #[test]
+    fn a_sight_without_flows_is_no_window_of_0() {
+        let empty = |time_ns| Sight { time_ns, flows: Vec::new() };
+        let window = |drop_ns| {
+            let sights = [empty(100), sight(200, 400, ""), empty(300)];
+            slow_start(&sights, &[drop_ns], (0, 5)).cwnd_at_first_drop_segments
+        };
+        assert_eq!((window(150), window(250), window(350)), (None, Some(400), Some(400)));
     }
 
     #[test]

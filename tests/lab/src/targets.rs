@@ -64,7 +64,7 @@ fn verdict(target: &Target, of: &Variant, found: &Experiment) -> Verdict {
         target.at_least.is_none_or(|least| *value >= least * unit)
             && target.at_most.is_none_or(|most| *value <= most * unit)
     });
-    let shown: Vec<String> = values.iter().map(|value| shown(value / unit)).collect();
+    let shown: Vec<String> = values.iter().map(|value| told(*value, unit)).collect();
     let each =
         if target.each { format!(" in each of {} runs", values.len()) } else { String::new() };
     let words = format!("{head} {}{whose}; {}{each}", shown.join(", "), wanted(target));
@@ -97,6 +97,12 @@ fn reference(target: &Target, name: &str, found: &Experiment) -> Option<(f64, St
     Some((figure, format!(" of {name}{who}'s")))
 }
 
+/// Returns what was found for people. What is infinite by itself never came: no drop, no way
+/// back.
+fn told(value: f64, unit: f64) -> String {
+    if value.is_infinite() { "never".to_owned() } else { shown(value / unit) }
+}
+
 /// Returns a figure for people.
 #[must_use]
 pub fn shown(value: f64) -> String {
@@ -111,7 +117,7 @@ pub fn shown(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{landing, report::tests::report};
+    use crate::{landing, report::tests::report, slow_start::SlowStart};
 
     /// Returns what is kept of the made-up report.
     fn found(scenario: &Scenario) -> Experiment {
@@ -146,6 +152,23 @@ mod tests {
         assert!(verdict(target).is_met);
         let each = verdict(&format!("{target}\neach = true"));
         assert!(!each.is_met && each.words.ends_with("in each of 3 runs"), "{}", each.words);
+    }
+
+    #[test]
+    fn a_run_without_a_drop_is_within_a_least_window_at_the_first() {
+        let target = "variant = 'reno'\nmeasure = 'first_drop_bdp'\nat_least = 0.5\neach = true";
+        let (mut report, scenario) = (report(), scenario(target));
+        let samples = &mut report.variants[0].samples;
+        samples.iter_mut().for_each(|sample| sample.slow_start = SlowStart::default());
+        let verdict =
+            |scenario: &Scenario| verdicts(scenario, &landing::of(scenario, &report)).remove(0);
+        let met = verdict(&scenario);
+        assert!(met.is_met, "{}", met.words);
+        let said = "reno: window at the first drop, in BDP never, never, never; wanted at least \
+                    0.5 in each of 3 runs";
+        assert_eq!(met.words, said);
+        let most = self::scenario(&target.replace("at_least", "at_most"));
+        assert!(!verdict(&most).is_met);
     }
 
     #[test]
