@@ -85,8 +85,11 @@ const fn ours(law: Law) -> Algorithm {
     }
 }
 
-/// A path of a configuration.
-pub struct OfPath(PathPolicy);
+/// A path of a configuration, and what bounds its buffers.
+pub struct OfPath {
+    policy: PathPolicy,
+    bounds: Bounds,
+}
 
 impl OfPath {
     /// Reads it as an agent would that begins now, which hears of no peer.
@@ -95,14 +98,19 @@ impl OfPath {
         let mut host = Host::read()?;
         host.loadable.extend(KERNELS.map(|(name, _)| name.to_owned()));
         let mut config = Config::load(file, &host)?;
-        heard::follow(&[], &mut config.paths, bounds());
-        let path = config.paths.into_iter().find(|path| path.name == name);
-        path.map(Self).ok_or_else(|| anyhow!("no path of {} is called {name:?}", file.display()))
+        // The memory and the kernel's own buffers are those of whatever host it is to run on.
+        let max_buffer_bytes = config.limits.max_buffer_bytes;
+        let bounds = Bounds::new(max_buffer_bytes, u64::MAX, KernelBuffers::default());
+        heard::follow(&[], &mut config.paths, bounds);
+        let policy = config.paths.into_iter().find(|path| path.name == name);
+        policy
+            .map(|policy| Self { policy, bounds })
+            .ok_or_else(|| anyhow!("no path of {} is called {name:?}", file.display()))
     }
 
     /// Returns what the file says that it carries.
     pub const fn capacity(&self) -> Capacity {
-        self.0.origin.capacity
+        self.policy.origin.capacity
     }
 
     /// The sender: on a measured path that of one that is measured as this path is.
@@ -112,14 +120,10 @@ impl OfPath {
             rtt_seconds: Some(path.rtt_ns as f64 / 1e9),
             is_least: false,
         };
-        let policy = tuning_plan::policy(&self.0, capacity, bounds());
+        let policy = tuning_plan::policy(&self.policy, capacity, self.bounds);
         let law = policy.congestion.as_ref().map_or("cubic", Congestion::name);
         Ok(Named { name: format!("{} ({law})", policy.name), sender: sender(&policy)? })
     }
-}
-
-fn bounds() -> Bounds {
-    Bounds::new(None, u64::MAX, KernelBuffers::default())
 }
 
 /// Returns the sender of a path. A host's default is taken for cubic, as it is nearly everywhere,

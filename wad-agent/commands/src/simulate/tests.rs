@@ -65,6 +65,19 @@ fn every_law_is_simulated() {
 }
 
 #[test]
+fn a_measured_path_has_no_larger_buffers_than_max_buffer() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("wad.toml");
+    let text = "[limits]\nmax_buffer = '2MiB'\n\
+                [[path]]\nname = 'p'\nremote = '192.0.2.0/24'\nmode = 'measured'\n\
+                sndbuf = 'auto'\nrcvbuf = 'auto'\n";
+    fs::write(&file, text).unwrap();
+    let words = format!("--config {} --path p --rate 1Gbit --rtt 100ms --for 20s", file.display());
+    let rate = simulated(&words).laws[0].last_half_bits_per_second;
+    assert!((0.97..1.0).contains(&(rate / (2_097_152.0 * 8.0 / 0.1))), "{rate}");
+}
+
+#[test]
 fn a_path_of_a_file_has_its_own_policy() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("wad.toml");
