@@ -116,13 +116,14 @@ macro_rules! loss_based {
 
 /// The callbacks of a law that has window and pacing rate to itself.
 macro_rules! in_control {
-    ($law:literal) => {
+    ($law:literal $(and $more:literal)?) => {
         &[
             Callback { member: "init", program: concat!($law, "_init") },
             Callback { member: "ssthresh", program: concat!($law, "_ssthresh") },
             Callback { member: "cong_control", program: concat!($law, "_cong_control") },
             Callback { member: "undo_cwnd", program: "wad_undo_cwnd" },
             Callback { member: "min_tso_segs", program: "wad_min_tso_segs" },
+            $(Callback { member: $more, program: concat!($law, "_", $more) },)?
         ]
     };
 }
@@ -213,7 +214,7 @@ laws! {
     /// reason.
     Leaky: {
         name: "wad_leaky",
-        callbacks: in_control!("leaky"),
+        callbacks: in_control!("leaky" and "set_state"),
         keys: &["loss", "max_ssthresh", "initial_ssthresh", "max_cwnd"],
         instead: Some("write loss = \"leaky\" instead"),
         in_kernel: None,

@@ -98,7 +98,7 @@ pub struct Leaky {
     /// Losses of this round.
     lost_segments: u16,
     leak: Leak,
-    /// 1 if the kernel has asked for a threshold since the last ACK.
+    /// 1 if the kernel has asked for a threshold since the last ACK, or its timer went off.
     asked: u8,
     /// A [`Cut`].
     cut: u8,
@@ -225,6 +225,14 @@ impl Leaky {
     pub fn on_congestion(&mut self, window: Window) -> u32 {
         self.asked = 1;
         window.ssthresh_segments.max(MIN_WINDOW_SEGMENTS)
+    }
+
+    /// The kernel's timer has taken all that is out for lost (`tcp_enter_loss()`). It does not ask
+    /// for a threshold then where it has asked in the same window, of a loss that was taken for
+    /// a leak, say.
+    #[inline(always)]
+    pub const fn on_timeout(&mut self) {
+        self.asked = 1;
     }
 
     /// Whether the window is to double: for the pacing rate.

@@ -12,6 +12,9 @@ use crate::{
     tcp::Tcp,
 };
 
+// enum tcp_ca_state (include/uapi/linux/tcp.h).
+const TCP_CA_LOSS: u8 = 4;
+
 // Place in `icsk_ca_priv`.
 const STATE: u32 = LAW_STATE;
 
@@ -65,6 +68,17 @@ pub fn ssthresh(ctx: Context) -> u64 {
         return standard::ssthresh(tcp, parameters);
     }
     step(tcp, |law| law.on_congestion(tcp.window(0))).into()
+}
+
+#[inline(always)]
+pub fn set_state(ctx: Context) -> u64 {
+    let tcp = Tcp::of(ctx);
+    // The kernel passes one byte; the rest of the register is not defined.
+    let is_of_timeout = ctx.argument(1) as u8 == TCP_CA_LOSS;
+    if is_of_timeout && !Parameters::of(tcp).is_standard() {
+        step(tcp, Leaky::on_timeout);
+    }
+    0
 }
 
 /// A step of the law, on the state as it is in the socket. In one go, the verifier

@@ -48,6 +48,7 @@ law!("binomial" answers_to_losses |parameters, cwnd_segments| {
 });
 law!("delay" is_in_control delay);
 law!("leaky" is_in_control leaky);
+callback!("leaky", "set_state", leaky::set_state);
 law!("dedicated" is_in_control dedicated);
 
 #[unsafe(no_mangle)]

@@ -102,6 +102,10 @@ impl Law for LeakyLaw {
         self.state.on_congestion(tcp.window(0))
     }
 
+    fn time_out(&mut self) {
+        self.state.on_timeout();
+    }
+
     fn ours(&self) -> Option<&Parameters> {
         Some(&self.parameters)
     }

@@ -317,6 +317,20 @@ fn after_a_timeout_slow_start_leads_back_to_the_threshold() {
 }
 
 #[test]
+fn a_timeout_after_a_leak_of_the_same_window_is_congestion() {
+    let mut flow = Flow::new();
+    flow.losses.prior_segments = 1000;
+    flow.lose(1);
+    assert!(flow.window.cwnd_segments >= 1000, "{:?}", flow.window);
+    // What was sent again is lost: the kernel asks for nothing.
+    flow.law.on_timeout();
+    flow.window.cwnd_segments = 1;
+    flow.sample.in_flight_segments = 1;
+    flow.ack(1, 0);
+    assert_eq!((flow.window.cwnd_segments, flow.window.ssthresh_segments), (2, 700));
+}
+
+#[test]
 fn a_timeout_that_was_undone_is_none() {
     let mut flow = Flow::new();
     flow.window.ssthresh_segments = flow.law.on_congestion(flow.window);
