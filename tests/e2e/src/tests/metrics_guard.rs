@@ -1,17 +1,19 @@
 //! Metrics go over TLS to those who say who they are, as with Prometheus' `web.config`.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path, process::Command, time::Duration};
 
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     process::run,
-    stand::Stand,
+    stand::{Stand, until},
     tls::Authority,
     wad::{Home, program},
 };
 
+/// The files of the certificate are looked at within this time.
+const LIMIT: Duration = Duration::from_secs(20);
 /// A test vector of bcrypt's authors: the password is "U*U".
 const HASH: &str = "$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW";
 
@@ -73,8 +75,12 @@ fn metrics_go_encrypted_to_those_who_say_who_they_are() -> Result<()> {
 
     // A file that is no good leaves the last good one; a reload with it changes nothing.
     fs::write(&key, "no key\n")?;
-    ensure!(who("prometheus:U*U")? == 200);
-    ensure!(home.log().contains("the last good one is used still"), "{}", home.log());
+    let ask_and_look = || -> Result<String> {
+        ensure!(who("prometheus:U*U")? == 200);
+        Ok(home.log())
+    };
+    let is_said = |log: &String| log.contains("the last good one is used still");
+    until("the agent says which one is used", LIMIT, ask_and_look, is_said)?;
     let refused = told(&mut home.command("reload"))?;
     ensure!(refused["result"] == "failed", "{refused}");
     ensure!(refused["reason"].to_string().contains("no private key"), "{refused}");

@@ -1,5 +1,7 @@
 //! The guard of the metrics: which certificate they are sent by, and who may ask.
 
+mod certificate;
+
 use std::{
     collections::{HashMap, hash_map::RandomState},
     hash::BuildHasher as _,
@@ -11,14 +13,12 @@ use std::{
 use axum::http::HeaderValue;
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use tokio::{sync::Semaphore, task::spawn_blocking};
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{self, ServerConfig},
-};
-use tracing::warn;
-use wad_http::identity::{self, IdentityError};
+use tokio_rustls::TlsAcceptor;
+use wad_http::identity::IdentityError;
 use wad_policy::config::{Guard as Settings, User};
-use wad_toolbox::{access::Identity, causes::with_causes, mutex::locked, seldom::Seldom};
+use wad_toolbox::mutex::locked;
+
+use self::certificate::Certificate;
 
 /// Says what is wrong with the files of the certificate, and where they are named.
 #[derive(Debug, thiserror::Error)]
@@ -45,8 +45,8 @@ pub type Duty = Arc<Mutex<Arc<Guard>>>;
 #[derive(Debug)]
 pub struct Guard {
     settings: Settings,
-    /// The last good certificate; None for plain HTTP.
-    tls: Option<Mutex<(Arc<ServerConfig>, Seldom)>>,
+    /// None for plain HTTP.
+    certificate: Option<Arc<Certificate>>,
     /// The hash of that by which each user was admitted last: bcrypt is slow on purpose.
     admitted: Mutex<HashMap<String, u64>>,
     hasher: RandomState,
@@ -57,30 +57,20 @@ pub struct Guard {
 impl Guard {
     /// Reads the certificate, if there is to be one.
     pub fn new(settings: &Settings) -> Result<Self, GuardError> {
-        let load = |own| Ok::<_, GuardError>(Mutex::new((load(own)?, Seldom::new())));
+        let certificate = settings.identity.as_ref().map(Certificate::load).transpose()?;
         Ok(Self {
             settings: settings.clone(),
-            tls: settings.identity.as_ref().map(load).transpose()?,
+            certificate: certificate.map(Arc::new),
             admitted: Mutex::default(),
             hasher: RandomState::new(),
             turn: Semaphore::new(1),
         })
     }
 
-    /// Returns what the next connection is encrypted by, if it is. The files may have been
-    /// replaced; one that is no good leaves the last good one.
-    pub fn acceptor(&self) -> Option<TlsAcceptor> {
-        let (identity, tls) = self.settings.identity.as_ref().zip(self.tls.as_ref())?;
-        let (config, said) = &mut *locked(tls);
-        match load(identity) {
-            Ok(next) => *config = next,
-            Err(error) if said.may_say() => {
-                let why = with_causes(&error.into());
-                warn!("[metrics] certificate: the last good one is used still: {why}");
-            }
-            Err(_) => {}
-        }
-        Some(TlsAcceptor::from(Arc::clone(config)))
+    /// Returns what the next connection is encrypted by, if it is.
+    pub async fn acceptor(&self) -> Option<TlsAcceptor> {
+        let certificate = self.certificate.as_ref()?;
+        Some(Arc::clone(certificate).acceptor().await)
     }
 
     /// Whether whoever asks so may have an answer.
@@ -120,15 +110,6 @@ fn credentials(authorization: &HeaderValue) -> Option<(String, Vec<u8>)> {
     let colon = pair.iter().position(|byte| *byte == b':')?;
     let name = String::from_utf8(pair[..colon].to_vec()).ok()?;
     Some((name, pair[colon + 1..].to_vec()))
-}
-
-fn load(own: &Identity) -> Result<Arc<ServerConfig>, GuardError> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("the provider has the suites of TLS 1.2 and 1.3")
-        .with_no_client_auth();
-    Ok(Arc::new(identity::load(own, |chain, key| config.with_single_cert(chain, key))?))
 }
 
 /// Reads what a client says of itself, for libFuzzer; see `tests/fuzz`.

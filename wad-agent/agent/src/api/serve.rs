@@ -24,6 +24,10 @@ use axum::{
     Router,
     response::{IntoResponse as _, Response},
 };
+use futures_util::{
+    FutureExt as _,
+    future::{BoxFuture, ready},
+};
 use hyper::{
     Request,
     body::Incoming,
@@ -75,8 +79,9 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Says on which terms clients are served.
 pub struct Terms {
-    /// Returns what the next connection is encrypted by, if it is.
-    pub tls: Box<dyn Fn() -> Option<TlsAcceptor> + Send + Sync>,
+    /// Returns what the next connection is encrypted by, if it is. The connection alone waits
+    /// for it.
+    pub tls: Box<dyn Fn() -> BoxFuture<'static, Option<TlsAcceptor>> + Send + Sync>,
     /// Whether the router looks by itself at the names by which it is asked.
     pub knows_names: bool,
     /// Counts clients that were too slow, or made room for others.
@@ -85,7 +90,7 @@ pub struct Terms {
 
 impl Default for Terms {
     fn default() -> Self {
-        Self { tls: Box::new(|| None), knows_names: false, cut_off: Arc::default() }
+        Self { tls: Box::new(|| ready(None).boxed()), knows_names: false, cut_off: Arc::default() }
     }
 }
 
@@ -178,7 +183,7 @@ impl Connections {
         let (tls, cut_off) = ((self.terms.tls)(), Arc::clone(&self.terms.cut_off));
         let own = Arc::clone(&waiting);
         let task = self.tasks.spawn(async move {
-            let ended = match tls {
+            let ended = match tls.await {
                 None => connection(stream, router, asked, own).await,
                 Some(tls) => match timeout(HEAD_TIME, tls.accept(stream)).await {
                     Ok(Ok(stream)) => connection(stream, router, asked, own).await,

@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::Result;
+use futures_util::FutureExt as _;
 use tokio::{
     net::{TcpListener, UnixListener},
     sync::{mpsc, watch},
@@ -216,7 +217,10 @@ impl Servers {
         next.metrics.replace(metrics, ending, |(at, listener)| {
             let router = api::metrics_router(Arc::clone(api), Arc::clone(duty));
             let duty = Arc::clone(duty);
-            let tls = Box::new(move || Arc::clone(&locked(&duty)).acceptor());
+            let tls = Box::new(move || {
+                let guard = Arc::clone(&locked(&duty));
+                async move { guard.acceptor().await }.boxed()
+            });
             let terms = Terms { tls, ..Terms::default() };
             Served::start(at, |stop| api::serve_by(listener, router, terms, stop))
         });

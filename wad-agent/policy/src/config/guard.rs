@@ -14,8 +14,8 @@ use super::{
 pub const CERTIFICATE: Key = key("certificate").takes(
     Text("an absolute path"),
     Means("plain HTTP"),
-    "a PEM file: the server's certificate, and those between it and its authority; read for each \
-     connection",
+    "a PEM file: the server's certificate, and those between it and its authority; read again as \
+     connections come",
 );
 pub const CERTIFICATE_KEY: Key = key("certificate_key").takes(
     Text("an absolute path"),
