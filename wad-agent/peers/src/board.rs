@@ -4,7 +4,7 @@
 use std::{
     fmt::Display,
     sync::{Arc, Mutex},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use jiff::Timestamp;
@@ -14,7 +14,11 @@ use wad_policy::{
     config::{Peer, Peers},
     heard::{Consent, Heard},
 };
-use wad_toolbox::{mutex::locked, seldom::Seldom};
+use wad_toolbox::{
+    clock::{self, Moment},
+    mutex::locked,
+    seldom::Seldom,
+};
 
 use crate::{
     credentials::Own,
@@ -76,7 +80,7 @@ struct Known {
     failing: Option<String>,
     said: Seldom,
     /// Since when it keeps silent.
-    silent_since: Instant,
+    silent_since: Moment,
 }
 
 impl Known {
@@ -90,7 +94,7 @@ impl Known {
             refusals: Refusals::default(),
             failing: None,
             said: Seldom::new(),
-            silent_since: Instant::now(),
+            silent_since: clock::now(),
         }
     }
 }
@@ -106,7 +110,7 @@ impl Board {
     /// Returns what is heard and still counts.
     #[must_use]
     pub fn heard(&self) -> Vec<Heard> {
-        let now = Instant::now();
+        let now = clock::now();
         let state = locked(&self.0.state);
         let heard = state.peers.iter().filter_map(|known| known.heard.as_ref());
         heard.filter(|heard| heard.holds(now)).cloned().collect()
@@ -121,7 +125,7 @@ impl Board {
     /// Tells how it is with all peers.
     #[must_use]
     pub fn told(&self) -> told::Peers {
-        let (now, clock) = (Instant::now(), SystemTime::now());
+        let (now, wall) = (clock::now(), SystemTime::now());
         let state = locked(&self.0.state);
         let peer = |known: &Known| told::Peer {
             name: known.peer.name.clone(),
@@ -134,20 +138,20 @@ impl Board {
                 .map(|it| told::Heard::new(it, now)),
             silent_seconds: match &known.heard {
                 Some(heard) if heard.holds(now) => None,
-                _ => Some(now.saturating_duration_since(known.silent_since).as_secs_f64()),
+                _ => Some(now.saturating_sub(known.silent_since).as_secs_f64()),
             },
             heard_count: known.heard_count,
             failed_count: known.failed_count,
             refused: told::refused(&known.refusals),
             failing: known.failing.clone(),
-            certificate_ends_in_seconds: known.certificate_ends.map(|at| seconds_to(at, clock)),
+            certificate_ends_in_seconds: known.certificate_ends.map(|at| seconds_to(at, wall)),
         };
         told::Peers {
             own: state.own.as_ref().map(|own| told::Own {
                 name: own.name.clone(),
                 prefixes: own.prefixes.clone().unwrap_or_default(),
                 key: own.pin.to_string(),
-                certificate_ends_in_seconds: seconds_to(own.valid_until, clock),
+                certificate_ends_in_seconds: seconds_to(own.valid_until, wall),
             }),
             files_failing: state.files_failing.clone(),
             file_errors: state.file_errors,
@@ -207,7 +211,7 @@ impl Board {
         statement: Statement,
         own_nic_bits_per_second: Option<f64>,
     ) -> Result<(), Refusal> {
-        let now = Instant::now();
+        let now = clock::now();
         let mut state = locked(&self.0.state);
         // A reload may have come between.
         let known = state.known(peer).ok_or(Refusal::Stranger)?;
@@ -267,7 +271,7 @@ impl Board {
 
     /// Forgets what does not count any more, and says so.
     pub fn end_what_is_old(&self) {
-        let now = Instant::now();
+        let now = clock::now();
         let mut state = locked(&self.0.state);
         let mut has_ended = false;
         for known in &mut state.peers {
@@ -317,8 +321,8 @@ fn bounded_consent(consent: Consent, may: &[ipnet::IpNet]) -> Option<Consent> {
 }
 
 /// Returns the seconds until a time; negative where it is over.
-fn seconds_to(at: Timestamp, clock: SystemTime) -> f64 {
-    let now = Timestamp::try_from(clock).unwrap_or(Timestamp::UNIX_EPOCH);
+fn seconds_to(at: Timestamp, wall: SystemTime) -> f64 {
+    let now = Timestamp::try_from(wall).unwrap_or(Timestamp::UNIX_EPOCH);
     at.duration_since(now).as_secs_f64()
 }
 
@@ -422,7 +426,7 @@ mod tests {
         board.end_what_is_old();
         assert!(!changes.has_changed().unwrap());
         // As time goes by.
-        locked(&board.0.state).peers[0].heard.as_mut().unwrap().ends_at = Instant::now();
+        locked(&board.0.state).peers[0].heard.as_mut().unwrap().ends_at = clock::now();
         assert!(board.heard().is_empty());
         board.end_what_is_old();
         assert!(changes.has_changed().unwrap());

@@ -1,11 +1,12 @@
 //! The answer as JSON to `wad peer status`.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::heard;
+use wad_toolbox::clock::Moment;
 
 use crate::refusal::Refusals;
 
@@ -131,7 +132,7 @@ pub struct Consent {
 
 impl Heard {
     #[must_use]
-    pub fn new(heard: &heard::Heard, now: Instant) -> Self {
+    pub fn new(heard: &heard::Heard, now: Moment) -> Self {
         let heard::Said {
             node,
             nic_bits_per_second,
@@ -145,8 +146,8 @@ impl Heard {
             receiving,
             consent,
         } = &heard.said;
-        let age = now.saturating_duration_since(heard.heard_at).as_secs_f64();
-        let left = |at: Instant| at.saturating_duration_since(now).as_secs_f64();
+        let age = now.saturating_sub(heard.heard_at).as_secs_f64();
+        let left = |at: Moment| at.saturating_sub(now).as_secs_f64();
         let ends_at = heard.consent_ends_at().unwrap_or(heard.ends_at);
         Self {
             age_seconds: age,

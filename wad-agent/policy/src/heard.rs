@@ -12,12 +12,10 @@ mod hearing;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    net::IpAddr,
-    time::{Duration, Instant},
-};
+use std::{net::IpAddr, time::Duration};
 
 use ipnet::IpNet;
+use wad_toolbox::clock::Moment;
 
 pub use self::{
     counted::{Counted, counted},
@@ -48,9 +46,9 @@ pub struct Heard {
     pub grant_buffer_bytes: Option<u64>,
     pub said: Said,
     /// The time when it was said.
-    pub heard_at: Instant,
+    pub heard_at: Moment,
     /// The time from which on nothing of it counts.
-    pub ends_at: Instant,
+    pub ends_at: Moment,
 }
 
 /// All that is said at a time. None is what the speaker does not know, or does not say.
@@ -148,13 +146,13 @@ pub struct Consent {
 impl Heard {
     /// Whether it still counts.
     #[must_use]
-    pub fn holds(&self, now: Instant) -> bool {
+    pub fn holds(&self, now: Moment) -> bool {
         now < self.ends_at
     }
 
     /// Returns the time at which a consent in it ends, which is never after all else.
     #[must_use]
-    pub fn consent_ends_at(&self) -> Option<Instant> {
+    pub fn consent_ends_at(&self) -> Option<Moment> {
         let consent = self.said.consent.as_ref()?;
         let own = consent.ends_in.and_then(|ends_in| self.heard_at.checked_add(ends_in));
         Some(own.map_or(self.ends_at, |own| own.min(self.ends_at)))
@@ -162,7 +160,7 @@ impl Heard {
 
     /// Returns the time of the next end of anything in it.
     #[must_use]
-    pub fn next_end(&self, now: Instant) -> Option<Instant> {
+    pub fn next_end(&self, now: Moment) -> Option<Moment> {
         let consent = self.consent_ends_at().filter(|&at| at > now);
         consent.or(Some(self.ends_at)).filter(|&at| at > now)
     }

@@ -3,7 +3,6 @@
 
 pub mod answers;
 pub mod archive;
-mod clock;
 pub mod measurement;
 pub mod plan;
 pub mod pscheduler;
@@ -12,3 +11,4 @@ pub mod schedule;
 pub mod service;
 pub mod task;
 pub mod tools;
+mod wall_clock;

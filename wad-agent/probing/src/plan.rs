@@ -13,12 +13,13 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use wad_policy::config::Probe;
+use wad_toolbox::clock::{self, Moment};
 
 use crate::{
-    clock,
     row::Hindrance,
-    schedule::{Chance, Lock, Moment, Planned, Schedule, Step},
+    schedule::{Chance, Lock, Planned, Schedule, Step},
     task::Task,
+    wall_clock,
 };
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -99,7 +100,7 @@ impl Plan {
         let Simulation { now: end, starts, mut counts } = simulation;
         let begin = now;
         let next = starts.into_iter().take(runs).map(|(at, task)| {
-            let start = clock::shown(at, begin);
+            let start = wall_clock::shown(at, begin);
             PlannedRun { start: start.round(jiff::Unit::Second).unwrap_or(start), task }
         });
         Self {

@@ -3,10 +3,11 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use wad_policy::config::{Echoes, Family, Metric, ProbeTask, ProbeTool, Resource};
+use wad_toolbox::clock::Moment;
 
 use crate::{
     row::{Ending, Row},
-    schedule::{Chance, Lock, Moment, Planned, There, Timing},
+    schedule::{Chance, Lock, Planned, There, Timing},
     tools::{Command, PScheduler, PathMtu, Ping, Rtt, Target, Tool, Transfer},
 };
 

@@ -5,6 +5,7 @@ pub mod amounts;
 pub mod back_off;
 pub mod causes;
 pub mod chance;
+pub mod clock;
 pub mod document;
 pub mod mutex;
 pub mod nearest;

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use tracing::warn;
@@ -14,7 +14,12 @@ use wad_observing::{
     reading::{Filter, Source},
 };
 use wad_policy::heard::{Direction, Heard, is_spoken_for};
-use wad_toolbox::{causes::told, mutex::locked, seldom::Seldom};
+use wad_toolbox::{
+    causes::told,
+    clock::{self, Moment},
+    mutex::locked,
+    seldom::Seldom,
+};
 
 /// How often flows are looked at; what is shown is over the time between two looks.
 const INTERVAL: Duration = Duration::from_secs(15);
@@ -27,7 +32,7 @@ pub struct Flows(Arc<Mutex<HashMap<String, Shown>>>);
 
 #[derive(Clone, Debug)]
 struct Shown {
-    at: Instant,
+    at: Moment,
     sending: Direction,
     receiving: Direction,
 }
@@ -37,7 +42,7 @@ impl Flows {
     pub fn add_to(&self, peer: &str, sending: &mut Direction, receiving: &mut Direction) {
         let Self(shown) = self;
         let Some(shown) = locked(shown).get(peer).cloned() else { return };
-        let age = shown.at.elapsed();
+        let age = clock::now().saturating_sub(shown.at);
         for (said, mut shown) in [(sending, shown.sending), (receiving, shown.receiving)] {
             let seen = [&mut shown.best_rate_bits_per_second, &mut shown.min_rtt_seconds];
             seen.into_iter().flatten().for_each(|value| value.age = age);
@@ -78,7 +83,7 @@ impl Flows {
             reading.flows.retain(|flow| is_of_peer(flow.remote.ip()));
             reading.flows.truncate(MOST_FLOWS);
             let readings: Vec<_> = before.take().into_iter().chain([reading]).collect();
-            let at = Instant::now();
+            let at = clock::now();
             let of_peer = |peer: &Heard| {
                 let (sending, receiving) = peer_flows::shown(&readings, &peer.prefixes);
                 (peer.peer.clone(), Shown { at, sending, receiving })

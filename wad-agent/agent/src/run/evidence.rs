@@ -19,6 +19,7 @@ use wad_policy::config::{ExperimentSettings, MOST_EXPERIMENTS, PathPolicy, subje
 use wad_toolbox::{
     causes::{told, with_causes},
     chance::chance,
+    clock,
 };
 use wad_tuning::bpf::Tuning;
 
@@ -326,7 +327,7 @@ pub fn clocks() -> Clocks {
     let now = |clock| clock_gettime(clock).map(Duration::from).unwrap_or_default();
     Clocks {
         wall: now(ClockId::CLOCK_REALTIME),
-        since_boot: now(ClockId::CLOCK_BOOTTIME),
+        since_boot: clock::now(),
         awake: now(ClockId::CLOCK_MONOTONIC),
     }
 }

@@ -1,14 +1,20 @@
 //! Peers say something while the agent runs, and some of it is in force.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::{sync::watch, time};
 use tracing::{error, info};
 use wad_peers::Board;
 use wad_policy::heard::{self, Counted, counted};
-use wad_toolbox::seldom::Seldom;
+use wad_toolbox::{
+    clock::{self, Moment},
+    seldom::Seldom,
+};
 
 use crate::heard::Ends;
+
+/// The runtime's clock stands while the host is suspended: so often it is looked at ours.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// It knows what peers say, and what follows from it.
 pub struct Hearing {
@@ -36,7 +42,7 @@ impl Hearing {
 
     /// Returns when a peer says something else, or something that it said ends.
     pub async fn next(&mut self) {
-        let now = Instant::now();
+        let now = clock::now();
         let next_end = self.board.heard().iter().filter_map(|heard| heard.next_end(now)).min();
         tokio::select! {
             () = changed(&mut self.changes) => {}
@@ -48,7 +54,7 @@ impl Hearing {
     /// [`Hearing::has_changed`] that it is. None in place of the interval between changes is
     /// for a time at which only what is taken back counts.
     pub fn news(&self, interval: Option<Duration>) -> Option<News> {
-        let now = Instant::now();
+        let now = clock::now();
         let counted = counted(&self.board.heard(), now);
         let mut next = self.in_force.clone();
         next.offer(counted, now, interval).then_some(News(next))
@@ -98,10 +104,13 @@ async fn changed(changes: &mut watch::Receiver<u64>) {
     }
 }
 
-async fn end(at: Option<Instant>) {
-    match at {
-        Some(at) => time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
+async fn end(at: Option<Moment>) {
+    let Some(at) = at else { return std::future::pending().await };
+    loop {
+        match at.saturating_sub(clock::now()) {
+            Duration::ZERO => return,
+            left => time::sleep(left.min(LOOK)).await,
+        }
     }
 }
 

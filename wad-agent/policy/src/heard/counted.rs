@@ -1,9 +1,10 @@
 //! A few numbers count of all that a peer says: those that something follows from, each within
 //! what any host could mean, and gone when it is old.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipnet::IpNet;
+use wad_toolbox::clock::Moment;
 
 use super::{Heard, Value};
 use crate::config::MAX_BUFFER_BYTES;
@@ -41,12 +42,12 @@ pub struct CountedConsent {
 
 /// Returns what counts now, by peer.
 #[must_use]
-pub fn counted(heard: &[Heard], now: Instant) -> Vec<Counted> {
+pub fn counted(heard: &[Heard], now: Moment) -> Vec<Counted> {
     heard.iter().filter(|heard| heard.holds(now)).map(|heard| of(heard, now)).collect()
 }
 
-fn of(heard: &Heard, now: Instant) -> Counted {
-    let since = now.saturating_duration_since(heard.heard_at);
+fn of(heard: &Heard, now: Moment) -> Counted {
+    let since = now.saturating_sub(heard.heard_at);
     let wanted = fresh(heard.said.sending.wanted_window_bytes.as_ref(), since);
     let grant = heard.grant_buffer_bytes.unwrap_or(MAX_BUFFER_BYTES);
     let nics = [heard.said.nic_bits_per_second, heard.own_nic_bits_per_second];
@@ -77,7 +78,7 @@ fn is_rate(bits_per_second: &f64) -> bool {
 }
 
 /// A rate that is none is not a consent to any other.
-fn consent(heard: &Heard, now: Instant) -> Option<CountedConsent> {
+fn consent(heard: &Heard, now: Moment) -> Option<CountedConsent> {
     heard.consent_ends_at().filter(|&ends_at| now < ends_at)?;
     let consent = heard.said.consent.as_ref()?;
     if consent.max_bits_per_second.is_some_and(|rate| !is_rate(&rate)) {

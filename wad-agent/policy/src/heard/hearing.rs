@@ -1,10 +1,9 @@
 //! Decides when the policies follow what peers say: as with measurements, not for every
 //! message, and not often. What is taken back is gone at once.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
+
+use wad_toolbox::clock::Moment;
 
 use super::{Counted, counted::CountedConsent};
 
@@ -21,7 +20,7 @@ pub struct Hearing {
 #[derive(Clone, Debug)]
 struct Peer {
     in_force: Option<Counted>,
-    changed_at: Instant,
+    changed_at: Moment,
 }
 
 impl Hearing {
@@ -37,11 +36,11 @@ impl Hearing {
     pub fn offer(
         &mut self,
         counted: Vec<Counted>,
-        now: Instant,
+        now: Moment,
         interval: Option<Duration>,
     ) -> bool {
         let is_soon = |peer: &Peer| {
-            let since = now.saturating_duration_since(peer.changed_at);
+            let since = now.saturating_sub(peer.changed_at);
             interval.is_none_or(|interval| since < interval)
         };
         let mut is_other = false;
@@ -121,13 +120,13 @@ mod tests {
         }
     }
 
-    fn after(start: Instant, seconds: u64) -> Instant {
+    fn after(start: Moment, seconds: u64) -> Moment {
         start + Duration::from_secs(seconds)
     }
 
     #[test]
     fn small_changes_are_none_and_large_ones_wait() {
-        let (mut hearing, start) = (Hearing::default(), Instant::now());
+        let (mut hearing, start) = (Hearing::default(), Duration::from_secs(1_000));
         assert!(!hearing.offer(Vec::new(), start, INTERVAL));
         assert!(hearing.offer(vec![counted(1_000_000, None)], start, INTERVAL));
         assert!(!hearing.offer(vec![counted(1_050_000, None)], after(start, 61), INTERVAL));
@@ -143,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_back_is_gone_at_once_and_comes_back_in_time() {
-        let (mut hearing, start) = (Hearing::default(), Instant::now());
+        let (mut hearing, start) = (Hearing::default(), Duration::from_secs(1_000));
         let given = || vec![counted(1_000_000, Some(5e9))];
         assert!(hearing.offer(given(), start, INTERVAL));
         assert!(hearing.offer(vec![counted(1_000_000, Some(4e9))], after(start, 1), INTERVAL));

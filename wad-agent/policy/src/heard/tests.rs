@@ -1,4 +1,4 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipnet::IpNet;
 use proptest::prelude::*;
@@ -16,6 +16,7 @@ use crate::{
 };
 
 const KERNEL: KernelBuffers = KernelBuffers { sndbuf_bytes: 4 << 20, rcvbuf_bytes: 6 << 20 };
+const NOW: Moment = Duration::from_secs(1_000);
 const PERIODS: Duration = Duration::from_secs(90);
 
 fn bounds() -> Bounds {
@@ -36,15 +37,14 @@ fn path(keys: &str) -> PathPolicy {
 }
 
 fn heard(said: Said) -> Heard {
-    let now = Instant::now();
     Heard {
         peer: "tokyo".to_owned(),
         prefixes: nets(&["192.0.2.0/24"]),
         own_nic_bits_per_second: None,
         grant_buffer_bytes: None,
         said,
-        heard_at: now,
-        ends_at: now + PERIODS,
+        heard_at: NOW,
+        ends_at: NOW + PERIODS,
     }
 }
 
@@ -88,7 +88,7 @@ const AGGRESSIVE: &str = "congestion = 'wad_highspeed'\nbandwidth = '10Gbit'\nrt
 #[test]
 fn a_receiver_without_a_path_gets_one_with_the_buffer_that_is_needed() {
     let heard = heard(wants(20_000_000));
-    let counted = counted(&[heard], Instant::now());
+    let counted = counted(&[heard], NOW);
     let [path] = &paths(&counted, &[], bounds())[..] else { panic!("one path") };
     assert_eq!((path.name.as_str(), &path.remote), ("peer-tokyo", &nets(&["192.0.2.0/24"])));
     assert_eq!(path.rcvbuf_bytes, Some(20_000_000));
@@ -99,7 +99,7 @@ fn a_receiver_without_a_path_gets_one_with_the_buffer_that_is_needed() {
 #[test]
 fn a_path_of_the_file_goes_before_it() {
     let heard = heard(wants(20_000_000));
-    let counted = counted(&[heard], Instant::now());
+    let counted = counted(&[heard], NOW);
     let around = read("[[path]]\nname = 'a'\nremote = '192.0.0.0/16'\n");
     assert_eq!(paths(&counted, &around, bounds()), []);
     // Within the peer's prefixes both are of use.
@@ -112,7 +112,7 @@ fn a_path_of_the_file_goes_before_it() {
 
 #[test]
 fn what_the_kernel_gives_by_itself_takes_no_path() {
-    let counted = counted(&[heard(wants(3 << 20))], Instant::now());
+    let counted = counted(&[heard(wants(3 << 20))], NOW);
     assert_eq!(paths(&counted, &[], bounds()), []);
 }
 
@@ -120,7 +120,7 @@ fn what_the_kernel_gives_by_itself_takes_no_path() {
 fn the_file_bounds_what_is_granted() {
     let granted = |grant_buffer_bytes, wanted| {
         let heard = Heard { grant_buffer_bytes, ..heard(wants(wanted)) };
-        let paths = paths(&counted(&[heard], Instant::now()), &[], bounds());
+        let paths = paths(&counted(&[heard], NOW), &[], bounds());
         paths.first().and_then(|path| path.rcvbuf_bytes)
     };
     assert_eq!(granted(Some(16 << 20), 20_000_000), Some(16 << 20));
@@ -132,7 +132,7 @@ fn the_file_bounds_what_is_granted() {
 fn prefixes_that_hold_everything_are_for_no_path() {
     let all =
         Heard { prefixes: nets(&["0.0.0.0/0", "::/0", "10.0.0.0/8"]), ..heard(wants(1 << 28)) };
-    let [path] = &paths(&counted(&[all], Instant::now()), &[], bounds())[..] else { panic!() };
+    let [path] = &paths(&counted(&[all], NOW), &[], bounds())[..] else { panic!() };
     assert_eq!(path.remote, nets(&["10.0.0.0/8"]));
 }
 
@@ -230,7 +230,7 @@ fn paths_of_one_consent_share_what_it_is_for() {
     let text =
         format!("[p]\n{AGGRESSIVE}\n[[path]]\nname = 'q'\nremote = '192.0.2.200'\n{AGGRESSIVE}\n");
     let mut paths = read(&text);
-    follow(&counted(&[heard(consents(Some(5e9)))], Instant::now()), &mut paths, bounds());
+    follow(&counted(&[heard(consents(Some(5e9)))], NOW), &mut paths, bounds());
     let rates: Vec<_> = paths.iter().map(|path| path.max_pacing_bytes_per_second).collect();
     assert_eq!(rates, [Some(312_500_000); 2]);
 }

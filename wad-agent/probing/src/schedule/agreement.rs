@@ -14,10 +14,9 @@ use wad_policy::{
     config::Resource,
     reservation::{ANSWERS_WITHIN, Question, Reply, Wish},
 };
+use wad_toolbox::clock::Moment;
 
-use super::{
-    Cause, Lock, Moment, Run, RunId, Schedule, Step, There, chance::Chance, queue::Waiting,
-};
+use super::{Cause, Lock, Run, RunId, Schedule, Step, There, chance::Chance, queue::Waiting};
 
 /// An offer that was accepted holds locks for so long. One that is committed to later is
 /// refused, and made again.

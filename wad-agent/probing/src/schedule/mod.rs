@@ -26,6 +26,7 @@ use std::{
 };
 
 use wad_policy::{config::ResourceLocks, reservation::Question};
+use wad_toolbox::clock::Moment;
 
 use self::{
     agreement::{Agreed, Agreeing, Reserved},
@@ -36,7 +37,7 @@ pub use self::{
     agreement::{Reservations, Unagreed},
     chance::Chance,
     locks::Lock,
-    timing::{Moment, Timing},
+    timing::Timing,
 };
 use crate::row::Hindrance;
 

@@ -2,8 +2,10 @@
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
+use wad_toolbox::clock::Moment;
+
 use super::{
-    Cause, Lock, Moment, Planned, Step, There,
+    Cause, Lock, Planned, Step, There,
     locks::{Held, Holder},
 };
 use crate::row::Hindrance;

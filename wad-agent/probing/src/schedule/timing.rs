@@ -3,10 +3,9 @@
 
 use std::time::Duration;
 
-use super::chance::{self, Chance};
+use wad_toolbox::clock::Moment;
 
-/// Time since the host's boot.
-pub type Moment = Duration;
+use super::chance::{self, Chance};
 
 /// A timing says when runs of a task begin and end at the latest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::{
     time::Duration,
 };
 
-use wad_toolbox::mutex::locked;
-
-use crate::{
-    clock,
-    schedule::{Moment, Reservations},
+use wad_toolbox::{
+    clock::{self, Moment},
+    mutex::locked,
 };
+
+use crate::schedule::Reservations;
 
 /// An outlook says what the service does now, and what it is going to do.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

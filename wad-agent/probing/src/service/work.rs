@@ -17,6 +17,7 @@ use wad_policy::{
     config::{Probe, ProbeTask, Resource},
     reservation::{Question, Reply, Wish},
 };
+use wad_toolbox::clock::{self, Moment};
 
 use super::{
     Asked, GRACE, Order, Others, Passive,
@@ -27,10 +28,10 @@ use super::{
     stopped::Before,
 };
 use crate::{
-    clock,
     row::{Ending, Hindrance, Row},
-    schedule::{Cause, Chance, Moment, Removed, Run, RunId, Schedule, Step, Unagreed},
+    schedule::{Cause, Chance, Removed, Run, RunId, Schedule, Step, Unagreed},
     task::Task,
+    wall_clock,
 };
 
 /// The runtime's clock stands while the host is suspended: so often it is looked at ours.
@@ -230,7 +231,7 @@ impl Work {
     fn write_run(&mut self, begun: &Begun, now: Moment, complete: impl FnOnce(Row) -> Row) {
         let Begun { run, task, start, .. } = begun;
         let row = task.row(self.period(run.cause, now), Ending::TimedOut);
-        let started = Some(clock::shown(*start, now));
+        let started = Some(wall_clock::shown(*start, now));
         let row = complete(Row { started, took: now.saturating_sub(*start), ..row });
         self.tell(&row);
         self.rows.push(row);
@@ -268,9 +269,9 @@ impl Work {
     /// Returns which period a row is of, on the wall clock.
     fn period(&self, cause: Cause, now: Moment) -> Timestamp {
         match cause {
-            Cause::Period(began) => clock::shown(began, now),
+            Cause::Period(began) => wall_clock::shown(began, now),
             Cause::Asked(at) => {
-                self.asked.get(&at).copied().unwrap_or_else(|| clock::shown(at, now))
+                self.asked.get(&at).copied().unwrap_or_else(|| wall_clock::shown(at, now))
             }
         }
     }
@@ -291,7 +292,7 @@ impl Work {
         for (name, task) in wanted {
             if !self.tasks.contains_key(&name) {
                 let planned = task.planned(self.seed, now, since_1970);
-                self.rows.extend(before.row(&task, clock::shown(planned.first, now)));
+                self.rows.extend(before.row(&task, wall_clock::shown(planned.first, now)));
                 self.schedule.add(planned);
                 self.tasks.insert(name, Known::new(task));
             }
@@ -314,7 +315,7 @@ impl Work {
     fn ask(&mut self, names: &[String]) -> Vec<Asked> {
         let now = clock::now();
         // As precise as the archive keeps it.
-        let period = clock::shown(now, now).round(Unit::Microsecond).unwrap_or_default();
+        let period = wall_clock::shown(now, now).round(Unit::Microsecond).unwrap_or_default();
         let is_meant = |task: &Task| {
             let ProbeTask { name, path, host, .. } = &task.config;
             names.iter().any(|it| it == name || Some(it) == path.as_ref() || it == host)
