@@ -14,6 +14,7 @@ use super::{
     overlap::Site,
     prefix::covers_ipv4,
     table::{Located, Table},
+    unread::Unread,
 };
 use crate::{
     law::{Consent, Law},
@@ -79,12 +80,12 @@ pub fn check(
 /// Whose consent a path waits for has to be known.
 pub fn check_peers(
     (paths, sites): (&[PathPolicy], &[Site]),
-    peers: &HashSet<&str>,
+    (peers, unread): (&HashSet<&str>, &Unread),
     problems: &mut Problems,
 ) {
     for (path, site) in paths.iter().zip(sites) {
         let Some(Allow::Peer(name)) = &path.allow else { continue };
-        if !peers.contains(name.as_str()) {
+        if !peers.contains(name.as_str()) && !unread.may_have(name) {
             let fault = Fault::new(
                 format!("`allow`: no peer {}", quoted(name)),
                 "no [[peer]] has that name",

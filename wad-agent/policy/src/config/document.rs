@@ -28,6 +28,7 @@ use super::{
     table::{self, Located, Table},
     texts::Texts,
     trace,
+    unread::Unread,
 };
 use crate::{
     config::route_rules::{MAX_RULES, Selection},
@@ -102,8 +103,8 @@ impl Config {
             }
         }
         document.check_sources(&mut problems);
-        let Document { config, sites, set_names, .. } = &document;
-        set::check((&config.sets, set_names), (&config.paths, sites), &mut problems);
+        let Document { config, sites, set_names, unread_sets, .. } = &document;
+        set::check((&config.sets, set_names, unread_sets), (&config.paths, sites), &mut problems);
         sink::check(&document.config.sinks, &document.sink_names, &mut problems);
         document.check_derived(&mut problems);
         document.check_traces(&mut problems);
@@ -151,6 +152,7 @@ struct Document {
     source_names: Vec<Span>,
     /// The places of the sets' names, in their order.
     set_names: Vec<Span>,
+    unread_sets: Unread,
     /// The places of the sinks' names, in their order.
     sink_names: Vec<Span>,
     /// The places of the traces, in their order.
@@ -161,6 +163,7 @@ struct Document {
     probe_sites: Vec<probe::Site>,
     /// The peers, and their places.
     peers: (Vec<Peer>, Vec<peers::Site>),
+    unread_peers: Unread,
     /// The tables that were there.
     seen: HashMap<&'static str, Span>,
 }
@@ -203,11 +206,13 @@ impl Default for Document {
             guarded: Vec::new(),
             source_names: Vec::new(),
             set_names: Vec::new(),
+            unread_sets: Unread::default(),
             sink_names: Vec::new(),
             trace_sites: Vec::new(),
             derived_sites: Vec::new(),
             probe_sites: Vec::new(),
             peers: Default::default(),
+            unread_peers: Unread::default(),
             seen: HashMap::new(),
         }
     }
@@ -258,9 +263,12 @@ impl Document {
             }
         }
         for table in root.tables(set::TABLE, set::KEYS, problems) {
-            if let Some((set, name)) = set::read(&table, problems) {
-                self.config.sets.push(set);
-                self.set_names.push(name);
+            match set::read(&table, problems) {
+                Some((set, name)) => {
+                    self.config.sets.push(set);
+                    self.set_names.push(name);
+                }
+                None => self.unread_sets.note(&table),
             }
         }
         for table in root.tables(sink::TABLE, sink::KEYS, problems) {
@@ -293,9 +301,12 @@ impl Document {
             self.config.peers = peers::read(&table, problems);
         }
         for table in root.tables(peers::PEER_TABLE, peers::PEER_KEYS, problems) {
-            if let Some((peer, site)) = peers::read_peer(&table, problems) {
-                self.peers.0.push(peer);
-                self.peers.1.push(site);
+            match peers::read_peer(&table, problems) {
+                Some((peer, site)) => {
+                    self.peers.0.push(peer);
+                    self.peers.1.push(site);
+                }
+                None => self.unread_peers.note(&table),
             }
         }
         if let Some(table) = root.table(inherit::DEFAULTS, fields::keys(), problems) {
@@ -354,12 +365,13 @@ impl Document {
     fn check_peers(&mut self, problems: &mut Problems) {
         let (peers, sites) = std::mem::take(&mut self.peers);
         let place = self.seen.get(peers::TABLE).copied();
+        let unread = &self.unread_peers;
         let names = peers.iter().map(|peer| &*peer.name).collect();
-        consent::check_peers((&self.config.paths, &self.sites), &names, problems);
+        consent::check_peers((&self.config.paths, &self.sites), (&names, unread), problems);
         if let Some(probe) = &self.config.probe {
-            probe::check_peers(probe, &self.probe_sites, &peers, problems);
+            probe::check_peers((probe, &self.probe_sites), (&peers, unread), problems);
         }
-        peers::check(&mut self.config.peers, place, (peers, &sites), problems);
+        peers::check((&mut self.config.peers, place), (peers, &sites, unread), problems);
     }
 
     fn check_derived(&self, problems: &mut Problems) {

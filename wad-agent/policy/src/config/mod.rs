@@ -72,6 +72,7 @@ pub mod testing;
 mod texts;
 mod thresholds;
 mod trace;
+mod unread;
 mod user;
 
 #[cfg(test)]

@@ -81,6 +81,7 @@ pub struct Peers {
 
 /// Reads the table, but for its peers.
 pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Peers> {
+    let before = problems.count();
     let listen = table.read("listen", problems, |value| listen::listen(table::text(value)?, PORT));
     for (key, file) in [("certificate", "host.crt"), ("key", "host.key")] {
         let help = format!("add {key} = \"/etc/wad/peer/{file}\"; `wad peer init` makes one");
@@ -92,7 +93,9 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<Peers> {
     let ca = table.read_file("ca", problems);
     let prefixes = read_prefixes(table, problems);
     let listen = listen.map(|listen| listen.value);
-    Some(Peers { listen, identity: identity?, ca, prefixes, peers: Vec::new() })
+    // What peers need of it cannot be told.
+    let is_whole = problems.count() == before;
+    is_whole.then_some(Peers { listen, identity: identity?, ca, prefixes, peers: Vec::new() })
 }
 
 /// Reads the prefixes of a table, of which there are not too many.

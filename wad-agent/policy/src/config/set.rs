@@ -35,6 +35,7 @@ use super::{
     quantity,
     source::{check_use, read_time},
     table::{self, Table},
+    unread::Unread,
 };
 
 pub const TABLE: &str = "set";
@@ -217,7 +218,7 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Set, Span)> {
 
 /// `names` are the places of the sets' names, and `sites` those of the paths, one for one.
 pub fn check(
-    (sets, names): (&[Set], &[Span]),
+    (sets, names, unread): (&[Set], &[Span], &Unread),
     (paths, sites): (&[PathPolicy], &[Site]),
     problems: &mut Problems,
 ) {
@@ -245,9 +246,9 @@ pub fn check(
                 problems.push(Fault::new("too many names", label).at(site.remote_name));
             }
         }
-        let unknown =
-            path.origin.remote_sets.iter().find(|name| !first.contains_key(name.as_str()));
-        let Some(name) = unknown else { continue };
+        let is_unknown =
+            |name: &&String| !first.contains_key(name.as_str()) && !unread.may_have(name);
+        let Some(name) = path.origin.remote_sets.iter().find(is_unknown) else { continue };
         let fault = Fault::new(format!("no set {}", quoted(name)), "no [[set]] has this name");
         let known: Vec<_> = sets.iter().map(|set| quoted(&set.name)).collect();
         let help = match known.as_slice() {

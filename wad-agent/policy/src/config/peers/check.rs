@@ -4,7 +4,10 @@
 use std::collections::HashMap;
 
 use super::{
-    super::fault::{Fault, Problems, Span},
+    super::{
+        fault::{Fault, Problems, Span},
+        unread::Unread,
+    },
     Peers,
     known_by::KnownBy,
     peer::{Peer, Site},
@@ -15,9 +18,8 @@ pub const MAX_PEERS: usize = 256;
 
 /// Checks the peers, and puts them into what `[peers]` says, which stands there if it does.
 pub fn check(
-    own: &mut Option<Peers>,
-    place: Option<Span>,
-    (peers, sites): (Vec<Peer>, &[Site]),
+    (own, place): (&mut Option<Peers>, Option<Span>),
+    (peers, sites, unread): (Vec<Peer>, &[Site], &Unread),
     problems: &mut Problems,
 ) {
     if let Some(site) = sites.get(MAX_PEERS) {
@@ -52,7 +54,7 @@ pub fn check(
             for (peer, site) in peers.iter().zip(sites) {
                 check_with(own, peer, site, problems);
             }
-            if let Some(place) = place.filter(|_| peers.is_empty()) {
+            if let Some(place) = place.filter(|_| peers.is_empty() && unread.is_empty()) {
                 let fault =
                     Fault::new("[peers] without a [[peer]]", "there is nobody to talk with");
                 problems.push(fault.help("add a [[peer]], or leave it out").at(place));

@@ -127,6 +127,9 @@ pub fn read(table: &Table<'_>, problems: &mut Problems) -> Option<(Peer, Site)> 
     let every = read_time(table, "every", PERIODS, "5s to 1h", problems);
     let grant = table.read("grant_buffer", problems, |value| quantity::size(value, BUFFER_BYTES));
     let consent = consent::read(table, problems);
+    if table.has("address") && address.is_none() {
+        return None;
+    }
     let known_by = identity.or(key)?;
     let name = name?;
     let site = Site { table: table.at, name: name.at, known_by: known_by.at };

@@ -10,6 +10,7 @@ use super::{
         PathPolicy,
         fault::{Fault, Problems, quoted},
         peers::Peer,
+        unread::Unread,
     },
     Probe, ProbeTask, ProbeTool, Site,
     locks::LONGEST_RESERVED_RUN,
@@ -65,10 +66,15 @@ pub fn check(probe: &mut Probe, sites: &[Site], paths: &[PathPolicy], problems: 
 }
 
 /// Checks who is to agree to the runs of tasks.
-pub fn check_peers(probe: &Probe, sites: &[Site], peers: &[Peer], problems: &mut Problems) {
+pub fn check_peers(
+    (probe, sites): (&Probe, &[Site]),
+    (peers, unread): (&[Peer], &Unread),
+    problems: &mut Problems,
+) {
     for (task, site) in probe.tasks.iter().zip(sites) {
         let (Some(name), Some(at)) = (&task.peer, site.peer) else { continue };
         match peers.iter().find(|peer| peer.name == *name) {
+            None if unread.may_have(name) => {}
             None => {
                 let title = format!("`peer`: no peer {}", quoted(name));
                 let help =
@@ -102,7 +108,10 @@ fn follow_path(
     (path, capacity): (&PathPolicy, Capacity),
     problems: &mut Problems,
 ) {
+    // What is wrong with its prefixes has been said.
+    let is_in_doubt = path.remote.is_empty() && path.origin.lists().next().is_none();
     match (site.host, site.path) {
+        _ if is_in_doubt => {}
         (None, Some(at)) => match only_host(path) {
             Some(host) => task.host = host,
             None => {
