@@ -3,6 +3,7 @@
 //! A thread of its own does all of it, and another one writes to the archive. So neither a
 //! peer that is dead nor a disk that is slow holds up anything but itself.
 
+mod answer;
 mod keeper;
 mod outlook;
 mod reserved;
@@ -22,20 +23,24 @@ use tokio::{
     task::JoinHandle,
     time::timeout,
 };
-use tracing::warn;
 use wad_policy::{
     config::{Answering, Metric, Probe},
     reservation::{Question, Reply},
 };
-use wad_toolbox::causes::told;
 
 pub use self::outlook::Outlook;
-use self::{keeper::Keeper, outlook::Told, stopped::Before, work::Work};
+use self::{
+    answer::{bind, keep_answering},
+    keeper::Keeper,
+    outlook::Told,
+    stopped::Before,
+    work::Work,
+};
 use crate::{
     answers::Results,
     archive::{Archive, Bounds},
     schedule::Chance,
-    tools::{Answerer, AnswererError, Terms},
+    tools::{Answerer, AnswererError},
 };
 
 /// Says whether a path's own flows have shown this within so long.
@@ -171,7 +176,7 @@ impl Service {
             }
             Some(answering) => {
                 let _guard = self.runtime.enter();
-                Next::This(answering.clone(), Answerer::bind(answering.address, terms(answering))?)
+                Next::This(answering.clone(), bind(answering)?)
             }
         };
         Ok(Ready { probe: probe.clone(), answerer })
@@ -189,22 +194,13 @@ impl Service {
             }
             Next::This(answering, answerer) => {
                 self.leave();
-                Some((answering, self.runtime.spawn(serve(answerer))))
+                let answer = keep_answering(answering.clone(), Some(answerer), None);
+                Some((answering, self.runtime.spawn(answer)))
             }
             Next::Here(answering) => {
                 let before = self.leave();
-                let next = answering.clone();
-                let serve = async move {
-                    if let Some(before) = before {
-                        // It has been told to end.
-                        let _ = before.await;
-                    }
-                    match Answerer::bind(next.address, terms(&next)) {
-                        Ok(answerer) => serve(answerer).await,
-                        Err(error) => warn!("nobody is answered: {}", told(&error)),
-                    }
-                };
-                Some((answering, self.runtime.spawn(serve)))
+                let answer = keep_answering(answering.clone(), None, before);
+                Some((answering, self.runtime.spawn(answer)))
             }
         };
         // It hears as long as it is there.
@@ -263,7 +259,6 @@ impl Asker {
 /// answers yet. Must be called within a tokio runtime.
 pub fn try_answer(probe: &Probe) -> Result<(), ServiceError> {
     // It is left again at once.
-    let bind = |answering: &Answering| Answerer::bind(answering.address, terms(answering));
     probe.answer.as_ref().map(bind).transpose()?;
     Ok(())
 }
@@ -276,17 +271,6 @@ pub fn seed(instance: &str) -> Chance {
     Chance::new(0).of_text(machine.trim()).of_text(name.trim()).of_text(instance)
 }
 
-async fn serve(answerer: Answerer) {
-    if let Err(error) = answerer.serve().await {
-        warn!("{}", told(&error));
-    }
-}
-
 const fn bounds(probe: &Probe) -> Bounds {
     Bounds { keep: probe.keep, max_bytes: probe.max_archive_bytes }
-}
-
-fn terms(answering: &Answering) -> Terms {
-    let Answering { to, transfers, max_bytes, timeout, .. } = answering;
-    Terms { allowed: to.clone(), transfers: *transfers, bytes: *max_bytes, time: *timeout }
 }

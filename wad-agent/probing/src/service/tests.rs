@@ -5,6 +5,7 @@ use std::{
 };
 
 use wad_policy::config::{Config, Host, Metric};
+use wad_toolbox::causes::told;
 
 use super::*;
 use crate::{
@@ -211,5 +212,34 @@ fn an_address_that_is_taken_is_no_answer() {
     let error = host.service.prepare(&probe(&answering(port))).err().expect("it is taken");
     let said = told(&error);
     assert!(said.contains(&format!("127.0.0.1:{port}")), "{said}");
+    host.finish();
+}
+
+#[test]
+fn an_address_that_is_free_late_is_answered_at_late() {
+    let port = free_port();
+    let mut host = Prober::start(&(answering(port) + &task("a", port, "")), no_flows());
+    // While it changes hands, another program has the port.
+    host.service.leave();
+    let taken = loop {
+        match std::net::TcpListener::bind(("127.0.0.1", port)) {
+            Ok(taken) => break taken,
+            Err(_) => thread::sleep(Duration::from_millis(5)),
+        }
+    };
+    let text = answering(port) + &task("a", port, "");
+    let answering = probe(&text).answer.unwrap();
+    let ready = Ready { probe: probe(&text), answerer: Next::Here(answering) };
+    host.service.put_in_force(ready);
+    let measures = |host: &Prober| {
+        let row = host.row(&host.ask("a")[0]);
+        matches!(row.ending, Ending::Measured(measured) if measured.rtt.is_some())
+    };
+    assert!(!measures(&host));
+    drop(taken);
+    let until = Instant::now() + Duration::from_secs(30);
+    while !measures(&host) {
+        assert!(Instant::now() < until, "nobody answers");
+    }
     host.finish();
 }
