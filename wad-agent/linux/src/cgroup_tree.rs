@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    fs, io,
+    fs, io, mem,
     os::{
         fd::{AsFd as _, AsRawFd, RawFd},
         unix::fs::MetadataExt as _,
@@ -38,12 +38,17 @@ pub struct Tree {
 
 impl Tree {
     /// Finds all there are.
+    ///
+    /// # Errors
+    /// When there is no such root, or the kernel lets nobody watch it.
     pub fn open(root: &Path) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
         let (watched, cgroups) = (HashMap::new(), Cgroups::new());
         let mut tree = Self { root: root.to_owned(), inotify, watched, cgroups, is_partial: false };
         tree.enter(PathBuf::new())?;
-        Ok(tree)
+        // It would never be another one.
+        let is_there = tree.is_partial || tree.cgroups.contains_key(Path::new(""));
+        if is_there { Ok(tree) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     pub const fn cgroups(&self) -> &Cgroups {
@@ -57,15 +62,20 @@ impl Tree {
     }
 
     /// Takes in what has happened since. Returns whether it is another tree; EAGAIN is
-    /// nothing new.
+    /// nothing new. After another error it is not followed any more.
     pub fn read(&mut self) -> io::Result<bool> {
         let mut is_changed = false;
         for event in self.inotify.read_events()? {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                 self.watched.clear();
-                self.cgroups.clear();
-                self.enter(PathBuf::new())?;
-                return Ok(true);
+                let before = mem::take(&mut self.cgroups);
+                return match self.enter(PathBuf::new()) {
+                    Ok(()) => Ok(true),
+                    Err(error) => {
+                        self.cgroups = before;
+                        Err(error)
+                    }
+                };
             }
             if event.mask.contains(AddWatchFlags::IN_IGNORED) {
                 self.watched.remove(&event.wd);

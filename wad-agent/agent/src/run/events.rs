@@ -54,7 +54,7 @@ pub enum Event {
     /// Counts are to be held against the flows that there are.
     Recount,
     /// Cgroups have come or gone.
-    Cgroups(io::Result<()>),
+    Cgroups,
     /// There are other pods on this node, or they have other labels.
     Pods,
     /// It has been read how flows get on.
@@ -145,7 +145,7 @@ impl Events {
                 ended = adopting.ended() => Event::Adopted(ended),
                 followed = following.done() => Event::Followed(followed),
                 ended = growing.done() => Event::Grown(ended),
-                changed = cgroups.changed() => Event::Cgroups(changed),
+                () = cgroups.changed() => Event::Cgroups,
                 () = pods.changed() => Event::Pods,
                 _ = self.recounts.tick() => Event::Recount,
                 () = recounts.done() => continue,

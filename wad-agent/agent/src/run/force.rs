@@ -2,7 +2,6 @@
 //! last plan left. Flows are brought under it here.
 
 use std::{
-    io,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -87,8 +86,6 @@ pub type Grown = (Result<Skipped, TuningError>, Duration);
 /// that, and goes on if there are too many network namespaces.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 
-const UNMATCHED: &str = "paths for cgroups and pods do not match new ones";
-
 impl<'a> Force<'a> {
     pub fn nothing(
         agent: &'a Agent<'a>,
@@ -155,14 +152,6 @@ impl<'a> Force<'a> {
         Groups { cgroups: self.cgroups.cgroups(), pods: self.pods.pods() }
     }
 
-    /// There are other cgroups, or they can't be followed any more.
-    pub fn follow_cgroups(&mut self, changed: io::Result<()>) {
-        match changed {
-            Ok(()) => self.follow_groups(),
-            Err(error) => warn!("{UNMATCHED}: {error}"),
-        }
-    }
-
     /// There are other pods, or they have other labels.
     pub fn follow_pods(&mut self) {
         self.name_by_pods();
@@ -171,7 +160,7 @@ impl<'a> Force<'a> {
 
     /// Has connections matched by the cgroups and pods that there are now. Those that were made
     /// before these were known are brought along.
-    fn follow_groups(&mut self) {
+    pub fn follow_groups(&mut self) {
         match self.tuning().follow_groups(self.groups()).map_err(anyhow::Error::from) {
             Ok(true) => {
                 let pass = self.adopt(Pass::All);
@@ -180,7 +169,7 @@ impl<'a> Force<'a> {
                 }
             }
             Ok(false) => {}
-            Err(error) => warn!("{UNMATCHED}: {error:#}"),
+            Err(error) => warn!("paths for cgroups and pods do not match new ones: {error:#}"),
         }
         self.keep_pods();
     }

@@ -241,7 +241,7 @@ impl<'a> Running<'a> {
             Event::Recount => self.force.recount(),
             Event::Divide => self.force.divide(),
             Event::Grow => self.force.grow(),
-            Event::Cgroups(changed) => self.force.follow_cgroups(changed),
+            Event::Cgroups => self.force.follow_groups(),
             Event::Pods => self.force.follow_pods(),
             Event::Followed(followed) => {
                 if self.force.followed(followed) {
