@@ -3,6 +3,7 @@
 mod filter;
 mod filter_error;
 mod holder_search;
+mod of_cgroup;
 mod owner_filter;
 mod read;
 

@@ -16,7 +16,7 @@ use wad_struct_ops::{BtfError, KernelBtf};
 use wad_toolbox::{mutex::locked, refusals, shown};
 use wad_tuning::bpf::{InstrumentsReader, OthersReader, Tuning, TuningError};
 
-use super::{Filter, holder_search::HolderSearch};
+use super::{Filter, holder_search::HolderSearch, of_cgroup::OfCgroup};
 use crate::owners::Owners;
 
 /// Says why there is no reading.
@@ -88,7 +88,7 @@ enum Whose {
 struct Reader {
     kernel: InstrumentsReader,
     /// The connections on no path, once somebody has asked for them.
-    others: Option<OthersReader>,
+    others: OfCgroup<OthersReader>,
     view: View,
     /// The output: what the kernel said last; kept, because there is as much of it
     /// the next time.
@@ -257,7 +257,7 @@ impl Reader {
         let names = names.chain(question.fields.iter().cloned()).collect();
         let question = question.clone();
         let view = View { question, instruments, fields, names, tick_ms: tick_ms()? };
-        Ok(Self { kernel, others: None, view, output: Vec::new() })
+        Ok(Self { kernel, others: OfCgroup::default(), view, output: Vec::new() })
     }
 
     fn read(&mut self) -> Result<(), ReadError> {
@@ -266,12 +266,9 @@ impl Reader {
 
     /// Reads the connections on no path as well.
     fn read_others(&mut self, tuning: &Tuning) -> Result<(), ReadError> {
-        let others = match &mut self.others {
-            Some(others) => others,
-            none => {
-                none.insert(tuning.others_reader(&KernelBtf::read()?, &self.view.fields.members)?)
-            }
-        };
+        let members = &self.view.fields.members;
+        let load = || Ok::<_, ReadError>(tuning.others_reader(&KernelBtf::read()?, members)?);
+        let others = self.others.get(tuning.cgroup_id(), load)?;
         Ok(self.kernel.read_others(others, &mut self.output)?)
     }
 

@@ -405,7 +405,14 @@ impl Tuning {
         InstrumentsReader::load(&self.pins, btf, self.links().cgroup.id, members)
     }
 
-    /// Returns what reads the same of every connection on no path.
+    /// Returns the number of the cgroup that the tuner is on: one that was removed and made again
+    /// has another.
+    pub fn cgroup_id(&self) -> u64 {
+        self.links().cgroup.id
+    }
+
+    /// Returns what reads the same of every connection on no path, of the cgroup that the tuner is
+    /// on now.
     pub fn others_reader(&self, btf: &KernelBtf, members: &Members) -> Result<OthersReader> {
         OthersReader::load(&self.pins, btf, self.links().cgroup.id, members)
     }
