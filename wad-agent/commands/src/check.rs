@@ -1,6 +1,7 @@
 //! `wad check`: reads a configuration as `wad run` would, and says what comes
 //! of it. Buffers are the arguments of SO_SNDBUF and SO_RCVBUF, in bytes.
 
+mod certificate;
 mod derived;
 mod guards;
 mod host;
@@ -10,6 +11,7 @@ mod peers;
 mod report;
 mod sets;
 mod shares;
+mod sinks;
 #[cfg(test)]
 mod tests;
 
@@ -67,7 +69,8 @@ pub fn run(args: &Check) -> anyhow::Result<()> {
     let memory = Memory::of(&config, memory::default_bytes());
     let there = There::look(&config.paths);
     let sets = sets::read(&config);
-    let files = peers::files(&config, &texts);
+    let files = [peers::files, certificate::files, sinks::files];
+    let files = files.into_iter().flat_map(|files| files(&config, &texts)).collect();
     let config = &config;
     let page = Page { file, fragments, config, host: &host, ceilings, memory, there, sets, files };
     if args.json { output::print_json(&Report::of(&page)) } else { output::print(page) }
@@ -151,7 +154,7 @@ struct Page<'a> {
     there: There,
     /// Sentences on sets, and on paths by what these hold.
     sets: Vec<String>,
-    /// Sentences on the files of `[peers]`.
+    /// Sentences on files that the configuration names.
     files: Vec<String>,
 }
 

@@ -6,7 +6,7 @@ use std::{
     collections::{HashMap, hash_map::RandomState},
     hash::BuildHasher as _,
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex},
 };
 
@@ -27,6 +27,22 @@ pub enum GuardError {
     File { file: PathBuf, source: io::Error },
     #[error(transparent)]
     Identity(IdentityError),
+}
+
+impl GuardError {
+    /// Returns the file that is wrong, where it is one alone.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File { file, .. } | Self::Identity(IdentityError::Key { file }) => Some(file),
+            Self::Identity(_) => None,
+        }
+    }
+
+    /// Whether the file may only be read by somebody else: it may well be right.
+    pub fn is_denied(&self) -> bool {
+        let denied = io::ErrorKind::PermissionDenied;
+        matches!(self, Self::File { source, .. } if source.kind() == denied)
+    }
 }
 
 impl From<IdentityError> for GuardError {

@@ -130,7 +130,7 @@ pub use probe::{
 };
 pub use quantity::{bytes, duration};
 pub use reference::{ReferenceTable, TABLES as REFERENCE_TABLES};
-pub use report::{Mistake, line_of};
+pub use report::{Mistake, line_of, line_of_named};
 pub use resume_from::Resume;
 #[cfg(feature = "fuzz")]
 pub use set::fuzz as fuzz_set;

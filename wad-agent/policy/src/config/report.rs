@@ -4,7 +4,10 @@
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use schemars::JsonSchema;
 use serde::Serialize;
-use toml::de::DeTable;
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
 
 use super::{
     fault::{Fault, Problem, Span},
@@ -55,10 +58,33 @@ pub struct Mistake {
 /// Returns the file and the line of a key, where a table of that name has it.
 #[must_use]
 pub fn line_of(texts: &Texts, table: &str, key: &str) -> Option<(String, usize)> {
+    line(texts, |root| root.get(table)?.get_ref().as_table()?.get(key))
+}
+
+/// Returns those of a key of one table of several, which has this name.
+#[must_use]
+pub fn line_of_named(
+    texts: &Texts,
+    table: &str,
+    (name, key): (&str, &str),
+) -> Option<(String, usize)> {
+    line(texts, |root| {
+        let mut tables = root.get(table)?.get_ref().as_array()?.iter();
+        let is_it = |table: &&DeTable<'_>| {
+            table.get("name").and_then(|it| it.get_ref().as_str()) == Some(name)
+        };
+        tables.by_ref().filter_map(|table| table.get_ref().as_table()).find(is_it)?.get(key)
+    })
+}
+
+fn line(
+    texts: &Texts,
+    find: impl for<'a, 't> Fn(&'a DeTable<'t>) -> Option<&'a Spanned<DeValue<'t>>>,
+) -> Option<(String, usize)> {
     sections(texts).flatten().find_map(|section| {
         let parsed = DeTable::parse(section.text).ok()?;
-        let value = parsed.get_ref().get(table)?.get_ref().as_table()?.get(key)?;
-        let line = Line::at(texts, Span::new(section.base_bytes, value.span()));
+        let span = find(parsed.get_ref())?.span();
+        let line = Line::at(texts, Span::new(section.base_bytes, span));
         Some((line.file.to_owned(), line.number))
     })
 }
