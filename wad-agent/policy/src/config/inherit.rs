@@ -1,6 +1,7 @@
 //! Fields that a path has from elsewhere: those of the path that it names with `inherit`,
-//! and those of `[defaults]`; and the bound of its buffers, `[limits] max_buffer`. Its own come first. Which flows a path is for, and the consent
-//! to more than a fair share, are always its own.
+//! and those of `[defaults]`; its own come first. And the bound of its buffers, `[limits]
+//! max_buffer`. Which flows a path is for, and the consent to more than a fair share, are
+//! always its own.
 
 use std::collections::{HashMap, HashSet};
 

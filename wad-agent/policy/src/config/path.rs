@@ -34,8 +34,8 @@ use super::{
 
 pub const TABLE: &str = "path";
 
-/// Reads a path, whose buffers are cut to `most`. One without a name is left out; one whose match is in doubt is
-/// given no prefixes, so that no error follows from it.
+/// Reads a path, whose buffers are cut to `most`. One without a name is left out; one whose
+/// match is in doubt is given no prefixes, so that no error follows from it.
 pub fn read(
     table: &Table<'_>,
     host: &Host,
