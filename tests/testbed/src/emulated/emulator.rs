@@ -3,9 +3,10 @@
 use std::{
     io,
     os::fd::AsFd,
+    process,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        Arc, Mutex, TryLockError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -27,6 +28,8 @@ use crate::{monotonic_ns, mutex::locked};
 
 /// So late a look is somebody else's to take.
 const GRACE_NS: u64 = 150_000;
+/// Paths that this process has started.
+static STARTED: AtomicUsize = AtomicUsize::new(0);
 
 /// Two running directions; stopped when dropped.
 pub struct Emulator {
@@ -69,9 +72,11 @@ impl Emulator {
     /// leave for a while, would stop a direction for a millisecond or two, a few times a second
     /// on some machines; ACKs that come late by that, and all at once, make their sender
     /// overflow a queue that a path without such holes would not. It happens to one processor at
-    /// a time, so another one takes over.
+    /// a time, so another one takes over between two looks.
     fn start_threads(&mut self) -> io::Result<()> {
         let processors = processors()?;
+        // Other paths begin with others.
+        let first = process::id() as usize + STARTED.fetch_add(1, Ordering::Relaxed);
         for (number, attended) in self.directions.iter().enumerate() {
             let mut start = |processor: usize, attend: fn(&Attended, &AtomicBool)| {
                 let (attended, stop) = (Arc::clone(attended), Arc::clone(&self.stop));
@@ -82,9 +87,9 @@ impl Emulator {
                 self.threads.push(thread::Builder::new().name("wan".to_owned()).spawn(run)?);
                 Ok::<_, io::Error>(())
             };
-            start(processors[number % processors.len()], Attended::wait_and_look)?;
+            start(processors[(first + number) % processors.len()], Attended::wait_and_look)?;
             if processors.len() > 1 {
-                start(processors[(number + 1) % processors.len()], Attended::stand_in)?;
+                start(processors[(first + number + 1) % processors.len()], Attended::stand_in)?;
             }
         }
         Ok(())
@@ -141,8 +146,7 @@ impl Attended {
         Arc::new(Self { from, direction: Mutex::new(direction), look_ns: AtomicU64::new(0) })
     }
 
-    fn look(&self) {
-        let mut direction = locked(&self.direction);
+    fn look(&self, direction: &mut Direction) {
         self.look_ns.store(direction.look(), Ordering::Relaxed);
     }
 
@@ -154,19 +158,30 @@ impl Attended {
             let mut poll = [PollFd::new(self.from.as_fd(), PollFlags::POLLIN)];
             // An error (a signal) only makes this look come early.
             let _ = ppoll(&mut poll, Some(timeout), None);
-            self.look();
+            self.look(&mut locked(&self.direction));
         }
+    }
+
+    /// Returns when the next look is somebody else's, on CLOCK_MONOTONIC.
+    fn overdue_ns(&self) -> u64 {
+        self.look_ns.load(Ordering::Relaxed) + GRACE_NS
     }
 
     /// Looks when nobody else did in time.
     fn stand_in(&self, stop: &AtomicBool) {
         while !stop.load(Ordering::Relaxed) {
-            let by_ns = self.look_ns.load(Ordering::Relaxed) + GRACE_NS;
-            let wait_ns = by_ns.saturating_sub(monotonic_ns());
-            if wait_ns == 0 {
-                self.look();
-            } else {
+            let wait_ns = self.overdue_ns().saturating_sub(monotonic_ns());
+            if wait_ns > 0 {
                 thread::sleep(Duration::from_nanos(wait_ns));
+                continue;
+            }
+            match self.direction.try_lock() {
+                // Somebody has looked meanwhile.
+                Ok(_) if self.overdue_ns() > monotonic_ns() => {}
+                Ok(mut direction) => self.look(&mut direction),
+                // Somebody looks.
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_nanos(GRACE_NS)),
+                Err(TryLockError::Poisoned(_)) => return,
             }
         }
     }
