@@ -114,6 +114,11 @@ impl Tree {
                     self.is_partial = true;
                     return Ok(());
                 }
+                // Whoever has a cgroup to himself may have made it so; it is his loss alone.
+                Err(Errno::EACCES | Errno::ENAMETOOLONG) if folder != self.root => {
+                    self.is_partial = true;
+                    continue;
+                }
                 Err(error) => return Err(error.into()),
             };
             let Ok(metadata) = fs::metadata(&folder) else { continue };
@@ -134,10 +139,38 @@ impl AsRawFd for Tree {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use nix::unistd::{Uid, setfsuid};
+
     use super::*;
 
     fn paths(tree: &Tree) -> Vec<&str> {
         tree.cgroups().keys().filter_map(|path| path.to_str()).collect()
+    }
+
+    #[test]
+    fn one_that_may_not_be_read_does_not_end_all() {
+        let root = tempfile::tempdir().expect("a folder");
+        let set = |path: &str, mode| {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(root.path().join(path), mode).expect("ours");
+        };
+        fs::create_dir_all(root.path().join("closed")).expect("writable");
+        fs::create_dir_all(root.path().join("open")).expect("writable");
+        set("", 0o755);
+        set("closed", 0o000);
+        // root may read all; this thread is somebody else to file systems from now on.
+        setfsuid(Uid::from_raw(65_534));
+        let tree = Tree::open(root.path()).expect("inotify");
+        assert_eq!((paths(&tree), tree.is_partial()), (vec!["", "open"], true));
+        set_back(root.path());
+    }
+
+    /// Lets the folder be removed.
+    fn set_back(root: &Path) {
+        setfsuid(Uid::effective());
+        fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o755)).expect("ours");
     }
 
     #[test]

@@ -142,8 +142,9 @@ impl Followed {
         };
         if is_partial && !self.said_partial {
             warn!(
-                "there are more cgroups than can be followed, {MAX_CGROUPS} or what \
-                 fs.inotify.max_user_watches allows: paths do not match those beyond"
+                "not all cgroups can be followed: there are more than {MAX_CGROUPS}, or than \
+                 fs.inotify.max_user_watches allows, or some that the agent may not read: paths do \
+                 not match those"
             );
         }
         self.said_partial = is_partial;
