@@ -20,6 +20,9 @@ pub fn files(config: &Config, texts: &Texts) -> Vec<String> {
 
 /// Returns what keeps a file from being written, as far as others than its owner see that.
 fn fault(file: &Path) -> Option<String> {
+    if file.is_symlink() {
+        return Some(format!("{} is a symbolic link, which is not followed", file.display()));
+    }
     if file.is_dir() {
         return Some(format!("{} is a folder", file.display()));
     }
@@ -35,7 +38,7 @@ fn fault(file: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fs, os::unix::fs::symlink};
 
     use wad_policy::config::Host;
 
@@ -51,15 +54,20 @@ mod tests {
             sink("folder") + "'\n",
             sink("nowhere") + "/none/x'\n",
             sink("below") + "/file/x'\n",
+            sink("link") + "/link'\n",
         ]
         .concat();
         fs::write(format!("{folder}/file"), "").unwrap();
+        symlink("file", format!("{folder}/link")).unwrap();
         let texts = Texts::of("wad.toml", &text);
         let config = Config::check(&texts, &Host::default()).unwrap();
         let expected = [
             format!("sink folder (wad.toml:8): {folder} is a folder"),
             format!("sink nowhere (wad.toml:12): there is no folder {folder}/none"),
             format!("sink below (wad.toml:16): {folder}/file is no folder"),
+            format!(
+                "sink link (wad.toml:20): {folder}/link is a symbolic link, which is not followed"
+            ),
         ];
         let expected = expected.map(|it| it + ": events wait in its spool until that is mended");
         assert_eq!(files(&config, &texts), expected);

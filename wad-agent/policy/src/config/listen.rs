@@ -45,11 +45,19 @@ pub fn check(served: &[Served], problems: &mut Problems) {
 /// Whether an address cannot be had beside another. Of both families together that depends on
 /// the host (`net.ipv6.bindv6only`).
 fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    let scope = |address| match address {
+        SocketAddr::V6(address) => address.scope_id(),
+        SocketAddr::V4(_) => 0,
+    };
     let (port, is_same) = (one.port(), one.port() == other.port());
+    let is_one_scope = scope(one) == scope(other);
     let (one, other): (IpAddr, IpAddr) = (one.ip().to_canonical(), other.ip().to_canonical());
     let has_all = one.is_unspecified() || other.is_unspecified();
     // Port 0 is any that is free.
-    is_same && port != 0 && one.is_ipv4() == other.is_ipv4() && (one == other || has_all)
+    is_same
+        && port != 0
+        && one.is_ipv4() == other.is_ipv4()
+        && (one == other && is_one_scope || has_all)
 }
 
 #[cfg(test)]
@@ -73,6 +81,7 @@ mod tests {
         }
         for (one, other) in [
             ("127.0.0.1:1", "127.0.0.1:2"),
+            ("[fe80::1%2]:1", "[fe80::1%3]:1"),
             ("127.0.0.1:0", "127.0.0.1:0"),
             ("127.0.0.1:1", "127.0.0.2:1"),
             ("127.0.0.1:1", "[::1]:1"),
