@@ -62,11 +62,19 @@ pub const fn enough_bytes_per_second(
 ) -> Option<u64> {
     // Its own limit: the last doubling is at the lower rate.
     let doubles = window.cwnd_segments < window.ssthresh_segments / 2;
-    if packets_out > window.cwnd_segments || doubles && window.is_limited() {
-        bytes_per_second(window, mss_bytes, srtt_us, doubles)
-    } else {
-        None
+    if packets_out <= window.cwnd_segments && !(doubles && window.is_limited()) {
+        return None;
     }
+    let window = &Window { cwnd_segments: least_paced(window.cwnd_segments), ..*window };
+    bytes_per_second(window, mss_bytes, srtt_us, doubles)
+}
+
+/// A smaller window is paced as this one, which every flow sends at once when it begins: after a
+/// time-out two segments would keep the next from leaving for half an RTT, that of a full queue.
+const LEAST_PACED_SEGMENTS: u32 = 10;
+
+const fn least_paced(cwnd_segments: u32) -> u32 {
+    if cwnd_segments > LEAST_PACED_SEGMENTS { cwnd_segments } else { LEAST_PACED_SEGMENTS }
 }
 
 /// A path takes a burst of this time for none: NICs that moderate interrupts hold packets
@@ -160,7 +168,7 @@ mod tests {
         assert_eq!(enough(&halved, 2000), Some(12_000_000));
         // After a time-out.
         let lost = Window { cwnd_segments: 1, ..halved };
-        assert_eq!(enough(&lost, 2000), Some(20_000));
+        assert_eq!(enough(&lost, 2000), Some(200_000));
         let limited = Window { max_ssthresh_segments: 200, ..WINDOW };
         assert_eq!(enough(&limited, 1000), Some(13_000_000));
         assert_eq!(enough(&Window { ssthresh_segments: 1500, ..limited }, 1000), None);

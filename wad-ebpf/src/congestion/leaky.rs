@@ -73,8 +73,10 @@ pub fn ssthresh(ctx: Context) -> u64 {
 #[inline(always)]
 pub fn set_state(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    // The kernel passes one byte; the rest of the register is not defined.
-    let is_of_timeout = ctx.argument(1) as u8 == TCP_CA_LOSS;
+    // The kernel passes one byte; the rest of the register is not defined. What does not fit a
+    // smaller MTU is lost in that state, too (`tcp_simple_retransmit()`), with the window as it was.
+    let is_of_timeout =
+        ctx.argument(1) as u8 == TCP_CA_LOSS && tcp.cwnd_segments() == tcp.in_flight_segments() + 1;
     if is_of_timeout && !Parameters::of(tcp).is_standard() {
         step(tcp, Leaky::on_timeout);
     }

@@ -26,8 +26,8 @@ pub fn min_tso_segs(ctx: Context) -> u64 {
     least_segments(Parameters::as_kept(tcp).burst_segments(), tcp.cwnd_segments()).into()
 }
 
-/// Returns that of a flow that the kernel sets a rate for. It asks before whatever it sends,
-/// and after it has set the rate: here that can be lowered.
+/// Returns that of a flow that the kernel sets a rate for. It asks after it has set the rate, in
+/// `tcp_write_xmit()` and `tcp_xmit_retransmit_queue()`: here that can be lowered.
 #[inline(always)]
 pub fn min_tso_segs_within_window(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
