@@ -125,7 +125,7 @@ mod tests {
     const MSS_BYTES: u32 = 1000;
     const RTT_US: u32 = 100_000;
 
-    /// Of a thousand segments, 1 MB.
+    // A thousand segments, 1 MB.
     const WINDOW: Window = Window {
         cwnd_segments: 1000,
         ssthresh_segments: INFINITE_SSTHRESH,
