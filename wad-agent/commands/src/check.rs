@@ -304,6 +304,11 @@ fn choice_note(path: &PathPolicy) -> Option<String> {
     Some(format!("path {}: {words}", path.name))
 }
 
+/// Returns a line of the configuration as it stands in a sentence, behind what it is about.
+fn place(line: Option<(String, usize)>) -> String {
+    line.map(|(file, line)| format!(" ({file}:{line})")).unwrap_or_default()
+}
+
 /// Returns a note of buffers that are smaller than the path asks for.
 fn cut_note(path: &PathPolicy) -> Option<String> {
     let CutBuffers { sndbuf, rcvbuf, autotune } = path.origin.cut;

@@ -5,6 +5,8 @@ use wad_agent::api::Guard;
 use wad_policy::config::{Config, Texts, line_of};
 use wad_toolbox::causes::told;
 
+use super::place;
+
 /// Returns a sentence, if something is, with the line that names the file.
 pub fn files(config: &Config, texts: &Texts) -> Vec<String> {
     let Some(identity) = &config.metrics.guard.identity else { return Vec::new() };
@@ -12,7 +14,7 @@ pub fn files(config: &Config, texts: &Texts) -> Vec<String> {
     let is_key = error.file() == Some(&identity.key);
     let key = if is_key { "certificate_key" } else { "certificate" };
     let line = line_of(texts, "metrics", key);
-    let place = line.map(|(file, line)| format!(" ({file}:{line})")).unwrap_or_default();
+    let place = place(line);
     let follows = if error.is_denied() {
         "whether it can be used is not known here"
     } else {

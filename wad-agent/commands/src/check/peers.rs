@@ -4,6 +4,8 @@
 use wad_peers::{FileFault, file_faults};
 use wad_policy::config::{Config, Texts, line_of};
 
+use super::place;
+
 /// Returns a sentence for each fault, with the line that names the file.
 pub fn files(config: &Config, texts: &Texts) -> Vec<String> {
     let Some(peers) = &config.peers else { return Vec::new() };
@@ -15,7 +17,7 @@ fn sentence(
     FileFault { key, why, is_denied }: &FileFault,
     line: Option<(String, usize)>,
 ) -> String {
-    let place = line.map(|(file, line)| format!(" ({file}:{line})")).unwrap_or_default();
+    let place = place(line);
     let follows = if *is_denied {
         "whether it can be used is not known here"
     } else {

@@ -5,13 +5,15 @@ use std::{io, path::Path};
 
 use wad_policy::config::{Config, Sink, SinkKind, Texts, line_of_named};
 
+use super::place;
+
 /// Returns a sentence for each, with the line that names the file.
 pub fn files(config: &Config, texts: &Texts) -> Vec<String> {
     let sentence = |sink: &Sink| {
         let SinkKind::File(file) = &sink.kind else { return None };
         let fault = fault(&file.path)?;
         let line = line_of_named(texts, "sink", (&sink.name, "path"));
-        let place = line.map(|(file, line)| format!(" ({file}:{line})")).unwrap_or_default();
+        let place = place(line);
         let name = &sink.name;
         Some(format!("sink {name}{place}: {fault}: events wait in its spool until that is mended"))
     };

@@ -144,8 +144,9 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
             });
         why.push(format!(
             "the kernel sizes both buffers, up to 2 times {most}{AUTO_HEADROOM} times the \
-             {bdp_bytes:.0} bytes that the path holds: `wad run` raises the last of tcp_wmem and tcp_rmem so far, \
-             for all flows of its network namespace, and there where the path's flows are"
+             {bdp_bytes:.0} bytes that the path holds: `wad run` raises the last of tcp_wmem and \
+             tcp_rmem so far, for all flows of its network namespace, and there where the path's \
+             flows are"
         ));
         return why;
     }
