@@ -57,10 +57,9 @@ impl Emulator {
         let [forward, reverse] = laws;
         let flights = Record::default();
         let [data, acks] = [Part::Data(flights.clone()), Part::Acknowledgements(flights.clone())];
-        let back = [Arc::clone(&far), Arc::clone(&near)];
         let directions = [
-            Attended::new(Direction::new([near, far], forward, data), Arc::clone(&back[1])),
-            Attended::new(Direction::new(back.clone(), reverse, acks), Arc::clone(&back[0])),
+            Attended::new([&near, &far], forward, data),
+            Attended::new([&far, &near], reverse, acks),
         ];
         // Stops those that were started, if one cannot be.
         let mut emulator = Self { stop: Arc::default(), flights, directions, threads: Vec::new() };
@@ -142,8 +141,10 @@ impl Drop for Emulator {
 }
 
 impl Attended {
-    fn new(direction: Direction, from: Arc<Tun>) -> Arc<Self> {
-        Arc::new(Self { from, direction: Mutex::new(direction), look_ns: AtomicU64::new(0) })
+    fn new(tuns: [&Arc<Tun>; 2], law: DirectionLaw, part: Part) -> Arc<Self> {
+        let from = Arc::clone(tuns[0]);
+        let direction = Mutex::new(Direction::new(tuns.map(Arc::clone), law, part));
+        Arc::new(Self { from, direction, look_ns: AtomicU64::new(0) })
     }
 
     fn look(&self, direction: &mut Direction) {
