@@ -142,8 +142,8 @@ impl Estimate {
     /// or because of a bound. None where nothing was delivered.
     pub fn bandwidth(mut self, stands: bool, congestion: String) -> Option<Bandwidth> {
         let (first, last) = (self.first?, self.last?);
-        if self.window.len() < 2 {
-            // All of it was STARTUP.
+        if self.mean() <= 0.0 {
+            // The window is one sample, or in STARTUP so short that nothing came in it.
             self.window = [first, last].into();
         }
         let mean = self.mean();

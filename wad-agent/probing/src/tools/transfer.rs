@@ -78,7 +78,12 @@ async fn carry(session: &Session) -> io::Result<(Estimate, bool)> {
     let data = noise();
     let mut estimate = Estimate::default();
     let mut left = grant.bytes;
-    let before = TcpInfo::of(stream)?;
+    let look =
+        |at| Ok::<_, io::Error>(Sample { at, info: TcpInfo::of(stream)?, bbr: Bbr::of(stream)? });
+    // A short path carries all of the grant before the first tick.
+    let first = look(Duration::ZERO)?;
+    estimate.take(first);
+    let before = first.info;
     let round_trip = Duration::from_micros(before.min_rtt_us.into());
     let mut ticks = interval((round_trip / SAMPLES).clamp(SHORTEST, LONGEST));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -89,7 +94,7 @@ async fn carry(session: &Session) -> io::Result<(Estimate, bool)> {
             biased;
             _ = ticks.tick() => {
                 let at = begun.elapsed();
-                let sample = Sample { at, info: TcpInfo::of(stream)?, bbr: Bbr::of(stream)? };
+                let sample = look(at)?;
                 if estimate.take(sample) {
                     return Ok((estimate, true));
                 }

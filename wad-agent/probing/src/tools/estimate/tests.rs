@@ -148,6 +148,15 @@ fn in_startup_alone_it_is_what_was_carried() {
 }
 
 #[test]
+fn a_moment_of_startup_in_which_nothing_came_is_not_all_of_it() {
+    let mut connection = Connection::new(true);
+    connection.sample.info.min_rtt_us = 1000;
+    connection.until(4, RATE / 4, RATE / 4);
+    connection.step(0, RATE / 4);
+    assert_eq!(connection.bandwidth(false), (8.0 * 1.875e7, Confidence::Capped));
+}
+
+#[test]
 fn an_estimate_stands_in_startup_where_it_was_kept_near_the_rate() {
     let mut connection = Connection::new(true);
     assert_eq!(connection.until(20, RATE / 2, RATE / 2), None);
