@@ -28,14 +28,6 @@ pub struct Archive {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Returns a port of the loopback that nobody has.
-///
-/// # Errors
-/// When there is none.
-pub fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
-}
-
 impl Archive {
     /// Listens. Of so many requests each the first is answered, the others are refused for
     /// now.

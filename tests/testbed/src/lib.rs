@@ -19,6 +19,7 @@ pub mod ends;
 pub mod episodes;
 pub mod first_process;
 pub mod foreign;
+pub mod free;
 pub mod html;
 pub mod inventory;
 pub mod kernel;

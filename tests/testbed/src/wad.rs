@@ -6,7 +6,6 @@ use std::{
     env,
     fs::{self, File},
     io,
-    net::TcpListener,
     path::{Path, PathBuf},
     process::{self, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -19,6 +18,7 @@ use tempfile::TempDir;
 use crate::{
     beside::{self, Beside},
     cgroup::Cgroup,
+    free,
     metrics::{Metrics, MetricsError},
     netns::Netns,
     process::{Place, Process, ProcessError, in_mounts, run_command},
@@ -96,7 +96,7 @@ impl Home {
     pub fn create(program: &Path, policy: &str) -> Result<Self, WadError> {
         let folder = tempfile::tempdir()
             .map_err(|source| WadError::Write { path: env::temp_dir(), source })?;
-        let metrics_port = free_port().map_err(|source| WadError::Port { source })?;
+        let metrics_port = free::port().map_err(|source| WadError::Port { source })?;
         let instance = new_instance();
         let program = program.to_owned();
         let (in_use, keeps) = (Cell::new(false), Cell::new(false));
@@ -422,10 +422,6 @@ fn new_instance() -> String {
             return name;
         }
     }
-}
-
-fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
 
 /// A started agent. Dropped, it is asked to stop; if need be, killed. What it

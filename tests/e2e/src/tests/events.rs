@@ -18,7 +18,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    archive::{Archive, Taken, free_address},
+    archive::{Archive, Taken},
+    free,
     mutex::locked,
     process::run,
     signal,
@@ -217,9 +218,9 @@ fn every_kind_of_sink_gets_the_same() -> Result<()> {
         format!("[[sink]]\nname = '{kind}'\nkind = '{kind}'\npath = '{}'\n", path.display())
     };
     let taken = Taken::default();
-    let address = free_address()?;
+    let address = free::address()?;
     let _archive = Archive::open(address, &taken, 1)?;
-    let (by_strict, strict) = (Taken::default(), free_address()?);
+    let (by_strict, strict) = (Taken::default(), free::address()?);
     let _strict = Archive::strict(strict, &by_strict, REFUSALS)?;
     let syslog = UnixDatagram::bind(at_path("syslog"))?;
     syslog.set_read_timeout(Some(BACK))?;
@@ -346,7 +347,7 @@ fn an_archive_that_was_away_gets_all_in_order_and_so_it_does_after_a_kill() -> R
     const FLOWS: usize = 100;
     let stand = Stand::set_up("away")?;
     let wire = Wire::start()?;
-    let (taken, address) = (Taken::default(), free_address()?);
+    let (taken, address) = (Taken::default(), free::address()?);
     let home = Home::create(
         &program()?,
         &(http_sink("archive", address) + &path("all", PORT, "sndbuf = 300000")),
@@ -401,7 +402,7 @@ fn kills_at_full_rate_leave_whole_lines_in_their_order() -> Result<()> {
     const MOST_EACH: f64 = 1000.0;
     let stand = Stand::set_up("kills")?;
     let wire = Wire::start()?;
-    let (taken, address) = (Taken::default(), free_address()?);
+    let (taken, address) = (Taken::default(), free::address()?);
     let home = Home::create(
         &program()?,
         &(http_sink("archive", address) + &path("all", PORT, "sndbuf = 300000")),
@@ -454,7 +455,7 @@ fn a_full_disk_costs_events_that_are_counted_and_nothing_else() -> Result<()> {
     const FLOWS: usize = 1200;
     let stand = Stand::set_up("full")?;
     let wire = Wire::start()?;
-    let (taken, address) = (Taken::default(), free_address()?);
+    let (taken, address) = (Taken::default(), free::address()?);
     let home = Home::create(
         &program()?,
         &(http_sink("archive", address) + &path("all", PORT, "sndbuf = 90000")),

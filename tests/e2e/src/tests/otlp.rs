@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    archive::free_address,
+    free,
     otlp::{self, Asked, Receiver, TAKES},
     samples::series,
     stand::{Stand, until},
@@ -65,7 +65,7 @@ fn await_asked(receiver: &Receiver, count: usize) -> Result<Vec<Asked>> {
 fn a_service_that_is_away_or_busy_holds_nothing_up() -> Result<()> {
     let stand = Stand::set_up("otlp-away")?;
     let wire = Wire::start()?;
-    let address = free_address()?;
+    let address = free::address()?;
     let home = Home::create(&program()?, &policy(Some((address, "1s"))))?;
     let agent = home.start(stand.cgroup())?;
     let connect = || Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], PORT));
@@ -127,7 +127,7 @@ fn exports_go_where_the_file_says_and_once_more_at_the_end() -> Result<()> {
     home.keep_on_exit(true);
     home.write_policy(&policy(None))?;
     let agent = home.start(stand.cgroup())?;
-    let [first, second] = [Receiver::open(free_address()?)?, Receiver::open(free_address()?)?];
+    let [first, second] = [Receiver::open(free::address()?)?, Receiver::open(free::address()?)?];
     ensure!(status(&home)?.is_null());
     ensure!(!home.metrics()?.text().contains("wad_otlp"));
 

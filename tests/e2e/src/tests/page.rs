@@ -4,7 +4,7 @@
 use std::{
     fs::{self, Permissions},
     io::{Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::TcpStream,
     os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _},
     process::Command,
     time::{Duration, Instant},
@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    html,
+    free, html,
     process::run,
     stand::Stand,
     tcp::{Connection, at},
@@ -30,10 +30,6 @@ const FLOWS: usize = 10;
 const SILENT: usize = 200;
 const SOON: Duration = Duration::from_secs(2);
 
-fn free_address() -> Result<SocketAddr> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
-}
-
 /// Returns the status line with the headers, and the body.
 fn curl(arguments: &[&str]) -> Result<(String, String)> {
     let mut all = vec!["-s", "-i", "--max-time", "10"];
@@ -47,7 +43,7 @@ fn curl(arguments: &[&str]) -> Result<(String, String)> {
 fn a_page_shows_what_there_is_to_this_host_alone() -> Result<()> {
     let stand = Stand::set_up("page")?;
     let wire = Wire::start()?;
-    let address = free_address()?;
+    let address = free::address()?;
     let policy = format!(
         "[page]\nlisten = '{address}'\nhosts = 'dtn.example.org'\n\
          [[path]]\nname = {}\nremote = '10.81.0.2'\nremote_port = {PORT}\nsndbuf = '1MiB'\n",
@@ -160,7 +156,7 @@ fn a_reload_begins_the_page_moves_it_to_a_socket_and_ends_it() -> Result<()> {
     let stand = Stand::set_up("page-reload")?;
     let home = Home::create(&program()?, "")?;
     let agent = home.start(stand.cgroup())?;
-    let address = free_address()?;
+    let address = free::address()?;
     let url = format!("http://{address}/");
     let socket = home.folder().join("page.sock");
     let is_open = || Command::new("curl").args(["-s", &url]).output().map(|it| it.status.success());

@@ -1,13 +1,13 @@
 //! Results of probes as software reads them that is not ours: the exporter by promtool and
 //! Prometheus, the archive by `sqlite3`.
 
-use std::{net::TcpListener, path::Path, process::Command, time::Duration};
+use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Result, ensure};
 use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    metrics,
+    free, metrics,
     process::run_command,
     prometheus::{self, Prometheus},
     stand::{Stand, until},
@@ -16,10 +16,6 @@ use wad_testbed::{
 use crate::alone::{Alone, runs};
 
 const PROMETHEUS_LIMIT: Duration = Duration::from_secs(30);
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
-}
 
 /// The service measures this host's loopback, at these two ports of its own.
 fn start(listen: u16, answer: u16) -> Result<Alone> {
@@ -39,8 +35,8 @@ fn start(listen: u16, answer: u16) -> Result<Alone> {
 #[e2e(never = "prometheus and promtool are larger than all else in a machine", beside)]
 fn prometheus_scrapes_what_probes_found_out() -> Result<()> {
     let _stand = Stand::set_up("probe-prometheus")?;
-    let listen = free_port()?;
-    let service = start(listen, free_port()?)?;
+    let listen = free::port()?;
+    let service = start(listen, free::port()?)?;
     let found = service.measure(&["echo", "transfer"])?;
     let page = metrics::get(listen, "/metrics")?;
     ensure!(page.contains("wad_probe_up{task=\"transfer\""), "{page}");
@@ -72,7 +68,7 @@ fn sqlite3(file: &Path, question: &str) -> Result<String> {
 #[e2e(long, beside)]
 fn sqlite3_reads_the_archive_while_it_is_written_and_after_a_kill() -> Result<()> {
     let _stand = Stand::set_up("probe-sqlite")?;
-    let mut service = start(free_port()?, free_port()?)?;
+    let mut service = start(free::port()?, free::port()?)?;
     service.measure(&["echo"])?;
     let measured = service.measure(&["echo", "transfer"])?;
     let archive = service.archive();

@@ -15,7 +15,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    archive::free_address,
+    free,
     netns::Netns,
     process::run,
     ss::{self, Flow},
@@ -375,7 +375,7 @@ fn a_reload_of_everything_disturbs_none_of_a_thousand_flows_and_was_foretold() -
     let wire = Wire::start()?;
     wire.add_to_b(LISTED)?;
     let home = Home::create(&program()?, "")?;
-    let free = || Ok::<_, anyhow::Error>(free_address()?);
+    let free = || Ok::<_, anyhow::Error>(free::address()?);
     let authority = Authority::create()?;
     let files = Files { home: &home, authority, listen: [[free()?, free()?], [free()?, free()?]] };
     for name in ["one.txt", "two.txt"] {

@@ -7,8 +7,7 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    archive::free_address,
-    metrics,
+    free, metrics,
     stand::{Stand, until},
     tcp::{Connection, at},
     veth::{ADDRESSES_V4, Wire},
@@ -114,8 +113,8 @@ fn sinks_and_addresses_change_while_a_connection_runs() -> Result<()> {
     ensure!(fs::read_dir(&spool)?.count() > 0, "nothing is left in {}", spool.display());
 
     // Addresses move.
-    let free = free_address()?.port();
-    let api = format!("[api]\nlisten = '{}'\n", free_address()?);
+    let free = free::address()?.port();
+    let api = format!("[api]\nlisten = '{}'\n", free::address()?);
     file.listen(free, &api)?;
     let done = file.reload()?;
     ensure!(done["settings"] == json!(["metrics.listen", "api.listen"]), "{done}");

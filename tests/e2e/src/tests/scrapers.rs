@@ -9,9 +9,9 @@ use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
-    archive::{Archive, Taken, free_address},
+    archive::{Archive, Taken},
     collector::{self, Collector, MetricsFrom},
-    metrics,
+    free, metrics,
     mutex::locked,
     otlp::{self, Receiver},
     process::run,
@@ -96,7 +96,7 @@ fn from_prometheus(label: &str, options: &[&str]) -> Result<()> {
 /// Holds the page against what the program, an OpenTelemetry Collector, sends on.
 pub fn through_collector(program: &Path) -> Result<()> {
     let sent_on = |home: &Home, from| {
-        let (taken, to) = (Taken::default(), free_address()?);
+        let (taken, to) = (Taken::default(), free::address()?);
         let _archive = Archive::open(to, &Arc::clone(&taken), 1)?;
         let _collector = Collector::start(program, home.folder(), from, to)?;
         // What is sent last counts.
@@ -108,7 +108,7 @@ pub fn through_collector(program: &Path) -> Result<()> {
     with_metrics("collector-scrapes", "", |home| {
         sent_on(home, MetricsFrom::Page(([127, 0, 0, 1], home.metrics_port()).into()))
     })?;
-    let at = free_address()?;
+    let at = free::address()?;
     with_metrics("collector-otlp", &exported_to(at), |home| sent_on(home, MetricsFrom::Otlp(at)))
 }
 
@@ -118,7 +118,7 @@ fn exported_to(address: SocketAddr) -> String {
 
 #[e2e(long, beside)]
 fn what_is_exported_is_what_the_page_has() -> Result<()> {
-    let receiver = Receiver::open(free_address()?)?;
+    let receiver = Receiver::open(free::address()?)?;
     with_metrics("otlp-page", &exported_to(receiver.address()), |home| {
         is_all_there(home, || {
             let asked = receiver.asked();
