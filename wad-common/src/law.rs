@@ -33,6 +33,9 @@ pub use sample::Sample;
 /// Least window after a decrease: RFC 5681 section 3.1, equation (4).
 pub const MIN_WINDOW_SEGMENTS: u32 = 2;
 
+/// Window that a flow begins with: RFC 6928 section 2, `TCP_INIT_CWND` (include/net/tcp.h).
+pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
+
 /// Greatest increase of any law, 65,534 segments for each RTT: with more, an ACK
 /// for 2^32 segments would overflow the credit.
 pub const MAX_LAW_INCREASE_Q16: u32 = 65_534 * aimd::ONE_Q16;

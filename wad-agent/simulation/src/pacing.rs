@@ -1,7 +1,7 @@
 //! Pacing by TCP itself: how much is sent at a time, and when the next may follow.
 
 use wad_common::law::{
-    Window,
+    INITIAL_WINDOW_SEGMENTS, Window,
     pacing::{bytes_per_second, enough_bytes_per_second},
 };
 
@@ -18,7 +18,7 @@ const SHIFT: u32 = 10;
 /// (`tcp_tso_rtt_log`).
 const RTT_LOG: u32 = 9;
 /// The first so many segments go at once (`tcp_update_skb_after_send()`).
-pub const UNPACED_SEGMENTS: u64 = 10;
+pub const UNPACED_SEGMENTS: u64 = INITIAL_WINDOW_SEGMENTS as u64;
 
 /// When a flow may send (`tcp_wstamp_ns`).
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,9 +1,6 @@
 //! A sender's socket, as far as a law reads and writes it: fields of the kernel's `tcp_sock`.
 
-use wad_common::law::{INFINITE_SSTHRESH, Sample, Window};
-
-/// The window of RFC 6928 section 2.
-const INITIAL_WINDOW_SEGMENTS: u32 = 10;
+use wad_common::law::{INFINITE_SSTHRESH, INITIAL_WINDOW_SEGMENTS, Sample, Window};
 
 /// Where the kernel is with a flow (`enum tcp_ca_state`), as far as it is anywhere here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,8 +45,8 @@
 //! window before the last cut.
 
 use super::{
-    INFINITE_SSTHRESH, MAX_LAW_INCREASE_Q16, MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window,
-    rtt::Rounds, slow_start,
+    INFINITE_SSTHRESH, MIN_WINDOW_SEGMENTS, Sample, ShownPhase, Window, aimd::ONE_Q16, rtt::Rounds,
+    slow_start,
 };
 use crate::record;
 
@@ -379,10 +379,10 @@ impl Leaky {
             (self.queue.base_us() >> START_QUEUE_SHIFT).max(START_QUEUE_US)
         };
         if self.queue.standing_us() < end_us {
-            let most_segments =
-                (cwnd_segments >> GENTLE_SHIFT).min(window.max_ssthresh_segments / 2).max(1);
-            let increase_q16 = most_segments.min(MAX_LAW_INCREASE_Q16 >> 16) << 16;
-            return earned(window, increase_q16, sample);
+            let limit_segments =
+                slow_start::limited_increase_segments(window.max_ssthresh_segments);
+            let most_segments = (cwnd_segments >> GENTLE_SHIFT).clamp(1, limit_segments);
+            return earned(window, most_segments * ONE_Q16, sample);
         }
         let plateau_segments = if is_search {
             cwnd_segments.saturating_add(cwnd_segments >> BEYOND_SHIFT)

@@ -1,7 +1,7 @@
 //! The rate at which a flow is paced, under a law with `cong_control`; the kernel sets that of
 //! the others, of which some is taken back. And the bursts that paced flows send.
 
-use super::Window;
+use super::{INITIAL_WINDOW_SEGMENTS, Window, slow_start};
 
 /// Per cent of a window for each RTT, in congestion avoidance: the kernel's
 /// `tcp_pacing_ca_ratio`.
@@ -39,10 +39,10 @@ pub const fn bytes_per_second(
 
 #[inline(always)]
 const fn limited_percent(window: &Window) -> u64 {
-    let most_segments = window.max_ssthresh_segments as u64 / 2;
+    let increase_segments = slow_start::limited_increase_segments(window.max_ssthresh_segments);
     let percent = match window.cwnd_segments as u64 {
         0 => SLOW_START_PERCENT,
-        cwnd_segments => AVOIDANCE_PERCENT + most_segments * 100 / cwnd_segments,
+        cwnd_segments => AVOIDANCE_PERCENT + increase_segments as u64 * 100 / cwnd_segments,
     };
     if percent < SLOW_START_PERCENT { percent } else { SLOW_START_PERCENT }
 }
@@ -69,12 +69,10 @@ pub const fn enough_bytes_per_second(
     bytes_per_second(window, mss_bytes, srtt_us, doubles)
 }
 
-/// A smaller window is paced as this one, which every flow sends at once when it begins: after a
+/// A smaller window is paced as the initial one, which every flow sends at once: after a
 /// time-out two segments would keep the next from leaving for half an RTT, that of a full queue.
-const LEAST_PACED_SEGMENTS: u32 = 10;
-
 const fn least_paced(cwnd_segments: u32) -> u32 {
-    if cwnd_segments > LEAST_PACED_SEGMENTS { cwnd_segments } else { LEAST_PACED_SEGMENTS }
+    if cwnd_segments > INITIAL_WINDOW_SEGMENTS { cwnd_segments } else { INITIAL_WINDOW_SEGMENTS }
 }
 
 /// A path takes a burst of this time for none: NICs that moderate interrupts hold packets
@@ -154,7 +152,7 @@ mod tests {
         assert_eq!(rate(1000, false), Some(12_000_000));
         // It adds no more than a segment for each that is acknowledged.
         let tiny = Window { cwnd_segments: 1, max_ssthresh_segments: 0, ..WINDOW };
-        assert_eq!(bytes_per_second(&tiny, MSS_BYTES, RTT_US, true), Some(12_000));
+        assert_eq!(bytes_per_second(&tiny, MSS_BYTES, RTT_US, true), Some(20_000));
     }
 
     #[test]

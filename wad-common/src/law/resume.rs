@@ -7,12 +7,8 @@
 //! many more were delivered. So is the PipeSize, which therefore nobody has to add up: it is what
 //! was delivered but for what was sent again, which the jump has not shown to fit.
 
-use super::MIN_WINDOW_SEGMENTS;
+use super::{INITIAL_WINDOW_SEGMENTS, MIN_WINDOW_SEGMENTS};
 use crate::record;
-
-/// The initial window (IW) of RFC 6928 section 2: no flow is brought below it without
-/// congestion.
-pub const INITIAL_WINDOW_SEGMENTS: u32 = 10;
 
 /// Less is not worth a jump: four initial windows (RFC 9959, Observing the Path Capacity).
 pub const LEAST_KNOWN_SEGMENTS: u32 = 4 * INITIAL_WINDOW_SEGMENTS;

@@ -6,7 +6,7 @@
 //! (max_ssthresh / 2) cut down to a whole number, and thereby by up to half more
 //! than its own bound where K is 2. Here K is not cut down.
 
-use super::{MAX_LAW_INCREASE_Q16, Window};
+use super::{MAX_LAW_INCREASE_Q16, Window, aimd::ONE_Q16};
 
 /// The window after an ACK in slow start, and the acknowledged segments left
 /// over for congestion avoidance: those after it reached ssthresh.
@@ -38,7 +38,7 @@ const fn standard(window: Window, end_segments: u32, acked_segments: u32) -> (Wi
 /// Grows by half of `max_ssthresh` in an RTT, up to ssthresh.
 #[inline(always)]
 const fn limited(window: Window, acked_segments: u32) -> (Window, u32) {
-    let increase_q16 = limited_increase_q16(window.max_ssthresh_segments);
+    let increase_q16 = limited_increase_segments(window.max_ssthresh_segments) * ONE_Q16;
     let (earned_segments, credit_q16) = window.earn(increase_q16, acked_segments);
     let room_segments = window.ssthresh_segments.saturating_sub(window.cwnd_segments);
     if earned_segments < room_segments {
@@ -60,17 +60,18 @@ const fn limited(window: Window, acked_segments: u32) -> (Window, u32) {
 /// Half of `max_ssthresh`, in whole segments: with a fraction, there would be
 /// RTTs with one segment more than half. One segment at least; and not beyond
 /// what a law may ask for, which is less than half above 131,068.
-const fn limited_increase_q16(max_ssthresh_segments: u32) -> u32 {
+pub(super) const fn limited_increase_segments(max_ssthresh_segments: u32) -> u32 {
+    const MOST: u32 = MAX_LAW_INCREASE_Q16 / ONE_Q16;
     match max_ssthresh_segments / 2 {
-        0 => 1 << 16,
-        half if half < MAX_LAW_INCREASE_Q16 >> 16 => half << 16,
-        _ => MAX_LAW_INCREASE_Q16,
+        0 => 1,
+        half if half < MOST => half,
+        _ => MOST,
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_LAW_INCREASE_Q16, Window, limited_increase_q16, on_ack};
+    use super::{Window, limited_increase_segments, on_ack};
 
     const fn window(cwnd_segments: u32) -> Window {
         Window {
@@ -120,10 +121,10 @@ mod tests {
     #[test]
     fn the_increase_is_whole_and_bounded() {
         for (limit, segments) in [(0, 1), (1, 1), (2, 1), (3, 1), (5, 2), (100, 50)] {
-            assert_eq!(limited_increase_q16(limit), segments << 16);
+            assert_eq!(limited_increase_segments(limit), segments);
         }
-        assert_eq!(limited_increase_q16(131_068), MAX_LAW_INCREASE_Q16);
-        assert_eq!(limited_increase_q16(u32::MAX), MAX_LAW_INCREASE_Q16);
+        assert_eq!(limited_increase_segments(131_068), 65_534);
+        assert_eq!(limited_increase_segments(u32::MAX), 65_534);
     }
 
     #[test]

@@ -13,4 +13,11 @@ impl Context {
         // one between addresses the verifier refuses.
         unsafe { self.0.add(n).read_volatile() }
     }
+
+    /// Returns the state that begins, of the arguments of `set_state`: the kernel passes one
+    /// byte, and the rest of the register is not defined.
+    #[inline(always)]
+    pub fn new_state(self) -> u8 {
+        self.argument(1) as u8
+    }
 }

@@ -9,11 +9,8 @@ use crate::{
     parameters::{LAW_STATE, Parameters},
     rate_sample::RateSample,
     standard, start,
-    tcp::Tcp,
+    tcp::{TCP_CA_LOSS, Tcp},
 };
-
-// enum tcp_ca_state (include/uapi/linux/tcp.h).
-const TCP_CA_LOSS: u8 = 4;
 
 // Place in `icsk_ca_priv`.
 const STATE: u32 = LAW_STATE;
@@ -73,10 +70,10 @@ pub fn ssthresh(ctx: Context) -> u64 {
 #[inline(always)]
 pub fn set_state(ctx: Context) -> u64 {
     let tcp = Tcp::of(ctx);
-    // The kernel passes one byte; the rest of the register is not defined. What does not fit a
-    // smaller MTU is lost in that state, too (`tcp_simple_retransmit()`), with the window as it was.
+    // What does not fit a smaller MTU is lost in that state, too (`tcp_simple_retransmit()`), with
+    // the window as it was.
     let is_of_timeout =
-        ctx.argument(1) as u8 == TCP_CA_LOSS && tcp.cwnd_segments() == tcp.in_flight_segments() + 1;
+        ctx.new_state() == TCP_CA_LOSS && tcp.cwnd_segments() == tcp.in_flight_segments() + 1;
     if is_of_timeout && !Parameters::of(tcp).is_standard() {
         step(tcp, Leaky::on_timeout);
     }

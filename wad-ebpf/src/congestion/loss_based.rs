@@ -21,16 +21,13 @@ use crate::{
     context::Context,
     parameters::{LAW_STATE, Parameters},
     resume, start,
-    tcp::Tcp,
+    tcp::{TCP_CA_LOSS, TCP_CA_RECOVERY, Tcp},
 };
 
 // Places in `icsk_ca_priv`. An ACK reads and writes only what it needs of the state.
 const CREDIT_Q16: u32 = LAW_STATE + offset_of!(LossBased, credit_q16) as u32;
 const OPEN: u32 = LAW_STATE + offset_of!(LossBased, open) as u32;
 const STALL: u32 = LAW_STATE + offset_of!(LossBased, stall) as u32;
-
-// enum tcp_ca_state (include/uapi/linux/tcp.h), of which what is above is LOSS.
-const TCP_CA_RECOVERY: u8 = 3;
 
 #[inline(always)]
 pub fn init(ctx: Context) -> u64 {
@@ -104,8 +101,7 @@ pub fn ssthresh(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64
 #[inline(always)]
 pub fn set_state(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
     let tcp = Tcp::of(ctx);
-    // The kernel passes one byte; the rest of the register is not defined.
-    let is_of_loss = ctx.argument(1) as u8 >= TCP_CA_RECOVERY;
+    let is_of_loss = matches!(ctx.new_state(), TCP_CA_RECOVERY | TCP_CA_LOSS);
     let change = match (tcp.is_in_cwr(), is_of_loss) {
         (true, true) => Change::LossFoundInCwr,
         (true, false) => Change::CwrEnds,

@@ -2,18 +2,17 @@
 //! its part of that, where others send at the same time. Alone a flow does so at its
 //! `initial_ssthresh`, or when it loses (RFC 5681 section 3.1).
 
+use wad_common::law::INITIAL_WINDOW_SEGMENTS;
 use wad_ebpf::{counts, maps, policies};
 
 use crate::tcp::Tcp;
 
-/// No part is less: RFC 6928's initial window.
-const LEAST_PART_SEGMENTS: u32 = 10;
-
-/// Ends slow start on an ACK where the flow has its part, and its window would grow.
+/// Ends slow start on an ACK where the flow has its part, no less than an initial window, and its
+/// window would grow.
 #[inline(always)]
 pub fn within_path(tcp: Tcp) {
     let cwnd_segments = tcp.cwnd_segments();
-    if cwnd_segments >= tcp.ssthresh_segments() || cwnd_segments < LEAST_PART_SEGMENTS {
+    if cwnd_segments >= tcp.ssthresh_segments() || cwnd_segments < INITIAL_WINDOW_SEGMENTS {
         return;
     }
     // A flow that something else holds back stays in slow start, for all of its ACKs.

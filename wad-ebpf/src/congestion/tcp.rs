@@ -56,9 +56,10 @@ const SK_PACING_NEEDED: u32 = 1;
 
 /// `icsk_ca_state` has five bits of its byte.
 const CA_STATE_MASK: u8 = 0x1f;
-/// `enum tcp_ca_state` (include/uapi/linux/tcp.h), as bits.
-const TCPF_CA_CWR: u32 = 1 << 2;
-const TCPF_CA_RECOVERY: u32 = 1 << 3;
+// `enum tcp_ca_state` (include/uapi/linux/tcp.h).
+pub const TCP_CA_CWR: u8 = 2;
+pub const TCP_CA_RECOVERY: u8 = 3;
+pub const TCP_CA_LOSS: u8 = 4;
 
 /// A socket whose lock is held, as in all callbacks used here.
 #[derive(Clone, Copy)]
@@ -150,14 +151,14 @@ impl Tcp {
     /// (`tcp_in_cwnd_reduction()`).
     #[inline(always)]
     pub fn is_reducing(self) -> bool {
-        self.is_in(TCPF_CA_CWR | TCPF_CA_RECOVERY)
+        self.is_in(1 << TCP_CA_CWR | 1 << TCP_CA_RECOVERY)
     }
 
     /// Whether it does so for a full queue of this host or for a mark. In `set_state`
     /// this is the state that ends.
     #[inline(always)]
     pub fn is_in_cwr(self) -> bool {
-        self.is_in(TCPF_CA_CWR)
+        self.is_in(1 << TCP_CA_CWR)
     }
 
     #[inline(always)]

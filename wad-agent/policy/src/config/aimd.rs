@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use toml::de::DeValue;
-use wad_common::law::{Aimd, aimd::ONE_Q16};
+use wad_common::law::{Aimd, INITIAL_WINDOW_SEGMENTS, aimd::ONE_Q16};
 
 use super::{
     fault::{Fault, Problems},
@@ -19,8 +19,6 @@ pub const DECREASE: RangeInclusive<f64> = 0.01..=0.9;
 /// Above, `1 / (2k)` would be below the law's least decrease.
 pub const STREAMS: RangeInclusive<u64> = 2..=50;
 
-/// RFC 6928: what any flow may start with.
-pub const STANDARD_INITIAL_WINDOW_SEGMENTS: u32 = 10;
 /// Segments that a SYN-ACK's window of 65,535 bytes leaves of an initial window, in
 /// segments of 1460 bytes.
 pub const HANDSHAKE_SEGMENTS: u32 = 45;
@@ -39,7 +37,7 @@ impl Streams {
 
     /// Theirs together, as far as the handshake goes.
     pub fn initial_window_segments(self) -> u32 {
-        (self.0 * STANDARD_INITIAL_WINDOW_SEGMENTS).min(HANDSHAKE_SEGMENTS)
+        (self.0 * INITIAL_WINDOW_SEGMENTS).min(HANDSHAKE_SEGMENTS)
     }
 }
 

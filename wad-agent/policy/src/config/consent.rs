@@ -3,11 +3,13 @@
 use std::collections::HashSet;
 
 use ipnet::IpNet;
-use wad_common::{control::Control, law::delay::LEAST_QUEUE_SEGMENTS};
+use wad_common::{
+    control::Control,
+    law::{INITIAL_WINDOW_SEGMENTS, delay::LEAST_QUEUE_SEGMENTS},
+};
 
 use super::{
     Congestion, PathPolicy, Windows,
-    aimd::STANDARD_INITIAL_WINDOW_SEGMENTS,
     allow::Allow,
     congestion::Choice,
     fault::{Fault, Problem, Problems, quoted},
@@ -168,7 +170,7 @@ pub fn fair(policy: &PathPolicy) -> PathPolicy {
         fair.control.standing_queue_segments = 0;
     }
     fair.initial_window_segments =
-        fair.initial_window_segments.filter(|&window| window <= STANDARD_INITIAL_WINDOW_SEGMENTS);
+        fair.initial_window_segments.filter(|&window| window <= INITIAL_WINDOW_SEGMENTS);
     fair
 }
 
@@ -260,12 +262,12 @@ fn fast_reason(name: &str, shares: &Shares) -> Fault {
 fn start_reason(table: &Table<'_>, policy: &PathPolicy) -> Option<Problem> {
     let at = table.place("initial_window")?;
     let window = policy.initial_window_segments?;
-    if window <= STANDARD_INITIAL_WINDOW_SEGMENTS {
+    if window <= INITIAL_WINDOW_SEGMENTS {
         return None;
     }
-    let times = f64::from(window) / f64::from(STANDARD_INITIAL_WINDOW_SEGMENTS);
+    let times = f64::from(window) / f64::from(INITIAL_WINDOW_SEGMENTS);
     let title = format!("this starts at {times:.1} times a standard flow's window");
-    let label = format!("RFC 6928 has {STANDARD_INITIAL_WINDOW_SEGMENTS}");
+    let label = format!("RFC 6928 has {INITIAL_WINDOW_SEGMENTS}");
     Some(Fault::new(title, label).help(ALLOW).at(at))
 }
 
