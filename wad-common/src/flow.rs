@@ -257,7 +257,7 @@ pub struct Flow {
     /// It does this with what is known of its path's capacity.
     pub resuming: Resuming,
 }
-record!(Flow, size = 336);
+record!(Flow, size = 344);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.

@@ -70,17 +70,16 @@ const REST_NS: u64 = 60 * SECOND_NS;
 const MOST_DOUBLINGS: u32 = 6;
 
 impl Saved {
-    /// Returns what is known to a flow of so large segments, if it is no older than that and
-    /// the path does not rest. Whether another flow has it in use is asked beside this.
+    /// Returns what is known, if it is no older than that and the path does not rest. Whether
+    /// another flow has it in use is asked beside this.
     #[inline(always)]
     #[must_use]
-    pub const fn known(&self, now_ns: u64, lifetime_ns: u64, mss_bytes: u32) -> Option<Known> {
-        let is_old = now_ns.saturating_sub(self.saved_ns) > lifetime_ns;
-        if self.saved_ns == 0 || is_old || self.rests(now_ns) || mss_bytes == 0 {
+    pub const fn known(&self, now_ns: u64, lifetime_ns: u64) -> Option<Capacity> {
+        let until_ns = self.saved_ns.saturating_add(lifetime_ns);
+        if self.saved_ns == 0 || now_ns >= until_ns || self.rests(now_ns) {
             return None;
         }
-        let saved_cwnd_segments = self.bytes / mss_bytes;
-        Some(Known { saved_cwnd_segments, saved_rtt_us: self.rtt_us })
+        Some(Capacity::until(until_ns, self.bytes, self.rtt_us))
     }
 
     /// Whether a jump was too far, not long ago.
@@ -121,6 +120,26 @@ impl Saved {
     }
 }
 
+/// A path's capacity, as it is known for some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Payload that the path carries in an RTT (saved_cwnd).
+    pub bytes: u32,
+    /// The least RTT of then (saved_rtt).
+    pub rtt_us: u32,
+    /// It is too old from this second on, CLOCK_MONOTONIC.
+    pub until_s: u32,
+}
+
+impl Capacity {
+    /// Returns one that is too old from then on, CLOCK_MONOTONIC.
+    #[inline(always)]
+    #[must_use]
+    pub const fn until(until_ns: u64, bytes: u32, rtt_us: u32) -> Self {
+        Self { bytes, rtt_us, until_s: (until_ns / SECOND_NS) as u32 }
+    }
+}
+
 /// A flow has observed this of its path (Observing phase).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed {
@@ -155,20 +174,36 @@ impl Observed {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resuming {
-    /// Its path carries this in an RTT, in segments of the flow's (saved_cwnd); 0 where that is
-    /// not known, or not its to use.
-    pub cwnd_segments: u32,
+    /// Its path carries this payload in an RTT (saved_cwnd); 0 where that is not known, not its to
+    /// use, or disproved by congestion.
+    pub bytes: u32,
     /// The least RTT of then (saved_rtt).
     pub rtt_us: u32,
+    /// It is too old from this second on, CLOCK_MONOTONIC.
+    pub until_s: u32,
     /// A [`Use`].
     pub has: u32,
     /// So many flows of its path had been admitted when it began, or after its last pause, itself
     /// included. It wraps.
     pub admitted: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
 }
-record!(Resuming, size = 16);
+record!(Resuming, size = 24);
 
 impl Resuming {
+    /// Returns what the flow may use of it, with segments of this size.
+    #[inline(always)]
+    #[must_use]
+    pub const fn known(&self, mss_bytes: u32) -> Known {
+        let is_its = self.has == Use::Has as u32 || self.has == Use::Jumped as u32;
+        let saved_cwnd_segments = match (is_its, mss_bytes) {
+            (false, _) | (_, 0) => 0,
+            (true, mss_bytes) => self.bytes / mss_bytes,
+        };
+        Known { saved_cwnd_segments, saved_rtt_us: self.rtt_us, until_s: self.until_s }
+    }
+
     /// Returns how many flows share a jump: it, and those that were admitted since.
     #[inline(always)]
     #[must_use]
@@ -185,9 +220,9 @@ pub enum Use {
     None = 0,
     /// It has none, and what it observes is saved.
     Observes = 1,
-    /// It has it for itself, and has not jumped.
+    /// It has it for itself.
     Has = 2,
-    /// It has jumped.
+    /// It has jumped, and all of that came back.
     Jumped = 3,
     /// It jumped too far.
     Failed = 4,
@@ -195,7 +230,7 @@ pub enum Use {
 
 #[cfg(test)]
 mod tests {
-    use super::{Endpoint, Observed, REST_NS, SECOND_NS, Saved, USED_NS};
+    use super::{Capacity, Endpoint, Observed, REST_NS, Resuming, SECOND_NS, Saved, USED_NS, Use};
 
     const LIFETIME_NS: u64 = 3_600 * SECOND_NS;
     const OBSERVED: Observed = Observed { bytes: 1_448_000, rtt_us: 120_000 };
@@ -221,11 +256,25 @@ mod tests {
 
     #[test]
     fn what_is_too_old_is_not_known() {
-        let at = |now_ns| saved().known(now_ns, LIFETIME_NS, 1_448);
-        assert_eq!(at(SECOND_NS + LIFETIME_NS).map(|known| known.saved_cwnd_segments), Some(1_000));
-        assert_eq!(at(SECOND_NS + LIFETIME_NS + 1), None);
-        assert_eq!(Saved::default().known(1, LIFETIME_NS, 1_448), None);
-        assert_eq!(saved().known(2 * SECOND_NS, LIFETIME_NS, 0), None);
+        let at = |now_ns| saved().known(now_ns, LIFETIME_NS);
+        let capacity = Capacity { bytes: 1_448_000, rtt_us: 120_000, until_s: 3_601 };
+        assert_eq!(at(SECOND_NS + LIFETIME_NS - 1), Some(capacity));
+        assert_eq!(at(SECOND_NS + LIFETIME_NS), None);
+        assert_eq!(Saved::default().known(1, LIFETIME_NS), None);
+    }
+
+    #[test]
+    fn a_flow_uses_what_it_was_given_in_segments_of_its_size_until_it_fails() {
+        let mut resuming =
+            Resuming { bytes: 1_448_000, has: Use::Has as u32, ..Resuming::default() };
+        let segments = |resuming: &Resuming, mss| resuming.known(mss).saved_cwnd_segments;
+        assert_eq!([1_448, 8_948, 0].map(|mss| segments(&resuming, mss)), [1_000, 161, 0]);
+        for (has, expected) in
+            [(Use::Jumped, 1_000), (Use::Failed, 0), (Use::Observes, 0), (Use::None, 0)]
+        {
+            resuming.has = has as u32;
+            assert_eq!(segments(&resuming, 1_448), expected, "{has:?}");
+        }
     }
 
     #[test]
@@ -236,21 +285,21 @@ mod tests {
             saved.fail(now_ns);
             saved.save(OBSERVED, now_ns);
             let until_ns = now_ns + (REST_NS << doublings);
-            assert_eq!(saved.known(until_ns - 1, LIFETIME_NS * 9, 1_448), None);
-            assert!(saved.known(until_ns, LIFETIME_NS * 9, 1_448).is_some());
+            assert_eq!(saved.known(until_ns - 1, LIFETIME_NS * 9), None);
+            assert!(saved.known(until_ns, LIFETIME_NS * 9).is_some());
             now_ns = until_ns;
         }
         saved.succeed();
         saved.fail(now_ns);
         saved.save(OBSERVED, now_ns);
-        assert!(saved.known(now_ns + REST_NS, LIFETIME_NS, 1_448).is_some());
+        assert!(saved.known(now_ns + REST_NS, LIFETIME_NS).is_some());
     }
 
     #[test]
     fn a_failure_deletes_what_was_saved() {
         let mut saved = saved();
         saved.fail(2 * SECOND_NS);
-        assert_eq!(saved.known(LIFETIME_NS, LIFETIME_NS, 1_448), None);
+        assert_eq!(saved.known(LIFETIME_NS, LIFETIME_NS), None);
     }
 
     #[test]

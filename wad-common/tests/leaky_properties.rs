@@ -171,6 +171,7 @@ proptest! {
             },
             losses: Losses {
                 lost_segments: 0,
+                missing_segments: 0,
                 marked_segments,
                 prior_segments: window.cwnd_segments,
             },

@@ -1,7 +1,7 @@
 //! The law for a path of one's own holds the window at the path's bandwidth-delay product,
 //! whatever is lost. Where the path is tuned no more, the standard law has the flow.
 
-use super::{Aimd, INFINITE_SSTHRESH, ShownPhase};
+use super::{Aimd, MIN_WINDOW_SEGMENTS, ShownPhase};
 use crate::record;
 
 /// The law's state of a flow.
@@ -58,22 +58,20 @@ impl Dedicated {
         ShownPhase::Hold
     }
 
-    /// Leaves a flow with this window and threshold to the standard law. Returns the
-    /// window that it goes on from, which is its threshold, too; None where it has both.
-    /// No threshold is known of a window that was held: the standard law begins as after
-    /// a loss, as to double such a window would be the worst.
+    /// Leaves a flow with this window, of which so much is on its way, to the standard law.
+    /// Returns the window that it goes on from, which is its threshold, too; None where it has
+    /// both. Nothing is known of a window that was held, and the threshold that the kernel has
+    /// after a loss is what was held then: the standard law begins as after a loss.
     #[inline(always)]
     #[must_use]
-    pub fn fall_back(&mut self, cwnd_segments: u32, ssthresh_segments: u32) -> Option<u32> {
+    pub fn fall_back(&mut self, cwnd_segments: u32, in_flight_segments: u32) -> Option<u32> {
         if self.phase != Phase::Hold as u32 {
             self.transition_to(Phase::Standard);
             return None;
         }
         self.transition_to(Phase::Release);
-        if ssthresh_segments < INFINITE_SSTHRESH {
-            return None;
-        }
-        Some(Aimd::STANDARD.on_congestion(cwnd_segments))
+        let used_segments = cwnd_segments.min(in_flight_segments.max(MIN_WINDOW_SEGMENTS));
+        Some(Aimd::STANDARD.on_congestion(used_segments))
     }
 
     /// The only way from one phase to another.
@@ -91,7 +89,7 @@ impl Dedicated {
 #[cfg(test)]
 mod tests {
     use super::{
-        Dedicated, INFINITE_SSTHRESH,
+        Dedicated,
         Phase::{self, Begin, Hold, Release, Standard},
         ShownPhase,
     };
@@ -118,21 +116,23 @@ mod tests {
     #[test]
     fn only_what_was_held_is_halved_and_only_at_first() {
         let mut law = Dedicated::START;
-        assert_eq!(law.fall_back(1000, INFINITE_SSTHRESH), None);
-        assert_eq!(law.fall_back(1000, INFINITE_SSTHRESH), None);
+        assert_eq!(law.fall_back(1000, 1000), None);
+        assert_eq!(law.fall_back(1000, 1000), None);
         for _ in 0..2 {
             assert_eq!(law.hold(), ShownPhase::Hold);
             assert_eq!(law.hold(), ShownPhase::Hold);
-            assert_eq!(law.fall_back(1000, INFINITE_SSTHRESH), Some(500));
-            assert_eq!(law.fall_back(500, INFINITE_SSTHRESH), None);
+            assert_eq!(law.fall_back(1000, 1200), Some(500));
+            assert_eq!(law.fall_back(500, 500), None);
             assert_eq!(law.fall_back(500, 500), None);
         }
     }
 
     #[test]
-    fn a_threshold_that_is_known_stays() {
-        let mut law = Dedicated::START;
-        assert_eq!(law.hold(), ShownPhase::Hold);
-        assert_eq!(law.fall_back(1000, 1000), None);
+    fn a_window_that_was_held_and_not_used_is_not_known_to_fit() {
+        for (in_flight_segments, expected) in [(600, 300), (0, 2)] {
+            let mut law = Dedicated::START;
+            assert_eq!(law.hold(), ShownPhase::Hold);
+            assert_eq!(law.fall_back(1000, in_flight_segments), Some(expected));
+        }
     }
 }

@@ -122,6 +122,8 @@ enum Verdict {
 pub struct Losses {
     /// Segments found lost on this ACK.
     pub lost_segments: u32,
+    /// Segments that are deemed lost, and have not come yet (`lost_out`).
+    pub missing_segments: u32,
     /// Segments acknowledged with ECE so far, this ACK's included; wraps around.
     pub marked_segments: u32,
     /// The window when the kernel last asked for a threshold.
@@ -269,7 +271,12 @@ impl Leaky {
         }
         self.asked = 0;
         self.marked_segments = losses.marked_segments;
-        let lost_segments = losses.lost_segments.min(u16::MAX.into()) as u16;
+        // A timer finds some between two ACKs, and the kernel asks then (`tcp_rack_reo_timeout()`).
+        let found_segments = match losses.lost_segments {
+            0 if is_asked => losses.missing_segments,
+            lost_segments => lost_segments,
+        };
+        let lost_segments = found_segments.min(u16::MAX.into()) as u16;
         self.lost_segments = self.lost_segments.saturating_add(lost_segments);
         // The kernel cut the window; it does so for nothing else. Where it is as
         // large as before, that was undone.

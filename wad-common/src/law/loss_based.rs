@@ -27,12 +27,10 @@ pub struct LossBased {
     pub open: Open,
     /// Where it is in Careful Resume.
     pub resume: Resume,
-    /// Keeps the record free of implicit padding.
-    pub reserved: u32,
     /// The last local stall.
     pub stall: Stall,
 }
-record!(LossBased, size = 56);
+record!(LossBased, size = 64);
 
 /// A flow at a moment at which the kernel asks, or has changed its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,13 +105,8 @@ pub const fn is_unanswered(ssthresh_segments: u32) -> bool {
 
 impl LossBased {
     /// A flow that begins.
-    pub const START: Self = Self {
-        credit_q16: 0,
-        open: Open::UNKNOWN,
-        resume: Resume::NONE,
-        reserved: 0,
-        stall: Stall::NONE,
-    };
+    pub const START: Self =
+        Self { credit_q16: 0, open: Open::UNKNOWN, resume: Resume::NONE, stall: Stall::NONE };
 
     /// The threshold, when the kernel asks for one.
     #[inline(always)]

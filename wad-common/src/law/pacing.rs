@@ -65,14 +65,26 @@ pub const fn enough_bytes_per_second(
     if packets_out <= window.cwnd_segments && !(doubles && window.is_limited()) {
         return None;
     }
-    let window = &Window { cwnd_segments: least_paced(window.cwnd_segments), ..*window };
-    bytes_per_second(window, mss_bytes, srtt_us, doubles)
+    window_bytes_per_second(window, mss_bytes, srtt_us, doubles)
 }
 
-/// A smaller window is paced as the initial one, which every flow sends at once: after a
-/// time-out two segments would keep the next from leaving for half an RTT, that of a full queue.
-const fn least_paced(cwnd_segments: u32) -> u32 {
-    if cwnd_segments > INITIAL_WINDOW_SEGMENTS { cwnd_segments } else { INITIAL_WINDOW_SEGMENTS }
+/// Returns the rate of a window of a law of ours. A smaller one is paced as the initial window,
+/// which every flow sends at once: after a time-out two segments would keep the next from leaving
+/// for half an RTT, that of a full queue.
+#[inline(always)]
+#[must_use]
+pub const fn window_bytes_per_second(
+    window: &Window,
+    mss_bytes: u32,
+    srtt_us: u32,
+    doubles: bool,
+) -> Option<u64> {
+    let cwnd_segments = if window.cwnd_segments > INITIAL_WINDOW_SEGMENTS {
+        window.cwnd_segments
+    } else {
+        INITIAL_WINDOW_SEGMENTS
+    };
+    bytes_per_second(&Window { cwnd_segments, ..*window }, mss_bytes, srtt_us, doubles)
 }
 
 /// A path takes a burst of this time for none: NICs that moderate interrupts hold packets

@@ -18,6 +18,8 @@ pub const LEAST_KNOWN_SEGMENTS: u32 = 4 * INITIAL_WINDOW_SEGMENTS;
 /// known then.
 const QUEUE_US: u32 = 4_000;
 
+const SECOND_US: u64 = 1_000_000;
+
 /// Returns what a window shows of its path: half of it in slow start, whose last round has not
 /// come back (RFC 9959, Observing the Path Capacity). A law of ours lets no window grow that its
 /// flow does not use.
@@ -28,14 +30,20 @@ pub const fn shown_segments(cwnd_segments: u32, ssthresh_segments: u32) -> u32 {
 }
 
 /// It says what is known of a path's capacity: the saved congestion control parameters of the RFC.
-/// Whether they are too old, or in use by another flow, has been asked before.
+/// Whether they are in use by another flow has been asked before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
     /// Segments that the path carried in an RTT (saved_cwnd).
     pub saved_cwnd_segments: u32,
     /// The least RTT of then (saved_rtt).
     pub saved_rtt_us: u32,
+    /// It is too old from this second on, of the clock of the ACKs; [`NEVER`] for what the flow
+    /// has found out itself.
+    pub until_s: u32,
 }
+
+/// No second is it.
+pub const NEVER: u32 = u32::MAX;
 
 /// A phase of Careful Resume, by its name in the RFC, and one more.
 #[repr(u8)]
@@ -72,19 +80,23 @@ pub struct Resume {
     base: u32,
     /// The least RTT of Reconnaissance; 0 for none.
     min_rtt_us: u32,
+    /// What is known is too old from this second on.
+    until_s: u32,
     /// The Unvalidated Phase began then; it wraps.
     jumped_us: u32,
     /// So much has been delivered at the end of what this phase waits for. It wraps.
     end_delivered_segments: u32,
+    /// In Safe Retreat no threshold is higher, unless the kernel takes its cut back.
+    most_ssthresh_segments: u32,
 }
-record!(Resume, size = 24);
+record!(Resume, size = 32);
 
 /// A flow at an ACK that tells of no congestion, after it was counted and before anything is
 /// sent for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ack {
-    /// It came then, on a clock that may wrap.
-    pub now_us: u32,
+    /// It came then, on a clock that does not go back.
+    pub now_us: u64,
     /// The sample of the RTT that it gave, or the latest before it; 0 for none.
     pub latest_rtt_us: u32,
     /// Smoothed RTT.
@@ -138,8 +150,10 @@ impl Resume {
         segments: 0,
         base: 0,
         min_rtt_us: 0,
+        until_s: 0,
         jumped_us: 0,
         end_delivered_segments: 0,
+        most_ssthresh_segments: 0,
     };
 
     /// A flow that begins on a path of which this is known, or goes on after a pause, with this
@@ -166,8 +180,10 @@ impl Resume {
             segments: jump_segments,
             base: known.saved_rtt_us,
             min_rtt_us: 0,
+            until_s: known.until_s,
             jumped_us: 0,
             end_delivered_segments,
+            most_ssthresh_segments: 0,
         }
     }
 
@@ -232,17 +248,10 @@ impl Resume {
             Phase::Unvalidated | Phase::Validating | Phase::SafeRetreat => {
                 self.phase = Phase::SafeRetreat as u8;
                 let pipe_segments = self.pipe_segments(delivered_segments, retransmitted_segments);
-                let half_segments = pipe_segments / 2;
-                Some(at_least(MIN_WINDOW_SEGMENTS, half_segments))
+                self.most_ssthresh_segments = at_least(MIN_WINDOW_SEGMENTS, pipe_segments / 2);
+                Some(self.most_ssthresh_segments)
             }
         }
-    }
-
-    /// Whether the flow was found to have jumped too far.
-    #[inline(always)]
-    #[must_use]
-    pub const fn retreats(&self) -> bool {
-        matches!(self.phase(), Phase::SafeRetreat)
     }
 
     #[inline(always)]
@@ -252,7 +261,8 @@ impl Resume {
             self.min_rtt_us = rtt_us;
         }
         let jump_segments = part(self.segments, ack.sharing_flows);
-        if ack.cwnd_segments >= jump_segments {
+        let is_old = ack.now_us / SECOND_US >= self.until_s as u64;
+        if is_old || ack.cwnd_segments >= jump_segments {
             *self = Self::NONE;
             return Step::Normal;
         }
@@ -273,7 +283,7 @@ impl Resume {
             .in_flight_segments
             .wrapping_sub(ack.delivered_segments)
             .wrapping_add(ack.retransmitted_segments);
-        self.jumped_us = ack.now_us;
+        self.jumped_us = ack.now_us as u32;
         // The first that the jump lets out is behind what is on its way.
         self.end_delivered_segments =
             ack.delivered_segments.wrapping_add(ack.in_flight_segments).wrapping_add(1);
@@ -284,7 +294,7 @@ impl Resume {
 
     #[inline(always)]
     const fn await_proof(&mut self, ack: &Ack) -> Step {
-        let is_over = ack.now_us.wrapping_sub(self.jumped_us) > ack.srtt_us;
+        let is_over = (ack.now_us as u32).wrapping_sub(self.jumped_us) > ack.srtt_us;
         let is_used = ack.in_flight_segments >= ack.cwnd_segments;
         if !is_over && !is_used && !self.has_ended(ack) {
             return Step::Hold;
@@ -330,10 +340,11 @@ impl Resume {
     #[inline(always)]
     const fn leave_retreat(&mut self, ack: &Ack) -> Step {
         let pipe_segments = self.pipe_segments(ack.delivered_segments, ack.retransmitted_segments);
-        let before_segments = self.segments;
+        let Self { segments: before_segments, most_ssthresh_segments, .. } = *self;
         *self = Self::NONE;
-        let ssthresh_segments = if ack.cwnd_segments > pipe_segments {
-            // The kernel has found out that nothing was lost, and taken all of it back.
+        let ssthresh_segments = if ack.ssthresh_segments > most_ssthresh_segments {
+            // The kernel has found out that nothing was lost, and taken all of it back
+            // (`tcp_undo_cwnd_reduction()`).
             before_segments
         } else {
             at_least(MIN_WINDOW_SEGMENTS, pipe_segments / 2)

@@ -8,6 +8,9 @@ use wad_common::law::{
     stall::{Ending, Signs},
 };
 
+/// All segments have this size.
+const MSS_BYTES: u32 = 1_448;
+
 /// A flow's fields in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernel {
@@ -276,7 +279,7 @@ impl Flow {
         let shown = ShownPhase::of_growing(&after);
         assert_eq!(self.course.phase().map(|phase| phase as u8), Some(shown as u8));
         if self.keeps_when_idle {
-            self.law.open.note(after.cwnd_segments);
+            self.law.open.note(after.cwnd_segments, MSS_BYTES);
         }
     }
 
@@ -295,7 +298,8 @@ impl Flow {
             }
         }
         if self.keeps_when_idle
-            && let Some(segments) = self.law.open.lost_segments(self.kernel.cwnd_segments)
+            && let Some(segments) =
+                self.law.open.lost_segments(self.kernel.cwnd_segments, MSS_BYTES)
         {
             self.kernel.cwnd_segments = segments;
         }

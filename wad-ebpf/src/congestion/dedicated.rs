@@ -67,7 +67,7 @@ pub fn ssthresh(ctx: Context) -> u64 {
 #[inline(always)]
 fn fall_back(ctx: Context, tcp: Tcp, parameters: Parameters) -> u64 {
     let mut law: Dedicated = tcp.private(STATE);
-    if let Some(segments) = law.fall_back(tcp.cwnd_segments(), tcp.ssthresh_segments()) {
+    if let Some(segments) = law.fall_back(tcp.cwnd_segments(), tcp.in_flight_segments()) {
         tcp.set_ssthresh_segments(segments);
         tcp.set_cwnd_segments(segments);
     }

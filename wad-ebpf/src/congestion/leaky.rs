@@ -38,6 +38,7 @@ pub fn cong_control(ctx: Context) -> u64 {
     let sample = rate_sample.told_of(tcp);
     let losses = Losses {
         lost_segments: rate_sample.lost_segments(),
+        missing_segments: tcp.lost_segments(),
         marked_segments: tcp.delivered_ce_segments(),
         prior_segments: tcp.prior_cwnd_segments(),
     };

@@ -13,6 +13,7 @@ use wad_common::{
         Aimd, INFINITE_SSTHRESH,
         idle::Open,
         loss_based::{Change, Course, LossBased, Moment},
+        resume::Phase,
         stall::{Ending, Stall},
     },
 };
@@ -76,9 +77,10 @@ pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u
         // As the socket has it: what the law knows of it the verifier would go on with.
         let mut open = Open::UNKNOWN;
         if parameters.has(KEEP_WHEN_IDLE) {
-            open.note(tcp.cwnd_segments());
+            open.note(tcp.cwnd_segments(), tcp.mss_bytes());
         } else {
-            open.note_shown(tcp.cwnd_segments(), tcp.ssthresh_segments());
+            let (cwnd, ssthresh) = (tcp.cwnd_segments(), tcp.ssthresh_segments());
+            open.note_shown(cwnd, ssthresh, tcp.mss_bytes());
         }
         tcp.set_private(OPEN, open);
     }
@@ -165,7 +167,7 @@ fn make_good(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32
 #[inline(never)]
 fn make_good_idle_time(tcp: Tcp, parameters: Parameters) {
     let open: Open = tcp.private(OPEN);
-    let Some(segments) = open.lost_segments(tcp.cwnd_segments()) else { return };
+    let Some(segments) = open.lost_segments(tcp.cwnd_segments(), tcp.mss_bytes()) else { return };
     if parameters.has(KEEP_WHEN_IDLE) {
         tcp.set_cwnd_segments(segments);
     } else {
@@ -195,10 +197,16 @@ fn with_state<T>(
     };
     let mut law: LossBased = tcp.private(LAW_STATE);
     let mut course = parameters.course();
-    let retreated = law.resume.retreats();
+    let before = law.resume.phase();
     let result = act(&mut law, &mut course, &moment);
-    if law.resume.retreats() && !retreated {
-        resume::note(tcp, true);
+    if law.resume.phase() == Phase::SafeRetreat && before != Phase::SafeRetreat {
+        if before == Phase::Unvalidated {
+            resume::note(tcp, Phase::Validating);
+        }
+        resume::note(tcp, Phase::SafeRetreat);
+    }
+    if parameters.has(RESUME_WHEN_IDLE) && law.open == Open::UNKNOWN {
+        resume::disprove(tcp);
     }
     tcp.set_private(LAW_STATE, law);
     parameters.set_course(course);

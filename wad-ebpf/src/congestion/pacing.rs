@@ -4,7 +4,7 @@
 
 use wad_common::law::{
     Window,
-    pacing::{bytes_per_second, enough_bytes_per_second, least_segments},
+    pacing::{enough_bytes_per_second, least_segments, window_bytes_per_second},
 };
 
 use crate::{context::Context, parameters::Parameters, tcp::Tcp};
@@ -13,7 +13,8 @@ use crate::{context::Context, parameters::Parameters, tcp::Tcp};
 #[inline(always)]
 pub fn follow_window(tcp: Tcp, window: &Window, doubles: bool) {
     tcp.pace();
-    if let Some(rate) = bytes_per_second(window, tcp.mss_bytes(), tcp.srtt_us(), doubles) {
+    let rate = window_bytes_per_second(window, tcp.mss_bytes(), tcp.srtt_us(), doubles);
+    if let Some(rate) = rate {
         tcp.set_pacing_bytes_per_second(rate);
     }
 }

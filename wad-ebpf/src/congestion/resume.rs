@@ -7,9 +7,9 @@ use wad_common::{
     flow::Flow,
     law::{
         loss_based::LossBased,
-        resume::{Ack, Known, Resume, Step, Window},
+        resume::{Ack, Known, NEVER, Phase, Resume, Step, Window},
     },
-    saved::{Resuming, Use},
+    saved::Use,
 };
 use wad_ebpf::{
     counts::{self, Shared},
@@ -33,7 +33,7 @@ pub fn begin(tcp: Tcp) {
     if flow.resuming.has != Use::Has as u32 || tcp.delivered_segments() > HANDSHAKE_SEGMENTS {
         return;
     }
-    let (known, most_segments) = known_to(flow);
+    let (known, most_segments) = known_to(flow, tcp);
     let cwnd_segments = tcp.cwnd_segments();
     let end_segments = tcp.delivered_segments().wrapping_add(cwnd_segments);
     tcp.set_private(RESUME, Resume::begin(known, most_segments, cwnd_segments, end_segments));
@@ -47,9 +47,13 @@ pub fn begin_again(tcp: Tcp, shown_segments: u32) {
     let Some(flow) = (unsafe { maps::flow(tcp.socket()) }).filter(|flow| flow.is_tuned()) else {
         return;
     };
-    let (mut known, mut most_segments) = known_to(flow);
+    let (mut known, mut most_segments) = known_to(flow, tcp);
     if known.saved_cwnd_segments < shown_segments {
-        known = Known { saved_cwnd_segments: shown_segments, saved_rtt_us: tcp.srtt_us() };
+        known = Known {
+            saved_cwnd_segments: shown_segments,
+            saved_rtt_us: tcp.srtt_us(),
+            until_s: NEVER,
+        };
         most_segments = shown_segments;
     }
     if let Some(stats) = counts::stats(flow.policy) {
@@ -63,12 +67,9 @@ pub fn begin_again(tcp: Tcp, shown_segments: u32) {
 /// Returns what a flow was given to know of its path, which others may have deleted since; and how
 /// far it may jump: what others send there now is theirs.
 #[inline(always)]
-fn known_to(flow: &Flow) -> (Known, u32) {
-    let Resuming { cwnd_segments, rtt_us, has, .. } = flow.resuming;
-    let is_known = has == Use::Has as u32 || has == Use::Jumped as u32;
-    let saved_cwnd_segments = if is_known { cwnd_segments } else { 0 };
-    let known = Known { saved_cwnd_segments, saved_rtt_us: rtt_us };
-    (known, saved_cwnd_segments / counts::senders(flow.policy))
+fn known_to(flow: &Flow, tcp: Tcp) -> (Known, u32) {
+    let known = flow.resuming.known(tcp.mss_bytes());
+    (known, known.saved_cwnd_segments / counts::senders(flow.policy))
 }
 
 /// Does what an ACK asks for; whether the window is settled with that.
@@ -82,8 +83,9 @@ pub fn on_ack(tcp: Tcp, parameters: Parameters) -> bool {
     let Some(stats) = counts::stats(flow.policy) else { return false };
     let admitted = Shared::new(&mut stats.admitted).load();
     let mut resume: Resume = tcp.private(RESUME);
+    let before = resume.phase();
     let step = resume.on_ack(&Ack {
-        now_us: tcp.now_us() as u32,
+        now_us: tcp.now_us(),
         latest_rtt_us: tcp.latest_rtt_us(),
         srtt_us: tcp.srtt_us(),
         delivered_segments: tcp.delivered_segments(),
@@ -97,13 +99,15 @@ pub fn on_ack(tcp: Tcp, parameters: Parameters) -> bool {
         sharing_flows: flow.resuming.sharing_flows(admitted),
     });
     tcp.set_private(RESUME, resume);
+    if resume.phase() != before {
+        note(tcp, resume.phase());
+    }
     match step {
         Step::Normal => false,
         Step::Hold => true,
         Step::Jump(window) => {
             set(tcp, parameters, window);
             tcp.pace();
-            note(tcp, false);
             true
         }
         Step::Settle(window) => {
@@ -120,18 +124,34 @@ fn set(tcp: Tcp, parameters: Parameters, window: Window) {
     tcp.set_ssthresh_segments(window.ssthresh_segments);
 }
 
-/// Counts what has become of it, and tells the tuner, where the flow knew that of others: what it
-/// has found out itself is its own.
+/// Counts a jump that the flow made use of, or that was too far, as its phase begins. And tells the
+/// tuner how it ended, where the flow knew of the path from others: what it has found out itself is
+/// its own.
 #[inline(never)]
-pub fn note(tcp: Tcp, failed: bool) {
+pub fn note(tcp: Tcp, phase: Phase) {
     // SAFETY: the kernel gave this program the socket.
     let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return };
-    if let Some(stats) = counts::stats(flow.policy) {
-        let count = if failed { &mut stats.retreats } else { &mut stats.jumps };
-        Shared::new(count).add(1);
-    }
+    let Some(stats) = counts::stats(flow.policy) else { return };
+    let ending = match phase {
+        Phase::Validating => return Shared::new(&mut stats.jumps).add(1),
+        Phase::Confirming => Use::Jumped,
+        Phase::SafeRetreat => {
+            Shared::new(&mut stats.retreats).add(1);
+            Use::Failed
+        }
+        _ => return,
+    };
     let has = flow.resuming.has;
     if has == Use::Has as u32 || has == Use::Jumped as u32 {
-        flow.resuming.has = if failed { Use::Failed } else { Use::Jumped } as u32;
+        flow.resuming.has = ending as u32;
+    }
+}
+
+/// The flow has met congestion: what it was told of the path is not so now.
+#[inline(never)]
+pub fn disprove(tcp: Tcp) {
+    // SAFETY: the kernel gave this program the socket.
+    if let Some(flow) = unsafe { maps::flow(tcp.socket()) } {
+        flow.resuming.bytes = 0;
     }
 }

@@ -5,9 +5,8 @@
 use aya_ebpf::{bindings::BPF_NOEXIST, helpers::bpf_ktime_get_ns};
 use wad_common::{
     flow::Flow,
-    law::resume::Known,
     policy::{Policy, RESUMES_KNOWN},
-    saved::{Endpoint, Observed, Resuming, Saved, Use},
+    saved::{Capacity, Endpoint, Observed, Resuming, Saved, Use},
 };
 use wad_ebpf::{counts::Shared, maps::SAVED};
 
@@ -53,8 +52,12 @@ fn take_of<const ADDITION: bool, S: Socket>(
     now_ns: u64,
 ) {
     flow.resuming.has = Use::Observes as u32;
+    // Congestion before the first segment (RFC 9959, Reconnaissance): of a handshake.
+    if socket.counts().segs_retrans != 0 {
+        return;
+    }
     let Some(saved) = saved(&endpoint(socket)) else { return };
-    let Some(known) = known(saved, policy, now_ns, socket.state().mss_bytes) else { return };
+    let Some(known) = known(saved, policy, now_ns) else { return };
     let users = Shared::new(&mut saved.users);
     // Who has it leaves 0: to take one's own addition back could come after that.
     if account::add_to_others::<ADDITION>(users, 1) != 0 {
@@ -65,12 +68,8 @@ fn take_of<const ADDITION: bool, S: Socket>(
         return;
     }
     saved.used_ns = now_ns;
-    flow.resuming = Resuming {
-        cwnd_segments: known.saved_cwnd_segments,
-        rtt_us: known.saved_rtt_us,
-        has: Use::Has as u32,
-        ..flow.resuming
-    };
+    let Capacity { bytes, rtt_us, until_s } = known;
+    flow.resuming = Resuming { bytes, rtt_us, until_s, has: Use::Has as u32, ..flow.resuming };
 }
 
 /// Lets others have it, and saves what the flow has observed.
@@ -113,15 +112,14 @@ fn leave_of<S: Socket>(socket: &S, flow: &mut Flow) {
 }
 
 #[inline(always)]
-fn known(saved: &Saved, policy: &Policy, now_ns: u64, mss_bytes: u32) -> Option<Known> {
+fn known(saved: &Saved, policy: &Policy, now_ns: u64) -> Option<Capacity> {
     let lifetime_ns = u64::from(policy.resume_lifetime_s) * SECOND_NS;
-    let known = saved.known(now_ns, lifetime_ns, mss_bytes);
+    let known = saved.known(now_ns, lifetime_ns);
     let is_told = policy.flags & RESUMES_KNOWN != 0 && policy.path_bytes != 0;
-    if known.is_some() || !is_told || saved.rests(now_ns) || mss_bytes == 0 {
+    if known.is_some() || !is_told || saved.rests(now_ns) {
         return known;
     }
-    let saved_cwnd_segments = policy.path_bytes / mss_bytes;
-    Some(Known { saved_cwnd_segments, saved_rtt_us: policy.path_rtt_us })
+    Some(Capacity::until(now_ns + lifetime_ns, policy.path_bytes, policy.path_rtt_us))
 }
 
 /// Returns what is kept for two ends, which is nothing at first.

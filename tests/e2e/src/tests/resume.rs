@@ -1,13 +1,14 @@
 //! A new connection begins where the one before it found the path to be (RFC 9959): seen in
 //! captures of what is sent in its first round trips.
 
-use std::{thread, time::Duration};
+use std::{net::TcpStream, thread, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     capture::{Capture, Packet},
     emulated::wan::{self, ADDRESSES_V4, Wan},
+    netns::Netns,
     policy::{path_of, path_to},
     settings, signal,
     stand::{Stand, until},
@@ -46,12 +47,10 @@ fn open(wan: &Wan, port: u16) -> Result<Connection> {
     Ok(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], port))?)
 }
 
-/// The end that accepted sends.
-fn serve(connection: &Connection, bytes: usize) -> Result<()> {
-    let Connection { near, far } = connection;
+fn transfer(from: &TcpStream, to: &TcpStream, bytes: usize) -> Result<()> {
     thread::scope(|scope| -> Result<()> {
-        let sending = scope.spawn(|| tcp::send(far, bytes, 1));
-        tcp::receive(near, bytes, 1)?;
+        let sending = scope.spawn(|| tcp::send(from, bytes, 1));
+        tcp::receive(to, bytes, 1)?;
         Ok(sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?)
     })
 }
@@ -65,14 +64,23 @@ fn first_segments(packets: &[Packet]) -> Result<u32> {
     Ok(those.map(|packet| packet.payload_bytes).sum::<u32>() / 1_448)
 }
 
-/// Serves so much, and returns the segments that were sent in the first three round trips.
-fn served(wan: &Wan, connection: &Connection, bytes: usize) -> Result<u32> {
-    let port = connection.far.local_addr()?.port();
-    let near = connection.near.local_addr()?.port();
-    let filter = format!("tcp src port {port} and dst port {near} and greater 200");
-    let capture = Capture::start(wan.b(), wan::DEVICE, &filter)?;
-    serve(connection, bytes)?;
+/// Transfers so much, and returns the segments that were sent in the first three round trips.
+fn transferred(at: &Netns, from: &TcpStream, to: &TcpStream, bytes: usize) -> Result<u32> {
+    let (source, destination) = (from.local_addr()?.port(), to.local_addr()?.port());
+    let filter = format!("tcp src port {source} and dst port {destination} and greater 200");
+    let capture = Capture::start(at, wan::DEVICE, &filter)?;
+    transfer(from, to, bytes)?;
     first_segments(&capture.stop()?)
+}
+
+/// The end that accepted sends.
+fn served(wan: &Wan, connection: &Connection, bytes: usize) -> Result<u32> {
+    transferred(wan.b(), &connection.far, &connection.near, bytes)
+}
+
+/// The end that connected sends.
+fn uploaded(wan: &Wan, connection: &Connection, bytes: usize) -> Result<u32> {
+    transferred(wan.a(), &connection.near, &connection.far, bytes)
 }
 
 /// Waits until so many connections have been counted closed.
@@ -141,6 +149,59 @@ fn a_request_after_a_pause_is_served_as_the_first_one() -> Result<()> {
     let metrics = home.metrics()?;
     ensure!(metrics.of_path("wad_resume_jumps_total", &of())? == 3.0);
     ensure!(metrics.of_path("wad_resume_retreats_total", &of())? == 0.0);
+    Ok(())
+}
+
+/// The path carries a tenth of what is known by now, and then all of it again, of which the
+/// connection cannot know.
+#[e2e(never = "an older kernel offers less to receive than the jump", few)]
+fn a_request_after_congestion_begins_with_what_the_connection_has_found_out() -> Result<()> {
+    const BYTES: usize = 3_000_000;
+    let stand = Stand::set_up("disproved")?;
+    let wan = wan()?;
+    let keys = "resume = 'known'; bandwidth = '200Mbit'; rtt = '60ms'";
+    let home = Home::create(&program()?, &policy(RESUMES, keys))?;
+    let _agent = home.start(stand.cgroup())?;
+    let connection = open(&wan, RESUMES)?;
+    // Who accepts offers little at first.
+    uploaded(&wan, &connection, BYTES)?;
+    signal::sleep(PAUSE)?;
+    let before = uploaded(&wan, &connection, BYTES)?;
+    let whole = toml::from_str(PATH)?;
+    wan.turn(&toml::from_str(&PATH.replace("200Mbit", "20Mbit"))?);
+    uploaded(&wan, &connection, BYTES)?;
+    wan.turn(&whole);
+    signal::sleep(PAUSE)?;
+    let after = uploaded(&wan, &connection, BYTES)?;
+    println!("{before} segments after a pause, {after} after congestion and another one");
+    ensure!(before > BDP_SEGMENTS / 3, "{before} segments");
+    ensure!(after < BDP_SEGMENTS / 3, "{after} segments");
+    Ok(())
+}
+
+#[e2e(long, beside)]
+fn after_a_lost_syn_nothing_jumps() -> Result<()> {
+    let stand = Stand::set_up("lostsyn")?;
+    let wan = wan()?;
+    let keys = "resume = 'known'; bandwidth = '200Mbit'; rtt = '60ms'";
+    let home = Home::create(&program()?, &policy(RESUMES, keys))?;
+    let _agent = home.start(stand.cgroup())?;
+    let (to, whole) = (at(ADDRESSES_V4[1], RESUMES), toml::from_str(PATH)?);
+    let listener = tcp::listen(wan.b(), to)?;
+    wan.turn(&toml::from_str(&PATH.replace("queue", "loss = 1.0, queue"))?);
+    let connection = thread::scope(|scope| -> Result<_> {
+        let connecting = scope.spawn(|| tcp::connect(wan.a(), to));
+        signal::sleep(Duration::from_millis(300))?;
+        wan.turn(&whole);
+        let near = connecting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok(Connection::accepted(&listener, near)?)
+    })?;
+    transfer(&connection.near, &connection.far, 3_000_000)?;
+    let flow = connection.near_flow(wan.a())?;
+    ensure!(flow.retransmits == 1, "no SYN was lost: {flow:?}");
+    drop(connection);
+    until_closed(&home, 1.0)?;
+    ensure!(home.metrics()?.of_path("wad_resume_jumps_total", &of())? == 0.0);
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use wad_common::law::{
     Window,
     delay::Delay,
     leaky::{Leaky, Losses},
-    pacing::bytes_per_second,
+    pacing::window_bytes_per_second,
 };
 
 use super::{Law, Parameters};
@@ -13,7 +13,7 @@ use crate::tcp::{Ack, Tcp};
 /// Paces at the rate that fits the window.
 fn follow_window(tcp: &mut Tcp, window: &Window, doubles: bool) {
     tcp.is_paced = true;
-    if let Some(rate) = bytes_per_second(window, tcp.mss_bytes, tcp.srtt_us, doubles) {
+    if let Some(rate) = window_bytes_per_second(window, tcp.mss_bytes, tcp.srtt_us, doubles) {
         tcp.pace_at(rate);
     }
 }
@@ -89,6 +89,8 @@ impl Law for LeakyLaw {
         self.parameters.start_within_path(tcp);
         let losses = Losses {
             lost_segments: ack.lost_segments,
+            // No timer finds any, but that of a time-out.
+            missing_segments: 0,
             marked_segments: 0,
             prior_segments: tcp.prior_cwnd_segments,
         };

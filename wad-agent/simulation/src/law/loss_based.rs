@@ -34,7 +34,7 @@ impl LossBasedLaw {
     /// Does what Careful Resume asks for; whether the window is settled with that.
     fn resume(&mut self, tcp: &mut Tcp) -> bool {
         let step = self.state.resume.on_ack(&ResumeAck {
-            now_us: tcp.now_us as u32,
+            now_us: tcp.now_us,
             latest_rtt_us: tcp.latest_rtt_us,
             srtt_us: tcp.srtt_us,
             delivered_segments: tcp.delivered_segments,

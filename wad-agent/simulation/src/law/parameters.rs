@@ -6,7 +6,7 @@ use wad_common::{
     law::{
         INFINITE_SSTHRESH, Window,
         pacing::{burst_segments, least_segments},
-        resume::Known,
+        resume::{Known, NEVER},
     },
     policy::{DIVIDES, PACED, Policy, RESUMES_KNOWN},
 };
@@ -42,6 +42,7 @@ impl Parameters {
         let known = (is_told && policy.resume_lifetime_s != 0).then(|| Known {
             saved_cwnd_segments: policy.path_bytes / mss_bytes,
             saved_rtt_us: policy.path_rtt_us,
+            until_s: NEVER,
         });
         Self {
             control,

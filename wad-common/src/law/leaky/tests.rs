@@ -32,7 +32,12 @@ impl Flow {
                 entitled_segments: u32::MAX,
                 is_reducing: false,
             },
-            losses: Losses { lost_segments: 0, marked_segments: 0, prior_segments: 1000 },
+            losses: Losses {
+                lost_segments: 0,
+                missing_segments: 0,
+                marked_segments: 0,
+                prior_segments: 1000,
+            },
         };
         flow.rounds(3, BASE_US);
         flow
@@ -122,6 +127,19 @@ fn a_loss_with_a_queue_is_congestion_once_in_a_round() {
     assert_eq!(flow.lose(500), 1000);
     flow.rounds(2, BASE_US + QUEUE_US);
     assert!(matches!(flow.lose(1), 699..=701));
+}
+
+#[test]
+fn losses_that_a_timer_found_count_once() {
+    for (missing_segments, kept) in [(100, 699..=701), (3, 1000..=1000)] {
+        let mut flow = Flow::new();
+        flow.losses.missing_segments = missing_segments;
+        assert!(kept.contains(&flow.lose(0)), "{missing_segments}");
+    }
+    // Those of an ACK are those that the kernel asks about.
+    let mut flow = Flow::new();
+    flow.losses.missing_segments = 100;
+    assert_eq!(flow.lose(3), 1000);
 }
 
 #[test]

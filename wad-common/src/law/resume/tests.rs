@@ -2,15 +2,17 @@
 
 use proptest::prelude::*;
 
-use super::{Ack, INITIAL_WINDOW_SEGMENTS, Known, Phase, Resume, Step, Window};
+use super::{Ack, INITIAL_WINDOW_SEGMENTS, Known, NEVER, Phase, Resume, Step, Window};
 
 const RTT_US: u32 = 100_000;
+const HOUR_S: u32 = 3_600;
 const SYN: u32 = 1;
 /// A SYN, before all else.
 const SENT_AGAIN: u32 = 1;
 /// The threshold of before the jump.
 const SSTHRESH: u32 = 100_000;
-const KNOWN: Known = Known { saved_cwnd_segments: 1_000, saved_rtt_us: RTT_US };
+const KNOWN: Known =
+    Known { saved_cwnd_segments: 1_000, saved_rtt_us: RTT_US, until_s: 2 * HOUR_S };
 
 /// A flow that has all of its first window out, when so much has been delivered.
 fn begin(known: Known, max_jump_segments: u32, delivered_segments: u32) -> Resume {
@@ -30,7 +32,8 @@ impl Flow {
         Self {
             resume: begin(known, u32::MAX, SYN),
             ack: Ack {
-                now_us: u32::MAX - 2 * RTT_US,
+                // What is kept of it wraps soon.
+                now_us: u64::from(u32::MAX - 2 * RTT_US),
                 latest_rtt_us: RTT_US,
                 srtt_us: RTT_US,
                 delivered_segments: SYN,
@@ -48,7 +51,7 @@ impl Flow {
     /// segment of slow start where it asks for nothing. Then so many are sent.
     fn ack(&mut self, after_us: u32, sent_segments: u32) -> Step {
         let ack = &mut self.ack;
-        ack.now_us = ack.now_us.wrapping_add(after_us);
+        ack.now_us += u64::from(after_us);
         ack.delivered_segments = ack.delivered_segments.wrapping_add(1);
         ack.in_flight_segments -= 1;
         let step = self.resume.on_ack(ack);
@@ -161,6 +164,14 @@ fn reconnaissance_lasts_for_as_long_as_little_is_sent() {
     }
     flow.ack.is_cwnd_limited = true;
     assert_eq!(flow.ack(1, 0), jump_of_500());
+    // As long as what is known is not too old.
+    let mut flow = Flow::begin(KNOWN);
+    flow.ack.is_cwnd_limited = false;
+    flow.ack.now_us = u64::from(2 * HOUR_S) * 1_000_000 - 1;
+    assert_eq!(flow.ack(0, 1), Step::Normal);
+    assert_eq!(flow.resume.phase(), Phase::Reconnaissance);
+    assert_eq!(flow.ack(1, 1), Step::Normal);
+    assert_eq!(flow.resume, Resume::NONE);
     // A window that has come so far by itself has nothing to gain.
     let mut flow = Flow::begin(KNOWN);
     flow.ack.is_cwnd_limited = false;
@@ -327,13 +338,13 @@ fn safe_retreat_is_to_half_of_the_pipe_size_and_counts_on() {
             flow.resume.on_congestion(flow.ack.delivered_segments, SENT_AGAIN),
             Some(pipe / 2)
         );
-        assert!(flow.resume.retreats());
+        assert_eq!(flow.resume.phase(), Phase::SafeRetreat);
         // Of the next loss as well.
         flow.ack.delivered_segments += 50;
         let more = flow.resume.on_congestion(flow.ack.delivered_segments, SENT_AGAIN);
         assert_eq!(more, Some((pipe + 50) / 2));
         // The kernel's recovery is over: its window is the first threshold.
-        flow.ack.cwnd_segments = pipe / 2;
+        (flow.ack.cwnd_segments, flow.ack.ssthresh_segments) = (pipe / 2, pipe / 2);
         flow.ack.in_flight_segments = 1;
         let step = flow.ack(1, 0);
         assert_eq!(step, settled(pipe / 2, (pipe + 51) / 2));
@@ -349,22 +360,36 @@ fn safe_retreat_counts_nothing_that_was_sent_again() {
     // Recovery takes its time, in which all that was lost comes.
     flow.ack.delivered_segments += 400;
     flow.ack.retransmitted_segments += 300;
-    flow.ack.cwnd_segments = pipe / 2;
+    (flow.ack.cwnd_segments, flow.ack.ssthresh_segments) = (pipe / 2, pipe / 2);
     flow.ack.in_flight_segments = 1;
     assert_eq!(flow.ack(1, 0), settled(pipe / 2, (pipe + 101) / 2));
 }
 
 #[test]
-fn safe_retreat_from_what_was_no_loss_leaves_what_the_kernel_gave_back() {
+fn safe_retreat_after_more_was_lost_than_came_is_as_low_as_any() {
     let mut flow = Flow::validating(KNOWN);
-    assert!(flow.resume.on_congestion(flow.ack.delivered_segments, SENT_AGAIN).is_some());
-    assert!(
-        flow.ack.cwnd_segments
-            > flow.resume.pipe_segments(flow.ack.delivered_segments + 1, SENT_AGAIN)
-    );
-    let cwnd = flow.ack.cwnd_segments;
-    assert_eq!(flow.ack(1, 0), settled(cwnd, SSTHRESH));
-    assert_eq!(flow.resume, Resume::NONE);
+    let most = flow.resume.on_congestion(flow.ack.delivered_segments, SENT_AGAIN).unwrap();
+    // Much of what was sent again was lost again.
+    flow.ack.delivered_segments += 400;
+    flow.ack.retransmitted_segments += 800;
+    (flow.ack.cwnd_segments, flow.ack.ssthresh_segments) = (most, most);
+    flow.ack.in_flight_segments = 1;
+    assert_eq!(flow.ack(1, 0), settled(most, 2));
+}
+
+#[test]
+fn safe_retreat_from_what_was_no_loss_leaves_what_the_kernel_gave_back() {
+    // Whether or not all of the window was sent again for nothing.
+    for retransmitted_segments in [0, 1, 400] {
+        let mut flow = Flow::validating(KNOWN);
+        let (cwnd, ssthresh) = (flow.ack.cwnd_segments, flow.ack.ssthresh_segments);
+        assert!(flow.resume.on_congestion(flow.ack.delivered_segments, SENT_AGAIN).is_some());
+        flow.ack.delivered_segments += 500;
+        flow.ack.retransmitted_segments += retransmitted_segments;
+        (flow.ack.cwnd_segments, flow.ack.ssthresh_segments) = (cwnd, ssthresh);
+        assert_eq!(flow.ack(1, 0), settled(cwnd, SSTHRESH), "{retransmitted_segments}");
+        assert_eq!(flow.resume, Resume::NONE);
+    }
 }
 
 #[test]
@@ -387,7 +412,9 @@ proptest! {
     #[test]
     fn nothing_leads_beyond_what_the_rfc_allows(
         known in (0..2_000_000_u32, 0..2_000_000_u32)
-            .prop_map(|(saved_cwnd_segments, saved_rtt_us)| Known { saved_cwnd_segments, saved_rtt_us }),
+            .prop_map(|(saved_cwnd_segments, saved_rtt_us)| Known {
+                saved_cwnd_segments, saved_rtt_us, until_s: NEVER,
+            }),
         max_jump in any::<u32>(),
         begun in any::<u32>(),
         steps in prop::collection::vec(
@@ -399,11 +426,11 @@ proptest! {
         let mut resume = begin(known, max_jump, begun);
         let half = known.saved_cwnd_segments / 2;
         let mut delivered = begun;
-        let (mut now_us, mut cwnd) = (0_u32, INITIAL_WINDOW_SEGMENTS);
+        let (mut now_us, mut cwnd) = (0, INITIAL_WINDOW_SEGMENTS);
         let mut at_jump: Option<(u32, u32)> = None;
         let mut jumps = 0;
         for (is_congestion, is_cwnd_limited, after_us, latest_rtt_us, acked, in_flight) in steps {
-            now_us = now_us.wrapping_add(after_us);
+            now_us += u64::from(after_us);
             delivered = delivered.wrapping_add(acked);
             if is_congestion {
                 let phase = resume.phase();

@@ -72,8 +72,8 @@ pub const PATH: &[PathMetric] = &[
         definition: Definition {
             name: "wad_resume_jumps",
             unit: None,
-            help: "Closed flows that began with half of what was known of the path's capacity \
-                   (RFC 9959)",
+            help: "Jumps of flows to half of what was known of the path's capacity (RFC 9959), at \
+                   their beginning or after a pause, that they made use of",
         },
         value: Counter(|stats| stats.jumps),
     },
