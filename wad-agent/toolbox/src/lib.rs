@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod amounts;
+pub mod attempts;
 pub mod back_off;
 pub mod causes;
 pub mod chance;

@@ -5,21 +5,26 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use tracing::warn;
+use tracing::{info, warn};
 use wad_common::progress::Progress;
 use wad_policy::config::{Source, SourceKind};
-use wad_tuning::bpf::{ProgressReader, Tuning};
+use wad_toolbox::attempts::Attempts;
+use wad_tuning::bpf::{ProgressReader, Tuning, TuningError};
 
 use super::Board;
 use crate::sources::{Answer, Passive, Shown, seconds_since_1970};
+
+/// Reads the flows that run.
+type Reader = Box<dyn Fn() -> Result<Vec<Progress>, TuningError> + Send>;
 
 /// The source of kind "passive".
 pub struct Flows {
     /// The source's place in the order of the file.
     source: usize,
     passive: Passive,
-    /// The reader of flows; None where flows that run cannot be read.
-    reader: Option<ProgressReader>,
+    /// The reader of flows; None where this kernel does not let flows that run be read.
+    reader: Option<Reader>,
+    attempts: Attempts,
 }
 
 impl Flows {
@@ -32,7 +37,8 @@ impl Flows {
             warn!("flows show what their path carries only when they end: {error:#}");
         });
         let passive = Passive::new(&sources[source]);
-        Some(Self { source, passive, reader: reader.ok() })
+        let reader = reader.ok().map(reading);
+        Some(Self { source, passive, reader, attempts: Attempts::new() })
     }
 
     /// Takes in what flows that have ended show, and those that run, if it is time.
@@ -45,17 +51,14 @@ impl Flows {
         (now, time): (Instant, SystemTime),
     ) {
         let target = |policy| name(policy).and_then(|name| board.targets.named(name));
-        let running = if self.passive.is_due(now) {
-            let mut flows = self.read();
+        let running = self.read(now).map(|mut flows| {
             flows.retain(|flow| target(flow.policy).is_some());
             self.passive.look(flows, now)
-        } else {
-            HashMap::new()
-        };
+        });
         let now_seconds = seconds_since_1970(time);
         let mut store = board.store();
         let mut answer = Answer::default();
-        for (policy, shown) in ended.into_iter().chain(running) {
+        for (policy, shown) in ended.into_iter().chain(running.unwrap_or_default()) {
             let Some(target) = target(policy) else { continue };
             let known = |metric| store.sample(self.source, target, metric);
             answer.readings.extend(self.passive.take(target, shown, now_seconds, known));
@@ -65,16 +68,77 @@ impl Flows {
         }
     }
 
-    /// Reads the flows that run. Where that fails once, it is not tried again.
-    fn read(&mut self) -> Vec<Progress> {
-        let Some(reader) = &self.reader else { return Vec::new() };
-        match reader.read().map_err(anyhow::Error::from) {
-            Ok(flows) => flows,
+    /// Reads the flows that run, if it is time. The next look goes on from the one before a
+    /// failure.
+    fn read(&mut self, now: Instant) -> Option<Vec<Progress>> {
+        let reader = self.reader.as_ref()?;
+        if !self.passive.is_due(now) || !self.attempts.is_due(now) {
+            return None;
+        }
+        match reader().map_err(anyhow::Error::from) {
+            Ok(flows) => {
+                if self.attempts.worked() {
+                    info!("flows that run show again what their path carries");
+                }
+                Some(flows)
+            }
             Err(error) => {
-                warn!("flows show what their path carries only when they end: {error:#}");
-                self.reader = None;
-                Vec::new()
+                if self.attempts.failed(now) {
+                    warn!(
+                        "flows show what their path carries only when they end, until those that \
+                         run can be read again: {error:#}"
+                    );
+                }
+                None
             }
         }
+    }
+}
+
+fn reading(reader: ProgressReader) -> Reader {
+    Box::new(move || reader.read())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{io, sync::mpsc, time::Duration};
+
+    use wad_policy::config::Metric;
+
+    use super::*;
+    use crate::sources::{Store, testing::two_paths};
+
+    #[test]
+    fn flows_that_could_not_be_read_once_are_read_again() {
+        let sources = [Source::passive()];
+        let targets = two_paths();
+        let store = Store::new(&sources, &targets);
+        let board = Board::new(&sources, targets, store, Vec::new());
+        let (give, given) = mpsc::channel::<io::Result<_>>();
+        let mut flows = Flows {
+            source: 0,
+            passive: Passive::new(&sources[0]),
+            reader: Some(Box::new(move || {
+                given.try_recv().expect("it is given").map_err(TuningError::Running)
+            })),
+            attempts: Attempts::new(),
+        };
+        let start = Instant::now();
+        let mut see = |after_s| {
+            let now = start + Duration::from_secs(after_s);
+            flows.see(&board, HashMap::new(), |_| Some("a"), (now, SystemTime::now()));
+        };
+        let flow = |bytes_acked| Progress { cookie: 7, bytes_acked, ..Progress::default() };
+        give.send(Ok(vec![flow(0)])).unwrap();
+        see(0);
+        give.send(Err(io::ErrorKind::OutOfMemory.into())).unwrap();
+        see(60);
+        // Not at once.
+        see(60);
+        give.send(Ok(vec![flow(15_000_000)])).unwrap();
+        see(120);
+        // All that was carried since the look that did not fail.
+        let sample = board.store().sample(0, 0, Metric::Bandwidth).expect("it is shown");
+        assert_eq!(sample.value, 1e6);
     }
 }

@@ -7,13 +7,14 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use tracing::warn;
+use tracing::{info, warn};
 use wad_instruments::{Flow, name};
-use wad_observing::reading::Instruments;
+use wad_observing::reading::{Instruments, ReadError};
 use wad_policy::{
     config::{AutoTraits, Metric, PathPolicy, Source, SourceKind},
     tuning_plan::{FlowCounts, Look},
 };
+use wad_toolbox::attempts::Attempts;
 use wad_tuning::bpf::Tuning;
 
 use super::Board;
@@ -30,10 +31,13 @@ const INSTRUMENTS: [&str; 7] = [
 /// The member of `struct tcp_sock` that counts segments that were marked (RFC 3168).
 const MARKED: &str = "delivered_ce";
 
+/// Reads the flows that run.
+type Read = Box<dyn Fn() -> Result<Vec<Flow>, ReadError> + Send>;
+
 /// The looks at the flows.
 pub struct Packets {
-    /// The reader; None where flows that run cannot be read.
-    instruments: Option<Instruments>,
+    read: Read,
+    attempts: Attempts,
     interval: Duration,
     looked_at: Option<Instant>,
     /// The flows as they were at that look, by their cookies.
@@ -57,7 +61,8 @@ impl Packets {
     pub fn of(sources: &[Source], paths: &[PathPolicy], tuning: &Arc<Tuning>) -> Option<Self> {
         let traits = paths.iter().filter_map(|path| Some(path.measured?.traits));
         traits.into_iter().any(AutoTraits::any).then(|| Self {
-            instruments: Some(Instruments::new(Arc::clone(tuning))),
+            read: reading(Instruments::new(Arc::clone(tuning))),
+            attempts: Attempts::new(),
             interval: passive(sources).interval,
             looked_at: None,
             flows: HashMap::new(),
@@ -67,11 +72,11 @@ impl Packets {
     /// Takes in what the flows that run show, if it is time.
     pub fn see(&mut self, board: &Board, (now, time): (Instant, SystemTime)) {
         let is_soon = |at| now.saturating_duration_since(at) < self.interval;
-        if self.looked_at.is_some_and(is_soon) {
+        if self.looked_at.is_some_and(is_soon) || !self.attempts.is_due(now) {
             return;
         }
+        let Some(flows) = self.read(now) else { return };
         self.looked_at = Some(now);
-        let flows = self.read();
         let store = board.store();
         let mut states = board.states();
         let target = |flow: &Flow| {
@@ -89,23 +94,31 @@ impl Packets {
         }
     }
 
-    /// Reads the flows that run. Where that fails once, it is not tried again.
-    fn read(&mut self) -> Vec<Flow> {
-        let Some(instruments) = &self.instruments else { return Vec::new() };
-        let read = instruments
-            .read_only(INSTRUMENTS.map(str::to_owned).to_vec(), vec![MARKED.to_owned()])
-            .map_err(anyhow::Error::from);
-        match read {
-            Ok(reading) => reading.flows,
+    /// Reads the flows that run. The next look goes on from the one before a failure.
+    fn read(&mut self, now: Instant) -> Option<Vec<Flow>> {
+        match (self.read)().map_err(anyhow::Error::from) {
+            Ok(flows) => {
+                if self.attempts.worked() {
+                    info!("`reorder` and `loss` that are \"auto\" follow the flows again");
+                }
+                Some(flows)
+            }
             Err(error) => {
-                warn!(
-                    "`reorder` and `loss` that are \"auto\" stay as the kernel has them: {error:#}"
-                );
-                self.instruments = None;
-                Vec::new()
+                if self.attempts.failed(now) {
+                    warn!(
+                        "`reorder` and `loss` that are \"auto\" do not follow the flows until \
+                         these can be read again: {error:#}"
+                    );
+                }
+                None
             }
         }
     }
+}
+
+fn reading(instruments: Instruments) -> Read {
+    let (names, fields) = (INSTRUMENTS.map(str::to_owned), [MARKED.to_owned()]);
+    Box::new(move || Ok(instruments.read_only(names.to_vec(), fields.to_vec())?.flows))
 }
 
 /// A flow at the look before and now.
@@ -145,7 +158,10 @@ fn counts(flow: &Flow) -> FlowCounts {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
+    use crate::sources::{Store, testing::two_paths};
 
     #[test]
     fn flows_are_compared_with_themselves_on_the_same_path() {
@@ -155,6 +171,32 @@ mod tests {
         let now = [(1, (0, flow(11))), (3, (0, flow(33))), (4, (1, flow(44)))];
         let pairs = pairs(&before.into(), &now.into());
         assert_eq!(pairs, [(0, vec![(flow(10), flow(11))])].into());
+    }
+
+    #[test]
+    fn flows_that_could_not_be_read_once_are_read_again() {
+        let targets = two_paths();
+        let board = Board::new(&[], targets, Store::new(&[], &two_paths()), Vec::new());
+        let (give, given) = mpsc::channel();
+        let mut packets = Packets {
+            read: Box::new(move || given.try_recv().expect("it is given")),
+            attempts: Attempts::new(),
+            interval: Duration::from_secs(30),
+            looked_at: None,
+            flows: [(1, (0, FlowCounts::default()))].into(),
+        };
+        let start = Instant::now();
+        let mut see = |after_s| {
+            let now = start + Duration::from_secs(after_s);
+            packets.see(&board, (now, SystemTime::now()));
+            packets.flows.len()
+        };
+        give.send(Err(ReadError::UnknownPath(String::new()))).unwrap();
+        // What was seen before is compared with what is seen next, and not at once.
+        assert_eq!([see(0), see(0)], [1, 1]);
+        give.send(Ok(Vec::new())).unwrap();
+        // The others wait for the next look.
+        assert_eq!([see(1), see(2), see(30)], [0, 0, 0]);
     }
 
     #[test]
