@@ -4,27 +4,26 @@ use std::{
     future::pending,
     io,
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use nix::errno::Errno;
-use tokio::{
-    io::unix::AsyncFd,
-    time::{Instant, sleep_until},
-};
+use tokio::{io::unix::AsyncFd, time::sleep_until};
 use tracing::{info, warn};
 use wad_linux::{
     cgroup,
     cgroup_tree::{Cgroups, MAX_CGROUPS, Tree},
 };
 use wad_policy::config::PathPolicy;
-use wad_toolbox::{back_off::back_off, seldom::Seldom};
+use wad_toolbox::attempts::Attempts;
 
 /// The hierarchy, from the first policy on that has a pattern.
 pub struct Followed {
     state: State,
     said_partial: bool,
-    /// That they cannot be followed.
-    said_lost: Seldom,
+    /// How it goes with following them: where they are found and cannot be read, that has failed
+    /// still.
+    attempts: Attempts,
 }
 
 enum State {
@@ -34,23 +33,18 @@ enum State {
         root: PathBuf,
         tree: AsyncFd<Tree>,
     },
-    Lost(Lost),
-}
-
-/// The hierarchy could not be followed any more, and is going to be looked for again.
-struct Lost {
-    root: PathBuf,
-    /// The cgroups that were known last.
-    cgroups: Cgroups,
-    /// How often it was looked for in vain.
-    failures: u32,
-    again: Instant,
+    /// They could not be followed any more, and are going to be looked for again.
+    Lost {
+        root: PathBuf,
+        /// The cgroups that were known last.
+        cgroups: Cgroups,
+    },
 }
 
 impl Followed {
     pub const fn nothing() -> Self {
         let state = State::Idle(Cgroups::new());
-        Self { state, said_partial: false, said_lost: Seldom::new() }
+        Self { state, said_partial: false, attempts: Attempts::new() }
     }
 
     /// Follows them if these paths depend on them. Needs a tokio runtime.
@@ -66,7 +60,7 @@ impl Followed {
     /// Follows them no more, unless these paths, which are in force now, depend on them.
     pub fn leave_unless_for(&mut self, paths: &[PathPolicy]) {
         if !depend(paths) {
-            self.state = State::Idle(Cgroups::new());
+            (self.state, self.attempts) = (State::Idle(Cgroups::new()), Attempts::new());
             self.tell();
         }
     }
@@ -76,7 +70,7 @@ impl Followed {
         match &self.state {
             State::Idle(none) => none,
             State::Follows { tree, .. } => tree.get_ref().cgroups(),
-            State::Lost(Lost { cgroups, .. }) => cgroups,
+            State::Lost { cgroups, .. } => cgroups,
         }
     }
 
@@ -86,9 +80,17 @@ impl Followed {
         loop {
             let is_changed = match &mut self.state {
                 State::Idle(_) => pending().await,
-                State::Follows { tree, .. } => read(tree).await,
-                State::Lost(lost) => {
-                    sleep_until(lost.again).await;
+                State::Follows { tree, .. } => {
+                    let read = read(tree).await;
+                    if read.is_ok() && self.attempts.worked() {
+                        info!("cgroups are followed again");
+                    }
+                    read
+                }
+                State::Lost { .. } => {
+                    if let Some(again) = self.attempts.again() {
+                        sleep_until(again.into()).await;
+                    }
                     self.find_again();
                     Ok(matches!(self.state, State::Follows { .. }))
                 }
@@ -106,28 +108,20 @@ impl Followed {
     fn lose(&mut self, error: &io::Error) {
         let State::Follows { root, .. } = &self.state else { return };
         let (root, cgroups) = (root.clone(), self.cgroups().clone());
-        self.state = State::Lost(Lost { root, cgroups, failures: 0, again: Instant::now() });
-        self.tell_lost(error);
+        self.state = State::Lost { root, cgroups };
+        self.failed(error);
     }
 
     fn find_again(&mut self) {
-        let State::Lost(lost) = &mut self.state else { return };
-        match open(&lost.root) {
-            Ok(tree) => {
-                let root = std::mem::take(&mut lost.root);
-                self.state = State::Follows { root, tree };
-                info!("cgroups are followed again");
-            }
-            Err(error) => {
-                lost.again = Instant::now() + back_off(lost.failures);
-                lost.failures = lost.failures.saturating_add(1);
-                self.tell_lost(&error);
-            }
+        let State::Lost { root, .. } = &mut self.state else { return };
+        match open(root) {
+            Ok(tree) => self.state = State::Follows { root: std::mem::take(root), tree },
+            Err(error) => self.failed(&error),
         }
     }
 
-    fn tell_lost(&mut self, error: &io::Error) {
-        if self.said_lost.may_say() {
+    fn failed(&mut self, error: &io::Error) {
+        if self.attempts.failed(Instant::now()) {
             warn!(
                 "paths for cgroups and pods match by the cgroups that were known last, until these \
                  can be followed again: {error}"
@@ -138,7 +132,7 @@ impl Followed {
     fn tell(&mut self) {
         let is_partial = match &self.state {
             State::Follows { tree, .. } => tree.get_ref().is_partial(),
-            State::Idle(_) | State::Lost(_) => false,
+            State::Idle(_) | State::Lost { .. } => false,
         };
         if is_partial && !self.said_partial {
             warn!(
@@ -204,19 +198,38 @@ mod tests {
         followed.lose(&Errno::EIO.into());
         assert_eq!(names(&followed), both);
         // At first in vain: there is no folder of that name.
-        let State::Lost(lost) = &mut followed.state else { panic!("it is lost") };
-        lost.root = folder.path().join("a file");
-        fs::write(&lost.root, "").unwrap();
+        let State::Lost { root: lost, .. } = &mut followed.state else { panic!("it is lost") };
+        *lost = folder.path().join("a file");
+        fs::write(&lost, "").unwrap();
         followed.find_again();
         assert_eq!(names(&followed), both);
-        let State::Lost(lost) = &mut followed.state else { panic!("it is lost") };
-        assert!(lost.failures == 1 && lost.again > Instant::now());
-        lost.root = root.clone();
+        let State::Lost { root: lost, .. } = &mut followed.state else { panic!("it is lost") };
+        lost.clone_from(&root);
         make("c.service");
         timeout(SOON, followed.changed()).await.expect("it is found again");
         assert_eq!(names(&followed), [&both[..], &["c.service"]].concat());
         make("d.service");
         timeout(SOON, followed.changed()).await.expect("an event");
         assert_eq!(names(&followed).len(), 5);
+    }
+
+    #[tokio::test]
+    async fn cgroups_that_are_found_and_not_read_are_looked_for_less_and_less_often() {
+        let root = tempfile::tempdir().unwrap();
+        let make = |name: &str| fs::create_dir_all(root.path().join(name)).unwrap();
+        let state =
+            State::Follows { root: root.path().to_owned(), tree: open(root.path()).unwrap() };
+        let mut followed = Followed { state, ..Followed::nothing() };
+        for _ in 0..9 {
+            followed.lose(&Errno::EIO.into());
+            followed.find_again();
+            assert!(matches!(followed.state, State::Follows { .. }));
+        }
+        let again = followed.attempts.again().expect("it has failed");
+        assert!(again > Instant::now() + Duration::from_secs(10));
+        // Each is said that comes after they were followed.
+        make("a.service");
+        timeout(SOON, followed.changed()).await.expect("an event");
+        assert!(followed.attempts.failed(Instant::now()));
     }
 }
