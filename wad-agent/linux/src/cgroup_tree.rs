@@ -1,7 +1,7 @@
 //! All cgroups of the hierarchy, followed as they come and go.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     fs, io, mem,
     os::{
         fd::{AsFd as _, AsRawFd, RawFd},
@@ -32,8 +32,12 @@ pub struct Tree {
     /// The paths that are watched.
     watched: HashMap<WatchDescriptor, PathBuf>,
     cgroups: Cgroups,
-    /// There are more of them than are followed.
-    is_partial: bool,
+    /// Most that are followed.
+    most: usize,
+    /// Those that may not be read.
+    closed: BTreeSet<PathBuf>,
+    /// Those for which there was no room, without those within.
+    beyond: BTreeSet<PathBuf>,
 }
 
 impl Tree {
@@ -42,12 +46,22 @@ impl Tree {
     /// # Errors
     /// When there is no such root, or the kernel lets nobody watch it.
     pub fn open(root: &Path) -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-        let (watched, cgroups) = (HashMap::new(), Cgroups::new());
-        let mut tree = Self { root: root.to_owned(), inotify, watched, cgroups, is_partial: false };
-        tree.enter(PathBuf::new())?;
+        Self::with_room(root, MAX_CGROUPS)
+    }
+
+    fn with_room(root: &Path, most: usize) -> io::Result<Self> {
+        let mut tree = Self {
+            root: root.to_owned(),
+            inotify: Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?,
+            watched: HashMap::new(),
+            cgroups: Cgroups::new(),
+            most,
+            closed: BTreeSet::new(),
+            beyond: BTreeSet::new(),
+        };
+        tree.enter(vec![PathBuf::new()])?;
         // It would never be another one.
-        let is_there = tree.is_partial || tree.cgroups.contains_key(Path::new(""));
+        let is_there = tree.is_partial() || tree.cgroups.contains_key(Path::new(""));
         if is_there { Ok(tree) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
@@ -55,10 +69,10 @@ impl Tree {
         &self.cgroups
     }
 
-    /// Whether there are more than are followed, by [`MAX_CGROUPS`] or by the kernel's own
-    /// bound on watches (`fs.inotify.max_user_watches`).
-    pub const fn is_partial(&self) -> bool {
-        self.is_partial
+    /// Whether there are more than are followed: by [`MAX_CGROUPS`], by the kernel's own bound on
+    /// watches (`fs.inotify.max_user_watches`), or as they may not be read.
+    pub fn is_partial(&self) -> bool {
+        !self.closed.is_empty() || !self.beyond.is_empty()
     }
 
     /// Takes in what has happened since. Returns whether it is another tree; EAGAIN is
@@ -68,8 +82,10 @@ impl Tree {
         for event in self.inotify.read_events()? {
             if event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW) {
                 self.watched.clear();
+                self.closed.clear();
+                self.beyond.clear();
                 let before = mem::take(&mut self.cgroups);
-                return match self.enter(PathBuf::new()) {
+                return match self.enter(vec![PathBuf::new()]) {
                     Ok(()) => Ok(true),
                     Err(error) => {
                         self.cgroups = before;
@@ -88,21 +104,46 @@ impl Tree {
             let path = parent.join(name);
             is_changed = true;
             if event.mask.contains(AddWatchFlags::IN_DELETE) {
-                self.cgroups.retain(|cgroup, _| !cgroup.starts_with(&path));
+                self.forget(&path);
+                // One that was made again since has its number now.
+                if !self.root.join(&path).exists() {
+                    continue;
+                }
             }
-            // One that was made again since has its number now.
-            self.enter(path)?;
+            self.enter(vec![path])?;
+        }
+        Ok(self.enter_beyond()? || is_changed)
+    }
+
+    /// Forgets a cgroup that is gone, with those within.
+    fn forget(&mut self, gone: &Path) {
+        self.cgroups.retain(|cgroup, _| !cgroup.starts_with(gone));
+        self.closed.retain(|cgroup| !cgroup.starts_with(gone));
+        self.beyond.retain(|cgroup| !cgroup.starts_with(gone));
+    }
+
+    /// Follows those for which there is room by now. Returns whether there was for any.
+    fn enter_beyond(&mut self) -> io::Result<bool> {
+        let mut is_changed = false;
+        while self.watched.len() < self.most
+            && let Some(path) = self.beyond.pop_first()
+        {
+            self.enter(vec![path.clone()])?;
+            if self.beyond.contains(&path) {
+                // The kernel has none.
+                break;
+            }
+            is_changed = true;
         }
         Ok(is_changed)
     }
 
-    /// Follows a cgroup, with those within: made before it was watched, they come without
+    /// Follows cgroups, with those within: made before they were watched, these come without
     /// an event.
-    fn enter(&mut self, path: PathBuf) -> io::Result<()> {
-        let mut ways = vec![path];
+    fn enter(&mut self, mut ways: Vec<PathBuf>) -> io::Result<()> {
         while let Some(path) = ways.pop() {
-            if self.watched.len() >= MAX_CGROUPS {
-                self.is_partial = true;
+            if self.watched.len() >= self.most {
+                self.beyond.extend(ways.into_iter().chain([path]));
                 return Ok(());
             }
             let folder = self.root.join(&path);
@@ -111,12 +152,12 @@ impl Tree {
                 // It went meanwhile: its event comes, or has come.
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ENODEV) => continue,
                 Err(Errno::ENOSPC) => {
-                    self.is_partial = true;
+                    self.beyond.extend(ways.into_iter().chain([path]));
                     return Ok(());
                 }
                 // Whoever has a cgroup to himself may have made it so; it is his loss alone.
                 Err(Errno::EACCES | Errno::ENAMETOOLONG) if folder != self.root => {
-                    self.is_partial = true;
+                    self.closed.insert(path);
                     continue;
                 }
                 Err(error) => return Err(error.into()),
@@ -162,15 +203,47 @@ mod tests {
         set("closed", 0o000);
         // root may read all; this thread is somebody else to file systems from now on.
         setfsuid(Uid::from_raw(65_534));
-        let tree = Tree::open(root.path()).expect("inotify");
+        let mut tree = Tree::open(root.path()).expect("inotify");
         assert_eq!((paths(&tree), tree.is_partial()), (vec!["", "open"], true));
         set_back(root.path());
+        fs::remove_dir(root.path().join("closed")).expect("ours");
+        assert!(tree.read().expect("an event") && !tree.is_partial());
     }
 
     /// Lets the folder be removed.
     fn set_back(root: &Path) {
         setfsuid(Uid::effective());
         fs::set_permissions(root.join("closed"), fs::Permissions::from_mode(0o755)).expect("ours");
+    }
+
+    #[test]
+    fn those_without_room_are_followed_when_there_is_some() {
+        let root = tempfile::tempdir().expect("a folder");
+        let make = |path: &str| fs::create_dir_all(root.path().join(path)).expect("writable");
+        let remove = |path: &str| fs::remove_dir_all(root.path().join(path)).expect("there");
+        make("a");
+        make("b");
+        let mut tree = Tree::with_room(root.path(), 3).expect("inotify");
+        assert!(!tree.is_partial());
+        make("c/within");
+        make("d");
+        assert!(tree.read().expect("events"));
+        assert_eq!((paths(&tree), tree.is_partial()), (vec!["", "a", "b"], true));
+        // One that is not followed goes, and then one that is.
+        remove("d");
+        assert!(tree.read().expect("events") && tree.is_partial());
+        remove("a");
+        while tree.read().is_ok() {}
+        assert_eq!((paths(&tree), tree.is_partial()), (vec!["", "b", "c"], true));
+        remove("c");
+        while tree.read().is_ok() {}
+        assert_eq!((paths(&tree), tree.is_partial()), (vec!["", "b"], false));
+        make("c");
+        assert!(tree.read().expect("events") && !tree.is_partial());
+        make("d");
+        assert!(tree.read().expect("events") && tree.is_partial());
+        remove("d");
+        assert!(tree.read().expect("events") && !tree.is_partial());
     }
 
     #[test]

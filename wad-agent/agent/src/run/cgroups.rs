@@ -15,12 +15,14 @@ use wad_linux::{
     cgroup_tree::{Cgroups, MAX_CGROUPS, Tree},
 };
 use wad_policy::config::PathPolicy;
-use wad_toolbox::attempts::Attempts;
+use wad_toolbox::{attempts::Attempts, seldom::Seldom};
 
 /// The hierarchy, from the first policy on that has a pattern.
 pub struct Followed {
     state: State,
-    said_partial: bool,
+    was_partial: bool,
+    /// That some are not followed. Where there is just no room, one comes and goes.
+    said_partial: Seldom,
     /// How it goes with following them: where they are found and cannot be read, that has failed
     /// still.
     attempts: Attempts,
@@ -44,7 +46,8 @@ enum State {
 impl Followed {
     pub const fn nothing() -> Self {
         let state = State::Idle(Cgroups::new());
-        Self { state, said_partial: false, attempts: Attempts::new() }
+        let (said_partial, attempts) = (Seldom::new(), Attempts::new());
+        Self { state, was_partial: false, said_partial, attempts }
     }
 
     /// Follows them if these paths depend on them. Needs a tokio runtime.
@@ -134,14 +137,14 @@ impl Followed {
             State::Follows { tree, .. } => tree.get_ref().is_partial(),
             State::Idle(_) | State::Lost { .. } => false,
         };
-        if is_partial && !self.said_partial {
+        if is_partial && !self.was_partial && self.said_partial.may_say() {
             warn!(
                 "not all cgroups can be followed: there are more than {MAX_CGROUPS}, or than \
                  fs.inotify.max_user_watches allows, or some that the agent may not read: paths do \
                  not match those"
             );
         }
-        self.said_partial = is_partial;
+        self.was_partial = is_partial;
     }
 }
 
