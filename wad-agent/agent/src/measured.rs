@@ -29,7 +29,10 @@ use wad_policy::{
     tuning_plan::{self, Behaviour, Bounds, Conditions, Damper, KernelBuffers},
 };
 use wad_probing::answers::OwnProbes;
-use wad_toolbox::causes::told;
+use wad_toolbox::{
+    causes::told,
+    clock::{self, Moment},
+};
 use wad_tuning::bpf::Tuning;
 
 use crate::{
@@ -44,6 +47,23 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(30);
 
 /// The metrics that a policy follows from.
 const CAPACITY: [Metric; 2] = [Metric::Bandwidth, Metric::Rtt];
+
+/// The present time, by the clocks that this goes by.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Stands still while the host is suspended, as flows do: for rates.
+    pub awake: Instant,
+    /// Goes on meanwhile, as the world does: for what holds for a time.
+    pub since_boot: Moment,
+    /// May be set. What is kept and what others say has it.
+    pub time: SystemTime,
+}
+
+impl Now {
+    pub fn read() -> Self {
+        Self { awake: Instant::now(), since_boot: clock::now(), time: SystemTime::now() }
+    }
+}
 
 /// All measured paths of a configuration.
 pub struct Measured {
@@ -117,13 +137,13 @@ impl Measured {
 
     /// Takes in what the flows show of their paths: those that have ended, and those
     /// that run, if it is time.
-    pub fn see_flows(&mut self, log: &mut FlowLog, now: Instant, time: SystemTime) {
+    pub fn see_flows(&mut self, log: &mut FlowLog, now: Now) {
         let ended = log.take_shown();
         if let Some(flows) = &mut self.flows {
-            flows.see(&self.board, ended, |policy| log.name(policy), (now, time));
+            flows.see(&self.board, ended, |policy| log.name(policy), now);
         }
         if let Some(packets) = &mut self.packets {
-            packets.see(&self.board, (now, time));
+            packets.see(&self.board, now);
         }
     }
 
@@ -152,8 +172,8 @@ impl Measured {
 
     /// Decides what changes now, and says so in the log. If anything does,
     /// [`Measured::policies`] are to be put in force.
-    pub fn review(&mut self, now: Instant, time: SystemTime) -> Change {
-        let changes = self.decide(now, time);
+    pub fn review(&mut self, now: Now) -> Change {
+        let changes = self.decide(now);
         changes.log();
         changes.kind()
     }
@@ -167,7 +187,7 @@ impl Measured {
         }
     }
 
-    fn decide(&mut self, now: Instant, time: SystemTime) -> Changes {
+    fn decide(&mut self, now: Now) -> Changes {
         let mut changes = Changes::default();
         self.before.clear();
         let (mut store, mut states) = (self.board.store(), self.board.states());
@@ -176,7 +196,7 @@ impl Measured {
             changes.refused(path, Untrusted::new(&refused, &store));
         }
         for (target, state) in states.iter_mut().enumerate() {
-            let findings = store.findings(target, time);
+            let findings = store.findings(target, now.time);
             let name = &self.board.targets.names()[target];
             for (metric, was_fresh) in CAPACITY.into_iter().zip(&mut state.is_fresh) {
                 let is_fresh = findings.fresh(metric).is_some();
@@ -188,9 +208,9 @@ impl Measured {
                 *was_fresh = is_fresh;
             }
             let capacity = wanted(&findings, state.fallback, self.bounds);
-            let wanted = Conditions { capacity, traits: state.traits(now) };
+            let wanted = Conditions { capacity, traits: state.traits(now.since_boot) };
             let before = state.damper.conditions();
-            if state.damper.offer(wanted, now, self.change_interval) {
+            if state.damper.offer(wanted, now.since_boot, self.change_interval) {
                 self.before.push((target, before));
                 changes.conditions(name, before, wanted);
             }

@@ -3,7 +3,7 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use wad_observing::metrics::{PathsMeasured, Readings, SourceReading};
@@ -12,7 +12,7 @@ use wad_policy::{
     config::{AutoTraits, Metric, Source},
     tuning_plan::{Behaviour, Damper, Refusal, Traits},
 };
-use wad_toolbox::mutex::locked;
+use wad_toolbox::{clock::Moment, mutex::locked};
 
 use super::Shared;
 use crate::sources::{Doubts, ErrorKind, Health, Sample, Store, Targets, seconds_since_1970};
@@ -33,7 +33,7 @@ pub struct MeasuredState {
 
 impl MeasuredState {
     /// Returns what the policy is to be made of, of what the path does to packets.
-    pub fn traits(&self, now: Instant) -> Traits {
+    pub fn traits(&self, now: Moment) -> Traits {
         let Traits { reorder_segments, is_leaky } = self.behaviour.traits(now);
         Traits {
             reorder_segments: reorder_segments.filter(|_| self.auto.reorder),

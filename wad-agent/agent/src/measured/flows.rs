@@ -1,9 +1,6 @@
 //! The flows of the paths as a source of what those carry.
 
-use std::{
-    collections::HashMap,
-    time::{Instant, SystemTime},
-};
+use std::{collections::HashMap, time::Instant};
 
 use tracing::{info, warn};
 use wad_common::progress::Progress;
@@ -11,7 +8,7 @@ use wad_policy::config::{Source, SourceKind};
 use wad_toolbox::attempts::Attempts;
 use wad_tuning::bpf::{ProgressReader, Tuning, TuningError};
 
-use super::Board;
+use super::{Board, Now};
 use crate::sources::{Answer, Passive, Shown, seconds_since_1970};
 
 /// Reads the flows that run.
@@ -48,14 +45,14 @@ impl Flows {
         board: &Board,
         ended: HashMap<u32, Shown>,
         name: impl Fn(u32) -> Option<&'n str>,
-        (now, time): (Instant, SystemTime),
+        now: Now,
     ) {
         let target = |policy| name(policy).and_then(|name| board.targets.named(name));
-        let running = self.read(now).map(|mut flows| {
+        let running = self.read(now.awake).map(|mut flows| {
             flows.retain(|flow| target(flow.policy).is_some());
-            self.passive.look(flows, now)
+            self.passive.look(flows, now.awake)
         });
-        let now_seconds = seconds_since_1970(time);
+        let now_seconds = seconds_since_1970(now.time);
         let mut store = board.store();
         let mut answer = Answer::default();
         for (policy, shown) in ended.into_iter().chain(running.unwrap_or_default()) {
@@ -64,7 +61,7 @@ impl Flows {
             answer.readings.extend(self.passive.take(target, shown, now_seconds, known));
         }
         if !answer.readings.is_empty() {
-            store.record(self.source, Ok(answer), time);
+            store.record(self.source, Ok(answer), now.time);
         }
     }
 
@@ -125,8 +122,8 @@ mod tests {
         };
         let start = Instant::now();
         let mut see = |after_s| {
-            let now = start + Duration::from_secs(after_s);
-            flows.see(&board, HashMap::new(), |_| Some("a"), (now, SystemTime::now()));
+            let now = Now { awake: start + Duration::from_secs(after_s), ..Now::read() };
+            flows.see(&board, HashMap::new(), |_| Some("a"), now);
         };
         let flow = |bytes_acked| Progress { cookie: 7, bytes_acked, ..Progress::default() };
         give.send(Ok(vec![flow(0)])).unwrap();

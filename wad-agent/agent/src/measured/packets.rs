@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use tracing::{info, warn};
@@ -17,7 +17,7 @@ use wad_policy::{
 use wad_toolbox::attempts::Attempts;
 use wad_tuning::bpf::Tuning;
 
-use super::Board;
+use super::{Board, Now};
 
 const INSTRUMENTS: [&str; 7] = [
     name::DATA_SEGS_OUT,
@@ -70,13 +70,13 @@ impl Packets {
     }
 
     /// Takes in what the flows that run show, if it is time.
-    pub fn see(&mut self, board: &Board, (now, time): (Instant, SystemTime)) {
-        let is_soon = |at| now.saturating_duration_since(at) < self.interval;
-        if self.looked_at.is_some_and(is_soon) || !self.attempts.is_due(now) {
+    pub fn see(&mut self, board: &Board, now: Now) {
+        let is_soon = |at| now.awake.saturating_duration_since(at) < self.interval;
+        if self.looked_at.is_some_and(is_soon) || !self.attempts.is_due(now.awake) {
             return;
         }
-        let Some(flows) = self.read(now) else { return };
-        self.looked_at = Some(now);
+        let Some(flows) = self.read(now.awake) else { return };
+        self.looked_at = Some(now.awake);
         let store = board.store();
         let mut states = board.states();
         let target = |flow: &Flow| {
@@ -88,9 +88,9 @@ impl Packets {
         let before = std::mem::replace(&mut self.flows, flows.collect());
         for (target, pairs) in pairs(&before, &self.flows) {
             let state = &mut states[target];
-            let measured = store.findings(target, time).fresh(Metric::Rtt);
+            let measured = store.findings(target, now.time).fresh(Metric::Rtt);
             let look = Look::new(&pairs, measured.or(state.fallback.rtt_seconds));
-            state.behaviour.add(&look, now);
+            state.behaviour.add(&look, now.since_boot);
         }
     }
 
@@ -187,8 +187,7 @@ mod tests {
         };
         let start = Instant::now();
         let mut see = |after_s| {
-            let now = start + Duration::from_secs(after_s);
-            packets.see(&board, (now, SystemTime::now()));
+            packets.see(&board, Now { awake: start + Duration::from_secs(after_s), ..Now::read() });
             packets.flows.len()
         };
         give.send(Err(ReadError::UnknownPath(String::new()))).unwrap();

@@ -30,10 +30,15 @@ fn config() -> Config {
     Config::parse("wad.toml", &text, &host()).unwrap_or_else(|error| panic!("{error}"))
 }
 
+/// Returns the clocks of a host that was suspended up to then.
+fn at(since_boot: Moment, time: SystemTime) -> Now {
+    Now { since_boot, time, ..Now::read() }
+}
+
 struct Bench {
     measured: Measured,
     folder: tempfile::TempDir,
-    start: Instant,
+    start: Moment,
     time: SystemTime,
 }
 
@@ -41,7 +46,7 @@ impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let measured = Self::agent(&folder);
-        Self { measured, folder, start: Instant::now(), time: SystemTime::now() }
+        Self { measured, folder, start: clock::now(), time: SystemTime::now() }
     }
 
     fn agent(folder: &tempfile::TempDir) -> Measured {
@@ -62,7 +67,7 @@ impl Bench {
     /// The buffer that is put in force, if one is.
     fn review(&mut self, after_seconds: u64) -> Option<u32> {
         let after = Duration::from_secs(after_seconds);
-        let changed = self.measured.review(self.start + after, self.time + after);
+        let changed = self.measured.review(at(self.start + after, self.time + after));
         (changed != Change::Nothing).then(|| self.sndbuf())
     }
 
@@ -93,6 +98,19 @@ fn a_path_follows_falls_back_and_recovers() {
     assert_eq!(bench.review(200), None);
     bench.gives(0, RTT_20, 201);
     assert_eq!(bench.review(201), Some(sndbuf(20)));
+}
+
+#[test]
+fn the_time_between_changes_passes_while_the_host_is_suspended() {
+    let mut bench = Bench::new();
+    let now = Now { time: bench.time, ..Now::read() };
+    bench.confirms(0, RTT_20, 0);
+    assert_eq!(bench.measured.review(now), Change::Values);
+    bench.confirms(0, RTT_120, 0);
+    assert_eq!(bench.measured.review(now), Change::Nothing);
+    // It wakes up after an hour.
+    let since_boot = now.since_boot + Duration::from_secs(3_600);
+    assert_eq!(bench.measured.review(Now { since_boot, ..now }), Change::Values);
 }
 
 #[test]
@@ -138,7 +156,7 @@ fn a_path_that_flaps_postpones_nothing_of_another() {
     let folder = tempfile::tempdir().unwrap();
     let cache = cache(folder.path(), "test");
     let mut measured = Measured::new(&config, 1 << 40, KernelBuffers::default(), cache);
-    let (start, time) = (Instant::now(), SystemTime::now());
+    let (start, time) = (clock::now(), SystemTime::now());
     let mut look = |second: u64, rtts_seconds: [f64; 2]| {
         let after = Duration::from_secs(second);
         let measured_at_seconds = seconds_since_1970(time + after);
@@ -149,7 +167,7 @@ fn a_path_that_flaps_postpones_nothing_of_another() {
         let readings = rtts_seconds.into_iter().enumerate().map(reading).collect();
         let answer = Answer { readings, errors: Vec::new() };
         measured.board.store().record(0, Ok(answer), time + after);
-        measured.review(start + after, time + after);
+        measured.review(at(start + after, time + after));
         let policies = measured.policies().unwrap();
         [0, 1].map(|n| policies[n].sndbuf_bytes.unwrap())
     };
@@ -276,7 +294,7 @@ fn without_a_measured_path_nothing_is_kept() {
     let mut measured =
         Measured::new(&config, 1 << 40, KernelBuffers::default(), cache(folder.path(), "test"));
     assert!(measured.policies().is_none());
-    assert_eq!(measured.review(Instant::now(), SystemTime::now()), Change::Nothing);
+    assert_eq!(measured.review(at(clock::now(), SystemTime::now())), Change::Nothing);
     measured.save();
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
@@ -302,7 +320,7 @@ fn what_flows_got_is_doubled_and_outlives_the_agent() {
     for given in [rate, rtt] {
         record(&mut measured.board.store(), 0, given, now);
     }
-    assert_eq!(measured.review(Instant::now(), now), Change::Values);
+    assert_eq!(measured.review(at(clock::now(), now)), Change::Values);
     let doubled = Some(2 * 250_000_000 / 8 / 10);
     assert_eq!(measured.policies().unwrap()[0].sndbuf_bytes, doubled);
     measured.save();
@@ -325,7 +343,7 @@ fn with_traits(folder: &tempfile::TempDir, keys: &str) -> Measured {
 }
 
 /// A path's flows show it in looks of half a minute.
-fn show(measured: &Measured, now: Instant) {
+fn show(measured: &Measured, now: Moment) {
     let before = FlowCounts { rtt_us: 40_000, min_rtt_us: 40_000, ..FlowCounts::default() };
     let now_counts = FlowCounts {
         sent_segments: 100_000,
@@ -343,7 +361,7 @@ fn show(measured: &Measured, now: Instant) {
 #[test]
 fn what_flows_show_of_packets_is_followed_where_it_is_auto_and_goes_when_it_is_old() {
     let folder = tempfile::tempdir().unwrap();
-    let now = Instant::now();
+    let now = clock::now();
     let time = SystemTime::now();
     let in_force = |measured: &Measured| {
         let policy = measured.policies().unwrap().remove(0);
@@ -361,17 +379,17 @@ fn what_flows_show_of_packets_is_followed_where_it_is_auto_and_goes_when_it_is_o
         let after = now + Duration::from_secs(100);
         let is_auto = keys.contains("auto");
         let change = if is_auto { Change::Traits } else { Change::Nothing };
-        assert_eq!(measured.review(after, time), change, "{keys}");
+        assert_eq!(measured.review(at(after, time)), change, "{keys}");
         assert_eq!(in_force(&measured), expected, "{keys}");
-        assert_eq!(measured.review(after, time), Change::Nothing, "{keys}");
+        assert_eq!(measured.review(at(after, time)), Change::Nothing, "{keys}");
         // A reload keeps it, where it is auto still.
         let mut next = with_traits(&folder, "reorder = 'auto'\n");
         next.take_over(&measured);
         let late = after + Duration::from_secs(120);
-        next.review(late, time);
+        next.review(at(late, time));
         assert_eq!(in_force(&next), (None, Some(19)), "{keys}");
         let stale = now + Duration::from_secs(800);
-        assert_eq!(measured.review(stale, time), change, "{keys}");
+        assert_eq!(measured.review(at(stale, time)), change, "{keys}");
         assert_eq!(in_force(&measured), before, "{keys}");
     }
 }

@@ -9,7 +9,9 @@
 //! Nothing follows from a single look, and what has followed holds until it would have
 //! been seen again several times, and was not.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use wad_toolbox::clock::Moment;
 
 use super::trust::Expected;
 use crate::config::route_rules::MAX_REORDER_SEGMENTS;
@@ -123,13 +125,13 @@ impl Look {
 struct Seen {
     /// Parts of the segments that were sent.
     part: f64,
-    at: Instant,
+    at: Moment,
     looks_without: u32,
     sent_without: u64,
 }
 
 impl Seen {
-    const fn new(part: f64, at: Instant) -> Self {
+    const fn new(part: f64, at: Moment) -> Self {
         Self { part, at, looks_without: 0, sent_without: 0 }
     }
 
@@ -146,8 +148,8 @@ impl Seen {
             && self.sent_without as f64 * self.part >= EXPECTED_WITHOUT
     }
 
-    fn is_stale(&self, now: Instant, stale_after: Duration) -> bool {
-        now.saturating_duration_since(self.at) > stale_after
+    fn is_stale(&self, now: Moment, stale_after: Duration) -> bool {
+        now.saturating_sub(self.at) > stale_after
     }
 }
 
@@ -157,7 +159,7 @@ enum Losses {
     /// last of them then.
     Congestion {
         looks: u32,
-        at: Option<Instant>,
+        at: Option<Moment>,
     },
     Leak(Seen),
 }
@@ -218,7 +220,7 @@ impl Behaviour {
     }
 
     /// Returns what follows from it now.
-    pub fn traits(&self, now: Instant) -> Traits {
+    pub fn traits(&self, now: Moment) -> Traits {
         let holds = |seen: &Seen| !seen.is_over() && !seen.is_stale(now, self.stale_after);
         let reordering = self.reordering.filter(|(_, seen)| holds(seen));
         Traits {
@@ -228,17 +230,17 @@ impl Behaviour {
     }
 
     /// Takes in what the path's flows have shown since the look before.
-    pub fn add(&mut self, look: &Look, now: Instant) {
+    pub fn add(&mut self, look: &Look, now: Moment) {
         self.forget(now);
         self.add_losses(look, now);
         self.add_reordering(look, now);
     }
 
     /// Begins anew where a trait is over or too old.
-    fn forget(&mut self, now: Instant) {
+    fn forget(&mut self, now: Moment) {
         let stale_after = self.stale_after;
         let is_gone = |seen: &Seen| seen.is_over() || seen.is_stale(now, stale_after);
-        let is_old = |at: Instant| now.saturating_duration_since(at) > stale_after;
+        let is_old = |at: Moment| now.saturating_sub(at) > stale_after;
         let forgets = match &self.losses {
             Losses::Leak(seen) => is_gone(seen),
             Losses::Congestion { at, .. } => at.is_some_and(is_old),
@@ -251,7 +253,7 @@ impl Behaviour {
         }
     }
 
-    fn add_losses(&mut self, look: &Look, now: Instant) {
+    fn add_losses(&mut self, look: &Look, now: Moment) {
         let leak = Losses::Leak(Seen::new(look.part(look.lost_segments), now));
         match &mut self.losses {
             // The law fills the queue now and then: it is what it does not explain that
@@ -269,7 +271,7 @@ impl Behaviour {
         }
     }
 
-    fn add_reordering(&mut self, look: &Look, now: Instant) {
+    fn add_reordering(&mut self, look: &Look, now: Moment) {
         let distance = look.reordering_segments.filter(|segments| *segments > KERNELS_SEGMENTS);
         let Some(segments) = distance.map(|segments| segments.min(MAX_REORDER_SEGMENTS)) else {
             if let Some((_, seen)) = &mut self.reordering {

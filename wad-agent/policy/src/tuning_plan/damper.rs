@@ -6,7 +6,9 @@
 //! one is long enough ago, and else when it is, to what is measured then. So
 //! there is at most one change in each interval, whatever is measured.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use wad_toolbox::clock::Moment;
 
 use super::Conditions;
 use crate::capacity::Capacity;
@@ -19,7 +21,7 @@ const LEAST_CHANGE: f64 = 0.1;
 #[derive(Clone, Copy, Debug)]
 pub struct Damper {
     conditions: Conditions,
-    changed_at: Option<Instant>,
+    changed_at: Option<Moment>,
 }
 
 impl Damper {
@@ -42,11 +44,11 @@ impl Damper {
     pub fn offer(
         &mut self,
         wanted: impl Into<Conditions>,
-        now: Instant,
+        now: Moment,
         interval: Duration,
     ) -> bool {
         let wanted = wanted.into();
-        let is_soon = |at| now.saturating_duration_since(at) < interval;
+        let is_soon = |at| now.saturating_sub(at) < interval;
         let is_change = is_change(self.conditions.capacity, wanted.capacity)
             || self.conditions.traits.are_other(wanted.traits);
         if !is_change || self.changed_at.is_some_and(is_soon) {

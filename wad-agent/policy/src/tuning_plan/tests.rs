@@ -1,7 +1,8 @@
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::prelude::*;
 use wad_common::{control::WindowSize, policy::PACED};
+use wad_toolbox::clock::Moment;
 
 use super::*;
 use crate::config::{Config, Cut, CutBuffers, testing::host};
@@ -10,6 +11,7 @@ const MIB: u64 = 1 << 20;
 /// Debian's.
 const KERNEL: KernelBuffers = KernelBuffers { sndbuf_bytes: 4_194_304, rcvbuf_bytes: 6_291_456 };
 const INTERVAL: Duration = Duration::from_secs(60);
+const START: Moment = Duration::from_secs(1_000);
 
 fn bounds() -> Bounds {
     Bounds::new(None, 1 << 40, KERNEL)
@@ -158,28 +160,26 @@ fn pacing_follows_what_is_measured_and_not_what_flows_got() {
 fn a_change_of_the_rate_alone_is_one() {
     let rate = |mbit: f64| Capacity { bits_per_second: Some(mbit * 1e6), ..Capacity::default() };
     let mut damper = Damper::new(rate(1000.0));
-    assert!(!damper.offer(rate(1090.0), Instant::now(), INTERVAL));
-    assert!(damper.offer(rate(2000.0), Instant::now(), INTERVAL));
+    assert!(!damper.offer(rate(1090.0), START, INTERVAL));
+    assert!(damper.offer(rate(2000.0), START, INTERVAL));
 }
 
 #[test]
 fn a_change_that_matters_is_made_at_once_and_a_small_one_not_at_all() {
-    let start = Instant::now();
     let mut damper = Damper::new(capacity(1000.0, 20.0));
-    assert!(!damper.offer(capacity(1000.0, 21.9), start, INTERVAL));
-    assert!(damper.offer(capacity(1000.0, 120.0), start, INTERVAL));
+    assert!(!damper.offer(capacity(1000.0, 21.9), START, INTERVAL));
+    assert!(damper.offer(capacity(1000.0, 120.0), START, INTERVAL));
     assert_eq!(damper.conditions().capacity, capacity(1000.0, 120.0));
     // Too soon, then not any more.
-    assert!(!damper.offer(capacity(1000.0, 20.0), start + INTERVAL / 2, INTERVAL));
-    assert!(damper.offer(capacity(1000.0, 20.0), start + INTERVAL, INTERVAL));
+    assert!(!damper.offer(capacity(1000.0, 20.0), START + INTERVAL / 2, INTERVAL));
+    assert!(damper.offer(capacity(1000.0, 20.0), START + INTERVAL, INTERVAL));
 }
 
 #[test]
 fn a_path_that_is_not_known_any_more_is_a_change() {
-    let start = Instant::now();
     let mut damper = Damper::new(capacity(1000.0, 20.0));
-    assert!(damper.offer(Capacity::default(), start, INTERVAL));
-    assert!(!damper.offer(Capacity::default(), start + INTERVAL, INTERVAL));
+    assert!(damper.offer(Capacity::default(), START, INTERVAL));
+    assert!(!damper.offer(Capacity::default(), START + INTERVAL, INTERVAL));
 }
 
 proptest! {
@@ -187,9 +187,8 @@ proptest! {
     fn whatever_is_measured_there_is_one_change_in_an_interval(
         polls in prop::collection::vec((0_u64..20_000, prop::option::of((1e-3_f64..1e6, 1e-3_f64..1e4))), 1..200)
     ) {
-        let start = Instant::now();
         let mut damper = Damper::new(Capacity::default());
-        let (mut now, mut last) = (start, None::<Instant>);
+        let (mut now, mut last) = (START, None::<Moment>);
         for (wait_ms, measured) in polls {
             now += Duration::from_millis(wait_ms);
             let wanted = measured.map_or_else(Capacity::default, |(mbit, ms)| capacity(mbit, ms));
@@ -269,10 +268,9 @@ fn the_rate_is_that_of_the_law_in_force() {
 
 #[test]
 fn a_change_of_traits_is_one_and_waits_as_others_do() {
-    let start = Instant::now();
     let mut damper = Damper::new(traits(Some(20), false));
-    assert!(!damper.offer(traits(Some(23), false), start, INTERVAL));
-    assert!(damper.offer(traits(Some(23), true), start, INTERVAL));
-    assert!(!damper.offer(traits(None, false), start + INTERVAL / 2, INTERVAL));
-    assert!(damper.offer(traits(None, false), start + INTERVAL, INTERVAL));
+    assert!(!damper.offer(traits(Some(23), false), START, INTERVAL));
+    assert!(damper.offer(traits(Some(23), true), START, INTERVAL));
+    assert!(!damper.offer(traits(None, false), START + INTERVAL / 2, INTERVAL));
+    assert!(damper.offer(traits(None, false), START + INTERVAL, INTERVAL));
 }

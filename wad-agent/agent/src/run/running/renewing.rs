@@ -1,14 +1,12 @@
 //! The policy in force follows what sets hold, what is learned and what is measured, without
 //! a reload.
 
-use std::time::{Instant, SystemTime};
-
 use tracing::error;
 use wad_toolbox::{causes::with_causes, shortage};
 
 use super::{Running, put::Next};
 use crate::{
-    measured::Change,
+    measured::{Change, Now},
     run::{
         change::{self, Wanted},
         learning::Seen,
@@ -109,11 +107,11 @@ impl Running<'_> {
     /// Measured paths follow what is measured, and all what peers say.
     pub(super) fn review(&mut self) {
         self.hear();
-        let (now, time) = (Instant::now(), SystemTime::now());
-        self.measured.see_flows(self.force.flows(), now, time);
-        self.measured.save_now_and_then(now);
+        let now = Now::read();
+        self.measured.see_flows(self.force.flows(), now);
+        self.measured.save_now_and_then(now.awake);
         self.force.keep_pods();
-        let plan = match self.measured.review(now, time) {
+        let plan = match self.measured.review(now) {
             Change::Nothing => return,
             Change::Values => plan::VALUES,
             Change::Traits => plan::CONFIGURATION,

@@ -28,12 +28,12 @@ fn reordering(segments: u32) -> Look {
 /// A path, looked at again and again.
 struct Bench {
     behaviour: Behaviour,
-    now: Instant,
+    now: Moment,
 }
 
 impl Bench {
     fn new() -> Self {
-        Self { behaviour: Behaviour::unknown(STALE_AFTER), now: Instant::now() }
+        Self { behaviour: Behaviour::unknown(STALE_AFTER), now: Moment::ZERO }
     }
 
     fn sees(&mut self, look: Look) -> Traits {
