@@ -11,9 +11,9 @@ mod peers;
 mod report;
 mod sets;
 mod shares;
-mod sinks;
 #[cfg(test)]
 mod tests;
+mod unwritable;
 
 use std::{
     fmt::{self, Display},
@@ -69,7 +69,7 @@ pub fn run(args: &Check) -> anyhow::Result<()> {
     let memory = Memory::of(&config, memory::default_bytes());
     let there = There::look(&config.paths);
     let sets = sets::read(&config);
-    let files = [peers::files, certificate::files, sinks::files];
+    let files = [peers::files, certificate::files, unwritable::files];
     let files = files.into_iter().flat_map(|files| files(&config, &texts)).collect();
     let config = &config;
     let page = Page { file, fragments, config, host: &host, ceilings, memory, there, sets, files };
