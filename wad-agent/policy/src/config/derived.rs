@@ -16,6 +16,7 @@ use super::{
     },
     quantity,
     table::{self, Located, Table},
+    unread::Unread,
 };
 use crate::derived::{Definition, Derived, Limit, Mistake, Threshold};
 
@@ -172,7 +173,11 @@ fn parse_unit(unit: &str) -> Result<String, Fault> {
 
 /// Checks what only shows once all of the file is read: names given twice, too many
 /// of them, paths that are not there.
-pub fn check(derived: &Derived, sites: &[Site], known: &HashSet<&str>, problems: &mut Problems) {
+pub fn check(
+    (derived, sites): (&Derived, &[Site]),
+    (known, unread): (&HashSet<&str>, &Unread),
+    problems: &mut Problems,
+) {
     if let Some(site) = sites.get(MAX_DERIVED) {
         let label = format!("at most {MAX_DERIVED}");
         problems.push(Fault::new("too many derived events", label).at(site.name));
@@ -191,8 +196,8 @@ pub fn check(derived: &Derived, sites: &[Site], known: &HashSet<&str>, problems:
             problems.push(fault.also(sites[before].name, "the first"));
         }
         let paths = definition.threshold.iter().flat_map(|threshold| &threshold.paths);
-        for (path, at) in paths.zip(&site.paths).filter(|(path, _)| !known.contains(path.as_str()))
-        {
+        let is_known = |path: &str| known.contains(path) || unread.may_have(path);
+        for (path, at) in paths.zip(&site.paths).filter(|(path, _)| !is_known(path)) {
             let title = format!("no path is called {}", quoted(path));
             let fault = Fault::new(title, "the event could never be");
             problems.push(fault.help("write the `name` of a [[path]]").at(*at));

@@ -111,14 +111,16 @@ impl Config {
         document.check_derived(&mut problems);
         document.check_traces(&mut problems);
         document.check_routes(&mut problems);
-        let Document { config, probe_sites, .. } = &mut document;
+        let Document { config, probe_sites, unread_paths, .. } = &mut document;
         if let Some(probe) = &mut config.probe {
-            probe::check(probe, probe_sites, &config.paths, &mut problems);
+            let paths = (&*config.paths, &*unread_paths);
+            probe::check((probe, probe_sites), paths, &mut problems);
         }
         document.check_peers(&mut problems);
-        experiment::check((&document.config.paths, &document.sites), &mut problems);
-        path_guards::check(&document.guarded, &document.config.paths, &mut problems);
-        overlap::check(&document.config.paths, &document.sites, &mut problems);
+        let Document { config, sites, guarded, unread_paths, .. } = &document;
+        experiment::check((&config.paths, sites), unread_paths, &mut problems);
+        path_guards::check(guarded, (&config.paths, unread_paths), &mut problems);
+        overlap::check(&config.paths, sites, &mut problems);
         let errors = problems.count();
         if errors == 0 {
             document.config.measure_somehow();
@@ -168,6 +170,7 @@ struct Document {
     /// The peers, and their places.
     peers: (Vec<Peer>, Vec<peers::Site>),
     unread_peers: Unread,
+    unread_paths: Unread,
     /// The tables that were there.
     seen: HashMap<&'static str, Span>,
 }
@@ -218,6 +221,7 @@ impl Default for Document {
             probe_sites: Vec::new(),
             peers: Default::default(),
             unread_peers: Unread::default(),
+            unread_paths: Unread::default(),
             seen: HashMap::new(),
         }
     }
@@ -332,9 +336,12 @@ impl Document {
                 }
                 table.hide(idle);
             };
-            if let Some((policy, site)) = read {
-                self.config.paths.push(policy);
-                self.sites.push(site);
+            match read {
+                Some((policy, site)) => {
+                    self.config.paths.push(policy);
+                    self.sites.push(site);
+                }
+                None => self.unread_paths.note(&table),
             }
             let name = table.place("name").unwrap_or(table.at);
             problems.push_all_of(of_path, name, |at| table.is_from_elsewhere(at));
@@ -413,7 +420,8 @@ impl Document {
             return;
         }
         let paths = self.config.paths.iter().map(|path| path.name.as_str()).collect();
-        derived::check(&self.config.derived, &self.derived_sites, &paths, problems);
+        let (derived, sites) = (&self.config.derived, &self.derived_sites);
+        derived::check((derived, sites), (&paths, &self.unread_paths), problems);
     }
 
     fn check_traces(&self, problems: &mut Problems) {
@@ -422,7 +430,7 @@ impl Document {
         }
         let Config { traces, sinks, derived, paths, .. } = &self.config;
         let paths = paths.iter().map(|path| path.name.as_str()).collect();
-        let rest = trace::Rest { sinks, derived, paths };
+        let rest = trace::Rest { sinks, derived, paths, unread_paths: &self.unread_paths };
         trace::check(traces, &self.trace_sites, &rest, problems);
     }
 

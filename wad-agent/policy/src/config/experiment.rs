@@ -23,6 +23,7 @@ use super::{
     overlap::Site,
     quantity,
     table::{self, Table},
+    unread::Unread,
 };
 
 pub const TABLE: &str = "path.experiment";
@@ -243,7 +244,7 @@ fn nothing_to_compare(path: &PathPolicy) -> Option<&'static str> {
 }
 
 /// Checks what only the whole file tells: who neighbours are, and how many experiments there are.
-pub fn check((paths, sites): (&[PathPolicy], &[Site]), problems: &mut Problems) {
+pub fn check((paths, sites): (&[PathPolicy], &[Site]), unread: &Unread, problems: &mut Problems) {
     let experiments = || {
         let all = paths.iter().zip(sites);
         all.filter(|(path, _)| path.experiment.is_some()).map(|(_, site)| site.experiment)
@@ -259,7 +260,8 @@ pub fn check((paths, sites): (&[PathPolicy], &[Site]), problems: &mut Problems) 
         let of_experiment = if of_experiment == own { &[] } else { of_experiment };
         for (neighbours, at) in [(own, site.neighbours), (of_experiment, site.experiment)] {
             let wrong = wrong_neighbours(path, neighbours, paths).into_iter();
-            wrong.for_each(|fault| problems.push(fault.at(at)));
+            let wrong = wrong.filter(|(name, _)| !unread.may_have(name));
+            wrong.for_each(|(_, fault)| problems.push(fault.at(at)));
         }
     }
 }
@@ -271,13 +273,18 @@ pub fn refuse_neighbours(
     neighbours: &[String],
     paths: &[PathPolicy],
 ) -> Option<String> {
-    wrong_neighbours(path, neighbours, paths).first().map(ToString::to_string)
+    wrong_neighbours(path, neighbours, paths).first().map(|(_, fault)| fault.to_string())
 }
 
-fn wrong_neighbours(path: &PathPolicy, neighbours: &[String], paths: &[PathPolicy]) -> Vec<Fault> {
+/// Returns the names that are wrong, and their faults.
+fn wrong_neighbours<'n>(
+    path: &PathPolicy,
+    neighbours: &'n [String],
+    paths: &[PathPolicy],
+) -> Vec<(&'n str, Fault)> {
     let wrong = neighbours.iter().filter_map(|name| {
         let neighbour = paths.iter().find(|other| other.name == *name);
-        wrong_neighbour(path, name, neighbour)
+        Some((&**name, wrong_neighbour(path, name, neighbour)?))
     });
     wrong.collect()
 }

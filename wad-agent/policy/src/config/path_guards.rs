@@ -16,6 +16,7 @@ use super::{
     },
     quantity,
     table::{self, Located, Table},
+    unread::Unread,
 };
 
 pub const TABLE: &str = "guard";
@@ -148,9 +149,14 @@ fn parse_word(value: &DeValue<'_>) -> Result<GuardedPaths, Fault> {
 }
 
 /// Checks what only the whole file tells: whether there are paths of these names.
-pub fn check(named: &[Located<String>], paths: &[PathPolicy], problems: &mut Problems) {
+pub fn check(
+    named: &[Located<String>],
+    (paths, unread): (&[PathPolicy], &Unread),
+    problems: &mut Problems,
+) {
     for Located { value: name, at } in named {
         let fault = match paths.iter().find(|path| path.name == *name) {
+            None if unread.may_have(name) => continue,
             None => Fault::new(format!("no path is called {}", quoted(name)), "nothing to guard")
                 .help("write the `name` of a [[path]]"),
             Some(path) if path.observe => {

@@ -24,6 +24,7 @@ use super::{
     },
     prefix, quantity,
     table::{self, Located, Table},
+    unread::Unread,
     user,
 };
 use crate::derived::Derived;
@@ -239,6 +240,7 @@ pub struct Rest<'c> {
     pub derived: &'c Derived,
     /// The names of the paths.
     pub paths: HashSet<&'c str>,
+    pub unread_paths: &'c Unread,
 }
 
 /// Checks what only shows once all of the file is read.
@@ -270,7 +272,7 @@ pub fn check(traces: &[Trace], sites: &[Site], rest: &Rest<'_>, problems: &mut P
             problems.push(fault.help("give each a file of its own").at(site.file));
         }
         for (path, at) in trace.paths.iter().zip(&site.paths) {
-            if !rest.paths.contains(path.as_str()) {
+            if !rest.paths.contains(path.as_str()) && !rest.unread_paths.may_have(path) {
                 let title = format!("no path is called {}", quoted(path));
                 let fault = Fault::new(title, "nothing to trace");
                 problems.push(fault.help("write the `name` of a [[path]]").at(*at));

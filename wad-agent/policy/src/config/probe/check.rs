@@ -22,7 +22,11 @@ use crate::capacity::Capacity;
 const MAX_TASKS: usize = 4_096;
 
 /// Checks the tasks, and completes them by what their paths say.
-pub fn check(probe: &mut Probe, sites: &[Site], paths: &[PathPolicy], problems: &mut Problems) {
+pub fn check(
+    (probe, sites): (&mut Probe, &[Site]),
+    (paths, unread): (&[PathPolicy], &Unread),
+    problems: &mut Problems,
+) {
     if let Some(site) = sites.get(MAX_TASKS) {
         let title = format!("{} tasks of probes", sites.len());
         problems.push(Fault::new(title, format!("at most {MAX_TASKS}")).at(site.name));
@@ -43,6 +47,7 @@ pub fn check(probe: &mut Probe, sites: &[Site], paths: &[PathPolicy], problems: 
                     capacity = path_capacity(path);
                     follow_path(task, site, (path, capacity), problems);
                 }
+                None if unread.may_have(name) => {}
                 None => {
                     let title = format!("no path is called {}", quoted(name));
                     let fault = Fault::new(title, "nothing to measure");
