@@ -91,7 +91,9 @@ pub fn take_back(pins: &Pins, other: &Pins, instance: &Instance, btf: &KernelBtf
     Ok(())
 }
 
-/// Takes laws out again that no policy in force names.
+/// Takes laws out again that were registered for policies that did not come into force. Those that
+/// a policy before has named stay: they cost no flow anything, and are wanted again as what is
+/// measured or heard changes, when the verifier would take up to a second for each.
 pub fn unregister(pins: &Pins, instance: &Instance, laws: &[Law]) {
     for law in laws {
         let pin = pins.at(&instance.algorithm(law.name()));
