@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    net::SocketAddr,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -11,8 +10,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::{
     Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
-    OnExit, PageAddress, PathGuards, Peer, Probe, Source, SourceKind, consent, derived,
-    document_keys as keys, experiment,
+    OnExit, PathGuards, Peer, Probe, Source, SourceKind, consent, derived, document_keys as keys,
+    experiment,
     fault::{Fault, Problem, Problems, Span, quoted},
     fields,
     guard::{self, Guard},
@@ -20,7 +19,7 @@ use super::{
     inherit::{self, Shared},
     keys::{Key, key},
     kubernetes, learn,
-    listen::{self, Served, listen},
+    listen::{self, listen},
     otlp,
     overlap::{self, Site},
     page, path, path_guards, peers, probe, quantity, report, sections,
@@ -104,7 +103,7 @@ impl Config {
             }
         }
         document.check_sources(&mut problems);
-        listen::check(&document.served(), &mut problems);
+        listen::check(&document.config, &document.listens, &mut problems);
         let Document { config, sites, set_names, unread_sets, .. } = &document;
         set::check((&config.sets, set_names, unread_sets), (&config.paths, sites), &mut problems);
         sink::check(&document.config.sinks, &document.sink_names, &mut problems);
@@ -150,8 +149,7 @@ struct Document {
     sites: Vec<Site>,
     /// Where `[host] routes` is.
     routes: Option<Span>,
-    /// The places of addresses that something is served at, by their keys.
-    served: HashMap<&'static str, Span>,
+    listens: listen::Places,
     /// The paths that `[guard]` names.
     guarded: Vec<Located<String>>,
     /// The places of the sources' names, in their order.
@@ -210,7 +208,7 @@ impl Default for Document {
             config,
             sites: Vec::new(),
             routes: None,
-            served: HashMap::new(),
+            listens: listen::Places::default(),
             guarded: Vec::new(),
             source_names: Vec::new(),
             set_names: Vec::new(),
@@ -257,7 +255,7 @@ impl Document {
         self.read_api(&root, host, problems);
         if let Some(table) = root.table(page::TABLE, page::KEYS, problems) {
             self.config.page = page::read(&table, problems);
-            self.note_served("[page] listen", table.place("listen"));
+            self.listens.note("[page] listen", table.place("listen"));
         }
         if let Some(table) = root.table(otlp::TABLE, otlp::KEYS, problems) {
             self.config.otlp = otlp::read(&table, problems);
@@ -309,7 +307,7 @@ impl Document {
         }
         if let Some(table) = root.table(peers::TABLE, peers::KEYS, problems) {
             self.config.peers = peers::read(&table, problems);
-            self.note_served("[peers] listen", table.place("listen"));
+            self.listens.note("[peers] listen", table.place("listen"));
         }
         for table in root.tables(peers::PEER_TABLE, peers::PEER_KEYS, problems) {
             match peers::read_peer(&table, problems) {
@@ -347,33 +345,6 @@ impl Document {
             problems.push_all_of(of_path, name, |at| table.is_from_elsewhere(at));
         }
         Ok(())
-    }
-
-    fn note_served(&mut self, key: &'static str, at: Option<Span>) {
-        self.served.extend(at.map(|at| (key, at)));
-    }
-
-    /// Returns all that is served by TCP.
-    fn served(&self) -> Vec<Served> {
-        let Config { metrics, api, page, probe, peers, .. } = &self.config;
-        let page = page.as_ref().and_then(|page| match page.listen {
-            PageAddress::Port(address) => Some(address),
-            PageAddress::Socket(_) => None,
-        });
-        let probe = probe.as_ref();
-        let answer = probe.and_then(|probe| probe.answer.as_ref());
-        let all = [
-            ("[metrics] listen", Some(metrics.listen)),
-            ("[api] listen", api.listen),
-            ("[page] listen", page),
-            ("[probe] listen", probe.and_then(|probe| probe.listen)),
-            ("[probe] answer", answer.map(|answer| answer.address)),
-            ("[peers] listen", peers.as_ref().and_then(|peers| peers.listen)),
-        ];
-        let served = |(key, address): (&'static str, Option<SocketAddr>)| {
-            Some(Served { key, address: address?, at: self.served.get(key).copied() })
-        };
-        all.into_iter().filter_map(served).collect()
     }
 
     fn check_sources(&self, problems: &mut Problems) {
@@ -475,8 +446,8 @@ impl Document {
                 Probe { tasks: std::mem::take(&mut known.tasks), ..probe::read(table, problems) };
         }
         known.tasks.extend(tasks);
-        self.note_served("[probe] listen", table.place("listen"));
-        self.note_served("[probe] answer", table.place("answer"));
+        self.listens.note("[probe] listen", table.place("listen"));
+        self.listens.note("[probe] answer", table.place("answer"));
         self.probe_sites.extend(sites);
     }
 
@@ -510,7 +481,7 @@ impl Document {
         let listen = table.read("listen", problems, |value| listen(table::text(value)?, 9464));
         if let Some(listen) = listen {
             self.config.metrics.listen = listen.value;
-            self.note_served("[metrics] listen", Some(listen.at));
+            self.listens.note("[metrics] listen", Some(listen.at));
         }
         let max_paths = table.read("max_paths", problems, |value| {
             table::integer(value, keys::METRICS_PATHS, "paths")
@@ -556,7 +527,7 @@ impl Document {
             )
             .help("whoever reaches it may ask what any path is given: write \"127.0.0.1:9465\""))
         });
-        self.note_served("[api] listen", listen.map(|listen| listen.at));
+        self.listens.note("[api] listen", listen.map(|listen| listen.at));
         self.config.api.listen = listen.map(|listen| listen.value);
         let group = table.read("group", problems, |value| match value {
             // In range, hence whole. The last number is none (chown(2)).

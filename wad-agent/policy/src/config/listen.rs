@@ -1,8 +1,14 @@
-//! Reads the addresses that something is served at.
+//! Reads the addresses that something is served at, and refuses those that meet.
 
-use std::net::{IpAddr, SocketAddr};
+use std::{
+    collections::HashMap,
+    net::{IpAddr, SocketAddr},
+};
 
-use super::fault::{Fault, Problems, Span, quoted};
+use super::{
+    Config,
+    fault::{Fault, Problems, Span, quoted},
+};
 
 /// An address to listen on; `port` is that of the example.
 pub fn listen(address: &str, port: u16) -> Result<SocketAddr, Fault> {
@@ -15,18 +21,49 @@ pub fn listen(address: &str, port: u16) -> Result<SocketAddr, Fault> {
     })
 }
 
+/// The places of these addresses in the file, by their keys.
+#[derive(Default)]
+pub struct Places(HashMap<&'static str, Span>);
+
+impl Places {
+    /// Notes the place of a key with its table, if it is there.
+    pub fn note(&mut self, key: &'static str, at: Option<Span>) {
+        self.0.extend(at.map(|at| (key, at)));
+    }
+}
+
 /// A key has something served at an address, by TCP.
 #[derive(Clone, Copy)]
-pub struct Served {
+struct Served {
     /// The key, with its table.
-    pub key: &'static str,
-    pub address: SocketAddr,
+    key: &'static str,
+    address: SocketAddr,
     /// The place of the address; None where the file leaves it out.
-    pub at: Option<Span>,
+    at: Option<Span>,
+}
+
+/// Returns all that is served by TCP.
+fn served(config: &Config, places: &Places) -> Vec<Served> {
+    let Config { metrics, api, page, probe, peers, .. } = config;
+    let probe = probe.as_ref();
+    let answer = probe.and_then(|probe| probe.answer.as_ref());
+    let all = [
+        ("[metrics] listen", Some(metrics.listen)),
+        ("[api] listen", api.listen),
+        ("[page] listen", page.as_ref().and_then(|page| page.listen.by_tcp())),
+        ("[probe] listen", probe.and_then(|probe| probe.listen)),
+        ("[probe] answer", answer.map(|answer| answer.address)),
+        ("[peers] listen", peers.as_ref().and_then(|peers| peers.listen)),
+    ];
+    let served = |(key, address): (&'static str, Option<SocketAddr>)| {
+        Some(Served { key, address: address?, at: places.0.get(key).copied() })
+    };
+    all.into_iter().filter_map(served).collect()
 }
 
 /// Refuses an address that two keys have, of which one at least stands in the file.
-pub fn check(served: &[Served], problems: &mut Problems) {
+pub fn check(config: &Config, places: &Places, problems: &mut Problems) {
+    let served = served(config, places);
     for (place, one) in served.iter().enumerate() {
         let meets = |other: &&Served| meet(one.address, other.address);
         let Some(other) = served[..place].iter().find(meets) else { continue };

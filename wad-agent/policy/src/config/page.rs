@@ -58,6 +58,16 @@ pub enum PageAddress {
     Socket(PathBuf),
 }
 
+impl PageAddress {
+    /// Returns the address, unless it is a socket.
+    pub const fn by_tcp(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Port(address) => Some(*address),
+            Self::Socket(_) => None,
+        }
+    }
+}
+
 impl Display for PageAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
