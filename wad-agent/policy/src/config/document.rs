@@ -1,53 +1,43 @@
 //! The file as a whole: its tables, and the defaults of what is left out.
 
-use std::{
-    collections::HashMap,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::HashMap, path::Path};
 
-use toml::de::{DeTable, DeValue};
+use toml::de::DeTable;
 
 use super::{
-    Agent, Api, Config, ConfigError, Host, HostChanges, Limits, Log, LogFormat, LogLevel, Metrics,
-    OnExit, PathGuards, Peer, Probe, Source, SourceKind, consent, derived, document_keys as keys,
+    Config, ConfigError, Host, Peer, Probe, Source, SourceKind, agent, api, consent, derived,
     experiment,
-    fault::{Fault, Problem, Problems, Span, quoted},
-    fields,
-    guard::{self, Guard},
-    host_changes,
+    fault::{Fault, Problem, Problems, Span},
+    fields, host_changes,
     inherit::{self, Shared},
     keys::{Key, key},
-    kubernetes, learn,
-    listen::{self, listen},
-    otlp,
+    kubernetes, learn, limits, listen, log, metrics, otlp,
     overlap::{self, Site},
-    page, path, path_guards, peers, probe, quantity, report, sections,
+    page, path, path_guards, peers, probe, report, sections,
     sections::Section,
     set, sink, source,
-    table::{self, Located, Table},
+    table::{Located, Table},
     texts::Texts,
     trace,
     unread::Unread,
 };
 use crate::{
     config::route_rules::{MAX_RULES, Selection},
-    derived::Derived,
     switch::Disabled,
 };
 
 const TABLES: &[Key] = &[
-    key("agent"),
-    key("metrics"),
-    key("limits"),
+    key(agent::TABLE),
+    key(metrics::TABLE),
+    key(limits::TABLE),
     key(learn::TABLE),
     key(path_guards::TABLE),
-    key("log"),
-    key("api"),
+    key(log::TABLE),
+    key(api::TABLE),
     key(page::TABLE),
     key(otlp::TABLE),
     key(kubernetes::TABLE),
-    key("host"),
+    key(host_changes::TABLE),
     key(inherit::DEFAULTS),
     key(source::TABLE),
     key(set::TABLE),
@@ -143,6 +133,7 @@ impl Config {
 }
 
 /// The defaults, and what was read so far.
+#[derive(Default)]
 struct Document {
     config: Config,
     /// The places of the paths, in their order.
@@ -173,58 +164,6 @@ struct Document {
     seen: HashMap<&'static str, Span>,
 }
 
-impl Default for Document {
-    fn default() -> Self {
-        let config = Config {
-            agent: Agent::default(),
-            metrics: Metrics {
-                listen: ([127, 0, 0, 1], 9464).into(),
-                max_paths: 1_000,
-                guard: Guard::default(),
-            },
-            limits: Limits {
-                max_memory_bytes: None,
-                max_buffer_bytes: None,
-                change_interval: Duration::from_secs(60),
-            },
-            learn: None,
-            guard: PathGuards::default(),
-            log: Log::default(),
-            api: Api::default(),
-            page: None,
-            kubernetes: super::KubernetesSettings::default(),
-            host: HostChanges::default(),
-            sources: Vec::new(),
-            sets: Vec::new(),
-            sinks: Vec::new(),
-            otlp: None,
-            traces: Vec::new(),
-            derived: Derived::default(),
-            probe: None,
-            peers: None,
-            paths: Vec::new(),
-        };
-        Self {
-            config,
-            sites: Vec::new(),
-            routes: None,
-            listens: listen::Places::default(),
-            guarded: Vec::new(),
-            source_names: Vec::new(),
-            set_names: Vec::new(),
-            unread_sets: Unread::default(),
-            sink_names: Vec::new(),
-            trace_sites: Vec::new(),
-            derived_sites: Vec::new(),
-            probe_sites: Vec::new(),
-            peers: Default::default(),
-            unread_peers: Unread::default(),
-            unread_paths: Unread::default(),
-            seen: HashMap::new(),
-        }
-    }
-}
-
 impl Document {
     /// Reads the file: only what ends the reading is returned as an error.
     fn read(
@@ -242,17 +181,30 @@ impl Document {
         })?;
         let root = Table::open(&parsed, TABLES, base_bytes, problems);
         self.check_repeated(&root, problems);
-        self.read_agent(&root, problems);
-        self.read_metrics(&root, problems);
-        self.read_limits(&root, problems);
+        if let Some(table) = root.table(agent::TABLE, agent::KEYS, problems) {
+            self.config.agent = agent::read(&table, problems);
+        }
+        if let Some(table) = root.table(metrics::TABLE, metrics::KEYS, problems) {
+            let (metrics, listen) = metrics::read(&table, problems);
+            self.config.metrics = metrics;
+            self.listens.note("[metrics] listen", listen);
+        }
+        if let Some(table) = root.table(limits::TABLE, limits::KEYS, problems) {
+            self.config.limits = limits::read(&table, problems);
+        }
         if let Some(learn) = learn::read(&root, problems) {
             self.config.learn = Some(learn);
         }
         if let Some(table) = root.table(path_guards::TABLE, path_guards::KEYS, problems) {
             (self.config.guard, self.guarded) = path_guards::read(&table, problems);
         }
-        self.read_log(&root, problems);
-        self.read_api(&root, host, problems);
+        if let Some(table) = root.table(log::TABLE, log::KEYS, problems) {
+            self.config.log = log::read(&table, problems);
+        }
+        if let Some(table) = root.table(api::TABLE, api::KEYS, problems) {
+            self.config.api = api::read(&table, host, problems);
+            self.listens.note("[api] listen", table.place("listen"));
+        }
         if let Some(table) = root.table(page::TABLE, page::KEYS, problems) {
             self.config.page = page::read(&table, problems);
             self.listens.note("[page] listen", table.place("listen"));
@@ -263,7 +215,10 @@ impl Document {
         if let Some(table) = root.table(kubernetes::TABLE, kubernetes::KEYS, problems) {
             self.config.kubernetes = kubernetes::read(&table, problems);
         }
-        self.read_host(&root, problems);
+        if let Some(table) = root.table(host_changes::TABLE, host_changes::KEYS, problems) {
+            self.config.host = host_changes::read(&table, problems);
+            self.routes = table.place("routes");
+        }
         for table in root.tables(source::TABLE, source::KEYS, problems) {
             if let Some((source, name)) = source::read(&table, problems) {
                 self.config.sources.push(source);
@@ -449,130 +404,6 @@ impl Document {
         self.listens.note("[probe] listen", table.place("listen"));
         self.listens.note("[probe] answer", table.place("answer"));
         self.probe_sites.extend(sites);
-    }
-
-    fn read_agent(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        let Some(table) = root.table("agent", keys::AGENT, problems) else { return };
-        let state_dir = table.read("state_dir", problems, |value| {
-            let dir = table::text(value)?;
-            if Path::new(dir).is_absolute() && !dir.contains(char::is_control) {
-                return Ok(PathBuf::from(dir));
-            }
-            Err(Fault::new(format!("{} is no absolute path", quoted(dir)), "must begin with /"))
-        });
-        if let Some(state_dir) = state_dir {
-            self.config.agent.state_dir = state_dir.value;
-        }
-        let on_exit = table.read("on_exit", problems, |value| match table::text(value)? {
-            "restore" => Ok(OnExit::Restore),
-            "keep" => Ok(OnExit::Keep),
-            other => Err(Fault::new(
-                format!("{} is nothing to do at the end", quoted(other)),
-                "it takes \"restore\" or \"keep\"",
-            )),
-        });
-        if let Some(on_exit) = on_exit {
-            self.config.agent.on_exit = on_exit.value;
-        }
-    }
-
-    fn read_metrics(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        let Some(table) = root.table("metrics", keys::METRICS, problems) else { return };
-        let listen = table.read("listen", problems, |value| listen(table::text(value)?, 9464));
-        if let Some(listen) = listen {
-            self.config.metrics.listen = listen.value;
-            self.listens.note("[metrics] listen", Some(listen.at));
-        }
-        let max_paths = table.read("max_paths", problems, |value| {
-            table::integer(value, keys::METRICS_PATHS, "paths")
-        });
-        if let Some(max_paths) = max_paths {
-            self.config.metrics.max_paths = max_paths.value as usize;
-        }
-        let is_loopback = self.config.metrics.listen.ip().is_loopback();
-        self.config.metrics.guard = guard::read(&table, is_loopback, problems);
-    }
-
-    fn read_limits(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        let Some(table) = root.table("limits", keys::LIMITS, problems) else { return };
-        let max_memory =
-            table.read("max_memory", problems, |value| quantity::size(value, keys::MEMORY_BYTES));
-        if let Some(max_memory) = max_memory {
-            self.config.limits.max_memory_bytes = Some(max_memory.value);
-        }
-        let max_buffer =
-            table.read("max_buffer", problems, |value| quantity::size(value, keys::BUFFER_BYTES));
-        if let Some(max_buffer) = max_buffer {
-            // In range, hence whole.
-            self.config.limits.max_buffer_bytes = Some(max_buffer.value as u32);
-        }
-        let change_interval = table.read("change_interval", problems, |value| {
-            quantity::duration(table::text(value)?, keys::CHANGE_INTERVAL, "1s to 1d")
-        });
-        if let Some(change_interval) = change_interval {
-            self.config.limits.change_interval = change_interval.value;
-        }
-    }
-
-    fn read_api(&mut self, root: &Table<'_>, host: &Host, problems: &mut Problems) {
-        let Some(table) = root.table("api", keys::API, problems) else { return };
-        let listen = table.read("listen", problems, |value| {
-            let address = listen(table::text(value)?, 9465)?;
-            if address.ip().is_loopback() {
-                return Ok(address);
-            }
-            Err(Fault::new(
-                format!("{address} can be reached from other hosts"),
-                "must be an address of the loopback",
-            )
-            .help("whoever reaches it may ask what any path is given: write \"127.0.0.1:9465\""))
-        });
-        self.listens.note("[api] listen", listen.map(|listen| listen.at));
-        self.config.api.listen = listen.map(|listen| listen.value);
-        let group = table.read("group", problems, |value| match value {
-            // In range, hence whole. The last number is none (chown(2)).
-            DeValue::Integer(_) => {
-                table::integer(value, 0..=u64::from(u32::MAX - 1), "").map(|group| group as u32)
-            }
-            DeValue::String(name) => host.groups.get(&**name).copied().ok_or_else(|| {
-                Fault::new(format!("no group {} on this host", quoted(name)), "not in /etc/group")
-                    .help("make it with `groupadd --system`, or give the number of another")
-            }),
-            _ => Err(table::wrong_type(value, "the name of a group, or its number")),
-        });
-        self.config.api.group = group.map(|group| group.value);
-    }
-
-    fn read_host(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        let Some(table) = root.table("host", host_changes::KEYS, problems) else { return };
-        self.config.host = host_changes::read(&table, problems);
-        self.routes = table.place("routes");
-    }
-
-    fn read_log(&mut self, root: &Table<'_>, problems: &mut Problems) {
-        let Some(table) = root.table("log", keys::LOG, problems) else { return };
-        let format = table.read("format", problems, |value| match table::text(value)? {
-            "text" => Ok(LogFormat::Text),
-            "json" => Ok(LogFormat::Json),
-            other => Err(Fault::new(
-                format!("{} is no format", quoted(other)),
-                "it takes \"text\" or \"json\"",
-            )),
-        });
-        if let Some(format) = format {
-            self.config.log.format = format.value;
-        }
-        let level = table.read("level", problems, |value| {
-            let word = table::text(value)?;
-            let level = LogLevel::ALL.into_iter().find(|level| level.word() == word);
-            level.ok_or_else(|| {
-                let label = "it takes \"error\", \"warn\", \"info\", \"debug\" or \"trace\"";
-                Fault::new(format!("{} is no level", quoted(word)), label)
-            })
-        });
-        if let Some(level) = level {
-            self.config.log.level = level.value;
-        }
     }
 }
 

@@ -15,6 +15,8 @@ use super::{
     table::{self, Table},
 };
 
+pub const TABLE: &str = "host";
+
 /// A queue of a million full segments is 1.5 GB.
 const PACKETS: RangeInclusive<u64> = 1..=1_000_000;
 

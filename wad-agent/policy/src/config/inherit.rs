@@ -10,9 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::{
     buffers,
     cut::Most,
-    document_keys as keys,
     fault::{Fault, Problems, quoted},
-    fields, path, quantity,
+    fields, limits, path, quantity,
     sections::sections,
     table::{self, Layer, Located, Table},
     texts::Texts,
@@ -141,8 +140,8 @@ pub fn check_defaults(table: &Table<'_>, problems: &mut Problems) {
 }
 
 fn max_buffer_bytes(root: &DeTable<'_>) -> Option<u32> {
-    let value = root.get("limits")?.get_ref().as_table()?.get(MAX_BUFFER)?;
-    let bytes = quantity::size(value.get_ref(), keys::BUFFER_BYTES).ok()?;
+    let value = root.get(limits::TABLE)?.get_ref().as_table()?.get(MAX_BUFFER)?;
+    let bytes = quantity::size(value.get_ref(), limits::BUFFER_BYTES).ok()?;
     u32::try_from(bytes).ok()
 }
 

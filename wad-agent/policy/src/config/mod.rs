@@ -5,8 +5,10 @@
 //! one run. Units are in the names.
 
 mod access;
+mod agent;
 mod aimd;
 mod allow;
+mod api;
 mod buffers;
 mod by_peer;
 mod cgroup;
@@ -16,7 +18,6 @@ mod cut;
 mod dedicated;
 mod derived;
 mod document;
-mod document_keys;
 mod dscp;
 mod error;
 mod experiment;
@@ -36,11 +37,14 @@ mod interface;
 mod keys;
 mod kubernetes;
 mod learn;
+mod limits;
 mod line;
 mod line_use;
 mod listen;
+mod log;
 mod mark;
 mod match_rules;
+mod metrics;
 mod otlp;
 mod overlap;
 mod pacing;
@@ -80,9 +84,9 @@ mod golden;
 #[cfg(test)]
 mod properties;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
-
+pub use agent::{Agent, OnExit};
 pub use allow::Allow;
+pub use api::Api;
 pub use buffers::{
     AUTO_HEADROOM, MAX_BYTES as MAX_BUFFER_BYTES, auto_bytes as auto_buffer_bytes,
     most as most_of_file,
@@ -108,9 +112,12 @@ pub use interface::{InterfacePattern, is_name as is_interface_name};
 pub use keys::LeftOut;
 pub use kubernetes::KubernetesSettings;
 pub use learn::Learn;
+pub use limits::Limits;
 pub use line::{MAX_BITS_PER_SECOND, bits_per_second, is_rate, is_rtt, rtt_seconds};
+pub use log::{Log, LogFormat, LogLevel};
 pub use mark::{Mark, number as mark_number};
 pub use match_rules::{MatchRule, cgroup_selectors, interface_patterns, match_rules};
+pub use metrics::Metrics;
 pub use otlp::Otlp;
 pub use overlap::{Unfit, fit, unreachable};
 pub use pacing::{
@@ -152,7 +159,7 @@ use crate::derived::Derived;
 pub use crate::pair::{decrease, increase_segments};
 
 /// A configuration without errors.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     pub agent: Agent,
     pub metrics: Metrics,
@@ -186,98 +193,4 @@ pub struct Config {
     pub peers: Option<Peers>,
     /// The paths, in the order of the file.
     pub paths: Vec<PathPolicy>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Agent {
-    /// Where the journal of changes to the host is kept.
-    pub state_dir: PathBuf,
-    pub on_exit: OnExit,
-}
-
-impl Default for Agent {
-    fn default() -> Self {
-        Self { state_dir: PathBuf::from("/var/lib/wad"), on_exit: OnExit::Restore }
-    }
-}
-
-/// Says what becomes of the tuning when the agent ends by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnExit {
-    /// The tuning is taken out of the kernel, and the host is as it was.
-    Restore,
-    /// The tuning stays, for the next agent to take over, with what it needs of the
-    /// host.
-    Keep,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Metrics {
-    pub listen: SocketAddr,
-    /// Paths with metrics of their own; those beyond are summed up as `other`.
-    pub max_paths: usize,
-    pub guard: Guard,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Limits {
-    /// Memory that tuned flows may pin; None for a quarter of `tcp_mem[1]`.
-    pub max_memory_bytes: Option<u64>,
-    /// Largest buffer of any path, as the argument of SO_SNDBUF and SO_RCVBUF.
-    pub max_buffer_bytes: Option<u32>,
-    /// Least time between two changes of a measured path.
-    pub change_interval: Duration,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Log {
-    pub format: LogFormat,
-    /// Lines of this level and of those above it.
-    pub level: LogLevel,
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        Self { format: LogFormat::Text, level: LogLevel::Info }
-    }
-}
-
-/// Says from which level on the log has lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-impl LogLevel {
-    pub const ALL: [Self; 5] = [Self::Error, Self::Warn, Self::Info, Self::Debug, Self::Trace];
-
-    /// Returns the word of the file.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Error => "error",
-            Self::Warn => "warn",
-            Self::Info => "info",
-            Self::Debug => "debug",
-            Self::Trace => "trace",
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    Text,
-    Json,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Api {
-    /// An address on loopback, beside the Unix socket; None for that alone.
-    pub listen: Option<SocketAddr>,
-    /// The number of the group that may ask what there is, by a socket of its own.
-    pub group: Option<u32>,
 }

@@ -2,8 +2,8 @@
 //! fields have a table of their own.
 
 use super::{
-    derived, document_keys as keys, experiment, host_changes, keys::Key, kubernetes, learn, otlp,
-    page, path_guards, peers, probe, set, sink, source, trace,
+    agent, api, derived, experiment, host_changes, keys::Key, kubernetes, learn, limits, log,
+    metrics, otlp, page, path_guards, peers, probe, set, sink, source, trace,
 };
 
 /// A table that a file may have.
@@ -16,17 +16,17 @@ pub struct ReferenceTable {
 
 /// These tables, in the order of the reference.
 pub const TABLES: &[ReferenceTable] = &[
-    one("agent", keys::AGENT),
-    one("metrics", keys::METRICS),
-    one("limits", keys::LIMITS),
+    one(agent::TABLE, agent::KEYS),
+    one(metrics::TABLE, metrics::KEYS),
+    one(limits::TABLE, limits::KEYS),
     one(learn::TABLE, learn::KEYS),
     one(path_guards::TABLE, path_guards::KEYS),
-    one("log", keys::LOG),
-    one("api", keys::API),
+    one(log::TABLE, log::KEYS),
+    one(api::TABLE, api::KEYS),
     one(page::TABLE, page::KEYS),
     one(otlp::TABLE, otlp::KEYS),
     one(kubernetes::TABLE, kubernetes::KEYS),
-    one("host", host_changes::KEYS),
+    one(host_changes::TABLE, host_changes::KEYS),
     many(source::TABLE, source::KEYS),
     many(set::TABLE, set::KEYS),
     many(sink::TABLE, sink::KEYS),
