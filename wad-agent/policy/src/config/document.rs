@@ -5,15 +5,14 @@ use std::{collections::HashMap, path::Path};
 use toml::de::DeTable;
 
 use super::{
-    Config, ConfigError, Host, Peer, Probe, Source, SourceKind, agent, api, consent, derived,
-    experiment,
+    Config, ConfigError, Host, Peer, Probe, Source, agent, api, consent, derived, experiment,
     fault::{Fault, Problem, Problems, Span},
     fields, host_changes,
     inherit::{self, Shared},
     keys::{Key, key},
     kubernetes, learn, limits, listen, log, metrics, otlp,
     overlap::{self, Site},
-    page, path, path_guards, peers, probe, report, sections,
+    page, path, path_guards, peers, probe, report, route_rules, sections,
     sections::Section,
     set, sink, source,
     table::{Located, Table},
@@ -21,11 +20,6 @@ use super::{
     trace,
     unread::Unread,
 };
-use crate::{
-    config::route_rules::{MAX_RULES, Selection},
-    switch::Disabled,
-};
-
 const TABLES: &[Key] = &[
     key(agent::TABLE),
     key(metrics::TABLE),
@@ -92,14 +86,16 @@ impl Config {
                 break;
             }
         }
-        document.check_sources(&mut problems);
-        listen::check(&document.config, &document.listens, &mut problems);
         let Document { config, sites, set_names, unread_sets, .. } = &document;
+        source::check(config, &document.source_names, &mut problems);
+        listen::check(config, &document.listens, &mut problems);
         set::check((&config.sets, set_names, unread_sets), (&config.paths, sites), &mut problems);
         sink::check(&document.config.sinks, &document.sink_names, &mut problems);
         document.check_derived(&mut problems);
         document.check_traces(&mut problems);
-        document.check_routes(&mut problems);
+        if let Some(at) = document.routes.filter(|_| document.config.host.routes) {
+            route_rules::check(&document.config.paths, at, &mut problems);
+        }
         let Document { config, probe_sites, unread_paths, .. } = &mut document;
         if let Some(probe) = &mut config.probe {
             let paths = (&*config.paths, &*unread_paths);
@@ -302,33 +298,6 @@ impl Document {
         Ok(())
     }
 
-    fn check_sources(&self, problems: &mut Problems) {
-        if let Some(at) = self.source_names.get(source::MAX_SOURCES) {
-            let title = format!("{} sources", self.source_names.len());
-            problems.push(Fault::new(title, format!("at most {}", source::MAX_SOURCES)).at(*at));
-        }
-        let mut first = HashMap::new();
-        for (source, at) in self.config.sources.iter().zip(&self.source_names) {
-            if let Some(before) = first.insert(source.name.as_str(), *at) {
-                let fault = Fault::new("two sources have the same name", "the second");
-                problems.push(fault.help("rename one of them").at(*at).also(before, "the first"));
-            }
-        }
-        let is_own = |source: &Source| source.kind == SourceKind::Probe && source.url.is_none();
-        let sources = self.config.sources.iter().zip(&self.source_names);
-        if let Some((_, at)) = sources.clone().find(|(source, _)| is_own(source))
-            && self.config.probe.is_none()
-        {
-            let fault = Fault::new("this agent has no probe service", "it asks that");
-            problems.push(fault.help("add [probe], or the `url` of another host's").at(*at));
-        }
-        let mut passive = sources.filter(|(source, _)| source.kind == SourceKind::Passive);
-        if let (Some((_, first)), Some((_, second))) = (passive.next(), passive.next()) {
-            let fault = Fault::new("two sources are passive", "they would see the same flows");
-            problems.push(fault.help("leave one out").at(*second).also(*first, "the first"));
-        }
-    }
-
     fn check_peers(&mut self, problems: &mut Problems) {
         let (peers, sites) = std::mem::take(&mut self.peers);
         let place = self.seen.get(peers::TABLE).copied();
@@ -358,19 +327,6 @@ impl Document {
         let paths = paths.iter().map(|path| path.name.as_str()).collect();
         let rest = trace::Rest { sinks, derived, paths, unread_paths: &self.unread_paths };
         trace::check(traces, &self.trace_sites, &rest, problems);
-    }
-
-    /// Every look-up of a route goes through the rules one by one.
-    fn check_routes(&self, problems: &mut Problems) {
-        let Some(at) = self.routes.filter(|_| self.config.host.routes) else { return };
-        let rules = Selection::of(&self.config.paths).rules(&Disabled::default()).len();
-        if rules > MAX_RULES {
-            let title = format!("`routes`: the paths need {rules} rules");
-            let fault = Fault::new(title, format!("at most {MAX_RULES}"));
-            let help = "leave `reorder` or `delayed_ack` out where they matter least, or join \
-                        prefixes; each combination of a path's prefixes and ports is a rule";
-            problems.push(fault.help(help).at(at));
-        }
     }
 
     /// TOML forbids it, but sees one section at a time.

@@ -7,7 +7,11 @@ use ipnet::IpNet;
 use wad_common::ports::Ports;
 
 pub use self::selection::{Selected, Selection};
-use super::PathPolicy;
+use super::{
+    PathPolicy,
+    fault::{Fault, Problems, Span},
+};
+use crate::switch::Disabled;
 
 /// The tables begin here: one for each pair of metrics.
 const FIRST_TABLE: u32 = 1_190_000;
@@ -75,6 +79,18 @@ pub enum To {
     Table(u32),
     /// The rule of the main table, past rules of ours for wider prefixes.
     Main,
+}
+
+/// Refuses paths that take too many rules, where `[host] routes` at that place has them made.
+pub(super) fn check(paths: &[PathPolicy], at: Span, problems: &mut Problems) {
+    let rules = Selection::of(paths).rules(&Disabled::default()).len();
+    if rules > MAX_RULES {
+        let title = format!("`routes`: the paths need {rules} rules");
+        let fault = Fault::new(title, format!("at most {MAX_RULES}"));
+        let help = "leave `reorder` or `delayed_ack` out where they matter least, or join \
+                    prefixes; each combination of a path's prefixes and ports is a rule";
+        problems.push(fault.help(help).at(at));
+    }
 }
 
 #[cfg(test)]
