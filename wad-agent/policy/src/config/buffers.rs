@@ -162,6 +162,15 @@ mod tests {
     }
 
     #[test]
+    fn max_buffer_may_be_written_with_escapes() {
+        let text = "[limits]\n\"max_buff\\u0065r\" = '4MiB'\n\
+                    [[path]]\nname = 'p'\nremote = '10.0.0.1'\nsndbuf = '64MiB'\n";
+        let config = Config::parse("wad.toml", text, &testing::host()).expect("valid");
+        assert_eq!(config.limits.max_buffer_bytes, Some(4 * MIB));
+        assert_eq!(config.paths[0].sndbuf_bytes, Some(4 * MIB));
+    }
+
+    #[test]
     fn max_buffer_cuts_an_auto_that_the_kernel_would_not_take() {
         let line = "bandwidth = '400Gbit'\nrtt = '100ms'\n";
         let path = |keys| path(&format!("{line}{keys}"));

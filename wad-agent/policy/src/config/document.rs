@@ -73,7 +73,7 @@ impl Config {
     pub fn check(texts: &Texts, host: &Host) -> Result<Self, ConfigError> {
         let mut problems = Problems::default();
         let mut document = Document::default();
-        let shared = Shared::find(texts);
+        let shared = Shared::find(texts, &mut problems);
         for section in sections::sections(texts) {
             let read =
                 section.and_then(|section| document.read(section, &shared, host, &mut problems));
@@ -186,7 +186,7 @@ impl Document {
             self.listens.note("[metrics] listen", listen);
         }
         if let Some(table) = root.table(limits::TABLE, limits::KEYS, problems) {
-            self.config.limits = limits::read(&table, problems);
+            self.config.limits = limits::read(&table, shared.max_buffer_bytes, problems);
         }
         if let Some(learn) = learn::read(&root, problems) {
             self.config.learn = Some(learn);

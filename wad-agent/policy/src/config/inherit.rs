@@ -11,7 +11,9 @@ use super::{
     buffers,
     cut::Most,
     fault::{Fault, Problems, quoted},
-    fields, limits, path, quantity,
+    fields,
+    keys::{Key, key},
+    limits, path,
     sections::sections,
     table::{self, Layer, Located, Table},
     texts::Texts,
@@ -19,7 +21,9 @@ use super::{
 
 pub const DEFAULTS: &str = "defaults";
 pub const INHERIT: &str = "inherit";
-const MAX_BUFFER: &str = "max_buffer";
+
+/// The table that is read here of a part of a file, beside those of paths.
+const LIMITS: &[Key] = &[key(limits::TABLE)];
 
 /// Most paths that others inherit from: they are kept while all are read.
 const MOST_PARENTS: usize = 1_000;
@@ -32,26 +36,29 @@ pub struct Shared<'t> {
     parents: HashMap<String, (usize, DeTable<'t>)>,
     /// There are more parents than are kept.
     is_full: bool,
-    /// `[limits] max_buffer`, as far as it is right.
-    max_buffer_bytes: Option<u32>,
+    /// `[limits] max_buffer`.
+    pub max_buffer_bytes: Option<u32>,
 }
 
 impl<'t> Shared<'t> {
     /// Finds them before any path is read: they may stand behind those that have fields from
-    /// them, in another file. What is wrong is said when the texts are read.
-    pub fn find(texts: &'t Texts) -> Self {
+    /// them, in another file. What is wrong with tables is said when the texts are read.
+    pub fn find(texts: &'t Texts, problems: &mut Problems) -> Self {
         let mut shared = Self::default();
         let mut names = HashSet::new();
         let all = || sections(texts).map_while(Result::ok);
-        let concerns =
-            |text: &str| [DEFAULTS, INHERIT, MAX_BUFFER].iter().any(|word| text.contains(word));
+        // What is written with escapes may be one of these words.
+        let words = [DEFAULTS, INHERIT, limits::MAX_BUFFER, "\\"];
+        let concerns = |text: &str| words.iter().any(|word| text.contains(word));
         for section in all().filter(|section| concerns(section.text)) {
             let Ok(root) = DeTable::parse(section.text) else { continue };
             let defaults = root.get_ref().get(DEFAULTS).and_then(|it| it.get_ref().as_table());
             if let Some(defaults) = defaults {
                 shared.defaults.get_or_insert_with(|| (section.base_bytes, defaults.clone()));
             }
-            shared.max_buffer_bytes = shared.max_buffer_bytes.or(max_buffer_bytes(root.get_ref()));
+            let limits = Table::open(&root, LIMITS, section.base_bytes, &mut Problems::default());
+            let most = limits::read_max_buffer(&limits, problems);
+            shared.max_buffer_bytes = shared.max_buffer_bytes.or(most);
             for parent in paths(root.get_ref()).filter_map(|path| text(path, INHERIT)) {
                 if names.len() < MOST_PARENTS {
                     names.insert(parent.to_owned());
@@ -137,12 +144,6 @@ pub fn check_defaults(table: &Table<'_>, problems: &mut Problems) {
             problems.push(fault.help("write it in every [[path]] that it is meant for").at(at));
         }
     }
-}
-
-fn max_buffer_bytes(root: &DeTable<'_>) -> Option<u32> {
-    let value = root.get(limits::TABLE)?.get_ref().as_table()?.get(MAX_BUFFER)?;
-    let bytes = quantity::size(value.get_ref(), limits::BUFFER_BYTES).ok()?;
-    u32::try_from(bytes).ok()
 }
 
 fn paths<'a, 't>(root: &'a DeTable<'t>) -> impl Iterator<Item = &'a DeTable<'t>> {

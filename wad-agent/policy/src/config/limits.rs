@@ -17,11 +17,12 @@ use super::{
 };
 
 pub const TABLE: &str = "limits";
+pub const MAX_BUFFER: &str = "max_buffer";
 
 /// The memory of tuned flows: with less no flow with buffers could be tuned.
 const MEMORY_BYTES: RangeInclusive<u64> = 1 << 20..=i64::MAX as u64;
 
-pub const BUFFER_BYTES: RangeInclusive<u64> = MIN_BYTES..=MAX_BYTES;
+const BUFFER_BYTES: RangeInclusive<u64> = MIN_BYTES..=MAX_BYTES;
 
 const CHANGE_INTERVAL: RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_secs(86_400);
@@ -33,7 +34,7 @@ pub const KEYS: &[Key] = &[
         "most that TCP is to hold, by the kernel's own count: near it [buffers](../buffers.md) \
          grow no more, beyond it the largest shrink",
     ),
-    key("max_buffer").takes(
+    key(MAX_BUFFER).takes(
         Size(BUFFER_BYTES),
         Means("just below 1 GiB"),
         "largest buffer of any path",
@@ -62,18 +63,25 @@ impl Default for Limits {
     }
 }
 
-pub fn read(table: &Table<'_>, problems: &mut Problems) -> Limits {
+/// Reads the table, but for `max_buffer`.
+pub fn read(table: &Table<'_>, max_buffer_bytes: Option<u32>, problems: &mut Problems) -> Limits {
     let usual = Limits::default();
     let max_memory =
         table.read("max_memory", problems, |value| quantity::size(value, MEMORY_BYTES));
-    let max_buffer =
-        table.read("max_buffer", problems, |value| quantity::size(value, BUFFER_BYTES));
     let change_interval =
         read_time(table, "change_interval", CHANGE_INTERVAL, "1s to 1d", problems);
     Limits {
         max_memory_bytes: max_memory.map(|size| size.value),
-        // In range, hence whole.
-        max_buffer_bytes: max_buffer.map(|size| size.value as u32),
+        max_buffer_bytes,
         change_interval: change_interval.unwrap_or(usual.change_interval),
     }
+}
+
+/// Reads `max_buffer` of a part of a file: paths that stand before it are bounded as well.
+pub fn read_max_buffer(root: &Table<'_>, problems: &mut Problems) -> Option<u32> {
+    // What else is wrong with the table is said when the rest of it is read.
+    let table = root.table(TABLE, KEYS, &mut Problems::default())?;
+    let size = table.read(MAX_BUFFER, problems, |value| quantity::size(value, BUFFER_BYTES))?;
+    // In range, hence whole.
+    Some(size.value as u32)
 }
