@@ -48,7 +48,7 @@ pub const KEYS: &[Key] = &[
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Limits {
-    /// Memory that tuned flows may pin; None for a quarter of `tcp_mem[1]`.
+    /// Most memory that TCP is to hold; None for the first number of `tcp_mem`.
     pub max_memory_bytes: Option<u64>,
     /// Largest buffer of any path, as the argument of SO_SNDBUF and SO_RCVBUF.
     pub max_buffer_bytes: Option<u32>,
