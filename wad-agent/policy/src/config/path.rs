@@ -54,7 +54,7 @@ pub fn read(
 
     let before = problems.count();
     let remote = read_prefixes(table, "remote", problems);
-    check_hosts(&remote, problems);
+    check_remote(&remote, problems);
     let remote_sets = read_sets(table, problems);
     let remote_names = host_name::read(table, problems);
     let local = read_local(table, problems);
@@ -232,17 +232,19 @@ fn read_prefixes(table: &Table<'_>, key: &str, problems: &mut Problems) -> Vec<L
     nets.unwrap_or_default()
 }
 
-/// Refuses what is no address of any host: one that forgot the length means all.
-fn check_hosts(remote: &[Located<IpNet>], problems: &mut Problems) {
-    for net in remote {
-        if net.value.addr().is_unspecified() && net.value.prefix_len() == net.value.max_prefix_len()
-        {
-            let title = format!("`remote`: `{}` is no host's address", net.value.addr());
-            let fault = Fault::new(title, "no connection goes there");
-            let help = format!("write \"{}/0\" for all addresses", net.value.addr());
-            problems.push(fault.help(help).at(net.at));
-        }
+/// Refuses what is no host's address: one that forgot the length means all.
+fn check_remote(remote: &[Located<IpNet>], problems: &mut Problems) {
+    for Located { value: net, at } in remote.iter().filter(|net| is_no_host(net.value)) {
+        let title = format!("`remote`: `{}` is no host's address", net.addr());
+        let fault = Fault::new(title, "no connection goes there");
+        let help = format!("write \"{}/0\" for all addresses", net.addr());
+        problems.push(fault.help(help).at(*at));
     }
+}
+
+/// Whether it is `0.0.0.0` or `::`, not a prefix that begins there.
+fn is_no_host(net: IpNet) -> bool {
+    net.addr().is_unspecified() && net.prefix_len() == net.max_prefix_len()
 }
 
 /// Reads the names of the sets that the path is for, each once.
@@ -255,9 +257,8 @@ fn read_sets(table: &Table<'_>, problems: &mut Problems) -> Vec<String> {
 
 fn read_local(table: &Table<'_>, problems: &mut Problems) -> Vec<Located<IpNet>> {
     let local = read_prefixes(table, "local", problems);
-    // 0.0.0.0 is the papers' way to say any; no flow has it.
-    let is_any = |net: IpNet| net.addr().is_unspecified() && net.prefix_len() > 0;
-    if local.iter().any(|net| is_any(net.value)) {
+    // It is the papers' way to say any.
+    if local.iter().any(|net| is_no_host(net.value)) {
         return Vec::new();
     }
     if let Some(beyond) = local.get(RULES_PER_ADDRESS) {
@@ -274,4 +275,24 @@ fn read_local(table: &Table<'_>, problems: &mut Problems) -> Vec<Located<IpNet>>
 fn networks(fields: &[Located<IpNet>]) -> Vec<IpNet> {
     let mut seen = HashSet::new();
     fields.iter().map(|net| net.value).filter(|&net| seen.insert(net)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::{Config, testing::host};
+
+    #[test]
+    fn the_address_of_no_host_is_any_and_a_prefix_from_there_is_not() {
+        let local = |local: &str| {
+            let text = format!("[[path]]\nname = 'p'\nremote = '10.0.0.1'\nlocal = '{local}'\n");
+            let path = Config::parse("wad.toml", &text, &host()).expect("valid").paths.remove(0);
+            path.local.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for any in ["0.0.0.0", "::"] {
+            assert!(local(any).is_empty(), "{any}");
+        }
+        for prefix in ["0.0.0.0/1", "::/1", "10.0.0.0/8"] {
+            assert_eq!(local(prefix), [prefix]);
+        }
+    }
 }
