@@ -75,7 +75,8 @@ pub fn take_over(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKe
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
     let laws = algorithms::load(pins, setup.instance, &missing, btf)?;
     algorithms::register(pins, None, laws)?;
-    options::follow(pins, &setup.cgroup.file, setup.paths)?;
+    options::attach_wanted(pins, &setup.cgroup.file, setup.paths)?;
+    options::detach_unwanted(pins, setup.paths)?;
     take_back(pins, setup, btf)?;
     let links = Links::open(pins, setup.cgroup, None)?;
     let mut maps = Maps::open(pins, setup.left_alone)?;

@@ -61,24 +61,13 @@ impl Links {
         Ok(())
     }
 
-    /// Attaches the program for options, if these paths want it and it is not there. Returns
-    /// whether it did.
-    pub fn attach_options(&self, pins: &Pins, paths: &[PathPolicy]) -> Result<bool> {
-        let is_missing = options::is_wanted(paths) && !pins.options_link().exists();
-        if is_missing {
-            options::follow(pins, &self.cgroup.file, paths)?;
-        }
-        Ok(is_missing)
-    }
-
     /// Takes the program for options off, unless these paths want it.
     pub fn detach_options(&mut self, pins: &Pins, paths: &[PathPolicy]) -> Result<()> {
-        if options::is_wanted(paths) {
-            return Ok(());
+        if !options::is_wanted(paths) {
+            // The pin is its last holder from here on.
+            self.held.remove(pins::OPTIONS_LINK);
         }
-        // The pin is its last holder from here on.
-        self.held.remove(pins::OPTIONS_LINK);
-        options::follow(pins, &self.cgroup.file, paths)
+        options::detach_unwanted(pins, paths)
     }
 
     /// Leaves all of it to the pins, which are all there as far as they can be.

@@ -209,7 +209,7 @@ impl Tuning {
         };
         let mut has_attached = false;
         let changed = registered.and_then(|()| {
-            has_attached = links.attach_options(&self.pins, paths)?;
+            has_attached = options::attach_wanted(&self.pins, &links.cgroup.file, paths)?;
             self.maps().install(paths, instance, groups)
         });
         // What was there stays until nothing in force wants it.

@@ -15,19 +15,27 @@ use super::{Pins, Result, TuningError, maps, objects};
 
 const PROGRAM: &str = "wad_options";
 
-/// Attaches it, or takes it off, as these paths want it.
-pub fn follow(pins: &Pins, cgroup: &File, paths: &[PathPolicy]) -> Result<()> {
-    let link = pins.options_link();
-    match (is_wanted(paths), link.exists()) {
-        (true, false) => attach(&load(pins)?, pins, None, cgroup),
-        (false, true) => fs::remove_file(&link).map_err(TuningError::Options),
-        _ => Ok(()),
-    }
-}
-
 /// Whether a path of these needs it.
 pub fn is_wanted(paths: &[PathPolicy]) -> bool {
     paths.iter().any(|path| path.override_setsockopt)
+}
+
+/// Attaches it, if these paths want it and it is not there. Returns whether it did.
+pub fn attach_wanted(pins: &Pins, cgroup: &File, paths: &[PathPolicy]) -> Result<bool> {
+    let is_missing = is_wanted(paths) && !pins.options_link().exists();
+    if is_missing {
+        attach(&load(pins)?, pins, None, cgroup)?;
+    }
+    Ok(is_missing)
+}
+
+/// Takes it off, if it is there and these paths do not want it.
+pub fn detach_unwanted(pins: &Pins, paths: &[PathPolicy]) -> Result<()> {
+    let link = pins.options_link();
+    if is_wanted(paths) || !link.exists() {
+        return Ok(());
+    }
+    fs::remove_file(&link).map_err(TuningError::Options)
 }
 
 pub fn load(pins: &Pins) -> Result<OwnedFd> {
