@@ -27,6 +27,8 @@ pub struct Making<'a> {
     pub indices: Indices<'a>,
     pub instance: &'a Instance,
     pub disabled: &'a Disabled,
+    /// The shares of new flows that policies are for.
+    pub shares: &'a Shares,
 }
 
 /// Says which indices new paths get: none that a path before them has left anything
@@ -122,7 +124,7 @@ pub struct Withheld {
 
 impl PolicySet {
     pub fn new(paths: &[PathPolicy], making: Making<'_>) -> Self {
-        let Making { generation, known, indices, instance, disabled } = making;
+        let Making { generation, known, indices, instance, disabled, shares } = making;
         let (names, next) = assign_indices(paths, known, indices);
         let mut policies = Vec::new();
         let mut withheld = HashMap::new();
@@ -132,6 +134,7 @@ impl PolicySet {
                 policies.resize(place + 1, None);
             }
             let mut policy = policy(path, instance);
+            policy.share = shares.within(&path.name, policy.share);
             let observe = path.observe;
             if observe || disabled.holds(&path.name) {
                 withheld.insert(*index, Withheld { policy, observe });
@@ -146,16 +149,6 @@ impl PolicySet {
 }
 
 impl PolicySet {
-    /// Has policies be for no more than what their paths have been given of new flows.
-    pub fn take_shares(&mut self, shares: &Shares) {
-        for (name, index) in &self.names {
-            let aside = self.withheld.get_mut(index).map(|aside| &mut aside.policy);
-            if let Some(policy) = aside.or(self.policies[*index as usize].as_mut()) {
-                policy.share = shares.within(name, policy.share);
-            }
-        }
-    }
-
     /// The run of the longest prefix of at most `bits` that has the address.
     pub fn run(&self, address: u128, bits: u8) -> Option<RuleRun> {
         let host = Mapped { address, bits: 128 };
@@ -371,8 +364,15 @@ mod tests {
         disabled: &Disabled,
         indices: Indices<'_>,
     ) -> PolicySet {
-        let instance = &Instance::default();
-        PolicySet::new(paths, Making { generation: 7, known, indices, instance, disabled })
+        let making = Making {
+            generation: 7,
+            known,
+            indices,
+            instance: &Instance::default(),
+            disabled,
+            shares: &Shares::default(),
+        };
+        PolicySet::new(paths, making)
     }
 
     /// Returns the indices of these paths, and the next one.
@@ -487,12 +487,19 @@ mod tests {
     fn shares_are_of_what_a_path_gives_be_it_disabled_or_not() {
         let paths = ["a", "b", "c"].map(|name| path(name, &["10.0.0.0/8"]));
         let disabled = Disabled { all: false, paths: ["b".to_owned()].into() };
-        let mut set = set_after(&HashMap::new(), &paths, &disabled);
         let mut given = Shares::default();
         for name in ["a", "b", "gone"] {
             given.give(name, 7);
         }
-        set.take_shares(&given);
+        let making = Making {
+            generation: 7,
+            known: &HashMap::new(),
+            indices: Indices { next: 0, is_left: &|_| false },
+            instance: &Instance::default(),
+            disabled: &disabled,
+            shares: &given,
+        };
+        let set = PolicySet::new(&paths, making);
         let shares: Vec<_> = set.policies.iter().flatten().map(|policy| policy.share).collect();
         assert_eq!(shares, [7, share::ALL, share::ALL]);
         assert_eq!(set.withheld[&1].policy.share, 7);

@@ -244,10 +244,15 @@ impl Maps {
             generation != 0 && !matches!(self.paths.get(&index, 0), Err(MapError::KeyNotFound))
         };
         let indices = Indices { next: self.get(Setting::NextPath)? as u32, is_left: &is_left };
-        let making =
-            Making { generation: generation + 1, known: &known, indices, instance, disabled };
-        let mut set = PolicySet::new(paths, making);
-        set.take_shares(&self.shares);
+        let making = Making {
+            generation: generation + 1,
+            known: &known,
+            indices,
+            instance,
+            disabled,
+            shares: &self.shares,
+        };
+        let set = PolicySet::new(paths, making);
         let patterns = Arc::new(set.patterns.clone());
         let inner = Inner {
             rules: Arc::new(rules(&set)?),

@@ -10,6 +10,7 @@ use crate::{
     instance::Instance,
     policy_set::{Indices, Making, Patterns, PolicySet},
     readings::PathState,
+    shares::Shares,
 };
 
 /// A policy set that is in no kernel: what an agent that starts now would put in force.
@@ -24,7 +25,14 @@ impl<'a> Offline<'a> {
     pub fn new(paths: &'a [PathPolicy], instance: &Instance, disabled: &Disabled) -> Self {
         // Nothing had an index before: they are those of the file.
         let indices = Indices { next: 0, is_left: &|_| false };
-        let making = Making { generation: 0, known: &HashMap::new(), indices, instance, disabled };
+        let making = Making {
+            generation: 0,
+            known: &HashMap::new(),
+            indices,
+            instance,
+            disabled,
+            shares: &Shares::default(),
+        };
         Self { set: PolicySet::new(paths, making), paths }
     }
 
