@@ -288,6 +288,29 @@ fn a_buffer_that_max_buffer_cuts_is_said_to_be_cut() {
 }
 
 #[test]
+fn a_buffer_is_held_against_what_the_path_holds() {
+    let why = |size: u32| {
+        let policy = format!(
+            "[[path]]\nname = 'p'\nremote = '10.0.0.1'\nbandwidth = '1Gbit'\nrtt = '180ms'\n\
+             sndbuf = {size}\nrcvbuf = 'auto'\n"
+        );
+        ask_of(&policy, "remote=10.0.0.1", &Disabled::default()).path.expect("a path").why
+    };
+    for (size, share) in [
+        (4_096, "less than a hundredth"),
+        (224_999, "less than a hundredth"),
+        (225_000, "0.01 times as much"),
+        (45_000_000, "2.00 times as much"),
+    ] {
+        let told = format!(
+            "sndbuf is {size} bytes because the configuration says so; 1 Gbit/s times 180 ms are \
+             22500000 bytes, of which it is {share}"
+        );
+        assert_eq!(why(size)[0], told);
+    }
+}
+
+#[test]
 fn what_would_be_applied_is_shown_though_it_is_not() {
     let observed = ask("remote=2001:db8::1").path.expect("a path");
     assert_eq!(observed.state, PathState::Observed);

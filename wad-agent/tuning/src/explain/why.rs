@@ -112,14 +112,11 @@ fn buffers(policy: &Policy, origin: &Origin) -> Vec<String> {
         let bdp_bytes = rate / 8.0 * rtt;
         let path = format!("{} times {} are {bdp_bytes:.0} bytes", Rate(rate), Rtt(rtt));
         why.push(match (is_auto, origin.streams) {
-            (false, _) => {
-                let times = f64::from(bytes) / bdp_bytes;
-                format!(
-                    "{key} is {bytes} bytes because {}; {path}, of which it is {times:.2} times as \
-                     much",
-                    word(cut)
-                )
-            }
+            (false, _) => format!(
+                "{key} is {bytes} bytes because {}; {path}, of which it is {}",
+                word(cut),
+                Times(f64::from(bytes) / bdp_bytes)
+            ),
             (true, 0 | 1) => format!(
                 "{key} grows with need up to that{cut_from}, {AUTO_HEADROOM} times what the path \
                  holds: {path}"
@@ -180,6 +177,19 @@ impl std::fmt::Display for Rate {
             rate => (rate / 1e3, "kbit/s"),
         };
         write!(f, "{} {unit}", rounded(number))
+    }
+}
+
+/// How much something is of something else.
+struct Times(f64);
+
+impl std::fmt::Display for Times {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // With two digits it could be nothing at all.
+        if self.0 < 0.01 {
+            return f.write_str("less than a hundredth");
+        }
+        write!(f, "{:.2} times as much", self.0)
     }
 }
 
