@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use wad_policy::config::{NotBegun, Unsettled};
 use wad_tuning::journal::Damage;
 
 #[derive(Debug, thiserror::Error)]
@@ -12,6 +13,12 @@ pub enum CommandError {
     TooLarge { segments: f64 },
     #[error("{} takes all lines: --max-bytes and --keep are for files", .file.display())]
     BoundsOfStream { file: PathBuf },
+    /// An experiment of the command line is none.
+    #[error(transparent)]
+    Unsettled(#[from] Unsettled),
+    /// An experiment of the command line cannot begin.
+    #[error(transparent)]
+    NotBegun(#[from] NotBegun),
     /// The agent has changed nothing, or has put all back.
     #[error("{done}: {reason}")]
     Refused { done: &'static str, reason: String },

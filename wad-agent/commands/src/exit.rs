@@ -4,7 +4,7 @@ use std::{error::Error, io, process::ExitCode};
 
 use wad_agent::{api::BindError, client::ClientError};
 use wad_linux::{lock::LockError, privileges::PrivilegeError};
-use wad_policy::config::ConfigError;
+use wad_policy::config::{ConfigError, Unsettled};
 
 use crate::error::CommandError;
 
@@ -140,7 +140,11 @@ const fn of_command(error: &CommandError) -> Exit {
     match error {
         CommandError::NoInstrument { .. }
         | CommandError::TooLarge { .. }
-        | CommandError::BoundsOfStream { .. } => Exit::Usage,
+        | CommandError::BoundsOfStream { .. }
+        | CommandError::Unsettled(Unsettled::Unfit(_) | Unsettled::Alpha { .. })
+        | CommandError::NotBegun(_) => Exit::Usage,
+        // That is of the path, whatever the command line says.
+        CommandError::Unsettled(Unsettled::NothingToCompare(_)) => Exit::Failure,
         CommandError::Refused { .. } => Exit::Refused,
         CommandError::Elsewhere { .. } | CommandError::NotReady { .. } => Exit::Unavailable,
         CommandError::NotNoted { .. }

@@ -334,7 +334,9 @@ const TABLE: &[Row] = &[
         command: "experiment plan",
         ends: &[
             ("p --config FOLDER/good.toml", Code(0)),
-            ("p --block 77s --config FOLDER/good.toml", Code(1)),
+            ("p --block 77s --config FOLDER/good.toml", Code(64)),
+            ("p --alpha 2 --config FOLDER/good.toml", Code(64)),
+            ("p --until 2000-01-01T00:00:00Z --config FOLDER/good.toml", Code(64)),
             ("p --neighbour q --config FOLDER/good.toml", Code(1)),
             ("none --config FOLDER/good.toml", Code(1)),
             ("p --config FOLDER/bad.toml", Code(78)),

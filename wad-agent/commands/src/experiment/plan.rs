@@ -11,12 +11,12 @@ use jiff::Timestamp;
 use schemars::JsonSchema;
 use serde::Serialize;
 use wad_agent::evidence::at;
-use wad_evidence::metric::METRICS;
-use wad_policy::config::{Config, Host, refuse_neighbours};
+use wad_evidence::{experiment::Settings, metric::METRICS, plan::Moment};
+use wad_policy::config::{AskedExperiment, Config, Host, PathPolicy, refuse_neighbours};
 use wad_toolbox::{amounts::Time, text_table::TextTable};
 
 use super::asked::Asked;
-use crate::{arguments::ConfigFile, output};
+use crate::{arguments::ConfigFile, error::CommandError, output};
 
 #[derive(Debug, Args)]
 pub struct Arguments {
@@ -87,15 +87,13 @@ pub fn run(args: &Arguments) -> Result<()> {
         bail!("{why}");
     }
     let of_file = path.experiment.as_deref().filter(|_| asked == Default::default());
-    let settings = match of_file {
-        Some(settings) => settings.clone(),
-        None => asked.settle(path)?,
-    };
     let now = Duration::try_from(Timestamp::now().as_duration()).unwrap_or_default();
-    let plan = settings.begin(now, 0)?.plan;
+    let Settings { plan, alpha, .. } = match of_file {
+        Some(settings) => settings.begin(now, 0)?,
+        None => of_command_line(&asked, path, now)?,
+    };
     let pair_seconds = 2.0 * plan.length().as_secs_f64();
-    let seconds =
-        |pairs: u32| (f64::from(pairs) * times_longer(settings.alpha)).ceil() * pair_seconds;
+    let seconds = |pairs: u32| (f64::from(pairs) * times_longer(alpha)).ceil() * pair_seconds;
     let planned = Planned {
         path: path.name.clone(),
         block_seconds: plan.length().as_secs_f64(),
@@ -103,7 +101,7 @@ pub fn run(args: &Arguments) -> Result<()> {
         blocks: plan.blocks(),
         begins: at(plan.start()),
         ends: at(plan.end()),
-        alpha: settings.alpha,
+        alpha,
         takes: PAIRS
             .map(|(effect, deviation, half, most)| Takes {
                 effect,
@@ -114,6 +112,14 @@ pub fn run(args: &Arguments) -> Result<()> {
             .into(),
     };
     if args.json { output::print_json(&planned) } else { output::print(Page(&planned)) }
+}
+
+fn of_command_line(
+    asked: &AskedExperiment,
+    path: &PathPolicy,
+    now: Moment,
+) -> Result<Settings, CommandError> {
+    Ok(asked.settle(path)?.begin(now, 0)?)
 }
 
 struct Page<'p>(&'p Planned);
