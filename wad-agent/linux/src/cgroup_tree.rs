@@ -34,9 +34,9 @@ pub struct Tree {
     cgroups: Cgroups,
     /// Most that are followed.
     most: usize,
-    /// Those that may not be read.
+    /// Cgroups that may not be read.
     closed: BTreeSet<PathBuf>,
-    /// Those for which there was no room, without those within.
+    /// Cgroups for which there was no room, without those within.
     beyond: BTreeSet<PathBuf>,
 }
 

@@ -80,7 +80,7 @@ pub struct Resume {
     base: u32,
     /// The least RTT of Reconnaissance; 0 for none.
     min_rtt_us: u32,
-    /// What is known is too old from this second on.
+    /// Knowledge is too old from this second on.
     until_s: u32,
     /// The Unvalidated Phase began then; it wraps.
     jumped_us: u32,

@@ -6,7 +6,7 @@
 //! (max_ssthresh / 2) cut down to a whole number, and thereby by up to half more
 //! than its own bound where K is 2. Here K is not cut down.
 
-use super::{MAX_LAW_INCREASE_Q16, Window, aimd::ONE_Q16};
+use super::{MAX_LAW_INCREASE_Q16, Window};
 
 /// The window after an ACK in slow start, and the acknowledged segments left
 /// over for congestion avoidance: those after it reached ssthresh.
@@ -38,7 +38,7 @@ const fn standard(window: Window, end_segments: u32, acked_segments: u32) -> (Wi
 /// Grows by half of `max_ssthresh` in an RTT, up to ssthresh.
 #[inline(always)]
 const fn limited(window: Window, acked_segments: u32) -> (Window, u32) {
-    let increase_q16 = limited_increase_segments(window.max_ssthresh_segments) * ONE_Q16;
+    let increase_q16 = limited_increase_segments(window.max_ssthresh_segments) << 16;
     let (earned_segments, credit_q16) = window.earn(increase_q16, acked_segments);
     let room_segments = window.ssthresh_segments.saturating_sub(window.cwnd_segments);
     if earned_segments < room_segments {
@@ -61,7 +61,7 @@ const fn limited(window: Window, acked_segments: u32) -> (Window, u32) {
 /// RTTs with one segment more than half. One segment at least; and not beyond
 /// what a law may ask for, which is less than half above 131,068.
 pub(super) const fn limited_increase_segments(max_ssthresh_segments: u32) -> u32 {
-    const MOST: u32 = MAX_LAW_INCREASE_Q16 / ONE_Q16;
+    const MOST: u32 = MAX_LAW_INCREASE_Q16 >> 16;
     match max_ssthresh_segments / 2 {
         0 => 1,
         half if half < MOST => half,
