@@ -33,9 +33,10 @@ use crate::{
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/kubernetes/chart");
 const MANIFESTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/kubernetes/manifests");
 /// These can't be had on one node in namespaces.
-const NOT_SHOWN: [&str; 8] = [
+const NOT_SHOWN: [&str; 9] = [
     "net.core.rmem_max and wmem_max are raised: they are the machine's, not the node's",
     "profiles of AppArmor: the node has none",
+    "a node on which SELinux enforces, and OpenShift's constraints: the node has neither",
     "Prometheus finds the pods by itself: Debian's is built without that, and is told them",
     "a NetworkPolicy holds: the network of the node knows none",
     "PodMonitor and PrometheusRule are taken by their operator: it is not there",
@@ -170,7 +171,9 @@ impl Node<'_> {
             "config/kubernetes/manifests/wad.yaml is not what the chart renders: \
              `cargo xtask kubernetes render` renews it"
         );
-        for refused in ["image.tagg=x", "metrics.port=0", "metrics.port=9000"] {
+        for refused in
+            ["image.tagg=x", "metrics.port=0", "metrics.port=9000", "seLinuxOptions.typ=x"]
+        {
             let set = format!("--set={refused}");
             ensure!(
                 self.cluster.helm(&["template", "wad", CHART, &set]).is_err(),
@@ -190,6 +193,9 @@ impl Node<'_> {
         // It asks nothing of the API server, unless it is told to.
         let by_server =
             rendered(&["--kube-version=1.37.0", "--set=pods.apiServer=true,pods.kubelet=false"])?;
+        let untyped = rendered(&["--kube-version=1.37.0", "--set=seLinuxOptions=null"])?;
+        ensure!(plain.contains("seLinuxOptions:\n              type: spc_t\n"), "{plain}");
+        ensure!(!untyped.contains("seLinuxOptions"), "{untyped}");
         // Kubelets before 1.37 have no socket.
         let before = rendered(&["--kube-version=1.36.9"])?;
         for (part, is_there) in [
