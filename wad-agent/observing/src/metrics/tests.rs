@@ -71,6 +71,20 @@ fn a_path_has_44_series_at_most() {
     assert!(text.len() < 3_000_000, "{} bytes", text.len());
 }
 
+/// Prometheus sets these of whom it scrapes, and renames those of a series that it finds: a sum by
+/// one of them would be of the agents, not of what they tell.
+#[test]
+fn no_label_is_one_of_those_who_scrape() {
+    let theirs =
+        ["job", "instance", "namespace", "pod", "container", "endpoint", "service", "node"];
+    let text = scrape(example(), 1000, Format::OpenMetrics);
+    for label in theirs {
+        let is_there =
+            ["{", ","].iter().any(|before| text.contains(&format!("{before}{label}=\"")));
+        assert!(!is_there, "{label}");
+    }
+}
+
 #[test]
 fn namespaces_are_bounded_and_no_connection_is_lost() {
     let of = |readings: Readings| {
@@ -84,8 +98,8 @@ fn namespaces_are_bounded_and_no_connection_is_lost() {
     pods.flows.insert("other".into(), 3);
     let lines = of(readings.clone());
     assert_eq!(lines.len(), 101);
-    assert_eq!(lines[99], "wad_pods_flows{namespace=\"n099\"} 2");
-    assert_eq!(lines[100], "wad_pods_flows{namespace=\"other\"} 103");
+    assert_eq!(lines[99], "wad_pods_flows{pod_namespace=\"n099\"} 2");
+    assert_eq!(lines[100], "wad_pods_flows{pod_namespace=\"other\"} 103");
     readings.pods.as_mut().unwrap().flows.clear();
     assert!(of(readings.clone()).is_empty());
     // Where nobody follows pods, nothing is said of them.

@@ -89,7 +89,8 @@ impl<'a> Pods<'a> {
         }
         let counted = || node.metric("wad_pods_flows_adopted_total");
         until("connections that ran are counted", SOON, counted, |now| *now > adopted)?;
-        let of_namespace = || node.metric(&format!("wad_pods_flows{{namespace=\"{NAMESPACE}\"}}"));
+        let of_namespace =
+            || node.metric(&format!("wad_pods_flows{{pod_namespace=\"{NAMESPACE}\"}}"));
         until("connections are counted by namespace", SOON, of_namespace, |now| *now >= 1.0)?;
         ensure!(labelled.is_under_law()?, "the other pod is not tuned any more");
         labelled.is_well()?;

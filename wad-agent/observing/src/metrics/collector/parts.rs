@@ -120,7 +120,7 @@ pub fn pods(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Re
         }
     }
     flows.extend((other != 0).then(|| (OTHER, ConstGauge::new(other))));
-    family(encoder, &PODS_FLOWS, "namespace", flows)
+    family(encoder, &PODS_FLOWS, "pod_namespace", flows)
 }
 
 pub fn sinks(readings: &Readings, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

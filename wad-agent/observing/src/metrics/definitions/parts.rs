@@ -120,7 +120,7 @@ pub const PODS_ADOPTED: Definition = Definition {
            their pod or of its labels",
 };
 
-/// The metric has the label `namespace`.
+/// The metric has the label `pod_namespace`.
 pub const PODS_FLOWS: Definition = Definition {
     name: "wad_pods_flows",
     unit: None,
