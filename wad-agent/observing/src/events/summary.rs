@@ -164,6 +164,21 @@ mod tests {
     }
 
     #[test]
+    fn the_book_says_how_many_and_turns_them_off_alone() {
+        let page = include_str!("../../../../docs/src/install.md");
+        assert!(page.contains(&format!("at most {LINES_PER_SECOND} in a second")));
+        let directive = "info,wad::events::summary=warn";
+        assert!(page.contains(&format!("`WAD_LOG={directive}`")));
+        let lines = logged(directive, || {
+            let mut summaries = Summaries::default();
+            (0..100).for_each(|_| summaries.ended(&event(), &owner(), "bob"));
+            summaries.report_held_back();
+            tracing::info!(target: "wad_observing::events", "another line");
+        });
+        assert_eq!(lines.len(), 1, "{lines:?}");
+    }
+
+    #[test]
     fn a_flow_that_left_is_not_said_to_have_closed() {
         let mut left = event();
         left.kind = Kind::Leave as u32;
