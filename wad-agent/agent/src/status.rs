@@ -66,7 +66,8 @@ pub struct Status {
     pub generation: u64,
     /// Reloads of the configuration, since the start.
     pub reloads: ReloadStatus,
-    /// Capabilities that the agent does without, each with what goes without it.
+    /// Capabilities that the agent does without, each with what goes without it; and ceilings of
+    /// the host that it may not raise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacking: Vec<String>,
     /// Parts that are not in the kernel any more where they belong, each with the reason.
@@ -441,6 +442,7 @@ pub struct Untuned {
 impl Status {
     #[must_use]
     pub fn new(about: &About, readings: Readings) -> Self {
+        let privileges = about.privileges.lacking().map(ToString::to_string);
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             instance: about.instance.clone(),
@@ -450,7 +452,9 @@ impl Status {
             cgroup: about.cgroup.clone(),
             generation: readings.generation,
             reloads: readings.reloads.into(),
-            lacking: about.privileges.lacking().map(ToString::to_string).collect(),
+            lacking: Vec::from_iter(
+                privileges.chain(readings.too_low.iter().map(ToString::to_string)),
+            ),
             detached: readings.attachment.faults().map(str::to_owned).collect(),
             memory_held_bytes: readings.memory.held_bytes,
             memory_limit_bytes: readings.memory.limit_bytes,

@@ -28,6 +28,20 @@ pub enum SysctlError {
     NotANumber { key: String, value: String, source: std::num::ParseIntError },
 }
 
+impl SysctlError {
+    fn writing(key: &str, value: &str, source: io::Error) -> Self {
+        Self::Write { key: key.to_owned(), value: value.to_owned(), source }
+    }
+
+    /// Whether this process may read the setting, and not change it: /proc/sys is read-only in
+    /// most containers.
+    #[must_use]
+    pub fn is_not_permitted(&self) -> bool {
+        let Self::Write { source, .. } = self else { return false };
+        matches!(source.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+    }
+}
+
 /// Says what it takes to have a setting. (Linux 6.1 does not even show those of net.core
 /// in other namespaces.)
 fn needs(key: &str, others: &[&str]) -> String {
@@ -70,11 +84,15 @@ impl Sysctl {
                 fs::OpenOptions::new().write(true).truncate(true).open(self.file(key))?;
             io::Write::write_all(&mut file, value.as_bytes())
         };
-        write().map_err(|source| SysctlError::Write {
-            key: key.to_owned(),
-            value: value.to_owned(),
-            source,
-        })
+        write().map_err(|source| SysctlError::writing(key, value, source))
+    }
+
+    /// Checks that `key` may be set to this value, as far as that is known before it is.
+    pub fn may_write(&self, key: &str, value: &str) -> Result<(), SysctlError> {
+        match fs::OpenOptions::new().write(true).open(self.file(key)) {
+            Ok(_) => Ok(()),
+            Err(source) => Err(SysctlError::writing(key, value, source)),
+        }
     }
 
     /// Empty where it cannot be read.
@@ -100,7 +118,7 @@ pub fn last_number(key: &str, value: &str) -> Result<u64, SysctlError> {
 /// A folder with a few settings in it, for tests.
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {
-    use std::fs;
+    use std::{fs, os::unix::fs::symlink};
 
     use super::Sysctl;
 
@@ -115,6 +133,14 @@ pub mod testing {
             fs::write(file, format!("{value}\n")).unwrap();
         }
         (root, sysctl)
+    }
+
+    /// Has a setting be a number that nobody may change, not even root: 65536, how many groups
+    /// a process may be in.
+    pub fn make_read_only(sysctl: &Sysctl, key: &str) {
+        let file = sysctl.file(key);
+        fs::remove_file(&file).unwrap();
+        symlink("/proc/sys/kernel/ngroups_max", file).unwrap();
     }
 }
 
@@ -137,6 +163,20 @@ mod tests {
         let error = sysctl.write("kernel.nonsense", "1").unwrap_err();
         assert!(error.to_string().starts_with("cannot set kernel.nonsense to 1"));
         assert!(sysctl.read("kernel.nonsense").is_err());
+    }
+
+    #[test]
+    fn what_may_not_be_changed_is_told_from_what_fails() {
+        let (_root, sysctl) = testing::tree(&[("kernel.mine", "1"), ("kernel.theirs", "1")]);
+        testing::make_read_only(&sysctl, "kernel.theirs");
+        sysctl.may_write("kernel.mine", "2").unwrap();
+        assert_eq!(sysctl.read("kernel.mine").unwrap(), "1");
+        assert_eq!(sysctl.read("kernel.theirs").unwrap(), "65536");
+        for set in [Sysctl::may_write, Sysctl::write] {
+            let error = set(&sysctl, "kernel.theirs", "2").unwrap_err();
+            assert!(error.is_not_permitted(), "{error:?}");
+            assert!(!set(&sysctl, "kernel.nonsense", "2").unwrap_err().is_not_permitted());
+        }
     }
 
     #[test]

@@ -32,6 +32,7 @@ use wad_linux::{netns::Skipped, own_process::Usage};
 use wad_toolbox::shortage;
 use wad_tuning::{
     attachment::Attachment,
+    ceilings::TooLow,
     journal::Change,
     readings::{KernelReadings, PathReading, PathState, ProgramRuns},
     routes,
@@ -57,6 +58,8 @@ pub struct Readings {
     pub skipped: Skipped,
     /// The changes that the journal would undo.
     pub changes: Vec<Change>,
+    /// The ceilings that are lower than paths need and stay so, each with the reason.
+    pub too_low: Vec<TooLow>,
     pub reloads: Reloads,
     pub routes: routes::Counts,
     /// The times that something failed, by what there was too little of.

@@ -3,7 +3,7 @@
 //! SO_SNDBUF (socket(7)), before the kernel doubles them; those on buffers that the
 //! kernel tunes are the buffers themselves (tcp(7)), of this network namespace.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, fmt};
 
 use tracing::warn;
 use wad_linux::sysctl::last_number;
@@ -68,10 +68,30 @@ impl Ceilings {
     /// Raises what is too low, all of it or nothing. What an agent that died raised
     /// counts as wad's own.
     pub fn raise(self, journal: &mut Journal) -> Result<Raised, JournalError> {
+        self.raise_but(journal, |_| false)
+    }
+
+    /// Raises what is too low, but for what this process may not change: flows that would need
+    /// more have as much as there is.
+    pub fn raise_what_may_be(self, journal: &mut Journal) -> Result<Raised, JournalError> {
+        self.raise_but(journal, JournalError::is_not_permitted)
+    }
+
+    /// Raises what is too low and can be raised, whatever the reason is that the rest cannot.
+    pub fn raise_what_can_be(self, journal: &mut Journal) -> Raised {
+        self.raise_but(journal, |_| true).expect("each failure is borne")
+    }
+
+    fn raise_but(
+        self,
+        journal: &mut Journal,
+        is_borne: fn(&JournalError) -> bool,
+    ) -> Result<Raised, JournalError> {
         let mut raised = Raised::default();
         for (key, need_bytes) in self.needs() {
             match adjust(journal, key, need_bytes, Ordering::Greater) {
-                Ok(change) => raised.0.extend(change),
+                Ok(change) => raised.moved.extend(change),
+                Err(error) if is_borne(&error) => raised.too_low.push(TooLow::new(key, error)),
                 Err(error) => {
                     raised.undo(journal);
                     return Err(error);
@@ -79,22 +99,6 @@ impl Ceilings {
             }
         }
         Ok(raised)
-    }
-
-    /// Raises what is too low and can be raised, and says of the rest that it cannot:
-    /// flows that would need more have as much as there is, and others lose nothing.
-    pub fn raise_what_can_be(self, journal: &mut Journal) -> Raised {
-        let mut raised = Raised::default();
-        for (key, need_bytes) in self.needs() {
-            match adjust(journal, key, need_bytes, Ordering::Greater) {
-                Ok(change) => raised.0.extend(change),
-                Err(error) => warn!(
-                    "buffers stay below {need_bytes} bytes, which is what was measured: {}",
-                    with_causes(&error.into())
-                ),
-            }
-        }
-        raised
     }
 
     /// Lowers what wad raised and no longer needs, never below what it was
@@ -132,7 +136,11 @@ impl Ceilings {
 /// The ceilings that a change of policy raised, and what they were until then, in the
 /// order in which it was done.
 #[derive(Debug, Default)]
-pub struct Raised(Vec<Moved>);
+pub struct Raised {
+    moved: Vec<Moved>,
+    /// The ceilings that should have been raised as well.
+    pub too_low: Vec<TooLow>,
+}
 
 #[derive(Debug)]
 struct Moved {
@@ -141,15 +149,36 @@ struct Moved {
     after: String,
 }
 
+/// A ceiling that is lower than paths need, and stays so. It is shown as what goes without, and
+/// why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TooLow {
+    pub key: &'static str,
+    pub why: String,
+}
+
+impl TooLow {
+    fn new(key: &'static str, error: JournalError) -> Self {
+        Self { key, why: with_causes(&error.into()) }
+    }
+}
+
+impl fmt::Display for TooLow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "buffers of paths end at what the host allows: {}", self.why)
+    }
+}
+
 impl Raised {
-    /// Adds what was raised after it.
+    /// Adds what was raised after it, which is for the needs of this one, too.
     pub fn extend(&mut self, later: Self) {
-        self.0.extend(later.0);
+        self.moved.extend(later.moved);
+        self.too_low = later.too_low;
     }
 
     /// Puts them back, the latest first. One that someone else has set since is theirs.
     pub fn undo(self, journal: &mut Journal) {
-        for moved in self.0.iter().rev() {
+        for moved in self.moved.iter().rev() {
             if let Err(error) = moved.undo(journal) {
                 warn!("{} stays raised: {}", moved.key, with_causes(&error.into()));
             }
@@ -391,14 +420,50 @@ mod tests {
         };
         let other = PathPolicy { rcvbuf_bytes: Some(9_000_000), ..PathPolicy::default() };
         let paths = [wrong.clone(), other];
-        let mut raised = Ceilings::of_file(&paths).raise(&mut journal).unwrap();
+        let mut raised = Ceilings::of_file(&paths).raise_what_may_be(&mut journal).unwrap();
         raised.extend(Ceilings::of(&paths).raise_what_can_be(&mut journal));
+        assert_eq!(
+            raised.too_low.iter().map(|it| it.key).collect::<Vec<_>>(),
+            [TCP_RMEM, TCP_WMEM]
+        );
         assert_eq!(host.now(), (9_000_000, 300_000));
         raised.undo(&mut journal);
         assert_eq!(host.now(), (212_992, 300_000));
         // What the file itself asks for is had, or the file is refused.
         let file = [PathPolicy { measured: None, ..wrong }];
-        assert!(Ceilings::of_file(&file).raise(&mut journal).is_err());
+        assert!(Ceilings::of_file(&file).raise_what_may_be(&mut journal).is_err());
+    }
+
+    #[test]
+    fn what_may_not_be_raised_leaves_paths_with_what_there_is() {
+        let host = Host::new();
+        testing::make_read_only(&host.sysctl, RMEM_MAX);
+        let mut journal = host.journal();
+        let next =
+            Ceilings { rcvbuf_bytes: 9_000_000, sndbuf_bytes: 400_000, ..Ceilings::default() };
+        let raised = next.raise_what_may_be(&mut journal).unwrap();
+        assert_eq!(host.now(), (65_536, 400_000));
+        let [too_low] = &raised.too_low[..] else { panic!("{raised:?}") };
+        assert_eq!(too_low.key, RMEM_MAX);
+        let told = too_low.to_string();
+        for part in ["what the host allows", "cannot set net.core.rmem_max to 9000000"] {
+            assert!(told.contains(part), "{told}");
+        }
+        // Nothing is noted of it, however often it is tried.
+        let lines = || {
+            std::fs::read_dir(host.state.path())
+                .unwrap()
+                .map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap().lines().count())
+        };
+        next.raise_what_may_be(&mut journal).unwrap();
+        assert_eq!(lines().collect::<Vec<_>>(), [1]);
+        raised.undo(&mut journal);
+        assert_eq!(host.now(), (65_536, 300_000));
+        // All or nothing.
+        assert!(next.raise(&mut journal).unwrap_err().is_not_permitted());
+        // Anything else that fails is no bound of the host's.
+        let untuned = Ceilings { tuned_bytes: 1, ..next };
+        assert!(untuned.raise_what_may_be(&mut journal).is_err());
     }
 
     #[test]

@@ -200,6 +200,14 @@ pub enum JournalError {
     Lock(#[from] LockError),
 }
 
+impl JournalError {
+    /// Whether it is of a setting that this process may not change.
+    #[must_use]
+    pub fn is_not_permitted(&self) -> bool {
+        matches!(self, Self::Sysctl(error) if error.is_not_permitted())
+    }
+}
+
 /// The journal of one instance, and the way to make the changes it records.
 #[derive(Debug)]
 pub struct Journal {
@@ -283,6 +291,8 @@ impl Journal {
     /// Sets `key`, journalled.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), JournalError> {
         let before = self.sysctl.read(key)?;
+        // What may not be changed gets no line, as that would be two more at each try.
+        self.sysctl.may_write(key, value)?;
         let namespace = self.place;
         let change = |before: &str, after: &str| Change::Sysctl {
             namespace,

@@ -20,6 +20,8 @@ use wad_testbed::{
     wad::{Home, program},
 };
 
+use crate::said::json;
+
 const LIMIT: Duration = Duration::from_secs(10);
 
 const POLICY: &str =
@@ -50,6 +52,36 @@ fn the_bpf_file_system_is_mounted_and_unmounted_again() -> Result<()> {
     let counts = run_command(&mut command)?;
     ensure!(counts.split_whitespace().eq(["0", "1", "0"]), "{counts}");
     ensure!(!home.journal().exists() && sysctl::get("net.core.rmem_max")? == "212992");
+    Ok(())
+}
+
+/// As in a container, where nothing of the host's is mounted to be written.
+#[e2e(long, alone)]
+fn a_ceiling_that_may_not_be_raised_leaves_paths_with_what_there_is() -> Result<()> {
+    let stand = Stand::set_up("ceiling")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, &format!("{POLICY}sndbuf = '8MiB'\n"))?;
+    let ceiling = "/proc/sys/net/core/wmem_max";
+    let read_only = format!("mount --bind {ceiling} {ceiling}; mount -o remount,bind,ro {ceiling}");
+    let agent = home.start_in(&read_only, stand.cgroup())?;
+    ensure!(sysctl::get("net.core.rmem_max")? == "8388608");
+    let status = json(&mut home.command("status"))?;
+    let lacking = status["lacking"].to_string();
+    ensure!(lacking.contains("cannot set net.core.wmem_max to 8388608"), "{lacking}");
+    let warnings = || home.log().matches("cannot set net.core.wmem_max").count();
+    ensure!(warnings() == 1, "{}", home.log());
+
+    let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], 7000))?;
+    let flow = connection.near_flow(wire.a())?;
+    ensure!(flow.congestion == home.algorithm()?, "{flow:?}");
+    // The kernel doubles it.
+    ensure!(flow.sndbuf_bytes == 2 * sysctl::get("net.core.wmem_max")?.parse::<u64>()?, "{flow:?}");
+    home.reload(&format!("{POLICY}sndbuf = '9MiB'\n"))?;
+    ensure!(warnings() == 1, "{}", home.log());
+    home.reload(POLICY)?;
+    ensure!(json(&mut home.command("status"))?["lacking"].is_null());
+    agent.stop()?;
+    ensure!(sysctl::get("net.core.rmem_max")? == "212992");
     Ok(())
 }
 

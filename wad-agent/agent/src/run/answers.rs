@@ -74,6 +74,7 @@ pub fn api(agent: &Agent<'_>, running: &Running<'_>, max_paths: usize) -> Api {
             let told = locked(&told);
             let mut readings = Readings::from(tuning.readings()?);
             readings.changes.clone_from(&told.changes);
+            readings.too_low.clone_from(&told.too_low);
             readings.reloads = told.reloads;
             drop(told);
             readings.routes = counted.counts();

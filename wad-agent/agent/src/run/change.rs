@@ -9,7 +9,7 @@ use wad_policy::config::{HostChanges, PathPolicy, route_rules::Selection};
 use wad_toolbox::mutex::locked;
 use wad_tuning::{
     bpf::{Pins, Setup, Start, Started, Tuning},
-    ceilings::{Ceilings, Raised},
+    ceilings::{Ceilings, Raised, TooLow},
     kernel_modules,
 };
 
@@ -38,7 +38,9 @@ pub struct Installed {
 pub fn put(force: &mut Force<'_>, plan: &[Step], wanted: &Wanted<'_>) -> Result<Installed> {
     let mut change = Change { force, wanted, raised: Raised::default(), installed: None };
     plan::carry_out(plan, &mut change)?;
-    Ok(change.installed.expect("every plan installs a policy set"))
+    let Change { force, raised, installed, .. } = change;
+    force.have_too_low(raised.too_low);
+    Ok(installed.expect("every plan installs a policy set"))
 }
 
 /// A change is one plan being carried out, with what its undo takes.
@@ -56,7 +58,7 @@ impl Hands for Change<'_, '_, '_> {
             Step::LoadModules => kernel_modules::load(wanted.policies)?,
             Step::RaiseCeilings => {
                 let mut journal = locked(&force.journal);
-                *raised = Ceilings::of_file(wanted.policies).raise(&mut journal)?;
+                *raised = Ceilings::of_file(wanted.policies).raise_what_may_be(&mut journal)?;
                 // One path's number is no reason to leave the others' as they were.
                 let measured = Ceilings::of(wanted.policies);
                 raised.extend(measured.raise_what_can_be(&mut journal));
@@ -126,6 +128,13 @@ impl Force<'_> {
         let Started { tuning, how, policy_set } = Tuning::start(pins, &setup)?;
         self.tuning = Some(Arc::new(tuning));
         Ok(Installed { policy_set, start: Some(how) })
+    }
+
+    /// Says which ceilings stay too low, of those that did not before.
+    fn have_too_low(&mut self, too_low: Vec<TooLow>) {
+        let is_new = |now: &&TooLow| self.too_low.iter().all(|before| before.key != now.key);
+        too_low.iter().filter(is_new).for_each(|now| warn!("{now}"));
+        self.too_low = too_low;
     }
 
     /// Takes out what the start has made. What it has taken over stays: flows of the

@@ -15,6 +15,7 @@ use wad_policy::switch::LeftAlone;
 use wad_toolbox::{mutex::locked, seldom::Seldom, shortage};
 use wad_tuning::{
     bpf::{self, BroughtAlong, Tuning, TuningError},
+    ceilings::TooLow,
     cgroup_bits::Groups,
     host::Host,
     journal::Journal,
@@ -42,6 +43,8 @@ pub struct Force<'a> {
     pub journal: Arc<Mutex<Journal>>,
     pub left_alone: LeftAlone,
     pub host: Host,
+    /// The ceilings that could not be raised for the policy in force.
+    pub too_low: Vec<TooLow>,
     /// The tuning; None until the start has installed it.
     pub(super) tuning: Option<Arc<Tuning>>,
     /// The log of flows; None until the start follows them.
@@ -98,6 +101,7 @@ impl<'a> Force<'a> {
             journal: Arc::clone(journal),
             left_alone,
             host: Host::new(&locked(journal))?,
+            too_low: Vec::new(),
             tuning: None,
             flows: None,
             ends: Ends::default(),

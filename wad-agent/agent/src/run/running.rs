@@ -25,7 +25,10 @@ use wad_policy::{
     switch::{self, LeftAlone},
 };
 use wad_toolbox::mutex::locked;
-use wad_tuning::journal::{Change, Journal};
+use wad_tuning::{
+    ceilings::TooLow,
+    journal::{Change, Journal},
+};
 
 use self::put::{Next, Put};
 use super::{
@@ -92,6 +95,8 @@ const SWITCH_PATIENCE: Duration = Duration::from_millis(700);
 pub struct Told {
     /// The changes that the journal would undo.
     pub changes: Vec<Change>,
+    /// The ceilings that could not be raised.
+    pub too_low: Vec<TooLow>,
     pub reloads: Reloads,
 }
 
@@ -144,7 +149,8 @@ impl<'a> Running<'a> {
         traces.put_in_force(ready, &live);
         exporter.put_in_force(in_force.otlp());
         let changes = locked(journal).changes().cloned().collect();
-        let told = Told { changes, reloads: Reloads::start() };
+        let too_low = force.too_low.clone();
+        let told = Told { changes, too_low, reloads: Reloads::start() };
         let board = Arc::new(Mutex::new(measured.board()));
         probes.see_flows(&board);
         peers.see(force.tuning(), &board, &hearing.ends);
@@ -335,6 +341,7 @@ impl<'a> Running<'a> {
         let changes = locked(&self.force.journal).changes().cloned().collect();
         let mut told = locked(&self.told);
         told.changes = changes;
+        told.too_low.clone_from(&self.force.too_low);
         change(&mut told);
     }
 }

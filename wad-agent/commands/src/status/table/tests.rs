@@ -11,7 +11,10 @@ use wad_observing::metrics::{
     testing::{example, path},
 };
 use wad_toolbox::refusals::RefusedFlows;
-use wad_tuning::attachment::{Lost, Part};
+use wad_tuning::{
+    attachment::{Lost, Part},
+    ceilings::TooLow,
+};
 
 use super::{
     paths::{MOST_PATHS, MOST_REFUSALS},
@@ -135,6 +138,15 @@ fn a_list_that_does_not_count_is_named() {
     readings.sets[0].prefixes = 1;
     let text = table_of(readings);
     let line = "set      aws: 1 prefix, read 59 s ago; cannot read /a\n";
+    assert!(text.contains(line), "{text}");
+}
+
+#[test]
+fn ceilings_that_may_not_be_raised_are_said_to_be_lacking() {
+    let why = "cannot set net.core.wmem_max to 8388608: Read-only file system".to_owned();
+    let too_low = vec![TooLow { key: "net.core.wmem_max", why }];
+    let text = table_of(Readings { too_low, ..example() });
+    let line = "lacking  buffers of paths end at what the host allows: cannot set net.core.wmem";
     assert!(text.contains(line), "{text}");
 }
 
