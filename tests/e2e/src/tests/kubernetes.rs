@@ -28,6 +28,7 @@ use wad_testbed::{
 use crate::{
     PEER,
     application::{Seen, kind},
+    book,
 };
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../config/kubernetes/chart");
@@ -171,9 +172,13 @@ impl Node<'_> {
             "config/kubernetes/manifests/wad.yaml is not what the chart renders: \
              `cargo xtask kubernetes render` renews it"
         );
-        for refused in
-            ["image.tagg=x", "metrics.port=0", "metrics.port=9000", "seLinuxOptions.typ=x"]
-        {
+        for refused in [
+            "image.tagg=x",
+            "metrics.port=0",
+            "metrics.port=9000",
+            "seLinuxOptions.typ=x",
+            "extraEnv=x",
+        ] {
             let set = format!("--set={refused}");
             ensure!(
                 self.cluster.helm(&["template", "wad", CHART, &set]).is_err(),
@@ -190,6 +195,7 @@ impl Node<'_> {
         {
             ensure!(all.contains(part), "{part} is not rendered");
         }
+        self.check_guarded()?;
         // It asks nothing of the API server, unless it is told to.
         let by_server =
             rendered(&["--kube-version=1.37.0", "--set=pods.apiServer=true,pods.kubelet=false"])?;
@@ -213,6 +219,30 @@ impl Node<'_> {
             );
         }
         println!("the chart is linted, and the plain manifests are what it renders");
+        Ok(())
+    }
+
+    /// Holds the chart against the values of the book's page.
+    fn check_guarded(&self) -> Result<()> {
+        let log = book::block(book::KUBERNETES, "The log", "yaml")?;
+        let guarded = book::block(book::KUBERNETES, "Guarded", "yaml")?;
+        let file = self.folder.join("guarded.yaml");
+        fs::write(&file, format!("{guarded}{log}"))?;
+        let values = format!("--values={}", file.display());
+        let config = self.folder.join("guarded.toml");
+        fs::write(&config, book::block(book::KUBERNETES, "Guarded", "toml")?)?;
+        let config = format!("--set-file=config={}", config.display());
+        let rendered = self.cluster.helm(&["template", "wad", CHART, &values, &config])?;
+        for part in [
+            "    certificate_key = \"/run/secrets/metrics/tls.key\"\n",
+            "            defaultMode: 256\n            secretName: wad-metrics\n",
+            "            - mountPath: /run/secrets/metrics\n              name: metrics\n",
+            "            - name: WAD_LOG\n              value: info,wad::events::summary=warn\n",
+            "      scheme: https\n      tlsConfig:\n        ca:\n          secret:\n",
+            "        serverName: wad.example.net\n      basicAuth:\n        password:\n",
+        ] {
+            ensure!(rendered.contains(part), "{part} is not in:\n{rendered}");
+        }
         Ok(())
     }
 
