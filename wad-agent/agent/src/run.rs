@@ -130,9 +130,9 @@ pub fn run(options: &Options) -> Result<()> {
     let unconfined = confine();
     let texts = options.texts();
     let seen = reload::fingerprint(&texts);
-    let config = parse::configuration(&texts?, options)?;
+    let (config, host) = parse::configuration(&texts?, options)?;
     let log = log::init(config.log)?;
-    parse::tell_choices(&config.paths);
+    parse::tell_choices(&config.paths, &host);
     let privileges = privileges::check()?;
     unconfined.iter().for_each(|error| warn!("{}", told(error)));
     privileges.lacking().for_each(|lacking| info!("{lacking}"));

@@ -156,9 +156,9 @@ mod tests {
         fs::write(&config, "[agent]\nstate_dir = '/srv/wad'\n").unwrap();
         assert_eq!(state_dir(&noted, &config).unwrap(), Path::new("/srv/wad"));
 
-        let path = "[[path]]\nname = 'p'\nremote = '192.0.2.1'\ncongestion = 'gone'\n";
+        let path = "[[path]]\nname = 'p'\nremote = '192.0.2.1'\ncongestion = 'wad_gone'\n";
         fs::write(&config, path).unwrap();
-        assert!(state_dir(&noted, &config).unwrap_err().to_string().contains("gone"));
+        assert!(state_dir(&noted, &config).unwrap_err().to_string().contains("wad_gone"));
         noted.note(Path::new("/srv/wad")).unwrap();
         assert_eq!(state_dir(&noted, &config).unwrap(), Path::new("/srv/wad"));
     }

@@ -88,7 +88,9 @@ fn an_algorithm_of_the_kernels_is_loaded_if_need_be() -> Result<()> {
         Ok(agent) => agent,
         Err(error) => {
             let said = error.to_string();
-            let is_named = said.contains(&format!("no congestion control `{OF_THE_KERNEL}`"));
+            // The kernel is asked where its modules are not listed.
+            let is_named = said.contains(&format!("no congestion control `{OF_THE_KERNEL}`"))
+                || said.contains(&format!("nor loads the congestion control {OF_THE_KERNEL}"));
             ensure!(is_named && !is_to_be_had, "{said}");
             return Ok(());
         }

@@ -153,11 +153,12 @@ fn an_agent_that_hangs_is_replaced() -> Result<()> {
     })
 }
 
-/// The exposure that systemd sees is at most 3.0 of 10.
+/// The exposure that systemd sees is at most 3.1 of 10. It takes 0.2 for the list of kernel
+/// modules, which may be read.
 #[e2e(never = "there is no systemd", beside)]
 fn a_unit_has_few_privileges() -> Result<()> {
     let mut command = Command::new("systemd-analyze");
-    command.args(["security", "--no-pager", "--offline=true", "--threshold=30", UNIT]);
+    command.args(["security", "--no-pager", "--offline=true", "--threshold=31", UNIT]);
     run_command(&mut command)?;
     Ok(())
 }

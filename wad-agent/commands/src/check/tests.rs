@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 use wad_policy::{
-    config::testing::{compare, root},
+    config::{
+        Loadable,
+        testing::{compare, root},
+    },
     shares::MODELLED,
 };
 
@@ -17,7 +20,7 @@ fn report(text: &str) -> Value {
 }
 
 fn told<T>(text: &str, sysctl_bytes: Option<u64>, tell: impl FnOnce(&Page<'_>) -> T) -> T {
-    let loadable = ["bbr", "scalable"].map(str::to_owned).to_vec();
+    let loadable = Loadable::Known(["bbr", "scalable"].map(str::to_owned).to_vec());
     let congestion_controls = vec!["reno".to_owned()];
     let host = Host { congestion_controls, loadable, ..Host::default() };
     let config = Config::parse("wad.toml", text, &host).expect("valid");

@@ -96,7 +96,7 @@ impl OfPath {
     pub fn read(file: Option<&FilePath>, name: &str) -> Result<Self> {
         let file = file.unwrap_or_else(|| FilePath::new(DEFAULT_CONFIG));
         let mut host = Host::read()?;
-        host.loadable.extend(KERNELS.map(|(name, _)| name.to_owned()));
+        host.congestion_controls.extend(KERNELS.map(|(name, _)| name.to_owned()));
         let mut config = Config::load(file, &host)?;
         // The memory and the kernel's own buffers are those of whatever host it is to run on.
         let max_buffer_bytes = config.limits.max_buffer_bytes;

@@ -3,7 +3,7 @@
 use std::sync::LazyLock;
 
 use super::{
-    Host,
+    Host, Loadable,
     texts::{Text, Texts},
 };
 
@@ -12,7 +12,7 @@ pub static HOST: LazyLock<Host> = LazyLock::new(|| {
     let owned = |names: [&str; 2]| names.map(str::to_owned).to_vec();
     Host {
         congestion_controls: owned(["reno", "cubic"]),
-        loadable: owned(["bbr", "vegas"]),
+        loadable: Loadable::Known(owned(["bbr", "vegas"])),
         ..Host::default()
     }
 });

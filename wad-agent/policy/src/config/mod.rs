@@ -104,9 +104,9 @@ pub use field::{Checked, Field, Kind};
 pub use fields::capacity::BAND as DEFAULT_BAND;
 pub use files::MAX_BYTES as MAX_FILE_BYTES;
 pub use guard::{Guard, User};
-pub use host::Host;
 #[cfg(feature = "fuzz")]
 pub use host::loadable;
+pub use host::{Host, Loadable};
 pub use host_changes::{HostChanges, TransmitQueue};
 pub use interface::{InterfacePattern, is_name as is_interface_name};
 pub use keys::LeftOut;

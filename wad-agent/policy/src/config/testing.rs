@@ -5,14 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Host, InterfacePattern, interface};
+use super::{Host, InterfacePattern, Loadable, interface};
 
 /// Returns a host that is the same on every machine.
 pub fn host() -> Host {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     Host {
         congestion_controls: owned(&["reno", "cubic"]),
-        loadable: owned(&["bbr", "highspeed", "scalable", "vegas"]),
+        loadable: Loadable::Known(owned(&["bbr", "highspeed", "scalable", "vegas"])),
         users: [("root".to_owned(), 0), ("globus".to_owned(), 993)].into(),
         groups: [("root".to_owned(), 0), ("netops".to_owned(), 994)].into(),
         ..Host::default()

@@ -58,6 +58,6 @@ impl Running<'_> {
         let options = self.agent.options;
         let texts = options.texts().map_err(anyhow::Error::from);
         let config = texts.and_then(|texts| parse::configuration(&texts, options));
-        config.map_err(|error| with_causes(&error))
+        config.map(|(config, _)| config).map_err(|error| with_causes(&error))
     }
 }

@@ -49,8 +49,8 @@ impl Running<'_> {
         let options = self.agent.options;
         let texts = options.texts();
         self.seen = reload::fingerprint(&texts);
-        let config = parse::configuration(&texts?, options)?;
-        parse::tell_choices(&config.paths);
+        let (config, host) = parse::configuration(&texts?, options)?;
+        parse::tell_choices(&config.paths, &host);
         let fields = self.in_force.restart_only(&config);
         if fields.is_empty() { Ok(config) } else { Err(Refusal::RestartOnly(fields).into()) }
     }

@@ -6,7 +6,7 @@ use wad_common::policy::CONGESTION_BYTES;
 
 use crate::{
     config::{
-        Congestion, Host, PassedOver,
+        Congestion, Host, Loadable, PassedOver,
         fault::{Fault, Problem, Problems, quoted},
         table::{self, Located, Table},
     },
@@ -68,11 +68,18 @@ fn one(name: &str, host: &Host) -> Result<Congestion, Fault> {
     if let Some(law) = law(name)? {
         return Ok(law);
     }
-    let (loaded, loadable) = (host.congestion_controls.iter(), host.loadable.iter());
-    if !is_of_wad(name) && loaded.chain(loadable).any(|known| known == name) {
+    let is_loaded = host.congestion_controls.iter().any(|known| known == name);
+    let is_there = is_loaded || (is_name(name) && host.loadable.may_have(name));
+    if !is_of_wad(name) && is_there {
         return Ok(Congestion::Kernel(name.to_owned()));
     }
     Err(no_such(name, host))
+}
+
+/// Tells whether a congestion control could be called so.
+fn is_name(name: &str) -> bool {
+    let is_known = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-');
+    !name.is_empty() && name.len() < CONGESTION_BYTES && name.bytes().all(is_known)
 }
 
 /// Returns one that need not be there.
@@ -81,8 +88,7 @@ fn entry(value: &DeValue<'_>, host: &Host) -> Result<Entry, Fault> {
     if let Some(congestion) = law(name)? {
         return Ok(Entry { congestion, lack: None });
     }
-    let is_known = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-');
-    if name.is_empty() || name.len() >= CONGESTION_BYTES || !name.bytes().all(is_known) {
+    if !is_name(name) {
         let title = format!("{} is no name of a congestion control", quoted(name));
         let label = format!("it takes 1 to {} letters, digits, _ and -", CONGESTION_BYTES - 1);
         return Err(Fault::new(title, label));
@@ -91,9 +97,9 @@ fn entry(value: &DeValue<'_>, host: &Host) -> Result<Entry, Fault> {
     if is_of_wad(name) {
         return Err(no_such(name, host));
     }
-    let is_in = |names: &[String]| names.iter().any(|known| known == name);
     let refused = host.refused.get(name).cloned();
-    let is_there = is_in(&host.congestion_controls) || (refused.is_none() && is_in(&host.loadable));
+    let is_loaded = host.congestion_controls.iter().any(|known| known == name);
+    let is_there = is_loaded || (refused.is_none() && host.loadable.may_have(name));
     let lack = (!is_there).then(|| PassedOver { name: name.to_owned(), refused });
     Ok(Entry { congestion: Congestion::Kernel(name.to_owned()), lack })
 }
@@ -123,8 +129,10 @@ fn no_such(name: &str, host: &Host) -> Fault {
     let ours = Law::named().map(|law| -> &str { law.name() });
     let known: Vec<_> = ours.chain(loaded.map(String::as_str)).collect();
     let mut help = format!("there are {}", known.join(", "));
-    if !host.loadable.is_empty() {
-        help += &format!(", and as modules of the kernel's {}", host.loadable.join(", "));
+    if let Loadable::Known(modules) = &host.loadable
+        && !modules.is_empty()
+    {
+        help += &format!(", and as modules of the kernel's {}", modules.join(", "));
     }
     Fault::new(title, "the running kernel does not have it").help(help)
 }
@@ -187,6 +195,27 @@ mod tests {
         // Somebody else had it loaded by now.
         host.congestion_controls.push("bbr".to_owned());
         assert_eq!(chosen(&path(list, &host)), "bbr");
+    }
+
+    /// The kernel is asked then, and what it refuses is passed over.
+    #[test]
+    fn where_modules_are_not_known_any_name_may_be_one() {
+        let mut host = host();
+        host.loadable = Loadable::Unknown("no such file".to_owned());
+        assert_eq!(chosen(&path("congestion = 'bbr'", &host)), "bbr");
+        let list = "congestion = ['bbr', 'cubic']";
+        assert_eq!(chosen(&path(list, &host)), "bbr");
+        host.refused = BTreeMap::from([("bbr".to_owned(), "not permitted".to_owned())]);
+        let refused = path(list, &host);
+        assert_eq!(chosen(&refused), "cubic");
+        let words = refused.origin.passed_over_words().expect("one was passed over");
+        assert!(words.ends_with("the kernel did not load tcp_bbr (not permitted)"), "{words}");
+
+        for no_name in ["wad_amid", "b br", "", "a_name_of_16_long"] {
+            let text = format!("[[path]]\nname = 'p'\nremote = '::1'\ncongestion = '{no_name}'\n");
+            let error = Config::parse("wad.toml", &text, &host).expect_err(no_name).to_string();
+            assert!(error.contains("no congestion control"), "{error}");
+        }
     }
 
     /// Its fields are in force where that law is chosen, and of no consequence elsewhere.
