@@ -130,6 +130,52 @@ fn a_restart_leaves_no_gap_in_tuning() -> Result<()> {
     restarted.with_context(|| home.log())
 }
 
+/// An address that the host has until this is dropped.
+struct LateAddress;
+
+impl LateAddress {
+    const ADDRESS: &str = "192.0.2.77";
+
+    fn add() -> Result<Self> {
+        Self::change("add")?;
+        Ok(Self)
+    }
+
+    fn change(verb: &str) -> Result<(), ProcessError> {
+        let mut command = Command::new("ip");
+        command.args(["address", verb, &format!("{}/32", Self::ADDRESS), "dev", "lo"]);
+        run_command(&mut command).map(|_| ())
+    }
+}
+
+impl Drop for LateAddress {
+    fn drop(&mut self) {
+        let _ = Self::change("del");
+    }
+}
+
+/// By default systemd gives up after five starts in ten seconds.
+#[e2e(never = "there is no systemd", alone)]
+fn a_unit_is_tried_until_an_address_is_there() -> Result<()> {
+    let stand = Stand::set_up("unit-late")?;
+    let home = Home::create(&program()?, &path("p", ADDRESSES_V4[1]))?;
+    let late = format!("listen = \"{}:", LateAddress::ADDRESS);
+    let policy = fs::read_to_string(home.config())?.replace("listen = \"127.0.0.1:", &late);
+    ensure!(policy.contains(&late), "{policy}");
+    fs::write(home.config(), policy)?;
+    let systemd = systemd(&stand, &home, "RestartSec=100ms\n")?;
+    systemd.systemctl(&["start", "--no-block", "wad.service"])?;
+    let restarts = || Ok::<u32, anyhow::Error>(systemd.property("NRestarts")?.parse()?);
+    until("it has been tried often", LIMIT, restarts, |count| *count > 6)
+        .with_context(|| home.log())?;
+    ensure!(home.log().contains("this host has no address"), "{}", home.log());
+    let _address = LateAddress::add()?;
+    let state = || Ok::<_, anyhow::Error>(systemd.property("ActiveState")?);
+    until("it is active", LIMIT, state, |state| state == "active").with_context(|| home.log())?;
+    systemd.systemctl(&["stop", "wad.service"])?;
+    Ok(())
+}
+
 #[e2e(never = "there is no systemd", alone)]
 fn an_agent_that_hangs_is_replaced() -> Result<()> {
     let stand = Stand::set_up("unit-watchdog")?;

@@ -29,8 +29,8 @@ const LIMIT: Duration = Duration::from_secs(360);
 const SOON: Duration = Duration::from_secs(30);
 const ROOM: &str = "net.core.wmem_max";
 
-/// It is started again at once, however often.
-const AT_ONCE: &str = "RestartSec=0\n[Unit]\nStartLimitIntervalSec=0\n";
+/// It is started again at once.
+const AT_ONCE: &str = "RestartSec=0\n";
 
 fn restarts(systemd: &Systemd) -> Result<u64> {
     Ok(systemd.property("NRestarts")?.parse()?)
