@@ -32,7 +32,7 @@ pub enum ReloadOutcome {
         #[serde(flatten)]
         diff: Box<Diff>,
     },
-    /// The file is wrong, or changes what takes a restart. Nothing was changed.
+    /// The file is wrong, or changes what takes a stop and a start. Nothing was changed.
     Refused { reason: String },
     /// This host would not have the configuration. What had been changed was put
     /// back.
@@ -60,7 +60,8 @@ pub enum Refusal {
 fn restart_only(fields: &[&str]) -> String {
     let (s, them) = if fields.len() == 1 { ("s", "it") } else { ("", "them") };
     format!(
-        "{} change{s}, which takes a restart: restart the agent, or set {them} back",
+        "{} change{s}, which takes a stop and a start (a restart goes on with what is in use): stop \
+         the agent and start it, or set {them} back",
         fields.join(", ")
     )
 }
@@ -99,11 +100,12 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_a_restart_is_named() {
+    fn what_takes_a_stop_and_a_start_is_named() {
         let said = |fields: &[&'static str]| Refusal::RestartOnly(fields.to_vec()).to_string();
         assert_eq!(
             said(&["agent.state_dir"]),
-            "agent.state_dir changes, which takes a restart: restart the agent, or set it back"
+            "agent.state_dir changes, which takes a stop and a start (a restart goes on with what is \
+             in use): stop the agent and start it, or set it back"
         );
         assert!(said(&["agent.a", "agent.b"]).starts_with("agent.a, agent.b change, which"));
     }

@@ -148,6 +148,9 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let noted = StateDir::of(&lock);
     let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
+    if let Some(words) = state_dir::told_of_other(&state_dir, &config.agent.state_dir) {
+        warn!("{words}");
+    }
     own_folder::guard(&state_dir)?;
     state_dir::remove_unfinished(&state_dir, instance.name());
     let journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;

@@ -61,6 +61,20 @@ impl StateDir {
     }
 }
 
+/// Says so where a start goes on with the folder that is noted and the configuration names
+/// another: only the journal there knows what is to be undone.
+#[must_use]
+pub fn told_of_other(in_use: &Path, configured: &Path) -> Option<String> {
+    (in_use != configured).then(|| {
+        format!(
+            "[agent] state_dir is {}, but {} stays in use, where the journal is of what was changed \
+             on this host: stop the agent, run `wad cleanup` if on_exit is \"keep\", and start it",
+            configured.display(),
+            in_use.display()
+        )
+    })
+}
+
 /// Removes what agents of an instance have left in `state_dir` of files that they were just
 /// writing when they were killed: `WHAT-INSTANCE.json.new`, as of each file there the first hyphen
 /// is before the instance.
@@ -98,6 +112,15 @@ mod tests {
         assert_eq!(state_dir.noted().unwrap(), None);
         drop(lock);
         assert_eq!(fs::read_dir(run.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn another_folder_than_the_one_in_use_is_told_of() {
+        let told = |in_use: &str| told_of_other(Path::new(in_use), Path::new("/srv/wad"));
+        assert_eq!(told("/srv/wad/"), None);
+        let words = told("/var/lib/wad").unwrap();
+        let begin = "[agent] state_dir is /srv/wad, but /var/lib/wad stays in use, ";
+        assert!(words.starts_with(begin) && words.ends_with("and start it"), "{words}");
     }
 
     #[test]

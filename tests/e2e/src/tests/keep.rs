@@ -115,6 +115,15 @@ fn what_was_kept_is_removed_by_a_cleanup_or_by_a_changed_mind() -> Result<()> {
     home.write_policy(&policy(SNDBUF_BYTES))?;
     home.start(stand.cgroup())?.stop()?;
     ensure!(home.pins().exists() && ceiling()? == SNDBUF_BYTES.to_string());
+
+    // Until all is undone the folder counts that has the journal, whatever the file says.
+    let moved = fs::read_to_string(home.config())?.replace("/state\"", "/other\"");
+    fs::write(home.config(), moved)?;
+    home.start(stand.cgroup())?.stop()?;
+    ensure!(home.log().contains("/state stays in use"), "{}", home.log());
+    ensure!(home.journal().exists() && !home.folder().join("other").exists());
+    home.write_policy(&policy(SNDBUF_BYTES))?;
+
     let output = home.command("cleanup").output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     ensure!(!home.pins().exists() && !home.journal().exists() && ceiling()? == before);

@@ -97,7 +97,7 @@ fn wad_reload_says_what_changed_or_why_nothing_did() -> Result<()> {
     let same = json(&mut home.command("reload"))?;
     ensure!(same["result"] == "applied" && same["unchanged"] == 2, "{same}");
 
-    // Neither a mistake nor what takes a restart changes anything, all of them told.
+    // Neither a mistake nor what takes a stop and a start changes anything, all of them told.
     file.write(&home, &(bob(300_000) + "no_such_key = 1\n"))?;
     let output = reload(&home)?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -109,7 +109,10 @@ fn wad_reload_says_what_changed_or_why_nothing_did() -> Result<()> {
     let refused = json(&mut home.command("reload"))?;
     ensure!(refused["result"] == "refused", "{refused}");
     let reason = refused["reason"].as_str().unwrap_or_default();
-    ensure!(reason.contains("agent.state_dir") && reason.contains("restart"), "{refused}");
+    ensure!(
+        reason.contains("agent.state_dir") && reason.contains("a stop and a start"),
+        "{refused}"
+    );
     ensure!(new_sndbuf(&wire)? == 200_000);
     ensure!(count("refused")? == 2.0 && count("failed")? == 0.0 && is_up_to_date()? == 0.0);
     let status = json(&mut home.command("status"))?;

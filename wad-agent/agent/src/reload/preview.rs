@@ -18,7 +18,7 @@ pub type PreviewAnswer = oneshot::Sender<ReloadPreview>;
 pub enum ReloadPreview {
     /// The file would be in force.
     WouldApply(Box<Changes>),
-    /// The file is wrong, or changes what takes a restart.
+    /// The file is wrong, or changes what takes a stop and a start.
     WouldRefuse { reason: String },
 }
 

@@ -20,7 +20,7 @@ pub const KEYS: &[Key] = &[
         Text("an absolute path"),
         Value("\"/var/lib/wad\""),
         "where the journal is of what `wad` changes on this host, what is disabled, what was \
-         measured, what sets hold, and events that wait for their sinks; takes a restart",
+         measured, what sets hold, and events that wait for their sinks; takes a stop and a start",
     ),
     key("on_exit").takes(
         Words(&["restore", "keep"]),
