@@ -115,7 +115,9 @@ fn of_cause(cause: &(dyn Error + 'static)) -> Option<Exit> {
         Some(PrivilegeError::Missing { .. }) => return Some(Exit::NoPermission),
         Some(PrivilegeError::Unknown(_) | PrivilegeError::NoBtf) | None => {}
     }
-    if let Some(BindError::Group { source, .. }) = cause.downcast_ref() {
+    if let Some(BindError::Group { source, .. } | BindError::LowPort { source, .. }) =
+        cause.downcast_ref()
+    {
         return (source.kind() == io::ErrorKind::PermissionDenied).then_some(Exit::NoPermission);
     }
     match cause.downcast_ref() {
@@ -201,6 +203,15 @@ mod tests {
             (lock(denied()).into(), Exit::NoPermission),
             (lock(io::ErrorKind::StorageFull.into()).into(), Exit::Failure),
             (BindError::Group { socket: socket(), source: denied() }.into(), Exit::NoPermission),
+            (
+                BindError::LowPort {
+                    table: "metrics",
+                    address: ([127, 0, 0, 1], 443).into(),
+                    source: denied(),
+                }
+                .into(),
+                Exit::NoPermission,
+            ),
             (PrivilegeError::NoBtf.into(), Exit::Failure),
             (read().into(), Exit::Config),
             (anyhow::Error::from(read()).context("tuning removed"), Exit::Config),

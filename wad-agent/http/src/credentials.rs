@@ -4,7 +4,10 @@ use std::{fs, path::Path};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-use wad_toolbox::access::{Access, Credentials, HeaderText};
+use wad_toolbox::{
+    access::{Access, Credentials, HeaderText},
+    others_file,
+};
 
 use crate::error::HttpError;
 
@@ -38,6 +41,7 @@ pub fn headers(access: &Access) -> Result<HeaderMap, HttpError> {
 /// Reads a line that is not empty.
 fn secret(file: &Path, what: &'static str) -> Result<String, HttpError> {
     let text = fs::read_to_string(file)
+        .map_err(|error| others_file::told(file, error))
         .map_err(|source| HttpError::File { file: file.to_owned(), source })?;
     let text = text.trim();
     if text.is_empty() || text.contains(char::is_control) {

@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{
         pem::{self, PemObject as _, SectionKind},
     },
 };
-use wad_toolbox::access::Identity;
+use wad_toolbox::{access::Identity, others_file};
 
 /// Says what is wrong with the files.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +97,9 @@ fn sections(pem: &[u8]) -> Vec<(usize, &[u8])> {
 }
 
 pub(crate) fn read(file: &Path) -> Result<Vec<u8>, IdentityError> {
-    fs::read(file).map_err(|source| IdentityError::File { file: file.to_owned(), source })
+    fs::read(file)
+        .map_err(|error| others_file::told(file, error))
+        .map_err(|source| IdentityError::File { file: file.to_owned(), source })
 }
 
 #[cfg(test)]

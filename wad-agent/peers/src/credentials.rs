@@ -20,7 +20,7 @@ use tokio_rustls::rustls::{
 };
 use wad_http::identity::{IdentityError, certificates, private_key};
 use wad_policy::config::{KeyPin, Peers};
-use wad_toolbox::access::Identity;
+use wad_toolbox::{access::Identity, others_file};
 
 use crate::{
     identity::{Judge, Leaf, NodeUri, covers},
@@ -187,7 +187,10 @@ pub fn certified_key(
 }
 
 pub fn read(file: &Path) -> Result<Vec<u8>, CredentialsError> {
-    let failed = |source| IdentityError::File { file: file.to_owned(), source };
+    let failed = |error| IdentityError::File {
+        file: file.to_owned(),
+        source: others_file::told(file, error),
+    };
     match wad_toolbox::whole_file::read(file, MAX_FILE_BYTES).map_err(failed)? {
         Some(bytes) => Ok(bytes),
         None => Err(failed(io::ErrorKind::NotFound.into()).into()),

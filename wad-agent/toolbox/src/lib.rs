@@ -10,6 +10,7 @@ pub mod clock;
 pub mod document;
 pub mod mutex;
 pub mod nearest;
+pub mod others_file;
 pub mod own_folder;
 pub mod refusals;
 pub mod seldom;

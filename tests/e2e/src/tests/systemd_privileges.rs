@@ -167,6 +167,29 @@ fn with(capabilities: &[String], without: Option<&str>) -> Result<()> {
     is_nothing_left(&systemd, &home)
 }
 
+/// The unit has not the capability; a drop-in adds it to what the unit has.
+#[e2e(never = "there is no systemd", alone)]
+fn a_port_below_1024_takes_one_more_capability() -> Result<()> {
+    for (more, may) in [("", false), ("CapabilityBoundingSet=CAP_NET_BIND_SERVICE\n", true)] {
+        let stand = Stand::set_up("unit-port")?;
+        let home = Home::create(&program()?, &policy("", REMOTE, ""))?;
+        let text = fs::read_to_string(home.config())?;
+        let listen = text.lines().find(|line| line.starts_with("listen = "));
+        let listen = listen.context("the metrics are nowhere")?;
+        fs::write(home.config(), text.replace(listen, "listen = \"127.0.0.1:599\""))?;
+        let systemd = systemd(&stand, &home, more)?;
+        let started = systemd.systemctl(&["start", "wad.service"]);
+        if may {
+            started.with_context(|| home.log())?;
+            systemd.systemctl(&["stop", "wad.service"])?;
+        } else {
+            ensure!(started.is_err(), "it has started");
+            is_refused(&systemd, &home, &["CAP_NET_BIND_SERVICE", "[metrics] listen"])?;
+        }
+    }
+    Ok(())
+}
+
 /// The unit has failed for good, with a line that names the capability alone.
 fn is_refused(systemd: &Systemd, home: &Home, words: &[&str]) -> Result<()> {
     let log = home.log();

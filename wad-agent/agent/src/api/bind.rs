@@ -34,6 +34,11 @@ pub enum BindError {
         .address.ip(), .address.port()
     )]
     NotOurs { table: &'static str, address: SocketAddr },
+    #[error(
+        "port {} takes CAP_NET_BIND_SERVICE; set [{table}] listen to one from {FIRST_HIGH_PORT} \
+         on, or give the agent that capability", .address.port()
+    )]
+    LowPort { table: &'static str, address: SocketAddr, source: io::Error },
     #[error("cannot listen on {address}; see [{table}] listen")]
     Tcp { table: &'static str, address: SocketAddr, source: io::Error },
     #[error("another program listens on {}; set [page] listen to another name", .socket.display())]
@@ -54,6 +59,9 @@ pub enum BindError {
     Group { socket: PathBuf, source: io::Error },
 }
 
+/// The ports below it are privileged by default (net.ipv4.ip_unprivileged_port_start).
+const FIRST_HIGH_PORT: u16 = 1024;
+
 /// Clients that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
@@ -69,6 +77,9 @@ pub fn bind_tcp(table: &'static str, address: SocketAddr) -> Result<TcpListener,
     bind().map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => BindError::InUse { table, address },
         io::ErrorKind::AddrNotAvailable => BindError::NotOurs { table, address },
+        io::ErrorKind::PermissionDenied if address.port() < FIRST_HIGH_PORT => {
+            BindError::LowPort { table, address, source }
+        }
         _ => BindError::Tcp { table, address, source },
     })
 }

@@ -17,7 +17,7 @@ use nix::fcntl::OFlag;
 use tokio::{sync::mpsc, task, time::sleep};
 use wad_http::{self as http, Client, HttpError, Terms, Version};
 use wad_policy::config::{ListError, Set, SetPlace, SetUrl, Unfit, list_of_addresses};
-use wad_toolbox::chance::chance;
+use wad_toolbox::{chance::chance, others_file};
 
 use super::addresses::Addresses;
 use crate::dns::{DnsError, look_up};
@@ -106,7 +106,10 @@ pub fn read_file(
             *seen = Some(stamp);
             Some(set.read_list(&bytes).map_err(SetError::from))
         }
-        Err(source) => Some(Err(SetError::Read { file: file.to_owned(), source })),
+        Err(error) => {
+            let source = others_file::told(file, error);
+            Some(Err(SetError::Read { file: file.to_owned(), source }))
+        }
     }
 }
 

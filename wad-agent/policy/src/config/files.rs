@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use wad_toolbox::others_file;
+
 use super::{
     ConfigError,
     texts::{Text, Texts},
@@ -81,7 +83,8 @@ pub fn fragments(file: &Path) -> Result<Vec<PathBuf>, ConfigError> {
 
 /// Returns the text of a file, of so many bytes at most.
 fn read(file: &Path, most_bytes: usize) -> Result<String, ConfigError> {
-    let read_error = |source: io::Error| ConfigError::Read { file: file.to_owned(), source };
+    let read_error =
+        |error| ConfigError::Read { file: file.to_owned(), source: others_file::told(file, error) };
     let mut bytes = Vec::new();
     let limit = most_bytes as u64 + 1;
     File::open(file)
