@@ -139,6 +139,10 @@ pub fn run(options: &Options) -> Result<()> {
     let cgroup = Arc::new(Cgroup::open(options.cgroup.as_deref())?);
     let instance = &options.instance;
     own_folder::make_private(Path::new(lock::RUN_DIR))?;
+    let runtime = runtime()?;
+    if options.takes_over {
+        runtime.block_on(async { servers::try_out(&config) })?;
+    }
     // From here on no other agent of this instance can run.
     let folders = Folders::of_host();
     let lock = if options.takes_over {
@@ -187,7 +191,6 @@ pub fn run(options: &Options) -> Result<()> {
         experiments: evidence.experiments.clone(),
         guards: guarding.guards.clone(),
     };
-    let runtime = runtime()?;
     let pods = pods::Cache::new(&state_dir, instance.name());
     let pods = known_pods::Followed::nothing(pods);
     let begin = Begin { config, seen, disabled, learning, evidence, guarding, pods };

@@ -120,6 +120,31 @@ impl Listeners {
     }
 }
 
+/// Tries as much of a configuration as shows while another agent has the place: one that is sure
+/// to fail is not to drive that away. Must be called within a tokio runtime.
+pub fn try_out(config: &Config) -> Result<()> {
+    Guard::new(&config.metrics.guard)?;
+    let page = match config.page.as_ref().map(|page| &page.listen) {
+        Some(PageAddress::Port(address)) => Some(*address),
+        _ => None,
+    };
+    let probes = config.probe.as_ref().and_then(|probe| probe.listen);
+    let tables = [
+        ("metrics", Some(config.metrics.listen)),
+        ("api", config.api.listen),
+        ("probe", probes),
+        ("page", page),
+    ];
+    for (table, address) in tables {
+        match address.map(|address| api::bind_tcp(table, address)).transpose() {
+            // It may well be the other agent that has the port. Others are left again at once.
+            Ok(_) | Err(BindError::InUse { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 impl Here {
     fn bind(&self, config: &Config, lock: &Lock) -> Result<Listeners> {
         let guard = Arc::new(Guard::new(&config.metrics.guard)?);
@@ -318,5 +343,29 @@ impl<A> Served<A> {
     ) -> Self {
         let (stopping, stopped) = watch::channel(false);
         Self { at, stopping, task: tokio::spawn(serve(stopped)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wad_policy::config::Host;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_sure_to_fail_shows_while_another_has_the_addresses() {
+        let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let taken = other.local_addr().unwrap();
+        let tried = |text: &str| {
+            let host = Host::default();
+            let config = Config::parse("wad.toml", text, &host).unwrap_or_else(|e| panic!("{e}"));
+            try_out(&config).map_err(|error| format!("{error:#}"))
+        };
+        tried(&format!("[metrics]\nlisten = '{taken}'\n")).unwrap();
+        let error = tried("[metrics]\nlisten = '192.0.2.1:9464'\n").unwrap_err();
+        assert!(error.starts_with("this host has no address 192.0.2.1;"), "{error}");
+        let files = "certificate = '/nowhere/wad.pem'\ncertificate_key = '/nowhere/wad.key'\n";
+        let error = tried(&format!("[metrics]\nlisten = '{taken}'\n{files}")).unwrap_err();
+        assert!(error.contains("/nowhere/wad.pem"), "{error}");
     }
 }
