@@ -1,5 +1,6 @@
 //! An agent leaves its place to another one, which asks for it: both are run with
-//! `--take-over`. Tuning stays in the kernel meanwhile, as in a restart.
+//! `--take-over`. Tuning stays in the kernel meanwhile, as in a restart. Where the other one is
+//! gone again, as one whose start fails is, the agent takes its place back.
 
 use std::{
     thread,
@@ -9,7 +10,7 @@ use std::{
 use anyhow::Result;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::sleep};
 use tracing::{debug, info};
 use wad_linux::lock::{self, Lock, LockError};
 use wad_tuning::instance::Instance;
@@ -50,6 +51,12 @@ const STAYING: &str = "the agent that runs was started without --take-over, and 
 /// Until it is looked again.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// An agent that has left its place looks at it so often,
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+/// and has to find it free so many times in a row: from one agent to the next it is free for
+/// some milliseconds, too. Whoever has it holds it from before the start to after the end.
+const FREE_LOOKS: u32 = 4;
+
 /// Takes the lock of an instance, if need be from the agent that has it.
 pub fn take_place(folders: &Folders<'_>, instance: &Instance) -> Result<Lock> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -88,6 +95,31 @@ pub fn take_place(folders: &Folders<'_>, instance: &Instance) -> Result<Lock> {
     }
 }
 
+/// Waits until nobody has had the place for some seconds, and takes it.
+pub async fn take_back(folders: &Folders<'_>, instance: &Instance) -> Lock {
+    take_back_by(folders, instance, BETWEEN_LOOKS).await
+}
+
+async fn take_back_by(folders: &Folders<'_>, instance: &Instance, between: Duration) -> Lock {
+    let mut found_free = 0;
+    loop {
+        sleep(between).await;
+        match own_lock::take(folders, instance) {
+            Ok(lock) => {
+                found_free += 1;
+                if found_free == FREE_LOOKS {
+                    return lock;
+                }
+            }
+            // Nor is it known to be free where it cannot be looked.
+            Err(error) => {
+                debug!("the place is not free: {error}");
+                found_free = 0;
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +145,30 @@ mod tests {
         });
         take_place(&Folders { run_dir: run.path(), bpffs: None }, &instance).unwrap();
         ending.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_place_is_taken_back_when_nobody_has_had_it_for_some_looks() {
+        let run = tempfile::tempdir().unwrap();
+        let folders = Folders { run_dir: run.path(), bpffs: None };
+        let instance = Instance::try_new("default").unwrap();
+        let between = 5 * PAUSE;
+        let hold = || Lock::take(run.path(), "default", "version 2").unwrap();
+        let looks = |count: u32| sleep(count * between + between / 2);
+        let others = async {
+            // As long as a start takes.
+            let held = hold();
+            looks(2 * FREE_LOOKS).await;
+            drop(held);
+            // Two looks find it free, before the next one comes.
+            looks(1).await;
+            let held = hold();
+            looks(2 * FREE_LOOKS).await;
+            drop(held);
+            Instant::now()
+        };
+        let (lock, free_since) = tokio::join!(take_back_by(&folders, &instance, between), others);
+        assert!(free_since.elapsed() >= (FREE_LOOKS - 1) * between);
+        assert_eq!(lock.socket(), run.path().join("default.sock"));
     }
 }

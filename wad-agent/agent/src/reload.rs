@@ -5,13 +5,12 @@ mod diff;
 mod preview;
 mod watch;
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use wad_observing::metrics::Reloads;
-use wad_policy::config::Texts;
 
 pub use self::{
     diff::{Diff, Fingerprints, InForce, NamedDiff, Names},
@@ -68,7 +67,7 @@ fn restart_only(fields: &[&str]) -> String {
 
 /// Returns the number by which texts are known again; None for those that could not be
 /// read.
-pub fn fingerprint<E>(texts: &Result<Texts, E>) -> Option<u64> {
+pub fn fingerprint<T: Hash, E>(texts: &Result<T, E>) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     texts.as_ref().ok()?.hash(&mut hasher);
     Some(hasher.finish())
@@ -76,6 +75,8 @@ pub fn fingerprint<E>(texts: &Result<Texts, E>) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use wad_policy::config::Texts;
+
     use super::*;
 
     #[test]
@@ -115,6 +116,6 @@ mod tests {
         let texts = |text: &str| Ok::<_, ()>(Texts::of("wad.toml", text));
         assert_eq!(fingerprint(&texts("a")), fingerprint(&texts("a")));
         assert_ne!(fingerprint(&texts("a")), fingerprint(&texts("")));
-        assert_eq!(fingerprint::<()>(&Err(())), None);
+        assert_eq!(fingerprint::<Texts, ()>(&Err(())), None);
     }
 }

@@ -27,6 +27,7 @@ mod putting_back;
 mod recounts;
 mod running;
 mod servers;
+mod turn;
 
 use std::{
     io,
@@ -45,7 +46,6 @@ use wad_linux::{
     confinement::confine,
     lock::{self, Lock},
     privileges::{self, Privileges},
-    sysctl::Sysctl,
 };
 use wad_observing::{
     log::{self, Logging},
@@ -53,16 +53,10 @@ use wad_observing::{
 };
 use wad_policy::{
     config::{Config, ConfigError, Texts},
-    switch::{self, Disabled},
+    switch::Disabled,
 };
-use wad_toolbox::{causes::told, mutex::locked, own_folder, signals::Stop};
-use wad_tuning::{
-    bpf,
-    disabled_note::Note,
-    instance::Instance,
-    journal::Journal,
-    state_dir::{self, StateDir},
-};
+use wad_toolbox::{causes::told, own_folder, signals::Stop};
+use wad_tuning::{disabled_note::Note, instance::Instance, journal::Journal};
 
 use self::{
     events::{End, Events},
@@ -77,9 +71,9 @@ use crate::{
     api,
     evidence::Experiments,
     guards::Guards,
-    handing_over, measured, otlp,
+    handing_over, otlp,
     own_lock::{self, Folders},
-    pods, probes, reload, service_manager, sets,
+    service_manager, sets,
     sources::Cache,
 };
 
@@ -128,92 +122,54 @@ pub fn run(options: &Options) -> Result<()> {
     privileges::lift_locked_memory();
     privileges::lift_descriptors();
     let unconfined = confine();
-    let texts = options.texts();
-    let seen = reload::fingerprint(&texts);
-    let (config, host) = parse::configuration(&texts?, options)?;
+    let texts = options.texts()?;
+    let (config, host) = parse::configuration(&texts, options)?;
     let log = log::init(config.log)?;
     parse::tell_choices(&config.paths, &host);
     let privileges = privileges::check()?;
     unconfined.iter().for_each(|error| warn!("{}", told(error)));
     privileges.lacking().for_each(|lacking| info!("{lacking}"));
     let cgroup = Arc::new(Cgroup::open(options.cgroup.as_deref())?);
-    let instance = &options.instance;
     own_folder::make_private(Path::new(lock::RUN_DIR))?;
     let runtime = runtime()?;
-    if options.takes_over {
-        runtime.block_on(async { servers::try_out(&config) })?;
-    }
-    // From here on no other agent of this instance can run.
-    let folders = Folders::of_host();
-    let lock = if options.takes_over {
-        handing_over::take_place(&folders, instance)?
-    } else {
-        own_lock::take(&folders, instance)?
-    };
-    let noted = StateDir::of(&lock);
-    let state_dir = noted.noted()?.unwrap_or_else(|| config.agent.state_dir.clone());
-    if let Some(words) = state_dir::told_of_other(&state_dir, &config.agent.state_dir) {
-        warn!("{words}");
-    }
-    own_folder::guard(&state_dir)?;
-    state_dir::remove_unfinished(&state_dir, instance.name());
-    let journal = Journal::open(&state_dir, instance.name(), Sysctl::default())?;
-    let note = Note::of(&state_dir, instance.name());
-    let disabled = note.read()?;
-    if !disabled.is_nothing() {
-        warn!("{}; `wad enable` ends that", switch::summary(&disabled));
-    }
-    noted.note(&state_dir)?;
-    if let Some(damage) = journal.damage() {
-        warn!("{damage}");
-    }
-
-    let journal = Arc::new(Mutex::new(journal));
-    let cache = measured::cache(&state_dir, instance.name());
-    let sets = sets::Cache::new(&state_dir, instance.name());
-    let learning = Learning::new(&state_dir, instance.name(), config.learn);
-    let sinks = Arc::new(Sinks::start(&config.sinks, &state_dir, instance.name())?);
-    sinks.recent().keep(config.page.is_some());
-    let kept_by = (&*state_dir, instance.name());
-    let guarding = Guarding::new(kept_by, Arc::clone(&sinks));
-    let evidence = Evidence::new(kept_by, Arc::clone(&sinks), guarding.guards.clone());
-    let agent = Agent {
-        options,
-        cgroup,
-        lock: &lock,
-        log: &log,
-        privileges,
-        note,
-        cache,
-        sets,
-        probes: probes::archive(&state_dir, instance.name()),
-        sinks: Arc::clone(&sinks),
-        experiments: evidence.experiments.clone(),
-        guards: guarding.guards.clone(),
-    };
-    let pods = pods::Cache::new(&state_dir, instance.name());
-    let pods = known_pods::Followed::nothing(pods);
-    let begin = Begin { config, seen, disabled, learning, evidence, guarding, pods };
-    let mut stop = runtime.block_on(async { Stop::new() })?;
-    let ended = runtime.block_on(agent.serve(&journal, begin));
-    let is_handed_over = matches!(ended, Ok(End::HandedOver));
-    sinks.finish();
-    let mut journal = locked(&journal);
-    // Tuning that is to stay, or that a failed start could not take over, goes on and
-    // keeps what it needs; but nobody follows routes any more.
-    let left = if bpf::exist(instance) {
-        journal.undo_routes().map_err(anyhow::Error::from)
-    } else {
-        undo(&mut journal, &noted, &lock)
-    };
-    drop(lock);
-    if is_handed_over {
-        // Whoever holds this process would start it again, and it would ask for the place.
-        runtime.block_on(stop.asked());
-    }
+    let own = Own { options, cgroup, log, privileges, runtime };
+    let result = own.take_turns((config, texts));
     // A look-up of a name may take long: nobody waits for it any more.
-    runtime.shutdown_background();
-    first_error(ended.map(|_| ()), left)
+    own.runtime.shutdown_background();
+    result
+}
+
+impl Own<'_> {
+    /// Tunes whenever it has the place, until it is told to stop.
+    fn take_turns(&self, mut wanted: (Config, Texts)) -> Result<()> {
+        let instance = &self.options.instance;
+        // From here on no other agent of this instance can run.
+        let folders = Folders::of_host();
+        let mut lock = if self.options.takes_over {
+            self.runtime.block_on(async { servers::try_out(&wanted.0) })?;
+            handing_over::take_place(&folders, instance)?
+        } else {
+            own_lock::take(&folders, instance)?
+        };
+        let mut stop = self.runtime.block_on(async { Stop::new() })?;
+        while let End::HandedOver(texts) = turn::take(self, lock, &mut stop, wanted)? {
+            // Whoever holds this process would start it again, and it would ask for the place.
+            let again = self.runtime.block_on(async {
+                tokio::select! {
+                    biased;
+                    () = stop.asked() => None,
+                    lock = handing_over::take_back(&folders, instance) => Some(lock),
+                }
+            });
+            let Some(again) = again else { break };
+            warn!("the agent that took this one's place is gone: it is taken back");
+            // The file may be the one by which that agent failed. It is read as any change.
+            let (config, _) = parse::configuration(&texts, self.options)?;
+            wanted = (config, texts);
+            lock = again;
+        }
+        Ok(())
+    }
 }
 
 /// Threads for work that may block, at most.
@@ -235,19 +191,13 @@ fn runtime() -> Result<Runtime> {
     Ok(runtime)
 }
 
-fn undo(journal: &mut Journal, noted: &StateDir, lock: &Lock) -> Result<()> {
-    for left in journal.undo_at_end(lock)? {
-        warn!("{left}");
-    }
-    Ok(noted.forget()?)
-}
-
-/// Both, as far as an exit status can tell: the second goes to the log.
-fn first_error(first: Result<()>, second: Result<()>) -> Result<()> {
-    if let (Err(_), Err(error)) = (&first, &second) {
-        warn!("{error:#}");
-    }
-    first.and(second)
+/// Holds what the agent has whether it has the place or not.
+struct Own<'a> {
+    options: &'a Options,
+    cgroup: Arc<Cgroup>,
+    log: Logging,
+    privileges: Privileges,
+    runtime: Runtime,
 }
 
 struct Agent<'a> {
@@ -272,8 +222,8 @@ struct Agent<'a> {
 /// Holds what the agent begins with.
 struct Begin {
     pub config: Config,
-    /// The fingerprint of the text that the configuration is of.
-    pub seen: Option<u64>,
+    /// The texts that the configuration is of.
+    pub texts: Texts,
     pub disabled: Disabled,
     pub learning: Learning,
     pub evidence: Evidence,
@@ -282,9 +232,14 @@ struct Begin {
 }
 
 impl Agent<'_> {
-    async fn serve(&self, journal: &Arc<Mutex<Journal>>, mut begin: Begin) -> Result<End> {
+    async fn serve(
+        &self,
+        journal: &Arc<Mutex<Journal>>,
+        stop: &mut Stop,
+        mut begin: Begin,
+    ) -> Result<End> {
         let (commands, asked) = mpsc::channel(1);
-        let mut events = Events::new(&self.options.config, asked)?;
+        let mut events = Events::new(&self.options.config, asked, stop)?;
         // What can fail for others' reasons comes before any change to the host.
         let listeners = Listeners::bind(&begin.config, self.lock)?;
         let control = api::bind_control(self.lock)?;
@@ -315,22 +270,7 @@ impl Agent<'_> {
         looking.abort();
         shown.abort();
         late.abort();
-        running.end(matches!(result, Ok(End::HandedOver))).await?;
+        running.end(matches!(result, Ok(End::HandedOver(_)))).await?;
         result
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_error_is_reported() {
-        let failed = |what: &'static str| Err(anyhow::anyhow!(what));
-        let said = |result: Result<()>| result.unwrap_err().to_string();
-        assert_eq!(said(first_error(failed("start"), failed("undo"))), "start");
-        assert_eq!(said(first_error(Ok(()), failed("undo"))), "undo");
-        assert_eq!(said(first_error(failed("start"), Ok(()))), "start");
-        assert!(first_error(Ok(()), Ok(())).is_ok());
     }
 }

@@ -20,7 +20,8 @@ pub struct Run {
     #[arg(long)]
     pub learn: bool,
     /// Take the place of an agent that was started so, if one runs, and leave it to the next:
-    /// tuning stays in the kernel, and who has left waits to be stopped
+    /// tuning stays in the kernel, and who has left waits to be stopped, or to take its place back
+    /// where nobody has it
     #[arg(long)]
     pub take_over: bool,
     #[command(flatten)]

@@ -1,7 +1,7 @@
 //! An agent takes the place of one that runs, as the pod of a new version does: nothing is
 //! untuned meanwhile, and only the end of the agent in force takes tuning out.
 
-use std::{process::Command, sync::atomic::Ordering, thread};
+use std::{fs, net::TcpListener, process::Command, sync::atomic::Ordering, thread, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use wad_e2e_attribute::e2e;
@@ -9,7 +9,7 @@ use wad_testbed::{
     another_build, kernel,
     newcomers::Newcomers,
     old_kernel::BpfFileSystem,
-    stand::Stand,
+    stand::{Stand, until},
     sysctl,
     tcp::{self, Connection, at},
     veth::{ADDRESSES_V4, Wire},
@@ -25,6 +25,9 @@ const POLICY: &str = "[[path]]\nname = 'p'\nremote = '10.81.0.2'\nsndbuf = '8MiB
 /// A container has these.
 const FEW: [&str; 3] =
     ["setpriv", "--bounding-set=-all,+bpf,+net_admin,+perfmon", "--inh-caps=-all"];
+
+/// An agent that has left is back within this, where the next one fails.
+const BACK: Duration = Duration::from_secs(10);
 
 const ROOM: &str = "net.core.wmem_max";
 
@@ -92,6 +95,58 @@ fn takes_its_place(words: &[&str]) -> Result<()> {
     second.stop()?;
     ensure!(!home.pins().exists() && !home.journal().exists(), "{}", home.log());
     ensure!(sysctl::get(ROOM)? == room);
+    Ok(())
+}
+
+/// The next agent's file is one that only a start shows to be wrong; as a ConfigMap is, it is the
+/// first one's as well.
+#[e2e(long, alone)]
+fn an_agent_is_back_in_its_place_when_the_next_one_fails_there() -> Result<()> {
+    let stand = Stand::set_up("place-back")?;
+    let _mounted = BpfFileSystem::mount()?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, POLICY)?;
+    let program = program()?;
+    let first = home.start_in_place(&[program.to_str().context("UTF-8")?], stand.cgroup())?;
+    let good = fs::read_to_string(home.config())?;
+    let own = format!("127.0.0.1:{}", home.metrics_port());
+    let fails_at = |address: &str, why: &str| -> Result<()> {
+        fs::write(home.config(), good.replace(&own, address))?;
+        let mut run = home.run_on(stand.cgroup());
+        let output = run.arg("--take-over").output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(!output.status.success() && said.contains(why), "{said}");
+        Ok(())
+    };
+    let answers = || Ok::<_, anyhow::Error>(home.agent_that_answers()?);
+    let has_left = || home.log().contains("another agent takes this one's place");
+    let listener = tcp::listen(wire.b(), at(ADDRESSES_V4[1], 7000))?;
+    let newcomers = Newcomers::of(&[SNDBUF_BYTES]);
+    thread::scope(|scope| -> Result<()> {
+        let stopping = newcomers.stopping();
+        let connecting = scope.spawn(|| newcomers.run(wire.a(), &listener));
+        newcomers.await_more(100)?;
+        // This shows before the place is asked for.
+        fails_at("192.0.2.1:9464", "this host has no address 192.0.2.1")?;
+        ensure!(answers()? == Some(first.id()) && !has_left(), "{}", home.log());
+        let other = TcpListener::bind("127.0.0.1:0")?;
+        let taken = other.local_addr()?.to_string();
+        for _ in 0..2 {
+            fails_at(&taken, "another program listens on")?;
+            ensure!(has_left(), "{}", home.log());
+            until("the first agent is back", BACK, answers, |pid| *pid == Some(first.id()))
+                .with_context(|| home.log())?;
+            // By what was in force, not by the file.
+            home.metrics()?;
+            newcomers.await_more(100)?;
+        }
+        drop(stopping);
+        connecting.join().expect("connecting does not panic")?;
+        Ok(())
+    })?;
+    newcomers.all_tuned()?;
+    first.stop()?;
+    ensure!(!home.pins().exists() && !home.journal().exists(), "{}", home.log());
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use tokio::{
     time::{self, Interval},
 };
 use tracing::warn;
+use wad_policy::config::Texts;
 use wad_toolbox::signals::{Stop, handle};
 use wad_tuning::{attachment::Lost, namespaces::Followed};
 
@@ -74,16 +75,15 @@ pub enum Event {
 }
 
 /// Says how the agent came to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Stopped,
-    /// Another agent has asked for its place.
-    HandedOver,
+    /// Another agent has asked for its place, in which these texts were in force.
+    HandedOver(Texts),
 }
 
 /// Says where events come from.
-pub struct Events {
-    stop: Stop,
+pub struct Events<'s> {
+    stop: &'s mut Stop,
     hang_up: Signal,
     /// The watched file; None where it is not watched.
     file: Option<Watch>,
@@ -95,11 +95,10 @@ pub struct Events {
     watchdog: Watchdog,
 }
 
-impl Events {
-    /// Signals are heeded from here on.
-    pub fn new(file: &Path, commands: mpsc::Receiver<Command>) -> Result<Self> {
+impl<'s> Events<'s> {
+    pub fn new(file: &Path, commands: mpsc::Receiver<Command>, stop: &'s mut Stop) -> Result<Self> {
         Ok(Self {
-            stop: Stop::new()?,
+            stop,
             hang_up: handle(SignalKind::hangup())?,
             file: Watch::new(file).inspect_err(|error| warn!("{UNWATCHED}: {error}")).ok(),
             commands,

@@ -21,7 +21,7 @@ use wad_observing::{
     reading::{Filter, Instruments},
 };
 use wad_policy::{
-    config::OnExit,
+    config::{OnExit, Texts},
     switch::{self, LeftAlone},
 };
 use wad_toolbox::mutex::locked;
@@ -52,7 +52,7 @@ use crate::{
     page,
     peers::Peers,
     probes::Probes,
-    reload::InForce,
+    reload::{self, InForce},
     service_manager,
     sets::{InUse, Sets},
     traces::Traces,
@@ -76,6 +76,9 @@ pub struct Running<'a> {
     pub gate: page::Gate,
     /// The texts of the configuration when last they were read, by their fingerprint.
     seen: Option<u64>,
+    /// The texts in force, to begin with again where another agent fails in this one's place;
+    /// None where that is left to nobody.
+    texts: Option<Texts>,
     pub told: Arc<Mutex<Told>>,
     pub board: Arc<Mutex<Board>>,
     pub live: Arc<LiveFlows>,
@@ -107,7 +110,7 @@ impl<'a> Running<'a> {
         journal: &Arc<Mutex<Journal>>,
         begin: Begin,
     ) -> Result<Self> {
-        let Begin { config, seen, disabled, mut learning, mut evidence, mut guarding, pods } =
+        let Begin { config, texts, disabled, mut learning, mut evidence, mut guarding, pods } =
             begin;
         // What guards held back is so from the start.
         let left_alone = LeftAlone { disabled, held_back: guarding.guards.held_back() };
@@ -175,7 +178,8 @@ impl<'a> Running<'a> {
             probes,
             peers,
             gate: page::Gate::default(),
-            seen,
+            seen: reload::fingerprint(&Ok::<_, ()>(&texts)),
+            texts: agent.options.takes_over.then_some(texts),
             told: Arc::new(Mutex::new(told)),
             board,
             live,
@@ -190,11 +194,13 @@ impl<'a> Running<'a> {
             Event::Stop => return ControlFlow::Break(Ok(End::Stopped)),
             Event::FlowsEnded(ended) => return ControlFlow::Break(ended.map(|()| End::Stopped)),
             Event::Command(Command::HandOver(answer)) => {
-                let leaves = self.agent.options.takes_over;
+                let leaves = self.texts.is_some();
                 let outcome = if leaves { HandingOver::leaving() } else { HandingOver::Staying };
                 // Who asked and has gone does not want the place any more.
-                if answer.send(outcome).is_ok() && leaves {
-                    return ControlFlow::Break(Ok(End::HandedOver));
+                if answer.send(outcome).is_ok()
+                    && let Some(texts) = self.texts.take()
+                {
+                    return ControlFlow::Break(Ok(End::HandedOver(texts)));
                 }
             }
             Event::HangUp => {

@@ -3,7 +3,7 @@
 
 use anyhow::Result;
 use tracing::{error, info, warn};
-use wad_policy::config::Config;
+use wad_policy::config::{Config, Texts};
 use wad_toolbox::{causes::with_causes, shortage};
 
 use super::{Running, in_use, put::Next};
@@ -20,8 +20,11 @@ impl Running<'_> {
         service_manager::reloading();
         let outcome = match self.read_again() {
             Err(error) => ReloadOutcome::Refused { reason: with_causes(&error) },
-            Ok(config) => match self.apply(config) {
+            Ok((config, texts)) => match self.apply(config) {
                 Ok((policy_set, diff)) => {
+                    if let Some(in_force) = &mut self.texts {
+                        *in_force = texts;
+                    }
                     ReloadOutcome::Applied { policy_set, diff: Box::new(diff) }
                 }
                 Err(error) => {
@@ -44,15 +47,21 @@ impl Running<'_> {
         outcome
     }
 
-    /// The configuration, if it is one that can be put in force without a restart.
-    fn read_again(&mut self) -> Result<Config> {
+    /// The configuration, if it is one that can be put in force without a restart, and its
+    /// texts.
+    fn read_again(&mut self) -> Result<(Config, Texts)> {
         let options = self.agent.options;
         let texts = options.texts();
         self.seen = reload::fingerprint(&texts);
-        let (config, host) = parse::configuration(&texts?, options)?;
+        let texts = texts?;
+        let (config, host) = parse::configuration(&texts, options)?;
         parse::tell_choices(&config.paths, &host);
         let fields = self.in_force.restart_only(&config);
-        if fields.is_empty() { Ok(config) } else { Err(Refusal::RestartOnly(fields).into()) }
+        if fields.is_empty() {
+            Ok((config, texts))
+        } else {
+            Err(Refusal::RestartOnly(fields).into())
+        }
     }
 
     pub(super) fn has_other_texts(&self) -> bool {
