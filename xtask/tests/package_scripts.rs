@@ -1,4 +1,5 @@
-//! What packages do after their files are gone, in a folder that stands for the host's root.
+//! The scripts that packages run after their files are gone, in a folder that stands for the
+//! root of the host.
 
 use std::{
     fs,
