@@ -136,6 +136,7 @@ impl Capacity {
     #[inline(always)]
     #[must_use]
     pub const fn until(until_ns: u64, bytes: u32, rtt_us: u32) -> Self {
+        // A host runs for less than 136 years.
         Self { bytes, rtt_us, until_s: (until_ns / SECOND_NS) as u32 }
     }
 }

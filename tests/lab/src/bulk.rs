@@ -207,15 +207,13 @@ fn joined<T>(threads: Vec<thread::JoinHandle<io::Result<T>>>) -> io::Result<Vec<
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use wad_testbed::free;
 
-    fn free_address() -> SocketAddr {
-        TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
-    }
+    use super::*;
 
     #[test]
     fn every_byte_arrives() {
-        let address = free_address();
+        let address = free::address().unwrap();
         let receiver = thread::spawn(move || receive(address, 2));
         thread::sleep(Duration::from_millis(100));
         let sent = send(address, 2, Amount::Time(Duration::from_millis(100))).unwrap();
@@ -239,7 +237,7 @@ mod tests {
 
     #[test]
     fn so_many_bytes_are_shared_among_the_connections() {
-        let address = free_address();
+        let address = free::address().unwrap();
         let receiver = thread::spawn(move || receive(address, 3));
         thread::sleep(Duration::from_millis(100));
         let sent = send(address, 3, Amount::Bytes(1_000_001)).unwrap();

@@ -47,11 +47,9 @@ mod tests {
 
     #[test]
     fn no_connection_gets_one_and_none_comes_twice() {
-        let range = std::fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap();
-        let first: u16 = range.split_whitespace().next().unwrap().parse().unwrap();
         let ports: Vec<_> = (0..100).map(|_| port().unwrap()).collect();
         for (n, port) in ports.iter().enumerate() {
-            assert!(*port < first && !ports[..n].contains(port), "{port}");
+            assert!(*port < 32_768 && !ports[..n].contains(port), "{port}");
         }
     }
 }

@@ -11,8 +11,9 @@ use anyhow::Result;
 use hyper::Method;
 use serde::{Deserialize, Serialize};
 use tokio::{sync::oneshot, time::sleep};
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 use wad_linux::lock::{self, Lock, LockError};
+use wad_toolbox::{causes::told, seldom::Seldom};
 use wad_tuning::instance::Instance;
 
 use crate::{
@@ -96,25 +97,33 @@ pub fn take_place(folders: &Folders<'_>, instance: &Instance) -> Result<Lock> {
 }
 
 /// Waits until nobody has had the place for some seconds, and takes it.
-pub async fn take_back(folders: &Folders<'_>, instance: &Instance) -> Lock {
-    take_back_by(folders, instance, BETWEEN_LOOKS).await
+pub async fn take_back(instance: &Instance) -> Lock {
+    // Others may mount the BPF file system, and unmount it.
+    take_back_by(|| own_lock::take(&Folders::of_host(), instance), BETWEEN_LOOKS).await
 }
 
-async fn take_back_by(folders: &Folders<'_>, instance: &Instance, between: Duration) -> Lock {
+async fn take_back_by(take: impl Fn() -> Result<Lock, LockError>, between: Duration) -> Lock {
     let mut found_free = 0;
+    let mut said = Seldom::new();
     loop {
         sleep(between).await;
-        match own_lock::take(folders, instance) {
+        match take() {
             Ok(lock) => {
                 found_free += 1;
                 if found_free == FREE_LOOKS {
                     return lock;
                 }
             }
-            // Nor is it known to be free where it cannot be looked.
             Err(error) => {
-                debug!("the place is not free: {error}");
                 found_free = 0;
+                match error {
+                    LockError::Running { .. } => debug!("the place is not free: {error}"),
+                    // It is not known to be free, and whoever has it may be gone for good.
+                    _ if said.may_say() => {
+                        warn!("cannot see whether another agent has the place: {}", told(&error));
+                    }
+                    _ => {}
+                }
             }
         }
     }
@@ -167,7 +176,8 @@ mod tests {
             drop(held);
             Instant::now()
         };
-        let (lock, free_since) = tokio::join!(take_back_by(&folders, &instance, between), others);
+        let (lock, free_since) =
+            tokio::join!(take_back_by(|| own_lock::take(&folders, &instance), between), others);
         assert!(free_since.elapsed() >= (FREE_LOOKS - 1) * between);
         assert_eq!(lock.socket(), run.path().join("default.sock"));
     }

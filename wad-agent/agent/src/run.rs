@@ -158,13 +158,14 @@ impl Own<'_> {
                 tokio::select! {
                     biased;
                     () = stop.asked() => None,
-                    lock = handing_over::take_back(&folders, instance) => Some(lock),
+                    lock = handing_over::take_back(instance) => Some(lock),
                 }
             });
             let Some(again) = again else { break };
             warn!("the agent that took this one's place is gone: it is taken back");
             // The file may be the one by which that agent failed. It is read as any change.
-            let (config, _) = parse::configuration(&texts, self.options)?;
+            let (config, host) = parse::configuration(&texts, self.options)?;
+            parse::tell_choices(&config.paths, &host);
             wanted = (config, texts);
             lock = again;
         }
@@ -270,7 +271,7 @@ impl Agent<'_> {
         looking.abort();
         shown.abort();
         late.abort();
-        running.end(matches!(result, Ok(End::HandedOver(_)))).await?;
-        result
+        let is_handed_over = matches!(result, Ok(End::HandedOver(_)));
+        turn::both(result, running.end(is_handed_over).await)
     }
 }

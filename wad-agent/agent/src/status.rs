@@ -67,7 +67,7 @@ pub struct Status {
     /// Reloads of the configuration, since the start.
     pub reloads: ReloadStatus,
     /// Capabilities that the agent does without, each with what goes without it; and ceilings of
-    /// the host that it may not raise.
+    /// the host that it could not raise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacking: Vec<String>,
     /// Parts that are not in the kernel any more where they belong, each with the reason.

@@ -37,7 +37,7 @@ pub enum ConfinementError {
 
 /// The capabilities that some part may need where they are there: those that `privileges`
 /// checks, and those for files of the configuration that are anybody's, for the group of the
-/// API's socket, and for ports below 1024. Of the latter the unit leaves CAP_CHOWN alone.
+/// API's socket, and for ports below 1024. Of the latter the unit keeps only CAP_CHOWN.
 const KEPT: CapabilitySet = CapabilitySet::BPF
     .union(CapabilitySet::PERFMON)
     .union(CapabilitySet::NET_ADMIN)

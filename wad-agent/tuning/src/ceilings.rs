@@ -165,7 +165,7 @@ impl TooLow {
 
 impl fmt::Display for TooLow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "buffers of paths end at what the host allows: {}", self.why)
+        write!(f, "{} stays lower than paths need: {}", self.key, self.why)
     }
 }
 

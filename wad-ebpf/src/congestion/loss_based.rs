@@ -205,7 +205,8 @@ fn with_state<T>(
         }
         resume::note(tcp, Phase::SafeRetreat);
     }
-    if parameters.has(RESUME_WHEN_IDLE) && law.open == Open::UNKNOWN {
+    let is_congestion = law.open == Open::UNKNOWN && !law.stall.is_on();
+    if is_congestion && parameters.has(RESUME_WHEN_IDLE) {
         resume::disprove(tcp);
     }
     tcp.set_private(LAW_STATE, law);

@@ -119,7 +119,7 @@ fn known(saved: &Saved, policy: &Policy, now_ns: u64) -> Option<Capacity> {
     if known.is_some() || !is_told || saved.rests(now_ns) {
         return known;
     }
-    Some(Capacity::until(now_ns + lifetime_ns, policy.path_bytes, policy.path_rtt_us))
+    Some(Capacity::until(now_ns.saturating_add(lifetime_ns), policy.path_bytes, policy.path_rtt_us))
 }
 
 /// Returns what is kept for two ends, which is nothing at first.

@@ -124,10 +124,7 @@ impl Listeners {
 /// to fail is not to drive that away. Must be called within a tokio runtime.
 pub fn try_out(config: &Config) -> Result<()> {
     Guard::new(&config.metrics.guard)?;
-    let page = match config.page.as_ref().map(|page| &page.listen) {
-        Some(PageAddress::Port(address)) => Some(*address),
-        _ => None,
-    };
+    let page = config.page.as_ref().and_then(|page| page.listen.by_tcp());
     let probes = config.probe.as_ref().and_then(|probe| probe.listen);
     let tables = [
         ("metrics", Some(config.metrics.listen)),

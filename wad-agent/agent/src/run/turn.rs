@@ -89,14 +89,7 @@ pub fn take(
         undo(&mut journal, &noted, &lock)
     };
     drop(lock);
-    match (ended, left) {
-        // An exit that failed would have it started again, and ask for the place.
-        (Ok(ended @ End::HandedOver(_)), Err(error)) => {
-            warn!("{error:#}");
-            Ok(ended)
-        }
-        (ended, left) => first_error(ended, left),
-    }
+    both(ended, left)
 }
 
 fn undo(journal: &mut Journal, noted: &StateDir, lock: &Lock) -> Result<()> {
@@ -106,25 +99,35 @@ fn undo(journal: &mut Journal, noted: &StateDir, lock: &Lock) -> Result<()> {
     Ok(noted.forget()?)
 }
 
-/// Both, as far as an exit status can tell: the second goes to the log.
-fn first_error<T>(first: Result<T>, second: Result<()>) -> Result<T> {
-    if let (Err(_), Err(error)) = (&first, &second) {
-        warn!("{error:#}");
+/// Returns how it ended, with what came after that, as far as an exit status can tell both: else
+/// the second goes to the log. So it does where another agent has the place: an exit that failed
+/// would have this one started again, and ask for it.
+pub fn both(ended: Result<End>, after: Result<()>) -> Result<End> {
+    match (ended, after) {
+        (ended @ (Err(_) | Ok(End::HandedOver(_))), Err(error)) => {
+            warn!("{error:#}");
+            ended
+        }
+        (ended, after) => ended.and_then(|ended| after.map(|()| ended)),
     }
-    first.and_then(|first| second.map(|()| first))
 }
 
 #[cfg(test)]
 mod tests {
+    use wad_policy::config::Texts;
+
     use super::*;
 
     #[test]
-    fn the_first_error_is_reported() {
+    fn the_first_error_is_reported_and_none_where_another_agent_has_the_place() {
         let failed = |what: &'static str| Err(anyhow::anyhow!(what));
-        let said = |result: Result<()>| result.unwrap_err().to_string();
-        assert_eq!(said(first_error(failed("start"), failed("undo"))), "start");
-        assert_eq!(said(first_error(Ok(()), failed("undo"))), "undo");
-        assert_eq!(said(first_error(failed("start"), Ok(()))), "start");
-        assert!(first_error(Ok(()), Ok(())).is_ok());
+        let said =
+            |ended: Result<End>, after| both(ended, after).err().expect("an error").to_string();
+        assert_eq!(said(Err(anyhow::anyhow!("start")), failed("undo")), "start");
+        assert_eq!(said(Ok(End::Stopped), failed("undo")), "undo");
+        assert_eq!(said(Err(anyhow::anyhow!("start")), Ok(())), "start");
+        assert!(both(Ok(End::Stopped), Ok(())).is_ok());
+        let handed_over = || Ok(End::HandedOver(Texts::of("wad.toml", "")));
+        assert!(matches!(both(handed_over(), failed("undo")), Ok(End::HandedOver(_))));
     }
 }

@@ -20,6 +20,7 @@ use super::{
     trace,
     unread::Unread,
 };
+
 const TABLES: &[Key] = &[
     key(agent::TABLE),
     key(metrics::TABLE),

@@ -146,7 +146,7 @@ fn ceilings_that_may_not_be_raised_are_said_to_be_lacking() {
     let why = "cannot set net.core.wmem_max to 8388608: Read-only file system".to_owned();
     let too_low = vec![TooLow { key: "net.core.wmem_max", why }];
     let text = table_of(Readings { too_low, ..example() });
-    let line = "lacking  buffers of paths end at what the host allows: cannot set net.core.wmem";
+    let line = "lacking  net.core.wmem_max stays lower than paths need: cannot set net.core.wmem";
     assert!(text.contains(line), "{text}");
 }
 

@@ -81,8 +81,8 @@ pub const PATH: &[PathMetric] = &[
         definition: Definition {
             name: "wad_resume_retreats",
             unit: None,
-            help: "Those whose jump was too far: they lost packets of it, and went back below what \
-                   had been acknowledged",
+            help: "Jumps that were too far: packets of theirs were lost, and the flow went back \
+                   below what had been acknowledged",
         },
         value: Counter(|stats| stats.retreats),
     },
