@@ -388,7 +388,7 @@ impl Leaky {
         if self.queue.standing_us() < end_us {
             let limit_segments =
                 slow_start::limited_increase_segments(window.max_ssthresh_segments);
-            let most_segments = (cwnd_segments >> GENTLE_SHIFT).clamp(1, limit_segments);
+            let most_segments = (cwnd_segments >> GENTLE_SHIFT).min(limit_segments).max(1);
             return earned(window, most_segments * ONE_Q16, sample);
         }
         let plateau_segments = if is_search {
