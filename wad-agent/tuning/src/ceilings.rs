@@ -446,7 +446,7 @@ mod tests {
         let [too_low] = &raised.too_low[..] else { panic!("{raised:?}") };
         assert_eq!(too_low.key, RMEM_MAX);
         let told = too_low.to_string();
-        for part in ["what the host allows", "cannot set net.core.rmem_max to 9000000"] {
+        for part in ["lower than paths need", "cannot set net.core.rmem_max to 9000000"] {
             assert!(told.contains(part), "{told}");
         }
         // Nothing is noted of it, however often it is tried.
