@@ -3,6 +3,7 @@
 
 mod board;
 mod flows;
+mod looks;
 mod news;
 mod packets;
 #[cfg(test)]

@@ -2,13 +2,13 @@
 
 use std::{collections::HashMap, time::Instant};
 
-use tracing::{info, warn};
+use tracing::warn;
 use wad_common::progress::Progress;
 use wad_policy::config::{Source, SourceKind};
 use wad_toolbox::attempts::Attempts;
 use wad_tuning::bpf::{ProgressReader, Tuning, TuningError};
 
-use super::{Board, Now};
+use super::{Board, Now, looks};
 use crate::sources::{Answer, Passive, Shown, seconds_since_1970};
 
 /// Reads the flows that run.
@@ -72,23 +72,12 @@ impl Flows {
         if !self.passive.is_due(now) || !self.attempts.is_due(now) {
             return None;
         }
-        match reader().map_err(anyhow::Error::from) {
-            Ok(flows) => {
-                if self.attempts.worked() {
-                    info!("flows that run show again what their path carries");
-                }
-                Some(flows)
-            }
-            Err(error) => {
-                if self.attempts.failed(now) {
-                    warn!(
-                        "flows show what their path carries only when they end, until those that \
-                         run can be read again: {error:#}"
-                    );
-                }
-                None
-            }
-        }
+        let words = (
+            "flows that run show again what their path carries",
+            "flows show what their path carries only when they end, until those that run can be \
+             read again",
+        );
+        looks::seen(&mut self.attempts, reader(), now, words)
     }
 }
 

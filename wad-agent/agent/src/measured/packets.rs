@@ -7,7 +7,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tracing::{info, warn};
 use wad_instruments::{Flow, name};
 use wad_observing::reading::{Instruments, ReadError};
 use wad_policy::{
@@ -17,7 +16,7 @@ use wad_policy::{
 use wad_toolbox::attempts::Attempts;
 use wad_tuning::bpf::Tuning;
 
-use super::{Board, Now};
+use super::{Board, Now, looks};
 
 const INSTRUMENTS: [&str; 7] = [
     name::DATA_SEGS_OUT,
@@ -96,23 +95,12 @@ impl Packets {
 
     /// Reads the flows that run. The next look goes on from the one before a failure.
     fn read(&mut self, now: Instant) -> Option<Vec<Flow>> {
-        match (self.read)().map_err(anyhow::Error::from) {
-            Ok(flows) => {
-                if self.attempts.worked() {
-                    info!("`reorder` and `loss` that are \"auto\" follow the flows again");
-                }
-                Some(flows)
-            }
-            Err(error) => {
-                if self.attempts.failed(now) {
-                    warn!(
-                        "`reorder` and `loss` that are \"auto\" do not follow the flows until \
-                         these can be read again: {error:#}"
-                    );
-                }
-                None
-            }
-        }
+        let words = (
+            "`reorder` and `loss` that are \"auto\" follow the flows again",
+            "`reorder` and `loss` that are \"auto\" do not follow the flows until these can be \
+             read again",
+        );
+        looks::seen(&mut self.attempts, (self.read)(), now, words)
     }
 }
 
