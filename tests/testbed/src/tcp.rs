@@ -47,8 +47,8 @@ pub enum TcpError {
     Accept { on: SocketAddr, source: io::Error },
     #[error("cannot use a socket")]
     Socket(#[from] io::Error),
-    #[error("ss shows {seen} flows with the ports {local} and {peer}, not one")]
-    Unseen { local: u16, peer: u16, seen: usize },
+    #[error("ss shows no flow from {local} to {peer}")]
+    Unseen { local: SocketAddr, peer: SocketAddr },
 }
 
 /// Listens in a namespace.
@@ -378,13 +378,16 @@ impl Connection {
 /// # Errors
 /// When it shows nothing.
 pub fn flow(netns: &Netns, stream: &TcpStream) -> Result<Flow, TcpError> {
-    let (local, peer) = (stream.local_addr()?.port(), stream.peer_addr()?.port());
-    let filter = format!("( sport = :{local} and dport = :{peer} )");
-    let mut flows = netns.run(|| ss::flows(&filter))??;
-    match (flows.pop(), flows.len()) {
-        (Some(flow), 0) => Ok(flow),
-        (_, more) => Err(TcpError::Unseen { local, peer, seen: more }),
-    }
+    let canonical = |end: SocketAddr| SocketAddr::new(end.ip().to_canonical(), end.port());
+    let (local, peer) = (canonical(stream.local_addr()?), canonical(stream.peer_addr()?));
+    let filter = format!("( sport = :{} and dport = :{} )", local.port(), peer.port());
+    let flows = netns.run(|| ss::flows(&filter))??;
+    between(flows, local, peer).ok_or(TcpError::Unseen { local, peer })
+}
+
+/// A connection of the other family may have the same ports.
+fn between(flows: Vec<Flow>, local: SocketAddr, peer: SocketAddr) -> Option<Flow> {
+    flows.into_iter().find(|flow| flow.local == local && flow.peer == peer)
 }
 
 /// Sends bytes that [`receive`] with the same seed expects.
@@ -439,6 +442,21 @@ pub fn at(address: &str, port: u16) -> SocketAddr {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_flow_is_told_from_one_of_the_other_family_with_its_ports() {
+        let ends = [at("10.81.0.1", 35_172), at("10.81.0.2", 7000)];
+        let others = [at("fd81::1", 35_172), at("fd81::2", 7000)];
+        let line = |[local, peer]: [SocketAddr; 2]| {
+            format!("0 0 {local} {peer} skmem:(r0,rb8,tb8) cubic rto:201 mss:1448 cwnd:10\n")
+        };
+        let flows = ss::parse(&(line(ends) + &line(others)));
+        assert_eq!(flows.len(), 2);
+        for [local, peer] in [ends, others] {
+            let flow = between(flows.clone(), local, peer).unwrap();
+            assert_eq!((flow.local, flow.peer), (local, peer));
+        }
+    }
 
     #[test]
     fn wrong_bytes_are_noticed() {
