@@ -2,6 +2,8 @@
 //! `net/ipv4/tcp_input.c` (Linux 6.12), as far as they ask the law or tell it, and what
 //! the programs do in between, which read fields, call the law and store.
 
+use std::mem;
+
 use wad_common::law::{
     Aimd, INFINITE_SSTHRESH, ShownPhase, Window,
     loss_based::{Change, Course, Delivery, LossBased, Moment, is_unanswered},
@@ -58,6 +60,8 @@ pub struct Flow {
     keeps_when_idle: bool,
     /// The value in place of the result of the next `ssthresh()`.
     skipped: Option<u32>,
+    /// Nobody is told of the next change of the state.
+    skips_change: bool,
 }
 
 impl Flow {
@@ -87,6 +91,7 @@ impl Flow {
             ignores_stalls,
             keeps_when_idle,
             skipped: None,
+            skips_change: false,
         }
     }
 
@@ -212,6 +217,14 @@ impl Flow {
         self.skipped = Some(garbage);
     }
 
+    pub const fn skip_change(&mut self) {
+        self.skips_change = true;
+    }
+
+    pub const fn skips_change(&self) -> bool {
+        self.skips_change
+    }
+
     fn enter_cwr(&mut self) {
         if self.kernel.state < Kernel::CWR {
             self.init_reduction();
@@ -240,11 +253,13 @@ impl Flow {
             (false, true) => Change::LossFound,
             (false, false) => Change::Other,
         };
-        let moment = self.moment();
-        let response = self.response;
-        let answer = self.law.on_change(&mut self.course, &moment, change, response);
-        if let Some(segments) = answer {
-            self.reduce_to(segments);
+        if !mem::take(&mut self.skips_change) {
+            let moment = self.moment();
+            let response = self.response;
+            let answer = self.law.on_change(&mut self.course, &moment, change, response);
+            if let Some(segments) = answer {
+                self.reduce_to(segments);
+            }
         }
         self.kernel.state = state;
         self.kernel.changes += 1;
@@ -259,7 +274,8 @@ impl Flow {
     }
 
     fn cong_avoid(&mut self, acked_segments: u32) {
-        self.make_good();
+        self.make_good_idle_time();
+        self.answer_late();
         let kernel = &mut self.kernel;
         let is_held = self.ignores_stalls && self.law.stall.holds_back(kernel.now_us, 50_000);
         let before = Window {
@@ -283,26 +299,31 @@ impl Flow {
         }
     }
 
-    fn make_good(&mut self) {
-        if self.ignores_stalls {
-            let kernel = &mut self.kernel;
-            match self.law.stall.on_ack(kernel.now_us, kernel.delivered_ce_segments) {
-                Ending::None => {}
-                Ending::MadeGood(segments) => kernel.ssthresh_segments = segments,
-                Ending::Congestion => {
-                    let moment = self.moment();
-                    let response = self.response;
-                    let segments = self.law.answer_late(&mut self.course, &moment, response);
-                    self.reduce_to(segments);
-                }
-            }
-        }
+    const fn make_good_idle_time(&mut self) {
         if self.keeps_when_idle
             && let Some(segments) =
                 self.law.open.lost_segments(self.kernel.cwnd_segments, MSS_BYTES)
         {
             self.kernel.cwnd_segments = segments;
         }
+    }
+
+    fn answer_late(&mut self) {
+        if self.has_garbage() || self.ignores_stalls && self.is_more_than_stall() {
+            let moment = self.moment();
+            let response = self.response;
+            let segments = self.law.answer_late(&mut self.course, &moment, response);
+            self.reduce_to(segments);
+        }
+    }
+
+    const fn is_more_than_stall(&mut self) -> bool {
+        let kernel = &mut self.kernel;
+        let ending = self.law.stall.on_ack(kernel.now_us, kernel.delivered_ce_segments);
+        if let Ending::MadeGood(segments) = ending {
+            kernel.ssthresh_segments = segments;
+        }
+        matches!(ending, Ending::Congestion)
     }
 
     fn reduce_to(&mut self, segments: u32) {

@@ -12,7 +12,7 @@ use wad_common::{
     law::{
         Aimd, INFINITE_SSTHRESH,
         idle::Open,
-        loss_based::{Change, Course, LossBased, Moment},
+        loss_based::{self, Change, Course, LossBased, Moment, is_unanswered},
         resume::Phase,
         stall::{Ending, Stall},
     },
@@ -43,13 +43,15 @@ pub fn init(ctx: Context) -> u64 {
 pub fn cong_avoid(ctx: Context, response: impl Fn(Parameters, u32) -> Aimd) -> u64 {
     let tcp = Tcp::of(ctx);
     let parameters = Parameters::at_ack(tcp);
+    if parameters.has(KEEP_WHEN_IDLE | RESUME_WHEN_IDLE) {
+        // Before it is asked whether to jump: one ACK may be for all that the first flight was.
+        make_good_idle_time(tcp, parameters);
+    }
     if resume::on_ack(tcp, parameters) {
         return 0;
     }
     start::within_path(tcp);
-    if parameters.has_flags() {
-        make_good(tcp, parameters, &response);
-    }
+    answer_late(tcp, parameters, &response);
     let entitled_segments = if is_held_by_host(tcp, parameters) {
         tcp.entitled_by_flight_segments()
     } else {
@@ -139,28 +141,29 @@ fn is_held_by_host(tcp: Tcp, parameters: Parameters) -> bool {
         && tcp.private::<Stall>(STALL).holds_back(tcp.now_us(), tcp.srtt_us())
 }
 
-/// Takes back what the kernel did to a flow for reasons that its path tells us
-/// not to heed.
+/// Answers to congestion that the law was not asked about, or took for a local stall.
 #[inline(always)]
-fn make_good(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
-    if parameters.has(IGNORE_LOCAL_STALLS) {
-        let mut stall: Stall = tcp.private(STALL);
-        let ending = stall.on_ack(tcp.now_us(), tcp.delivered_ce_segments());
-        tcp.set_private(STALL, stall);
-        match ending {
-            Ending::None => {}
-            Ending::MadeGood(ssthresh_segments) => tcp.set_ssthresh_segments(ssthresh_segments),
-            Ending::Congestion => {
-                let ssthresh_segments = with_state(tcp, parameters, |law, course, moment| {
-                    law.answer_late(course, moment, |segments| response(parameters, segments))
-                });
-                reduce_to(tcp, ssthresh_segments);
-            }
-        }
+fn answer_late(tcp: Tcp, parameters: Parameters, response: impl Fn(Parameters, u32) -> Aimd) {
+    let is_congestion = is_unanswered(tcp.ssthresh_segments())
+        || parameters.has(IGNORE_LOCAL_STALLS) && is_more_than_stall(tcp);
+    if is_congestion {
+        let ssthresh_segments = with_state(tcp, parameters, |law, course, moment| {
+            law.answer_late(course, moment, |segments| response(parameters, segments))
+        });
+        reduce_to(tcp, ssthresh_segments);
     }
-    if parameters.has(KEEP_WHEN_IDLE | RESUME_WHEN_IDLE) {
-        make_good_idle_time(tcp, parameters);
+}
+
+/// Whether there was congestion in a local stall; one in which there was none is taken back.
+#[inline(always)]
+fn is_more_than_stall(tcp: Tcp) -> bool {
+    let mut stall: Stall = tcp.private(STALL);
+    let ending = stall.on_ack(tcp.now_us(), tcp.delivered_ce_segments());
+    tcp.set_private(STALL, stall);
+    if let Ending::MadeGood(ssthresh_segments) = ending {
+        tcp.set_ssthresh_segments(ssthresh_segments);
     }
+    matches!(ending, Ending::Congestion)
 }
 
 /// A function of its own: the verifier would follow the law with each way through it.
@@ -205,8 +208,8 @@ fn with_state<T>(
         }
         resume::note(tcp, Phase::SafeRetreat);
     }
-    let is_congestion = law.open == Open::UNKNOWN && !law.stall.is_on();
-    if is_congestion && parameters.has(RESUME_WHEN_IDLE) {
+    let has_decreased = course.phase() == Some(loss_based::Phase::Recovery);
+    if has_decreased && parameters.has(RESUME_WHEN_IDLE) {
         resume::disprove(tcp);
     }
     tcp.set_private(LAW_STATE, law);
