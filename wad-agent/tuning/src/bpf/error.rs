@@ -3,7 +3,10 @@
 
 use std::{error::Error, path::PathBuf};
 
-use aya::programs::{ProgramError, links::LinkError};
+use aya::{
+    maps::MapError,
+    programs::{ProgramError, links::LinkError},
+};
 use wad_linux::cgroup::{self, CgroupError};
 use wad_struct_ops::{self as struct_ops, BtfError, StructOpsError};
 
@@ -52,13 +55,18 @@ pub enum TuningError {
     #[error("no policy set is in force yet")]
     NoSet,
     #[error("cannot use the BPF map `{name}`")]
-    Map { name: &'static str, source: aya::maps::MapError },
+    Map { name: &'static str, source: MapError },
     /// The text has its cause in the middle, hence not as its source (`r#`).
     #[error(
         "cannot attach to the cgroup {}: {}{}",
         cgroup.display(), root_cause(&**source), describe_others(others)
     )]
     Attach { cgroup: PathBuf, r#source: Box<ProgramError>, others: Vec<(PathBuf, u32)> },
+}
+
+/// Tells with which map something went wrong.
+pub fn named(name: &'static str) -> impl Fn(MapError) -> TuningError {
+    move |source| TuningError::Map { name, source }
 }
 
 impl From<aya::EbpfError> for TuningError {

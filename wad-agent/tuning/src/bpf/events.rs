@@ -10,7 +10,7 @@ use tokio::{
 };
 use wad_common::event::Event;
 
-use super::{Result, TuningError, event_bytes};
+use super::{Result, TuningError, error::named, event_bytes};
 
 /// The kernel side wakes nobody unless much is waiting.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
@@ -29,8 +29,8 @@ pub struct Events {
 impl Events {
     /// Opens the pinned ring buffer. Needs a tokio runtime.
     pub fn open(path: &Path) -> Result<Self> {
-        let error = |source| TuningError::Map { name: "EVENTS", source };
-        let map = Map::RingBuf(MapData::from_pin(path).map_err(error)?);
+        let error = named("EVENTS");
+        let map = Map::RingBuf(MapData::from_pin(path).map_err(&error)?);
         let ring = RingBuf::try_from(map).map_err(error)?;
         // SAFETY: the ring buffer owns its descriptor, which stays open and the
         // same for as long as it lives.

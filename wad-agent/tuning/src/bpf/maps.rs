@@ -3,23 +3,19 @@
 use std::{
     collections::{HashMap, HashSet},
     path::PathBuf,
-    sync::{Arc, Mutex},
+    sync::Arc,
 };
 
-use aya::maps::{
-    Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError,
-    lpm_trie::{Key, LpmTrie},
-};
+use aya::maps::{Array, ArrayOfMaps, HashMap as BpfHashMap, Map, MapData, MapError, lpm_trie::Key};
 use tracing::{debug, warn};
 use wad_common::{
     counter::{Counter, Setting},
     event::Kind,
     growth::{Holder, Room},
-    policy::{INTERFACE_BYTES, Policy, Rule, RuleRun},
+    policy::{Policy, Rule, RuleRun},
     refused::Refusal,
     stats::PathStats,
 };
-use wad_linux::cgroup_tree::MAX_CGROUPS;
 use wad_policy::{
     config::{Origin, PathPolicy},
     pod::Pods,
@@ -27,9 +23,14 @@ use wad_policy::{
 };
 use wad_toolbox::{causes::told, mutex::locked, refusals::RefusedFlows, shown};
 
-use super::{Pins, Result, TuningError, pinned_policies::PinnedPolicies};
+use super::{
+    Pins, Result, TuningError,
+    error::named,
+    pinned_policies::PinnedPolicies,
+    set_maps::{BPF_F_INNER_MAP, CgroupMap, InterfaceMap, Prefixes, SetMaps},
+};
 use crate::{
-    cgroup_bits::{Bits, Difference, Groups, bits},
+    cgroup_bits::Groups,
     explain::{Answer, Basis, Known, Query, RuleSet, explain},
     instance::Instance,
     policy_set::{Indices, Making, Patterns, PolicySet, Withheld},
@@ -53,13 +54,6 @@ pub const NAMES: [&str; 13] = [
     "FLOWS",
     "EVENTS",
 ];
-
-pub const BPF_F_NO_PREALLOC: u32 = 1;
-pub const BPF_F_INNER_MAP: u32 = 1 << 12;
-
-type CgroupMap = BpfHashMap<MapData, u64, u64>;
-type Prefixes = LpmTrie<MapData, [u8; 16], RuleRun>;
-type InterfaceMap = LpmTrie<MapData, [u8; INTERFACE_BYTES], u64>;
 
 /// The maps that the agent reads and writes.
 pub struct Maps {
@@ -88,7 +82,7 @@ pub struct Maps {
     /// The origins of the paths that say what they carry, by their index.
     origins: HashMap<u32, Origin>,
     /// The maps in force, once this agent has put any there.
-    current: Option<Inner>,
+    current: Option<SetMaps>,
     /// There may be counts of paths that are not in force any more.
     has_gone: bool,
 }
@@ -102,65 +96,6 @@ pub struct Bounds {
     pub cap_bytes: Option<u32>,
     /// These have their part. All others have room.
     pub held: HashMap<Holder, Room>,
-}
-
-/// The maps of one policy set.
-struct Inner {
-    rules: Arc<Array<MapData, Rule>>,
-    policies: Array<MapData, Policy>,
-    prefixes: Arc<Prefixes>,
-    cgroups: Arc<Mutex<KnownCgroups>>,
-    /// None where no rule asks, as of cgroups.
-    interfaces: Option<Arc<InterfaceMap>>,
-    patterns: Arc<Patterns>,
-    /// Whether any flow offers another receive window at first.
-    offers: bool,
-}
-
-/// The cgroups of a policy set.
-struct KnownCgroups {
-    /// The patterns of its rules.
-    patterns: Arc<Patterns>,
-    /// None where there are no patterns: no rule asks, and nobody looks into what the set's
-    /// place has had.
-    map: Option<CgroupMap>,
-    /// The cgroups that fit any, as the map has them.
-    fitting: Bits,
-    /// The pods by which they do.
-    pods: Arc<Pods>,
-}
-
-impl KnownCgroups {
-    fn new(patterns: Arc<Patterns>, groups: Groups<'_>) -> Result<Self> {
-        let map = if patterns.cgroups.is_empty() {
-            None
-        } else {
-            let map = CgroupMap::create(MAX_CGROUPS as u32, BPF_F_NO_PREALLOC);
-            Some(map.map_err(named("CGROUP_SETS"))?)
-        };
-        let mut known = Self { patterns, map, fitting: Bits::new(), pods: Arc::default() };
-        known.follow(groups)?;
-        Ok(known)
-    }
-
-    /// Has the map say what there is. Returns whether connections that run may fall under
-    /// another path by that.
-    fn follow(&mut self, groups: Groups<'_>) -> Result<bool> {
-        self.pods = Arc::clone(groups.pods);
-        let Some(map) = &mut self.map else { return Ok(false) };
-        let error = named("CGROUP_SETS");
-        let now = bits(&self.patterns.cgroups, groups);
-        let Difference { gone, other, concerns_running } =
-            Difference::between(&self.fitting, &now, groups.cgroups);
-        for id in &gone {
-            map.remove(id).map_err(&error)?;
-        }
-        for (id, bits) in &other {
-            map.insert(id, bits, 0).map_err(&error)?;
-        }
-        self.fitting = now;
-        Ok(concerns_running)
-    }
 }
 
 /// Opens a pinned map.
@@ -253,16 +188,7 @@ impl Maps {
             shares: &self.shares,
         };
         let set = PolicySet::new(paths, making);
-        let patterns = Arc::new(set.patterns.clone());
-        let inner = Inner {
-            rules: Arc::new(rules(&set)?),
-            policies: policies(&set)?,
-            prefixes: Arc::new(prefixes(&set)?),
-            cgroups: Arc::new(Mutex::new(KnownCgroups::new(Arc::clone(&patterns), groups)?)),
-            interfaces: interfaces(&patterns)?.map(Arc::new),
-            patterns,
-            offers: set.policies.iter().flatten().any(Policy::offers),
-        };
+        let inner = SetMaps::of(&set, groups)?;
         self.set(Setting::NextPath, set.next.into())?;
         self.put_in_force(generation, inner)?;
         // Of most paths there is nothing to tell.
@@ -381,10 +307,7 @@ impl Maps {
             offers |= policy.offers();
             policies.set(*index, policy, 0).map_err(&error)?;
         }
-        let (rules, prefixes) = (Arc::clone(&now.rules), Arc::clone(&now.prefixes));
-        let (cgroups, patterns) = (Arc::clone(&now.cgroups), Arc::clone(&now.patterns));
-        let interfaces = now.interfaces.clone();
-        let set = Inner { rules, policies, prefixes, cgroups, interfaces, patterns, offers };
+        let set = now.with_policies(policies, offers);
         self.put_in_force(generation, set)?;
         self.withheld = withheld;
         self.left_alone = left_alone.clone();
@@ -392,7 +315,7 @@ impl Maps {
     }
 
     /// Makes a set the one after this generation.
-    fn put_in_force(&mut self, generation: u64, set: Inner) -> Result<()> {
+    fn put_in_force(&mut self, generation: u64, set: SetMaps) -> Result<()> {
         self.fill(generation + 1, &set)?;
         if let Err(error) = self.pinned.pin(generation + 1, &set.policies) {
             // As where the BPF file system has been unmounted, which is said elsewhere.
@@ -430,7 +353,7 @@ impl Maps {
     }
 
     /// Makes a set that of a generation.
-    fn fill(&mut self, generation: u64, set: &Inner) -> Result<()> {
+    fn fill(&mut self, generation: u64, set: &SetMaps) -> Result<()> {
         let slot = (generation & 1) as u32;
         self.rule_sets.set(slot, &set.rules, 0).map_err(named("RULE_SETS"))?;
         self.policy_sets.set(slot, &set.policies, 0).map_err(named("POLICY_SETS"))?;
@@ -576,7 +499,7 @@ impl Maps {
 /// The policy set in force, with what the agent knows beside it.
 struct InForce<'a> {
     maps: &'a Maps,
-    set: &'a Inner,
+    set: &'a SetMaps,
 }
 
 impl RuleSet for InForce<'_> {
@@ -612,56 +535,4 @@ impl RuleSet for InForce<'_> {
         let origin = self.maps.origins.get(&index).cloned().unwrap_or_default();
         Ok(Known { policy, state, origin })
     }
-}
-
-// Maps have at least one place.
-
-fn prefixes(set: &PolicySet) -> Result<Prefixes> {
-    let error = named("PREFIX_SETS");
-    let entries = set.prefixes.len().max(1) as u32;
-    let mut map = Prefixes::create(entries, BPF_F_NO_PREALLOC).map_err(&error)?;
-    for (prefix, run) in &set.prefixes {
-        let key = Key::new(prefix.bits.into(), prefix.address.to_be_bytes());
-        map.insert(&key, run, 0).map_err(&error)?;
-    }
-    Ok(map)
-}
-
-/// Returns what is known of names of interfaces; None where no rule asks.
-fn interfaces(patterns: &Patterns) -> Result<Option<InterfaceMap>> {
-    let prefixes = patterns.interface_prefixes();
-    if prefixes.is_empty() {
-        return Ok(None);
-    }
-    let error = named("INTERFACE_SETS");
-    let mut map = InterfaceMap::create(prefixes.len() as u32, BPF_F_NO_PREALLOC).map_err(&error)?;
-    for (name, counted_bits, bits) in prefixes {
-        map.insert(&Key::new(counted_bits.into(), name), bits, 0).map_err(&error)?;
-    }
-    Ok(Some(map))
-}
-
-fn rules(set: &PolicySet) -> Result<Array<MapData, Rule>> {
-    let error = named("RULE_SETS");
-    let mut map = Array::create(set.rules.len().max(1) as u32, BPF_F_INNER_MAP).map_err(&error)?;
-    for (index, rule) in set.rules.iter().enumerate() {
-        map.set(index as u32, rule, 0).map_err(&error)?;
-    }
-    Ok(map)
-}
-
-fn policies(set: &PolicySet) -> Result<Array<MapData, Policy>> {
-    let error = named("POLICY_SETS");
-    let entries = set.policies.len().max(1) as u32;
-    let mut map = Array::create(entries, BPF_F_INNER_MAP).map_err(&error)?;
-    for (index, policy) in set.policies.iter().enumerate() {
-        if let Some(policy) = policy {
-            map.set(index as u32, policy, 0).map_err(&error)?;
-        }
-    }
-    Ok(map)
-}
-
-fn named(name: &'static str) -> impl Fn(MapError) -> TuningError {
-    move |source| TuningError::Map { name, source }
 }

@@ -27,6 +27,7 @@ mod recount;
 mod running;
 mod runs;
 mod saved;
+mod set_maps;
 mod sets;
 mod signals;
 #[cfg(any(test, feature = "testing"))]

@@ -11,7 +11,7 @@ use wad_struct_ops::sys::{MapSpec, create_map, pin};
 
 use super::{
     Pins, Result, TuningError,
-    maps::{BPF_F_INNER_MAP, BPF_F_NO_PREALLOC},
+    set_maps::{BPF_F_INNER_MAP, BPF_F_NO_PREALLOC},
 };
 
 /// One set is in force, the other is being prepared.
