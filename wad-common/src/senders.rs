@@ -10,7 +10,7 @@ pub struct Senders {
     pub look: u64,
     /// They were looked at then, by the monotonic clock.
     pub looked_ns: u64,
-    /// So many were found in the look before.
+    /// So many were found in the look before, if that is not long ago.
     pub before: u32,
     /// So many are found in this look, so far.
     pub found: u32,
@@ -20,12 +20,17 @@ record!(Senders, size = 24);
 /// A count that is older says nothing: no agent looks any more.
 const FRESH_NS: u64 = 5_000_000_000;
 
+/// A look in which none sends leaves no trace: one that is longer ago than all but the rarest looks
+/// was not the one before.
+const LOOKS_WITHIN_NS: u64 = 2_000_000_000;
+
 impl Senders {
     /// Counts one more, in this look.
     #[inline(always)]
     pub const fn count(&mut self, look: u64, now_ns: u64) {
         if self.look != look {
-            self.before = self.found;
+            let is_recent = now_ns.saturating_sub(self.looked_ns) <= LOOKS_WITHIN_NS;
+            self.before = if is_recent { self.found } else { 0 };
             self.found = 0;
             self.look = look;
         }
@@ -45,7 +50,7 @@ impl Senders {
 
 #[cfg(test)]
 mod tests {
-    use super::{FRESH_NS, Senders};
+    use super::{FRESH_NS, LOOKS_WITHIN_NS, Senders};
 
     fn look(senders: &mut Senders, look: u64, flows: u32) {
         (0..flows).for_each(|_| senders.count(look, look * 1_000));
@@ -73,5 +78,14 @@ mod tests {
         look(&mut senders, 1, 64);
         assert_eq!(senders.flows(1_000 + FRESH_NS), 64);
         assert_eq!(senders.flows(1_001 + FRESH_NS), 1);
+    }
+
+    #[test]
+    fn one_that_sends_after_many_had_stopped_is_alone() {
+        let mut senders = Senders::default();
+        look(&mut senders, 1, 64);
+        let later_ns = 1_001 + LOOKS_WITHIN_NS;
+        senders.count(2, later_ns);
+        assert_eq!(senders.flows(later_ns), 1);
     }
 }
