@@ -4,18 +4,21 @@
 use std::{
     collections::HashSet,
     os::fd::{AsFd as _, OwnedFd},
+    sync::Mutex,
 };
 
 use tracing::warn;
 use wad_common::{growth::Holding, instruments::Members};
 use wad_linux::netns::{self, Skipped, Which};
 use wad_struct_ops::KernelBtf;
+use wad_toolbox::mutex::locked;
 
 use super::{Pins, Result, TuningError, records, running};
 
 /// The iterators, ready to be run.
 pub struct Growth {
-    needs: OwnedFd,
+    /// One look at a time: each counts who sends, by its number.
+    needs: Mutex<OwnedFd>,
     visits: OwnedFd,
 }
 
@@ -24,7 +27,12 @@ impl Growth {
     pub fn load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Option<Self> {
         let load = || -> Result<Self> {
             Ok(Self {
-                needs: running::link_flows(pins, btf, cgroup_id, ("wad_needs", &Members::NONE))?,
+                needs: Mutex::new(running::link_flows(
+                    pins,
+                    btf,
+                    cgroup_id,
+                    ("wad_needs", &Members::NONE),
+                )?),
                 visits: running::link_sockets(
                     pins,
                     btf,
@@ -45,7 +53,7 @@ impl Growth {
 
     /// Returns what the tuned flows hold and want.
     pub fn holdings(&self) -> Result<Vec<Holding>> {
-        let output = running::read(self.needs.as_fd()).map_err(TuningError::Running)?;
+        let output = running::read(locked(&self.needs).as_fd()).map_err(TuningError::Running)?;
         Ok(records::all(&output).collect())
     }
 
