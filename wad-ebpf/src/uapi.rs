@@ -8,6 +8,7 @@ pub const SOL_IPV6: i32 = 41;
 pub const IP_TOS: i32 = 1;
 pub const SO_SNDBUF: i32 = 7;
 pub const SO_RCVBUF: i32 = 8;
+pub const SO_PRIORITY: i32 = 12;
 pub const SO_SNDBUFFORCE: i32 = 32;
 pub const SO_RCVBUFFORCE: i32 = 33;
 pub const SO_MAX_PACING_RATE: i32 = 47;

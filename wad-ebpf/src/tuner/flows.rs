@@ -206,15 +206,23 @@ pub fn set_buffers<S: Socket>(socket: &S, flow: &mut Flow) {
 /// Returns the receive buffer that a new flow begins with where its path is known, so that the
 /// other end may make use of that as well (RFC 9959): what the path holds, divided among its flows, of
 /// which each may be one whose application reads nothing; where the policy divides, it is a part already.
+/// The SYN offers all of it, as the window scale stays that for when the others have gone.
 /// 0 leaves it to the kernel, as where memory is short, or that would be less.
 #[inline(always)]
 fn first_rcvbuf_bytes<S: Socket>(flow: &Flow) -> u32 {
-    if !S::IS_NEW || flow.asks.flags & RESUMES_KNOWN == 0 || !counts::may_grow(flow) {
+    if !S::IS_NEW || flow.asks.flags & RESUMES_KNOWN == 0 {
         return 0;
     }
+    let whole_bytes = flow.rcvbuf_bytes();
+    let kernels_bytes = flow.before.rcvbuf_bytes / 2;
     let flows = if flow.divides() { 0 } else { counts::tuned_flows(flow.policy) };
-    let bytes = part_bytes(flow.rcvbuf_bytes(), flows, 0);
-    if bytes > flow.before.rcvbuf_bytes / 2 { bytes } else { 0 }
+    let bytes = part_bytes(whole_bytes, flows, 0);
+    if bytes > kernels_bytes && counts::may_grow(flow) {
+        let is_connecting = flow.role == Role::Active as u32 && flow.established_ns == 0;
+        return if is_connecting { whole_bytes } else { bytes };
+    }
+    // Others may have come since the SYN.
+    if u32::from(flow.given) & RCVBUF != 0 { kernels_bytes } else { 0 }
 }
 
 #[inline(never)]
@@ -222,8 +230,13 @@ pub fn establish<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy, now_ns
     flow.established_ns = now_ns;
     socket.read_control(&mut flow.before);
     if flow.is_tuned() {
-        if S::IS_NEW && flow.divides() && flow.division.rcvbuf_flows == 0 {
+        let divides_now = S::IS_NEW && flow.divides() && flow.division.rcvbuf_flows == 0;
+        if divides_now {
             flow.division.rcvbuf_flows = flow.division.sndbuf_flows;
+        }
+        let is_known = flow.rcvbuf_grows() && flow.asks.flags & RESUMES_KNOWN != 0;
+        let has_offered_all = S::IS_NEW && is_known && flow.role == Role::Active as u32;
+        if divides_now || has_offered_all {
             set_buffers(socket, flow);
         }
         set_control(socket, flow, policy);

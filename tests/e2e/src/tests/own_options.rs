@@ -124,6 +124,38 @@ fn an_application_keeps_its_rate_and_its_class() -> Result<()> {
     await_all(&own, OWN)
 }
 
+/// Over IPv4 the kernel sets it with the class (`__ip_sock_set_tos()`).
+#[e2e(every_change, beside, any_kernel)]
+fn an_application_keeps_its_priority() -> Result<()> {
+    const PRIORITY: u64 = 5;
+    let stand = Stand::set_up("priority")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, &policy(PATHS, ""))?;
+    let _agent = home.start(stand.cgroup())?;
+    let set = |socket: &OwnedFd| {
+        tcp::set_option(socket, libc::SOL_SOCKET, libc::SO_PRIORITY, PRIORITY as i32)
+    };
+    let mut connections = Vec::new();
+    for (address, port) in destinations() {
+        let to = at(address, port);
+        let listener = tcp::listen(wire.b(), to)?;
+        let near = tcp::connect_prepared(wire.a(), set, to)?;
+        connections.push(Connection::accepted(&listener, near)?);
+    }
+    let all_have_theirs = || -> Result<()> {
+        for connection in &connections {
+            let has = tcp::option(&connection.near, libc::SOL_SOCKET, libc::SO_PRIORITY)?;
+            ensure!(has == PRIORITY, "{has} to {}", connection.near.peer_addr()?);
+        }
+        Ok(())
+    };
+    await_all(&connections, PATHS)?;
+    all_have_theirs()?;
+    run_command(&mut home.command("disable"))?;
+    await_all(&connections, NONE)?;
+    all_have_theirs()
+}
+
 /// This error was seen before: what an application had was lost.
 #[e2e(long, beside, any_kernel)]
 fn an_overridden_application_gets_its_rate_and_its_class_back() -> Result<()> {

@@ -277,14 +277,18 @@ fn a_known_path_has_room_to_receive_from_the_first_segment_on() -> Result<()> {
     // Each application that reads nothing may let as much lie there: it is one path's, and divided
     // once, whether the policy says so or not.
     let mut open_ones = Vec::new();
+    let mut scales = Vec::new();
     for port in [RESUMES, DIVIDES] {
         for flows in [1, 2] {
             let connection = open(&wan, port)?;
             let bytes = rcvbufs(&connection)?;
             ensure!(bytes == [WHOLE_BYTES / flows; 2], "{bytes:?} of {flows} on port {port}");
+            scales.push(connection.near_flow(wan.a())?.window_scales);
             open_ones.push(connection);
         }
     }
+    // It is for when the others have gone.
+    ensure!(scales.iter().all(|scale| *scale == scales[0]), "{scales:?}");
     let kernels = rcvbufs(&open(&wan, BEGINS_ANEW)?)?;
     ensure!(kernels.iter().all(|bytes| *bytes < WHOLE_BYTES / 4), "{kernels:?}");
     drop(open_ones);

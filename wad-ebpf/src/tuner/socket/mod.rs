@@ -22,8 +22,8 @@ use wad_ebpf::{
     maps,
     policies::Ends,
     uapi::{
-        IP_TOS, IPV6_TCLASS, SO_MAX_PACING_RATE, SO_RCVBUF, SO_SNDBUF, SOL_IP, SOL_IPV6,
-        SOL_SOCKET, SOL_TCP, TCP_BPF_DELACK_MAX, TCP_BPF_IW, TCP_CONGESTION,
+        IP_TOS, IPV6_TCLASS, SO_MAX_PACING_RATE, SO_PRIORITY, SO_RCVBUF, SO_SNDBUF, SOL_IP,
+        SOL_IPV6, SOL_SOCKET, SOL_TCP, TCP_BPF_DELACK_MAX, TCP_BPF_IW, TCP_CONGESTION,
     },
 };
 
@@ -220,7 +220,12 @@ pub trait Socket {
     #[inline(always)]
     fn set_traffic_class(&self, class: u32) -> Result<(), i32> {
         if self.is_of_v4() {
-            self.set_number(SOL_IP, IP_TOS, class)
+            // The kernel sets this one with it, but not for IPv6: it stays the application's.
+            let priority = self.number(SOL_SOCKET, SO_PRIORITY);
+            let set = self.set_number(SOL_IP, IP_TOS, class);
+            // What was there fits, and fails only with the socket.
+            let _ = self.set_number(SOL_SOCKET, SO_PRIORITY, priority);
+            set
         } else if self.ends().is_v4() {
             Err(-EAFNOSUPPORT)
         } else {
