@@ -39,6 +39,13 @@ pub fn adopt<'a, const ADDITION: bool>(
     socket: &impl Socket,
     role: Role,
 ) -> Option<(&'a mut Flow, &'a Policy)> {
+    let (policy, matched) = find(socket)?;
+    adopt_under::<ADDITION>(socket, role, policy, matched)
+}
+
+/// Returns the policy that a flow falls under, unless it is a probe's.
+#[inline(always)]
+pub fn find(socket: &impl Socket) -> Option<(&'static Policy, Match)> {
     let generation = policies::generation();
     let mut user = ANY_USER;
     let index = policies::find(generation, &socket.ends(), |set, by| {
@@ -47,10 +54,7 @@ pub fn adopt<'a, const ADDITION: bool>(
         owner
     })?;
     let policy = policies::policy(generation, index)?;
-    if socket.is_of_probe() {
-        return None;
-    }
-    adopt_under::<ADDITION>(socket, role, policy, Match { index, user })
+    if socket.is_of_probe() { None } else { Some((policy, Match { index, user })) }
 }
 
 /// The policy that a flow falls under, and by whom.

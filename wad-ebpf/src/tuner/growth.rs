@@ -43,7 +43,7 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
     if !flow.is_tuned() {
         return 0;
     }
-    let Some(socket) = Visited::of(sk).filter(Visited::can_send) else { return 0 };
+    let Some(socket) = Visited::of(sk).filter(Visited::is_in_use) else { return 0 };
     // What lies behind a hole counts when that is filled, all at once.
     if !socket.has_hole() {
         // SAFETY: reads the clock.
@@ -110,7 +110,7 @@ pub extern "C" fn wad_growing(ctx: *const sockets::Context) -> u32 {
     let Some(socket) = Visited::of(sk) else { return 0 };
     if let Some(flow) = flows::live(&socket)
         && flow.is_tuned()
-        && socket.can_send()
+        && socket.is_in_use()
     {
         let was_refused = flow.refused;
         follow(&socket, flow);

@@ -143,10 +143,16 @@ fn initial_policy(ctx: &SockOpsContext) -> Option<&'static Policy> {
 
 #[inline(always)]
 fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
+    // Before the last connection's class is taken back: that takes the route with it
+    // (`__ip_sock_set_tos()`), by which the interface is known.
+    let found = flows::find(socket);
     if let Some(earlier) = socket.flow() {
         flows::start_over(socket, earlier);
     }
-    if let Some((flow, _policy)) = flows::adopt::<ADDITION>(socket, Role::Active) {
+    if let Some((policy, matched)) = found
+        && let Some((flow, _policy)) =
+            flows::adopt_under::<ADDITION>(socket, Role::Active, policy, matched)
+    {
         // Kernels before Linux 5.12 do not say.
         if ADDITION == account::FETCH {
             flow.process = process::current();

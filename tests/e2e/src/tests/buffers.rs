@@ -185,6 +185,27 @@ fn buffers_grow_to_what_the_path_needs_and_no_further() -> Result<()> {
     Ok(())
 }
 
+/// As one that has sent its request, and says that it sends no more.
+#[e2e(long, few)]
+fn a_half_closed_receiver_gets_what_the_path_needs() -> Result<()> {
+    let stand = Stand::set_up("half-closed")?;
+    let policy = "[limits]\nmax_memory = '1GiB'\n\n".to_owned()
+        + &path(7000, PATH, "congestion = 'wad_aimd'");
+    let home = Home::create(&program()?, &policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    let wan = wan(PATH)?;
+    let connection = patient(Connection::open(wan.a(), wan.b(), at(ADDRESSES_V4[1], 7000))?)?;
+    connection.far.shutdown(Shutdown::Write)?;
+    while_sending(&connection, Duration::ZERO, Duration::from_secs(8), || {
+        let rcvbuf = || -> Result<u64> {
+            Ok(tcp::option(&connection.far, libc::SOL_SOCKET, libc::SO_RCVBUF)?)
+        };
+        until("it has grown", SOON, rcvbuf, |bytes| *bytes == MOST_BYTES)?;
+        Ok(())
+    })?;
+    Ok(())
+}
+
 /// Connects; the application chooses a congestion control before that, or after it.
 fn open_with_own_law(wan: &Wan, port: u16, is_before: bool) -> Result<Connection> {
     let own = OsString::from("reno");

@@ -120,6 +120,29 @@ fn a_socket_that_ended_its_paths_flow_has_nothing_of_the_path() -> Result<()> {
     await_nothing_held(&home)
 }
 
+/// The class that is taken back takes the socket's route with it, by which its interface is known.
+#[e2e(every_change, beside)]
+fn a_socket_used_again_is_of_its_interface() -> Result<()> {
+    let stand = Stand::set_up("interface-again")?;
+    let netns = loopback()?;
+    let policy = "[[path]]\nname = 'matched'\nremote = '127.0.0.2'\ninterface = 'lo'\n\
+                  dscp = 8\n[[path]]\nname = 'others'\nremote = '127.0.0.2'\ndscp = 10\n";
+    let home = Home::create(&program()?, policy)?;
+    let _agent = home.start(stand.cgroup())?;
+    netns.run(|| -> Result<()> {
+        let matched = TcpListener::bind("127.0.0.2:7000")?;
+        let socket = socket()?;
+        for time in 0..3 {
+            connect(&socket, matched.local_addr()?)?;
+            let [_, (_, class), _] = options(&socket)?;
+            ensure!(class == 8 << 2, "{time}: {class}");
+            tcp::disconnect(&socket)?;
+        }
+        Ok(())
+    })??;
+    await_nothing_held(&home)
+}
+
 /// This error was seen before: both callbacks of an establishment reserved, and one
 /// close gave back half of it.
 #[e2e(long, beside)]

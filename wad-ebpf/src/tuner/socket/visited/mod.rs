@@ -12,7 +12,7 @@ use core::ffi::c_void;
 use aya_ebpf::{
     bindings::{
         BPF_SOCK_OPS_STATE_CB_FLAG, BPF_TCP_CLOSE, BPF_TCP_CLOSE_WAIT, BPF_TCP_ESTABLISHED,
-        BPF_TCP_LISTEN,
+        BPF_TCP_FIN_WAIT1, BPF_TCP_FIN_WAIT2, BPF_TCP_LISTEN,
     },
     helpers::{
         bpf_getsockopt, bpf_setsockopt,
@@ -61,6 +61,14 @@ impl Visited {
     pub fn can_send(&self) -> bool {
         let state = u32::from(self.read::<u8>(offset!(state)));
         state == BPF_TCP_ESTABLISHED || state == BPF_TCP_CLOSE_WAIT
+    }
+
+    /// Whether anything comes or goes still: the application may have said that it sends no more,
+    /// and receive all that it has asked for.
+    #[inline(always)]
+    pub fn is_in_use(&self) -> bool {
+        let state = u32::from(self.read::<u8>(offset!(state)));
+        self.can_send() || state == BPF_TCP_FIN_WAIT1 || state == BPF_TCP_FIN_WAIT2
     }
 
     /// Whether its connection is over: what is left is a socket that somebody holds, and
