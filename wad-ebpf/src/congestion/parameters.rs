@@ -131,12 +131,6 @@ impl Parameters {
         self.flags() & flag != 0
     }
 
-    /// Whether there is any of the path's [`Control::flags`].
-    #[inline(always)]
-    pub fn has_flags(self) -> bool {
-        self.flags() & !DIVIDES != 0
-    }
-
     #[inline(always)]
     fn flags(self) -> u32 {
         self.0.private::<u8>(FLAGS).into()
