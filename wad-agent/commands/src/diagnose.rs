@@ -121,10 +121,12 @@ fn nothing_found(args: &Diagnose) -> String {
         Some(Target::Remote(end)) => format!("no flow to {end}"),
     };
     let when = if args.life { "is there" } else { "lasted for that long" };
-    format!(
-        "{what} {when}; the agent sees flows that fall under a path only (`mode = \"observe\"` is \
-         enough), and `wad flows` lists them"
-    )
+    let who = if args.all {
+        "`wad flows --all` lists those that there are"
+    } else {
+        "`wad flows` lists those that fall under a path, and `--all` looks at the others, too"
+    };
+    format!("{what} {when}; {who}")
 }
 
 fn watch(args: &Diagnose) -> Result<Vec<Reading>> {

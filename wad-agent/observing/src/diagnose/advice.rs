@@ -182,9 +182,10 @@ fn loss(course: &Course<'_>) -> Advice {
         );
     }
     Advice::here(
-        vec!["loss = \"leaky\"".to_owned()],
-        "where packets are lost without congestion, as on radio links or dirty optics; a policer, \
-         or a very short queue, looks the same, and others there would get less",
+        vec!["loss = \"leaky\"".to_owned(), "allow = \"aggressive\"".to_owned()],
+        "in the place of `congestion`, where packets are lost without congestion, as on radio links \
+         or dirty optics, and all who share the path agree; a policer, or a very short queue, looks \
+         the same, and others there would get less",
     )
 }
 

@@ -211,7 +211,7 @@ fn losses_without_a_queue() {
     let both = [("CurSsthresh", 1e6)];
     let diagnosis = diagnose(&both, &[("SegsRetrans", 100.0)]);
     assert_eq!(diagnosis.finding.limit, Limit::Loss);
-    assert_eq!(diagnosis.advice.lines, ["loss = \"leaky\""]);
+    assert_eq!(diagnosis.advice.lines, ["loss = \"leaky\"", "allow = \"aggressive\""]);
     let evidence = &diagnosis.finding.evidence[0];
     assert!(evidence.starts_with("100 of 10000 segments sent again, 1%"), "{evidence}");
 

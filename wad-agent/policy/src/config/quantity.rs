@@ -65,17 +65,23 @@ pub fn bits_per_second(text: &str) -> Result<f64, Fault> {
         return Err(Fault::new("no unit", "of what?")
             .help("add one: bit, kbit, Mbit, Gbit, Tbit, or kB/s, MB/s, GB/s for bytes"));
     }
-    if unit.to_ascii_lowercase().ends_with("bps") {
-        return Err(Fault::new(
+    let factor = find(BIT_RATES, unit.strip_suffix("/s").unwrap_or(unit))
+        .or_else(|| find(BYTE_RATES, unit))
+        .ok_or_else(|| unknown_rate(unit))?;
+    Ok(number * factor)
+}
+
+/// Gb/s and Gbps are gigabits to those who build networks, and gigabytes to some tools.
+fn unknown_rate(unit: &str) -> Fault {
+    let small = unit.to_ascii_lowercase();
+    if small.ends_with("bps") || small.strip_suffix("/s").unwrap_or(&small).ends_with('b') {
+        return Fault::new(
             format!("the unit {} is ambiguous", quoted(unit)),
             "bits to some tools, bytes to others",
         )
-        .help("write bits as `Mbit` and bytes as `MB/s`"));
+        .help("write bits as `Mbit` and bytes as `MB/s`");
     }
-    let factor = find(BIT_RATES, unit.strip_suffix("/s").unwrap_or(unit))
-        .or_else(|| find(BYTE_RATES, unit))
-        .ok_or_else(|| unknown_unit(unit, &[BIT_RATES, BYTE_RATES]))?;
-    Ok(number * factor)
+    unknown_unit(unit, &[BIT_RATES, BYTE_RATES])
 }
 
 /// "70ms": seconds.
@@ -179,6 +185,15 @@ mod tests {
         for text in ["622", "622Mbps", "1.25GB", "622mbit", "622Mbit/s/s", "Mbit", "infbit"] {
             assert!(bits_per_second(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_rate_in_b_is_not_taken_for_bytes() {
+        for text in ["10Gb/s", "10gb/s", "622mb/s", "10Gb", "10Gbps", "10GB"] {
+            let fault = bits_per_second(text).unwrap_err();
+            assert!(format!("{fault:?}").contains("ambiguous"), "{text}: {fault:?}");
+        }
+        assert!(format!("{:?}", bits_per_second("622mbit")).contains("Mbit"));
     }
 
     #[test]
