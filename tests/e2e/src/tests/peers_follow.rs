@@ -90,7 +90,7 @@ fn granted(home: &Home) -> Result<Option<u64>> {
     Ok(path.and_then(|path| path["policy"]["rcvbuf_bytes"].as_u64()))
 }
 
-#[e2e(long, few)]
+#[e2e(long, alone)]
 fn a_receiver_without_a_path_gives_the_room_that_the_senders_needs() -> Result<()> {
     let stand = Stand::set_up("peers-follow")?;
     let ends = Ends::set_up(&stand)?;
