@@ -73,8 +73,8 @@ pub fn bits_per_second(text: &str) -> Result<f64, Fault> {
 
 /// Gb/s and Gbps are gigabits to those who build networks, and gigabytes to some tools.
 fn unknown_rate(unit: &str) -> Fault {
-    let small = unit.to_ascii_lowercase();
-    if small.ends_with("bps") || small.strip_suffix("/s").unwrap_or(&small).ends_with('b') {
+    let is_in_b = unit.strip_suffix("/s").unwrap_or(unit).ends_with('b');
+    if is_in_b || unit.to_ascii_lowercase().ends_with("bps") {
         return Fault::new(
             format!("the unit {} is ambiguous", quoted(unit)),
             "bits to some tools, bytes to others",
@@ -189,11 +189,13 @@ mod tests {
 
     #[test]
     fn a_rate_in_b_is_not_taken_for_bytes() {
-        for text in ["10Gb/s", "10gb/s", "622mb/s", "10Gb", "10Gbps", "10GB"] {
-            let fault = bits_per_second(text).unwrap_err();
-            assert!(format!("{fault:?}").contains("ambiguous"), "{text}: {fault:?}");
+        let fault = |text| format!("{:?}", bits_per_second(text).unwrap_err());
+        for text in ["10Gb/s", "10gb/s", "622mb/s", "10Gb", "10Gbps", "10GBps"] {
+            assert!(fault(text).contains("ambiguous"), "{text}: {}", fault(text));
         }
-        assert!(format!("{:?}", bits_per_second("622mbit")).contains("Mbit"));
+        // Bytes they are, of which time is not said.
+        assert!(fault("10GB").contains("unknown unit `GB`"), "{}", fault("10GB"));
+        assert!(fault("622mbit").contains("did you mean `Mbit`?"), "{}", fault("622mbit"));
     }
 
     #[test]
