@@ -1,4 +1,4 @@
-//! A flow's state is kept with each matched flow, in the socket's own storage.
+//! The state of a matched flow, which is in a map by the cookie of its socket.
 
 use crate::{
     arrivals::Arrivals,
@@ -46,7 +46,7 @@ pub enum Role {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// None yet, or none any more: the socket may make another connection. Zero,
-    /// as new storage is.
+    /// as a new element of the map is.
     Ended = 0,
     /// Tuned as the policy says, but for what the kernel has refused.
     Tuned = 1,
@@ -203,10 +203,16 @@ pub enum Visit {
     Divided = b'd',
 }
 
-/// Socket-local storage of a matched flow.
+/// The state of a matched flow.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
+    /// Cookie of its socket: its key in the map. A scan that finds another key here meets the
+    /// element while it is given to another flow.
+    pub cookie: u64,
+    /// Address of its `struct tcp_sock`, by which scans read it. It may be gone, or be another
+    /// connection's by then: it is this flow's where it still has the cookie.
+    pub socket: u64,
     /// It was matched then, CLOCK_MONOTONIC.
     pub matched_ns: u64,
     /// It was established then; 0 before.
@@ -257,7 +263,7 @@ pub struct Flow {
     /// It does this with what is known of its path's capacity.
     pub resuming: Resuming,
 }
-record!(Flow, size = 344);
+record!(Flow, size = 360);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.

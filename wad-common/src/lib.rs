@@ -30,6 +30,7 @@ pub mod progress;
 pub mod recount;
 pub mod refused;
 pub mod saved;
+pub mod scan;
 pub mod senders;
 pub mod share;
 pub mod signals;

@@ -11,6 +11,11 @@ use crate::record;
 pub struct SockOffsets {
     /// `skc_state`: state of the connection, a byte.
     pub state: u32,
+    /// `skc_cookie`: a number that no other socket of this boot has, 64 bits; 0 until somebody
+    /// asks for it.
+    pub cookie: u32,
+    /// `sk_socket`: the socket as a file, a pointer, null where no process holds it.
+    pub file: u32,
     /// `skc_family`: AF_INET or AF_INET6, 16 bits.
     pub family: u32,
     /// `skc_daddr`: remote IPv4 address.
@@ -141,4 +146,4 @@ pub struct SockOffsets {
     /// zero means nothing.
     pub device_name: u32,
 }
-record!(SockOffsets, size = 244);
+record!(SockOffsets, size = 252);

@@ -76,8 +76,10 @@ pub struct TcpSockOffsets {
     pub congestion: u32,
     /// `name` is of `struct tcp_congestion_ops`.
     pub congestion_name: u32,
+    /// `skc_cookie`: a number that no other socket of this boot has, 64 bits.
+    pub cookie: u32,
 }
-record!(TcpSockOffsets, size = 128);
+record!(TcpSockOffsets, size = 132);
 
 /// Offsets in bytes from the start of `struct rate_sample`, and how it is passed.
 #[repr(C)]

@@ -1,9 +1,9 @@
-//! The maps. All are pinned, so that tuning outlives the agent.
+//! The maps. All but [`OUTPUT`] are pinned, so that tuning outlives the agent.
 
 use core::{ffi::c_void, ptr};
 
 use aya_ebpf::{
-    bindings::{BPF_F_INNER_MAP, BPF_F_NO_PREALLOC, BPF_SK_STORAGE_GET_F_CREATE},
+    bindings::{BPF_F_INNER_MAP, BPF_F_MMAPABLE, BPF_F_NO_PREALLOC, BPF_SK_STORAGE_GET_F_CREATE},
     btf_maps::{Array, ArrayOfMaps, HashMap, LpmTrie, LruHashMap, RingBuf, SkStorage},
     helpers::generated::bpf_sk_storage_get,
     macros::btf_map,
@@ -84,11 +84,29 @@ pub static HELD: HashMap<Holder, u32, { MAX_PATHS as usize }, { BPF_F_NO_PREALLO
 #[btf_map(name = "SAVED")]
 pub static SAVED: LruHashMap<Endpoint, Saved, 8_192> = LruHashMap::new();
 
-/// State of the matched flows.
-#[btf_map(name = "FLOWS")]
-pub static FLOWS: SkStorage<Flow> = SkStorage::new();
+/// Flows that the map of them has room for, where the agent does not say otherwise.
+const USUAL_FLOWS: usize = 1 << 17;
 
-/// Size of the ring buffer: 6,200 events, a third of a second at 20,000
+/// State of the matched flows, by the cookies of their sockets.
+#[btf_map(name = "FLOWS")]
+pub static FLOWS: HashMap<u64, Flow, USUAL_FLOWS, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
+
+/// What a socket has kept of its latest flow, for the next connection that it makes: only of
+/// sockets that a process holds still when their connection has ended.
+#[btf_map(name = "EARLIER")]
+pub static EARLIER: SkStorage<Flow> = SkStorage::new();
+
+/// The cookies of sockets whose policy overrides their options: programs at setsockopt(2) have
+/// no other way to find the flow.
+#[btf_map(name = "OVERRIDDEN")]
+pub static OVERRIDDEN: SkStorage<u64> = SkStorage::new();
+
+/// What a scan gives to the agent, which makes a map of its own for each: its elements have the
+/// size of that scan's records, but for the first, the [`Header`](wad_common::scan::Header).
+#[btf_map(name = "OUTPUT")]
+pub static OUTPUT: Array<[u64; 2], 1, { BPF_F_MMAPABLE as usize }> = Array::new();
+
+/// Size of the ring buffer: 4,100 events, a fifth of a second at 20,000
 /// connections per second.
 pub const EVENTS_BYTES: usize = 1 << 21;
 
@@ -96,33 +114,46 @@ pub const EVENTS_BYTES: usize = 1 << 21;
 #[btf_map(name = "EVENTS")]
 pub static EVENTS: RingBuf<Event, EVENTS_BYTES> = RingBuf::new();
 
-/// The flow state of a socket, if it has one.
-///
-/// # Safety
-///
-/// `sk` must be a socket that the kernel gave to this program.
+/// The state of the flow whose socket has this cookie.
 #[inline(always)]
 #[must_use]
-pub unsafe fn flow(sk: *mut c_void) -> Option<&'static mut Flow> {
-    // SAFETY: as the caller vouches; the storage lives as long as the socket,
-    // which outlives this run of the program, and its lock is held.
-    unsafe { bpf_sk_storage_get(flows_map(), sk, ptr::null_mut(), 0).cast::<Flow>().as_mut() }
+pub fn flow(cookie: u64) -> Option<&'static mut Flow> {
+    let flow = FLOWS.get_ptr_mut(cookie)?;
+    // SAFETY: programs that change a flow have the lock of its socket, but for scans, which change
+    // fields that are theirs, each by itself. An element that is taken out meanwhile stays memory
+    // of this map for as long as the program's run.
+    Some(unsafe { &mut *flow })
 }
 
-/// The flow state of a socket, made of zeros if it has none.
+/// Returns what a socket keeps in this map; null if it keeps nothing.
 ///
 /// # Safety
 ///
 /// `sk` must be a socket that the kernel gave to this program.
 #[inline(always)]
 #[must_use]
-pub unsafe fn flow_or_insert(sk: *mut c_void) -> Option<&'static mut Flow> {
+pub unsafe fn kept<T>(map: &'static SkStorage<T>, sk: *mut c_void) -> *mut T {
+    // SAFETY: as the caller vouches; the storage lives as long as the socket, which outlives this
+    // run of the program.
+    unsafe { bpf_sk_storage_get(address(map), sk, ptr::null_mut(), 0).cast() }
+}
+
+/// Returns the same, made of zeros if it keeps nothing; null where there is no memory.
+///
+/// # Safety
+///
+/// As of [`kept`].
+#[inline(always)]
+#[must_use]
+pub unsafe fn kept_or_new<T>(map: &'static SkStorage<T>, sk: *mut c_void) -> *mut T {
     let flags = u64::from(BPF_SK_STORAGE_GET_F_CREATE);
     // SAFETY: as above.
-    unsafe { bpf_sk_storage_get(flows_map(), sk, ptr::null_mut(), flags).cast::<Flow>().as_mut() }
+    unsafe { bpf_sk_storage_get(address(map), sk, ptr::null_mut(), flags).cast() }
 }
 
+/// Returns the address of a map, for helpers.
 #[inline(always)]
-fn flows_map() -> *mut c_void {
-    ptr::from_ref(&FLOWS).cast_mut().cast()
+#[must_use]
+pub const fn address<T>(map: &'static T) -> *mut c_void {
+    ptr::from_ref(map).cast_mut().cast()
 }

@@ -1,6 +1,7 @@
 //! The bpf(2) commands that aya does not offer, each as one function.
 
 use std::{
+    collections::BTreeSet,
     ffi::CString,
     fs, io,
     os::{
@@ -15,9 +16,18 @@ use aya_obj::generated::{
     bpf_prog_type,
 };
 
+const BPF_F_SLEEPABLE: u32 = 1 << 4;
 const BPF_F_RDONLY_PROG: u32 = 1 << 7;
 const BPF_F_LINK: u32 = 1 << 13;
 const BPF_STRUCT_OPS: u32 = 44;
+
+// Instructions: BPF_JMP | BPF_CALL and BPF_LD | BPF_IMM | BPF_DW, and what is in the place of
+// their source register.
+const BPF_JMP_CALL: u8 = 0x85;
+const BPF_LD_IMM64: u8 = 0x18;
+const BPF_PSEUDO_CALL: u8 = 1;
+const BPF_PSEUDO_KFUNC_CALL: u8 = 2;
+const BPF_PSEUDO_FUNC: u8 = 4;
 
 /// A program to be loaded.
 pub struct ProgramLoad<'a> {
@@ -43,12 +53,54 @@ pub fn load_program(program: &ProgramLoad<'_>, log: &mut [u8]) -> io::Result<Own
     load.attach_btf_id = program.attach_type_id;
     load.expected_attach_type = program.attach_type;
     copy_name(&mut load.prog_name, program.name);
+    let functions;
+    if program.program_type == bpf_prog_type::BPF_PROG_TYPE_SYSCALL {
+        functions = (load_minimal_btf()?, function_info(program.instructions));
+        load.prog_flags = BPF_F_SLEEPABLE;
+        load.prog_btf_fd = functions.0.as_raw_fd() as u32;
+        load.func_info = functions.1.as_ptr() as u64;
+        load.func_info_cnt = functions.1.len() as u32;
+        load.func_info_rec_size = size_of::<[u32; 2]>() as u32;
+    }
     if !log.is_empty() {
         load.log_level = 1;
         load.log_buf = log.as_mut_ptr() as u64;
         load.log_size = log.len() as u32;
     }
     bpf_fd(bpf_cmd::BPF_PROG_LOAD, &mut attr)
+}
+
+/// Returns what the kernel wants to know of a program's functions before one of them can be a
+/// callback: where each begins, and its type (`check_btf_func()`).
+fn function_info(instructions: &[bpf_insn]) -> Vec<[u32; 2]> {
+    let mut starts = BTreeSet::from([0]);
+    for (n, instruction) in instructions.iter().enumerate() {
+        let is_call = instruction.code == BPF_JMP_CALL && instruction.src_reg() == BPF_PSEUDO_CALL;
+        let is_address =
+            instruction.code == BPF_LD_IMM64 && instruction.src_reg() == BPF_PSEUDO_FUNC;
+        if is_call || is_address {
+            starts.insert((n as i64 + 1 + i64::from(instruction.imm)) as u32);
+        }
+    }
+    starts.into_iter().map(|start| [start, FUNCTION_TYPE]).collect()
+}
+
+/// Runs a program of type `syscall`, without arguments.
+pub fn run_program(program: BorrowedFd<'_>) -> io::Result<()> {
+    let mut attr = zeroed();
+    attr.test.prog_fd = program.as_raw_fd() as u32;
+    bpf(bpf_cmd::BPF_PROG_TEST_RUN, &mut attr).map(drop)
+}
+
+/// Puts a call of a kernel function in the place of each call of a helper that no kernel has.
+pub fn call_kernel_function(instructions: &mut [bpf_insn], helper: i32, function_id: u32) {
+    let is_call = |instruction: &&mut bpf_insn| {
+        instruction.code == BPF_JMP_CALL && instruction.src_reg() == 0 && instruction.imm == helper
+    };
+    for instruction in instructions.iter_mut().filter(is_call) {
+        instruction.set_src_reg(BPF_PSEUDO_KFUNC_CALL);
+        instruction.imm = function_id as i32;
+    }
 }
 
 /// Makes a one-element array that programs may only read, holding `data`, and
@@ -165,20 +217,6 @@ pub fn link_iterator(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut attr = zeroed();
     attr.link_create.__bindgen_anon_1.prog_fd = program.as_raw_fd() as u32;
     attr.link_create.attach_type = bpf_attach_type::BPF_TRACE_ITER as u32;
-    bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
-}
-
-/// Links a program that goes through the elements of a map.
-pub fn link_map_iterator(program: BorrowedFd<'_>, map: BorrowedFd<'_>) -> io::Result<OwnedFd> {
-    // The only member that counts of `union bpf_iter_link_info`.
-    let map_fd = map.as_raw_fd() as u32;
-    let mut attr = zeroed();
-    attr.link_create.__bindgen_anon_1.prog_fd = program.as_raw_fd() as u32;
-    attr.link_create.attach_type = bpf_attach_type::BPF_TRACE_ITER as u32;
-    // SAFETY: this command reads this member of the union.
-    let iterator = unsafe { &mut attr.link_create.__bindgen_anon_3.__bindgen_anon_1 };
-    iterator.iter_info = &raw const map_fd as u64;
-    iterator.iter_info_len = size_of_val(&map_fd) as u32;
     bpf_fd(bpf_cmd::BPF_LINK_CREATE, &mut attr)
 }
 
@@ -300,18 +338,25 @@ pub fn open_pin(path: &Path) -> io::Result<OwnedFd> {
     bpf_fd(bpf_cmd::BPF_OBJ_GET, &mut attr)
 }
 
-/// Type information of a single integer: a struct_ops map wants some.
+/// The third type of [`load_minimal_btf`].
+const FUNCTION_TYPE: u32 = 3;
+
+/// Type information of an integer and of a static function that returns one: a struct_ops map
+/// wants some, and a program with a callback does.
 fn load_minimal_btf() -> io::Result<OwnedFd> {
     const HEADER_BYTES: u32 = 24;
-    const INT: u32 = 1 << 24;
-    const BITS: u32 = 32;
-    let strings = b"\0int\0";
+    let (int, function, prototype) = (1 << 24, 12 << 24, 13 << 24);
+    // Of each the offset of its name, the kind, and what that asks for: an integer's bytes and
+    // bits, the type that a prototype returns, a function's prototype.
+    let types: [u32; 10] = [1, int, 4, 32, 0, prototype, 1, 5, function, 2];
+    let strings = b"\0int\0f\0";
+    let types_bytes = size_of_val(&types) as u32;
     let mut data = Vec::new();
     data.extend(0xeb9f_u16.to_ne_bytes()); // magic
     data.extend([1, 0]); // version, flags
-    // Header length; offset and length of types and of strings; one type: the
-    // name's offset, the kind, four bytes, 32 bits.
-    for word in [HEADER_BYTES, 0, 16, 16, strings.len() as u32, 1, INT, 4, BITS] {
+    // Header length; offset and length of types and of strings.
+    let header = [HEADER_BYTES, 0, types_bytes, types_bytes, strings.len() as u32];
+    for word in header.into_iter().chain(types) {
         data.extend(word.to_ne_bytes());
     }
     data.extend(strings);

@@ -14,7 +14,7 @@ use wad_common::{
     },
     policy::{self, GROWS_SNDBUF, Policy},
 };
-use wad_ebpf::{counts, maps, policies};
+use wad_ebpf::{counts, policies};
 
 use crate::{sndbuf, tcp::Tcp};
 
@@ -201,8 +201,7 @@ impl Parameters {
 /// over. One whose path is gone keeps what it had.
 #[inline(always)]
 fn take_policy(tcp: Tcp, generation: u64) -> Control {
-    // SAFETY: the kernel gave this program the socket.
-    let mut flow = unsafe { maps::flow(tcp.socket()) }.filter(|flow| flow.is_tuned());
+    let mut flow = tcp.flow().filter(|flow| flow.is_tuned());
     let policy = flow.as_ref().and_then(|flow| policies::policy(generation, flow.policy));
     let is_gone = flow.is_some() && policy.is_none();
     let is_new = tcp.private::<u64>(AIMD) == 0;
@@ -266,8 +265,7 @@ fn note_rtt(tcp: Tcp) {
 /// Has the law take its part anew, where others have come or gone.
 #[inline(always)]
 fn divide(tcp: Tcp) {
-    // SAFETY: the kernel gave this program the socket.
-    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return };
+    let Some(flow) = tcp.flow() else { return };
     if flow.is_tuned() && counts::tuned_flows(flow.policy) != flow.division.law_flows {
         take_policy(tcp, policies::generation());
     }

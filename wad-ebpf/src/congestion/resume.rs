@@ -11,10 +11,7 @@ use wad_common::{
     },
     saved::Use,
 };
-use wad_ebpf::{
-    counts::{self, Shared},
-    maps,
-};
+use wad_ebpf::counts::{self, Shared};
 
 use crate::{
     parameters::{HANDSHAKE_SEGMENTS, LAW_STATE, Parameters},
@@ -26,8 +23,7 @@ const RESUME: u32 = LAW_STATE + offset_of!(LossBased, resume) as u32;
 /// Takes note of what is known to a flow that begins.
 #[inline(always)]
 pub fn begin(tcp: Tcp) {
-    // SAFETY: the kernel gave this program the socket.
-    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }).filter(|flow| flow.is_tuned()) else {
+    let Some(flow) = tcp.flow().filter(|flow| flow.is_tuned()) else {
         return;
     };
     if flow.resuming.has != Use::Has as u32 || tcp.delivered_segments() > HANDSHAKE_SEGMENTS {
@@ -43,8 +39,7 @@ pub fn begin(tcp: Tcp) {
 /// what is known to the flow, or by what it had shown of the path if that is more.
 #[inline(always)]
 pub fn begin_again(tcp: Tcp, shown_segments: u32) {
-    // SAFETY: the kernel gave this program the socket.
-    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }).filter(|flow| flow.is_tuned()) else {
+    let Some(flow) = tcp.flow().filter(|flow| flow.is_tuned()) else {
         return;
     };
     let (mut known, mut most_segments) = known_to(flow, tcp);
@@ -78,8 +73,7 @@ pub fn on_ack(tcp: Tcp, parameters: Parameters) -> bool {
     if tcp.private::<u8>(RESUME) == 0 {
         return false;
     }
-    // SAFETY: the kernel gave this program the socket.
-    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return false };
+    let Some(flow) = tcp.flow() else { return false };
     let Some(stats) = counts::stats(flow.policy) else { return false };
     let admitted = Shared::new(&mut stats.admitted).load();
     let mut resume: Resume = tcp.private(RESUME);
@@ -129,8 +123,7 @@ fn set(tcp: Tcp, parameters: Parameters, window: Window) {
 /// its own.
 #[inline(never)]
 pub fn note(tcp: Tcp, phase: Phase) {
-    // SAFETY: the kernel gave this program the socket.
-    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return };
+    let Some(flow) = tcp.flow() else { return };
     let Some(stats) = counts::stats(flow.policy) else { return };
     let ending = match phase {
         Phase::Validating => return Shared::new(&mut stats.jumps).add(1),
@@ -150,8 +143,7 @@ pub fn note(tcp: Tcp, phase: Phase) {
 /// The flow has met congestion: what it was told of the path is not so now.
 #[inline(never)]
 pub fn disprove(tcp: Tcp) {
-    // SAFETY: the kernel gave this program the socket.
-    if let Some(flow) = unsafe { maps::flow(tcp.socket()) } {
+    if let Some(flow) = tcp.flow() {
         flow.resuming.bytes = 0;
     }
 }

@@ -13,7 +13,7 @@ use wad_common::{
 };
 use wad_ebpf::{
     buffers::{self, Kind, Now},
-    counts, maps,
+    counts,
     uapi::{SO_SNDBUF, SOL_SOCKET},
 };
 
@@ -27,8 +27,7 @@ pub fn follow(tcp: Tcp, divides: bool) {
     if !divides && !is_short(tcp) {
         return;
     }
-    // SAFETY: the kernel gave this program the socket.
-    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }) else { return };
+    let Some(flow) = tcp.flow() else { return };
     let mut flows = flow.division.sndbuf_flows;
     if divides {
         let now = counts::tuned_flows(flow.policy);

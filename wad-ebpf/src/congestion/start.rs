@@ -3,7 +3,7 @@
 //! `initial_ssthresh`, or when it loses (RFC 5681 section 3.1).
 
 use wad_common::law::INITIAL_WINDOW_SEGMENTS;
-use wad_ebpf::{counts, maps, policies};
+use wad_ebpf::{counts, policies};
 
 use crate::tcp::Tcp;
 
@@ -19,8 +19,7 @@ pub fn within_path(tcp: Tcp) {
     if cwnd_segments >= tcp.entitled_segments() {
         return;
     }
-    // SAFETY: the kernel gave this program the socket.
-    let Some(flow) = (unsafe { maps::flow(tcp.socket()) }).filter(|flow| flow.is_tuned()) else {
+    let Some(flow) = tcp.flow().filter(|flow| flow.is_tuned()) else {
         return;
     };
     let flows = counts::senders(flow.policy);

@@ -3,12 +3,12 @@
 use core::ffi::c_void;
 
 use wad_common::{
-    flow::option::SNDBUF,
+    flow::{Flow, option::SNDBUF},
     law::{Window, loss_based::Delivery, stall::Signs},
     policy::CONGESTION_BYTES,
     tcp_sock::TcpSockOffsets,
 };
-use wad_ebpf::behind::Behind;
+use wad_ebpf::{behind::Behind, maps};
 
 use crate::context::Context;
 
@@ -47,6 +47,7 @@ static TCP_SOCK: TcpSockOffsets = TcpSockOffsets {
     net_tcp_wmem: 0,
     congestion: 0,
     congestion_name: 0,
+    cookie: 0,
 };
 
 /// `enum sk_pacing` (include/net/sock.h): none, or TCP itself is to pace, with a
@@ -92,6 +93,12 @@ impl Tcp {
     #[inline(always)]
     pub fn socket(self) -> *mut c_void {
         self.0.cast()
+    }
+
+    /// Returns the state of its flow, if it is one of a path's.
+    #[inline(always)]
+    pub fn flow(self) -> Option<&'static mut Flow> {
+        maps::flow(self.read(offset!(cookie)))
     }
 
     fields! {

@@ -21,13 +21,11 @@ use wad_common::{
     share,
     signals::Signals,
 };
-use wad_ebpf::{counts, policies};
+use wad_ebpf::{counts, maps::FLOWS, policies};
 
 use crate::{account, options, own::Unnoted, report, resume, socket::Socket};
 
-/// The state of the socket's connection. A socket may make one connection after
-/// another; what is left of the last is none of the next one's. (To delete it
-/// would cost half as much as all of the tuning.)
+/// The state of the socket's connection, if that is not over.
 #[inline(always)]
 pub fn live<'a>(socket: &impl Socket) -> Option<&'a mut Flow> {
     socket.flow().filter(|flow| flow.outcome != Outcome::Ended as u32)
@@ -84,8 +82,18 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     };
     // Of the socket's last connection, should its end have gone unseen.
     account::release(flow);
-    // A look at all flows that comes by meanwhile counts none of the two.
+    // A scan that comes by meanwhile counts none of the two.
     flow.outcome = Outcome::Ended as u32;
+    if flow.cookie == 0
+        && let Some(earlier) = socket.earlier()
+    {
+        flow.given = earlier.given;
+        flow.chosen = earlier.chosen;
+        flow.own = earlier.own;
+        flow.after = earlier.after;
+    }
+    flow.socket = socket.address();
+    flow.cookie = socket.cookie();
     // SAFETY: reads the clock.
     flow.matched_ns = unsafe { bpf_ktime_get_ns() };
     flow.established_ns = 0;
@@ -125,6 +133,9 @@ pub fn is_left_out<S: Socket>(socket: &S, share: u32) -> bool {
 #[inline(always)]
 pub fn ask(socket: &impl Socket, flow: &mut Flow, policy: &Policy) {
     flow.asks = Asks::of(policy);
+    if policy.flags & OVERRIDES != 0 {
+        socket.note_overridden();
+    }
     // What it was given it has until it is given something else.
     let rate_flows = flow.division.rate_flows;
     let division =
@@ -303,24 +314,41 @@ pub fn set_control<S: Socket>(socket: &S, flow: &mut Flow, policy: &Policy) {
 /// The socket makes another connection: what it has of the last one's policy goes, but for
 /// buffers. (To take it back at each end would cost each flow what few need.)
 #[inline(always)]
-pub fn start_over(socket: &impl Socket, flow: &mut Flow) {
-    // Its end may have gone unseen.
-    account::release(flow);
-    flow.outcome = Outcome::Ended as u32;
-    let had = flow.asks;
+pub fn start_over(socket: &impl Socket) {
+    if let Some(unseen) = socket.flow() {
+        // Its end has gone unseen.
+        account::release(unseen);
+        let_go(socket, unseen, true);
+    }
+    let Some(earlier) = socket.earlier() else { return };
+    let had = earlier.asks;
     if had.is(&Asks::default()) {
         return;
     }
-    note_choices(socket, flow);
-    options::undo(socket, flow, &had, &Asks::default());
-    flow.asks = Asks::default();
+    note_choices(socket, earlier);
+    options::undo(socket, earlier, &had, &Asks::default());
+    earlier.asks = Asks::default();
 }
 
-/// The connection is over, or is no longer its policy's.
+/// The connection is over, or is no longer its policy's. What is left of the flow's state is not
+/// its own any more.
 #[inline(always)]
 pub fn end(socket: &impl Socket, flow: &mut Flow, kind: Kind) {
     settle(socket, flow, kind);
     resume::leave(socket, flow);
+    let_go(socket, flow, matches!(kind, Kind::Leave));
+}
+
+/// Takes a flow out of the map. What it was given stays known with its socket where that may have
+/// another flow.
+#[inline(always)]
+fn let_go(socket: &impl Socket, flow: &mut Flow, has_another: bool) {
+    flow.outcome = Outcome::Ended as u32;
+    if flow.given != 0 && (has_another || socket.is_held()) {
+        socket.keep(flow);
+    }
+    // It is there.
+    let _ = FLOWS.remove(flow.cookie);
 }
 
 #[inline(never)]
@@ -334,5 +362,4 @@ fn settle<S: Socket>(socket: &S, flow: &mut Flow, kind: Kind) {
         // There is nothing to take back, or it has been.
         flow.asks = Asks::default();
     }
-    flow.outcome = Outcome::Ended as u32;
 }

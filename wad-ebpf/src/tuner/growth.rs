@@ -1,10 +1,9 @@
 //! Buffers that grow with need, and shrink where memory is short. A flow under a law of
 //! ours has its send buffer grow by itself, on its ACKs; all else is the agent's to bring
-//! about. It looks at the flows' state now and then, of all network namespaces and
-//! without a lock ([`wad_needs`]), and visits the sockets of those where there is
-//! anything to do ([`wad_growing`]).
+//! about. It scans the flows now and then (`wad_needs`), and visits the sockets of the network
+//! namespaces where there is anything to do ([`wad_growing`]).
 
-use aya_ebpf::helpers::generated::{bpf_ktime_get_ns, bpf_seq_write};
+use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
     flow::{
         Flow,
@@ -19,31 +18,33 @@ use wad_common::{
 use wad_ebpf::{
     buffers::{Kind, Now, buffer},
     counts,
+    kernel::{Access, Scanned},
     maps::HELD,
     policies,
 };
 
 use crate::{
     account, flows,
-    progress::{Context, session},
+    scan::{self, scan},
     socket::{Socket as _, Visited},
     sockets,
 };
 
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "iter/bpf_sk_storage_map")]
-pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
-    let (meta, sk, flow) = Context::read(ctx);
-    if flow.is_null() {
-        return 0;
+scan!("wad_needs" over FLOWS, visit(cookie: u64, flow: Flow) {
+    if flow.is_tuned()
+        && let Some(socket) = Visited::of_flow(cookie, flow).filter(Visited::is_in_use)
+        && let Some(record) = scan::room::<Holding>()
+    {
+        // SAFETY: room for one record.
+        unsafe { record.write(needs(&socket, flow)) };
+        if socket.has_cookie(cookie) {
+            scan::keep();
+        }
     }
-    // SAFETY: the flow's state, which is there for as long as this run. Others may change
-    // it meanwhile, each field by itself: what is made of that holds until the next look.
-    let flow = unsafe { &mut *flow.cast_mut() };
-    if !flow.is_tuned() {
-        return 0;
-    }
-    let Some(socket) = Visited::of(sk).filter(Visited::is_in_use) else { return 0 };
+});
+
+#[inline(always)]
+fn needs(socket: &Visited<Scanned>, flow: &mut Flow) -> Holding {
     // What lies behind a hole counts when that is filled, all at once.
     if !socket.has_hole() {
         // SAFETY: reads the clock.
@@ -52,7 +53,7 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
     let holder = Holder { cgroup: socket.cgroup(), policy: flow.policy, reserved: 0 };
     // SAFETY: a number in a map, which is there for as long as this run.
     flow.room = unsafe { HELD.get(holder) }.map_or(Room::Free as u32, |room| *room);
-    let [sndbuf, rcvbuf] = buffers(&socket, flow);
+    let [sndbuf, rcvbuf] = buffers(socket, flow);
     let changes = sndbuf.is_to_change() || rcvbuf.is_to_change();
     let mut flags = if changes { CHANGES_STILL } else { 0 };
     let more_bytes = sndbuf.wants_bytes();
@@ -72,10 +73,10 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         largest_growing_bytes = receives_bytes;
     }
     // One whose other end takes nothing has all the more to send, and sends none of it.
-    if socket.sends() && starts(&socket, flow.policy, session(meta)) {
+    if socket.sends() && starts(socket, flow.policy) {
         flags |= STARTS;
     }
-    let holding = Holding {
+    Holding {
         holder,
         netns: socket.netns(),
         flags,
@@ -83,20 +84,16 @@ pub extern "C" fn wad_needs(ctx: *const Context) -> u32 {
         receives_bytes,
         wants_bytes,
         largest_growing_bytes,
-    };
-    let bytes = size_of::<Holding>() as u32;
-    // SAFETY: the kernel's own output; a record is read, which has no padding.
-    unsafe { bpf_seq_write((*meta).cast(), (&raw const holding).cast_mut().cast(), bytes) };
-    0
+    }
 }
 
 /// Counts a flow that sends. Returns whether it is in slow start where that depends on
 /// how many do.
 #[inline(always)]
-fn starts(socket: &Visited, policy: u32, look: u64) -> bool {
+fn starts(socket: &Visited<Scanned>, policy: u32) -> bool {
     let Some(stats) = counts::stats(policy) else { return false };
     // SAFETY: reads the clock.
-    stats.senders.count(look, unsafe { bpf_ktime_get_ns() });
+    stats.senders.count(scan::number(), unsafe { bpf_ktime_get_ns() });
     let state = socket.state();
     let is_shared = policies::policy(policies::generation(), policy)
         .is_some_and(|policy| policy.path_bytes != 0);
@@ -156,8 +153,8 @@ fn took(
 
 /// Returns the buffers, the one to send and the one to receive.
 #[inline(always)]
-fn buffers(socket: &Visited, flow: &mut Flow) -> [Buffer; 2] {
-    let locked = socket.set_options();
+fn buffers<A: Access>(socket: &Visited<A>, flow: &mut Flow) -> [Buffer; 2] {
+    let locked = socket.choices();
     let [sndbuf_bytes, rcvbuf_bytes] = socket.buffers_bytes();
     let [autotuned_sndbuf_bytes, autotuned_rcvbuf_bytes] = socket.autotuned_bytes();
     let state = socket.state();

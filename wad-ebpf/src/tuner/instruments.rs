@@ -1,23 +1,22 @@
-//! TCP knows these things of the flows of the paths: an iterator over the flows'
-//! state, in all network namespaces at once, which the agent reads when it is asked.
-//! It changes nothing, and takes no lock of a socket: a number may be one of a moment
-//! later than the next. Connections on no path are shown as well, to whoever asks for them.
+//! TCP knows these things of the flows of the paths: a scan, which the agent makes when it is
+//! asked. Connections on no path are shown as well, to whoever asks for them.
 
 use core::ffi::c_void;
 
 use aya_ebpf::helpers::generated::{bpf_jiffies64, bpf_ktime_get_ns, bpf_seq_write};
 use wad_common::{
-    flow::{Outcome, Role},
+    flow::{Flow, Outcome, Role},
     instruments::{Head, Members, Place},
     policy::NO_PATH,
     process::Process,
     refused::Refused,
     signals::Signals,
 };
+use wad_ebpf::kernel::{Access, Scanned};
 
 use crate::{
     flows,
-    progress::Context,
+    scan::{self, scan},
     socket::{Socket as _, Visited},
     sockets,
 };
@@ -29,46 +28,55 @@ const AT_ONCE: u32 = 16;
 #[unsafe(no_mangle)]
 static MEMBERS: Members = Members::NONE;
 
-#[unsafe(no_mangle)]
-#[unsafe(link_section = "iter/bpf_sk_storage_map")]
-pub extern "C" fn wad_instruments(ctx: *const Context) -> u32 {
-    let (meta, sk, flow) = Context::read(ctx);
-    if flow.is_null() {
-        return 0;
+/// A record: its members are behind it.
+#[repr(C)]
+struct Record {
+    head: Head,
+    process: Process,
+    signals: Signals,
+}
+
+scan!("wad_instruments" over FLOWS, visit(cookie: u64, flow: Flow) {
+    if flow.outcome != Outcome::Ended as u32
+        && flow.established_ns != 0
+        && let Some(socket) = Visited::of_flow(cookie, flow)
+        && let Some(record) = scan::room::<Record>()
+    {
+        write(&socket, flow, record);
+        write_members(&socket, record);
+        if socket.has_cookie(cookie) {
+            scan::keep();
+        }
     }
-    macro_rules! of_flow {
-        ($field:ident) => {
-            // SAFETY: the flow's state, which is there for as long as this run.
-            unsafe { (&raw const (*flow).$field).read_volatile() }
-        };
-    }
-    let (outcome, established_ns) = (of_flow!(outcome), of_flow!(established_ns));
-    if outcome == Outcome::Ended as u32 || established_ns == 0 {
-        return 0;
-    }
-    let Some(socket) = Visited::of(sk) else { return 0 };
-    // SAFETY: the kernel's own output; the verifier checks the load.
-    let out = unsafe { *meta };
-    write_head(
-        &socket,
-        out,
-        &Known {
-            established_ns,
-            policy: of_flow!(policy),
-            role: of_flow!(role),
-            outcome,
-            refused: of_flow!(refused),
-        },
-    );
-    // SAFETY: a record is read, which has no padding.
+});
+
+#[inline(always)]
+fn write(socket: &Visited<Scanned>, flow: &Flow, record: *mut Record) {
+    let known = Known {
+        cookie: flow.cookie,
+        established_ns: flow.established_ns,
+        policy: flow.policy,
+        role: flow.role,
+        outcome: flow.outcome,
+        refused: flow.refused,
+    };
+    // SAFETY: room for a record.
     unsafe {
-        let process = (&raw const (*flow).process).cast_mut();
-        bpf_seq_write(out.cast(), process.cast(), size_of::<Process>() as u32);
-        let signals = (&raw const (*flow).signals).cast_mut();
-        bpf_seq_write(out.cast(), signals.cast(), size_of::<Signals>() as u32);
+        (&raw mut (*record).head).write(head(socket, &known));
+        (&raw mut (*record).process).write(flow.process);
+        (&raw mut (*record).signals).write(flow.signals);
     }
-    write_members(&socket, out);
-    0
+}
+
+/// Writes the members behind a record.
+#[inline(never)]
+fn write_members(socket: &Visited<Scanned>, record: *mut Record) {
+    // SAFETY: the elements of the output have room for as many members behind a record.
+    let members = unsafe { record.add(1) }.cast::<u64>();
+    for n in 0..count() {
+        // SAFETY: as above.
+        unsafe { members.add(n as usize).write(socket.member(place(n as usize))) };
+    }
 }
 
 /// Goes through the sockets of a network namespace for those on no path, with their locks
@@ -87,6 +95,7 @@ pub extern "C" fn wad_others(ctx: *const sockets::Context) -> u32 {
     // SAFETY: the kernel's own output; the verifier checks the load.
     let out = unsafe { *meta };
     let known = Known {
+        cookie: socket.cookie(),
         // Nobody has seen it begin.
         established_ns: 0,
         policy: NO_PATH,
@@ -94,7 +103,7 @@ pub extern "C" fn wad_others(ctx: *const sockets::Context) -> u32 {
         outcome: Outcome::NoPath as u32,
         refused: Refused::default(),
     };
-    write_head(&socket, out, &known);
+    print_head(&socket, out, &known);
     let (process, signals) = (Process::default(), Signals::default());
     // SAFETY: records are read, which have no padding.
     unsafe {
@@ -103,12 +112,13 @@ pub extern "C" fn wad_others(ctx: *const sockets::Context) -> u32 {
         let signals = (&raw const signals).cast_mut();
         bpf_seq_write(out.cast(), signals.cast(), size_of::<Signals>() as u32);
     }
-    write_members(&socket, out);
+    print_members(&socket, out);
     0
 }
 
-/// The flow's state says this of it.
+/// What is known of a flow beside its socket.
 struct Known {
+    cookie: u64,
     established_ns: u64,
     policy: u32,
     role: u32,
@@ -119,12 +129,21 @@ struct Known {
 // Each has the stack to itself, which has 512 bytes.
 
 #[inline(never)]
-fn write_head(socket: &Visited, out: *mut c_void, known: &Known) {
+fn print_head(socket: &Visited, out: *mut c_void, known: &Known) {
+    let head = head(socket, known);
+    // The output takes all of a flow, or the kernel comes back with the same flow.
+    let bytes = size_of::<Head>() as u32;
+    // SAFETY: a record is read, which has no padding.
+    unsafe { bpf_seq_write(out.cast(), (&raw const head).cast_mut().cast(), bytes) };
+}
+
+#[inline(always)]
+fn head<A: Access>(socket: &Visited<A>, known: &Known) -> Head {
     // SAFETY: reads the clocks.
     let (now_ns, ticks) = unsafe { (bpf_ktime_get_ns(), bpf_jiffies64() as u32) };
     let ends = socket.ends();
-    let head = Head {
-        cookie: socket.cookie(),
+    Head {
+        cookie: known.cookie,
         now_ns,
         established_ns: known.established_ns,
         remote: ends.remote,
@@ -141,18 +160,12 @@ fn write_head(socket: &Visited, out: *mut c_void, known: &Known) {
         cgroup: socket.cgroup(),
         user: socket.user(),
         reserved: 0,
-    };
-    // The output takes all of a flow, or the kernel comes back with the same flow.
-    let bytes = size_of::<Head>() as u32;
-    // SAFETY: a record is read, which has no padding.
-    unsafe { bpf_seq_write(out.cast(), (&raw const head).cast_mut().cast(), bytes) };
+    }
 }
 
 #[inline(never)]
-fn write_members(socket: &Visited, out: *mut c_void) {
-    // SAFETY: a valid static. Volatile, because the compiler would otherwise take the
-    // initializer for the value.
-    let count = unsafe { (&raw const MEMBERS.count).read_volatile() };
+fn print_members(socket: &Visited, out: *mut c_void) {
+    let count = count();
     let mut written = 0;
     while written < count {
         let left = count - written;
@@ -165,6 +178,14 @@ fn write_members(socket: &Visited, out: *mut c_void) {
         unsafe { bpf_seq_write(out.cast(), values.as_mut_ptr().cast(), 8 * now) };
         written += now;
     }
+}
+
+/// Returns how many members there are.
+#[inline(always)]
+fn count() -> u32 {
+    // SAFETY: a valid static. Volatile, because the compiler would otherwise take the
+    // initializer for the value.
+    unsafe { (&raw const MEMBERS.count).read_volatile() }
 }
 
 #[inline(always)]

@@ -33,6 +33,7 @@ mod recount;
 mod report;
 mod resume;
 mod running;
+mod scan;
 mod signals;
 mod socket;
 mod sockets;
@@ -146,9 +147,7 @@ fn on_connect<const ADDITION: bool>(socket: &Calling<'_>) {
     // Before the last connection's class is taken back: that takes the route with it
     // (`__ip_sock_set_tos()`), by which the interface is known.
     let found = flows::find(socket);
-    if let Some(earlier) = socket.flow() {
-        flows::start_over(socket, earlier);
-    }
+    flows::start_over(socket);
     if let Some((policy, matched)) = found
         && let Some((flow, _policy)) =
             flows::adopt_under::<ADDITION>(socket, Role::Active, policy, matched)

@@ -13,7 +13,8 @@ use wad_common::{
     policy::OVERRIDES,
 };
 use wad_ebpf::{
-    maps, policies,
+    maps::{self, OVERRIDDEN},
+    policies,
     uapi::{
         IP_TOS, IPV6_TCLASS, SO_MAX_PACING_RATE, SO_RCVBUF, SO_RCVBUFFORCE, SO_SNDBUF,
         SO_SNDBUFFORCE, SOL_IP, SOL_IPV6, SOL_SOCKET, SOL_TCP, TCP_CONGESTION,
@@ -64,8 +65,11 @@ fn is_overridden(ctx: &SockoptContext, level: i32, name: i32) -> bool {
     if sk.is_null() {
         return false;
     }
-    // SAFETY: a socket of the kernel.
-    let Some(flow) = (unsafe { maps::flow(sk.cast()) }) else { return false };
+    // SAFETY: a socket of the kernel, whose lock is held.
+    let Some(cookie) = (unsafe { maps::kept(&OVERRIDDEN, sk.cast()).as_ref() }) else {
+        return false;
+    };
+    let Some(flow) = maps::flow(*cookie) else { return false };
     // One that grows is the path's before it is set, too.
     let grows = match option {
         SNDBUF => flow.sndbuf_grows(),

@@ -29,7 +29,7 @@ macro_rules! offset {
 #[inline(always)]
 pub fn current() -> Process {
     // SAFETY: returns the task that runs.
-    of(Kernel(unsafe { bpf_get_current_task_btf() } as *const u8))
+    of(Kernel::at(unsafe { bpf_get_current_task_btf() } as *const u8))
 }
 
 /// Returns a task's process, by the name of its first thread, as ps has it.
@@ -100,7 +100,7 @@ pub extern "C" fn wad_holders(ctx: *const Context) -> u32 {
     // SAFETY: a load that the verifier checks against the kernel's BTF.
     let sk = unsafe { at.cast::<*mut c_void>().read_volatile() };
     let Some(socket) = Visited::of(sk) else { return 0 };
-    let process = || of(Kernel(task));
+    let process = || of(Kernel::at(task));
     if let Some(flow) = flows::live(&socket) {
         if flow.process.pid == 0 {
             flow.process = process();

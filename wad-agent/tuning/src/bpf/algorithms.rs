@@ -151,6 +151,7 @@ fn tcp_sock_offsets(btf: &KernelBtf) -> Result<TcpSockOffsets, BtfError> {
         net_tcp_wmem: super::offsets::last_of_three(btf, "ipv4.sysctl_tcp_wmem")?,
         congestion: within("inet_conn.icsk_ca_ops")?,
         congestion_name: btf.offset_bytes("tcp_congestion_ops", "name")?,
+        cookie: within("inet_conn.icsk_inet.sk.__sk_common.skc_cookie")?,
     })
 }
 

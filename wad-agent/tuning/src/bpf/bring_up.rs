@@ -7,6 +7,7 @@ use aya::{
     EbpfLoader,
     programs::{CgroupAttachMode, SockOps, links::FdLink},
 };
+use nix::unistd::{SysconfVar, sysconf};
 use tracing::warn;
 use wad_linux::cgroup::{self, Cgroup};
 use wad_struct_ops::{KernelBtf, sys};
@@ -129,11 +130,20 @@ fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
     loader.override_global("DEFAULTS", &defaults, true);
     loader.override_global("SOCK", &sock, true);
     loader.override_global("TASK", &task, true);
+    loader.map_max_entries("FLOWS", maps::most_flows(memory_bytes()?));
     let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }
     Ok(loader.load(objects::tuner())?)
+}
+
+/// Returns the memory of this host.
+fn memory_bytes() -> Result<u64> {
+    let number = |variable| Ok(sysconf(variable)?.unwrap_or(0) as u64);
+    let pages = number(SysconfVar::_PHYS_PAGES);
+    let bytes = pages.and_then(|pages| Ok(pages * number(SysconfVar::PAGE_SIZE)?));
+    bytes.map_err(|error: nix::Error| TuningError::Memory(error.into()))
 }
 
 /// Loads the tuner or, where the kernel refuses that, the one that does without

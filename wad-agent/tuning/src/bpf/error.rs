@@ -42,6 +42,12 @@ pub enum TuningError {
     Namespaces(#[source] std::io::Error),
     #[error("cannot go through the flows that run")]
     Running(#[source] std::io::Error),
+    #[error("cannot tell how much memory this host has")]
+    Memory(#[source] std::io::Error),
+    #[error("cannot scan the flows")]
+    Scan(#[source] std::io::Error),
+    #[error("flows come faster than the scan `{scan}` can be given room for them")]
+    NoRoom { scan: &'static str },
     #[error("cannot put the program for `override_setsockopt` on the cgroup, or take it off")]
     Options(#[source] std::io::Error),
     #[error("cannot keep hold of what is in the kernel")]

@@ -4,35 +4,32 @@
 use std::{
     collections::HashSet,
     os::fd::{AsFd as _, OwnedFd},
-    sync::Mutex,
 };
 
 use tracing::warn;
 use wad_common::{growth::Holding, instruments::Members};
 use wad_linux::netns::{self, Skipped, Which};
 use wad_struct_ops::KernelBtf;
-use wad_toolbox::mutex::locked;
 
-use super::{Pins, Result, TuningError, records, running};
+use super::{
+    Pins, Result, TuningError, running,
+    scan::{Scan, ScanOf},
+};
 
-/// The iterators, ready to be run.
+/// The scan and the iterator, ready to be run.
 pub struct Growth {
-    /// One look at a time: each counts who sends, by its number.
-    needs: Mutex<OwnedFd>,
+    needs: Scan,
     visits: OwnedFd,
 }
 
 impl Growth {
-    /// Loads the iterators. None, with a warning, where the kernel refuses them.
+    /// Loads them. None, with a warning, where the kernel refuses them.
     pub fn load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Option<Self> {
+        let record_bytes = size_of::<Holding>();
+        let needs = ScanOf { name: "wad_needs", record_bytes, members: &Members::NONE };
         let load = || -> Result<Self> {
             Ok(Self {
-                needs: Mutex::new(running::link_flows(
-                    pins,
-                    btf,
-                    cgroup_id,
-                    ("wad_needs", &Members::NONE),
-                )?),
+                needs: Scan::load(pins, btf, needs)?,
                 visits: running::link_sockets(
                     pins,
                     btf,
@@ -53,8 +50,7 @@ impl Growth {
 
     /// Returns what the tuned flows hold and want.
     pub fn holdings(&self) -> Result<Vec<Holding>> {
-        let output = running::read(locked(&self.needs).as_fd()).map_err(TuningError::Running)?;
-        Ok(records::all(&output).collect())
+        self.needs.records()
     }
 
     /// Visits the sockets of these network namespaces, as far as they can be entered: one

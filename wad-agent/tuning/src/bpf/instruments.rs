@@ -1,5 +1,4 @@
-//! Reads what TCP knows of the flows of the paths, by an iterator over the flows'
-//! state: of all network namespaces, and of no socket that is not ours.
+//! Reads what TCP knows of the flows of the paths, and of other connections.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -11,11 +10,14 @@ use wad_common::{
 use wad_linux::netns::{self, Which};
 use wad_struct_ops::KernelBtf;
 
-use super::{Pins, Result, TuningError, records, running};
+use super::{
+    Pins, Result, TuningError, records, running,
+    scan::{Scan, ScanOf},
+};
 
-/// The iterator, ready to be run.
+/// The scan, ready to be run.
 pub struct InstrumentsReader {
-    link: OwnedFd,
+    scan: Scan,
     record_bytes: usize,
     counts_signals: bool,
 }
@@ -49,19 +51,24 @@ impl Record<'_> {
 }
 
 impl InstrumentsReader {
-    /// Loads the iterator.
-    pub fn load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64, members: &Members) -> Result<Self> {
-        let link = running::link_flows(pins, btf, cgroup_id, ("wad_instruments", members))?;
+    /// Loads the scan.
+    pub fn load(pins: &Pins, btf: &KernelBtf, members: &Members) -> Result<Self> {
         let heads_bytes = size_of::<Head>() + size_of::<Process>() + size_of::<Signals>();
         let record_bytes = heads_bytes + 8 * members.count as usize;
-        Ok(Self { link, record_bytes, counts_signals: pins.signals_link().exists() })
+        let scan =
+            Scan::load(pins, btf, ScanOf { name: "wad_instruments", record_bytes, members })?;
+        Ok(Self { scan, record_bytes, counts_signals: pins.signals_link().exists() })
     }
 
-    /// All flows, as they are now, in place of what is there. Where others end
-    /// meanwhile, one may be missing; where others begin, one may be there twice.
+    /// All flows, as they are now, in place of what is there. Where others begin or end
+    /// meanwhile, one may be missing, or be there twice.
     pub fn read(&self, output: &mut Vec<u8>) -> Result<()> {
-        output.clear();
-        running::read_to(self.link.as_fd(), output).map_err(TuningError::Running)
+        self.scan.each(|records, is_whole| {
+            if is_whole {
+                output.clear();
+                output.extend_from_slice(records);
+            }
+        })
     }
 
     /// Adds the connections on no path, of all network namespaces that can be entered, to

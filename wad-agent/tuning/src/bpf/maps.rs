@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// Names of the maps, as in wad-ebpf.
-pub const NAMES: [&str; 13] = [
+pub const NAMES: [&str; 15] = [
     "PREFIX_SETS",
     "RULE_SETS",
     "POLICY_SETS",
@@ -52,6 +52,8 @@ pub const NAMES: [&str; 13] = [
     "HELD",
     "SAVED",
     "FLOWS",
+    "EARLIER",
+    "OVERRIDDEN",
     "EVENTS",
 ];
 
@@ -85,6 +87,15 @@ pub struct Maps {
     current: Option<SetMaps>,
     /// There may be counts of paths that are not in force any more.
     has_gone: bool,
+}
+
+/// Returns how many flows the map of them has room for on a host of so much memory. Each bucket
+/// takes 16 bytes, so that an empty map takes a thousandth of the memory, and a scan of it less
+/// than 2 ns for each; a flow's state takes half a KiB more, when there is one.
+pub fn most_flows(memory_bytes: u64) -> u32 {
+    let flows = (memory_bytes / (16 << 10)).clamp(1 << 16, 1 << 20);
+    // The kernel makes as many buckets as the next power of two.
+    (flows as u32).next_power_of_two()
 }
 
 /// The bounds on buffers, by the memory that there is.

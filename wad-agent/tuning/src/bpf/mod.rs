@@ -27,6 +27,7 @@ mod recount;
 mod running;
 mod runs;
 mod saved;
+mod scan;
 mod set_maps;
 mod sets;
 mod signals;
@@ -144,7 +145,7 @@ impl Tuning {
         let complete = |pins, InKernel { maps, links, how, policy_set }| {
             let running = Running::load(&pins, &btf, setup.cgroup.id).map(Arc::new);
             let growth = Growth::load(&pins, &btf, setup.cgroup.id);
-            let recount = Recount::load(&pins, &btf, setup.cgroup.id);
+            let recount = Recount::load(&pins, &btf);
             processes::watch_accepts(&pins, &btf, setup.cgroup.id);
             signals::watch(&pins, &btf, setup.cgroup.id);
             let (maps, running) = (Mutex::new(maps), Mutex::new(running));
@@ -370,7 +371,8 @@ impl Tuning {
     pub fn recount(&self) -> Result<()> {
         let Some(recount) = &self.recount else { return Ok(()) };
         let gone = self.maps().gone_paths()?;
-        if recount.walk()? && !gone.is_empty() {
+        recount.walk()?;
+        if !gone.is_empty() {
             self.maps().forget(&gone)?;
         }
         Ok(())
@@ -383,12 +385,12 @@ impl Tuning {
 
     /// Returns what reads how the flows get on.
     pub fn progress_reader(&self) -> Result<ProgressReader> {
-        ProgressReader::load(&self.pins, self.links().cgroup.id)
+        ProgressReader::load(&self.pins)
     }
 
     /// Returns what reads how the flows get on, for guards.
     pub fn health_reader(&self) -> Result<HealthReader> {
-        HealthReader::load(&self.pins, self.links().cgroup.id)
+        HealthReader::load(&self.pins)
     }
 
     /// Finds the processes of flows of which nobody has seen who connected or accepted.
@@ -403,7 +405,7 @@ impl Tuning {
         btf: &KernelBtf,
         members: &Members,
     ) -> Result<InstrumentsReader> {
-        InstrumentsReader::load(&self.pins, btf, self.links().cgroup.id, members)
+        InstrumentsReader::load(&self.pins, btf, members)
     }
 
     /// Returns the number of the cgroup that the tuner is on: one that was removed and made again

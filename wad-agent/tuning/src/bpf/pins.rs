@@ -40,6 +40,7 @@ pub enum PinsError {
 }
 
 /// The pins of one instance.
+#[derive(Clone)]
 pub struct Pins {
     root: PathBuf,
     /// The folder of this build's layout.

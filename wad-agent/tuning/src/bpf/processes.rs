@@ -39,7 +39,7 @@ fn try_watch_accepts(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<()>
     let is_now = btf.function_parameters(ACCEPT)? == PARAMETERS_NOW;
     let name = if is_now { "wad_accepted" } else { "wad_accepted_before" };
     let maps = maps::open_but_matching(pins)?;
-    let object = running::link_object(&maps, btf, cgroup_id, &Members::NONE)?;
+    let object = running::link_object(&maps, &[], btf, (cgroup_id, &Members::NONE))?;
     let program = struct_ops::load(&sys::ProgramLoad {
         name,
         instructions: object.instructions(name).map_err(StructOpsError::from)?,

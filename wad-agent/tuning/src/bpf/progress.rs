@@ -1,29 +1,46 @@
-//! Reads what the flows of the paths tell of them, by an iterator over the flows'
-//! state: of all network namespaces, and of no socket that is not ours.
+//! Reads what the flows of the paths have measured.
 
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::collections::HashMap;
 
 use wad_common::{instruments::Members, progress::Progress};
 use wad_struct_ops::KernelBtf;
 
-use super::{Pins, Result, TuningError, records, running};
+use super::{
+    Pins, Result, records,
+    scan::{Scan, ScanOf},
+};
 
-/// The iterator, ready to be run.
-pub struct ProgressReader {
-    link: OwnedFd,
-}
+/// The scan, ready to be run.
+pub struct ProgressReader(Scan);
 
 impl ProgressReader {
-    /// Loads the iterator.
-    pub fn load(pins: &Pins, cgroup_id: u64) -> Result<Self> {
-        let btf = KernelBtf::read()?;
-        let link = running::link_flows(pins, &btf, cgroup_id, ("wad_progress", &Members::NONE))?;
-        Ok(Self { link })
+    /// Loads the scan.
+    pub fn load(pins: &Pins) -> Result<Self> {
+        let record_bytes = size_of::<Progress>();
+        let of = ScanOf { name: "wad_progress", record_bytes, members: &Members::NONE };
+        Scan::load(pins, &KernelBtf::read()?, of).map(Self)
     }
 
     /// All flows that can send still, as they are now.
     pub fn read(&self) -> Result<Vec<Progress>> {
-        let output = running::read(self.link.as_fd()).map_err(TuningError::Running)?;
-        Ok(records::all(&output).collect())
+        let mut all: Vec<Progress> = Vec::new();
+        // What arrived at most begins anew with each run, also with one that was too short of
+        // room.
+        let mut arrived: HashMap<u64, u64> = HashMap::new();
+        self.0.each(|records, is_whole| {
+            if is_whole {
+                all = records::all(records).collect();
+            } else {
+                for flow in records::all::<Progress>(records) {
+                    let most = arrived.entry(flow.cookie).or_default();
+                    *most = flow.arrived_bytes_per_second.max(*most);
+                }
+            }
+        })?;
+        for flow in &mut all {
+            let before = arrived.get(&flow.cookie).copied().unwrap_or(0);
+            flow.arrived_bytes_per_second = flow.arrived_bytes_per_second.max(before);
+        }
+        Ok(all)
     }
 }

@@ -20,7 +20,7 @@ use wad_linux::{
 };
 use wad_struct_ops::{self as struct_ops, BtfError, KernelBtf, LinkedObject, StructOpsError, sys};
 
-use super::{Pins, Result, TuningError, maps, objects, offsets};
+use super::{Pins, Result, TuningError, maps, objects, offsets, scan};
 
 /// How often a namespace is gone through at most: before Linux 6.17 a pass may
 /// miss sockets if others come and go meanwhile.
@@ -185,7 +185,7 @@ const OF_SOCKETS: &str = "bpf_iter_tcp";
 fn try_load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<Running> {
     // The object's programs refer to the maps by number until they are loaded.
     let maps = maps::open_all(pins)?;
-    let object = link_object(&maps, btf, cgroup_id, &Members::NONE)?;
+    let object = link_object(&maps, &[], btf, (cgroup_id, &Members::NONE))?;
     let program = load_iterator(&object, btf, ("wad_running", OF_SOCKETS))?;
     let link = sys::link_iterator(program.as_fd()).map_err(TuningError::Running)?;
     if !btf.has_name(FLAGS_OPTION) && !pins.ends_link().exists() {
@@ -231,40 +231,6 @@ fn watch_ends(pins: &Pins, btf: &KernelBtf, object: &LinkedObject) -> Result<()>
         .map_err(TuningError::Running)
 }
 
-/// Loads an iterator over the counts of the paths, by its name.
-pub fn link_paths(
-    pins: &Pins,
-    btf: &KernelBtf,
-    cgroup_id: u64,
-    name: &'static str,
-) -> Result<OwnedFd> {
-    let linked = (cgroup_id, &Members::NONE);
-    link_map(pins, btf, linked, (name, "bpf_iter_bpf_map_elem", "PATHS"))
-}
-
-/// Loads an iterator over the flows' state, by its name, which reads so much of each.
-pub fn link_flows(
-    pins: &Pins,
-    btf: &KernelBtf,
-    cgroup_id: u64,
-    (name, members): (&'static str, &Members),
-) -> Result<OwnedFd> {
-    let linked = (cgroup_id, members);
-    link_map(pins, btf, linked, (name, "bpf_iter_bpf_sk_storage_map", "FLOWS"))
-}
-
-/// Links an iterator of this kind over a map.
-fn link_map(
-    pins: &Pins,
-    btf: &KernelBtf,
-    linked: (u64, &Members),
-    (name, kind, map): (&'static str, &str, &'static str),
-) -> Result<OwnedFd> {
-    let program = load_alone(pins, btf, linked, (name, kind))?;
-    let map = maps::open(pins, map)?;
-    sys::link_map_iterator(program.as_fd(), map.fd().as_fd()).map_err(TuningError::Running)
-}
-
 /// Loads the program of an iterator of this kind, which finds no path, and no other of its
 /// object. What is loaded holds its maps by itself: their descriptors, which may be the last,
 /// are free by then.
@@ -275,7 +241,7 @@ fn load_alone(
     iterator: (&'static str, &str),
 ) -> Result<OwnedFd> {
     let maps = maps::open_but_matching(pins)?;
-    load_iterator(&link_object(&maps, btf, cgroup_id, members)?, btf, iterator)
+    load_iterator(&link_object(&maps, &[], btf, (cgroup_id, members))?, btf, iterator)
 }
 
 /// Loads the program of an iterator of this kind.
@@ -293,16 +259,19 @@ fn load_iterator(
     })?)
 }
 
+/// Links the tuner's object against the pinned maps and others, for the flows of a cgroup and
+/// these members of `struct tcp_sock`.
 pub fn link_object(
     maps: &[(&'static str, MapData)],
+    others: &[(&'static str, BorrowedFd<'_>)],
     btf: &KernelBtf,
-    cgroup_id: u64,
-    members: &Members,
+    (cgroup_id, members): (u64, &Members),
 ) -> Result<LinkedObject> {
     let sock = sock_offsets(btf)?;
     let (choices, defaults, task) =
         (offsets::choices(btf)?, offsets::defaults(btf)?, offsets::task(btf)?);
     let has_flags_option = u8::from(btf.has_name(FLAGS_OPTION));
+    let tcp_sock_type = scan::tcp_sock_type(btf)?;
     let globals = HashMap::from([
         ("SOCK", (maps::bytes(&sock), true)),
         ("CGROUP", (maps::bytes(&cgroup_id), true)),
@@ -311,9 +280,10 @@ pub fn link_object(
         ("DEFAULTS", (maps::bytes(&defaults), true)),
         ("HAS_FLAGS_OPTION", (maps::bytes(&has_flags_option), true)),
         ("TASK", (maps::bytes(&task), true)),
+        ("TCP_SOCK_TYPE", (maps::bytes(&tcp_sock_type), true)),
     ]);
-    let fds: HashMap<&str, BorrowedFd<'_>> =
-        maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
+    let pinned = maps.iter().map(|(name, map)| (*name, map.fd().as_fd()));
+    let fds: HashMap<&str, BorrowedFd<'_>> = pinned.chain(others.iter().copied()).collect();
     Ok(LinkedObject::link(objects::tuner(), globals, &fds).map_err(StructOpsError::from)?)
 }
 
@@ -327,6 +297,8 @@ pub(super) fn sock_offsets(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
     let chrono_type_bits = btf.offset_bits("tcp_sock", "chrono_type")?;
     Ok(SockOffsets {
         state: common("skc_state")?,
+        cookie: common("skc_cookie")?,
+        file: sock("sk_socket")?,
         family: common("skc_family")?,
         remote_v4: common("skc_daddr")?,
         local_v4: common("skc_rcv_saddr")?,

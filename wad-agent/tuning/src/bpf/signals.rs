@@ -27,7 +27,7 @@ pub fn watch(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) {
 fn try_watch(pins: &Pins, btf: &KernelBtf, cgroup_id: u64) -> Result<()> {
     let attach_type_id = btf.typedef_id("btf_trace_tcp_cong_state_set")?;
     let maps = maps::open_but_matching(pins)?;
-    let object = running::link_object(&maps, btf, cgroup_id, &Members::NONE)?;
+    let object = running::link_object(&maps, &[], btf, (cgroup_id, &Members::NONE))?;
     let program = struct_ops::load(&sys::ProgramLoad {
         name: "wad_signals",
         instructions: object.instructions("wad_signals").map_err(StructOpsError::from)?,

@@ -1,12 +1,12 @@
 //! An application has set these by itself.
 
-use core::ffi::c_void;
-
-use aya_ebpf::helpers::generated::bpf_skc_to_tcp_sock;
 use wad_common::{
     choices::ChoiceOffsets,
     flow::option::{CONGESTION, RCVBUF, SNDBUF},
 };
+use wad_ebpf::kernel::Access;
+
+use super::Visited;
 
 /// The agent sets it before the programs are loaded, and freezes it.
 #[unsafe(no_mangle)]
@@ -21,21 +21,13 @@ macro_rules! offset {
     };
 }
 
-/// The options that somebody has set: the application, or a policy. `sk` is a
-/// socket of the kernel.
-#[inline(always)]
-pub fn of(sk: *mut c_void) -> u32 {
-    // SAFETY: as the caller vouches.
-    let tcp: *const u8 = unsafe { bpf_skc_to_tcp_sock(sk) }.cast();
-    if tcp.is_null() {
-        return 0;
+impl<A: Access> Visited<A> {
+    /// Returns the options that somebody has set: the application, or a policy.
+    #[inline(always)]
+    pub fn choices(&self) -> u32 {
+        let byte = |offset: u32| u32::from(self.kernel().read::<u8>(offset));
+        let buffers = byte(offset!(userlocks)) >> (offset!(userlocks_shift) & 7);
+        let has_congestion = byte(offset!(congestion)) & offset!(congestion_mask) != 0;
+        buffers & (SNDBUF | RCVBUF) | if has_congestion { CONGESTION } else { 0 }
     }
-    let byte = |offset: u32| {
-        // SAFETY: the verifier checks the load against the kernel's BTF.
-        let byte = unsafe { tcp.add(offset as usize).read_volatile() };
-        u32::from(byte)
-    };
-    let buffers = byte(offset!(userlocks)) >> (offset!(userlocks_shift) & 7);
-    let has_congestion = byte(offset!(congestion)) & offset!(congestion_mask) != 0;
-    buffers & (SNDBUF | RCVBUF) | if has_congestion { CONGESTION } else { 0 }
 }

@@ -9,7 +9,7 @@ mod visited;
 
 use core::ffi::c_void;
 
-use aya_ebpf::helpers::generated::bpf_jiffies64;
+use aya_ebpf::{bindings::BPF_NOEXIST, helpers::generated::bpf_jiffies64};
 use wad_common::{
     division::Division,
     event::Event,
@@ -19,7 +19,7 @@ use wad_common::{
     progress::Limits,
 };
 use wad_ebpf::{
-    maps,
+    maps::{self, EARLIER, FLOWS, OVERRIDDEN},
     policies::Ends,
     uapi::{
         IP_TOS, IPV6_TCLASS, SO_MAX_PACING_RATE, SO_PRIORITY, SO_RCVBUF, SO_SNDBUF, SOL_IP,
@@ -35,6 +35,10 @@ pub use self::{
 // include/linux/socket.h, include/uapi/asm-generic/errno.h
 const AF_INET: u32 = 2;
 const EAFNOSUPPORT: i32 = 97;
+
+/// It is not on the stack, which is short of room.
+// SAFETY: numbers only, for which zeros are valid.
+const NO_FLOW: &Flow = &unsafe { core::mem::zeroed() };
 
 /// The part of a traffic class that is not ECN's.
 pub const DSCP_MASK: u32 = 0xfc;
@@ -78,10 +82,28 @@ pub trait Socket {
         Visited::of(self.sk()).is_some_and(|socket| socket.user_timeout_ms() == USER_TIMEOUT_MS)
     }
 
+    /// Returns the address by which scans read it.
+    #[inline(always)]
+    fn address(&self) -> u64 {
+        match Visited::of(self.sk()) {
+            Some(socket) => socket.address(),
+            None => 0,
+        }
+    }
+
+    /// Whether a process holds it, which may have it make another connection.
+    #[inline(always)]
+    fn is_held(&self) -> bool {
+        Visited::of(self.sk()).is_some_and(|socket| socket.is_held())
+    }
+
     /// Returns which options somebody has set: the application, or a policy.
     #[inline(always)]
     fn set_options(&self) -> u32 {
-        choices::of(self.sk())
+        match Visited::of(self.sk()) {
+            Some(socket) => socket.choices(),
+            None => 0,
+        }
     }
 
     /// Returns the division before anything is divided, with the kernel's default buffers.
@@ -156,16 +178,45 @@ pub trait Socket {
         self.set(SOL_TCP, TCP_CONGESTION, name.as_ptr().cast_mut().cast(), name.len() as i32)
     }
 
+    /// Returns the state of its flow, if it is one of a path's.
     #[inline(always)]
     fn flow<'b>(&self) -> Option<&'b mut Flow> {
-        // SAFETY: `sk` is a socket of the kernel.
-        unsafe { maps::flow(self.sk()) }
+        maps::flow(self.cookie())
     }
 
+    /// Returns the state of its flow, made of zeros if there is none; None where the map is full,
+    /// or there is no memory.
     #[inline(always)]
     fn flow_or_insert<'b>(&self) -> Option<&'b mut Flow> {
-        // SAFETY: `sk` is a socket of the kernel.
-        unsafe { maps::flow_or_insert(self.sk()) }
+        let cookie = self.cookie();
+        // It fails where there is one.
+        let _ = FLOWS.insert(cookie, NO_FLOW, BPF_NOEXIST.into());
+        maps::flow(cookie)
+    }
+
+    /// Returns what it has kept of its latest flow.
+    #[inline(always)]
+    fn earlier<'b>(&self) -> Option<&'b mut Flow> {
+        // SAFETY: `sk` is a socket of the kernel, whose lock is held.
+        unsafe { maps::kept(&EARLIER, self.sk()).as_mut() }
+    }
+
+    /// Keeps of its flow what the next connection has to know that it makes.
+    #[inline(always)]
+    fn keep(&self, flow: &Flow) {
+        // SAFETY: as above.
+        if let Some(earlier) = unsafe { maps::kept_or_new(&EARLIER, self.sk()).as_mut() } {
+            *earlier = *flow;
+        }
+    }
+
+    /// Has programs at setsockopt(2) find its flow.
+    #[inline(always)]
+    fn note_overridden(&self) {
+        // SAFETY: as above.
+        if let Some(cookie) = unsafe { maps::kept_or_new(&OVERRIDDEN, self.sk()).as_mut() } {
+            *cookie = self.cookie();
+        }
     }
 
     #[inline(always)]

@@ -1,12 +1,14 @@
 //! The buffers of a socket, and what lies in them.
 
+use wad_ebpf::kernel::Access;
+
 use super::{Visited, offsets::offset};
 
 /// `TCP_DEFAULT_SCALING_RATIO` (include/net/tcp.h): half of a receive buffer is
 /// payload, before it is known better, and always before Linux 6.6.
 const DEFAULT_SCALING_RATIO: u32 = 1 << 7;
 
-impl Visited {
+impl<A: Access> Visited<A> {
     /// Returns what the other end may send still, having been told so
     /// (`tcp_receive_window()`).
     #[inline(always)]
@@ -54,7 +56,7 @@ impl Visited {
     /// Whether data has arrived that lies behind a hole.
     #[inline(always)]
     pub fn has_hole(&self) -> bool {
-        !self.kernel().follow(offset!(out_of_order)).0.is_null()
+        !self.kernel().follow(offset!(out_of_order)).is_null()
     }
 
     /// Returns the least receive buffer that holds what lies in it and what the other

@@ -1,13 +1,14 @@
-//! A socket that an iterator visits, with its lock held: it runs already.
+//! A socket that runs already: one that an iterator visits, with its lock held, or that a scan
+//! reads without.
 //!
 //! There is no context that hands out its fields. They are read where the kernel
-//! has them, through pointers whose types the verifier knows.
+//! has them: see [`Access`].
 
 mod buffers;
 mod offsets;
 mod whose;
 
-use core::ffi::c_void;
+use core::{ffi::c_void, marker::PhantomData};
 
 use aya_ebpf::{
     bindings::{
@@ -20,10 +21,14 @@ use aya_ebpf::{
     },
 };
 use wad_common::{
-    flow::Counts, instruments::Place, policy::CONGESTION_BYTES, progress::Limits, signals::Change,
+    flow::{Counts, Flow},
+    instruments::Place,
+    policy::CONGESTION_BYTES,
+    progress::Limits,
+    signals::Change,
 };
 use wad_ebpf::{
-    kernel::Kernel,
+    kernel::{Access, Kernel, Scanned, Typed, tcp_sock_at},
     policies::{Ends, V4_MAPPED},
     uapi::{
         SO_RCVBUF, SOL_SOCKET, SOL_TCP, TCP_BPF_SOCK_OPS_CB_FLAGS, TCP_CONGESTION, TCP_WINDOW_CLAMP,
@@ -40,9 +45,9 @@ const CA_STATE_MASK: u8 = 0x1f;
 #[unsafe(no_mangle)]
 static HAS_FLAGS_OPTION: u8 = 0;
 
-/// A full TCP socket that an iterator visits.
+/// A full TCP socket.
 #[derive(Clone, Copy)]
-pub struct Visited(*mut c_void);
+pub struct Visited<A = Typed>(*mut c_void, PhantomData<A>);
 
 impl Visited {
     /// `sk` is what the kernel gave to an iterator or a tracing program.
@@ -53,9 +58,38 @@ impl Visited {
         }
         // SAFETY: `sk` is a socket of the kernel, of whatever kind.
         let tcp = unsafe { bpf_skc_to_tcp_sock(sk) };
-        if tcp.is_null() { None } else { Some(Self(tcp.cast())) }
+        if tcp.is_null() { None } else { Some(Self(tcp.cast(), PhantomData)) }
     }
 
+    /// Returns the address by which scans read it.
+    #[inline(always)]
+    pub fn address(&self) -> u64 {
+        self.0 as u64
+    }
+}
+
+impl Visited<Scanned> {
+    /// Returns the socket of a flow; None where it is gone, or where the state is no flow's: while
+    /// an element is given to another flow, its key and its state are not of one.
+    #[inline(always)]
+    pub fn of_flow(key: u64, flow: &Flow) -> Option<Self> {
+        if flow.cookie != key {
+            return None;
+        }
+        let socket = Self(tcp_sock_at(flow.socket).cast_mut().cast(), PhantomData);
+        if socket.has_cookie(key) { Some(socket) } else { None }
+    }
+
+    /// Whether it is still the socket with this cookie. TCP's sockets are of a slab whose memory
+    /// stays theirs (SLAB_TYPESAFE_BY_RCU): what was read before belongs to that socket where this
+    /// still holds.
+    #[inline(always)]
+    pub fn has_cookie(&self, cookie: u64) -> bool {
+        self.read::<u64>(offset!(cookie)) == cookie
+    }
+}
+
+impl<A: Access> Visited<A> {
     /// Whether it can send still.
     #[inline(always)]
     pub fn can_send(&self) -> bool {
@@ -172,8 +206,8 @@ impl Visited {
     }
 
     #[inline(always)]
-    fn kernel(&self) -> Kernel {
-        Kernel(self.0.cast())
+    pub(in crate::socket) fn kernel(&self) -> Kernel<A> {
+        Kernel::at(self.0.cast())
     }
 
     #[inline(always)]
@@ -185,18 +219,9 @@ impl Visited {
     fn number_at(&self, offset: u32) -> u32 {
         self.read(offset)
     }
-}
-
-impl Socket for Visited {
-    const IS_NEW: bool = false;
 
     #[inline(always)]
-    fn sk(&self) -> *mut c_void {
-        self.0
-    }
-
-    #[inline(always)]
-    fn ends(&self) -> Ends {
+    pub fn ends(&self) -> Ends {
         let is_v4 = self.is_of_v4();
         let address = |v4: u32, v6: u32| {
             if is_v4 {
@@ -214,8 +239,50 @@ impl Socket for Visited {
     }
 
     #[inline(always)]
-    fn is_of_v4(&self) -> bool {
+    pub fn is_of_v4(&self) -> bool {
         u32::from(self.read::<u16>(offset!(family))) == AF_INET
+    }
+
+    #[inline(always)]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            bytes_acked: self.read(offset!(bytes_acked)),
+            bytes_received: self.read(offset!(bytes_received)),
+            data_segs_out: self.read(offset!(data_segs_out)),
+            segs_retrans: self.read(offset!(total_retrans)),
+        }
+    }
+
+    #[inline(always)]
+    pub fn state(&self) -> State {
+        State {
+            srtt_us: self.number_at(offset!(srtt_us)) >> 3,
+            min_rtt_us: self.read(offset!(rtt_min)),
+            cwnd_segments: self.read(offset!(snd_cwnd)),
+            ssthresh_segments: self.read(offset!(snd_ssthresh)),
+            mss_bytes: self.read(offset!(mss_cache)),
+            delivered_segments: self.read(offset!(rate_delivered)),
+            delivered_in_us: self.read(offset!(rate_interval_us)),
+        }
+    }
+}
+
+impl Socket for Visited {
+    const IS_NEW: bool = false;
+
+    #[inline(always)]
+    fn sk(&self) -> *mut c_void {
+        self.0
+    }
+
+    #[inline(always)]
+    fn ends(&self) -> Ends {
+        Self::ends(self)
+    }
+
+    #[inline(always)]
+    fn is_of_v4(&self) -> bool {
+        Self::is_of_v4(self)
     }
 
     #[inline(always)]
@@ -228,25 +295,12 @@ impl Socket for Visited {
 
     #[inline(always)]
     fn counts(&self) -> Counts {
-        Counts {
-            bytes_acked: self.read(offset!(bytes_acked)),
-            bytes_received: self.read(offset!(bytes_received)),
-            data_segs_out: self.read(offset!(data_segs_out)),
-            segs_retrans: self.read(offset!(total_retrans)),
-        }
+        Self::counts(self)
     }
 
     #[inline(always)]
     fn state(&self) -> State {
-        State {
-            srtt_us: self.number_at(offset!(srtt_us)) >> 3,
-            min_rtt_us: self.read(offset!(rtt_min)),
-            cwnd_segments: self.read(offset!(snd_cwnd)),
-            ssthresh_segments: self.read(offset!(snd_ssthresh)),
-            mss_bytes: self.read(offset!(mss_cache)),
-            delivered_segments: self.read(offset!(rate_delivered)),
-            delivered_in_us: self.read(offset!(rate_interval_us)),
-        }
+        Self::state(self)
     }
 
     /// The window was settled when the connection was made: it follows its new

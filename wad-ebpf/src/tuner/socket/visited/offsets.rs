@@ -8,6 +8,8 @@ use wad_common::sock::SockOffsets;
 #[unsafe(no_mangle)]
 pub static SOCK: SockOffsets = SockOffsets {
     state: u32::MAX,
+    cookie: 0,
+    file: 0,
     family: 0,
     remote_v4: 0,
     local_v4: 0,

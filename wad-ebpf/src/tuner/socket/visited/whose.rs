@@ -4,6 +4,7 @@ use aya_ebpf::btf_maps::lpm_trie::Key;
 use wad_common::policy::INTERFACE_BYTES;
 use wad_ebpf::{
     behind::Behind,
+    kernel::Access,
     maps::{CGROUP_SETS, INTERFACE_SETS},
 };
 
@@ -26,7 +27,7 @@ impl Visited {
         let wanted = unsafe { (&raw const CGROUP).read_volatile() };
         let mut cgroup = self.kernel().follow(offset!(cgroup));
         for _ in 0..CGROUP_LEVELS {
-            if cgroup.0.is_null() {
+            if cgroup.is_null() {
                 return false;
             }
             let id: u64 = cgroup.follow(offset!(cgroup_node)).read(offset!(node_id));
@@ -34,7 +35,7 @@ impl Visited {
                 return true;
             }
             let parent = cgroup.follow(offset!(cgroup_parent));
-            if parent.0.is_null() {
+            if parent.is_null() {
                 return false;
             }
             cgroup = parent.follow(offset!(state_cgroup));
@@ -42,23 +43,16 @@ impl Visited {
         false
     }
 
-    /// Returns the number of its cgroup; 0 where the kernel does not say.
+    /// Whether a process holds it: an orphan makes no other connection.
     #[inline(always)]
-    pub fn cgroup(&self) -> u64 {
-        let cgroup = self.kernel().follow(offset!(cgroup));
-        cgroup.follow(offset!(cgroup_node)).read(offset!(node_id))
+    pub fn is_held(&self) -> bool {
+        let file = self.0.cast::<u8>().wrapping_add(offset!(file) as usize);
+        !Behind::pointer(file).is_null()
     }
 
     #[inline(always)]
     fn own_cgroup(&self) -> Behind {
         Behind::pointer(self.0.cast::<u8>().wrapping_add(offset!(cgroup) as usize))
-    }
-
-    /// Returns the user that it belongs to: who made it (`sock_alloc()`); from its
-    /// listener's to that of who accepted it, when that happens (`sock_graft()`).
-    #[inline(always)]
-    pub fn user(&self) -> u32 {
-        self.number_at(offset!(user))
     }
 
     /// Returns the mark of its packets (SO_MARK). An accepted one has that of its listener, or,
@@ -117,6 +111,22 @@ impl Visited {
             cgroup = parent.follow(offset!(state_cgroup));
         }
         patterns
+    }
+}
+
+impl<A: Access> Visited<A> {
+    /// Returns the number of its cgroup; 0 where the kernel does not say.
+    #[inline(always)]
+    pub fn cgroup(&self) -> u64 {
+        let cgroup = self.kernel().follow(offset!(cgroup));
+        cgroup.follow(offset!(cgroup_node)).read(offset!(node_id))
+    }
+
+    /// Returns the user that it belongs to: who made it (`sock_alloc()`); from its
+    /// listener's to that of who accepted it, when that happens (`sock_graft()`).
+    #[inline(always)]
+    pub fn user(&self) -> u32 {
+        self.number_at(offset!(user))
     }
 
     /// Inode of its network namespace.

@@ -1,0 +1,213 @@
+//! Runs the scans of the kernel side (`wad-ebpf/src/tuner/scan.rs`): over all flows, or all paths,
+//! of all network namespaces at once, without a lock of any socket.
+
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    slice,
+    sync::Mutex,
+    time::Duration,
+};
+
+use aya::Pod;
+use aya_obj::generated::{bpf_attach_type, bpf_map_type, bpf_prog_type};
+use memmap2::{MmapOptions, MmapRaw};
+use nix::time::{ClockId, clock_gettime};
+use wad_common::{instruments::Members, scan::Header};
+use wad_struct_ops::{self as struct_ops, KernelBtf, StructOpsError, sys};
+use wad_toolbox::mutex::locked;
+
+use super::{Pins, Result, TuningError, maps, records, running};
+
+/// Makes a pointer of an address (Linux 6.2).
+const RDONLY_CAST: &str = "bpf_rdonly_cast";
+/// The helper that stands for it in the object (`wad-ebpf/src/kernel.rs`).
+const RDONLY_CAST_HELPER: i32 = 0x7fff_0001;
+
+const OUTPUT: &str = "OUTPUT";
+const BPF_F_MMAPABLE: u32 = 1 << 10;
+
+/// Bytes of records that the output of a scan has room for at first, and always has.
+const LEAST_BYTES: usize = 1 << 16;
+/// An output that has so many times the room that its records took is made smaller.
+const SPARE: usize = 8;
+/// How often a scan is repeated for want of room, each time with more of it.
+const ATTEMPTS: usize = 8;
+
+/// What a scan is loaded for.
+#[derive(Clone, Copy)]
+pub struct ScanOf<'a> {
+    pub name: &'static str,
+    /// Bytes of each of its records, 0 where it has none.
+    pub record_bytes: usize,
+    /// The members of `struct tcp_sock` that it reads.
+    pub members: &'a Members,
+}
+
+/// A scan, loaded into the kernel.
+pub struct Scan {
+    pins: Pins,
+    name: &'static str,
+    record_bytes: usize,
+    members: Box<Members>,
+    /// One run at a time has the output.
+    loaded: Mutex<Loaded>,
+}
+
+/// The program of a scan, and the output that it was loaded with.
+struct Loaded {
+    program: OwnedFd,
+    output: Output,
+}
+
+impl Scan {
+    /// Loads the scan, and no other program of its object.
+    pub fn load(pins: &Pins, btf: &KernelBtf, of: ScanOf<'_>) -> Result<Self> {
+        let ScanOf { name, record_bytes, members } = of;
+        let record_bytes = record_bytes.next_multiple_of(8).max(size_of::<Header>());
+        let output = Output::new(record_bytes, least_records(record_bytes))?;
+        let loaded = Mutex::new(load(pins, btf, (name, members), output)?);
+        let (pins, members) = (pins.clone(), Box::new(*members));
+        Ok(Self { pins, name, record_bytes, members, loaded })
+    }
+
+    /// Runs a scan that gives no records.
+    pub fn run(&self) -> Result<()> {
+        self.each(|_, _| ())
+    }
+
+    /// Runs the scan, and returns its records.
+    pub fn records<T: Pod>(&self) -> Result<Vec<T>> {
+        let mut all = Vec::new();
+        self.each(|records, is_whole| {
+            if is_whole {
+                all = records::all(records).collect();
+            }
+        })?;
+        Ok(all)
+    }
+
+    /// Runs the scan, and repeats it with more room for as long as that is too short. Each run
+    /// hands its records on, and whether there are no more of them.
+    pub fn each(&self, mut take: impl FnMut(&[u8], bool)) -> Result<()> {
+        let mut loaded = locked(&self.loaded);
+        for _ in 0..ATTEMPTS {
+            let Header { written, missing, .. } = loaded.run()?;
+            take(loaded.output.records(written as usize), missing == 0);
+            let records = written as usize + missing as usize;
+            let room = loaded.output.records;
+            let has_spare = room > least_records(self.record_bytes).max(SPARE * records);
+            if missing != 0 || has_spare {
+                self.resize(&mut loaded, records + records / 2)?;
+            }
+            if missing == 0 {
+                return Ok(());
+            }
+        }
+        Err(TuningError::NoRoom { scan: self.name })
+    }
+
+    /// Loads the program anew, with room for so many records.
+    fn resize(&self, loaded: &mut Loaded, records: usize) -> Result<()> {
+        let records = records.max(least_records(self.record_bytes));
+        let output = Output::new(self.record_bytes, records)?;
+        let btf = KernelBtf::read()?;
+        *loaded = load(&self.pins, &btf, (self.name, &self.members), output)?;
+        Ok(())
+    }
+}
+
+const fn least_records(record_bytes: usize) -> usize {
+    LEAST_BYTES / record_bytes
+}
+
+impl Loaded {
+    /// Runs the program once.
+    fn run(&self) -> Result<Header> {
+        let scan = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(clock_error)?);
+        self.output.begin(scan.as_nanos() as u64);
+        sys::run_program(self.program.as_fd()).map_err(TuningError::Scan)?;
+        Ok(self.output.header())
+    }
+}
+
+fn clock_error(error: nix::Error) -> TuningError {
+    TuningError::Scan(error.into())
+}
+
+fn load(
+    pins: &Pins,
+    btf: &KernelBtf,
+    (name, members): (&'static str, &Members),
+    output: Output,
+) -> Result<Loaded> {
+    let maps = maps::open_but_matching(pins)?;
+    let others = [(OUTPUT, output.map.as_fd())];
+    let cast = btf.function_id(RDONLY_CAST).ok();
+    let object = running::link_object(&maps, &others, btf, (0, members))?;
+    let mut instructions = object.instructions(name).map_err(StructOpsError::from)?.to_vec();
+    if let Some(cast) = cast {
+        sys::call_kernel_function(&mut instructions, RDONLY_CAST_HELPER, cast);
+    }
+    let program = struct_ops::load(&sys::ProgramLoad {
+        name,
+        instructions: &instructions,
+        program_type: bpf_prog_type::BPF_PROG_TYPE_SYSCALL,
+        attach_type_id: 0,
+        attach_type: bpf_attach_type::BPF_CGROUP_INET_INGRESS as u32,
+    })?;
+    Ok(Loaded { program, output })
+}
+
+/// Returns the type by which scans cast the addresses of sockets; 0 where this kernel does not
+/// cast.
+pub fn tcp_sock_type(btf: &KernelBtf) -> Result<u32> {
+    if btf.has_function(RDONLY_CAST) { Ok(btf.structure("tcp_sock")?.type_id) } else { Ok(0) }
+}
+
+/// The output of a scan: an array that the kernel writes and this process has in its memory.
+struct Output {
+    map: OwnedFd,
+    memory: MmapRaw,
+    record_bytes: usize,
+    /// There is room for so many.
+    records: usize,
+}
+
+impl Output {
+    fn new(record_bytes: usize, records: usize) -> Result<Self> {
+        // The header is the first.
+        let entries = records + 1;
+        let spec = sys::MapSpec {
+            name: OUTPUT,
+            map_type: bpf_map_type::BPF_MAP_TYPE_ARRAY,
+            key_bytes: 4,
+            value_bytes: record_bytes as u32,
+            entries: entries as u32,
+            flags: BPF_F_MMAPABLE,
+        };
+        let map = sys::create_map(&spec, None)
+            .map_err(|source| TuningError::Sets { name: OUTPUT, source })?;
+        let memory = MmapOptions::new().len(record_bytes * entries).map_raw(&map);
+        let memory = memory.map_err(TuningError::Scan)?;
+        Ok(Self { map, memory, record_bytes, records })
+    }
+
+    fn begin(&self, scan: u64) {
+        let header = Header { scan, written: 0, missing: 0 };
+        // SAFETY: the memory begins with a header, and no program writes it now.
+        unsafe { self.memory.as_mut_ptr().cast::<Header>().write_volatile(header) };
+    }
+
+    fn header(&self) -> Header {
+        // SAFETY: as above.
+        unsafe { self.memory.as_ptr().cast::<Header>().read_volatile() }
+    }
+
+    /// Returns the first records.
+    fn records(&self, count: usize) -> &[u8] {
+        let bytes = self.record_bytes * count.min(self.records);
+        // SAFETY: they are behind the header, and within the memory. The kernel writes them only
+        // while the scan runs, which takes a lock that whoever reads them has.
+        unsafe { slice::from_raw_parts(self.memory.as_ptr().add(self.record_bytes), bytes) }
+    }
+}
