@@ -11,6 +11,7 @@ pub mod page;
 mod proc;
 mod programs;
 pub mod reload;
+pub mod scan;
 
 use anyhow::{Result, ensure};
 use serde::Serialize;

@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, Result};
 use clap::{Parser, Subcommand};
 use wad_lab::{
-    bench::{Report, ack, connect, containers, instruments, page, reload},
+    bench::{Report, ack, connect, containers, instruments, page, reload, scan},
     cli::{self, Peer, print},
 };
 
@@ -38,6 +38,8 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = instruments::Load::default().connections_per_second)]
         connections_per_second: u32,
     },
+    /// Scanning 10,000 and 100,000 flows: BPF run time
+    Scan(Options),
     /// The page of 10,000 flows beside 1,000 slow clients; with --look, in Chromium, too
     Page {
         #[command(flatten)]
@@ -91,6 +93,7 @@ fn run(command: Command) -> Result<()> {
             let load = instruments::Load { flows, connections_per_second };
             measure(&options, |me, wad| instruments::run(me, wad, load))
         }
+        Command::Scan(options) => measure(&options, scan::run),
         Command::Page { options, look } => measure(&options, |me, wad| page::run(me, wad, &look)),
         Command::Containers { options, containers } => {
             let load = containers::Load { containers };

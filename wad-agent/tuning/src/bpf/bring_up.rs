@@ -17,7 +17,7 @@ use super::{
     Pins, Result, Setup, Start, TuningError, algorithms,
     links::Links,
     maps::{self, Maps},
-    objects, offsets, options, running, sets,
+    objects, offsets, options, sets,
 };
 
 /// Holds what a start has made or taken over.
@@ -123,7 +123,7 @@ pub fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
 fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
     let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
     let (choices, defaults) = (offsets::choices(btf)?, offsets::defaults(btf)?);
-    let (sock, task) = (running::sock_offsets(btf)?, offsets::task(btf)?);
+    let (sock, task) = (offsets::sock(btf)?, offsets::task(btf)?);
     let mut loader = EbpfLoader::new();
     loader.override_global("HAS_MPTCP", &has_mptcp, true);
     loader.override_global("CHOICES", &choices, true);

@@ -42,6 +42,8 @@ pub enum TuningError {
     Namespaces(#[source] std::io::Error),
     #[error("cannot go through the flows that run")]
     Running(#[source] std::io::Error),
+    #[error("cannot attach the program")]
+    Watcher(#[source] std::io::Error),
     #[error("cannot tell how much memory this host has")]
     Memory(#[source] std::io::Error),
     #[error("cannot scan the flows")]

@@ -1,11 +1,11 @@
 //! Reads how the flows of the paths get on.
 
 use wad_common::{health::Health, instruments::Members};
-use wad_struct_ops::KernelBtf;
 
 use super::{
-    Pins, Result,
-    scan::{Scan, ScanOf},
+    Result,
+    programs::{HEALTH, Loader},
+    scan::Scan,
 };
 
 /// The scan, ready to be run.
@@ -13,10 +13,8 @@ pub struct HealthReader(Scan);
 
 impl HealthReader {
     /// Loads the scan.
-    pub fn load(pins: &Pins) -> Result<Self> {
-        let record_bytes = size_of::<Health>();
-        let of = ScanOf { name: "wad_health", record_bytes, members: &Members::NONE };
-        Scan::load(pins, &KernelBtf::read()?, of).map(Self)
+    pub fn load(loader: Loader<'_>) -> Result<Self> {
+        Scan::load(loader, &HEALTH, size_of::<Health>(), &Members::NONE).map(Self)
     }
 
     /// All flows that can send still, as they are now.

@@ -8,11 +8,12 @@ use wad_common::{
     signals::Signals,
 };
 use wad_linux::netns::{self, Which};
-use wad_struct_ops::KernelBtf;
 
 use super::{
-    Pins, Result, TuningError, records, running,
-    scan::{Scan, ScanOf},
+    Result, TuningError, iterators,
+    programs::{INSTRUMENTS, Loader, OTHERS},
+    records,
+    scan::Scan,
 };
 
 /// The scan, ready to be run.
@@ -28,8 +29,8 @@ pub struct OthersReader(OwnedFd);
 
 impl OthersReader {
     /// Loads the iterator.
-    pub fn load(pins: &Pins, btf: &KernelBtf, cgroup_id: u64, members: &Members) -> Result<Self> {
-        running::link_sockets(pins, btf, cgroup_id, ("wad_others", members)).map(Self)
+    pub fn load(loader: Loader<'_>, members: &Members) -> Result<Self> {
+        iterators::link(&loader.load_with(&OTHERS, members, None)?).map(Self)
     }
 }
 
@@ -52,12 +53,11 @@ impl Record<'_> {
 
 impl InstrumentsReader {
     /// Loads the scan.
-    pub fn load(pins: &Pins, btf: &KernelBtf, members: &Members) -> Result<Self> {
+    pub fn load(loader: Loader<'_>, members: &Members) -> Result<Self> {
         let heads_bytes = size_of::<Head>() + size_of::<Process>() + size_of::<Signals>();
         let record_bytes = heads_bytes + 8 * members.count as usize;
-        let scan =
-            Scan::load(pins, btf, ScanOf { name: "wad_instruments", record_bytes, members })?;
-        Ok(Self { scan, record_bytes, counts_signals: pins.signals_link().exists() })
+        let scan = Scan::load(loader, &INSTRUMENTS, record_bytes, members)?;
+        Ok(Self { scan, record_bytes, counts_signals: loader.pins.signals_link().exists() })
     }
 
     /// All flows, as they are now, in place of what is there. Where others begin or end
@@ -76,7 +76,7 @@ impl InstrumentsReader {
     pub fn read_others(&self, others: &OthersReader, output: &mut Vec<u8>) -> Result<()> {
         let mut result = Ok(());
         let read =
-            || running::and_go_on(running::read_sockets(others.0.as_fd(), output), &mut result);
+            || iterators::and_go_on(iterators::read_sockets(others.0.as_fd(), output), &mut result);
         netns::in_each(Which::All, read).map_err(TuningError::Namespaces)?;
         result.map_err(TuningError::Running)
     }

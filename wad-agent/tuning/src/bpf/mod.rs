@@ -13,6 +13,7 @@ mod events;
 mod growth;
 mod health;
 mod instruments;
+mod iterators;
 mod links;
 mod maps;
 mod objects;
@@ -21,6 +22,7 @@ mod options;
 mod pinned_policies;
 mod pins;
 mod processes;
+pub mod programs;
 mod progress;
 mod records;
 mod recount;
@@ -30,9 +32,9 @@ mod saved;
 mod scan;
 mod set_maps;
 mod sets;
-mod signals;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod watchers;
 
 use std::{
     collections::{HashMap, HashSet},
@@ -51,6 +53,7 @@ use links::Links;
 pub use maps::Bounds;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
+use programs::{Loader, Refusal, Refusals};
 pub use progress::ProgressReader;
 use recount::Recount;
 pub use running::BroughtAlong;
@@ -92,6 +95,7 @@ pub struct Tuning {
     recount: Option<Recount>,
     /// Tells of the programs of laws; None where there can be none.
     registered: Option<Registered>,
+    refusals: Refusals,
 }
 
 /// Time that a connection may take to be made, from its first packet on, and still get
@@ -143,11 +147,12 @@ impl Tuning {
             );
         }
         let complete = |pins, InKernel { maps, links, how, policy_set }| {
-            let running = Running::load(&pins, &btf, setup.cgroup.id).map(Arc::new);
-            let growth = Growth::load(&pins, &btf, setup.cgroup.id);
-            let recount = Recount::load(&pins, &btf);
-            processes::watch_accepts(&pins, &btf, setup.cgroup.id);
-            signals::watch(&pins, &btf, setup.cgroup.id);
+            let loader = Loader { pins: &pins, btf: &btf, cgroup_id: setup.cgroup.id };
+            let refusals = Refusals::default();
+            let running = refusals.note(&programs::RUNNING, Running::load(loader)).map(Arc::new);
+            let growth = Growth::load(loader, &refusals);
+            let recount = refusals.note(&programs::WALK, Recount::load(loader));
+            watchers::attach_all(loader, &refusals);
             let (maps, running) = (Mutex::new(maps), Mutex::new(running));
             let mut links: Links = links;
             // What sees the ends of flows that ran already, who accepts, and congestion
@@ -157,7 +162,7 @@ impl Tuning {
             }
             let links = Mutex::new(links);
             let registered = runs::registered(&btf);
-            let tuning = Self { pins, maps, links, running, growth, recount, registered };
+            let tuning = Self { pins, maps, links, running, growth, recount, registered, refusals };
             Started { tuning, how, policy_set }
         };
         if is_attached_to(&pins, setup.cgroup) {
@@ -258,7 +263,9 @@ impl Tuning {
         }
         if links.cgroup.id != before {
             // It knows the cgroup whose flows it visits.
-            let running = Running::load(&self.pins, &KernelBtf::read()?, links.cgroup.id);
+            let btf = KernelBtf::read()?;
+            let loader = Loader { pins: &self.pins, btf: &btf, cgroup_id: links.cgroup.id };
+            let running = self.refusals.note(&programs::RUNNING, Running::load(loader));
             *locked(&self.running) = running.map(Arc::new);
         }
         is_back
@@ -385,18 +392,21 @@ impl Tuning {
 
     /// Returns what reads how the flows get on.
     pub fn progress_reader(&self) -> Result<ProgressReader> {
-        ProgressReader::load(&self.pins)
+        let loaded = ProgressReader::load(self.loader(&KernelBtf::read()?));
+        self.refusals.watch(&programs::PROGRESS, loaded)
     }
 
     /// Returns what reads how the flows get on, for guards.
     pub fn health_reader(&self) -> Result<HealthReader> {
-        HealthReader::load(&self.pins)
+        let loaded = HealthReader::load(self.loader(&KernelBtf::read()?));
+        self.refusals.watch(&programs::HEALTH, loaded)
     }
 
     /// Finds the processes of flows of which nobody has seen who connected or accepted.
     /// Returns those of connections on no path, by the cookies of their sockets.
     pub fn find_holders(&self) -> Result<HashMap<u64, Process>> {
-        processes::find_holders(&self.pins, self.links().cgroup.id)
+        let found = processes::find_holders(self.loader(&KernelBtf::read()?));
+        self.refusals.watch(&programs::HOLDERS, found)
     }
 
     /// Returns what reads these members of `struct tcp_sock`, of every flow.
@@ -405,7 +415,8 @@ impl Tuning {
         btf: &KernelBtf,
         members: &Members,
     ) -> Result<InstrumentsReader> {
-        InstrumentsReader::load(&self.pins, btf, members)
+        let loaded = InstrumentsReader::load(self.loader(btf), members);
+        self.refusals.watch(&programs::INSTRUMENTS, loaded)
     }
 
     /// Returns the number of the cgroup that the tuner is on: one that was removed and made again
@@ -417,7 +428,8 @@ impl Tuning {
     /// Returns what reads the same of every connection on no path, of the cgroup that the tuner is
     /// on now.
     pub fn others_reader(&self, btf: &KernelBtf, members: &Members) -> Result<OthersReader> {
-        OthersReader::load(&self.pins, btf, self.links().cgroup.id, members)
+        let loaded = OthersReader::load(self.loader(btf), members);
+        self.refusals.watch(&programs::OTHERS, loaded)
     }
 
     /// The paths in force, in the order of the file, with their policies.
@@ -445,6 +457,15 @@ impl Tuning {
     /// Returns the names of the paths, in the order of the configuration.
     pub fn path_names(&self) -> Vec<Arc<str>> {
         self.maps().names.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    fn loader<'a>(&'a self, btf: &'a KernelBtf) -> Loader<'a> {
+        Loader { pins: &self.pins, btf, cgroup_id: self.links().cgroup.id }
+    }
+
+    /// Returns the programs that the kernel has refused, of those that were tried so far.
+    pub fn refusals(&self) -> Vec<Refusal> {
+        self.refusals.all()
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {

@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 
 use wad_common::{instruments::Members, progress::Progress};
-use wad_struct_ops::KernelBtf;
 
 use super::{
-    Pins, Result, records,
-    scan::{Scan, ScanOf},
+    Result,
+    programs::{Loader, PROGRESS},
+    records,
+    scan::Scan,
 };
 
 /// The scan, ready to be run.
@@ -15,10 +16,8 @@ pub struct ProgressReader(Scan);
 
 impl ProgressReader {
     /// Loads the scan.
-    pub fn load(pins: &Pins) -> Result<Self> {
-        let record_bytes = size_of::<Progress>();
-        let of = ScanOf { name: "wad_progress", record_bytes, members: &Members::NONE };
-        Scan::load(pins, &KernelBtf::read()?, of).map(Self)
+    pub fn load(loader: Loader<'_>) -> Result<Self> {
+        Scan::load(loader, &PROGRESS, size_of::<Progress>(), &Members::NONE).map(Self)
     }
 
     /// All flows that can send still, as they are now.

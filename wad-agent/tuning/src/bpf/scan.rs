@@ -9,19 +9,18 @@ use std::{
 };
 
 use aya::Pod;
-use aya_obj::generated::{bpf_attach_type, bpf_map_type, bpf_prog_type};
+use aya_obj::generated::bpf_map_type;
 use memmap2::{MmapOptions, MmapRaw};
 use nix::time::{ClockId, clock_gettime};
 use wad_common::{instruments::Members, scan::Header};
-use wad_struct_ops::{self as struct_ops, KernelBtf, StructOpsError, sys};
+use wad_struct_ops::{KernelBtf, sys};
 use wad_toolbox::mutex::locked;
 
-use super::{Pins, Result, TuningError, maps, records, running};
-
-/// Makes a pointer of an address (Linux 6.2).
-const RDONLY_CAST: &str = "bpf_rdonly_cast";
-/// The helper that stands for it in the object (`wad-ebpf/src/kernel.rs`).
-const RDONLY_CAST_HELPER: i32 = 0x7fff_0001;
+use super::{
+    Pins, Result, TuningError,
+    programs::{Loader, Optional},
+    records,
+};
 
 const OUTPUT: &str = "OUTPUT";
 const BPF_F_MMAPABLE: u32 = 1 << 10;
@@ -33,20 +32,11 @@ const SPARE: usize = 8;
 /// How often a scan is repeated for want of room, each time with more of it.
 const ATTEMPTS: usize = 8;
 
-/// What a scan is loaded for.
-#[derive(Clone, Copy)]
-pub struct ScanOf<'a> {
-    pub name: &'static str,
-    /// Bytes of each of its records, 0 where it has none.
-    pub record_bytes: usize,
-    /// The members of `struct tcp_sock` that it reads.
-    pub members: &'a Members,
-}
-
 /// A scan, loaded into the kernel.
 pub struct Scan {
     pins: Pins,
-    name: &'static str,
+    program: &'static Optional,
+    /// Bytes of an element of its output.
     record_bytes: usize,
     members: Box<Members>,
     /// One run at a time has the output.
@@ -60,14 +50,19 @@ struct Loaded {
 }
 
 impl Scan {
-    /// Loads the scan, and no other program of its object.
-    pub fn load(pins: &Pins, btf: &KernelBtf, of: ScanOf<'_>) -> Result<Self> {
-        let ScanOf { name, record_bytes, members } = of;
+    /// Loads the scan, whose records have so many bytes, and which reads these members of
+    /// `struct tcp_sock`.
+    pub fn load(
+        loader: Loader<'_>,
+        program: &'static Optional,
+        record_bytes: usize,
+        members: &Members,
+    ) -> Result<Self> {
         let record_bytes = record_bytes.next_multiple_of(8).max(size_of::<Header>());
         let output = Output::new(record_bytes, least_records(record_bytes))?;
-        let loaded = Mutex::new(load(pins, btf, (name, members), output)?);
-        let (pins, members) = (pins.clone(), Box::new(*members));
-        Ok(Self { pins, name, record_bytes, members, loaded })
+        let loaded = Mutex::new(Loaded::load(loader, (program, members), output)?);
+        let (pins, members) = (loader.pins.clone(), Box::new(*members));
+        Ok(Self { pins, program, record_bytes, members, loaded })
     }
 
     /// Runs a scan that gives no records.
@@ -103,15 +98,16 @@ impl Scan {
                 return Ok(());
             }
         }
-        Err(TuningError::NoRoom { scan: self.name })
+        Err(TuningError::NoRoom { scan: self.program.name })
     }
 
     /// Loads the program anew, with room for so many records.
     fn resize(&self, loaded: &mut Loaded, records: usize) -> Result<()> {
         let records = records.max(least_records(self.record_bytes));
         let output = Output::new(self.record_bytes, records)?;
-        let btf = KernelBtf::read()?;
-        *loaded = load(&self.pins, &btf, (self.name, &self.members), output)?;
+        // A scan changes no socket, of whatever cgroup.
+        let loader = Loader { pins: &self.pins, btf: &KernelBtf::read()?, cgroup_id: 0 };
+        *loaded = Loaded::load(loader, (self.program, &self.members), output)?;
         Ok(())
     }
 }
@@ -121,6 +117,15 @@ const fn least_records(record_bytes: usize) -> usize {
 }
 
 impl Loaded {
+    fn load(
+        loader: Loader<'_>,
+        (program, members): (&Optional, &Members),
+        output: Output,
+    ) -> Result<Self> {
+        let program = loader.load_with(program, members, Some(output.map.as_fd()))?;
+        Ok(Self { program, output })
+    }
+
     /// Runs the program once.
     fn run(&self) -> Result<Header> {
         let scan = Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(clock_error)?);
@@ -132,36 +137,6 @@ impl Loaded {
 
 fn clock_error(error: nix::Error) -> TuningError {
     TuningError::Scan(error.into())
-}
-
-fn load(
-    pins: &Pins,
-    btf: &KernelBtf,
-    (name, members): (&'static str, &Members),
-    output: Output,
-) -> Result<Loaded> {
-    let maps = maps::open_but_matching(pins)?;
-    let others = [(OUTPUT, output.map.as_fd())];
-    let cast = btf.function_id(RDONLY_CAST).ok();
-    let object = running::link_object(&maps, &others, btf, (0, members))?;
-    let mut instructions = object.instructions(name).map_err(StructOpsError::from)?.to_vec();
-    if let Some(cast) = cast {
-        sys::call_kernel_function(&mut instructions, RDONLY_CAST_HELPER, cast);
-    }
-    let program = struct_ops::load(&sys::ProgramLoad {
-        name,
-        instructions: &instructions,
-        program_type: bpf_prog_type::BPF_PROG_TYPE_SYSCALL,
-        attach_type_id: 0,
-        attach_type: bpf_attach_type::BPF_CGROUP_INET_INGRESS as u32,
-    })?;
-    Ok(Loaded { program, output })
-}
-
-/// Returns the type by which scans cast the addresses of sockets; 0 where this kernel does not
-/// cast.
-pub fn tcp_sock_type(btf: &KernelBtf) -> Result<u32> {
-    if btf.has_function(RDONLY_CAST) { Ok(btf.structure("tcp_sock")?.type_id) } else { Ok(0) }
 }
 
 /// The output of a scan: an array that the kernel writes and this process has in its memory.
