@@ -66,8 +66,8 @@ pub struct Status {
     pub generation: u64,
     /// Reloads of the configuration, since the start.
     pub reloads: ReloadStatus,
-    /// Capabilities that the agent does without, each with what goes without it; and ceilings of
-    /// the host that it could not raise.
+    /// Capabilities that the agent does without, and BPF programs that the kernel refuses, each
+    /// with what goes without it; and ceilings of the host that it could not raise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacking: Vec<String>,
     /// Parts that are not in the kernel any more where they belong, each with the reason.
@@ -453,7 +453,9 @@ impl Status {
             generation: readings.generation,
             reloads: readings.reloads.into(),
             lacking: Vec::from_iter(
-                privileges.chain(readings.too_low.iter().map(ToString::to_string)),
+                privileges
+                    .chain(readings.refusals.iter().map(ToString::to_string))
+                    .chain(readings.too_low.iter().map(ToString::to_string)),
             ),
             detached: readings.attachment.faults().map(str::to_owned).collect(),
             memory_held_bytes: readings.memory.held_bytes,

@@ -5,6 +5,7 @@ mod certificate;
 mod derived;
 mod guards;
 mod host;
+mod kernel;
 mod lists;
 mod memory;
 mod peers;
@@ -34,8 +35,8 @@ use wad_tuning::{
     kernel_modules,
 };
 
-pub use self::report::Report;
 use self::{host::There, memory::Memory};
+pub use self::{kernel::Kernel, report::Report};
 use crate::{arguments::ConfigFile, output, progress::Progress};
 
 /// Paths and notes shown; the rest is a number.
@@ -45,13 +46,20 @@ const SHOWN: usize = 50;
 pub struct Check {
     #[command(flatten)]
     pub config: ConfigFile,
+    /// Show instead which BPF programs this kernel takes, by loading each, and what goes without
+    /// the others
+    #[arg(long, conflicts_with = "config")]
+    pub host: bool,
     /// Print JSON: all paths, notes and errors
     #[arg(long)]
     pub json: bool,
 }
 
-/// Checks a file and prints its paths.
+/// Checks a file and prints its paths, or the programs that this kernel takes.
 pub fn run(args: &Check) -> anyhow::Result<()> {
+    if args.host {
+        return kernel::run(args.json);
+    }
     let file = &args.config.file;
     let host = Host::read()?;
     let progress = Progress::of(format!("reading {}", file.display()));

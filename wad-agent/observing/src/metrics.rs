@@ -34,7 +34,7 @@ use wad_tuning::{
     attachment::Attachment,
     ceilings::TooLow,
     journal::Change,
-    readings::{KernelReadings, PathReading, PathState, ProgramRuns},
+    readings::{KernelReadings, PathReading, PathState, ProgramRuns, Refusal},
     routes,
 };
 
@@ -58,6 +58,8 @@ pub struct Readings {
     pub skipped: Skipped,
     /// The changes that the journal would undo.
     pub changes: Vec<Change>,
+    /// The BPF programs that the kernel has refused.
+    pub refusals: Vec<Refusal>,
     /// The ceilings that are lower than paths need and stay so, each with the reason.
     pub too_low: Vec<TooLow>,
     pub reloads: Reloads,
@@ -310,8 +312,9 @@ pub struct PathsMeasured {
 
 impl From<KernelReadings> for Readings {
     fn from(kernel: KernelReadings) -> Self {
-        let KernelReadings { paths, counters, generation, all_disabled, programs } = kernel;
-        Self { paths, counters, generation, all_disabled, programs, ..Self::default() }
+        let KernelReadings { paths, counters, generation, all_disabled, programs, refusals } =
+            kernel;
+        Self { paths, counters, generation, all_disabled, programs, refusals, ..Self::default() }
     }
 }
 

@@ -1,6 +1,10 @@
 //! Readings are what the kernel side has counted, by path and in all.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    fmt::{self, Display},
+    sync::Arc,
+    time::Duration,
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +22,27 @@ pub struct KernelReadings {
     pub all_disabled: bool,
     /// The programs that may be looked at.
     pub programs: Vec<ProgramRuns>,
+    /// The programs that the kernel has refused.
+    pub refusals: Vec<Refusal>,
+}
+
+/// A BPF program that the kernel has refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub program: &'static str,
+    /// Its kind, as `iter/tcp`.
+    pub kind: String,
+    /// It says what goes without the program.
+    pub without: &'static str,
+    /// The kernel's error and the verifier's last words.
+    pub reason: String,
+}
+
+impl Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { program, kind, without, .. } = self;
+        write!(f, "this kernel refuses the BPF program {program} ({kind}): {without}")
+    }
 }
 
 /// The runs of a program of ours, or of all that a law consists of, as far as the kernel has

@@ -48,6 +48,7 @@ pub struct DocumentSchema {
 pub fn all() -> Vec<DocumentSchema> {
     vec![
         of::<check::Report>("check"),
+        of::<check::Kernel>("check --host"),
         of::<plan::Plan>("plan"),
         of::<simulate::Simulated>("simulate"),
         of::<Status>("status"),

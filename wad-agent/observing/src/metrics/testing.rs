@@ -74,6 +74,7 @@ pub fn example() -> Readings {
             before: "212992".to_owned(),
             after: "6571899".to_owned(),
         }],
+        refusals: Vec::new(),
         too_low: Vec::new(),
         reloads: Reloads {
             applied: 8,

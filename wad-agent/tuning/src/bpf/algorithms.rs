@@ -40,20 +40,28 @@ pub fn load(
     if laws.is_empty() || struct_ops::unsound(btf).is_some() {
         return Ok(Vec::new());
     }
+    let maps = maps::open_all(pins)?;
+    let fds = maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
+    let named = |law: &Law| (*law, instance.algorithm(law.name()));
+    load_with(&fds, &laws.iter().map(named).collect::<Vec<_>>(), btf)
+}
+
+/// Loads laws, each for its name, with these maps.
+pub fn load_with(
+    maps: &HashMap<&str, BorrowedFd<'_>>,
+    laws: &[(Law, String)],
+    btf: &KernelBtf,
+) -> Result<Vec<CongestionControl>> {
     let tcp_sock = tcp_sock_offsets(btf).map_err(StructOpsError::from)?;
     let rate_sample = rate_sample_offsets(btf).map_err(StructOpsError::from)?;
     let globals = HashMap::from([
         ("TCP_SOCK", (maps::bytes(&tcp_sock), true)),
         ("RATE_SAMPLE", (maps::bytes(&rate_sample), true)),
     ]);
-    let maps = maps::open_all(pins)?;
-    let fds: HashMap<&str, BorrowedFd<'_>> =
-        maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
     let object =
-        LinkedObject::link(objects::congestion(), globals, &fds).map_err(StructOpsError::from)?;
-    let load = |law: &Law| {
-        let name = instance.algorithm(law.name());
-        Ok(CongestionControl::load(&name, &callbacks(*law), &object, btf)?)
+        LinkedObject::link(objects::congestion(), globals, maps).map_err(StructOpsError::from)?;
+    let load = |(law, name): &(Law, String)| {
+        Ok(CongestionControl::load(name, &callbacks(*law), &object, btf)?)
     };
     laws.iter().map(load).collect()
 }

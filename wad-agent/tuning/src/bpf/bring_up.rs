@@ -32,7 +32,7 @@ pub struct InKernel {
 pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKernel> {
     pins.make_folder()?;
     sets::make(pins)?;
-    let mut object = load_object(pins, btf)?;
+    let mut object = load_object(Some(pins), btf)?;
     let mut maps = Maps::open(pins, setup.left_alone)?;
     let missing = algorithms::missing(pins, setup.instance, setup.paths);
     // Most of a start is the verifier's work, and waits for grace periods of RCU.
@@ -119,8 +119,8 @@ pub fn is_attached_to(pins: &Pins, cgroup: &Cgroup) -> bool {
     attached.is_ok_and(|id| id == Some(cgroup.id))
 }
 
-/// Makes and pins the maps, and gets the tuner ready for loading.
-fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
+/// Makes the maps, pins them if there is a place, and gets the tuner ready for loading.
+pub fn load_object(pins: Option<&Pins>, btf: &KernelBtf) -> Result<aya::Ebpf> {
     let has_mptcp = u8::from(btf.has_function("bpf_skc_to_mptcp_sock"));
     let (choices, defaults) = (offsets::choices(btf)?, offsets::defaults(btf)?);
     let (sock, task) = (offsets::sock(btf)?, offsets::task(btf)?);
@@ -131,7 +131,8 @@ fn load_object(pins: &Pins, btf: &KernelBtf) -> Result<aya::Ebpf> {
     loader.override_global("SOCK", &sock, true);
     loader.override_global("TASK", &task, true);
     loader.map_max_entries("FLOWS", maps::most_flows(memory_bytes()?));
-    let paths: Vec<_> = maps::NAMES.iter().map(|name| (name, pins.map(name))).collect();
+    let pinned = pins.into_iter().flat_map(|pins| maps::NAMES.map(|name| (name, pins.map(name))));
+    let paths: Vec<_> = pinned.collect();
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }
@@ -148,7 +149,7 @@ fn memory_bytes() -> Result<u64> {
 
 /// Loads the tuner or, where the kernel refuses that, the one that does without
 /// an instruction that came with Linux 5.12.
-fn load_tuner(object: &mut aya::Ebpf) -> Result<&mut SockOps> {
+pub fn load_tuner(object: &mut aya::Ebpf) -> Result<&mut SockOps> {
     let Err(error) = tuner(object, "wad_tuner")?.load() else { return tuner(object, "wad_tuner") };
     let plain = tuner(object, "wad_tuner_plain")?;
     // What is wrong with both is said of the first.

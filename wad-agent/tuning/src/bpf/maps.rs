@@ -432,6 +432,7 @@ impl Maps {
                 refused: refused.remove(index).unwrap_or_default(),
             });
         Ok(KernelReadings {
+            refusals: Vec::new(),
             paths: paths.collect(),
             counters,
             generation: self.get(Setting::Generation)?,

@@ -22,7 +22,7 @@ mod options;
 mod pinned_policies;
 mod pins;
 mod processes;
-pub mod programs;
+mod programs;
 mod progress;
 mod records;
 mod recount;
@@ -34,6 +34,7 @@ mod set_maps;
 mod sets;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod trial;
 mod watchers;
 
 use std::{
@@ -53,7 +54,7 @@ use links::Links;
 pub use maps::Bounds;
 use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
-use programs::{Loader, Refusal, Refusals};
+use programs::{Loader, Refusals};
 pub use progress::ProgressReader;
 use recount::Recount;
 pub use running::BroughtAlong;
@@ -186,7 +187,8 @@ impl Tuning {
     /// Returns what the kernel side has counted.
     pub fn readings(&self) -> Result<KernelReadings> {
         let programs = runs::read(&self.pins, self.registered.as_ref());
-        Ok(KernelReadings { programs, ..self.maps().readings()? })
+        let refusals = self.refusals.all();
+        Ok(KernelReadings { programs, refusals, ..self.maps().readings()? })
     }
 
     /// Returns when the kernel began to count, for this agent and for those before it; None
@@ -461,11 +463,6 @@ impl Tuning {
 
     fn loader<'a>(&'a self, btf: &'a KernelBtf) -> Loader<'a> {
         Loader { pins: &self.pins, btf, cgroup_id: self.links().cgroup.id }
-    }
-
-    /// Returns the programs that the kernel has refused, of those that were tried so far.
-    pub fn refusals(&self) -> Vec<Refusal> {
-        self.refusals.all()
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {

@@ -40,10 +40,13 @@ pub fn detach_unwanted(pins: &Pins, paths: &[PathPolicy]) -> Result<()> {
 
 pub fn load(pins: &Pins) -> Result<OwnedFd> {
     let maps = maps::open_all(pins)?;
-    let fds: HashMap<&str, BorrowedFd<'_>> =
-        maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
+    load_with(&maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect())
+}
+
+/// Loads it with these maps.
+pub fn load_with(maps: &HashMap<&str, BorrowedFd<'_>>) -> Result<OwnedFd> {
     let object =
-        LinkedObject::link(objects::tuner(), HashMap::new(), &fds).map_err(StructOpsError::from)?;
+        LinkedObject::link(objects::tuner(), HashMap::new(), maps).map_err(StructOpsError::from)?;
     Ok(struct_ops::load(&sys::ProgramLoad {
         name: PROGRAM,
         instructions: object.instructions(PROGRAM).map_err(StructOpsError::from)?,

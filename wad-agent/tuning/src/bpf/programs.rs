@@ -15,6 +15,7 @@ use wad_struct_ops::{self as struct_ops, KernelBtf, LinkedObject, StructOpsError
 use wad_toolbox::{causes::told, mutex::locked};
 
 use super::{Pins, Result, maps, objects, offsets};
+use crate::readings::Refusal;
 
 /// A program that the kernel may refuse.
 #[derive(Debug, PartialEq, Eq)]
@@ -200,7 +201,7 @@ impl Loader<'_> {
 
 /// Links the tuner's object against maps, for the flows of a cgroup and these members of
 /// `struct tcp_sock`.
-fn link(
+pub fn link(
     maps: &HashMap<&str, BorrowedFd<'_>>,
     btf: &KernelBtf,
     (cgroup_id, members): (u64, &Members),
@@ -225,7 +226,7 @@ fn link(
 }
 
 /// Loads a program of the linked object.
-fn load_from(object: &LinkedObject, btf: &KernelBtf, program: &Optional) -> Result<OwnedFd> {
+pub fn load_from(object: &LinkedObject, btf: &KernelBtf, program: &Optional) -> Result<OwnedFd> {
     let Optional { name, kind, .. } = *program;
     let mut instructions = object.instructions(name).map_err(StructOpsError::from)?.to_vec();
     let tracing = bpf_prog_type::BPF_PROG_TYPE_TRACING;
@@ -258,13 +259,6 @@ fn load_from(object: &LinkedObject, btf: &KernelBtf, program: &Optional) -> Resu
 #[derive(Default)]
 pub struct Refusals(Mutex<BTreeMap<&'static str, Refusal>>);
 
-/// A program that was refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    pub program: &'static Optional,
-    pub reason: String,
-}
-
 impl Refusals {
     /// Notes what came of loading a program. A refusal is logged, with what goes without it.
     pub fn note<T>(&self, program: &'static Optional, loaded: Result<T>) -> Option<T> {
@@ -288,8 +282,9 @@ impl Refusals {
         match &loaded {
             Ok(_) => refused.remove(program.name),
             Err(error) => {
-                let reason = told(error);
-                refused.insert(program.name, Refusal { program, reason })
+                let Optional { name, kind, without, .. } = *program;
+                let (kind, reason) = (kind.to_string(), told(error));
+                refused.insert(name, Refusal { program: name, kind, without, reason })
             }
         };
         loaded

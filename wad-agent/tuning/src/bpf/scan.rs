@@ -2,7 +2,7 @@
 //! of all network namespaces at once, without a lock of any socket.
 
 use std::{
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     slice,
     sync::Mutex,
     time::Duration,
@@ -122,7 +122,7 @@ impl Loaded {
         (program, members): (&Optional, &Members),
         output: Output,
     ) -> Result<Self> {
-        let program = loader.load_with(program, members, Some(output.map.as_fd()))?;
+        let program = loader.load_with(program, members, Some(output.map()))?;
         Ok(Self { program, output })
     }
 
@@ -140,7 +140,7 @@ fn clock_error(error: nix::Error) -> TuningError {
 }
 
 /// The output of a scan: an array that the kernel writes and this process has in its memory.
-struct Output {
+pub struct Output {
     map: OwnedFd,
     memory: MmapRaw,
     record_bytes: usize,
@@ -149,7 +149,7 @@ struct Output {
 }
 
 impl Output {
-    fn new(record_bytes: usize, records: usize) -> Result<Self> {
+    pub fn new(record_bytes: usize, records: usize) -> Result<Self> {
         // The header is the first.
         let entries = records + 1;
         let spec = sys::MapSpec {
@@ -165,6 +165,10 @@ impl Output {
         let memory = MmapOptions::new().len(record_bytes * entries).map_raw(&map);
         let memory = memory.map_err(TuningError::Scan)?;
         Ok(Self { map, memory, record_bytes, records })
+    }
+
+    pub fn map(&self) -> BorrowedFd<'_> {
+        self.map.as_fd()
     }
 
     fn begin(&self, scan: u64) {
