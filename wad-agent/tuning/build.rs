@@ -90,12 +90,14 @@ fn main() {
     }
 }
 
-/// An object without its DWARF, which is nine tenths of it. The kernel reads BTF.
+/// An object without its DWARF, which is nine tenths of it, and without the relocations of its
+/// BTF, which is right as it stands. The kernel reads BTF.
 fn without_debug(object: &[u8]) -> Vec<u8> {
     let mut builder = Builder::read(object).expect("bpf-linker writes ELF");
     for section in &mut builder.sections {
         let name = section.name.as_slice();
-        section.delete = name.starts_with(b".debug_") || name.starts_with(b".rel.debug_");
+        let unread: [&[u8]; 3] = [b".debug_", b".rel.debug_", b".rel.BTF"];
+        section.delete = unread.iter().any(|unread| name.starts_with(unread));
     }
     // Their symbols go with them.
     builder.delete_orphans();

@@ -46,14 +46,22 @@ impl Access for Scanned {
         if tcp_sock_type() != 0 {
             return Typed::load(from);
         }
-        let mut value = core::mem::MaybeUninit::<T>::zeroed();
-        // SAFETY: fills the value, whatever the address; with zeros if nothing is there. All bits
-        // are numbers.
-        unsafe {
-            bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, from.cast());
-            value.assume_init()
-        }
+        let number = copied(from as u64, size_of::<T>() as u32);
+        // SAFETY: the first bytes of the number, of which all bits are numbers. (BPF programs are
+        // built for little-endian machines alone.)
+        unsafe { core::mem::transmute_copy(&number) }
     }
+}
+
+/// Returns a number of at most eight bytes at an address; zero if nothing is there. It is a
+/// function of its own for want of room: there are hundreds of loads.
+#[inline(never)]
+fn copied(address: u64, bytes: u32) -> u64 {
+    let mut number = 0_u64;
+    let bytes = if bytes > 8 { 8 } else { bytes };
+    // SAFETY: fills as much of the number as is asked for, whatever the address.
+    unsafe { bpf_probe_read_kernel((&raw mut number).cast(), bytes, address as *const _) };
+    number
 }
 
 #[inline(always)]
