@@ -88,6 +88,7 @@ mod removed_paths;
 mod resume;
 mod reuse;
 mod running;
+mod scans;
 mod scenarios;
 pub mod scrapers;
 mod sets;
