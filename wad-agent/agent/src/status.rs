@@ -66,10 +66,13 @@ pub struct Status {
     pub generation: u64,
     /// Reloads of the configuration, since the start.
     pub reloads: ReloadStatus,
-    /// Capabilities that the agent does without, and BPF programs that the kernel refuses, each
-    /// with what goes without it; and ceilings of the host that it could not raise.
+    /// Capabilities that the agent does without, each with what goes without it; and ceilings of
+    /// the host that it could not raise.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lacking: Vec<String>,
+    /// BPF programs that the kernel refuses, each with what goes without it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub programs_refused: Vec<String>,
     /// Parts that are not in the kernel any more where they belong, each with the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub detached: Vec<String>,
@@ -453,10 +456,9 @@ impl Status {
             generation: readings.generation,
             reloads: readings.reloads.into(),
             lacking: Vec::from_iter(
-                privileges
-                    .chain(readings.refusals.iter().map(ToString::to_string))
-                    .chain(readings.too_low.iter().map(ToString::to_string)),
+                privileges.chain(readings.too_low.iter().map(ToString::to_string)),
             ),
+            programs_refused: readings.refusals.iter().map(ToString::to_string).collect(),
             detached: readings.attachment.faults().map(str::to_owned).collect(),
             memory_held_bytes: readings.memory.held_bytes,
             memory_limit_bytes: readings.memory.limit_bytes,

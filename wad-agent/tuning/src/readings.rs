@@ -41,7 +41,7 @@ pub struct Refusal {
 impl Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { program, kind, without, .. } = self;
-        write!(f, "this kernel refuses the BPF program {program} ({kind}): {without}")
+        write!(f, "BPF program {program} ({kind}): {without}")
     }
 }
 

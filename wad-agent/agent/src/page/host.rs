@@ -56,6 +56,8 @@ fn facts(status: &Status) -> Vec<words::Fact> {
     let pods = status.pods.as_ref().map(|pods| format!("{} known", words::count(pods.known)));
     let refused = status.page.as_ref().map(|page| words::count(page.refused));
     let refused = refused.map(|count| format!("{count}, with clients that were too slow"));
+    let without: Vec<_> = status.lacking.iter().chain(&status.programs_refused).cloned().collect();
+    let without = Some(without.join("; ")).filter(|text| !text.is_empty());
     vec![
         ("Version", Some(status.version.clone())),
         ("Instance", Some(format!("{}, process {}", status.instance, status.pid))),
@@ -76,7 +78,7 @@ fn facts(status: &Status) -> Vec<words::Fact> {
         ("Pods", pods),
         ("Probes", probes),
         ("Refused by this page", refused),
-        ("Goes without", Some(status.lacking.join("; ")).filter(|text| !text.is_empty())),
+        ("Goes without", without),
     ]
 }
 

@@ -42,6 +42,9 @@ pub fn write(status: &Status, out: &mut dyn Write) -> io::Result<()> {
     for lacking in &status.lacking {
         writeln!(out, "lacking  {lacking}")?;
     }
+    for refused in &status.programs_refused {
+        writeln!(out, "refused  {refused}")?;
+    }
     let (held, limit) = (status.memory_held_bytes, status.memory_limit_bytes);
     writeln!(out, "memory   {} of {} held by TCP", Bytes(held), Bytes(limit))?;
     let disabled = status.paths.iter().filter(|path| path.state == PathState::Disabled).count();
