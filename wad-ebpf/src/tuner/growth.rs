@@ -30,7 +30,7 @@ use crate::{
     sockets,
 };
 
-scan!("wad_needs" over FLOWS, visit(cookie: u64, flow: Flow) {
+scan!("wad_needs", over FLOWS visit(cookie: u64, flow: Flow) {
     if flow.is_tuned()
         && let Some(socket) = Visited::of_flow(cookie, flow).filter(Visited::is_in_use)
         && let Some(record) = scan::room::<Holding>()

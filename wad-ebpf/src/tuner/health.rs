@@ -13,7 +13,7 @@ use crate::{
     socket::Visited,
 };
 
-scan!("wad_health" over FLOWS, visit(cookie: u64, flow: Flow) {
+scan!("wad_health", over FLOWS visit(cookie: u64, flow: Flow) {
     if flow.outcome != Outcome::Ended as u32
         && let Some(socket) = Visited::of_flow(cookie, flow).filter(Visited::can_send)
         && let Some(record) = scan::room::<Health>()

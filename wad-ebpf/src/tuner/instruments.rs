@@ -36,7 +36,7 @@ struct Record {
     signals: Signals,
 }
 
-scan!("wad_instruments" over FLOWS, visit(cookie: u64, flow: Flow) {
+scan!("wad_instruments", over FLOWS visit(cookie: u64, flow: Flow) {
     if flow.outcome != Outcome::Ended as u32
         && flow.established_ns != 0
         && let Some(socket) = Visited::of_flow(cookie, flow)

@@ -1,5 +1,5 @@
-//! The counts of paths are held against the flows that there are, in three scans: over the paths,
-//! over the flows of all network namespaces, and over the paths again.
+//! The counts of paths are held against the flows that there are, by a walk over the paths, over the
+//! flows of all network namespaces, and over the paths again.
 
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
@@ -25,17 +25,20 @@ fn counted(stats: &mut PathStats) -> Counted {
     }
 }
 
-scan!("wad_walk_begins" over PATHS, begin(_policy: u32, stats: PathStats) {
+scan!("wad_recount",
+    over PATHS begin(_policy: u32, stats: PathStats) { begin_walk(stats); }
+    over FLOWS visit(cookie: u64, flow: Flow) { walk(cookie, flow); }
+    over PATHS finish(_policy: u32, stats: PathStats) { end_walk(stats); }
+);
+
+#[inline(always)]
+fn begin_walk(stats: &mut PathStats) {
     stats.walk.before = counted(stats);
     stats.walk.seen = Seen::default();
     // Later than the counts: of what they hold, all was matched before.
     // SAFETY: reads the clock.
     stats.walk.began_ns = unsafe { bpf_ktime_get_ns() };
-});
-
-scan!("wad_walk" over FLOWS, visit(cookie: u64, flow: Flow) {
-    walk(cookie, flow);
-});
+}
 
 #[inline(always)]
 fn walk(cookie: u64, flow: &Flow) {
@@ -78,7 +81,8 @@ fn see(flow: &Flow) {
     seen.add(is_tuned, [flow.matched_ns, flow.established_ns], began_ns);
 }
 
-scan!("wad_walk_ends" over PATHS, finish(_policy: u32, stats: PathStats) {
+#[inline(always)]
+fn end_walk(stats: &mut PathStats) {
     let after = counted(stats);
     let found = Drift::between(&stats.walk.before, &after, &stats.walk.seen);
     let agreed = found.agreed(&stats.walk.found);
@@ -96,4 +100,4 @@ scan!("wad_walk_ends" over PATHS, finish(_policy: u32, stats: PathStats) {
         Shared::new(&mut stats.closed).add(agreed.unseen as u64);
         Shared::new(&mut stats.unseen).add(agreed.unseen as u64);
     }
-});
+}

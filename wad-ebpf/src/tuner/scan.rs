@@ -9,45 +9,45 @@
 use wad_common::scan::Header;
 use wad_ebpf::maps::OUTPUT;
 
-/// Makes the program of a scan: its name, its map, and the function that is called for each
-/// element.
+/// Makes the program of a scan: its name, and the maps that it goes over, one after the other, each
+/// with a function that is called for every element.
 ///
 /// aya-obj knows no programs of type `syscall`. They are in a section that it parses like any
 /// other, and the agent loads them itself.
 macro_rules! scan {
-    ($name:literal over $map:ident, $visit:ident($key:ident: $of:ty, $value:ident: $to:ty) $body:block) => {
+    ($name:literal, $(over $map:ident $visit:ident($key:ident: $of:ty, $value:ident: $to:ty) $body:block)+) => {
         const _: () = {
             #[unsafe(export_name = $name)]
             #[unsafe(link_section = "freplace/scan")]
             extern "C" fn scan(_ctx: *mut core::ffi::c_void) -> u32 {
-                let callback = $visit as *const () as *mut core::ffi::c_void;
-                let map = wad_ebpf::maps::address(&wad_ebpf::maps::$map);
-                // SAFETY: the function takes what the kernel calls it with for this map.
-                unsafe {
-                    aya_ebpf::helpers::generated::bpf_for_each_map_elem(
-                        map,
-                        callback,
-                        core::ptr::null_mut(),
-                        0,
-                    )
-                };
+                $(
+                    let callback = $visit as *const () as *mut core::ffi::c_void;
+                    let map = wad_ebpf::maps::address(&wad_ebpf::maps::$map);
+                    let none = core::ptr::null_mut();
+                    // SAFETY: the function takes what the kernel calls it with for this map.
+                    unsafe {
+                        aya_ebpf::helpers::generated::bpf_for_each_map_elem(map, callback, none, 0)
+                    };
+                )+
                 0
             }
 
-            extern "C" fn $visit(
-                _map: *mut core::ffi::c_void,
-                key: *const $of,
-                value: *mut $to,
-                _ctx: *mut core::ffi::c_void,
-            ) -> u64 {
-                // SAFETY: an element of the map, whose memory stays an element of it for as long
-                // as this run. Others may change it meanwhile, each field by itself: what is made
-                // of it holds until the next scan.
-                let ($key, $value) = unsafe { (key.read_volatile(), &mut *value) };
-                $body
-                // Go on with the next.
-                0
-            }
+            $(
+                extern "C" fn $visit(
+                    _map: *mut core::ffi::c_void,
+                    key: *const $of,
+                    value: *mut $to,
+                    _ctx: *mut core::ffi::c_void,
+                ) -> u64 {
+                    // SAFETY: an element of the map, whose memory stays an element of it for as
+                    // long as this run. Others may change it meanwhile, each field by itself:
+                    // what is made of it holds until the next scan.
+                    let ($key, $value) = unsafe { (key.read_volatile(), &mut *value) };
+                    $body
+                    // Go on with the next.
+                    0
+                }
+            )+
         };
     };
 }

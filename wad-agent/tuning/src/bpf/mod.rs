@@ -25,7 +25,6 @@ mod processes;
 mod programs;
 mod progress;
 mod records;
-mod recount;
 mod running;
 mod runs;
 mod saved;
@@ -56,9 +55,9 @@ use maps::Maps;
 pub use pins::{Pins, PinsError, exist};
 use programs::{Loader, Refusals};
 pub use progress::ProgressReader;
-use recount::Recount;
 pub use running::BroughtAlong;
 use running::Running;
+use scan::Scan;
 use tracing::warn;
 use wad_common::{
     counter::Counter, event::Kind, growth::Holding, instruments::Members, policy::Policy,
@@ -92,8 +91,8 @@ pub struct Tuning {
     running: Mutex<Option<Arc<Running>>>,
     /// The programs for buffers that grow; None as above.
     growth: Option<Growth>,
-    /// The programs that look what there is to be counted; None as above.
-    recount: Option<Recount>,
+    /// The scan of all that there is to be counted; None as above.
+    recount: Option<Scan>,
     /// Tells of the programs of laws; None where there can be none.
     registered: Option<Registered>,
     refusals: Refusals,
@@ -152,7 +151,8 @@ impl Tuning {
             let refusals = Refusals::default();
             let running = refusals.note(&programs::RUNNING, Running::load(loader)).map(Arc::new);
             let growth = Growth::load(loader, &refusals);
-            let recount = refusals.note(&programs::WALK, Recount::load(loader));
+            let recount = Scan::load(loader, &programs::RECOUNT, 0, &Members::NONE);
+            let recount = refusals.note(&programs::RECOUNT, recount);
             watchers::attach_all(loader, &refusals);
             let (maps, running) = (Mutex::new(maps), Mutex::new(running));
             let mut links: Links = links;
@@ -380,7 +380,7 @@ impl Tuning {
     pub fn recount(&self) -> Result<()> {
         let Some(recount) = &self.recount else { return Ok(()) };
         let gone = self.maps().gone_paths()?;
-        recount.walk()?;
+        recount.run()?;
         if !gone.is_empty() {
             self.maps().forget(&gone)?;
         }

@@ -75,14 +75,12 @@ pub const NEEDS: Optional = Optional {
 };
 pub const GROWING: Optional =
     Optional { name: "wad_growing", kind: Kind::Iterator("tcp"), ..NEEDS };
-pub const WALK_BEGINS: Optional = Optional {
-    name: "wad_walk_begins",
+pub const RECOUNT: Optional = Optional {
+    name: "wad_recount",
     kind: Kind::Scan,
     is_bonus: false,
     without: "flows whose end another program on the cgroup hides are counted for ever",
 };
-pub const WALK: Optional = Optional { name: "wad_walk", ..WALK_BEGINS };
-pub const WALK_ENDS: Optional = Optional { name: "wad_walk_ends", ..WALK_BEGINS };
 pub const ACCEPTED: Optional = Optional {
     name: "wad_accepted",
     kind: Kind::FunctionExit("inet_csk_accept"),
@@ -133,15 +131,13 @@ pub const OTHERS: Optional = Optional {
 };
 
 /// All that a kernel of today is given.
-pub const ALL: [&Optional; 13] = [
+pub const ALL: [&Optional; 11] = [
     &NEEDS,
     &GROWING,
     &INSTRUMENTS,
     &PROGRESS,
     &HEALTH,
-    &WALK_BEGINS,
-    &WALK,
-    &WALK_ENDS,
+    &RECOUNT,
     &RUNNING,
     &OTHERS,
     &HOLDERS,

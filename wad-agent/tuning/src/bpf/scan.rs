@@ -2,7 +2,7 @@
 //! of all network namespaces at once, without a lock of any socket.
 
 use std::{
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    os::fd::{AsFd as _, OwnedFd},
     slice,
     sync::Mutex,
     time::Duration,
@@ -36,7 +36,7 @@ const ATTEMPTS: usize = 8;
 pub struct Scan {
     pins: Pins,
     program: &'static Optional,
-    /// Bytes of an element of its output.
+    /// Bytes of each of its records, 0 where it has none.
     record_bytes: usize,
     members: Box<Members>,
     /// One run at a time has the output.
@@ -58,9 +58,8 @@ impl Scan {
         record_bytes: usize,
         members: &Members,
     ) -> Result<Self> {
-        let record_bytes = record_bytes.next_multiple_of(8).max(size_of::<Header>());
-        let output = Output::new(record_bytes, least_records(record_bytes))?;
-        let loaded = Mutex::new(Loaded::load(loader, (program, members), output)?);
+        let loaded = Loaded::load(loader, (program, members), record_bytes, 0)?;
+        let loaded = Mutex::new(loaded);
         let (pins, members) = (loader.pins.clone(), Box::new(*members));
         Ok(Self { pins, program, record_bytes, members, loaded })
     }
@@ -90,7 +89,7 @@ impl Scan {
             take(loaded.output.records(written as usize), missing == 0);
             let records = written as usize + missing as usize;
             let room = loaded.output.records;
-            let has_spare = room > least_records(self.record_bytes).max(SPARE * records);
+            let has_spare = room > room_for(self.record_bytes, SPARE * records);
             if missing != 0 || has_spare {
                 self.resize(&mut loaded, records + records / 2)?;
             }
@@ -103,26 +102,30 @@ impl Scan {
 
     /// Loads the program anew, with room for so many records.
     fn resize(&self, loaded: &mut Loaded, records: usize) -> Result<()> {
-        let records = records.max(least_records(self.record_bytes));
-        let output = Output::new(self.record_bytes, records)?;
         // A scan changes no socket, of whatever cgroup.
         let loader = Loader { pins: &self.pins, btf: &KernelBtf::read()?, cgroup_id: 0 };
-        *loaded = Loaded::load(loader, (self.program, &self.members), output)?;
+        let of = (self.program, &*self.members);
+        *loaded = Loaded::load(loader, of, self.record_bytes, records)?;
         Ok(())
     }
 }
 
-const fn least_records(record_bytes: usize) -> usize {
-    LEAST_BYTES / record_bytes
+/// Returns how many records there is room for where so many are needed.
+fn room_for(record_bytes: usize, needed: usize) -> usize {
+    // A scan without records needs no room for any.
+    LEAST_BYTES.checked_div(record_bytes).map_or(0, |least| least.max(needed))
 }
 
 impl Loaded {
     fn load(
         loader: Loader<'_>,
         (program, members): (&Optional, &Members),
-        output: Output,
+        record_bytes: usize,
+        records: usize,
     ) -> Result<Self> {
-        let program = loader.load_with(program, members, Some(output.map()))?;
+        let (map, output) = Output::new(record_bytes, room_for(record_bytes, records))?;
+        let program = loader.load_with(program, members, Some(map.as_fd()))?;
+        // The program and the memory keep the map: descriptors may be few.
         Ok(Self { program, output })
     }
 
@@ -141,15 +144,17 @@ fn clock_error(error: nix::Error) -> TuningError {
 
 /// The output of a scan: an array that the kernel writes and this process has in its memory.
 pub struct Output {
-    map: OwnedFd,
     memory: MmapRaw,
+    /// Bytes of an element.
     record_bytes: usize,
     /// There is room for so many.
     records: usize,
 }
 
 impl Output {
-    pub fn new(record_bytes: usize, records: usize) -> Result<Self> {
+    /// Makes an output, and the map that it is.
+    pub fn new(record_bytes: usize, records: usize) -> Result<(OwnedFd, Self)> {
+        let record_bytes = record_bytes.next_multiple_of(8).max(size_of::<Header>());
         // The header is the first.
         let entries = records + 1;
         let spec = sys::MapSpec {
@@ -164,11 +169,7 @@ impl Output {
             .map_err(|source| TuningError::Sets { name: OUTPUT, source })?;
         let memory = MmapOptions::new().len(record_bytes * entries).map_raw(&map);
         let memory = memory.map_err(TuningError::Scan)?;
-        Ok(Self { map, memory, record_bytes, records })
-    }
-
-    pub fn map(&self) -> BorrowedFd<'_> {
-        self.map.as_fd()
+        Ok((map, Self { memory, record_bytes, records }))
     }
 
     fn begin(&self, scan: u64) {

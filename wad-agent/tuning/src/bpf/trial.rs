@@ -66,8 +66,8 @@ pub fn try_programs() -> Result<Vec<Trial>> {
         without: "`wad run` does not start".to_owned(),
         refusal: refusal(tuner),
     }];
-    let output = Output::new(RECORD_BYTES, 1)?;
-    let maps = maps(&object).chain([("OUTPUT", output.map())]).collect();
+    let (output, _) = Output::new(RECORD_BYTES, 1)?;
+    let maps = maps(&object).chain([("OUTPUT", output.as_fd())]).collect();
     trials.push(Trial {
         program: "wad_options".to_owned(),
         kind: "cgroup/setsockopt".to_owned(),
