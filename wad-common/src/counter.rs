@@ -45,9 +45,11 @@ pub enum Setting {
     /// Whether any flow of a policy set offers another receive window at first than one
     /// that is untuned: a bit for each of the two sets, by their places.
     Offers = 5,
+    /// Slots of flows that may be in use, from the first on; 0 before any is.
+    Slots = 6,
 }
 
 impl Setting {
     /// Length of the map.
-    pub const COUNT: u32 = 6;
+    pub const COUNT: u32 = 7;
 }

@@ -207,7 +207,7 @@ pub enum Visit {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Cookie of its socket: its key in the map. A scan that finds another key here meets the
+    /// Cookie of its socket: its key in the map. A scan that finds another one here meets the
     /// element while it is given to another flow.
     pub cookie: u64,
     /// Address of its `struct tcp_sock`, by which scans read it. It may be gone, or be another
@@ -244,6 +244,10 @@ pub struct Flow {
     /// The user that its socket belonged to when that was asked, for a rule; else
     /// [`ANY_USER`](crate::policy::ANY_USER).
     pub user: u32,
+    /// The slot by which scans find it, counted from 1; 0 for none.
+    pub slot: u32,
+    /// Keeps the record free of implicit padding.
+    pub reserved: u32,
     /// The settings were these before anything was changed.
     pub before: Settings,
     /// The settings were these after everything was changed.
@@ -263,7 +267,7 @@ pub struct Flow {
     /// It does this with what is known of its path's capacity.
     pub resuming: Resuming,
 }
-record!(Flow, size = 360);
+record!(Flow, size = 368);
 
 impl Flow {
     /// Whether it is tuned, but for what the kernel has refused.

@@ -91,6 +91,11 @@ const USUAL_FLOWS: usize = 1 << 17;
 #[btf_map(name = "FLOWS")]
 pub static FLOWS: HashMap<u64, Flow, USUAL_FLOWS, { BPF_F_NO_PREALLOC as usize }> = HashMap::new();
 
+/// The cookies of the flows, each in its slot; 0 where there is none. Scans go over these: over the
+/// buckets of [`FLOWS`] they would take milliseconds where there is hardly a flow.
+#[btf_map(name = "SLOTS")]
+pub static SLOTS: Array<u64, { 2 * USUAL_FLOWS }> = Array::new();
+
 /// What a socket has kept of its latest flow, for the next connection that it makes: only of
 /// sockets that a process holds still when their connection has ended.
 #[btf_map(name = "EARLIER")]

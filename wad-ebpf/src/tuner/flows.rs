@@ -23,7 +23,7 @@ use wad_common::{
 };
 use wad_ebpf::{counts, maps::FLOWS, policies};
 
-use crate::{account, options, own::Unnoted, report, resume, socket::Socket};
+use crate::{account, options, own::Unnoted, report, resume, slots, socket::Socket};
 
 /// The state of the socket's connection, if that is not over.
 #[inline(always)]
@@ -38,7 +38,11 @@ pub fn adopt<'a, const ADDITION: bool>(
     role: Role,
 ) -> Option<(&'a mut Flow, &'a Policy)> {
     let (policy, matched) = find(socket)?;
-    adopt_under::<ADDITION>(socket, role, policy, matched)
+    let adopted = adopt_under::<ADDITION>(socket, role, policy, matched);
+    if adopted.is_none() && !socket.is_mptcp_subflow() {
+        account::count(Counter::NoStorage);
+    }
+    adopted
 }
 
 /// Returns the policy that a flow falls under, unless it is a probe's.
@@ -64,7 +68,8 @@ pub struct Match {
     pub user: u32,
 }
 
-/// Tunes a flow that is known to fall under a policy.
+/// Tunes a flow that is known to fall under a policy; None where it is a multipath subflow, or where
+/// there is no room for its state.
 #[inline(always)]
 pub fn adopt_under<'a, const ADDITION: bool>(
     socket: &impl Socket,
@@ -76,10 +81,7 @@ pub fn adopt_under<'a, const ADDITION: bool>(
         account::count(Counter::MptcpSubflows);
         return None;
     }
-    let Some(flow) = socket.flow_or_insert() else {
-        account::count(Counter::NoStorage);
-        return None;
-    };
+    let flow = socket.flow_or_insert()?;
     // Of the socket's last connection, should its end have gone unseen.
     account::release(flow);
     // A scan that comes by meanwhile counts none of the two.
@@ -94,6 +96,15 @@ pub fn adopt_under<'a, const ADDITION: bool>(
     }
     flow.socket = socket.address();
     flow.cookie = socket.cookie();
+    if ADDITION == account::FETCH && flow.slot == 0 {
+        match slots::take(flow.cookie) {
+            Some(slot) => flow.slot = slot,
+            None => {
+                let _ = FLOWS.remove(flow.cookie);
+                return None;
+            }
+        }
+    }
     // SAFETY: reads the clock.
     flow.matched_ns = unsafe { bpf_ktime_get_ns() };
     flow.established_ns = 0;
@@ -347,6 +358,14 @@ fn let_go(socket: &impl Socket, flow: &mut Flow, has_another: bool) {
     if flow.given != 0 && (has_another || socket.is_held()) {
         socket.keep(flow);
     }
+    forget(flow);
+}
+
+/// Removes a flow's state and its slot.
+#[inline(always)]
+pub fn forget(flow: &mut Flow) {
+    flow.outcome = Outcome::Ended as u32;
+    slots::give_back(flow.slot);
     // It is there.
     let _ = FLOWS.remove(flow.cookie);
 }

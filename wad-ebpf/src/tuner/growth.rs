@@ -3,6 +3,8 @@
 //! about. It scans the flows now and then (`wad_needs`), and visits the sockets of the network
 //! namespaces where there is anything to do ([`wad_growing`]).
 
+use core::ffi::c_void;
+
 use aya_ebpf::helpers::bpf_ktime_get_ns;
 use wad_common::{
     flow::{
@@ -25,23 +27,36 @@ use wad_ebpf::{
 
 use crate::{
     account, flows,
-    scan::{self, scan},
+    scan::{self, VisitFlow},
     socket::{Socket as _, Visited},
     sockets,
 };
 
-scan!("wad_needs", over FLOWS visit(cookie: u64, flow: Flow) {
-    if flow.is_tuned()
-        && let Some(socket) = Visited::of_flow(cookie, flow).filter(Visited::is_in_use)
-        && let Some(record) = scan::room::<Holding>()
-    {
-        // SAFETY: room for one record.
-        unsafe { record.write(needs(&socket, flow)) };
-        if socket.has_cookie(cookie) {
-            scan::keep();
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "freplace/scan")]
+pub extern "C" fn wad_needs(_ctx: *mut c_void) -> u32 {
+    scan::flows::<Needs>();
+    0
+}
+
+/// Reads what each flow holds and wants.
+struct Needs;
+
+impl VisitFlow for Needs {
+    #[inline(always)]
+    fn visit(flow: &mut Flow) {
+        if flow.is_tuned()
+            && let Some(socket) = Visited::of_flow(flow).filter(Visited::is_in_use)
+            && let Some(record) = scan::room::<Holding>()
+        {
+            // SAFETY: room for one record.
+            unsafe { record.write(needs(&socket, flow)) };
+            if socket.is_of(flow) {
+                scan::keep();
+            }
         }
     }
-});
+}
 
 #[inline(always)]
 fn needs(socket: &Visited<Scanned>, flow: &mut Flow) -> Holding {

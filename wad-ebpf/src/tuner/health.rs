@@ -1,6 +1,8 @@
 //! Flows of the paths tell how they get on: a scan, which the agent makes where guards watch
 //! paths. It changes nothing, not even what begins anew with each reading of their progress.
 
+use core::ffi::c_void;
+
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use wad_common::{
     flow::{Flow, Outcome},
@@ -9,22 +11,35 @@ use wad_common::{
 use wad_ebpf::kernel::Scanned;
 
 use crate::{
-    scan::{self, scan},
+    scan::{self, VisitFlow},
     socket::Visited,
 };
 
-scan!("wad_health", over FLOWS visit(cookie: u64, flow: Flow) {
-    if flow.outcome != Outcome::Ended as u32
-        && let Some(socket) = Visited::of_flow(cookie, flow).filter(Visited::can_send)
-        && let Some(record) = scan::room::<Health>()
-    {
-        // SAFETY: room for one record.
-        unsafe { record.write(health(&socket, flow)) };
-        if socket.has_cookie(cookie) {
-            scan::keep();
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "freplace/scan")]
+pub extern "C" fn wad_health(_ctx: *mut c_void) -> u32 {
+    scan::flows::<GetsOn>();
+    0
+}
+
+/// Reads how each flow gets on.
+struct GetsOn;
+
+impl VisitFlow for GetsOn {
+    #[inline(always)]
+    fn visit(flow: &mut Flow) {
+        if flow.outcome != Outcome::Ended as u32
+            && let Some(socket) = Visited::of_flow(flow).filter(Visited::can_send)
+            && let Some(record) = scan::room::<Health>()
+        {
+            // SAFETY: room for one record.
+            unsafe { record.write(health(&socket, flow)) };
+            if socket.is_of(flow) {
+                scan::keep();
+            }
         }
     }
-});
+}
 
 #[inline(always)]
 fn health(socket: &Visited<Scanned>, flow: &Flow) -> Health {

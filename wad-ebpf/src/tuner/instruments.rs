@@ -16,7 +16,7 @@ use wad_ebpf::kernel::{Access, Scanned};
 
 use crate::{
     flows,
-    scan::{self, scan},
+    scan::{self, VisitFlow},
     socket::{Socket as _, Visited},
     sockets,
 };
@@ -36,19 +36,32 @@ struct Record {
     signals: Signals,
 }
 
-scan!("wad_instruments", over FLOWS visit(cookie: u64, flow: Flow) {
-    if flow.outcome != Outcome::Ended as u32
-        && flow.established_ns != 0
-        && let Some(socket) = Visited::of_flow(cookie, flow)
-        && let Some(record) = scan::room::<Record>()
-    {
-        write(&socket, flow, record);
-        write_members(&socket, record);
-        if socket.has_cookie(cookie) {
-            scan::keep();
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "freplace/scan")]
+pub extern "C" fn wad_instruments(_ctx: *mut c_void) -> u32 {
+    scan::flows::<Reads>();
+    0
+}
+
+/// Reads what TCP knows of each flow.
+struct Reads;
+
+impl VisitFlow for Reads {
+    #[inline(always)]
+    fn visit(flow: &mut Flow) {
+        if flow.outcome != Outcome::Ended as u32
+            && flow.established_ns != 0
+            && let Some(socket) = Visited::of_flow(flow)
+            && let Some(record) = scan::room::<Record>()
+        {
+            write(&socket, flow, record);
+            write_members(&socket, record);
+            if socket.is_of(flow) {
+                scan::keep();
+            }
         }
     }
-});
+}
 
 #[inline(always)]
 fn write(socket: &Visited<Scanned>, flow: &Flow, record: *mut Record) {

@@ -18,6 +18,8 @@
 //! on with the kernel's.
 #![no_std]
 #![no_main]
+#![feature(core_intrinsics)]
+#![expect(internal_features, reason = "compare and exchange, see slots.rs")]
 
 mod account;
 mod flows;
@@ -35,6 +37,7 @@ mod resume;
 mod running;
 mod scan;
 mod signals;
+mod slots;
 mod socket;
 mod sockets;
 

@@ -1,6 +1,8 @@
 //! The flows of the paths tell what they have measured: a scan, which the agent makes now and
 //! then. It changes nothing but the most that arrived, which begins anew with each.
 
+use core::ffi::c_void;
+
 use aya_ebpf::helpers::generated::bpf_jiffies64;
 use wad_common::{
     flow::{Flow, Outcome},
@@ -9,23 +11,36 @@ use wad_common::{
 use wad_ebpf::kernel::Scanned;
 
 use crate::{
-    scan::{self, scan},
+    scan::{self, VisitFlow},
     socket::Visited,
 };
 
-scan!("wad_progress", over FLOWS visit(cookie: u64, flow: Flow) {
-    if flow.outcome != Outcome::Ended as u32
-        && let Some(socket) = Visited::of_flow(cookie, flow).filter(Visited::can_send)
-        && let Some(record) = scan::room::<Progress>()
-    {
-        // SAFETY: room for one record.
-        unsafe { record.write(progress(&socket, flow)) };
-        if socket.has_cookie(cookie) {
-            flow.arrivals.most_bytes_per_second = 0;
-            scan::keep();
+#[unsafe(no_mangle)]
+#[unsafe(link_section = "freplace/scan")]
+pub extern "C" fn wad_progress(_ctx: *mut c_void) -> u32 {
+    scan::flows::<Measures>();
+    0
+}
+
+/// Reads what each flow has measured.
+struct Measures;
+
+impl VisitFlow for Measures {
+    #[inline(always)]
+    fn visit(flow: &mut Flow) {
+        if flow.outcome != Outcome::Ended as u32
+            && let Some(socket) = Visited::of_flow(flow).filter(Visited::can_send)
+            && let Some(record) = scan::room::<Progress>()
+        {
+            // SAFETY: room for one record.
+            unsafe { record.write(progress(&socket, flow)) };
+            if socket.is_of(flow) {
+                flow.arrivals.most_bytes_per_second = 0;
+                scan::keep();
+            }
         }
     }
-});
+}
 
 #[inline(always)]
 fn progress(socket: &Visited<Scanned>, flow: &Flow) -> Progress {

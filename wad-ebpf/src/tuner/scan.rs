@@ -1,58 +1,90 @@
 //! Scans go over all flows, or all paths, at once: the agent runs them with BPF_PROG_TEST_RUN.
 //!
-//! A scan goes over a map, finds each socket by the address that its flow's state has, and reads
-//! it where it is, in whatever network namespace. It takes no lock of a socket, so that nobody can
-//! hold it up: a number may be one of a moment later than the next. A flow that begins or ends
-//! meanwhile may be missed, or be met twice (`bpf_for_each_hash_elem()` follows an element into
-//! the place that it is given next).
+//! A scan of flows goes over their slots, finds each socket by the address that its flow's state
+//! has, and reads it where it is, in whatever network namespace. It takes no lock of a socket, so
+//! that nobody can hold it up: a number may be one of a moment later than the next. A flow that is
+//! there all the while is met once; one that begins or ends meanwhile may be.
+//!
+//! aya-obj knows no programs of type `syscall`: they are in the section `freplace/scan`, which it
+//! parses like any other, and the agent loads them itself.
 
-use wad_common::scan::Header;
-use wad_ebpf::maps::OUTPUT;
+use core::{ffi::c_void, ptr};
 
-/// Makes the program of a scan: its name, and the maps that it goes over, one after the other, each
-/// with a function that is called for every element.
-///
-/// aya-obj knows no programs of type `syscall`. They are in a section that it parses like any
-/// other, and the agent loads them itself.
-macro_rules! scan {
-    ($name:literal, $(over $map:ident $visit:ident($key:ident: $of:ty, $value:ident: $to:ty) $body:block)+) => {
-        const _: () = {
-            #[unsafe(export_name = $name)]
-            #[unsafe(link_section = "freplace/scan")]
-            extern "C" fn scan(_ctx: *mut core::ffi::c_void) -> u32 {
-                $(
-                    let callback = $visit as *const () as *mut core::ffi::c_void;
-                    let map = wad_ebpf::maps::address(&wad_ebpf::maps::$map);
-                    let none = core::ptr::null_mut();
-                    // SAFETY: the function takes what the kernel calls it with for this map.
-                    unsafe {
-                        aya_ebpf::helpers::generated::bpf_for_each_map_elem(map, callback, none, 0)
-                    };
-                )+
-                0
-            }
+use aya_ebpf::helpers::generated::bpf_for_each_map_elem;
+use wad_common::{flow::Flow, scan::Header, stats::PathStats};
+use wad_ebpf::maps::{self, OUTPUT, PATHS, SLOTS};
 
-            $(
-                extern "C" fn $visit(
-                    _map: *mut core::ffi::c_void,
-                    key: *const $of,
-                    value: *mut $to,
-                    _ctx: *mut core::ffi::c_void,
-                ) -> u64 {
-                    // SAFETY: an element of the map, whose memory stays an element of it for as
-                    // long as this run. Others may change it meanwhile, each field by itself:
-                    // what is made of it holds until the next scan.
-                    let ($key, $value) = unsafe { (key.read_volatile(), &mut *value) };
-                    $body
-                    // Go on with the next.
-                    0
-                }
-            )+
-        };
-    };
+use crate::slots;
+
+/// What a scan does with each flow. Others may change the flow meanwhile, each field by itself:
+/// what is made of it holds until the next scan.
+pub trait VisitFlow {
+    fn visit(flow: &mut Flow);
 }
 
-pub(crate) use scan;
+/// What a scan does with the counts of each path.
+pub trait VisitPath {
+    fn visit(stats: &mut PathStats);
+}
+
+/// The kernel calls this for an element: the map, the key, the value, and what it was told to hand
+/// on. It goes on with the next one after [`GO_ON`].
+type Callback<V> = extern "C" fn(*mut c_void, *const u32, *mut V, *mut c_void) -> u64;
+
+const GO_ON: u64 = 0;
+const STOP: u64 = 1;
+
+/// Visits all flows.
+#[inline(always)]
+pub fn flows<V: VisitFlow>() {
+    each(maps::address(&SLOTS), visit_slot::<V>);
+}
+
+/// Visits the counts of all paths.
+#[inline(always)]
+pub fn paths<V: VisitPath>() {
+    each(maps::address(&PATHS), visit_path::<V>);
+}
+
+#[inline(always)]
+fn each<V>(map: *mut c_void, callback: Callback<V>) {
+    let callback = callback as *const () as *mut c_void;
+    // SAFETY: the callback takes what the kernel calls it with for this map.
+    unsafe { bpf_for_each_map_elem(map, callback, ptr::null_mut(), 0) };
+}
+
+extern "C" fn visit_slot<V: VisitFlow>(
+    _map: *mut c_void,
+    slot: *const u32,
+    cookie: *mut u64,
+    _handed_on: *mut c_void,
+) -> u64 {
+    // SAFETY: an element of the map.
+    let (slot, cookie) = unsafe { (slot.read_volatile(), cookie.read_volatile()) };
+    if u64::from(slot) >= slots::in_use() {
+        return STOP;
+    }
+    // One that another flow is given just now has another cookie, or none.
+    if cookie != 0
+        && let Some(flow) = maps::flow(cookie)
+        && flow.cookie == cookie
+    {
+        V::visit(flow);
+    }
+    GO_ON
+}
+
+extern "C" fn visit_path<V: VisitPath>(
+    _map: *mut c_void,
+    _policy: *const u32,
+    stats: *mut PathStats,
+    _handed_on: *mut c_void,
+) -> u64 {
+    // SAFETY: an element of the map, which the agent removes only when no scan runs. Whatever
+    // others change of it meanwhile they change by atomic operations.
+    V::visit(unsafe { &mut *stats });
+    GO_ON
+}
 
 /// Returns the number of this scan.
 #[inline(always)]

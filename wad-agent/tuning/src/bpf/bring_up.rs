@@ -130,7 +130,9 @@ pub fn load_object(pins: Option<&Pins>, btf: &KernelBtf) -> Result<aya::Ebpf> {
     loader.override_global("DEFAULTS", &defaults, true);
     loader.override_global("SOCK", &sock, true);
     loader.override_global("TASK", &task, true);
-    loader.map_max_entries("FLOWS", maps::most_flows(memory_bytes()?));
+    let flows = maps::most_flows(memory_bytes()?);
+    loader.map_max_entries("FLOWS", flows);
+    loader.map_max_entries("SLOTS", 2 * flows);
     let pinned = pins.into_iter().flat_map(|pins| maps::NAMES.map(|name| (name, pins.map(name))));
     let paths: Vec<_> = pinned.collect();
     for (name, path) in &paths {

@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// Names of the maps, as in wad-ebpf.
-pub const NAMES: [&str; 15] = [
+pub const NAMES: [&str; 16] = [
     "PREFIX_SETS",
     "RULE_SETS",
     "POLICY_SETS",
@@ -52,6 +52,7 @@ pub const NAMES: [&str; 15] = [
     "HELD",
     "SAVED",
     "FLOWS",
+    "SLOTS",
     "EARLIER",
     "OVERRIDDEN",
     "EVENTS",
@@ -90,10 +91,10 @@ pub struct Maps {
 }
 
 /// Returns how many flows the map of them has room for on a host of so much memory: 65,536 up to
-/// 4 GiB, a million from 64 GiB on. A bucket takes 16 bytes whether there is a flow or not, and a
-/// scan some 1.5 ns for each; a flow's state takes half a KiB, while there is one.
+/// 8 GiB, 524,288 from 64 GiB on. Each takes 32 bytes whether there is a flow or not, and half a KiB
+/// while there is one.
 pub fn most_flows(memory_bytes: u64) -> u32 {
-    let flows = (memory_bytes / (64 << 10)).clamp(1 << 16, 1 << 20);
+    let flows = (memory_bytes / (128 << 10)).clamp(1 << 16, 1 << 19);
     // The kernel makes as many buckets as the next power of two.
     (flows as u32).next_power_of_two()
 }
@@ -117,6 +118,10 @@ pub fn open(pins: &Pins, name: &'static str) -> Result<MapData> {
 /// Names of the maps that only programs need which find the paths of flows.
 const MATCHING: [&str; 4] = ["PREFIX_SETS", "RULE_SETS", "CGROUP_SETS", "INTERFACE_SETS"];
 
+/// Names of the maps that scans need.
+const SCANNED: [&str; 7] =
+    ["POLICY_SETS", "SETTINGS", "COUNTERS", "PATHS", "HELD", "FLOWS", "SLOTS"];
+
 /// Opens all of them, by their names.
 pub fn open_all(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
     open_each(pins, NAMES.into_iter())
@@ -126,6 +131,16 @@ pub fn open_all(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
 /// counts.
 pub fn open_but_matching(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
     open_each(pins, NAMES.into_iter().filter(|name| !MATCHING.contains(name)))
+}
+
+/// Opens those that scans need.
+pub fn open_scanned(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
+    open_each(pins, SCANNED.into_iter())
+}
+
+/// Opens the one that programs need which only look whose flow is whose.
+pub fn open_flows(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
+    Ok(vec![("FLOWS", open(pins, "FLOWS")?)])
 }
 
 fn open_each(

@@ -182,11 +182,11 @@ impl Loader<'_> {
         members: &Members,
         output: Option<BorrowedFd<'_>>,
     ) -> Result<OwnedFd> {
-        let finds_paths = *program == RUNNING;
-        let maps = if finds_paths {
-            maps::open_all(self.pins)?
-        } else {
-            maps::open_but_matching(self.pins)?
+        let maps = match program.name {
+            _ if program.kind == Kind::Scan => maps::open_scanned(self.pins)?,
+            "wad_running" => maps::open_all(self.pins)?,
+            "wad_holders" | "wad_others" => maps::open_flows(self.pins)?,
+            _ => maps::open_but_matching(self.pins)?,
         };
         let pinned = maps.iter().map(|(name, map)| (*name, map.fd().as_fd()));
         let output = output.map(|output| ("OUTPUT", output));

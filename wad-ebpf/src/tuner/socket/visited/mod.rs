@@ -69,23 +69,18 @@ impl Visited {
 }
 
 impl Visited<Scanned> {
-    /// Returns the socket of a flow; None where it is gone, or where the state is no flow's: while
-    /// an element is given to another flow, its key and its state are not of one.
+    /// Returns the socket of a flow; None where it is gone.
     #[inline(always)]
-    pub fn of_flow(key: u64, flow: &Flow) -> Option<Self> {
-        if flow.cookie != key {
-            return None;
-        }
+    pub fn of_flow(flow: &Flow) -> Option<Self> {
         let socket = Self(tcp_sock_at(flow.socket).cast_mut().cast(), PhantomData);
-        if socket.has_cookie(key) { Some(socket) } else { None }
+        if socket.is_of(flow) { Some(socket) } else { None }
     }
 
-    /// Whether it is still the socket with this cookie. TCP's sockets are of a slab whose memory
-    /// stays theirs (SLAB_TYPESAFE_BY_RCU): what was read before belongs to that socket where this
-    /// still holds.
+    /// Whether it is still the flow's socket. TCP's sockets are of a slab whose memory stays theirs
+    /// (SLAB_TYPESAFE_BY_RCU): what was read before belongs to the flow where this still holds.
     #[inline(always)]
-    pub fn has_cookie(&self, cookie: u64) -> bool {
-        self.read::<u64>(offset!(cookie)) == cookie
+    pub fn is_of(&self, flow: &Flow) -> bool {
+        self.read::<u64>(offset!(cookie)) == flow.cookie
     }
 }
 

@@ -1,0 +1,70 @@
+//! The slots of flows: an array of their cookies, which scans go over up to where any may be in use.
+//!
+//! A flow takes a free slot among a few that its cookie leads to. Where these are taken, twice as
+//! many slots come into use: so there are some four times as many as there were flows at most, and a
+//! few more with each million of connections. A slot is taken and given back without a lock.
+
+use core::intrinsics::{AtomicOrdering, atomic_cxchg};
+
+use wad_common::counter::Setting;
+use wad_ebpf::maps::{SETTINGS, SLOTS};
+
+/// Slots that are in use at first.
+const FIRST_SLOTS: u64 = 1 << 10;
+/// Slots that a flow tries before more come into use.
+const TRIES: u64 = 8;
+/// More slots come into use so often, up to a thousand times as many.
+const DOUBLINGS: u32 = 10;
+
+/// Takes a slot for the flow with this cookie. Returns its number, counted from 1; None where all
+/// that it could have are taken.
+#[inline(never)]
+pub fn take(cookie: u64) -> Option<u32> {
+    let setting = SETTINGS.get_ptr_mut(Setting::Slots as u32)?;
+    for _ in 0..=DOUBLINGS {
+        // SAFETY: an aligned u64 in a map, valid for the program's run.
+        let in_use = unsafe { setting.read_volatile() };
+        let slots = if in_use == 0 { FIRST_SLOTS } else { in_use };
+        // Cookies that follow each other lead to slots far apart (Knuth, section 6.4).
+        let start = cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
+        for n in 0..TRIES {
+            // As many slots as are in use are a power of two.
+            let slot = (start.wrapping_add(n) & (slots - 1)) as u32;
+            let place = SLOTS.get_ptr_mut(slot)?;
+            if replace(place, 0, cookie) == 0 {
+                if in_use == 0 {
+                    replace(setting, 0, FIRST_SLOTS);
+                }
+                return Some(slot + 1);
+            }
+        }
+        // Another may have doubled them meanwhile, which will do.
+        replace(setting, in_use, 2 * slots);
+    }
+    None
+}
+
+/// Gives a slot back, by the number that [`take`] has returned.
+#[inline(always)]
+pub fn give_back(slot: u32) {
+    if let Some(place) = SLOTS.get_ptr_mut(slot.wrapping_sub(1)) {
+        // SAFETY: an aligned store of 64 bits is a single one.
+        unsafe { place.write_volatile(0) };
+    }
+}
+
+/// Returns how many slots may be in use.
+#[inline(always)]
+pub fn in_use() -> u64 {
+    SETTINGS.get(Setting::Slots as u32).copied().unwrap_or(0)
+}
+
+/// Puts a number in the place of another one, if that is there. Returns what was there.
+#[inline(always)]
+fn replace(place: *mut u64, from: u64, to: u64) -> u64 {
+    // SAFETY: an aligned u64 in a map, valid for the program's run.
+    let (before, _) = unsafe {
+        atomic_cxchg::<_, { AtomicOrdering::SeqCst }, { AtomicOrdering::SeqCst }>(place, from, to)
+    };
+    before
+}
