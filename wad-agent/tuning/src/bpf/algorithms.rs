@@ -40,7 +40,7 @@ pub fn load(
     if laws.is_empty() || struct_ops::unsound(btf).is_some() {
         return Ok(Vec::new());
     }
-    let maps = maps::open_all(pins)?;
+    let maps = maps::open_these(pins, maps::OF_LAWS)?;
     let fds = maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
     let named = |law: &Law| (*law, instance.algorithm(law.name()));
     load_with(&fds, &laws.iter().map(named).collect::<Vec<_>>(), btf)

@@ -138,7 +138,10 @@ pub fn load_object(pins: Option<&Pins>, btf: &KernelBtf) -> Result<aya::Ebpf> {
     for (name, path) in &paths {
         loader.map_pin_path(name, path);
     }
-    Ok(loader.load(objects::tuner())?)
+    let mut object = loader.load(objects::tuner())?;
+    // Scans have outputs of their own, and descriptors may be few.
+    drop(object.take_map("OUTPUT"));
+    Ok(object)
 }
 
 /// Returns the memory of this host.

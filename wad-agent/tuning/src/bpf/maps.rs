@@ -119,8 +119,14 @@ pub fn open(pins: &Pins, name: &'static str) -> Result<MapData> {
 const MATCHING: [&str; 4] = ["PREFIX_SETS", "RULE_SETS", "CGROUP_SETS", "INTERFACE_SETS"];
 
 /// Names of the maps that scans need.
-const SCANNED: [&str; 7] =
-    ["POLICY_SETS", "SETTINGS", "COUNTERS", "PATHS", "HELD", "FLOWS", "SLOTS"];
+pub const OF_SCANS: &[&str] =
+    &["POLICY_SETS", "SETTINGS", "COUNTERS", "PATHS", "HELD", "FLOWS", "SLOTS"];
+/// Names of the maps that laws need.
+pub const OF_LAWS: &[&str] = &["POLICY_SETS", "SETTINGS", "COUNTERS", "PATHS", "REFUSALS", "FLOWS"];
+/// Names of the maps that the program at setsockopt(2) needs.
+pub const OF_OPTIONS: &[&str] = &["POLICY_SETS", "SETTINGS", "FLOWS", "OVERRIDDEN"];
+/// Names of the maps that programs need which only ask whose a flow is.
+pub const OF_HOLDERS: &[&str] = &["FLOWS"];
 
 /// Opens all of them, by their names.
 pub fn open_all(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
@@ -133,14 +139,9 @@ pub fn open_but_matching(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
     open_each(pins, NAMES.into_iter().filter(|name| !MATCHING.contains(name)))
 }
 
-/// Opens those that scans need.
-pub fn open_scanned(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
-    open_each(pins, SCANNED.into_iter())
-}
-
-/// Opens the one that programs need which only look whose flow is whose.
-pub fn open_flows(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
-    Ok(vec![("FLOWS", open(pins, "FLOWS")?)])
+/// Opens these, by their names.
+pub fn open_these(pins: &Pins, names: &[&'static str]) -> Result<Vec<(&'static str, MapData)>> {
+    open_each(pins, names.iter().copied())
 }
 
 fn open_each(

@@ -39,7 +39,7 @@ pub fn detach_unwanted(pins: &Pins, paths: &[PathPolicy]) -> Result<()> {
 }
 
 pub fn load(pins: &Pins) -> Result<OwnedFd> {
-    let maps = maps::open_all(pins)?;
+    let maps = maps::open_these(pins, maps::OF_OPTIONS)?;
     load_with(&maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect())
 }
 

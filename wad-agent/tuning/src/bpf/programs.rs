@@ -183,9 +183,9 @@ impl Loader<'_> {
         output: Option<BorrowedFd<'_>>,
     ) -> Result<OwnedFd> {
         let maps = match program.name {
-            _ if program.kind == Kind::Scan => maps::open_scanned(self.pins)?,
+            _ if program.kind == Kind::Scan => maps::open_these(self.pins, maps::OF_SCANS)?,
             "wad_running" => maps::open_all(self.pins)?,
-            "wad_holders" | "wad_others" => maps::open_flows(self.pins)?,
+            "wad_holders" | "wad_others" => maps::open_these(self.pins, maps::OF_HOLDERS)?,
             _ => maps::open_but_matching(self.pins)?,
         };
         let pinned = maps.iter().map(|(name, map)| (*name, map.fd().as_fd()));
