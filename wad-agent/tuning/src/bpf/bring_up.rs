@@ -43,7 +43,10 @@ pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKer
         },
         || load_tuner(&mut object),
     );
-    let (policy_set, tuner, laws) = (policy_set?, tuner?, laws?);
+    let (policy_set, name, laws) = (policy_set?, tuner?, laws?);
+    // A program that is loaded keeps its maps, and descriptors may be few.
+    maps::NAMES.iter().for_each(|name| drop(object.take_map(name)));
+    let tuner = self::tuner(&mut object, name)?;
     let options = if options::is_wanted(setup.paths) { Some(options::load(pins)?) } else { None };
     // All that the kernel may refuse is loaded. What another build left on this
     // cgroup is changed for it, place by place: laws before the tuner that gives
@@ -153,13 +156,14 @@ fn memory_bytes() -> Result<u64> {
 }
 
 /// Loads the tuner or, where the kernel refuses that, the one that does without
-/// an instruction that came with Linux 5.12.
-pub fn load_tuner(object: &mut aya::Ebpf) -> Result<&mut SockOps> {
-    let Err(error) = tuner(object, "wad_tuner")?.load() else { return tuner(object, "wad_tuner") };
-    let plain = tuner(object, "wad_tuner_plain")?;
+/// an instruction that came with Linux 5.12. Returns the name of the one that is loaded.
+pub fn load_tuner(object: &mut aya::Ebpf) -> Result<&'static str> {
+    const NOW: &str = "wad_tuner";
+    const BEFORE: &str = "wad_tuner_plain";
+    let Err(error) = tuner(object, NOW)?.load() else { return Ok(NOW) };
     // What is wrong with both is said of the first.
-    plain.load().map_err(|_| error)?;
-    Ok(plain)
+    tuner(object, BEFORE)?.load().map_err(|_| error)?;
+    Ok(BEFORE)
 }
 
 fn tuner<'a>(object: &'a mut aya::Ebpf, name: &'static str) -> Result<&'a mut SockOps> {
