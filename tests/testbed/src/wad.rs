@@ -22,6 +22,7 @@ use crate::{
     metrics::{Metrics, MetricsError},
     netns::Netns,
     process::{Place, Process, ProcessError, in_mounts, run_command},
+    refusing_kernel::{RefusingKernel, RefusingKernelError},
     signal,
 };
 
@@ -56,6 +57,8 @@ pub enum WadError {
     Process(#[from] ProcessError),
     #[error(transparent)]
     Interrupted(#[from] signal::Interrupted),
+    #[error(transparent)]
+    RefusingKernel(#[from] RefusingKernelError),
 }
 
 /// Folder, instance and metrics port of an agent, which may be started in it
@@ -287,6 +290,20 @@ impl Home {
     /// When it ends, or is not ready in time; with its log.
     pub fn start_in(&self, mounts: &str, cgroup: &Cgroup) -> Result<Agent<'_>, WadError> {
         self.start_by(in_mounts(mounts, &self.run_on(cgroup)))
+    }
+
+    /// Starts a command that runs the agent, as [`Home::run_on`] has it, on a kernel that
+    /// refuses programs, and waits until it is ready.
+    ///
+    /// # Errors
+    /// When it ends, or is not ready in time; with its log.
+    pub fn start_refused(
+        &self,
+        kernel: &RefusingKernel,
+        mut command: Command,
+    ) -> Result<Agent<'_>, WadError> {
+        kernel.apply(&mut command)?;
+        self.start_by(command)
     }
 
     /// Starts the agent in a network namespace.
