@@ -78,6 +78,7 @@ mod readers;
 mod receive_windows;
 mod receivers;
 mod refusals;
+mod refused_programs;
 mod refused_settings;
 mod reload;
 mod reload_all;
