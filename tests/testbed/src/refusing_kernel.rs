@@ -8,6 +8,8 @@
 
 use std::{
     collections::HashMap,
+    env,
+    ffi::OsString,
     io::{self, IoSliceMut, Read as _, Write as _},
     mem::zeroed,
     net::Shutdown,
@@ -41,6 +43,10 @@ pub const HARDENED: &[&str] = &[
     "lsm",
 ];
 
+/// Where it is `hardened`, all tests that play no kernel themselves run on one that refuses
+/// [`HARDENED`].
+const VARIABLE: &str = "WAD_E2E_REFUSE";
+
 /// Tells what kept a kernel from being played.
 #[derive(Debug, thiserror::Error)]
 pub enum RefusingKernelError {
@@ -48,6 +54,8 @@ pub enum RefusingKernelError {
     Types { source: io::Error },
     #[error("cannot watch what a process asks of bpf(2)")]
     Watch { source: io::Error },
+    #[error("{VARIABLE} can only be `hardened`, not {0:?}")]
+    Variable(OsString),
 }
 
 /// A program that a process has asked for.
@@ -85,6 +93,18 @@ impl RefusingKernel {
             iterators,
             refusals: Mutex::default(),
         })))
+    }
+
+    /// Returns the kernel that the environment has all tests run on, if it names one.
+    ///
+    /// # Errors
+    /// When there is no such kernel, or it cannot be played.
+    pub fn of_environment() -> Result<Option<Self>, RefusingKernelError> {
+        match env::var_os(VARIABLE) {
+            None => Ok(None),
+            Some(word) if word == "hardened" => Self::new(HARDENED).map(Some),
+            Some(other) => Err(RefusingKernelError::Variable(other)),
+        }
     }
 
     /// Has a command run on this kernel, once.

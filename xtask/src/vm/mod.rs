@@ -12,7 +12,7 @@ mod machine;
 mod verdict;
 
 use std::{
-    fs,
+    env, fs,
     num::NonZero,
     path::{Path, PathBuf},
     sync::Mutex,
@@ -50,6 +50,8 @@ const MEASURING: Limits =
 /// more: enough for all their flows, in pages.
 const MEMORY_MIB: u32 = 2048;
 const MORE_TCP_MEM: &str = "TCP_MEM=786432,1048576,1572864";
+/// The programs that kernels refuse to all tests, if it is set (`refusing_kernel` of the testbed).
+const REFUSED: &str = "WAD_E2E_REFUSE";
 /// The mitigations of processors' flaws, which cost all alike, are not emulated where
 /// something is measured.
 const UNMITIGATED: &str = "mitigations=off";
@@ -74,7 +76,10 @@ pub fn run(names: &[String], only: &[String], long: bool) -> Result<()> {
         let begun = Instant::now();
         let limits = if long { LONG } else { TESTS };
         // Paths of the tests are as fast as in the lab.
-        let parameters = format!("{MORE_TCP_MEM} {}", wanted.parameters);
+        let mut parameters = format!("{MORE_TCP_MEM} {}", wanted.parameters);
+        if let Ok(refused) = env::var(REFUSED) {
+            parameters += &format!(" {REFUSED}={refused}");
+        }
         let manner = manner(&parameters, Instruction::OneNs, limits);
         let run = tests(wanted, &program, only, long);
         let outcome = boot(wanted, &manner, &wad, &run)

@@ -69,6 +69,12 @@ impl Test {
     pub fn name(&self) -> &'static str {
         self.path.split_once("::tests::").map_or(self.path, |(_, name)| name)
     }
+
+    /// Tells whether the test itself has agents refused programs: there can be one filter of that
+    /// kind around a process, so none is put around the test.
+    pub fn plays_kernel(&self) -> bool {
+        self.name().starts_with("refused_programs::")
+    }
 }
 
 /// Which tests are meant.

@@ -16,6 +16,7 @@ use wad_testbed::{
     beside::Beside,
     leftovers,
     process::{Place, Process},
+    refusing_kernel::RefusingKernel,
     say, signal,
 };
 
@@ -168,6 +169,11 @@ fn process(test: &Test, beside: Option<Beside>) -> Result<(Verdict, String)> {
     command.stdin(Stdio::null()).stdout(clone(&file)?).stderr(clone(&file)?);
     if let Some(beside) = beside {
         beside.tell(&mut command);
+    }
+    if !test.plays_kernel()
+        && let Some(kernel) = RefusingKernel::of_environment()?
+    {
+        kernel.apply(&mut command)?;
     }
     let mut process = Place::default().spawn(command)?;
     let failure = wait(&mut process)?;
