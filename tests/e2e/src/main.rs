@@ -129,7 +129,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         cli::print(harness::list(&arguments.choice.named()).trim_end())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let tests = arguments.choice.tests();
+    let mut tests = arguments.choice.tests();
     if arguments.verifier {
         cli::print(tests::verifier::show()?.trim_end())?;
         return Ok(ExitCode::SUCCESS);
@@ -158,5 +158,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
         Places { beside: 4 * processors, few: 2 * processors }
     };
     let passed_over = Choice::default().named().len() - tests.len();
-    harness::run(&tests, places, passed_over)
+    // Where would a test be run that a virtual machine leaves to others?
+    let left = if arguments.choice.is_of_machines() {
+        Vec::new()
+    } else {
+        harness::leave_to_machines(&mut tests)?
+    };
+    harness::run(&tests, &left, places, passed_over)
 }

@@ -9,7 +9,10 @@
 //!   Or `never_on_hosts = "REASON"`: in virtual machines alone, as it does what harms whoever
 //!   is on a host with it;
 //! - `slow`: it takes half a minute or more, and is begun before the others of its kind;
-//! - `any_kernel`: also where no congestion control by BPF can be registered.
+//! - `any_kernel`: also where no congestion control by BPF can be registered;
+//! - `needs = "PROGRAM"`: only where the kernel takes this BPF program, by its name in
+//!   `wad check --host`. On a host that refuses it the test is left to virtual machines, where it
+//!   has to be run at `every_change`.
 //!
 //! A function with the attribute returns an `anyhow::Result<()>`. Without it, it is
 //! dead code, which the compiler says.
@@ -35,6 +38,7 @@ struct Said {
     company: Option<String>,
     is_slow: bool,
     any_kernel: bool,
+    needs: Option<String>,
 }
 
 impl Said {
@@ -54,6 +58,7 @@ impl Said {
                 }
                 "slow" => said.is_slow = true,
                 "any_kernel" => said.any_kernel = true,
+                "needs" => said.needs = Some(reason(&mut tokens)?.to_string()),
                 "," => {}
                 other => return Err(format!("`{other}` says nothing of a test")),
             }
@@ -77,7 +82,12 @@ impl Said {
                 "`beside` others, beside a `few` or `alone`, or `never_on_hosts = \"REASON\"`",
             );
         };
+        if self.needs.is_some() && machines != "EveryChange" {
+            return missing("in virtual machines `every_change`: hosts may refuse what it `needs`");
+        }
         let Self { is_slow, any_kernel, .. } = self;
+        // The program is a literal already.
+        let needs = self.needs.as_ref().map_or("None".to_owned(), |it| format!("Some({it})"));
         format!(
             "::inventory::submit! {{ crate::harness::Test {{
                 path: ::core::concat!(::core::module_path!(), \"::{function}\"),
@@ -85,6 +95,7 @@ impl Said {
                 company: crate::harness::Company::{company},
                 is_slow: {is_slow},
                 any_kernel: {any_kernel},
+                needs: {needs},
                 run: {function},
             }} }}"
         )

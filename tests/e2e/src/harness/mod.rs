@@ -4,11 +4,13 @@
 
 mod host;
 mod list;
+mod needs;
 mod one;
 mod run;
 
 pub use self::{
     list::list,
+    needs::leave_to_machines,
     one::run_one,
     run::{Places, run},
 };
@@ -25,6 +27,8 @@ pub struct Test {
     /// Tells whether it is also run where no congestion control by BPF can be
     /// registered.
     pub any_kernel: bool,
+    /// The BPF program that the kernel has to take.
+    pub needs: Option<&'static str>,
     pub run: fn() -> anyhow::Result<()>,
 }
 
@@ -126,6 +130,11 @@ impl Choice {
         self.filters.is_empty() || self.filters.iter().any(fits)
     }
 
+    /// Tells whether they are run in a virtual machine.
+    pub const fn is_of_machines(&self) -> bool {
+        self.machines.is_some()
+    }
+
     fn has(&self, test: &Test) -> bool {
         let is_here = match (self.machines, test.machines) {
             (None, _) => test.company.is_on_hosts(),
@@ -154,6 +163,7 @@ mod tests {
             company: Company::Alone,
             is_slow: false,
             any_kernel: false,
+            needs: None,
             run: || Ok(()),
         }
     }

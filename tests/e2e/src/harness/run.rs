@@ -20,7 +20,7 @@ use wad_testbed::{
     say, signal,
 };
 
-use super::{Company, Test, host::Host};
+use super::{Company, Test, host::Host, needs::LeftToMachines};
 
 /// A test may take this long at most.
 const LIMIT: Duration = Duration::from_secs(15 * 60);
@@ -75,8 +75,14 @@ impl Places {
 /// Runs tests: those that bear it in as many places beside each other, then the others.
 /// What failed beside others, or while the machine was busy with something else, has
 /// another try alone; it is named whatever comes of that.
-pub fn run(tests: &[&'static Test], places: Places, passed_over: usize) -> Result<ExitCode> {
-    ensure!(!tests.is_empty(), "no test has such a name");
+/// Those that are left to virtual machines are named at the end.
+pub fn run(
+    tests: &[&'static Test],
+    left: &[LeftToMachines],
+    places: Places,
+    passed_over: usize,
+) -> Result<ExitCode> {
+    ensure!(!tests.is_empty() || !left.is_empty(), "no test has such a name");
     ensure!(Uid::effective().is_root(), "run it as root: it makes network namespaces");
     signal::catch().context("cannot handle signals")?;
     leftovers::remove();
@@ -108,7 +114,10 @@ pub fn run(tests: &[&'static Test], places: Places, passed_over: usize) -> Resul
     if places.beside > 1 {
         run_again(&mut outcomes);
     }
-    Ok(conclude(&outcomes, tests.len(), passed_over, begun.elapsed()))
+    for LeftToMachines { test, reason } in left {
+        print(&format!("left to virtual machines (`cargo xtask vm`): {}: {reason}\n", test.name()));
+    }
+    Ok(conclude(&outcomes, tests.len(), passed_over + left.len(), begun.elapsed()))
 }
 
 fn in_places(tests: &[&'static Test], places: u32) -> Vec<Outcome> {

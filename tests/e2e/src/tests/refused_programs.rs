@@ -4,6 +4,7 @@
 use std::{fs, process::Command, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
+use serde_json::Value;
 use wad_e2e_attribute::e2e;
 use wad_testbed::{
     inventory::Inventory,
@@ -193,5 +194,27 @@ fn a_hardened_kernel_takes_nothing_of_what_new_connections_get() -> Result<()> {
     ensure!(refusals.iter().any(|program| program.kind == "fexit"), "{refusals:?}");
     ensure!(refusals.iter().all(|program| HARDENED.contains(&&*program.kind)), "{refusals:?}");
     ensure!(tuned == usual, "{tuned:?}; usually {usual:?}");
+    Ok(())
+}
+
+/// A connection that was accepted is looked for among open files when somebody asks, where the
+/// kernel does not show who accepts.
+#[e2e(every_change, beside)]
+fn who_accepted_is_known_once_somebody_asks() -> Result<()> {
+    let stand = Stand::set_up("asked")?;
+    let wire = Wire::start()?;
+    let home = Home::create(&program()?, "[[path]]\nname = 'a'\nremote = '10.81.0.0/16'\n")?;
+    let kernel = RefusingKernel::new(&["fexit"])?;
+    let agent = home.start_refused(&kernel, home.run_on(stand.cgroup()))?;
+    let connection = Connection::open(wire.a(), wire.b(), at(ADDRESSES_V4[1], 7000))?;
+    let answer = run_command(home.command("flows").arg("--json"))?;
+    let seen: Value = serde_json::from_str(&answer)?;
+    let flows = seen["flows"].as_array().context("no list of flows")?;
+    let is_own = |flow: &Value| flow["owner"]["pid"] == std::process::id();
+    ensure!(flows.len() == 2 && flows.iter().all(is_own), "{answer}");
+    let refused = kernel.refused("wad_accepted") + kernel.refused("wad_accepted_be");
+    ensure!(refused == 1, "the kernel was asked {refused} times");
+    drop(connection);
+    agent.stop()?;
     Ok(())
 }
