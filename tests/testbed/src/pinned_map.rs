@@ -84,7 +84,7 @@ impl PinnedMap {
     ///
     /// # Errors
     /// When the kernel refuses it.
-    pub fn len(&self) -> io::Result<usize> {
+    pub fn count(&self) -> io::Result<usize> {
         let (mut key, mut next, mut count) = ([0_u64], 0_u64, 0);
         // Without a key it is the first one.
         let mut element = self.element(0, &raw mut next as u64);

@@ -129,7 +129,7 @@ fn short_connections_beside_scans_are_counted_once_and_leave_nothing() -> Result
     let metrics = home.metrics()?;
     ensure!(metrics.of_path("wad_flows_tuned_drift_total", "p")? == 0.0);
     ensure!(metrics.of_path("wad_flows_closed_unseen_total", "p")? == 0.0);
-    ensure!(map_of_flows(&home)?.len()? == 0, "the state of flows that are over is there still");
+    ensure!(map_of_flows(&home)?.count()? == 0, "the state of flows that are over is there still");
     Ok(())
 }
 
@@ -185,7 +185,7 @@ fn connections_go_on_untuned_while_the_map_of_flows_is_full() -> Result<()> {
     let after = open()?;
     ensure!(congestion(&after)?.starts_with("wad_"), "it has another law than the policy's");
     drop((before, untuned, after));
-    let none = || Ok::<_, anyhow::Error>(map.len()?);
-    until("their state goes with them", SOON, none, |len| *len == 0)?;
+    let none = || Ok::<_, anyhow::Error>(map.count()?);
+    until("their state goes with them", SOON, none, |count| *count == 0)?;
     Ok(())
 }

@@ -66,7 +66,8 @@ pub fn sock(btf: &KernelBtf) -> Result<SockOffsets, BtfError> {
         remote_port: common("skc_dport")?,
         local_port: common("skc_num")?,
         net: common("skc_net.net")?,
-        cgroup: sock("sk_cgrp_data.cgroup")?,
+        // Before Linux 5.15 it is in the same place under another name.
+        cgroup: sock("sk_cgrp_data.cgroup").or_else(|_| sock("sk_cgrp_data.val"))?,
         user: sock("sk_uid")?,
         mark: sock("sk_mark")?,
         route: sock("sk_dst_cache")?,

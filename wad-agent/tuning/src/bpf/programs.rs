@@ -71,10 +71,16 @@ pub const NEEDS: Optional = Optional {
     kind: Kind::Scan,
     is_bonus: false,
     without: "buffers with \"auto\" stay as the kernel sizes them, but for send buffers under \
+              wad's own laws; `max_memory` bounds nothing, and settings of network namespaces do \
+              not follow flows into them",
+};
+pub const GROWING: Optional = Optional {
+    name: "wad_growing",
+    kind: Kind::Iterator("tcp"),
+    is_bonus: false,
+    without: "buffers with \"auto\" stay as the kernel sizes them, but for send buffers under \
               wad's own laws",
 };
-pub const GROWING: Optional =
-    Optional { name: "wad_growing", kind: Kind::Iterator("tcp"), ..NEEDS };
 pub const RECOUNT: Optional = Optional {
     name: "wad_recount",
     kind: Kind::Scan,
@@ -113,7 +119,7 @@ pub const HEALTH: Optional = Optional {
     name: "wad_health",
     kind: Kind::Scan,
     is_bonus: false,
-    without: "guards and experiments see no flow before it ends",
+    without: "guards see no connections",
 };
 pub const INSTRUMENTS: Optional = Optional {
     name: "wad_instruments",
