@@ -46,6 +46,7 @@ impl Access for Scanned {
         if tcp_sock_type() != 0 {
             return Typed::load(from);
         }
+        const { assert!(size_of::<T>() <= size_of::<u64>(), "it is one number") };
         let number = copied(from as u64, size_of::<T>() as u32);
         // SAFETY: the first bytes of the number, of which all bits are numbers. (BPF programs are
         // built for little-endian machines alone.)

@@ -17,7 +17,7 @@ const TRIES: u64 = 8;
 const DOUBLINGS: u32 = 10;
 
 /// Takes a slot for the flow with this cookie. Returns its number, counted from 1; None where all
-/// that it could have are taken.
+/// that it could have are taken: with as many flows as there is room for, that is one of 256.
 #[inline(never)]
 pub fn take(cookie: u64) -> Option<u32> {
     let setting = SETTINGS.get_ptr_mut(Setting::Slots as u32)?;
@@ -38,8 +38,11 @@ pub fn take(cookie: u64) -> Option<u32> {
                 return Some(slot + 1);
             }
         }
+        let more = 2 * slots;
+        // The map has its end somewhere.
+        SLOTS.get_ptr_mut((more - 1) as u32)?;
         // Another may have doubled them meanwhile, which will do.
-        replace(setting, in_use, 2 * slots);
+        replace(setting, in_use, more);
     }
     None
 }
