@@ -396,3 +396,47 @@ pub fn bpf(command: bpf_cmd, attr: &mut bpf_attr) -> io::Result<i64> {
     };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn instruction(code: u8, source: u8, imm: i32) -> bpf_insn {
+        // SAFETY: plain integers, for which zero bytes are valid.
+        let mut instruction: bpf_insn = unsafe { std::mem::zeroed() };
+        instruction.code = code;
+        instruction.set_src_reg(source);
+        instruction.imm = imm;
+        instruction
+    }
+
+    #[test]
+    fn functions_begin_where_they_are_called_or_their_address_is_taken() {
+        const EXIT: u8 = 0x95;
+        let program = [
+            // Two instructions are one of 64 bits.
+            instruction(BPF_LD_IMM64, BPF_PSEUDO_FUNC, 5),
+            instruction(0, 0, 0),
+            instruction(BPF_JMP_CALL, 0, 164),
+            instruction(BPF_JMP_CALL, BPF_PSEUDO_CALL, 1),
+            instruction(EXIT, 0, 0),
+            instruction(EXIT, 0, 0),
+            instruction(BPF_JMP_CALL, BPF_PSEUDO_CALL, -2),
+            instruction(EXIT, 0, 0),
+        ];
+        let starts: Vec<u32> = function_info(&program).iter().map(|[start, _]| *start).collect();
+        assert_eq!(starts, [0, 5, 6]);
+    }
+
+    #[test]
+    fn only_calls_of_the_missing_helper_become_calls_of_the_kernel_function() {
+        let mut program = [
+            instruction(BPF_JMP_CALL, 0, 7),
+            instruction(BPF_JMP_CALL, 0, 8),
+            instruction(BPF_JMP_CALL, BPF_PSEUDO_CALL, 7),
+        ];
+        call_kernel_function(&mut program, 7, 1234);
+        let calls = program.map(|instruction| (instruction.src_reg(), instruction.imm));
+        assert_eq!(calls, [(BPF_PSEUDO_KFUNC_CALL, 1234), (0, 8), (BPF_PSEUDO_CALL, 7)]);
+    }
+}

@@ -564,3 +564,15 @@ impl RuleSet for InForce<'_> {
         Ok(Known { policy, state, origin })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::most_flows;
+
+    #[test]
+    fn flows_have_room_by_the_memory_of_the_host() {
+        const GIB: u64 = 1 << 30;
+        let flows = [1, 8, 24, 64, 1024].map(|gib| most_flows(gib * GIB));
+        assert_eq!(flows, [1 << 16, 1 << 16, 1 << 18, 1 << 19, 1 << 19]);
+    }
+}

@@ -191,3 +191,15 @@ impl Output {
         unsafe { slice::from_raw_parts(self.memory.as_ptr().add(self.record_bytes), bytes) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{LEAST_BYTES, room_for};
+
+    #[test]
+    fn an_output_has_room_for_what_is_needed_and_no_less_than_always() {
+        assert_eq!(room_for(64, 0), LEAST_BYTES / 64);
+        assert_eq!(room_for(64, 100_000), 100_000);
+        assert_eq!(room_for(0, 100_000), 0, "a scan without records");
+    }
+}
