@@ -84,6 +84,8 @@ const TABLE: &[Row] = &[
             ("--config FOLDER/bad.toml", Code(78)),
             ("--config FOLDER/bad.toml --json", Code(78)),
             ("--config FOLDER/none.toml", Code(78)),
+            // What it says of a kernel takes root.
+            ("--host --config FOLDER/good.toml", Code(64)),
         ],
         json: &[("--config FOLDER/good.toml", "check"), ("--config FOLDER/bad.toml", "check")],
     },

@@ -1,6 +1,8 @@
 //! Commands that ask a running agent print JSON of the form that the book has, whatever the
 //! agent answers. The others are held against it by the tests of the program.
 
+use std::process::Command;
+
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use wad_e2e_attribute::e2e;
@@ -80,7 +82,14 @@ fn close(schema: &mut Value) {
 /// Runs a command, and holds what it prints against a schema.
 fn holds(home: &Home, words: &[&str], schema: &str, code: i32) -> Result<()> {
     let (command, rest) = words.split_first().context("no command")?;
-    let output = home.command(command).args(rest).arg("--json").output()?;
+    let mut command = home.command(command);
+    command.args(rest);
+    command_holds(command, words, schema, code)
+}
+
+/// Runs a command, of these words, and holds what it prints against a schema.
+fn command_holds(mut command: Command, words: &[&str], schema: &str, code: i32) -> Result<()> {
+    let output = command.arg("--json").output()?;
     let (told, said) = (String::from_utf8(output.stdout)?, String::from_utf8_lossy(&output.stderr));
     ensure!(output.status.code() == Some(code), "{words:?}: {}: {said}", output.status);
     ensure!(told.starts_with("{\n  \"schema\": 1,\n"), "{words:?}: {told}");
@@ -106,6 +115,10 @@ fn what_the_agent_answers_has_the_form_of_its_schema() -> Result<()> {
     home.write_policy("no_such_key = 1\n")?;
     holds(&home, &["reload", "--dry-run"], "reload --dry-run", 3)?;
     holds(&home, &["reload"], "reload", 3)?;
+    // It asks no agent, but the kernel.
+    let mut check = Command::new(program()?);
+    check.args(["check", "--host"]);
+    command_holds(check, &["check", "--host"], "check --host", 0)?;
     drop(agent);
     home.write_policy(POLICY)?;
     holds(&home, &["cleanup"], "cleanup", 0)

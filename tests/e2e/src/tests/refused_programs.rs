@@ -218,3 +218,31 @@ fn who_accepted_is_known_once_somebody_asks() -> Result<()> {
     agent.stop()?;
     Ok(())
 }
+
+#[e2e(every_change, beside)]
+fn a_check_of_the_host_names_each_program_that_its_kernel_refuses() -> Result<()> {
+    let check = |refused: &[&str]| -> Result<_> {
+        let mut command = Command::new(program()?);
+        command.args(["check", "--host", "--json"]);
+        RefusingKernel::new(refused)?.apply(&mut command)?;
+        let output = command.output()?;
+        let host: Value = serde_json::from_slice(&output.stdout)?;
+        let programs = host["programs"].as_array().context("no list of programs")?.clone();
+        let is_refused = |program: &&Value| program["refusal"].is_string();
+        let names = programs.iter().filter(is_refused).filter_map(|it| it["program"].as_str());
+        let names: Vec<String> = names.map(str::to_owned).collect();
+        Ok((names, output.status.code(), String::from_utf8(output.stderr)?))
+    };
+    let (own, code, said) = check(&[])?;
+    ensure!(code == Some(0), "{said}");
+    for name in ["wad_needs", "wad_running", "wad_signals"] {
+        ensure!(!own.iter().any(|refused| refused == name), "{name} is refused already: {own:?}");
+        let (refused, code, said) = check(&[name])?;
+        ensure!(code == Some(0) && refused.len() == own.len() + 1, "{refused:?}: {said}");
+        ensure!(refused.iter().any(|refused| refused == name), "{refused:?}");
+    }
+    // Without this one there is no tuning.
+    let (_, code, said) = check(&["wad_tuner", "wad_tuner_plain"])?;
+    ensure!(code == Some(1) && said.contains("this kernel refuses wad_tuner"), "{code:?}: {said}");
+    Ok(())
+}
