@@ -96,7 +96,7 @@ pub static FLOWS: HashMap<u64, Flow, USUAL_FLOWS, { BPF_F_NO_PREALLOC as usize }
 #[btf_map(name = "SLOTS")]
 pub static SLOTS: Array<u64, { 2 * USUAL_FLOWS }> = Array::new();
 
-/// What a socket has kept of its latest flow, for the next connection that it makes: only of
+/// Keeps what a socket was given for its latest flow, for the next connection that it makes: only of
 /// sockets that a process holds still when their connection has ended.
 #[btf_map(name = "EARLIER")]
 pub static EARLIER: SkStorage<Flow> = SkStorage::new();
@@ -106,7 +106,7 @@ pub static EARLIER: SkStorage<Flow> = SkStorage::new();
 #[btf_map(name = "OVERRIDDEN")]
 pub static OVERRIDDEN: SkStorage<u64> = SkStorage::new();
 
-/// What a scan gives to the agent, which makes a map of its own for each: its elements have the
+/// The output of a scan. The agent makes a map of its own for each: its elements have the
 /// size of that scan's records, but for the first, the [`Header`](wad_common::scan::Header).
 #[btf_map(name = "OUTPUT")]
 pub static OUTPUT: Array<[u64; 2], 1, { BPF_F_MMAPABLE as usize }> = Array::new();

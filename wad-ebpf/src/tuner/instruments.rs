@@ -129,7 +129,7 @@ pub extern "C" fn wad_others(ctx: *const sockets::Context) -> u32 {
     0
 }
 
-/// What is known of a flow beside its socket.
+/// Holds what is known of a flow beside its socket.
 struct Known {
     cookie: u64,
     established_ns: u64,

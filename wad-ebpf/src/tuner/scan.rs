@@ -16,13 +16,13 @@ use wad_ebpf::maps::{self, OUTPUT, PATHS, SLOTS};
 
 use crate::slots;
 
-/// What a scan does with each flow. Others may change the flow meanwhile, each field by itself:
+/// Visits each flow in a scan. Others may change the flow meanwhile, each field by itself:
 /// what is made of it holds until the next scan.
 pub trait VisitFlow {
     fn visit(flow: &mut Flow);
 }
 
-/// What a scan does with the counts of each path.
+/// Visits the counts of each path in a scan.
 pub trait VisitPath {
     fn visit(stats: &mut PathStats);
 }

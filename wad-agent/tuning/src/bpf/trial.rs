@@ -32,20 +32,20 @@ const RECORD_BYTES: usize = 4096;
 pub enum Need {
     /// There is no tuning without it.
     Required,
-    /// What it is for goes without it.
+    /// The agent does without it, and without what it is for.
     Wanted,
     /// Little is lost without it.
     Bonus,
 }
 
-/// What this kernel does with a program.
+/// A program, and whether this kernel takes it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Trial {
     pub program: String,
     /// Its kind, as `iter/tcp`.
     pub kind: String,
     pub need: Need,
-    /// What goes without it.
+    /// It says what goes without the program.
     pub without: String,
     /// Why the kernel refuses it; null where it takes it.
     pub refusal: Option<String>,
