@@ -34,6 +34,7 @@ pub mod scan;
 pub mod senders;
 pub mod share;
 pub mod signals;
+pub mod slots;
 pub mod sock;
 pub mod stats;
 pub mod tcp_sock;

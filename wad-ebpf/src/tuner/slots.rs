@@ -6,18 +6,17 @@
 
 use core::intrinsics::{AtomicOrdering, atomic_cxchg};
 
-use wad_common::counter::Setting;
+use wad_common::{
+    counter::Setting,
+    slots::{FIRST_SLOTS, TRIES, slot},
+};
 use wad_ebpf::maps::{SETTINGS, SLOTS};
 
-/// Slots that are in use at first.
-const FIRST_SLOTS: u64 = 1 << 10;
-/// Slots that a flow tries before more come into use.
-const TRIES: u64 = 8;
 /// More slots come into use so often, up to a thousand times as many.
 const DOUBLINGS: u32 = 10;
 
 /// Takes a slot for the flow with this cookie. Returns its number, counted from 1; None where all
-/// that it could have are taken: with as many flows as there is room for, that is one of 256.
+/// that it could have are taken: with as many flows as there is room for, one of 65,536.
 #[inline(never)]
 pub fn take(cookie: u64) -> Option<u32> {
     let setting = SETTINGS.get_ptr_mut(Setting::Slots as u32)?;
@@ -25,11 +24,8 @@ pub fn take(cookie: u64) -> Option<u32> {
         // SAFETY: an aligned u64 in a map, valid for the program's run.
         let in_use = unsafe { setting.read_volatile() };
         let slots = if in_use == 0 { FIRST_SLOTS } else { in_use };
-        // Cookies that follow each other lead to slots far apart (Knuth, section 6.4).
-        let start = cookie.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 20;
-        for n in 0..TRIES {
-            // As many slots as are in use are a power of two.
-            let slot = (start.wrapping_add(n) & (slots - 1)) as u32;
+        for tried in 0..TRIES {
+            let slot = slot(cookie, tried, slots) as u32;
             let place = SLOTS.get_ptr_mut(slot)?;
             if replace(place, 0, cookie) == 0 {
                 if in_use == 0 {

@@ -1,7 +1,7 @@
 //! `scan` measures what the scans of all flows take of a processor, as the kernel counts the run
 //! time of their programs: of ten thousand flows, and of a hundred thousand.
 //!
-//! The flows are idle, in four network namespaces. Where a program has not run for a while, as
+//! The flows are idle, in twelve network namespaces: a process has descriptors for so many. Where a program has not run for a while, as
 //! that for buffers where none may grow, its first runs are waited for.
 
 use std::{
@@ -16,7 +16,7 @@ use wad_testbed::{cgroup::Cgroup, netns::Netns, say, sysctl::Changed, wad::Home}
 
 use super::{Outcome, Report, Target, instruments, programs};
 
-const NAMESPACES: usize = 4;
+const NAMESPACES: usize = 12;
 const FLOWS: [usize; 2] = [10_000, 100_000];
 /// A scan takes at most so long for each flow.
 const MOST_NS_PER_FLOW: f64 = 600.0;
@@ -31,7 +31,7 @@ const SCANS: [&str; 3] = ["wad_needs", "wad_progress", "wad_health"];
 
 /// Has flows scanned for all of these.
 const POLICY: &str = "[guard]\nevery = '500ms'\n\n\
-                      [[source]]\nname = 'flows'\nkind = 'passive'\npoll_interval = '1s'\n\n\
+                      [[source]]\nname = 'flows'\nkind = 'passive'\ninterval = '1s'\n\n\
                       [[path]]\nname = 'bench'\nremote = '10.200.0.1'\nremote_port = 5002\n\
                       mode = 'measured'\nsndbuf = 'auto'\nrcvbuf = 'auto'\n\
                       bandwidth = '10Gbit'\nrtt = '100ms'\n";

@@ -1,0 +1,64 @@
+//! The slots that a flow may have among those that are in use: a few that its cookie leads to.
+
+/// Slots that are in use at first.
+pub const FIRST_SLOTS: u64 = 1 << 10;
+/// Slots that a flow tries before more come into use.
+pub const TRIES: u64 = 16;
+
+/// Returns the slot that a flow tries after so many others, of as many as are in use, which are a
+/// power of two.
+///
+/// Cookies follow each other, in steps that depend on what else the host does: all bits are mixed
+/// (the finalizer of `MurmurHash3`), or flows would crowd in some places while others stay free. Each
+/// flow has a step of its own, so that those that meet once do not meet again.
+#[inline(always)]
+#[must_use]
+pub const fn slot(cookie: u64, tried: u64, slots: u64) -> u64 {
+    let mut mixed = cookie;
+    mixed ^= mixed >> 33;
+    mixed = mixed.wrapping_mul(0xff51_afd7_ed55_8ccd);
+    mixed ^= mixed >> 33;
+    mixed = mixed.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^= mixed >> 33;
+    let step = mixed >> 40 | 1;
+    mixed.wrapping_add(tried.wrapping_mul(step)) & (slots - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::{collections::HashSet, vec::Vec};
+
+    use super::*;
+
+    /// Returns how many slots are in use after flows with these cookies have come.
+    fn in_use(cookies: impl Iterator<Item = u64>) -> u64 {
+        let (mut taken, mut slots) = (HashSet::new(), FIRST_SLOTS);
+        for cookie in cookies {
+            while !(0..TRIES).any(|tried| taken.insert(slot(cookie, tried, slots))) {
+                slots *= 2;
+            }
+        }
+        slots
+    }
+
+    #[test]
+    fn few_slots_are_in_use_whatever_the_steps_between_cookies() {
+        for step in [1, 2, 3, 5, 89, 4096] {
+            for flows in [300, 10_000, 100_000] {
+                let slots = in_use((1..=flows).map(|n| n * step));
+                assert!(slots <= (8 * flows).max(FIRST_SLOTS), "{flows} by {step}: {slots}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_try_is_another_slot() {
+        for cookie in 0..1_000 {
+            let tried: HashSet<u64> = (0..TRIES).map(|n| slot(cookie, n, FIRST_SLOTS)).collect();
+            let within: Vec<_> = tried.iter().filter(|slot| **slot < FIRST_SLOTS).collect();
+            assert_eq!((tried.len(), within.len()), (TRIES as usize, TRIES as usize));
+        }
+    }
+}
