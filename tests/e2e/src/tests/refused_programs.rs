@@ -213,7 +213,7 @@ fn who_accepted_is_known_once_somebody_asks() -> Result<()> {
     let is_own = |flow: &Value| flow["owner"]["pid"] == std::process::id();
     ensure!(flows.len() == 2 && flows.iter().all(is_own), "{answer}");
     let refused = kernel.refused("wad_accepted") + kernel.refused("wad_accepted_be");
-    ensure!(refused == 1, "the kernel was asked {refused} times");
+    ensure!(refused > 0, "the kernel was not asked for it: nothing is tested");
     drop(connection);
     agent.stop()?;
     Ok(())
