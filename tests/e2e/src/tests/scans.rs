@@ -80,7 +80,7 @@ fn a_flow_whose_lock_is_held_for_ever_is_shown() -> Result<()> {
     Ok(())
 }
 
-#[e2e(every_change, few, slow)]
+#[e2e(long, few, slow)]
 fn short_connections_beside_scans_are_counted_once_and_leave_nothing() -> Result<()> {
     const OCTETS: usize = 1000;
     let count = amount::of(20_000, 100_000);
