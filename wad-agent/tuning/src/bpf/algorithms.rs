@@ -16,7 +16,7 @@ use wad_struct_ops::{
     StructOpsError,
 };
 
-use super::{Pins, Result, maps, objects};
+use super::{Pins, Result, objects, pinned_maps};
 use crate::instance::Instance;
 
 /// The laws that these paths name and that are not registered yet.
@@ -40,7 +40,7 @@ pub fn load(
     if laws.is_empty() || struct_ops::unsound(btf).is_some() {
         return Ok(Vec::new());
     }
-    let maps = maps::open_these(pins, maps::OF_LAWS)?;
+    let maps = pinned_maps::open_these(pins, pinned_maps::OF_LAWS)?;
     let fds = maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect();
     let named = |law: &Law| (*law, instance.algorithm(law.name()));
     load_with(&fds, &laws.iter().map(named).collect::<Vec<_>>(), btf)
@@ -55,8 +55,8 @@ pub fn load_with(
     let tcp_sock = tcp_sock_offsets(btf).map_err(StructOpsError::from)?;
     let rate_sample = rate_sample_offsets(btf).map_err(StructOpsError::from)?;
     let globals = HashMap::from([
-        ("TCP_SOCK", (maps::bytes(&tcp_sock), true)),
-        ("RATE_SAMPLE", (maps::bytes(&rate_sample), true)),
+        ("TCP_SOCK", (pinned_maps::bytes(&tcp_sock), true)),
+        ("RATE_SAMPLE", (pinned_maps::bytes(&rate_sample), true)),
     ]);
     let object =
         LinkedObject::link(objects::congestion(), globals, maps).map_err(StructOpsError::from)?;

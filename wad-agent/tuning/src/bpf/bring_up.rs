@@ -14,10 +14,8 @@ use wad_struct_ops::{KernelBtf, sys};
 use wad_toolbox::side_by_side::side_by_side;
 
 use super::{
-    Pins, Result, Setup, Start, TuningError, algorithms,
-    links::Links,
-    maps::{self, Maps},
-    objects, offsets, options, sets,
+    Pins, Result, Setup, Start, TuningError, algorithms, links::Links, maps::Maps, objects,
+    offsets, options, pinned_maps, sets,
 };
 
 /// Holds what a start has made or taken over.
@@ -45,7 +43,7 @@ pub fn bring_up(pins: &Pins, setup: &Setup<'_>, btf: &KernelBtf) -> Result<InKer
     );
     let (policy_set, name, laws) = (policy_set?, tuner?, laws?);
     // A program that is loaded keeps its maps, and descriptors may be few.
-    maps::NAMES.iter().for_each(|name| drop(object.take_map(name)));
+    pinned_maps::NAMES.iter().for_each(|name| drop(object.take_map(name)));
     let tuner = self::tuner(&mut object, name)?;
     let options = if options::is_wanted(setup.paths) { Some(options::load(pins)?) } else { None };
     // All that the kernel may refuse is loaded. What another build left on this
@@ -133,10 +131,11 @@ pub fn load_object(pins: Option<&Pins>, btf: &KernelBtf) -> Result<aya::Ebpf> {
     loader.override_global("DEFAULTS", &defaults, true);
     loader.override_global("SOCK", &sock, true);
     loader.override_global("TASK", &task, true);
-    let flows = maps::most_flows(memory_bytes()?);
+    let flows = pinned_maps::most_flows(memory_bytes()?);
     loader.map_max_entries("FLOWS", flows);
     loader.map_max_entries("SLOTS", 2 * flows);
-    let pinned = pins.into_iter().flat_map(|pins| maps::NAMES.map(|name| (name, pins.map(name))));
+    let pinned =
+        pins.into_iter().flat_map(|pins| pinned_maps::NAMES.map(|name| (name, pins.map(name))));
     let paths: Vec<_> = pinned.collect();
     for (name, path) in &paths {
         loader.map_pin_path(name, path);

@@ -26,6 +26,7 @@ use wad_toolbox::{causes::told, mutex::locked, refusals::RefusedFlows, shown};
 use super::{
     Pins, Result, TuningError,
     error::named,
+    pinned_maps,
     pinned_policies::PinnedPolicies,
     set_maps::{BPF_F_INNER_MAP, CgroupMap, InterfaceMap, Prefixes, SetMaps},
 };
@@ -37,26 +38,6 @@ use crate::{
     readings::{KernelReadings, PathReading, PathState},
     shares::Shares,
 };
-
-/// Names of the maps, as in wad-ebpf.
-pub const NAMES: [&str; 16] = [
-    "PREFIX_SETS",
-    "RULE_SETS",
-    "POLICY_SETS",
-    "CGROUP_SETS",
-    "INTERFACE_SETS",
-    "SETTINGS",
-    "COUNTERS",
-    "PATHS",
-    "REFUSALS",
-    "HELD",
-    "SAVED",
-    "FLOWS",
-    "SLOTS",
-    "EARLIER",
-    "OVERRIDDEN",
-    "EVENTS",
-];
 
 /// The maps that the agent reads and writes.
 pub struct Maps {
@@ -90,15 +71,6 @@ pub struct Maps {
     has_gone: bool,
 }
 
-/// Returns how many flows the map of them has room for on a host of so much memory: 65,536 up to
-/// 8 GiB, 524,288 from 64 GiB on. Each takes 32 bytes whether there is a flow or not, and half a KiB
-/// while there is one.
-pub fn most_flows(memory_bytes: u64) -> u32 {
-    let flows = (memory_bytes / (128 << 10)).clamp(1 << 16, 1 << 19);
-    // The kernel makes as many buckets as the next power of two.
-    (flows as u32).next_power_of_two()
-}
-
 /// The bounds on buffers, by the memory that there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Bounds {
@@ -110,57 +82,10 @@ pub struct Bounds {
     pub held: HashMap<Holder, Room>,
 }
 
-/// Opens a pinned map.
-pub fn open(pins: &Pins, name: &'static str) -> Result<MapData> {
-    MapData::from_pin(pins.map(name)).map_err(named(name))
-}
-
-/// Names of the maps that only programs need which find the paths of flows.
-const MATCHING: [&str; 4] = ["PREFIX_SETS", "RULE_SETS", "CGROUP_SETS", "INTERFACE_SETS"];
-
-/// Names of the maps that scans need.
-pub const OF_SCANS: &[&str] =
-    &["POLICY_SETS", "SETTINGS", "COUNTERS", "PATHS", "HELD", "FLOWS", "SLOTS"];
-/// Names of the maps that laws need.
-pub const OF_LAWS: &[&str] = &["POLICY_SETS", "SETTINGS", "COUNTERS", "PATHS", "REFUSALS", "FLOWS"];
-/// Names of the maps that the program at setsockopt(2) needs.
-pub const OF_OPTIONS: &[&str] = &["POLICY_SETS", "SETTINGS", "FLOWS", "OVERRIDDEN"];
-/// Names of the maps that programs need which only ask whose a flow is.
-pub const OF_HOLDERS: &[&str] = &["FLOWS"];
-
-/// Opens all of them, by their names.
-pub fn open_all(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
-    open_each(pins, NAMES.into_iter())
-}
-
-/// Opens those that programs need which find no path: where there are few descriptors, each
-/// counts.
-pub fn open_but_matching(pins: &Pins) -> Result<Vec<(&'static str, MapData)>> {
-    open_each(pins, NAMES.into_iter().filter(|name| !MATCHING.contains(name)))
-}
-
-/// Opens these, by their names.
-pub fn open_these(pins: &Pins, names: &[&'static str]) -> Result<Vec<(&'static str, MapData)>> {
-    open_each(pins, names.iter().copied())
-}
-
-fn open_each(
-    pins: &Pins,
-    names: impl Iterator<Item = &'static str>,
-) -> Result<Vec<(&'static str, MapData)>> {
-    names.map(|name| Ok((name, open(pins, name)?))).collect()
-}
-
-/// A record as the kernel side reads it.
-pub fn bytes<T: aya::Pod>(record: &T) -> &[u8] {
-    // SAFETY: a plain record without padding.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(record).cast(), size_of::<T>()) }
-}
-
 impl Maps {
     /// Opens the pinned maps.
     pub fn open(pins: &Pins, left_alone: &LeftAlone) -> Result<Self> {
-        let open = |name| open(pins, name);
+        let open = |name| pinned_maps::open(pins, name);
         Ok(Self {
             prefix_sets: Map::ArrayOfMaps(open("PREFIX_SETS")?)
                 .try_into()
@@ -562,17 +487,5 @@ impl RuleSet for InForce<'_> {
         let state = self.maps.state(&shown::text(&policy.name), index);
         let origin = self.maps.origins.get(&index).cloned().unwrap_or_default();
         Ok(Known { policy, state, origin })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::most_flows;
-
-    #[test]
-    fn flows_have_room_by_the_memory_of_the_host() {
-        const GIB: u64 = 1 << 30;
-        let flows = [1, 8, 24, 64, 1024].map(|gib| most_flows(gib * GIB));
-        assert_eq!(flows, [1 << 16, 1 << 16, 1 << 18, 1 << 19, 1 << 19]);
     }
 }

@@ -19,6 +19,7 @@ mod maps;
 mod objects;
 mod offsets;
 mod options;
+mod pinned_maps;
 mod pinned_policies;
 mod pins;
 mod processes;

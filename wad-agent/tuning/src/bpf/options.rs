@@ -11,7 +11,7 @@ use aya_obj::generated::{bpf_attach_type, bpf_prog_type};
 use wad_policy::config::PathPolicy;
 use wad_struct_ops::{self as struct_ops, LinkedObject, StructOpsError, sys};
 
-use super::{Pins, Result, TuningError, maps, objects};
+use super::{Pins, Result, TuningError, objects, pinned_maps};
 
 const PROGRAM: &str = "wad_options";
 
@@ -39,7 +39,7 @@ pub fn detach_unwanted(pins: &Pins, paths: &[PathPolicy]) -> Result<()> {
 }
 
 pub fn load(pins: &Pins) -> Result<OwnedFd> {
-    let maps = maps::open_these(pins, maps::OF_OPTIONS)?;
+    let maps = pinned_maps::open_these(pins, pinned_maps::OF_OPTIONS)?;
     load_with(&maps.iter().map(|(name, map)| (*name, map.fd().as_fd())).collect())
 }
 

@@ -14,7 +14,7 @@ use wad_common::instruments::Members;
 use wad_struct_ops::{self as struct_ops, KernelBtf, LinkedObject, StructOpsError, sys};
 use wad_toolbox::{causes::told, mutex::locked};
 
-use super::{Pins, Result, maps, objects, offsets};
+use super::{Pins, Result, objects, offsets, pinned_maps};
 use crate::readings::Refusal;
 
 /// A program that the kernel may refuse.
@@ -22,6 +22,8 @@ use crate::readings::Refusal;
 pub struct Optional {
     pub name: &'static str,
     pub kind: Kind,
+    /// The maps that it refers to: the kernel refuses it without any of them.
+    pub maps: &'static [&'static str],
     /// Whether little is lost without it.
     pub is_bonus: bool,
     /// It says what goes without the program.
@@ -55,6 +57,7 @@ impl Display for Kind {
 pub const RUNNING: Optional = Optional {
     name: "wad_running",
     kind: Kind::Iterator("tcp"),
+    maps: pinned_maps::ALL,
     is_bonus: false,
     without: "flows that run already stay as they are, now and when the policy changes",
 };
@@ -63,12 +66,14 @@ pub const RUNNING: Optional = Optional {
 pub const ENDED: Optional = Optional {
     name: "wad_ended",
     kind: Kind::Tracepoint("inet_sock_set_state"),
+    maps: pinned_maps::OF_VISITS,
     is_bonus: true,
     without: "the end of a flow that ran already is found within a minute, not at once",
 };
 pub const NEEDS: Optional = Optional {
     name: "wad_needs",
     kind: Kind::Scan,
+    maps: pinned_maps::OF_SCANS,
     is_bonus: false,
     without: "buffers with \"auto\" stay as the kernel sizes them, but for send buffers under \
               wad's own laws; `max_memory` bounds nothing, and settings of network namespaces do \
@@ -77,6 +82,7 @@ pub const NEEDS: Optional = Optional {
 pub const GROWING: Optional = Optional {
     name: "wad_growing",
     kind: Kind::Iterator("tcp"),
+    maps: pinned_maps::OF_VISITS,
     is_bonus: false,
     without: "buffers with \"auto\" stay as the kernel sizes them, but for send buffers under \
               wad's own laws",
@@ -84,12 +90,14 @@ pub const GROWING: Optional = Optional {
 pub const RECOUNT: Optional = Optional {
     name: "wad_recount",
     kind: Kind::Scan,
+    maps: pinned_maps::OF_SCANS,
     is_bonus: false,
     without: "flows whose end another program on the cgroup hides are counted for ever",
 };
 pub const ACCEPTED: Optional = Optional {
     name: "wad_accepted",
     kind: Kind::FunctionExit("inet_csk_accept"),
+    maps: pinned_maps::OF_HOLDERS,
     is_bonus: true,
     without: "which process has accepted a connection is known once somebody asks for flows, not \
               before",
@@ -99,6 +107,7 @@ pub const ACCEPTED_BEFORE: Optional = Optional { name: "wad_accepted_before", ..
 pub const HOLDERS: Optional = Optional {
     name: "wad_holders",
     kind: Kind::Iterator("task_file"),
+    maps: pinned_maps::OF_HOLDERS,
     is_bonus: true,
     without: "which process has a flow that ran already, or was accepted, is not known",
 };
@@ -106,24 +115,28 @@ pub const HOLDERS: Optional = Optional {
 pub const SIGNALS: Optional = Optional {
     name: "wad_signals",
     kind: Kind::Tracepoint("tcp_cong_state_set"),
+    maps: pinned_maps::OF_VISITS,
     is_bonus: true,
     without: "congestion signals of flows are not counted",
 };
 pub const PROGRESS: Optional = Optional {
     name: "wad_progress",
     kind: Kind::Scan,
+    maps: pinned_maps::OF_SCANS,
     is_bonus: false,
     without: "flows show what their path carries only when they end",
 };
 pub const HEALTH: Optional = Optional {
     name: "wad_health",
     kind: Kind::Scan,
+    maps: pinned_maps::OF_SCANS,
     is_bonus: false,
     without: "guards see no connections",
 };
 pub const INSTRUMENTS: Optional = Optional {
     name: "wad_instruments",
     kind: Kind::Scan,
+    maps: pinned_maps::OF_SCANS,
     is_bonus: false,
     without: "`wad flows`, `top`, `trace`, `diagnose` and `suggest`, derived events and [learn] \
               have no flow to read, and counts of a path advance as its flows end",
@@ -131,6 +144,7 @@ pub const INSTRUMENTS: Optional = Optional {
 pub const OTHERS: Optional = Optional {
     name: "wad_others",
     kind: Kind::Iterator("tcp"),
+    maps: pinned_maps::OF_HOLDERS,
     is_bonus: false,
     without: "connections on no path are not shown by `wad flows --all`, and `wad suggest` and \
               [learn] do not see them",
@@ -188,12 +202,7 @@ impl Loader<'_> {
         members: &Members,
         output: Option<BorrowedFd<'_>>,
     ) -> Result<OwnedFd> {
-        let maps = match program.name {
-            _ if program.kind == Kind::Scan => maps::open_these(self.pins, maps::OF_SCANS)?,
-            "wad_running" => maps::open_all(self.pins)?,
-            "wad_holders" | "wad_others" => maps::open_these(self.pins, maps::OF_HOLDERS)?,
-            _ => maps::open_but_matching(self.pins)?,
-        };
+        let maps = pinned_maps::open_these(self.pins, program.maps)?;
         let pinned = maps.iter().map(|(name, map)| (*name, map.fd().as_fd()));
         let output = output.map(|output| ("OUTPUT", output));
         let object = link(&pinned.chain(output).collect(), self.btf, (self.cgroup_id, members))?;
@@ -215,14 +224,14 @@ pub fn link(
     let casts = btf.has_function(RDONLY_CAST);
     let tcp_sock_type = if casts { btf.structure("tcp_sock")?.type_id } else { 0 };
     let globals = HashMap::from([
-        ("SOCK", (maps::bytes(&sock), true)),
-        ("CGROUP", (maps::bytes(&cgroup_id), true)),
-        ("MEMBERS", (maps::bytes(members), true)),
-        ("CHOICES", (maps::bytes(&choices), true)),
-        ("DEFAULTS", (maps::bytes(&defaults), true)),
-        ("HAS_FLAGS_OPTION", (maps::bytes(&has_flags_option), true)),
-        ("TASK", (maps::bytes(&task), true)),
-        ("TCP_SOCK_TYPE", (maps::bytes(&tcp_sock_type), true)),
+        ("SOCK", (pinned_maps::bytes(&sock), true)),
+        ("CGROUP", (pinned_maps::bytes(&cgroup_id), true)),
+        ("MEMBERS", (pinned_maps::bytes(members), true)),
+        ("CHOICES", (pinned_maps::bytes(&choices), true)),
+        ("DEFAULTS", (pinned_maps::bytes(&defaults), true)),
+        ("HAS_FLAGS_OPTION", (pinned_maps::bytes(&has_flags_option), true)),
+        ("TASK", (pinned_maps::bytes(&task), true)),
+        ("TCP_SOCK_TYPE", (pinned_maps::bytes(&tcp_sock_type), true)),
     ]);
     Ok(LinkedObject::link(objects::tuner(), globals, maps).map_err(StructOpsError::from)?)
 }
@@ -267,7 +276,7 @@ impl Refusals {
         let loaded = self.watch(program, loaded);
         loaded
             .inspect_err(|error| {
-                let Optional { name, kind, is_bonus, without } = program;
+                let Optional { name, kind, is_bonus, without, .. } = program;
                 let reason = told(error);
                 if *is_bonus {
                     info!(program = name, %kind, "{without}: {reason}");

@@ -78,7 +78,7 @@ pub fn try_programs() -> Result<Vec<Trial>> {
     trials.extend(Law::ALL.iter().map(|law| try_law(*law, &maps, &btf)));
     let object = programs::link(&maps, &btf, (0, &Members::NONE))?;
     trials.extend(programs::ALL.into_iter().map(|program| {
-        let Optional { name, kind, is_bonus, without } = *program;
+        let Optional { name, kind, is_bonus, without, .. } = *program;
         Trial {
             program: name.to_owned(),
             kind: kind.to_string(),
