@@ -90,12 +90,16 @@ impl Scan {
             let records = written as usize + missing as usize;
             let room = loaded.output.records;
             let has_spare = room > room_for(self.record_bytes, SPARE * records);
-            if missing != 0 || has_spare {
-                self.resize(&mut loaded, records + records / 2)?;
-            }
+            let resized = if missing != 0 || has_spare {
+                self.resize(&mut loaded, records + records / 2)
+            } else {
+                Ok(())
+            };
             if missing == 0 {
+                // The records are whole: room to spare can be freed at the next run.
                 return Ok(());
             }
+            resized?;
         }
         Err(TuningError::NoRoom { scan: self.program.name })
     }
