@@ -9,7 +9,7 @@ const PATH: &str = "/sys/kernel/btf/vmlinux";
 /// Returns the names of the kernel's functions that begin with `prefix`, by their type ids.
 ///
 /// # Errors
-/// When the kernel has no type information, or of another format.
+/// When the kernel has no type information, or its format is unknown.
 pub fn functions(prefix: &str) -> io::Result<HashMap<u32, String>> {
     functions_in(&fs::read(PATH)?, prefix)
         .ok_or_else(|| io::Error::other(format!("{PATH} is malformed")))

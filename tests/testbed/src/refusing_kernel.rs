@@ -242,7 +242,7 @@ const fn unless_equal(k: u32, jf: u8) -> libc::sock_filter {
 /// number, architecture and address.
 const FIRST_ARGUMENT: u32 = if cfg!(target_endian = "little") { 16 } else { 20 };
 
-/// Hands the call that loads a program to the listener, and lets all others pass.
+/// The seccomp filter: the listener decides about BPF_PROG_LOAD, every other call goes on.
 const FILTER: [libc::sock_filter; 6] = [
     step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
     unless_equal(libc::SYS_bpf as u32, 3),

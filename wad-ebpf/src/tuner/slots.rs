@@ -43,7 +43,7 @@ pub fn take(cookie: u64) -> Option<u32> {
     None
 }
 
-/// Gives a slot back, by the number that [`take`] has returned.
+/// Frees a slot, by the number that [`take`] has returned.
 #[inline(always)]
 pub fn give_back(slot: u32) {
     if let Some(place) = SLOTS.get_ptr_mut(slot.wrapping_sub(1)) {
@@ -58,7 +58,8 @@ pub fn in_use() -> u64 {
     SETTINGS.get(Setting::Slots as u32).copied().unwrap_or(0)
 }
 
-/// Puts a number in the place of another one, if that is there. Returns what was there.
+/// Stores `to` if the number there is `from` (compare and exchange). Returns the number as it was
+/// before.
 #[inline(always)]
 fn replace(place: *mut u64, from: u64, to: u64) -> u64 {
     // SAFETY: an aligned u64 in a map, valid for the program's run.

@@ -183,7 +183,7 @@ fn without_any_one_program_the_agent_tunes_and_says_what_goes_without() -> Resul
 }
 
 #[e2e(every_change, alone, any_kernel)]
-fn a_hardened_kernel_takes_nothing_of_what_new_connections_get() -> Result<()> {
+fn new_connections_are_tuned_in_full_on_a_hardened_kernel() -> Result<()> {
     let fixture = Fixture::set_up("hardened")?;
     let usual = fixture.usual()?;
     let kernel = RefusingKernel::new(HARDENED)?;

@@ -133,7 +133,7 @@ fn short_connections_beside_scans_are_counted_once_and_leave_nothing() -> Result
     Ok(())
 }
 
-/// Ensures that each flow shown is one, and is one of those that were made.
+/// Fails if a flow is shown twice, or has values that no connection of this test can have.
 fn ensure_possible(flows: &[Value], octets: u64) -> Result<()> {
     let mut cookies = HashSet::new();
     for flow in flows {

@@ -82,7 +82,7 @@ pub trait Socket {
         Visited::of(self.sk()).is_some_and(|socket| socket.user_timeout_ms() == USER_TIMEOUT_MS)
     }
 
-    /// Returns the address by which scans read it.
+    /// Returns the address of its `struct tcp_sock`, by which scans read the socket.
     #[inline(always)]
     fn address(&self) -> u64 {
         match Visited::of(self.sk()) {
@@ -201,7 +201,7 @@ pub trait Socket {
         unsafe { maps::kept(&EARLIER, self.sk()).as_mut() }
     }
 
-    /// Keeps of its flow what the next connection has to know that it makes.
+    /// Stores the state of the flow that ends, for the next connection of this socket.
     #[inline(always)]
     fn keep(&self, flow: &Flow) {
         // SAFETY: as above.

@@ -61,7 +61,7 @@ impl Visited {
         if tcp.is_null() { None } else { Some(Self(tcp.cast(), PhantomData)) }
     }
 
-    /// Returns the address by which scans read it.
+    /// Returns the address of its `struct tcp_sock`, by which scans read the socket.
     #[inline(always)]
     pub fn address(&self) -> u64 {
         self.0 as u64
