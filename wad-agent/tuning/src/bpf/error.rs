@@ -38,6 +38,8 @@ pub enum TuningError {
     Replace { link: PathBuf, source: std::io::Error },
     #[error("the BPF object lacks the {what} `{name}`")]
     Lacks { what: &'static str, name: &'static str },
+    #[error("the map `{0}` is not among those that are pinned")]
+    NotPinned(&'static str),
     #[error("cannot look into all network namespaces")]
     Namespaces(#[source] std::io::Error),
     #[error("cannot go through the flows that run")]

@@ -52,12 +52,12 @@ impl Record<'_> {
 }
 
 impl InstrumentsReader {
-    /// Loads the scan.
-    pub fn load(loader: Loader<'_>, members: &Members) -> Result<Self> {
+    /// Loads the scan. Congestion signals of flows may be counted by another program.
+    pub fn load(loader: Loader<'_>, members: &Members, counts_signals: bool) -> Result<Self> {
         let heads_bytes = size_of::<Head>() + size_of::<Process>() + size_of::<Signals>();
         let record_bytes = heads_bytes + 8 * members.count as usize;
         let scan = Scan::load(loader, &INSTRUMENTS, record_bytes, members)?;
-        Ok(Self { scan, record_bytes, counts_signals: loader.pins.signals_link().exists() })
+        Ok(Self { scan, record_bytes, counts_signals })
     }
 
     /// All flows, as they are now, in place of what is there. Where others begin or end

@@ -21,7 +21,11 @@ use wad_policy::{config::PathPolicy, law::Law};
 use wad_struct_ops::{CongestionControl, KernelBtf, sys};
 use wad_toolbox::whole_file;
 
-use super::{Pins, Result, TuningError, algorithms, options, pins};
+use super::{
+    Pins, Result, TuningError, algorithms, options,
+    pinned_maps::{self, OpenMaps},
+    pins,
+};
 use crate::{
     attachment::{Lost, Part},
     instance::Instance,
@@ -36,7 +40,7 @@ pub struct Links {
     /// The tuner's program, to be attached again.
     tuner: OwnedFd,
     /// All that is pinned is held open here, by the names of the pins.
-    held: BTreeMap<String, OwnedFd>,
+    held: BTreeMap<String, Arc<OwnedFd>>,
 }
 
 impl Links {
@@ -55,10 +59,16 @@ impl Links {
         for name in pins.names()? {
             if let Entry::Vacant(place) = self.held.entry(name) {
                 let object = sys::open_pin(&pins.at(place.key())).map_err(TuningError::Held)?;
-                place.insert(object);
+                place.insert(Arc::new(object));
             }
         }
         Ok(())
+    }
+
+    /// Returns the maps, for programs that are linked against them.
+    pub fn maps(&self) -> OpenMaps {
+        let map = |name| Some((name, Arc::clone(self.held.get(name)?)));
+        OpenMaps(pinned_maps::NAMES.into_iter().filter_map(map).collect())
     }
 
     /// Takes the program for options off, unless these paths want it.
@@ -172,7 +182,7 @@ impl Links {
     /// Takes a link for one that is on nothing, its pin included. It does its work without
     /// a pin as well: that is another part.
     fn replace(&mut self, name: &str, link: OwnedFd, pins: &Pins) -> Result<()> {
-        self.held.insert(name.to_owned(), link);
+        self.held.insert(name.to_owned(), Arc::new(link));
         whole_file::remove(&pins.at(name)).map_err(TuningError::Held)?;
         self.pin(pins)
     }
@@ -190,7 +200,7 @@ impl Links {
         algorithms::register(pins, None, laws)?;
         for name in gone {
             let object = sys::open_pin(&pins.at(&name)).map_err(TuningError::Held)?;
-            self.held.insert(name, object);
+            self.held.insert(name, Arc::new(object));
         }
         Ok(())
     }

@@ -53,6 +53,7 @@ pub use instruments::{InstrumentsReader, OthersReader};
 use links::Links;
 pub use maps::Bounds;
 use maps::Maps;
+use pinned_maps::OpenMaps;
 pub use pins::{Pins, PinsError, exist};
 use programs::{Loader, Refusals};
 pub use progress::ProgressReader;
@@ -87,6 +88,7 @@ pub struct Tuning {
     pins: Pins,
     /// Read by whoever answers a question, written when the policy changes.
     maps: Mutex<Maps>,
+    open_maps: OpenMaps,
     links: Mutex<Links>,
     /// The programs for flows that run; None where the kernel lacks what it takes.
     running: Mutex<Option<Arc<Running>>>,
@@ -148,13 +150,14 @@ impl Tuning {
             );
         }
         let complete = |pins, InKernel { maps, links, how, policy_set }| {
-            let loader = Loader { pins: &pins, btf: &btf, cgroup_id: setup.cgroup.id };
+            let open_maps = links.maps();
+            let loader = Loader { maps: &open_maps, btf: &btf, cgroup_id: setup.cgroup.id };
             let refusals = Refusals::default();
             let running = refusals.note(&programs::RUNNING, Running::load(loader)).map(Arc::new);
             let growth = Growth::load(loader, &refusals);
             let recount = Scan::load(loader, &programs::RECOUNT, 0, &Members::NONE);
             let recount = refusals.note(&programs::RECOUNT, recount);
-            watchers::attach_all(loader, &refusals);
+            watchers::attach_all(&pins, loader, &refusals);
             let (maps, running) = (Mutex::new(maps), Mutex::new(running));
             let mut links: Links = links;
             // What sees the ends of flows that ran already, who accepts, and congestion
@@ -164,7 +167,17 @@ impl Tuning {
             }
             let links = Mutex::new(links);
             let registered = runs::registered(&btf);
-            let tuning = Self { pins, maps, links, running, growth, recount, registered, refusals };
+            let tuning = Self {
+                pins,
+                maps,
+                open_maps,
+                links,
+                running,
+                growth,
+                recount,
+                registered,
+                refusals,
+            };
             Started { tuning, how, policy_set }
         };
         if is_attached_to(&pins, setup.cgroup) {
@@ -267,7 +280,7 @@ impl Tuning {
         if links.cgroup.id != before {
             // It knows the cgroup whose flows it visits.
             let btf = KernelBtf::read()?;
-            let loader = Loader { pins: &self.pins, btf: &btf, cgroup_id: links.cgroup.id };
+            let loader = Loader { maps: &self.open_maps, btf: &btf, cgroup_id: links.cgroup.id };
             let running = self.refusals.note(&programs::RUNNING, Running::load(loader));
             *locked(&self.running) = running.map(Arc::new);
         }
@@ -418,7 +431,8 @@ impl Tuning {
         btf: &KernelBtf,
         members: &Members,
     ) -> Result<InstrumentsReader> {
-        let loaded = InstrumentsReader::load(self.loader(btf), members);
+        let counts_signals = self.pins.signals_link().exists();
+        let loaded = InstrumentsReader::load(self.loader(btf), members, counts_signals);
         self.refusals.watch(&programs::INSTRUMENTS, loaded)
     }
 
@@ -463,7 +477,7 @@ impl Tuning {
     }
 
     fn loader<'a>(&'a self, btf: &'a KernelBtf) -> Loader<'a> {
-        Loader { pins: &self.pins, btf, cgroup_id: self.links().cgroup.id }
+        Loader { maps: &self.open_maps, btf, cgroup_id: self.links().cgroup.id }
     }
 
     fn maps(&self) -> MutexGuard<'_, Maps> {

@@ -4,7 +4,7 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt::{self, Display},
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    os::fd::{BorrowedFd, OwnedFd},
     sync::Mutex,
 };
 
@@ -14,7 +14,10 @@ use wad_common::instruments::Members;
 use wad_struct_ops::{self as struct_ops, KernelBtf, LinkedObject, StructOpsError, sys};
 use wad_toolbox::{causes::told, mutex::locked};
 
-use super::{Pins, Result, objects, offsets, pinned_maps};
+use super::{
+    Result, objects, offsets,
+    pinned_maps::{self, OpenMaps},
+};
 use crate::readings::Refusal;
 
 /// A program that the kernel may refuse.
@@ -181,7 +184,7 @@ pub fn reports_ends_of_running(btf: &KernelBtf) -> bool {
 /// Loads programs of the tuner's object one by one.
 #[derive(Clone, Copy)]
 pub struct Loader<'a> {
-    pub pins: &'a Pins,
+    pub maps: &'a OpenMaps,
     pub btf: &'a KernelBtf,
     /// The cgroup whose sockets those may change that go over sockets.
     pub cgroup_id: u64,
@@ -194,18 +197,16 @@ impl Loader<'_> {
     }
 
     /// Loads a program that reads these members of `struct tcp_sock`, and gives what it finds to
-    /// this output. What is loaded holds its maps by itself: their descriptors, which may be the
-    /// last, are free by then.
+    /// this output.
     pub fn load_with(
         &self,
         program: &Optional,
         members: &Members,
         output: Option<BorrowedFd<'_>>,
     ) -> Result<OwnedFd> {
-        let maps = pinned_maps::open_these(self.pins, program.maps)?;
-        let pinned = maps.iter().map(|(name, map)| (*name, map.fd().as_fd()));
-        let output = output.map(|output| ("OUTPUT", output));
-        let object = link(&pinned.chain(output).collect(), self.btf, (self.cgroup_id, members))?;
+        let mut maps = self.maps.these(program.maps)?;
+        maps.extend(output.map(|output| ("OUTPUT", output)));
+        let object = link(&maps, self.btf, (self.cgroup_id, members))?;
         load_from(&object, self.btf, program)
     }
 }

@@ -17,7 +17,8 @@ use wad_struct_ops::{KernelBtf, sys};
 use wad_toolbox::mutex::locked;
 
 use super::{
-    Pins, Result, TuningError,
+    Result, TuningError,
+    pinned_maps::OpenMaps,
     programs::{Loader, Optional},
     records,
 };
@@ -34,7 +35,7 @@ const ATTEMPTS: usize = 8;
 
 /// A scan, loaded into the kernel.
 pub struct Scan {
-    pins: Pins,
+    maps: OpenMaps,
     program: &'static Optional,
     /// Bytes of each of its records, 0 where it has none.
     record_bytes: usize,
@@ -60,8 +61,8 @@ impl Scan {
     ) -> Result<Self> {
         let loaded = Loaded::load(loader, (program, members), record_bytes, 0)?;
         let loaded = Mutex::new(loaded);
-        let (pins, members) = (loader.pins.clone(), Box::new(*members));
-        Ok(Self { pins, program, record_bytes, members, loaded })
+        let (maps, members) = (loader.maps.clone(), Box::new(*members));
+        Ok(Self { maps, program, record_bytes, members, loaded })
     }
 
     /// Runs a scan that gives no records.
@@ -107,7 +108,7 @@ impl Scan {
     /// Loads the program anew, with room for so many records.
     fn resize(&self, loaded: &mut Loaded, records: usize) -> Result<()> {
         // A scan changes no socket, of whatever cgroup.
-        let loader = Loader { pins: &self.pins, btf: &KernelBtf::read()?, cgroup_id: 0 };
+        let loader = Loader { maps: &self.maps, btf: &KernelBtf::read()?, cgroup_id: 0 };
         let of = (self.program, &*self.members);
         *loaded = Loaded::load(loader, of, self.record_bytes, records)?;
         Ok(())

@@ -6,7 +6,7 @@ use std::{os::fd::AsFd as _, path::Path};
 use wad_struct_ops::{KernelBtf, sys};
 
 use super::{
-    Result, TuningError,
+    Pins, Result, TuningError,
     programs::{self, Loader, Optional, Refusals},
 };
 
@@ -16,8 +16,8 @@ const ACCEPT: &str = "inet_csk_accept";
 const PARAMETERS_NOW: u32 = 2;
 
 /// Attaches those that are not there yet, as far as the kernel takes them.
-pub fn attach_all(loader: Loader<'_>, refusals: &Refusals) {
-    let Loader { pins, btf, .. } = loader;
+pub fn attach_all(pins: &Pins, loader: Loader<'_>, refusals: &Refusals) {
+    let btf = loader.btf;
     let ends =
         (!programs::reports_ends_of_running(btf)).then_some((&programs::ENDED, pins.ends_link()));
     let others = [(accepted(btf), pins.accepts_link()), (&programs::SIGNALS, pins.signals_link())];
